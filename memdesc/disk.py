@@ -7,16 +7,13 @@ from __future__ import annotations
 
 import os
 import stat
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import BinaryIO
 
-from memdesc.errors import MemdescError, short_repr
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from typing import BinaryIO
+from memdesc.errors import MemdescError, about, short_repr
 
 # A regular file may turn out to be a pipe, whose opening would wait. Not every system has these.
 _FLAGS = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
@@ -92,14 +89,9 @@ def read_small(path: Path, max_nbytes: int) -> bytes:
     return data
 
 
-@contextmanager
-def naming(path: Path) -> Iterator[None]:
+def naming(path: Path) -> AbstractContextManager[None]:
     """Add the name of a file to messages about what is in it."""
-    try:
-        yield
-    except MemdescError as error:
-        msg = f"{str(path)!r}: {error}"
-        raise MemdescError(msg) from None
+    return about(repr(str(path)))
 
 
 def write_file(target: Path, write: Callable[[BinaryIO], object]) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import ml_dtypes
 import numpy as np
 
-from memdesc import MemdescError, memory_desc
+from memdesc import DataType, MemdescError, memory_desc
 from memdesc.int64 import check_amount, checked_flag, checked_int
 from reorder.api import reorder
 from reorder.memory.inputs import as_memory
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from memdesc import DataType
     from reorder.memory.memory import Memory
 
 # How many elements are compared at a time.

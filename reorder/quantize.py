@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from html import escape
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
-from memdesc import MemdescError, MemoryDesc, data_type, memory_desc
+from memdesc import FormatTag, MemdescError, MemoryDesc, data_type, memory_desc
 from memdesc.checked import Checked
 from memdesc.errors import allocates
 from memdesc.int64 import checked_flag, checked_ints
@@ -30,12 +30,10 @@ from reorder.values.scales import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from typing import Self
 
     import pyopencl as cl
     from numpy.typing import NDArray
 
-    from memdesc import FormatTag
     from reorder.api import OnDevice
     from reorder.records.record import Record
 

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
     from memdesc.tags import FormatTag
 
+# the example of a type in a message is an unsigned integer up to this width, and a float beyond it
+_INTEGER_BITS = 8
+
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
@@ -133,7 +136,11 @@ class Table:
             raise UnknownFormatError(msg)
         if ANY_WIDTH not in row.tags:
             widths = " or ".join(map(str, row.tags))
-            msg = f"{name!r} exists for elements of {widths} bits; give a data type of that width"
+            bits = min(row.tags)
+            msg = (
+                f"{name!r} exists for elements of {widths} bits; give a data type of that width, "
+                f"such as {'u' if bits <= _INTEGER_BITS else 'f'}{bits}"
+            )
             raise UnsupportedFormatError(msg)
         return parse_tag(row.tags[ANY_WIDTH])
 

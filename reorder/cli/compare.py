@@ -22,15 +22,15 @@ from reorder.cli.command import (
     value,
 )
 from reorder.cli.tensors import SOURCE, Reading, codes_note, is_raw, read_tensor
-from reorder.comparison import compare_values
+from reorder.comparison import Difference, ValueComparison, compare_values
 from reorder.memory.memory import Memory
 from reorder.quantize import dequantize
-from reorder.storage.checkpoint import Checkpoint, container_of
+from reorder.storage.checkpoint import Checkpoint, StoredTensor, container_of
 from reorder.storage.containers.entry import NOT_BYTES
 from reorder.storage.containers.table import FORMATS, read_container
 from reorder.storage.diagnosis import is_equal_bytes
 from reorder.storage.files import value_of
-from reorder.storage.groups import find_groups
+from reorder.storage.groups import Group, find_groups
 from reorder.storage.stored import in_order_of
 
 if TYPE_CHECKING:
@@ -41,17 +41,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from memdesc import MemoryDesc, RecordDesc
-    from reorder.comparison import Difference, ValueComparison
-    from reorder.storage.checkpoint import StoredTensor
-    from reorder.storage.groups import Group
 
 # how many ranges of one dim are printed
 _SHOWN = 8
 # endings of checkpoints, which have several tensors
-_CHECKPOINTS = (
-    ".index.json",
-    *(row.ending for row in FORMATS.values() if row.has_metadata),
-)
+_CHECKPOINTS = (".index.json", *(row.ending for row in FORMATS.values() if row.has_metadata))
 _FROM = (
     "the layout of %s, as for `memdesc reorder --from`; also with its type and sizes, such as "
     "u4:gptq:4096x4096 or f16:b_fs_yx_fsv16:1x17x5x4"

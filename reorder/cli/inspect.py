@@ -19,13 +19,7 @@ from reorder.records.encode import number_bits
 from reorder.storage.containers.entry import NOT_BYTES
 from reorder.storage.containers.table import read_container
 from reorder.storage.convert.sections import section_warnings, sections_in
-from reorder.storage.groups import (
-    find_groups,
-    find_orphans,
-    find_plain,
-    find_unscaled,
-    partial_of,
-)
+from reorder.storage.groups import find_groups, find_orphans, find_plain, find_unscaled, partial_of
 
 if TYPE_CHECKING:
     import argparse

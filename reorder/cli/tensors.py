@@ -7,7 +7,7 @@ import re
 import zipfile
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import numpy as np
 
@@ -24,11 +24,11 @@ from memdesc import (
     parse_layout,
 )
 from memdesc.disk import as_path, open_file
-from memdesc.errors import counted
+from memdesc.errors import about, counted
 from memdesc.exchange import SYSTEMS
 from memdesc.layout_names import dense_tag, is_laid_out_by
 from memdesc.names import is_image
-from reorder.cli.command import buffer_of, option
+from reorder.cli.command import Facts, buffer_of, option
 from reorder.memory.inputs import as_memory, from_pixels
 from reorder.memory.memory import Memory
 from reorder.memory.padding import find_nonzero
@@ -46,12 +46,10 @@ from reorder.storage.siblings import siblings_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
-    from typing import BinaryIO
 
     from numpy.typing import NDArray
 
     from memdesc import DataType, FormatTag
-    from reorder.cli.command import Facts
     from reorder.storage.containers.entry import Entry
 
 SOURCE = (
@@ -376,11 +374,8 @@ def _entry(path: str) -> Entry:
 
 def _memory(path: str, entry: Entry, dtype: str | None) -> Memory:
     data = entry.read()
-    try:
+    with about(repr(split_name(path)[0])):
         return memory_of(entry, data, dtype)
-    except MemdescError as error:
-        msg = f"{split_name(path)[0]!r}: {error}"
-        raise MemdescError(msg) from None
 
 
 def tensors_in(path: str) -> dict[str, Memory]:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from reorder.cpu.machine import this_machine
-from reorder.cpu.runtime.batch import BatchBuilder, JoinedJob, joined_interpreter_at
+from reorder.cpu.machine import Machine, this_machine
+from reorder.cpu.runtime.batch import Batch, BatchBuilder, JoinedJob, joined_interpreter_at
 from reorder.cpu.runtime.fast_call import fast_call, fast_call_table
 from reorder.cpu.runtime.job import JOB
 from reorder.cpu.runtime.pool import load_pool
@@ -25,8 +25,6 @@ from reorder.threads import checked_threads
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from reorder.cpu.machine import Machine
-    from reorder.cpu.runtime.batch import Batch
     from reorder.plan.plan import ReorderPlan
 
 _NO_TABLE = np.zeros(1, np.int64)

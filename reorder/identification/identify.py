@@ -16,7 +16,7 @@ from memdesc.layout import check_dims
 from memdesc.names import known_images
 from memdesc.tags import LETTERS
 from reorder.api import reorder
-from reorder.identification.known_layouts import MAX_ORDERED, known_layouts
+from reorder.identification.known_layouts import MAX_ORDERED, Known, known_layouts
 from reorder.identification.readings import TypeReading, number_types, readings
 from reorder.memory.arrays import bits_of
 from reorder.memory.buffers import address_of, bytes_over
@@ -32,9 +32,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from memdesc import DataType, MemoryDesc, Name
-    from reorder.identification.known_layouts import Known
-
-__all__ = ["Candidate", "Identification", "identify", "likely_types"]
 
 # How many further names of a layout, and how many layouts or sizes, a sentence lists.
 _MAX_NAMES = 3
@@ -493,10 +490,7 @@ def _names(known: Known) -> tuple[Name, ...]:
     )
     holds_codes = known.descs[0].dtype.bits <= _CODE_BITS
     others.sort(
-        key=lambda name: (
-            not (holds_codes and name.vocabulary == "weights"),
-            name.domain != "data",
-        )
+        key=lambda name: (not (holds_codes and name.vocabulary == "weights"), name.domain != "data")
     )
     return shortest, *others
 

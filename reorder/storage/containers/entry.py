@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import pairwise
-from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import numpy as np
 
@@ -31,14 +31,12 @@ from memdesc import (
 )
 from memdesc.descriptor_json import SCHEMA
 from memdesc.disk import open_file
-from memdesc.errors import short_repr
+from memdesc.errors import about, short_repr
 from memdesc.layout import memory_order
 from reorder.values.formats import INTEGERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
-    from pathlib import Path
-    from typing import BinaryIO
 
     from numpy.typing import NDArray
 
@@ -260,12 +258,8 @@ def _open_unchanged(path: Path, state: FileState) -> Iterator[BinaryIO]:
 @contextmanager
 def open_container(path: Path, what: str) -> Iterator[tuple[BinaryIO, FileState]]:
     """Open a file of a format; errors about what is in it name the file and the format."""
-    with open_file(path) as file:
-        try:
-            yield file, FileState.of(file.fileno())
-        except MemdescError as error:
-            msg = f"{str(path)!r} is not {what}, or a damaged one: {error}"
-            raise MemdescError(msg) from None
+    with open_file(path) as file, about(f"{str(path)!r} is not {what}, or a damaged one"):
+        yield file, FileState.of(file.fileno())
 
 
 class Tensor(NamedTuple):
@@ -513,11 +507,8 @@ def describe(entry: Entry, text: str | None) -> Entry:
     if text is None:
         desc, reason = stored_desc(entry.dtype, entry.shape)
         return replace(entry, desc=desc, reason=reason)
-    try:
+    with about(f"the descriptor of {short_repr(entry.name)}"):
         found, note = desc_from_json(text)
-    except MemdescError as error:
-        msg = f"the descriptor of {short_repr(entry.name)}: {error}"
-        raise MemdescError(msg) from None
     if isinstance(found, MemoryDesc) and found.has_broadcast:
         msg = (
             f"the descriptor of {short_repr(entry.name)}, {found!r}, repeats elements, which a "

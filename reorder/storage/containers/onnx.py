@@ -12,11 +12,12 @@ https://protobuf.dev/programming-guides/encoding.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import MutableSequence
+from collections.abc import Iterable, Iterator, Mapping, MutableSequence, Sequence
 from importlib import import_module
 from io import BytesIO
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
 
 from memdesc.disk import open_file
 from memdesc.dtypes import DATA_TYPES
@@ -28,6 +29,7 @@ from reorder.storage.containers.entry import (
     FileState,
     PlannedFile,
     Span,
+    Tensor,
     check_entries,
     check_name,
     check_nbytes,
@@ -38,13 +40,6 @@ from reorder.storage.containers.entry import (
     open_container,
     safe_path,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
-    from typing import BinaryIO
-
-    from reorder.storage.containers.entry import Tensor
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 # the most bytes in a number of 64 bits; the numbers of fields have 29 bits

@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from reorder.storage.containers.entry import Container
     from reorder.storage.convert.plan import Plan
 
-__all__ = ["Output", "check_paths", "output_format", "plan_output"]
-
 _MAX_CONFIG = 1 << 24
 _SHARDS = "safetensors"
 _WEIGHTS = ".safetensors"
@@ -58,30 +56,20 @@ _NAMED = 3
 
 
 class Output(NamedTuple):
-    """What is written.
+    """What is written."""
 
-    Attributes
-    ----------
-    files : tuple of PlannedFile
-        All files. The span of a copied file has as its name a zero byte, which no tensor's name
-        has, and the name of the file.
-    copied : tuple of Step
-        The files that are copied, as tensors of bytes with such names.
-    is_folder : bool
-        Whether the files make up a folder.
-    warnings : tuple of str
-        What a user may not expect.
-    stale : tuple of Path
-        Files of the old output that the new one does not replace by name; they are removed last.
-    tensors : tuple of Tensor
-        All tensors, as headers describe them.
-    """
-
+    # All files. The span of a copied file has as its name a zero byte, which no tensor's name has,
+    # and the name of the file.
     files: tuple[PlannedFile, ...]
+    # the files that are copied, as tensors of bytes with such names
     copied: tuple[Step, ...]
+    # whether the files make up a folder
     is_folder: bool
+    # what a user may not expect
     warnings: tuple[str, ...]
+    # files of the old output that the new one does not replace by name; they are removed last
     stale: tuple[Path, ...] = ()
+    # all tensors, as headers describe them
     tensors: tuple[Tensor, ...] = ()
 
 

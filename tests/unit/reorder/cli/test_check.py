@@ -85,7 +85,6 @@ def test_breaches_of_equal_layers_share_a_line(shell: Shell) -> None:
         ("x.npz --expect missing.toml", "cannot be read"),
         ("x.npz --overwrite", "--overwrite is for the file of --write"),
         ("x.npz:d", "has no tensor 'd'; it has 1: w"),
-        ("x.npz --limit -1", "argument --limit: give how many, 0 or more, not '-1'"),
         ("x.npy", "nothing says what is padding"),
         ("none.npz", "has no tensors"),
         ("damaged.npz", "is not a .npz file, or a damaged one"),

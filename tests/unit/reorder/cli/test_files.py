@@ -19,7 +19,7 @@ from memdesc import MemdescError
 from reorder import load, reorder, save
 from reorder.bench.cases import parse_cases
 from reorder.cli.command import bytes_of
-from reorder.cli.tensors import kind_of, load_file
+from reorder.cli.tensors import kind_of
 
 if TYPE_CHECKING:
     from tests.unit.reorder.cli.shell import Shell
@@ -337,13 +337,6 @@ def test_words_are_read_as_other_types_only_where_they_are_words(
         else:
             said = shell.refusal(command)
             assert f"not {dtype}; a file says its own type: name that one" in said
-
-
-def test_elements_of_npy_without_a_type_are_read_as_the_type_that_is_told(tmp_path: Path) -> None:
-    np.save(tmp_path / "x.npy", X.astype(ml_dtypes.bfloat16))
-    found = load_file(str(tmp_path / "x.npy"), "bf16")
-    assert isinstance(found, np.ndarray)
-    assert np.array_equal(found, X.astype(ml_dtypes.bfloat16))
 
 
 @pytest.mark.parametrize(

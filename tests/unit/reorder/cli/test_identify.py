@@ -61,7 +61,7 @@ def test_without_a_reference_what_remains_is_listed(shell: Shell) -> None:
     assert "leave 2 layouts; a tensor of the same values tells them apart" in lines[0]
     assert lines[1] == (
         "ordinary values if the type is: f32 100%, s32 0%, u32 0% "
-        "(zeros aside, magnitudes from 1e-6 to 1e6: a low share refutes a type)"
+        "(zeros aside, magnitudes from 1e-6 to 1e6: a low share rules a type out)"
     )
     assert lines[2].endswith("; 280 padding")
     np.zeros(256, np.uint8).tofile("zeros.bin")

@@ -53,20 +53,6 @@ def test_the_file_is_the_one_that_is_written_at_once(
 
 
 @pytest.mark.parametrize(
-    ("layout", "axes"), [("nhwc", (0, 2, 3, 1)), ("dcba", (3, 2, 1, 0)), ("nchw", (0, 1, 2, 3))]
-)
-def test_the_axes_of_a_npy_lie_in_memory_order(
-    shell: Shell, layout: str, axes: tuple[int, ...]
-) -> None:
-    np.save("x.npy", _ARRAY)
-    for limit in (_LIMIT, ""):
-        shell.facts(f"reorder x.npy there.npy --to {layout} {limit}")
-        assert np.array_equal(np.load("there.npy"), _ARRAY.transpose(axes))
-        shell.facts(f"reorder there.npy back.npy --from {layout} {limit}")
-        assert np.array_equal(np.load("back.npy"), _ARRAY)
-
-
-@pytest.mark.parametrize(
     "source",
     [
         "blocks.npy --from nChw8c",

@@ -165,16 +165,6 @@ def test_elements_of_4_bits_that_take_a_byte_are_refused() -> None:
         )
 
 
-@pytest.mark.parametrize("name", known_records())
-def test_fields_that_are_set_make_the_record_again(name: str) -> None:
-    desc = record_desc((128, 256), name)
-    record, made = random_record(desc, RNG), reorder.Record(desc)
-    for part in desc.fields:
-        made.set_field(part.name, record.field(part.name))
-    for tensor, data in record.tensors.items():
-        assert made.tensors[tensor].tobytes() == data.tobytes()
-
-
 def test_integers_of_any_width_are_set_as_bits() -> None:
     made = reorder.Record(record_desc((4, 32), "q4_0_4x4"))
     codes = np.arange(128).reshape(4, 32) % 16 - 8
@@ -208,12 +198,6 @@ def test_a_record_over_memory_that_is_read_only_is_not_set() -> None:
     record = reorder.Record(record_desc((2, 32), "q8_0"), bytes(68))
     with pytest.raises(MemdescError, match=r"data of .* is read-only; pass a copy"):
         record.set_field("d", np.zeros((2, 1), np.float16))
-
-
-def test_one_buffer_is_not_taken_for_two_tensors() -> None:
-    desc = record_desc((64, 256), "torch_int4_cpu", group=32)
-    with pytest.raises(MemdescError, match="has several tensors; pass a dict of weight, scales"):
-        reorder.Record(desc, np.zeros(desc.nbytes, np.uint8))
 
 
 def test_constants_are_written_and_checked() -> None:

@@ -19,12 +19,9 @@ from memdesc import (
     record_desc,
 )
 from reorder.records.fields import dequantize_reference
-from tests.gguf_files import gguf_file
 from tests.records import plain_scales, random_record
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from numpy.typing import NDArray
 
 RNG = np.random.default_rng(0)
@@ -203,13 +200,6 @@ def test_the_group_and_the_type_of_scales_are_those_of_the_source() -> None:
     assert reorder.repack(made("q4_0", (64, 128)), "marlin", group=32).desc.dims == (128, 64)
 
 
-def test_groups_may_become_smaller_and_larger_where_scales_are_equal() -> None:
-    record = made("awq", group=64)
-    small = reorder.repack(record, "awq", group=32)
-    assert_same(record, small)
-    assert_same(small, reorder.repack(small, "awq", group=64))
-
-
 def test_an_offset_becomes_a_zero_point_and_back() -> None:
     record = made("q4_1")
     d, zero = record.field("d").astype(np.float32), RNG.integers(0, 16, (256, 8))
@@ -338,32 +328,6 @@ def test_scales_whose_ratio_leaves_f32_are_refused() -> None:
     rule = record.desc.rule._replace(code=Number((("q", 0),), 0, doubled))
     with pytest.raises(MemdescError, match=r"scales times 0.5 are not f32"):
         reorder.repack(record, RecordDesc((8, 32), fields, rule, "other"))
-
-
-def test_codes_of_8_bits_are_repacked() -> None:
-    record = made("gptq", bits=8, zeros="v2")
-    set_field(record, "qzeros", 128)
-    packed = reorder.repack(record, "marlin", bits=8)
-    assert_same(record, packed)
-    assert_same(record, reorder.repack(packed, "q8_0"))
-
-
-def test_a_file_of_packed_weights_is_read_by_gguf(tmp_path: Path) -> None:
-    gguf = pytest.importorskip("gguf")
-    record = made("gptq", (512, 96), zeros="v2")
-    set_field(record, "qzeros", 8)
-    blocks = reorder.repack(record, "q4_0")
-    path = tmp_path / "weights.gguf"
-    with gguf_file(path) as writer:
-        kind = gguf.GGMLQuantizationType.Q4_0
-        writer.add_tensor("w", blocks.data.reshape(96, -1), raw_dtype=kind)
-    (tensor,) = gguf.GGUFReader(path).tensors
-    assert tensor.tensor_type == kind
-    assert tensor.shape.tolist() == [512, 96]
-    numbers = gguf.dequantize(tensor.data, kind)
-    assert np.array_equal(numbers, reorder.dequantize(record).numpy().T)
-    read = reorder.Record(record_desc((96, 512), "q4_0"), np.ascontiguousarray(tensor.data))
-    assert np.array_equal(reorder.dequantize(read).numpy(), numbers)
 
 
 @pytest.mark.parametrize("dims", [(0, 32), (4, 64)])

@@ -164,23 +164,6 @@ def test_an_order_of_inputs_that_is_data_is_refused_everywhere(
     assert "declares act-order, which assigns inputs to groups by data" in reason(folder)
 
 
-def test_an_order_that_is_data_is_decoded_by_numpy(folder: Path) -> None:
-    layer, _ = gptq_layer()
-    order = np.random.default_rng(0).permutation(_ORDERED)
-    write(folder, layer, g_idx=order)
-    with reorder.open_checkpoint(folder) as checkpoint:
-        desc = record_desc((128, 256), "gptq", group=64)
-        r = reorder.Record(desc, {name: checkpoint[f"fc.{name}"].data for name in desc.tensors})
-        found = checkpoint["fc.g_idx"].numpy()
-        codes = r.field("qweight").astype(np.int32) - (
-            r.field("qzeros").astype(np.int32)[found] + 1
-        )
-        weights = codes * r.field("scales")[found].astype(np.float32)
-    plain = reorder.dequantize(r).numpy()
-    assert np.array_equal(weights[found == _ORDERED], plain[found == _ORDERED])
-    assert not np.array_equal(weights, plain)
-
-
 @pytest.mark.parametrize("moved", ["qweight", "scales"])
 def test_a_stored_descriptor_wins_over_what_config_declares(
     folder: Path, capsys: pytest.CaptureFixture[str], moved: str

@@ -74,8 +74,9 @@ def test_they_stay_whole_across_shards(saved: Path, tmp_path: Path) -> None:
 
 def test_all_their_tensors_may_take_new_names(saved: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.safetensors"
-    converted(saved, out, "*: rename=model.*")
-    check(out, "model.w", "model.fc.weight")
+    for target in (out.with_suffix(".gguf"), out):
+        converted(saved, target, "*: rename=model.*")
+        check(target, "model.w", "model.fc.weight")
     # nothing but what is stored with them says that these belong together
     converted(saved, out.with_name("odd.npz"), "w: rename=a", "w_scale: rename=b")
     check(out.with_name("odd.npz"), "a")

@@ -24,39 +24,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def _saved(path: Path) -> dict[str, reorder.Memory]:
-    x = np.arange(540, dtype=np.float32).reshape(20, 3, 3, 3)
-    reorder.save(
-        path,
-        {
-            "conv/w": reorder.reorder(x, "OIhw16o4i"),
-            "\u00e9": x.astype(ml_dtypes.bfloat16),
-            "empty": np.zeros((0, 3), np.int8),
-            "packed": reorder.reorder(np.ones((2, 4), np.uint8), "ab", dtype="u4"),
-        },
-    )
-    return reorder.load_all(path)
-
-
-def test_archives_are_read_where_members_lie(tmp_path: Path) -> None:
-    path = tmp_path / "x.npz"
-    saved = _saved(path)
-    found = read_container(path)
-    assert found.format == "npz"
-    assert found.entries.keys() == saved.keys()
-    for name, entry in found.entries.items():
-        assert entry.desc == saved[name].desc
-        assert (entry.read() == saved[name].data).all()
-    np.savez(path, a=np.arange(3), b=np.asfortranarray(np.ones((2, 3))), c=np.float64(2))
-    entries = read_container(path).entries
-    assert [str(entry.desc) for entry in entries.values()] == [
-        "memory_desc((3,), 's64', 'a')",
-        "memory_desc((2, 3), 'f64', 'ba')",
-        "memory_desc((1,), 'f64', 'a')",
-    ]
-    assert not any(entry.is_described for entry in entries.values())
-
-
 def test_words_and_shapes_of_what_is_written_are_kept(tmp_path: Path) -> None:
     path = tmp_path / "x.npz"
     codes = reorder.reorder(np.arange(64, dtype=np.uint8).reshape(8, 8) % 16, "gptq", dtype="u4")

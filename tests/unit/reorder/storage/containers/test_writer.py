@@ -391,17 +391,6 @@ def test_names_are_bounded_where_the_system_does_not_say(
         Writer(tmp_path / names[1], [], is_folder=True)
 
 
-def test_all_files_are_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    tensors = [Tensor(f"t{k}", "u8", (60,), 60) for k in range(5)]
-    files = plan_shards(tensors, {}, 128)
-    synced: list[int] = []
-    with Writer(tmp_path / "model", files, is_folder=True) as writer:
-        monkeypatch.setattr(os, "fsync", lambda handle: synced.append(os.fstat(handle).st_ino))
-        writer.sync()
-        grown = writer.open.path / "files"
-        assert sorted(synced) == sorted((grown / file.name).stat().st_ino for file in files)
-
-
 def test_without_resume_what_has_its_name_stays_until_it_is_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

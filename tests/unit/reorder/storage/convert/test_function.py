@@ -83,11 +83,17 @@ def test_a_dry_run_says_what_would_become_of_each_tensor(model: Path, tmp_path: 
 
 def test_rules_are_lines_and_files(model: Path, tmp_path: Path) -> None:
     rules = tmp_path / "rules.toml"
-    rules.write_text('[[map]]\nmatch = "*.weight"\ndtype = "f32"\n')
+    rules.write_text(
+        '[[map]]\nmatch = "*.weight"\ndtype = "f32"\n'
+        '[[map]]\nmatch = "model.layers.*"\nsrc = "awq"\ndst = "gptq(zeros=v2, g_idx=true)"\n'
+        '[[map]]\nmatch = "lm_head.weight"\ndst = "ab"\ndims = [80, 64]\n'
+    )
     report = reorder.convert(model, tmp_path / "out", [rules, "conv.weight: ohwi"])
-    assert report.converted == 3
+    assert report.converted == 4
     with reorder.open_checkpoint(tmp_path / "out") as found:
         assert str(found["conv.weight"].desc).endswith("'acdb')")
+        assert str(found["lm_head.weight"].desc) == "memory_desc((80, 64), 'f16', 'ab')"
+        assert dict(found.record("model.layers.0.mlp").desc.options)["zeros"] == "v2"
 
 
 @pytest.mark.parametrize(

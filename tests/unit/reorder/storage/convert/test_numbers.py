@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pytest
 
 import reorder
 from reorder.storage.containers.table import read_container
@@ -15,8 +14,6 @@ from tests.unit.reorder.storage.convert.results import SMALL, converted, refused
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from numpy.typing import NDArray
 
 
 def test_scales_of_no_elements_are_1(tmp_path: Path) -> None:
@@ -46,49 +43,6 @@ def test_scales_that_are_given_are_applied(model: Path, tmp_path: Path) -> None:
     assert np.array_equal(
         found["lm_head.weight"], reorder.reorder(x, dtype="s8", attr=attr).numpy()
     )
-
-
-@pytest.mark.parametrize("group", [64, -1])
-def test_scales_of_marlin_have_the_shape_and_the_order_that_loaders_expect(
-    tmp_path: Path, group: int
-) -> None:
-    rng = np.random.default_rng(0)
-    rows = 1 if group == -1 else 128 // group
-    layer: dict[str, NDArray[Any]] = {
-        "a.qweight": rng.integers(-(2**31), 2**31, (16, 256)).astype(np.int32),
-        "a.qzeros": np.full((rows, 32), 0x77777777, np.int32),
-        "a.scales": rng.random((rows, 256)).astype(np.float16),
-    }
-    source, out = tmp_path / "in.safetensors", tmp_path / "out.safetensors"
-    write_safetensors(source, layer)
-    found = converted(source, out, "a: gptq -> marlin")
-    if group == -1:  # the tables of vLLM
-        order = [2 * i + j for i in range(4) for j in (0, 1, 8, 9, 16, 17, 24, 25)]
-    else:
-        order = [i + 8 * j for i in range(8) for j in range(8)]
-    wanted = layer["a.scales"].reshape(-1, len(order))[:, order].reshape(rows, 256)
-    assert np.array_equal(found["a.scales"], wanted)
-    # of another program, without descriptors
-    plain = tmp_path / "plain.safetensors"
-    write_safetensors(plain, found)
-    back = converted(plain, tmp_path / "back.safetensors", "a: marlin -> gptq")
-    assert all(np.array_equal(back[name], array) for name, array in layer.items())
-
-
-def test_records_of_an_archive_have_the_types_of_their_descriptors(tmp_path: Path) -> None:
-    layer: dict[str, NDArray[Any]] = {
-        "a.qweight": np.zeros((16, 64), np.int32),
-        "a.qzeros": np.full((2, 8), 0x77777777, np.int32),
-        "a.scales": np.ones((2, 64), np.float32),
-    }
-    write_safetensors(tmp_path / "in.safetensors", layer)
-    source = tmp_path / "x.npz"
-    rule = "a: gptq -> torch_int4_cpu(scales=bf16)"
-    plan_conversion(tmp_path / "in.safetensors", source, [rule], SMALL).run()
-    back = ["a: torch_int4_cpu -> ab, f32"]
-    plan_conversion(source, tmp_path / "y.safetensors", back, SMALL).run()
-    found = reorder.open_checkpoint(tmp_path / "y.safetensors")["a.weight"].numpy()
-    assert (found == -8).all()
 
 
 def test_types_that_an_archive_does_not_have_come_back(tmp_path: Path) -> None:

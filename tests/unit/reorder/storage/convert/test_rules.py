@@ -5,36 +5,7 @@ from __future__ import annotations
 import pytest
 
 from memdesc import MemdescError
-from reorder.storage.convert.rules import FormatName, Rule, parse_rule, rules_of_toml
-
-
-def test_a_line_names_a_pattern_two_sides_a_type_and_keys() -> None:
-    rule = parse_rule("blk.*.weight: oihw -> OIhw16i16o, bf16, rename=b.*.w")
-    assert (rule.pattern, rule.src, rule.dst) == (
-        "blk.*.weight",
-        FormatName("oihw"),
-        FormatName("OIhw16i16o"),
-    )
-    assert (rule.dtype, rule.rename) == ("bf16", "b.*.w")
-
-
-def test_parts_of_a_line_may_be_left_out() -> None:
-    assert parse_rule("*: f16").dtype == "f16"
-    assert parse_rule("*: AB16a8b").dst == FormatName("AB16a8b")
-    assert parse_rule("a: rename=b") == Rule("a: rename=b", "a", rename="b")
-    rule = parse_rule("w: s8, scales=ab, groups=1x32")
-    assert (rule.scales, rule.groups) == ("ab", (1, 32))
-
-
-def test_colons_within_names_and_options_of_records() -> None:
-    rule = parse_rule("/conv/W:0: gptq(zeros=v2, bits=8) -> awq")
-    assert rule.pattern == "/conv/W:0"
-    assert rule.src == FormatName("gptq", (("zeros", "v2"), ("bits", 8)))
-    assert str(rule.src) == "gptq(zeros=v2, bits=8)"
-
-
-def test_fused_dims_are_no_options() -> None:
-    assert parse_rule("w: ab(cd) -> (ab)cd").dst == FormatName("(ab)cd")
+from reorder.storage.convert.rules import parse_rule, rules_of_toml
 
 
 @pytest.mark.parametrize(
@@ -69,24 +40,6 @@ def test_mistakes_are_told_with_the_rule(line: str, problem: str) -> None:
     assert f"rule {line!r}" in str(caught.value)
     assert problem in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-def test_a_file_has_the_keys_of_lines() -> None:
-    text = """
-    [[map]]
-    match = "model.layers.*"
-    src = "awq"
-    dst = "gptq(zeros=v2)"
-
-    [[map]]
-    match = "lm_head.weight"
-    dtype = "s8"
-    scales = "a"
-    dims = [4, 8]
-    """
-    first, second = rules_of_toml(text)
-    assert (first.src, first.dst) == (FormatName("awq"), FormatName("gptq", (("zeros", "v2"),)))
-    assert (second.dtype, second.scales, second.dims) == ("s8", "a", (4, 8))
 
 
 @pytest.mark.parametrize(

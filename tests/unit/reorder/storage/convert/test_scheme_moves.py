@@ -206,27 +206,6 @@ def test_an_exponent_that_is_not_a_number_is_refused(tmp_path: Path) -> None:
 # ModelOpt, and blocks of 4 bits
 
 
-@pytest.mark.parametrize(
-    ("algorithm", "problem"),
-    [
-        ("FP8", ""),
-        ("NVFP4", "hf_quant_config.json modelopt_nvfp4"),
-        ("W4A16_AWQ", "quant_algo is 'W4A16_AWQ', not FP8"),
-    ],
-)
-def test_two_files_of_modelopt_must_agree(tmp_path: Path, algorithm: str, problem: str) -> None:
-    layer = fp8("weight_scale", (), block=(300, 130))[0]
-    folder = write_model(tmp_path / "in", {"fc": layer}, modelopt("FP8"))
-    old = {"producer": {"name": "modelopt"}, "quantization": {"quant_algo": algorithm}}
-    (folder / "hf_quant_config.json").write_text(json.dumps(old))
-    if not problem:
-        assert record_in(folder, "fc").desc.name == "fp8_tensor"
-    else:
-        said = refusal(folder)
-        assert "declares fp8_tensor" in said
-        assert problem in said
-
-
 def test_layers_of_modelopt_may_have_algorithms_of_their_own(tmp_path: Path) -> None:
     weights = {"a.fc": nvfp4(), "b.fc": fp8("weight_scale", (), block=(300, 130))}
     own: dict[str, dict[str, Any]] = {
@@ -479,17 +458,6 @@ def test_a_state_that_is_not_the_one_of_the_weight_is_refused(tmp_path: Path, te
     config = declared("bitsandbytes", load_in_4bit=True, bnb_4bit_quant_type="nf4")
     said = refusal(write_model(tmp_path / "in", {"fc": layer}, config))
     assert "config.json declares bnb_nf4: " in said
-
-
-def test_int8_weights_are_refused_by_their_scales(tmp_path: Path) -> None:
-    layer: dict[str, NDArray[Any]] = {
-        ".weight": np.ones((4, 8), np.int8),
-        ".SCB": np.ones(4, np.float32),
-        ".weight_format": np.zeros((), np.uint8),
-    }
-    config = declared("bitsandbytes", load_in_8bit=True)
-    said = refusal(write_model(tmp_path / "in", {"fc": layer}, config))
-    assert "'bnb_int8' cannot be described" in said
 
 
 def test_blocks_that_cross_rows_are_refused() -> None:

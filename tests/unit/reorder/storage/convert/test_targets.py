@@ -189,39 +189,21 @@ def test_awq_becomes_gptq_and_awq_again(tmp_path: Path) -> None:
     assert config["quantization_config"] == _AWQ | {"zero_point": True}
 
 
-@pytest.mark.parametrize(
-    ("section", "source"), [(_GPTQ | {"sym": True}, "gptq"), (_AWQ | {"zero_point": False}, "awq")]
-)
-def test_zero_points_that_config_says_are_alike_are_not_stored(
-    tmp_path: Path, section: dict[str, Any], source: str
-) -> None:
-    words = awq_layer(zeros=(8, 9))
-    if source == "gptq":
-        made = reorder.Record(
-            record_desc((128, 256), "awq", group=64),
-            {n: x.view(np.uint8).reshape(-1) for n, x in words.items()},
-        )
-        held = reorder.repack(made, "gptq").tensors
-        words = {n: held[n].view(x.dtype) for n, x in words.items()}
-        words = {
-            "qweight": words["qweight"].reshape(16, 256),
-            "qzeros": words["qzeros"].reshape(2, 32),
-            "scales": words["scales"].reshape(2, 256),
-        }
-    folder = _model(tmp_path / "in", words, section)
-    found, config, report = _made(folder, tmp_path / "out", "compressed-tensors")
-    assert "model.layers.0.mlp.weight_zero_point" not in found
-    weights = config["quantization_config"]["config_groups"]["group_0"]["weights"]
-    assert (weights["symmetric"], report.warnings) == (True, ())
-    wanted = _numbers(folder, "model.layers.1.mlp")
-    assert np.array_equal(_numbers(tmp_path / "out", "model.layers.1.mlp"), wanted.T)
-    _, config, _ = _made(tmp_path / "out", tmp_path / "gptq", "gptq")
-    assert config["quantization_config"]["sym"] is True
-    if source == "awq":
-        _, config, report = _made(folder, tmp_path / "other", "gptq")
-        section = config["quantization_config"]
-        assert (section["checkpoint_format"], section["sym"]) == ("gptq", True)
-        assert report.warnings == ()
+def test_zero_points_that_config_says_are_alike_are_not_stored(tmp_path: Path) -> None:
+    awq = _model(tmp_path / "awq", awq_layer(zeros=(8, 9)), _AWQ | {"zero_point": False})
+    _, config, report = _made(awq, tmp_path / "gptq", "gptq")
+    section = config["quantization_config"]
+    assert (section["checkpoint_format"], section["sym"], report.warnings) == ("gptq", True, ())
+    wanted = _numbers(awq, "model.layers.1.mlp")
+    for source in (awq, tmp_path / "gptq"):
+        out = tmp_path / f"from-{source.name}"
+        found, config, report = _made(source, out, "compressed-tensors")
+        assert "model.layers.0.mlp.weight_zero_point" not in found
+        weights = config["quantization_config"]["config_groups"]["group_0"]["weights"]
+        assert (weights["symmetric"], report.warnings) == (True, ())
+        assert np.array_equal(_numbers(out, "model.layers.1.mlp"), wanted.T)
+        _, config, _ = _made(out, tmp_path / f"back-{source.name}", "gptq")
+        assert config["quantization_config"]["sym"] is True
 
 
 def test_zero_points_that_differ_although_config_denies_it_are_refused(tmp_path: Path) -> None:
@@ -930,7 +912,7 @@ def test_what_is_not_known_is_refused(tmp_path: Path) -> None:
     bare = _model(tmp_path / "bare", fp8_layer(), None)
     said = _refused(bare, "bf16")
     assert "--to bf16: model.layers.0.mlp is not known: nothing declares what" in said
-    assert "; nor is 1 other; --map" in said
+    assert "; 1 other is not known either; --map" in said
     plain = _model(tmp_path / "plain", {"weight": np.ones((4, 4), np.float32)}, None)
     assert "none is quantised; --map 'PATTERN: TYPE' changes" in _refused(plain, "f16")
     blocks = reorder.Record(record_desc((8, 64), "q4_0"), np.zeros((8, 2, 18), np.uint8))

@@ -18,7 +18,6 @@ from tests.checkpoints import (
     awq_layer,
     fp8_layer,
     gptq_layer,
-    model_folder,
     write_config,
     write_safetensors,
 )
@@ -54,14 +53,7 @@ def fp8(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize(
     "rule",
-    [
-        "*.weight: bf16",
-        "fc.weight: ba",
-        "*: f32",
-        "fc.*_inv: ba",
-        "fc.*_inv: bf16",
-        "fc.*: u8, scale=1",
-    ],
+    ["*.weight: bf16", "fc.weight: ba", "*: f32", "fc.*_inv: bf16", "fc.*: u8, scale=1"],
 )
 def test_codes_of_fp8_do_not_change_without_their_scales(
     fp8: Path, tmp_path: Path, rule: str
@@ -147,16 +139,6 @@ def test_codes_and_what_scales_them_are_known_by_their_names(
     assert converted(source, tmp_path / "out.npz", "a.weight: f32")["a.weight"].shape == (4,)
     write_safetensors(source, {codes: array, "other": scales})
     converted(source, tmp_path / "out.safetensors", "other: f16")
-
-
-@pytest.mark.parametrize("part", ["qweight", "qzeros", "scales"])
-def test_parts_of_records_do_not_change_alone(tmp_path: Path, part: str) -> None:
-    model_folder(tmp_path / "model")
-    rules = [f"*.{part}: ba", f"*.0.mlp.{part}: rename=b"]
-    rules += {"qweight": ["*.qweight: awq -> marlin"], "scales": ["*.scales: bf16"]}.get(part, [])
-    for rule in rules:
-        said = refused(tmp_path / "model", tmp_path / "out", rule)
-        assert "they are one record, which moves with its prefix: 'model.layers.0.mlp: awq" in said
 
 
 def test_scales_may_take_a_wider_type(tmp_path: Path) -> None:

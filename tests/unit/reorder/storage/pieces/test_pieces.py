@@ -115,17 +115,6 @@ def test_scales_and_zero_points_go_with_their_elements(tmp_path: Path) -> None:
     assert (tmp_path / "out").read_bytes() == wanted.tobytes()
 
 
-def test_a_source_that_was_shortened_is_an_error_and_no_signal(tmp_path: Path) -> None:
-    x = np.arange(4096, dtype=np.float32).reshape(64, 64)
-    src, dst = memory_desc(x.shape, "f32", "ab"), memory_desc(x.shape, "f32", "ba")
-    places = on_files(tmp_path, x, src, dst)
-    (*_, last) = cut(Reorder(src, dst), Bound(8192, 8192))
-    with places[0].path.open("r+b") as file:
-        file.truncate(5000)
-    with pytest.raises(MemdescError, match=r"in' has 5000 bytes, but a tensor in it ends at"):
-        run(last, *places)
-
-
 def test_files_that_cannot_be_opened_are_named(tmp_path: Path) -> None:
     x = np.zeros((4, 4), np.float32)
     desc = memory_desc(x.shape, "f32")
