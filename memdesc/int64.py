@@ -135,7 +135,8 @@ def checked_count(name: str, value: Any) -> int:
 
 def check_amount(name: str, value: object) -> None:
     """Refuse anything but a finite number of 0 or more."""
-    if not isinstance(value, int | float | np.number) or not 0 <= value <= sys.float_info.max:
+    is_number = isinstance(value, int | float | np.number) and 0 <= value <= sys.float_info.max
+    if not is_number or isinstance(value, bool):
         msg = f"{name} must be a finite number of 0 or more, not {short_repr(value)}"
         raise MemdescError(msg)
 
