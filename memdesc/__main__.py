@@ -7,20 +7,14 @@ scripts of the installed distribution.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, distribution
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def find_command(name: str) -> Callable[[], int]:
     """Load the console script that has the name of its distribution.
 
-    Raises
-    ------
-    SystemExit
-        If it is not installed; the message says what to install.
+    Fails with a SystemExit if it is not installed; the message says what to install.
     """
     try:
         scripts = distribution(name).entry_points.select(group="console_scripts", name=name)

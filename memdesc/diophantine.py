@@ -6,12 +6,10 @@ a byte, and which index has a given offset.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import accumulate
 from math import gcd
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from typing import NamedTuple
 
 # Values tried in one search; 20,000 take about 20 ms.
 _BUDGET = 20_000
@@ -52,24 +50,9 @@ def solve(terms: Iterable[Term], target: int, *, trivial: bool = True) -> tuple[
     each choice to a few values, so strides that nearly nest take a few steps. A choice is skipped
     if the common divisor of the smaller strides does not divide what remains.
 
-    Parameters
-    ----------
-    terms : iterable of Term
-        The ranges are not empty, the strides not 0.
-    target : int
-        The sum.
-    trivial : bool
-        Whether all zeros counts as an answer.
-
-    Returns
-    -------
-    tuple of int or None
-        One answer, in the order of the terms; None if no answer exists.
-
-    Raises
-    ------
-    SearchLimitError
-        If the budget ran out before there was an answer.
+    Ranges are not empty and strides not 0; `trivial` says whether all zeros counts as an answer.
+    Returns one answer, in the order of the terms; None if there is none. Fails with a
+    `SearchLimitError` if the budget ran out before there was an answer.
     """
     terms = tuple(terms)
     order = sorted(range(len(terms)), key=lambda k: -abs(terms[k].stride))

@@ -7,16 +7,13 @@ from __future__ import annotations
 
 import os
 import stat
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import BinaryIO
 
-from memdesc.errors import MemdescError, short_repr
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from typing import BinaryIO
+from memdesc.errors import MemdescError, about, short_repr
 
 # A regular file may turn out to be a pipe, whose opening would wait. Not every system has these.
 _FLAGS = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
@@ -32,15 +29,20 @@ _MOST_READ = 1 << 20
 
 
 def as_path(path: object) -> Path:
-    """Return the path that a caller gave; refuse anything else."""
+    """Return the path that a caller gave; refuse anything else.
+
+    pathlib takes an empty string, such as an unset variable of a shell, for the current folder.
+    """
     name: object = None
     with suppress(TypeError, UnicodeEncodeError):
         name = os.fspath(path) if isinstance(path, str | os.PathLike) else None
         if isinstance(name, str):
             os.fsencode(name)  # raises for half of a surrogate pair, which no name has
-            if "\0" not in name:
+            if name and name != "-" and "\0" not in name:
                 return Path(name)
     msg = f"a path is a string or a pathlib.Path, not {short_repr(path)}"
+    if name == "-":
+        msg = "'-' is not a file: nothing is read from stdin or written to stdout here; name a file"
     raise MemdescError(msg)
 
 
@@ -87,14 +89,9 @@ def read_small(path: Path, max_nbytes: int) -> bytes:
     return data
 
 
-@contextmanager
-def naming(path: Path) -> Iterator[None]:
+def naming(path: Path) -> AbstractContextManager[None]:
     """Add the name of a file to messages about what is in it."""
-    try:
-        yield
-    except MemdescError as error:
-        msg = f"{str(path)!r}: {error}"
-        raise MemdescError(msg) from None
+    return about(repr(str(path)))
 
 
 def write_file(target: Path, write: Callable[[BinaryIO], object]) -> None:

@@ -11,7 +11,7 @@ import re
 from contextlib import suppress
 from dataclasses import dataclass
 from operator import index as to_int
-from typing import TYPE_CHECKING
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -19,9 +19,6 @@ import numpy as np
 from memdesc.checked import Checked
 from memdesc.errors import MemdescError, short_repr
 from memdesc.int64 import checked_int
-
-if TYPE_CHECKING:
-    from typing import Any
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -6,11 +6,10 @@ There is one base class, and a subclass only where a caller would branch on it.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import wraps
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+from typing import ParamSpec, TypeVar
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -137,6 +136,16 @@ class PaddingError(MemdescError):
     ...     print(str(error).split(":")[0])
     padding of memory_desc((3,), 'u8', 'A4a') is not zero at (3,), byte 3
     """
+
+
+@contextmanager
+def about(what: str) -> Iterator[None]:
+    """Begin the messages of errors with what they are about: a file, a tensor, a step."""
+    try:
+        yield
+    except MemdescError as error:
+        msg = f"{what}: {error}"
+        raise MemdescError(msg) from None
 
 
 def allocates(function: Callable[P, R]) -> Callable[P, R]:

@@ -216,17 +216,8 @@ def compensation_layout(layout: Layout, mask: int) -> Layout:
     with mask 3 are stored as [A/16][b][16a]. Views that end inside a block have row-major sums.
     Source: libdnnl 3.13, reorders with compensation.
 
-    Parameters
-    ----------
-    layout : Layout
-        The layout of the weights, without fused dims.
-    mask : int
-        Bit d for dim d.
-
-    Returns
-    -------
-    Layout
-        Over the padded dims of the mask, in elements of int32.
+    The weights have no fused dims, and bit d of the mask stands for dim d. The result is over the
+    padded dims of the mask, in elements of int32.
     """
     kept = [dim for dim in range(layout.ndims) if mask >> dim & 1]
     sizes = tuple(layout.padded_dims()[dim] for dim in kept)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from math import prod
 from operator import index as to_int
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -17,8 +17,6 @@ from memdesc.int64 import INT64_MAX, checked_flag, checked_int, checked_ints, en
 from memdesc.layout import Block, Layout, axis_index, dim_indices, dim_name
 
 if TYPE_CHECKING:
-    from typing import Self
-
     from numpy.typing import ArrayLike, NDArray
 
 

@@ -158,13 +158,8 @@ def dim_indices(
 def block_offset(blocks: tuple[Block, ...], i: Int) -> Int:
     """Return what an index of an axis adds to the offset: the sum of (i // step) % extent * stride.
 
-    Parameters
-    ----------
-    blocks : tuple of Block
-        The blocks of one axis, the largest step first. The first has no end, so that an index
-        beyond the axis has an offset too.
-    i : int or ndarray of int64
-        The index, or many of them.
+    `blocks` are those of one axis, the largest step first. The first has no end, so that an index
+    beyond the axis has an offset too. `i` is an index, or an array of many.
     """
     _, step, _, stride = blocks[0]
     offset = i // step * stride
@@ -605,16 +600,9 @@ def layout_by_strides(
 ) -> Layout:
     """Make a layout from the strides of its outer blocks around a dense inner tile.
 
-    Parameters
-    ----------
-    dims, strides : tuple of int
-        Sizes, and elements from one outer block of each dim to the next.
-    inner : tuple of (size, dim)
-        Inner blocks, outermost first.
-    padded_dims : tuple of int, optional
-        By default the dims rounded up to whole blocks.
-    offset0 : int
-        Offset of the element at index 0.
+    Strides are elements from one outer block of a dim to the next. `inner` has the size and the dim
+    of each inner block, outermost first; `padded_dims` are by default the dims rounded up to whole
+    blocks.
     """
     check_dims(dims)
     steps = [1] * len(dims)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from memdesc.errors import MemdescError
 from memdesc.layout import Axis, Block, Layout, dim_name
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 
 def submemory(layout: Layout, dims: tuple[int, ...], offsets: tuple[int, ...]) -> Layout:

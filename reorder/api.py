@@ -12,11 +12,11 @@ from memdesc.names import is_image
 from reorder.forks import importing
 from reorder.memory.inputs import as_memory, as_output, from_pixels, result_desc, to_pixels
 from reorder.memory.memory import Memory
-from reorder.plan.plan import is_planned, plan_reorder
+from reorder.plan.plan import ReorderPlan, is_planned, plan_reorder
 from reorder.plan.validate import validate
 from reorder.stack import on_enough_stack
 from reorder.threads import checked_threads, current_limit
-from reorder.values.attr import check_beta
+from reorder.values.attr import Attr, check_beta
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from reorder.cpu import PreparedReorder
     from reorder.memory.dlpack import Exporter
     from reorder.opencl import DeviceMemory
-    from reorder.plan.plan import ReorderPlan
-    from reorder.values.attr import Attr
 
     # an `out` on the CPU is returned as the object that was passed
     Written = TypeVar("Written", bound=NDArray[Any] | Exporter | bytearray | memoryview)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import ml_dtypes
 import numpy as np
 
-from memdesc import MemdescError, memory_desc
-from memdesc.int64 import check_amount, checked_int
+from memdesc import DataType, MemdescError, memory_desc
+from memdesc.int64 import check_amount, checked_flag, checked_int
 from reorder.api import reorder
 from reorder.memory.inputs import as_memory
 from reorder.memory.padding import find_nonzero
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from memdesc import DataType
     from reorder.memory.memory import Memory
 
 # How many elements are compared at a time.
@@ -168,7 +167,7 @@ def compare_values(
     Raises
     ------
     MemdescError
-        If the dims differ, or a tolerance or the limit is not valid.
+        If the dims differ, or a tolerance, the limit or `resolution` is not valid.
 
     Examples
     --------
@@ -186,6 +185,7 @@ def compare_values(
     """
     check_amount("tolerance", tolerance)
     check_amount("relative", relative)
+    resolution = checked_flag("resolution", resolution)
     if checked_int("limit", limit) < 0:
         msg = f"limit must be 0 or more, not {limit}"
         raise MemdescError(msg)

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _MEMBERSHIP, _ROOT = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
 
@@ -35,14 +32,10 @@ def quota_cores(membership: Path, root: Path) -> int | None:
     A container with one and a half cores is served best by two threads. If threads use up the
     quota, the kernel stops all of them for the rest of the period.
 
-    Parameters
-    ----------
-    membership : Path
-        The groups of a process, such as ``/proc/self/cgroup``.
-    root : Path
-        Where the groups are mounted. In version 2 a group has a file ``cpu.max``, in version 1
-        ``cpu.cfs_quota_us`` and ``cpu.cfs_period_us`` (Linux, Documentation/admin-guide/cgroup-v2
-        and Documentation/scheduler/sched-bwc). The limits of its parent groups apply as well.
+    `membership` lists the groups of a process, such as ``/proc/self/cgroup``, and `root` is where
+    they are mounted. In version 2 a group has a file ``cpu.max``, in version 1 ``cpu.cfs_quota_us``
+    and ``cpu.cfs_period_us`` (Linux, Documentation/admin-guide/cgroup-v2 and
+    Documentation/scheduler/sched-bwc). The limits of its parent groups apply as well.
     """
     shares = []
     for folder in _folders(membership, root):
@@ -72,10 +65,7 @@ def _folders(membership: Path, root: Path) -> Iterator[Path]:
 def _read_quota(folder: Path) -> tuple[int, int]:
     """Return the microseconds that a group may use per period, and the length of a period.
 
-    Raises
-    ------
-    OSError or ValueError
-        If the group has no limit.
+    Fails with an OSError or a ValueError if the group has no limit.
     """
     try:
         quota, period = (folder / "cpu.max").read_text(encoding="utf-8").split()

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from dask.array import Array
     from numpy.typing import NDArray
 
-__all__ = ["reorder"]
-
 _INSTALL = "dask is not installed: pip install dask[array], or memdesc[dask]"
 # elements of a packed type in a byte
 _PACKED = 2

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -25,8 +25,6 @@ from reorder.values.attr import Attr
 from reorder.values.formats import FLOATS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from memdesc import MemoryDesc
 
 _BITS = (4, 8, 16, 32, 64)

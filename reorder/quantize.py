@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from html import escape
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
-from memdesc import MemdescError, data_type, memory_desc
+from memdesc import FormatTag, MemdescError, MemoryDesc, data_type, memory_desc
 from memdesc.checked import Checked
 from memdesc.errors import allocates
 from memdesc.int64 import checked_flag, checked_ints
@@ -19,6 +19,7 @@ from reorder.memory.inputs import as_memory
 from reorder.memory.memory import Memory
 from reorder.values.attr import Attr
 from reorder.values.formats import INTEGERS
+from reorder.values.masked import refuse_masked
 from reorder.values.scales import (
     axes_of,
     check_quantized_types,
@@ -29,12 +30,10 @@ from reorder.values.scales import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from typing import Self
 
     import pyopencl as cl
     from numpy.typing import NDArray
 
-    from memdesc import FormatTag, MemoryDesc
     from reorder.api import OnDevice
     from reorder.records.record import Record
 
@@ -248,7 +247,7 @@ def dequantize(  # noqa: PLR0913 - most are keywords
     axis: int | Iterable[int] | None = None,
     *,
     groups: tuple[int, ...] = (),
-    dtype: Any = "f32",
+    dtype: Any = None,
     desc: str | FormatTag | MemoryDesc | None = None,
     threads: int | None = None,
     queue: cl.CommandQueue | None = None,
@@ -266,8 +265,8 @@ def dequantize(  # noqa: PLR0913 - most are keywords
         As `quantize` returns them.
     axis, groups, threads, queue
         As for `quantize`.
-    dtype : DataType, str or numpy dtype
-        What to convert to.
+    dtype : DataType, str or numpy dtype, optional
+        What to convert to; by default the type of `desc` if that is a MemoryDesc, else f32.
     desc : str, FormatTag or MemoryDesc, optional
         The layout to write; by default row-major.
 
@@ -288,6 +287,8 @@ def dequantize(  # noqa: PLR0913 - most are keywords
     >>> reorder.dequantize(q).numpy()
     array([[   1., -127.]], dtype=float32)
     """
+    if dtype is None:
+        dtype = desc.dtype if isinstance(desc, MemoryDesc) else "f32"
     if not isinstance(memory, (Memory, Quantized)) and not is_on_device(memory):
         from reorder.records import decode, record  # most programs have no records
 
@@ -319,6 +320,7 @@ def dequantize(  # noqa: PLR0913 - most are keywords
         msg = "pass the scales that quantize() returned; a Memory has none"
         raise MemdescError(msg)
     mask, _, _ = split_dims(stored.dims, axis, groups)
+    refuse_masked("zero_points", zero_points)
     points = np.asarray(0 if zero_points is None else zero_points)
     target = memory_desc(stored.dims, dtype) if desc is None else desc
     used = points if points.any() else None

@@ -12,14 +12,13 @@ from memdesc.int64 import checked_ints
 from memdesc.layout import dim_name
 from reorder.api import is_on_device, prepare, reorder
 from reorder.memory.memory import Memory
-from reorder.plan.plan import plan_reorder
+from reorder.plan.plan import ReorderPlan, plan_reorder
 from reorder.values.attr import Attr
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from reorder.opencl import DeviceMemory
-    from reorder.plan.plan import ReorderPlan
 
 
 @dataclass(frozen=True, slots=True)

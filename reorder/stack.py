@@ -7,13 +7,11 @@ and a stack overflow ends the process. The main thread has a stack of megabytes.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from reorder.forks import at_fork
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 _Result = TypeVar("_Result")
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from memdesc.int64 import checked_count
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _limit: ContextVar[int | None] = ContextVar("reorder.use_threads", default=None)
 
@@ -54,11 +52,5 @@ def current_limit() -> int | None:
 
 
 def checked_threads(threads: Any) -> int:
-    """Return a number of threads as an int.
-
-    Raises
-    ------
-    MemdescError
-        If it is not an integer of 1 or more.
-    """
+    """Return a number of threads as an int. Fails if it is not an integer of 1 or more."""
     return checked_count("threads", threads)

@@ -42,8 +42,6 @@ if TYPE_CHECKING:
 
     from memdesc import MemoryDesc
 
-__all__ = ["MemdescCodec"]
-
 NAME = "memdesc"
 # a size that every record supports along each dim
 _BLOCK = 4096

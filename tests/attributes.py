@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from memdesc import MemoryDesc
 
-__all__ = ["attrs", "conversions"]
-
 _SCALES = (np.float32, np.float64, np.float16, ml_dtypes.bfloat16, ml_dtypes.float8_e8m0fnu)
 
 _ALL_PAIRS = tuple(product(DATA_TYPES, DATA_TYPES))

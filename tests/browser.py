@@ -17,8 +17,6 @@ from urllib.request import Request, urlopen
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Browser", "missing", "opened"]
-
 _FLAGS = (
     "--headless",
     "--no-sandbox",

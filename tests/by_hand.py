@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from memdesc import MemoryDesc
     from reorder import Attr
 
-__all__ = ["disguised", "mutated", "random_plan", "run_plan"]
-
 _KINDS = (
     np.int8,
     np.uint8,

@@ -15,15 +15,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = [
-    "awq_layer",
-    "fp8_layer",
-    "gptq_layer",
-    "model_folder",
-    "write_config",
-    "write_safetensors",
-]
-
 _KINDS = {
     "int32": "I32",
     "float16": "F16",

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["COMPILERS", "address", "compile_library", "run_python"]
-
 _WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"]
 # a compiler and a language -> what it is started with
 COMPILERS: dict[tuple[str, str], list[str]] = {

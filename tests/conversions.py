@@ -17,21 +17,6 @@ from memdesc import DATA_TYPES, memory_desc
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = [
-    "BY",
-    "FLOATS",
-    "IEEE",
-    "INTEGERS",
-    "ONLY_NAN",
-    "PAIRS",
-    "every_code",
-    "random_codes",
-    "run",
-    "same",
-    "value_of",
-    "written_rule",
-]
-
 # bits
 INTEGERS = {f"{sign}{bits}": bits for sign in "su" for bits in (64, 32, 16, 8, 4)}
 # bits of exponent and mantissa, exponent bias

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-__all__ = ["json_mutations", "must_read_or_refuse", "mutations", "temporaries"]
-
 _MAX_MESSAGE = 1000
 
 

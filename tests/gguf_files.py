@@ -9,8 +9,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["gguf_file"]
-
 
 @contextmanager
 def gguf_file(path: Path, **options: Any) -> Iterator[Any]:

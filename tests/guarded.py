@@ -16,8 +16,6 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["POISON", "Guarded"]
-
 POISON = 0xA5
 _PAGE = mmap.PAGESIZE
 _PRIVATE = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS

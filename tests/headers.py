@@ -11,16 +11,6 @@ from reorder.storage.containers.onnx import message_field
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = [
-    "gguf_bytes",
-    "gguf_info",
-    "gguf_text",
-    "initializer",
-    "number_field",
-    "pair",
-    "safetensors_bytes",
-]
-
 
 def number_field(number: int, value: int) -> bytes:
     """Return a field of protobuf that is a number of 64 bits."""

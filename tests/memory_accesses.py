@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-__all__ = ["PLAIN", "WRITES", "Access", "Thread", "Uses", "local_variables"]
-
 # kinds of accesses
 PLAIN = {"read", "write"}
 WRITES = {"write", "store"}

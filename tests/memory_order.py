@@ -22,8 +22,6 @@ from tests.memory_accesses import PLAIN, WRITES, Access, Thread, Uses, local_var
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-__all__ = ["DataRaceError", "DeadlockError", "Program", "Run"]
-
 
 class DataRaceError(Exception):
     """Two accesses of which one is plain and one writes, and nothing orders them."""

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from tests.memory_accesses import Thread
 
-__all__ = ["search"]
-
 
 def search(
     threads: Sequence[Callable[[], Thread]], memory: Mapping[int, int], required: int

@@ -6,8 +6,6 @@ import re
 
 from reorder.cli.progress import NOTICE
 
-__all__ = ["without_notice"]
-
 
 def without_notice(said: str) -> str:
     """Return what was said on stderr, but for lines about compilation and progress."""

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from memdesc import MemoryDesc
 
-__all__ = ["Digits", "offsets"]
-
 # a digit: letters, step, extent; None is the outer digit, which counts whole steps
 Digits = list[tuple[str, int, int | None]]
 

@@ -36,8 +36,6 @@ from tests.reorders import few_boxes, move_guarded, random_bytes
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["PROTOCOLS", "check_damaged", "values"]
-
 PROTOCOLS = range(2, pickle.HIGHEST_PROTOCOL + 1)
 # what reading a damaged pickle may allocate: indices of its memo are lengths of a table
 _MAX_READ_NBYTES = 1 << 28

@@ -13,8 +13,6 @@ import numpy as np
 if TYPE_CHECKING:
     from memdesc import MemoryDesc
 
-__all__ = ["Seen", "cells", "check", "elements"]
-
 _SVG = "{http://www.w3.org/2000/svg}"
 
 

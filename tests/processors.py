@@ -10,8 +10,6 @@ from llvmlite import binding
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["PROCESSORS", "environment_of"]
-
 _AVX2 = ("ssse3", "avx2", "fma", "f16c")
 _AVX512 = (*_AVX2, "avx512f", "avx512bw", "avx512dq", "avx512vl")
 # By LLVM's names: the features that kernels ask for, and one that only machines with the rest have.

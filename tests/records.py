@@ -12,8 +12,6 @@ from memdesc.record import BIT_PLANES
 if TYPE_CHECKING:
     from memdesc import RecordDesc
 
-__all__ = ["bits_of", "plain_scales", "random_record"]
-
 
 def random_record(desc: RecordDesc, rng: np.random.Generator) -> reorder.Record:
     """Return a record of random bits; padding of its fields is zero."""

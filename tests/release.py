@@ -10,8 +10,6 @@ import sys
 import tomllib
 from pathlib import Path
 
-__all__ = ["main", "problems"]
-
 # what stands for the owner of the repository until there is one
 _PLACEHOLDER = "github.com/OWNER"
 _SHOWN = ("pyproject.toml", "README.md", ".github", "docs", "memdesc", "reorder")

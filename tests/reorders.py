@@ -24,20 +24,6 @@ if TYPE_CHECKING:
     from memdesc import MemoryDesc
     from reorder import Box, ReorderPlan
 
-__all__ = [
-    "assumed_machine",
-    "beyond_caches",
-    "beyond_own_caches",
-    "box_map",
-    "element_map",
-    "expect",
-    "few_boxes",
-    "forced_parts",
-    "move_guarded",
-    "random_bytes",
-    "spoil_padding",
-]
-
 # Buffers of up to so many bytes are moved three times.
 _REPEATED_NBYTES = 1 << 13
 
@@ -99,6 +85,21 @@ def box_map(boxes: tuple[Box, ...]) -> tuple[NDArray[np.int64], NDArray[np.int64
         to.append(dst)
         fro.append(np.where(is_data, src, -1))
     return np.concatenate(to), np.concatenate(fro)
+
+
+def sorted_map(
+    boxes: tuple[Box, ...], parts: int = 1, step: int | None = None
+) -> NDArray[np.int64]:
+    """Return `box_map` by offsets of dst, where an element of the boxes packs as many parts.
+
+    Neighbours of the boxes are `step` parts apart, by default all of them.
+    """
+    step = parts if step is None else step
+    to, fro = (offsets[:, None] for offsets in box_map(boxes))
+    within = np.arange(parts)
+    found = np.stack([to * step + within, np.where(fro < 0, -1, fro * step + within)])
+    found = found.reshape(2, -1)
+    return found[:, np.argsort(found[0])]
 
 
 def _indirection_tables(

@@ -19,19 +19,6 @@ from memdesc import DATA_TYPES, Digit, FormatTag, MemdescError, MemoryDesc, know
 if TYPE_CHECKING:
     from hypothesis.strategies import DrawFn, SearchStrategy
 
-__all__ = [
-    "data_types",
-    "desc_pairs",
-    "descs",
-    "descs_of",
-    "dims",
-    "name_strings",
-    "strided_descs",
-    "tag_descs",
-    "tags",
-    "view_descs",
-]
-
 MAX_NELEMS = 2048
 _SIZES = (1, 2, 3, 5, 4, 7, 8, 9, 15, 16, 17, 31, 33)
 _EXTENTS = (2, 4, 3, 8, 16, 5)

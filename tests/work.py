@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import FrameType
 
-__all__ = ["HangError", "count_calls", "hangs_fail"]
-
 # of a processor: for what takes milliseconds, unless it is quadratic or worse
 _HANG_SECONDS = 20.0
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-__all__ = ["one_tensor", "write_part", "write_tensors"]
-
 
 def one_tensor(target: Path, *, resume: bool = False, overwrite: bool = False) -> Writer:
     """Begin to write a file with a tensor "a" of 100 bytes."""

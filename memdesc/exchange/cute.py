@@ -9,18 +9,14 @@ CUTLASS 4.2, `media/docs/cpp/cute/01_layout.md`, and pycute.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from math import prod
-from typing import TYPE_CHECKING
 
 from memdesc.desc import MemoryDesc
 from memdesc.errors import counted, excerpt, short_repr
 from memdesc.exchange.system import Given, System, cannot, indescribable, not_understood
 from memdesc.int64 import INT64_MAX
 from memdesc.layout import Block, Layout, dim_name, single_axes
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 _NAME = "CuTe"
 _MAX_DEPTH = 64

@@ -11,7 +11,7 @@ import ast
 from math import prod
 from typing import TYPE_CHECKING
 
-from memdesc.errors import MemdescError
+from memdesc.errors import MemdescError, UnsupportedFormatError
 from memdesc.exchange.system import cannot, indescribable, not_understood, tag_of
 from memdesc.int64 import INT64_MAX, checked_ints
 from memdesc.layout import dim_name
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from memdesc.desc import MemoryDesc
-    from memdesc.errors import UnsupportedFormatError
 
 
 def parse(system: str, text: str, source: str | None = None) -> ast.expr:

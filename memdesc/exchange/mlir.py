@@ -190,6 +190,8 @@ def _read_memref(given: Given, match: re.Match[str]) -> MemoryDesc:
 
 def _known_sizes(given: Given, shape: str) -> tuple[int, ...] | None:
     """Return the sizes of a shape, with the caller's dims where it has a question mark."""
+    if "?" in shape and given.dims is None:
+        return None
     parts = shape.split("x")[:-1]
     if given.dims is not None and len(parts) == len(given.dims):
         parts = [str(d) if p == "?" else p for p, d in zip(parts, given.dims, strict=True)]

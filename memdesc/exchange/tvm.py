@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from math import prod
-from typing import TYPE_CHECKING
 
 from memdesc.create import memory_desc
 from memdesc.desc import MemoryDesc
@@ -24,10 +24,6 @@ from memdesc.layout import Block, Layout, single_axes
 from memdesc.layout_names import dense_tag
 from memdesc.names import onednn
 from memdesc.tags import LETTERS, Digit, FormatTag
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 _NAME = "TVM"
 _BLOCK = "[0-9]{1,18}[a-z]"

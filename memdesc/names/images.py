@@ -41,9 +41,7 @@ IMAGES = {
 
 
 # MACE's name that is neither a buffer nor an image of elements -> the reason
-REFUSED = {
-    "winograd_filter": "it holds G g G^T of each 3x3 filter, which a reorder cannot make",
-}
+REFUSED = {"winograd_filter": "it holds G g G^T of each 3x3 filter, which a reorder cannot make"}
 
 
 class ParsedImage(NamedTuple):

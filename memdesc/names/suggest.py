@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import cache
 from itertools import islice
-from typing import TYPE_CHECKING
 
 from memdesc.errors import MemdescError, short_repr
 from memdesc.int64 import checked_int
 from memdesc.names.images import IMAGES, is_image, parse_image
 from memdesc.names.registry import known_names, parse_name
 from memdesc.names.weights import EXPERTS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 # The longest name has 43 characters. Much longer strings are not compared, which would be slow.
 _MAX_NAME = 100

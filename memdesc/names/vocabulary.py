@@ -133,7 +133,11 @@ class Table:
             raise UnknownFormatError(msg)
         if ANY_WIDTH not in row.tags:
             widths = " or ".join(map(str, row.tags))
-            msg = f"{name!r} exists for elements of {widths} bits; give a data type of that width"
+            bits = min(row.tags)
+            msg = (
+                f"{name!r} exists for elements of {widths} bits; give a data type of that width, "
+                f"such as {'u' if bits <= 8 else 'f'}{bits}"
+            )
             raise UnsupportedFormatError(msg)
         return parse_tag(row.tags[ANY_WIDTH])
 

@@ -12,13 +12,10 @@ rows starts. It has a dim of size 2 for the halves, so that its tag does not dep
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from memdesc.names.vocabulary import ANY_WIDTH, Row, Table
 from memdesc.tags import LETTERS
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 # What the letters of dims stand for.
 DIMS = {

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import product
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from memdesc.picture.cells import LANES, Cell, Cells, visible_indices
 from memdesc.picture.grid import FULL, Limits, place
 from memdesc.picture.svg import ACCENT, cell_width, element, label, outline, paint_cell, text_width
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 # bytes, on nearly all processors
 CACHE_LINE = 64

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from html import escape
 from importlib import import_module
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from memdesc.disk import as_path, write_file
 from memdesc.errors import MemdescError
 from memdesc.picture.svg import document, label
-
-if TYPE_CHECKING:
-    import os
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,9 +16,6 @@ from memdesc.record.desc import RecordDesc
 from memdesc.record.gguf import GGUF_TYPES, gguf_record
 from memdesc.record.tensors import TENSOR_FORMATS
 from memdesc.tags import LETTERS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
 
 
 class _Format(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from memdesc.dtypes import DataType, data_type
 from memdesc.errors import MemdescError, short_repr
@@ -19,17 +19,13 @@ from memdesc.source.statements import (
     Once,
     Parameter,
     Return,
+    Statement,
     Store,
     digit_terms,
     element,
     joined_index,
     sum_of,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from memdesc.source.statements import Statement
 
 # C guarantees 31 significant characters in an external name; compilers in use support more
 _NAME = "[A-Za-z][A-Za-z0-9_]{0,99}"

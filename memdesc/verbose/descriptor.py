@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 
 from memdesc.create import memory_desc
 from memdesc.desc import MemoryDesc, checked_desc
@@ -14,9 +14,6 @@ from memdesc.layout import dim_name
 from memdesc.notation import parse_tag
 from memdesc.runtime_dims import RuntimeDesc, runtime_desc
 from memdesc.tags import LETTERS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 # [src:]dtype:flags:blocked:tag:strides:extra. The flags are letters in this order: a (format kind
 # any), p (padded dims), o (padded offsets), 0 (offset0). The tag is * if a stride is known only at

@@ -16,14 +16,11 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from gzip import GzipFile
 from io import TextIOWrapper
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import BinaryIO, NamedTuple, cast
 
 from memdesc.disk import as_path, open_file
 from memdesc.errors import MemdescError, short_repr
 from memdesc.verbose.primitive import VerbosePrimitive
-
-if TYPE_CHECKING:
-    from typing import BinaryIO
 
 # the marker may follow output of another program on the same line
 _LINE = re.compile(

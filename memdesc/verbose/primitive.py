@@ -254,16 +254,8 @@ def tensor_dims(
 ) -> dict[str, Dims]:
     """Return the dims of those tensors of a primitive whose dims follow from its problem.
 
-    Parameters
-    ----------
-    kind : str
-        The primitive, such as ``convolution``.
-    problem : Problem
-        What `read_problem` returned.
-    aux : mapping of str to str
-        The auxiliary field: ``axis`` of a concat, ``alg`` and ``direction`` of an RNN.
-    names : sequence of str
-        The tensors of the line; several sources are ``src0``, ``src1``, ...
+    `aux` is the auxiliary field, such as ``axis`` of a concat, ``alg`` and ``direction`` of an RNN.
+    `names` are the tensors of the line; several sources are ``src0``, ``src1``, ...
     """
     kind = kind.removesuffix("_v2")
     if problem.sizes:

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from itertools import pairwise, product
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from memdesc import ImageDesc, MemdescError, MemoryDesc, parse_layout
 from memdesc.disk import as_path, open_file
+from memdesc.errors import about
 from reorder.values.attr import Attr
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-__all__ = ["ATTRIBUTES", "Case", "attr_of", "parse_cases", "read_cases"]
 
 # Options, and the parameters of an `Attr` that they set.
 ATTRIBUTES = {
@@ -57,10 +54,7 @@ class Case(NamedTuple):
 def read_cases(path: str) -> Iterator[Case]:
     """Read a file of cases: lines of benchdnn, ``#`` for comments; options hold for later lines.
 
-    Raises
-    ------
-    MemdescError
-        If the file cannot be read, or a line is wrong; the message has its number.
+    Fails if the file cannot be read, or a line is wrong; the message has its number.
     """
     try:
         with open_file(as_path(path)) as file:
@@ -74,32 +68,20 @@ def read_cases(path: str) -> Iterator[Case]:
         raise MemdescError(msg)
     state: dict[str, list[str]] = {}
     for number, line in enumerate(text.splitlines(), 1):
-        try:
+        with about(f"{path!r}, line {number}"):
             yield from parse_cases(_words(line), state)
-        except MemdescError as error:
-            msg = f"{path!r}, line {number}: {error}"
-            raise MemdescError(msg) from None
 
 
 def parse_cases(words: Iterable[str], state: dict[str, list[str]] | None = None) -> Iterator[Case]:
     """Read options and dims.
 
     Each tuple of dims makes a case for every combination of the lists in the options before it.
+    Words are ``--stag=abcd,acdb``, ``--dtag=aBcd16b``, ``--sdt=f32``, ``--ddt=f32``,
+    ``--strides=SRC:DST``, ``--reset``, ``--batch=FILE``, and dims such as ``8x256x56x56`` or
+    ``8x3x224x224n"input"``. A layout is what `memdesc.parse_layout` reads; a type is by default the
+    one in the layout, or f32. `state` has the options in force, changed as the words say.
 
-    Parameters
-    ----------
-    words : iterable of str
-        ``--stag=abcd,acdb``, ``--dtag=aBcd16b``, ``--sdt=f32``, ``--ddt=f32``,
-        ``--strides=SRC:DST``, ``--reset``, ``--batch=FILE``, and
-        dims such as ``8x256x56x56`` or ``8x3x224x224n"input"``. A layout is what
-        `memdesc.parse_layout` reads; a type is by default the one in the layout, or f32.
-    state : dict, optional
-        The options in force, changed as the words say.
-
-    Raises
-    ------
-    MemdescError
-        If an option is unknown or has no value, or a layout does not fit.
+    Fails if an option is unknown or has no value, or a layout does not fit.
     """
     state = {} if state is None else state
     todo = iter(words)
@@ -172,13 +154,9 @@ def _cases(word: str, state: dict[str, list[str]]) -> Iterator[Case]:
 def attr_of(dims: tuple[int, ...], options: dict[str, str]) -> Attr | None:
     """Return the attributes that options ask for.
 
-    A value is a number, or (except for beta) ``mask:M`` for generated values along the dims of
-    the mask, ``mask:M:GxH`` for one value for each G x H elements of the last two dims.
-
-    Raises
-    ------
-    MemdescError
-        If a value is neither.
+    A value is a number, or (except for beta) ``mask:M`` for generated values along the dims of the
+    mask, ``mask:M:GxH`` for one value for each G x H elements of the last two dims. Fails if a
+    value is neither.
     """
     given: dict[str, Any] = {}
     for option, text in options.items():

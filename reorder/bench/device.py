@@ -14,7 +14,7 @@ import pyopencl as cl
 
 from memdesc import ImageDesc, MemdescError, MemoryDesc
 from reorder import execute, plan_reorder
-from reorder.opencl import enqueue_reorder
+from reorder.opencl import Device, enqueue_reorder
 from reorder.opencl.execution import enqueue_transfers, prepare_transfers
 from reorder.opencl.image_formats import image_format
 from reorder.opencl.operands import device_operand
@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from reorder.bench.device_cases import DeviceCase
-    from reorder.opencl import Device
-
-__all__ = ["DeviceBench", "LoadedCase", "duration"]
 
 # Runs measured without a budget, runs before these, and the most runs measured with a budget.
 _RUNS, _WARM, _MOST_RUNS = 11, 3, 1000
@@ -84,13 +81,7 @@ class DeviceBench:
         return LoadedCase(case, *memory, wanted)
 
     def measure(self, case: DeviceCase) -> dict[str, Any]:
-        """Return the facts of a case.
-
-        Raises
-        ------
-        MemdescError
-            If dst differs from what the CPU writes.
-        """
+        """Return the facts of a case. Fails if dst differs from what the CPU writes."""
         loaded = self.load(case)
         seconds = self.seconds(loaded)
         found = np.empty(loaded.wanted.size, np.uint8)

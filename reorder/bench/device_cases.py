@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from memdesc import ImageDesc, MemoryDesc, data_type, image_desc, memory_desc
 from memdesc.names import is_image
 from reorder.values.attr import Attr
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-__all__ = ["ALL", "IMAGES", "SMALL", "TRANSPOSES", "DeviceCase", "resized"]
 
 
 class DeviceCase(NamedTuple):

@@ -15,7 +15,7 @@ import numpy as np
 
 from memdesc import MemdescError
 from reorder.api import prepare
-from reorder.bench.peers import Peer, memcpy
+from reorder.bench.peers import Buffers, MakePeer, Peer, memcpy
 from reorder.memory.memory import Memory
 from reorder.plan.plan import plan_reorder
 from reorder.values.formats import FLOATS
@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from reorder.bench.cases import Case
-    from reorder.bench.peers import Buffers, MakePeer
-
-__all__ = ["Result", "measure"]
 
 # A sample lasts at least this long and consists of whole calls without pauses, as in benchdnn:
 # threads that were asleep are awake for most of it.
@@ -64,18 +61,10 @@ class Result(NamedTuple):
 
 
 def measure(case: Case, threads: int, peers: Iterable[MakePeer], seconds: float) -> Result:
-    """Time a reorder against its peers.
+    """Time a reorder against memcpy and its peers, each candidate for about so many seconds.
 
-    Parameters
-    ----------
-    case : Case
-        What to measure.
-    threads : int
-        For us, memcpy and all peers whose threads can be set; others use the process's cores.
-    peers : iterable of MakePeer
-        The peers to measure, besides memcpy.
-    seconds : float
-        About how long to measure each candidate.
+    The threads are for us, memcpy and all peers whose threads can be set; others use the process's
+    cores.
     """
     try:
         src, dst = _buffers(case)

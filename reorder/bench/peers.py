@@ -24,17 +24,6 @@ if TYPE_CHECKING:
     from reorder.bench.cases import Case
     from reorder.plan.nodes import Box
 
-__all__ = [
-    "SHORT_SPIN",
-    "Buffers",
-    "MakePeer",
-    "Peer",
-    "known_peers",
-    "memcpy",
-    "numpy_peer",
-    "torch_peer",
-]
-
 _PAGE = 4096
 _TORCH_TYPES = {8: np.int8, 16: np.int16, 32: np.float32, 64: np.float64}
 SHORT_SPIN = {"GOMP_SPINCOUNT": "10000", "KMP_BLOCKTIME": "1"}

@@ -3,26 +3,16 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from math import exp, log
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from reorder.cores import count_cores
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-__all__ = [
-    "LEAST_NBYTES",
-    "full_report",
-    "geometric_mean",
-    "percentile",
-    "summarise",
-]
 
 # In smaller cases the overhead of a call matters, not bytes per second.
 LEAST_NBYTES = 1 << 16
@@ -32,9 +22,7 @@ _VECTORS = {"avx512bw": 512, "avx2": 256, "sse2": 128}
 
 
 def full_report(
-    cases: list[dict[str, Any]],
-    kernels: list[dict[str, Any]],
-    packages: Iterable[str] = (),
+    cases: list[dict[str, Any]], kernels: list[dict[str, Any]], packages: Iterable[str] = ()
 ) -> dict[str, Any]:
     """Add the machine and a summary to measurements and compiled kernels.
 

@@ -7,9 +7,9 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memdesc import MemdescError
-from reorder.bench.cases import ATTRIBUTES, parse_cases
+from reorder.bench.cases import ATTRIBUTES, Case, parse_cases
 from reorder.bench.measure import measure
-from reorder.bench.peers import known_peers
+from reorder.bench.peers import MakePeer, known_peers
 from reorder.bench.report import full_report, geometric_mean
 from reorder.cli.command import Command, Facts, check_threads, option, table, value
 from reorder.cli.progress import Progress
@@ -18,8 +18,6 @@ from reorder.cores import count_cores
 if TYPE_CHECKING:
     import argparse
 
-    from reorder.bench.cases import Case
-    from reorder.bench.peers import MakePeer
 
 _SECONDS = 0.3
 _MEGA = 10**6
@@ -226,10 +224,7 @@ def device_lines(facts: Facts) -> list[str]:
             lines += ["", f"{name}: geometric mean {mean:.2f}, least {min(ratios):.2f}."]
     call, bare = facts["call_us"], facts["bare_call_us"]
     said = f"Enqueueing a known reorder takes {call:.1f} us (pyopencl alone: {bare:.1f}); "
-    lines += [
-        "",
-        f"{said}a kernel for 64 bytes takes {facts['launch_us']:.1f} us on the device.",
-    ]
+    lines += ["", f"{said}a kernel for 64 bytes takes {facts['launch_us']:.1f} us on the device."]
     return lines
 
 

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     if options.write is not None:
         return _write(options)
+    if options.overwrite:
+        msg = "--overwrite is for the file of --write; leave it out"
+        raise MemdescError(msg)
     if options.expect is not None or options.reference is not None:
         return _check_contract(options)
     return _check_padding(options)

@@ -22,14 +22,15 @@ from reorder.cli.command import (
     value,
 )
 from reorder.cli.tensors import SOURCE, Reading, codes_note, is_raw, read_tensor
-from reorder.comparison import compare_values
+from reorder.comparison import Difference, ValueComparison, compare_values
 from reorder.memory.memory import Memory
 from reorder.quantize import dequantize
-from reorder.storage.checkpoint import Checkpoint, container_of
+from reorder.storage.checkpoint import Checkpoint, StoredTensor, container_of
+from reorder.storage.containers.entry import NOT_BYTES
 from reorder.storage.containers.table import FORMATS, read_container
 from reorder.storage.diagnosis import is_equal_bytes
 from reorder.storage.files import value_of
-from reorder.storage.groups import find_groups
+from reorder.storage.groups import Group, find_groups
 from reorder.storage.stored import in_order_of
 
 if TYPE_CHECKING:
@@ -40,17 +41,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from memdesc import MemoryDesc, RecordDesc
-    from reorder.comparison import Difference, ValueComparison
-    from reorder.storage.checkpoint import StoredTensor
-    from reorder.storage.groups import Group
 
 # how many ranges of one dim are printed
 _SHOWN = 8
 # endings of checkpoints, which have several tensors
-_CHECKPOINTS = (
-    ".index.json",
-    *(row.ending for row in FORMATS.values() if row.has_metadata),
-)
+_CHECKPOINTS = (".index.json", *(row.ending for row in FORMATS.values() if row.has_metadata))
 _FROM = (
     "the layout of %s, as for `memdesc reorder --from`; also with its type and sizes, such as "
     "u4:gptq:4096x4096 or f16:b_fs_yx_fsv16:1x17x5x4"
@@ -71,9 +66,18 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
         msg = f"{absent[0]!r} cannot be read: there is no such file or folder"
         raise MemdescError(msg)
     if all(map(_is_folder_of_files, paths)) and any(files := [*map(_files, paths, hows)]):
-        return _compare_sets(options, *files)
+        return _compare_sets(options, files[0], files[1])
     if layouts == (None, None, None) and (has_folder or all(map(_is_checkpoint, paths))):
-        return _compare_sets(options, *_checkpoints(paths))
+        if options.dtype is not None:
+            msg = (
+                f"--dtype is for raw bytes; {options.a!r} and {options.b!r} give the types of "
+                "their tensors"
+            )
+            raise MemdescError(msg)
+        checkpoints = [Checkpoint(as_path(path)) for path in paths]
+        unread = {name for each in checkpoints for name in container_of(each).left_out}
+        left, right = _checkpoints(paths, checkpoints)
+        return _compare_sets(options, left, right, unread)
     a, b = (read_tensor(path, how)[0] for path, how in zip(paths, hows, strict=True))
     if a.desc.dims != b.desc.dims:
         msg = (
@@ -261,9 +265,8 @@ def _is_checkpoint(path: str) -> bool:
         return False
 
 
-def _checkpoints(paths: Sequence[str]) -> list[dict[str, _Item]]:
+def _checkpoints(paths: Sequence[str], checkpoints: Sequence[Checkpoint]) -> list[dict[str, _Item]]:
     """Return what two checkpoints hold."""
-    checkpoints = [Checkpoint(as_path(path)) for path in paths]
     groups = [_groups(path, each) for path, each in zip(paths, checkpoints, strict=True)]
     # if only one side says what words mean, words of the same name are compared as codes
     unknown = {name for each in groups for name, group in each.items() if not group.is_known}
@@ -271,9 +274,15 @@ def _checkpoints(paths: Sequence[str]) -> list[dict[str, _Item]]:
 
 
 def _compare_sets(
-    options: argparse.Namespace, left: Mapping[str, _Part], right: Mapping[str, _Part]
+    options: argparse.Namespace,
+    left: Mapping[str, _Part],
+    right: Mapping[str, _Part],
+    unread: AbstractSet[str] = frozenset(),
 ) -> tuple[Facts, int]:
-    """Compare what has the same names in two checkpoints, or in two folders."""
+    """Compare what has the same names in two checkpoints, or in two folders.
+
+    `unread` are tensors of either that cannot be compared.
+    """
     names = [name for name in left if name in right]
     rows = [{"name": name, **_compared(left[name], right[name], options)} for name in names]
     apart = [row for row in rows if row.pop("is_equal") is False]
@@ -286,7 +295,9 @@ def _compare_sets(
         "only_in_b": [name for name in right if name not in left],
         "raw_codes": [name for name in names if left[name].others or right[name].others],
     }
-    is_equal = not (apart or facts["only_in_a"] or facts["only_in_b"])
+    if unread:
+        facts["not_compared"] = [f"{name}: {NOT_BYTES}" for name in sorted(unread)]
+    is_equal = not (apart or unread or facts["only_in_a"] or facts["only_in_b"])
     return facts, 0 if is_equal and rows else 1
 
 

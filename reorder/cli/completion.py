@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
 from memdesc import DATA_TYPES, known_names
 from memdesc.exchange import SYSTEMS
@@ -11,9 +11,6 @@ from memdesc.names import images
 from memdesc.source import LANGUAGES
 from reorder.cli.command import SEVERAL, Command, Facts, flags_of, value
 from reorder.cli.main import NAMES, command_parser
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 # Each script asks `memdesc completion SHELL --words ...` what may replace the last of the words
 # typed so far; if the answer is empty, the shell completes file names.

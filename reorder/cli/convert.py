@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from argparse import ArgumentTypeError
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,13 +22,10 @@ from reorder.storage.convert.targets import TARGETS, checked_target
 
 if TYPE_CHECKING:
     import argparse
-    from contextlib import AbstractContextManager
 
     from distributed import Client
 
     from reorder.storage.convert.conversion import ConvertProgress, ConvertReport
-
-__all__ = ["COMMAND"]
 
 # bytes that are read to measure the speed of the disk
 _SAMPLE = 64 << 20

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from memdesc import MemdescError
+from memdesc import MemdescError, MemoryDesc
 from reorder.cli.command import (
     DTYPE,
     LAYOUT,
@@ -26,7 +26,6 @@ from reorder.plan.plan import plan_reorder
 if TYPE_CHECKING:
     import argparse
 
-    from memdesc import MemoryDesc
     from reorder.plan.nodes import Box
 
 # the most elements whose offsets are compared one by one

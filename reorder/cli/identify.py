@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from memdesc import MemdescError, data_type, memory_desc
+from memdesc import MemdescError, MemoryDesc, data_type, memory_desc
 from memdesc.errors import counted, first_of
 from reorder.cli.command import Command, Facts, dims_of, finite, folded, option, table, value
 from reorder.cli.tensors import OFFSET, load_file, read_bytes, read_words, tensors_in
-from reorder.identification.identify import dims_in_order, identify
+from reorder.identification.identify import Candidate, Identification, dims_in_order, identify
 
 if TYPE_CHECKING:
     import argparse
 
     import numpy as np
 
-    from memdesc import MemoryDesc
-    from reorder.identification.identify import Candidate, Identification
     from reorder.memory.memory import Memory
 
 # endings of files with several tensors
@@ -24,11 +22,14 @@ _SETS = (".npz", ".safetensors")
 
 # how many layouts are printed, and how many names of each
 _SHOWN, _NAMES = 20, 4
-_ORDINARY = "(zeros aside, magnitudes from 1e-6 to 1e6: a low share refutes a type)"
+_ORDINARY = "(zeros aside, magnitudes from 1e-6 to 1e6: a low share rules a type out)"
 
 
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     if options.like is not None and options.like.endswith(_SETS) and options.dump.endswith(_SETS):
+        if (options.dims, options.offset) != (None, None):
+            msg = "--dims and --offset are for one tensor; name one as FILE:NAME, or leave them out"
+            raise MemdescError(msg)
         return _answer_for_set(options, tensors_in(options.like))
     if (options.like is None) == (options.dims is None):
         msg = "give --like, a tensor of the same values, or --dims, the logical sizes"

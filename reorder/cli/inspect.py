@@ -14,16 +14,12 @@ from memdesc.errors import counted, first_of, starred
 from memdesc.record import BIT_PLANES, Field
 from memdesc.record.names import unjudged_by
 from reorder.cli.command import Command, Facts, flag, is_wanted, table, value
+from reorder.cli.tensors import check_named, split_name
 from reorder.records.encode import number_bits
+from reorder.storage.containers.entry import NOT_BYTES
 from reorder.storage.containers.table import read_container
 from reorder.storage.convert.sections import section_warnings, sections_in
-from reorder.storage.groups import (
-    find_groups,
-    find_orphans,
-    find_plain,
-    find_unscaled,
-    partial_of,
-)
+from reorder.storage.groups import find_groups, find_orphans, find_plain, find_unscaled, partial_of
 
 if TYPE_CHECKING:
     import argparse
@@ -50,11 +46,14 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     unread: dict[str, list[str]] = {}
     unscaled: list[str] = []
     for given in options.paths:
-        path = as_path(given)
+        file, name = split_name(given)
+        path = as_path(file)
         container = read_container(path, skip_unreadable=True)
+        check_named(given, container.entries)
         files += container.files
         groups = find_groups(path, container)
-        rows += _rows(container, groups, notes)
+        listed = _rows(container, groups, notes)
+        rows += [row for row in listed if name in {None, row["name"]}]
         held = _weights(container, groups)
         plain = [weight.layer for weight in held if weight.desc is None]
         notes += _by_reason(find_plain(path, container, plain))
@@ -66,6 +65,8 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
         why = "it scales a weight, as other tensors of that name do, but there is no "
         notes += _by_reason({name: why + weight for name, weight in orphans.items()})
         unscaled += orphans
+        if container.left_out:
+            notes.append(f"{first_of(container.left_out, _SHOWN)}: not shown: {NOT_BYTES}")
         if any(group.desc is not None for group in groups):
             notes += _of_sections(path)
         notes += [
@@ -363,8 +364,8 @@ COMMAND = Command(
     (
         value(
             "paths PATH",
-            "a .safetensors, .gguf, .npz, .npy or .onnx, an index of shards, or the folder of a "
-            "model",
+            "a .safetensors, .gguf, .npz or .onnx, or one tensor of it as FILE:NAME; a .npy, an "
+            "index of shards, or the folder of a model",
             nargs="+",
         ),
         value(

@@ -5,23 +5,21 @@ from __future__ import annotations
 import re
 import sys
 from io import TextIOWrapper
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from memdesc import MemdescError, read_verbose
 from memdesc.errors import counted, first_of
 from reorder.bench.measure import measure
 from reorder.cli.command import Command, Facts, check_threads, flag, folded, option, table, value
 from reorder.cores import count_cores
-from reorder.logs import read_layers, report
+from reorder.logs import LoggedReorder, LogReport, RoundTrip, Times, read_layers, report
 from reorder.logs.replay import logged_case, seconds_into_new_memory
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Collection, Sequence
-    from typing import TextIO
 
     from memdesc.verbose import VerboseLog, VerbosePrimitive
-    from reorder.logs import LoggedReorder, LogReport, RoundTrip, Times
 
 # Digits of a millisecond that are kept: a thousandth of a microsecond.
 _DIGITS = 6
@@ -43,14 +41,17 @@ _HOW_MEASURED = (
         "or the median by the time for a new dst, if the median is long enough for that"
     ),
 )
+# how long --bench measures each reorder
+_SECONDS = 0.1
 # the columns of time that reorders and round trips have; `_cells` fills them
 _TIMES = ("ms", "count", "median", "min", "max")
 
 
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
-    if options.threads is not None and not options.bench:
-        msg = f"--threads {options.threads}: only --bench measures, and takes threads"
-        raise MemdescError(msg)
+    for name in () if options.bench else ("threads", "seconds"):
+        if (given := getattr(options, name)) is not None:
+            msg = f"--{name} {given}: only --bench measures, and takes {name}"
+            raise MemdescError(msg)
     log = read_verbose(_stdin() if options.log == "-" else options.log)
     if not (log.entries or log.info or log.skipped or log.passed_over):
         msg = (
@@ -160,11 +161,7 @@ def _times(times: Times) -> Facts:
 
 def _names(primitive: VerbosePrimitive) -> Facts:
     tensors = primitive.tensors
-    return {
-        "problem": primitive.problem,
-        "src": tensors["src"].text,
-        "dst": tensors["dst"].text,
-    }
+    return {"problem": primitive.problem, "src": tensors["src"].text, "dst": tensors["dst"].text}
 
 
 def _measure(facts: Facts, found: LogReport, options: argparse.Namespace, log: VerboseLog) -> None:
@@ -174,7 +171,7 @@ def _measure(facts: Facts, found: LogReport, options: argparse.Namespace, log: V
     for row, logged in zip(facts["reorders"], found.reorders[: options.top], strict=False):
         try:
             case = logged_case(logged.primitive)
-            result = measure(case, threads, (), options.seconds)
+            result = measure(case, threads, (), options.seconds or _SECONDS)
         except MemdescError as error:
             row["not_measured"] = str(error)
             continue
@@ -278,7 +275,7 @@ def _head(facts: Facts) -> list[str]:
 
 def _unread(facts: Facts) -> list[str]:
     others = [f"{count} {kind}" for kind, count in facts["skipped"].items()]
-    others += [f"{facts['other_lines']} not of oneDNN"] if facts["other_lines"] else []
+    others += [f"{facts['other_lines']} not from oneDNN"] if facts["other_lines"] else []
     lines = [f"other lines: {', '.join(others)}"] if others else []
     return lines + [
         f"  not read, line {row['line']}: {row['text'][:80]}" for row in facts["unread"]
@@ -328,10 +325,7 @@ def _reorders(facts: Facts) -> list[str]:
     lines = table([[*head, "reorder"], *rows], range(len(head)))
     lines += _hidden(facts, "reorders")
     if "bench_threads" in facts:
-        lines += [
-            f"measured here on {counted(facts['bench_threads'], 'thread')}",
-            *_HOW_MEASURED,
-        ]
+        lines += [f"measured here on {counted(facts['bench_threads'], 'thread')}", *_HOW_MEASURED]
         if any(row["median"] > 3 * row["min"] for row in shown if "here" in row):
             lines.append(
                 "warning: a median of the log is above three times its minimum, so the machine was "
@@ -400,7 +394,7 @@ def _hidden(facts: Facts, key: str) -> list[str]:
 
 
 def _savings(facts: Facts) -> list[str]:
-    """Return what could be saved: a line for each kind of unnecessary reorder, if there are any."""
+    """Return what could be saved: a line for each kind of reorder, the most expensive first."""
     rows = facts["reorders"]
     runs, total = facts["runs"], facts["milliseconds"]
     parts: list[tuple[str, Callable[[dict[str, Any]], bool]]] = [
@@ -412,11 +406,16 @@ def _savings(facts: Facts) -> list[str]:
         ),
         ("without generated code", lambda row: not row["generated_code"]),
     ]
-    lines = [_saving(what, [row for row in rows if chosen(row)], total) for what, chosen in parts]
+    savings = [(what, [row for row in rows if chosen(row)]) for what, chosen in parts]
     trips = facts["round_trips"]
     unsure = ", unless they cross from one run to the next" if facts["undecided_runs"] else ""
-    lines.append(_saving(f"round trips: into a layout and soon back{unsure}", trips, total))
-    found = [line for line in lines if line] or ["  no unnecessary reorder found"]
+    what = (
+        f"round trips, into a layout and soon back{unsure}: one layout, such as channels-last, may"
+    )
+    savings.append((f"{what} avoid them", trips))
+    savings.sort(key=lambda saving: -_spent(saving[1]))
+    found = [_saving(what, chosen, total) for what, chosen in savings if chosen]
+    found = found or ["  no unnecessary reorder found"]
     in_trips = {(row["problem"], *sorted((row["src"], row["dst"]))) for row in trips}
     others = [
         row
@@ -435,11 +434,15 @@ def _savings(facts: Facts) -> list[str]:
 def _saving(what: str, rows: Sequence[dict[str, Any]], total: float) -> str:
     if not rows:
         return ""
-    spent = sum(row["milliseconds"] for row in rows)
+    spent = _spent(rows)
     count = sum(row["executions"] for row in rows)
     share = spent / total if total else 0.0
     amount = f"{counted(count, 'execution')}, {len(rows)} different"
     return f"  {_ms(spent):>10} ms {share:4.0%}  {what} ({amount})"
+
+
+def _spent(rows: Sequence[dict[str, Any]]) -> float:
+    return float(sum(row["milliseconds"] for row in rows))
 
 
 def _text(row: dict[str, Any]) -> str:
@@ -454,11 +457,7 @@ def _around(row: dict[str, Any]) -> str:
     """Return which primitives made and used the tensors, and the layers."""
     return "".join(
         f", {word} {first_of(texts, 1)}"
-        for word, texts in (
-            ("from", row["made_by"]),
-            ("to", row["used_as"]),
-            ("in", row["layers"]),
-        )
+        for word, texts in (("from", row["made_by"]), ("to", row["used_as"]), ("in", row["layers"]))
         if texts
     )
 
@@ -502,7 +501,7 @@ COMMAND = Command(
         ),
         flag("--bench", "measure these reorders here, and compare with the times of the log"),
         option("--threads", " with --bench (default: as many as the log says)", type=int),
-        option("--seconds", " with --bench (default 0.1)", default=0.1),
+        option("--seconds", f" with --bench (default {_SECONDS})"),
     ),
     _answer,
     _lay_out,

@@ -9,10 +9,11 @@ import re
 import signal
 import sys
 import threading
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from errno import EBADF
 from importlib import import_module
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn, TextIO
 
 import memdesc
 from memdesc import MemdescError
@@ -20,14 +21,8 @@ from memdesc.disk import reason_of
 from memdesc.errors import short_repr
 from memdesc.names import did_you_mean
 from memdesc.names.suggest import transposed
-from reorder.cli.command import flags_of, one_line
+from reorder.cli.command import Command, flags_of, one_line
 from reorder.cli.progress import CompileNotice, warn
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-    from typing import TextIO
-
-    from reorder.cli.command import Command
 
 GROUPS = {
     "Understand": ("show", "explain", "names", "identify", "inspect"),
@@ -251,7 +246,7 @@ def _check_flags(parser: argparse.ArgumentParser, words: Sequence[str]) -> None:
         flag, sign, value = word.partition("=")
         if flag.startswith("--") and flag not in known:
             near = _near(flag[2:], [one[2:] for one in known])
-            parser.error(f"no flag {flag}{did_you_mean(tuple(f'--{one}' for one in near))}")
+            parser.error(f"no option {flag}{did_you_mean(tuple(f'--{one}' for one in near))}")
         if sign and value == "--":  # argparse turns it into an empty list
             parser.error(f"argument {flag}: expected a value, not --")
 

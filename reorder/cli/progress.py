@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from threading import Event, Thread
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from reorder.cli.command import one_line
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _WIDTH = 24
 # Seconds after which work is long enough to show a bar, and compilation to be announced.

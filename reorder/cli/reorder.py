@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from memdesc import ImageDesc, MemdescError, memory_desc, parse_layout
+from memdesc import ImageDesc, MemdescError, MemoryDesc, memory_desc, parse_layout
 from memdesc.layout import memory_order
 from memdesc.tags import LETTERS
 from reorder.api import reorder
@@ -51,7 +51,6 @@ from reorder.values.attr import Attr
 if TYPE_CHECKING:
     import argparse
 
-    from memdesc import MemoryDesc
 
 # tensors of up to this many bytes together are held in memory whole
 _AT_ONCE = 1 << 28

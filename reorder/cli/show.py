@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import memdesc
-from memdesc import ImageDesc, MemdescError, known_records
+from memdesc import ImageDesc, MemdescError, MemoryDesc, known_records
 from memdesc.names.weights import PACKINGS
 from reorder.cli.command import (
     DIMS,
@@ -30,7 +30,6 @@ from reorder.cli.command import (
 if TYPE_CHECKING:
     import argparse
 
-    from memdesc import MemoryDesc
     from memdesc.picture import Picture
 
 # a record with the name of a packing is shown as that packing of codes

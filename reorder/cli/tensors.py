@@ -7,7 +7,7 @@ import re
 import zipfile
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import numpy as np
 
@@ -24,11 +24,11 @@ from memdesc import (
     parse_layout,
 )
 from memdesc.disk import as_path, open_file
-from memdesc.errors import counted
+from memdesc.errors import about, counted
 from memdesc.exchange import SYSTEMS
 from memdesc.layout_names import dense_tag, is_laid_out_by
 from memdesc.names import is_image
-from reorder.cli.command import buffer_of, option
+from reorder.cli.command import Facts, buffer_of, option
 from reorder.memory.inputs import as_memory, from_pixels
 from reorder.memory.memory import Memory
 from reorder.memory.padding import find_nonzero
@@ -45,13 +45,11 @@ from reorder.storage.files import (
 from reorder.storage.siblings import siblings_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import BinaryIO
+    from collections.abc import Collection, Iterator
 
     from numpy.typing import NDArray
 
     from memdesc import DataType, FormatTag
-    from reorder.cli.command import Facts
     from reorder.storage.containers.entry import Entry
 
 SOURCE = (
@@ -63,7 +61,7 @@ _ENDINGS = (".npy", ".npz", ".safetensors")
 # for, since a notation needs some: no dim of 1, which may lie anywhere, and whole blocks
 _SIZELESS = re.compile(r"[A-Za-z][\w.\[\]]*")
 _ANY_SIZE = 64
-_NAMED = re.compile(r"(.*?\.(?:npz|safetensors)):(.*)", re.DOTALL)
+_NAMED = re.compile(r"(.*?\.(?:npz|safetensors|gguf|onnx)):(.*)", re.DOTALL)
 # the most names of tensors in one message
 _SHOWN = 8
 # how many bytes at the start of a file are compared
@@ -177,6 +175,9 @@ def read_tensor(path: str, how: Reading) -> tuple[Memory, bool]:
         return _read_raw(path, how), True
     if how.row_pitch is not None:
         msg = f"--row-pitch is for raw pixels; {path!r} gives the shape of its rows"
+        raise MemdescError(msg)
+    if how.may_be_longer:
+        msg = f"--ignore-rest is for raw bytes; {path!r} gives the size of its tensors"
         raise MemdescError(msg)
     entry = _entry(path)
     if how.is_for_raw and how.layout is None and entry.dtype in DATA_TYPES:
@@ -373,11 +374,8 @@ def _entry(path: str) -> Entry:
 
 def _memory(path: str, entry: Entry, dtype: str | None) -> Memory:
     data = entry.read()
-    try:
+    with about(repr(split_name(path)[0])):
         return memory_of(entry, data, dtype)
-    except MemdescError as error:
-        msg = f"{split_name(path)[0]!r}: {error}"
-        raise MemdescError(msg) from None
 
 
 def tensors_in(path: str) -> dict[str, Memory]:
@@ -407,11 +405,17 @@ def _stored(path: str) -> dict[str, Entry]:
         )
         raise MemdescError(msg)
     stored = read_stored(given, name=name)
-    if name is not None and name not in stored:
-        shown = ", ".join([*stored][:_SHOWN])
-        msg = f"{file!r} has no tensor {name!r}; it has {len(stored)}: {shown}"
-        raise MemdescError(msg)
+    check_named(path, stored)
     return stored
+
+
+def check_named(path: str, tensors: Collection[str]) -> None:
+    """Refuse ``FILE:NAME`` unless the file has a tensor of that name."""
+    file, name = split_name(path)
+    if name is not None and name not in tensors:
+        shown = ", ".join([*tensors][:_SHOWN])
+        msg = f"{file!r} has no tensor {name!r}; it has {len(tensors)}: {shown}"
+        raise MemdescError(msg)
 
 
 def split_name(path: str) -> tuple[str, str | None]:
@@ -524,7 +528,8 @@ def locate(path: str, how: Reading) -> tuple[MemoryDesc, Entry] | None:
     Refusals are left to `read_tensor`.
     """
     file, name = split_name(path)
-    if how.offset is not None or how.dims is not None or is_raw(path):
+    is_for_raw = how.offset is not None or how.row_pitch is not None or how.may_be_longer
+    if is_for_raw or how.dims is not None or is_raw(path):
         return None
     try:
         entries = read_container(file).entries

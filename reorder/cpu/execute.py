@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from reorder.cpu.machine import this_machine
-from reorder.cpu.runtime.batch import BatchBuilder, JoinedJob, joined_interpreter_at
+from reorder.cpu.machine import Machine, this_machine
+from reorder.cpu.runtime.batch import Batch, BatchBuilder, JoinedJob, joined_interpreter_at
 from reorder.cpu.runtime.fast_call import fast_call, fast_call_table
 from reorder.cpu.runtime.job import JOB
 from reorder.cpu.runtime.pool import load_pool
@@ -25,8 +25,6 @@ from reorder.threads import checked_threads
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from reorder.cpu.machine import Machine
-    from reorder.cpu.runtime.batch import Batch
     from reorder.plan.plan import ReorderPlan
 
 _NO_TABLE = np.zeros(1, np.int64)
@@ -98,18 +96,9 @@ class PreparedReorder:
         return f"<PreparedReorder of {self.plan!s}>"
 
     def __call__(self, src: Any, dst: Any) -> None:
-        """Reorder src into dst.
+        """Reorder src into dst, buffers as for `execute`.
 
-        Parameters
-        ----------
-        src, dst : buffer
-            As for `execute`.
-
-        Raises
-        ------
-        MemdescError
-            If a buffer does not fit its descriptor, or they overlap; nothing is
-            written then.
+        Fails if a buffer does not fit its descriptor, or they overlap; nothing is written then.
         """
         call = self._fast_call
         if call and not call(id(src), id(dst), self._table_at):

@@ -5,18 +5,16 @@ The limits of the caches are a model, a pure function of what the system lists.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numba
 
 from reorder.cores import count_cores
 from reorder.cpu.target import is_arm
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 # Cap on the size of the largest cache: one of hundreds of MiB serves a whole socket, so a process
 # finds little of it free. On machines with 300 and 480 MiB, using three quarters of this paid off.

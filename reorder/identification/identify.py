@@ -16,7 +16,7 @@ from memdesc.layout import check_dims
 from memdesc.names import known_images
 from memdesc.tags import LETTERS
 from reorder.api import reorder
-from reorder.identification.known_layouts import MAX_ORDERED, known_layouts
+from reorder.identification.known_layouts import MAX_ORDERED, Known, known_layouts
 from reorder.identification.readings import TypeReading, number_types, readings
 from reorder.memory.arrays import bits_of
 from reorder.memory.buffers import address_of, bytes_over
@@ -32,9 +32,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from memdesc import DataType, MemoryDesc, Name
-    from reorder.identification.known_layouts import Known
-
-__all__ = ["Candidate", "Identification", "identify", "likely_types"]
 
 # How many further names of a layout, and how many layouts or sizes, a sentence lists.
 _MAX_NAMES = 3
@@ -197,8 +194,8 @@ def identify(
     Raises
     ------
     MemdescError
-        If neither or both of `like` and `dims` are given, there are no elements, or `dtype` does
-        not hold the integers of `like`.
+        If neither or both of `like` and `dims` are given, or a tolerance without `like`; if there
+        are no elements, or `dtype` does not hold the integers of `like`.
 
     Examples
     --------
@@ -215,6 +212,9 @@ def identify(
     check_amount("relative", relative)
     if (like is None) == (dims is None):
         msg = "give like=, a tensor of the same values, or dims=, the logical sizes"
+        raise MemdescError(msg)
+    if like is None and (tolerance or relative):
+        msg = "a tolerance is for values: give like=, a tensor of the same values, or leave it out"
         raise MemdescError(msg)
     if like is None:
         sizes = () if dims is None else checked_ints("dims", dims)
@@ -490,10 +490,7 @@ def _names(known: Known) -> tuple[Name, ...]:
     )
     holds_codes = known.descs[0].dtype.bits <= _CODE_BITS
     others.sort(
-        key=lambda name: (
-            not (holds_codes and name.vocabulary == "weights"),
-            name.domain != "data",
-        )
+        key=lambda name: (not (holds_codes and name.vocabulary == "weights"), name.domain != "data")
     )
     return shortest, *others
 

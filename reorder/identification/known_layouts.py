@@ -15,8 +15,6 @@ from memdesc.tags import LETTERS
 if TYPE_CHECKING:
     from memdesc import DataType, FormatTag
 
-__all__ = ["MAX_ORDERED", "Known", "known_layouts"]
-
 # All orders of at most this many dims are tried for every name: 24 of them.
 MAX_ORDERED = 4
 # All permutations of at most this many dims are tried: 120 of them.
@@ -50,23 +48,10 @@ def known_layouts(
 ) -> tuple[list[Known], set[int]]:
     """Return every known layout of a size once: named ones, and row-major ones in any order.
 
-    Parameters
-    ----------
-    dims : tuple of int
-        The logical sizes, in the caller's order.
-    dtype : DataType
-        Type of the elements; some names exist only for some widths.
-    order : tuple of int
-        Dim k of a name is dim ``order[k]`` of the caller.
-    nbytes : int
-        The size of the buffer.
+    `dims` are the logical sizes in the caller's order; dim k of a name is dim ``order[k]`` of the
+    caller. Some names exist only for some widths of the type.
 
-    Returns
-    -------
-    layouts : list of Known
-        Those of this size.
-    sizes : set of int
-        The sizes of all known layouts, in bytes.
+    Returns the layouts of `nbytes`, and the sizes of all known layouts, in bytes.
     """
     ordered = tuple(dims[k] for k in order)
     found: dict[tuple[object, ...], list[MemoryDesc]] = {}

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from memdesc import DATA_TYPES, memory_desc
+from memdesc import DATA_TYPES, DataType, memory_desc
 from reorder.api import reorder
 from reorder.memory.memory import Memory
 from reorder.values.formats import FLOATS, FORMATS, INTEGERS, FloatFormat
@@ -14,9 +14,6 @@ from reorder.values.formats import FLOATS, FORMATS, INTEGERS, FloatFormat
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from memdesc import DataType
-
-__all__ = ["TypeReading", "number_types", "readings"]
 
 # How many elements are read; the magnitudes that values of tensors usually have.
 _SAMPLES = 4096

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from memdesc.verbose import VerboseEntry, VerbosePrimitive
     from reorder.logs.repetition import Repetition
 
-__all__ = ["Layer", "Layers", "OpenVinoLayers", "TorchLayers", "read_layers"]
-
 # what oneDNN calls the types of OpenVINO's nodes; `_key` calls inner products matmul
 _KINDS = {
     "Convolution": "convolution",

@@ -16,17 +16,6 @@ if TYPE_CHECKING:
 
     from memdesc.verbose import VerboseEntry, VerbosePrimitive, VerboseTensor
 
-__all__ = [
-    "UNKNOWN",
-    "LoggedReorder",
-    "Neighbour",
-    "RoundTrip",
-    "data_sizes",
-    "group_reorders",
-    "is_generated",
-    "round_trips",
-]
-
 UNKNOWN = "unknown"
 # How many executions before and after a reorder are searched for the primitives that made and used
 # its tensors, and for the reorder back.
@@ -174,16 +163,9 @@ def group_reorders(
 ) -> list[LoggedReorder]:
     """Group equal reorders of a log, the most expensive first.
 
-    Parameters
-    ----------
-    executions : sequence of VerboseEntry
-        All executions of a log, or only those of its equal runs.
-    names : sequence of str
-        The layer of each.
-    run_of : sequence of int
-        The number of the run that each belongs to.
-    run : sequence of VerboseEntry
-        The executions of one run; empty if the log does not repeat itself.
+    `executions` are all of a log, or only those of its equal runs, each with the layer in `names`
+    and the number of its run in `run_of`; `run` has those of one run, and is empty if the log does
+    not repeat itself.
     """
     in_run = Counter(id(entry.primitive) for entry in run)
     groups: defaultdict[int, list[int]] = defaultdict(list)

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["Repetition", "Stretch", "find_runs", "find_stretch"]
-
 # How many run lengths are tried.
 _MAX_LENGTHS = 64
 

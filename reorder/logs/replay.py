@@ -18,8 +18,6 @@ from reorder.plan.plan import plan_reorder
 if TYPE_CHECKING:
     from memdesc.verbose import VerbosePrimitive, VerboseTensor
 
-__all__ = ["logged_case", "seconds_into_new_memory"]
-
 # attribute arguments and the options of a case; oneDNN 2 multiplies by its output scale
 _SCALES = {"src": "src-scale", "src0": "src-scale", "dst": "scale", "": "src-scale"}
 _ZERO_POINTS = {"src": "src-zero-point", "src0": "src-zero-point", "dst": "zero-point"}
@@ -33,11 +31,7 @@ def logged_case(primitive: VerbosePrimitive) -> Case:
     """Return a reorder of a log as a case.
 
     A log does not contain scales and zero points: stand-ins with the same masks replace them.
-
-    Raises
-    ------
-    MemdescError
-        If a case cannot express it; the message says why.
+    Fails if a case cannot express it.
 
     Examples
     --------

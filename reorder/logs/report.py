@@ -8,27 +8,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc import MemdescError
 from memdesc.errors import short_repr
-from memdesc.verbose import VerboseLog
+from memdesc.verbose import VerboseEntry, VerboseLog, VerbosePrimitive
 from reorder.logs.reorders import data_sizes, group_reorders, is_reorder, round_trips
-from reorder.logs.repetition import find_runs, find_stretch
-from reorder.logs.times import times_of
+from reorder.logs.repetition import Repetition, find_runs, find_stretch
+from reorder.logs.times import Times, times_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from memdesc.verbose import VerboseEntry, VerbosePrimitive
     from reorder.logs.layers import Layer, Layers
     from reorder.logs.reorders import LoggedReorder, RoundTrip
-    from reorder.logs.repetition import Repetition
-    from reorder.logs.times import Times
-
-__all__ = [
-    "KindTime",
-    "LayerTime",
-    "LogReport",
-    "Reason",
-    "report",
-]
 
 # the share of the time from which on a primitive is worth a warning
 _MATTERS = 0.01
@@ -150,11 +139,7 @@ class LogReport(NamedTuple):
 
 
 def report(
-    log: VerboseLog,
-    layers: Layers | None = None,
-    *,
-    steady: bool = False,
-    runs: int | None = None,
+    log: VerboseLog, layers: Layers | None = None, *, steady: bool = False, runs: int | None = None
 ) -> LogReport:
     """Add up the times of a log, and find unnecessary reorders.
 

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from statistics import median
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-__all__ = ["Times", "times_of"]
+from typing import NamedTuple
 
 # If the mean is above this many medians, a few executions distort it; if the median is above this
 # many minima, most executions waited for something.

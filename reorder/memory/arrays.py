@@ -6,13 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from memdesc import MemdescError, NotBlockedError
+from memdesc import Block, MemdescError, MemoryDesc, NotBlockedError
 from memdesc.layout import memory_order
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-    from memdesc import Block, MemoryDesc
 
 
 def bits_of(data: NDArray[np.uint8], desc: MemoryDesc) -> NDArray[Any]:
@@ -62,10 +60,7 @@ def write_logical(data: NDArray[np.uint8], desc: MemoryDesc, array: NDArray[Any]
 def physical_array(data: NDArray[np.uint8], desc: MemoryDesc) -> NDArray[Any]:
     """Return a view with one axis for each block, in memory order.
 
-    Raises
-    ------
-    NotBlockedError
-        For 4-bit types, and for views that end inside a block.
+    Fails with a `NotBlockedError` for 4-bit types, and for views that end inside a block.
     """
     if desc.dtype.is_packed:
         msg = (

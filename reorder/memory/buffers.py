@@ -48,22 +48,10 @@ def bytes_over(name: str, buffer: Any, way_out: str) -> NDArray[np.uint8]:
 def flat_bytes(buffer: Any, desc: MemoryDesc, side: str, *, write: bool) -> NDArray[np.uint8]:
     """Return a caller's buffer as flat bytes without copying.
 
-    Parameters
-    ----------
-    buffer : ndarray, object with the buffer protocol, or with DLPack
-        An array of the dtype or of its bits, or raw bytes; C-contiguous.
-    desc : MemoryDesc
-        What the buffer must hold.
-    side : str
-        Its name in messages: ``src`` or ``dst``.
-    write : bool
-        Whether it will be written.
+    It is an array of the dtype or of its bits, or raw bytes, by the buffer protocol or by DLPack.
+    `side` is its name in messages, and `write` says whether it will be written.
 
-    Raises
-    ------
-    MemdescError
-        If the buffer has another dtype or is not contiguous, too small, read-only or
-        misaligned.
+    Fails if it has another dtype or is not C-contiguous, too small, read-only or misaligned.
     """
     refuse_masked(side, buffer)
     held = getattr(buffer, "desc", None)
@@ -168,11 +156,8 @@ def check_disjoint(
 ) -> None:
     """Refuse buffers with a byte that src reads and dst writes, unless the reorder is a no-op.
 
-    Raises
-    ------
-    OverlapError
-        Unless a bounded search proves the bytes disjoint, or the descriptors are equal and
-        start at the same byte.
+    Fails with an `OverlapError` unless a bounded search proves the bytes disjoint, or the
+    descriptors are equal and start at the same byte.
     """
     distance = address_of(dst) - address_of(src)
     if (distance == 0 and src_desc == dst_desc) or are_disjoint(src_desc, dst_desc, distance):
@@ -216,10 +201,7 @@ def are_disjoint(src_desc: MemoryDesc, dst_desc: MemoryDesc, distance: int) -> b
 def zeroed_bytes(nbytes: int) -> NDArray[np.uint8]:
     """Allocate zeros, aligned to a cache line.
 
-    Raises
-    ------
-    OutOfMemoryError
-        If the system does not have this much memory.
+    Fails with an `OutOfMemoryError` if the system does not have this much memory.
     """
     return _aligned(np.zeros, nbytes)
 
@@ -227,12 +209,8 @@ def zeroed_bytes(nbytes: int) -> NDArray[np.uint8]:
 def uninitialized_bytes(nbytes: int) -> NDArray[np.uint8]:
     """Allocate bytes for a caller that writes all of them, aligned like `zeroed_bytes`.
 
-    Memory that the process freed earlier is reused without clearing or page faults.
-
-    Raises
-    ------
-    OutOfMemoryError
-        If the system does not have this much memory.
+    Memory that the process freed earlier is reused without clearing or page faults. Fails where
+    `zeroed_bytes` does.
     """
     return _aligned(np.empty, nbytes)
 

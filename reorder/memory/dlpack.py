@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
 
 import numpy as np
 
-from memdesc import MemdescError, data_type
+from memdesc import DataType, MemdescError, data_type
 from memdesc.errors import short_repr
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from memdesc import DataType
 
 CPU_DEVICE = (1, 0)  # kDLCPU
 
@@ -26,14 +25,7 @@ _READABLE = (1, 3, 11, 13)
 _UINT = 1
 # The types that numpy does not export, with their DLDataTypeCode. f4_e2m1 is not one of them,
 # because readers of DLPack disagree on which half of a byte comes first.
-_CODES = {
-    "bf16": 4,
-    "f8_e4m3": 10,
-    "f8_e4m3fnuz": 11,
-    "f8_e5m2": 12,
-    "f8_e5m2fnuz": 13,
-    "e8m0": 14,
-}
+_CODES = {"bf16": 4, "f8_e4m3": 10, "f8_e4m3fnuz": 11, "f8_e5m2": 12, "f8_e5m2fnuz": 13, "e8m0": 14}
 _TYPES = {code: data_type(name) for name, code in _CODES.items()}
 _VERSION = (1, 0)
 _MAX_NDIM = 64
@@ -160,22 +152,11 @@ def is_exporter(x: object) -> TypeGuard[Exporter]:
 
 
 def from_dlpack(x: Exporter, side: str, *, write: bool = False) -> NDArray[Any]:
-    """Return what an object exports, as an array on the same memory.
+    """Return what an object exports, as an array on the same memory; `side` names it in messages.
 
-    Parameters
-    ----------
-    x : object with __dlpack__
-        On the CPU, or in memory that the CPU can read.
-    side : str
-        Its name in messages.
-    write : bool
-        Whether it will be written. If so, a tensor that requires a gradient is refused, as torch
-        refuses in-place changes; if not, its array is read-only.
-
-    Raises
-    ------
-    MemdescError
-        If it is on another device, or its type is not supported.
+    If `write`, a tensor that requires a gradient is refused, as torch refuses in-place changes; if
+    not, its array is read-only. Fails if it is on a device whose memory the CPU cannot read, or its
+    type is not supported.
     """
     name = type(x).__name__
     if has_gradient := getattr(x, "requires_grad", False) is True and hasattr(x, "detach"):

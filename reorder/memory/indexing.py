@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from memdesc import MemdescError, OutOfRangeError
+from memdesc import DataType, ImageDesc, MemdescError, MemoryDesc, OutOfRangeError
 from memdesc.errors import short_repr
 from memdesc.layout import dim_name
 
@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
-
-    from memdesc import DataType, ImageDesc, MemoryDesc
 
 
 class Indexed:
@@ -81,12 +79,8 @@ class Selection(NamedTuple):
 def select_elements(desc: MemoryDesc, key: Any) -> Selection:
     """Return which logical elements a key of integers, slices and `...` selects.
 
-    Raises
-    ------
-    OutOfRangeError
-        If an integer is outside its dim, or the key has more entries than there are dims.
-    MemdescError
-        If the key holds anything else.
+    Fails with an `OutOfRangeError` if an integer is outside its dim, or the key has more entries
+    than there are dims; with another MemdescError if the key holds anything else.
     """
     along = _per_dim(key, desc)
     shape = tuple(len(part) for part in along if isinstance(part, np.ndarray))
@@ -106,12 +100,8 @@ def elements_at(
 ) -> Any:
     """Return selected elements as a read-only array, or as a numpy scalar.
 
-    Parameters
-    ----------
-    data : ndarray of uint8
-        Bytes of the buffer, from byte `start` on.
-    start : int
-        A multiple of the element size, or any byte for 4-bit elements.
+    `data` has the bytes of the buffer from byte `start` on: a multiple of the element size, or any
+    byte for 4-bit elements.
     """
     dtype = desc.dtype
     offsets = selection.offsets - start * 8 // dtype.bits

@@ -72,12 +72,8 @@ def result_desc(
     """Return the descriptor of the result of a reorder; `out` is None if its layout is not known.
 
     A name takes the dims of src, and the data type of `out` or of src. Without dst, the layout is
-    that of `out`, or that of src (row-major if a stride of 0 repeats elements of src).
-
-    Raises
-    ------
-    MemdescError
-        If neither dst, `out` nor dtype is given, or `out` contradicts the others.
+    that of `out`, or that of src (row-major if a stride of 0 repeats elements of src). Fails if
+    neither dst, `out` nor dtype is given, or `out` contradicts the others.
     """
     if dst is None:
         if out is None and dtype is None:
@@ -111,17 +107,9 @@ def result_desc(
 def as_output(out: Any, dst: object) -> Memory:
     """Return the output that a caller passes, as memory, without a copy.
 
-    Parameters
-    ----------
-    out : ndarray, object with the buffer protocol, or with DLPack
-        An array whose axes are the dims, of any strides; or a buffer that `dst` describes.
-    dst : object
-        What the caller gave as dst: if it is a MemoryDesc, a contiguous `out` is a buffer.
-
-    Raises
-    ------
-    MemdescError
-        If `out` is neither, or cannot be written.
+    `out` is an array whose axes are the dims, of any strides; or, if it is contiguous and the
+    caller gave a MemoryDesc as dst, a buffer that this describes. It may come by the buffer
+    protocol or by DLPack. Fails if it is neither, or cannot be written.
     """
     refuse_masked("out", out)
     array = out
@@ -221,11 +209,8 @@ def to_pixels(memory: Memory, image: ImageDesc) -> NDArray[Any]:
 def from_pixels(pixels: Any, image: ImageDesc) -> Memory:
     """Return pixels as memory of `image.desc`; larger images and strided arrays are copied.
 
-    Raises
-    ------
-    MemdescError
-        If they are not an array of (height, width, channels), at least as large as the image,
-        of the dtype of its lanes or of its bits.
+    Fails if they are not an array of (height, width, channels), at least as large as the image, of
+    the dtype of its lanes or of its bits.
     """
     refuse_masked("x", pixels)
     shape = (image.height, image.width, image.channels)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import numpy as np
 
-from memdesc import MemdescError
+from memdesc import MemdescError, MemoryDesc
 from memdesc.checked import Checked
 from memdesc.desc import checked_desc
 from memdesc.errors import allocates, short_repr
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from memdesc import MemoryDesc
 
 # Zeroing fewer bytes takes less time than finding out whether that is necessary.
 _MIN_UNINITIALIZED = 128 << 10

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from memdesc import PaddingError
+from memdesc import MemoryDesc, PaddingError
 from reorder.memory.arrays import bits_of, write_back
 from reorder.plan.boxes import padding_boxes
 
@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
-
-    from memdesc import MemoryDesc
 
 
 def clear_padding(data: NDArray[np.uint8], desc: MemoryDesc) -> None:
@@ -55,10 +53,7 @@ def find_nonzero(
 def check_padding(data: NDArray[np.uint8], desc: MemoryDesc) -> None:
     """Refuse padding that holds anything but zeros.
 
-    Raises
-    ------
-    PaddingError
-        With the first byte that is not zero, and its position in the padded dims.
+    The `PaddingError` has the first byte that is not zero, and its position in the padded dims.
     """
     _, places = find_nonzero(data, desc, 1)
     for at, byte, bits in places:

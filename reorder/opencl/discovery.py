@@ -10,10 +10,11 @@ import ctypes
 import os
 import sys
 import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyopencl as cl
@@ -21,9 +22,6 @@ import pyopencl as cl
 from memdesc import MemdescError
 from memdesc.errors import short_repr
 from reorder.opencl.programs import build, cache_limit
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 # This variable names the only folder to search; the loader reads it once, at its first call.
 VARIABLE = "OCL_ICD_VENDORS"

@@ -5,8 +5,9 @@ Device memory that callers pass is used in place; host memory is copied to the d
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyopencl as cl
@@ -23,10 +24,6 @@ from reorder.opencl.execution import enqueue_transfers, transfers_between
 from reorder.opencl.image_formats import supported_format
 from reorder.opencl.operands import Unallocated, array_desc, array_type, check_queue, checked_events
 from reorder.values.attr import Attr, check_beta
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 
 LayoutLike = str | FormatTag | MemoryDesc | ImageDesc
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
 from reorder.plan.nodes import Box, Node
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 _BYTE = 8
 
@@ -30,23 +27,12 @@ def pack_elements(
     The pairs and quads of weights blocked for bf16 and int8 become single elements, and 4-bit
     elements become bytes. The innermost loop may then have a single step; `simplify` drops it.
 
-    Parameters
-    ----------
-    box : Box
-        The box, whose last node is the innermost loop.
-    bits : int
-        Bits of an element.
-    widest : int, optional
-        Bits of the widest element: 64 on the CPU; on devices 128 if buffers are aligned to that,
-        otherwise the width of an element, but at least 8.
-    packs_long_runs : bool, optional
-        Whether contiguous runs of more than `widest` bits are packed. The CPU moves such runs as
-        vectors, so packing gains nothing; on devices each work item moves one element.
+    Elements have `bits`, the widest one `widest`: 64 on the CPU; on devices 128 if buffers are
+    aligned to that, otherwise the width of an element, but at least 8. `packs_long_runs` says
+    whether contiguous runs of more than `widest` bits are packed. The CPU moves such runs as
+    vectors, so packing gains nothing; on devices each work item moves one element.
 
-    Returns
-    -------
-    tuple of Box and int
-        The box in terms of the wider elements, and their width in bits.
+    Returns the box in terms of the wider elements, and their width in bits.
     """
     while bits < widest and box.nodes and not box.indirect:
         *outer, run = box.nodes

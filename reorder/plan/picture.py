@@ -8,23 +8,20 @@ from __future__ import annotations
 from itertools import product
 from typing import TYPE_CHECKING
 
-from memdesc import MemdescError
+from memdesc import MemdescError, MemoryDesc
 from memdesc.diophantine import SearchLimitError, Term, solve
-from memdesc.picture.cells import cells_of
+from memdesc.picture.cells import Cell, Cells, cells_of
 from memdesc.picture.draw import Side, coloured_as, draw_sides
 from memdesc.picture.grid import FULL, Limits
 from memdesc.picture.memory import lines_of
 from memdesc.picture.sheet import Sheet
 from memdesc.picture.text import cells_text
-from reorder.plan.nodes import NOWHERE
+from reorder.plan.nodes import NOWHERE, Box
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from memdesc import MemoryDesc
     from memdesc.picture import Picture
-    from memdesc.picture.cells import Cell, Cells
-    from reorder.plan.nodes import Box
 
 _MAX_BOX_LINES = 8
 # Boxes with indirect loops that write more elements than this are not searched.
@@ -43,12 +40,8 @@ def draw_plan(
     """Draw a plan below its text, `printed`.
 
     Each element of dst shows the src offset that it comes from and, if there are several boxes, the
-    number of its box.
-
-    Raises
-    ------
-    MemdescError
-        If the plan has an indirect loop with too many offsets to search for a picture.
+    number of its box. Fails if the plan has an indirect loop with too many offsets to search for a
+    picture.
     """
     head = printed.splitlines()
     if len(head) > _MAX_BOX_LINES + 1:
@@ -88,16 +81,9 @@ def _dst_cell(dst: Cells, boxes: tuple[Box, ...], offset: int) -> Cell:
 def trace(boxes: tuple[Box, ...], offset: int) -> tuple[int, int | None] | None:
     """Return which box writes an offset of dst, and the offset in src that it reads.
 
-    Returns
-    -------
-    (box, offset) or None
-        The offset is None for a zero. The result is None where no box writes, such as in the gaps
-        of a strided dst.
-
-    Raises
-    ------
-    MemdescError
-        If a box has an indirect loop with too many offsets, or the search exceeds its limit.
+    The offset is None for a zero. The result is None where no box writes, such as in the gaps of a
+    strided dst. Fails if a box has an indirect loop with too many offsets, or the search exceeds
+    its limit.
     """
     for k, box in enumerate(boxes):
         if box.indirect and box.size > _MAX_SEARCHED:

@@ -6,21 +6,19 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from memdesc import MemdescError
+from memdesc import MemdescError, MemoryDesc
 from memdesc.checked import Checked
 from memdesc.desc import checked_desc
 from memdesc.errors import short_repr
 from reorder.plan.boxes import boxes_of
 from reorder.plan.passes import simplify
 from reorder.values.attr import Attr
-from reorder.values.binding import bind
+from reorder.values.binding import BoundAttr, bind
 
 if TYPE_CHECKING:
-    from memdesc import MemoryDesc
     from memdesc.picture import Picture
     from memdesc.picture.grid import Limits
     from reorder.plan.nodes import Box
-    from reorder.values.binding import BoundAttr
 
 
 class _Cache:
@@ -256,13 +254,7 @@ def is_planned(plan: object) -> bool:
 
 
 def check_types(src: object, dst: object, attr: object) -> None:
-    """Refuse arguments that are not two descriptors and an `Attr` or None.
-
-    Raises
-    ------
-    MemdescError
-        With the argument and its type.
-    """
+    """Refuse arguments that are not two descriptors and an `Attr` or None."""
     checked_desc("src", src)
     checked_desc("dst", dst)
     if attr is not None and not isinstance(attr, Attr):
@@ -285,11 +277,8 @@ def _plan(src: MemoryDesc, dst: MemoryDesc, attr: Attr | None) -> ReorderPlan:
 def check_same_dims(src: MemoryDesc, dst: MemoryDesc) -> None:
     """Refuse two descriptors of different dims.
 
-    Raises
-    ------
-    MemdescError
-        With the dims; if the sizes are the same in another order, with the argument that is
-        probably missing.
+    If the sizes are the same in another order, the message has the argument that is probably
+    missing.
     """
     if src.dims == dst.dims:
         return
@@ -305,10 +294,7 @@ def check_same_dims(src: MemoryDesc, dst: MemoryDesc) -> None:
 def check_pair(src: MemoryDesc, dst: MemoryDesc) -> None:
     """Refuse two descriptors if no reorder between them is possible.
 
-    Raises
-    ------
-    MemdescError
-        If dims differ, or a stride of 0 makes dst write one element twice.
+    Dims may differ, or a stride of 0 may make dst write one element twice.
     """
     check_same_dims(src, dst)
     if dst.has_broadcast:

@@ -82,14 +82,9 @@ def split_range(
 ) -> list[Box]:
     """Split a padded range into boxes that loop over the blocks of all operands.
 
-    Parameters
-    ----------
-    padded, size : int
-        The length of the range, and how many of its indices hold data.
-    operands : list of tuple of Block
-        The blocks of each operand, from `join_blocks`.
-    most : int, optional
-        The most boxes to split conflicting steps into; the result is empty if more would be needed.
+    `padded` is the length of the range, `size` how many of its indices hold data; `operands` has
+    the blocks of each operand, from `join_blocks`. If conflicting steps need more than `most`
+    boxes, the result is empty.
     """
     chain = sorted({block.step for blocks in operands for block in blocks}, reverse=True)
     conflicting = [

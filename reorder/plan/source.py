@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
-from memdesc import DATA_TYPES, MemdescError
+from memdesc import DATA_TYPES, DataType, MemdescError, MemoryDesc
 from memdesc.extra import FACTORS, compensation_layout
-from memdesc.source import language_of
+from memdesc.source import Language, language_of
 from memdesc.source.layouts import about_elements, axis_name, check_name, dims_of_axis, share_loops
 from memdesc.source.statements import (
     AddInt32,
@@ -32,7 +32,7 @@ from memdesc.source.statements import (
 )
 from memdesc.tags import LETTERS
 from reorder.values.codecs import Formula
-from reorder.values.expressions import Dialect, let, number, select
+from reorder.values.expressions import Dialect, Expr, let, number, select
 from reorder.values.expressions import Function as Conversion
 from reorder.values.expressions import name as variable
 from reorder.values.formats import FLOATS, INTEGERS
@@ -40,12 +40,9 @@ from reorder.values.formats import FLOATS, INTEGERS
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from memdesc import DataType, MemoryDesc
-    from memdesc.source import Language
     from memdesc.source.statements import Statement
     from reorder.plan.nodes import Box, IndirectLoop
     from reorder.values.binding import BoundAttr
-    from reorder.values.expressions import Expr
 
 # languages whose arithmetic equals the reorder's, bit for bit
 _EXACT = ("c", "c++")
@@ -61,24 +58,11 @@ def plan_source(
 ) -> str:
     """Return the source code of a reorder.
 
-    Parameters
-    ----------
-    descs : (MemoryDesc, MemoryDesc)
-        The descriptors of src and dst.
-    boxes : tuple of Box
-        The loop nests.
-    bound : BoundAttr
-        Scales, zero points, accumulation.
-    about : str
-        The attributes as text; empty if there are none.
-    names : (str, str)
-        The language, and the prefix of function names.
+    `descs` are those of src and dst, `about` the attributes as text, or empty, and `names` the
+    language and the prefix of function names.
 
-    Raises
-    ------
-    MemdescError
-        If the language is unknown, the name is not an identifier, or the language cannot compute
-        exactly what the reorder computes, including the compensation of dst.
+    Fails if the language is unknown, the name is not an identifier, or the language cannot compute
+    exactly what the reorder computes, including the compensation of dst.
     """
     src, dst = descs
     lang, name = names

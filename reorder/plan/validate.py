@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import prod
-from typing import TYPE_CHECKING
 
-from memdesc import Axis, Block, MemdescError
+from memdesc import Axis, Block, MemdescError, MemoryDesc
 from memdesc.diophantine import SearchLimitError, Term, solve
 from memdesc.errors import short_repr
 from memdesc.int64 import INT64_MAX, checked_int, exact_ints
 from memdesc.layout import exact_axes, exact_blocks
 from reorder.plan.nodes import Box, IndirectLoop, Node
 from reorder.plan.plan import ReorderPlan, is_planned, plan_reorder
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from memdesc import MemoryDesc
 
 _MAX_NODES = 64
 # the index of dst among operands
@@ -28,12 +23,8 @@ def validate(plan: ReorderPlan) -> ReorderPlan:
     """Return a plan whose boxes stay inside its descriptors; refuse others.
 
     Plans from `plan_reorder` need no check. The numbers of other plans become Python ints; if the
-    boxes are not those of `plan_reorder`, their bounds are compared with the descriptors.
-
-    Raises
-    ------
-    MemdescError
-        With the box and the numbers.
+    boxes are not those of `plan_reorder`, their bounds are compared with the descriptors. The
+    message has the box and the numbers.
     """
     if not isinstance(plan, ReorderPlan):
         msg = f"plan must be a ReorderPlan, not {type(plan).__name__}; see plan_reorder"  # type: ignore[unreachable] # callers without types
@@ -68,10 +59,7 @@ def validate(plan: ReorderPlan) -> ReorderPlan:
 def exact_boxes(plan: ReorderPlan) -> tuple[Box, ...]:
     """Return the boxes of a plan, with Python ints as numbers; refuse what is not a box.
 
-    Raises
-    ------
-    MemdescError
-        With the box. Its bounds are not checked.
+    Their bounds are not checked.
     """
     count = _DST + 1 + len(plan.bound_attr.varying)
     return tuple(_checked_box(box, count, plan.dst.ndims) for box in plan.boxes)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 import numpy as np
 
 from memdesc import MemdescError, data_type, memory_desc
-from memdesc.record import BIT_PLANES
+from memdesc.record import BIT_PLANES, Field, Number, Rule
 from reorder.api import reorder
 from reorder.memory.memory import Memory
 from reorder.records.encode import (
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from memdesc import RecordDesc
-    from memdesc.record import Field, Number, Rule
     from reorder.records.record import Record
 
 _BYTE_BITS = 8

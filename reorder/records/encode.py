@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from memdesc import MemdescError
-from memdesc.record import BIT_PLANES
+from memdesc.record import BIT_PLANES, Number
 from reorder.api import reorder
 from reorder.memory.memory import Memory
 from reorder.records.fields import write_field
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from memdesc import RecordDesc
-    from memdesc.record import Number
     from reorder.records.record import Record
 
 # options of formats that cannot hold some numbers -> options that can

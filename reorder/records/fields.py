@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from memdesc import MemdescError, PaddingError, data_type
-from memdesc.record import BIT_PLANES, Digits
+from memdesc.record import BIT_PLANES, Digits, Field, Number
 from reorder.values.convert import decode, encode
 from reorder.values.formats import INTEGERS
 
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from memdesc import RecordDesc
-    from memdesc.record import Field, Number
     from reorder.records.record import Record
 
 _BYTE = 8
@@ -83,10 +82,7 @@ def write_field(data: NDArray[np.uint8], field: Field, bits: NDArray[Any]) -> No
 def check_plane(data: NDArray[np.uint8], field: Field) -> None:
     """Refuse nonzero padding in a plane of 1 or 2 bits.
 
-    Raises
-    ------
-    PaddingError
-        With the first byte that is not zero.
+    The `PaddingError` has the first byte that is not zero.
     """
     offsets = np.setdiff1d(field.layout.offsets(padded=True), field.layout.offsets())
     at = offsets * field.bits

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from memdesc import memory_desc
-from memdesc.record import BIT_PLANES
+from memdesc.record import BIT_PLANES, Field, Number
 from reorder.api import reorder
 from reorder.memory.buffers import address_of
 from reorder.memory.memory import Memory
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from memdesc import MemoryDesc, RecordDesc
-    from memdesc.record import Field, Number
     from reorder.records.record import Record
 
 _BYTE_BITS = 8

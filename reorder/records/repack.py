@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from memdesc import MemdescError, RecordDesc, record_desc
 from memdesc.errors import short_repr
@@ -11,9 +12,6 @@ from reorder.records.convert_numbers import convert_numbers
 from reorder.records.record import Record
 from reorder.threads import checked_threads, current_limit
 from reorder.values.formats import FLOATS
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 # formats in which usually all zero points are the middle code; targets then default to none
 _MOSTLY_SYMMETRIC = ("gptq",)

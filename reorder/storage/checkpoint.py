@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from html import escape
 from operator import getitem
 from typing import TYPE_CHECKING, Any, Self
@@ -12,10 +12,10 @@ import numpy as np
 from memdesc import MemdescError, MemoryDesc
 from memdesc.checked import Checked
 from memdesc.disk import as_path
-from memdesc.errors import short_repr, starred
+from memdesc.errors import about, short_repr, starred
 from reorder.quantize import dequantize
 from reorder.records.record import Record
-from reorder.storage.containers.entry import Entry, map_file
+from reorder.storage.containers.entry import Container, Entry, FileState, map_file
 from reorder.storage.containers.table import read_container
 from reorder.storage.files import memory_of
 from reorder.storage.groups import claims_of, group_at
@@ -23,16 +23,12 @@ from reorder.storage.siblings import siblings_of
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterator
     from pathlib import Path
 
     from numpy.typing import NDArray
 
     from memdesc import RecordDesc
     from reorder.memory.memory import Memory
-    from reorder.storage.containers.entry import Container, FileState
-
-__all__ = ["Checkpoint", "StoredTensor", "container_of", "open_checkpoint"]
 
 # of the table that a notebook shows
 _ROWS = 100
@@ -152,11 +148,8 @@ class StoredTensor(Checked):
         held = self.memory()
         if isinstance(held, Record):
             return dequantize(held).numpy()
-        try:
+        with about(f"tensor {short_repr(self.name)}"):
             array = held.numpy()
-        except MemdescError as error:
-            msg = f"tensor {short_repr(self.name)}: {error}"
-            raise MemdescError(msg) from None
         return array if self.shape or array.shape != (1,) else array.reshape(())
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:  # noqa: FBT001 - numpy's protocol

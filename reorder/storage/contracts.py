@@ -9,7 +9,7 @@ import glob
 import json
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
@@ -43,14 +43,11 @@ from reorder.values.formats import INTEGERS
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Collection, Iterable
 
     from reorder.storage.containers.entry import Entry
     from reorder.storage.differences import Held, Item
 
     Expected = str | os.PathLike[str] | Mapping[str, Mapping[str, Any] | str]
-
-__all__ = ["Breach", "CheckReport", "check", "contract_of", "contract_to_toml"]
 
 # bytes of a contract
 _MAX_FILE = 1 << 24
@@ -247,11 +244,7 @@ def _checked(
             Breach(each, _OTHERS, "are refused: no rule applies to it") for each in without_rule
         ]
     return CheckReport(
-        tuple(breaches),
-        tuple(chosen),
-        without_rule,
-        tuple(unconfirmed),
-        tuple(compared),
+        tuple(breaches), tuple(chosen), without_rule, tuple(unconfirmed), tuple(compared)
     )
 
 

@@ -29,28 +29,6 @@ if TYPE_CHECKING:
     # a key, the section so far, the layers that are not quantised -> the keys that list these
     Listing = Callable[[str, Mapping[str, Any], Sequence[str]], Mapping[str, Any]]
 
-__all__ = [
-    "ACT_ORDER",
-    "DECLARATIONS",
-    "IS_SYMMETRIC",
-    "OUTPUT",
-    "Declaration",
-    "Layers",
-    "declaration_of",
-    "inside",
-    "is_inner",
-    "join_sections",
-    "kept_of",
-    "keys_with_values",
-    "known_keys",
-    "own_declaration",
-    "plain_layers",
-    "read_section",
-    "section_of",
-    "split_section",
-    "with_plain",
-]
-
 # the usual key of the layers that are not quantised
 _IGNORED = ("modules_to_not_convert",)
 # what models call their output layer
@@ -123,69 +101,46 @@ def is_inner(name: str) -> bool:
 
 
 class Declaration(NamedTuple):
-    """How a `quantization_config` declares a record.
+    """How a `quantization_config` declares a record."""
 
-    Attributes
-    ----------
-    record, method : str
-        The record, and the `quant_method` that declares it.
-    form : mapping of str to object
-        What the section must say: values, tuples of values that mean the same, places of options,
-        or objects of them.
-    fixed : mapping of str to object
-        Options that the method implies.
-    written : mapping of str to object
-        What readers need besides `form`, in the same form.
-    ignored : tuple of str
-        The keys that may list the layers that are not quantised. Those that a section has are
-        written, or else the first one.
-    kept : tuple of str
-        Keys that say nothing about weights, which stay in a section of the same method.
-    carried : tuple of str
-        Keys that stay in a new section, whatever the method of the old one was.
-    kept_of_each : tuple of str
-        Keys of each group of layers that stay if the record stays the same.
-    keys : tuple of str
-        The keys of config.json that have the section; several only if it does not name the method.
-    group : str
-        The key of how many inputs share a scale, if that is not an option: the number may exceed
-        the inputs of a layer. Empty if there is none.
-    listing : callable
-        Returns the keys of a section that list the layers that are not quantised.
-    is_written : bool
-        Whether sections are written in this form; otherwise they are only read.
-    unloaded : str, optional
-        Why no known program loads such a checkpoint; None if one does.
-    """
-
+    # the record, and the `quant_method` that declares it
     record: str
     method: str
+    # what the section must say: values, tuples of values that mean the same, places of options, or
+    # objects of them
     form: Mapping[str, Any] = {}
+    # options that the method implies
     fixed: Mapping[str, Any] = {}
+    # what readers need besides `form`, in the same form
     written: Mapping[str, Any] = {}
+    # The keys that may list the layers that are not quantised. Those that a section has are
+    # written, or else the first one.
     ignored: tuple[str, ...] = _IGNORED
+    # keys that say nothing about weights, which stay in a section of the same method
     kept: tuple[str, ...] = ()
+    # keys of each group of layers that stay if the record stays the same
     kept_of_each: tuple[str, ...] = ()
+    # the keys of config.json that have the section; several only if it does not name the method
     keys: tuple[str, ...] = ("quantization_config",)
+    # keys that stay in a new section, whatever the method of the old one was
     carried: tuple[str, ...] = ()
+    # The key of how many inputs share a scale, if that is not an option: the number may exceed the
+    # inputs of a layer. Empty if there is none.
     group: str = ""
+    # returns the keys of a section that list the layers that are not quantised
     listing: Listing = _list_all
+    # whether sections are written in this form; otherwise they are only read
     is_written: bool = True
+    # why no known program loads such a checkpoint; None if one does
     unloaded: str | None = None
 
 
 class Layers(NamedTuple):
-    """A group of layers that a section declares, and the section as if it had no others.
+    """A group of layers that a section declares, and the section as if it had no others."""
 
-    Attributes
-    ----------
-    targets : tuple of str
-        Names of layers, regular expressions after ``re:``, or classes.
-    section : mapping of str to object
-        The section of these layers.
-    """
-
+    # names of layers, regular expressions after ``re:``, or classes
     targets: tuple[str, ...]
+    # the section of these layers
     section: Mapping[str, Any]
 
 
@@ -258,10 +213,7 @@ _MLX: dict[str, Any] = {
 }
 
 # AWQ, GPTQ, and records that no other program declares
-_PACKED: dict[str, Any] = {
-    "group": "group_size",
-    "carried": (*_IGNORED, OUTPUT, "dynamic"),
-}
+_PACKED: dict[str, Any] = {"group": "group_size", "carried": (*_IGNORED, OUTPUT, "dynamic")}
 _MARLIN: dict[str, Any] = {
     **_PACKED,
     "listing": _list_none,

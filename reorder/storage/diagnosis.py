@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     _Change = Callable[[NDArray[np.uint8]], NDArray[np.uint8]]
 
-__all__ = ["Part", "find_causes", "is_equal_bytes", "parts_of_record"]
-
 # how many bytes are compared at a time
 _PIECE = 1 << 24
 # bytes of the first piece that may refute a cause; whole words
@@ -47,33 +45,21 @@ class Cause(NamedTuple):
 
 @dataclass(eq=False)
 class Part:
-    """A tensor of a weight: the bytes found, and those expected.
+    """A tensor of a weight: the bytes found, and those expected."""
 
-    Attributes
-    ----------
-    name : str
-        Its name or its role.
-    found, wanted : ndarray of uint8
-        The bytes.
-    desc : MemoryDesc, optional
-        What they should hold, if that is one field.
-    groups : tuple of int
-        How many adjacent elements of the whole weight along each dim share an element of this part.
-    is_scale : bool
-        Whether the elements are scales.
-    blocks : (ndarray of uint8, ndarray of uint8), optional
-        For blocks of GGUF: the bytes of each over the dims, found and expected.
-    codes : ndarray of bool, optional
-        Which bytes of a block hold codes.
-    """
-
+    # its name or its role
     name: str
     found: NDArray[np.uint8]
     wanted: NDArray[np.uint8]
+    # what they should hold, if that is one field
     desc: MemoryDesc | None = None
+    # how many adjacent elements of the whole weight along each dim share an element of this part
     groups: tuple[int, ...] = ()
+    # whether the elements are scales
     is_scale: bool = False
+    # for blocks of GGUF: the bytes of each over the dims, found and expected
     blocks: tuple[NDArray[Any], NDArray[Any]] | None = None
+    # which bytes of a block hold codes
     codes: NDArray[np.bool_] | None = None
 
     @cached_property

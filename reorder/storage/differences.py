@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 
     Held = MemoryDesc | RecordDesc | None
 
-__all__ = ["Difference", "Item", "Model", "differences"]
-
 # how many bytes of a tensor are used to find another one with the same bytes
 _START = 4096
 
@@ -136,13 +134,8 @@ def differences(
 ) -> Iterator[tuple[str, Difference | None]]:
     """Yield what was compared, and how it differs from the reference if it does.
 
-    Parameters
-    ----------
-    model, reference : Model
-        The checkpoints.
-    given : mapping of str to FormatName or MemoryDesc
-        What tensors and records of the model hold, by name; and those of the reference, if its
-        files do not say it.
+    `given` says what tensors and records of the model hold, by name; and those of the reference, if
+    its files do not say it.
     """
     unknown = {name for name, group in reference.groups.items() if group.desc is None}
     records = {

@@ -8,27 +8,13 @@ of `models/qwen3_moe.py`, `mixtral.py` and others.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from memdesc import MemdescError
 from memdesc.errors import short_repr
-from reorder.storage.containers.entry import Entry, Span, Tensor, stored_desc
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from reorder.storage.containers.entry import PlannedFile
-
-__all__ = [
-    "Stack",
-    "block_of",
-    "holds_experts",
-    "split_stacks",
-    "stack_experts",
-    "stacked_name",
-    "with_parts",
-]
+from reorder.storage.containers.entry import Entry, PlannedFile, Span, Tensor, stored_desc
 
 _EXPERT = re.compile(r"(.*)\.experts\.([0-9]{1,9})\.(\w+)(\..*)?")
 _STACK = re.compile(r"(.*)\.switch_mlp\.(\w+)(\..*)?")

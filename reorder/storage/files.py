@@ -7,17 +7,18 @@ one says what they are together.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from operator import methodcaller
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, overload
 
 import numpy as np
 
-from memdesc import MemdescError, MemoryDesc, RecordDesc, data_type, memory_desc
+from memdesc import DataType, MemdescError, MemoryDesc, RecordDesc, data_type, memory_desc
 from memdesc.disk import as_path, naming, write_file
-from memdesc.errors import allocates, first_of, short_repr
+from memdesc.errors import about, allocates, first_of, short_repr
 from memdesc.int64 import checked_flag, checked_int
 from reorder.api import reorder
 from reorder.memory.buffers import address_of
@@ -39,12 +40,8 @@ from reorder.storage.stored import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import BinaryIO
-
     from numpy.typing import NDArray
 
-    from memdesc import DataType
     from reorder.memory.dlpack import Exporter
     from reorder.storage.containers.entry import Entry, PlannedFile, Tensor
 
@@ -205,12 +202,11 @@ def _part_of(name: str, memory: Memory) -> tuple[Tensor, NDArray[np.uint8]]:
 def _part_of_array(name: str, array: Any) -> tuple[Tensor, NDArray[np.uint8]]:
     """Return how a tensor of numpy or of another library is stored: row-major."""
     # a scalar, as in a state_dict of torch, has dims (1,) here
-    is_scalar = getattr(array, "shape", None) == () and hasattr(array, "reshape")
-    try:
+    is_scalar = False
+    with suppress(RuntimeError):  # nested tensors of torch have no shape, and say so like this
+        is_scalar = getattr(array, "shape", None) == () and hasattr(array, "reshape")
+    with about(f"{short_repr(name)} cannot be saved"):
         memory: object = reorder(array.reshape(1) if is_scalar else array, "plain")
-    except MemdescError as error:
-        msg = f"{short_repr(name)} cannot be saved: {error}"
-        raise MemdescError(msg) from None
     if not isinstance(memory, Memory):
         msg = f"{short_repr(name)} is on a device; take its .memory(), or reorder it to the CPU"
         raise MemdescError(msg)

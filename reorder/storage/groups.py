@@ -23,7 +23,7 @@ from memdesc import (
     known_records,
     record_desc,
 )
-from memdesc.errors import short_repr
+from memdesc.errors import about, short_repr
 from memdesc.record.names import experts_of, read_name
 from reorder.storage.containers.entry import Entry, FileState, record_of, stored_desc
 from reorder.storage.quantization import CONFIG, KEY, Declared, declared_record
@@ -48,22 +48,6 @@ if TYPE_CHECKING:
 
     from reorder.storage.containers.entry import Container, Tensor
 
-__all__ = [
-    "PARTIAL",
-    "Claims",
-    "Group",
-    "claims_of",
-    "elsewhere",
-    "find_groups",
-    "find_orphans",
-    "find_plain",
-    "find_unscaled",
-    "group_at",
-    "partial_of",
-    "read_group",
-    "single",
-]
-
 # metadata key that lists the tensors whose codes or scales were changed alone
 PARTIAL = "memdesc_partial"
 # the codes of AutoGPTQ, AutoAWQ and vLLM
@@ -75,48 +59,31 @@ _SHOWN = 4
 
 
 class Claims(NamedTuple):
-    """What files, earlier conversions and the caller claim about the weights of a checkpoint.
+    """What files, earlier conversions and the caller claim about the weights of a checkpoint."""
 
-    Attributes
-    ----------
-    declared : Declared, optional
-        What the model's config files declare.
-    partial : mapping of str to str
-        Tensors that an earlier conversion changed alone, each with the rule that did.
-    name, options : str and mapping of str to object, optional
-        The record that the caller names.
-    allow_partial : bool
-        Whether tensors that the record does not use may be left as they are.
-    has_nodes : bool
-        Whether there is a graph, whose nodes may give tensors their scales.
-    """
-
+    # what the model's config files declare
     declared: Declared | None = None
+    # tensors that an earlier conversion changed alone, each with the rule that did
     partial: Mapping[str, str] = {}
+    # the record that the caller names
     name: str | None = None
     options: Mapping[str, Any] = {}
+    # whether tensors that the record does not use may be left as they are
     allow_partial: bool = False
+    # whether there is a graph, whose nodes may give tensors their scales
     has_nodes: bool = False
 
 
 class Group(NamedTuple):
-    """The tensors of a quantised weight, and what they are together.
+    """The tensors of a quantised weight, and what they are together."""
 
-    Attributes
-    ----------
-    found : Siblings
-        All of them.
-    desc : RecordDesc, optional
-        The record; None if there is none.
-    reason : str
-        Why there is none.
-    quantized : mapping of str to object, optional
-        The axis and the groups of a saved Quantized, which is not a record.
-    """
-
+    # all of them
     found: Siblings
+    # the record; None if there is none
     desc: RecordDesc | None
+    # why there is none
     reason: str = ""
+    # the axis and the groups of a saved Quantized, which is not a record
     quantized: Mapping[str, Any] | None = None
 
     @property
@@ -589,11 +556,8 @@ def desc_of_tensors(found: Siblings, name: str, given: Mapping[str, Any]) -> Rec
             if option not in given and option not in options:
                 options[option] = _step(scales, dims, name, option)
     kept = {option: value for option, value in options.items() if option in legal}
-    try:
+    with about(f"{found.codes.name!r} of {found.codes.dtype} and shape {found.codes.shape}"):
         return record_desc(dims, name, **(kept | dict(given)))
-    except MemdescError as error:
-        msg = f"{found.codes.name!r} of {found.codes.dtype} and shape {found.codes.shape}: {error}"
-        raise MemdescError(msg) from None
 
 
 def _dims_by_scales(found: Siblings, scales: Entry, bits: Any) -> tuple[tuple[int, ...], int]:

@@ -8,15 +8,13 @@ expression moves them all at once. What that cannot express, such as backreferen
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from memdesc import MemdescError
 from memdesc.errors import short_repr
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 # no public function returns the tree of an expression
 _tree: Any = import_module("re._parser")

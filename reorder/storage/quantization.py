@@ -7,33 +7,18 @@ their earlier versions, and `hf_quant_config.json` of ModelOpt 0.47.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from memdesc import MemdescError
 from memdesc.disk import read_if_exists
-from memdesc.errors import short_repr
+from memdesc.errors import about, short_repr
 from reorder.storage.declarations import ACT_ORDER, plain_layers, read_section, split_section
 from reorder.storage.experts import stacked_name
 from reorder.storage.patterns import Pattern
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
-
-__all__ = [
-    "CONFIG",
-    "KEY",
-    "MAX_CONFIG",
-    "OLD_CONFIGS",
-    "Declared",
-    "declared_record",
-    "holders",
-    "model_type",
-    "read_sections",
-    "sections_of",
-]
 
 CONFIG = "config.json"
 # the section of config.json
@@ -63,55 +48,37 @@ _ALIASES = {
 
 
 class Declared(NamedTuple):
-    """What one config file of a model declares.
+    """What one config file of a model declares."""
 
-    Attributes
-    ----------
-    file : str
-        The name of the file.
-    name : str, optional
-        The record; None if there is none.
-    options : mapping of str to object
-        Options of the record that the file gives.
-    group : int, optional
-        How many inputs share a scale, -1 for all of them.
-    is_ordered : bool, optional
-        Whether inputs belong to groups in an arbitrary order (``desc_act``); None if the file does
-        not say so.
-    reason : str
-        Why there is no record.
-    targets : tuple of str
-        The layers, by name, by class, or by a regular expression after ``re:``.
-    parts : tuple of Declared
-        What groups of layers have, if the file declares them by their names or classes.
-    ignored : tuple of str
-        Layers that are not in any group, whatever their class; named like `targets`.
-    in_order : bool
-        Whether a layer is in the first of `parts` that matches it, whatever kind of target that is.
-    plain : tuple of str
-        Layers that are not quantised: the first or the last parts of their names, where ``*``
-        stands for one part; or regular expressions.
-    is_ignored : bool
-        Whether this is what the file says about a layer that it ignores.
-    is_unlisted : bool
-        Whether this is what it says about a layer that is not in any of its groups.
-    others : tuple of Declared
-        What other files declare; they agree on the record.
-    """
-
+    # the name of the file
     file: str
+    # the record; None if there is none
     name: str | None
+    # options of the record that the file gives
     options: Mapping[str, Any] = {}
+    # how many inputs share a scale, -1 for all of them
     group: int | None = None
+    # whether inputs belong to groups in an arbitrary order (``desc_act``); None if the file does
+    # not say so
     is_ordered: bool | None = None
+    # why there is no record
     reason: str = ""
+    # the layers, by name, by class, or by a regular expression after ``re:``
     targets: tuple[str, ...] = ()
+    # what groups of layers have, if the file declares them by their names or classes
     parts: tuple[Declared, ...] = ()
+    # layers that are not in any group, whatever their class; named like `targets`
     ignored: tuple[str, ...] = ()
+    # whether a layer is in the first of `parts` that matches it, whatever kind of target that is
     in_order: bool = False
+    # layers that are not quantised: the first or the last parts of their names, where ``*`` stands
+    # for one part; or regular expressions
     plain: tuple[str, ...] = ()
+    # whether this is what the file says about a layer that it ignores
     is_ignored: bool = False
+    # whether this is what it says about a layer that is not in any of its groups
     is_unlisted: bool = False
+    # what other files declare; they agree on the record
     others: tuple[Declared, ...] = ()
 
     def at(self, layer: str) -> tuple[Declared, ...]:
@@ -198,11 +165,8 @@ def _targets(
     patterns = []
     texts = [text for text in found if text.startswith(_PATTERN)]
     for text in texts if in_order else sorted(texts):
-        try:
+        with about(file):
             patterns.append((Pattern(text.removeprefix(_PATTERN)), found[text]))
-        except MemdescError as error:
-            msg = f"{file}: {error}"
-            raise MemdescError(msg) from None
     return _Targets(found, patterns)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from operator import methodcaller
 from typing import TYPE_CHECKING, NamedTuple
 
-from reorder.storage.containers.entry import PlannedFile, Span
+from reorder.storage.containers.entry import Entry, PlannedFile, Span
 from reorder.storage.containers.table import plan_file
 from reorder.storage.containers.writer import Writer
 from reorder.storage.files import DEFAULT_NAME
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from memdesc import MemoryDesc
-    from reorder.storage.containers.entry import Entry
     from reorder.values.attr import Attr
 
 

@@ -24,20 +24,6 @@ if TYPE_CHECKING:
 
     from reorder.storage.containers.entry import Entry
 
-__all__ = [
-    "ORDERS",
-    "Note",
-    "Siblings",
-    "find_siblings",
-    "holds_codes",
-    "note_of",
-    "optional_tensors",
-    "order_of",
-    "shown_options",
-    "siblings_of",
-    "tensors_of",
-]
-
 # names of the tensor that has each input's group, in GPTQ and in compressed-tensors before 0.20
 ORDERS = ("g_idx", "weight_g_idx")
 _DOT = "."

@@ -7,43 +7,32 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from memdesc import Axis, Block, MemdescError
+from memdesc import Axis, Block, MemdescError, MemoryDesc
 from memdesc.layout import dim_name
 from reorder.values.attr import F8_ROUNDINGS, Attr
 from reorder.values.formats import INTEGERS, largest_number, rounds_through_f16, working_type
-from reorder.values.parameter import GROUPED_DIMS
+from reorder.values.parameter import GROUPED_DIMS, Parameter
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from memdesc import MemoryDesc
-    from reorder.values.parameter import Parameter
 
 # the role of beta, the factor of what dst held
 BETA = "beta"
 
 
 class ParameterLayout(NamedTuple):
-    """Which value of one role belongs to each element: a layout of the values over the dims.
+    """Which value of one role belongs to each element: a layout of the values over the dims."""
 
-    Attributes
-    ----------
-    role : str
-        One of `attr.ROLES`.
-    dims : tuple of int
-        Sizes of the tensor.
-    sizes : tuple of int
-        How many values there are along each dim: 1 where they do not differ.
-    groups : tuple of int
-        How many adjacent elements along each dim share a value.
-    mask : int
-        Bit d is set if the values differ along dim d; the strides of other dims are 0.
-    """
-
+    # one of `attr.ROLES`
     role: str
+    # sizes of the tensor
     dims: tuple[int, ...]
+    # how many values there are along each dim: 1 where they do not differ
     sizes: tuple[int, ...]
+    # how many adjacent elements along each dim share a value
     groups: tuple[int, ...]
+    # bit d is set if the values differ along dim d; the strides of other dims are 0
     mask: int
 
     @property
@@ -71,23 +60,15 @@ class ParameterLayout(NamedTuple):
 
 
 class BoundAttr(NamedTuple):
-    """Parameters that fit two descriptors.
+    """Parameters that fit two descriptors."""
 
-    Attributes
-    ----------
-    operands : tuple of ParameterLayout
-        In the order of `attr.ROLES`.
-    values : tuple of ndarray
-        The values of each operand, flat, in f64, which is exact for all of them.
-    beta : float
-        The factor of the old elements of dst.
-    saturates, through_f16 : bool
-        How the result is converted; both are false if bits are only moved.
-    """
-
+    # in the order of `attr.ROLES`
     operands: tuple[ParameterLayout, ...]
+    # the values of each operand, flat, in f64, which is exact for all of them
     values: tuple[NDArray[np.float64], ...]
+    # the factor of the old elements of dst
     beta: float
+    # how the result is converted; both are false if bits are only moved
     saturates: bool
     through_f16: bool
 
@@ -126,10 +107,7 @@ _NEUTRAL = Attr()
 def bind(attr: Attr | None, src: MemoryDesc, dst: MemoryDesc) -> BoundAttr:
     """Check the parameters against the descriptors of a reorder.
 
-    Raises
-    ------
-    MemdescError
-        If a mask, a length, a group or a zero point does not fit; the message has the numbers.
+    Fails if a mask, a length, a group or a zero point does not fit; the message has the numbers.
     """
     if attr is None:
         attr = _NEUTRAL

@@ -8,11 +8,12 @@ are computed with integers, from a type's row in `reorder.values.formats`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Self, TypeGuard
 
 from memdesc import DATA_TYPES
-from reorder.values.binding import BETA
+from reorder.values.binding import BETA, BoundAttr
 from reorder.values.expressions import Expr, Function, let, name, number, select
 from reorder.values.formats import (
     FLOATS,
@@ -21,18 +22,12 @@ from reorder.values.formats import (
     BooleanFormat,
     ExponentFormat,
     FloatFormat,
+    Format,
     IntegerFormat,
     difference_type,
     largest_number,
     working_type,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Self, TypeGuard
-
-    from reorder.values.binding import BoundAttr
-    from reorder.values.formats import Format
 
 _F32 = FLOATS["f32"]
 # the kinds that integers are computed in, the narrowest first
@@ -50,30 +45,21 @@ class Formula(ABC):
 
     `reorder.values.convert` defines them. A subclass for each language overrides what that language
     computes in another form.
-
-    Attributes
-    ----------
-    src, dst : str
-        Names of data types.
-    scalars : tuple of str
-        Roles whose value is one number, including `BETA`.
-    varying : tuple of str
-        Roles whose values differ along the dims.
-    work : str
-        The working type: ``f32``, ``f64``, ``s64`` or ``u64``.
-    difference : str
-        The type in which zero points are subtracted. If it is f64 and `work` is f32, integers are
-        subtracted exactly.
-    saturates, through_f16 : bool
-        As in `BoundAttr`.
     """
 
+    # names of data types
     src: str
     dst: str
+    # roles whose value is one number, including `BETA`
     scalars: tuple[str, ...] = ()
+    # roles whose values differ along the dims
     varying: tuple[str, ...] = ()
+    # the working type: ``f32``, ``f64``, ``s64`` or ``u64``
     work: str = "f32"
+    # The type in which zero points are subtracted. If it is f64 and `work` is f32, integers are
+    # subtracted exactly.
     difference: str = "f32"
+    # as in `BoundAttr`
     saturates: bool = False
     through_f16: bool = False
 

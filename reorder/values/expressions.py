@@ -7,15 +7,13 @@ or C. The kind of an expression is its type, named like a data type, such as ``u
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from math import frexp
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from memdesc import DATA_TYPES
 from reorder.values.formats import INTEGERS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
 
 _COMPARISONS = frozenset(("==", "!=", "<", "<=", ">", ">=", "&&"))
 _SHIFTS = frozenset(("<<", ">>"))
@@ -127,27 +125,18 @@ def select(condition: Expr, yes: Expr | int, no: Expr | int) -> Expr:
 
 
 class Dialect(NamedTuple):
-    """How a language writes expressions.
+    """How a language writes expressions."""
 
-    Attributes
-    ----------
-    types, suffixes : mapping of str to str
-        The type of each kind, and the suffix of its constants, if they have one.
-    texts : mapping of str to str
-        The text of operators that languages write in different ways.
-    prefix : str
-        The prefix of function names.
-    product : str
-        Qualifiers of a named product of floats.
-    helpers : tuple of Function
-        Functions that `texts` call.
-    """
-
+    # the type of each kind, and the suffix of its constants, if they have one
     types: Mapping[str, str]
     suffixes: Mapping[str, str]
+    # the text of operators that languages write in different ways
     texts: Mapping[str, str]
+    # the prefix of function names
     prefix: str = ""
+    # qualifiers of a named product of floats
     product: str = "const"
+    # functions that `texts` call
     helpers: tuple[Function, ...] = ()
 
     def text(self, node: Expr) -> str:

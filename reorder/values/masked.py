@@ -10,10 +10,7 @@ from memdesc import MemdescError
 def refuse_masked(name: str, x: object) -> None:
     """Refuse a masked array, whose masked elements would become data.
 
-    Raises
-    ------
-    MemdescError
-        With what to pass instead.
+    The message says what to pass instead.
     """
     module = sys.modules.get("numpy.ma")  # without it there is no masked array
     if module is not None and isinstance(x, module.MaskedArray):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from memdesc import MemdescError
+from memdesc import DataType, MemdescError
 from memdesc.errors import short_repr
 from memdesc.int64 import checked_ints
 from memdesc.layout import dim_name
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from memdesc import DataType
 
 # bits of the narrowest float that can be quantised, and of the widest float to quantise to
 _MIN_SRC_BITS, _MAX_DST_BITS = 16, 8
@@ -28,10 +27,7 @@ _MIN_SRC_BITS, _MAX_DST_BITS = 16, 8
 def check_quantized_types(given: DataType, wanted: DataType) -> None:
     """Refuse types that tensors are not quantised from or to.
 
-    Raises
-    ------
-    MemdescError
-        With the type, and the types that are possible.
+    The message has the type, and those that are possible.
     """
     if given.name not in FLOATS or given.bits < _MIN_SRC_BITS:
         msg = f"quantize takes floats of {_MIN_SRC_BITS} bits or more, not {given}"
@@ -118,7 +114,9 @@ def choose_scales(
 ) -> tuple[NDArray[Any], NDArray[np.int64]]:
     """Return scales and zero points that map ranges of values onto the range of a type."""
     least, most = INTEGERS[name] if name in INTEGERS else (-FLOATS[name].max, FLOATS[name].max)
-    span = np.maximum(high, -low) / most if is_symmetric else (high - low) / (most - least)
+    # halves, since the difference of two f64 may be infinite
+    whole = (high / 2 - low / 2) / ((most - least) / 2)
+    span = np.maximum(high, -low) / most if is_symmetric else whole
     scales = span.astype(kind)
     # any scale will do if all values are 0, or too small for a scale
     scales = np.where((scales == 0) | ~np.isfinite(scales), kind(1), scales)

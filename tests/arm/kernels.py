@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
     from reorder.cpu.kernels.emit import Builder, Value
 
-__all__ = ["KERNELS", "Loop", "assembly"]
-
 # The facts about a machine are read when modules are imported.
 _AS_ARM = """
 import json, platform, sys

@@ -13,8 +13,6 @@ import sys
 import tomllib
 from pathlib import Path
 
-__all__ = ["EmulationError", "build", "python", "variables"]
-
 _REPOSITORY = Path(__file__).parents[2]
 _SUITE, _PYTHON = "bookworm", "3.11"
 _PROGRAMS = ("qemu-aarch64-static", "debootstrap", "dpkg-deb")

@@ -42,8 +42,6 @@ if TYPE_CHECKING:
 
     from reorder.plan.plan import ReorderPlan
 
-__all__ = ["MECHANISMS", "Mechanism", "Variant", "main"]
-
 _FILES = sorted(Path(__file__).parent.glob("*.txt"))
 # modules that every variant shares: the threads, and what both sides of a job know
 _SHARED = ("machine", "target", "tables")

@@ -9,8 +9,6 @@ import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-__all__ = ["Checkout", "Worker", "compare_starts"]
-
 _PROGRAM = Path(__file__).with_name("timing_worker.py")
 # How often imports and first calls are timed; the first of them with an empty cache.
 _STARTS = 5

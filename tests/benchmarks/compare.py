@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
     from memdesc import MemoryDesc
 
-__all__ = ["Comparison", "Timing", "compare_cases", "main"]
-
 _CASES = sorted(Path(__file__).parent.glob("*.txt"))
 # A slice lasts about so long, after calls that fill the caches and wake the threads.
 _SLICE_SECONDS = 5e-3

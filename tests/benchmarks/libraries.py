@@ -32,17 +32,6 @@ if TYPE_CHECKING:
     from reorder.bench.cases import Case
     from reorder.bench.peers import Buffers, MakePeer
 
-__all__ = [
-    "all_peers",
-    "dense_permutation",
-    "library_peer",
-    "mkl_library",
-    "mkl_peer",
-    "onednn_peer",
-    "onnxruntime_peer",
-    "open_library",
-]
-
 # The C functions of HPTT and of MKL, by the bits of an element.
 _HPTT = {32: ("sTensorTranspose", ctypes.c_float), 64: ("dTensorTranspose", ctypes.c_double)}
 _MKL = {32: ("MKL_Somatcopy", ctypes.c_float), 64: ("MKL_Domatcopy", ctypes.c_double)}

@@ -15,8 +15,6 @@ from typing import Any
 
 from reorder.bench.report import LEAST_NBYTES, summarise
 
-__all__ = ["converts", "curves", "draw", "page", "shortfalls"]
-
 _COMMAND = (
     "python -m tests.benchmarks.peers --json $(printf -- ' --batch %s' tests/benchmarks/*.txt) "
     "> run.json"

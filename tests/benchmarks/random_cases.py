@@ -15,8 +15,6 @@ from reorder.bench.cases import parse_cases
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["CLASSES", "LARGEST_NBYTES", "LEAST_NBYTES", "MAX_CASES", "random_words"]
-
 # Bytes of src and dst together, between which sizes are drawn: as many of each power of two.
 LEAST_NBYTES, LARGEST_NBYTES = 64 << 10, 256 << 20
 # Most cases of one run: they are arguments of the processes that measure.

@@ -24,8 +24,6 @@ import memdesc
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = ["commit", "line_of", "main", "plot"]
-
 _ROOT = Path(__file__).parents[2]
 _SET = sorted(Path(__file__).parent.glob("*.txt"))
 _MACHINE = ("processor", "machine", "cores", "vectors")

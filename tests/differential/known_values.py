@@ -11,8 +11,6 @@ from memdesc import DATA_TYPES
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["KNOWN_VALUES", "loses_the_sign_of_zero", "saturates_s32_below_its_largest"]
-
 # the largest f32 below 2^31
 _LARGEST = 2147483520
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from .libdnnl_reorder import Executor
 
-__all__ = ["with_extra"]
-
 # memory_extra_desc_t begins with: flags, compensation_mask, scale_adjust, asymm_compensation_mask
 _FORM: Final = "<Qifi"
 # bits of the flags

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-__all__ = ["Executor", "Parameters", "Primitive", "reorder_with_attributes"]
-
 _BITS: Final = {
     number: OUR_TYPES[name].bits for name, number in DATA_TYPES.items() if name in OUR_TYPES
 }

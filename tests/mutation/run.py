@@ -20,8 +20,6 @@ import pytest
 
 from tests.mutation.mutants import Key, Mutant, mutants_of
 
-__all__ = ["Report", "TestsFailError", "main", "run_module"]
-
 # Of a process that runs tests; a fault may make an array of any size.
 _MAX_NBYTES = 8 << 30
 # A mutant has so many times as long as the unchanged source takes, and so many seconds: of its

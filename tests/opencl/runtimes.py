@@ -34,16 +34,6 @@ if TYPE_CHECKING:
 
     Case = tuple[MemoryDesc, MemoryDesc, Attr | None]
 
-__all__ = [
-    "Runtime",
-    "check_buffers",
-    "check_image",
-    "check_reorder",
-    "enqueue",
-    "refused",
-    "runtimes",
-]
-
 FLAGS = cl.mem_flags.READ_WRITE
 
 

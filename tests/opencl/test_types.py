@@ -7,7 +7,7 @@ import pytest
 
 from memdesc import data_type, image_desc, memory_desc
 from reorder import Memory, opencl, reorder
-from tests.mace_images import MACE
+from tests.images import IMAGES
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -19,25 +19,6 @@ DTYPES = ("f32", "f16", "s32", "s8", "u8")
 # the host.
 SHAPES = pytest.mark.parametrize("count", [3, pytest.param(40, marks=pytest.mark.campaign)])
 HOST = ("nchw", "nhwc", "nChw16c", "cdab", "aBcd2b", "ABcd3b2a", "dcba")
-
-# clDNN's images beside MACE's, by hand from the table of its formats
-CLDNN: dict[str, Any] = {
-    "image_2d_weights_c4_fyx_b": lambda o, i, y, x: (
-        (-(-i * y * x // 4), o),
-        lambda p, q, k: (q, *_unravel(4 * p + k, (i, y, x))),
-    ),
-    "image_2d_weights_c1_b_fyx": lambda o, i, y, x: (
-        (o, i * y * x),
-        lambda p, q, _k: (p, *_unravel(q, (i, y, x))),
-    ),
-    "image_2d_rgba": lambda _b, _f, y, x: ((x, y), lambda p, q, k: (0, k, q, p)),
-}
-TYPES: dict[str, Any] = {**MACE, **CLDNN}
-
-
-def _unravel(flat: int, sizes: tuple[int, int, int]) -> tuple[int, ...]:
-    _, y, x = sizes
-    return flat // (y * x), flat // x % y, flat % x
 
 
 def shapes(name: str, count: int) -> list[tuple[int, ...]]:
@@ -57,8 +38,7 @@ def shapes(name: str, count: int) -> list[tuple[int, ...]]:
 
 def expected_pixels(name: str, x: NDArray[Any]) -> NDArray[Any]:
     """Return what the image must hold, pixel by pixel and lane by lane."""
-    (width, height), to_index, *_ = TYPES[name](*x.shape)
-    channels = 1 if name == "image_2d_weights_c1_b_fyx" else 4
+    (width, height, channels), to_index = IMAGES[name](*x.shape)
     out = np.zeros((height, width, channels), x.dtype)
     for at in np.ndindex(height, width, channels):
         index = to_index(at[1], at[0], at[2])
@@ -81,11 +61,11 @@ def bits(dims: tuple[int, ...], dtype: str, seed: int) -> NDArray[Any]:
 
 
 @SHAPES
-@pytest.mark.parametrize("name", TYPES)
+@pytest.mark.parametrize("name", IMAGES)
 def test_shapes_with_tails_of_every_type_are_packed_as_the_mapping_table_says(
     name: str, count: int, runtime: Runtime
 ) -> None:
-    for k, dims in enumerate(shapes(name, count), list(TYPES).index(name)):
+    for k, dims in enumerate(shapes(name, count), list(IMAGES).index(name)):
         dtype = DTYPES[k % 5]
         desc = image_desc(dims, dtype, name)
         x = bits(dims, dtype, k)
@@ -160,7 +140,7 @@ def test_an_image_becomes_another_one(runtime: Runtime) -> None:
                 desc, np.full((desc.height, desc.width, desc.channels), np.nan, np.float32)
             )
             event = opencl.enqueue_reorder(runtime.queue, image, src, out, desc)
-            known = other if other in TYPES else "in_out_channel"
+            known = other if other in IMAGES else "in_out_channel"
             assert (
                 runtime.pixels(out, np.float32, event).tobytes()
                 == expected_pixels(known, x).tobytes()

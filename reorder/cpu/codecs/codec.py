@@ -7,8 +7,6 @@ integers of their width; here a 4-bit code is the low half of a byte. A type's r
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from reorder.cpu.codecs.floats import (
     as_f32,
     decode_exponent,
@@ -25,7 +23,7 @@ from reorder.cpu.codecs.integers import (
 )
 from reorder.cpu.codecs.vectors import Known, Vectors, code_bits, is_number
 from reorder.cpu.codecs.x86 import truncated
-from reorder.cpu.kernels.emit import where
+from reorder.cpu.kernels.emit import Value, where
 from reorder.values.formats import (
     FLOATS,
     FORMATS,
@@ -35,9 +33,6 @@ from reorder.values.formats import (
     FloatFormat,
     IntegerFormat,
 )
-
-if TYPE_CHECKING:
-    from reorder.cpu.kernels.emit import Value
 
 
 class Codec(Vectors):

@@ -6,11 +6,9 @@ these equal a single rounding.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from llvmlite import ir
 
-from reorder.cpu.codecs.vectors import BFLOAT, GROUP, Known, any_nan, greater, lesser
+from reorder.cpu.codecs.vectors import BFLOAT, GROUP, Known, Vectors, any_nan, greater, lesser
 from reorder.cpu.codecs.x86 import (
     are_special,
     narrows_registers,
@@ -18,14 +16,9 @@ from reorder.cpu.codecs.x86 import (
     small_codes,
     truncated,
 )
-from reorder.cpu.kernels.emit import where
+from reorder.cpu.kernels.emit import Value, where
 from reorder.cpu.target import BYTE_BITS, has_bfloat, has_exact_bfloat, has_half, quietens_in_one
-from reorder.values.formats import FLOATS, FloatFormat
-
-if TYPE_CHECKING:
-    from reorder.cpu.codecs.vectors import Vectors
-    from reorder.cpu.kernels.emit import Value
-    from reorder.values.formats import ExponentFormat, Format
+from reorder.values.formats import FLOATS, ExponentFormat, FloatFormat, Format
 
 _F32 = FLOATS["f32"]
 _MAGNITUDE = _F32.sign - 1

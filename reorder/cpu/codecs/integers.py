@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from llvmlite import ir
 
-from reorder.cpu.codecs.vectors import GROUP, Known, code_bits, greater, is_number, lesser
+from reorder.cpu.codecs.vectors import GROUP, Known, Vectors, code_bits, greater, is_number, lesser
 from reorder.cpu.codecs.x86 import narrow_integers, narrows_registers, rounded
-from reorder.cpu.kernels.emit import maximum, minimum, where
+from reorder.cpu.kernels.emit import Value, maximum, minimum, where
 from reorder.cpu.kernels.shuffle import LANE_BITS, concatenate
 from reorder.cpu.target import BYTE_BITS, has_masks, is_arm, saturates_floats
-from reorder.values.formats import FLOATS, INTEGERS, IntegerFormat
-
-if TYPE_CHECKING:
-    from reorder.cpu.codecs.vectors import Vectors
-    from reorder.cpu.kernels.emit import Value
-    from reorder.values.formats import BooleanFormat
+from reorder.values.formats import FLOATS, INTEGERS, BooleanFormat, IntegerFormat
 
 # The type that saturating instructions narrow registers from.
 _NARROWED = "s32"

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from enum import IntEnum
 from functools import reduce
-from typing import TYPE_CHECKING
 
 from llvmlite import ir
 
 from memdesc import DATA_TYPES
-from reorder.cpu.kernels.emit import Number, call, constant, phi, where
+from reorder.cpu.kernels.emit import Builder, Number, Type, Value, call, constant, phi, where
 from reorder.cpu.kernels.shuffle import pick
 from reorder.cpu.target import BYTE_BITS
 from reorder.values.formats import FLOATS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from reorder.cpu.kernels.emit import Builder, Type, Value
 
 _F32, _F64 = ir.FloatType(), ir.DoubleType()
 

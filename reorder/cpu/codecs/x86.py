@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import operator
 from functools import reduce
-from typing import TYPE_CHECKING
 
 from llvmlite import ir
 
 from reorder.cpu.codecs.vectors import BFLOAT, GROUP, Vectors, greater, lesser
-from reorder.cpu.kernels.emit import where
+from reorder.cpu.kernels.emit import Value, where
 from reorder.cpu.kernels.shuffle import LANE_BITS, concatenate, pick
 from reorder.cpu.target import BYTE_BITS, LINE_BITS, has_masks
-from reorder.values.formats import FLOATS, INTEGERS, IntegerFormat
-
-if TYPE_CHECKING:
-    from reorder.cpu.kernels.emit import Value
-    from reorder.values.formats import FloatFormat
+from reorder.values.formats import FLOATS, INTEGERS, FloatFormat, IntegerFormat
 
 _I32 = ir.IntType(32)
 # classes of numbers that the instruction vfpclassps tests: quiet NaN, denormal, signalling NaN

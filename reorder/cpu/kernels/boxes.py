@@ -6,19 +6,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from reorder.cpu.kernels.copy import InnerLoop, Rows, emit_copy, emit_strided
 from reorder.cpu.kernels.elements import Elements, Location
-from reorder.cpu.kernels.emit import either, load_fields, where
+from reorder.cpu.kernels.emit import Value, either, load_fields, where
 from reorder.cpu.kernels.interpreter import InterpreterCall, OuterLoops, Position, each_task
 from reorder.cpu.kernels.loop_group import ColumnSpan, LoopGroup, Transposition
 from reorder.cpu.kernels.transpose import emit_transposed
 from reorder.cpu.schedule.program import BoxHead, Point, RepeatLoop, RowsHead, TransposeHead
-from reorder.cpu.schedule.select import RUN, TRANSPOSED
+from reorder.cpu.schedule.select import RUN, TRANSPOSED, Kernel
 from reorder.cpu.tables import WORD_NBYTES, nbytes_of
 from reorder.plan.nodes import NOWHERE
 
 if TYPE_CHECKING:
-    from reorder.cpu.kernels.emit import Value
     from reorder.cpu.schedule.partition import Task
-    from reorder.cpu.schedule.select import Kernel
 
 
 def emit_boxes(call: InterpreterCall, kernel: Kernel) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 from reorder.cpu.codecs.codec import Codec
 from reorder.cpu.codecs.vectors import GROUP, Known, any_nan, is_number, lesser
 from reorder.cpu.kernels.elements import Location
-from reorder.cpu.kernels.emit import either, loop, when, where
+from reorder.cpu.kernels.emit import Value, either, loop, when, where
 from reorder.cpu.kernels.rows import (
     Row,
     each_line,
@@ -42,7 +42,6 @@ from reorder.values.formats import FLOATS, FORMATS, INTEGERS, FloatFormat
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from reorder.cpu.kernels.emit import Value
     from reorder.cpu.kernels.interpreter import InterpreterCall
 
 # Registers of one vector of an operation: a single test for rare numbers covers them all.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from reorder.cpu.codecs.codec import Codec
 from reorder.cpu.codecs.vectors import Known
 from reorder.cpu.kernels.elements import Location
-from reorder.cpu.kernels.emit import loop, minimum, prefetch, when
+from reorder.cpu.kernels.emit import Value, loop, minimum, prefetch, when
 from reorder.cpu.kernels.rows import (
     Row,
     each_line,
@@ -29,7 +29,6 @@ from reorder.cpu.target import BYTE_BITS, LINE_NBYTES, register_bits, step_regis
 from reorder.values.formats import FORMATS, IntegerFormat
 
 if TYPE_CHECKING:
-    from reorder.cpu.kernels.emit import Value
     from reorder.cpu.kernels.interpreter import InterpreterCall
     from reorder.cpu.kernels.rows import EmitVector
 

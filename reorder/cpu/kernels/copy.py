@@ -11,14 +11,16 @@ The length of a run decides how it is copied, by the first of these ways that fi
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 from llvmlite import ir
 
-from reorder.cpu.kernels.elements import Location, emit_clear
+from reorder.cpu.kernels.elements import Elements, Location, emit_clear
 from reorder.cpu.kernels.emit import (
     BYTE,
     I64,
+    Value,
     either,
     loop,
     maximum,
@@ -29,12 +31,6 @@ from reorder.cpu.kernels.emit import (
 )
 from reorder.cpu.kernels.shuffle import LANE_BITS
 from reorder.cpu.target import BYTE_BITS, LINE_BITS, has_masks, register_bits, step_registers
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from reorder.cpu.kernels.elements import Elements
-    from reorder.cpu.kernels.emit import Value
 
 # From this length on, a call of memmove costs less than it saves.
 _MEMMOVE_NBYTES = 1024

@@ -16,9 +16,9 @@ from memdesc.record import BIT_PLANES, Codebook, Digits
 from reorder.cpu.codecs.codec import Codec
 from reorder.cpu.codecs.vectors import any_nan
 from reorder.cpu.kernels.emit import BYTE, Number, Variable, load_fields, loop, maximum, where
-from reorder.cpu.kernels.interpreter import each_task
+from reorder.cpu.kernels.interpreter import InterpreterCall, each_task
 from reorder.cpu.kernels.shuffle import pick
-from reorder.cpu.schedule.record_pattern import MAX_LANES
+from reorder.cpu.schedule.record_pattern import MAX_LANES, NumberPattern, Pattern
 from reorder.cpu.tables import WORD_NBYTES, nbytes_of
 from reorder.cpu.target import BYTE_BITS, has_feature, is_x86
 from reorder.values.formats import FLOATS, INTEGERS
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from reorder.cpu.kernels.emit import Type, Value
-    from reorder.cpu.kernels.interpreter import InterpreterCall
-    from reorder.cpu.schedule.record_pattern import NumberPattern, Pattern
 
 
 class DecodeKernel(NamedTuple):

@@ -6,17 +6,14 @@ Addresses are LLVM's i64, like all numbers in tables.
 from __future__ import annotations
 
 import operator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, TypeAlias, TypeVar
 
 from llvmlite import ir
 from numba.core import cgutils
 
 from reorder.cpu.tables import fields_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from contextlib import AbstractContextManager
 
 # llvmlite's builder, which emits instructions; the types of operands; and operands: a `Number`, or
 # a Python number where one will do. llvmlite ships no type stubs, so type checkers see Any.

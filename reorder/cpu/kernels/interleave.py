@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import product
 from typing import TYPE_CHECKING
 
-from reorder.cpu.kernels.emit import loop, minimum, when
+from reorder.cpu.kernels.emit import Value, loop, minimum, when
 from reorder.cpu.kernels.shuffle import LANE_BITS, concatenate, pick
 from reorder.cpu.schedule.select import MAX_INTERLEAVED
 from reorder.cpu.target import BYTE_BITS, LINE_BITS, keeps_addresses
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from reorder.cpu.kernels.elements import Elements, Location
-    from reorder.cpu.kernels.emit import Value
     from reorder.cpu.kernels.loop_group import LoopGroup, Transposition
 
 _COUNTS = tuple(range(2, MAX_INTERLEAVED + 1))

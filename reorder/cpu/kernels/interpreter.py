@@ -12,20 +12,16 @@ each task at each point, with the outer loops of the instruction over any number
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 from llvmlite import ir
 from numba.core import cgutils
 
-from reorder.cpu.kernels.emit import I64, Number, Variable, load_fields, loop, phi, where
+from reorder.cpu.kernels.emit import I64, Number, Value, Variable, load_fields, loop, phi, where
 from reorder.cpu.schedule.partition import Task
 from reorder.cpu.schedule.program import LoopHead
 from reorder.cpu.tables import WORD_NBYTES, nbytes_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from reorder.cpu.kernels.emit import Value
 
 # Upper bound of the outer loops: each has two steps or more, and their product is below 2**63.
 _MAX_LOOPS = 64

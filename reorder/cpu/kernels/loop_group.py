@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from reorder.cpu.kernels.emit import load_fields, loop
+from reorder.cpu.kernels.emit import Value, load_fields, loop
 from reorder.cpu.schedule.program import RepeatLoop
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from reorder.cpu.kernels.elements import Elements, Location
-    from reorder.cpu.kernels.emit import Value
 
 
 class TileShape(NamedTuple):

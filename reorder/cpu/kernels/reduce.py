@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import operator
 from functools import reduce
-from typing import TYPE_CHECKING
 
 from llvmlite import ir
 
-from reorder.cpu.kernels.emit import Variable, either, load_fields, loop, when
+from reorder.cpu.kernels.emit import Value, Variable, either, load_fields, loop, when
 from reorder.cpu.kernels.interpreter import InterpreterCall, OuterLoops, Position, each_task
 from reorder.cpu.kernels.shuffle import pick
 from reorder.cpu.schedule.reduction import GROUPS, ReductionHead
 from reorder.cpu.tables import nbytes_of
 from reorder.cpu.target import BYTE_BITS
-
-if TYPE_CHECKING:
-    from reorder.cpu.kernels.emit import Value
 
 _SUM = ir.IntType(32)
 _SUM_NBYTES = 4

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from reorder.cpu.kernels.emit import when
+from reorder.cpu.kernels.emit import Value, when
 from reorder.cpu.kernels.loop_group import TileShape
 from reorder.cpu.kernels.shuffle import LANE_BITS, concatenate, exchange, pick, transpose
 from reorder.cpu.target import LINE_BITS, keeps_addresses, max_tile_rows, register_bits
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from reorder.cpu.kernels.elements import Elements, Location
-    from reorder.cpu.kernels.emit import Value
 
 # Most registers of a cache line that hold a tile. Its transposition needs as many again; only
 # AVX-512 has registers of this width, and it has 32.

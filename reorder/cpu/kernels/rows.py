@@ -11,18 +11,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from memdesc import DATA_TYPES
 from reorder.cpu.kernels.elements import Elements, Location
-from reorder.cpu.kernels.emit import either, load_fields, loop, minimum, where
+from reorder.cpu.kernels.emit import Builder, Value, either, load_fields, loop, minimum, where
 from reorder.cpu.schedule.select import Kernel
-from reorder.cpu.schedule.tile_program import ZEROED_LANES, Placement
+from reorder.cpu.schedule.tile_program import ZEROED_LANES, CombineTable, ConvertTable, Placement
 from reorder.cpu.tables import WORD_NBYTES, nbytes_of
 from reorder.cpu.target import BYTE_BITS, LINE_BITS, LINE_NBYTES, has_masks, register_bits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from reorder.cpu.kernels.emit import Builder, Value
     from reorder.cpu.kernels.interpreter import InterpreterCall
-    from reorder.cpu.schedule.tile_program import CombineTable, ConvertTable
 
 _Table = TypeVar("_Table", bound=tuple[Any, ...])
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from llvmlite import ir
 from numba.core import cgutils
 
 from reorder.cpu.kernels.elements import Location
-from reorder.cpu.kernels.emit import I64, Number, load_fields, loop, where
+from reorder.cpu.kernels.emit import I64, Number, Value, load_fields, loop, where
 from reorder.cpu.kernels.interpreter import (
     InterpreterCall,
     OuterLoops,
@@ -26,9 +26,6 @@ from reorder.cpu.schedule.tile_program import (
     TileHead,
 )
 from reorder.cpu.tables import WORD_NBYTES, nbytes_of
-
-if TYPE_CHECKING:
-    from reorder.cpu.kernels.emit import Value
 
 
 class _Tile(NamedTuple):

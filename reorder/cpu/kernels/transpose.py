@@ -12,14 +12,13 @@ writes its columns through a table: columns that do not exist point to a buffer 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from llvmlite import ir
 
-from reorder.cpu.kernels.elements import Location, emit_clear
+from reorder.cpu.kernels.elements import Elements, Location, emit_clear
 from reorder.cpu.kernels.emit import (
     BYTE,
     I64,
+    Value,
     either,
     loop,
     maximum,
@@ -32,17 +31,12 @@ from reorder.cpu.kernels.emit import (
     where,
 )
 from reorder.cpu.kernels.interleave import emit_interleaved
-from reorder.cpu.kernels.loop_group import ColumnSpan, TileShape
+from reorder.cpu.kernels.loop_group import ColumnSpan, LoopGroup, TileShape, Transposition
 from reorder.cpu.kernels.register_tile import emit_tile, tile_heights, tile_shapes
 from reorder.cpu.kernels.shuffle import LANE_BITS
 from reorder.cpu.schedule.select import MAX_INTERLEAVED
 from reorder.cpu.tables import WORD_NBYTES
 from reorder.cpu.target import BYTE_BITS, LINE_BITS, LINE_NBYTES, is_x86
-
-if TYPE_CHECKING:
-    from reorder.cpu.kernels.elements import Elements
-    from reorder.cpu.kernels.emit import Value
-    from reorder.cpu.kernels.loop_group import LoopGroup, Transposition
 
 # Columns of one sweep over all rows: two cache lines of src, which are read completely before the
 # next sweep.

@@ -14,9 +14,9 @@ from reorder.cpu.kernels.interpreter import InterpreterCall, emit_call
 from reorder.cpu.runtime.interpreters import compiled_interpreter, interpreter_at
 from reorder.cpu.runtime.job import Job, make_job, repeated_at
 from reorder.cpu.runtime.pool import run_job
-from reorder.cpu.schedule.partition import partition
+from reorder.cpu.schedule.partition import Partition, Workload, partition
 from reorder.cpu.schedule.program import Point, each_points, encode, points_in_bytes
-from reorder.cpu.schedule.select import MICRO_KERNELS, Kernel, pack_for_kernels
+from reorder.cpu.schedule.select import MICRO_KERNELS, Kernel, ScheduledBox, pack_for_kernels
 from reorder.cpu.schedule.tiling import stream_box, tile_boxes
 from reorder.cpu.tables import WORD_NBYTES, nbytes_of
 from reorder.cpu.target import BYTE_BITS, LINE_NBYTES
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from reorder.cpu.machine import Machine
-    from reorder.cpu.schedule.partition import Partition, Workload
-    from reorder.cpu.schedule.select import ScheduledBox
     from reorder.plan.nodes import Box, IndirectLoop
     from reorder.plan.plan import ReorderPlan
 
@@ -115,11 +113,7 @@ class BatchBuilder:
             # tiles for non-temporal stores if there are any, or else for the caches
             parts = stream_box(packed, bits, element_stride) if self.streams else ()
             parts = parts or tile_boxes(
-                (packed,),
-                bits,
-                element_stride,
-                sweeps_lines=not self.exceeds,
-                streams=self.streams,
+                (packed,), bits, element_stride, sweeps_lines=not self.exceeds, streams=self.streams
             )
             for scheduled in parts:
                 streams = self.streams and bits >= BYTE_BITS and scheduled.fills_lines(bits)

@@ -28,11 +28,7 @@ if TYPE_CHECKING:
 
 
 def decode(
-    access: Access,
-    tensors: Tensors,
-    dst: NDArray[np.uint8],
-    dtype: str,
-    threads: int | None,
+    access: Access, tensors: Tensors, dst: NDArray[np.uint8], dtype: str, threads: int | None
 ) -> None:
     """Decode a record into row-major memory, as floats of a type.
 
@@ -44,11 +40,7 @@ def decode(
 
 
 def differences(
-    access: Access,
-    tensors: Tensors,
-    src: NDArray[np.uint8],
-    dtype: str,
-    threads: int | None,
+    access: Access, tensors: Tensors, src: NDArray[np.uint8], dtype: str, threads: int | None
 ) -> NDArray[np.float32]:
     """Return how far a record is from row-major memory at most, for each segment.
 

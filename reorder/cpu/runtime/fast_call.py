@@ -20,14 +20,12 @@ from reorder.cpu.runtime.job import Job
 from reorder.cpu.runtime.pool_block import INT_MASK, function_at
 from reorder.cpu.runtime.worker import is_ready, share_job
 from reorder.cpu.tables import WORD_NBYTES, fields_of, nbytes_of
-from reorder.memory.buffers import DATA_SLOT, address_of
+from reorder.memory.buffers import DATA_SLOT, BufferCheck, address_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
-
-    from reorder.memory.buffers import BufferCheck
 
 
 class _ArrayFields(NamedTuple):

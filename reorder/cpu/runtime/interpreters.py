@@ -14,7 +14,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from reorder.cpu.kernels.boxes import emit_boxes
-from reorder.cpu.kernels.emit import Number
+from reorder.cpu.kernels.emit import Builder, Number, Value
 from reorder.cpu.kernels.interpreter import InterpreterCall
 from reorder.cpu.runtime.intrinsics import INTERPRETER
 from reorder.cpu.runtime.jit import compile_callback
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from numba.core.typing.templates import Signature
 
-    from reorder.cpu.kernels.emit import Builder, Value
     from reorder.cpu.schedule.select import Kernel
 
 # What emits the body of an interpreter: it takes its parameters, and numba's context.

@@ -13,7 +13,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from reorder.cpu.kernels.emit import I64, Number, call, int64_pointer, stack_space
+from reorder.cpu.kernels.emit import I64, Builder, Number, Value, call, int64_pointer, stack_space
 from reorder.cpu.kernels.interpreter import InterpreterCall, emit_call
 from reorder.cpu.tables import WORD_NBYTES
 from reorder.cpu.target import is_arm, is_x86
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from numba.core.typing.templates import Signature
 
-    from reorder.cpu.kernels.emit import Builder, Value
 
 _PAUSE = "llvm.x86.sse2.pause"
 # The operand of ARM's `isb`: the whole system, the only one there is.

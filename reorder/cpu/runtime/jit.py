@@ -15,12 +15,13 @@ from __future__ import annotations
 import hashlib
 import logging
 import pickle
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from ctypes import CFUNCTYPE, c_int64
 from functools import cache
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from numba import types
 
@@ -39,20 +40,12 @@ from reorder.cpu.runtime.internals import (
 from reorder.forks import at_fork, uninterrupted
 from reorder.stack import on_enough_stack
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
 _PACKAGE = Path(__file__).parents[2]
 _DIGEST_NBYTES = hashlib.sha256().digest_size
 # What kernels depend on outside of `cpu`, in this order: the position of the data in an array
 # object, the value of `NOWHERE`, the formats of types, and the order of types, since their
 # indices are compiled in.
-_SOURCES = (
-    "memory/buffers.py",
-    "plan/nodes.py",
-    "values/formats.py",
-    "../memdesc/dtypes.py",
-)
+_SOURCES = ("memory/buffers.py", "plan/nodes.py", "values/formats.py", "../memdesc/dtypes.py")
 
 _LOG = logging.getLogger("reorder")
 

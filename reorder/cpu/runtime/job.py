@@ -44,10 +44,7 @@ _NO_POINTS = np.zeros(1, np.int64)
 
 
 def make_job(
-    interpreter: int,
-    program: int,
-    partition: Partition,
-    points: NDArray[np.int64] = _NO_POINTS,
+    interpreter: int, program: int, partition: Partition, points: NDArray[np.int64] = _NO_POINTS
 ) -> Job:
     """Return the job of a partition at one point; its arrays must outlive it."""
     return Job(

@@ -26,13 +26,7 @@ import numpy as np
 
 from reorder.cpu.runtime.intrinsics import store_shared
 from reorder.cpu.runtime.jit import c_function
-from reorder.cpu.tables import (
-    WORD_NBYTES,
-    fields_in_lines,
-    fields_of,
-    nbytes_in_lines,
-    nbytes_of,
-)
+from reorder.cpu.tables import WORD_NBYTES, fields_in_lines, fields_of, nbytes_in_lines, nbytes_of
 from reorder.cpu.target import SHARED_NBYTES
 from reorder.memory.buffers import address_of
 from reorder.system import system_function

@@ -70,7 +70,4 @@ def run_region(team: int) -> None:
     """Call the region function of a team on all its threads; returns when all have."""
     fields = team + TEAM_AT
     # 0: as many threads as the caller's regions have; another number would end threads
-    call_c(
-        load_int(fields, TEAM.parallel_at),
-        (load_int(fields, TEAM.enter_at), team, 0, 0),
-    )
+    call_c(load_int(fields, TEAM.parallel_at), (load_int(fields, TEAM.enter_at), team, 0, 0))

@@ -14,7 +14,7 @@ from numba import types
 
 from reorder.cpu.kernels.combine import CombineTypes, emit_combine
 from reorder.cpu.kernels.convert import ConvertTypes, emit_convert, emit_prefetch, emit_repeat
-from reorder.cpu.kernels.emit import Number
+from reorder.cpu.kernels.emit import Number, Value
 from reorder.cpu.kernels.tiles import emit_tiles
 from reorder.cpu.runtime.interpreters import compiled_interpreter
 from reorder.cpu.runtime.scratch import free_scratch, slots_of, take_scratch
@@ -25,7 +25,6 @@ from reorder.values.formats import narrow_working_type
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from reorder.cpu.kernels.emit import Value
     from reorder.cpu.kernels.interpreter import InterpreterCall
 
 

@@ -12,7 +12,7 @@ too.
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from memdesc import DATA_TYPES
 from reorder.cpu.machine import OWN_CACHE_NBYTES
@@ -21,8 +21,10 @@ from reorder.cpu.runtime.stages import combine_stage, convert_stage, prefetch_st
 from reorder.cpu.schedule.partition import partition_chunks
 from reorder.cpu.schedule.post_ops import (
     SCALING,
+    KernelConfig,
     Numbers,
     Operation,
+    PostOp,
     has_exact_inverses,
     has_quotient,
     rounding_bits,
@@ -51,17 +53,13 @@ from reorder.cpu.schedule.tile_rows import (
     spread_operands,
     tile_rows,
 )
-from reorder.cpu.schedule.tiles import LONG_ROW_BITS
+from reorder.cpu.schedule.tiles import LONG_ROW_BITS, Tile
 from reorder.cpu.schedule.tiling import tile_boxes
 from reorder.cpu.target import BYTE_BITS, LINE_BITS
 from reorder.memory.buffers import address_of
 from reorder.plan.nodes import Box, Node
 from reorder.plan.passes import simplify
 from reorder.values.formats import FORMATS, IntegerFormat, narrow_working_type
-
-if TYPE_CHECKING:
-    from reorder.cpu.schedule.post_ops import KernelConfig, PostOp
-    from reorder.cpu.schedule.tiles import Tile
 
 # Rows are prefetched this many bytes before they are read, all rows of a tile together.
 _PREFETCH_NBYTES = 8192

@@ -122,12 +122,7 @@ def _load(line: str) -> list[_Runtime]:
     begin, end = (int(address, 16) for address in line.split(maxsplit=1)[0].split("-"))
     try:
         library = ctypes.CDLL(path, mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
-        names = (
-            "GOMP_parallel",
-            "omp_get_thread_num",
-            "omp_in_parallel",
-            "omp_get_max_threads",
-        )
+        names = ("GOMP_parallel", "omp_get_thread_num", "omp_in_parallel", "omp_get_max_threads")
         functions = [function_at(library[name]) for name in names]
     except (OSError, AttributeError):
         return []

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from reorder.cpu.kernels.rows import masks_elements
-from reorder.cpu.runtime.batch import Batch
+from reorder.cpu.runtime.batch import Batch, BatchBuilder
 from reorder.cpu.runtime.scratch import SCRATCH_BLOCK
 from reorder.cpu.runtime.stages import tile_interpreter_at
 from reorder.cpu.runtime.steps import steps_of
@@ -18,10 +18,10 @@ from reorder.cpu.schedule.partition import Workload
 from reorder.cpu.schedule.post_ops import KernelConfig
 from reorder.cpu.schedule.program import Point
 from reorder.cpu.schedule.tile_program import OPERANDS, SLOT_BITS, TilesHead, encode_tile
-from reorder.cpu.schedule.tiles import GROWN, SlotLimits, cut_into_tiles, is_tiled
+from reorder.cpu.schedule.tiles import GROWN, SlotLimits, Tile, cut_into_tiles, is_tiled
 from reorder.cpu.tables import fields_of
 from reorder.cpu.target import BYTE_BITS
-from reorder.plan.nodes import NOWHERE
+from reorder.plan.nodes import NOWHERE, Box, IndirectLoop
 from reorder.plan.passes import src_and_dst, zeros_of
 
 if TYPE_CHECKING:
@@ -29,9 +29,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from reorder.cpu.runtime.batch import BatchBuilder
-    from reorder.cpu.schedule.tiles import Tile
-    from reorder.plan.nodes import Box, IndirectLoop
 
 # Tiles hold a multiple of this many elements: whole 512-bit registers, even of bytes.
 _LIMIT_GRAIN = 64

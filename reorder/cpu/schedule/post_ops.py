@@ -86,13 +86,7 @@ QUOTIENTS = frozenset({Operation.QUOTIENT, Operation.NARROW_QUOTIENT})
 # The operations whose results may be a NaN that is not canonical: sums and products. `QUOTIENTS`
 # make theirs canonical where they divide, and the others return what they got.
 MAKES_NAN = frozenset(
-    {
-        Operation.SUBTRACT,
-        Operation.MULTIPLY,
-        Operation.DIVIDE,
-        Operation.ADD,
-        Operation.ADD_PRODUCT,
-    }
+    {Operation.SUBTRACT, Operation.MULTIPLY, Operation.DIVIDE, Operation.ADD, Operation.ADD_PRODUCT}
 )
 # The operations of scales: these have code for short rows, of one block of channels.
 SCALING = QUOTIENTS | {Operation.MULTIPLY}
@@ -141,9 +135,7 @@ def has_small_steps(dst: str) -> bool:
     return isinstance(form, FloatFormat) and 1 - form.bias - form.mantissa < _MIN_STEP
 
 
-def inverse_parts(
-    divisors: NDArray[np.float64],
-) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+def inverse_parts(divisors: NDArray[np.float64]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Return the rounded inverses of numbers as f32, and their rounded residues."""
     single = divisors.astype(np.float32)
     inverses: NDArray[np.float32] = np.float32(1) / single

@@ -27,14 +27,13 @@ from reorder.cpu.schedule.partition import Workload
 from reorder.cpu.schedule.select import MAX_CALL_SIZE, ScheduledBox
 from reorder.cpu.tables import fields_of
 from reorder.cpu.target import BYTE_BITS, LINE_NBYTES
-from reorder.plan.nodes import NOWHERE
+from reorder.plan.nodes import NOWHERE, IndirectLoop, Node
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
-    from reorder.plan.nodes import IndirectLoop, Node
 
 # Columns of a transposition are divided among threads in multiples of the width of a tile: this
 # many bytes of src, and at least this many columns.

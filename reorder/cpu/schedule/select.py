@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple
 
 from reorder.cpu.schedule.loops import contiguous_loops, contiguous_size, size_of
 from reorder.cpu.target import BYTE_BITS, LINE_BITS, LINE_NBYTES
-from reorder.plan.nodes import Node
+from reorder.plan.nodes import Box, Node
 from reorder.plan.passes import pack_elements, simplify
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from reorder.plan.nodes import Box
 
 RUN, STRIDED, TRANSPOSED = 0, 1, 2
 MICRO_KERNELS = {RUN: "run", STRIDED: "strided", TRANSPOSED: "transposed"}

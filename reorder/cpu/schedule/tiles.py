@@ -21,13 +21,12 @@ from reorder.cpu.schedule.select import select
 from reorder.cpu.schedule.tile_program import ZEROED_LANES
 from reorder.cpu.schedule.tile_rows import contiguous_nodes
 from reorder.cpu.target import BYTE_BITS
-from reorder.plan.nodes import Node
+from reorder.plan.nodes import Box, Node
 from reorder.plan.passes import moved, pack_elements, simplify, src_and_dst, zeros_beyond
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from reorder.plan.nodes import Box
     from reorder.plan.plan import ReorderPlan
 
 
@@ -179,11 +178,7 @@ class SlotLimits(NamedTuple):
 
 
 def _tile_counts(
-    nodes: tuple[Node, ...],
-    limits: SlotLimits,
-    *,
-    in_place: bool,
-    padded: bool = False,
+    nodes: tuple[Node, ...], limits: SlotLimits, *, in_place: bool, padded: bool = False
 ) -> dict[int, int]:
     """Return how many steps of each node a tile takes, by the index of the node.
 

@@ -9,20 +9,16 @@ tiles follow the order of src.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from math import gcd, inf, prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from reorder.cpu.machine import PAGE_NBYTES, PREFETCHED_PAGES
 from reorder.cpu.schedule.loops import size_of
 from reorder.cpu.schedule.select import MAX_CALL_SIZE, TILE, TRANSPOSED, ScheduledBox, select
 from reorder.cpu.target import BYTE_BITS, LINE_BITS, LINE_NBYTES
-from reorder.plan.nodes import Node
+from reorder.plan.nodes import Box, Node
 from reorder.plan.passes import split_node
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from reorder.plan.nodes import Box
 
 _ONE_STEP = Node(1, 1, (1, 1))
 # Bytes of the pieces into which runs of more than twice this length are cut, so that threads get

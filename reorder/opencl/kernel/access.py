@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 from reorder.opencl.kernel.conversion import PIXEL, integer_value
 from reorder.values.formats import FORMATS, IntegerFormat
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _BYTE, _WORD = 8, 32
 

@@ -9,7 +9,7 @@ expressions of bits, of `uint` or, for types of 64 bits, `ulong`. They equal
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
@@ -22,7 +22,6 @@ from reorder.values.formats import FLOATS, INTEGERS, IntegerFormat
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from typing import Any, Self
 
     from numpy.typing import NDArray
 

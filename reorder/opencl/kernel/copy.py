@@ -10,11 +10,13 @@ many.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import product
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from reorder.opencl.kernel.access import (
+    Access,
     AccessKind,
     code_of_lane,
     lane_of_code,
@@ -26,7 +28,9 @@ from reorder.opencl.kernel.access import (
 from reorder.opencl.kernel.conversion import KernelFormula
 from reorder.opencl.kernel.launch import (
     Body,
+    Launch,
     Pattern,
+    Task,
     ceil_log2,
     divided,
     floor_log2,
@@ -37,12 +41,6 @@ from reorder.opencl.kernel.placement import Lane, Loop, Nest, without
 from reorder.opencl.kernel.profile import BUFFER, COLUMN, ROW, Profile, Share
 from reorder.opencl.kernel.statements import guarded, index_lines, indirect_lines, start_lines
 from reorder.values.binding import BETA
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from reorder.opencl.kernel.access import Access
-    from reorder.opencl.kernel.launch import Launch, Task
 
 _IN_ORDER = (0, 1, 2, 3)
 _WORD = 32

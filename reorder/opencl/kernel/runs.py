@@ -13,10 +13,10 @@ dst. Local memory has a row for each step of loop 0.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
-from typing import TYPE_CHECKING
 
 from reorder.opencl.kernel.access import (
     Access,
@@ -29,7 +29,10 @@ from reorder.opencl.kernel.access import (
 from reorder.opencl.kernel.conversion import INVERSE, KernelFormula
 from reorder.opencl.kernel.launch import (
     Body,
+    Division,
+    Launch,
     Pattern,
+    Task,
     ceil_log2,
     divided,
     floor_log2,
@@ -41,11 +44,6 @@ from reorder.opencl.kernel.local_memory import BANK_BITS, SUBGROUP, conflicts, r
 from reorder.opencl.kernel.placement import Loop, Nest, without
 from reorder.opencl.kernel.statements import index_lines, indices_of, indirect_lines, offset_at
 from reorder.values.binding import BETA
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from reorder.opencl.kernel.launch import Division, Launch, Task
 
 _BYTE, _WORD, _WORD_NBYTES = 8, 32, 4
 # Bits of a run on the side with the wider elements, and the most elements of a run.

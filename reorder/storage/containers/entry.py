@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import pairwise
-from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import numpy as np
 
@@ -31,12 +31,12 @@ from memdesc import (
 )
 from memdesc.descriptor_json import SCHEMA
 from memdesc.disk import open_file
-from memdesc.errors import short_repr
+from memdesc.errors import about, short_repr
+from memdesc.layout import memory_order
+from reorder.values.formats import INTEGERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
-    from pathlib import Path
-    from typing import BinaryIO
 
     from numpy.typing import NDArray
 
@@ -49,6 +49,11 @@ PREFIX = "memdesc."
 # the most characters of a descriptor; the longest one written has a few thousand
 MAX_DESCRIPTOR = 2**20
 _MAX_NDIMS = 64
+# what messages say about tensors without an entry
+NOT_BYTES = (
+    "the file does not store them as bytes (strings, sparse tensors, or numbers in int32_data and "
+    "the like)"
+)
 # the key of the note about several tensors, in the descriptor of the first of them
 _NOTE = "value"
 
@@ -253,12 +258,8 @@ def _open_unchanged(path: Path, state: FileState) -> Iterator[BinaryIO]:
 @contextmanager
 def open_container(path: Path, what: str) -> Iterator[tuple[BinaryIO, FileState]]:
     """Open a file of a format; errors about what is in it name the file and the format."""
-    with open_file(path) as file:
-        try:
-            yield file, FileState.of(file.fileno())
-        except MemdescError as error:
-            msg = f"{str(path)!r} is not {what}, or a damaged one: {error}"
-            raise MemdescError(msg) from None
+    with open_file(path) as file, about(f"{str(path)!r} is not {what}, or a damaged one"):
+        yield file, FileState.of(file.fileno())
 
 
 class Tensor(NamedTuple):
@@ -459,13 +460,43 @@ def stored_desc(dtype: str, shape: tuple[int, ...]) -> tuple[Desc | None, str]:
 def described(entries: Iterable[Entry], texts: Mapping[str, str]) -> list[Entry]:
     """Return entries with their `desc`; `texts` has the metadata's descriptors by name.
 
-    Fails where `describe` does, or if a descriptor has no tensor.
+    Fails where `describe` does, if a descriptor has no tensor, or if it is that of a tensor which
+    another program has converted or transposed since.
     """
     found = [describe(each, texts.get(each.name)) for each in entries]
+    for each in found:
+        if each.is_described:
+            _check_words(each)
     if unknown := texts.keys() - {each.name for each in found}:
         msg = f"a descriptor of {short_repr(min(unknown))}, which it does not have"
         raise MemdescError(msg)
     return found
+
+
+def _check_words(entry: Entry) -> None:
+    """Refuse a tensor of other elements, or of other axes, than its descriptor means.
+
+    Integers may be words of anything. Outer axes may be joined, as GGUF needs, and scales of some
+    records are stored in their padded dims, whatever their layout is.
+    """
+    desc, shape = entry.desc, [size for size in entry.shape if size > 1]
+    meant = desc.dtype.name if isinstance(desc, MemoryDesc) else "u8"
+    fits = entry.dtype in INTEGERS or entry.dtype not in DATA_TYPES
+    if isinstance(desc, MemoryDesc) and entry.dtype == meant and entry.nbytes:
+        blocks = [block.extent for block in sorted(desc.blocks, key=memory_order)]
+        meant += f" of shape {(*blocks,)}"
+        orders = [blocks] if len(blocks) == desc.ndims else [blocks, desc.padded_dims]
+        axes = [[size for size in order if size > 1] for order in orders]
+        fits = desc.dtype.is_packed or any(
+            shape[1:] == each[len(each) - len(shape) + 1 :] for each in axes
+        )
+    if not fits:
+        msg = (
+            f"{short_repr(entry.name)} is stored as {entry.dtype} of shape {entry.shape}, but its "
+            f"descriptor {desc!r} means {meant}: another program changed the tensor, and kept the "
+            f"descriptor; remove {short_repr(PREFIX + entry.name)} from the metadata"
+        )
+        raise MemdescError(msg)
 
 
 def describe(entry: Entry, text: str | None) -> Entry:
@@ -476,11 +507,8 @@ def describe(entry: Entry, text: str | None) -> Entry:
     if text is None:
         desc, reason = stored_desc(entry.dtype, entry.shape)
         return replace(entry, desc=desc, reason=reason)
-    try:
+    with about(f"the descriptor of {short_repr(entry.name)}"):
         found, note = desc_from_json(text)
-    except MemdescError as error:
-        msg = f"the descriptor of {short_repr(entry.name)}: {error}"
-        raise MemdescError(msg) from None
     if isinstance(found, MemoryDesc) and found.has_broadcast:
         msg = (
             f"the descriptor of {short_repr(entry.name)}, {found!r}, repeats elements, which a "

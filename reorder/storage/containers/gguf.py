@@ -14,13 +14,15 @@ from __future__ import annotations
 
 import re
 import struct
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
 
 from memdesc import DATA_TYPES, data_type
-from memdesc.errors import MemdescError, short_repr
+from memdesc.errors import MemdescError, about, short_repr
 from memdesc.record.gguf import GGUF_NUMBERS, GGUF_TYPES
 from reorder.storage.containers.entry import (
     Container,
@@ -28,6 +30,7 @@ from reorder.storage.containers.entry import (
     FileState,
     PlannedFile,
     Span,
+    Tensor,
     check_entries,
     check_nbytes,
     check_planned,
@@ -38,13 +41,6 @@ from reorder.storage.containers.entry import (
     split_metadata,
     stored_desc,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
-    from typing import BinaryIO
-
-    from reorder.storage.containers.entry import Tensor
 
 
 class GgufType(NamedTuple):
@@ -373,11 +369,8 @@ def _info(reader: Reader) -> _Info:
         raise MemdescError(msg)
     dims = struct.unpack(f"<{ndims}Q", reader.take(8 * ndims, "dims"))
     kind, offset = reader.number("I", "a type"), reader.number("Q", "an offset")
-    try:
+    with about(f"tensor {short_repr(name)}"):
         shape = checked_shape(dims[::-1])
-    except MemdescError as error:
-        msg = f"tensor {short_repr(name)}: {error}"
-        raise MemdescError(msg) from None
     row, last = TYPES.get(kind), shape[-1] if shape else 1
     if row is not None and last % row.block:
         msg = (

@@ -10,24 +10,28 @@ import struct
 import zipfile
 import zlib
 from collections import Counter
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from functools import partial
 from io import BytesIO
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
-from memdesc import DATA_TYPES, MemdescError, MemoryDesc, data_type
+from memdesc import DATA_TYPES, DataType, MemdescError, MemoryDesc, data_type
 from memdesc.disk import open_file
-from memdesc.errors import short_repr
+from memdesc.errors import about, short_repr
 from memdesc.layout import memory_order
 from reorder.storage.containers.entry import (
     MAX_DESCRIPTOR,
     Container,
+    Entry,
     FileState,
     PlannedFile,
     Span,
+    Tensor,
     check_entries,
     check_name,
     check_planned,
@@ -35,21 +39,13 @@ from reorder.storage.containers.entry import (
     describe,
     stored_desc,
 )
-from reorder.storage.containers.npy import entry_of, header_of, read_data, read_header
+from reorder.storage.containers.npy import Header, entry_of, header_of, read_data, read_header
 
 try:
     import lzma
 except ImportError:
     lzma = None  # type: ignore[assignment] # then zipfile refuses such members
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
-    from typing import BinaryIO
-
-    from memdesc import DataType
-    from reorder.storage.containers.entry import Entry, Tensor
-    from reorder.storage.containers.npy import Header
 
 _ENDING, _DESCRIPTOR = ".npy", ".npy.json"
 # the longest name of a member, in bytes
@@ -135,13 +131,8 @@ def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
             raise MemdescError(msg) from None
 
 
-@contextmanager
-def _refusing(name: str) -> Iterator[None]:
-    try:
-        yield
-    except MemdescError as error:
-        msg = f"{short_repr(name)} is not a .npy file, or a damaged one: {error}"
-        raise MemdescError(msg) from None
+def _refusing(name: str) -> AbstractContextManager[None]:
+    return about(f"{short_repr(name)} is not a .npy file, or a damaged one")
 
 
 def _check_unpacked(archive: zipfile.ZipFile, limit: int) -> None:

@@ -12,11 +12,12 @@ https://protobuf.dev/programming-guides/encoding.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import MutableSequence
+from collections.abc import Iterable, Iterator, Mapping, MutableSequence, Sequence
 from importlib import import_module
 from io import BytesIO
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
 
 from memdesc.disk import open_file
 from memdesc.dtypes import DATA_TYPES
@@ -28,6 +29,7 @@ from reorder.storage.containers.entry import (
     FileState,
     PlannedFile,
     Span,
+    Tensor,
     check_entries,
     check_name,
     check_nbytes,
@@ -38,13 +40,6 @@ from reorder.storage.containers.entry import (
     open_container,
     safe_path,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
-    from typing import BinaryIO
-
-    from reorder.storage.containers.entry import Tensor
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 # the most bytes in a number of 64 bits; the numbers of fields have 29 bits
@@ -150,9 +145,11 @@ def _varint_bytes(value: int) -> bytes:
     return bytes([*raw, value])
 
 
-# numbers of fields: of ModelProto, GraphProto, TensorProto, StringStringEntryProto
+# numbers of fields: of ModelProto, GraphProto, SparseTensorProto, TensorProto,
+# StringStringEntryProto
 GRAPH, _METADATA = 7, 14
-_NODE, INITIALIZER = 1, 5
+_NODE, INITIALIZER, _SPARSE = 1, 5, 15
+_SPARSE_VALUES = 1
 _DIMS, _TYPE, _NAME, _RAW, _EXTERNAL, _LOCATION = 1, 2, 8, 9, 13, 14
 _KEY, _VALUE = 1, 2
 # fields of typed values that are stored like raw bytes, by the type: floats and doubles
@@ -243,6 +240,8 @@ class Model(NamedTuple):
     texts: dict[str, str]
     metadata: dict[str, str]
     initializers: list[Initializer]
+    # names of sparse initializers
+    sparse: list[str]
     # whether its graph has nodes, which use the initializers
     has_nodes: bool
 
@@ -251,7 +250,7 @@ def read_model(file: BinaryIO, nbytes: int) -> Model:
     """Read a model of `nbytes` bytes. Fails if it is damaged."""
     texts: dict[str, str] = {}
     metadata: dict[str, str] = {}
-    found = []
+    found, sparse = [], []
     has_graph = has_nodes = False
     for field in fields(file, 0, nbytes):
         if field.number == _METADATA:
@@ -264,10 +263,16 @@ def read_model(file: BinaryIO, nbytes: int) -> Model:
                 has_nodes |= inner.number == _NODE
                 if inner.number == INITIALIZER:
                     found.append(read_initializer(file, inner))
+                elif inner.number == _SPARSE:
+                    sparse += [
+                        read_initializer(file, values).name
+                        for values in fields(file, inner.content, inner.end)
+                        if values.number == _SPARSE_VALUES
+                    ]
     if not has_graph:
         msg = "it has no graph"
         raise MemdescError(msg)
-    return Model(texts, metadata, found, has_nodes)
+    return Model(texts, metadata, found, sparse, has_nodes)
 
 
 def _entry_of_map(file: BinaryIO, field: ProtoField) -> tuple[str, str]:
@@ -505,7 +510,7 @@ _MODEL = "onnx.model"
 def read(path: Path) -> Container:
     """Read the initializers of a model that are stored as bytes.
 
-    Strings, and numbers in fields such as `int64_data`, stay part of the model.
+    Strings, numbers in fields such as `int64_data`, and sparse tensors stay part of the model.
 
     Fails if the model or a file of external data is damaged, missing or outside the folder.
     """
@@ -522,7 +527,8 @@ def read(path: Path) -> Container:
     for place in (path, *files):
         check_entries(entry for entry in entries if entry.file == place)
     named = {entry.name: entry for entry in entries}
-    left_out = tuple(each.name for each in model.initializers if not each.is_bytes)
+    others = [each.name for each in model.initializers if not each.is_bytes]
+    left_out = (*others, *model.sparse)
     metadata = {**model.metadata, _MODEL: path}
     return Container("onnx", named, metadata, (path, *files), left_out, model.has_nodes)
 

@@ -9,18 +9,21 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from memdesc.desc import MemoryDesc
 from memdesc.disk import naming, open_file
-from memdesc.errors import MemdescError, short_repr
+from memdesc.errors import MemdescError, about, short_repr
 from reorder.storage.containers.entry import (
     Container,
     Entry,
     FileState,
     PlannedFile,
     Span,
+    Tensor,
     check_entries,
     check_nbytes,
     check_planned,
@@ -29,12 +32,6 @@ from reorder.storage.containers.entry import (
     descriptors_of,
     split_metadata,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from reorder.storage.containers.entry import Tensor
 
 _LENGTH = 8
 # the limit of the package
@@ -190,11 +187,8 @@ def _entry(name: str, fields: Any, where: tuple[Path, int, FileState]) -> Entry:
     if not bits:
         msg = f"tensor {short_repr(name)}: {short_repr(kind)} is not a data type of safetensors"
         raise MemdescError(msg)
-    try:
+    with about(f"tensor {short_repr(name)}"):
         shape = checked_shape(fields["shape"])
-    except MemdescError as error:
-        msg = f"tensor {short_repr(name)}: {error}"
-        raise MemdescError(msg) from None
     if (
         not isinstance(offsets, list)
         or len(offsets) != len(("first", "end"))

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import os
 import shutil
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Self
 
 from memdesc.disk import cannot, check_writable, sync_folder
 from memdesc.errors import MemdescError, first_of, short_repr
-from reorder.storage.containers.entry import places_of
+from reorder.storage.containers.entry import Place, PlannedFile, places_of
 from reorder.storage.containers.partial import (
     FILES,
     OLD,
@@ -23,13 +25,6 @@ from reorder.storage.containers.partial import (
     reserve,
 )
 from reorder.storage.containers.shards import is_shard
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
-    from typing import Self
-
-    from reorder.storage.containers.entry import Place, PlannedFile
 
 # the most bytes in a name, if the system does not report it
 _MAX_NAME = 255

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Container, Iterable, Iterator
 
 from memdesc.errors import first_of
-
-if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Iterator
-
-__all__ = ["CACHE", "LEFT_OUT", "beside", "left_out_warnings"]
 
 _IN_ADVANCE = "which the config.json of the output does not quantise in advance"
 _ACTIVATIONS = (

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
     _Batch = list[tuple[int, Any]]
 
-__all__ = ["check_workers", "connected", "on_cluster", "run_on_cluster", "worker_threads"]
-
 _INSTALL = "distributed is not installed: pip install distributed, or memdesc[dask]"
 # how long to wait for a scheduler or its first worker, and for new workers after all have left
 _CONNECT_SECONDS, _NO_WORKER_SECONDS = 10, 60
@@ -200,25 +198,13 @@ def run_on_cluster(
     work: Callable[[Any], Any],
     max_bytes: int,
 ) -> None:
-    """Run tasks on the workers; the first error ends the run.
+    """Run numbered tasks on the workers; the first error ends the run.
 
-    Parameters
-    ----------
-    client : distributed.Client
-        From `connected`.
-    tasks : iterator of (int, task)
-        Tasks with their numbers; about `_AHEAD` batches per thread of the workers are in memory.
-    finished : callable
-        Called with each task that has run, and what `work` returned.
-    work : callable
-        Called with each task on a worker; it can be pickled.
-    max_bytes : int
-        The size of a batch: Dask is given about this many bytes of tasks at a time.
+    About `_AHEAD` batches of tasks per thread of the workers are in memory; a batch has about
+    `max_bytes`. `work` is called with each task on a worker, so it can be pickled, and `finished`
+    with each task that has run, and what `work` returned.
 
-    Raises
-    ------
-    MemdescError
-        If a task raises one, several workers died while running it, or no workers are left.
+    Fails if a task does, several workers died while running it, or no workers are left.
     """
     held: dict[Future, _Batch] = {}
     done: SimpleQueue[Future] = SimpleQueue()

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from reorder.storage.convert.plan import Plan
     from reorder.storage.convert.steps import Step
 
-__all__ = ["check_left_out", "loader_warnings", "moved_config", "says_symmetric", "undeclared"]
-
 # the last parts of names of embeddings
 _EMBEDDING = re.compile(r".*embed(ding)?s?(_tokens\w*|_in|_positions)?|wte|wpe")
 # What config.json calls the types of weights that are not quantised, and the keys that say the type

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from memdesc import MemdescError, MemoryDesc, RecordDesc, __version__
 from memdesc.disk import as_path, reason_of
 from memdesc.errors import short_repr
-from reorder.storage.containers.entry import FileState
+from reorder.storage.containers.entry import Container, FileState, Place
 from reorder.storage.containers.partial import remove_left
 from reorder.storage.containers.table import read_container
 from reorder.storage.containers.writer import Writer
@@ -28,14 +28,14 @@ from reorder.storage.convert.config import loader_warnings
 from reorder.storage.convert.journal import Journal, facts_left
 from reorder.storage.convert.numbers import check_numbers, rounding_warnings
 from reorder.storage.convert.options import ConvertOptions, ConvertProgress, ConvertReport
-from reorder.storage.convert.outputs import check_paths, output_format, plan_output
+from reorder.storage.convert.outputs import Output, check_paths, output_format, plan_output
 from reorder.storage.convert.plan import plan_steps
 from reorder.storage.convert.resume import Finished, check_left, has_grown, was_cut_by
-from reorder.storage.convert.rules import read_rules
+from reorder.storage.convert.rules import Rule, read_rules
 from reorder.storage.convert.sections import section_warnings, sections_in
 from reorder.storage.convert.targets import TargetRules, may_round, target_rules
 from reorder.storage.pieces.losses import Largest, OverflowedError
-from reorder.storage.pieces.tasks import run_tasks
+from reorder.storage.pieces.tasks import Outcome, Task, run_tasks
 
 if TYPE_CHECKING:
     import os
@@ -44,12 +44,8 @@ if TYPE_CHECKING:
 
     from distributed import Client
 
-    from reorder.storage.containers.entry import Container, Place
-    from reorder.storage.convert.outputs import Output
-    from reorder.storage.convert.rules import Rule
     from reorder.storage.convert.steps import Step
     from reorder.storage.pieces.pieces import Bound
-    from reorder.storage.pieces.tasks import Outcome, Task
 
     Numbered = Iterator[tuple[int, Task]]
     # runs tasks by a function, and calls back with each that has finished

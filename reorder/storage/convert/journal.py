@@ -10,22 +10,15 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from threading import Event, Lock, Thread
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
 from memdesc import MemdescError
 from memdesc.disk import open_file, sync_folder
-from reorder.storage.containers.partial import JOURNAL, partial_folder
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-    from typing import Self
-
-    from reorder.storage.containers.partial import Partial
-
-__all__ = ["Journal", "facts_left"]
+from reorder.storage.containers.partial import JOURNAL, Partial, partial_folder
 
 # A line is written after this many seconds, or bytes. A killed process loses at most what was
 # written since the last line. Waiting for the disk takes only some 10 ms, because the system starts
@@ -38,19 +31,9 @@ _MAX_FACTS = 1 << 26
 class Journal:
     """Lists tasks that are done; use it as a context.
 
-    Parameters
-    ----------
-    folder : Partial
-        The folder that has it.
-    facts : object
-        Which conversion it is, as JSON values; the journal of another conversion is replaced.
-    sync : callable
-        Waits until everything that was written is on disk.
-
-    Raises
-    ------
-    MemdescError
-        If the file cannot be started.
+    `folder` has it, and `facts` say which conversion it is, as JSON values: the journal of another
+    conversion is replaced. `sync` waits until everything that was written is on disk. Fails if the
+    file cannot be started.
     """
 
     def __init__(self, folder: Partial, facts: object, sync: Callable[[], None]) -> None:

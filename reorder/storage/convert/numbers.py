@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from memdesc import MemdescError, RecordDesc
+from memdesc import MemdescError, MemoryDesc, RecordDesc
+from memdesc.errors import about
 from reorder.records.convert_numbers import is_rounded, write_numbers
 from reorder.records.encode import code_range, is_integer_number, number_bits
 from reorder.records.record import Record
@@ -21,11 +22,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from memdesc import MemoryDesc
     from reorder.storage.convert.options import ConvertOptions
     from reorder.storage.convert.steps import Step
-
-__all__ = ["check_numbers", "rounding_warnings"]
 
 # bytes of memory for each byte of scales and zero points that are checked, as numpy widens them
 _WORKING = 32
@@ -101,11 +99,8 @@ def _check_step(step: Step, options: ConvertOptions) -> _Rounded | None:
     if not isinstance(src, RecordDesc) or 0 in src.dims:
         return None
     codes = _code_tensors(src)
-    try:
+    with about(step.name):
         check_scales(src, src.tensors.keys() - codes, lambda role: step.sources[role].read())
-    except MemdescError as error:
-        msg = f"{step.name}: {error}"
-        raise MemdescError(msg) from None
     if not isinstance(dst, RecordDesc):
         return None
     dst, errors = dst.bare, list[float]()
@@ -123,11 +118,7 @@ def _check_step(step: Step, options: ConvertOptions) -> _Rounded | None:
             for name, nbytes in dst.tensors.items()
         }
         delta = write_numbers(
-            Record(src, tensors),
-            Record(dst, made),
-            permutation(src, dst),
-            1,
-            errors,
+            Record(src, tensors), Record(dst, made), permutation(src, dst), 1, errors
         )
         is_narrower = number_bits(dst, dst.rule.code) < number_bits(src, src.rule.code)
         if delta.values.any() or is_narrower:

@@ -11,8 +11,6 @@ from reorder.storage.pieces.pieces import Bound
 if TYPE_CHECKING:
     from reorder.storage.pieces.losses import Rounding
 
-__all__ = ["ConvertOptions", "ConvertProgress", "ConvertReport"]
-
 # more threads are not faster anywhere, and take longer to start
 _MAX_THREADS = 256
 

@@ -13,6 +13,7 @@ from memdesc import MemdescError
 from memdesc.disk import read_if_exists, read_small, reason_of
 from memdesc.errors import first_of, short_repr
 from reorder.storage.containers.entry import (
+    NOT_BYTES,
     Entry,
     FileState,
     PlannedFile,
@@ -36,8 +37,6 @@ if TYPE_CHECKING:
     from reorder.storage.containers.entry import Container
     from reorder.storage.convert.plan import Plan
 
-__all__ = ["Output", "check_paths", "output_format", "plan_output"]
-
 _MAX_CONFIG = 1 << 24
 _SHARDS = "safetensors"
 _WEIGHTS = ".safetensors"
@@ -57,30 +56,20 @@ _NAMED = 3
 
 
 class Output(NamedTuple):
-    """What is written.
+    """What is written."""
 
-    Attributes
-    ----------
-    files : tuple of PlannedFile
-        All files. The span of a copied file has as its name a zero byte, which no tensor's name
-        has, and the name of the file.
-    copied : tuple of Step
-        The files that are copied, as tensors of bytes with such names.
-    is_folder : bool
-        Whether the files make up a folder.
-    warnings : tuple of str
-        What a user may not expect.
-    stale : tuple of Path
-        Files of the old output that the new one does not replace by name; they are removed last.
-    tensors : tuple of Tensor
-        All tensors, as headers describe them.
-    """
-
+    # All files. The span of a copied file has as its name a zero byte, which no tensor's name has,
+    # and the name of the file.
     files: tuple[PlannedFile, ...]
+    # the files that are copied, as tensors of bytes with such names
     copied: tuple[Step, ...]
+    # whether the files make up a folder
     is_folder: bool
+    # what a user may not expect
     warnings: tuple[str, ...]
+    # files of the old output that the new one does not replace by name; they are removed last
     stale: tuple[Path, ...] = ()
+    # all tensors, as headers describe them
     tensors: tuple[Tensor, ...] = ()
 
 
@@ -278,10 +267,7 @@ def _hidden_orders(steps: Sequence[Step], format_name: str) -> Iterator[str]:
 def _left_out(container: Container) -> Iterator[str]:
     """Warn about tensors that an output in another format does not have."""
     if container.left_out:
-        yield (
-            f"{_first(container.left_out)} are not written: the input does not store them as bytes "
-            "(strings, or numbers in int32_data and the like)"
-        )
+        yield f"{_first(container.left_out)} are not written: {NOT_BYTES}"
 
 
 def _other_metadata(container: Container, format_name: str) -> Iterator[str]:

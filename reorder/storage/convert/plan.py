@@ -7,18 +7,20 @@ together with their scales, or not at all.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from memdesc import DATA_TYPES, MemdescError, MemoryDesc, RecordDesc, record_desc
 from memdesc.record.names import read_name
-from reorder.storage.containers.entry import Tensor, record_fields, stored_desc
+from reorder.storage.containers.entry import Container, Entry, Tensor, record_fields, stored_desc
 from reorder.storage.containers.shards import names_beside
 from reorder.storage.convert.beside import beside, left_out_warnings
-from reorder.storage.convert.rules import is_record
+from reorder.storage.convert.rules import Rule, is_record
 from reorder.storage.convert.steps import Step, copy_step, layout_step, record_step
 from reorder.storage.convert.targets import Target
-from reorder.storage.groups import Claims, claims_of, elsewhere, read_group, single
+from reorder.storage.groups import Claims, Group, claims_of, elsewhere, read_group, single
 from reorder.storage.pieces.changes import ONLY, Reorder
 from reorder.storage.siblings import (
     Siblings,
@@ -31,16 +33,6 @@ from reorder.storage.siblings import (
 from reorder.storage.stored import ONE, joined_tensors, stem_of
 from reorder.values.formats import FLOATS, INTEGERS
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from reorder.storage.containers.entry import Container, Entry
-    from reorder.storage.convert.rules import Rule
-    from reorder.storage.groups import Group
-
-__all__ = ["Plan", "plan_steps"]
-
 _NARROW_BITS = 8
 # options that the tensors do not show
 _SAID = ("bits", "zeros")
@@ -49,28 +41,17 @@ _SHOWN = 4
 
 
 class Plan(NamedTuple):
-    """What each tensor becomes.
+    """What each tensor becomes."""
 
-    Attributes
-    ----------
-    steps : tuple of Step
-        In the order of the source.
-    warnings : tuple of str
-        What the user may not have meant.
-    partial : mapping of str to list of str
-        The tensors of the output that each rule changes, for rules that change codes or scales
-        alone.
-    left : str
-        Codes of a quantised weight that are copied; empty if there are none.
-    target : Target
-        What config.json should declare, and whether the experts of a layer are written as one
-        tensor.
-    """
-
+    # in the order of the source
     steps: tuple[Step, ...]
+    # what the user may not have meant
     warnings: tuple[str, ...]
+    # the tensors of the output that each rule changes, for rules that change codes or scales alone
     partial: Mapping[str, list[str]]
+    # codes of a quantised weight that are copied; empty if there are none
     left: str
+    # what config.json should declare, and whether the experts of a layer are written as one tensor
     target: Target = Target()
 
     @property

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 from memdesc import MemdescError
 from memdesc.disk import open_file
 from memdesc.errors import first_of
-from reorder.storage.containers.entry import places_of, stored_desc
+from reorder.storage.containers.entry import Place, Tensor, places_of, stored_desc
 from reorder.storage.containers.partial import FILES, is_in_use, partial_folder
 from reorder.storage.containers.table import FORMATS, read_container
 from reorder.storage.convert.journal import facts_left
@@ -26,12 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from reorder.storage.containers.entry import Place, Tensor
     from reorder.storage.convert.conversion import Conversion
     from reorder.storage.convert.outputs import Output
     from reorder.storage.pieces.pieces import Bound
-
-__all__ = ["Finished", "check_left", "has_grown", "was_cut_by"]
 
 _ATTRIBUTE = "user.memdesc.conversion"
 # for each fact that may differ between two conversions, what has changed
@@ -47,20 +44,12 @@ _SHOWN = 3
 
 
 class Finished(NamedTuple):
-    """An output that has its name, and the facts of the conversion that should have written it.
-
-    Attributes
-    ----------
-    target : Path
-        The output.
-    output : Output
-        What is planned.
-    facts : str
-        What distinguishes conversions that write different bytes.
-    """
+    """An output that has its name, and the facts of the conversion that should have written it."""
 
     target: Path
+    # what is planned
     output: Output
+    # what distinguishes conversions that write different bytes
     facts: str
 
     @property

@@ -12,7 +12,7 @@ from __future__ import annotations
 import glob
 import re
 import tomllib
-from collections.abc import Iterable, Mapping, Sized
+from collections.abc import Collection, Iterable, Mapping, Sized
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from fnmatch import translate
@@ -20,28 +20,12 @@ from functools import lru_cache
 from itertools import pairwise
 from math import isfinite, nan
 from os import PathLike, fspath
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from memdesc import MemdescError, data_type, known_records
 from memdesc.disk import as_path, read_small
 from memdesc.errors import short_repr
 from memdesc.names import did_you_mean
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-__all__ = [
-    "WHOLE",
-    "FormatName",
-    "Rule",
-    "is_record",
-    "parse_rule",
-    "read_format",
-    "read_rules",
-    "rules_of_toml",
-    "similar",
-    "stars_of",
-]
 
 _ARROW = "->"
 _SHAPE = "PATTERN: [SRC ->] DST[, DTYPE][, KEY=VALUE ...]"
@@ -73,50 +57,35 @@ class FormatName:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A rule.
+    """A rule."""
 
-    Attributes
-    ----------
-    text : str
-        As it was given, for messages.
-    pattern : str
-        Matches names of tensors, or the common prefix of a record's tensors; ``*``, ``?`` and
-        ``[...]`` as in shells, except that ``*`` matches dots too.
-    src, dst : FormatName, optional
-        What the tensors hold and what they become.
-    dtype : str, optional
-        The data type that they become.
-    rename : str, optional
-        The new name; the first ``*`` in it stands for what the first ``*`` of the pattern matched,
-        and so on.
-    holds : str, optional
-        The type of the elements in the container's words, if the name does not say it.
-    dims : tuple of int, optional
-        The logical sizes, if the shape does not say them.
-    scale, zero_point, src_scale, src_zero_point : number, optional
-        As for `reorder.Attr`.
-    scales : str, optional
-        Letters of the dims along which scales, chosen from the data, differ; or ``all``.
-    groups : tuple of int, optional
-        How many adjacent elements along each of the last two dims share a scale.
-    prefixes : frozenset of str, optional
-        The prefixes of the records that it moves; the pattern is then ignored.
-    """
-
+    # as it was given, for messages
     text: str
+    # matches names of tensors, or the common prefix of a record's tensors; ``*``, ``?`` and
+    # ``[...]`` as in shells, except that ``*`` matches dots too
     pattern: str
+    # what the tensors hold and what they become
     src: FormatName | None = None
     dst: FormatName | None = None
+    # the data type that they become
     dtype: str | None = None
+    # the new name; the first ``*`` in it stands for what the first ``*`` of the pattern matched,
+    # and so on
     rename: str | None = None
+    # the type of the elements in the container's words, if the name does not say it
     holds: str | None = None
+    # the logical sizes, if the shape does not say them
     dims: tuple[int, ...] | None = None
+    # as for `reorder.Attr`
     scale: float | None = None
     zero_point: int | None = None
     src_scale: float | None = None
     src_zero_point: int | None = None
+    # letters of the dims along which scales, chosen from the data, differ; or ``all``
     scales: str | None = None
+    # how many adjacent elements along each of the last two dims share a scale
     groups: tuple[int, ...] | None = None
+    # the prefixes of the records that it moves; the pattern is then ignored
     prefixes: frozenset[str] | None = None
 
     @property
@@ -240,12 +209,7 @@ def _rules_of_file(given: PathLike[str]) -> list[Rule]:
 
 
 def parse_rule(text: str) -> Rule:
-    """Read one rule from a string.
-
-    Raises
-    ------
-    MemdescError
-        If it is not a rule; the error says what is wrong.
+    """Read one rule from a string. Fails if it is not a rule.
 
     Examples
     --------

@@ -9,18 +9,14 @@ AutoAWQ 0.2, ModelOpt 0.47, transformers 5.23 (`utils/quantization_config.py`).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
 from memdesc import MemdescError
 from memdesc.errors import first_of
 from reorder.storage.declarations import inside, known_keys
 from reorder.storage.quantization import CONFIG, OLD_CONFIGS, read_sections
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
-    from pathlib import Path
-
-__all__ = ["section_warnings", "sections_in"]
 
 # keys that make the stored weights mean other numbers, unless their values are empty or as listed
 _CHANGES: dict[str, tuple[str, tuple[Any, ...]]] = {

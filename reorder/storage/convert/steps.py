@@ -16,13 +16,14 @@ from memdesc import (
     memory_desc,
     record_desc,
 )
+from memdesc.errors import about
 from memdesc.names import expand_meta_tag, resolve
 from memdesc.tags import LETTERS
 from reorder.records.repack import target_desc
-from reorder.storage.containers.entry import Tensor, record_fields, stored_desc
-from reorder.storage.convert.rules import WHOLE, is_record
+from reorder.storage.containers.entry import Entry, Place, Tensor, record_fields, stored_desc
+from reorder.storage.convert.rules import WHOLE, Rule, is_record
 from reorder.storage.pieces.changes import ONLY, Encode, Quantize, Reorder, Repack, copied
-from reorder.storage.pieces.pieces import cut
+from reorder.storage.pieces.pieces import Bound, Cut, cut
 from reorder.storage.pieces.tasks import Task
 from reorder.storage.siblings import order_of, tensors_of
 from reorder.storage.stored import (
@@ -42,12 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from memdesc import FormatTag
-    from reorder.storage.containers.entry import Entry, Place
-    from reorder.storage.convert.rules import Rule
     from reorder.storage.groups import Group
-    from reorder.storage.pieces.pieces import Bound, Cut
-
-__all__ = ["Step", "copy_step", "layout_step", "record_step"]
 
 # scales are chosen and stored in f32
 _MAX_BITS = 32
@@ -57,33 +53,22 @@ _ENCODED = ("fp8_tensor", "fp8_channel", "fp8_block")
 
 @dataclass(frozen=True)
 class Step:
-    """What a tensor, or the tensors of a record, become.
+    """What a tensor, or the tensors of a record, become."""
 
-    Attributes
-    ----------
-    name : str
-        What is converted, for messages.
-    sources : mapping of str to Entry
-        What is read: the tensors of a record by their names in it, or one tensor called ``""``.
-    targets : mapping of str to Tensor
-        What is written, with the same names; besides codes also ``scales`` and ``zero_points`` that
-        are chosen from the data.
-    change : Change, optional
-        How the bytes change; None if they are copied.
-    rule : Rule, optional
-        The rule that asks for it.
-    dropped : tuple of Entry
-        Tensors that the output does not need, such as a `g_idx` that keeps the order of inputs.
-    is_rounded : bool
-        Whether the largest rounding of its numbers is reported.
-    """
-
+    # what is converted, for messages
     name: str
+    # what is read: the tensors of a record by their names in it, or one tensor called ``""``
     sources: Mapping[str, Entry]
+    # what is written, with the same names; besides codes also ``scales`` and ``zero_points`` that
+    # are chosen from the data
     targets: Mapping[str, Tensor]
+    # how the bytes change; None if they are copied
     change: Reorder | Repack | Encode | None = None
+    # the rule that asks for it
     rule: Rule | None = None
+    # tensors that the output does not need, such as a `g_idx` that keeps the order of inputs
     dropped: tuple[Entry, ...] = ()
+    # whether the largest rounding of its numbers is reported
     is_rounded: bool = False
 
     @property
@@ -119,11 +104,8 @@ class Step:
 
         Fails if the blocks are too large for any piece to fit; the message has the tensor.
         """
-        try:
+        with about(self.name):
             return cut(self.change or copied(self.nbytes), bound)
-        except MemdescError as error:
-            msg = f"{self.name}: {error}"
-            raise MemdescError(msg) from None
 
     def tasks(self, bound: Bound, where: Callable[[str], Place] | None = None) -> Iterator[Task]:
         """Return its pieces with their places; without `where` the tasks do not write."""

@@ -19,7 +19,7 @@ from reorder.storage.convert.rules import FormatName, Rule
 from reorder.storage.convert.sections import sections_in
 from reorder.storage.declarations import is_inner
 from reorder.storage.experts import holds_experts, split_stacks, stacked_name
-from reorder.storage.groups import find_groups, find_orphans
+from reorder.storage.groups import Group, find_groups, find_orphans
 from reorder.storage.quantization import CONFIG, model_type
 from reorder.storage.siblings import holds_codes
 from reorder.storage.stored import WEIGHT, model_axes
@@ -31,51 +31,28 @@ if TYPE_CHECKING:
 
     from memdesc.record import Number
     from reorder.storage.containers.entry import Container, Entry
-    from reorder.storage.groups import Group
-
-__all__ = [
-    "TARGETS",
-    "Target",
-    "TargetRules",
-    "Way",
-    "checked_target",
-    "may_round",
-    "target_rules",
-]
 
 
 class Way(NamedTuple):
-    """How records of some kinds become records of one kind.
+    """How records of some kinds become records of one kind."""
 
-    Attributes
-    ----------
-    sources : tuple of str
-        Records whose numbers `record` can hold, as far as the formats show.
-    record : str
-        What they become.
-    options : mapping of str to object
-        Options of that record that the target's loader expects.
-    kept : tuple of str
-        Options that it keeps from the source.
-    is_symmetric : bool, optional
-        Whether the source has neither zero points nor offsets, or config.json says that all its
-        zero points are the middle code; None for either.
-    groups : tuple of int
-        How many inputs may share a scale, the most first; empty for any number. Scales of larger
-        groups are repeated.
-    codes : tuple of str
-        The types of codes that the loader reads; empty for all that the record has.
-    warning : str
-        Which loader does not read the result.
-    """
-
+    # records whose numbers `record` can hold, as far as the formats show
     sources: tuple[str, ...]
+    # what they become
     record: str
+    # options of that record that the target's loader expects
     options: Mapping[str, Any] = {}
+    # options that it keeps from the source
     kept: tuple[str, ...] = ()
+    # whether the source has neither zero points nor offsets, or config.json says that all its zero
+    # points are the middle code; None for either
     is_symmetric: bool | None = None
+    # How many inputs may share a scale, the most first; empty for any number. Scales of larger
+    # groups are repeated.
     groups: tuple[int, ...] = ()
+    # the types of codes that the loader reads; empty for all that the record has
     codes: tuple[str, ...] = ()
+    # which loader does not read the result
     warning: str = ""
 
     def takes(self, desc: RecordDesc, *, said_symmetric: bool) -> bool:
@@ -95,29 +72,19 @@ class Way(NamedTuple):
 
 
 class Target(NamedTuple):
-    """What the weights of a model become.
+    """What the weights of a model become."""
 
-    Attributes
-    ----------
-    ways : tuple of Way
-        The first one that takes a record applies.
-    dtype : str, optional
-        The type of floats that all records are decoded to instead.
-    method : str, optional
-        The `quant_method` of config.json.
-    is_stacked : bool
-        Whether its loader expects the experts of a layer in one tensor.
-    producer : str
-        The program that chooses codes and scales for floats, if that is not done here.
-    floats : FormatName, optional
-        The record that the layers of a model of floats become, with scales chosen from the data.
-    """
-
+    # the first one that takes a record applies
     ways: tuple[Way, ...] = ()
+    # the type of floats that all records are decoded to instead
     dtype: str | None = None
+    # the `quant_method` of config.json
     method: str | None = None
+    # whether its loader expects the experts of a layer in one tensor
     is_stacked: bool = False
+    # the program that chooses codes and scales for floats, if that is not done here
     producer: str = ""
+    # the record that the layers of a model of floats become, with scales chosen from the data
     floats: FormatName | None = None
 
 
@@ -218,24 +185,16 @@ _KEPT = re.compile("gate|.*router.*|.*embed.*|lm_heads?|lora_.*")
 
 
 class TargetRules(NamedTuple):
-    """How a checkpoint becomes a target.
+    """How a checkpoint becomes a target."""
 
-    Attributes
-    ----------
-    container : Container
-        The tensors that the output keeps: experts in tensors of their own, if the target does not
-        stack them, and no scales of activations or of the KV cache.
-    target : Target
-        What config.json declares.
-    rules : tuple of Rule
-        One for each kind of record that changes.
-    warnings : tuple of str
-        What is rounded, and what is left out.
-    """
-
+    # the tensors that the output keeps: experts in tensors of their own, if the target does not
+    # stack them, and no scales of activations or of the KV cache
     container: Container
+    # what config.json declares
     target: Target = Target()
+    # one for each kind of record that changes
     rules: tuple[Rule, ...] = ()
+    # what is rounded, and what is left out
     warnings: tuple[str, ...] = ()
 
 
@@ -390,7 +349,8 @@ def _check_known(name: str, container: Container, groups: Sequence[Group]) -> No
     unknown = [group for group in groups if group.desc is None]
     if unknown:
         count = len(unknown) - 1
-        more = f"; nor {'is 1 other' if count == 1 else f'are {count} others'}" if count else ""
+        others = "1 other is" if count == 1 else f"{count} others are"
+        more = f"; {others} not known either" if count else ""
         msg = (
             f"--to {name}: {unknown[0].prefix} is not known: {unknown[0].reason}{more}; --map "
             "converts the weights that its rules name"

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import lcm
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
@@ -27,19 +27,17 @@ from reorder.records.fields import dequantize_reference
 from reorder.records.record import Record, fill_constants
 from reorder.records.repack import dim_order
 from reorder.storage.pieces.files import scratch
-from reorder.storage.pieces.runs import FieldLayout, Operand
+from reorder.storage.pieces.runs import FieldLayout, Operand, Region
 from reorder.values.attr import Attr
 from reorder.values.formats import INTEGERS
 from reorder.values.parameter import GROUPED_DIMS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Self
 
     from numpy.typing import NDArray
 
     from memdesc import Field, Layout
-    from reorder.storage.pieces.runs import Region
 
     Desc = RecordDesc | MemoryDesc
     # of each tensor of one side, by its role

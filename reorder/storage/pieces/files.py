@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from threading import Lock, local
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,6 @@ from reorder.system import system_function
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from numpy.typing import NDArray

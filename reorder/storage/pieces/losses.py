@@ -15,7 +15,7 @@ from reorder.records.decode import dequantize_record, largest_difference
 from reorder.records.encode import is_integer_number
 from reorder.records.moves import read_number
 from reorder.storage.pieces.changes import ONLY, padded, record_of
-from reorder.values.formats import FLOATS
+from reorder.values.formats import FLOATS, FloatFormat
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from reorder.storage.pieces.changes import Bytes, Change
-    from reorder.values.formats import FloatFormat
 
 # types that hold larger numbers, the best choice first
 _WIDER = ("bf16", "f32")

@@ -17,13 +17,12 @@ from itertools import product
 from math import lcm, prod
 from typing import TYPE_CHECKING, NamedTuple
 
-from memdesc import MemdescError
+from memdesc import Layout, MemdescError
 from reorder.storage.pieces.runs import FieldLayout, Region, Runs, compact
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from memdesc import Layout
     from reorder.storage.pieces.changes import Change, Layouts
 
 # How many bytes a piece reads and writes if memory allows, so that its runs are long.
@@ -279,11 +278,7 @@ def _halved(sizes: _Sizes, steps: _Sizes) -> Iterator[_Sizes]:
 
 
 def _grown(
-    dims: _Sizes,
-    accesses: Sequence[_Access],
-    steps: _Sizes,
-    best: _Candidate,
-    wanted: int,
+    dims: _Sizes, accesses: Sequence[_Access], steps: _Sizes, best: _Candidate, wanted: int
 ) -> _Candidate:
     """Return regions closer to the wanted size, as halving may have gone too far."""
     for dim, (size, step) in enumerate(zip(best.sizes, steps, strict=True)):

@@ -6,17 +6,13 @@ over such runs. Once runs are back to back in a buffer, the layout there has sma
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import product
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from memdesc import Layout
+from memdesc import Block, Layout, MemoryDesc
 from memdesc.views import submemory
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from memdesc import Block, MemoryDesc
 
 _BYTE_BITS = 8
 # A gap is read along with the elements around it unless it is longer than they are.

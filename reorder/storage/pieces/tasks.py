@@ -15,6 +15,7 @@ from zlib import crc32
 import numpy as np
 
 from memdesc import MemdescError, RecordDesc
+from memdesc.errors import about
 from reorder.storage.containers.entry import Place
 from reorder.storage.pieces.changes import ONLY, permutation, sizes_of
 from reorder.storage.pieces.files import read_runs, scratch, write_runs
@@ -158,11 +159,8 @@ class Task(NamedTuple):
         change = self.piece.change
         if change.is_copy:
             return read
-        try:
+        with about(self.name):
             return change.apply(read)
-        except MemdescError as error:
-            msg = f"{self.name}: {error}"
-            raise MemdescError(msg) from None
 
     def _compare(self, wanted: NDArray[np.generic], found: NDArray[np.generic]) -> None:
         """Refuse arrays that differ in a bit; NaN equals NaN."""

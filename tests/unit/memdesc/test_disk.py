@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
 
-@pytest.mark.parametrize("path", [3, None, b"x.npy", 1.5, [], object(), "a\0b", "\ud800.npy"])
+@pytest.mark.parametrize("path", [3, None, b"x.npy", 1.5, [], object(), "a\0b", "\ud800.npy", ""])
 def test_only_paths_are_taken_as_paths(path: Any) -> None:
     memory = reorder.reorder(np.ones((2, 3), np.float32), "ba")
     for use in (
@@ -28,6 +28,13 @@ def test_only_paths_are_taken_as_paths(path: Any) -> None:
     ):
         with pytest.raises(MemdescError, match=r"a path is a string or a pathlib\.Path, not "):
             use()
+
+
+def test_standard_output_is_not_a_file_called_so() -> None:
+    memory = reorder.reorder(np.ones((2, 3), np.float32), "ba")
+    with pytest.raises(MemdescError, match="'-' is not a file: nothing is read from stdin"):
+        reorder.save_raw("-", memory)
+    assert as_path("./-") == Path("-")
 
 
 def test_a_path_may_be_a_string_or_a_path_object(tmp_path: Path) -> None:

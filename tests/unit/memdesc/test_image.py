@@ -8,57 +8,28 @@ from typing import Any
 import pytest
 
 from memdesc import MemdescError, UnknownFormatError, image_desc
-from tests.mace_images import MACE, SHAPES, cd
+from tests.images import IMAGES, SHAPES
 
 
-@pytest.mark.parametrize(("name", "dims"), [(name, dims) for name in MACE for dims in SHAPES[name]])
-def test_every_pixel_of_a_mace_image_holds_what_the_kernels_put_there(
+@pytest.mark.parametrize(
+    ("name", "dims"), [(name, dims) for name in IMAGES for dims in SHAPES[name]]
+)
+def test_every_pixel_of_an_image_holds_what_the_kernels_put_there(
     name: str, dims: tuple[int, ...]
 ) -> None:
-    (width, height), to_index, to_pixel = MACE[name](*dims)
+    size, to_index = IMAGES[name](*dims)
+    width, height, lanes = size
     image = image_desc(dims, "f16", name)
-    assert (image.width, image.height, image.channels) == (width, height, 4)
-    assert image.nbytes == width * height * 4 * 2
+    assert (image.width, image.height, image.channels) == size
+    assert image.nbytes == width * height * lanes * 2
     met = set()
-    for y, x, k in product(range(height), range(width), range(4)):
+    for y, x, k in product(range(height), range(width), range(lanes)):
         index = to_index(x, y, k)
         if all(i < size for i, size in zip(index, dims, strict=True)):
-            assert image.pixel(index) == to_pixel(*index) == (x, y, k)
-            assert image.desc.offset(index) == (y * width + x) * 4 + k
+            assert image.pixel(index) == (x, y, k)
+            assert image.desc.offset(index) == (y * width + x) * lanes + k
             met.add(index)
     assert len(met) == image.desc.nelems
-
-
-# clDNN's images, section 5 of its specification.
-
-
-@pytest.mark.parametrize("dims", [(3, 2, 3, 5), (5, 1, 1, 1), (2, 4, 2, 2)])
-def test_the_lanes_of_c4_fyx_b_count_the_flattened_filter(dims: tuple[int, ...]) -> None:
-    o_, i_, y_, x_ = dims
-    image = image_desc(dims, "f32", "image_2d_weights_c4_fyx_b")
-    assert (image.width, image.height, image.channels) == (cd(i_ * y_ * x_, 4), o_, 4)
-    for o, i, y, x in product(*map(range, dims)):
-        flat = (i * y_ + y) * x_ + x
-        assert image.pixel((o, i, y, x)) == (flat // 4, o, flat % 4)
-
-
-@pytest.mark.parametrize("dims", [(3, 2, 3, 5), (5, 1, 1, 1)])
-def test_c1_b_fyx_has_one_lane_with_outputs_as_columns(dims: tuple[int, ...]) -> None:
-    o_, i_, y_, x_ = dims
-    image = image_desc(dims, "f16", "image_2d_weights_c1_b_fyx")
-    assert (image.width, image.height, image.channels) == (o_, i_ * y_ * x_, 1)
-    for o, i, y, x in product(*map(range, dims)):
-        assert image.pixel((o, i, y, x)) == (o, (i * y_ + y) * x_ + x, 0)
-
-
-@pytest.mark.parametrize("features", [3, 4])
-def test_an_rgba_image_has_the_features_as_lanes_and_always_four(features: int) -> None:
-    image = image_desc((1, features, 5, 7), "u8", "image_2d_rgba")
-    assert (image.width, image.height, image.channels, image.nbytes) == (7, 5, 4, 140)
-    assert image.pixel((0, 2, 4, 6)) == (6, 4, 2)
-
-
-# The value.
 
 
 def test_an_image_is_described_by_rows_columns_and_lane_too() -> None:

@@ -136,6 +136,7 @@ def test_large_tensors_are_compared_in_parts() -> None:
         ({"tolerance": -1.0}, "tolerance must be a finite number of 0 or more, not -1.0"),
         ({"relative": nan}, "relative must be a finite number of 0 or more, not nan"),
         ({"tolerance": "x"}, "tolerance must be a finite number"),
+        ({"resolution": "no"}, "resolution must be True or False, not 'no'"),
         ({"limit": -1}, "limit must be 0 or more, not -1"),
     ],
 )

@@ -57,6 +57,25 @@ def test_symmetric_ranges_reach_the_largest_number_and_zero_is_exact() -> None:
     assert reorder.quantize(w, "s8", axis=0, symmetric=False).zero_points.any()
 
 
+def test_a_range_wider_than_the_type_has_a_scale() -> None:
+    x = np.array([-1.5e308, 0, 1.5e308])
+    q = reorder.quantize(x, "u8")
+    assert (float(q.scales), q.memory.numpy().tolist()) == (1.5e308 / 127.5, [0, 128, 255])
+
+
+def test_the_type_of_a_descriptor_is_the_type_to_go_back_to() -> None:
+    q = reorder.quantize(np.array([[1.0, -127.0]], np.float32), "s8")
+    desc = memory_desc((1, 2), "f16", "ba")
+    assert reorder.dequantize(q, desc=desc).desc == desc
+    assert reorder.dequantize(q, desc=desc, dtype="f64").desc == desc.with_dtype("f64")
+
+
+def test_zero_points_behind_a_mask_are_refused() -> None:
+    q = reorder.quantize(np.ones((2, 2), np.float32), "s8")
+    with pytest.raises(MemdescError, match="zero_points is a masked array"):
+        reorder.dequantize(q, zero_points=np.ma.masked_array(1, mask=True))
+
+
 def test_groups_along_the_last_two_dims_have_their_own_scales() -> None:
     w = _weights(8, 64)
     q = reorder.quantize(w, "u4", axis=(0, 1), groups=(1, 16))

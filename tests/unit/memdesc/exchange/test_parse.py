@@ -104,7 +104,7 @@ def test_nothing_follows_the_stride(rest: str) -> None:
         ("channels_last", (2, 3, 4), "it is for 4 dims, not 3"),
         ("f32::blocked:*::f0", (3, 4), "it is known only at execution"),
         ("memref<?x4xf32>", (3, 5), "not the given"),
-        ("memref<?x4xf32>", None, "sizes given as '?' are not known"),
+        ("memref<?x4xf32>", None, "does not contain the sizes; give dims"),
         ("", _DIMS, "a tag starts with the letters"),
         ("x" * 9000, _DIMS, "at most 8192 characters"),
         (3, _DIMS, "a notation is a string, not 3"),

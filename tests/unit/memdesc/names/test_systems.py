@@ -233,7 +233,12 @@ def test_a_name_is_the_formula_of_its_source(
 @pytest.mark.parametrize(
     ("name", "dtype", "dims", "message"),
     [
-        ("kHWC8", "f32", _4D, "'kHWC8' exists for elements of 16 bits; give a data type of that"),
+        (
+            "kHWC8",
+            "f32",
+            _4D,
+            "'kHWC8' exists for elements of 16 bits; give a data type of that width, such as f16",
+        ),
         (
             "kDLA_HWC4",
             "s8",

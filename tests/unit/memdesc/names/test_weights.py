@@ -110,9 +110,7 @@ def test_dims_that_are_padded_need_not_be_whole_blocks() -> None:
 
 
 def test_a_packing_of_some_widths_refuses_others() -> None:
-    with pytest.raises(
-        UnsupportedFormatError, match="'marlin' exists for elements of 4 or 8 bits;"
-    ):
+    with pytest.raises(UnsupportedFormatError, match=r"'marlin' exists .* 4 or 8 bits; .* as u4$"):
         memory_desc((8, 8), "f16", "marlin")
 
 

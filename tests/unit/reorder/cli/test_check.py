@@ -83,6 +83,7 @@ def test_breaches_of_equal_layers_share_a_line(shell: Shell) -> None:
         ("x.npz --write r --expect rules.toml", "run them apart"),
         ("x.npz --write rules.toml", "'rules.toml' exists; --overwrite replaces it"),
         ("x.npz --expect missing.toml", "cannot be read"),
+        ("x.npz --overwrite", "--overwrite is for the file of --write"),
         ("x.npz:d", "has no tensor 'd'; it has 1: w"),
         ("x.npy", "nothing says what is padding"),
         ("none.npz", "has no tensors"),

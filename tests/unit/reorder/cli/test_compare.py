@@ -10,6 +10,7 @@ import pytest
 
 import reorder
 from memdesc import memory_desc
+from reorder.storage.containers.onnx import message_field
 from tests.checkpoints import fp8_layer, gptq_layer, model_folder, write_config, write_safetensors
 
 if TYPE_CHECKING:
@@ -352,6 +353,27 @@ def test_a_copy_without_its_config_is_compared_by_its_codes(shell: Shell) -> Non
         found = shell.facts(f"compare {pair}")
         assert (found["only_in_a"], found["only_in_b"], found["differing"]) == ([], [], [])
         assert {*found["raw_codes"]} == names
+
+
+def test_tensors_that_cannot_be_read_are_not_called_equal(shell: Shell) -> None:
+    kept = b"".join(message_field(k, each) for k, each in ((8, b"w"), (9, bytes(4))))
+    numbers = message_field(8, b"shape") + message_field(7, bytes([2, 3]))
+    sparse = message_field(1, message_field(8, b"gaps"))
+    kinds = (b"\x08\x01\x10\x01", kept), (b"\x08\x02\x10\x07", numbers)
+    graph = b"".join(message_field(5, dims + each) for dims, each in kinds)
+    Path("a.onnx").write_bytes(message_field(7, graph + message_field(15, sparse)))
+    found = shell.facts("compare a.onnx a.onnx", 1)
+    assert (found["compared"], found["differing"]) == (1, [])
+    names = [each.partition(":")[0] for each in found["not_compared"]]
+    assert names == ["gaps", "shape"]
+    assert "shape, gaps: not shown: the file does not store" in shell.lines("inspect a.onnx")[-1]
+    assert "'shape', 'gaps' are not written" in shell.facts("convert a.onnx b.npz")["warnings"][0]
+
+
+def test_a_type_is_not_ignored_where_tensors_have_theirs(shell: Shell) -> None:
+    reorder.save("a.safetensors", np.ones(3, np.float32))
+    said = shell.refusal("compare a.safetensors a.safetensors --dtype f16")
+    assert "--dtype is for raw bytes" in said
 
 
 @pytest.mark.parametrize("other", ["missing", "raw.bin"])

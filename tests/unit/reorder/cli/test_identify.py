@@ -61,7 +61,7 @@ def test_without_a_reference_what_remains_is_listed(shell: Shell) -> None:
     assert "leave 2 layouts; a tensor of the same values tells them apart" in lines[0]
     assert lines[1] == (
         "ordinary values if the type is: f32 100%, s32 0%, u32 0% "
-        "(zeros aside, magnitudes from 1e-6 to 1e6: a low share refutes a type)"
+        "(zeros aside, magnitudes from 1e-6 to 1e6: a low share rules a type out)"
     )
     assert lines[2].endswith("; 280 padding")
     np.zeros(256, np.uint8).tofile("zeros.bin")
@@ -130,6 +130,9 @@ def test_each_tensor_of_a_set_is_plain_or_packed(shell: Shell) -> None:
         ("dump.bin --like pipe", "'pipe' cannot be read: it is a folder or a device"),
         (". --dims 2", "'.' cannot be read: "),
         ("q.npz --dims 2", "'q.npz' has 2 tensors: a, b; "),
+        ("q.npz --like q.npz --dims 2", "--dims and --offset are for one tensor"),
+        ("q.npz --like q.npz --offset 0", "--dims and --offset are for one tensor"),
+        ("dump.bin --dims 64x64 --tolerance 1", "a tolerance is for values"),
         ("q.npz --like q.npy", "'q.npz' has 2 tensors: a, b; "),
         ("q.npz --like r.npz", "'q.npz' and 'r.npz' have no tensor of the same name"),
     ],

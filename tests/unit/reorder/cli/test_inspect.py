@@ -10,6 +10,7 @@ import pytest
 import reorder
 from memdesc import memory_desc, record_desc
 from reorder.storage.containers.entry import Tensor
+from reorder.storage.containers.onnx import message_field
 from reorder.storage.containers.shards import plan_shards
 from reorder.storage.containers.table import plan_file
 from reorder.storage.containers.writer import Writer
@@ -102,6 +103,15 @@ def test_several_files_are_one_table(shell: Shell) -> None:
         "all: 2 tensors in 2 files, 72 bytes",
     ]
     assert shell.lines("inspect b.npz --filter x", 1) == ["all: 0 of 1 tensors in 1 file, 0 bytes"]
+
+
+def test_one_tensor_has_the_name_that_other_commands_give_it(shell: Shell) -> None:
+    reorder.save("b.npz", {"b": np.zeros(3), "bias": np.zeros(3)})
+    Path("a.onnx").write_bytes(message_field(7, b""))
+    assert [row["name"] for row in shell.facts("inspect b.npz:b")["tensors"]] == ["b"]
+    assert shell.refusal("inspect b.npz:c") == "'b.npz' has no tensor 'c'; it has 2: b, bias"
+    assert "has no tensor 'w'; it has 0" in shell.refusal("inspect a.onnx:w")
+    assert "'a.onnx' is an ONNX model: `memdesc inspect` lists" in shell.refusal("check a.onnx:w")
 
 
 @pytest.mark.parametrize(

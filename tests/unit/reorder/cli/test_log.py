@@ -86,11 +86,14 @@ def test_stdin_is_read_and_other_lines_are_counted(
     shown = "\n".join(shell.lines("log -"))
     assert "2x17x8x8 f32 abcd -> f32 aBcd16b (to eltwise data)" not in shown
     for part in (
-        "other lines: 1 unread, 1 error, 1 not of oneDNN",
+        "other lines: 1 unread, 1 error, 1 not from oneDNN",
         "  not read, line 45: onednn_verbose,exec,cpu",
         *("no-ops", "without generated code", "round trips", "ABcd4b16a4b:f3:s8m1"),
     ):
         assert part in shown
+    savings = shown.partition("what could be saved:\n")[2].splitlines()[:3]
+    spent = [float(line.split()[0]) for line in savings]
+    assert spent == sorted(spent, reverse=True)
 
 
 def test_stdin_may_hold_bytes_that_are_no_text() -> None:
@@ -101,7 +104,7 @@ def test_stdin_may_hold_bytes_that_are_no_text() -> None:
         capture_output=True,
         check=True,
     )
-    assert b"other lines: 1 not of oneDNN" in ran.stdout
+    assert b"other lines: 1 not from oneDNN" in ran.stdout
 
 
 def test_a_log_without_reorders_has_no_table_of_them(shell: Shell) -> None:
@@ -111,7 +114,7 @@ def test_a_log_without_reorders_has_no_table_of_them(shell: Shell) -> None:
 
     assert lines("nothing\nonednn_verbose,info,prim_template:x\n") == [
         "oneDNN of unknown version: 0 executions, 0 ms in oneDNN by medians, of which reorders 0%",
-        "other lines: 1 not of oneDNN",
+        "other lines: 1 not from oneDNN",
         "",
         "primitive  count  ms  share of oneDNN  by reference",
     ]
@@ -170,6 +173,7 @@ def test_reorders_are_measured_here(shell: Shell) -> None:
         (f"{_ONCE} --steady", "the 35 executions hold no equal runs"),
         (f"{_TORCH} --bench --threads 0", "--threads 0: give 1 to"),
         (f"{_TORCH} --threads 2", "--threads 2: only --bench measures"),
+        (f"{_TORCH} --seconds 2", "--seconds 2.0: only --bench measures"),
         (f"{_TORCH} --runs 3", "do not hold 3 equal runs; 4 executions in a row repeat 4 times"),
         ("other.log", "other.log: none of its lines is from oneDNN (2 lines read)"),
         ("other.log", "ONEDNN_VERBOSE=1"),

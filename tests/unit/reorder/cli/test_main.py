@@ -92,10 +92,10 @@ def test_dims_and_strides_are_joined_by_x_or_by_commas(shell: Shell) -> None:
         ("shw", "no command 'shw'; did you mean 'show'?"),
         ("xyzzy", "the commands are show, "),
         ("show ab 2x3 c", "unrecognized arguments: c; see memdesc show"),
-        ("show ab 2x3 --xyz=1", "no flag --xyz; see memdesc show"),
+        ("show ab 2x3 --xyz=1", "no option --xyz; see memdesc show"),
         (
             "reorder a b --fromat ab",
-            "no flag --fromat; did you mean '--from'?; see memdesc reorder",
+            "no option --fromat; did you mean '--from'?; see memdesc reorder",
         ),
         # no abbreviations: --to is another flag of another command
         ("explain ab ba 2x3 --to s8", "did you mean '--to-dtype'"),

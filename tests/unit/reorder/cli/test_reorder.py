@@ -122,6 +122,10 @@ def test_axes_lie_as_other_systems_call_it(
         ("x.npy o.npz --dims 34x20", "has dims (2, 17, 5, 4), not (34, 20); leave --dims out"),
         ("x.npy o.npz --dims 17x21 --from ba", "has 2720 bytes, but"),
         ("x.npy o.npz --row-pitch 9", "--row-pitch is for raw pixels"),
+        ("x.npy o.npz --row-pitch 9 --max-bytes 1KiB", "--row-pitch is for raw pixels"),
+        ("x.npy o.npz --ignore-rest", "--ignore-rest is for raw bytes"),
+        ("x.npy o.npz --ignore-rest --max-bytes 1KiB", "--ignore-rest is for raw bytes"),
+        ("x.npy - --raw", "'-' is not a file: nothing is read from stdin"),
         ("x.npy o.npz --limit -1", "--limit: give how many, 0 or more, not '-1'"),
     ],
 )

@@ -26,28 +26,6 @@ if TYPE_CHECKING:
     Layer = dict[str, NDArray[Any]]
     Weight = tuple[Layer, NDArray[Any]]
 
-__all__ = [
-    "BESIDE",
-    "DIMS",
-    "EXPERTS",
-    "SCHEMES",
-    "STRATEGIES",
-    "Scheme",
-    "bitsandbytes",
-    "compressed",
-    "declared",
-    "fp8",
-    "hqq",
-    "mlx",
-    "modelopt",
-    "mxfp4",
-    "nvfp4",
-    "record_in",
-    "recorded",
-    "refusal",
-    "write_model",
-]
-
 DIMS, EXPERTS = (24, 256), (3, 48, 64)
 _E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6], np.float32)
 _STACKED = "mlp.experts.gate_up_proj"

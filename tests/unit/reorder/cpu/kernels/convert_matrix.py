@@ -16,8 +16,6 @@ from reorder import Attr
 from tests.conversions import every_code, random_codes, run
 from tests.property.reorder.test_convert_laws import check
 
-__all__ = ["channels", "groups", "layouts", "lengths", "padding", "pairs"]
-
 _PAIRS = (
     ("f32", "s8"),
     ("s8", "f32"),

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from memdesc import MemoryDesc
 
-__all__ = ["DTYPES", "runs", "strided", "transposed"]
-
 DTYPES = {4: "u4", 8: "s8", 16: "bf16", 32: "s32", 64: "f64"}
 _TILE = 16
 _PATTERN = random_bytes(1 << 20, 7)

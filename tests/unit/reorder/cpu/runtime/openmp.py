@@ -15,8 +15,6 @@ from reorder.cpu.runtime.jit import compile_callback
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["RUNTIMES", "OpenMP", "environment_of"]
-
 
 def _intel() -> list[str]:
     """Return the path of Intel's runtime, which comes with the oneDNN of the test extra."""

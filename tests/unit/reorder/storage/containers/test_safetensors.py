@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import reorder
-from memdesc import MemdescError, memory_desc
+from memdesc import MemdescError, memory_desc, to_json
 from reorder.storage.containers.entry import Tensor
 from reorder.storage.containers.safetensors import read
 from tests.headers import safetensors_bytes
@@ -104,6 +104,31 @@ def _tensor(shape: Any = (2,), offsets: Any = (0, 8), dtype: Any = "F32") -> dic
 def test_damaged_headers_are_refused(tmp_path: Path, header: Any, data: bytes, reason: str) -> None:
     path = _file(tmp_path / "x.safetensors", header, data)
     with pytest.raises(MemdescError, match=reason):
+        read(path)
+
+
+@pytest.mark.parametrize(
+    ("stored", "reason"),
+    [
+        ({"dtype": "BF16", "shape": (2, 3, 5, 8)}, "bf16 .* means f16: another"),
+        ({"dtype": "F16", "shape": (2, 3, 8, 5)}, "f16 .* means f16 of shape"),
+        ({"dtype": "F16", "shape": (2, 3, 5, 8)}, None),
+        ({"dtype": "F16", "shape": (2, 1, 24, 5)}, None),
+        ({"dtype": "F16", "shape": (6, 5, 8)}, None),
+        ({"dtype": "U8", "shape": (480,)}, None),
+        ({"dtype": "I32", "shape": (120,)}, None),
+    ],
+)
+def test_a_descriptor_of_what_a_tensor_was_before_is_refused(
+    tmp_path: Path, stored: dict[str, Any], reason: str | None
+) -> None:
+    desc = memory_desc((2, 17, 1, 5), "f16", "nChw8c")
+    header = {"__metadata__": {"memdesc.a": to_json(desc)}, "a": _tensor(offsets=(0, 480)) | stored}
+    path = _file(tmp_path / "x.safetensors", header, bytes(480))
+    if reason is None:
+        assert read(path).entries["a"].desc == desc
+        return
+    with pytest.raises(MemdescError, match=f"'a' is stored as {reason}.*remove 'memdesc.a' from"):
         read(path)
 
 
