@@ -26,22 +26,13 @@ def _model(shell: Shell) -> None:
     model_folder(Path("model"))
 
 
-def test_a_dry_run_says_what_would_be_done_and_writes_nothing(shell: Shell) -> None:
-    found = shell.facts("convert model out --map 'conv.weight: OIhw16i16o' --dry-run")
-    assert (found["tensors"], found["converted"], found["copied"]) == (9, 1, 8)
-    assert found["bytes_out"] > found["bytes_in"] > 0
-    assert found["seconds_estimated"] >= 0
-    (line,) = found["would"]
-    assert line.startswith("conv.weight: memory_desc((20, 6, 3, 3), 'f32', 'abcd') -> ")
-    assert not Path("out").exists()
-
-
 def test_a_dry_run_lists_equal_layers_once(shell: Shell) -> None:
     names = [f"m.{k}.{part}" for k in range(30) for part in ("up", "down.2")]
     tensors = {name: np.ones((4, 4), np.float32) for name in [*names, "head"]}
     write_safetensors(Path("in.safetensors"), tensors)
     found = shell.facts("convert in.safetensors out.safetensors --map '*: ba' --dry-run")
-    assert found["converted"] == 61
+    assert (found["converted"], found["seconds_estimated"] >= 0) == (61, True)
+    assert not Path("out.safetensors").exists()
     what = "memory_desc((4, 4), 'f32', 'ab') -> memory_desc((4, 4), 'f32', 'ba')"
     listed = ["head: ", "30 x m.*.down.*: ", "30 x m.*.up: "]
     assert sorted(found["would"]) == sorted(f"{each}{what}" for each in listed)

@@ -147,12 +147,6 @@ def test_a_descriptor_is_not_contradicted(shell: Shell) -> None:
 # Raw bytes.
 
 
-def test_a_dump_becomes_an_array(shell: Shell) -> None:
-    shown = shell.facts(f"reorder dump.bin out.npy {DUMP} f16")
-    assert np.array_equal(np.load("out.npy"), X[:1].astype(np.float16))
-    assert (shown["padding_zero"], shown["padding_elements"]) == (True, 300)
-
-
 def test_a_header_is_skipped_and_dirty_padding_is_found(shell: Shell) -> None:
     raw = Path("dump.bin").read_bytes()
     Path("dump.bin").write_bytes(b"header!!" + raw[:-2] + b"\x00\x3ctail")
@@ -252,15 +246,6 @@ def test_images_are_made_of_what_a_file_says_and_of_what_it_cannot_say(
     shell.facts(f"reorder {source} i.safetensors --to conv2d_filter {options}")
     image = image_desc(W.shape, dtype, "conv2d_filter")
     assert load("i.safetensors").data.tobytes() == reorder(held, image).tobytes()
-
-
-@pytest.mark.parametrize(("source", "dtype"), [("w.npy", "f16"), ("u8.npy", "s8")])
-def test_another_type_than_that_of_the_file_is_refused(
-    shell: Shell, source: str, dtype: str
-) -> None:
-    np.save("u8.npy", np.arange(180, dtype=np.uint8).reshape(W.shape))
-    said = shell.refusal(f"reorder {source} o.npz --to conv2d_filter --dtype {dtype}")
-    assert f"--to-dtype {dtype}" in said
 
 
 def test_raw_pixels_may_have_a_row_pitch(shell: Shell) -> None:

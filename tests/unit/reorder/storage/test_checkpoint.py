@@ -123,12 +123,6 @@ def test_a_checkpoint_is_pickled_without_what_it_has_mapped(model: Path) -> None
         _ = closed["plain"].data
 
 
-def test_a_scalar_of_an_archive_is_a_scalar(tmp_path: Path) -> None:
-    path = tmp_path / "x.npz"
-    _write(path, {Tensor("n", "s64", (), 8): np.array([7])})
-    assert np.load(path)["n"].shape == reorder.open_checkpoint(path)["n"].numpy().shape == ()
-
-
 def test_notebooks_show_a_table_of_equal_tensors(tmp_path: Path) -> None:
     tensors = {f"layers.{k}.w": np.ones((2, 3), np.float32) for k in range(12)}
     reorder.save(tmp_path / "x.npz", tensors | {"<b>": np.ones(5, np.float16)})

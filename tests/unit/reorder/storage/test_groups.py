@@ -220,15 +220,6 @@ def test_groups_that_config_contradicts_are_refused(folder: Path) -> None:
     assert "but the shapes of the tensors say one group of 64 inputs" in reason(folder)
 
 
-def test_version_2_of_gptq_is_not_read_as_version_1(folder: Path) -> None:
-    layer, wanted = gptq_layer()
-    write(folder, layer)
-    write_config(folder, quant_method="gptq", checkpoint_format="gptq_v2")
-    assert not np.array_equal(values(folder), wanted)
-    assert "config.json declares zeros=v2, and gptq has zeros=v1" in reason(folder, "gptq")
-    assert np.array_equal(values(folder, "gptq", zeros="v1"), wanted)
-
-
 def test_other_names_of_keys_say_the_same(folder: Path) -> None:
     write(folder, gptq_layer()[0])
     write_config(folder, quant_method="gptq", checkpoint_format="gptq_v2")

@@ -76,17 +76,6 @@ def test_a_weight_is_read_decoded_and_inspected(
 
 
 @_each
-def test_a_weight_becomes_floats_in_another_order(tmp_path: Path, scheme: Scheme) -> None:
-    layer, wanted = scheme.make()
-    folder = write_model(tmp_path / "in", {scheme.prefix: layer}, scheme.config)
-    axes = "".join("abc"[dim] for dim in np.argsort((*range(wanted.ndim - 2), 9, 8)))
-    rule = f"*: {_named(scheme, *_SAID)} -> {axes}, f32"
-    made = converted(folder, tmp_path / "t.safetensors", rule)[_decoded_name(scheme)]
-    numbers = wanted.astype(np.float32).swapaxes(-1, -2)
-    assert np.array_equal(made.reshape(numbers.shape), numbers)
-
-
-@_each
 def test_a_weight_is_written_and_declared_as_it_was(tmp_path: Path, scheme: Scheme) -> None:
     layer, _ = scheme.make()
     folder = write_model(tmp_path / "in", {scheme.prefix: layer}, scheme.config)

@@ -24,38 +24,6 @@ def _names(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()}
 
 
-def test_nothing_has_its_name_before_the_end(tmp_path: Path) -> None:
-    with one_tensor(tmp_path / _NAME) as writer:
-        write_part(writer, "a", 0, np.ones(100, np.uint8))
-        writer.sync()
-        assert _names(tmp_path) == {f".{_NAME}.memdesc-partial"}
-        writer.finish()
-    assert _names(tmp_path) == {_NAME}
-
-
-def test_what_was_written_is_resumed(tmp_path: Path) -> None:
-    with one_tensor(tmp_path / _NAME) as writer:
-        write_part(writer, "a", 0, np.ones(50, np.uint8))
-        (writer.open.path / "journal").write_text("50")
-    with one_tensor(tmp_path / _NAME, resume=True) as writer:
-        assert writer.is_resumed
-        assert (writer.open.path / "journal").read_text() == "50"
-        write_part(writer, "a", 50, np.ones(50, np.uint8))
-        writer.finish()
-    assert (read_container(tmp_path / _NAME).entries["a"].read() == 1).all()
-    assert _names(tmp_path) == {_NAME}
-
-
-def test_without_resume_leftovers_are_removed(tmp_path: Path) -> None:
-    with one_tensor(tmp_path / _NAME) as writer:
-        (writer.open.path / "journal").write_text("50")
-    with one_tensor(tmp_path / _NAME) as writer:
-        assert not writer.is_resumed
-        assert _names(writer.open.path) == {"files"}
-        writer.discard()
-    assert _names(tmp_path) == set()
-
-
 def test_targets_that_exist_are_refused(tmp_path: Path) -> None:
     (tmp_path / _NAME).write_text("old")
     with pytest.raises(MemdescError, match="exists"):

@@ -49,14 +49,6 @@ def compares(made: Conversion) -> bool:
     return "all of it is compared" in " ".join(made.warnings)
 
 
-def test_an_output_that_is_whole_takes_no_time(source: Path, tmp_path: Path) -> None:
-    planned(source, tmp_path / "out").run()
-    made = planned(source, tmp_path / "out")
-    seen: list[str] = []
-    assert made.run(lambda now: seen.append(now.stage)).tasks == 0
-    assert (compares(made), seen) == (False, [])
-
-
 @pytest.mark.parametrize("name", ["out", "out.safetensors", "out.gguf", "out.npz"])
 def test_an_output_of_a_source_that_has_changed_since_is_refused(
     source: Path, tmp_path: Path, name: str
