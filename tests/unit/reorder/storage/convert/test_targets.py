@@ -638,6 +638,13 @@ def test_experts_of_a_layer_are_decoded_together(tmp_path: Path) -> None:
     assert len(config["quantization_config"]["dynamic"]) == 3
 
 
+@pytest.mark.parametrize("way", [("bf16",), (None, "*: fp8_tensor -> plain, bf16")])
+def test_no_section_of_an_older_name_stays(tmp_path: Path, way: tuple[str, ...]) -> None:
+    section = _compressed("tensor")
+    source = _model(tmp_path / "in", _FP8_TENSOR, None, compression_config=section)
+    assert _made(source, tmp_path / "out", *way)[1].keys() <= {"torch_dtype"}
+
+
 def test_rules_come_after_the_target(tmp_path: Path) -> None:
     source = _model(tmp_path / "in", fp8_layer(), _FP8)
     found, *_ = _made(
