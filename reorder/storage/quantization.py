@@ -21,8 +21,9 @@ from reorder.storage.experts import stacked_name
 from reorder.storage.patterns import Pattern
 
 CONFIG = "config.json"
-# the section of config.json
+# the section of config.json, and what older versions of compressed-tensors call it
 KEY = "quantization_config"
+_OLD_KEY = "compression_config"
 # the section that MLX writes beside it, with the same content; neither names a method
 _MLX_KEY, _MLX = "quantization", "mlx"
 _MLX_OPTIONS = ("group_size", "bits")
@@ -237,7 +238,7 @@ def sections_of(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the sections of an object by key."""
     mlx = config.get(_MLX_KEY)
     is_mlx = isinstance(mlx, dict) and {*_MLX_OPTIONS} <= mlx.keys()
-    found = {KEY: config.get(KEY), _MLX_KEY: mlx if is_mlx else None}
+    found = {key: config.get(key) for key in (KEY, _OLD_KEY)} | {_MLX_KEY: mlx if is_mlx else None}
     return {key: section for key, section in found.items() if section is not None}
 
 

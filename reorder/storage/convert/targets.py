@@ -179,9 +179,25 @@ _SHOWN = 3
 _GGUF = "gguf"
 # the types of weights that are quantised
 _FLOATS = ("f32", "f16", "bf16")
-# parts of the names of matrices that no producer quantises: routers of experts, embeddings,
-# outputs, adapters
-_KEPT = re.compile("gate|.*router.*|.*embed.*|lm_heads?|lora_.*")
+# Matrices that loaders of FP8 do not expect to be quantised, by parts of their names: routers of
+# experts, embeddings, outputs, adapters; what DeepSeek keeps of layers that predict more tokens and
+# of its indexer; and layers that transformers keeps in f32 or multiplies by itself. Sources: vLLM
+# 0.10 (`deepseek_mtp.py`), transformers 5.23 (`_keep_in_fp32_modules`, Mamba, Jamba).
+_KEPT = re.compile(
+    r"(.*\.)?(gate|[^.]*(router|embed)[^.]*|lm_heads?|lora_[^.]*|eh_proj|shared_head|weights_proj"
+    r"|qformer|DenseReluDense\.wo|dt_proj)(\..*)?"
+)
+# Layers of class Conv1D in transformers 5.23, by the `model_type` of models and the last parts of
+# names: as floats they are (in, out), and quantised ones are stored as those of class Linear.
+_CONV1D = ("gpt2", "openai-gpt", "imagegpt", "decision_transformer", "clvp")
+_CONV1D_LAYERS = ("c_attn", "c_fc", "c_proj", "q_attn")
+# The `model_type` of models whose experts transformers 5.23 has in one tensor for each layer, and
+# does not make from tensors of their own (`conversion_mapping.py`), which producers write.
+_JOINT = (
+    "aria aria_text dots3_note gemma4 gemma4_text gpt_oss granitemoe granitemoehybrid "
+    "granitemoeshared llama4 llama4_text mistral4 qwen3_vl_moe qwen3_vl_moe_text zaya"
+)
+_EXPERT = re.compile(r"(.*\.)?experts\.(\w+\.)?[0-9]+(\..*)?")
 
 
 class TargetRules(NamedTuple):
@@ -231,7 +247,9 @@ def target_rules(name: str, source: Path, container: Container) -> TargetRules:
         container = container._replace(entries=split_stacks(container.entries))
     groups = find_groups(source, container)
     _check_known(name, container, groups)
-    _check_names_of_mlx(name, source, groups)
+    kind = model_type(source) if groups else None
+    _check_names_of_mlx(name, kind, groups)
+    _check_joint(name, kind, groups)
     sections = [section for _, section in sections_in(source)] if groups else []
     is_declared = target.method in (None, *(each.get("quant_method") for each in sections))
     said_symmetric = any(map(says_symmetric, sections))
@@ -240,7 +258,12 @@ def target_rules(name: str, source: Path, container: Container) -> TargetRules:
     for group in groups:
         if group.desc is not None:
             src = FormatName(group.desc.name, group.desc.options)
-            dst, warning = _made(name, group.prefix, group.desc, said_symmetric=said_symmetric)
+            is_conv1d = kind in _CONV1D and group.prefix.rpartition(".")[2] in _CONV1D_LAYERS
+            dst, warning = (
+                (_decoded(group.desc, is_conv1d=is_conv1d), "")
+                if target.dtype
+                else _made(name, group.prefix, group.desc, said_symmetric=said_symmetric)
+            )
             if not (_is_same(src, dst) and is_declared):
                 moved.setdefault((src, dst), []).append(group)
                 told[warning] = None
@@ -339,9 +362,9 @@ def _quantising(name: str, target: Target, source: Path, container: Container) -
 def _is_layer(entry: Entry) -> bool:
     """Whether a tensor is the weight of a linear layer within the repeated blocks of a model."""
     layer, _, last = entry.name.rpartition(".")
-    is_kept = any(_KEPT.fullmatch(part) for part in layer.split("."))
     is_matrix = entry.dtype in _FLOATS and len(entry.shape) == len("oi")
-    return f".{last}" == WEIGHT and is_matrix and is_inner(layer) and not is_kept
+    is_inside = f".{last}" == WEIGHT and is_inner(layer)
+    return is_matrix and is_inside and _KEPT.fullmatch(layer) is None
 
 
 def _check_known(name: str, container: Container, groups: Sequence[Group]) -> None:
@@ -381,15 +404,16 @@ def _check_known(name: str, container: Container, groups: Sequence[Group]) -> No
             raise MemdescError(msg)
 
 
-def _check_names_of_mlx(name: str, source: Path, groups: Sequence[Group]) -> None:
+def _check_names_of_mlx(name: str, kind: str | None, groups: Sequence[Group]) -> None:
     """Refuse models whose tensors MLX has under other names, or with other values.
 
     Fails if a model is or becomes one of MLX, and its type is not known to be alike there.
     """
     becomes = TARGETS[name].is_stacked
     was = any(group.desc is not None and group.desc.name.startswith(_MLX) for group in groups)
-    kind = model_type(source) if groups and becomes != was else None
-    if kind is not None and kind not in (_MLX_LOADS if becomes else _MLX_ALIKE).split():
+    if becomes == was or kind is None:
+        return
+    if kind not in (_MLX_LOADS if becomes else _MLX_ALIKE).split():
         msg = (
             f"--to {name}: {CONFIG} says model_type {short_repr(kind)}, and mlx-lm may give such a "
             "model tensors of other names, shapes or values than transformers does, such as norms "
@@ -399,14 +423,32 @@ def _check_names_of_mlx(name: str, source: Path, groups: Sequence[Group]) -> Non
         raise MemdescError(msg)
 
 
+def _check_joint(name: str, kind: str | None, groups: Sequence[Group]) -> None:
+    """Refuse experts in tensors of their own if transformers loads only all of a layer in one."""
+    target = TARGETS[name]
+    if kind not in _JOINT.split() or not (target.dtype or target.floats):
+        return
+    expert = next((group for group in groups if _EXPERT.fullmatch(group.prefix)), None)
+    if expert is not None:
+        msg = (
+            f"--to {name}: {expert.prefix} is an expert with tensors of its own; for "
+            f"model_type {short_repr(kind)}, transformers only loads all experts of a layer in one "
+            "tensor; --map converts the weights that its rules name, under the names that they have"
+        )
+        raise MemdescError(msg)
+
+
+def _decoded(desc: RecordDesc, *, is_conv1d: bool) -> FormatName:
+    """Return the layout that models have for the floats of a record."""
+    axes = model_axes(desc)[:: -1 if is_conv1d else 1]
+    return FormatName("plain", () if axes == desc.letters else (("axes", axes),))
+
+
 def _made(
     name: str, prefix: str, desc: RecordDesc, *, said_symmetric: bool
 ) -> tuple[FormatName, str]:
     """Return what a record becomes in a target, and a warning, which may be empty."""
     target = TARGETS[name]
-    if target.dtype is not None:
-        axes = model_axes(desc)
-        return FormatName("plain", () if axes == desc.letters else (("axes", axes),)), ""
     for way in target.ways:
         if way.takes(desc, said_symmetric=said_symmetric):
             return way.made(desc), way.warning

@@ -347,6 +347,30 @@ def test_models_that_mlx_stores_otherwise_are_refused(
     _made(source, tmp_path / "bf16", "bf16")
 
 
+@pytest.mark.parametrize("model_type", ["gpt2", "gpt_bigcode"])
+def test_layers_of_class_conv1d_are_decoded_with_their_outputs_last(
+    tmp_path: Path, model_type: str
+) -> None:
+    layer = {f"{name}.{key}": x for name in ("c_proj", "fc") for key, x in awq_layer().items()}
+    source = _model(tmp_path / "in", layer, _AWQ, model_type=model_type)
+    found, _, _ = _made(source, tmp_path / "out", "f16")
+    for name in ("c_proj", "fc"):
+        wanted = _numbers(source, f"model.layers.0.mlp.{name}").astype(np.float16)  # (in, out)
+        is_conv1d = (model_type, name) == ("gpt2", "c_proj")
+        made = found[f"model.layers.0.mlp.{name}.weight"]
+        assert np.array_equal(made, wanted if is_conv1d else wanted.T)
+
+
+@pytest.mark.parametrize("name", ["experts.1.up_proj", "experts.gate_up_projs.1"])
+def test_experts_that_transformers_does_not_join_are_refused(tmp_path: Path, name: str) -> None:
+    layer = {f"{name}.{key}": x for key, x in awq_layer().items()}
+    source = _model(tmp_path / "in", layer, _AWQ, model_type="gpt_oss")
+    said = _refused(source, "bf16")
+    assert f"mlp.{name} is an expert with tensors of its own" in said
+    assert "model_type 'gpt_oss', transformers only loads all experts of a layer in one" in said
+    _made(source, tmp_path / "out", "gptq")  # for GPTQModel, which makes layers of them
+
+
 def test_a_whole_output_with_stacks_is_left_alone(tmp_path: Path) -> None:
     source = _model(tmp_path / "in", awq_layer(), _AWQ, _experts(2))
     settings = SMALL._replace(shard_bytes=40_000)
@@ -596,6 +620,13 @@ def test_experts_of_a_layer_are_decoded_together(tmp_path: Path) -> None:
     assert len(config["quantization_config"]["dynamic"]) == 3
 
 
+@pytest.mark.parametrize("way", [("bf16",), (None, "*: fp8_tensor -> plain, bf16")])
+def test_no_section_of_an_older_name_stays(tmp_path: Path, way: tuple[str, ...]) -> None:
+    section = _compressed("tensor")
+    source = _model(tmp_path / "in", _FP8_TENSOR, None, compression_config=section)
+    assert _made(source, tmp_path / "out", *way)[1].keys() <= {"torch_dtype"}
+
+
 def test_rules_come_after_the_target(tmp_path: Path) -> None:
     source = _model(tmp_path / "in", fp8_layer(), _FP8)
     found, *_ = _made(
@@ -646,6 +677,13 @@ _LAYERS = {
     "lm_head.weight": (128, 384),
     "input_layernorm.weight": (384,),
     "q_proj.lora_A.weight": (128, 384),
+    # what transformers or vLLM do not expect in FP8
+    "eh_proj.weight": (128, 256),
+    "shared_head.head.weight": (256, 128),
+    "indexer.weights_proj.weight": (128, 128),
+    "DenseReluDense.wo.weight": (128, 128),
+    "qformer.layer.0.query.weight": (128, 128),
+    "mixer.dt_proj.weight": (256, 128),
 }
 _QUANTISED = ("q_proj", "experts.0.up_proj")
 
