@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 import reorder
@@ -73,6 +73,7 @@ def test_a_tensor_is_loaded_as_it_was_saved_and_copied(
     ),
     kind=st.sampled_from(_FORMATS),
 )
+@example(tensors={"empty": memory_desc((0, 1, 1), "f32", "bca")}, kind="safetensors")
 def test_tensors_are_loaded_as_they_were_saved(
     folder: Path, tensors: dict[str, MemoryDesc], kind: str
 ) -> None:

@@ -128,7 +128,7 @@ def test_buffers_at_odd_addresses_are_read() -> None:
         ({"scales": 2.0}, "contains its scales and zero points; do not pass others"),
         ({"groups": (1, 32)}, "contains its scales and zero points"),
         ({"desc": memory_desc((32, 1), "f32")}, r"desc is .*, but the record has dims \(1, 32\)"),
-        ({"desc": memory_desc((1, 32), "bf16")}, "desc is .* and dtype is f32"),
+        ({"desc": memory_desc((1, 32), "bf16"), "dtype": "f32"}, "desc is .* and dtype is f32"),
         ({"threads": 0}, "threads must be an integer of 1 or more"),
     ],
 )
