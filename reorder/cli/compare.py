@@ -261,7 +261,7 @@ def _is_checkpoint(path: str) -> bool:
         return True
     try:
         return given.name.endswith(FORMATS["npz"].ending) and len(read_container(given).entries) > 1
-    except MemdescError:  # whoever reads it says what is wrong
+    except MemdescError:  # reading it will report the error
         return False
 
 

@@ -46,7 +46,7 @@ _FILTER = re.compile(r"[\w*?!\[\]-]*")
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     given = (options.dims, options.dtype, options.system, options.letters)
     if any(given) and not options.layout:
-        msg = "--dtype, --system and --letters are about one layout; name it, with its dims"
+        msg = "--dtype, --system and --letters apply to a single layout; name it, with its dims"
         raise MemdescError(msg)
     if any(given) or not _FILTER.fullmatch(options.layout):
         return _of_layout(options)

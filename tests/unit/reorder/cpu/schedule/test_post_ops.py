@@ -56,7 +56,7 @@ def _rounds_right(divisors: NDArray[np.float64], bits: int) -> bool:
     return True
 
 
-def test_divisors_whose_products_are_no_quotients_are_found() -> None:
+def test_divisors_whose_products_differ_from_the_quotients_are_found() -> None:
     draw = np.random.default_rng(0)
     one = 1 << 23
     suspects, wrong = [], 0
@@ -81,9 +81,7 @@ def _significands(first: int, count: int) -> NDArray[np.float64]:
 _FEW_BITS = sorted({bits for dst in FORMATS if (bits := rounding_bits(dst)) is not None})
 
 
-def test_types_of_few_bits_are_rounded_at_numbers_of_twelve_at_most() -> None:
-    assert max(_FEW_BITS) == 12
-    assert rounding_bits("s16") is rounding_bits("f32") is None
+def test_products_for_a_wider_type_may_be_on_the_wrong_side() -> None:
     assert not _rounds_right(_significands(12977665, 1), 17)
 
 

@@ -1,4 +1,4 @@
-"""Files beside the tensors: what is copied, and names that two files would have."""
+"""Files next to the tensors: what is copied, and names that two files would have."""
 
 from __future__ import annotations
 
