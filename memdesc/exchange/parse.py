@@ -15,7 +15,7 @@ from memdesc.errors import (
     short_repr,
 )
 from memdesc.exchange.system import Given, System, given_of
-from memdesc.exchange.table import SYSTEMS, read_with
+from memdesc.exchange.table import SYSTEMS, no_system, read_with
 from memdesc.image import ImageDesc, image_desc
 from memdesc.names import expand_meta_tag, is_image, resolve
 from memdesc.names.registry import parse_name
@@ -107,6 +107,7 @@ def _read(given: Given) -> MemoryDesc | ImageDesc:
         if found := _readings(given):
             return found
         _refuse_record(name)
+        _refuse_prefix(name)
         # it looks like no notation, so the error is that of a name, with similar ones
         resolve(name, given.dims or (), _bits(given))
     return memory_desc(given.sizes(), given.type(), name)
@@ -121,6 +122,14 @@ def _refuse_record(name: str) -> None:
             f"record_desc(dims, {name!r}) describes it, and `memdesc show {name} DIMS` shows it"
         )
         raise UnsupportedFormatError(msg)
+
+
+def _refuse_prefix(text: str) -> None:
+    # two colons are C++'s
+    prefix = re.match(r"(\w+):(?!:)", text)
+    if prefix is not None:
+        msg = f"unknown format {short_repr(text)}: {no_system(prefix[1])}"
+        raise UnknownFormatError(msg)
 
 
 def _is_name(given: Given) -> bool:
@@ -140,6 +149,24 @@ def _bits(given: Given) -> int:
     return given.dtype.bits if given.dtype else _DEFAULT_BITS
 
 
+def looks_like_notation(text: str) -> bool:
+    """Whether a string is spelled like the notation of a system, such as strides; not for names.
+
+    >>> looks_like_notation("340x20x4x1"), looks_like_notation("nChw16c")
+    (True, False)
+    """
+    return bool(_spelled_like(text))
+
+
+def _spelled_like(text: str) -> list[System]:
+    """Return the systems whose notation a string looks like."""
+    return [
+        system
+        for system in SYSTEMS.values()
+        if system.spelling and re.fullmatch(system.spelling, text, re.DOTALL)
+    ]
+
+
 def _readings(given: Given) -> MemoryDesc | None:
     """Return what the notations that a string looks like read; None if it looks like none.
 
@@ -147,12 +174,11 @@ def _readings(given: Given) -> MemoryDesc | None:
     """
     found: dict[MemoryDesc, list[System]] = {}
     refused: list[MemdescError] = []
-    for system in SYSTEMS.values():
-        if system.spelling and re.fullmatch(system.spelling, given.text, re.DOTALL):
-            try:
-                found.setdefault(read_with(system, given), []).append(system)
-            except MemdescError as error:
-                refused.append(error)
+    for system in _spelled_like(given.text):
+        try:
+            found.setdefault(read_with(system, given), []).append(system)
+        except MemdescError as error:
+            refused.append(error)
     if len(found) > 1:
         readings = "; ".join(
             f"with the prefix {' or '.join(f'{system.name}:' for system in systems)} {desc!r}"

@@ -240,10 +240,14 @@ def _head(facts: Facts) -> list[str]:
         )
     if maybe := facts["undecided_runs"]:
         lines += [
-            f"{maybe['length']} executions in a row repeat {maybe['runs']} times, from execution "
-            f"{maybe['start'] + 1} on:",
-            f"{_BELOW}these are runs of the model, or equal layers of one run; say how many times "
-            "the model ran (--runs N)",
+            (
+                f"{maybe['length']} executions in a row repeat {maybe['runs']} times, from "
+                f"execution {maybe['start'] + 1} on:"
+            ),
+            (
+                f"{_BELOW}these are runs of the model, or equal layers of one run; say how many "
+                "times the model ran (--runs N)"
+            ),
         ]
     parts = [
         f"{set_up[each]} {what}, {_ms(set_up[f'{each[:-1]}_milliseconds'])} ms"
@@ -267,8 +271,10 @@ def _head(facts: Facts) -> list[str]:
         worst = f"{skewed[0]['kind']} {skewed[0]['problem']}"
         lines += [
             f"warning: the times of {which} vary more than threefold, most of all {worst}:",
-            f"{_BELOW}{total} ms in all, {usual} by medians, {least} by minima; the machine was "
-            "busy, or they waited for threads or memory",
+            (
+                f"{_BELOW}{total} ms in all, {usual} by medians, {least} by minima; the machine "
+                "was busy, or they waited for threads or memory"
+            ),
         ]
     return lines
 

@@ -16,6 +16,7 @@ from memdesc import (
 )
 from memdesc.errors import counted
 from memdesc.exchange import SYSTEMS, written
+from memdesc.exchange.parse import looks_like_notation
 from memdesc.names import images, known_images, resolve
 from memdesc.names.suggest import meanings
 from reorder.cli.command import (
@@ -57,8 +58,12 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
         if (row["text"] in meant or is_wanted(row["text"], options.layout))
         and (options.ndims is None or row["ndims"] == options.ndims)
     ]
-    facts = {"count": len(names), "names": names}
-    return facts | ({} if names else _note(options.layout)), 0 if names else 1
+    if names:
+        return {"count": len(names), "names": names}, 0
+    note = _note(options.layout)
+    if not note and looks_like_notation(options.layout):
+        return _of_layout(options)
+    return {"count": 0, "names": [], **note}, 1
 
 
 def _note(text: str) -> Facts:

@@ -36,12 +36,18 @@ def test_times_and_what_could_be_saved(shell: Shell) -> None:
     )
     assert "and 1 more (--top 3 shows all)" in lines
     assert lines[-3:] == [
-        "     0.03174 ms   7%  other reorders: needed for the layouts at both ends "
-        "(8 executions, 2 different)",
-        "     0.02832 ms   6%  weights, reordered again in each run: once is enough "
-        "(4 executions, 1 different)",
-        'what helps: the page "Logs of oneDNN", under "What could be saved"; --bench measures '
-        "these reorders here",
+        (
+            "     0.03174 ms   7%  other reorders: needed for the layouts at both ends "
+            "(8 executions, 2 different)"
+        ),
+        (
+            "     0.02832 ms   6%  weights, reordered again in each run: once is enough "
+            "(4 executions, 1 different)"
+        ),
+        (
+            'what helps: the page "Logs of oneDNN", under "What could be saved"; --bench measures '
+            "these reorders here"
+        ),
     ]
     facts = shell.facts(f"log {_TORCH}")
     assert facts["runs"] == {"start": 0, "length": 4, "runs": 4}
@@ -56,17 +62,21 @@ def test_each_reorder_of_a_log_is_in_what_could_be_saved(shell: Shell) -> None:
     lines = shell.lines(f"log {log}")
     at = lines.index("what could be saved:")
     assert lines[at + 1 : -1] == [
-        "     0.08496 ms  26%  not in each run: set-up, which more runs do not repeat "
-        "(2 executions, 2 different)",
-        "     0.06006 ms  18%  other reorders: needed for the layouts at both ends "
-        "(3 executions, 1 different)",
+        (
+            "     0.08496 ms  26%  not in each run: set-up, which more runs do not repeat "
+            "(2 executions, 2 different)"
+        ),
+        (
+            "     0.06006 ms  18%  other reorders: needed for the layouts at both ends "
+            "(3 executions, 1 different)"
+        ),
     ]
     for path in (log, _TORCH):
         text = "\n".join(shell.lines(f"log {path}"))
         # it may be a log of any program, so it names none
         assert not [name for name in ("PyTorch", "Inductor", "OpenVINO", "http") if name in text]
         # and a row of the report fits into a window
-        assert max(map(len, text.splitlines())) <= 120  # noqa: PLR2004
+        assert max(map(len, text.splitlines())) <= 120
 
 
 def test_one_run_with_layers_and_reasons(shell: Shell) -> None:

@@ -91,6 +91,10 @@ def test_dims_and_strides_are_joined_by_x_or_by_commas(shell: Shell) -> None:
     [
         ("shw", "no command 'shw'; did you mean 'show'?"),
         ("xyzzy", "the commands are show, "),
+        ("diff ab ba 2x3", "no command 'diff'; use `memdesc explain`; see memdesc --help"),
+        ("where", "no command 'where'; use `memdesc show`"),
+        ("verbose torch.log", "no command 'verbose'; use `memdesc log`"),
+        ("compile", "no command 'compile'; use `memdesc doctor --compile`"),
         ("show ab 2x3 c", "unrecognized arguments: c; see memdesc show"),
         ("show ab 2x3 --xyz=1", "no option --xyz; see memdesc show"),
         (

@@ -65,6 +65,8 @@ def test_an_image_type_is_among_the_names_of_its_image(shell: Shell) -> None:
         ("'(8,4):(1'", "is not CuTe's notation"),
         ("1x4 3x2 --system xla", "these strides leave gaps"),
         ("nchw 2x3x4x5 --system glow", "no system 'glow'"),
+        ("nchw 2x3x4x5 --system torch", "did you mean 'pytorch'?"),
+        ("340x1x68x17", "'340x1x68x17' is read as strides, which do not contain the sizes"),
         ("nchw --system cute", "give dims"),
         ("ab 2x3 --ndims 2", "--ndims is for a list"),
         ("nchw 2x3x4x5 --letters nn", "4 different ones"),
