@@ -33,7 +33,8 @@ GROUPS = {
 }
 """The commands in the order of the help; each is a module of its name."""
 NAMES = tuple(name for names in GROUPS.values() for name in names)
-# commands of a checkout from before the first release, and what users expect from other tools
+# commands of a checkout from before the first release, and what benchdnn calls the layouts and
+# types of a case -> what to use
 _INSTEAD = {
     "compile": "doctor --compile",
     "decode": "reorder",
@@ -45,6 +46,10 @@ _INSTEAD = {
     "unpack": "reorder",
     "verbose": "log",
     "where": "show",
+    "--stag": "--from",
+    "--dtag": "--to",
+    "--sdt": "--dtype",
+    "--ddt": "--to-dtype",
 }
 _ALL = f"; the commands are {', '.join(NAMES)}"
 _DESCRIPTION = "How tensors lie in memory, and how to move them."
@@ -257,7 +262,10 @@ def _check_flags(parser: argparse.ArgumentParser, words: Sequence[str]) -> None:
         flag, sign, value = word.partition("=")
         if flag.startswith("--") and flag not in known:
             near = similar_words(flag[2:], [one[2:] for one in known])
-            parser.error(f"no option {flag}{did_you_mean(tuple(f'--{one}' for one in near))}")
+            hint = did_you_mean(tuple(f"--{one}" for one in near))
+            if _INSTEAD.get(flag) in known:
+                hint = f"; use {_INSTEAD[flag]}"
+            parser.error(f"no option {flag}{hint}")
         if sign and value == "--":  # argparse turns it into an empty list
             parser.error(f"argument {flag}: expected a value, not --")
 
