@@ -149,24 +149,6 @@ def _bits(given: Given) -> int:
     return given.dtype.bits if given.dtype else _DEFAULT_BITS
 
 
-def looks_like_notation(text: str) -> bool:
-    """Whether a string is spelled like the notation of a system, such as strides; not for names.
-
-    >>> looks_like_notation("340x20x4x1"), looks_like_notation("nChw16c")
-    (True, False)
-    """
-    return bool(_spelled_like(text))
-
-
-def _spelled_like(text: str) -> list[System]:
-    """Return the systems whose notation a string looks like."""
-    return [
-        system
-        for system in SYSTEMS.values()
-        if system.spelling and re.fullmatch(system.spelling, text, re.DOTALL)
-    ]
-
-
 def _readings(given: Given) -> MemoryDesc | None:
     """Return what the notations that a string looks like read; None if it looks like none.
 
@@ -174,11 +156,12 @@ def _readings(given: Given) -> MemoryDesc | None:
     """
     found: dict[MemoryDesc, list[System]] = {}
     refused: list[MemdescError] = []
-    for system in _spelled_like(given.text):
-        try:
-            found.setdefault(read_with(system, given), []).append(system)
-        except MemdescError as error:
-            refused.append(error)
+    for system in SYSTEMS.values():
+        if system.spelling and re.fullmatch(system.spelling, given.text, re.DOTALL):
+            try:
+                found.setdefault(read_with(system, given), []).append(system)
+            except MemdescError as error:
+                refused.append(error)
     if len(found) > 1:
         readings = "; ".join(
             f"with the prefix {' or '.join(f'{system.name}:' for system in systems)} {desc!r}"

@@ -223,7 +223,10 @@ def from_pixels(pixels: Any, image: ImageDesc, name: str = "x") -> Memory:
             if isinstance(pixels, np.ndarray)
             else type(pixels).__name__
         )
-        msg = f"{name} is {given}, but {image!r} has pixels of {image.dtype}: an array of shape {shape}"
+        msg = (
+            f"{name} is {given}, but {image!r} has pixels of {image.dtype}: an array of shape "
+            f"{shape}"
+        )
         raise MemdescError(msg)
     if (
         pixels.ndim != len(shape)
@@ -232,8 +235,8 @@ def from_pixels(pixels: Any, image: ImageDesc, name: str = "x") -> Memory:
         or pixels.shape[1] < shape[1]
     ):
         msg = (
-            f"{name} has shape {pixels.shape}, but {image!r} has pixels of (height, width, channels) "
-            f"{shape}, or larger"
+            f"{name} has shape {pixels.shape}, but {image!r} has pixels of (height, width, "
+            f"channels) {shape}, or larger"
         )
         raise MemdescError(msg)
     # padding lanes are not read, so they need not be zero
