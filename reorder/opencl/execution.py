@@ -18,11 +18,11 @@ import pyopencl.array
 from pyopencl.tools import first_arg_dependent_memoize
 
 from reorder.opencl.allocation import AllocatedBuffer, AllocatedImage, allocate_buffer
+from reorder.opencl.kernel.access import VECTOR
 from reorder.opencl.kernel.launch import DeviceTraits
 from reorder.opencl.kernel.transfers import Transfer, plan_transfers
 from reorder.opencl.operands import (
     ON_HOST,
-    VECTOR_NBYTES,
     DeviceOperand,
     Unallocated,
     check_operands,
@@ -188,7 +188,7 @@ def _linear(memory: Any, context: int) -> Facts:
         return memory, (memory.int_ptr, 0), nbytes, (flags, nbytes, 0)
     place = place_of(memory)
     # tells whether vectors may start there
-    start = place[1] % VECTOR_NBYTES if place[0] == ON_HOST else 0
+    start = place[1] % VECTOR if place[0] == ON_HOST else 0
     return memory, place, nbytes, (flags, nbytes, start)
 
 
@@ -206,7 +206,7 @@ def _shared(memory: cl.SVMPointer, context: int) -> Facts:  # noqa: ARG001 - it 
     if not memory.svm_ptr:
         raise LookupError
     place, nbytes = place_of(memory), int(memory.size or 0)
-    return memory, place, nbytes, (nbytes, place[1] % VECTOR_NBYTES, is_allocated_svm(memory))
+    return memory, place, nbytes, (nbytes, place[1] % VECTOR, is_allocated_svm(memory))
 
 
 def _array(memory: Any, context: int) -> Facts:

@@ -25,12 +25,12 @@ from reorder.opencl.kernel.access import (
     store_element,
     store_words,
 )
-from reorder.opencl.kernel.conversion import KernelFormula
+from reorder.opencl.kernel.formula import WORD_BITS, KernelFormula
 from reorder.opencl.kernel.launch import (
     Body,
+    KernelTask,
     Launch,
     Pattern,
-    Task,
     ceil_log2,
     divided,
     floor_log2,
@@ -43,13 +43,12 @@ from reorder.opencl.kernel.statements import guarded, index_lines, indirect_line
 from reorder.values.binding import BETA
 
 _IN_ORDER = (0, 1, 2, 3)
-_WORD = 32
 _IMAGE_ONLY = (Share(COLUMN, 4), Share(ROW, 4))
 # extents below which a separate loop is short, for scalars and for vectors
 _SHORT, _SHORT_VECTOR = 32, 8
 
 
-def try_lower(task: Task) -> tuple[Launch, ...]:
+def try_lower(task: KernelTask) -> tuple[Launch, ...]:
     """Make the launch of a nest."""
     nest, conversion, is_aligned = task.nest, task.conversion, task.is_aligned
     reads_image = task.accesses[0].kind == AccessKind.IMAGE
@@ -60,7 +59,7 @@ def try_lower(task: Task) -> tuple[Launch, ...]:
             conversion = KernelFormula(conversion.dst, conversion.dst, writes_halves=halves)
     if conversion is not None:
         # a vector has four elements, of at most 128 bits
-        is_aligned = is_aligned and max(conversion.widths) <= _WORD
+        is_aligned = is_aligned and max(conversion.widths) <= WORD_BITS
     src, dst = (
         _with_kind(nest, k, access, is_aligned=is_aligned) for k, access in enumerate(task.accesses)
     )
@@ -102,8 +101,7 @@ def _is_vector(nest: Nest, operand: int) -> bool:
     lanes = [lane.offsets[operand] for lane in nest.lanes]
     if lanes != [0, 1, 2, 3] or (operand == 0 and not all(lane.is_valid for lane in nest.lanes)):
         return False
-    coords = nest.starts[operand], *(loop.strides[operand] for loop in nest.loops)
-    return not nest.indirect and all(number % 4 == 0 for one in coords for number in one)
+    return not nest.indirect and nest.alignment(operand) % 4 == 0
 
 
 class _WorkGroup(NamedTuple):
@@ -119,7 +117,7 @@ class _WorkGroup(NamedTuple):
     indirect_shift: int = 0
 
 
-def _work_group(nest: Nest, accesses: tuple[Access, Access], task: Task) -> _WorkGroup:
+def _work_group(nest: Nest, accesses: tuple[Access, Access], task: KernelTask) -> _WorkGroup:
     """Order the loops of a nest, and choose the number of work items along each."""
     loops = list(reversed(nest.loops))
     if any(access.kind == AccessKind.IMAGE for access in accesses):
@@ -148,7 +146,7 @@ def _filled(nest: Nest, loops: list[Loop], shifts: list[int], total: int) -> _Wo
 
 
 def _for_image(
-    nest: Nest, loops: list[Loop], shares: list[tuple[Loop | None, int, int]], task: Task
+    nest: Nest, loops: list[Loop], shares: list[tuple[Loop | None, int, int]], task: KernelTask
 ) -> _WorkGroup:
     """Return a group of a nest with at least one image."""
     total = floor_log2(task.work_items(1 << sum(shift for _, shift, _ in shares)))
@@ -193,7 +191,7 @@ def _shares(
             place = "short"
         # the loop along the rows has the same shares for scalars and vectors
         prefix = "vector_" if is_vector and place != "rows" else ""
-        groups = profile.image_groups(is_narrow=accesses[1].bits < _WORD, packs=bool(image))
+        groups = profile.image_groups(is_narrow=accesses[1].bits < WORD_BITS, packs=bool(image))
         shares = getattr(groups, prefix + place)
     return [(roles[share.role], share.shift, share.steps) for share in shares]
 

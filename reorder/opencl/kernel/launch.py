@@ -32,7 +32,7 @@ from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from reorder.opencl.kernel.access import PARAMETER, Access, AccessKind
-from reorder.opencl.kernel.conversion import Floats, KernelFormula
+from reorder.opencl.kernel.formula import Floats, KernelFormula
 from reorder.opencl.kernel.profile import GPU, Profile
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class DeviceTraits(NamedTuple):
     profile: Profile = GPU
 
 
-class Task(NamedTuple):
+class KernelTask(NamedTuple):
     """A nest that a family of kernels may lower.
 
     `accesses` say how src and dst are accessed: as `IMAGE` or `BUFFER`. `is_aligned` says whether

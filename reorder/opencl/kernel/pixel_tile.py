@@ -11,31 +11,39 @@ from dataclasses import dataclass, replace
 from math import gcd, prod
 from typing import TYPE_CHECKING, NamedTuple
 
-from reorder.opencl.kernel.access import AccessKind, code_of_lane, lane_of_code, vector_type
-from reorder.opencl.kernel.launch import Body, Launch, Pattern, Task, lower_nest, tiled
+from reorder.opencl.kernel.access import (
+    VECTOR,
+    WORD,
+    AccessKind,
+    code_of_lane,
+    lane_of_code,
+    vector_type,
+)
+from reorder.opencl.kernel.launch import Body, KernelTask, Launch, Pattern, lower_nest, tiled
 from reorder.opencl.kernel.local_memory import (
+    BANKS,
     SUBGROUP,
     LocalLayout,
     chain_of,
-    conflicts,
+    least_conflicts,
     local_layout,
     offset_of,
 )
 from reorder.opencl.kernel.placement import Loop, Nest
-from reorder.opencl.kernel.statements import index_lines, start_lines
+from reorder.opencl.kernel.statements import digits_of, index_lines, start_lines, steps_inside
 from reorder.values.binding import BETA
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from reorder.opencl.kernel.conversion import KernelFormula
+    from reorder.opencl.kernel.formula import KernelFormula
     from reorder.opencl.kernel.local_memory import Chain
     from reorder.opencl.kernel.profile import PixelShape
 
 # the index of the lanes of a pixel among the loops of a tile
 LANES = -1
-# lanes of a pixel; bytes of a vector and of a word
-_LANES, _VECTOR, _WORD = 4, 16, 4
+# lanes of a pixel
+_LANES = 4
 # bits of the widest element that is converted
 _MAX_BITS = 32
 # steps below which the loop next to the lanes of a pixel is short
@@ -48,7 +56,7 @@ _MAX_STEPS = 16
 _COUNTED = {"src": "valid", "dst": "extent"}
 
 
-def try_lower(task: Task) -> tuple[Launch, ...]:
+def try_lower(task: KernelTask) -> tuple[Launch, ...]:
     """Make the launch of tiles of pixels; empty if work items should move pixels without them."""
     nest, conversion, profile = task.nest, task.conversion, task.device.profile
     kinds = [access.kind for access in task.accesses]
@@ -119,10 +127,10 @@ def _choose_tile(
     inside += [] if LANES in run else [LANES]
     rest = tuple(sorted(inside, key=lambda k: abs(sides.strides[k])))
     tile = PixelTile(tuple(extents), nbytes, run, rest, nbytes, _order(extents, sides.rectangle))
-    tile = replace(tile, vector=_vector(tile, sides, nest.starts[1 - image][0], image))
-    is_short = tile.chunks * tile.vector < _MIN_RUN or tile.vector < _WORD
+    tile = replace(tile, vector=_vector(tile, sides, nest, image))
+    is_short = tile.chunks * tile.vector < _MIN_RUN or tile.vector < WORD
     is_large = tile.pixels > _MAX_STEPS * shape.work_items
-    if is_short or is_large or tile.local_vectors * _VECTOR > _MAX_LOCAL:
+    if is_short or is_large or tile.local_vectors * VECTOR > _MAX_LOCAL:
         return None
     return sides.loops, _spread(tile)
 
@@ -194,7 +202,7 @@ def _order(extents: list[int], rectangle: tuple[Chain, ...]) -> tuple[tuple[int,
     return tuple((k, steps) for k, steps in order if steps > 1)
 
 
-def _vector(tile: PixelTile, sides: _Sides, start: int, image: int) -> int:
+def _vector(tile: PixelTile, sides: _Sides, nest: Nest, image: int) -> int:
     """Return the bytes of the widest vector such that all runs start and end at multiples of it."""
     *lower, top = tile.run
     below = prod(map(tile.steps, lower))
@@ -202,16 +210,17 @@ def _vector(tile: PixelTile, sides: _Sides, start: int, image: int) -> int:
     if top != LANES:
         loop = sides.loops[top]
         ends.append(below * (loop.extent if image == 0 else loop.valid))
-    steps = [sides.strides[k] for k in range(len(sides.loops)) if k not in tile.run]
-    steps += [sides.strides[LANES]] if LANES in tile.rest else []
-    return gcd(_VECTOR, *(number * tile.nbytes for number in (start, *steps, *ends)))
+    lanes = [sides.strides[LANES]] if LANES in tile.rest else []
+    along = [sides.loops[k] for k in tile.run if k != LANES]
+    starts = nest._replace(loops=sides.loops).alignment(1 - image, along)
+    return gcd(VECTOR, *(number * tile.nbytes for number in (starts, *lanes, *ends)))
 
 
 def _spread(tile: PixelTile) -> PixelTile:
     """Return a tile with the gap between runs for which few accesses share a bank."""
-    step = max(tile.vector, _LANES * tile.nbytes if tile.has_whole_pixels else _WORD)
-    tried = [replace(tile, gap=gap) for gap in range(0, 32 * _WORD, step)]
-    return min(tried, key=lambda one: conflicts(_accesses(one), {}))
+    step = max(tile.vector, _LANES * tile.nbytes if tile.has_whole_pixels else WORD)
+    gaps = range(0, BANKS * WORD, step)
+    return least_conflicts((replace(tile, gap=gap) for gap in gaps), _accesses)
 
 
 def _accesses(tile: PixelTile) -> tuple[list[int], list[int]]:
@@ -221,7 +230,7 @@ def _accesses(tile: PixelTile) -> tuple[list[int], list[int]]:
     pixels = [(steps, scale * strides[k]) for k, steps, scale in tile.digits]
     vectors = [(tile.chunks, tile.vector), *rest]
     stored, loaded = (
-        [offset_of(item, digits)[0] // _WORD for item in range(SUBGROUP)]
+        [offset_of(item, digits)[0] // WORD for item in range(SUBGROUP)]
         for digits in (vectors, pixels)
     )
     return stored, loaded
@@ -294,7 +303,7 @@ class PixelTile(Body):
     @property
     def local_vectors(self) -> int:
         """Vectors of 16 bytes of local memory."""
-        return -(-self.local.nbytes // _VECTOR)
+        return -(-self.local.nbytes // VECTOR)
 
     def lines(self, pattern: Pattern) -> Iterator[str]:
         """Return the body: all loads, the stores to local memory, then those to dst."""
@@ -359,11 +368,7 @@ def _within(number: str, total: int, work_items: int, statement: str) -> str:
 def _run_line(tile: PixelTile, counted: str) -> str:
     """Return the elements of a run that hold data, or that are inside."""
     *lower, top = tile.run
-    steps = (
-        "4"
-        if top == LANES
-        else f"(int)min((index_t){tile.extents[top]}, p.{counted}{top} - i{top})"
-    )
+    steps = str(_LANES) if top == LANES else steps_inside(top, tile.extents[top], counted)
     return f"const int run = {steps} * {prod(map(tile.steps, lower))};"
 
 
@@ -379,11 +384,11 @@ def _vector_lines(
     inside = [*conditions, f"r{s} < run"]
     if tile.vectors % pattern.work_items:
         inside.append(f"n{s} < {tile.vectors}u")
-    step = tile.chunks
-    for k in tile.rest:
+    for k, digit in zip(
+        tile.rest, digits_of(f"n{s}", map(tile.steps, tile.rest), tile.chunks), strict=True
+    ):
         name = "lane" if k == LANES else f"u{k}"
-        yield f"const int {name}_{s} = (int)(n{s} / {step}u % {tile.steps(k)}u);"
-        step *= tile.steps(k)
+        yield f"const int {name}_{s} = {digit};"
         stride = f"p.{operand}_lane1" if k == LANES else f"p.{operand}{k}"
         offset.append(f"{name}_{s} * {stride}")
         local.append(f"{name}_{s} * {strides[k]}")
@@ -400,11 +405,9 @@ def _pixel_lines(
     """Return where pixel s of a work item is in the image, and in local memory."""
     yield f"const uint n{s} = get_local_id(0) + {s * pattern.work_items}u;"
     digits: dict[int, list[str]] = {}
-    step = 1
-    for k, steps, scale in tile.digits:
-        digit = f"(int)(n{s} / {step}u % {steps}u)"
+    texts = digits_of(f"n{s}", (steps for _, steps in tile.order))
+    for (k, _, scale), digit in zip(tile.digits, texts, strict=True):
         digits.setdefault(k, []).append(f"{digit} * {scale}" if scale > 1 else digit)
-        step *= steps
     for k, terms in digits.items():
         yield f"const int t{k}_{s} = {' + '.join(terms)};"
     for c in "xy":

@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING
 
-from reorder.opencl.kernel.access import Access, AccessKind
+from reorder.opencl.kernel.access import VECTOR, Access, AccessKind
+from reorder.opencl.kernel.formula import WORD_BITS
 from reorder.opencl.kernel.launch import (
     MAX_INT,
     Body,
@@ -41,10 +42,8 @@ from reorder.opencl.kernel.statements import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from reorder.opencl.kernel.launch import Launch, Task
+    from reorder.opencl.kernel.launch import KernelTask, Launch
     from reorder.opencl.kernel.profile import CopyShape
-
-_WORD, _VECTOR = 32, 16
 
 # Bytes of the widest element; wider ones move as fast one by one.
 _MAX_ELEMENT = 4
@@ -58,7 +57,7 @@ _MAX_GROUP = 1 << 24
 _MAX_NBYTES = MAX_INT - _MAX_GROUP
 
 
-def try_lower(task: Task) -> tuple[Launch, ...]:
+def try_lower(task: KernelTask) -> tuple[Launch, ...]:
     """Make the launch of a nest that copies rows between two buffers.
 
     Empty if the innermost loops differ, or if vectors are not faster than elements.
@@ -73,7 +72,7 @@ def try_lower(task: Task) -> tuple[Launch, ...]:
         return ()
     first = moving.along_src
     length = 0 if first is None else first.extent * nbytes
-    if first is not moving.along_dst or not _VECTOR <= length <= _MAX_NBYTES:
+    if first is not moving.along_dst or not VECTOR <= length <= _MAX_NBYTES:
         return ()
     row = Loop(length, length, ((1,), (1,)))
     loops = [loop._replace(strides=_in_bytes(loop.strides, nbytes)) for loop in moving.outer]
@@ -112,12 +111,10 @@ def _launch(nest: Nest, chain: list[Loop], outer: tuple[Loop, ...], shape: CopyS
     access = Access(AccessKind.BUFFER, 8)
     pattern = Pattern(access, access, Rows(len(chain)), shape.work_items)
     # one vector more, where dst does not start at a vector
-    copied = divided(
-        nbytes + _VECTOR - 1, floor_log2(shape.work_items), shape.steps, length=_VECTOR
-    )
+    copied = divided(nbytes + VECTOR - 1, floor_log2(shape.work_items), shape.steps, length=VECTOR)
     row_shift = ceil_log2(row) - 1
     # at least 2^31: as a number of 32 bits with a sign it is negative
-    inverse = -(-(1 << _WORD + row_shift) // row) - (1 << _WORD)
+    inverse = -(-(1 << WORD_BITS + row_shift) // row) - (1 << WORD_BITS)
     numbers = {"length": row, "inverse": inverse, "row_shift": row_shift}
     numbers["src_end"] = end_of_src(moved)
     for k, loop in enumerate(chain[1:], 1):

@@ -13,7 +13,7 @@ from memdesc import ImageDesc, MemdescError, image_desc, memory_desc
 from reorder import Attr
 from reorder.bench.device_cases import IMAGES
 from reorder.opencl import kernel_texts
-from reorder.opencl.kernel.conversion import Floats
+from reorder.opencl.kernel.formula import Floats
 from reorder.opencl.kernel.launch import DeviceTraits, kernel_source
 from reorder.opencl.kernel.pixel_tile import PixelTile
 from reorder.opencl.kernel.placement import ImageShape
