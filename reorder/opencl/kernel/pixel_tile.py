@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
     from reorder.opencl.kernel.formula import KernelFormula
     from reorder.opencl.kernel.local_memory import Chain
-    from reorder.opencl.kernel.profile import PixelShape
 
 # the index of the lanes of a pixel among the loops of a tile
 LANES = -1
@@ -56,6 +55,26 @@ _MAX_STEPS = 16
 _COUNTED = {"src": "valid", "dst": "extent"}
 
 
+class PixelShape(NamedTuple):
+    """A tile: bytes of a run of the buffer and of the tile, and the work items of its group.
+
+    Adjacent work items take a rectangle of `columns` and `rows` of the image.
+    """
+
+    run: int
+    columns: int
+    rows: int
+    nbytes: int
+    work_items: int
+
+
+class PixelSizes(NamedTuple):
+    """The tiles that pack an image, and that unpack one."""
+
+    pack: PixelShape = PixelShape(128, 4, 2, 4608, 128)
+    unpack: PixelShape = PixelShape(256, 4, 2, 9216, 256)
+
+
 def try_lower(task: KernelTask) -> tuple[Launch, ...]:
     """Make the launch of tiles of pixels; empty if work items should move pixels without them."""
     nest, conversion, profile = task.nest, task.conversion, task.device.profile
@@ -65,7 +84,8 @@ def try_lower(task: KernelTask) -> tuple[Launch, ...]:
     if conversion is not None and not _converts_alone(nest, conversion):
         return ()
     image = kinds.index(AccessKind.IMAGE)
-    shape = (profile.unpack_pixels, profile.pack_pixels)[image]
+    sizes = profile.sizes_of(PixelSizes)
+    shape = sizes.pack if image else sizes.unpack
     nbytes = task.accesses[1 - image].nbytes
     if (
         nest.steps * _LANES * nbytes < profile.min_tiled

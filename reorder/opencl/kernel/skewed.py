@@ -8,7 +8,7 @@ tensor's rows are written element by element.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from reorder.opencl.kernel.access import VECTOR, WORD, integer_type
 from reorder.opencl.kernel.launch import (
@@ -31,15 +31,35 @@ from reorder.opencl.kernel.statements import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
-    from reorder.opencl.kernel.profile import SkewedShape
-
-# bytes of an element -> its row in a profile
-_ROWS = {1: 0, 2: 1, 4: 2}
 
 # bytes of the shortest row of src and dst; tiles of shorter ones would be mostly empty
 _MIN_ROW = 96
+
+
+class SkewedShape(NamedTuple):
+    """A tile: its steps along src and along dst, and the work items of its group.
+
+    Its rows in dst end at multiples of `align` bytes. A tile is taken only if its bytes along dst
+    are a multiple of that.
+    """
+
+    width: int
+    height: int
+    work_items: int = 256
+    # bytes of a sector of memory
+    align: int = 32
+
+
+class SkewedSizes(NamedTuple):
+    """The tile for elements of so many bytes; a work item loads the rows that it transposes."""
+
+    tiles: Mapping[int, SkewedShape] = {
+        1: SkewedShape(128, 96),
+        2: SkewedShape(128, 48),
+        4: SkewedShape(64, 32),
+    }
 
 
 def try_lower(task: KernelTask) -> tuple[Launch, ...]:
@@ -49,9 +69,9 @@ def try_lower(task: KernelTask) -> tuple[Launch, ...]:
     """
     nest, profile, access = task.nest, task.device.profile, task.accesses[1]
     nbytes = access.nbytes
-    if not task.moves_bytes or nbytes not in _ROWS or not nest.is_plain or not task.is_aligned:
+    shape = profile.sizes_of(SkewedSizes).tiles.get(nbytes)
+    if shape is None or not task.moves_bytes or not nest.is_plain or not task.is_aligned:
         return ()
-    shape = profile.skewed[_ROWS[nbytes]]
     moving = nest.moving
     along_src, along_dst = moving.along_src, moving.along_dst
     if along_src is None or along_dst is None or nest.steps * nbytes < profile.min_tiled:

@@ -59,10 +59,9 @@ from reorder.opencl.kernel.statements import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from reorder.opencl.kernel.local_memory import Chain
-    from reorder.opencl.kernel.profile import TileShape
 
 # bytes of the shortest run; shorter ones are faster without local memory
 _MIN_RUN = 16
@@ -72,6 +71,26 @@ _MAX_TILED = 8
 _MAX_UNROLLED = 16
 # elements along a side of one square, and of two
 _SIDE, _MIN_EXTENT = 2, 4
+
+
+class TileShape(NamedTuple):
+    """Bytes of a run of src and of dst, and of a tile; the most work items of a group."""
+
+    src_run: int
+    dst_run: int
+    nbytes: int
+    work_items: int
+
+
+class TileSizes(NamedTuple):
+    """The shape of tiles for elements of so many bytes; squares of 4-bit elements count as one."""
+
+    shapes: Mapping[int, TileShape] = {
+        1: TileShape(128, 64, 8192, 128),
+        2: TileShape(128, 128, 16384, 256),
+        4: TileShape(256, 256, 16384, 256),
+        8: TileShape(256, 256, 8192, 128),
+    }
 
 
 def try_lower(task: KernelTask) -> tuple[Launch, ...]:
@@ -97,7 +116,7 @@ def _lowered(task: KernelTask, rows: tuple[int, int] | None) -> tuple[Launch, ..
     nbytes = access.nbytes if rows is None else 2 * access.nbytes
     if nbytes > _MAX_TILED or nest.steps * nbytes < profile.min_tiled:
         return ()
-    shape = profile.tile(access.nbytes)
+    shape = profile.sizes_of(TileSizes).shapes[access.nbytes]
     shape = shape._replace(work_items=task.work_items(shape.work_items))
     chosen = _choose_tile(nest, nbytes, shape, is_aligned=task.is_aligned, rows=rows)
     if chosen is None:
