@@ -193,11 +193,11 @@ def _linear(memory: Any, context: int) -> Facts:
 
 
 def _image(memory: Any, context: int) -> Facts:
-    _, place, nbytes, others = _linear(memory, context)
+    _, place, nbytes, compared = _linear(memory, context)
     form = memory.format
     channels = form.channel_order, form.channel_data_type
-    others = *others, memory.type, *channels, memory.width, memory.height
-    return memory, place, nbytes, others
+    size = memory.width, memory.height
+    return memory, place, nbytes, (*compared, memory.type, *channels, *size)
 
 
 def _shared(memory: cl.SVMPointer, context: int) -> Facts:  # noqa: ARG001 - it belongs to none
@@ -211,8 +211,8 @@ def _shared(memory: cl.SVMPointer, context: int) -> Facts:  # noqa: ARG001 - it 
 
 def _array(memory: Any, context: int) -> Facts:
     """Return the facts of an array: those of its memory, and which bytes of it the array has."""
-    data, place, nbytes, others = _FACTS[type(memory.base_data)](memory.base_data, context)
-    return data, place, nbytes, (*others, memory.offset, memory.strides, memory.shape)
+    data, place, nbytes, compared = _FACTS[type(memory.base_data)](memory.base_data, context)
+    return data, place, nbytes, (*compared, memory.offset, memory.strides, memory.shape)
 
 
 def _unallocated(memory: Unallocated, context: int) -> Facts:  # noqa: ARG001 - it has no context yet
