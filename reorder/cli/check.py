@@ -9,11 +9,13 @@ from memdesc.disk import as_path, write_file
 from memdesc.errors import counted, starred
 from reorder.cli.command import Command, Facts, flag, lines, value
 from reorder.cli.tensors import LIMIT, NPY, kind_of, padding_facts, split_name, tensors_in
-from reorder.storage.contracts import check, contract_of, contract_to_toml
+from reorder.storage.contracts import check, read_toml, written_contract
+from reorder.storage.differences import PACKED, PLAIN
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
+    from pathlib import Path
 
 
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
@@ -22,37 +24,55 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     if options.overwrite:
         msg = "--overwrite is for the file of --write; leave it out"
         raise MemdescError(msg)
-    if options.expect is not None or options.reference is not None:
+    if (options.expect, options.reference, options.reference_is) != (None, None, None):
         return _check_contract(options)
     return _check_padding(options)
 
 
 def _write(options: argparse.Namespace) -> tuple[Facts, int]:
     """Write the contract that a model holds."""
-    if options.expect is not None or options.reference is not None:
+    if (options.expect, options.reference, options.reference_is) != (None, None, None):
         msg = "--write makes a contract, and --expect and --reference check one; run them apart"
         raise MemdescError(msg)
     target = as_path(options.write)
-    if target.exists() and not options.overwrite:
-        msg = f"{options.write!r} exists; --overwrite replaces it"
-        raise MemdescError(msg)
-    rules = contract_of(options.file)
-    text = contract_to_toml(rules)
+    if target.exists():
+        if not options.overwrite:
+            msg = f"{options.write!r} exists; --overwrite replaces it"
+            raise MemdescError(msg)
+        _check_replaced(target)
+    text, number, assumed = written_contract(options.file)
     write_file(target, lambda out: out.write(text.encode()))
-    return {"file": options.file, "written": options.write, "rules": len(rules) - 1}, 0
+    facts: Facts = {"file": options.file, "written": options.write, "rules": number}
+    if assumed:
+        facts["assumed"] = [{"rule": name, "layout": each} for name, each in assumed.items()]
+    return facts, 0
+
+
+def _check_replaced(target: Path) -> None:
+    """Refuse to replace what is not a contract, such as the model or another file of it."""
+    try:
+        read_toml(target)
+    except MemdescError as error:
+        msg = f"--overwrite replaces contracts only, and {error}; name another file"
+        raise MemdescError(msg) from None
 
 
 def _check_contract(options: argparse.Namespace) -> tuple[Facts, int]:
     """Check a model against a contract or a reference."""
-    report = check(options.file, options.expect, reference=options.reference)
+    report = check(
+        options.file,
+        options.expect,
+        reference=options.reference,
+        reference_is=options.reference_is,
+    )
     facts: Facts = {
         "file": options.file,
         "holds": report.holds,
         "breaches": [each._asdict() for each in report.breaches],
         "checked": len(report.checked),
-        # only a contract can lack a rule, and only a reference confirms values
+        # only a contract can lack a rule
         "without_rule": [*report.without_rule] if options.expect is not None else [],
-        "unconfirmed": [*report.unconfirmed] if options.reference is None else [],
+        "unconfirmed": [*report.unconfirmed],
         "compared": len(report.compared),
     }
     return facts, 0 if report.holds else 1
@@ -135,6 +155,12 @@ COMMAND = Command(
         value(
             "--reference MODEL",
             "a checkpoint that is known to be right: compare values, and name likely causes",
+        ),
+        value(
+            "--reference-is WHAT",
+            "how tensors of MODEL without descriptors hold their elements: packed, as FILE should "
+            "be, or plain, row by row",
+            choices=[PACKED, PLAIN],
         ),
         value("--write RULES", "write the contract that FILE holds"),
         flag("--overwrite", "replace an existing file"),

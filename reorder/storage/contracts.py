@@ -36,13 +36,13 @@ from reorder.storage.convert.rules import (
     similar,
     stars_of,
 )
-from reorder.storage.differences import Model, differences
+from reorder.storage.differences import PACKED, PLAIN, Model, can_hold, differences
 from reorder.storage.siblings import siblings_of
 from reorder.storage.stored import ONE, stored_layout
-from reorder.values.formats import INTEGERS
 
 if TYPE_CHECKING:
     import os
+    from pathlib import Path
 
     from reorder.storage.containers.entry import Entry
     from reorder.storage.differences import Held, Item
@@ -71,13 +71,14 @@ class Breach(NamedTuple):
     name : str
         A tensor, or the common prefix of a record's tensors.
     key : str
-        What does not hold: a key of the rule, or ``values`` if the reference differs.
+        What does not hold: a key of the rule, ``values`` if the reference differs, or ``reference``
+        if values are equal in only one of two readings of it.
     problem : str
         What is wrong, in words.
     rule : str
         The pattern of the rule; empty if there is none.
     causes : tuple of str
-        For ``values``: what explains every byte that differs; several causes may predict the same.
+        What explains every byte that differs; several causes may predict the same.
 
     Examples
     --------
@@ -108,8 +109,8 @@ class CheckReport(NamedTuple):
     without_rule : tuple of str
         The others.
     unconfirmed : tuple of str
-        Tensors whose file does not say their layout, so that only type and size are known to fit.
-        A reference tells more.
+        Tensors whose file does not say their layout, so that only type and size are known to fit,
+        and whose values no reference confirms.
     compared : tuple of str
         Tensors and records whose values were compared with the reference.
 
@@ -140,6 +141,7 @@ def check(
     expect: Expected | None = None,
     *,
     reference: str | os.PathLike[str] | None = None,
+    reference_is: str | None = None,
 ) -> CheckReport:
     """Check a checkpoint against a contract, and its values against another checkpoint.
 
@@ -158,6 +160,10 @@ def check(
     ``others = "refused"``, before the rules, makes a breach of each tensor that no rule applies to.
     The first ``*`` in these names stands for what the first one in the pattern matches, and so on.
 
+    If neither a descriptor in the reference nor `reference_is` says whether a tensor of it is
+    packed as the contract says or plain, both readings must agree. If values are equal in only one
+    of them, the tensor stays unconfirmed, which is a breach.
+
     Where values differ from the reference, each known cause predicts every byte: packed twice, not
     packed, halves swapped, rows interleaved, nibbles or bytes reversed, scales plain instead of
     swizzled, transposed, another tensor of the reference. One that predicts all of them is named.
@@ -172,6 +178,9 @@ def check(
         The contract: a file of TOML, or its tables.
     reference : path, optional
         A checkpoint with the same tensors, in any layouts and packings.
+    reference_is : {"packed", "plain"}, optional
+        What tensors of the reference without descriptors hold: elements packed as in the model, or
+        row by row.
 
     Returns
     -------
@@ -181,8 +190,8 @@ def check(
     Raises
     ------
     MemdescError
-        If a rule has an unknown key or value, contradicts another one, or matches nothing and has
-        no count; if a checkpoint cannot be read.
+        If a rule has an unknown key or value, contradicts another one, compares tensors only with
+        themselves, or matches nothing and has no count; if a checkpoint cannot be read.
 
     Notes
     -----
@@ -204,48 +213,67 @@ def check(
     dtype is f32, not f16 ()
     values differ in 1024 of 1024 elements ('the halves of dim 0 are swapped',)
     """
+    if reference_is is not None and reference is None:
+        msg = "reference_is says how to read a reference, and there is none"
+        raise MemdescError(msg)
     if expect is None and reference is None:
         msg = "check needs what to expect: a contract, or a reference to compare with"
         raise MemdescError(msg)
+    if reference_is not in {None, PACKED, PLAIN}:
+        msg = f"reference_is must be {PACKED!r} or {PLAIN!r}, not {short_repr(reference_is)}"
+        raise MemdescError(msg)
     contract = (False, []) if expect is None else _read_contract(expect)
-    return _checked(Model(model), contract, reference)
+    return _checked(
+        Model(model), contract, None if reference is None else Model(reference), reference_is
+    )
 
 
 def _checked(
     model: Model,
     contract: tuple[bool, list[_Rule]],
-    reference: str | os.PathLike[str] | None = None,
+    reference: Model | None = None,
+    reference_is: str | None = None,
 ) -> CheckReport:
     is_complete, rules = contract
     chosen, breaches = _assign(rules, model)
     said: dict[str, FormatName | MemoryDesc] = {}
     covered: set[str] = set()
-    unconfirmed: list[str] = []
+    items: dict[str, Item] = {}
+    # what only a reference can confirm: tensors by name, each with those that it should be like
+    unconfirmed: dict[str, set[str]] = {}
     for name, rule in chosen.items():
         item, found = _breaches(model, name, rule)
         breaches += found
+        items[name] = item
         covered |= {*item.group.found.names} if name in model.groups else {name}
         if "record" in rule.values:
             said[name] = rule.values["record"]
         elif "layout" in rule.values and isinstance(item.desc, MemoryDesc):
             said[name] = item.desc
             if item.desc != model.entries[name].desc and not {each.key for each in found} & _KIND:
-                unconfirmed.append(name)
+                unconfirmed[name] = {name}
+    unlike, alike = _compared_inside(chosen, items)
+    breaches += [each for each in unlike if (each.name, "like") not in {b[:2] for b in breaches}]
+    for name, both in alike.items():
+        unconfirmed.setdefault(name, set()).update(both)
     compared: list[str] = []
+    confirmed: set[str] = set()
     if reference is not None:
-        for name, differs in differences(model, Model(reference), said):
+        for name, differs in differences(model, reference, said, reference_is):
             compared.append(name)
-            if differs is not None:
+            if differs is None:
+                confirmed.add(name)
+            else:
                 pattern = chosen[name].pattern if name in chosen else ""
-                breaches.append(Breach(name, "values", differs.problem, pattern, differs.causes))
+                key = "reference" if differs.is_unclear else "values"
+                breaches.append(Breach(name, key, differs.problem, pattern, differs.causes))
     without_rule = tuple(name for name in model.entries if name not in covered)
     if is_complete:
         breaches += [
             Breach(each, _OTHERS, "are refused: no rule applies to it") for each in without_rule
         ]
-    return CheckReport(
-        tuple(breaches), tuple(chosen), without_rule, tuple(unconfirmed), tuple(compared)
-    )
+    open_ones = tuple(name for name, alike in unconfirmed.items() if not alike <= confirmed)
+    return CheckReport(tuple(breaches), tuple(chosen), without_rule, open_ones, tuple(compared))
 
 
 class _Rule(NamedTuple):
@@ -269,17 +297,7 @@ class _Rule(NamedTuple):
 
 def _read_contract(given: Expected) -> tuple[bool, list[_Rule]]:
     """Return whether a contract refuses tensors without a rule, and its rules."""
-    found: object = given
-    if not isinstance(given, Mapping):
-        path = as_path(given)
-        try:
-            found = tomllib.loads(read_small(path, _MAX_FILE).decode())
-        except MemdescError:
-            raise
-        except (ValueError, RecursionError) as error:
-            msg = f"{str(path)!r} is not TOML: {error}"
-            raise MemdescError(msg) from None
-    assert isinstance(found, Mapping)  # noqa: S101 - both are
+    found = given if isinstance(given, Mapping) else read_toml(as_path(given))
     others = found.get(_OTHERS)
     # a rule may have this name
     is_complete = isinstance(others, str)
@@ -291,6 +309,17 @@ def _read_contract(given: Expected) -> tuple[bool, list[_Rule]]:
         msg = "the contract has no rules, so there is nothing to check"
         raise MemdescError(msg)
     return is_complete, [_read_rule(pattern, values) for pattern, values in rules.items()]
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Return what a file of TOML says. Fails if it is not one."""
+    try:
+        return tomllib.loads(read_small(path, _MAX_FILE).decode())
+    except MemdescError:
+        raise
+    except (ValueError, RecursionError) as error:
+        msg = f"{str(path)!r} is not TOML: {error}"
+        raise MemdescError(msg) from None
 
 
 def _read_rule(pattern: object, values: object) -> _Rule:
@@ -354,6 +383,9 @@ def _assign(rules: Iterable[_Rule], model: Model) -> tuple[dict[str, _Rule], lis
         if rule.number not in (None, len(names)):
             problem = f"is {len(names)}, not {rule.number}"
             breaches.append(Breach(rule.pattern, "count", problem, rule.pattern))
+        like = rule.values.get("like")
+        if like and names and all(_named(rule.pattern, name, like) == name for name in names):
+            rule.fail(f"like = {short_repr(like)} compares each tensor with itself only")
         for name in names:
             chosen[name] = _joined(chosen.get(name), rule, name)
     ordered = {name: chosen[name] for name in (*model.entries, *model.groups) if name in chosen}
@@ -432,24 +464,56 @@ def _breaches(model: Model, name: str, rule: _Rule) -> tuple[Item, list[Breach]]
                 found.append(("scales", f"are {_listed(beside)}, not {_listed(wanted)}"))
     if "padding" in values and (problem := _padding_problem(item)):
         found.append(("padding", problem))
-    is_unknown = any(key == "like" for key, _ in found)
-    if "like" in values and not is_unknown and (problem := _unlike(item, rule)):
-        found.append(("like", problem))
     return item, [Breach(name, key, problem, rule.origin[key]) for key, problem in found]
 
 
-def _unlike(item: Item, rule: _Rule) -> str:
-    """Return how something differs from what it should be like; empty if it does not."""
+def _compared_inside(
+    chosen: Mapping[str, _Rule], items: Mapping[str, Item]
+) -> tuple[list[Breach], dict[str, set[str]]]:
+    """Return what is not like another one, and the names of what only seems to be, with both."""
+    breaches: list[Breach] = []
+    alike = {}
+    for name, rule in chosen.items():
+        if "like" not in rule.values:
+            continue
+        problem, both = _unlike(items[name], rule, items)
+        if problem:
+            breaches.append(Breach(name, "like", problem, rule.origin["like"]))
+        elif both:
+            alike[name] = both
+    return breaches, alike
+
+
+def _unlike(item: Item, rule: _Rule, items: Mapping[str, Item]) -> tuple[str, set[str]]:
+    """Return how something differs from what it should be like; empty if it does not.
+
+    Then also both names, if the file does not say the layout of both. `items` are what rules say
+    that tensors and records hold.
+    """
     model, name, desc = item.model, item.name, item.desc
     other = _named(rule.origin["like"], name, rule.values["like"])
+    if other == name:
+        return "", set()  # as the first of all that should be like it
     if other not in model.entries and other not in model.groups:
-        return f"refers to {other!r}, which does not exist"
-    is_whole = _is_whole(model, name, rule) or other not in model.entries
-    is_record = is_whole and other in model.groups
-    theirs = model.groups[other].desc if is_record else model.entries[other].desc
-    if theirs is None or desc is None:
-        return f"nothing says what {name if desc is None else other!r} holds"
-    return "" if theirs == desc else f"is {desc!r}, and {other} is {theirs!r}"
+        return f"refers to {other!r}, which does not exist", set()
+    is_record = other in model.groups and (
+        _is_whole(model, name, rule) or other not in model.entries
+    )
+    theirs = model.record(other) if is_record else model.tensor(other)
+    if not _is_said(theirs):
+        theirs = items.get(other, theirs)
+    if theirs.desc is None or desc is None:
+        return f"nothing says what {name if desc is None else other!r} holds", set()
+    if theirs.desc != desc:
+        return f"is {desc!r}, and {other} is {theirs.desc!r}", set()
+    return "", set() if _is_said(item) and _is_said(theirs) else {name, other}
+
+
+def _is_said(item: Item) -> bool:
+    """Whether the file says the layout of what it holds."""
+    return isinstance(item.desc, RecordDesc) or (
+        ONE in item.tensors and item.tensors[ONE].is_described
+    )
 
 
 def _padding_problem(item: Item) -> str:
@@ -525,10 +589,7 @@ def _contradictions(
     if entry.nbytes != wanted.nbytes:
         problem = f"takes {wanted.nbytes} bytes as {wanted!r}, but {held} has {entry.nbytes}"
         return [("layout", problem)]
-    is_word = entry.dtype in INTEGERS and (
-        entry.dtype == "u8" or INTEGERS[entry.dtype].bits > wanted.dtype.bits
-    )
-    if entry.dtype != wanted.dtype.name and not is_word:
+    if not can_hold(entry.dtype, wanted):
         return [(of_dtype, f"is {entry.dtype}, not {wanted.dtype}")]
     shapes = {stored_layout("", wanted, each).shape for each in (None, entry.dtype)}
     is_packed = wanted != memory_desc(wanted.dims, wanted.dtype)
@@ -545,7 +606,8 @@ def contract_of(model: str | os.PathLike[str]) -> dict[str, Any]:
     """Return the contract that a checkpoint holds: a rule for each tensor or record.
 
     Equal rules for names that differ only in numbers, such as those of layers, become one. Each
-    rule has the count of its tensors, and tensors without a rule are refused.
+    rule has the count of its tensors, and tensors without a rule are refused. A tensor without a
+    descriptor is taken to be plain.
 
     *Law*: the model holds it.
 
@@ -581,7 +643,30 @@ def contract_of(model: str | os.PathLike[str]) -> dict[str, Any]:
     count = 3
     <BLANKLINE>
     """
+    return _contract_of(Model(model))
+
+
+def written_contract(model: str | os.PathLike[str]) -> tuple[str, int, dict[str, str]]:
+    """Return the contract that a checkpoint holds, as TOML, and the number of its rules.
+
+    Also the layouts that no descriptor says, by pattern; a comment marks each.
+    """
     held = Model(model)
+    contract = _contract_of(held)
+    assumed = {
+        rule.pattern: rule.values["layout"]
+        for rule in _read_contract(contract)[1]
+        if "layout" in rule.values
+        and not all(held.entries[name].is_described for name in _matched(rule, held))
+    }
+    text = contract_to_toml(contract)
+    for pattern, layout in assumed.items():
+        line = f"[{_text(pattern)}]\nlayout = {_text(layout)}\n"
+        text = text.replace(line, f"{line[:-1]}  # assumed: the file does not say it\n")
+    return text, len(contract) - 1, assumed
+
+
+def _contract_of(held: Model) -> dict[str, Any]:
     rules: dict[str, dict[str, Any]] = {}
     for prefix, group in held.groups.items():
         if group.desc is not None:

@@ -11,7 +11,7 @@ from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
-from memdesc import MemdescError, MemoryDesc, RecordDesc
+from memdesc import MemdescError, MemoryDesc, RecordDesc, memory_desc
 from memdesc.disk import as_path
 from reorder.api import reorder
 from reorder.comparison import compare_values
@@ -26,6 +26,7 @@ from reorder.storage.files import memory_of, value_of
 from reorder.storage.groups import Group, claims_of, find_groups, read_group, single
 from reorder.storage.siblings import Siblings, siblings_of
 from reorder.storage.stored import ONE, in_order_of
+from reorder.values.formats import INTEGERS
 
 if TYPE_CHECKING:
     import os
@@ -41,13 +42,19 @@ if TYPE_CHECKING:
 
 # how many bytes of a tensor are used to find another one with the same bytes
 _START = 4096
+# what a tensor of the reference may be if its file does not say it
+PACKED, PLAIN = "packed", "plain"
 
 
 class Difference(NamedTuple):
-    """How something that was compared differs, in words, and what explains every byte of it."""
+    """How something that was compared differs, in words, and what explains every byte of it.
+
+    `is_unclear` if it is equal in one of two readings of the reference, and differs in the other.
+    """
 
     problem: str
     causes: tuple[str, ...] = ()
+    is_unclear: bool = False
 
 
 class Item(NamedTuple):
@@ -131,14 +138,18 @@ class Model:
 
 
 def differences(
-    model: Model, reference: Model, given: Mapping[str, FormatName | MemoryDesc]
+    model: Model,
+    reference: Model,
+    given: Mapping[str, FormatName | MemoryDesc],
+    reference_is: str | None = None,
 ) -> Iterator[tuple[str, Difference | None]]:
     """Yield what was compared, and how it differs from the reference if it does.
 
     `given` says what tensors and records of the model hold, by name; and those of the reference, if
-    its files do not say it.
+    its files do not say it. `reference_is` says what these are: packed like that, or plain.
     """
     unknown = {name for name, group in reference.groups.items() if group.desc is None}
+    unknown |= {name for name, entry in reference.entries.items() if not entry.is_described}
     records = {
         name: each
         for name, each in given.items()
@@ -155,10 +166,12 @@ def differences(
             continue
         done |= {*ours.group.found.names}
         try:
-            found = _difference(ours, theirs)
+            kinds = (reference_is,) if reference_is else (PACKED, PLAIN)
+            found = _difference(ours, theirs, kinds, is_given=ours.name in given)
         except MemdescError as error:
             found = Difference(f"cannot be compared: {error}")
-        if found is not None and not found.causes and (place := places.find(ours, theirs)):
+        is_explained = found is None or found.causes or found.is_unclear
+        if found is not None and not is_explained and (place := places.find(ours, theirs)):
             found = found._replace(causes=(f"it holds {place}",))
         yield ours.name, found
     for name, item in items.items():
@@ -240,20 +253,47 @@ def _key(item: Item, role: str, data: NDArray[np.uint8]) -> object:
     return item.desc, role, len(data), data[:_START].tobytes()
 
 
-def _difference(ours: Item, theirs: Item) -> Difference | None:
-    """Return how the values of two items differ, and why if that is known."""
+def _difference(
+    ours: Item, theirs: Item, kinds: tuple[str, ...], *, is_given: bool
+) -> Difference | None:
+    """Return how the values of two items differ, and why if that is known.
+
+    `is_given` if a rule says what ours holds; `kinds` are what theirs may be if no file says it.
+    """
     if isinstance(theirs.desc, RecordDesc):
         return _record_difference(ours, theirs, theirs.desc)
     if ours.plain is None or theirs.plain is None:
         return _number_difference(ours, theirs)
-    found = ours.model.map(ours.plain)
+    found, data = ours.model.map(ours.plain), theirs.model.map(theirs.plain)
     if ours.desc is theirs.desc is None:  # of an unknown type
         own, other = (f"{each.dtype} of {each.shape}" for each in (ours.plain, theirs.plain))
         said = "" if own == other else f"are {own}, and those of the reference {other}"
-        return _explained([Part(ours.name, found, theirs.model.map(theirs.plain))], said)
-    if ours.desc == theirs.desc and is_equal_bytes(found, theirs.model.map(theirs.plain)):
+        return _explained([Part(ours.name, found, data)], said)
+    readings = _readings(ours, theirs, is_given=is_given)
+    by_kind = {
+        kind: _layout_difference(ours, each)
+        for kind, each in readings.items()
+        if kind in kinds or len(readings) == 1
+    }
+    equal = [kind for kind, each in by_kind.items() if each is None]
+    # where all readings differ, the one that is explained
+    differing = sorted(filter(None, by_kind.values()), key=lambda each: not each.causes)
+    if not differing or not equal:
+        return differing[0] if differing else None
+    ((other, unlike),) = ((kind, each) for kind, each in by_kind.items() if each is not None)
+    problem = (
+        "does not say whether it is packed or plain, so say it with --reference-is: values are "
+        f"equal if it is {equal[0]}; if it is {other}, they {unlike.problem}"
+    )
+    return Difference(problem, unlike.causes, is_unclear=True)
+
+
+def _layout_difference(ours: Item, theirs: Item) -> Difference | None:
+    """Compare two tensors of numbers through both layouts."""
+    entry, wanted = ours.tensors[ONE], theirs.memory()
+    found = ours.model.map(entry)
+    if ours.desc == wanted.desc and is_equal_bytes(found, wanted.data):
         return None
-    wanted = _read_like(ours, theirs, ours.plain, theirs.plain)
     desc = ours.desc if isinstance(ours.desc, MemoryDesc) else wanted.desc
     said = ""
     if (desc.dims, desc.dtype) != (wanted.desc.dims, wanted.desc.dtype):
@@ -275,22 +315,37 @@ def _part(name: str, found: NDArray[np.uint8], wanted: Memory) -> Part:
     return Part(name, found, wanted.data, wanted.desc, groups, is_scale=is_scale)
 
 
-def _read_like(ours: Item, theirs: Item, entry: Entry, other: Entry) -> Memory:
-    """Return a tensor of the reference, read as the contract says if its file does not say it.
+def _readings(ours: Item, theirs: Item, *, is_given: bool) -> dict[str, Item]:
+    """Return what a tensor of the reference may be: packed as ours should be, plain, or either.
 
-    Some programs store packed elements in the shape of plain ones. Then both readings are tried.
+    It is what its file says if that has a descriptor. Without one, programs store packed elements
+    in the shape of plain ones, in the shape of words, or flat.
     """
-    data, desc = theirs.model.map(other), ours.desc
-    own = memory_of(other, data)
-    if not isinstance(desc, MemoryDesc) or other.is_described or desc.nbytes != other.nbytes:
-        return own
-    same = memory_of(replace(other, desc=desc), data)
-    if own.desc.dims != desc.dims:
-        return same
-    if (entry.shape, entry.dtype) != (other.shape, other.dtype):
-        return own
-    part = _part("", ours.model.map(entry), reorder(own, desc))
-    return own if part.is_equal else same
+    desc, other = ours.desc, theirs.tensors[ONE]
+    if (
+        not isinstance(desc, MemoryDesc)
+        or other.is_described
+        or desc.nbytes != other.nbytes
+        or not can_hold(other.dtype, desc)
+    ):
+        return {PLAIN: theirs}
+    rows = memory_desc(desc.dims, desc.dtype)
+    has_dims = theirs.desc is not None and theirs.desc.dims == desc.dims
+    is_alike = ours.tensors[ONE].dtype == other.dtype or not has_dims
+    plain = rows if is_alike and rows.nbytes == other.nbytes else theirs.desc
+    if has_dims and not is_given:
+        return {PLAIN: theirs}
+    found = {PACKED: desc, PLAIN: plain}
+    if plain == desc or (plain is theirs.desc and not has_dims):
+        del found[PLAIN]
+    return {kind: theirs._replace(desc=each) for kind, each in found.items()}
+
+
+def can_hold(dtype: str, desc: MemoryDesc) -> bool:
+    """Whether a tensor of this type may hold the elements of a layout, or words of them."""
+    return dtype in {desc.dtype.name, "u8"} or (
+        dtype in INTEGERS and INTEGERS[dtype].bits > desc.dtype.bits
+    )
 
 
 def _explained(parts: list[Part], said: str = "") -> Difference | None:

@@ -1,11 +1,13 @@
 """Measure what each mechanism of the CPU backend is worth: switch it off, and time both.
 
     python -m tests.benchmarks.ablation [MECHANISM ...] [--threads 1,16] [--random 240] [--seed 7]
-        [--sample 360] [--most-mb 48] [--seconds 0.02] [--json FILE]
+        [--sample 360] [--most-mb 48] [--seconds 0.02] [--seconds-total 60] [--json FILE]
 
 All variants run in one process. A variant is the package `reorder.cpu`, imported again with some
-functions or constants replaced; threads are shared. A case is not timed if its tiles, programs and
-machine code stay the same. The others run in short slices, in turns with the engine as it is.
+functions or constants replaced; threads are shared. Which cases a mechanism changes is found first,
+by a process for each core, which compiles their code too. A case is not timed if its programs,
+tables and machine code stay the same. The others run in short slices, in turns with the engine as
+it is, in random order; `--seconds-total` ends this early, for each number of threads.
 
 The first variant replaces nothing: it shows the spread of the same code against itself. A mechanism
 stays if switching it off costs 1 % of the geometric mean of moves or of conversions, or makes at
@@ -20,8 +22,13 @@ import hashlib
 import importlib
 import json
 import os
+import re
 import sys
 import time
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from itertools import groupby
+from multiprocessing import get_context
 from pathlib import Path
 from pkgutil import walk_packages
 from random import Random
@@ -34,6 +41,8 @@ import reorder.cpu
 from reorder import plan_reorder
 from reorder.bench.cases import Case, parse_cases, read_cases
 from reorder.bench.report import geometric_mean
+from reorder.cpu.schedule.loops import size_of
+from reorder.cpu.schedule.select import MICRO_KERNELS
 from tests.benchmarks.random_cases import random_words
 
 if TYPE_CHECKING:
@@ -43,9 +52,12 @@ if TYPE_CHECKING:
     from reorder.plan.plan import ReorderPlan
 
 _FILES = sorted(Path(__file__).parent.glob("*.txt"))
-# modules that every variant shares: the threads, and what both sides of a job know
+# modules that every variant shares: the threads, compiled code by its name, and what both sides of
+# a job know
 _SHARED = ("machine", "target", "tables")
 _SHARED_RUNTIME = (
+    "internals",
+    "jit",
     "job",
     "pool",
     "pool_block",
@@ -55,19 +67,24 @@ _SHARED_RUNTIME = (
     "intrinsics",
 )
 _SLICE_SECONDS, _MIN_ROUNDS, _MAX_ROUNDS = 2e-3, 4, 12
+# Cases that a process looks at in turn: they share much of the machine code.
+_PART = 12
 _RANDOM_NBYTES = 1 << 20
 _SLOWDOWN = 2.0
+# Smaller numbers in a step are not addresses.
+_LEAST_ADDRESS = 1 << 16
 
 
 class Mechanism(NamedTuple):
     """What is replaced to switch a mechanism off.
 
-    `replaced` has a value, or a function of the old value, by ``module:name`` below `reorder.cpu`.
-    `is_compiled` says that it changes machine code and no schedule.
+    `replaced` has a function of the old value, by ``module:name`` below `reorder.cpu`. A mechanism
+    that changes machine code says which: `code` is a pattern that the schedules of the cases
+    contain, where a box is ``kernel ROWSxCOLUMNS;``.
     """
 
     replaced: dict[str, Callable[[Any], Any]]
-    is_compiled: bool = False
+    code: str = ""
 
 
 def _value(value: Any) -> Callable[[Any], Any]:
@@ -88,23 +105,75 @@ def _does_nothing(_: Any) -> Any:
     return lambda *_args, **_kwargs: None
 
 
+def _calls(name: str) -> Callable[[Any], Any]:
+    """Return what replaces a function by another one of its module."""
+    return lambda old: old.__globals__[name]
+
+
+def _under_name(variant: str) -> Callable[[Any], Any]:
+    """Return what replaces the function that compiles code under a name."""
+    return lambda old: lambda name, emit: old(f"{name}, without {variant}", emit)
+
+
+def _without_second(old: Any) -> Any:
+    return lambda first, _second: old(first)
+
+
+def _without_blocks(old: Any) -> Any:
+    """Run a row of one block, which starts at a Python number, as any other row."""
+
+    def run(row: Any, i: Any, lanes: int, **more: Any) -> None:
+        if isinstance(i, int):
+            old.__globals__["_emit_row"](row)
+        else:
+            old(row, i, lanes, **more)
+
+    return run
+
+
 MECHANISMS: dict[str, Mechanism] = {
     "itself": Mechanism({}),
     "streaming order": Mechanism({"runtime.batch:stream_box": _returns(())}),
     "read in turn": Mechanism({"schedule.tiling:_read_in_turn": _returns(())}),
+    "sweeps over both sides": Mechanism({"schedule.tiling:_sweep_both_sides": _returns(())}),
     "scattered moves": Mechanism({"schedule.tiles:is_scattered": _returns(value=False)}),
     "packing at odd bytes": Mechanism({"schedule.select:_WIDEST": _value(0)}),
     "zeros by masks": Mechanism({"runtime.tile_batches:masks_elements": _returns(value=False)}),
+    "joined jobs": Mechanism({"execute:JoinedJob": _returns(None)}),
+    "cuts between columns": Mechanism({"schedule.partition:_SHARED_LINE": _value(0)}),
+    "interleaved rounds": Mechanism({"schedule.partition:_MAX_ROUNDS": _value(1)}),
+    "spread operands": Mechanism({"runtime.steps:spread_operands": _returns(None)}),
+    "gathered operands": Mechanism({"runtime.steps:gathered_operands": _returns(None)}),
+    "periods": Mechanism({"runtime.steps:operand_period": _returns(0)}),
+    "repeat stage": Mechanism({"schedule.tile_rows:can_repeat": _returns(value=False)}),
+    "halved tiles": Mechanism({"runtime.tile_batches:SlotLimits": _without_second}),
+    "cost of temporal stores": Mechanism({"schedule.tiles:_TEMPORAL_COST": _value(1.0)}),
+    "streamed rows": Mechanism(
+        {"runtime.tile_batches:KernelConfig": _with_option(streams_rows=False)}
+    ),
     "prefetch of dst": Mechanism(
         {"schedule.select:ScheduledBox.prefetches_dst": _returns(value=False)}
     ),
     "prefetch, conversions": Mechanism(
         {"runtime.tile_batches:KernelConfig": _with_option(prefetches=False)}
     ),
+    "prefetch stage": Mechanism({"runtime.steps:_StepWriter.prefetch": _does_nothing}),
+    "prefetch in rows": Mechanism({"runtime.steps:_StepWriter.prefetch_distance": _returns(0)}),
     "interleave of 2 to 4": Mechanism(
-        {"kernels.transpose:emit_interleaved": _does_nothing}, is_compiled=True
+        {"kernels.transpose:emit_interleaved": _does_nothing},
+        code=r"transposed ([2-4]x|\d+x[2-4];)",
     ),
-    "masked copies": Mechanism({"kernels.copy:has_masks": _returns(value=False)}, is_compiled=True),
+    "short interleave": Mechanism(
+        {"kernels.interleave:_SHORT_LANES": lambda old: (1 << 30, *old[1:])},
+        code=r"transposed ([2-4]x|\d+x[2-4];)",
+    ),
+    "masked copies": Mechanism({"kernels.copy:has_masks": _returns(value=False)}, code="run "),
+    "copies of lines": Mechanism(
+        {"kernels.copy:_emit_lines": _calls("_emit_any")}, code=r"run \d+x(1[0-9][0-9]|\d\d);"
+    ),
+    "blocks of 16, post-ops": Mechanism(
+        {"kernels.combine:_RowOperation.run": _without_blocks}, code="combine 16;"
+    ),
 }
 
 
@@ -122,20 +191,23 @@ class Variant:
             self._modules = {key: importlib.import_module(key) for key in kept}
             for place, replace in self.mechanism.replaced.items():
                 self._replace(place, replace)
-            if self.mechanism.is_compiled:
-                # on disk its code must not be taken for that of the engine
-                stamp = hashlib.sha256(name.encode()).hexdigest()
-                self._replace("runtime.jit:_digest", _returns(stamp))
+            if self.mechanism.code:
+                # its code must not be taken for that of the engine
+                for module in ("runtime.interpreters", "runtime.stages", "runtime.batch"):
+                    self._replace(f"{module}:compiled_interpreter", _under_name(name))
             # the engine imports its converter when the first plan needs it
             converter = self._module("runtime.tile_batches").tile_batches
             self._replace("execute:_load_converter", _returns(converter))
             self.prepared = self._module("execute").PreparedReorder
             self.schedules: list[str] = []
             self._record("runtime.batch", "encode", _text_of_program)
+            self._record("runtime.batch", "partition", _text_of_partition)
+            self._record("runtime.batch", "tile_boxes", _text_of_boxes)
+            self._record("runtime.batch", "stream_box", _text_of_boxes)
+            self._record("runtime.steps", "tile_boxes", _text_of_boxes)
+            self._record("runtime.steps", "CombineTable", _text_of_combine)
             self._record("runtime.tile_batches", "cut_into_tiles", _text_of_tiles)
-            self._record(
-                "runtime.tile_batches", "KernelConfig", lambda config: str(config.prefetches)
-            )
+            self._record("runtime.tile_batches", "steps_of", _text_of_steps)
         finally:
             for key in [key for key in sys.modules if _is_ours(key)]:
                 del sys.modules[key]
@@ -152,13 +224,13 @@ class Variant:
             owner = getattr(owner, each)
         setattr(owner, name, replace(getattr(owner, name)))
 
-    def _record(self, module: str, name: str, text_of: Callable[[Any], str]) -> None:
+    def _record(self, module: str, name: str, text_of: Callable[..., str]) -> None:
         """Keep what a function of the schedule returns, as text."""
 
         def recording(old: Any) -> Any:
             def recorded(*given: Any, **more: Any) -> Any:
                 result = old(*given, **more)
-                self.schedules.append(text_of(result))
+                self.schedules.append(text_of(result, *given))
                 return result
 
             return recorded
@@ -169,17 +241,48 @@ class Variant:
         """Return a prepared plan, and what its schedule is."""
         self.schedules.clear()
         run = self.prepared(plan, threads)
-        return run, "\n".join([*self.schedules, *run.kernels])
+        joins = f"joined: {run._joined is not None}"  # noqa: SLF001 - no text shows it
+        return run, "\n".join([*self.schedules, *run.kernels, joins])
+
+    def changes(self, schedule: str, other: str) -> bool:
+        """Whether a case has to be timed: its schedule with the mechanism, and without."""
+        code = self.mechanism.code
+        if code:
+            return re.search(code, schedule) is not None
+        return self.name == "itself" or schedule != other
 
 
-def _text_of_program(result: Any) -> str:
+def _text_of_program(result: Any, *_: Any) -> str:
     program, workloads = result
     return f"{program.tobytes().hex()} {workloads}"
 
 
-def _text_of_tiles(result: Any) -> str:
+def _text_of_partition(result: Any, *_: Any) -> str:
+    return f"{result.tasks.tobytes().hex()} {result.bounds} {result.threads}"
+
+
+def _text_of_boxes(result: Any, *_: Any) -> str:
+    sizes = [
+        f"{MICRO_KERNELS[box.micro_kernel]} {size_of(box.rows)}x{size_of(box.columns)};"
+        for box in result
+    ]
+    return " ".join(sizes)
+
+
+def _text_of_combine(result: Any, *_: Any) -> str:
+    return f"combine {result.columns};"
+
+
+def _text_of_tiles(result: Any, *_: Any) -> str:
     tiles, zeros = result
     return f"{[str(tile) for tile in tiles]} {zeros}"
+
+
+def _text_of_steps(result: Any, config: Any, *_: Any) -> str:
+    """Return steps without addresses of tables, and the contents of these."""
+    steps = [[word for word in step[4:] if word < _LEAST_ADDRESS] for step in result]
+    kept = hashlib.sha256(b" ".join(array.tobytes() for array in config.kept)).hexdigest()
+    return f"{[step[0] for step in result]} {steps} {kept}"
 
 
 def _is_ours(key: str) -> bool:
@@ -251,35 +354,100 @@ def _in_turns(runs: Sequence[Any], buffers: tuple[Any, Any], seconds: float) -> 
     return times
 
 
-def measure(
-    names: Sequence[str], cases: Sequence[tuple[Case, bool]], threads: int, seconds: float
-) -> dict[str, list[Timing]]:
-    """Time all cases without each mechanism; where nothing changes the ratio is 1."""
-    engine = Variant("itself")
-    variants = [Variant(name) for name in names]
-    found: dict[str, list[Timing]] = {name: [] for name in names}
+class Changed(NamedTuple):
+    """A case, and the names of the variants that run it differently."""
+
+    case: Case
+    is_random: bool
+    variants: tuple[str, ...]
+
+
+def _prepared(run: Any) -> Any:
+    """Return a prepared reorder with the code for lines of dst that are aligned, too."""
+    for batch in run._batches:  # noqa: SLF001 - as its first call would
+        batch.interpreter(True)  # noqa: FBT003 - the only parameter
+    return run
+
+
+def _find_changed(
+    engine: Variant,
+    variants: Sequence[Variant],
+    threads: int,
+    cases: Sequence[tuple[Case, bool]],
+) -> list[Changed]:
+    """Compile what cases need, and find the variants that run them differently."""
+    found = []
     for case, is_random in cases:
         plan = plan_reorder(case.src, case.dst, case.attr)
-        first, schedule = engine.prepare(plan, threads)
-        timed: list[tuple[Variant, Any]] = []
+        run, schedule = engine.prepare(plan, threads)
+        _prepared(run)
+        names = []
         for variant in variants:
+            code = variant.mechanism.code
+            if code and not variant.changes(schedule, schedule):
+                continue
             run, other = variant.prepare(plan, threads)
-            if variant.name == "itself" or variant.mechanism.is_compiled or other != schedule:
-                timed.append((variant, run))
-        times = _in_turns(
-            [first, *(run for _, run in timed)],
-            (_filled(case.src.min_nbytes, case), np.zeros(case.dst.min_nbytes, np.uint8)),
-            seconds,
-        )
-        ratios = {
-            variant.name: _ratio(off, times[0])
-            for (variant, _), off in zip(timed, times[1:], strict=True)
-        }
-        is_move = case.src.dtype == case.dst.dtype and case.attr is None
-        for name in names:
-            ratio, seconds_of = ratios.get(name, 1.0), min(times[0])
-            found[name].append(Timing(case.name, is_move, is_random, threads, seconds_of, ratio))
+            if variant.changes(schedule, other):
+                _prepared(run)
+                names.append(variant.name)
+        found.append(Changed(case, is_random, tuple(names)))
     return found
+
+
+def _kinds(pair: tuple[Case, bool]) -> tuple[str, str, bool]:
+    """Return what the machine code of a case depends on, so that one process compiles it."""
+    case, _ = pair
+    return str(case.src.dtype), str(case.dst.dtype), case.attr is not None
+
+
+def measure(
+    variants: Sequence[Variant],
+    cases: Sequence[tuple[Case, bool]],
+    threads: int,
+    options: argparse.Namespace,
+) -> dict[str, list[Timing]]:
+    """Time all cases without each mechanism; where nothing changes the ratio is 1."""
+    engine, *variants = variants
+    parts = [list(part) for _, part in groupby(sorted(cases, key=_kinds), key=_kinds)]
+    parts = [part[k : k + _PART] for part in parts for k in range(0, len(part), _PART)]
+    find = partial(_find_changed, engine, variants, threads)
+    changed = [each for part in _in_processes(find, parts) for each in part]
+    Random(options.seed).shuffle(changed)
+    end = time.perf_counter() + options.seconds_total
+    found: dict[str, list[Timing]] = {variant.name: [] for variant in variants}
+    for case, is_random, names in changed:
+        if time.perf_counter() > end:
+            break
+        plan = plan_reorder(case.src, case.dst, case.attr)
+        runs = [engine.prepare(plan, threads)[0]]
+        runs += [each.prepare(plan, threads)[0] for each in variants if each.name in names]
+        times = _in_turns(
+            runs,
+            (_filled(case.src.min_nbytes, case), np.zeros(case.dst.min_nbytes, np.uint8)),
+            options.seconds,
+        )
+        ratios = dict(zip(names, (_ratio(off, times[0]) for off in times[1:]), strict=True))
+        is_move = case.src.dtype == case.dst.dtype and case.attr is None
+        for name, timings in found.items():
+            ratio, seconds_of = ratios.get(name, 1.0), min(times[0])
+            timings.append(Timing(case.name, is_move, is_random, threads, seconds_of, ratio))
+    return found
+
+
+# what forked processes do: they have all variants, which cannot be sent to them
+_work: list[Callable[[Any], Any]] = []
+
+
+def _in_processes(work: Callable[[Any], Any], parts: Sequence[Any]) -> list[Any]:
+    """Return what a function returns for each part, computed by forked processes."""
+    _work[:] = [work]
+    cores = len(os.sched_getaffinity(0))
+    with ProcessPoolExecutor(cores, mp_context=get_context("fork")) as processes:
+        return list(processes.map(_do_work, parts))
+
+
+def _do_work(part: Any) -> Any:
+    return _work[0](part)
 
 
 def _ratio(off: list[float], on: list[float]) -> float:
@@ -312,6 +480,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--sample", type=int, default=360, help="cases of the set (default 360)")
     parser.add_argument("--most-mb", type=float, default=48, help="the largest case (default 48)")
     parser.add_argument("--seconds", type=float, default=0.02, help="for each case and variant")
+    parser.add_argument("--seconds-total", type=float, default=float("inf"), help="for all timings")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all numbers there")
     options = parser.parse_args(arguments)
     names = options.mechanisms or list(MECHANISMS)
@@ -319,13 +488,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"no mechanism {min(unknown)!r}; there are {', '.join(MECHANISMS)}")
     names = ["itself", *(name for name in names if name != "itself")]
     cases = _cases(options)
+    variants = [Variant("itself"), *map(Variant, names)]
     facts = []
     sys.stdout.write(
         "what each costs when switched off (cases that change): moves of the set, random moves, "
         "conversions of the set, random conversions; random cases over 2x; the worst\n"
     )
     for threads in sorted({int(count) for count in options.threads.split(",")}):
-        found = measure(names, cases, threads, options.seconds)
+        start = time.perf_counter()
+        found = measure(variants, cases, threads, options)
+        counts = len(found["itself"]), len(cases), time.perf_counter() - start
+        sys.stdout.write("{} of {} cases, {:.0f} s\n".format(*counts))
         for name, timings in found.items():
             sys.stdout.write(_line(name, timings) + "\n")
             facts += [{"mechanism": name, **timing._asdict()} for timing in timings]

@@ -93,12 +93,12 @@ def _tally(
         good = write(folder / f"good{seed}", sound)
         again = write(folder / f"again{seed}", sound)
         expect = rules if rules is not None else reorder.contract_of(good)
-        report = reorder.check(again, expect, reference=good)
+        report = reorder.check(again, expect, reference=good, reference_is="packed")
         accused += not report.holds
         for k, case in enumerate(cases):
             bad = write(folder / f"bad{seed}_{k}", {**sound, **case.tensors})
-            breaches = reorder.check(bad, expect, reference=good).breaches
-            causes = [cause for breach in breaches for cause in breach.causes]
+            report = reorder.check(bad, expect, reference=good, reference_is="packed")
+            causes = [cause for breach in report.breaches for cause in breach.causes]
             hit = any(cause.startswith(case.cause) for cause in causes)
             found.setdefault(case.damage, []).append(hit)
             others += hit and len(causes) > 1
@@ -108,9 +108,9 @@ def _tally(
             flat = worse.reshape(-1).view(np.uint8)
             flat[rng.integers(len(flat))] ^= 1 << rng.integers(8)
             file = write(folder / f"worse{seed}_{k}", {**sound, **case.tensors, name: worse})
-            breaches = reorder.check(file, expect, reference=good).breaches
-            assert any(breach.key == "values" for breach in breaches)
-            guessed += any(breach.causes for breach in breaches)
+            report = reorder.check(file, expect, reference=good, reference_is="packed")
+            assert any(breach.key == "values" for breach in report.breaches)
+            guessed += any(breach.causes for breach in report.breaches)
     for damage, hits in found.items():
         print(f"{library:20} {damage:40} {sum(hits)} of {len(hits)}")
     total = sum(map(len, found.values()))

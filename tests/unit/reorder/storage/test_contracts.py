@@ -148,7 +148,27 @@ def test_each_key_is_checked(tmp_path: Path) -> None:
     assert _keys(path, {"*": {"dtype": "u8", "dims": [1, 2]}}) == ["dims", "dtype"]
     assert _keys(path, {"*": {"scales": ["*.scale"]}}) == ["scales"]
     assert _keys(path, {"layers.*.up.weight": {"like": "layers.*.gate.weight"}}) == ["like"]
-    assert _keys(path, {"layers.*.up.weight": {"like": "layers.*.up.weight"}}) == []
+
+
+def test_a_tensor_is_like_another_one_as_far_as_the_file_says_it(tmp_path: Path) -> None:
+    packed, rows = reorder.reorder(_codes(), _TAG), reorder.reorder(_codes(), "ab")
+    path, raw = tmp_path / "x.safetensors", tmp_path / "raw.safetensors"
+    reorder.save(path, {"a.k": packed, "a.v": rows, "b.k": packed, "b.v": packed})
+    found = reorder.check(path, {"*.k": {"like": "*.v"}})
+    assert [(each.name, each.key) for each in found.breaches] == [("a.k", "like")]
+    assert found.unconfirmed == ()
+    # the first one is like itself, and the others are like the first one
+    assert reorder.check(path, {"b.*": {"like": "b.k"}}).holds
+    for pattern, like in (("b.*", "b.*"), ("b.k", "b.k")):
+        assert "compares each tensor with itself only" in _refusal(path, {pattern: {"like": like}})
+    # without descriptors only types and sizes are known to be alike
+    write_safetensors(raw, {"a.k": packed.data.view(np.int8).reshape(_DIMS), "a.v": _codes()})
+    found = reorder.check(raw, {"*.k": {"like": "*.v"}})
+    assert (found.breaches, found.unconfirmed) == ((), ("a.k",))
+    kinds = {"layout": _TAG, "dims": [*_DIMS], "dtype": "s8"}
+    assert _keys(raw, {"*.k": {"like": "*.v"}, "a.*": kinds}) == []
+    assert _keys(raw, {"a.k": {"like": "a.v", **kinds}}) == ["like"]
+    assert reorder.check(raw, {"*.k": {"like": "*.v"}}, reference=raw).unconfirmed == ()
 
 
 def test_a_layout_that_only_the_size_supports_is_said_to_be_unconfirmed(tmp_path: Path) -> None:
@@ -160,6 +180,85 @@ def test_a_layout_that_only_the_size_supports_is_said_to_be_unconfirmed(tmp_path
     assert _keys(path, {"w": {"layout": _TAG, "dims": [64, 256], "dtype": "s8"}}) == ["layout"]
     assert _keys(path, {"w": {"layout": _TAG, "dims": [*_DIMS], "dtype": "u8"}}) == ["dtype"]
     assert _keys(path, {"w": {"layout": "plain", "dims": [128, 64], "dtype": "s8"}}) == ["dims"]
+
+
+def _raw_model(path: Path, x: NDArray[Any], shape: Any = _DIMS) -> Path:
+    """Save codes as programs do that store no layout."""
+    write_safetensors(path, {"w": np.ascontiguousarray(x).view(np.int8).reshape(shape)})
+    return path
+
+
+_RULES = {"w": {"layout": _TAG, "dims": [*_DIMS], "dtype": "s8"}}
+
+
+def test_a_reference_without_descriptors_is_what_the_caller_says(tmp_path: Path) -> None:
+    x = _codes()
+    packed = reorder.reorder(x, _TAG).data.view(np.int8).reshape(_DIMS)
+    twice = reorder.reorder(packed, _TAG).data
+    model, flat = (_raw_model(tmp_path / f"{k}.safetensors", packed, k) for k in (_DIMS, -1))
+    described = _saved(tmp_path / "said.safetensors", x, name="w")
+    for reference in (model, flat):
+        for one in (model, flat, described):
+            report = reorder.check(one, _RULES, reference=reference, reference_is="packed")
+            assert (report.holds, report.unconfirmed) == (True, ())
+        bad = _raw_model(tmp_path / "bad.safetensors", twice)
+        report = reorder.check(bad, _RULES, reference=reference, reference_is="packed")
+        assert [each.causes for each in report.breaches] == [("it is packed twice",)]
+    for shape in (_DIMS, -1):
+        rows = _raw_model(tmp_path / "rows.safetensors", x, shape)
+        for one in (model, flat, described):
+            assert reorder.check(one, _RULES, reference=rows, reference_is="plain").holds
+        report = reorder.check(rows, _RULES, reference=rows, reference_is="plain")
+        assert [each.causes for each in report.breaches] == [("it is not packed",)]
+        assert report.unconfirmed == ("w",)
+    # a reference that says it needs nobody else to
+    assert reorder.check(model, _RULES, reference=described).unconfirmed == ()
+
+
+def test_values_that_are_equal_in_one_reading_of_a_reference_are_unconfirmed(
+    tmp_path: Path,
+) -> None:
+    x = _codes()
+    packed = reorder.reorder(x, _TAG).data.view(np.int8).reshape(_DIMS)
+    rows = _raw_model(tmp_path / "rows.safetensors", x)
+    model = _raw_model(tmp_path / "model.safetensors", packed)
+    bad = _raw_model(tmp_path / "bad.safetensors", reorder.reorder(packed, _TAG).data)
+    for one, reference, equal, cause in (
+        (model, model, "packed", "it is not packed"),
+        (model, rows, "plain", "it is packed twice"),
+        (rows, rows, "packed", "it is not packed"),
+        (bad, model, "plain", "it is packed twice"),
+    ):
+        report = reorder.check(one, _RULES, reference=reference)
+        (breach,) = report.breaches
+        assert (breach.key, breach.causes) == ("reference", (cause,))
+        assert f"equal if it is {equal}; if it is" in breach.problem
+        assert (report.holds, report.unconfirmed, report.compared) == (False, ("w",), ("w",))
+    # both readings differ, or both are equal
+    report = reorder.check(bad, _RULES, reference=rows)
+    assert [each.key for each in report.breaches] == ["values"]
+    same = _raw_model(tmp_path / "same.safetensors", np.full(_DIMS, 7, np.int8))
+    assert reorder.check(same, _RULES, reference=same).unconfirmed == ()
+
+
+def test_how_a_reference_is_read_is_said_in_one_of_two_words(tmp_path: Path) -> None:
+    path = _raw_model(tmp_path / "x.safetensors", _codes())
+    with pytest.raises(MemdescError, match="must be 'packed' or 'plain', not 'rows'"):
+        reorder.check(path, _RULES, reference=path, reference_is="rows")
+    with pytest.raises(MemdescError, match="and there is none"):
+        reorder.check(path, _RULES, reference_is="plain")
+
+
+def test_a_record_without_a_descriptor_is_compared_by_the_rule(tmp_path: Path) -> None:
+    data = random_record(record_desc((8, 64), "q4_0"), np.random.default_rng(0)).tensors
+    (blocks,) = data.values()
+    path, bad = tmp_path / "x.safetensors", tmp_path / "bad.safetensors"
+    write_safetensors(path, {"w": blocks.reshape(8, -1)})
+    write_safetensors(bad, {"w": np.roll(blocks.reshape(8, -1), 4, 0)})
+    rules = {"w": {"record": "q4_0", "dims": [8, 64]}}
+    assert reorder.check(path, rules, reference=path).holds
+    (breach,) = reorder.check(bad, rules, reference=path).breaches
+    assert breach.causes == ("the halves of dim 0 are swapped",)
 
 
 def test_a_rule_of_a_record_is_about_its_tensors(tmp_path: Path) -> None:

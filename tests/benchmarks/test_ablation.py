@@ -1,0 +1,26 @@
+"""Each mechanism names what the engine has: a variant of it can be made, and runs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from memdesc import memory_desc
+from reorder import Attr, plan_reorder
+from tests.benchmarks.ablation import MECHANISMS, Variant
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_a_reorder_without_a_mechanism_is_the_same(name: str) -> None:
+    """Law: every variant writes what the definition says."""
+    src = memory_desc((1, 3, 16, 16), "u8", "nhwc")
+    dst = memory_desc((1, 3, 16, 16), "f32", "nchw")
+    scale = np.array([0.5, 2, 4], np.float32)
+    plan = plan_reorder(src, dst, Attr(src_scale=scale, src_scale_mask=2))
+    run, schedule = Variant(name).prepare(plan, 1)
+    x = np.arange(3 * 256, dtype=np.uint8)
+    y = np.empty(3 * 256, np.float32)
+    run(x, y)
+    expected = x.reshape(256, 3).T * scale[:, None]
+    assert schedule
+    np.testing.assert_array_equal(y.reshape(3, 256), expected)
