@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-BANK_BITS = 5
-BANKS, SUBGROUP = 1 << BANK_BITS, 32
+_BANK_BITS = 5
+BANKS, SUBGROUP = 1 << _BANK_BITS, 32
 # local memory that every kernel on NVIDIA's devices may use
 MAX_LOCAL_NBYTES = 48 << 10
 
@@ -55,7 +55,7 @@ def chain_of(loops: Sequence[Loop], operand: int, limit: int) -> Chain | None:
     return Chain(tuple(run), tuple(extents)) if run else None
 
 
-def conflicts(accesses: Accesses, moves: Mapping[int, int] = {}) -> int:
+def _conflicts(accesses: Accesses, moves: Mapping[int, int] = {}) -> int:
     """Return the steps in which the banks serve both accesses.
 
     `moves` are the bits of a word's address, each with the bit of its bank that it is added to.
@@ -74,7 +74,24 @@ def conflicts(accesses: Accesses, moves: Mapping[int, int] = {}) -> int:
 
 def least_conflicts(tiles: Iterable[T], accesses: Callable[[T], Accesses]) -> T:
     """Return the tile whose accesses take the fewest steps, such as that with the best gap."""
-    return min(tiles, key=lambda tile: conflicts(accesses(tile)))
+    return min(tiles, key=lambda tile: _conflicts(accesses(tile)))
+
+
+def best_swizzle(accesses: Accesses) -> tuple[tuple[int, int], ...]:
+    """Return (shift, mask) of the address bits to add to those of the bank, for few conflicts."""
+    bits = max(max(words) for words in accesses).bit_length()
+    moves: dict[int, int] = {}
+    best = _conflicts(accesses, moves)
+    for bit in range(bits - 1, _BANK_BITS - 1, -1):
+        for bank in range(_BANK_BITS):
+            tried = moves | {bit: bank}
+            cost = _conflicts(accesses, tried)
+            if cost < best:
+                best, moves = cost, tried
+    masks: dict[int, int] = {}
+    for bit, bank in moves.items():
+        masks[bit - bank] = masks.get(bit - bank, 0) | 1 << bank
+    return tuple(sorted(masks.items()))
 
 
 class LocalLayout(NamedTuple):

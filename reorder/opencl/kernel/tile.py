@@ -36,13 +36,12 @@ from reorder.opencl.kernel.launch import (
     tiled,
 )
 from reorder.opencl.kernel.local_memory import (
-    BANK_BITS,
     BANKS,
     MAX_LOCAL_NBYTES,
     SUBGROUP,
     LocalLayout,
+    best_swizzle,
     chain_of,
-    conflicts,
     least_conflicts,
     local_layout,
     offset_of,
@@ -251,24 +250,7 @@ def _spread(tile: Tile, work_items: int) -> Tile:
     if tile.packed_rows == 1 and tile.nbytes < WORD:
         tiles = [replace(tile, gap=gap) for gap in range(0, BANKS * WORD, WORD)]
         return least_conflicts(tiles, lambda tried: _accesses(tried, work_items))
-    return replace(tile, swizzle=_swizzle(_accesses(tile, work_items)))
-
-
-def _swizzle(accesses: tuple[list[int], list[int]]) -> tuple[tuple[int, int], ...]:
-    """Return (shift, mask) of the address bits to add to those of the bank."""
-    bits = max(max(words) for words in accesses).bit_length()
-    moves: dict[int, int] = {}
-    best = conflicts(accesses, moves)
-    for bit in range(bits - 1, BANK_BITS - 1, -1):
-        for bank in range(BANK_BITS):
-            tried = moves | {bit: bank}
-            cost = conflicts(accesses, tried)
-            if cost < best:
-                best, moves = cost, tried
-    masks: dict[int, int] = {}
-    for bit, bank in moves.items():
-        masks[bit - bank] = masks.get(bit - bank, 0) | 1 << bank
-    return tuple(sorted(masks.items()))
+    return replace(tile, swizzle=best_swizzle(_accesses(tile, work_items)))
 
 
 def _accesses(tile: Tile, work_items: int) -> tuple[list[int], list[int]]:
