@@ -60,12 +60,12 @@ class PreparedTransfer(NamedTuple):
     constants: tuple[cl.Buffer, ...] = ()
 
 
-Found = tuple[PreparedTransfer, ...]
+Prepared = tuple[PreparedTransfer, ...]
 
 
 def transfers_between(
     queue: cl.CommandQueue, memory: tuple[Any, Any], descs: Descs, attr: Attr | None
-) -> tuple[Found, tuple[Any, Any]]:
+) -> tuple[Prepared, tuple[Any, Any]]:
     """Check two memories; return the transfers between them, and the memory that kernels get.
 
     `memory` is src and dst as callers pass them, or `Unallocated`. They must fit each other, their
@@ -86,7 +86,7 @@ def transfers_between(
 
 def find_known(
     queue: cl.CommandQueue, memory: tuple[Any, Any], descs: Descs, attr: Attr | None
-) -> tuple[Found | None, tuple[Any, Any], tuple[Any, ...] | None]:
+) -> tuple[Prepared | None, tuple[Any, Any], tuple[Any, ...] | None]:
     """Return the cached transfers of a reorder, the memory that kernels get, and the cache key.
 
     The key is None if something cannot be part of one, or if the checks would refuse it. The
@@ -107,7 +107,7 @@ def find_known(
 
 def prepare_transfers(
     queue: cl.CommandQueue, src: DeviceOperand, dst: DeviceOperand, attr: Attr | None = None
-) -> Found:
+) -> Prepared:
     """Check two operands against each other, plan their transfers and build the kernels.
 
     Only arrays of scales and zero points are allocated. Operands in other memory may have the same
@@ -130,7 +130,7 @@ def prepare_transfers(
     return found
 
 
-def _keep(context: cl.Context, key: tuple[Any, ...], attr: Attr | None, found: Found) -> None:
+def _keep(context: cl.Context, key: tuple[Any, ...], attr: Attr | None, found: Prepared) -> None:
     """Keep the transfers of a reorder, unless its attributes are large."""
     if attr is not None and attr.is_large:
         return
@@ -158,7 +158,7 @@ def build_transfers(
 
 
 @first_arg_dependent_memoize
-def _known_in(context: cl.Context) -> dict[Any, Found]:  # noqa: ARG001 - one for each
+def _known_in(context: cl.Context) -> dict[Any, Prepared]:  # noqa: ARG001 - one for each
     return {}
 
 

@@ -97,9 +97,9 @@ _UNPACK = ImageGroups(
 class CopySizes(NamedTuple):
     """Work-groups that copy.
 
-    Between buffers a group has at most `work_items`, and each of them takes so many elements of
-    some bytes. Images are packed by groups of their own, and unpacked into elements of 32 bits by
-    others, or by those of `unpack_narrow` into elements of fewer.
+    Between buffers a group has at most `work_items`; `elements` has how many elements each of them
+    takes, by the bytes of an element. `pack` is for images as dst, `unpack` for elements of 32 bits
+    from images, and `unpack_narrow` for narrower ones.
     """
 
     work_items: int = 256

@@ -67,16 +67,17 @@ class Profile(NamedTuple):
     """Sizes of work-groups and tiles that suit a device.
 
     A nest that writes fewer than `min_tiled` bytes takes no tiles: kernels of tiles are built for
-    each layout, others once for all sizes. Each family of kernels has a type for its own sizes,
-    with the best ones of sweeps on an NVIDIA H200 (docs/opencl_measurements.md has the bandwidths
-    that they reach). All devices use these; `sizes` may have values of these types to use instead.
+    each layout, others once for all sizes. Each family of kernels has a type for its own sizes, and
+    finds them here by that type. If `sizes` has none, they are the defaults of the type: the best
+    ones of sweeps on an NVIDIA H200, which all devices use (docs/opencl_measurements.md has the
+    bandwidths that they reach).
     """
 
     min_tiled: int = 1 << 16
     sizes: tuple[object, ...] = ()
 
     def sizes_of(self, family: type[T]) -> T:
-        """Return the sizes of a family, by their type."""
+        """Return the sizes of a family, given their type."""
         return next((given for given in self.sizes if isinstance(given, family)), family())
 
 

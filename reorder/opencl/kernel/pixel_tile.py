@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 
 # the index of the lanes of a pixel among the loops of a tile
 LANES = -1
-# lanes of a pixel
-_LANES = 4
+# how many lanes a pixel has
+_LANE_COUNT = 4
 # bits of the widest element that is converted
 _MAX_BITS = 32
 # steps below which the loop next to the lanes of a pixel is short
@@ -88,7 +88,7 @@ def try_lower(task: KernelTask) -> tuple[Launch, ...]:
     shape = sizes.pack if image else sizes.unpack
     nbytes = task.accesses[1 - image].nbytes
     if (
-        nest.steps * _LANES * nbytes < profile.min_tiled
+        nest.steps * _LANE_COUNT * nbytes < profile.min_tiled
         or task.device.max_work_items < shape.work_items
     ):
         return ()
@@ -139,7 +139,7 @@ def _choose_tile(
     sides = _sides(nest, nbytes, image, shape)
     if sides is None:
         return None
-    extents = _extents(sides, shape.nbytes // (_LANES * nbytes))
+    extents = _extents(sides, shape.nbytes // (_LANE_COUNT * nbytes))
     # the lanes come after the loops
     lanes = len(extents)
     run = tuple(LANES if k == lanes else k for k in sides.run.run)
@@ -158,13 +158,13 @@ def _choose_tile(
 def _sides(nest: Nest, nbytes: int, image: int, shape: PixelShape) -> _Sides | None:
     """Return the loops and chains of a nest; None if there is no run, or a lane without data."""
     places = [lane.offsets for lane in nest.lanes if lane.is_valid]
-    step = places[1][1 - image] - places[0][1 - image] if len(places) == _LANES else 0
-    wanted = [(k, k * step) for k in range(_LANES)]
+    step = places[1][1 - image] - places[0][1 - image] if len(places) == _LANE_COUNT else 0
+    wanted = [(k, k * step) for k in range(_LANE_COUNT)]
     found = sorted((place[image], place[1 - image]) for place in places)
     if step <= 0 or found != wanted:
         return None
     loops = sorted(nest.moving.loops, key=lambda loop: tuple(map(abs, reversed(loop.strides[1]))))
-    lanes = Loop(_LANES, _LANES, ((step,), (step,)))
+    lanes = Loop(_LANE_COUNT, _LANE_COUNT, ((step,), (step,)))
     run = chain_of([*loops, lanes], 1 - image, shape.run // nbytes)
     if run is None:
         return None
@@ -238,7 +238,7 @@ def _vector(tile: PixelTile, sides: _Sides, nest: Nest, image: int) -> int:
 
 def _spread(tile: PixelTile) -> PixelTile:
     """Return a tile with the gap between runs for which few accesses share a bank."""
-    step = max(tile.vector, _LANES * tile.nbytes if tile.has_whole_pixels else WORD)
+    step = max(tile.vector, _LANE_COUNT * tile.nbytes if tile.has_whole_pixels else WORD)
     gaps = range(0, BANKS * WORD, step)
     return least_conflicts((replace(tile, gap=gap) for gap in gaps), _accesses)
 
@@ -278,7 +278,7 @@ class PixelTile(Body):
 
     def steps(self, loop: int) -> int:
         """Return the steps of a loop in a tile."""
-        return _LANES if loop == LANES else self.extents[loop]
+        return _LANE_COUNT if loop == LANES else self.extents[loop]
 
     @property
     def lanes(self) -> int:
@@ -388,7 +388,7 @@ def _within(number: str, total: int, work_items: int, statement: str) -> str:
 def _run_line(tile: PixelTile, counted: str) -> str:
     """Return the elements of a run that hold data, or that are inside."""
     *lower, top = tile.run
-    steps = str(_LANES) if top == LANES else steps_inside(top, tile.extents[top], counted)
+    steps = str(_LANE_COUNT) if top == LANES else steps_inside(top, tile.extents[top], counted)
     return f"const int run = {steps} * {prod(map(tile.steps, lower))};"
 
 
@@ -459,7 +459,7 @@ def _loaded(tile: PixelTile, pattern: Pattern, s: int) -> str:
             return f"vloada_half4(0, (__local const half *){place})"
         return element.to_value(vector, "4")
     lanes = []
-    for lane in range(_LANES):
+    for lane in range(_LANE_COUNT):
         memory = _lane_place(tile, f"const {element.memory}", s, lane)
         if conversion is None:
             lanes.append(element.load(memory, "0"))
@@ -473,7 +473,7 @@ def _loaded(tile: PixelTile, pattern: Pattern, s: int) -> str:
 def _stored(tile: PixelTile, pattern: Pattern, s: int) -> str:
     """Return the statements that store a value as a pixel in local memory."""
     element, conversion = pattern.dst.element, pattern.conversion
-    lanes = [f"v{s}.s{lane}" for lane in range(_LANES)]
+    lanes = [f"v{s}.s{lane}" for lane in range(_LANE_COUNT)]
     if conversion is not None:
         # not whole pixels: `try_lower` leaves their conversion to kernels without tiles
         codes = [code_of_lane(pattern.src, lane) for lane in lanes]

@@ -141,15 +141,16 @@ class Nest(NamedTuple):
         return MovingLoops(loops, *along)
 
     def strides(self, operand: int, along: Collection[Loop] = ()) -> list[int]:
-        """Return an operand's strides in a buffer: of its loops except `along`, and of blocks."""
+        """Return an operand's strides in a buffer: of loops except some, and of indirect blocks."""
         axes = [axis for loop in self.indirect for axis in (loop.src, loop.dst)[operand]]
         blocks = [block.stride for _, blocks in axes for block in blocks]
         return [loop.stride(operand) for loop in without(self.loops, along)] + blocks
 
     def alignment(self, operand: int, along: Collection[Loop] = ()) -> int:
-        """Return the largest number of elements of which all runs in a buffer start at multiples.
+        """Return the greatest number of elements that divides the offsets where runs start.
 
-        Runs are along some loops. 0 stands for any number: there is one run, at offset 0.
+        There is a run along some loops of a buffer for each step of the other loops. 0 means that
+        all runs start at offset 0.
         """
         return gcd(*self.starts[operand], *self.strides(operand, along))
 

@@ -92,6 +92,21 @@ class TileSizes(NamedTuple):
     }
 
 
+class _Element(NamedTuple):
+    """What a tile moves: elements of `nbytes` bytes, or squares of 4-bit elements.
+
+    A square has a byte in each of two rows of src, and of dst; `rows` has the bytes between these.
+    """
+
+    nbytes: int
+    rows: tuple[int, int] | None = None
+
+    @property
+    def in_row(self) -> int:
+        """Bytes of an element in one row."""
+        return self.nbytes if self.rows is None else 1
+
+
 def try_lower(task: KernelTask) -> tuple[Launch, ...]:
     """Make the launch of a nest that moves between two buffers, by its elements or by squares.
 
@@ -100,24 +115,19 @@ def try_lower(task: KernelTask) -> tuple[Launch, ...]:
     if not task.nest.is_plain:
         return ()
     if task.moves_bytes:
-        return _lowered(task, None)
+        return _lowered(task, _Element(task.accesses[1].nbytes))
     is_packed = task.conversion is not None and task.conversion.is_move
     return _lowered_squares(task) if is_packed else ()
 
 
-def _lowered(task: KernelTask, rows: tuple[int, int] | None) -> tuple[Launch, ...]:
-    """Make the launch of tiles.
-
-    With `rows`, an element has a byte in each of two rows of src, and of dst: the bytes between
-    these two rows.
-    """
+def _lowered(task: KernelTask, element: _Element) -> tuple[Launch, ...]:
+    """Make the launch of tiles."""
     nest, access, profile = task.nest, task.accesses[1], task.device.profile
-    nbytes = access.nbytes if rows is None else 2 * access.nbytes
-    if nbytes > _MAX_TILED or nest.steps * nbytes < profile.min_tiled:
+    if element.nbytes > _MAX_TILED or nest.steps * element.nbytes < profile.min_tiled:
         return ()
-    shape = profile.sizes_of(TileSizes).shapes[access.nbytes]
+    shape = profile.sizes_of(TileSizes).shapes[element.in_row]
     shape = shape._replace(work_items=task.work_items(shape.work_items))
-    chosen = _choose_tile(nest, nbytes, shape, is_aligned=task.is_aligned, rows=rows)
+    chosen = _choose_tile(nest, element, shape, is_aligned=task.is_aligned)
     if chosen is None:
         return ()
     loops, tile, work_items = chosen
@@ -148,7 +158,7 @@ def _lowered_squares(task: KernelTask) -> tuple[Launch, ...]:
     nest = task.nest._replace(starts=starts, loops=loops)
     access = Access(AccessKind.BUFFER, 8)
     rows = dst.stride(0) // _SIDE, src.stride(1) // _SIDE
-    return _lowered(task._replace(nest=nest, accesses=(access, access)), rows)
+    return _lowered(task._replace(nest=nest, accesses=(access, access)), _Element(2, rows))
 
 
 def _of_bytes(loop: Loop, steps: int) -> Loop:
@@ -158,56 +168,42 @@ def _of_bytes(loop: Loop, steps: int) -> Loop:
 
 
 def _choose_tile(
-    nest: Nest, nbytes: int, shape: TileShape, *, is_aligned: bool, rows: tuple[int, int] | None
+    nest: Nest, element: _Element, shape: TileShape, *, is_aligned: bool
 ) -> tuple[tuple[Loop, ...], Tile, int] | None:
     """Return loops in the order of work-groups, innermost first, a tile of them and its work items.
 
-    None if a run is too short, or the innermost loops of src and dst are the same. `rows` is that
-    of `_lowered`.
+    None if a run is too short, or the innermost loops of src and dst are the same.
     """
+    nbytes = element.nbytes
     loops = tuple(sorted(nest.moving.loops, key=lambda loop: abs(loop.stride(1))))
-    nest = nest._replace(loops=loops)
-    in_row = nbytes if rows is None else 1
-    chains = [
-        chain_of(loops, side, limit // in_row)
+    src, dst = (
+        chain_of(loops, side, limit // element.in_row)
         for side, limit in enumerate((shape.src_run, shape.dst_run))
-    ]
-    src, dst = chains
+    )
     if src is None or dst is None or src.run[0] == dst.run[0]:
         return None
+    chains = src, dst
     extents = [1] * len(loops)
-    for chain in (dst, src):
+    for chain in chains:
         for k, extent in zip(chain.run, chain.extents, strict=True):
             extents[k] = max(extents[k], extent)
-    if any(prod(extents[k] for k in chain.run) * in_row < _MIN_RUN for chain in chains if chain):
+    if any(prod(extents[k] for k in chain.run) * element.in_row < _MIN_RUN for chain in chains):
         return None
-    _grow(extents, loops, (src, dst), shape.nbytes // nbytes)
+    _grow(extents, loops, chains, shape.nbytes // nbytes)
     packed_rows = WORD // nbytes if nbytes < WORD else 1
     first = dst.run[0]
     if first in src.run or extents[first] % packed_rows:
         packed_rows = 1
-    sides = []
-    for operand, chain in enumerate((src, dst)):
-        strides = [loop.stride(operand) for loop in loops]
-        top = chain.run[-1]
-        # where runs of a tile start: at the start of a longer run, and where other tiles cut it
-        starts = [nest.alignment(operand, [loops[k] for k in chain.run])]
-        starts += [strides[top] * extents[top], *([] if rows is None else [rows[operand]])]
-        width = in_row
-        if is_aligned:
-            width = max(gcd(VECTOR, *(start * in_row for start in starts)), in_row)
-        if rows is not None and width < WORD:
-            return None
-        width *= nbytes // in_row
-        rest = [
-            k
-            for _, k in sorted((abs(stride), k) for k, stride in enumerate(strides))
-            if extents[k] > 1 and k not in chain.run
-        ]
-        is_shifted = width < WORD
-        width = max(width, WORD)
-        sides.append(Side(chain.run, tuple(rest), width, width // nbytes, is_shifted))
-    tile = Tile(tuple(extents), nbytes, packed_rows, sides[0], sides[1], is_paired=rows is not None)
+    nest = nest._replace(loops=loops)
+    sides = [
+        _side(nest, operand, chain.run, extents, element, is_aligned=is_aligned)
+        for operand, chain in enumerate(chains)
+    ]
+    src_side, dst_side = sides
+    if src_side is None or dst_side is None:
+        return None
+    is_paired = element.rows is not None
+    tile = Tile(tuple(extents), nbytes, packed_rows, src_side, dst_side, is_paired=is_paired)
     # elements of a vector should be at constant distances in local memory
     if packed_rows == 1 and nbytes < WORD and not _is_regular(tile, tile.src):
         is_gathered = _is_regular(tile, tile.dst) and not tile.dst.is_shifted
@@ -216,6 +212,35 @@ def _choose_tile(
     vectors = max(tile.src_vectors, tile.dst_vectors)
     work_items = max(min(shape.work_items, 1 << ceil_log2(vectors)), 1)
     return loops, _spread(tile, work_items), work_items
+
+
+def _side(
+    nest: Nest,
+    operand: int,
+    run: tuple[int, ...],
+    extents: list[int],
+    element: _Element,
+    *,
+    is_aligned: bool,
+) -> Side | None:
+    """Return how a tile is read or written, in the widest vectors that start at multiples of one.
+
+    None if that is less than a word in each of the two rows of squares.
+    """
+    strides, width = [loop.stride(operand) for loop in nest.loops], element.in_row
+    if is_aligned:
+        # a run of the tile starts where a whole run does, where the last tile ended, or in row two
+        starts = [nest.alignment(operand, [nest.loops[k] for k in run])]
+        starts.append(strides[run[-1]] * extents[run[-1]])
+        starts += [] if element.rows is None else [element.rows[operand]]
+        width = max(gcd(VECTOR, *(start * width for start in starts)), width)
+    if element.rows is not None and width < WORD:
+        return None
+    width *= element.nbytes // element.in_row
+    order = sorted((abs(stride), k) for k, stride in enumerate(strides))
+    rest = tuple(k for _, k in order if extents[k] > 1 and k not in run)
+    vector = max(width, WORD)
+    return Side(run, rest, vector, vector // element.nbytes, is_shifted=width < WORD)
 
 
 def _is_regular(tile: Tile, side: Side) -> bool:

@@ -115,8 +115,8 @@ def plan_transfers(
             "write; accumulate in a buffer, then pack it"
         )
         raise MemdescError(msg)
-    first = [_pixels(src, src.as_buffer(src))] if src.is_linear else []
-    last = [_pixels(dst, dst)] if dst.is_linear else []
+    first = [_copied_pixels(src, src.as_buffer(src))] if src.is_linear else []
+    last = [_copied_pixels(dst, dst)] if dst.is_linear else []
     source = first[-1].dst if first else src
     target = dst.as_buffer(dst) if last else dst
     direct = _transfer(source, target, device, attr, is_aligned=is_aligned)
@@ -189,7 +189,7 @@ def _moved(
         yield from _lowered(KernelTask(nest, (access, access), device, is_aligned, conversion))
 
 
-def _pixels(image: OperandSpec, dst: OperandSpec) -> Transfer:
+def _copied_pixels(image: OperandSpec, dst: OperandSpec) -> Transfer:
     """Return the transfer between all pixels of an image and a linear buffer of them."""
     assert image.image is not None  # noqa: S101 - for the type checker
     width, channels = image.image
