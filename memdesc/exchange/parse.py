@@ -15,7 +15,7 @@ from memdesc.errors import (
     short_repr,
 )
 from memdesc.exchange.system import Given, System, given_of
-from memdesc.exchange.table import SYSTEMS, read_with
+from memdesc.exchange.table import SYSTEMS, no_system, read_with
 from memdesc.image import ImageDesc, image_desc
 from memdesc.names import expand_meta_tag, is_image, resolve
 from memdesc.names.registry import parse_name
@@ -107,6 +107,7 @@ def _read(given: Given) -> MemoryDesc | ImageDesc:
         if found := _readings(given):
             return found
         _refuse_record(name)
+        _refuse_prefix(name)
         # it looks like no notation, so the error is that of a name, with similar ones
         resolve(name, given.dims or (), _bits(given))
     return memory_desc(given.sizes(), given.type(), name)
@@ -121,6 +122,14 @@ def _refuse_record(name: str) -> None:
             f"record_desc(dims, {name!r}) describes it, and `memdesc show {name} DIMS` shows it"
         )
         raise UnsupportedFormatError(msg)
+
+
+def _refuse_prefix(text: str) -> None:
+    # two colons are C++'s
+    prefix = re.match(r"(\w+):(?!:)", text)
+    if prefix is not None:
+        msg = f"unknown format {short_repr(text)}: {no_system(prefix[1])}"
+        raise UnknownFormatError(msg)
 
 
 def _is_name(given: Given) -> bool:
