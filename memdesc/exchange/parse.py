@@ -104,23 +104,24 @@ def _read(given: Given) -> MemoryDesc | ImageDesc:
     if is_image(name):
         return image_desc(given.sizes(), given.type(), name)
     if not _is_name(given._replace(text=name)):
-        if found := _readings(given):
-            return found
-        _refuse_record(name)
-        # it looks like no notation, so the error is that of a name, with similar ones
-        resolve(name, given.dims or (), _bits(given))
+        refused = ""
+        try:
+            if found := _readings(given):
+                return found
+        except UnknownFormatError as error:
+            if not name.isalnum():
+                raise
+            refused = str(error)
+        # it looks like a name, or like no notation, so the error is that of a name
+        try:
+            resolve(name, given.dims or (), _bits(given))
+        except UnknownFormatError as error:
+            if not refused:
+                raise
+            msg = str(error)
+            msg += f"{' ' if msg.endswith('?') else '; '}{refused}"
+            raise UnknownFormatError(msg) from None
     return memory_desc(given.sizes(), given.type(), name)
-
-
-def _refuse_record(name: str) -> None:
-    from memdesc.record import known_records  # only an unknown name needs it
-
-    if name.lower() in known_records():
-        msg = (
-            f"{name!r} is a record, blocks with their own scales, and has no layout of elements; "
-            f"record_desc(dims, {name!r}) describes it, and `memdesc show {name} DIMS` shows it"
-        )
-        raise UnsupportedFormatError(msg)
 
 
 def _is_name(given: Given) -> bool:

@@ -97,6 +97,7 @@ def test_nothing_follows_the_stride(rest: str) -> None:
         ("nchw", None, "does not contain the sizes; give dims"),
         ("nChw8d", _DIMS, "did you mean 'nChw8c'"),
         ("row_major", _DIMS, "it is 'plain' here"),
+        ("AB16q", (2, 256), "or 'AB8b16a'? 'AB16q' is not TVM's notation"),
         ("Q4_K", (2, 256), "'Q4_K' is a record, blocks with their own scales"),
         ("(8,4):(1", None, "is not CuTe's notation"),
         ("4x1@a", (3, 4), "are not integers joined by x or commas"),
