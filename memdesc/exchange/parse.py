@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from memdesc.create import memory_desc
+from memdesc.create import memory_desc, refuse_record
 from memdesc.errors import (
     MemdescError,
     UnknownFormatError,
@@ -15,7 +15,7 @@ from memdesc.errors import (
     short_repr,
 )
 from memdesc.exchange.system import Given, System, given_of
-from memdesc.exchange.table import SYSTEMS, read_with
+from memdesc.exchange.table import SYSTEMS, no_system, read_with
 from memdesc.image import ImageDesc, image_desc
 from memdesc.names import expand_meta_tag, is_image, resolve
 from memdesc.names.registry import parse_name
@@ -112,6 +112,8 @@ def _read(given: Given) -> MemoryDesc | ImageDesc:
             if not name.isalnum():
                 raise
             refused = str(error)
+        refuse_record(name)
+        _refuse_prefix(name)
         # it looks like a name, or like no notation, so the error is that of a name
         try:
             resolve(name, given.dims or (), _bits(given))
@@ -122,6 +124,14 @@ def _read(given: Given) -> MemoryDesc | ImageDesc:
             msg += f"{' ' if msg.endswith('?') else '; '}{refused}"
             raise UnknownFormatError(msg) from None
     return memory_desc(given.sizes(), given.type(), name)
+
+
+def _refuse_prefix(text: str) -> None:
+    # two colons are C++'s
+    prefix = re.match(r"(\w+):(?!:)", text)
+    if prefix is not None:
+        msg = f"unknown format {short_repr(text)}: {no_system(prefix[1])}"
+        raise UnknownFormatError(msg)
 
 
 def _is_name(given: Given) -> bool:

@@ -41,9 +41,6 @@ VOCABULARIES: tuple[Vocabulary, ...] = (
     kvcache.VOCABULARY,
 )
 
-# Records are above the vocabularies, and add their names.
-RECORDS: set[str] = set()
-
 
 class Name(NamedTuple):
     """A name of a layout.
@@ -133,11 +130,6 @@ def _parse_name(name: str) -> ParsedName | str:
             return str(error)
         except UnknownFormatError as error:
             reasons[vocabulary.name] = error
-    if name.lower() in RECORDS:
-        return (
-            f"{name!r} is a record, blocks with their own scales, and has no layout of elements; "
-            f"record_desc(dims, {name!r}) describes it, and `memdesc show {name} DIMS` shows it"
-        )
     # the most specific spelling first; oneDNN's, which accepts any letters, last
     likely = next(each for each in reversed(VOCABULARIES) if each.is_spelled_like(name))
     msg = f"unknown format {reasons[likely.name]}"

@@ -13,7 +13,6 @@ from memdesc.dtypes import data_type
 from memdesc.errors import MemdescError, UnknownFormatError, UnsupportedFormatError, short_repr
 from memdesc.int64 import checked_ints
 from memdesc.layout import check_dims
-from memdesc.names.registry import RECORDS
 from memdesc.record.desc import RecordDesc
 from memdesc.record.gguf import GGUF_TYPES, gguf_record
 from memdesc.record.tensors import TENSOR_FORMATS
@@ -41,8 +40,6 @@ _FORMATS = {
     },
     **{name: _Format(*row) for name, row in TENSOR_FORMATS.items()},
 }
-
-RECORDS.update(_FORMATS)
 
 # the dims of a matrix with blocks along the last one: outputs and inputs
 _MATRIX = "oi"
