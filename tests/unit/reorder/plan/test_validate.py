@@ -68,8 +68,15 @@ def test_boxes_that_leave_a_buffer_are_refused_before_anything_is_written(box: B
     "box",
     [
         None,
+        (),
+        Box((0,), ()),
+        Box((0, 0, 0), ()),
         Box((0, 0.5), ()),  # type: ignore[arg-type] # what a caller might pass
         Box((0, 0), (Node(2, 3, (1, 1)),)),
+        Box((0, 0), (Node(-2, -2, (1, 1)),)),
+        Box((0, 0), (Node(0, 0, (1, 1)),)),
+        Box((0, 0), (Node(2, 2, (1, 1, 1)),)),
+        Box((0, 0), (Node(2.5, 2, (1, 1)),)),  # type: ignore[arg-type] # likewise
         Box((0, 0), tuple([Node(1, 1, (0, 0))] * 65)),
         Box((0, 0), tuple([Node(2, 2, (0, 0))] * 64)),
         Box((0, 0), (), (3,)),  # type: ignore[arg-type] # likewise
@@ -99,10 +106,21 @@ def indirect_loop(*src: Block, params: Any = ()) -> IndirectLoop:
     "loop",
     [
         indirect_loop(WHOLE, params=(((Axis((0,), 24), (WHOLE,)),),)),
+        indirect_loop(Block(0, 1.0, 24, 1)),  # type: ignore[arg-type] # what a caller might pass
         indirect_loop(Block(0, step=True, extent=24, stride=1)),
+        indirect_loop(Block(0, 1, 24, 1), Block(0, 1, 2, 24)),
+        indirect_loop(Block(0, 1, 2, 2), Block(0, 12, 2, 1)),
+        indirect_loop(Block(0, 2, 12, 1)),
+        indirect_loop(Block(0, 1, 23, 1)),
+        indirect_loop(Block(0, 1, 2**62, 0)),
         indirect_loop(WHOLE)._replace(src=((Axis((0,), 23), (Block(0, 1, 23, 1),)),)),
+        indirect_loop(WHOLE)._replace(dst=((Axis((0,), -24), (WHOLE,)),)),
+        indirect_loop(WHOLE)._replace(sizes=((0, 24), (0, 24))),
         IndirectLoop(((2, 24),), ((Axis((2,), 24), (WHOLE,)),), ((Axis((2,), 24), (WHOLE,)),)),
+        indirect_loop(Block(0, -1, 24, -1)),
         indirect_loop(),
+        indirect_loop(WHOLE)._replace(sizes=((0, 24), (1, 1))),
+        indirect_loop(WHOLE)._replace(sizes=((0, -24),)),
         indirect_loop(WHOLE)._replace(dst=()),
     ],
 )
