@@ -92,7 +92,7 @@ def test_cases_are_made_smaller() -> None:
         ),
         (["--device", "no such device"], "no OpenCL device"),
         (["--device", "x", "1x64x56x56"], "fixed list of reorders, so leave out DIMS"),
-        (["--device", "x", "--dtag=ba", "--batch=x"], "leave out --to (--dtag), --batch"),
+        (["--device", "x", "--to=ba", "--batch=x"], "leave out --to, --batch"),
         (["--device", "x", "--scale=2", "--threads=1"], "--scale, --threads"),
     ],
 )
