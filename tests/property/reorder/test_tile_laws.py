@@ -5,11 +5,13 @@ from __future__ import annotations
 from math import prod
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import reorder
 from memdesc import MemoryDesc, memory_desc
-from reorder import Box, Node, plan_reorder
+from reorder import Attr, Box, Node, plan_reorder
 from reorder.cpu.schedule.tiles import SlotLimits, cut_into_tiles
 from tests.property.reorder.test_convert_laws import check
 from tests.reorders import box_map, element_map
@@ -79,6 +81,35 @@ def test_tiles_and_zeros_together_write_every_padded_element_once_and_tiles_fit_
     _check_cut(pair, widths, limit, in_place=in_place, streams=streams, masks=masks)
 
 
+@pytest.mark.parametrize("in_place", [True, False])
+@pytest.mark.parametrize(
+    ("dims", "stag", "dtag"),
+    [
+        *(((165, 333), tag, tag) for tag in ("BA4a2b", "ab", "aB16b", "Ba8b")),
+        *(((165, 333), *tags) for tags in (("ab", "ba"), ("ab", "AB16a16b"), ("Ab32a", "ab"))),
+        # conversions do not write this padding, so the wider elements go through the scratch
+        *(((17, 127), *tags) for tags in (("ba", "aB24b"), ("ab", "bA16a"), ("ab", "BA16a16b"))),
+    ],
+)
+def test_tiles_of_large_tensors_fit_the_scratch(
+    dims: tuple[int, int], stag: str, dtag: str, in_place: bool
+) -> None:
+    pair = memory_desc(dims, "s8", stag), memory_desc(dims, "s8", dtag)
+    for masks in (False, True):
+        for widths in ((8, 64), (8, 32), (32, 8)):
+            _check_cut(pair, widths, 2048, in_place=in_place, masks=masks)
+
+
+@pytest.mark.parametrize(("stag", "dtag"), [("oihw", "OIhw16i16o"), ("hwio", "Oihw16o")])
+def test_bytes_are_widened_into_padded_blocks(stag: str, dtag: str) -> None:
+    x = np.arange(8 * 3 * 14 * 14, dtype=np.uint8).reshape(8, 3, 14, 14)
+    src = reorder.reorder(x, stag)
+    y = reorder.Memory(memory_desc(x.shape, "f32", dtag))
+    reorder.reorder(src, out=y)
+    assert (reorder.reorder(y, "oihw").numpy() == x).all()
+    y.check_padding()
+
+
 def test_a_padded_tensor_longer_than_the_scratch_is_converted_without_leaving_it() -> None:
     for sizes, stag, dtag, types in (
         ((65, 65), "BA4a2b", "BA4a2b", ("s8", "f64")),
@@ -93,3 +124,17 @@ def test_a_broadcast_source_is_read_again_for_each_tile() -> None:
     _check_cut((src, memory_desc((70, 80), "f32", "ba")), (32, 8), 256, in_place=False)
     zeros = Box((0, 0), (Node(4, 0, (0, 1)),))
     assert cut_into_tiles(zeros, (32, 8), SlotLimits(256), in_place=False)[0] == []
+
+
+@pytest.mark.parametrize("pixels", [144, 196, 729])
+@pytest.mark.parametrize(
+    ("types", "tags"), [(("f32", "s8"), ("abc", "acb")), (("u8", "f32"), ("acb", "abc"))]
+)
+def test_conversions_of_rows_with_tails_are_right(
+    types: tuple[str, str], tags: tuple[str, str], pixels: int
+) -> None:
+    src, dst = (
+        memory_desc((2, 130, pixels), dtype, tag) for dtype, tag in zip(types, tags, strict=True)
+    )
+    for attr in (None, Attr(src_scale=0.3), Attr(dst_scale=np.arange(1.0, 131), dst_scale_mask=2)):
+        check((src, dst, attr), 3, at_end=True)

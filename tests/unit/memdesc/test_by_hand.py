@@ -14,6 +14,8 @@ from memdesc import (
     Axis,
     Block,
     DataType,
+    Digit,
+    FormatTag,
     ImageDesc,
     Layout,
     MemdescError,
@@ -44,6 +46,29 @@ def test_numbers_of_numpy_do_not_wrap() -> None:
     assert {type(number) for number in (*numbers, found.offset0, found.last)} == {int}
     with pytest.raises(MemdescError, match="more than int64 holds"):
         layout(np.int64(2**50), 2**20, 2**20, dims=(2**20,))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: layout(dims=None),
+        lambda: layout(dims="4"),
+        lambda: layout(axes=None),
+        lambda: layout(axes=((0,), 4)),
+        lambda: layout(axes=(Axis(None, 4),)),  # type: ignore[arg-type] # what a caller might pass
+        lambda: layout(blocks=3),
+        lambda: layout(blocks=((0, 1, 4),)),
+        lambda: FormatTag(None, (), ()),  # type: ignore[arg-type] # likewise
+        lambda: FormatTag(((0,),), ((0, 1),), (1,)),  # type: ignore[arg-type] # likewise
+        lambda: FormatTag(((0,),), (Digit(0, 1, 0),), None),  # type: ignore[arg-type] # likewise
+        lambda: MemoryDesc("f32", layout()),  # type: ignore[arg-type] # likewise
+        lambda: MemoryDesc(F32, None),  # type: ignore[arg-type] # likewise
+        lambda: MemoryDesc(F32, layout(), np.zeros(2)),  # type: ignore[arg-type] # likewise
+    ],
+)
+def test_fields_of_another_form_are_refused(make: Any) -> None:
+    with pytest.raises(MemdescError):
+        make()
 
 
 def test_only_rows_of_the_table_are_data_types() -> None:

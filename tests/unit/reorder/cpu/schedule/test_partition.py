@@ -43,6 +43,21 @@ def test_tasks_cover_every_step_of_every_box_once_and_chunks_follow_each_other(
         assert (covered == 1).all()
 
 
+def test_records_of_the_same_images_are_cut_at_the_same_images() -> None:
+    # most pixels of each of 153 images in ten steps, the others of two images in one
+    workloads = [
+        Workload(0, 76, 180, 1, 109440, 76, 20),
+        Workload(50, 1530, 160, 1, 1958400, 153, 10),
+    ]
+    tasks, bounds = partition_chunks(workloads, 16, fits_own_cache=True)
+    for first, last in pairwise(bounds):
+        rows = [Task(*row) for row in tasks[first:last].tolist()]
+        pairs = [task for task in rows if task.instruction == 0]
+        images = [task for task in rows if task.instruction == 50]
+        assert abs(2 * min(task.first for task in pairs) - min(t.first for t in images) // 10) <= 2
+        assert abs(2 * max(task.last for task in pairs) - max(t.last for t in images) // 10) <= 2
+
+
 @given(
     st.integers(1, 12), st.integers(1, 12), st.integers(20, 500), st.integers(2, 16), st.booleans()
 )
