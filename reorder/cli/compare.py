@@ -238,7 +238,7 @@ class _File(NamedTuple):
         return read_tensor(self.path, self.how)[0]
 
 
-_Part = _Item | _File
+_Content = _Item | _File
 
 
 def _is_folder_of_files(path: str) -> bool:
@@ -261,7 +261,7 @@ def _is_checkpoint(path: str) -> bool:
         return True
     try:
         return given.name.endswith(FORMATS["npz"].ending) and len(read_container(given).entries) > 1
-    except MemdescError:  # whoever reads it says what is wrong
+    except MemdescError:  # reading it will report the error
         return False
 
 
@@ -275,8 +275,8 @@ def _checkpoints(paths: Sequence[str], checkpoints: Sequence[Checkpoint]) -> lis
 
 def _compare_sets(
     options: argparse.Namespace,
-    left: Mapping[str, _Part],
-    right: Mapping[str, _Part],
+    left: Mapping[str, _Content],
+    right: Mapping[str, _Content],
     unread: AbstractSet[str] = frozenset(),
 ) -> tuple[Facts, int]:
     """Compare what has the same names in two checkpoints, or in two folders.
@@ -325,7 +325,7 @@ def _items(
     return found
 
 
-def _compared(a: _Part, b: _Part, options: argparse.Namespace) -> dict[str, Any]:
+def _compared(a: _Content, b: _Content, options: argparse.Namespace) -> dict[str, Any]:
     """Compare what both sides have under one name."""
     whats = {"a": a.what, "b": b.what}
     try:
@@ -348,7 +348,7 @@ def _compared(a: _Part, b: _Part, options: argparse.Namespace) -> dict[str, Any]
     }
 
 
-def _is_copy(a: _Part, b: _Part) -> bool:
+def _is_copy(a: _Content, b: _Content) -> bool:
     """Whether two tensors have equal types, shapes and bytes, whatever these mean."""
     if isinstance(a, _File) or isinstance(b, _File):
         return False
