@@ -8,6 +8,7 @@ from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any, TextIO
 
 from memdesc import MemdescError, read_verbose
+from memdesc.disk import as_path
 from memdesc.errors import counted, first_of
 from reorder.bench.measure import measure
 from reorder.cli.command import Command, Facts, check_threads, flag, folded, option, table, value
@@ -52,6 +53,12 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
         if (given := getattr(options, name)) is not None:
             msg = f"--{name} {given}: only --bench measures, and takes {name}"
             raise MemdescError(msg)
+    if options.log != "-" and as_path(options.log).is_fifo():
+        msg = (
+            f"{options.log!r} is a pipe; give -, and pass its content to stdin: "
+            f"`memdesc log - < {options.log}`"
+        )
+        raise MemdescError(msg)
     log = read_verbose(_stdin() if options.log == "-" else options.log)
     if not (log.entries or log.info or log.skipped or log.passed_over):
         msg = (

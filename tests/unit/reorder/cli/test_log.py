@@ -138,6 +138,14 @@ def test_stdin_may_hold_bytes_that_are_no_text() -> None:
     assert b"other lines: 1 not from oneDNN" in ran.stdout
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no named pipes")
+def test_a_pipe_is_read_from_stdin(shell: Shell) -> None:
+    os.mkfifo("pipe")  # what <(...) is for a command
+    assert shell.refusal("log pipe") == (
+        "'pipe' is a pipe; give -, and pass its content to stdin: `memdesc log - < pipe`"
+    )
+
+
 def test_a_log_without_reorders_has_no_table_of_them(shell: Shell) -> None:
     def lines(text: str) -> list[str]:
         Path("x.log").write_text(text, encoding="utf-8")
