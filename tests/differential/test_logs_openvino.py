@@ -61,6 +61,7 @@ def test_nodes_name_the_executions(tmp_path: Path) -> None:
     found = report(log, layers, steady=True)
     assert found.repetition is not None
     assert found.repetition.runs == 4
+    assert layers.foreign(log.executions, found.repetition) == ()
     start, length, _ = found.repetition
     named = layers.name(log.executions, found.repetition).names[start:][:length]
     run = log.executions[start:][:length]

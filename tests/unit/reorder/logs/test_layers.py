@@ -53,6 +53,23 @@ def test_openvino_says_layout_and_time_of_each_node() -> None:
     assert {each.is_of_weights for each in found.reorders if not each.in_each_run} == {True}
 
 
+def test_executions_that_no_node_can_have_made_are_foreign(tmp_path: Path) -> None:
+    log = read_verbose(_FILES.parent / "verbose" / "openvino-2026.4.log")
+    repetition = report(log).repetition
+    layers = read_layers(f"{_OPENVINO}.xml")
+    assert [each.kind for each in layers.foreign(log.executions, repetition)] == ["pooling"]
+    own = read_verbose(f"{_OPENVINO}.log")
+    assert layers.foreign(own.executions, report(own).repetition) == ()
+    # a size that is known only at execution may be any
+    text = Path(f"{_OPENVINO}.xml").read_text(encoding="utf-8")
+    path = tmp_path / "dynamic.xml"
+    path.write_text(text.replace('type="Softmax"', 'type="Pooling"'), encoding="utf-8")
+    assert len(read_layers(path).foreign(log.executions, repetition)) == 1
+    text = path.read_text(encoding="utf-8").replace("<dim>16</dim>", "<dim>-1</dim>")
+    path.write_text(text, encoding="utf-8")
+    assert read_layers(path).foreign(log.executions, repetition) == ()
+
+
 def test_modules_of_torch_are_found_by_time() -> None:
     first, second = "Sequential_0/Sequential_1/Conv2d_0", "Sequential_0/Sequential_2/Conv2d_1"
     named = _named(_TORCH, ".json")
