@@ -15,6 +15,7 @@ import pyopencl as cl
 from memdesc import ImageDesc, MemdescError, MemoryDesc
 from reorder import execute, plan_reorder
 from reorder.opencl import Device, enqueue_reorder
+from reorder.opencl.allocation import allocate, allocate_buffer
 from reorder.opencl.execution import enqueue_transfers, prepare_transfers
 from reorder.opencl.image_formats import image_format
 from reorder.opencl.operands import device_operand
@@ -167,8 +168,7 @@ class DeviceBench:
     def _copy_seconds(self, nbytes: int) -> float:
         """Return the median time of the device's own copy between two buffers."""
         if nbytes not in self._copies:
-            flags = cl.mem_flags.READ_WRITE
-            src, dst = (cl.Buffer(self.context, flags, nbytes) for _ in range(2))
+            src, dst = (allocate_buffer(self.context, nbytes) for _ in range(2))
             random = np.resize(np.random.default_rng(0).integers(0, 256, 1 << 20, np.uint8), nbytes)
             cl.enqueue_copy(self.queue, src, random)
             self._copies[nbytes] = self._median(
@@ -193,11 +193,8 @@ class DeviceBench:
         return max(int(min(self.budget / max(seconds, 1e-9), _MOST_RUNS)), 1)
 
     def _allocated(self, desc: MemoryDesc | ImageDesc) -> Any:
-        flags = cl.mem_flags.READ_WRITE
-        if isinstance(desc, ImageDesc):
-            size = desc.width, desc.height
-            return cl.create_image(self.context, flags, image_format(desc), shape=size)
-        return cl.Buffer(self.context, flags, desc.nbytes)
+        form = image_format(desc) if isinstance(desc, ImageDesc) else None
+        return allocate(self.context, desc, form)
 
 
 def duration(events: list[cl.Event]) -> float:

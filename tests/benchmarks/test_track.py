@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import shutil
+import subprocess
 import xml.etree.ElementTree as ET
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +17,8 @@ from tests.benchmarks import track
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+_IS_ROOT = hasattr(os, "geteuid") and os.geteuid() == 0
 
 
 def _line(commit: str, ratio: float, processor: str = "one") -> dict[str, Any]:
@@ -45,6 +51,28 @@ def test_the_line_of_an_sdist_has_its_version(
 ) -> None:
     monkeypatch.setattr(track, "_ROOT", tmp_path)
     assert track.commit() == memdesc.__version__
+
+
+@pytest.mark.skipif(not _IS_ROOT, reason="only root may give files to another user")
+@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+def test_the_commit_of_another_users_checkout_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # as in a container that runs as root, whose workspace belongs to the user outside
+    monkeypatch.delenv("SUDO_UID", raising=False)
+    for scope in ("GLOBAL", "SYSTEM"):  # nothing here may declare the folder safe
+        monkeypatch.setenv(f"GIT_CONFIG_{scope}", os.devnull)
+    identity = ("-c", "user.name=someone", "-c", "user.email=someone@localhost")
+    for command in (("init", "-q"), (*identity, "commit", "-q", "--allow-empty", "-m", "empty")):
+        subprocess.run(["git", *command], cwd=tmp_path, check=True)
+    for path in (tmp_path, *tmp_path.rglob("*")):
+        os.chown(path, 1001, 1001)
+    plain = subprocess.run(
+        ["git", "rev-parse", "HEAD"], cwd=tmp_path, stderr=subprocess.PIPE, check=False
+    )
+    assert b"dubious ownership" in plain.stderr
+    monkeypatch.setattr(track, "_ROOT", tmp_path)
+    assert re.fullmatch("[0-9a-f]{40}", track.commit())
 
 
 def test_only_lines_of_one_machine_are_plotted() -> None:

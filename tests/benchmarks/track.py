@@ -126,7 +126,8 @@ def commit() -> str:
         return memdesc.__version__
 
     def git(*arguments: str) -> str:
-        command = ["git", *arguments]
+        # whoever owns this tree (in a container, often another user): Python runs its code already
+        command = ["git", "-c", "safe.directory=*", *arguments]
         ran = subprocess.run(command, cwd=_ROOT, stdout=subprocess.PIPE, text=True, check=True)
         return ran.stdout.strip()
 

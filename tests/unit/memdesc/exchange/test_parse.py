@@ -130,6 +130,7 @@ def test_nothing_follows_the_stride(rest: str) -> None:
         ("torch:channels_last", _DIMS, "openvino; did you mean 'pytorch'?"),
         ("CuTe:(8,4):(1,8)", (32,), "did you mean 'cute'"),
         ("row_major", _DIMS, "it is 'plain' here"),
+        ("AB16q", (2, 256), "or 'AB8b16a'? 'AB16q' is not TVM's notation"),
         ("Q4_K", (2, 256), "'Q4_K' is a record, blocks with their own scales"),
         ("(8,4):(1", None, "is not CuTe's notation"),
         ("4x1@a", (3, 4), "are not integers joined by x or commas"),

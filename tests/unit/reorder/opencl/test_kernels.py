@@ -13,11 +13,10 @@ from memdesc import ImageDesc, MemdescError, image_desc, memory_desc
 from reorder import Attr
 from reorder.bench.device_cases import IMAGES
 from reorder.opencl import kernel_texts
-from reorder.opencl.kernel.conversion import Floats
-from reorder.opencl.kernel.launch import DeviceTraits, kernel_source
+from reorder.opencl.kernel.formula import Floats
+from reorder.opencl.kernel.launch import GPU, DeviceTraits, kernel_source
 from reorder.opencl.kernel.pixel_tile import PixelTile
 from reorder.opencl.kernel.placement import ImageShape
-from reorder.opencl.kernel.profile import GPU
 from reorder.opencl.kernel.skewed import Skewed
 from reorder.opencl.kernel.tile import Tile
 from reorder.opencl.kernel.transfers import OperandSpec, Transfer, plan_transfers
