@@ -7,7 +7,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memdesc import MemdescError
-from reorder.bench.cases import ATTRIBUTES, Case, parse_cases
+from reorder.bench.cases import ATTRIBUTES, Case, Problem, parse_cases
 from reorder.bench.measure import measure
 from reorder.bench.peers import MakePeer, known_peers
 from reorder.bench.report import full_report, geometric_mean
@@ -131,8 +131,7 @@ def _on_device(options: argparse.Namespace) -> Facts:
     if given:
         msg = f"--device measures a fixed list of reorders, so leave out {', '.join(given)}"
         raise MemdescError(msg)
-    from reorder.bench.device import DeviceBench  # pyopencl is slow to load
-    from reorder.bench.device_cases import ALL, SMALL, resized  # pyopencl is slow to load
+    from reorder.bench.device import CASES, DeviceBench, resized  # pyopencl is slow to load
     from reorder.opencl import find_device  # pyopencl is slow to load
 
     device = find_device(options.device)
@@ -140,13 +139,14 @@ def _on_device(options: argparse.Namespace) -> Facts:
     nbytes = default if options.size is None else int(options.size * _MEGA)
     bench = DeviceBench(device, options.seconds)
     rows = []
-    with Progress(len(ALL)) as shown:
-        for case in (resized(case, nbytes) for case in ALL):
+    with Progress(len(CASES)) as shown:
+        for case in (resized(case, nbytes) for case in CASES):
             shown.step(f"{case.dtype} {case.src} -> {case.dst}", 1)
             if bench.fits(case):
                 rows.append(bench.measure(case))
-    call, bare = bench.call_seconds(resized(SMALL[0], 1 << 16))
-    launch = bench.seconds(bench.load(SMALL[0]._replace(dims=(8, 8))))
+    small = Problem((256, 256), "ab", "ba", "u8")
+    call, bare = bench.call_seconds(small)
+    launch = bench.seconds(bench.load(small._replace(dims=(8, 8))))
     return {
         "device": device.name,
         "platform": device.platform,
