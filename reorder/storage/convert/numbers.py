@@ -15,7 +15,7 @@ from reorder.records.convert_numbers import is_rounded, write_numbers
 from reorder.records.encode import code_range, is_integer_number, number_bits
 from reorder.records.record import Record
 from reorder.storage.pieces.changes import permutation
-from reorder.storage.pieces.losses import check_scales
+from reorder.storage.pieces.losses import check_scales, check_zero_points
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -86,7 +86,7 @@ def _code_tensors(desc: RecordDesc) -> set[str]:
 
 
 def _check_step(cut_step: CutStep) -> _Rounded | None:
-    """Refuse scales that are not finite, and numbers that the new format cannot hold.
+    """Refuse scales that are not finite, and numbers that are ambiguous or that do not fit.
 
     A zero point of 0 is such a number in version 1 of GPTQ. Returns what is rounded, if a factor
     becomes its reciprocal.
@@ -103,6 +103,8 @@ def _check_step(cut_step: CutStep) -> _Rounded | None:
     codes = _code_tensors(src)
     with about(step.name):
         check_scales(src, src.tensors.keys() - codes, lambda role: step.sources[role].read())
+        if not isinstance(dst, RecordDesc) or dst.rule.zero != src.rule.zero:
+            check_zero_points(src, lambda role: step.sources[role].read())
     if not isinstance(dst, RecordDesc):
         return None
     dst, errors = dst.bare, list[float]()
