@@ -145,7 +145,6 @@ MECHANISMS: dict[str, Mechanism] = {
     "spread operands": Mechanism({"runtime.steps:spread_operands": _returns(None)}),
     "gathered operands": Mechanism({"runtime.steps:gathered_operands": _returns(None)}),
     "periods": Mechanism({"runtime.steps:operand_period": _returns(0)}),
-    "repeat stage": Mechanism({"schedule.tile_rows:can_repeat": _returns(value=False)}),
     "halved tiles": Mechanism({"runtime.tile_batches:SlotLimits": _without_second}),
     "cost of temporal stores": Mechanism({"schedule.tiles:_TEMPORAL_COST": _value(1.0)}),
     "streamed rows": Mechanism(

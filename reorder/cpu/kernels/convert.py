@@ -1,4 +1,4 @@
-"""The stages of a tile that convert, prefetch and repeat rows."""
+"""The stages of a tile that convert and prefetch rows."""
 
 from __future__ import annotations
 
@@ -17,15 +17,8 @@ from reorder.cpu.kernels.rows import (
     table_addresses,
     vector_lanes,
 )
-from reorder.cpu.kernels.shuffle import pick
-from reorder.cpu.schedule.tile_program import (
-    LONG_RUN,
-    SHORT_RUNS,
-    ConvertTable,
-    PrefetchTable,
-    RepeatTable,
-)
-from reorder.cpu.target import BYTE_BITS, LINE_NBYTES, register_bits, step_registers
+from reorder.cpu.schedule.tile_program import ConvertTable, PrefetchTable
+from reorder.cpu.target import BYTE_BITS, LINE_NBYTES, step_registers
 from reorder.values.formats import FORMATS, IntegerFormat
 
 if TYPE_CHECKING:
@@ -141,24 +134,3 @@ def emit_prefetch(call: InterpreterCall) -> None:
         first = call.src_at + offset
         with loop(0, table.nbytes, LINE_NBYTES) as start:
             prefetch(first + start)
-
-
-def emit_repeat(call: InterpreterCall, dtype: str) -> None:
-    """Emit what a `RepeatTable` asks for, on values of a working type."""
-    table, placement = load_stage(call, RepeatTable)
-    builder = call.src_at.builder
-    src = Row.at(builder, dtype, Location(call.src_at, placement.src_offset))
-    dst = Row.at(builder, dtype, Location(call.dst_at, placement.dst_offset))
-    lanes = register_bits() // src.elements.bits
-    whole = table.values & -lanes
-    for times in SHORT_RUNS:
-        with when(table.times == times):
-            for start, stop, width in ((0, whole, lanes), (whole, table.values, 1)):
-                with loop(start, stop, width) as i:
-                    copies = (k // times for k in range(width * times))
-                    dst.store(pick(src.load(i, width), copies), i * times)
-    with when(table.times >= LONG_RUN), loop(0, table.values) as i:
-        copy = pick(src.load(i, 1), [0] * lanes)
-        start = i * table.times
-        with loop(start, start + table.times, lanes) as j:
-            dst.store(copy, j)

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from memdesc import DATA_TYPES
 from reorder.cpu.machine import OWN_CACHE_NBYTES
 from reorder.cpu.runtime.interpreters import interpreter_at
-from reorder.cpu.runtime.stages import combine_stage, convert_stage, prefetch_stage, repeat_stage
+from reorder.cpu.runtime.stages import combine_stage, convert_stage, prefetch_stage
 from reorder.cpu.schedule.partition import partition_chunks
 from reorder.cpu.schedule.post_ops import (
     SCALING,
@@ -40,7 +40,6 @@ from reorder.cpu.schedule.tile_program import (
     CombineTable,
     ConvertTable,
     PrefetchTable,
-    RepeatTable,
     Step,
 )
 from reorder.cpu.schedule.tile_rows import (
@@ -516,21 +515,14 @@ def _with_values(
         for kind, slot in zip(kinds, (Base.OPERANDS, Base.RECIPROCALS), strict=False):
             address = config.address_of_values(role, sides.work, 0, kind)
             operand = _TileBuffer(address, sides.work, placed_by, strides)
-            _gather(writer, operand, slot, gathered.times)
+            _gather(writer, operand, slot)
         return gathered, _StepOperand(Base.OPERANDS, factor_base=Base.RECIPROCALS)
     bases = [config.address_of_values(role, sides.work, rows.period, kind) for kind in kinds]
     return rows, _StepOperand(bases[0], placed_by, -rows.shift, bases[-1])
 
 
-def _gather(writer: _StepWriter, operand: _TileBuffer, slot: Base, times: int) -> None:
-    """Write the steps that move the operands of a tile into a slot, each `times` times."""
+def _gather(writer: _StepWriter, operand: _TileBuffer, slot: Base) -> None:
+    """Write the step that moves the operands of a tile into a slot."""
     kept = [k for k, stride in enumerate(operand.strides) if stride]
     parts = writer.reordered([writer.nodes[k] for k in kept])
-    source = operand.reordered(kept)
-    if times == 1:
-        _move(parts, source, parts.slot(slot, operand.dtype))
-        return
-    distinct = _move(parts, source, parts.slot(Base.DISTINCT_OPERANDS, operand.dtype))
-    head = RepeatTable(prod(node.valid for node in parts.nodes), times)
-    code = _Code(repeat_stage(operand.dtype), writer.config.keep(head))
-    writer.step(code, distinct, writer.slot(slot, operand.dtype))
+    _move(parts, operand.reordered(kept), parts.slot(slot, operand.dtype))

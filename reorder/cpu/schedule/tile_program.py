@@ -6,9 +6,8 @@ each step. There are always `OPERANDS` operands: those that a reorder lacks have
 0. Offsets and strides are in elements.
 
 A step moves a tile, by the interpreter of boxes with a program of its own, or runs a stage, which
-is compiled code that converts rows, does arithmetic on them, prefetches them or repeats values. A
-stage reads a table, whose address is in the step; tables of offsets follow it, one int64 for each
-row.
+is compiled code that converts rows, does arithmetic on them or prefetches them. A stage reads a
+table, whose address is in the step; tables of offsets follow it, one int64 for each row.
 """
 
 from __future__ import annotations
@@ -68,26 +67,6 @@ class PrefetchTable(NamedTuple):
     bits: int
 
 
-class RepeatTable(NamedTuple):
-    """Values that are stored several times each."""
-
-    values: int
-    # how often each value is stored
-    times: int
-
-
-# These numbers of copies are picked into vectors of several values.
-SHORT_RUNS = (2, 4, 8)
-# Multiples of this many copies are stored as vectors of one value. No register has more values of
-# a working type.
-LONG_RUN = 16
-
-
-def can_repeat(times: int) -> bool:
-    """Whether a stage can store each value `times` times."""
-    return times in SHORT_RUNS or (times > 0 and times % LONG_RUN == 0)
-
-
 class Placement(NamedTuple):
     """Where a step finds its data, written by the interpreter of tiles; offsets are in elements."""
 
@@ -118,7 +97,6 @@ class Base(IntEnum):
     RESULT = 6
     OPERANDS = 7
     RECIPROCALS = 8
-    DISTINCT_OPERANDS = 9
 
 
 # Two slots fill a 32 KiB L1, so that a step finds there what the previous step wrote. The extra
