@@ -146,7 +146,6 @@ MECHANISMS: dict[str, Mechanism] = {
     "gathered operands": Mechanism({"runtime.steps:gathered_operands": _returns(None)}),
     "periods": Mechanism({"runtime.steps:operand_period": _returns(0)}),
     "halved tiles": Mechanism({"runtime.tile_batches:SlotLimits": _without_second}),
-    "cost of temporal stores": Mechanism({"schedule.tiles:_TEMPORAL_COST": _value(1.0)}),
     "streamed rows": Mechanism(
         {"runtime.tile_batches:KernelConfig": _with_option(streams_rows=False)}
     ),

@@ -73,17 +73,17 @@ def cut_into_tiles(
         order = _TileOrder(_order_of_side(nodes, counts, 1), reads=False, writes=False)
         return _tiles_of(box, counts, order, streams=streams)
     counts = _tile_counts(nodes, limits, in_place=in_place)
-    order = _order_by_cost(nodes, counts, widths, streams=streams, masks=masks)
+    order = _order_by_cost(nodes, counts, widths, masks=masks)
     is_padded = _has_padding(nodes, counts) and not order.zeroes
     if in_place and not (order.reads and order.writes and not is_padded):
         # the tile needs the scratch, so it must fit there
         counts = _tile_counts(nodes, limits, in_place=False)
-        order = _order_by_cost(nodes, counts, widths, streams=streams, masks=masks)
+        order = _order_by_cost(nodes, counts, widths, masks=masks)
     if widths[0] == widths[1] and is_scattered(src_and_dst(box)):
         order = _order_between(nodes, counts)
     if _leaves_padding(nodes, counts, order):
         # a move writes the padding of a tile together with its data, at no extra cost
-        order = _order_by_cost(nodes, counts, widths, writes=False, streams=streams)
+        order = _order_by_cost(nodes, counts, widths, writes=False)
     return _tiles_of(box, counts, order, streams=streams)
 
 
@@ -228,9 +228,6 @@ def _chain(nodes: tuple[Node, ...], side: int, wanted: int) -> dict[int, int]:
     return taken
 
 
-# Conversions write long rows by non-temporal stores, moves do not: the same writes cost a move this
-# many times as much.
-_TEMPORAL_COST = 2.5
 # 4-bit elements are moved as bytes, which are unpacked or packed in a separate step.
 _PACKED_COST = 2 * BYTE_BITS
 
@@ -256,7 +253,6 @@ def _order_by_cost(
     counts: dict[int, int],
     widths: tuple[int, int],
     *,
-    streams: bool,
     masks: bool = False,
     writes: bool = True,
 ) -> _TileOrder:
@@ -265,8 +261,7 @@ def _order_by_cost(
     `counts` are those of `_tile_counts`, flags as for `cut_into_tiles`; without `writes` the tile
     may not be converted in place in dst.
     """
-    temporal = 1.0
-    best: tuple[float, _TileOrder] | None = None
+    best: tuple[int, _TileOrder] | None = None
     for side in (1, 0):
         order = _order_of_side(nodes, counts, side)
         runs, total = _runs(nodes, counts, order)
@@ -276,9 +271,7 @@ def _order_by_cost(
             # masked loads and stores are as fast for rows of any length
             is_read = is_written = True
         is_written &= writes
-        if side == 1 and streams and runs[1] * widths[1] >= LONG_ROW_BITS:
-            temporal = _TEMPORAL_COST
-        cost = _cost(widths[0]) * (not is_read) + temporal * _cost(widths[1]) * (not is_written)
+        cost = _cost(widths[0]) * (not is_read) + _cost(widths[1]) * (not is_written)
         if best is None or cost < best[0]:
             best = cost, _TileOrder(order, is_read, is_written, zeroes)
     assert best is not None  # noqa: S101 - there are two sides
