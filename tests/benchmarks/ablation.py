@@ -155,7 +155,6 @@ MECHANISMS: dict[str, Mechanism] = {
     "prefetch, conversions": Mechanism(
         {"runtime.tile_batches:KernelConfig": _with_option(prefetches=False)}
     ),
-    "prefetch stage": Mechanism({"runtime.steps:_StepWriter.prefetch": _does_nothing}),
     "prefetch in rows": Mechanism({"runtime.steps:_StepWriter.prefetch_distance": _returns(0)}),
     "interleave of 2 to 4": Mechanism(
         {"kernels.transpose:emit_interleaved": _does_nothing},

@@ -1,4 +1,4 @@
-"""The stages of a tile that convert and prefetch rows."""
+"""The stages of a tile that convert rows."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from reorder.cpu.codecs.codec import Codec
 from reorder.cpu.codecs.vectors import Known
 from reorder.cpu.kernels.elements import Location
-from reorder.cpu.kernels.emit import Value, loop, minimum, prefetch, when
+from reorder.cpu.kernels.emit import Value, loop, minimum, when
 from reorder.cpu.kernels.rows import (
     Row,
     each_line,
@@ -17,8 +17,8 @@ from reorder.cpu.kernels.rows import (
     table_addresses,
     vector_lanes,
 )
-from reorder.cpu.schedule.tile_program import ConvertTable, PrefetchTable
-from reorder.cpu.target import BYTE_BITS, LINE_NBYTES, step_registers
+from reorder.cpu.schedule.tile_program import ConvertTable
+from reorder.cpu.target import BYTE_BITS, step_registers
 from reorder.values.formats import FORMATS, IntegerFormat
 
 if TYPE_CHECKING:
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 # Registers of one vector of a conversion, to be multiplied by `step_registers`; more do not help.
 _REGISTERS = 2
-# Log2 of the bits of a byte.
-_BYTE_SHIFT = BYTE_BITS.bit_length() - 1
 
 
 class ConvertTypes(NamedTuple):
@@ -122,15 +120,3 @@ def _each_pair(packed: Row, count: Value, sizes: tuple[int, ...], emit: EmitVect
     each_vector((head, last), sizes, emit, overlaps=True)
     with loop(last, count) as i:
         emit(i, 1)
-
-
-def emit_prefetch(call: InterpreterCall) -> None:
-    """Emit the prefetch of all rows of a `PrefetchTable`; they are in src."""
-    table, placement = load_stage(call, PrefetchTable)
-    (offsets,) = table_addresses(call, PrefetchTable, table.rows, 1)
-    with loop(0, table.rows) as row:
-        # elements may have 4 bits
-        offset = (placement.src_offset + offsets[row]) * table.bits >> _BYTE_SHIFT
-        first = call.src_at + offset
-        with loop(0, table.nbytes, LINE_NBYTES) as start:
-            prefetch(first + start)

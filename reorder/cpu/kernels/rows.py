@@ -1,7 +1,7 @@
 """What the stages share: rows of elements of one type, and loops over their vectors.
 
-A stage is what a step of a tile runs to convert rows, to do arithmetic on them, or to prefetch them
-(see `schedule.tile_program`).
+A stage is what a step of a tile runs to convert rows or to do arithmetic on them (see
+`schedule.tile_program`).
 """
 
 from __future__ import annotations

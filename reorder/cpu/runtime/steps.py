@@ -3,10 +3,9 @@
 A step reads one buffer and writes another. A buffer is the tile in src or in dst, or a slot of
 scratch, in which the tile is dense, in the order of its nodes.
 
-A tile takes these steps in this order, each only if needed: prefetch later tiles; move out of src;
-convert to the working type; run the post-ops, the first of which may load elements of src and the
-last may store elements of dst; convert to the type of dst; move into dst, which writes the padding
-too.
+A tile takes these steps in this order, each only if needed: move out of src; convert to the working
+type; run the post-ops, the first of which may load elements of src and the last may store elements
+of dst; convert to the type of dst; move into dst, which writes the padding too.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from typing import NamedTuple
 from memdesc import DATA_TYPES
 from reorder.cpu.machine import OWN_CACHE_NBYTES
 from reorder.cpu.runtime.interpreters import interpreter_at
-from reorder.cpu.runtime.stages import combine_stage, convert_stage, prefetch_stage
+from reorder.cpu.runtime.stages import combine_stage, convert_stage
 from reorder.cpu.schedule.partition import partition_chunks
 from reorder.cpu.schedule.post_ops import (
     SCALING,
@@ -39,7 +38,6 @@ from reorder.cpu.schedule.tile_program import (
     Base,
     CombineTable,
     ConvertTable,
-    PrefetchTable,
     Step,
 )
 from reorder.cpu.schedule.tile_rows import (
@@ -62,8 +60,6 @@ from reorder.values.formats import FORMATS, IntegerFormat, narrow_working_type
 
 # Rows are prefetched this many bytes before they are read, all rows of a tile together.
 _PREFETCH_NBYTES = 8192
-# The hardware prefetches longer rows by itself: the limit is 256 bytes.
-_MAX_PREFETCHED_BITS = 2048
 
 
 class _TileBuffer(NamedTuple):
@@ -206,18 +202,6 @@ class _StepWriter:
         stage = convert_stage(src.dtype, dst.dtype, streams=streams, as_codes=as_codes)
         return self.step(_Code(stage, program), src, dst)
 
-    def prefetch(self, src: _TileBuffer) -> None:
-        """Prefetch what follows each row of the tile: the rows of a later tile."""
-        order = sorted(range(len(self.nodes)), key=lambda k: -abs(src.strides[k]))
-        nodes = tuple(self.nodes[k] for k in order)
-        rows = tile_rows(nodes, [src.reordered(order).strides])
-        (table,) = rows.tables
-        if rows.columns * src.bits > _MAX_PREFETCHED_BITS:
-            return
-        head = PrefetchTable(rows.rows, rows.columns * src.bits // BYTE_BITS, src.bits)
-        following = (start + rows.columns for start in table)
-        self.step(_Code(prefetch_stage(), self.config.keep([*head, *following])), src, src)
-
     def step(
         self,
         code: _Code,
@@ -286,8 +270,6 @@ def _read(writer: _StepWriter) -> _TileBuffer:
     slot = writer.slot(Base.SRC_ELEMENTS, dtype)
     if reads:
         return writer.convert(src, slot)
-    if config.prefetches:
-        writer.prefetch(src)
     return _move(writer, src, slot)
 
 

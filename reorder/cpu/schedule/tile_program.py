@@ -6,8 +6,8 @@ each step. There are always `OPERANDS` operands: those that a reorder lacks have
 0. Offsets and strides are in elements.
 
 A step moves a tile, by the interpreter of boxes with a program of its own, or runs a stage, which
-is compiled code that converts rows, does arithmetic on them or prefetches them. A stage reads a
-table, whose address is in the step; tables of offsets follow it, one int64 for each row.
+is compiled code that converts rows or does arithmetic on them. A stage reads a table, whose address
+is in the step; tables of offsets follow it, one int64 for each row.
 """
 
 from __future__ import annotations
@@ -55,16 +55,6 @@ class CombineTable(NamedTuple):
     operand_mask: int
     # as in `ConvertTable`
     prefetch_distance: int
-
-
-class PrefetchTable(NamedTuple):
-    """Rows to prefetch; one table follows, their offsets in elements."""
-
-    rows: int
-    # bytes of each row
-    nbytes: int
-    # width of an element
-    bits: int
 
 
 class Placement(NamedTuple):
