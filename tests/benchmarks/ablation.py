@@ -141,7 +141,6 @@ MECHANISMS: dict[str, Mechanism] = {
     "zeros by masks": Mechanism({"runtime.tile_batches:masks_elements": _returns(value=False)}),
     "joined jobs": Mechanism({"execute:JoinedJob": _returns(None)}),
     "cuts between columns": Mechanism({"schedule.partition:_SHARED_LINE": _value(0)}),
-    "interleaved rounds": Mechanism({"schedule.partition:_MAX_ROUNDS": _value(1)}),
     "spread operands": Mechanism({"runtime.steps:spread_operands": _returns(None)}),
     "gathered operands": Mechanism({"runtime.steps:gathered_operands": _returns(None)}),
     "periods": Mechanism({"runtime.steps:operand_period": _returns(0)}),

@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from reorder.cpu.schedule.select import MAX_CALL_SIZE
-
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -23,8 +21,6 @@ if TYPE_CHECKING:
 MAX_THREAD_CHUNKS = 4
 # A thread gets more than one chunk only if each has at least this many bytes.
 _MIN_CHUNK_NBYTES = 1 << 18
-# Upper limit of the rounds in which instructions are interleaved.
-_MAX_ROUNDS = 1024
 # An instruction is cut at whole steps of a loop if each part has at least this many: then no chunk
 # is more than an eighth larger than another.
 _MIN_STEPS = 8
@@ -102,29 +98,15 @@ def partition_chunks(
     """Divide instructions into a number of chunks; returns the tasks, and the bounds of the chunks.
 
     Each chunk takes an equal part of every instruction, in the order of dst, so that chunks share
-    few lines of it: a line that two threads write moves between their caches. Within a chunk large
-    instructions are interleaved, some steps of each in every round, since they read the same lines.
+    few lines of it: a line that two threads write moves between their caches.
     """
-    total = sum(workload.size for workload in workloads)
-    rounds = 1
-    if len(workloads) > 1:
-        rounds = max(1, min(_MAX_ROUNDS, total // (MAX_CALL_SIZE * len(workloads))) // chunks)
     tasks: list[Task] = []
     bounds = [0]
     shapes = [_cut_loops(workload, chunks, fits_own_cache=fits_own_cache) for workload in workloads]
     cuts = _cuts(workloads, shapes, chunks)
     for chunk in range(chunks):
-        whole = [
-            task
-            for workload, shape, stops in zip(workloads, shapes, cuts, strict=True)
-            for task in _tasks(workload, shape, stops[chunk], stops[chunk + 1])
-        ]
-        for k in range(rounds):
-            for task in whole:
-                steps = task.last - task.first
-                first, last = (task.first + steps * n // rounds for n in (k, k + 1))
-                if first < last:
-                    tasks.append(Task(task.instruction, first, last, *task[3:]))
+        for workload, shape, stops in zip(workloads, shapes, cuts, strict=True):
+            tasks += _tasks(workload, shape, stops[chunk], stops[chunk + 1])
         bounds.append(len(tasks))
     table = np.array(tasks, dtype=np.int64).reshape(-1, len(Task._fields))
     return table, np.array(bounds, dtype=np.int64)
