@@ -105,11 +105,6 @@ def _does_nothing(_: Any) -> Any:
     return lambda *_args, **_kwargs: None
 
 
-def _calls(name: str) -> Callable[[Any], Any]:
-    """Return what replaces a function by another one of its module."""
-    return lambda old: old.__globals__[name]
-
-
 def _under_name(variant: str) -> Callable[[Any], Any]:
     """Return what replaces the function that compiles code under a name."""
     return lambda old: lambda name, emit: old(f"{name}, without {variant}", emit)
@@ -164,9 +159,6 @@ MECHANISMS: dict[str, Mechanism] = {
         code=r"transposed ([2-4]x|\d+x[2-4];)",
     ),
     "masked copies": Mechanism({"kernels.copy:has_masks": _returns(value=False)}, code="run "),
-    "copies of lines": Mechanism(
-        {"kernels.copy:_emit_lines": _calls("_emit_any")}, code=r"run \d+x(1[0-9][0-9]|\d\d);"
-    ),
     "blocks of 16, post-ops": Mechanism(
         {"kernels.combine:_RowOperation.run": _without_blocks}, code="combine 16;"
     ),
