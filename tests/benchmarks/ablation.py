@@ -110,10 +110,6 @@ def _under_name(variant: str) -> Callable[[Any], Any]:
     return lambda old: lambda name, emit: old(f"{name}, without {variant}", emit)
 
 
-def _without_second(old: Any) -> Any:
-    return lambda first, _second: old(first)
-
-
 def _without_blocks(old: Any) -> Any:
     """Run a row of one block, which starts at a Python number, as any other row."""
 
@@ -139,7 +135,6 @@ MECHANISMS: dict[str, Mechanism] = {
     "spread operands": Mechanism({"runtime.steps:spread_operands": _returns(None)}),
     "gathered operands": Mechanism({"runtime.steps:gathered_operands": _returns(None)}),
     "periods": Mechanism({"runtime.steps:operand_period": _returns(0)}),
-    "halved tiles": Mechanism({"runtime.tile_batches:SlotLimits": _without_second}),
     "streamed rows": Mechanism(
         {"runtime.tile_batches:KernelConfig": _with_option(streams_rows=False)}
     ),

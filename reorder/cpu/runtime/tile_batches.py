@@ -18,7 +18,7 @@ from reorder.cpu.schedule.partition import Workload
 from reorder.cpu.schedule.post_ops import KernelConfig
 from reorder.cpu.schedule.program import Point
 from reorder.cpu.schedule.tile_program import OPERANDS, SLOT_BITS, TilesHead, encode_tile
-from reorder.cpu.schedule.tiles import GROWN, SlotLimits, Tile, cut_into_tiles, is_tiled
+from reorder.cpu.schedule.tiles import Tile, cut_into_tiles, is_tiled
 from reorder.cpu.tables import fields_of
 from reorder.cpu.target import BYTE_BITS
 from reorder.plan.nodes import NOWHERE, Box, IndirectLoop
@@ -76,12 +76,8 @@ def _tiles_of(
     widths = plan.src.dtype.bits, plan.dst.dtype.bits
     in_place = config.is_direct
     masks = plan.converts and masks_elements(config.src, config.dst)
-    # beyond the caches of a core, wide rows of src and their prefetched lines fill half of L1
-    is_wide = config.prefetches and widths[0] > widths[1]
-    grown = GROWN // 2 if is_wide else GROWN
-    limits = SlotLimits(limit, grown)
     return cut_into_tiles(
-        box, widths, limits, in_place=in_place, streams=config.streams, masks=masks
+        box, widths, limit, in_place=in_place, streams=config.streams, masks=masks
     )
 
 

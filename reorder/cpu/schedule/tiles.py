@@ -52,7 +52,7 @@ class Tile(NamedTuple):
 def cut_into_tiles(
     box: Box,
     widths: tuple[int, int],
-    limits: SlotLimits,
+    limit: int,
     *,
     in_place: bool,
     streams: bool = False,
@@ -60,24 +60,24 @@ def cut_into_tiles(
 ) -> tuple[list[Tile], list[Box]]:
     """Cut a box without indirect loops into tiles and boxes of zeros.
 
-    `widths` are the bits of elements of src and dst. With `in_place` tiles that are contiguous on
-    both sides need no scratch. With `streams` conversions write dst by non-temporal stores. With
-    `masks` they may write zeros after rows.
+    `widths` are the bits of elements of src and dst; a slot holds `limit` elements. With `in_place`
+    tiles that are contiguous on both sides need no scratch. With `streams` conversions write dst by
+    non-temporal stores. With `masks` they may write zeros after rows.
     """
     nodes = box.nodes
     if box.is_zero:
         return [], [src_and_dst(box)]
     if widths[0] == widths[1] < BYTE_BITS:
         # moved as bytes, padding included
-        counts = _tile_counts(nodes, limits, in_place=False, padded=True)
+        counts = _tile_counts(nodes, limit, in_place=False, padded=True)
         order = _TileOrder(_order_of_side(nodes, counts, 1), reads=False, writes=False)
         return _tiles_of(box, counts, order, streams=streams)
-    counts = _tile_counts(nodes, limits, in_place=in_place)
+    counts = _tile_counts(nodes, limit, in_place=in_place)
     order = _order_by_cost(nodes, counts, widths, masks=masks)
     is_padded = _has_padding(nodes, counts) and not order.zeroes
     if in_place and not (order.reads and order.writes and not is_padded):
         # the tile needs the scratch, so it must fit there
-        counts = _tile_counts(nodes, limits, in_place=False)
+        counts = _tile_counts(nodes, limit, in_place=False)
         order = _order_by_cost(nodes, counts, widths, masks=masks)
     if widths[0] == widths[1] and is_scattered(src_and_dst(box)):
         order = _order_between(nodes, counts)
@@ -159,8 +159,9 @@ def is_scattered(box: Box) -> bool:
 _SIDE = 64
 # Least contiguous elements of a side that is converted in place: the narrowest vector.
 _MIN_RUN = 8
-# Tiles grow to this many elements, so that each call of an interpreter or stage has enough work.
-GROWN = 4096
+# Tiles grow to this many elements, or to half of what a slot holds if that is more, so that each
+# call of an interpreter or stage has enough work.
+_GROWN = 4096
 # Conversions write rows of at least this length by non-temporal stores if the data exceed the
 # caches: the partly written first and last lines of a row then cost little.
 LONG_ROW_BITS = 1 << 13
@@ -168,23 +169,13 @@ LONG_ROW_BITS = 1 << 13
 _MAX_IN_PLACE = 1 << 14
 
 
-class SlotLimits(NamedTuple):
-    """Limits of the elements of a tile, and the size that it should have."""
-
-    # limit for any tile
-    elements: int
-    # size that tiles grow to, for enough work, or half of `elements` if that is more
-    grown: int = GROWN
-
-
 def _tile_counts(
-    nodes: tuple[Node, ...], limits: SlotLimits, *, in_place: bool, padded: bool = False
+    nodes: tuple[Node, ...], limit: int, *, in_place: bool, padded: bool = False
 ) -> dict[int, int]:
     """Return how many steps of each node a tile takes, by the index of the node.
 
     With `padded` padding counts too, because the scratch holds it with the data.
     """
-    limit = limits.elements
     first = [next(iter(_chain(nodes, side, 2)), None) for side in (0, 1)]
     # the node that is contiguous on both sides, if there is one
     common = first[0] if first[0] == first[1] else None
@@ -210,7 +201,7 @@ def _tile_counts(
         grown = counts | {k: nodes[k].extent}
         counts = grown if count_elements(grown) <= limit else counts
     for k in range(len(nodes) - 1, -1, -1):
-        factor = min(limit, max(limits.grown, limit // 2)) // count_elements(counts)
+        factor = min(limit, max(_GROWN, limit // 2)) // count_elements(counts)
         if factor > 1 and counts.get(k, 1) < nodes[k].extent:
             counts[k] = min(nodes[k].extent, counts.get(k, 1) * factor)
     return counts

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import reorder
 from memdesc import MemoryDesc, memory_desc
 from reorder import Attr, Box, Node, plan_reorder
-from reorder.cpu.schedule.tiles import SlotLimits, cut_into_tiles
+from reorder.cpu.schedule.tiles import cut_into_tiles
 from tests.property.reorder.test_convert_laws import check
 from tests.reorders import box_map, element_map
 from tests.strategies import desc_pairs
@@ -31,9 +31,8 @@ def _check_cut(
     for box in plan_reorder(*pair).boxes:
         if box.indirect:
             return
-        limits = SlotLimits(limit)
         tiles, zeros = cut_into_tiles(
-            box, widths, limits, in_place=in_place, streams=streams, masks=masks
+            box, widths, limit, in_place=in_place, streams=streams, masks=masks
         )
         for tile in tiles:
             # bits in the scratch: nothing, the elements of one side, or those of both
@@ -123,7 +122,7 @@ def test_a_broadcast_source_is_read_again_for_each_tile() -> None:
     src = memory_desc((70, 80), "f32", strides=(0, 1))
     _check_cut((src, memory_desc((70, 80), "f32", "ba")), (32, 8), 256, in_place=False)
     zeros = Box((0, 0), (Node(4, 0, (0, 1)),))
-    assert cut_into_tiles(zeros, (32, 8), SlotLimits(256), in_place=False)[0] == []
+    assert cut_into_tiles(zeros, (32, 8), 256, in_place=False)[0] == []
 
 
 @pytest.mark.parametrize("pixels", [144, 196, 729])
