@@ -129,7 +129,6 @@ MECHANISMS: dict[str, Mechanism] = {
     "sweeps over both sides": Mechanism({"schedule.tiling:_sweep_both_sides": _returns(())}),
     "scattered moves": Mechanism({"schedule.tiles:is_scattered": _returns(value=False)}),
     "packing at odd bytes": Mechanism({"schedule.select:_WIDEST": _value(0)}),
-    "zeros by masks": Mechanism({"runtime.tile_batches:masks_elements": _returns(value=False)}),
     "joined jobs": Mechanism({"execute:JoinedJob": _returns(None)}),
     "cuts between columns": Mechanism({"schedule.partition:_SHARED_LINE": _value(0)}),
     "spread operands": Mechanism({"runtime.steps:spread_operands": _returns(None)}),

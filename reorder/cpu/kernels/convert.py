@@ -12,7 +12,7 @@ from reorder.cpu.kernels.rows import (
     Row,
     each_line,
     each_vector,
-    emit_zeroed,
+    emit_short,
     load_stage,
     table_addresses,
     vector_lanes,
@@ -57,16 +57,16 @@ def emit_convert(call: InterpreterCall, types: ConvertTypes) -> None:
 
 
 def _emit_row(src: Row, dst: Row, table: ConvertTable, work: str | None) -> None:
-    """Convert one row, and write zeros after it if the table says so."""
+    """Convert one row."""
 
     def emit() -> None:
         codes = _converted(src, dst, src.load_first(table.columns, 0), work)
-        dst.store_first(codes, 0, table.columns, table.extent)
+        dst.store_first(codes, 0, table.columns)
 
     if dst.elements.streams:
         _emit_data(src, dst, table, work)
         return
-    with emit_zeroed((src.dtype, dst.dtype), table, emit):
+    with emit_short((src.dtype, dst.dtype), table, emit):
         _emit_data(src, dst, table, work)
 
 

@@ -19,7 +19,6 @@ from reorder.cpu.runtime.interpreters import interpreter_at
 from reorder.cpu.runtime.stages import combine_stage, convert_stage
 from reorder.cpu.schedule.partition import partition_chunks
 from reorder.cpu.schedule.post_ops import (
-    SCALING,
     KernelConfig,
     Numbers,
     Operation,
@@ -34,7 +33,6 @@ from reorder.cpu.schedule.tile_program import (
     NO_OPERAND,
     SLOT_BITS,
     SLOT_NBYTES,
-    ZEROED_LANES,
     Base,
     CombineTable,
     ConvertTable,
@@ -116,7 +114,7 @@ class _StepWriter:
         self, config: KernelConfig, tile: Tile, outer_strides: list[tuple[int, ...]]
     ) -> None:
         self.config, self.tile, self.outer_strides = config, tile, outer_strides
-        # the data of a tile: moves write its padding, or masked stores after rows
+        # the data of a tile: moves write its padding
         self.nodes = tuple(node._replace(extent=node.valid) for node in tile.inner)
         self.dense = dense_strides(self.nodes)
         self.steps: list[Step] = []
@@ -149,21 +147,11 @@ class _StepWriter:
     def streams(self, dst: _TileBuffer, columns: int) -> bool:
         """Whether rows are written to dst by non-temporal stores."""
         is_packed = DATA_TYPES[dst.dtype].is_packed
-        if dst.base is not Base.DST or is_packed or self.zeroed_extent(dst):
+        if dst.base is not Base.DST or is_packed:
             return False
         nbits = columns * dst.bits
         is_long = self.config.streams_rows and self.tile.reads and nbits >= LONG_ROW_BITS
         return is_long or (self.config.streams and nbits >= LINE_BITS)
-
-    def zeroed_extent(self, dst: _TileBuffer) -> int:
-        """Return how many elements a row of dst has with the zeros after it; 0: no zeros."""
-        padded = [node for node in self.tile.inner if node.valid < node.extent]
-        # a tile that is written in place has padding in the innermost node only
-        return padded[0].extent if padded and self.tile.writes and dst.base is Base.DST else 0
-
-    def masked_extent(self, dst: _TileBuffer, columns: int) -> int:
-        """Return how many elements masked stores write for a row with its zeros; 0: none."""
-        return self.zeroed_extent(dst) or (columns if columns < ZEROED_LANES else 0)
 
     def prefetch_distance(self, src: _TileBuffer, rows: TileRows) -> int:
         """Return how many bytes ahead rows are prefetched; 0: not at all."""
@@ -194,8 +182,7 @@ class _StepWriter:
         """Convert into another type; with `as_codes` only the width of codes changes."""
         rows = tile_rows(self.nodes, [src.strides, dst.strides])
         distance = self.prefetch_distance(src, rows)
-        extent = self.masked_extent(dst, rows.columns)
-        head = ConvertTable(rows.rows, rows.columns, extent, distance)
+        head = ConvertTable(rows.rows, rows.columns, distance)
         src_table, dst_table = rows.tables
         program = self.config.keep([*head, *src_table, *dst_table])
         streams = self.streams(dst, rows.columns)
@@ -291,7 +278,7 @@ def _change(writer: _StepWriter, src: _TileBuffer, dst: _TileBuffer) -> _TileBuf
     if src.is_slot and dst.base is Base.DST and writer.config.streams:
         bits = _SAME_BITS[src.bits]
         return writer.convert(src._replace(dtype=bits), dst._replace(dtype=bits), as_codes=True)
-    return _move(writer, src, dst, pads=writer.zeroed_extent(dst) > 0)
+    return _move(writer, src, dst)
 
 
 def _run_post_ops(writer: _StepWriter, buffer: _TileBuffer, target: _TileBuffer) -> _TileBuffer:
@@ -426,9 +413,6 @@ def _combine(
 ) -> _TileBuffer:
     """Write the step of an operation; `old` holds the values of dst, for `ADD_PRODUCT`."""
     operation, kinds = _operation_of(writer, post_op, sides)
-    if operation not in SCALING and writer.zeroed_extent(sides.dst):
-        # a conversion or a move writes the zeros after rows
-        sides = sides._replace(dst=writer.slot(Base.VALUES, sides.work))
     src, dst, work = sides
     if post_op.role is not None:
         rows, operand = _with_values(writer, sides, post_op.role, kinds)
@@ -441,8 +425,7 @@ def _combine(
         rows = operand_rows(writer.nodes, (src.strides, dst.strides, [0] * len(writer.nodes)), 0)
         operand = _StepOperand(writer.config.keep([post_op.number], work))
     distance = writer.prefetch_distance(src, rows)
-    extent = writer.masked_extent(dst, rows.columns)
-    head = CombineTable(operation, rows.rows, rows.columns, extent, rows.mask, distance)
+    head = CombineTable(operation, rows.rows, rows.columns, rows.mask, distance)
     program = writer.config.keep([*head, *(start for table in rows.tables for start in table)])
     streams = writer.streams(dst, rows.columns)
     stage = combine_stage(src.dtype, dst.dtype, work, streams=streams)

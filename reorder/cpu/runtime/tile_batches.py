@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from reorder.cpu.kernels.rows import masks_elements
 from reorder.cpu.runtime.batch import Batch, BatchBuilder
 from reorder.cpu.runtime.scratch import SCRATCH_BLOCK
 from reorder.cpu.runtime.stages import tile_interpreter_at
@@ -75,10 +74,7 @@ def _tiles_of(
     limit = SLOT_BITS // config.max_bits & -_LIMIT_GRAIN
     widths = plan.src.dtype.bits, plan.dst.dtype.bits
     in_place = config.is_direct
-    masks = plan.converts and masks_elements(config.src, config.dst)
-    return cut_into_tiles(
-        box, widths, limit, in_place=in_place, streams=config.streams, masks=masks
-    )
+    return cut_into_tiles(box, widths, limit, in_place=in_place, streams=config.streams)
 
 
 def _indirect_batches(builder: BatchBuilder, config: KernelConfig, box: Box) -> list[Batch]:

@@ -22,9 +22,9 @@ from reorder.cpu.target import BYTE_BITS, LINE_NBYTES
 if TYPE_CHECKING:
     from reorder.plan.nodes import Node
 
-# Rows of at most this many elements, one block of channels, can end in zeros; shorter ones are also
-# converted at once, by masked loads and stores where the processor has them.
-ZEROED_LANES = 16
+# Lanes of the vectors of masked loads and stores: where the processor has these, rows of fewer
+# elements are converted at once.
+MASKED_LANES = 16
 
 
 class ConvertTable(NamedTuple):
@@ -33,9 +33,6 @@ class ConvertTable(NamedTuple):
     rows: int
     # elements of each row
     columns: int
-    # elements that masked stores write for each row, at most `ZEROED_LANES`: the row and the zeros
-    # after it; 0: rows are not written by masked stores
-    extent: int
     # rows of src are prefetched this many bytes ahead; 0: not at all
     prefetch_distance: int
 
@@ -48,8 +45,6 @@ class CombineTable(NamedTuple):
     rows: int
     # elements of each row
     columns: int
-    # as in `ConvertTable`
-    extent: int
     # the operand of an element is at index `position in the row & operand_mask`: 0 if the row has
     # one operand, -1 if each element has one, `PERIOD` - 1 if they repeat
     operand_mask: int

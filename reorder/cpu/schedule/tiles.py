@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from reorder.cpu.schedule.loops import contiguous_loops
 from reorder.cpu.schedule.select import select
-from reorder.cpu.schedule.tile_program import ZEROED_LANES
 from reorder.cpu.schedule.tile_rows import contiguous_nodes
 from reorder.cpu.target import BYTE_BITS
 from reorder.plan.nodes import Box, Node
@@ -56,13 +55,12 @@ def cut_into_tiles(
     *,
     in_place: bool,
     streams: bool = False,
-    masks: bool = False,
 ) -> tuple[list[Tile], list[Box]]:
     """Cut a box without indirect loops into tiles and boxes of zeros.
 
     `widths` are the bits of elements of src and dst; a slot holds `limit` elements. With `in_place`
     tiles that are contiguous on both sides need no scratch. With `streams` conversions write dst by
-    non-temporal stores. With `masks` they may write zeros after rows.
+    non-temporal stores.
     """
     nodes = box.nodes
     if box.is_zero:
@@ -73,15 +71,14 @@ def cut_into_tiles(
         order = _TileOrder(_order_of_side(nodes, counts, 1), reads=False, writes=False)
         return _tiles_of(box, counts, order, streams=streams)
     counts = _tile_counts(nodes, limit, in_place=in_place)
-    order = _order_by_cost(nodes, counts, widths, masks=masks)
-    is_padded = _has_padding(nodes, counts) and not order.zeroes
-    if in_place and not (order.reads and order.writes and not is_padded):
+    order = _order_by_cost(nodes, counts, widths)
+    if in_place and not (order.reads and order.writes and not _has_padding(nodes, counts)):
         # the tile needs the scratch, so it must fit there
         counts = _tile_counts(nodes, limit, in_place=False)
-        order = _order_by_cost(nodes, counts, widths, masks=masks)
+        order = _order_by_cost(nodes, counts, widths)
     if widths[0] == widths[1] and is_scattered(src_and_dst(box)):
         order = _order_between(nodes, counts)
-    if _leaves_padding(nodes, counts, order):
+    if order.writes and _has_padding(nodes, counts):
         # a move writes the padding of a tile together with its data, at no extra cost
         order = _order_by_cost(nodes, counts, widths, writes=False)
     return _tiles_of(box, counts, order, streams=streams)
@@ -94,16 +91,11 @@ def _has_padding(nodes: tuple[Node, ...], counts: dict[int, int]) -> bool:
     )
 
 
-def _leaves_padding(nodes: tuple[Node, ...], counts: dict[int, int], order: _TileOrder) -> bool:
-    """Whether a conversion would write the data of dst in place, but not the padding."""
-    return order.writes and _has_padding(nodes, counts) and not order.zeroes
-
-
 def _tiles_of(
     box: Box, counts: dict[int, int], order: _TileOrder, *, streams: bool
 ) -> tuple[list[Tile], list[Box]]:
     """Return tiles that take some steps of each node, and the zeros beyond them."""
-    pads = order.zeroes or not order.writes
+    pads = not order.writes
     tiles = []
     for offsets, outer, inner in _pieces_of(box, counts, pads=pads):
         inside = sorted(inner, key=lambda numbered: order.nodes.index(numbered[0]))
@@ -230,8 +222,6 @@ class _TileOrder(NamedTuple):
     # whether the tile is read from src in place, and written to dst in place
     reads: bool
     writes: bool
-    # whether the conversion writes zeros after its rows in dst
-    zeroes: bool = False
 
 
 def _order_of_side(nodes: tuple[Node, ...], chosen: Iterable[int], side: int) -> list[int]:
@@ -244,48 +234,24 @@ def _order_by_cost(
     counts: dict[int, int],
     widths: tuple[int, int],
     *,
-    masks: bool = False,
     writes: bool = True,
 ) -> _TileOrder:
     """Return the order of dst or of src, whichever leaves cheaper moves; dst wins ties.
 
-    `counts` are those of `_tile_counts`, flags as for `cut_into_tiles`; without `writes` the tile
-    may not be converted in place in dst.
+    `counts` are those of `_tile_counts`; without `writes` the tile may not be converted in place in
+    dst.
     """
     best: tuple[int, _TileOrder] | None = None
     for side in (1, 0):
         order = _order_of_side(nodes, counts, side)
         runs, total = _runs(nodes, counts, order)
         is_read, is_written = (run >= min(_MIN_RUN, total) for run in runs)
-        zeroes = masks and side == 1 and _ends_in_zeros(nodes, counts, order, runs[0])
-        if zeroes:
-            # masked loads and stores are as fast for rows of any length
-            is_read = is_written = True
         is_written &= writes
         cost = _cost(widths[0]) * (not is_read) + _cost(widths[1]) * (not is_written)
         if best is None or cost < best[0]:
-            best = cost, _TileOrder(order, is_read, is_written, zeroes)
+            best = cost, _TileOrder(order, is_read, is_written)
     assert best is not None  # noqa: S101 - there are two sides
     return best[1]
-
-
-def _ends_in_zeros(
-    nodes: tuple[Node, ...], counts: dict[int, int], order: list[int], run: int
-) -> bool:
-    """Whether all padding of tiles follows short rows that are runs of src and of dst.
-
-    `run` is the length of the runs of src: longer ones are converted as such, and moved. Operands
-    have one value or adjacent values along such a row.
-    """
-    if not order:
-        return False
-    innermost = order[-1]
-    covered = {k: _covered_steps(nodes[k], counts[k], pads=True) for k in order}
-    padded = [k for k in order if covered[k] > nodes[k].valid]
-    src, dst, *params = nodes[innermost].strides
-    is_row = src == dst == 1 and all(stride in {0, 1} for stride in params)
-    is_short = run <= counts[innermost] <= ZEROED_LANES
-    return padded == [innermost] and is_row and is_short
 
 
 def _runs(
