@@ -224,7 +224,7 @@ def _text_of_program(result: Any, *_: Any) -> str:
 
 
 def _text_of_partition(result: Any, *_: Any) -> str:
-    return f"{result.tasks.tobytes().hex()} {result.bounds} {result.threads}"
+    return f"{result.ranges.tobytes().hex()} {result.bounds} {result.threads}"
 
 
 def _text_of_boxes(result: Any, *_: Any) -> str:

@@ -36,7 +36,7 @@ from reorder.cpu.schedule.tile_program import (
     Base,
     CombineTable,
     ConvertTable,
-    Step,
+    TileStep,
 )
 from reorder.cpu.schedule.tile_rows import (
     TileRows,
@@ -86,16 +86,16 @@ class _TileBuffer(NamedTuple):
 
 
 class _Code(NamedTuple):
-    """The code that a step calls, and its arguments: fields of a `Step`."""
+    """The code that a step calls, and its arguments: fields of a `TileStep`."""
 
     interpreter: int
     program: int
-    tasks: int = 0
-    task_count: int = 1
+    ranges: int = 0
+    range_count: int = 1
 
 
 class _StepOperand(NamedTuple):
-    """The third side of a step, which only arithmetic has: fields of a `Step`."""
+    """The third side of a step, which only arithmetic has: fields of a `TileStep`."""
 
     base: int = Base.SRC
     placed_by: int = NO_OPERAND
@@ -117,7 +117,7 @@ class _StepWriter:
         # the data of a tile: moves write its padding
         self.nodes = tuple(node._replace(extent=node.valid) for node in tile.inner)
         self.dense = dense_strides(self.nodes)
-        self.steps: list[Step] = []
+        self.steps: list[TileStep] = []
 
     def reordered(self, nodes: list[Node]) -> _StepWriter:
         """Return a writer of steps for the same tiles with their inner nodes in another order."""
@@ -200,7 +200,7 @@ class _StepWriter:
     ) -> _TileBuffer:
         """Write a step; returns where it leaves the tile."""
         src_side, dst_side = (src.base, src.placed_by, shift), (dst.base, dst.placed_by, shift)
-        self.steps.append(Step(*code, *src_side, *dst_side, *operand))
+        self.steps.append(TileStep(*code, *src_side, *dst_side, *operand))
         return dst
 
 
@@ -208,7 +208,9 @@ class _StepWriter:
 _SAME_BITS = {4: "u4", 8: "u8", 16: "bf16", 32: "f32", 64: "f64"}
 
 
-def steps_of(config: KernelConfig, tile: Tile, outer_strides: list[tuple[int, ...]]) -> list[Step]:
+def steps_of(
+    config: KernelConfig, tile: Tile, outer_strides: list[tuple[int, ...]]
+) -> list[TileStep]:
     """Return the steps for tiles of one shape; parameters as for `_StepWriter`."""
     writer = _StepWriter(config, tile, outer_strides)
     if config.moves_packed:
@@ -344,9 +346,9 @@ def _move(
         bits,
         writer.end_of(src) * src.bits // BYTE_BITS,
     )
-    tasks, _ = partition_chunks(workloads, 1)
-    config.kept += [program, tasks]
-    code = _Code(interpreter_at(Kernel(bits)), address_of(program), address_of(tasks), len(tasks))
+    ranges, _ = partition_chunks(workloads, 1)
+    config.kept += [program, ranges]
+    code = _Code(interpreter_at(Kernel(bits)), address_of(program), address_of(ranges), len(ranges))
     return writer.step(code, src, dst, shift=shift)
 
 

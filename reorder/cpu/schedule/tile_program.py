@@ -1,9 +1,9 @@
 """The program of the interpreter of tiles, and the tables that stages read.
 
 A program is `TilesHead`, then an instruction for each tile: `TileHead`; the offset of each operand;
-for each outer loop, outermost first, `LoopHead` and its stride in each operand; then a `Step` for
-each step. There are always `OPERANDS` operands: those that a reorder lacks have offset and strides
-0. Offsets and strides are in elements.
+for each outer loop, outermost first, `LoopHead` and its stride in each operand; then a `TileStep`
+for each step. There are always `OPERANDS` operands: those that a reorder lacks have offset and
+strides 0. Offsets and strides are in elements.
 
 A step moves a tile, by the interpreter of boxes with a program of its own, or runs a stage, which
 is compiled code that converts rows or does arithmetic on them. A stage reads a table, whose address
@@ -90,7 +90,7 @@ SLOT_NBYTES = 16384 + LINE_NBYTES
 SLOT_BITS = SLOT_NBYTES * BYTE_BITS
 
 
-class Step(NamedTuple):
+class TileStep(NamedTuple):
     """One step of a tile, which the interpreter of tiles calls.
 
     Three sides (src, dst, operand) have three fields each. The base is a `Base` or an address.
@@ -101,10 +101,10 @@ class Step(NamedTuple):
 
     # address of a compiled interpreter or stage
     interpreter: int
-    # its arguments: address of a program or a table, address of tasks, number of tasks
+    # its arguments: address of a program or a table, address of ranges, number of ranges
     program: int
-    tasks: int
-    task_count: int
+    ranges: int
+    range_count: int
     src_base: int
     src_placed_by: int
     src_shift: int
@@ -140,7 +140,9 @@ class TileHead(NamedTuple):
     steps: int
 
 
-def encode_tile(offsets: tuple[int, ...], outer: tuple[Node, ...], steps: list[Step]) -> list[int]:
+def encode_tile(
+    offsets: tuple[int, ...], outer: tuple[Node, ...], steps: list[TileStep]
+) -> list[int]:
     """Return the instruction of a tile, as a list of int64."""
     words = [*TileHead(len(outer), len(steps)), *_of_each_operand(offsets)]
     for node in outer:
