@@ -76,7 +76,7 @@ def memcpy(buffers: Buffers, threads: int) -> Peer:
     job = Job(
         interpreter=_copier().address,
         program=nbytes,
-        tasks=0,
+        ranges=0,
         steps=pages,
         points=0,
         point_count=1,
