@@ -7,7 +7,8 @@ All variants run in one process. A variant is the package `reorder.cpu`, importe
 functions or constants replaced; threads are shared. Which cases a mechanism changes is found first,
 by a process for each core, which compiles their code too. A case is not timed if its programs,
 tables and machine code stay the same. The others run in short slices, in turns with the engine as
-it is, in random order; `--seconds-total` ends this early, for each number of threads.
+it is, in random order; `--seconds-total` ends this early, for each number of threads. On one thread
+its CPU time counts, which other processes disturb less than the time of day.
 
 The first variant replaces nothing: it shows the spread of the same code against itself. A mechanism
 stays if switching it off costs 1 % of the geometric mean of moves or of conversions, or makes at
@@ -292,27 +293,29 @@ def _filled(nbytes: int, case: Case) -> Any:
     return data
 
 
-def _time(run: Any, buffers: tuple[Any, Any], calls: int) -> float:
+def _time(run: Any, buffers: tuple[Any, Any], calls: int, clock: Callable[[], float]) -> float:
     src, dst = buffers
-    start = time.perf_counter()
+    start = clock()
     for _ in range(calls):
         run(src, dst)
-    return (time.perf_counter() - start) / calls
+    return (clock() - start) / calls
 
 
-def _in_turns(runs: Sequence[Any], buffers: tuple[Any, Any], seconds: float) -> list[list[float]]:
+def _in_turns(
+    runs: Sequence[Any], buffers: tuple[Any, Any], seconds: float, clock: Callable[[], float]
+) -> list[list[float]]:
     """Return the seconds of a call of each, in each round; the order turns from round to round."""
     for run in runs:
         run(*buffers)
         run(*buffers)
-    once = max(_time(runs[0], buffers, 1), 1e-7)
+    once = max(_time(runs[0], buffers, 1, clock), 1e-7)
     calls = max(1, round(_SLICE_SECONDS / once))
     rounds = min(_MAX_ROUNDS, max(_MIN_ROUNDS, round(seconds / (once * calls))))
     times: list[list[float]] = [[] for _ in runs]
     for number in range(rounds):
         order = range(len(runs)) if number % 2 == 0 else reversed(range(len(runs)))
         for k in order:
-            times[k].append(_time(runs[k], buffers, calls))
+            times[k].append(_time(runs[k], buffers, calls, clock))
     return times
 
 
@@ -387,6 +390,7 @@ def measure(
             runs,
             (_filled(case.src.min_nbytes, case), np.zeros(case.dst.min_nbytes, np.uint8)),
             options.seconds,
+            time.thread_time if threads == 1 else time.perf_counter,
         )
         ratios = dict(zip(names, (_ratio(off, times[0]) for off in times[1:]), strict=True))
         is_move = case.src.dtype == case.dst.dtype and case.attr is None
