@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -27,6 +28,11 @@ if TYPE_CHECKING:
 
 CHANGES = Path(__file__).parents[1] / "changes"
 _COLON = "\ue000"
+# the rules of a picture for readers who prefer dark pages; the site's own button overrules them
+_DARK_RULES = re.compile(r"@media \(prefers-color-scheme:dark\)(\{(?:[^{}]*\{[^{}]*\})*\})")
+_DARK_BY_BUTTON = (
+    r"body[data-theme=dark]\1@media (prefers-color-scheme:dark){body:not([data-theme=light])\1}"
+)
 _VOCABULARIES = {"onednn": "oneDNN", "cldnn": "OpenVINO", "mace": "MACE", "weights": "packings"}
 _OTHERS = {
     "tensorrt": "TensorRT",
@@ -41,8 +47,9 @@ _KINDS = {"added": "Added", "changed": "Changed", "fixed": "Fixed", "removed": "
 
 
 def drawing(picture: Picture) -> list[nodes.Node]:
-    """Return a picture as part of a page."""
-    text = f'<div class="memdesc-picture">{picture.fragment}</div>'
+    """Return a picture as part of a page, in the colour scheme of that page."""
+    fragment = _DARK_RULES.sub(_DARK_BY_BUTTON, picture.fragment)
+    text = f'<div class="memdesc-picture">{fragment}</div>'
     return [nodes.raw("", text, format="html")]
 
 

@@ -202,7 +202,7 @@
         return `${html("tr", lines)}<tr class="total">${html("td", [sum, "", "", `= ${total}`])}</tr>`;
       });
       const where = place.map((value, dim) => `${letters[dim]} = ${value}`).join(", ");
-      const title = `${inside ? "Element" : "Padding"} ${where}${this.isHeld ? " (held; Escape releases it)" : ""}`;
+      const title = `${inside ? "Element" : "Padding"} ${where}${this.isHeld ? " (held until Escape)" : ""}`;
       const notes = [];
       axes.forEach(({ extent }, k) => {
         if (at[k] >= extent) notes.push(`${name(k)} ends at ${extent - 1}: this place holds 0.`);

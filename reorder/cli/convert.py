@@ -12,7 +12,17 @@ from typing import TYPE_CHECKING
 from memdesc import MemdescError
 from memdesc.disk import as_path
 from memdesc.errors import starred
-from reorder.cli.command import MAX_BYTES, Command, Facts, bytes_of, flag, option, threads_of, value
+from reorder.cli.command import (
+    MAX_BYTES,
+    Command,
+    Facts,
+    bytes_of,
+    flag,
+    lines,
+    option,
+    threads_of,
+    value,
+)
 from reorder.cli.progress import Progress, warn
 from reorder.storage.containers.partial import InUseError, partial_folder
 from reorder.storage.containers.table import read_container
@@ -131,6 +141,12 @@ def _facts(report: ConvertReport) -> Facts:
     }
 
 
+def _lay_out(facts: Facts) -> list[str]:
+    """Return a line for each fact; warnings were shown before the work began."""
+    count = len(facts["warnings"])
+    return lines(facts | {"warnings": f"{count}, on stderr" if count else "none"})
+
+
 def _listed(report: ConvertReport) -> list[str]:
     """Return what a dry run says about the tensors and records that a rule changes.
 
@@ -179,9 +195,10 @@ COMMAND = Command(
             "the checkpoint to write: its ending names the container; without one it is a folder "
             "of safetensors, with all other files of IN",
         ),
-        option(
-            "--to",
-            f": what all quantised weights of a model become, one of {', '.join(TARGETS)}; "
+        value(
+            "--to FORMAT",
+            "the format to write: what all quantised weights of a model become, one of "
+            f"{', '.join(TARGETS)}; "
             "fp8-block also quantises a model of floats; norms, embeddings and other layers are "
             "copied, and config.json declares the new weights",
             choices=[*TARGETS],
@@ -223,4 +240,5 @@ COMMAND = Command(
         ),
     ),
     _answer,
+    _lay_out,
 )

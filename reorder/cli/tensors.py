@@ -137,7 +137,7 @@ def _is_of_torch(file: BinaryIO) -> bool:
     try:
         names = zipfile.ZipFile(file).namelist()
     except DAMAGES:
-        return False  # whoever reads the file says what is wrong
+        return False  # reading it will report the error
     return any(name == "data.pkl" or name.endswith("/data.pkl") for name in names)
 
 
@@ -234,7 +234,7 @@ def _described_array(path: str, layout: MemoryDesc | ImageDesc) -> Memory:
     desc = buffer_of(layout)
     found = read_words(path, desc.dtype)
     if isinstance(layout, ImageDesc) and isinstance(found, np.ndarray) and found.ndim > 1:
-        memory = from_pixels(found, layout)
+        memory = from_pixels(found, layout, repr(path))
         others = found[layout.height :], found[: layout.height, layout.width :]
         if any(np.ascontiguousarray(part).view(np.uint8).any() for part in others):
             msg = (
@@ -504,7 +504,7 @@ def codes_note(path: str) -> str:
         return ""
     try:
         found = siblings_of(read_container(file).entries, name)
-    except (MemdescError, KeyError):  # whoever reads it says what is wrong
+    except (MemdescError, KeyError):  # reading it will report the error
         return ""
     others = ", ".join(each for each in found.names if each != name)
     return (

@@ -19,6 +19,7 @@ from memdesc import (
     MemoryDesc,
     PaddingError,
     RecordDesc,
+    UnknownFormatError,
     data_type,
     memory_desc,
     parse_layout,
@@ -333,7 +334,7 @@ def _read_rule(pattern: object, values: object) -> _Rule:
             rule.fail(f"{key!r} is not a key; the keys are {', '.join(_KEYS)}{hint}")
         made[key] = value if key == "count" else _read_value(rule, key, value)
     if not made:
-        rule.fail(f"it says nothing; the keys are {', '.join(_KEYS)}")
+        rule.fail(f"it is empty; the keys are {', '.join(_KEYS)}")
     number = made.pop("count", None)
     if number is not None and (type(number) is not int or number < 1):
         rule.fail(f"count must be an integer of 1 or more, not {short_repr(number)}")
@@ -564,6 +565,8 @@ def _held_by(entry: Entry, rule: _Rule) -> tuple[Held, list[tuple[str, str]]]:
             layout = parse_layout(
                 values["layout"], values.get("dims", dims), values.get("dtype", kind), default=kind
             )
+        except UnknownFormatError as again:
+            rule.fail(str(again))  # it is a layout of no tensor
         except MemdescError as again:
             return found, [("layout", f"cannot be {short_repr(values['layout'])}: {again}")]
     wanted = layout.desc if isinstance(layout, ImageDesc) else layout

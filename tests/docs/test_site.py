@@ -96,7 +96,11 @@ def test_the_pages_build_without_a_warning_and_draw_their_pictures(site: Path) -
         "learn.html",
     } <= set(pages(site))
     desc = memdesc.memory_desc((1, 5, 2, 3), "f32", "nChw4c")
-    assert desc.show().fragment in (site / "index.html").read_text(encoding="utf-8")
+    page = (site / "index.html").read_text(encoding="utf-8")
+    parts = re.findall(r"<svg.*?</svg>", desc.show().fragment, re.DOTALL)
+    assert len(parts) > 1
+    for part in parts:
+        assert re.sub(r"<style>.*?</style>", "", part) in re.sub(r"<style>.*?</style>", "", page)
     assert "b_fs_yx_fsv16" in (site / "vocabulary.html").read_text(encoding="utf-8")
     assert max(page.stat().st_size for page in site.glob("*.html")) < 600_000
 
@@ -503,6 +507,32 @@ def test_a_picture_follows_the_colour_scheme_of_the_reader(
     assert min(dark_ink) > 200
     assert number == dark_number  # cells keep light colours and dark numbers
     browser.prefer("light")
+
+
+def test_pictures_on_a_page_follow_the_button_for_its_colour_scheme(
+    address: str, browser: Browser
+) -> None:
+    browser.open(f"{address}/images.html")
+    found = {}
+    for preferred in ("light", "dark"):
+        browser.prefer(preferred)
+        for _ in range(3):
+            chosen, page, paper, shadow = browser.run(
+                """
+                document.querySelector('.theme-toggle').click();
+                const style = (query, part) => getComputedStyle(
+                    document.querySelector(query), part);
+                const numbers = (colour) => colour.match(/[0-9]+/g).slice(0, 3).map(Number);
+                return [document.body.dataset.theme, numbers(style('body').backgroundColor),
+                        numbers(style('.memdesc-picture .memdesc-paper').fill),
+                        numbers(style('.memdesc-sheet', '::after').backgroundColor)];
+                """
+            )
+            found[preferred, chosen] = {max(each) > 128 for each in (page, paper, shadow)}
+    browser.prefer("light")
+    light = {("light", "auto"), ("light", "light"), ("dark", "light")}
+    assert found == {each: {each in light} for each in found}
+    assert len(found) == 6
 
 
 def test_the_pointer_shows_index_offset_and_byte(tmp_path: Path, browser: Browser) -> None:
