@@ -111,6 +111,18 @@ def _under_name(variant: str) -> Callable[[Any], Any]:
     return lambda old: lambda name, emit: old(f"{name}, without {variant}", emit)
 
 
+def _without_blocks(old: Any) -> Any:
+    """Run a row of one block, which starts at a Python number, as any other row."""
+
+    def run(row: Any, i: Any, lanes: int, **more: Any) -> None:
+        if isinstance(i, int):
+            old.__globals__["_emit_row"](row)
+        else:
+            old(row, i, lanes, **more)
+
+    return run
+
+
 MECHANISMS: dict[str, Mechanism] = {
     "itself": Mechanism({}),
     "streaming order": Mechanism({"runtime.batch:stream_box": _returns(())}),
@@ -142,6 +154,9 @@ MECHANISMS: dict[str, Mechanism] = {
         code=r"transposed ([2-4]x|\d+x[2-4];)",
     ),
     "masked copies": Mechanism({"kernels.copy:has_masks": _returns(value=False)}, code="run "),
+    "blocks of 16, post-ops": Mechanism(
+        {"kernels.combine:_RowOperation.run": _without_blocks}, code="combine 16;"
+    ),
 }
 
 
@@ -173,6 +188,7 @@ class Variant:
             self._record("runtime.batch", "tile_boxes", _text_of_boxes)
             self._record("runtime.batch", "stream_box", _text_of_boxes)
             self._record("runtime.steps", "tile_boxes", _text_of_boxes)
+            self._record("runtime.steps", "CombineTable", _text_of_combine)
             self._record("runtime.tile_batches", "cut_into_tiles", _text_of_tiles)
             self._record("runtime.tile_batches", "steps_of", _text_of_steps)
         finally:
@@ -234,6 +250,10 @@ def _text_of_boxes(result: Any, *_: Any) -> str:
         for box in result
     ]
     return " ".join(sizes)
+
+
+def _text_of_combine(result: Any, *_: Any) -> str:
+    return f"combine {result.columns};"
 
 
 def _text_of_tiles(result: Any, *_: Any) -> str:

@@ -35,7 +35,7 @@ from reorder.cpu.schedule.post_ops import (
     has_small_steps,
     rounding_bits,
 )
-from reorder.cpu.schedule.tile_program import MASKED_LANES, CombineTable
+from reorder.cpu.schedule.tile_program import CombineTable
 from reorder.cpu.target import has_fma
 from reorder.values.formats import FLOATS, FORMATS, INTEGERS, FloatFormat
 
@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 
 # Registers of one vector of an operation: a single test for rare numbers covers them all.
 _REGISTERS = 4
+# Rows of exactly this many elements, one block of channels, are one vector without loops.
+_BLOCK = 16
 
 
 class CombineTypes(NamedTuple):
@@ -117,9 +119,12 @@ def _emit_rows(stage: _Stage, operation: Operation, *, single: bool) -> None:
         each(_emit_row)
         return
     # a separate loop for short rows: a common one needs more addresses than there are registers
-    dtypes = stage.types.src, stage.types.dst
-    with emit_short(dtypes, table, lambda: each(_emit_short_row)):
-        each(_emit_row)
+    with either(table.columns == _BLOCK) as (block, other):
+        with block:
+            each(lambda row: row.run(0, _BLOCK))
+        dtypes = stage.types.src, stage.types.dst
+        with other, emit_short(dtypes, table, lambda: each(_emit_short_row)):
+            each(_emit_row)
 
 
 def _rows_at(stage: _Stage, operation: Operation, row: Value) -> _OperationRows:
@@ -149,7 +154,7 @@ def _emit_row(row: _RowOperation) -> None:
     sizes = vector_lanes(operand.dtype, _REGISTERS)
 
     def combine(i: Value, lanes: int, *, non_temporal: bool = False) -> None:
-        if lanes == sizes[0] or src.elements.fills_line(lanes):
+        if lanes == sizes[0] and not src.elements.fills_line(lanes):
             src.prefetch(i, lanes, row.table.prefetch_distance)
         row.run(i, lanes, non_temporal=non_temporal)
 
@@ -162,8 +167,8 @@ def _emit_row(row: _RowOperation) -> None:
         each_vector((0, columns), sizes, combine, overlaps=False)
         return
     # the tail is one vector
-    whole = columns & -MASKED_LANES
-    each_vector((0, whole), (sizes[0], MASKED_LANES), combine, overlaps=False)
+    whole = columns & -_BLOCK
+    each_vector((0, whole), (sizes[0], _BLOCK), combine, overlaps=False)
     tail = columns - whole
     with when(tail > 0):
         row.run_masked(whole, tail)
@@ -194,7 +199,10 @@ class _RowOperation:
 
     def run(self, i: Value, lanes: int, *, non_temporal: bool = False) -> None:
         """Write the results for a vector starting at element i."""
-        codes = self.results(self.rows.src.load(i, lanes), i)
+        src = self.rows.src
+        if src.elements.fills_line(lanes):
+            src.prefetch(i, lanes, self.table.prefetch_distance)
+        codes = self.results(src.load(i, lanes), i)
         self.rows.dst.store(codes, i, non_temporal=non_temporal)
 
     def run_masked(self, i: Value, count: Value) -> None:
