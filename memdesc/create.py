@@ -10,7 +10,12 @@ import numpy as np
 
 from memdesc.desc import MemoryDesc
 from memdesc.dtypes import DataType, data_type
-from memdesc.errors import MemdescError, short_repr
+from memdesc.errors import (
+    MemdescError,
+    UnknownFormatError,
+    UnsupportedFormatError,
+    short_repr,
+)
 from memdesc.int64 import INT64_MAX, check_length, checked_flag, checked_int, checked_ints
 from memdesc.layout import Layout, dim_name, layout_by_strides, layout_by_tag
 from memdesc.names import did_you_mean, dim_letters, expand_meta_tag, resolve, siblings
@@ -140,6 +145,8 @@ def _layout_by_name(dims: tuple[int, ...], tag: str | FormatTag | None, bits: in
     try:
         found = resolve(name, dims, bits)
     except MemdescError as error:
+        if isinstance(tag, str) and isinstance(error, UnknownFormatError):
+            refuse_record(tag)
         if name is tag or name == tag:
             raise
         msg = f"{short_repr(tag)} stands for {name!r} where there are {len(dims)} dims: {error}"
@@ -151,6 +158,18 @@ def _layout_by_name(dims: tuple[int, ...], tag: str | FormatTag | None, bits: in
             raise
         msg = f"{error}{did_you_mean(siblings(name, len(dims)))}"
         raise MemdescError(msg) from None
+
+
+def refuse_record(name: str) -> None:
+    """Raise if a name is that of a record, which is not a layout."""
+    from memdesc.record import known_records  # only an unknown name needs it
+
+    if name.lower() in known_records():
+        msg = (
+            f"{name!r} is a record, blocks with their own scales, and has no layout of elements; "
+            f"record_desc(dims, {name!r}) describes it, and `memdesc show {name} DIMS` shows it"
+        )
+        raise UnsupportedFormatError(msg)
 
 
 def _check_empty(

@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from memdesc.create import memory_desc
+from memdesc.create import memory_desc, refuse_record
 from memdesc.errors import (
     MemdescError,
     UnknownFormatError,
@@ -15,7 +15,7 @@ from memdesc.errors import (
     short_repr,
 )
 from memdesc.exchange.system import Given, System, given_of
-from memdesc.exchange.table import SYSTEMS, read_with
+from memdesc.exchange.table import SYSTEMS, no_system, read_with
 from memdesc.image import ImageDesc, image_desc
 from memdesc.names import expand_meta_tag, is_image, resolve
 from memdesc.names.registry import parse_name
@@ -104,23 +104,34 @@ def _read(given: Given) -> MemoryDesc | ImageDesc:
     if is_image(name):
         return image_desc(given.sizes(), given.type(), name)
     if not _is_name(given._replace(text=name)):
-        if found := _readings(given):
-            return found
-        _refuse_record(name)
-        # it looks like no notation, so the error is that of a name, with similar ones
-        resolve(name, given.dims or (), _bits(given))
+        refused = ""
+        try:
+            if found := _readings(given):
+                return found
+        except UnknownFormatError as error:
+            if not name.isalnum():
+                raise
+            refused = str(error)
+        refuse_record(name)
+        _refuse_prefix(name)
+        # it looks like a name, or like no notation, so the error is that of a name
+        try:
+            resolve(name, given.dims or (), _bits(given))
+        except UnknownFormatError as error:
+            if not refused:
+                raise
+            msg = str(error)
+            msg += f"{' ' if msg.endswith('?') else '; '}{refused}"
+            raise UnknownFormatError(msg) from None
     return memory_desc(given.sizes(), given.type(), name)
 
 
-def _refuse_record(name: str) -> None:
-    from memdesc.record import known_records  # only an unknown name needs it
-
-    if name.lower() in known_records():
-        msg = (
-            f"{name!r} is a record, blocks with their own scales, and has no layout of elements; "
-            f"record_desc(dims, {name!r}) describes it, and `memdesc show {name} DIMS` shows it"
-        )
-        raise UnsupportedFormatError(msg)
+def _refuse_prefix(text: str) -> None:
+    # two colons are C++'s
+    prefix = re.match(r"(\w+):(?!:)", text)
+    if prefix is not None:
+        msg = f"unknown format {short_repr(text)}: {no_system(prefix[1])}"
+        raise UnknownFormatError(msg)
 
 
 def _is_name(given: Given) -> bool:

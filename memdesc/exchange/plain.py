@@ -1,7 +1,8 @@
 """Strides, `480x160x32x8:8b@16`, and the strings of oneDNN's verbose mode.
 
 Strides are elements between whole blocks of each dim, joined by x or commas. The inner blocks,
-outermost first, and the offset of element 0 follow if there are any.
+outermost first, and the offset of element 0 follow if there are any. A tuple or list of strides, as
+numpy and torch print them, is read too.
 """
 
 from __future__ import annotations
@@ -28,8 +29,10 @@ _STRIDES = (
     rf"\s*(?P<strides>{_INTEGER}(?:\s*[x,]\s*{_INTEGER})*)\s*"
     rf"(?::(?P<inner>(?:[0-9]{{1,19}}[a-l])+))?(?:@(?P<offset0>{_INTEGER}))?\s*"
 )
+# what Python prints; the sizes of a tensor look the same, and are no layout
+_TUPLE = rf"\s*[(\[]\s*(?P<tuple>{_INTEGER}(?:\s*,\s*{_INTEGER})*)\s*,?\s*[)\]]\s*"
 # numbers joined by x or commas, whatever follows: the reader says what is wrong
-_SPELLING = rf"{_STRIDES}|\s*-?[0-9]+\s*[x,].*"
+_SPELLING = rf"{_STRIDES}|{_TUPLE}|\s*-?[0-9]+\s*[x,].*"
 _VERBOSE = (
     r"(?:(?:src|dst|wei|bia)\w*[:_])?\w+:[apo0]*:(?:blocked|any|undef|sparse|opaque|wino)\b.*"
 )
@@ -47,7 +50,7 @@ def _strides(desc: MemoryDesc, _letters: str) -> tuple[str, ...]:
 
 
 def _read_strides(given: Given) -> MemoryDesc:
-    found = re.fullmatch(_STRIDES, given.text)
+    found = re.fullmatch(f"{_STRIDES}|{_TUPLE}", given.text)
     if found is None:
         msg = (
             f"strides {short_repr(given.text)} are not integers joined by x or commas, such as "
@@ -63,7 +66,7 @@ def _read_strides(given: Given) -> MemoryDesc:
     return memory_desc(
         given.sizes(),
         given.type(),
-        strides=[int(stride) for stride in re.split("[x,]", found["strides"])],
+        strides=[int(each) for each in re.split("[x,]", found["strides"] or found["tuple"])],
         inner_blks=[int(size) for size, _ in inner],
         inner_idxs=[LETTERS.index(letter) for _, letter in inner],
         offset0=int(found["offset0"] or 0),

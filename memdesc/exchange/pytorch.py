@@ -43,6 +43,8 @@ _FORMATS = {
 }
 # fits tensors without elements, too; in channels_last torch gives them other strides
 _OF_ANY_SIZE = "torch.contiguous_format"
+# an order has dim 0; strides may have a 0 too
+_ORDER = r"\s*[(\[][0-9, ]*\b0\b[0-9, ]*[)\]]\s*"
 _FIXED = r"\s*(\w+Layout)\s*\(.*\)\s*"
 
 
@@ -84,7 +86,11 @@ def _read(given: Given) -> MemoryDesc:
         return memory_desc(dims, given.type(), _FORMATS[name][len(dims)])
     if text == "torch.preserve_format":
         raise indescribable(text, "it stands for the layout of some other tensor")
-    return _fixed(given) if re.fullmatch(_FIXED, text) else _strided(given)
+    if re.fullmatch(_FIXED, text):
+        return _fixed(given)
+    # tensor.dim_order() prints the order alone
+    order = re.fullmatch(_ORDER, text)
+    return _strided(given._replace(text=f"dim_order={text}") if order else given)
 
 
 def _strided(given: Given) -> MemoryDesc:
@@ -144,6 +150,7 @@ def _order_of(desc: MemoryDesc, strides: tuple[int, ...]) -> tuple[int, ...]:
 
 
 _SPELLING = (
+    rf"{_ORDER}|"
     r"\s*(?:torch\.\w+|(?:contiguous|preserve)_format|channels_last(?:_3d)?|"
     r"(?:size|stride|dim_order|storage_offset)\s*=.*|(?!Tile)\w+Layout\s*\(.*)\s*"
 )

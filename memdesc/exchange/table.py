@@ -20,6 +20,7 @@ from memdesc.exchange.system import (
 from memdesc.layout import layout_by_tag
 from memdesc.names.onednn import CANONICAL
 from memdesc.names.registry import VOCABULARIES
+from memdesc.names.suggest import did_you_mean, similar_words
 from memdesc.notation import parse_tag
 from memdesc.tags import LETTERS
 
@@ -209,6 +210,14 @@ def read_with(system: System, given: Given) -> MemoryDesc:
 
 def _system(name: str) -> System:
     if not isinstance(name, str) or name not in SYSTEMS:
-        msg = f"there is no system {short_repr(name)}; the systems are {', '.join(SYSTEMS)}"
-        raise MemdescError(msg)
+        raise MemdescError(no_system(name))
     return SYSTEMS[name]
+
+
+def no_system(name: object) -> str:
+    """Return what to say about a name that is not one of `SYSTEMS`."""
+    near = similar_words(name.lower(), SYSTEMS) if isinstance(name, str) else ()
+    return (
+        f"there is no system {short_repr(name)}; the systems are {', '.join(SYSTEMS)}"
+        f"{did_you_mean(near)}"
+    )

@@ -61,8 +61,19 @@ def suggest(text: str, ndims: int | None = None) -> tuple[str, ...]:
         ndims = checked_int("ndims", ndims)
     found = [*meanings(text, ndims)]
     found += [name for name in transposed(text) if ndims in {None, _ndims_of(name)}]
-    found += nearest(text, (*_known_strings(), *IMAGES), ndims)
+    found += nearest(_without_scope(text), (*_known_strings(), *IMAGES), ndims)
     return tuple(dict.fromkeys(found))[:_COUNT]
+
+
+def _without_scope(text: str) -> str:
+    """Return a name without what stands before it in a program, unless known names have that too.
+
+    >>> _without_scope("trt.TensorFormat.CHW3"), _without_scope("TensorStorageType::BUFER")
+    ('CHW3', 'TensorStorageType::BUFER')
+    """
+    scope, _ = re.match(r"(.*(?:::|\.))?(.*)", text, re.DOTALL).groups("")  # type: ignore[union-attr] # it matches all
+    known = scope and any(name.startswith(scope) for name in _known_strings())
+    return text if known else text.removeprefix(scope)
 
 
 def transposed(text: str) -> tuple[str, ...]:
@@ -148,6 +159,20 @@ def nearest(text: str, names: Iterable[str], ndims: int | None) -> tuple[str, ..
     by_case = difflib.get_close_matches(text, candidates, n=len(candidates) or 1, cutoff=0)
     by_case.sort(key=lambda name: (name.lower() != text.lower(), has_more(name)))
     return tuple(by_case[:_COUNT])
+
+
+def similar_words(word: str, known: Iterable[str]) -> tuple[str, ...]:
+    """Return at most 3 known words that start with a word or resemble it.
+
+    >>> similar_words("torch", ["cute", "pytorch", "xla"])
+    ('pytorch',)
+    """
+    import difflib  # only a wrong word needs it
+
+    words = [*known]
+    longer = [one for one in words if one.startswith(word)]
+    near = difflib.get_close_matches(word[:_MAX_NAME], words, n=_COUNT, cutoff=_RESEMBLES)
+    return tuple(dict.fromkeys([*longer, *near]))[:_COUNT]
 
 
 def did_you_mean(names: tuple[str, ...]) -> str:

@@ -1,12 +1,14 @@
-"""TensorRT's names of tensor formats: `kCHW4`, `kHWC8`, `kDLA_LINEAR`.
+"""TensorRT's names of tensor formats: `kCHW4`, `kHWC8`, `kDLA_LINEAR`; in Python `CHW4`, ...
 
 A vector-major format (`kCHW32`) has blocks of channels innermost; a vector-minor one (`kHWC8`)
 has the channels innermost and pads their number. Each exists only for some types. Source:
-TensorRT 10, `NvInferRuntimeBase.h`, `TensorFormat`; formats of the DLA are those of Orin.
+TensorRT 10, `NvInferRuntimeBase.h`, `TensorFormat`, and `tensorrt.TensorFormat` of its Python API,
+whose names have no k; formats of the DLA are those of Orin.
 """
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from memdesc.errors import UnsupportedFormatError
@@ -31,15 +33,25 @@ _ROWS = {
     "kHWC16": Row(_NCHW, "data", {8: "acdb__b16", 16: "acdb__b16"}),
     "kDHWC": Row(_NCDHW, "data", {32: "acdeb"}),
 }
-_TABLE = Table("format of TensorRT", _ROWS)
+# what stands before a name in C++, where it has its k, and in Python
+_CPP = ("nvinfer1::TensorFormat::", "TensorFormat::")
+_PYTHON = ("tensorrt.TensorFormat.", "trt.TensorFormat.", "TensorFormat.")
+_SPELLINGS = {
+    **{f"{scope}{name}": name for scope in _CPP for name in _ROWS},
+    **{f"{scope}{name[1:]}": name for scope in _PYTHON for name in _ROWS},
+    # letters alone, such as HWC, are a layout of TVM with these dims
+    **{name[1:]: name for name in _ROWS if not name.isalpha()},
+}
+_TABLE = Table("format of TensorRT", _ROWS, spellings=_SPELLINGS)
+_SPELLED = re.compile(r".*\bTensorFormat(::|\.).*|k?(C?DHW|CHW|D?HWC)[0-9].*|k(LINEAR|D?HWC|DLA).*")
 _COLOURS = (3, 4)
 
 
 def _check_dims(name: str, dims: tuple[int, ...], _tag: FormatTag) -> None:
     """Refuse DLA images with one channel, whose pixels have a single lane."""
-    if name == "kDLA_HWC4" and dims[1] not in _COLOURS:
+    if _TABLE.key(name) == "kDLA_HWC4" and dims[1] not in _COLOURS:
         msg = (
-            f"'kDLA_HWC4' with C = {dims[1]}: only 3 or 4 channels have this layout; an image "
+            f"{name!r} with C = {dims[1]}: only 3 or 4 channels have this layout; an image "
             "of one channel is 'acdb__d32' of 16 bits, 'acdb__d64' of 8 bits"
         )
         raise UnsupportedFormatError(msg)
@@ -47,6 +59,6 @@ def _check_dims(name: str, dims: tuple[int, ...], _tag: FormatTag) -> None:
 
 VOCABULARY = _TABLE.vocabulary(
     "tensorrt",
-    lambda name: name.startswith(("kCHW", "kHWC", "kDHWC", "kCDHW", "kDLA", "kLINEAR")),
+    lambda name: _SPELLED.fullmatch(name) is not None,
     _check_dims,
 )

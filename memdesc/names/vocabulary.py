@@ -94,6 +94,8 @@ class Table:
     dims: Mapping[str, str] = field(default_factory=dict)
     # the size that dims of a letter must have
     fixed: Mapping[str, int] = field(default_factory=dict)
+    # other spellings of names in `rows`, which are read, but not listed
+    spellings: Mapping[str, str] = field(default_factory=dict)
 
     def vocabulary(
         self,
@@ -113,9 +115,13 @@ class Table:
             self._by_bits(),
         )
 
+    def key(self, name: str) -> str:
+        """Return the name in `rows` that another name or spelling stands for."""
+        return self.aliases.get(name) or self.spellings.get(name, name)
+
     def row(self, name: str) -> Row | None:
         """Return the row of a name."""
-        return self.rows.get(self.aliases.get(name, name))
+        return self.rows.get(self.key(name))
 
     def domain(self, name: str) -> str:
         """Return what a known name describes: `weights`, `scales`, ..."""
@@ -146,7 +152,7 @@ class Table:
 
     def check_dims(self, name: str, dims: tuple[int, ...], tag: FormatTag) -> None:
         """Refuse sizes, one for each dim, that the name does not allow; say which are."""
-        row = self.rows[self.aliases.get(name, name)]
+        row = self.rows[self.key(name)]
         for dim, letter in enumerate(row.letters):
             if dims[dim] != self.fixed.get(letter, dims[dim]):
                 msg = (
@@ -177,8 +183,8 @@ class Table:
     def _by_bits(self) -> dict[int, dict[str, str]]:
         """Return for each width the names with their tags."""
         found: dict[int, dict[str, str]] = {}
-        for name in (*self.rows, *self.aliases):
-            for bits, tag in self.rows[self.aliases.get(name, name)].tags.items():
+        for name in (*self.rows, *self.aliases, *self.spellings):
+            for bits, tag in self.rows[self.key(name)].tags.items():
                 if bits != ANY_WIDTH:
                     found.setdefault(bits, {})[name] = tag
         return found

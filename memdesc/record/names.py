@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
@@ -48,14 +49,8 @@ _IK_LLAMA = (
     "llama-quantize also writes the types without the ending; q4_0_r8, q8_0_r8 and iq4_nl_r4 are "
     "records"
 )
+_IK_LLAMA_NAME = re.compile(r"(i?q[1-9]_\w+|b?f16)_r(4|8|16)", re.ASCII)
 _REFUSED = {
-    **dict.fromkeys(
-        (
-            *("q4_0_r4", "q8_0_r4", "q5_0_r4", "q6_0_r4", "q4_k_r4", "q5_k_r4", "q6_k_r4"),
-            *("q8_k_r8", "iq4_xs_r4", "iq4_xs_r8", "iq2_bn_r4", "iq2_k_r4", "iq3_k_r4", "iq5_k_r4"),
-        ),
-        _IK_LLAMA,
-    ),
     "gptq_act_order": (
         "g_idx, which is data, gives the group of each input channel; sort the channels by group "
         "first"
@@ -169,8 +164,11 @@ def read_name(name: str, ndims: int = len(_MATRIX)) -> tuple[str, str, dict[str,
         msg = f"a record is named by a string such as 'q4_0', not {short_repr(name)}"  # type: ignore[unreachable] # callers without types
         raise UnknownFormatError(msg)
     found = name.lower()
-    if found in _REFUSED:
-        msg = f"{name!r} cannot be described as a record: {_REFUSED[found]}"
+    reason = _REFUSED.get(found)
+    if found not in _FORMATS and _IK_LLAMA_NAME.fullmatch(found):
+        reason = _IK_LLAMA
+    if reason is not None:
+        msg = f"{name!r} cannot be described as a record: {reason}"
         raise UnsupportedFormatError(msg)
     if found not in _FORMATS:
         msg = f"unknown record {short_repr(name)}; the records are {', '.join(_FORMATS)}"

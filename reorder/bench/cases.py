@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import pairwise, product
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -14,6 +14,8 @@ from memdesc import ImageDesc, MemdescError, MemoryDesc, parse_layout
 from memdesc.disk import as_path, open_file
 from memdesc.errors import about
 from reorder.values.attr import Attr
+
+T = TypeVar("T")
 
 # Options, and the parameters of an `Attr` that they set.
 ATTRIBUTES = {
@@ -51,11 +53,76 @@ class Case(NamedTuple):
         )
 
 
+class Problem(NamedTuple):
+    """A reorder as it is spelled: dims, layouts and types, strides, and options of an `Attr`.
+
+    Without a type it is the one in the layout; if that has none, f32 or the type of src.
+    """
+
+    dims: tuple[int, ...]
+    src: str
+    dst: str
+    dtype: str | None = None
+    to_dtype: str | None = None
+    # SRC:DST, either of which may be empty, instead of layouts
+    strides: str = ""
+    options: Mapping[str, str] = {}
+    name: str = ""
+
+    @property
+    def descs(self) -> tuple[MemoryDesc | ImageDesc, MemoryDesc | ImageDesc]:
+        """Descriptors of src and dst."""
+        one, _, other = self.strides.partition(":")
+        layouts = f"strides:{one}" if one else self.src, f"strides:{other}" if other else self.dst
+        src = parse_layout(layouts[0], self.dims, self.dtype, default="f32")
+        return src, parse_layout(layouts[1], self.dims, self.to_dtype, default=src.dtype)
+
+    @property
+    def attr(self) -> Attr | None:
+        """The attributes that the options ask for."""
+        return attr_of(self.dims, self.options)
+
+    @property
+    def mean_nbytes(self) -> int:
+        """The mean of the bytes of the elements of src and of dst."""
+        return prod(self.dims) * sum(desc.dtype.bits for desc in self.descs) // 16
+
+    def case(self) -> Case:
+        """Return the case; fails if a side is an image, or something does not fit."""
+        sides = zip(self.descs, (self.src, self.dst), strict=True)
+        src, dst = (_checked_buffer(desc, layout) for desc, layout in sides)
+        types = f"{src.dtype}" if src.dtype == dst.dtype else f"{src.dtype}->{dst.dtype}"
+        one, _, other = (f"[{part}]" if part else "" for part in self.strides.partition(":"))
+        suffix = "".join(f" {option} {text}" for option, text in self.options.items())
+        dims = "x".join(map(str, self.dims))
+        name = self.name or f"{types} {dims} {self.src}{one} -> {self.dst}{other}{suffix}"
+        return Case(name, src, dst, self.attr)
+
+
+def _checked_buffer(desc: MemoryDesc | ImageDesc, layout: str) -> MemoryDesc:
+    if isinstance(desc, ImageDesc):
+        msg = (
+            f"{layout!r} is an image type, not a linear buffer; `memdesc reorder IN.npy "
+            f"OUT.safetensors --to {layout}` makes its pixels"
+        )
+        raise MemdescError(msg)
+    return desc
+
+
 def read_cases(path: str) -> Iterator[Case]:
-    """Read a file of cases: lines of benchdnn, ``#`` for comments; options hold for later lines.
+    """Read a file of cases; fails like `read_problems`."""
+    return _read(path, Problem.case)
+
+
+def read_problems(path: str) -> Iterator[Problem]:
+    """Read a file of problems: lines of benchdnn, ``#`` for comments; options hold for later lines.
 
     Fails if the file cannot be read, or a line is wrong; the message has its number.
     """
+    return _read(path, lambda problem: problem)
+
+
+def _read(path: str, make: Callable[[Problem], T]) -> Iterator[T]:
     try:
         with open_file(as_path(path)) as file:
             data = file.read(_MAX_NBYTES + 1)
@@ -69,21 +136,27 @@ def read_cases(path: str) -> Iterator[Case]:
     state: dict[str, list[str]] = {}
     for number, line in enumerate(text.splitlines(), 1):
         with about(f"{path!r}, line {number}"):
-            yield from parse_cases(_words(line), state)
+            yield from _parse(_words(line), state, make)
 
 
-def parse_cases(words: Iterable[str], state: dict[str, list[str]] | None = None) -> Iterator[Case]:
+def parse_cases(words: Iterable[str]) -> Iterator[Case]:
     """Read options and dims.
 
     Each tuple of dims makes a case for every combination of the lists in the options before it.
     Words are ``--stag=abcd,acdb``, ``--dtag=aBcd16b``, ``--sdt=f32``, ``--ddt=f32``,
     ``--strides=SRC:DST``, ``--reset``, ``--batch=FILE``, and dims such as ``8x256x56x56`` or
     ``8x3x224x224n"input"``. A layout is what `memdesc.parse_layout` reads; a type is by default the
-    one in the layout, or f32. `state` has the options in force, changed as the words say.
+    one in the layout, or f32.
 
     Fails if an option is unknown or has no value, or a layout does not fit.
     """
-    state = {} if state is None else state
+    return _parse(words, {}, Problem.case)
+
+
+def _parse(
+    words: Iterable[str], state: dict[str, list[str]], make: Callable[[Problem], T]
+) -> Iterator[T]:
+    """Read what `make` makes of each problem; `state` has the options in force, and is changed."""
     todo = iter(words)
     for word in todo:
         if word.startswith("--"):
@@ -96,7 +169,7 @@ def parse_cases(words: Iterable[str], state: dict[str, list[str]] | None = None)
                 msg = f"--{name} has no value"
                 raise MemdescError(msg)
             if name == "batch":
-                yield from read_cases(value)
+                yield from _read(value, make)
             elif name in _OPTIONS:
                 state[name] = [value] if name in ATTRIBUTES else _items(value)
             else:
@@ -104,7 +177,7 @@ def parse_cases(words: Iterable[str], state: dict[str, list[str]] | None = None)
                 msg = f"no option --{name}; there are {known}, --batch and --reset"
                 raise MemdescError(msg)
         else:
-            yield from _cases(word, state)
+            yield from map(make, _problems(word, state))
 
 
 def _items(text: str) -> list[str]:
@@ -125,15 +198,13 @@ def _words(line: str) -> list[str]:
     return words[: next((k for k, word in enumerate(words) if word.startswith("#")), None)]
 
 
-def _cases(word: str, state: dict[str, list[str]]) -> Iterator[Case]:
+def _problems(word: str, state: dict[str, list[str]]) -> Iterator[Problem]:
     match = _PROBLEM.fullmatch(word)
     if match is None:
         msg = f"{word!r} is neither an option nor dims such as 8x256x56x56"
         raise MemdescError(msg)
     dims = tuple(map(int, match["dims"].split("x")))
-    words = {option: state[option][0] for option in ATTRIBUTES if option in state}
-    attr = attr_of(dims, words)
-    suffix = "".join(f" {option} {text}" for option, text in words.items())
+    options = {option: state[option][0] for option in ATTRIBUTES if option in state}
     plain: list[str | None] = [None]
     for stag, dtag, strides, sdt, ddt in product(
         state.get("stag", ["abx"]),
@@ -142,16 +213,10 @@ def _cases(word: str, state: dict[str, list[str]]) -> Iterator[Case]:
         state.get("sdt", plain),
         state.get("ddt", plain),
     ):
-        src_strides, _, dst_strides = strides.partition(":")
-        src = _desc(dims, sdt, f"strides:{src_strides}" if src_strides else stag, "f32")
-        dst = _desc(dims, ddt, f"strides:{dst_strides}" if dst_strides else dtag, src.dtype)
-        types = f"{src.dtype}" if src.dtype == dst.dtype else f"{src.dtype}->{dst.dtype}"
-        layouts = f"{stag}{_view(src_strides)} -> {dtag}{_view(dst_strides)}"
-        name = match["name"] or f"{types} {match['dims']} {layouts}{suffix}"
-        yield Case(name, src, dst, attr)
+        yield Problem(dims, stag, dtag, sdt, ddt, strides, options, match["name"] or "")
 
 
-def attr_of(dims: tuple[int, ...], options: dict[str, str]) -> Attr | None:
+def attr_of(dims: tuple[int, ...], options: Mapping[str, str]) -> Attr | None:
     """Return the attributes that options ask for.
 
     A value is a number, or (except for beta) ``mask:M`` for generated values along the dims of the
@@ -192,18 +257,3 @@ def _generated(dims: tuple[int, ...], role: str, mask: int, groups: str | None) 
     values = np.tile(period, -(-count // period.size))[:count]
     given: dict[str, Any] = {role: values, f"{role}_mask": mask}
     return given | ({f"{role}_groups": widths} if widths else {})
-
-
-def _view(strides: str) -> str:
-    return f"[{strides}]" if strides else ""
-
-
-def _desc(dims: tuple[int, ...], dtype: str | None, layout: str, default: object) -> MemoryDesc:
-    desc = parse_layout(layout, dims, dtype, default=default)
-    if isinstance(desc, ImageDesc):
-        msg = (
-            f"{layout!r} is an image type, not a linear buffer; `memdesc reorder IN.npy "
-            f"OUT.safetensors --to {layout}` makes its pixels"
-        )
-        raise MemdescError(msg)
-    return desc

@@ -7,6 +7,7 @@ import time
 from contextlib import suppress
 from functools import cache
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -14,7 +15,9 @@ import pyopencl as cl
 
 from memdesc import ImageDesc, MemdescError, MemoryDesc
 from reorder import execute, plan_reorder
+from reorder.bench.cases import Problem, read_problems
 from reorder.opencl import Device, enqueue_reorder
+from reorder.opencl.allocation import allocate, allocate_buffer
 from reorder.opencl.execution import enqueue_transfers, prepare_transfers
 from reorder.opencl.image_formats import image_format
 from reorder.opencl.operands import device_operand
@@ -23,8 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
-
-    from reorder.bench.device_cases import DeviceCase
 
 # Runs measured without a budget, runs before these, and the most runs measured with a budget.
 _RUNS, _WARM, _MOST_RUNS = 11, 3, 1000
@@ -35,10 +36,23 @@ _RANDOM_WORDS = 4_194_301
 _TORCH_TYPES = {8: "uint8", 16: "int16", 32: "int32", 64: "int64"}
 
 
+# what is measured
+CASES = tuple(read_problems(str(Path(__file__).with_name("device_cases.txt"))))
+
+
+def resized(case: Problem, nbytes: int) -> Problem:
+    """Return a case of at most `nbytes`: the first two dims are halved, odd ones stay odd."""
+    dims, k = list(case.dims), 0
+    while case._replace(dims=tuple(dims)).mean_nbytes > nbytes and max(dims[:2]) > 1:
+        dims[k % 2] = max(dims[k % 2] // 2, 1) | dims[k % 2] & 1
+        k += 1
+    return case._replace(dims=tuple(dims))
+
+
 class LoadedCase(NamedTuple):
     """A case on a device: its memory, and the bytes that dst must have."""
 
-    case: DeviceCase
+    case: Problem
     src: Any
     dst: Any
     wanted: NDArray[np.uint8]
@@ -59,7 +73,7 @@ class DeviceBench:
         self.queue = cl.CommandQueue(self.context, properties=flags)
         self._copies: dict[int, float] = {}
 
-    def fits(self, case: DeviceCase) -> bool:
+    def fits(self, case: Problem) -> bool:
         """Whether the device has images of these sizes, and memory for both tensors."""
         most = self.device.device.max_mem_alloc_size
         return all(
@@ -69,7 +83,7 @@ class DeviceBench:
             for desc in case.descs
         )
 
-    def load(self, case: DeviceCase) -> LoadedCase:
+    def load(self, case: Problem) -> LoadedCase:
         """Allocate the tensors of a case, fill src, and compute the expected dst."""
         src, dst = case.descs
         descs = _linear_desc(src), _linear_desc(dst)
@@ -80,7 +94,7 @@ class DeviceBench:
         cl.enqueue_copy(self.queue, memory[0], x, **_region(src))
         return LoadedCase(case, *memory, wanted)
 
-    def measure(self, case: DeviceCase) -> dict[str, Any]:
+    def measure(self, case: Problem) -> dict[str, Any]:
         """Return the facts of a case. Fails if dst differs from what the CPU writes."""
         loaded = self.load(case)
         seconds = self.seconds(loaded)
@@ -91,19 +105,20 @@ class DeviceBench:
         if not np.array_equal(found, loaded.wanted):
             msg = f"{case} on {self.device.name} differs from the reorder on the CPU"
             raise MemdescError(msg)
-        copy = self._copy_seconds(case.nbytes)
+        nbytes, types = case.mean_nbytes, [str(desc.dtype) for desc in case.descs]
+        copy = self._copy_seconds(nbytes)
         torch = None
         if "nvidia" in self.device.platform.lower():
             with suppress(ImportError):
                 torch = _torch_seconds(*map(_linear_desc, case.descs))
         return {
-            "dtype": f"{case.dtype} -> {case.to_dtype}" if case.to_dtype else case.dtype,
+            "dtype": " -> ".join(dict.fromkeys(types)),
             "from": case.src,
             "to": case.dst,
             "dims": case.dims,
-            "nbytes": case.nbytes,
+            "nbytes": nbytes,
             "us": seconds * 1e6,
-            "tb_per_second": 2 * case.nbytes / seconds / 1e12,
+            "tb_per_second": 2 * nbytes / seconds / 1e12,
             "of_copy": copy / seconds,
             "torch_of_copy": copy / torch if torch else None,
         }
@@ -130,7 +145,7 @@ class DeviceBench:
 
         return run
 
-    def call_seconds(self, case: DeviceCase) -> tuple[float, float]:
+    def call_seconds(self, case: Problem) -> tuple[float, float]:
         """Return two median times on the host: enqueueing a known reorder, and pyopencl alone.
 
         The second one sets the two buffers of the same kernel and enqueues it. The queue does not
@@ -167,8 +182,7 @@ class DeviceBench:
     def _copy_seconds(self, nbytes: int) -> float:
         """Return the median time of the device's own copy between two buffers."""
         if nbytes not in self._copies:
-            flags = cl.mem_flags.READ_WRITE
-            src, dst = (cl.Buffer(self.context, flags, nbytes) for _ in range(2))
+            src, dst = (allocate_buffer(self.context, nbytes) for _ in range(2))
             random = np.resize(np.random.default_rng(0).integers(0, 256, 1 << 20, np.uint8), nbytes)
             cl.enqueue_copy(self.queue, src, random)
             self._copies[nbytes] = self._median(
@@ -193,11 +207,8 @@ class DeviceBench:
         return max(int(min(self.budget / max(seconds, 1e-9), _MOST_RUNS)), 1)
 
     def _allocated(self, desc: MemoryDesc | ImageDesc) -> Any:
-        flags = cl.mem_flags.READ_WRITE
-        if isinstance(desc, ImageDesc):
-            size = desc.width, desc.height
-            return cl.create_image(self.context, flags, image_format(desc), shape=size)
-        return cl.Buffer(self.context, flags, desc.nbytes)
+        form = image_format(desc) if isinstance(desc, ImageDesc) else None
+        return allocate(self.context, desc, form)
 
 
 def duration(events: list[cl.Event]) -> float:

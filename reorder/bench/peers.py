@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import importlib
 import os
-from functools import cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from reorder.bench.cases import Case
+    from reorder.cpu.kernels.interpreter import InterpreterCall
     from reorder.plan.nodes import Box
 
 _PAGE = 4096
@@ -67,16 +67,18 @@ def memcpy(buffers: Buffers, threads: int) -> Peer:
     nbytes = min(src.nbytes, dst.nbytes)
     if threads == 1:
         return Peer("memcpy", lambda: ctypes.memmove(dst.ctypes.data, src.ctypes.data, nbytes))
-    from reorder.cpu.runtime.job import Job  # numba is slow to load
-    from reorder.cpu.runtime.pool import run_job  # numba is slow to load
+    from reorder.cpu.runtime.interpreters import compiled_interpreter  # numba is slow to load
+    from reorder.cpu.runtime.job import Job
+    from reorder.cpu.runtime.pool import run_job
 
     pages = -(-nbytes // _PAGE)
     bounds = np.array([pages * chunk // threads for chunk in range(threads + 1)], np.int64)
-    # the copier takes the number of bytes as its program
+    # Windows has no memcpy to find by its name, but Python has its memmove
+    function = system_function("memcpy") or ctypes.memmove
     job = Job(
-        interpreter=_copier().address,
+        interpreter=compiled_interpreter("copy of pages", _emit_copy),
         program=nbytes,
-        tasks=0,
+        tasks=ctypes.cast(function, ctypes.c_void_p).value or 0,
         steps=pages,
         points=0,
         point_count=1,
@@ -88,31 +90,17 @@ def memcpy(buffers: Buffers, threads: int) -> Peer:
     return Peer("memcpy", lambda: run_job(*places, job), owner=(bounds, src, dst))
 
 
-@cache
-def _copier() -> Any:
-    """Return the callback of the thread pool that copies a range of pages."""
-    import numba  # slow to load
+def _emit_copy(call: InterpreterCall, _context: Any) -> None:
+    """Emit the copy of some pages: the program is the number of bytes, the tasks are memcpy."""
+    from llvmlite import ir  # loaded with numba
 
-    # Windows has no memcpy to find by its name, but Python has its memmove
-    given = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
-    found = ctypes.cast(system_function("memcpy") or ctypes.memmove, ctypes.c_void_p).value or 0
-    copy = ctypes.CFUNCTYPE(None, *given)(found)
+    from reorder.cpu.kernels.emit import I64, minimum
 
-    @numba.cfunc(numba.void(*[numba.int64] * 8))  # type: ignore[untyped-decorator] # numba ships no types
-    def copy_pages(
-        src: int,
-        dst: int,
-        nbytes: int,
-        _tasks: int,
-        begin: int,
-        end: int,
-        _points: int,
-        _point_count: int,
-    ) -> None:
-        start = begin * _PAGE
-        copy(dst + start, src + start, min((end - begin) * _PAGE, nbytes - start))
-
-    return copy_pages
+    start = call.begin * _PAGE
+    nbytes = minimum((call.end - call.begin) * _PAGE, call.program - start)
+    function = ir.FunctionType(I64, [I64] * 3)
+    memcpy = call.tasks.inttoptr(function.as_pointer()).raw
+    nbytes.builder.call(memcpy, (call.dst_at + start, call.src_at + start, nbytes))
 
 
 def numpy_peer(case: Case, buffers: Buffers, _threads: int) -> Peer | None:

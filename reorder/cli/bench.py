@@ -7,7 +7,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memdesc import MemdescError
-from reorder.bench.cases import ATTRIBUTES, Case, parse_cases
+from reorder.bench.cases import ATTRIBUTES, Case, Problem, parse_cases
 from reorder.bench.measure import measure
 from reorder.bench.peers import MakePeer, known_peers
 from reorder.bench.report import full_report, geometric_mean
@@ -47,7 +47,7 @@ _SUMMARY = (
     _Column("least", "least"),
     _Column("slower", "slower in"),
 )
-# Options that other commands have too, by their names in benchdnn.
+# The names that benchdnn gives options which other commands have too; files of cases have them.
 _SHARED = {"stag": "--from", "dtag": "--to", "sdt": "--dtype", "ddt": "--to-dtype"}
 # Options of a case, by the names of benchdnn; and others that --device does not take either.
 _OF_CASES = (*_SHARED, "strides", *ATTRIBUTES)
@@ -125,14 +125,13 @@ def _on_device(options: argparse.Namespace) -> Facts:
         msg = f"--size {options.size:g}: give megabytes above 0, such as 16"
         raise MemdescError(msg)
     given = [name for name in (*_OF_CASES, *_OF_CPU) if getattr(options, name.replace("-", "_"))]
-    given = [f"{_SHARED[name]} (--{name})" if name in _SHARED else f"--{name}" for name in given]
+    given = [_SHARED.get(name, f"--{name}") for name in given]
     if options.dims:
         given.insert(0, "DIMS")
     if given:
         msg = f"--device measures a fixed list of reorders, so leave out {', '.join(given)}"
         raise MemdescError(msg)
-    from reorder.bench.device import DeviceBench  # pyopencl is slow to load
-    from reorder.bench.device_cases import ALL, SMALL, resized  # pyopencl is slow to load
+    from reorder.bench.device import CASES, DeviceBench, resized  # pyopencl is slow to load
     from reorder.opencl import find_device  # pyopencl is slow to load
 
     device = find_device(options.device)
@@ -140,13 +139,14 @@ def _on_device(options: argparse.Namespace) -> Facts:
     nbytes = default if options.size is None else int(options.size * _MEGA)
     bench = DeviceBench(device, options.seconds)
     rows = []
-    with Progress(len(ALL)) as shown:
-        for case in (resized(case, nbytes) for case in ALL):
+    with Progress(len(CASES)) as shown:
+        for case in (resized(case, nbytes) for case in CASES):
             shown.step(f"{case.dtype} {case.src} -> {case.dst}", 1)
             if bench.fits(case):
                 rows.append(bench.measure(case))
-    call, bare = bench.call_seconds(resized(SMALL[0], 1 << 16))
-    launch = bench.seconds(bench.load(SMALL[0]._replace(dims=(8, 8))))
+    small = Problem((256, 256), "ab", "ba", "u8")
+    call, bare = bench.call_seconds(small)
+    launch = bench.seconds(bench.load(small._replace(dims=(8, 8))))
     return {
         "device": device.name,
         "platform": device.platform,
@@ -241,12 +241,12 @@ def _duration(seconds: float) -> str:
 
 COMMAND = Command(
     "bench",
-    "Measure reorders against memcpy, numpy and torch; also takes the notation of benchdnn.",
+    "Measure reorders against memcpy, numpy and torch.",
     "bench --from abcd --to aBcd16b --dtype f32 8x256x56x56",
     (
         value("dims DIMS", "logical sizes, such as 8x256x56x56; each makes a case", nargs="*"),
         *(
-            option(_SHARED[name], f" (default: {default})", f"--{name}", several=True, dest=name)
+            option(_SHARED[name], f" (default: {default})", several=True, dest=name)
             for name, default in (
                 ("stag", "abx"),
                 ("dtag", "abx"),
@@ -257,7 +257,12 @@ COMMAND = Command(
         value("--strides STRIDES,...", "strides instead of --from, or of both sides as SRC:DST"),
         *(option(f"--{name}", _VALUES) for name in ATTRIBUTES if name != "beta"),
         option("--beta", type=float),
-        value("--batch FILE", "cases in the notation of benchdnn", action="append", default=[]),
+        value(
+            "--batch FILE",
+            "a file of cases in the notation of benchdnn",
+            action="append",
+            default=[],
+        ),
         option("--threads", " (default: 1 and all cores)", several=True),
         value(
             "--peers PEER,...",

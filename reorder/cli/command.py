@@ -118,7 +118,12 @@ def _names(rows: Iterable[Facts]) -> str:
     found: dict[str, list[str]] = {}
     for row in rows:
         found.setdefault(row["vocabulary"], []).append(row["text"])
-    return ", ".join(f"{' '.join(texts)} ({name})" for name, texts in found.items())
+    return ", ".join(f"{' '.join(texts)} ({label_of(name)})" for name, texts in found.items())
+
+
+def label_of(vocabulary: str) -> str:
+    """Return what readers call a vocabulary: its name, and whose it is if that says too little."""
+    return "cldnn of OpenVINO" if vocabulary == "cldnn" else vocabulary
 
 
 def _in_row(value: Any) -> str:

@@ -179,9 +179,10 @@ COMMAND = Command(
             "the checkpoint to write: its ending names the container; without one it is a folder "
             "of safetensors, with all other files of IN",
         ),
-        option(
-            "--to",
-            f": what all quantised weights of a model become, one of {', '.join(TARGETS)}; "
+        value(
+            "--to FORMAT",
+            "the format to write: what all quantised weights of a model become, one of "
+            f"{', '.join(TARGETS)}; "
             "fp8-block also quantises a model of floats; norms, embeddings and other layers are "
             "copied, and config.json declares the new weights",
             choices=[*TARGETS],

@@ -25,21 +25,21 @@ if TYPE_CHECKING:
 _DIGITS = 6
 # factor from bytes per millisecond to GB/s
 _MS_OF_BYTES = 1e-6
-# the last line of what could be saved
+# the last line of what could be saved; a log does not say which framework wrote it
 _NEXT = (
-    'what helps against each, and how in PyTorch: "What could be saved" in '
-    "https://github.com/OWNER/memdesc/blob/main/docs/onednn_logs.md; --bench measures these "
+    'what helps: the page "Logs of oneDNN", under "What could be saved"; --bench measures these '
     "reorders here"
 )
+# how far the lines below a row of a table are indented: what made and used the tensors
+_BELOW = "    "
+_ENDS = {"made_by": "from", "used_as": "to", "layers": "in"}
 # From this size on, the malloc of glibc returns memory that the system maps anew (mallopt(3)).
 _MAPPED_BYTES = 1 << 17
 # below the reorders that were measured
 _HOW_MEASURED = (
     "new dst: large memory that nobody has written yet, whose pages the system has to map",
-    (
-        "times faster: at most the median of the log by the time here; at least the minimum by it, "
-        "or the median by the time for a new dst, if the median is long enough for that"
-    ),
+    "times faster: at most the median of the log by the time here; at least the minimum by it,",
+    "    or the median by the time for a new dst, if the median is long enough for that",
 )
 # how long --bench measures each reorder
 _SECONDS = 0.1
@@ -236,15 +236,19 @@ def _head(facts: Facts) -> list[str]:
     if runs and not facts["steady"]:
         lines.append(
             f"the log repeats itself: {runs['runs']} runs of {runs['length']} executions, from "
-            f"execution {runs['start'] + 1} on; --steady shows one run (if the model ran another "
-            "number of times, give --runs N)"
+            f"execution {runs['start'] + 1} on; --steady shows one (if wrong: --runs N)"
         )
     if maybe := facts["undecided_runs"]:
-        lines.append(
-            f"{maybe['length']} executions in a row repeat {maybe['runs']} times, from execution "
-            f"{maybe['start'] + 1} on: these are runs of the model, or equal layers of one run; "
-            "say how many times the model ran (--runs N)"
-        )
+        lines += [
+            (
+                f"{maybe['length']} executions in a row repeat {maybe['runs']} times, from "
+                f"execution {maybe['start'] + 1} on:"
+            ),
+            (
+                f"{_BELOW}these are runs of the model, or equal layers of one run; say how many "
+                "times the model ran (--runs N)"
+            ),
+        ]
     parts = [
         f"{set_up[each]} {what}, {_ms(set_up[f'{each[:-1]}_milliseconds'])} ms"
         for each, what in (
@@ -265,11 +269,13 @@ def _head(facts: Facts) -> list[str]:
         )
         which = counted(len(skewed), "primitive")
         worst = f"{skewed[0]['kind']} {skewed[0]['problem']}"
-        lines.append(
-            f"warning: the times of {which} vary more than threefold ({total} ms in all, {usual} "
-            f"by medians, {least} by minima), most of all {worst}: the machine was busy, or "
-            "executions waited for threads or new memory"
-        )
+        lines += [
+            f"warning: the times of {which} vary more than threefold, most of all {worst}:",
+            (
+                f"{_BELOW}{total} ms in all, {usual} by medians, {least} by minima; the machine "
+                "was busy, or they waited for threads or memory"
+            ),
+        ]
     return lines
 
 
@@ -322,7 +328,7 @@ def _reorders(facts: Facts) -> list[str]:
             cells.append(" to ".join(f"{ratio:.2f}" for ratio in here["times_faster"]))
         once = "" if row["in_each_run"] or not facts["runs"] else ", not in each run"
         rows.append([*cells, *[""] * (len(head) - len(cells)), _text(row) + once])
-    lines = table([[*head, "reorder"], *rows], range(len(head)))
+    lines = _with_ends(table([[*head, "reorder"], *rows], range(len(head))), shown)
     lines += _hidden(facts, "reorders")
     if "bench_threads" in facts:
         lines += [f"measured here on {counted(facts['bench_threads'], 'thread')}", *_HOW_MEASURED]
@@ -343,9 +349,21 @@ def _round_trips(facts: Facts) -> list[str]:
     def cells(row: Facts) -> list[str]:
         after = f" after {', '.join(row['between'])}" if row["between"] else ""
         trip = f"{row['problem']} {_short(row['src'])} -> {_short(row['dst'])} -> back"
-        return [*_cells(row), trip + after + _around(row)]
+        return [*_cells(row), trip + after]
 
-    return _top(facts, "round_trips", [*_TIMES, "round trip"], len(_TIMES), cells)
+    shown = facts["round_trips"][: facts["top"]]
+    rows = [[*_TIMES, "round trip"], *map(cells, shown)]
+    return _with_ends(_filled(rows, range(len(_TIMES))), shown) + _hidden(facts, "round_trips")
+
+
+def _with_ends(lines: Sequence[str], rows: Sequence[Facts]) -> list[str]:
+    """Return a table with what made and used the tensors below each row, and the layers."""
+    head, *others = lines
+    ends = (
+        [f"{_BELOW}{word} {first_of(row[key], 1)}" for key, word in _ENDS.items() if row[key]]
+        for row in rows
+    )
+    return [head, *(part for line, end in zip(others, ends, strict=True) for part in (line, *end))]
 
 
 def _passed_over(facts: Facts) -> list[str]:
@@ -401,21 +419,16 @@ def _savings(facts: Facts) -> list[str]:
         ("no-ops: src and dst are the same layout", lambda row: row["relation"] == "no-op"),
         ("views: dst starts at another element of src", lambda row: row["relation"] == "view"),
         (
-            "weights, reordered again in each run: Inductor with freezing reorders them once",
+            "weights, reordered again in each run: once is enough",
             lambda row: bool(runs and row["is_of_weights"] and row["in_each_run"]),
         ),
         ("without generated code", lambda row: not row["generated_code"]),
+        (
+            "not in each run: set-up, which more runs do not repeat",
+            lambda row: bool(runs and not row["in_each_run"]),
+        ),
     ]
-    savings = [(what, [row for row in rows if chosen(row)]) for what, chosen in parts]
     trips = facts["round_trips"]
-    unsure = ", unless they cross from one run to the next" if facts["undecided_runs"] else ""
-    what = (
-        f"round trips, into a layout and soon back{unsure}: one layout, such as channels-last, may"
-    )
-    savings.append((f"{what} avoid them", trips))
-    savings.sort(key=lambda saving: -_spent(saving[1]))
-    found = [_saving(what, chosen, total) for what, chosen in savings if chosen]
-    found = found or ["  no unnecessary reorder found"]
     in_trips = {(row["problem"], *sorted((row["src"], row["dst"]))) for row in trips}
     others = [
         row
@@ -423,17 +436,18 @@ def _savings(facts: Facts) -> list[str]:
         if not any(chosen(row) for _, chosen in parts)
         and (row["problem"], *sorted((row["src"], row["dst"]))) not in in_trips
     ]
-    found.append(
-        _saving(
-            "other reorders: another layout, such as channels-last, may avoid them", others, total
-        )
-    )
-    return ["what could be saved:", *filter(None, found), _NEXT]
+    unsure = ", unless they cross from one run to the next" if facts["undecided_runs"] else ""
+    kinds = [(what, [row for row in rows if chosen(row)]) for what, chosen in parts]
+    kinds += [
+        (f"round trips, into a layout and soon back{unsure}", trips),
+        ("other reorders: needed for the layouts at both ends", others),
+    ]
+    kinds.sort(key=lambda kind: -_spent(kind[1]))
+    found = [_saving(what, chosen, total) for what, chosen in kinds if chosen]
+    return ["what could be saved:", *found, _NEXT]
 
 
 def _saving(what: str, rows: Sequence[dict[str, Any]], total: float) -> str:
-    if not rows:
-        return ""
     spent = _spent(rows)
     count = sum(row["executions"] for row in rows)
     share = spent / total if total else 0.0
@@ -446,20 +460,11 @@ def _spent(rows: Sequence[dict[str, Any]]) -> float:
 
 
 def _text(row: dict[str, Any]) -> str:
-    """Return dims, layouts, attributes, and the primitives that made and used the tensors."""
+    """Return dims, layouts and attributes."""
     words = [row["problem"], _short(row["src"]), "->", _short(row["dst"])]
     # it does not matter who allocates the scratchpad
     words += [word for word in row["attributes"].split() if not word.startswith("attr-scratchpad")]
-    return " ".join(words) + _around(row)
-
-
-def _around(row: dict[str, Any]) -> str:
-    """Return which primitives made and used the tensors, and the layers."""
-    return "".join(
-        f", {word} {first_of(texts, 1)}"
-        for word, texts in (("from", row["made_by"]), ("to", row["used_as"]), ("in", row["layers"]))
-        if texts
-    )
+    return " ".join(words)
 
 
 def _short(text: str) -> str:

@@ -9,7 +9,7 @@ import re
 import signal
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from errno import EBADF
 from importlib import import_module
@@ -20,7 +20,7 @@ from memdesc import MemdescError
 from memdesc.disk import reason_of
 from memdesc.errors import short_repr
 from memdesc.names import did_you_mean
-from memdesc.names.suggest import transposed
+from memdesc.names.suggest import similar_words, transposed
 from reorder.cli.command import Command, flags_of, one_line
 from reorder.cli.progress import CompileNotice, warn
 
@@ -33,15 +33,30 @@ GROUPS = {
 }
 """The commands in the order of the help; each is a module of its name."""
 NAMES = tuple(name for names in GROUPS.values() for name in names)
+# commands of a checkout from before the first release, and what benchdnn calls the layouts and
+# types of a case -> what to use
+_INSTEAD = {
+    "compile": "doctor --compile",
+    "decode": "reorder",
+    "diff": "explain",
+    "info": "show",
+    "match": "names",
+    "pack": "reorder",
+    "translate": "names",
+    "unpack": "reorder",
+    "verbose": "log",
+    "where": "show",
+    "--stag": "--from",
+    "--dtag": "--to",
+    "--sdt": "--dtype",
+    "--ddt": "--to-dtype",
+}
+_ALL = f"; the commands are {', '.join(NAMES)}"
 _DESCRIPTION = "How tensors lie in memory, and how to move them."
 _EPILOG = "memdesc COMMAND --help says what a command takes."
 # a word that may be the name of a layout, with a number of two digits or more
 _NUMBERED = re.compile(r"[A-Za-z]\w*[0-9]{2}\w*", re.ASCII)
 _DIGITS = re.compile("[0-9]")
-# the least ratio of difflib at which words are similar
-_RESEMBLES = 0.5
-# how many suggestions a message has
-_COUNT = 3
 # How many characters of the start and of the end of an error are kept: the reason is often last.
 _MAX_PART = 2000
 # a shell adds this to the number of the signal that ended a command
@@ -197,8 +212,9 @@ def parse(given: Sequence[str]) -> argparse.Namespace:
         return _all_commands().parse_args(given)
     name, *words = given
     if name not in NAMES:
-        near = did_you_mean(_near(name, NAMES)) or f"; the commands are {', '.join(NAMES)}"
-        msg = f"no command {name!r}{near}; see memdesc --help"
+        near = did_you_mean(similar_words(name, NAMES))
+        hint = f"; use `memdesc {_INSTEAD[name]}`" if name in _INSTEAD else near
+        msg = f"no command {name!r}{hint or _ALL}; see memdesc --help"
         raise MemdescError(msg)
     parser = command_parser(name)
     # argparse would interpret -- among the words after such a flag
@@ -245,20 +261,13 @@ def _check_flags(parser: argparse.ArgumentParser, words: Sequence[str]) -> None:
     for word in words[:end]:
         flag, sign, value = word.partition("=")
         if flag.startswith("--") and flag not in known:
-            near = _near(flag[2:], [one[2:] for one in known])
-            parser.error(f"no option {flag}{did_you_mean(tuple(f'--{one}' for one in near))}")
+            near = similar_words(flag[2:], [one[2:] for one in known])
+            hint = did_you_mean(tuple(f"--{one}" for one in near))
+            if _INSTEAD.get(flag) in known:
+                hint = f"; use {_INSTEAD[flag]}"
+            parser.error(f"no option {flag}{hint}")
         if sign and value == "--":  # argparse turns it into an empty list
             parser.error(f"argument {flag}: expected a value, not --")
-
-
-def _near(word: str, known: Iterable[str]) -> tuple[str, ...]:
-    """Return at most 3 known words that start with a word or resemble it."""
-    import difflib  # only a wrong word needs it
-
-    words = [*known]
-    longer = [one for one in words if one.startswith(word)]
-    near = difflib.get_close_matches(word, words, cutoff=_RESEMBLES)
-    return tuple(dict.fromkeys([*longer, *near]))[:_COUNT]
 
 
 def _find(name: str) -> Command:

@@ -16,6 +16,7 @@ from memdesc import (
 )
 from memdesc.errors import counted
 from memdesc.exchange import SYSTEMS, written
+from memdesc.exchange.table import no_system
 from memdesc.names import images, known_images, resolve
 from memdesc.names.suggest import meanings
 from reorder.cli.command import (
@@ -25,6 +26,7 @@ from reorder.cli.command import (
     Facts,
     buffer_of,
     is_wanted,
+    label_of,
     layout_of,
     lines,
     normal_form,
@@ -39,16 +41,25 @@ if TYPE_CHECKING:
 
 # Element widths in bits: a name without a layout at the first one is listed at the others.
 _BITS, *_NARROWER = (32, 16, 8, 4)
+_VOCABULARIES = tuple(dict.fromkeys(name.vocabulary for name in known_names()))
+# what is no name, but the likeliest mistake: sizes or strides without the other
+_STRIDES = re.compile("-?[0-9]+(x-?[0-9]+)+")
 # the characters of a name's part, or of a pattern: other text is a layout
 _FILTER = re.compile(r"[\w*?!\[\]-]*")
 
 
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
-    given = (options.dims, options.dtype, options.system, options.letters)
-    if any(given) and not options.layout:
-        msg = "--dtype, --system and --letters are about one layout; name it, with its dims"
+    system = options.system
+    is_listed = system is None or system in _VOCABULARIES
+    is_of_one = any((options.dims, options.dtype, options.letters)) or not is_listed
+    if system is not None and system not in SYSTEMS:
+        raise MemdescError(no_system(system))
+    if is_of_one and not options.layout:
+        msg = "--dtype and --letters are about one layout; name it, with its dims"
+        if not is_listed:
+            msg = f"{system} has no names to list; those that have are {', '.join(_VOCABULARIES)}"
         raise MemdescError(msg)
-    if any(given) or not _FILTER.fullmatch(options.layout):
+    if is_of_one or not _FILTER.fullmatch(options.layout):
         return _of_layout(options)
     meant = meanings(options.layout)
     names = [
@@ -56,9 +67,13 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
         for row in _rows()
         if (row["text"] in meant or is_wanted(row["text"], options.layout))
         and (options.ndims is None or row["ndims"] == options.ndims)
+        and system in {None, row["vocabulary"]}
     ]
-    facts = {"count": len(names), "names": names}
-    return facts | ({} if names else _note(options.layout)), 0 if names else 1
+    if names:
+        return {"count": len(names), "names": names}, 0
+    if _STRIDES.fullmatch(options.layout):
+        return _of_layout(options)
+    return {"count": 0, "names": [], **_note(options.layout)}, 1
 
 
 def _note(text: str) -> Facts:
@@ -154,7 +169,8 @@ def _lay_out(facts: Facts) -> list[str]:
     """Return a line for each name; of one layout, a line for each system that can write it."""
     if "written" not in facts:
         rows = [
-            (row["text"], row["vocabulary"], row["domain"], _layout(row)) for row in facts["names"]
+            (row["text"], label_of(row["vocabulary"]), row["domain"], _layout(row))
+            for row in facts["names"]
         ]
         if not rows:
             return ["; ".join(["no known name matches", *filter(None, [facts.get("note")])])]
@@ -194,7 +210,11 @@ COMMAND = Command(
         value("dims DIMS", "the logical sizes of the layout, such as 2x17x5x4", nargs="?"),
         DTYPE,
         value("--ndims N", "list only names for N dims", type=int),
-        value("--system SYSTEM", f"write the layout only as one of {', '.join(SYSTEMS)}"),
+        value(
+            "--system SYSTEM",
+            "list only the names of this system, or write the layout only as this one: "
+            f"{', '.join(SYSTEMS)}",
+        ),
         LETTERS,
     ),
     _answer,

@@ -234,7 +234,7 @@ def _described_array(path: str, layout: MemoryDesc | ImageDesc) -> Memory:
     desc = buffer_of(layout)
     found = read_words(path, desc.dtype)
     if isinstance(layout, ImageDesc) and isinstance(found, np.ndarray) and found.ndim > 1:
-        memory = from_pixels(found, layout)
+        memory = from_pixels(found, layout, repr(path))
         others = found[layout.height :], found[: layout.height, layout.width :]
         if any(np.ascontiguousarray(part).view(np.uint8).any() for part in others):
             msg = (

@@ -206,13 +206,13 @@ def to_pixels(memory: Memory, image: ImageDesc) -> NDArray[Any]:
     return flat.view(image.dtype.numpy).reshape(image.height, image.width, image.channels)
 
 
-def from_pixels(pixels: Any, image: ImageDesc) -> Memory:
+def from_pixels(pixels: Any, image: ImageDesc, name: str = "x") -> Memory:
     """Return pixels as memory of `image.desc`; larger images and strided arrays are copied.
 
     Fails if they are not an array of (height, width, channels), at least as large as the image, of
-    the dtype of its lanes or of its bits.
+    the dtype of its lanes or of its bits; `name` is what messages call them.
     """
-    refuse_masked("x", pixels)
+    refuse_masked(name, pixels)
     shape = (image.height, image.width, image.channels)
     if not isinstance(pixels, np.ndarray) or pixels.dtype not in {
         image.dtype.numpy,
@@ -223,7 +223,10 @@ def from_pixels(pixels: Any, image: ImageDesc) -> Memory:
             if isinstance(pixels, np.ndarray)
             else type(pixels).__name__
         )
-        msg = f"x is {given}, but {image!r} has pixels of {image.dtype}: an array of shape {shape}"
+        msg = (
+            f"{name} is {given}, but {image!r} has pixels of {image.dtype}: an array of shape "
+            f"{shape}"
+        )
         raise MemdescError(msg)
     if (
         pixels.ndim != len(shape)
@@ -232,8 +235,8 @@ def from_pixels(pixels: Any, image: ImageDesc) -> Memory:
         or pixels.shape[1] < shape[1]
     ):
         msg = (
-            f"x has shape {pixels.shape}, but {image!r} has pixels of (height, width, channels) "
-            f"{shape}, or larger"
+            f"{name} has shape {pixels.shape}, but {image!r} has pixels of (height, width, "
+            f"channels) {shape}, or larger"
         )
         raise MemdescError(msg)
     # padding lanes are not read, so they need not be zero

@@ -18,11 +18,11 @@ import pyopencl.array
 from pyopencl.tools import first_arg_dependent_memoize
 
 from reorder.opencl.allocation import AllocatedBuffer, AllocatedImage, allocate_buffer
+from reorder.opencl.kernel.access import VECTOR
 from reorder.opencl.kernel.launch import DeviceTraits
 from reorder.opencl.kernel.transfers import Transfer, plan_transfers
 from reorder.opencl.operands import (
     ON_HOST,
-    VECTOR_NBYTES,
     DeviceOperand,
     Unallocated,
     check_operands,
@@ -60,12 +60,12 @@ class PreparedTransfer(NamedTuple):
     constants: tuple[cl.Buffer, ...] = ()
 
 
-Found = tuple[PreparedTransfer, ...]
+Prepared = tuple[PreparedTransfer, ...]
 
 
 def transfers_between(
     queue: cl.CommandQueue, memory: tuple[Any, Any], descs: Descs, attr: Attr | None
-) -> tuple[Found, tuple[Any, Any]]:
+) -> tuple[Prepared, tuple[Any, Any]]:
     """Check two memories; return the transfers between them, and the memory that kernels get.
 
     `memory` is src and dst as callers pass them, or `Unallocated`. They must fit each other, their
@@ -86,7 +86,7 @@ def transfers_between(
 
 def find_known(
     queue: cl.CommandQueue, memory: tuple[Any, Any], descs: Descs, attr: Attr | None
-) -> tuple[Found | None, tuple[Any, Any], tuple[Any, ...] | None]:
+) -> tuple[Prepared | None, tuple[Any, Any], tuple[Any, ...] | None]:
     """Return the cached transfers of a reorder, the memory that kernels get, and the cache key.
 
     The key is None if something cannot be part of one, or if the checks would refuse it. The
@@ -107,7 +107,7 @@ def find_known(
 
 def prepare_transfers(
     queue: cl.CommandQueue, src: DeviceOperand, dst: DeviceOperand, attr: Attr | None = None
-) -> Found:
+) -> Prepared:
     """Check two operands against each other, plan their transfers and build the kernels.
 
     Only arrays of scales and zero points are allocated. Operands in other memory may have the same
@@ -130,7 +130,7 @@ def prepare_transfers(
     return found
 
 
-def _keep(context: cl.Context, key: tuple[Any, ...], attr: Attr | None, found: Found) -> None:
+def _keep(context: cl.Context, key: tuple[Any, ...], attr: Attr | None, found: Prepared) -> None:
     """Keep the transfers of a reorder, unless its attributes are large."""
     if attr is not None and attr.is_large:
         return
@@ -158,7 +158,7 @@ def build_transfers(
 
 
 @first_arg_dependent_memoize
-def _known_in(context: cl.Context) -> dict[Any, Found]:  # noqa: ARG001 - one for each
+def _known_in(context: cl.Context) -> dict[Any, Prepared]:  # noqa: ARG001 - one for each
     return {}
 
 
@@ -188,16 +188,16 @@ def _linear(memory: Any, context: int) -> Facts:
         return memory, (memory.int_ptr, 0), nbytes, (flags, nbytes, 0)
     place = place_of(memory)
     # tells whether vectors may start there
-    start = place[1] % VECTOR_NBYTES if place[0] == ON_HOST else 0
+    start = place[1] % VECTOR if place[0] == ON_HOST else 0
     return memory, place, nbytes, (flags, nbytes, start)
 
 
 def _image(memory: Any, context: int) -> Facts:
-    _, place, nbytes, others = _linear(memory, context)
+    _, place, nbytes, compared = _linear(memory, context)
     form = memory.format
     channels = form.channel_order, form.channel_data_type
-    others = *others, memory.type, *channels, memory.width, memory.height
-    return memory, place, nbytes, others
+    size = memory.width, memory.height
+    return memory, place, nbytes, (*compared, memory.type, *channels, *size)
 
 
 def _shared(memory: cl.SVMPointer, context: int) -> Facts:  # noqa: ARG001 - it belongs to none
@@ -206,13 +206,13 @@ def _shared(memory: cl.SVMPointer, context: int) -> Facts:  # noqa: ARG001 - it 
     if not memory.svm_ptr:
         raise LookupError
     place, nbytes = place_of(memory), int(memory.size or 0)
-    return memory, place, nbytes, (nbytes, place[1] % VECTOR_NBYTES, is_allocated_svm(memory))
+    return memory, place, nbytes, (nbytes, place[1] % VECTOR, is_allocated_svm(memory))
 
 
 def _array(memory: Any, context: int) -> Facts:
     """Return the facts of an array: those of its memory, and which bytes of it the array has."""
-    data, place, nbytes, others = _FACTS[type(memory.base_data)](memory.base_data, context)
-    return data, place, nbytes, (*others, memory.offset, memory.strides, memory.shape)
+    data, place, nbytes, compared = _FACTS[type(memory.base_data)](memory.base_data, context)
+    return data, place, nbytes, (*compared, memory.offset, memory.strides, memory.shape)
 
 
 def _unallocated(memory: Unallocated, context: int) -> Facts:  # noqa: ARG001 - it has no context yet

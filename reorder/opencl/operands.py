@@ -20,6 +20,7 @@ from reorder.opencl.allocation import (
     released_error,
 )
 from reorder.opencl.image_formats import channel_type_of, check_size
+from reorder.opencl.kernel.access import VECTOR
 from reorder.opencl.kernel.placement import ImageShape
 from reorder.opencl.kernel.transfers import OperandSpec
 from reorder.plan.plan import check_same_dims, check_types
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
     from reorder.values.attr import Attr
 
 _LINEAR = (cl.Buffer, cl.SVMPointer)
-# vectors start at multiples of this
-VECTOR_NBYTES = 16
 _INT32_NBYTES = 4
 # The allocation that stands for all memory with addresses on the host: buffers over an array, and
 # SVM. Its bytes are numbered by address. No memory object has this pointer.
@@ -204,7 +203,7 @@ def _is_aligned(address: int, itemsize: int, name: str) -> bool:
             f"not a multiple of the {itemsize} bytes of an element; copy it"
         )
         raise MemdescError(msg)
-    return address % VECTOR_NBYTES == 0
+    return address % VECTOR == 0
 
 
 def kind_of(memory: object) -> str:

@@ -31,7 +31,7 @@ from memdesc.disk import write_file
 from memdesc.errors import short_repr
 from reorder.opencl.allocation import is_released_error, released_error
 from reorder.opencl.kernel.access import AccessKind
-from reorder.opencl.kernel.conversion import Floats
+from reorder.opencl.kernel.formula import Floats
 from reorder.opencl.kernel.launch import KERNEL, Launch, Pattern, kernel_source
 
 if TYPE_CHECKING:

@@ -207,9 +207,11 @@ def _output(out: Any, dims: tuple[int, ...], rows: NDArray[np.uint8]) -> NDArray
             raise MemdescError(msg)
         array = from_dlpack(out, "out", write=True)
     if array.shape != dims or array.dtype not in _FLOAT_DTYPES:
+        is_turned = array.dtype.newbyteorder() in _FLOAT_DTYPES
+        order = " in the byte order of this machine" if is_turned else ""
         msg = (
             f"out is an array {array.shape} of {array.dtype}, but the result has dims {dims} and "
-            "a float type"
+            f"a float type{order}"
         )
         raise MemdescError(msg)
     if not array.flags.writeable:

@@ -19,6 +19,7 @@ from memdesc import (
     MemoryDesc,
     PaddingError,
     RecordDesc,
+    UnknownFormatError,
     data_type,
     memory_desc,
     parse_layout,
@@ -564,6 +565,8 @@ def _held_by(entry: Entry, rule: _Rule) -> tuple[Held, list[tuple[str, str]]]:
             layout = parse_layout(
                 values["layout"], values.get("dims", dims), values.get("dtype", kind), default=kind
             )
+        except UnknownFormatError as again:
+            rule.fail(str(again))  # it is a layout of no tensor
         except MemdescError as again:
             return found, [("layout", f"cannot be {short_repr(values['layout'])}: {again}")]
     wanted = layout.desc if isinstance(layout, ImageDesc) else layout

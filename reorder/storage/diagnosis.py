@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import combinations
+from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from numpy.typing import NDArray
+
+    from memdesc.record import Field
 
     _Change = Callable[[NDArray[np.uint8]], NDArray[np.uint8]]
 
@@ -57,7 +60,7 @@ class Part:
     groups: tuple[int, ...] = ()
     # whether the elements are scales
     is_scale: bool = False
-    # for blocks of GGUF: the bytes of each over the dims, found and expected
+    # for rows, or blocks of GGUF: the bytes of each over the dims, found and expected
     blocks: tuple[NDArray[Any], NDArray[Any]] | None = None
     # which bytes of a block hold codes
     codes: NDArray[np.bool_] | None = None
@@ -107,25 +110,42 @@ def parts_of_record(
             part.desc, part.groups = fields[0].desc, fields[0].groups
             part.is_scale = fields[0].name in scales
         elif len(found[role]) == len(data):
-            _set_blocks(part, desc)
+            _set_rows(part, desc, fields)
         parts.append(part)
     return parts
 
 
-def _set_blocks(part: Part, desc: RecordDesc) -> None:
-    """Describe a part as blocks along the last dim, if its type is one of GGUF."""
-    row = GGUF_TYPES.get(desc.name)
-    if row is None:
-        return
+def _set_rows(part: Part, desc: RecordDesc, fields: list[Field]) -> None:
+    """Describe a part as rows of bytes, or of blocks of bytes, if all of its fields are in rows."""
     *outer, last = desc.dims
-    shape = (*outer, last // row.block, row.nbytes)
+    count = prod(outer)
+    if not count or len(part.wanted) % count:
+        return
+    nbytes = len(part.wanted) // count
+    if not all(_is_in_rows(field, outer, nbytes) for field in fields):
+        return
+    row = GGUF_TYPES.get(desc.name)
+    block, size = (last, nbytes) if row is None else (row.block, row.nbytes)
+    shape = (*outer, nbytes // max(size, 1), size)
     part.blocks = part.found.reshape(shape), part.wanted.reshape(shape)
-    part.groups = (*(1 for _ in outer), row.block)
-    block = record_desc((row.block,), desc.name)
-    part.codes = np.zeros(row.nbytes, np.bool_)
-    for name, _ in desc.rule.code.parts:
-        field = block.field(name)
-        part.codes[(field.layout.offsets() * field.bits >> 3).reshape(-1)] = True
+    part.groups = (*(1 for _ in outer), block)
+    if row is not None:
+        part.codes = np.zeros(size, np.bool_)
+        of_block = record_desc((block,), desc.name)
+        for name, _ in desc.rule.code.parts:
+            field = of_block.field(name)
+            part.codes[(field.layout.offsets() * field.bits >> 3).reshape(-1)] = True
+
+
+def _is_in_rows(field: Field, outer: list[int], nbytes: int) -> bool:
+    """Whether each index of the outer dims has its own bytes, one index after another."""
+    for dim, size in enumerate(outer):
+        blocks = [block for block in field.layout.blocks if block.axis == dim]
+        pitch = 8 * nbytes * prod(outer[dim + 1 :])
+        is_one = len(blocks) == 1 and blocks[0].stride * field.bits == pitch
+        if field.groups[dim] > 1 or not (is_one or size == 1):
+            return False
+    return True
 
 
 def find_causes(parts: list[Part]) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from memdesc import MemdescError
 from memdesc.checked import Checked
 from memdesc.errors import short_repr
 from memdesc.int64 import checked_flag
+from reorder.values.masked import is_masked
 from reorder.values.parameter import Parameter, frozen
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ ROLES = ("src_zero_point", "src_scale", "dst_scale", "dst_zero_point")
 # Plans with larger attributes are not cached.
 _LARGE_NBYTES = 1 << 16
 F8_ROUNDINGS = ("once", "onednn")
-_NO_NUMBERS = (bool, np.bool_, str, bytes, bytearray, np.ma.MaskedArray)
+_NO_NUMBERS = (bool, np.bool_, str, bytes, bytearray)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -158,7 +159,7 @@ def check_beta(attr: object, out: object) -> None:
 def _checked_beta(given: Any) -> float:
     try:
         # float() also accepts strings, bools and, in older numpy, arrays of one element
-        is_array = isinstance(given, np.ndarray) and given.ndim
+        is_array = is_masked(given) or (isinstance(given, np.ndarray) and given.ndim)
         if isinstance(given, _NO_NUMBERS) or is_array or getattr(given, "dtype", None) == np.bool_:
             raise TypeError  # noqa: TRY301 - refused below
         beta = float(given)

@@ -1,6 +1,6 @@
 """Measure reorders beside other libraries: `memdesc bench` with more peers.
 
-    python -m tests.benchmarks.peers --stag abcd --dtag aBcd16b 8x256x56x56
+    python -m tests.benchmarks.peers --from abcd --to aBcd16b 8x256x56x56
         [--peers 'numpy,onednn 3.2'] [--peer-library libhptt.so] [--json]
 
 It takes the options of `memdesc bench`, and prints its table with a column for each library that is

@@ -14,8 +14,7 @@ from memdesc import MemdescError, memory_desc
 from reorder import execute_reference, opencl
 from reorder.opencl.execution import build_transfers, enqueue_transfers
 from reorder.opencl.image_formats import image_format
-from reorder.opencl.kernel.launch import DeviceTraits
-from reorder.opencl.kernel.profile import GPU
+from reorder.opencl.kernel.launch import GPU, DeviceTraits
 from reorder.opencl.kernel.transfers import OperandSpec, plan_transfers
 from reorder.opencl.operands import device_operand
 from reorder.opencl.programs import floats_of
@@ -29,8 +28,7 @@ if TYPE_CHECKING:
 
     from memdesc import ImageDesc, MemoryDesc
     from reorder import Attr
-    from reorder.opencl.kernel.launch import Body
-    from reorder.opencl.kernel.profile import Profile
+    from reorder.opencl.kernel.launch import Body, Profile
 
     Case = tuple[MemoryDesc, MemoryDesc, Attr | None]
 

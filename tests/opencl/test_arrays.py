@@ -84,12 +84,18 @@ def test_a_part_of_memory_of_the_host_is_used_in_place(runtime: Runtime) -> None
         )
 
 
+def _shared_array(runtime: Runtime, shape: tuple[int, int]) -> Any:
+    # csvm_empty of pyopencl 2024.3 takes no queue
+    flags, dtype = cl.svm_mem_flags.READ_WRITE, np.dtype(np.float32)
+    return cl.svm_empty(runtime.context, flags, shape, dtype, queue=runtime.queue)
+
+
 @pytest.fixture
 def sharing(runtime: Runtime) -> Runtime:
     """A runtime whose kernels take shared virtual memory."""
     if not runtime.device.device.svm_capabilities:
         pytest.skip("the device shares no virtual memory")
-    held = cl.csvm_empty(runtime.context, (3, 2), np.dtype(np.float32), queue=runtime.queue)
+    held = _shared_array(runtime, (3, 2))
     desc = memory_desc((3, 2), "f32")
     try:
         reorder(cl.SVM(held), "ba", src=desc, queue=runtime.queue).get()
@@ -105,7 +111,7 @@ def sharing(runtime: Runtime) -> Runtime:
 def test_shared_virtual_memory_is_used_in_place(sharing: Runtime) -> None:
     runtime = sharing
     x = np.arange(1024, dtype=np.float32).reshape(32, 32)
-    held = cl.csvm_empty(runtime.context, (33, 32), np.dtype(np.float32), queue=runtime.queue)
+    held = _shared_array(runtime, (33, 32))
     src = cl.SVM(held)
     cl.enqueue_copy(runtime.queue, cl.SVM(held[:32]), x)
     m = reorder(src, TURNED, src=SHARED, queue=runtime.queue)

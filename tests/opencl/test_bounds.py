@@ -10,8 +10,7 @@ import pyopencl as cl
 import pytest
 
 from memdesc import memory_desc
-from reorder.opencl.kernel.launch import KERNEL, DeviceTraits, kernel_source
-from reorder.opencl.kernel.profile import GPU
+from reorder.opencl.kernel.launch import GPU, KERNEL, DeviceTraits, kernel_source
 from reorder.opencl.kernel.rows import Rows
 from reorder.opencl.kernel.transfers import OperandSpec, plan_transfers
 from reorder.opencl.programs import build

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from memdesc import DATA_TYPES, RUNTIME, Extra, image_desc, memory_desc, runtime_desc
 from reorder import Attr, execute_reference, opencl, plan_runtime, reorder
 from reorder.opencl import DeviceMemory
-from reorder.opencl.kernel.launch import DeviceTraits
-from reorder.opencl.kernel.profile import GPU
+from reorder.opencl.kernel.launch import GPU, DeviceTraits
 from reorder.opencl.kernel.runs import RunTile
 from reorder.opencl.kernel.transfers import OperandSpec, plan_transfers
 from tests.attributes import attrs, conversions

@@ -9,7 +9,7 @@ import pytest
 
 from memdesc import image_desc, memory_desc
 from reorder import execute, plan_reorder
-from reorder.opencl.kernel.profile import GPU
+from reorder.opencl.kernel.launch import GPU
 from tests.conversions import every_code, random_codes, run
 from tests.opencl.runtimes import enqueue
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from memdesc import image_desc, memory_desc
 from reorder import opencl
-from reorder.opencl.kernel.profile import GPU
+from reorder.opencl.kernel.launch import GPU
 from tests.opencl.runtimes import check_image, check_reorder
 from tests.strategies import desc_pairs, descs_of
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from hypothesis.strategies import DrawFn
 
     from memdesc import ImageDesc, MemoryDesc
-    from reorder.opencl.kernel.profile import Profile
+    from reorder.opencl.kernel.launch import Profile
     from tests.opencl.runtimes import Runtime
 
 MAX_NELEMS = 1024

@@ -8,11 +8,13 @@ import pytest
 
 from memdesc import image_desc, memory_desc
 from reorder import Attr
-from reorder.opencl.kernel.profile import BUFFER, COLUMN, GPU, ROW, ImageGroups, Share
+from reorder.opencl.kernel.copy import BUFFER, COLUMN, ROW, CopySizes, ImageGroups, Share
+from reorder.opencl.kernel.launch import GPU
+from reorder.opencl.kernel.pixel_tile import PixelShape, PixelSizes
 from tests.opencl.runtimes import check_image
 
 if TYPE_CHECKING:
-    from reorder.opencl.kernel.profile import Profile
+    from reorder.opencl.kernel.launch import Profile
     from tests.opencl.runtimes import Runtime
 
 # small tensors too, and other shapes of tiles
@@ -20,9 +22,11 @@ PROFILES = {
     "default": GPU._replace(min_tiled=0),
     "small": GPU._replace(
         min_tiled=0,
-        pack_pixels=GPU.pack_pixels._replace(run=32, columns=2, rows=8, nbytes=1024, work_items=64),
-        unpack_pixels=GPU.unpack_pixels._replace(
-            run=64, columns=8, rows=2, nbytes=2048, work_items=32
+        sizes=(
+            PixelSizes(
+                PixelShape(run=32, columns=2, rows=8, nbytes=1024, work_items=64),
+                PixelShape(run=64, columns=8, rows=2, nbytes=2048, work_items=32),
+            ),
         ),
     ),
 }
@@ -94,6 +98,7 @@ def test_pixels_of_all_layouts_convert_too(
 @pytest.mark.parametrize("twice", [COLUMN, ROW, BUFFER])
 def test_work_items_share_a_loop_once(twice: str, first: Runtime) -> None:
     groups = ImageGroups(*[(Share(twice, 3), Share(COLUMN, 3, 2), Share(ROW, 1))] * 7)
-    profile = GPU._replace(min_tiled=1 << 20, pack=groups, unpack=groups, unpack_narrow=groups)
+    sizes = CopySizes(pack=groups, unpack=groups, unpack_narrow=groups)
+    profile = GPU._replace(min_tiled=1 << 20, sizes=(sizes,))
     for case in CASES[1:3]:
         check(first, case, ("f32", "f32"), profile)

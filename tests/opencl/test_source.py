@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 import reorder
 from memdesc import MemoryDesc, memory_desc
 from reorder import ReorderPlan
-from reorder.opencl.kernel.launch import DeviceTraits, kernel_source
-from reorder.opencl.kernel.profile import GPU, Profile
+from reorder.opencl.kernel.launch import GPU, DeviceTraits, Profile, kernel_source
 from tests.strategies import desc_pairs, descs
 from tests.unit.reorder.opencl.test_kernels import planned
 

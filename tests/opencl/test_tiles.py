@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memdesc import memory_desc
-from reorder.opencl.kernel.profile import GPU, SkewedShape, TileShape
+from reorder.opencl.kernel.launch import GPU
 from reorder.opencl.kernel.rows import Rows
-from reorder.opencl.kernel.skewed import Skewed
-from reorder.opencl.kernel.tile import Tile
+from reorder.opencl.kernel.skewed import Skewed, SkewedShape, SkewedSizes
+from reorder.opencl.kernel.tile import Tile, TileShape, TileSizes
 from tests.opencl.runtimes import check_buffers
 from tests.strategies import desc_pairs
 
@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 
 # tiles for every size; of a few rows
 PROFILE = GPU._replace(min_tiled=0)
-SMALL = PROFILE._replace(tiles=(TileShape(16, 16, 1024, 64),) * 4)
+SMALL = PROFILE._replace(
+    sizes=(TileSizes(dict.fromkeys((1, 2, 4, 8), TileShape(16, 16, 1024, 64))),)
+)
 
 CASES = [
     ("u8", "ab", "ba", (301, 259)),
@@ -105,7 +107,9 @@ def test_rows_that_start_anywhere_are_transposed(
 
 @pytest.mark.parametrize("dtype", ["u8", "f16", "f32"])
 def test_a_tile_without_whole_units_of_rows_is_not_taken(dtype: str, first: Runtime) -> None:
-    profile = PROFILE._replace(skewed=(SkewedShape(128, 16, 256, 128),) * 3)
+    profile = PROFILE._replace(
+        sizes=(SkewedSizes(dict.fromkeys((1, 2, 4), SkewedShape(128, 16, 256, 128))),)
+    )
     bodies = check_buffers(first, (*described(dtype, "ab", "ba", (301, 259)), None), profile)
     assert not any(isinstance(body, Skewed) for body in bodies)
 

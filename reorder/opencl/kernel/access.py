@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from reorder.opencl.kernel.conversion import PIXEL, integer_value
+from reorder.opencl.kernel.formula import BYTE_BITS, PIXEL, WORD_BITS, integer_value
 from reorder.values.formats import FORMATS, IntegerFormat
 
-_BYTE, _WORD = 8, 32
+# bytes of a word, the unit of local memory, and of the widest load and store
+WORD, VECTOR = 4, 16
 
 
 class ElementType(NamedTuple):
@@ -111,7 +112,7 @@ class Access(NamedTuple):
     @property
     def nbytes(self) -> int:
         """Bytes of an element; 0 if two are in a byte."""
-        return self.bits // _BYTE
+        return self.bits // BYTE_BITS
 
     @property
     def element(self) -> ElementType:
@@ -146,62 +147,64 @@ def lane_of_code(access: Access, dtype: str, code: str) -> str:
 
 def integer_type(nbytes: int) -> str:
     """Return the type of an element of some bytes."""
-    return _RAW[nbytes * _BYTE].memory
+    return _RAW[nbytes * BYTE_BITS].memory
 
 
 def vector_type(nbytes: int) -> str:
     """Return the type of a run of some bytes: an integer of at most a word, or words."""
-    words = nbytes * _BYTE // _WORD
+    words = nbytes * BYTE_BITS // WORD_BITS
     return f"uint{words}" if words > 1 else integer_type(nbytes)
 
 
 def _at(operand: str, offset: str, bits: int) -> str:
-    return f"{operand} + (({offset}) >> 1)" if bits < _BYTE else f"{operand} + ({offset})"
+    return f"{operand} + (({offset}) >> 1)" if bits < BYTE_BITS else f"{operand} + ({offset})"
 
 
 def load_words(operand: str, offset: str, bits: int, names: list[str]) -> Iterator[str]:
     """Return the statements that load aligned, contiguous elements into names, two or more."""
     total = bits * len(names)
-    kind = vector_type(total // _BYTE)
+    kind = vector_type(total // BYTE_BITS)
     address = f"(__global const {kind} *)({_at(operand, offset, bits)})"
     yield f"const {kind} {operand}_words = *{address};"
     for k, name in enumerate(names):
-        word = f"{operand}_words" + (f".s{k * bits // _WORD:x}" if total > _WORD else "")
-        if bits > _WORD:
+        word = f"{operand}_words" + (f".s{k * bits // WORD_BITS:x}" if total > WORD_BITS else "")
+        if bits > WORD_BITS:
             pair = f"{operand}_words.s{2 * k + 1:x}, {operand}_words.s{2 * k:x}"
             yield f"{name} = upsample({pair});"
-        elif bits == _WORD:
+        elif bits == WORD_BITS:
             yield f"{name} = {word};"
         else:
-            shift = k * bits % _WORD
+            shift = k * bits % WORD_BITS
             yield f"{name} = ({word} >> {shift}) & {(1 << bits) - 1:#x};"
 
 
 def store_words(operand: str, offset: str, bits: int, names: list[str]) -> Iterator[str]:
     """Return the statement that stores contiguous elements at an aligned offset."""
     total = bits * len(names)
-    if bits > _WORD:
-        words = [part for name in names for part in (f"(uint){name}", f"(uint)({name} >> {_WORD})")]
+    if bits > WORD_BITS:
+        words = [
+            part for name in names for part in (f"(uint){name}", f"(uint)({name} >> {WORD_BITS})")
+        ]
     else:
-        each = max(_WORD // bits, 1)
+        each = max(WORD_BITS // bits, 1)
         words = [
             " | ".join(f"{name} << {j * bits}" for j, name in enumerate(names[k : k + each]))
             for k in range(0, len(names), each)
         ]
-    kind = vector_type(total // _BYTE)
+    kind = vector_type(total // BYTE_BITS)
     yield f"*(__global {kind} *)({_at(operand, offset, bits)}) = ({kind})({', '.join(words)});"
 
 
 def one_element(operand: str, offset: str, bits: int) -> str:
     """Return the expression of the bits of one element."""
-    if bits < _BYTE:
+    if bits < BYTE_BITS:
         return f"(({operand}[({offset}) >> 1] >> ((({offset}) & 1) << 2)) & 15)"
     return f"{operand}[{offset}]"
 
 
 def store_element(operand: str, offset: str, bits: int, name: str) -> str:
     """Return the statement that stores one element, which is half of a byte if it has 4 bits."""
-    if bits < _BYTE:
+    if bits < BYTE_BITS:
         byte = f"{operand}[({offset}) >> 1]"
         shift = f"((({offset}) & 1) << 2)"
         return f"{byte} = (uchar)(({byte} & (240 >> {shift})) | {name} << {shift});"

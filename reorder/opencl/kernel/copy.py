@@ -10,7 +10,7 @@ many.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 from typing import NamedTuple
@@ -25,12 +25,12 @@ from reorder.opencl.kernel.access import (
     store_element,
     store_words,
 )
-from reorder.opencl.kernel.conversion import KernelFormula
+from reorder.opencl.kernel.formula import WORD_BITS, KernelFormula
 from reorder.opencl.kernel.launch import (
     Body,
+    KernelTask,
     Launch,
     Pattern,
-    Task,
     ceil_log2,
     divided,
     floor_log2,
@@ -38,18 +38,81 @@ from reorder.opencl.kernel.launch import (
     share_out,
 )
 from reorder.opencl.kernel.placement import Lane, Loop, Nest, without
-from reorder.opencl.kernel.profile import BUFFER, COLUMN, ROW, Profile, Share
 from reorder.opencl.kernel.statements import guarded, index_lines, indirect_lines, start_lines
 from reorder.values.binding import BETA
 
 _IN_ORDER = (0, 1, 2, 3)
-_WORD = 32
-_IMAGE_ONLY = (Share(COLUMN, 4), Share(ROW, 4))
+# The role of a loop: it runs along columns or rows of the image, or the buffer's smallest stride.
+COLUMN, ROW, BUFFER = "column", "row", "buffer"
 # extents below which a separate loop is short, for scalars and for vectors
 _SHORT, _SHORT_VECTOR = 32, 8
 
 
-def try_lower(task: Task) -> tuple[Launch, ...]:
+class Share(NamedTuple):
+    """log2 of the work items along the loop of a role, and the iterations of each work item."""
+
+    role: str
+    shift: int
+    steps: int = 1
+
+
+class ImageGroups(NamedTuple):
+    """Work-groups between an image and a buffer: shares, innermost work items first.
+
+    The loop of the smallest stride in the buffer runs along the columns of the image, along the
+    rows, or is separate from both (blocks of channels of NHWC); if it is too short to fill a cache
+    line, it is short. With `vector_` the lanes of a pixel are contiguous in the buffer.
+    """
+
+    columns: tuple[Share, ...]
+    rows: tuple[Share, ...]
+    separate: tuple[Share, ...]
+    short: tuple[Share, ...]
+    vector_columns: tuple[Share, ...]
+    vector_separate: tuple[Share, ...]
+    vector_short: tuple[Share, ...]
+
+
+_IMAGE_ONLY = (Share(COLUMN, 4), Share(ROW, 4))
+_PACK = ImageGroups(
+    columns=(Share(ROW, 1, 2), Share(COLUMN, 6)),
+    rows=(Share(COLUMN, 3, 2), Share(ROW, 4)),
+    separate=(Share(COLUMN, 1), Share(ROW, 1), Share(BUFFER, 5, 2)),
+    short=(Share(COLUMN, 2, 2), Share(ROW, 1), Share(BUFFER, 4)),
+    vector_columns=(Share(COLUMN, 4, 4), Share(ROW, 4)),
+    vector_separate=(Share(COLUMN, 1), Share(ROW, 1), Share(BUFFER, 5, 2)),
+    vector_short=(Share(COLUMN, 3), Share(BUFFER, 1, 2), Share(ROW, 3)),
+)
+_UNPACK = ImageGroups(
+    columns=(Share(COLUMN, 6), Share(ROW, 2, 2)),
+    rows=(Share(ROW, 4), Share(COLUMN, 3, 2)),
+    separate=(Share(COLUMN, 1), Share(BUFFER, 5, 2), Share(ROW, 2)),
+    short=(Share(COLUMN, 1, 2), Share(BUFFER, 4), Share(ROW, 2)),
+    vector_columns=(Share(COLUMN, 4, 2), Share(ROW, 4)),
+    vector_separate=(Share(COLUMN, 2), Share(BUFFER, 3), Share(ROW, 2)),
+    vector_short=(Share(COLUMN, 3, 2), Share(BUFFER, 2), Share(ROW, 2)),
+)
+
+
+class CopySizes(NamedTuple):
+    """Work-groups that copy.
+
+    Between buffers a group has at most `work_items`; `elements` has how many elements each of them
+    takes, by the bytes of an element. `pack` is for images as dst, `unpack` for elements of 32 bits
+    from images, and `unpack_narrow` for narrower ones.
+    """
+
+    work_items: int = 256
+    elements: Mapping[int, int] = {1: 8, 2: 8, 4: 8, 8: 4, 16: 2}
+    pack: ImageGroups = _PACK
+    unpack: ImageGroups = _UNPACK
+    unpack_narrow: ImageGroups = _UNPACK._replace(
+        columns=(Share(COLUMN, 6), Share(ROW, 2, 4)),
+        vector_separate=(Share(COLUMN, 2), Share(BUFFER, 4), Share(ROW, 1)),
+    )
+
+
+def try_lower(task: KernelTask) -> tuple[Launch, ...]:
     """Make the launch of a nest."""
     nest, conversion, is_aligned = task.nest, task.conversion, task.is_aligned
     reads_image = task.accesses[0].kind == AccessKind.IMAGE
@@ -60,7 +123,7 @@ def try_lower(task: Task) -> tuple[Launch, ...]:
             conversion = KernelFormula(conversion.dst, conversion.dst, writes_halves=halves)
     if conversion is not None:
         # a vector has four elements, of at most 128 bits
-        is_aligned = is_aligned and max(conversion.widths) <= _WORD
+        is_aligned = is_aligned and max(conversion.widths) <= WORD_BITS
     src, dst = (
         _with_kind(nest, k, access, is_aligned=is_aligned) for k, access in enumerate(task.accesses)
     )
@@ -102,8 +165,7 @@ def _is_vector(nest: Nest, operand: int) -> bool:
     lanes = [lane.offsets[operand] for lane in nest.lanes]
     if lanes != [0, 1, 2, 3] or (operand == 0 and not all(lane.is_valid for lane in nest.lanes)):
         return False
-    coords = nest.starts[operand], *(loop.strides[operand] for loop in nest.loops)
-    return not nest.indirect and all(number % 4 == 0 for one in coords for number in one)
+    return not nest.indirect and nest.alignment(operand) % 4 == 0
 
 
 class _WorkGroup(NamedTuple):
@@ -119,15 +181,17 @@ class _WorkGroup(NamedTuple):
     indirect_shift: int = 0
 
 
-def _work_group(nest: Nest, accesses: tuple[Access, Access], task: Task) -> _WorkGroup:
+def _work_group(nest: Nest, accesses: tuple[Access, Access], task: KernelTask) -> _WorkGroup:
     """Order the loops of a nest, and choose the number of work items along each."""
     loops = list(reversed(nest.loops))
+    sizes = task.device.profile.sizes_of(CopySizes)
     if any(access.kind == AccessKind.IMAGE for access in accesses):
-        return _for_image(nest, loops, _shares(loops, accesses, task.device.profile), task)
-    shape = task.device.profile.copy(max(accesses[1].nbytes, 1))
-    total = floor_log2(task.work_items(shape.work_items))
+        return _for_image(nest, loops, _shares(loops, accesses, sizes), task)
+    total = floor_log2(task.work_items(sizes.work_items))
     group = _filled(nest, sorted(loops, key=lambda loop: abs(loop.stride(1))), [], total)
-    return group if nest.indirect else _with_steps(group, shape.steps)
+    # two elements of 4 bits are in a byte
+    elements = sizes.elements[max(accesses[1].nbytes, 1)]
+    return group if nest.indirect else _with_steps(group, elements)
 
 
 def _with_steps(group: _WorkGroup, steps: int) -> _WorkGroup:
@@ -148,7 +212,7 @@ def _filled(nest: Nest, loops: list[Loop], shifts: list[int], total: int) -> _Wo
 
 
 def _for_image(
-    nest: Nest, loops: list[Loop], shares: list[tuple[Loop | None, int, int]], task: Task
+    nest: Nest, loops: list[Loop], shares: list[tuple[Loop | None, int, int]], task: KernelTask
 ) -> _WorkGroup:
     """Return a group of a nest with at least one image."""
     total = floor_log2(task.work_items(1 << sum(shift for _, shift, _ in shares)))
@@ -174,7 +238,7 @@ def _for_image(
 
 
 def _shares(
-    loops: list[Loop], accesses: tuple[Access, Access], profile: Profile
+    loops: list[Loop], accesses: tuple[Access, Access], sizes: CopySizes
 ) -> list[tuple[Loop | None, int, int]]:
     """Return loops, log2 of the most work items along each, and the steps of a work item."""
     kinds = [access.kind for access in accesses]
@@ -193,7 +257,8 @@ def _shares(
             place = "short"
         # the loop along the rows has the same shares for scalars and vectors
         prefix = "vector_" if is_vector and place != "rows" else ""
-        groups = profile.image_groups(is_narrow=accesses[1].bits < _WORD, packs=bool(image))
+        unpack = sizes.unpack_narrow if accesses[1].bits < WORD_BITS else sizes.unpack
+        groups = sizes.pack if image else unpack
         shares = getattr(groups, prefix + place)
     return [(roles[share.role], share.shift, share.steps) for share in shares]
 

@@ -29,11 +29,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from reorder.opencl.kernel.access import PARAMETER, Access, AccessKind
-from reorder.opencl.kernel.conversion import Floats, KernelFormula
-from reorder.opencl.kernel.profile import GPU, Profile
+from reorder.opencl.kernel.formula import Floats, KernelFormula
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -43,6 +42,8 @@ if TYPE_CHECKING:
     from reorder.plan.nodes import IndirectLoop
 
     Axes = tuple[tuple[Axis, tuple[Block, ...]], ...]
+
+T = TypeVar("T")
 
 MAX_INT = 2**31 - 1
 # the name of every kernel
@@ -62,6 +63,27 @@ def floor_log2(extent: int) -> int:
     return extent.bit_length() - 1
 
 
+class Profile(NamedTuple):
+    """Sizes of work-groups and tiles that suit a device.
+
+    A nest that writes fewer than `min_tiled` bytes takes no tiles: kernels of tiles are built for
+    each layout, others once for all sizes. Each family of kernels has a type for its own sizes, and
+    finds them here by that type. If `sizes` has none, they are the defaults of the type: the best
+    ones of sweeps on an NVIDIA H200, which all devices use (docs/opencl_measurements.md has the
+    bandwidths that they reach).
+    """
+
+    min_tiled: int = 1 << 16
+    sizes: tuple[object, ...] = ()
+
+    def sizes_of(self, family: type[T]) -> T:
+        """Return the sizes of a family, given their type."""
+        return next((given for given in self.sizes if isinstance(given, family)), family())
+
+
+GPU = Profile()
+
+
 class DeviceTraits(NamedTuple):
     """What plans depend on: a device's largest work-group, its arithmetic, and its best sizes."""
 
@@ -70,7 +92,7 @@ class DeviceTraits(NamedTuple):
     profile: Profile = GPU
 
 
-class Task(NamedTuple):
+class KernelTask(NamedTuple):
     """A nest that a family of kernels may lower.
 
     `accesses` say how src and dst are accessed: as `IMAGE` or `BUFFER`. `is_aligned` says whether

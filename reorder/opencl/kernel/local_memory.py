@@ -6,17 +6,25 @@ when they store a tile and when they load it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from reorder.opencl.kernel.access import VECTOR
+from reorder.opencl.kernel.launch import ceil_log2
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from reorder.opencl.kernel.placement import Loop
 
-BANK_BITS, SUBGROUP = 5, 32
+    # the words that a subgroup stores at the same time, and those that it loads
+    Accesses = tuple[list[int], list[int]]
+
+T = TypeVar("T")
+
+_BANK_BITS = 5
+BANKS, SUBGROUP = 1 << _BANK_BITS, 32
 # local memory that every kernel on NVIDIA's devices may use
 MAX_LOCAL_NBYTES = 48 << 10
-_VECTOR_NBYTES = 16
 
 
 class Chain(NamedTuple):
@@ -26,7 +34,7 @@ class Chain(NamedTuple):
     extents: tuple[int, ...]
 
 
-def chain_of(loops: list[Loop], operand: int, limit: int) -> Chain | None:
+def chain_of(loops: Sequence[Loop], operand: int, limit: int) -> Chain | None:
     """Return the contiguous loops of an operand until their run has `limit` elements."""
     run: list[int] = []
     extents: list[int] = []
@@ -39,7 +47,7 @@ def chain_of(loops: list[Loop], operand: int, limit: int) -> Chain | None:
         loop, needed = loops[k], -(-limit // length)
         run.append(k)
         # of a longer loop, the least power of two that is enough
-        extents.append(loop.extent if loop.extent <= needed else 1 << (needed - 1).bit_length())
+        extents.append(loop.extent if loop.extent <= needed else 1 << ceil_log2(needed))
         length *= extents[-1]
         # a run continues only after whole loops of data
         if operand == 0 and loop.valid != loop.extent:
@@ -47,8 +55,11 @@ def chain_of(loops: list[Loop], operand: int, limit: int) -> Chain | None:
     return Chain(tuple(run), tuple(extents)) if run else None
 
 
-def conflicts(accesses: tuple[list[int], list[int]], moves: dict[int, int]) -> int:
-    """Return the steps in which the banks serve both accesses."""
+def _conflicts(accesses: Accesses, moves: Mapping[int, int] = {}) -> int:
+    """Return the steps in which the banks serve both accesses.
+
+    `moves` are the bits of a word's address, each with the bit of its bank that it is added to.
+    """
     steps = 0
     for words in accesses:
         banks: dict[int, set[int]] = {}
@@ -56,9 +67,31 @@ def conflicts(accesses: tuple[list[int], list[int]], moves: dict[int, int]) -> i
             moved = word
             for bit, bank in moves.items():
                 moved ^= (word >> bit & 1) << bank
-            banks.setdefault(moved & (1 << BANK_BITS) - 1, set()).add(word)
+            banks.setdefault(moved % BANKS, set()).add(word)
         steps += max(map(len, banks.values()))
     return steps
+
+
+def least_conflicts(tiles: Iterable[T], accesses: Callable[[T], Accesses]) -> T:
+    """Return the tile whose accesses take the fewest steps, such as that with the best gap."""
+    return min(tiles, key=lambda tile: _conflicts(accesses(tile)))
+
+
+def best_swizzle(accesses: Accesses) -> tuple[tuple[int, int], ...]:
+    """Return (shift, mask) of the address bits to add to those of the bank, for few conflicts."""
+    bits = max(max(words) for words in accesses).bit_length()
+    moves: dict[int, int] = {}
+    best = _conflicts(accesses, moves)
+    for bit in range(bits - 1, _BANK_BITS - 1, -1):
+        for bank in range(_BANK_BITS):
+            tried = moves | {bit: bank}
+            cost = _conflicts(accesses, tried)
+            if cost < best:
+                best, moves = cost, tried
+    masks: dict[int, int] = {}
+    for bit, bank in moves.items():
+        masks[bit - bank] = masks.get(bit - bank, 0) | 1 << bank
+    return tuple(sorted(masks.items()))
 
 
 class LocalLayout(NamedTuple):
@@ -79,7 +112,7 @@ def local_layout(
     for loop, steps in run:
         strides[loop] = stride
         stride *= steps
-    stride = -(-stride // _VECTOR_NBYTES) * _VECTOR_NBYTES + gap
+    stride = -(-stride // VECTOR) * VECTOR + gap
     for loop, steps in rest:
         strides[loop] = stride
         stride *= steps

@@ -11,31 +11,38 @@ from dataclasses import dataclass, replace
 from math import gcd, prod
 from typing import TYPE_CHECKING, NamedTuple
 
-from reorder.opencl.kernel.access import AccessKind, code_of_lane, lane_of_code, vector_type
-from reorder.opencl.kernel.launch import Body, Launch, Pattern, Task, lower_nest, tiled
+from reorder.opencl.kernel.access import (
+    VECTOR,
+    WORD,
+    AccessKind,
+    code_of_lane,
+    lane_of_code,
+    vector_type,
+)
+from reorder.opencl.kernel.launch import Body, KernelTask, Launch, Pattern, lower_nest, tiled
 from reorder.opencl.kernel.local_memory import (
+    BANKS,
     SUBGROUP,
     LocalLayout,
     chain_of,
-    conflicts,
+    least_conflicts,
     local_layout,
     offset_of,
 )
 from reorder.opencl.kernel.placement import Loop, Nest
-from reorder.opencl.kernel.statements import index_lines, start_lines
+from reorder.opencl.kernel.statements import digits_of, index_lines, start_lines, steps_inside
 from reorder.values.binding import BETA
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from reorder.opencl.kernel.conversion import KernelFormula
+    from reorder.opencl.kernel.formula import KernelFormula
     from reorder.opencl.kernel.local_memory import Chain
-    from reorder.opencl.kernel.profile import PixelShape
 
 # the index of the lanes of a pixel among the loops of a tile
 LANES = -1
-# lanes of a pixel; bytes of a vector and of a word
-_LANES, _VECTOR, _WORD = 4, 16, 4
+# how many lanes a pixel has
+_LANE_COUNT = 4
 # bits of the widest element that is converted
 _MAX_BITS = 32
 # steps below which the loop next to the lanes of a pixel is short
@@ -48,7 +55,27 @@ _MAX_STEPS = 16
 _COUNTED = {"src": "valid", "dst": "extent"}
 
 
-def try_lower(task: Task) -> tuple[Launch, ...]:
+class PixelShape(NamedTuple):
+    """A tile: bytes of a run of the buffer and of the tile, and the work items of its group.
+
+    Adjacent work items take a rectangle of `columns` and `rows` of the image.
+    """
+
+    run: int
+    columns: int
+    rows: int
+    nbytes: int
+    work_items: int
+
+
+class PixelSizes(NamedTuple):
+    """The tiles that pack an image, and that unpack one."""
+
+    pack: PixelShape = PixelShape(128, 4, 2, 4608, 128)
+    unpack: PixelShape = PixelShape(256, 4, 2, 9216, 256)
+
+
+def try_lower(task: KernelTask) -> tuple[Launch, ...]:
     """Make the launch of tiles of pixels; empty if work items should move pixels without them."""
     nest, conversion, profile = task.nest, task.conversion, task.device.profile
     kinds = [access.kind for access in task.accesses]
@@ -57,10 +84,11 @@ def try_lower(task: Task) -> tuple[Launch, ...]:
     if conversion is not None and not _converts_alone(nest, conversion):
         return ()
     image = kinds.index(AccessKind.IMAGE)
-    shape = (profile.unpack_pixels, profile.pack_pixels)[image]
+    sizes = profile.sizes_of(PixelSizes)
+    shape = sizes.pack if image else sizes.unpack
     nbytes = task.accesses[1 - image].nbytes
     if (
-        nest.steps * _LANES * nbytes < profile.min_tiled
+        nest.steps * _LANE_COUNT * nbytes < profile.min_tiled
         or task.device.max_work_items < shape.work_items
     ):
         return ()
@@ -111,7 +139,7 @@ def _choose_tile(
     sides = _sides(nest, nbytes, image, shape)
     if sides is None:
         return None
-    extents = _extents(sides, shape.nbytes // (_LANES * nbytes))
+    extents = _extents(sides, shape.nbytes // (_LANE_COUNT * nbytes))
     # the lanes come after the loops
     lanes = len(extents)
     run = tuple(LANES if k == lanes else k for k in sides.run.run)
@@ -119,10 +147,10 @@ def _choose_tile(
     inside += [] if LANES in run else [LANES]
     rest = tuple(sorted(inside, key=lambda k: abs(sides.strides[k])))
     tile = PixelTile(tuple(extents), nbytes, run, rest, nbytes, _order(extents, sides.rectangle))
-    tile = replace(tile, vector=_vector(tile, sides, nest.starts[1 - image][0], image))
-    is_short = tile.chunks * tile.vector < _MIN_RUN or tile.vector < _WORD
+    tile = replace(tile, vector=_vector(tile, sides, nest, image))
+    is_short = tile.chunks * tile.vector < _MIN_RUN or tile.vector < WORD
     is_large = tile.pixels > _MAX_STEPS * shape.work_items
-    if is_short or is_large or tile.local_vectors * _VECTOR > _MAX_LOCAL:
+    if is_short or is_large or tile.local_vectors * VECTOR > _MAX_LOCAL:
         return None
     return sides.loops, _spread(tile)
 
@@ -130,13 +158,13 @@ def _choose_tile(
 def _sides(nest: Nest, nbytes: int, image: int, shape: PixelShape) -> _Sides | None:
     """Return the loops and chains of a nest; None if there is no run, or a lane without data."""
     places = [lane.offsets for lane in nest.lanes if lane.is_valid]
-    step = places[1][1 - image] - places[0][1 - image] if len(places) == _LANES else 0
-    wanted = [(k, k * step) for k in range(_LANES)]
+    step = places[1][1 - image] - places[0][1 - image] if len(places) == _LANE_COUNT else 0
+    wanted = [(k, k * step) for k in range(_LANE_COUNT)]
     found = sorted((place[image], place[1 - image]) for place in places)
     if step <= 0 or found != wanted:
         return None
     loops = sorted(nest.moving.loops, key=lambda loop: tuple(map(abs, reversed(loop.strides[1]))))
-    lanes = Loop(_LANES, _LANES, ((step,), (step,)))
+    lanes = Loop(_LANE_COUNT, _LANE_COUNT, ((step,), (step,)))
     run = chain_of([*loops, lanes], 1 - image, shape.run // nbytes)
     if run is None:
         return None
@@ -194,7 +222,7 @@ def _order(extents: list[int], rectangle: tuple[Chain, ...]) -> tuple[tuple[int,
     return tuple((k, steps) for k, steps in order if steps > 1)
 
 
-def _vector(tile: PixelTile, sides: _Sides, start: int, image: int) -> int:
+def _vector(tile: PixelTile, sides: _Sides, nest: Nest, image: int) -> int:
     """Return the bytes of the widest vector such that all runs start and end at multiples of it."""
     *lower, top = tile.run
     below = prod(map(tile.steps, lower))
@@ -202,16 +230,17 @@ def _vector(tile: PixelTile, sides: _Sides, start: int, image: int) -> int:
     if top != LANES:
         loop = sides.loops[top]
         ends.append(below * (loop.extent if image == 0 else loop.valid))
-    steps = [sides.strides[k] for k in range(len(sides.loops)) if k not in tile.run]
-    steps += [sides.strides[LANES]] if LANES in tile.rest else []
-    return gcd(_VECTOR, *(number * tile.nbytes for number in (start, *steps, *ends)))
+    lanes = [sides.strides[LANES]] if LANES in tile.rest else []
+    along = [sides.loops[k] for k in tile.run if k != LANES]
+    starts = nest._replace(loops=sides.loops).alignment(1 - image, along)
+    return gcd(VECTOR, *(number * tile.nbytes for number in (starts, *lanes, *ends)))
 
 
 def _spread(tile: PixelTile) -> PixelTile:
     """Return a tile with the gap between runs for which few accesses share a bank."""
-    step = max(tile.vector, _LANES * tile.nbytes if tile.has_whole_pixels else _WORD)
-    tried = [replace(tile, gap=gap) for gap in range(0, 32 * _WORD, step)]
-    return min(tried, key=lambda one: conflicts(_accesses(one), {}))
+    step = max(tile.vector, _LANE_COUNT * tile.nbytes if tile.has_whole_pixels else WORD)
+    gaps = range(0, BANKS * WORD, step)
+    return least_conflicts((replace(tile, gap=gap) for gap in gaps), _accesses)
 
 
 def _accesses(tile: PixelTile) -> tuple[list[int], list[int]]:
@@ -221,7 +250,7 @@ def _accesses(tile: PixelTile) -> tuple[list[int], list[int]]:
     pixels = [(steps, scale * strides[k]) for k, steps, scale in tile.digits]
     vectors = [(tile.chunks, tile.vector), *rest]
     stored, loaded = (
-        [offset_of(item, digits)[0] // _WORD for item in range(SUBGROUP)]
+        [offset_of(item, digits)[0] // WORD for item in range(SUBGROUP)]
         for digits in (vectors, pixels)
     )
     return stored, loaded
@@ -249,7 +278,7 @@ class PixelTile(Body):
 
     def steps(self, loop: int) -> int:
         """Return the steps of a loop in a tile."""
-        return _LANES if loop == LANES else self.extents[loop]
+        return _LANE_COUNT if loop == LANES else self.extents[loop]
 
     @property
     def lanes(self) -> int:
@@ -294,7 +323,7 @@ class PixelTile(Body):
     @property
     def local_vectors(self) -> int:
         """Vectors of 16 bytes of local memory."""
-        return -(-self.local.nbytes // _VECTOR)
+        return -(-self.local.nbytes // VECTOR)
 
     def lines(self, pattern: Pattern) -> Iterator[str]:
         """Return the body: all loads, the stores to local memory, then those to dst."""
@@ -359,11 +388,7 @@ def _within(number: str, total: int, work_items: int, statement: str) -> str:
 def _run_line(tile: PixelTile, counted: str) -> str:
     """Return the elements of a run that hold data, or that are inside."""
     *lower, top = tile.run
-    steps = (
-        "4"
-        if top == LANES
-        else f"(int)min((index_t){tile.extents[top]}, p.{counted}{top} - i{top})"
-    )
+    steps = str(_LANE_COUNT) if top == LANES else steps_inside(top, tile.extents[top], counted)
     return f"const int run = {steps} * {prod(map(tile.steps, lower))};"
 
 
@@ -379,11 +404,11 @@ def _vector_lines(
     inside = [*conditions, f"r{s} < run"]
     if tile.vectors % pattern.work_items:
         inside.append(f"n{s} < {tile.vectors}u")
-    step = tile.chunks
-    for k in tile.rest:
+    for k, digit in zip(
+        tile.rest, digits_of(f"n{s}", map(tile.steps, tile.rest), tile.chunks), strict=True
+    ):
         name = "lane" if k == LANES else f"u{k}"
-        yield f"const int {name}_{s} = (int)(n{s} / {step}u % {tile.steps(k)}u);"
-        step *= tile.steps(k)
+        yield f"const int {name}_{s} = {digit};"
         stride = f"p.{operand}_lane1" if k == LANES else f"p.{operand}{k}"
         offset.append(f"{name}_{s} * {stride}")
         local.append(f"{name}_{s} * {strides[k]}")
@@ -400,11 +425,9 @@ def _pixel_lines(
     """Return where pixel s of a work item is in the image, and in local memory."""
     yield f"const uint n{s} = get_local_id(0) + {s * pattern.work_items}u;"
     digits: dict[int, list[str]] = {}
-    step = 1
-    for k, steps, scale in tile.digits:
-        digit = f"(int)(n{s} / {step}u % {steps}u)"
+    texts = digits_of(f"n{s}", (steps for _, steps in tile.order))
+    for (k, _, scale), digit in zip(tile.digits, texts, strict=True):
         digits.setdefault(k, []).append(f"{digit} * {scale}" if scale > 1 else digit)
-        step *= steps
     for k, terms in digits.items():
         yield f"const int t{k}_{s} = {' + '.join(terms)};"
     for c in "xy":
@@ -436,7 +459,7 @@ def _loaded(tile: PixelTile, pattern: Pattern, s: int) -> str:
             return f"vloada_half4(0, (__local const half *){place})"
         return element.to_value(vector, "4")
     lanes = []
-    for lane in range(_LANES):
+    for lane in range(_LANE_COUNT):
         memory = _lane_place(tile, f"const {element.memory}", s, lane)
         if conversion is None:
             lanes.append(element.load(memory, "0"))
@@ -450,7 +473,7 @@ def _loaded(tile: PixelTile, pattern: Pattern, s: int) -> str:
 def _stored(tile: PixelTile, pattern: Pattern, s: int) -> str:
     """Return the statements that store a value as a pixel in local memory."""
     element, conversion = pattern.dst.element, pattern.conversion
-    lanes = [f"v{s}.s{lane}" for lane in range(_LANES)]
+    lanes = [f"v{s}.s{lane}" for lane in range(_LANE_COUNT)]
     if conversion is not None:
         # not whole pixels: `try_lower` leaves their conversion to kernels without tiles
         codes = [code_of_lane(pattern.src, lane) for lane in lanes]

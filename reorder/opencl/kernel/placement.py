@@ -8,7 +8,7 @@ a pixel or a row are split there.
 from __future__ import annotations
 
 from itertools import product
-from math import prod
+from math import gcd, prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from reorder.plan.passes import split_node
@@ -139,6 +139,20 @@ class Nest(NamedTuple):
         loops = tuple(loop for loop in self.loops if loop.extent > 1 or not loop.valid)
         along = (next((loop for loop in loops if loop.strides[k] == (1,)), None) for k in (0, 1))
         return MovingLoops(loops, *along)
+
+    def strides(self, operand: int, along: Collection[Loop] = ()) -> list[int]:
+        """Return an operand's strides in a buffer: of loops except some, and of indirect blocks."""
+        axes = [axis for loop in self.indirect for axis in (loop.src, loop.dst)[operand]]
+        blocks = [block.stride for _, blocks in axes for block in blocks]
+        return [loop.stride(operand) for loop in without(self.loops, along)] + blocks
+
+    def alignment(self, operand: int, along: Collection[Loop] = ()) -> int:
+        """Return the greatest number of elements that divides the offsets where runs start.
+
+        There is a run along some loops of a buffer for each step of the other loops. 0 means that
+        all runs start at offset 0.
+        """
+        return gcd(*self.starts[operand], *self.strides(operand, along))
 
     def filled(self, loops: Iterable[Loop], count: int = 3) -> tuple[Loop, ...]:
         """Return loops, and loops of one step up to a number, so that there are fewer patterns."""

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from memdesc.extra import FACTORS, compensation_layout
 from reorder.opencl.kernel.access import Access, AccessKind
-from reorder.opencl.kernel.conversion import DIALECT, decoder_of
+from reorder.opencl.kernel.formula import DIALECT, decoder_of
 from reorder.opencl.kernel.launch import Body, Pattern, block_params, floor_log2, make_launch
 from reorder.opencl.kernel.statements import block_offset
 from reorder.values.codecs import magnitude_of

@@ -15,9 +15,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from reorder.opencl.kernel.access import Access, AccessKind
+from reorder.opencl.kernel.access import VECTOR, Access, AccessKind
+from reorder.opencl.kernel.formula import WORD_BITS
 from reorder.opencl.kernel.launch import (
     MAX_INT,
     Body,
@@ -41,10 +42,7 @@ from reorder.opencl.kernel.statements import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from reorder.opencl.kernel.launch import Launch, Task
-    from reorder.opencl.kernel.profile import CopyShape
-
-_WORD, _VECTOR = 32, 16
+    from reorder.opencl.kernel.launch import KernelTask, Launch
 
 # Bytes of the widest element; wider ones move as fast one by one.
 _MAX_ELEMENT = 4
@@ -58,7 +56,14 @@ _MAX_GROUP = 1 << 24
 _MAX_NBYTES = MAX_INT - _MAX_GROUP
 
 
-def try_lower(task: Task) -> tuple[Launch, ...]:
+class RowSizes(NamedTuple):
+    """The most work items of a group, and the vectors of each."""
+
+    work_items: int = 128
+    steps: int = 2
+
+
+def try_lower(task: KernelTask) -> tuple[Launch, ...]:
     """Make the launch of a nest that copies rows between two buffers.
 
     Empty if the innermost loops differ, or if vectors are not faster than elements.
@@ -73,7 +78,7 @@ def try_lower(task: Task) -> tuple[Launch, ...]:
         return ()
     first = moving.along_src
     length = 0 if first is None else first.extent * nbytes
-    if first is not moving.along_dst or not _VECTOR <= length <= _MAX_NBYTES:
+    if first is not moving.along_dst or not VECTOR <= length <= _MAX_NBYTES:
         return ()
     row = Loop(length, length, ((1,), (1,)))
     loops = [loop._replace(strides=_in_bytes(loop.strides, nbytes)) for loop in moving.outer]
@@ -83,9 +88,10 @@ def try_lower(task: Task) -> tuple[Launch, ...]:
     # groups that run at the same time read adjacent rows, which share sectors of memory
     outer = sorted(without(loops, chain), key=lambda loop: abs(loop.stride(0)))
     nest = nest._replace(starts=_in_bytes(nest.starts, nbytes))
-    shape = profile.rows._replace(work_items=task.work_items(profile.rows.work_items))
+    sizes = profile.sizes_of(RowSizes)
+    sizes = sizes._replace(work_items=task.work_items(sizes.work_items))
     # the loops of a row are one loop of the kernel
-    return (_launch(nest, chain, nest.filled(outer, 2), shape),)
+    return (_launch(nest, chain, nest.filled(outer, 2), sizes),)
 
 
 def _in_bytes(operands: tuple[Coords, ...], nbytes: int) -> tuple[Coords, ...]:
@@ -105,19 +111,17 @@ def _chain(row: Loop, loops: list[Loop]) -> list[Loop]:
     return chain
 
 
-def _launch(nest: Nest, chain: list[Loop], outer: tuple[Loop, ...], shape: CopyShape) -> Launch:
+def _launch(nest: Nest, chain: list[Loop], outer: tuple[Loop, ...], sizes: RowSizes) -> Launch:
     """Make the launch of loops that are contiguous in dst, and of those around them."""
     row, nbytes = chain[0].extent, prod(loop.extent for loop in chain)
     moved = nest._replace(loops=(*chain, *outer))
     access = Access(AccessKind.BUFFER, 8)
-    pattern = Pattern(access, access, Rows(len(chain)), shape.work_items)
+    pattern = Pattern(access, access, Rows(len(chain)), sizes.work_items)
     # one vector more, where dst does not start at a vector
-    copied = divided(
-        nbytes + _VECTOR - 1, floor_log2(shape.work_items), shape.steps, length=_VECTOR
-    )
+    copied = divided(nbytes + VECTOR - 1, floor_log2(sizes.work_items), sizes.steps, length=VECTOR)
     row_shift = ceil_log2(row) - 1
     # at least 2^31: as a number of 32 bits with a sign it is negative
-    inverse = -(-(1 << _WORD + row_shift) // row) - (1 << _WORD)
+    inverse = -(-(1 << WORD_BITS + row_shift) // row) - (1 << WORD_BITS)
     numbers = {"length": row, "inverse": inverse, "row_shift": row_shift}
     numbers["src_end"] = end_of_src(moved)
     for k, loop in enumerate(chain[1:], 1):

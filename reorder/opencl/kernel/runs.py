@@ -16,9 +16,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from math import prod
+from math import gcd, prod
 
 from reorder.opencl.kernel.access import (
+    WORD,
     Access,
     AccessKind,
     load_words,
@@ -26,13 +27,13 @@ from reorder.opencl.kernel.access import (
     store_element,
     store_words,
 )
-from reorder.opencl.kernel.conversion import INVERSE, KernelFormula
+from reorder.opencl.kernel.formula import BYTE_BITS, INVERSE, WORD_BITS, KernelFormula
 from reorder.opencl.kernel.launch import (
     Body,
     Division,
+    KernelTask,
     Launch,
     Pattern,
-    Task,
     ceil_log2,
     divided,
     floor_log2,
@@ -40,12 +41,11 @@ from reorder.opencl.kernel.launch import (
     share_out,
     tiled,
 )
-from reorder.opencl.kernel.local_memory import BANK_BITS, SUBGROUP, conflicts, row_of
+from reorder.opencl.kernel.local_memory import BANKS, SUBGROUP, least_conflicts, row_of
 from reorder.opencl.kernel.placement import Loop, Nest, without
 from reorder.opencl.kernel.statements import index_lines, indices_of, indirect_lines, offset_at
 from reorder.values.binding import BETA
 
-_BYTE, _WORD, _WORD_NBYTES = 8, 32, 4
 # Bits of a run on the side with the wider elements, and the most elements of a run.
 _RUN_BITS, _MAX_RUN = 128, 16
 _WORK_ITEMS = 256
@@ -59,7 +59,7 @@ _NARROW_NBYTES, _NARROW_EDGE = 1 << 15, 128
 _MIN_EDGE, _MIN_ELEMENTS, _MIN_RUN = 8, 1 << 14, 8
 
 
-def try_lower(task: Task) -> tuple[Launch, ...]:
+def try_lower(task: KernelTask) -> tuple[Launch, ...]:
     """Make the launches of a nest that converts between two buffers, or moves 4-bit elements.
 
     4-bit elements that do not fill whole bytes are written by two launches, one for each half of a
@@ -74,9 +74,7 @@ def try_lower(task: Task) -> tuple[Launch, ...]:
     most = min(_RUN_BITS // max(bits), _MAX_RUN, 1 << floor_log2(loops[0].extent))
     length = _length(nest, 1, most, task)
     kinds = [
-        AccessKind.VECTOR
-        if length > 1 and task.is_aligned | (bits[k] * length == _BYTE) and _is_run(nest, k, length)
-        else AccessKind.BUFFER
+        AccessKind.VECTOR if 1 < length == _length(nest, k, length, task) else AccessKind.BUFFER
         for k in range(2)
     ]
     if nest.is_zero:
@@ -84,7 +82,7 @@ def try_lower(task: Task) -> tuple[Launch, ...]:
     run = Run(
         length,
         loops[0].valid == loops[0].extent and not loops[0].extent % length,
-        bits[1] < _BYTE and length == 1,
+        bits[1] < BYTE_BITS and length == 1,
         _uniform(loops[0], conversion),
     )
     work_items = task.work_items(_WORK_ITEMS)
@@ -99,13 +97,12 @@ def try_lower(task: Task) -> tuple[Launch, ...]:
 
     if not run.is_nibble:
         return (launch(0),)
-    strides = [loop.stride(1) for loop in loops] + _indirect_strides(nest, 1)
-    if all(stride % 2 == 0 for stride in strides):
+    if all(stride % 2 == 0 for stride in nest.strides(1)):
         return (launch(nest.starts[1][0] % 2),)
     return launch(0), launch(1)
 
 
-def try_lower_tile(task: Task) -> tuple[Launch, ...]:
+def try_lower_tile(task: KernelTask) -> tuple[Launch, ...]:
     """Make the launch of a nest that goes through tiles; empty if runs along dst suffice."""
     conversion = task.conversion
     if conversion is None or task.has_image or BETA in conversion.roles:
@@ -126,21 +123,21 @@ def try_lower_tile(task: Task) -> tuple[Launch, ...]:
     # a run that is loaded should not become many vectors of dst
     longest = min(_RUN_BITS // bits[0], max(_RUN_BITS // bits[1], _MIN_RUN), _MAX_RUN)
     most, edge = _TILE, _EDGE
-    if bits[0] > _BYTE >= bits[1] and _length(nest, 0, longest, task) == longest:
+    if bits[0] > BYTE_BITS >= bits[1] and _length(nest, 0, longest, task) == longest:
         # rows of dst would be shorter than a cache line
-        most, edge = _NARROW_NBYTES * _BYTE // bits[0], _NARROW_EDGE
+        most, edge = _NARROW_NBYTES * BYTE_BITS // bits[0], _NARROW_EDGE
     height = min(edge, 1 << ceil_log2(edges[1]))
     width = min(most // height, 1 << ceil_log2(edges[0]))
     height = min(most // width, 1 << ceil_log2(edges[1]))
     stored = min(_RUN_BITS // bits[1], _MAX_RUN, height)
     lengths = _length(nest, 0, min(longest, width), task), _length(nest, 1, stored, task, along=1)
-    if bits[1] < _BYTE and lengths[1] == 1:
+    if bits[1] < BYTE_BITS and lengths[1] == 1:
         return ()
     is_whole = along_src.valid == along_src.extent and along_src.extent % width == 0
     run = Run(lengths[0], is_whole, uniform=_uniform(along_src, conversion))
     kinds = [AccessKind.VECTOR if length > 1 else AccessKind.BUFFER for length in lengths]
     src, dst = (Access(kind, width_) for kind, width_ in zip(kinds, bits, strict=True))
-    tile = _spread(RunTile(run, width, height, lengths[1], height), max(bits[1] // _BYTE, 1))
+    tile = _spread(RunTile(run, width, height, lengths[1], height), max(bits[1] // BYTE_BITS, 1))
     conversion = _with_products(conversion, run, task)
     pattern = Pattern(src, dst, tile, _WORK_ITEMS, conversion)
     steps = (width, height, *(1 for _ in outer))
@@ -159,34 +156,24 @@ def _uniform(loop: Loop, conversion: KernelFormula) -> tuple[str, ...]:
     return tuple(role for role, stride in pairs if stride == (0,))
 
 
-def _with_products(conversion: KernelFormula, run: Run, task: Task) -> KernelFormula:
+def _with_products(conversion: KernelFormula, run: Run, task: KernelTask) -> KernelFormula:
     """Turn quotients into products if a run has one divisor and the device fused operations."""
     is_shared = "dst_scale" in (*conversion.scalars, *run.uniform)
     multiplies = is_shared and task.device.floats.multiplies and conversion.work == "f32"
     return replace(conversion, multiplies=multiplies)
 
 
-def _is_run(nest: Nest, operand: int, length: int, along: int = 0) -> bool:
-    """Whether the steps of a loop are contiguous, and start at multiples of `length`."""
+def _length(nest: Nest, operand: int, most: int, task: KernelTask, along: int = 0) -> int:
+    """Return the elements of a run along a loop; `most` is a power of two, and so is the result.
+
+    All runs start at multiples of it, so that they can be loaded and stored as words.
+    """
     loop = nest.loops[along]
-    starts = [*nest.starts[operand], *_indirect_strides(nest, operand)]
-    starts += [other.stride(operand) for other in nest.loops if other is not loop]
-    return loop.strides[operand] == (1,) and all(start % length == 0 for start in starts)
-
-
-def _indirect_strides(nest: Nest, operand: int) -> list[int]:
-    """Return the strides of all blocks of an operand in indirect loops."""
-    axes = [axis for indirect in nest.indirect for axis in (indirect.src, indirect.dst)[operand]]
-    return [block.stride for _, blocks in axes for block in blocks]
-
-
-def _length(nest: Nest, operand: int, most: int, task: Task, along: int = 0) -> int:
-    """Return the elements of a run along a loop: a power of two that keeps an operand aligned."""
-    bits = task.accesses[operand].bits
-    length = most if task.is_aligned else min(most, max(_BYTE // bits, 1))
-    while length > 1 and not _is_run(nest, operand, length, along):
-        length //= 2
-    return length
+    if loop.strides[operand] != (1,):
+        return 1
+    if not task.is_aligned:
+        most = min(most, max(BYTE_BITS // task.accesses[operand].bits, 1))
+    return gcd(most, nest.alignment(operand, (loop,)))
 
 
 def _divisions(nest: Nest, length: int, total: int) -> tuple[list[Division], int]:
@@ -221,10 +208,10 @@ def _spread(tile: RunTile, nbytes: int) -> RunTile:
 
     Work items store runs of elements of `nbytes` bytes, and load those of a row.
     """
-    length, step = tile.run.length, max(_WORD_NBYTES // nbytes, 1)
-    gaps = range(0, (1 << BANK_BITS) * step, step) if length > 1 else (0,)
+    length, step = tile.run.length, max(WORD // nbytes, 1)
+    gaps = range(0, BANKS * step, step) if length > 1 else (0,)
     tiles = [replace(tile, pitch=tile.height + more, gap=gap) for more in (0, step) for gap in gaps]
-    return min(tiles, key=lambda tried: conflicts(_accesses(tried, nbytes), {}))
+    return least_conflicts(tiles, lambda tried: _accesses(tried, nbytes))
 
 
 def _accesses(tile: RunTile, nbytes: int) -> tuple[list[int], list[int]]:
@@ -234,9 +221,9 @@ def _accesses(tile: RunTile, nbytes: int) -> tuple[list[int], list[int]]:
     for item in range(SUBGROUP):
         row, run = divmod(item, tile.width // length)
         column, chunk = divmod(item, tile.height // tile.length)
-        stored.append((run * (length * tile.pitch + tile.gap) + row) * nbytes // _WORD_NBYTES)
+        stored.append((run * (length * tile.pitch + tile.gap) + row) * nbytes // WORD)
         start = column * tile.pitch + column // length * tile.gap + chunk * tile.length
-        loaded.append(start * nbytes // _WORD_NBYTES)
+        loaded.append(start * nbytes // WORD)
     return stored, loaded
 
 
@@ -471,7 +458,7 @@ def _place_tile_lines(tile: RunTile, pattern: Pattern, t: int) -> Iterator[str]:
 def _store_tile_lines(tile: RunTile, pattern: Pattern) -> Iterator[str]:
     """Return the stores of runs of dst, as words where they are inside."""
     bits = pattern.dst.bits
-    kind = "ulong" if bits > _WORD else "uint"
+    kind = "ulong" if bits > WORD_BITS else "uint"
     total, chunks = tile.width * tile.height // tile.length, tile.height // tile.length
     names = [f"z{k}" for k in range(tile.length)]
     start = offset_at("dst", [(0, "(i0 + s)"), (1, "(i1 + d)"), *indices_of(pattern, 2)])

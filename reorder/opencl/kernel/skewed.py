@@ -8,12 +8,19 @@ tensor's rows are written element by element.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import gcd
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from reorder.opencl.kernel.access import integer_type
-from reorder.opencl.kernel.launch import Body, Launch, Pattern, Task, floor_log2, lower_nest, tiled
-from reorder.opencl.kernel.local_memory import MAX_LOCAL_NBYTES, row_of
+from reorder.opencl.kernel.access import VECTOR, WORD, integer_type
+from reorder.opencl.kernel.launch import (
+    Body,
+    KernelTask,
+    Launch,
+    Pattern,
+    floor_log2,
+    lower_nest,
+    tiled,
+)
+from reorder.opencl.kernel.local_memory import BANKS, MAX_LOCAL_NBYTES, row_of
 from reorder.opencl.kernel.statements import (
     SHIFTS,
     index_lines,
@@ -24,30 +31,47 @@ from reorder.opencl.kernel.statements import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
-    from reorder.opencl.kernel.placement import Nest
-    from reorder.opencl.kernel.profile import SkewedShape
-
-_WORD, _VECTOR, _BANKS = 4, 16, 32
-
-# bytes of an element -> its row in a profile
-_ROWS = {1: 0, 2: 1, 4: 2}
 
 # bytes of the shortest row of src and dst; tiles of shorter ones would be mostly empty
 _MIN_ROW = 96
 
 
-def try_lower(task: Task) -> tuple[Launch, ...]:
+class SkewedShape(NamedTuple):
+    """A tile: its steps along src and along dst, and the work items of its group.
+
+    Its rows in dst end at multiples of `align` bytes. A tile is taken only if its bytes along dst
+    are a multiple of that.
+    """
+
+    width: int
+    height: int
+    work_items: int = 256
+    # bytes of a sector of memory
+    align: int = 32
+
+
+class SkewedSizes(NamedTuple):
+    """The tile for elements of so many bytes; a work item loads the rows that it transposes."""
+
+    tiles: Mapping[int, SkewedShape] = {
+        1: SkewedShape(128, 96),
+        2: SkewedShape(128, 48),
+        4: SkewedShape(64, 32),
+    }
+
+
+def try_lower(task: KernelTask) -> tuple[Launch, ...]:
     """Make the launch of a nest that transposes between two buffers.
 
     Empty if whole-vector tiles suffice or rows are too short.
     """
     nest, profile, access = task.nest, task.device.profile, task.accesses[1]
     nbytes = access.nbytes
-    if not task.moves_bytes or nbytes not in _ROWS or not nest.is_plain or not task.is_aligned:
+    shape = profile.sizes_of(SkewedSizes).tiles.get(nbytes)
+    if shape is None or not task.moves_bytes or not nest.is_plain or not task.is_aligned:
         return ()
-    shape = profile.skewed[_ROWS[nbytes]]
     moving = nest.moving
     along_src, along_dst = moving.along_src, moving.along_dst
     if along_src is None or along_dst is None or nest.steps * nbytes < profile.min_tiled:
@@ -56,10 +80,13 @@ def try_lower(task: Task) -> tuple[Launch, ...]:
         return ()
     outer = moving.outer
     nest = nest._replace(loops=(along_dst, along_src, *outer))
-    starts = [_is_aligned(nest, operand, nbytes) for operand in range(2)]
-    if all(starts):
+    starts_at_vectors = [
+        nest.alignment(operand, (row,)) * nbytes % VECTOR == 0
+        for operand, row in enumerate((along_src, along_dst))
+    ]
+    if all(starts_at_vectors):
         return ()
-    tile = _tile(shape, nbytes, is_skewed=not starts[1])
+    tile = _tile(shape, nbytes, is_skewed=not starts_at_vectors[1])
     # rows of dst end at multiples of `align` in all tiles only if a tile has a whole number of them
     is_whole = not tile.align or shape.height * nbytes % tile.align == 0
     is_large = shape.work_items > task.device.max_work_items
@@ -70,26 +97,18 @@ def try_lower(task: Task) -> tuple[Launch, ...]:
     return (lower_nest(nest, pattern, tiled(nest.loops, extents)),)
 
 
-def _is_aligned(nest: Nest, operand: int, nbytes: int) -> bool:
-    """Whether all rows of src or of dst start at multiples of a vector."""
-    # rows of src run along the second loop, those of dst along the first one
-    steps = [loop.stride(operand) for k, loop in enumerate(nest.loops) if k != 1 - operand]
-    offsets = *nest.starts[operand], *steps
-    return gcd(_VECTOR, *(offset * nbytes for offset in offsets)) == _VECTOR
-
-
 def _tile(shape: SkewedShape, nbytes: int, *, is_skewed: bool) -> Skewed:
     """Return a tile placed in local memory so that work items access different banks."""
     align = 1 << floor_log2(shape.align) if is_skewed else 0
     tile = Skewed(shape.width, shape.height, nbytes, align, 0)
-    lanes = _VECTOR // nbytes
+    lanes = VECTOR // nbytes
     # an odd pitch, and a word to read beyond the end
-    pitch = tile.rows * nbytes // _WORD + 1 | 1
-    if nbytes == _WORD:
+    pitch = tile.rows * nbytes // WORD + 1 | 1
+    if nbytes == WORD:
         return replace(tile, pitch=pitch)
     # vectors of a row of src are that many banks apart; rows transposed together are between them
-    apart = max(_BANKS * lanes // shape.width, 1)
-    return replace(tile, pitch=pitch, gap=(apart - lanes * pitch) % _BANKS)
+    apart = max(BANKS * lanes // shape.width, 1)
+    return replace(tile, pitch=pitch, gap=(apart - lanes * pitch) % BANKS)
 
 
 @dataclass(frozen=True)
@@ -134,7 +153,7 @@ class Skewed(Body):
 
     def functions(self, pattern: Pattern) -> Iterator[str]:
         """Return the loads of shifted vectors, and the stores of parts of one."""
-        kind, lanes, bits = pattern.src.element.memory, _VECTOR // self.nbytes, 8 * self.nbytes
+        kind, lanes, bits = pattern.src.element.memory, VECTOR // self.nbytes, 8 * self.nbytes
         yield from SHIFTS
         if self.packed_rows > 1:
             yield from transpose_functions(self.packed_rows, "uint")
@@ -183,7 +202,7 @@ class Skewed(Body):
         inside = f"(int)min(p.valid0 - i0 + {self.before}, (index_t){self.rows})"
         inside = f"{' && '.join(data)} ? {inside} : 0" if data else inside
         yield f"const int bottom = {inside};"
-        limit = self.width + 2 * _VECTOR
+        limit = self.width + 2 * VECTOR
         yield f"const int columns = (int)min(p.valid1 - i1, (index_t){limit});"
         yield from (_scalar_loads if self.packed_rows == 1 else _vector_loads)(
             self, pattern.work_items
@@ -191,18 +210,18 @@ class Skewed(Body):
         yield "barrier(CLK_LOCAL_MEM_FENCE);"
         yield f"const int start = (int)min(i0, (index_t){self.height});"
         yield f"const int end = (int)min(p.extent0 - i0, (index_t){2 * self.height});"
-        chunks = self.height * self.nbytes // _VECTOR
+        chunks = self.height * self.nbytes // VECTOR
         yield from _store_lines(self, pattern.work_items, 0, chunks)
         if self.align:
             # the last tile of a row has its end, too
             yield f"if (end <= {self.height}) {{"
-            yield from _store_lines(self, pattern.work_items, chunks, self.align // _VECTOR)
+            yield from _store_lines(self, pattern.work_items, chunks, self.align // VECTOR)
             yield "}"
 
 
 def _local(tile: Skewed, column: str) -> str:
     """Return the word of local memory where a column of src, a row of dst, starts."""
-    return row_of(column, tile.pitch, _VECTOR // tile.nbytes, tile.gap)
+    return row_of(column, tile.pitch, VECTOR // tile.nbytes, tile.gap)
 
 
 def _scalar_loads(tile: Skewed, work_items: int) -> Iterator[str]:
@@ -222,7 +241,7 @@ def _scalar_loads(tile: Skewed, work_items: int) -> Iterator[str]:
 
 def _vector_loads(tile: Skewed, work_items: int) -> Iterator[str]:
     """Return the loads of vectors of some rows, which are transposed in registers."""
-    lanes, words = _VECTOR // tile.nbytes, _VECTOR // _WORD
+    lanes, words = VECTOR // tile.nbytes, VECTOR // WORD
     vectors = tile.width // lanes
     total = tile.rows // tile.packed_rows * vectors
     yield f"for (int n = (int)get_local_id(0); n < {total}; n += {work_items}) {{"
@@ -257,8 +276,8 @@ def _place(row: int) -> str:
 
 def _store_lines(tile: Skewed, work_items: int, first: int, count: int) -> Iterator[str]:
     """Return the stores of `count` vectors of each row of dst, starting at vector `first`."""
-    lanes, words = _VECTOR // tile.nbytes, _VECTOR // _WORD
-    align = max(tile.align, _VECTOR)
+    lanes, words = VECTOR // tile.nbytes, VECTOR // WORD
+    align = max(tile.align, VECTOR)
     total = tile.width * count
     yield f"for (int n = (int)get_local_id(0); n < {total}; n += {work_items}) {{"
     yield f"    const int c = n / {count}, q = n % {count} + {first};"

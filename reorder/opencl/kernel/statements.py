@@ -71,6 +71,18 @@ def indices_of(pattern: Pattern, first: int = 0) -> list[tuple[int, str]]:
     return [(k, f"i{k}") for k in range(first, len(pattern.loops))]
 
 
+def steps_inside(loop: int, extent: int, counted: str) -> str:
+    """Return how many of a tile's steps of a loop are below a limit: `extent` or `valid`."""
+    return f"(int)min((index_t){extent}, p.{counted}{loop} - i{loop})"
+
+
+def digits_of(number: str, extents: Iterable[int], step: int = 1) -> Iterator[str]:
+    """Return the digits of a number of a work item; the first one changes every `step`."""
+    for extent in extents:
+        yield f"(int)({number} / {step}u % {extent}u)"
+        step *= extent
+
+
 def guarded(conditions: list[str], statement: str) -> str:
     """Return a statement that runs if all conditions hold."""
     return f"if ({' && '.join(conditions)}) {statement}" if conditions else statement

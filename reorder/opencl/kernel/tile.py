@@ -17,34 +17,51 @@ from functools import lru_cache
 from math import gcd, prod
 from typing import TYPE_CHECKING, NamedTuple
 
-from reorder.opencl.kernel.access import Access, AccessKind, integer_type, vector_type
-from reorder.opencl.kernel.launch import Body, Launch, Pattern, Task, ceil_log2, lower_nest, tiled
+from reorder.opencl.kernel.access import (
+    VECTOR,
+    WORD,
+    Access,
+    AccessKind,
+    integer_type,
+    vector_type,
+)
+from reorder.opencl.kernel.launch import (
+    Body,
+    KernelTask,
+    Launch,
+    Pattern,
+    ceil_log2,
+    floor_log2,
+    lower_nest,
+    tiled,
+)
 from reorder.opencl.kernel.local_memory import (
-    BANK_BITS,
+    BANKS,
     MAX_LOCAL_NBYTES,
     SUBGROUP,
     LocalLayout,
+    best_swizzle,
     chain_of,
-    conflicts,
+    least_conflicts,
     local_layout,
     offset_of,
 )
 from reorder.opencl.kernel.placement import Loop, Nest
 from reorder.opencl.kernel.statements import (
+    digits_of,
     index_lines,
     start_lines,
+    steps_inside,
     transpose_functions,
     transposed_words,
     word_of,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from reorder.opencl.kernel.local_memory import Chain
-    from reorder.opencl.kernel.profile import TileShape
 
-_WORD, _VECTOR = 4, 16
 # bytes of the shortest run; shorter ones are faster without local memory
 _MIN_RUN = 16
 # bytes of the widest element that goes through tiles; an element of 16 bytes is a vector itself
@@ -55,7 +72,42 @@ _MAX_UNROLLED = 16
 _SIDE, _MIN_EXTENT = 2, 4
 
 
-def try_lower(task: Task) -> tuple[Launch, ...]:
+class TileShape(NamedTuple):
+    """Bytes of a run of src and of dst, and of a tile; the most work items of a group."""
+
+    src_run: int
+    dst_run: int
+    nbytes: int
+    work_items: int
+
+
+class TileSizes(NamedTuple):
+    """The shape of tiles for elements of so many bytes; squares of 4-bit elements count as one."""
+
+    shapes: Mapping[int, TileShape] = {
+        1: TileShape(128, 64, 8192, 128),
+        2: TileShape(128, 128, 16384, 256),
+        4: TileShape(256, 256, 16384, 256),
+        8: TileShape(256, 256, 8192, 128),
+    }
+
+
+class _Element(NamedTuple):
+    """What a tile moves: elements of `nbytes` bytes, or squares of 4-bit elements.
+
+    A square has a byte in each of two rows of src, and of dst; `rows` has the bytes between these.
+    """
+
+    nbytes: int
+    rows: tuple[int, int] | None = None
+
+    @property
+    def in_row(self) -> int:
+        """Bytes of an element in one row."""
+        return self.nbytes if self.rows is None else 1
+
+
+def try_lower(task: KernelTask) -> tuple[Launch, ...]:
     """Make the launch of a nest that moves between two buffers, by its elements or by squares.
 
     Empty if the innermost loops are the same, or if the launch is faster without tiles.
@@ -63,24 +115,19 @@ def try_lower(task: Task) -> tuple[Launch, ...]:
     if not task.nest.is_plain:
         return ()
     if task.moves_bytes:
-        return _lowered(task, None)
+        return _lowered(task, _Element(task.accesses[1].nbytes))
     is_packed = task.conversion is not None and task.conversion.is_move
     return _lowered_squares(task) if is_packed else ()
 
 
-def _lowered(task: Task, rows: tuple[int, int] | None) -> tuple[Launch, ...]:
-    """Make the launch of tiles.
-
-    With `rows`, an element has a byte in each of two rows of src, and of dst: the bytes between
-    these two rows.
-    """
+def _lowered(task: KernelTask, element: _Element) -> tuple[Launch, ...]:
+    """Make the launch of tiles."""
     nest, access, profile = task.nest, task.accesses[1], task.device.profile
-    nbytes = access.nbytes if rows is None else 2 * access.nbytes
-    if nbytes > _MAX_TILED or nest.steps * nbytes < profile.min_tiled:
+    if element.nbytes > _MAX_TILED or nest.steps * element.nbytes < profile.min_tiled:
         return ()
-    shape = profile.tile(access.nbytes)
+    shape = profile.sizes_of(TileSizes).shapes[element.in_row]
     shape = shape._replace(work_items=task.work_items(shape.work_items))
-    chosen = _choose_tile(nest, nbytes, shape, is_aligned=task.is_aligned, rows=rows)
+    chosen = _choose_tile(nest, element, shape, is_aligned=task.is_aligned)
     if chosen is None:
         return ()
     loops, tile, work_items = chosen
@@ -90,7 +137,7 @@ def _lowered(task: Task, rows: tuple[int, int] | None) -> tuple[Launch, ...]:
     return (lower_nest(nest._replace(loops=loops), pattern, tiled(loops, tile.extents)),)
 
 
-def _lowered_squares(task: Task) -> tuple[Launch, ...]:
+def _lowered_squares(task: KernelTask) -> tuple[Launch, ...]:
     """Make the launch of 4-bit elements that move as squares of 2 x 2."""
     moving = task.nest.moving
     src, dst = along = moving.along_src, moving.along_dst
@@ -111,7 +158,7 @@ def _lowered_squares(task: Task) -> tuple[Launch, ...]:
     nest = task.nest._replace(starts=starts, loops=loops)
     access = Access(AccessKind.BUFFER, 8)
     rows = dst.stride(0) // _SIDE, src.stride(1) // _SIDE
-    return _lowered(task._replace(nest=nest, accesses=(access, access)), rows)
+    return _lowered(task._replace(nest=nest, accesses=(access, access)), _Element(2, rows))
 
 
 def _of_bytes(loop: Loop, steps: int) -> Loop:
@@ -121,61 +168,79 @@ def _of_bytes(loop: Loop, steps: int) -> Loop:
 
 
 def _choose_tile(
-    nest: Nest, nbytes: int, shape: TileShape, *, is_aligned: bool, rows: tuple[int, int] | None
+    nest: Nest, element: _Element, shape: TileShape, *, is_aligned: bool
 ) -> tuple[tuple[Loop, ...], Tile, int] | None:
     """Return loops in the order of work-groups, innermost first, a tile of them and its work items.
 
-    None if a run is too short, or the innermost loops of src and dst are the same. `rows` is that
-    of `_lowered`.
+    None if a run is too short, or the innermost loops of src and dst are the same.
     """
-    loops = sorted(nest.moving.loops, key=lambda loop: abs(loop.stride(1)))
-    in_row = nbytes if rows is None else 1
-    chains = [
-        chain_of(loops, side, limit // in_row)
+    nbytes = element.nbytes
+    loops = tuple(sorted(nest.moving.loops, key=lambda loop: abs(loop.stride(1))))
+    src, dst = (
+        chain_of(loops, side, limit // element.in_row)
         for side, limit in enumerate((shape.src_run, shape.dst_run))
-    ]
-    src, dst = chains
+    )
     if src is None or dst is None or src.run[0] == dst.run[0]:
         return None
+    chains = src, dst
     extents = [1] * len(loops)
-    for chain in (dst, src):
+    for chain in chains:
         for k, extent in zip(chain.run, chain.extents, strict=True):
             extents[k] = max(extents[k], extent)
-    if any(prod(extents[k] for k in chain.run) * in_row < _MIN_RUN for chain in chains if chain):
+    if any(prod(extents[k] for k in chain.run) * element.in_row < _MIN_RUN for chain in chains):
         return None
-    _grow(extents, loops, (src, dst), shape.nbytes // nbytes)
-    packed_rows = _WORD // nbytes if nbytes < _WORD else 1
+    _grow(extents, loops, chains, shape.nbytes // nbytes)
+    packed_rows = WORD // nbytes if nbytes < WORD else 1
     first = dst.run[0]
     if first in src.run or extents[first] % packed_rows:
         packed_rows = 1
-    sides = []
-    for operand, chain in enumerate((src, dst)):
-        strides = [loop.stride(operand) for loop in loops]
-        steps = [stride for k, stride in enumerate(strides) if k not in chain.run]
-        top = chain.run[-1]
-        steps.append(strides[top] * extents[top])
-        steps += [] if rows is None else [rows[operand]]
-        width = _width([*nest.starts[operand], *steps], in_row, is_aligned=is_aligned)
-        if rows is not None and width < _WORD:
-            return None
-        width *= nbytes // in_row
-        rest = [
-            k
-            for _, k in sorted((abs(stride), k) for k, stride in enumerate(strides))
-            if extents[k] > 1 and k not in chain.run
-        ]
-        is_shifted = width < _WORD
-        width = max(width, _WORD)
-        sides.append(Side(chain.run, tuple(rest), width, width // nbytes, is_shifted))
-    tile = Tile(tuple(extents), nbytes, packed_rows, sides[0], sides[1], is_paired=rows is not None)
+    nest = nest._replace(loops=loops)
+    sides = [
+        _side(nest, operand, chain.run, extents, element, is_aligned=is_aligned)
+        for operand, chain in enumerate(chains)
+    ]
+    src_side, dst_side = sides
+    if src_side is None or dst_side is None:
+        return None
+    is_paired = element.rows is not None
+    tile = Tile(tuple(extents), nbytes, packed_rows, src_side, dst_side, is_paired=is_paired)
     # elements of a vector should be at constant distances in local memory
-    if packed_rows == 1 and nbytes < _WORD and not _is_regular(tile, tile.src):
+    if packed_rows == 1 and nbytes < WORD and not _is_regular(tile, tile.src):
         is_gathered = _is_regular(tile, tile.dst) and not tile.dst.is_shifted
         tile = replace(tile, is_gathered=is_gathered)
     # a power of two, no more than there are vectors
     vectors = max(tile.src_vectors, tile.dst_vectors)
     work_items = max(min(shape.work_items, 1 << ceil_log2(vectors)), 1)
-    return tuple(loops), _spread(tile, work_items), work_items
+    return loops, _spread(tile, work_items), work_items
+
+
+def _side(
+    nest: Nest,
+    operand: int,
+    run: tuple[int, ...],
+    extents: list[int],
+    element: _Element,
+    *,
+    is_aligned: bool,
+) -> Side | None:
+    """Return how a tile is read or written, in the widest vectors that start at multiples of one.
+
+    None if that is less than a word in each of the two rows of squares.
+    """
+    strides, width = [loop.stride(operand) for loop in nest.loops], element.in_row
+    if is_aligned:
+        # a run of the tile starts where a whole run does, where the last tile ended, or in row two
+        starts = [nest.alignment(operand, [nest.loops[k] for k in run])]
+        starts.append(strides[run[-1]] * extents[run[-1]])
+        starts += [] if element.rows is None else [element.rows[operand]]
+        width = max(gcd(VECTOR, *(start * width for start in starts)), width)
+    if element.rows is not None and width < WORD:
+        return None
+    width *= element.nbytes // element.in_row
+    order = sorted((abs(stride), k) for k, stride in enumerate(strides))
+    rest = tuple(k for _, k in order if extents[k] > 1 and k not in run)
+    vector = max(width, WORD)
+    return Side(run, rest, vector, vector // element.nbytes, is_shifted=width < WORD)
 
 
 def _is_regular(tile: Tile, side: Side) -> bool:
@@ -190,7 +255,9 @@ def _is_regular(tile: Tile, side: Side) -> bool:
     return False
 
 
-def _grow(extents: list[int], loops: list[Loop], chains: tuple[Chain, Chain], most: int) -> None:
+def _grow(
+    extents: list[int], loops: tuple[Loop, ...], chains: tuple[Chain, Chain], most: int
+) -> None:
     """Enlarge a tile up to its most elements: along the runs, then along other loops."""
     src, dst = chains
     lower = {*src.run[:-1], *dst.run[:-1]}
@@ -202,36 +269,13 @@ def _grow(extents: list[int], loops: list[Loop], chains: tuple[Chain, Chain], mo
             extents[k] *= 2
 
 
-def _width(steps: list[int], nbytes: int, *, is_aligned: bool) -> int:
-    """Return the bytes of the widest vector that always starts at a multiple of itself."""
-    return max(gcd(_VECTOR, *(step * nbytes for step in steps)), nbytes) if is_aligned else nbytes
-
-
 @lru_cache(maxsize=256)
 def _spread(tile: Tile, work_items: int) -> Tile:
     """Return a tile with the swizzle, or the gap, for which few accesses share a bank."""
-    if tile.packed_rows == 1 and tile.nbytes < _WORD:
-        gaps = range(0, (1 << BANK_BITS) * _WORD, _WORD)
-        tiles = [replace(tile, gap=gap) for gap in gaps]
-        return min(tiles, key=lambda tried: conflicts(_accesses(tried, work_items), {}))
-    return replace(tile, swizzle=_swizzle(_accesses(tile, work_items)))
-
-
-def _swizzle(accesses: tuple[list[int], list[int]]) -> tuple[tuple[int, int], ...]:
-    """Return (shift, mask) of the address bits to add to those of the bank."""
-    bits = max(max(words) for words in accesses).bit_length()
-    moves: dict[int, int] = {}
-    best = conflicts(accesses, moves)
-    for bit in range(bits - 1, BANK_BITS - 1, -1):
-        for bank in range(BANK_BITS):
-            tried = moves | {bit: bank}
-            cost = conflicts(accesses, tried)
-            if cost < best:
-                best, moves = cost, tried
-    masks: dict[int, int] = {}
-    for bit, bank in moves.items():
-        masks[bit - bank] = masks.get(bit - bank, 0) | 1 << bank
-    return tuple(sorted(masks.items()))
+    if tile.packed_rows == 1 and tile.nbytes < WORD:
+        tiles = [replace(tile, gap=gap) for gap in range(0, BANKS * WORD, WORD)]
+        return least_conflicts(tiles, lambda tried: _accesses(tried, work_items))
+    return replace(tile, swizzle=best_swizzle(_accesses(tile, work_items)))
 
 
 def _accesses(tile: Tile, work_items: int) -> tuple[list[int], list[int]]:
@@ -255,7 +299,7 @@ def _word(tile: Tile, side: Side, item: int, chunks: int, rows: int) -> int:
     offset, at = offset_of(chunk * side.lanes, [(tile.extents[k], strides[k]) for k in lower])
     scales = {first: rows}
     rest = [(tile.extents[k] // scales.get(k, 1), strides[k] * scales.get(k, 1)) for k in side.rest]
-    return (offset + at * strides[top] + offset_of(item, rest)[0]) // _WORD
+    return (offset + at * strides[top] + offset_of(item, rest)[0]) // WORD
 
 
 class Side(NamedTuple):
@@ -326,7 +370,7 @@ class Tile(Body):
     def local_words(self) -> int:
         """Words of local memory."""
         # whole rows of banks, which swizzling permutes, and a vector to read beyond the end
-        beyond = max(self.dst.nbytes, _VECTOR)
+        beyond = max(self.dst.nbytes, VECTOR)
         return -(-(self.local.nbytes + beyond) // 128) * 32
 
     def elements(self, loops: Iterable[int]) -> int:
@@ -364,10 +408,10 @@ class Tile(Body):
         yield f"int bank(int w) {{ return {moves}; }}"
         if self.packed_rows > 1:
             yield from transpose_functions(self.packed_rows, "uint")
-        elif self.nbytes < _WORD:
-            scale = self.nbytes.bit_length() - 1
+        elif self.nbytes < WORD:
+            scale = floor_log2(self.nbytes)
             index = (
-                f"(bank(at >> 2) << {2 - scale}) + (at >> {scale} & {_WORD // self.nbytes - 1})"
+                f"(bank(at >> 2) << {2 - scale}) + (at >> {scale} & {WORD // self.nbytes - 1})"
                 if self.swizzle
                 else f"at >> {scale}"
             )
@@ -409,8 +453,7 @@ class Tile(Body):
 def _run_length(tile: Tile, side: Side, counted: str) -> str:
     """Return the elements of a run that hold data, or that are inside."""
     *lower, top = side.run
-    inside = f"(int)min((index_t){tile.extents[top]}, p.{counted}{top} - i{top})"
-    return f"{inside} * {tile.elements(lower)}"
+    return f"{steps_inside(top, tile.extents[top], counted)} * {tile.elements(lower)}"
 
 
 def _steps(total: int, work_items: int) -> tuple[str, list[str]]:
@@ -432,18 +475,16 @@ def _load_lines(tile: Tile, work_items: int, conditions: list[str]) -> Iterator[
     packed_loop = tile.dst.run[0]
     yield f"{head} {{"
     for s, start in enumerate(starts):
-        digits = [(k, tile.extents[k]) for k in tile.src.rest]
-        digits = [(k, t // tile.packed_rows if k == packed_loop else t) for k, t in digits]
-        scales = {packed_loop: tile.packed_rows}
+        # work items take whole groups of rows that are transposed in registers
+        scales = [tile.packed_rows if k == packed_loop else 1 for k in tile.src.rest]
+        extents = [tile.extents[k] // scale for k, scale in zip(tile.src.rest, scales, strict=True)]
         yield f"const uint n{s} = {start};"
-        step = tile.src_chunks
         inside = [] if total % work_items == 0 else [f"n{s} < {total}u"]
         inside += conditions
         offset = ["src_offset"]
-        for k, extent in digits:
-            scale = f" * {scales[k]}" if scales.get(k, 1) > 1 else ""
-            yield f"const int x{k}_{s} = (int)(n{s} / {step}u % {extent}u){scale};"
-            step *= extent
+        digits = digits_of(f"n{s}", extents, tile.src_chunks)
+        for k, scale, digit in zip(tile.src.rest, scales, digits, strict=True):
+            yield f"const int x{k}_{s} = {digit}{f' * {scale}' if scale > 1 else ''};"
             offset.append(f"x{k}_{s} * p.src{k}")
             if tile.packed_rows == 1 or k != packed_loop:
                 inside.append(f"i{k} + x{k}_{s} < p.valid{k}")
@@ -478,7 +519,7 @@ def _load_lines(tile: Tile, work_items: int, conditions: list[str]) -> Iterator[
 
 def _stored_words(tile: Tile, s: int) -> Iterator[str]:
     """Return the stores of a vector to local memory that has the order of src."""
-    words = tile.src.nbytes // _WORD
+    words = tile.src.nbytes // WORD
     yield f"const int w = (to + r{s} * {tile.nbytes}) >> 2;"
     for k in range(words):
         yield f"tile[bank(w{f' + {k}' if k else ''})] = {word_of(f'v{s}_0', k, words)};"
@@ -486,7 +527,7 @@ def _stored_words(tile: Tile, s: int) -> Iterator[str]:
 
 def _scattered(tile: Tile, s: int) -> Iterator[str]:
     """Return the stores of vectors to local memory that has the order of dst."""
-    words = tile.src.nbytes // _WORD
+    words = tile.src.nbytes // WORD
     length = tile.elements(tile.src.run)
     rows = [f"v{s}_{row}" for row in range(tile.packed_rows)]
     columns = list(transposed_words(rows, words)) if tile.packed_rows > 1 else []
@@ -498,12 +539,12 @@ def _scattered(tile: Tile, s: int) -> Iterator[str]:
         yield "{"
         if columns:
             yield f"tile[bank(({address}) >> 2)] = {columns[j]};"
-        elif tile.nbytes < _WORD:
-            at, shift = divmod(j * tile.nbytes, _WORD)
+        elif tile.nbytes < WORD:
+            at, shift = divmod(j * tile.nbytes, WORD)
             value = f"{word_of(rows[0], at, words)} >> {shift * 8}"
             yield f"put(tile, {address}, ({tile.memory})({value}));"
         else:
-            parts = tile.nbytes // _WORD
+            parts = tile.nbytes // WORD
             for k in range(parts):
                 part = word_of(rows[0], j * parts + k, words)
                 yield f"tile[bank((({address}) >> 2){f' + {k}' if k else ''})] = {part};"
@@ -513,8 +554,8 @@ def _scattered(tile: Tile, s: int) -> Iterator[str]:
 def _gathered(tile: Tile, word: int) -> str:
     """Return a word of a vector of dst, of elements in local memory that has the order of src."""
     parts = []
-    for k in range(_WORD // tile.nbytes):
-        j = word * (_WORD // tile.nbytes) + k
+    for k in range(WORD // tile.nbytes):
+        j = word * (WORD // tile.nbytes) + k
         address = f"from + {_address(tile, tile.dst, f'r + {j}' if j else 'r')}"
         parts.append(f"(uint)get(tile, {address}) << {8 * tile.nbytes * k}")
     return " | ".join(parts)
@@ -537,17 +578,16 @@ def _address(tile: Tile, side: Side, position: str) -> str:
 def _store_lines(tile: Tile, work_items: int) -> Iterator[str]:
     total = tile.dst_vectors
     strides = tile.local.strides
-    words = tile.dst.nbytes // _WORD
+    words = tile.dst.nbytes // WORD
     head, starts = _steps(total, work_items)
     for first in starts:
         yield f"{head} {{"
         yield f"const uint n = {first};"
         inside = [] if total % work_items == 0 else [f"n < {total}u"]
         offset, local = ["dst_offset"], []
-        step = tile.dst_chunks
-        for k in tile.dst.rest:
-            yield f"const int x{k} = (int)(n / {step}u % {tile.extents[k]}u);"
-            step *= tile.extents[k]
+        digits = digits_of("n", (tile.extents[k] for k in tile.dst.rest), tile.dst_chunks)
+        for k, digit in zip(tile.dst.rest, digits, strict=True):
+            yield f"const int x{k} = {digit};"
             offset.append(f"x{k} * p.dst{k}")
             local.append(f"x{k} * {strides[k]}")
             inside.append(f"i{k} + x{k} < p.extent{k}")
@@ -598,8 +638,8 @@ _PAIRED = (
 
 def _load_pair(tile: Tile) -> Iterator[str]:
     """Return the statements that load a whole vector from two rows."""
-    words = tile.src.nbytes // _WORD
-    half = vector_type(words // 2 * _WORD)
+    words = tile.src.nbytes // WORD
+    half = vector_type(words // 2 * WORD)
     yield f"        const {half} a = *(__global const {half} *)from;"
     yield f"        const {half} b = *(__global const {half} *)(from + other);"
     parts = [
@@ -611,8 +651,8 @@ def _load_pair(tile: Tile) -> Iterator[str]:
 
 def _store_pair(tile: Tile) -> Iterator[str]:
     """Return the statements that store a whole vector in two rows."""
-    words = tile.dst.nbytes // _WORD
-    half = vector_type(words // 2 * _WORD)
+    words = tile.dst.nbytes // WORD
+    half = vector_type(words // 2 * WORD)
     for k in range(words // 2):
         yield f"        const uint2 r{k} = rows(v.s{2 * k}, v.s{2 * k + 1});"
     for row, place in enumerate(("to", "to + other")):
@@ -626,7 +666,7 @@ def _load(tile: Tile) -> Iterator[str]:
     For squares of 4-bit elements, `other` is the distance of the second row from the first one, in
     bytes. With `is_inside` the aligned words around the vector are in src.
     """
-    vector, words = tile.src.vector, tile.src.nbytes // _WORD
+    vector, words = tile.src.vector, tile.src.nbytes // WORD
     other = "index_t other, " if tile.is_paired else ""
     inside = "int is_inside, " if tile.src.is_shifted else ""
     head = f"{vector} load(__global const {tile.row_memory} *from"
@@ -650,7 +690,7 @@ def _load(tile: Tile) -> Iterator[str]:
     yield f"    {vector} v = ({vector})(0);"
     last = f"min(count, {tile.src.lanes})" if inside else "count"
     yield f"    for (int j = {last} - 1; j >= 0; --j) {{"
-    if tile.nbytes < _WORD:
+    if tile.nbytes < WORD:
         bits = 8 * tile.nbytes
         for k in reversed(range(words)):
             lower = f" | {word_of('v', k - 1, words)} >> {32 - bits}" if k else ""
@@ -658,7 +698,7 @@ def _load(tile: Tile) -> Iterator[str]:
         element = "square(from[j], from[other + j])" if tile.is_paired else "from[j]"
         yield f"        {word_of('v', 0, words)} |= {element};"
     else:
-        parts = tile.nbytes // _WORD
+        parts = tile.nbytes // WORD
         for k in reversed(range(parts, words)):
             yield f"        v.s{k} = v.s{k - parts};"
         yield f"        {word_of('v', 0, words)} = (uint)from[j];"
@@ -674,7 +714,7 @@ def _store(tile: Tile) -> Iterator[str]:
 
     The word may begin `first` elements before its run; these are not stored.
     """
-    vector, words = tile.dst.vector, tile.dst.nbytes // _WORD
+    vector, words = tile.dst.vector, tile.dst.nbytes // WORD
     first = ", int first" if tile.dst.is_shifted else ""
     other = "index_t other, " if tile.is_paired else ""
     yield f"void store(__global {tile.row_memory} *to, {other}{vector} v{first}, int count) {{"
@@ -691,7 +731,7 @@ def _store(tile: Tile) -> Iterator[str]:
         start = "max(first, 0)"
         yield f"    v >>= min(max(first, 0) * {8 * tile.nbytes}, 31);"
     yield f"    for (int j = {start}; j < min(count, {tile.dst.lanes}); ++j) {{"
-    if tile.nbytes < _WORD:
+    if tile.nbytes < WORD:
         bits = 8 * tile.nbytes
         yield f"        to[j] = ({tile.row_memory}){word_of('v', 0, words)};"
         if tile.is_paired:
@@ -700,7 +740,7 @@ def _store(tile: Tile) -> Iterator[str]:
             upper = f" | {word_of('v', k + 1, words)} << {32 - bits}" if k < words - 1 else ""
             yield f"        {word_of('v', k, words)} = {word_of('v', k, words)} >> {bits}{upper};"
     else:
-        parts = tile.nbytes // _WORD
+        parts = tile.nbytes // WORD
         low = word_of("v", 0, words)
         value = low if parts == 1 else "(ulong)v.s1 << 32 | v.s0"
         yield f"        to[j] = {value};"

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from memdesc import MemdescError, MemoryDesc
 from reorder.opencl.kernel import copy, pixel_tile, rows, runs, skewed, tile
 from reorder.opencl.kernel.access import Access, AccessKind
-from reorder.opencl.kernel.conversion import KernelFormula
-from reorder.opencl.kernel.launch import DeviceTraits, Launch, Task
+from reorder.opencl.kernel.formula import BYTE_BITS, KernelFormula
+from reorder.opencl.kernel.launch import DeviceTraits, KernelTask, Launch
 from reorder.opencl.kernel.placement import ImageShape, place_box
 from reorder.opencl.kernel.reductions import lower_sums
 from reorder.plan.passes import pack_elements, src_and_dst
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from reorder.plan.nodes import Box
     from reorder.values.attr import Attr
 
-# bits of a byte, and of the widest element that a work item moves
-_BYTE, _MAX_BITS = 8, 128
+# bits of the widest element that a work item moves
+_MAX_BITS = 128
 # The first family that makes launches lowers a nest; the last one lowers every nest.
 _FAMILIES = (
     rows.try_lower,
@@ -115,8 +115,8 @@ def plan_transfers(
             "write; accumulate in a buffer, then pack it"
         )
         raise MemdescError(msg)
-    first = [_pixels(src, src.as_buffer(src))] if src.is_linear else []
-    last = [_pixels(dst, dst)] if dst.is_linear else []
+    first = [_copied_pixels(src, src.as_buffer(src))] if src.is_linear else []
+    last = [_copied_pixels(dst, dst)] if dst.is_linear else []
     source = first[-1].dst if first else src
     target = dst.as_buffer(dst) if last else dst
     direct = _transfer(source, target, device, attr, is_aligned=is_aligned)
@@ -165,7 +165,9 @@ def _transfer(
         if placed is None:
             return None
         for nest in placed:
-            launches += _lowered(Task(nest, accesses, device, is_aligned, conversion, numbers))
+            launches += _lowered(
+                KernelTask(nest, accesses, device, is_aligned, conversion, numbers)
+            )
     launches += lower_sums(dst.desc, device.max_work_items)
     stages = (
         tuple(launch for launch in launches if launch.is_later == is_later)
@@ -181,13 +183,13 @@ def _moved(
     """Return the launches of a box that moves bits between two buffers, as wide elements."""
     moved, bits = _packed(box, dst, is_aligned=is_aligned)
     name = dst.desc.dtype.name
-    conversion = KernelFormula(name, name) if bits < _BYTE else None
+    conversion = KernelFormula(name, name) if bits < BYTE_BITS else None
     access = Access(AccessKind.BUFFER, bits)
     for nest in place_box(moved, (None, None)) or ():
-        yield from _lowered(Task(nest, (access, access), device, is_aligned, conversion))
+        yield from _lowered(KernelTask(nest, (access, access), device, is_aligned, conversion))
 
 
-def _pixels(image: OperandSpec, dst: OperandSpec) -> Transfer:
+def _copied_pixels(image: OperandSpec, dst: OperandSpec) -> Transfer:
     """Return the transfer between all pixels of an image and a linear buffer of them."""
     assert image.image is not None  # noqa: S101 - for the type checker
     width, channels = image.image
@@ -195,7 +197,7 @@ def _pixels(image: OperandSpec, dst: OperandSpec) -> Transfer:
     return Transfer((), dst, region)
 
 
-def _lowered(task: Task) -> tuple[Launch, ...]:
+def _lowered(task: KernelTask) -> tuple[Launch, ...]:
     """Return the launches of the first family that suits a nest."""
     return next(filter(None, (try_lower(task) for try_lower in _FAMILIES)))
 
@@ -223,5 +225,5 @@ def _packed(box: Box, dst: OperandSpec, *, is_aligned: bool) -> tuple[Box, int]:
     box = src_and_dst(box)._replace(indirect=indirect)
     bits = dst.desc.dtype.bits
     # elements wider than the dtype need their alignment; two 4-bit elements always make a byte
-    widest = _MAX_BITS if is_aligned else max(bits, _BYTE)
+    widest = _MAX_BITS if is_aligned else max(bits, BYTE_BITS)
     return pack_elements(box, bits, widest=widest, packs_long_runs=True)

@@ -254,8 +254,9 @@ def _place(tensor: Tensor) -> tuple[bool, int]:
     bits, _ = _TYPES.get(_NAMES.get(tensor.dtype, tensor.dtype), (0, None))
     if not bits:
         msg = (
-            f"tensor {short_repr(tensor.name)}: safetensors has no type {tensor.dtype!r}; store it "
-            f"as u8, with a descriptor. Its types are {', '.join((*_NAMES, 'F6_E2M3'))}, ..."
+            f"tensor {short_repr(tensor.name)}: safetensors has no type {tensor.dtype!r}, and "
+            "memdesc does not know what it holds, so it cannot be converted; an output in the "
+            "format of the input keeps it as it is"
         )
         raise MemdescError(msg)
     check_nbytes(tensor, bits * prod(tensor.shape) / 8)

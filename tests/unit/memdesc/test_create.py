@@ -7,7 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from memdesc import MemdescError, NotBlockedError, OverlapError, memory_desc
+from memdesc import (
+    MemdescError,
+    NotBlockedError,
+    OverlapError,
+    UnsupportedFormatError,
+    memory_desc,
+)
 from memdesc.errors import short_repr
 
 
@@ -204,3 +210,8 @@ def test_a_data_type_in_the_place_of_the_tag_is_refused_with_the_order(dtype: An
         memory_desc((2, 3, 4, 5), "nchw", dtype)
     with pytest.raises(MemdescError, match="unknown data type 'nchw'"):
         memory_desc((2, 3, 4, 5), "nchw")
+
+
+def test_the_name_of_a_record_is_refused_as_a_layout() -> None:
+    with pytest.raises(UnsupportedFormatError, match=r"record_desc\(dims, 'q4_0'\) describes it"):
+        memory_desc((4, 32), "u8", "q4_0")

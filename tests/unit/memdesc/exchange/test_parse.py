@@ -36,6 +36,10 @@ def test_notations_of_every_system_are_read_without_naming_the_system(tag: str) 
     [
         ("480x160x32x8:8b@16", _DIMS, {"inner": (8, 1), "offset0": 16}),
         ("340,20,4,1", _DIMS, "abcd"),
+        ("(340, 20, 4, 1)", _DIMS, "abcd"),  # as torch prints tensor.stride()
+        ("[340, 1, 68, 17]", _DIMS, "acdb"),
+        ("(4,)", (1,), "a"),
+        ("(0, 2, 3, 1)", _DIMS, "acdb"),  # tensor.dim_order(): as strides, elements would overlap
         ("channels_last", _DIMS, "acdb"),
         ("NHWC", _DIMS, "acdb"),
         ("NCHW16c", _DIMS, "aBcd16b"),
@@ -84,6 +88,32 @@ def test_a_string_that_two_systems_read_differently_is_refused_with_both_reading
     assert parse_layout("(8,4):(1,8)") == memory_desc((8, 4), "f32", "ba")
 
 
+def test_a_tuple_that_is_strides_and_an_order_of_dims_is_refused_with_both_readings() -> None:
+    with pytest.raises(UnknownFormatError) as refused:
+        parse_layout("(1, 0)", (2, 3))
+    assert "with the prefix strides: memory_desc((2, 3), 'f32', strides=(1, 0))" in str(
+        refused.value
+    )
+    assert "with the prefix pytorch: memory_desc((2, 3), 'f32', 'ba')" in str(refused.value)
+    by_strides = memory_desc((2, 3), "f32", strides=(1, 0))
+    assert parse_layout("strides:(1, 0)", (2, 3)) == by_strides
+    assert parse_layout("pytorch:(1, 0)", (2, 3)) == memory_desc((2, 3), "f32", "ba")
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("(340, 20, 4)", "must be 4 numbers"),
+        ("(2, 17, 5, 4)", "two indices share one element"),  # sizes in the place of a layout
+        ("(0, 1, 1, 1)", "two indices share one element"),
+        ("(340, 20, 4, x)", "unknown format"),
+    ],
+)
+def test_a_wrong_tuple_is_refused(text: str, reason: str) -> None:
+    with pytest.raises(MemdescError, match=reason):
+        parse_layout(text, _DIMS)
+
+
 @pytest.mark.parametrize("rest", ["foo", "99", "(2)", ""])
 def test_nothing_follows_the_stride(rest: str) -> None:
     for text in (f"(4,8):(8,1):{rest}", f"8:1:{rest}", f"S[(4, 8):(8, 1):{rest or 1}]"):
@@ -96,7 +126,11 @@ def test_nothing_follows_the_stride(rest: str) -> None:
     [
         ("nchw", None, "does not contain the sizes; give dims"),
         ("nChw8d", _DIMS, "did you mean 'nChw8c'"),
+        ("foo:nchw", _DIMS, "unknown format 'foo:nchw': there is no system 'foo'; the systems are"),
+        ("torch:channels_last", _DIMS, "openvino; did you mean 'pytorch'?"),
+        ("CuTe:(8,4):(1,8)", (32,), "did you mean 'cute'"),
         ("row_major", _DIMS, "it is 'plain' here"),
+        ("AB16q", (2, 256), "or 'AB8b16a'? 'AB16q' is not TVM's notation"),
         ("Q4_K", (2, 256), "'Q4_K' is a record, blocks with their own scales"),
         ("(8,4):(1", None, "is not CuTe's notation"),
         ("4x1@a", (3, 4), "are not integers joined by x or commas"),

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from memdesc import MemdescError, data_type, memory_desc
+from memdesc import (
+    MemdescError,
+    data_type,
+    from_notation,
+    known_names,
+    memory_desc,
+    parse_layout,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -231,6 +238,41 @@ def test_a_name_is_the_formula_of_its_source(
 
 
 @pytest.mark.parametrize(
+    ("spelling", "name"),
+    [
+        ("trt.TensorFormat.CHW32", "kCHW32"),
+        ("tensorrt.TensorFormat.CHW32", "kCHW32"),
+        ("TensorFormat.HWC", "kHWC"),
+        ("TensorFormat::kCHW32", "kCHW32"),
+        ("nvinfer1::TensorFormat::kLINEAR", "kLINEAR"),
+        ("CHW32", "kCHW32"),
+        ("HWC8", "kHWC8"),
+        ("DLA_HWC4", "kDLA_HWC4"),
+        ("trt.TensorFormat.DLA_LINEAR", "kDLA_LINEAR"),
+    ],
+)
+def test_tensorrt_s_names_are_read_as_python_and_cpp_spell_them(spelling: str, name: str) -> None:
+    dims, dtype = (2, 3, 5, 7), "f32" if name in {"kCHW32", "kHWC", "kLINEAR"} else "f16"
+    desc = memory_desc(dims, dtype, spelling)
+    assert desc == parse_layout(spelling, dims, dtype) == memory_desc(dims, dtype, name)
+    assert desc == from_notation(spelling, "tensorrt", dims, dtype)
+    # they are not listed as further names of a layout
+    assert spelling not in {each.text for each in (*desc.tags(), *known_names())}
+
+
+def test_letters_alone_are_still_a_layout_of_tvm() -> None:
+    assert parse_layout("HWC", (3, 4, 5), letters="chw") == memory_desc((3, 4, 5), "f32", "bca")
+
+
+@pytest.mark.parametrize(
+    "spelling", ["trt.TensorFormat.CHW3", "TensorFormat::kCHW3", "CHW3", "trt.CHW3"]
+)
+def test_a_wrong_name_of_tensorrt_leads_to_its_names(spelling: str) -> None:
+    with pytest.raises(MemdescError, match="did you mean 'kCHW32' or"):
+        memory_desc(_4D, "f32", spelling)
+
+
+@pytest.mark.parametrize(
     ("name", "dtype", "dims", "message"),
     [
         (
@@ -245,6 +287,8 @@ def test_a_name_is_the_formula_of_its_source(
             (1, 1, 4, 4),
             "'kDLA_HWC4' with C = 1: only 3 or 4 channels have this layout",
         ),
+        ("DLA_HWC4", "s8", (1, 1, 4, 4), "'DLA_HWC4' with C = 1: only 3 or 4 channels have"),
+        ("trt.TensorFormat.HWC8", "f32", _4D, "exists for elements of 16 bits"),
         ("kCHW3", "f32", _4D, "unknown format 'kCHW3': no format of TensorRT has this name"),
         ("OHWIo3", "f32", _4D, "'OHWIo3': no weight format of the Arm Compute Library has this"),
         ("OHWIo4i2_bf16", "f32", _4D, "exists for elements of 16 bits"),

@@ -157,6 +157,9 @@ def test_fp8_has_a_scale_for_each_block_that_is_begun(dims: tuple[int, int]) -> 
         ("gptq", DIMS, {"zeros": "v3"}, MemdescError, "zeros must be 'v1' .* or 'v2' .*, not 'v3'"),
         ("ocp_mxfp4", DIMS, {"swizzled": 1}, MemdescError, "swizzled must be True or False, not 1"),
         ("Q8_0_R4", DIMS, {}, UnsupportedFormatError, "only ik_llama.cpp interleaves rows"),
+        ("iq3_xxs_r4", DIMS, {}, UnsupportedFormatError, "only ik_llama.cpp interleaves rows"),
+        ("BF16_R16", DIMS, {}, UnsupportedFormatError, "only ik_llama.cpp interleaves rows"),
+        ("q4_0_r2", DIMS, {}, UnknownFormatError, "unknown record 'q4_0_r2'"),
         ("q4_0_8x8", (4, 32), {}, MemdescError, r"q4_0_8x8 needs a multiple of 8 along a \(dim 0"),
     ],
 )

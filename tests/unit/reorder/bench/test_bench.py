@@ -56,7 +56,7 @@ def test_the_spelling_of_numpy_writes_all_of_dst() -> None:
 
 
 def test_a_run_prints_a_table(capsys: pytest.CaptureFixture[str]) -> None:
-    words = "--stag abcd --dtag aBcd16b --sdt f32 1x64x32x32 --threads 1 --seconds 0.001"
+    words = "--from abcd --to aBcd16b --dtype f32 1x64x32x32 --threads 1 --seconds 0.001"
     assert main(["bench", *words.split(), "--peers", "numpy"]) == 0
     head, row, *rest = capsys.readouterr().out.splitlines()
     names = ["case", "threads", "time", "p90", "first call", "GB/s", "memcpy", "numpy", "kernels"]
@@ -126,7 +126,7 @@ def test_a_run_is_one_json_object(capsys: pytest.CaptureFixture[str], tmp_path: 
         (["4x6", "--threads=0"], "--threads '0'"),
         (["4x6", "--threads=two"], "--threads 'two'"),
         (["4xq"], "neither an option nor dims"),
-        (["4x6", "--dtag=abc"], "abc"),
+        (["4x6", "--to=abc"], "abc"),
         *(
             (
                 ["4x6", f"--seconds={text}"],

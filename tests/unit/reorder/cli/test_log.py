@@ -20,27 +20,35 @@ _START = "onednn_verbose,exec,cpu,reorder,"
 
 def test_times_and_what_could_be_saved(shell: Shell) -> None:
     lines = shell.lines(f"log {_TORCH} --top 2")
-    assert "\n".join(lines[:3]) == (
+    assert "\n".join(lines[:4]) == (
         "oneDNN 3.12.0: 16 executions, 0.4424 ms in oneDNN by medians, of which reorders 14%\n"
         "the log repeats itself: 4 runs of 4 executions, from execution 1 on; --steady shows one "
-        "run (if the model ran another number of times, give --runs N)\n"
-        "warning: the times of 1 primitive vary more than threefold (0.06714 ms in all, 0.02197 by "
-        "medians, 0.02051 by minima), most of all reorder 1x32x32x32: the machine was busy, or "
-        "executions waited for threads or new memory"
+        "(if wrong: --runs N)\n"
+        "warning: the times of 1 primitive vary more than threefold, most of all reorder "
+        "1x32x32x32:\n"
+        "    0.06714 ms in all, 0.02197 by medians, 0.02051 by minima; the machine was busy, or "
+        "they waited for threads or memory"
     )
     assert "convolution      4   0.3823              86%" in lines
-    assert (
-        "0.02832      4   0.00708  0.004883  0.03296  20.83  64x32x3x3 f32 abcd -> f32 ABcd16b16a, "
-        "to wei of convolution 1x32x32x32 by 64x32x3x3 (jit:avx512_core)"
-    ) in lines
-    assert "and 1 more (--top 3 shows all)" in lines
-    assert lines[-3] == (
-        "     0.02832 ms   6%  weights, reordered again in each run: Inductor with freezing "
-        "reorders them once (4 executions, 1 different)"
+    row = "0.02832      4   0.00708  0.004883  0.03296  20.83  64x32x3x3 f32 abcd -> f32 ABcd16b16a"
+    assert lines[lines.index(row) + 1] == (
+        "    to wei of convolution 1x32x32x32 by 64x32x3x3 (jit:avx512_core)"
     )
-    assert "other reorders: another layout, such as channels-last, may avoid them (8" in lines[-2]
-    # the page is in no wheel
-    assert "/memdesc/blob/main/docs/onednn_logs.md; --b" in lines[-1]
+    assert "and 1 more (--top 3 shows all)" in lines
+    assert lines[-3:] == [
+        (
+            "     0.03174 ms   7%  other reorders: needed for the layouts at both ends "
+            "(8 executions, 2 different)"
+        ),
+        (
+            "     0.02832 ms   6%  weights, reordered again in each run: once is enough "
+            "(4 executions, 1 different)"
+        ),
+        (
+            'what helps: the page "Logs of oneDNN", under "What could be saved"; --bench measures '
+            "these reorders here"
+        ),
+    ]
     facts = shell.facts(f"log {_TORCH}")
     assert facts["runs"] == {"start": 0, "length": 4, "runs": 4}
     assert [row["executions"] for row in facts["reorders"]] == [4, 4, 4]
@@ -49,17 +57,40 @@ def test_times_and_what_could_be_saved(shell: Shell) -> None:
     assert weights["bytes"] == 2 * 4 * 64 * 32 * 9
 
 
+def test_each_reorder_of_a_log_is_in_what_could_be_saved(shell: Shell) -> None:
+    log = _DATA / "verbose" / "openvino-2026.4.log"
+    lines = shell.lines(f"log {log}")
+    at = lines.index("what could be saved:")
+    assert lines[at + 1 : -1] == [
+        (
+            "     0.08496 ms  26%  not in each run: set-up, which more runs do not repeat "
+            "(2 executions, 2 different)"
+        ),
+        (
+            "     0.06006 ms  18%  other reorders: needed for the layouts at both ends "
+            "(3 executions, 1 different)"
+        ),
+    ]
+    for path in (log, _TORCH):
+        text = "\n".join(shell.lines(f"log {path}"))
+        # it may be a log of any program, so it names none
+        assert not [name for name in ("PyTorch", "Inductor", "OpenVINO", "http") if name in text]
+        # and a row of the report fits into a window
+        assert max(map(len, text.splitlines())) <= 120
+
+
 def test_one_run_with_layers_and_reasons(shell: Shell) -> None:
     files = _DATA / "layers" / "torch-2.13"
     lines = shell.lines(f"log {files}.log --layers {files}.json --steady")
     assert lines[0].startswith("oneDNN 3.12.0: one of 3 equal runs, 7 executions, ")
     assert lines[1].startswith("set-up: 21 creations in the whole log, ")
-    (trip,) = (line for line in lines if "-> back" in line)
-    assert trip.endswith(
-        "1x32x32x32 f32 aBcd16b -> f32 abcd -> back, from dst of convolution 1x3x64x64 by 32x3x7x7 "
-        "(jit:avx512_core), to src of convolution 1x32x32x32 by 64x32x3x3 (jit:avx512_core), "
-        "in Sequential_0/Sequential_1/Conv2d_0 and 1 more"
-    )
+    (at,) = (at for at, line in enumerate(lines) if "-> back" in line)
+    assert lines[at].endswith("  1x32x32x32 f32 aBcd16b -> f32 abcd -> back")
+    assert lines[at + 1 : at + 4] == [
+        "    from dst of convolution 1x3x64x64 by 32x3x7x7 (jit:avx512_core)",
+        "    to src of convolution 1x32x32x32 by 64x32x3x3 (jit:avx512_core)",
+        "    in Sequential_0/Sequential_1/Conv2d_0 and 1 more",
+    ]
     reason = "         2  convolution                       unsupported format tag"
     assert reason in lines
     names = ["Sequential_0/Sequential_1/Conv2d_0", "Sequential_0/Sequential_2/Conv2d_1"]
@@ -122,10 +153,9 @@ def test_a_log_without_reorders_has_no_table_of_them(shell: Shell) -> None:
     assert reason.split() == ["1", "sum", "why"]
     descs = "src:f32::blocked:abcd::f0 dst:f32::blocked:acdb::f0"
     needed = lines(f"{_START}jit:uni,undef,{descs},,,2x16x4x4,2\n")
-    assert needed[-3] == "  no unnecessary reorder found"
+    assert needed[-3] == "what could be saved:"
     assert needed[-2].endswith(
-        "other reorders: another layout, such as channels-last, may avoid them (1 execution, "
-        "1 different)"
+        "other reorders: needed for the layouts at both ends (1 execution, 1 different)"
     )
 
 

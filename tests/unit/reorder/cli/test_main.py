@@ -59,6 +59,10 @@ def test_an_option_means_the_same_in_every_command() -> None:
             # choices are listed, and may be checked by a function of the command
             kind = None if action.choices else action.type
             of_one = (name, kind, meaning)
+            if (command, *action.option_strings) == ("convert", "--to"):
+                # a layout with its types and its scales
+                assert of_one == ("FORMAT", None, "the format to write")
+                continue
             for flag in action.option_strings:
                 first = known.setdefault(flag, of_one)
                 assert (name, meaning) == (first[0], first[2]), (command, flag)
@@ -91,6 +95,12 @@ def test_dims_and_strides_are_joined_by_x_or_by_commas(shell: Shell) -> None:
     [
         ("shw", "no command 'shw'; did you mean 'show'?"),
         ("xyzzy", "the commands are show, "),
+        ("diff ab ba 2x3", "no command 'diff'; use `memdesc explain`; see memdesc --help"),
+        ("where", "no command 'where'; use `memdesc show`"),
+        ("verbose torch.log", "no command 'verbose'; use `memdesc log`"),
+        ("compile", "no command 'compile'; use `memdesc doctor --compile`"),
+        ("bench 2x3 --stag ab", "no option --stag; use --from; see memdesc bench --help"),
+        ("bench 2x3 --ddt=s8", "no option --ddt; use --to-dtype; see memdesc bench --help"),
         ("show ab 2x3 c", "unrecognized arguments: c; see memdesc show"),
         ("show ab 2x3 --xyz=1", "no option --xyz; see memdesc show"),
         (

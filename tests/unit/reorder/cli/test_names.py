@@ -65,6 +65,8 @@ def test_an_image_type_is_among_the_names_of_its_image(shell: Shell) -> None:
         ("'(8,4):(1'", "is not CuTe's notation"),
         ("1x4 3x2 --system xla", "these strides leave gaps"),
         ("nchw 2x3x4x5 --system glow", "no system 'glow'"),
+        ("nchw 2x3x4x5 --system torch", "did you mean 'pytorch'?"),
+        ("340x1x68x17", "'340x1x68x17' is read as strides, which do not contain the sizes"),
         ("nchw --system cute", "give dims"),
         ("ab 2x3 --ndims 2", "--ndims is for a list"),
         ("nchw 2x3x4x5 --letters nn", "4 different ones"),
@@ -100,12 +102,22 @@ def test_names_are_filtered_in_any_case(shell: Shell) -> None:
     assert shell.facts("names FSV16 --ndims 5")["count"] == 3
     for wanted, line in (
         ("in_out_c", "in_out_channel  mace  image  ac|Bd|4b"),
-        ("nv12", "nv12  cldnn  data  refused"),
+        ("nv12", "nv12  cldnn of OpenVINO  data  refused"),
         ("gptq_exl*", "gptq_exllama  weights  weights  Ab2a/1.4a/2 (4 bits)"),
     ):
         assert shell.lines(f"names {wanted}") == [line]
     assert shell.facts("names xyzzy", 1) == {"count": 0, "names": []}
     assert shell.lines("names xyzzy", 1) == ["no known name matches"]
+
+
+def test_a_system_limits_the_list_to_its_names(shell: Shell) -> None:
+    assert _texts(shell, "--system ncnn") == [f"elempack{n}" for n in (1, 4, 8, 16)]
+    assert _texts(shell, "nchwc16 --system weights") == ["mlas_nchwc16"]
+    assert shell.facts("names nchw --system onednn")["count"] > 1
+    assert shell.facts("names nchw --system ncnn", 1)["names"] == []
+    said = shell.refusal("names --system cute")
+    assert said.startswith("cute has no names to list; those that have are onednn, cldnn, mace")
+    assert "no system 'torch'" in shell.refusal("names --system torch")
 
 
 def test_what_other_systems_call_a_layout_finds_its_names(shell: Shell) -> None:

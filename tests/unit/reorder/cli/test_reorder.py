@@ -289,7 +289,7 @@ def test_lanes_that_belong_to_nothing_must_be_zero(shell: Shell) -> None:
         (f"i.bin {FILTER} --dtype f16", f"'f16', 'conv2d_filter') takes {12 * 5 * 8}; it is twice"),
         ("i.npy --from conv2d_filter", "does not contain the sizes; give --dims"),
         ("i.npy --from conv2d_filter --dims 6x5x2x2", "the other pixels are not zero"),
-        (f"w.npy {FILTER}", "has shape (6, 5, 3, 2), but image_desc"),
+        (f"w.npy {FILTER}", "'w.npy' has shape (6, 5, 3, 2), but image_desc"),
         ("i.npz --dims 6x5x2x3", "has dims (6, 5, 3, 2), not (6, 5, 2, 3)"),
     ],
 )
@@ -315,7 +315,7 @@ def test_other_dims_leave_data_in_the_padding(shell: Shell) -> None:
         assert (found["padding_zero"], len(found["places"])) == (False, 10)
 
 
-@pytest.mark.parametrize("option", ["--dtag", "--stag", "--from", "--to"])
+@pytest.mark.parametrize("option", ["--from", "--to"])
 def test_bench_names_the_command_that_makes_images(shell: Shell, option: str) -> None:
     said = shell.refusal(f"bench 6x5x3x2 {option} in_out_channel")
     assert "`memdesc reorder IN.npy OUT.safetensors --to in_out_channel` makes its pixels" in said

@@ -37,7 +37,7 @@ def test_the_memory_formats_of_torch_are_among_the_names(shell: Shell) -> None:
         assert not line.startswith("names") or line.endswith(", torch.channels_last (pytorch)")
     lines = shell.lines("show nChw8c 2x17x5x4")
     assert "padded dims       2 24 5 4" in lines
-    assert "b_fs_yx_fsv8 (cldnn)" in lines[-1]
+    assert "b_fs_yx_fsv8 (cldnn of OpenVINO)" in lines[-1]
     assert shell.facts("show 6x1@3 3x4")["offset0"] == 3
 
 

@@ -11,13 +11,12 @@ from hypothesis import given, settings
 
 from memdesc import ImageDesc, MemdescError, image_desc, memory_desc
 from reorder import Attr
-from reorder.bench.device_cases import IMAGES
+from reorder.bench.device import CASES
 from reorder.opencl import kernel_texts
-from reorder.opencl.kernel.conversion import Floats
-from reorder.opencl.kernel.launch import DeviceTraits, kernel_source
+from reorder.opencl.kernel.formula import Floats
+from reorder.opencl.kernel.launch import GPU, DeviceTraits, kernel_source
 from reorder.opencl.kernel.pixel_tile import PixelTile
 from reorder.opencl.kernel.placement import ImageShape
-from reorder.opencl.kernel.profile import GPU
 from reorder.opencl.kernel.skewed import Skewed
 from reorder.opencl.kernel.tile import Tile
 from reorder.opencl.kernel.transfers import OperandSpec, Transfer, plan_transfers
@@ -26,13 +25,14 @@ from tests.strategies import desc_pairs
 
 if TYPE_CHECKING:
     from memdesc import MemoryDesc
-    from reorder.bench.device_cases import DeviceCase
+    from reorder.bench.cases import Problem
     from reorder.opencl.kernel.launch import Launch
 
 GPU_LIKE = DeviceTraits(1024)
 TILED = GPU._replace(min_tiled=0)
 MAX_LOCAL_NBYTES = 32768
 ROWS = np.linspace(1, 2, 64)
+IMAGES = [case for case in CASES if any(isinstance(desc, ImageDesc) for desc in case.descs)]
 # an operand of `&&` or `||` that is one name or number, behind what may stand before an operand
 _OPERAND = re.compile(
     r"(?:(?:&&|\|\|) |\(|[^<>=!]= )(\w+)(?= (?:&&|\|\|))"
@@ -113,7 +113,7 @@ def test_kernels_between_buffers_declare_what_they_use(pair: tuple[MemoryDesc, M
 
 
 @pytest.mark.parametrize("case", IMAGES)
-def test_tiles_of_pixels_keep_the_limits(case: DeviceCase) -> None:
+def test_tiles_of_pixels_keep_the_limits(case: Problem) -> None:
     (launch,) = check(planned(*case.descs))
     assert isinstance(launch.pattern.body, PixelTile)
 

@@ -161,6 +161,7 @@ BLOCK = np.zeros(18, np.uint8)
             (BLOCK, "Q4_0", np.zeros(31, np.float32)),
             r"out is an array \(31,\) of float32, .* \(32,\)",
         ),
+        ((BLOCK, "Q4_0", np.zeros(32, ">f4")), "a float type in the byte order of this machine"),
         ((BLOCK, "Q4_0", np.zeros(32, np.int8)), r"of int8, but .* \(32,\) and a float type"),
         ((BLOCK, "Q4_0", bytearray(128)), "out must be an ndarray or a torch tensor of floats"),
         ((BLOCK, "Q4_0", np.zeros(32, np.complex64)), "out is an array .* of complex64, but"),

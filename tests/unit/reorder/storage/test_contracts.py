@@ -507,6 +507,40 @@ def test_rows_of_blocks_that_were_swapped_are_named(tmp_path: Path, name: str) -
     assert breach.causes == ("the halves of dim 0 are swapped",)
 
 
+@pytest.mark.parametrize("bits", [1, 2, 3, 4, 5, 6, 8])
+@pytest.mark.parametrize("dims", [(8, 128), (2, 8, 128)])
+def test_rows_of_planes_that_were_swapped_are_named(
+    tmp_path: Path, bits: int, dims: tuple[int, ...]
+) -> None:
+    record = random_record(record_desc(dims, "mlx", bits=bits), np.random.default_rng(0))
+    good = _saved_blocks(tmp_path / "good.npz", record)
+    dim = len(dims) - 2
+    for change, cause in (
+        (lambda x: np.roll(x, 4, dim), "the halves of dim {} are swapped"),
+        (
+            lambda x: np.concatenate([x[..., 0::2, :], x[..., 1::2, :]], dim),
+            "the even and the odd rows of dim {} are in halves",
+        ),
+    ):
+        tensors = {
+            role: np.ascontiguousarray(change(x.reshape(*dims[:-1], -1))).reshape(-1)
+            for role, x in record.tensors.items()
+        }
+        bad = _saved_blocks(tmp_path / "bad.npz", reorder.Record(record.desc, tensors))
+        (breach,) = reorder.check(bad, reference=good).breaches
+        assert breach.causes == (cause.format(dim),)
+
+
+def test_rows_that_share_blocks_are_not_taken_for_rows_of_bytes(tmp_path: Path) -> None:
+    record = random_record(record_desc((16, 64), "q4_0_r8"), np.random.default_rng(0))
+    good = _saved_blocks(tmp_path / "good.npz", record)
+    (data,) = record.tensors.values()
+    data[:] = np.roll(data.reshape(16, -1), 1, 0).reshape(-1)
+    bad = _saved_blocks(tmp_path / "bad.npz", record)
+    (breach,) = reorder.check(bad, reference=good).breaches
+    assert breach.causes == ()
+
+
 def _saved_blocks(path: Path, blocks: reorder.Record) -> Path:
     reorder.save(path, {"w": blocks})
     return path
@@ -585,5 +619,13 @@ def test_a_rule_about_a_weight_that_nothing_declares_does_not_hold(
 def test_a_long_rule_is_named_in_short(tmp_path: Path) -> None:
     path = _saved(tmp_path / "x.safetensors", _codes())
     assert len(_refusal(path, {"*a" * 2000: {"dtype": "s8"}})) < 500
-    (breach,) = reorder.check(path, {"*": {"layout": "x" * 5000}}).breaches
-    assert len(breach.problem) < 500
+    assert len(_refusal(path, {"*": {"layout": "x" * 5000}})) < 500
+
+
+def test_a_layout_that_no_notation_reads_is_a_mistake_in_the_rule(tmp_path: Path) -> None:
+    path = _saved(tmp_path / "x.safetensors", _codes())
+    for layout, reason in (("AB16q", "no dim is called 'q'"), ("blokced", "unknown format")):
+        assert reason in _refusal(path, {"*": {"layout": layout}})
+    # these are layouts, but not of this tensor
+    for layout in ("abcd", "nChw8c", "marlin"):
+        assert _keys(path, {"*": {"layout": layout, "dims": [64, 120]}}) == ["layout"]

@@ -342,6 +342,8 @@ def test_what_would_decode_or_store_them_otherwise_is_refused(tmp_path: Path) ->
     ):
         with pytest.raises(MemdescError, match=r"type.42"):
             _planned(tmp_path, output, *rules)
+    with pytest.raises(MemdescError, match="an output in the format of the input keeps it"):
+        _planned(tmp_path, "y.safetensors")
     assert [path.name for path in tmp_path.iterdir()] == ["x.gguf"]
     with pytest.raises(MemdescError, match="GGUF has 4 dims"):
         plan("x", [Tensor("a", "ggml_type_42", (1, 1, 1, 1, 32), 18)], {})

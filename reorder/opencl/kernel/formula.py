@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 
 _PRAGMA = "#pragma OPENCL FP_CONTRACT OFF"
 _FP64 = "#pragma OPENCL EXTENSION cl_khr_fp64 : enable"
-_WORD, _NARROW = 32, 16
+BYTE_BITS, WORD_BITS = 8, 32
+# integers of at most this many bits become floats by an addition
+_NARROW = 16
 # the function that widens the bits of f16 to a float, with which images are written
 PIXEL = "pixel_of_half"
 # the name of 1 / dst_scale, which `converted` passes where a conversion multiplies
@@ -102,7 +104,7 @@ class KernelFormula(Formula):
 
     def kind_of(self, dtype: str) -> str:
         """Return the kind of the bits of an element in a register."""
-        return "u64" if DATA_TYPES[dtype].bits > _WORD else "u32"
+        return "u64" if DATA_TYPES[dtype].bits > WORD_BITS else "u32"
 
     def decode(self, code: Expr, dtype: str, work: str) -> Expr:
         """Return the value of an element, of halves by what a device has for them."""
