@@ -651,6 +651,53 @@ def test_rules_come_after_the_target(tmp_path: Path) -> None:
     }
 
 
+def test_numbers_that_are_not_finite_are_not_quantised(tmp_path: Path) -> None:
+    weight = np.ones((128, 128), _BF16)
+    weight[3, 4] = np.nan
+    source = _model(tmp_path / "in", {"up.weight": weight}, None)
+    said = _refused(source, "fp8-block")  # which makes sure that nothing is left
+    assert "up.weight: x[3, 4] is nan; only finite values can be quantised" in said
+
+
+def test_scales_in_bytes_are_not_called_floats(tmp_path: Path) -> None:
+    layer = fp8_layer() | {"weight_scale_inv": np.full((2, 1), 127, np.uint8)}
+    said = _refused(_model(tmp_path / "in", layer, _FP8), "bf16")
+    assert "not u8; if they are exponents, store them as e8m0: x.view(torch.float8_e8m0fnu" in said
+
+
+@pytest.mark.parametrize("shard_bytes", [None, 40_000])
+def test_models_of_diffusers_keep_the_names_of_their_files(
+    tmp_path: Path, shard_bytes: int | None
+) -> None:
+    source = _model(tmp_path / "in", fp8_layer(), _FP8)
+    stem = "diffusion_pytorch_model"
+    (source / "model.safetensors").rename(source / f"{stem}.safetensors")
+    settings = SMALL._replace(shard_bytes=shard_bytes)
+    found, *_ = _made(source, tmp_path / "out", "bf16", settings=settings)
+    files = {path.name for path in (tmp_path / "out").glob("*.safetensors*")}
+    if shard_bytes is None:
+        assert files == {f"{stem}.safetensors"}
+    else:
+        index = json.loads((tmp_path / "out" / f"{stem}.safetensors.index.json").read_text())
+        assert files == {*index["weight_map"].values(), f"{stem}.safetensors.index.json"}
+        assert all(name.startswith(stem) for name in files)
+    assert {*found} == {*_BESIDE, "model.layers.0.mlp.weight", "model.layers.1.mlp.weight"}
+
+
+def test_shards_that_the_index_does_not_name_are_left_out(tmp_path: Path) -> None:
+    source = _model(tmp_path / "in", fp8_layer(), _FP8)
+    names = read_container(source).entries
+    index = {"weight_map": dict.fromkeys(names, "model.safetensors")}
+    (source / "model.safetensors.index.json").write_text(json.dumps(index))
+    write_safetensors(source / "model-00002-of-00003.safetensors", fp8_layer())
+    write_safetensors(source / "adapter.safetensors", fp8_layer())
+    *_, report = _made(source, tmp_path / "out", "bf16")
+    said = "left out, because they are not part of the model that was read: model-00002-of-00003"
+    assert sum(each.startswith(said) for each in report.warnings) == 1
+    assert (tmp_path / "out" / "adapter.safetensors").exists()
+    assert not (tmp_path / "out" / "model-00002-of-00003.safetensors").exists()
+
+
 def test_shards_have_an_index_and_an_interrupted_call_is_resumed(tmp_path: Path) -> None:
     layer = fp8_layer()
     source = _model(tmp_path / "in", layer, _FP8)
