@@ -139,7 +139,7 @@ class PaddingError(MemdescError):
 
 
 @contextmanager
-def about(what: str) -> Iterator[None]:
+def about(what: object) -> Iterator[None]:
     """Begin the messages of errors with what they are about: a file, a tensor, a step."""
     try:
         yield

@@ -252,6 +252,11 @@ def _check_offset_flags(text: str, flags: str, offset0: int) -> None:
         raise MemdescError(msg)
 
 
+def _as_padded(text: str) -> str:
+    """Return a string without flag p with it."""
+    return re.sub(":(a?)(o?0?):blocked:", r":\1p\2:blocked:", text, count=1)
+
+
 def _check_whole_blocks(
     text: str, sizes: tuple[int, ...], blocks: tuple[int, ...], *, has_strides: bool
 ) -> None:
@@ -261,6 +266,7 @@ def _check_whole_blocks(
         if size % block and (size > block or not has_strides):
             msg = (
                 f"{short_repr(text)}: without flag 'p' nothing is padded, "
-                f"but {dim_name(dim)} of size {size} does not fill blocks of {block}"
+                f"but {dim_name(dim)} of size {size} does not fill blocks of {block}; if it is "
+                f"padded, write {short_repr(_as_padded(text))}"
             )
             raise MemdescError(msg)

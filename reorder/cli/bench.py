@@ -40,7 +40,7 @@ _SUMMARY = (
     _Column("beside", "times faster than"),
     _Column("cases", "cases"),
     _Column("geomean", "geometric mean"),
-    # of fewer cases this is hardly more than the least and the most
+    # with fewer cases, it is almost the minimum or the maximum
     _Column("p5", "5th percentile", 20),
     _Column("p50", "median"),
     _Column("p95", "95th", 20),

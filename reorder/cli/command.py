@@ -95,6 +95,17 @@ def folded(given: Iterable[str]) -> list[str]:
     return [part for line in given for part in fold(line, columns)]
 
 
+def cut(drawn: Sequence[str]) -> list[str]:
+    """Cut the lines of a picture at the width of a terminal, and say so; files get them whole."""
+    if sys.stdout is None or not sys.stdout.isatty():
+        return [*drawn]
+    columns = shutil.get_terminal_size().columns
+    if max(map(len, drawn), default=0) <= columns:
+        return [*drawn]
+    shown = [line if len(line) <= columns else f"{line[: columns - 1]}…" for line in drawn]
+    return [*shown, "", *fold("cut at the terminal's width; --svg FILE draws all of it", columns)]
+
+
 def fold(line: str, columns: int) -> list[str]:
     """Fold a line at blanks; what follows is indented like its last cell, if that leaves room."""
     *_, cell = re.finditer(r"^ *|  +", line)

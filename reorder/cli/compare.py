@@ -54,11 +54,27 @@ _FROM = (
 
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     paths = options.a, options.b
-    layouts = (options.from_a, options.from_b, options.dims)
+    layouts = (options.from_a, options.from_b, options.dims, options.offset)
     is_for_raw = any(map(is_raw, paths))
+    if options.offset is not None and not is_for_raw:
+        msg = f"--offset is for raw bytes; {options.a!r} and {options.b!r} say where theirs are"
+        raise MemdescError(msg)
     hows = [
-        Reading(layout, dims_of(options.dims), options.dtype, flag, is_for_raw=is_for_raw)
-        for layout, flag in ((options.from_a, "--from-a"), (options.from_b, "--from-b"))
+        _of_raw(
+            path,
+            Reading(
+                layout,
+                dims_of(options.dims),
+                options.dtype,
+                flag,
+                offset=options.offset,
+                is_for_raw=is_for_raw,
+            ),
+        )
+        for path, layout, flag in (
+            (options.a, options.from_a, "--from-a"),
+            (options.b, options.from_b, "--from-b"),
+        )
     ]
     has_folder = any(as_path(path).is_dir() for path in paths)
     absent = [path for path in paths if has_folder and not as_path(path).exists()]
@@ -67,7 +83,7 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
         raise MemdescError(msg)
     if all(map(_is_folder_of_files, paths)) and any(files := [*map(_files, paths, hows)]):
         return _compare_sets(options, files[0], files[1])
-    if layouts == (None, None, None) and (has_folder or all(map(_is_checkpoint, paths))):
+    if layouts == (None,) * 4 and (has_folder or all(map(_is_checkpoint, paths))):
         if options.dtype is not None:
             msg = (
                 f"--dtype is for raw bytes; {options.a!r} and {options.b!r} give the types of "
@@ -109,6 +125,11 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
         "padding_differs": found.padding_differs,
     }
     return facts, 0 if found.is_equal else 1
+
+
+def _of_raw(path: str, how: Reading) -> Reading:
+    """Return how a file is read: an offset is only that of raw bytes."""
+    return how if is_raw(path) else how._replace(offset=None)
 
 
 def _compare(a: Memory, b: Memory, options: argparse.Namespace, limit: int) -> ValueComparison:
@@ -238,7 +259,7 @@ class _File(NamedTuple):
         return read_tensor(self.path, self.how)[0]
 
 
-_Part = _Item | _File
+_Content = _Item | _File
 
 
 def _is_folder_of_files(path: str) -> bool:
@@ -251,7 +272,7 @@ def _is_folder_of_files(path: str) -> bool:
 
 def _files(path: str, how: Reading) -> dict[str, _File]:
     files = sorted(each for each in as_path(path).iterdir() if each.is_file())
-    return {each.name: _File(str(each), how) for each in files}
+    return {each.name: _File(str(each), _of_raw(str(each), how)) for each in files}
 
 
 def _is_checkpoint(path: str) -> bool:
@@ -261,7 +282,7 @@ def _is_checkpoint(path: str) -> bool:
         return True
     try:
         return given.name.endswith(FORMATS["npz"].ending) and len(read_container(given).entries) > 1
-    except MemdescError:  # whoever reads it says what is wrong
+    except MemdescError:  # reading it will report the error
         return False
 
 
@@ -275,8 +296,8 @@ def _checkpoints(paths: Sequence[str], checkpoints: Sequence[Checkpoint]) -> lis
 
 def _compare_sets(
     options: argparse.Namespace,
-    left: Mapping[str, _Part],
-    right: Mapping[str, _Part],
+    left: Mapping[str, _Content],
+    right: Mapping[str, _Content],
     unread: AbstractSet[str] = frozenset(),
 ) -> tuple[Facts, int]:
     """Compare what has the same names in two checkpoints, or in two folders.
@@ -325,7 +346,7 @@ def _items(
     return found
 
 
-def _compared(a: _Part, b: _Part, options: argparse.Namespace) -> dict[str, Any]:
+def _compared(a: _Content, b: _Content, options: argparse.Namespace) -> dict[str, Any]:
     """Compare what both sides have under one name."""
     whats = {"a": a.what, "b": b.what}
     try:
@@ -348,7 +369,7 @@ def _compared(a: _Part, b: _Part, options: argparse.Namespace) -> dict[str, Any]
     }
 
 
-def _is_copy(a: _Part, b: _Part) -> bool:
+def _is_copy(a: _Content, b: _Content) -> bool:
     """Whether two tensors have equal types, shapes and bytes, whatever these mean."""
     if isinstance(a, _File) or isinstance(b, _File):
         return False
@@ -372,6 +393,7 @@ COMMAND = Command(
         value("--from-b LAYOUT", _FROM % "B"),
         FILE_DIMS,
         option("--dtype", ", if a file does not say"),
+        option("--offset", " in raw bytes", type=int),
         option("--tolerance", " (default 0)", default=0.0),
         option("--relative", default=0.0),
         flag("--resolution", "additional tolerance: a step (ULP) of the coarser type at the value"),

@@ -12,7 +12,17 @@ from typing import TYPE_CHECKING
 from memdesc import MemdescError
 from memdesc.disk import as_path
 from memdesc.errors import starred
-from reorder.cli.command import MAX_BYTES, Command, Facts, bytes_of, flag, option, threads_of, value
+from reorder.cli.command import (
+    MAX_BYTES,
+    Command,
+    Facts,
+    bytes_of,
+    flag,
+    lines,
+    option,
+    threads_of,
+    value,
+)
 from reorder.cli.progress import Progress, warn
 from reorder.storage.containers.partial import InUseError, partial_folder
 from reorder.storage.containers.table import read_container
@@ -131,6 +141,12 @@ def _facts(report: ConvertReport) -> Facts:
     }
 
 
+def _lay_out(facts: Facts) -> list[str]:
+    """Return a line for each fact; warnings were shown before the work began."""
+    count = len(facts["warnings"])
+    return lines(facts | {"warnings": f"{count}, on stderr" if count else "none"})
+
+
 def _listed(report: ConvertReport) -> list[str]:
     """Return what a dry run says about the tensors and records that a rule changes.
 
@@ -224,4 +240,5 @@ COMMAND = Command(
         ),
     ),
     _answer,
+    _lay_out,
 )

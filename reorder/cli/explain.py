@@ -39,7 +39,7 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     from reorder.cpu.schedule.access import describe_access  # numba is slow to load
 
     if options.beside and options.svg is None:
-        msg = "--beside is about the picture of --svg; add that, or leave --beside out"
+        msg = "--beside changes only the picture of --svg; add that, or leave --beside out"
         raise MemdescError(msg)
     pair = pair_of(options, options.other)
     src, dst = map(buffer_of, pair)

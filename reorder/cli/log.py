@@ -8,11 +8,20 @@ from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any, TextIO
 
 from memdesc import MemdescError, read_verbose
+from memdesc.disk import as_path
 from memdesc.errors import counted, first_of
 from reorder.bench.measure import measure
 from reorder.cli.command import Command, Facts, check_threads, flag, folded, option, table, value
 from reorder.cores import count_cores
-from reorder.logs import LoggedReorder, LogReport, RoundTrip, Times, read_layers, report
+from reorder.logs import (
+    LoggedReorder,
+    LogReport,
+    OpenVinoLayers,
+    RoundTrip,
+    Times,
+    read_layers,
+    report,
+)
 from reorder.logs.replay import logged_case, seconds_into_new_memory
 
 if TYPE_CHECKING:
@@ -52,6 +61,9 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
         if (given := getattr(options, name)) is not None:
             msg = f"--{name} {given}: only --bench measures, and takes {name}"
             raise MemdescError(msg)
+    if options.log != "-" and as_path(options.log).is_fifo():
+        msg = f"{options.log!r} is a pipe; use - and stdin, as in `cat torch.log | memdesc log -`"
+        raise MemdescError(msg)
     log = read_verbose(_stdin() if options.log == "-" else options.log)
     if not (log.entries or log.info or log.skipped or log.passed_over):
         msg = (
@@ -60,11 +72,12 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
             "(up to oneDNN 2.4, DNNL_VERBOSE=1), and pass what it prints to stdout"
         )
         raise MemdescError(msg)
-    found = report(
-        log,
-        read_layers(options.layers) if options.layers else None,
-        steady=options.steady,
-        runs=options.runs,
+    layers = read_layers(options.layers) if options.layers else None
+    found = report(log, layers, steady=options.steady, runs=options.runs)
+    foreign = (
+        layers.foreign(log.executions, found.repetition)
+        if isinstance(layers, OpenVinoLayers)
+        else ()
     )
     before, spent_before = found.before_runs
     facts: Facts = {
@@ -96,6 +109,7 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
             {"milliseconds": _round(each.milliseconds), "layer": each.layer._asdict()}
             for each in found.layers
         ],
+        "not_of_layers": [f"{each.kind} {each.problem}" for each in foreign],
         "skipped": log.skipped,
         "unread": [{"line": number, "text": text} for number, text in log.unread],
         "other_lines": log.other_lines,
@@ -258,6 +272,11 @@ def _head(facts: Facts) -> list[str]:
         if set_up[each]
     ]
     lines += [f"set-up: {'; '.join(parts)}"] if parts else []
+    if foreign := facts["not_of_layers"]:
+        lines += [
+            "warning: the layers are of another model, or of other shapes: none executes",
+            f"{_BELOW}{first_of(foreign, 1)}",
+        ]
     if skewed := facts["skewed"]:
         total, usual, least = (
             _ms(sum(times))

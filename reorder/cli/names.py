@@ -55,7 +55,7 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     if system is not None and system not in SYSTEMS:
         raise MemdescError(no_system(system))
     if is_of_one and not options.layout:
-        msg = "--dtype and --letters are about one layout; name it, with its dims"
+        msg = "--dtype and --letters apply to a single layout; name it, with its dims"
         if not is_listed:
             msg = f"{system} has no names to list; those that have are {', '.join(_VOCABULARIES)}"
         raise MemdescError(msg)

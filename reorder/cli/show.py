@@ -15,6 +15,7 @@ from reorder.cli.command import (
     Command,
     Facts,
     buffer_of,
+    cut,
     dims_of,
     flag,
     layout_facts,
@@ -129,7 +130,7 @@ def _draw(options: argparse.Namespace, drawn: Picture, facts: Facts) -> None:
 
 def _lay_out(facts: Facts) -> list[str]:
     """Return a line for each fact, or for each element that was asked for; below, the picture."""
-    drawn = facts.get("picture", [])
+    drawn = cut(facts.get("picture", []))
     if "elements" not in facts:
         shown = {key: fact for key, fact in facts.items() if key not in {"layout", "picture"}}
         return [*lines(shown), *([""] if drawn else []), *drawn]

@@ -137,7 +137,7 @@ def _is_of_torch(file: BinaryIO) -> bool:
     try:
         names = zipfile.ZipFile(file).namelist()
     except DAMAGES:
-        return False  # whoever reads the file says what is wrong
+        return False  # reading it will report the error
     return any(name == "data.pkl" or name.endswith("/data.pkl") for name in names)
 
 
@@ -504,7 +504,7 @@ def codes_note(path: str) -> str:
         return ""
     try:
         found = siblings_of(read_container(file).entries, name)
-    except (MemdescError, KeyError):  # whoever reads it says what is wrong
+    except (MemdescError, KeyError):  # reading it will report the error
         return ""
     others = ", ".join(each for each in found.names if each != name)
     return (

@@ -41,6 +41,8 @@ _KINDS = {
     "Reorder": "reorder",
     "Softmax": "softmax",
 }
+# Kinds that only nodes of that type execute; others, such as matmul, are parts of larger nodes too.
+_OWN = {"convolution", "lrn", "pooling"}
 _MODULE = "nn.Module: "
 # what reading a file of another structure raises
 _NOT_AS_EXPECTED = (
@@ -110,8 +112,9 @@ class OpenVinoLayers:
     >>> line = "onednn_verbose,exec,cpu,reorder,jit:uni,undef,"
     >>> line += "src:f32::blocked:ab::f0 dst:f32::blocked:ba::f0,,,2x3,0.25"
     >>> layers = OpenVinoLayers([(Layer("stem", "Reorder", "ba", 0.3, 1), 6)])
-    >>> layers.name(memdesc.read_verbose([line]).executions, None).names
-    ['stem']
+    >>> executions = memdesc.read_verbose([line]).executions
+    >>> layers.name(executions, None).names, layers.foreign(executions, None)
+    (['stem'], ())
     """
 
     def __init__(self, nodes: Sequence[tuple[Layer, int]]) -> None:
@@ -144,6 +147,24 @@ class OpenVinoLayers:
                 names[start + each * length + k] = name
         layers = [layer for layer, _ in self._nodes if layer.milliseconds is not None]
         return NamedExecutions(names, tuple(layer._replace(runs=runs) for layer in layers))
+
+    def foreign(
+        self, executions: Sequence[VerboseEntry], repetition: Repetition | None
+    ) -> tuple[VerbosePrimitive, ...]:
+        """Return the primitives of a run that no node of this model can have executed.
+
+        If there are any, the log is of another model, or of other shapes.
+        """
+        start, length, _ = repetition or (0, len(executions), 1)
+        nodes = {(_KINDS.get(layer.kind, ""), size) for layer, size in self._nodes}
+        # sizes that are known only at execution may be any
+        unsure = {kind for kind, size in nodes if not size}
+        run = {id(entry.primitive): entry.primitive for entry in executions[start:][:length]}
+        return tuple(
+            primitive
+            for primitive in run.values()
+            if (key := _key(primitive))[0] in _OWN - unsure and key[1] and key not in nodes
+        )
 
 
 class TorchLayers:
@@ -287,7 +308,8 @@ def _nodes(root: ET.Element) -> Iterator[tuple[Layer, int]]:
         microseconds = data.get("execTimeMcs", "")
         milliseconds = float(microseconds) / 1e3 if microseconds.isdecimal() else None
         port = node.find("output/port")
-        dims = [int(dim.text or 0) for dim in port.iter("dim")] if port is not None else []
+        # one of -1 is known only at execution
+        dims = [max(int(dim.text or 0), 0) for dim in port.iter("dim")] if port is not None else []
         layer = Layer(
             node.get("name", ""),
             node.get("type", ""),

@@ -321,6 +321,8 @@ class _NumberWriter:
             for number, each in pairs
         ]
         if any(number.divides != each.divides for number, each in pairs):
+            if any((each.values == 0).any() for each in factors):
+                self._refuse(f"a factor of {what} is 0, which has no reciprocal")
             self._check_reciprocals(self._product(found), product, what)
         for number, each in zip(numbers, found, strict=True):
             self._write(number, each, what)

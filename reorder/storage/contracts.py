@@ -334,7 +334,7 @@ def _read_rule(pattern: object, values: object) -> _Rule:
             rule.fail(f"{key!r} is not a key; the keys are {', '.join(_KEYS)}{hint}")
         made[key] = value if key == "count" else _read_value(rule, key, value)
     if not made:
-        rule.fail(f"it says nothing; the keys are {', '.join(_KEYS)}")
+        rule.fail(f"it is empty; the keys are {', '.join(_KEYS)}")
     number = made.pop("count", None)
     if number is not None and (type(number) is not int or number < 1):
         rule.fail(f"count must be an integer of 1 or more, not {short_repr(number)}")

@@ -21,7 +21,7 @@ from reorder.records.repack import repack
 from reorder.storage.checkpoint import Checkpoint, container_of
 from reorder.storage.containers.entry import NOT_BYTES
 from reorder.storage.convert.rules import FormatName
-from reorder.storage.diagnosis import Part, find_causes, is_equal_bytes, parts_of_record
+from reorder.storage.diagnosis import Compared, find_causes, is_equal_bytes, parts_of_record
 from reorder.storage.files import memory_of, value_of
 from reorder.storage.groups import Group, claims_of, find_groups, read_group, single
 from reorder.storage.siblings import Siblings, siblings_of
@@ -268,7 +268,7 @@ def _difference(
     if ours.desc is theirs.desc is None:  # of an unknown type
         own, other = (f"{each.dtype} of {each.shape}" for each in (ours.plain, theirs.plain))
         said = "" if own == other else f"are {own}, and those of the reference {other}"
-        return _explained([Part(ours.name, found, data)], said)
+        return _explained([Compared(ours.name, found, data)], said)
     readings = _readings(ours, theirs, is_given=is_given)
     by_kind = {
         kind: _layout_difference(ours, each)
@@ -308,11 +308,11 @@ def _layout_difference(ours: Item, theirs: Item) -> Difference | None:
     return _explained([_part(ours.name, found, wanted)], said)
 
 
-def _part(name: str, found: NDArray[np.uint8], wanted: Memory) -> Part:
+def _part(name: str, found: NDArray[np.uint8], wanted: Memory) -> Compared:
     domains = [each.domain for each in wanted.desc.tags() if each.vocabulary == "weights"]
     is_scale = any("scales" in domain for domain in domains)
     groups = (1,) * wanted.desc.ndims
-    return Part(name, found, wanted.data, wanted.desc, groups, is_scale=is_scale)
+    return Compared(name, found, wanted.data, wanted.desc, groups, is_scale=is_scale)
 
 
 def _readings(ours: Item, theirs: Item, *, is_given: bool) -> dict[str, Item]:
@@ -348,7 +348,7 @@ def can_hold(dtype: str, desc: MemoryDesc) -> bool:
     )
 
 
-def _explained(parts: list[Part], said: str = "") -> Difference | None:
+def _explained(parts: list[Compared], said: str = "") -> Difference | None:
     """Return how tensors differ, with the causes; None if their values do not."""
     wrong = [part for part in parts if not part.is_equal]
     if not wrong:

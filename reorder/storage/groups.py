@@ -58,6 +58,8 @@ _USUAL = "qweight"
 _REST = ("re:",)
 # how many prefixes a message lists
 _SHOWN = 4
+# records whose options give the same tensors other numbers, and these options
+_SAME_TENSORS = {"gptq": ("gptq(zeros=v2)",)}
 
 
 class Claims(NamedTuple):
@@ -387,7 +389,8 @@ def _fitting(found: Siblings) -> list[str]:
             with suppress(MemdescError):
                 desc = desc_of_tensors(found, name, {})
                 check_tensors(found, desc)
-                names += [name] if {*found.entries} <= {*desc.tensors, *ORDERS} else []
+                if {*found.entries} <= {*desc.tensors, *ORDERS}:
+                    names += [name, *_SAME_TENSORS.get(name, ())]
     return names
 
 

@@ -190,7 +190,7 @@ def written_tensors(
     """
     names = list(desc.tensors)
     if names == [ONE]:
-        name = prefix if is_bare or prefix.endswith(WEIGHT) else f"{prefix}{WEIGHT}"
+        name = prefix if is_bare or prefix.endswith(WEIGHT) else _in_layer(prefix, WEIGHT)
         return {ONE: stored_record(name, desc, format_name)}
     stem = prefix.removesuffix(WEIGHT)
     form = _FORMS.get(desc.name, _USUAL)
@@ -198,7 +198,7 @@ def written_tensors(
     def full(role: str) -> str:
         if is_bare and form.joint == _USUAL.joint:
             return stem + _BARE.get(role, f"_{role}")
-        return stem + form.joint + role
+        return _in_layer(stem, form.joint + role)
 
     found = {each.tensor: _constant(full(each.tensor), each) for each in desc.constants}
     raw = dict(form.raw)
@@ -212,6 +212,11 @@ def written_tensors(
         else:
             found[name] = _joined(full(name), parts, desc.tensors[name])
     return {name: found[name] for name in names}
+
+
+def _in_layer(prefix: str, rest: str) -> str:
+    """Return the name of a tensor of a layer; that of a model which is one layer has no prefix."""
+    return prefix + rest if prefix else rest.removeprefix(".")
 
 
 def joined_tensors(

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from memdesc import read_verbose
-from reorder.logs import read_layers, report
+from reorder.logs import OpenVinoLayers, read_layers, report
 
 # not imported here: the oneDNN 3.2 of other tests refuses all arguments in a process with OpenVINO
 pytestmark = [
@@ -61,6 +61,8 @@ def test_nodes_name_the_executions(tmp_path: Path) -> None:
     found = report(log, layers, steady=True)
     assert found.repetition is not None
     assert found.repetition.runs == 4
+    assert isinstance(layers, OpenVinoLayers)
+    assert layers.foreign(log.executions, found.repetition) == ()
     start, length, _ = found.repetition
     named = layers.name(log.executions, found.repetition).names[start:][:length]
     run = log.executions[start:][:length]

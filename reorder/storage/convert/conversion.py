@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from distributed import Client
 
-    from reorder.storage.convert.steps import Step
+    from reorder.storage.convert.steps import CutStep, Step
     from reorder.storage.pieces.pieces import Bound
 
     Numbered = Iterator[tuple[int, Task]]
@@ -70,6 +70,8 @@ class Conversion(NamedTuple):
     container: Container
     # what happens to each tensor or record
     steps: tuple[Step, ...]
+    # these steps and then those that copy the files beside the tensors, with their pieces
+    cut_steps: tuple[CutStep, ...]
     output: Output
     warnings: tuple[str, ...]
     options: ConvertOptions
@@ -118,29 +120,24 @@ class Conversion(NamedTuple):
         )
 
     @property
-    def all_steps(self) -> tuple[Step, ...]:
-        """All steps, including those that copy the files beside the tensors."""
-        return *self.steps, *self.output.copied
-
-    @property
-    def rounded(self) -> tuple[Step, ...]:
+    def rounded(self) -> tuple[CutStep, ...]:
         """The steps whose largest rounding is reported."""
-        return tuple(step for step in self.steps if step.is_rounded)
+        return tuple(each for each in self.cut_steps if each.step.is_rounded)
 
     @property
     def nbytes(self) -> int:
         """Bytes that all tasks write."""
-        return sum(step.nbytes for step in self.all_steps)
+        return sum(each.step.nbytes for each in self.cut_steps)
 
     @property
     def task_count(self) -> int:
         """How many tasks there are."""
-        return sum(len(step.pieces(self.bound)) for step in self.all_steps)
+        return sum(len(each.pieces) for each in self.cut_steps)
 
     def tasks(self, where: Callable[[str], Place]) -> Iterator[Task]:
         """Return all tasks, always in the same order; `where` gives the place of a tensor."""
-        for step in self.all_steps:
-            yield from step.tasks(self.bound, where)
+        for each in self.cut_steps:
+            yield from each.tasks(where)
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -194,13 +191,13 @@ class Conversion(NamedTuple):
 
     def _measure(self, counter: _Counter, execute: Execute, largest: Largest) -> None:
         """Find the largest rounding in an output that an earlier call has written."""
-        bound, places = self.bound, self.finished.places()
+        places = self.finished.places()
 
         def finish(_: int, task: Task, outcome: Outcome) -> None:
             largest.add(outcome.rounding)
             counter.add("measuring", task.written)
 
-        tasks = (t for step in self.rounded for t in step.tasks(bound, places.__getitem__))
+        tasks = (task for each in self.rounded for task in each.tasks(places.__getitem__))
         execute(enumerate(tasks), finish, methodcaller("outcome"))
 
     def _on_threads(
@@ -294,7 +291,9 @@ class _Counter:
         self._progress, self._report = progress, conversion.report
         self._lock, self._done = Lock(), 0
         measured = conversion.rounded if conversion.is_finished else ()
-        self._total = conversion.nbytes * conversion.passes + sum(step.nbytes for step in measured)
+        self._total = conversion.nbytes * conversion.passes + sum(
+            each.step.nbytes for each in measured
+        )
 
     def add(self, stage: str, nbytes: int) -> None:
         """Count bytes, and call the callback."""
@@ -443,9 +442,6 @@ def plan_conversion(
         may_be_kept = options.resume and not options.overwrite
         is_kept = may_be_kept and wanted.exists() and not has_grown(wanted)
         output = plan_output(given, container, wanted, plan, options.shard_bytes, is_kept=is_kept)
-        states = {path: FileState.at(path) for path in container.files}
-        read = (entry for step in output.copied for entry in step.sources.values())
-        states |= {entry.file: entry.state for entry in (*container.entries.values(), *read)}
         warnings = (
             *whole.warnings,
             *plan.warnings,
@@ -453,29 +449,52 @@ def plan_conversion(
             *loader_warnings(plan.steps),
             *output.warnings,
         )
-        writer = None
-        if not is_kept:
-            writer = Writer(
-                wanted,
-                output.files,
-                is_folder=output.is_folder,
-                overwrite=options.overwrite,
-                resume=options.resume,
-            )
-        bound = options.bound
-        narrow = bound._replace(wide=0)
-        if on_workers or (options.resume and was_cut_by(wanted, narrow)):
-            bound = narrow
+        writer = None if is_kept else _writer(wanted, output, options)
+        bound = _bound(wanted, options, on_workers=on_workers)
         made = Conversion(
-            given, wanted, container, plan.steps, output, warnings, options, bound, states, writer
+            source=given,
+            target=wanted,
+            container=container,
+            steps=plan.steps,
+            cut_steps=tuple(step.cut(bound) for step in (*plan.steps, *output.copied)),
+            output=output,
+            warnings=warnings,
+            options=options,
+            bound=bound,
+            states=_states(container, output),
+            writer=writer,
         )
-        for step in made.all_steps:
-            step.pieces(bound)
         if is_kept:
             made.finished.check(output.tensors)
         warnings += tuple(check_left(made))
-        checked = check_numbers(plan.steps, options)
+        checked = check_numbers(made.cut_steps, options)
         return made._replace(warnings=(*warnings, *rounding_warnings(checked)))
+
+
+def _writer(target: Path, output: Output, options: ConvertOptions) -> Writer:
+    return Writer(
+        target,
+        output.files,
+        is_folder=output.is_folder,
+        overwrite=options.overwrite,
+        resume=options.resume,
+    )
+
+
+def _bound(target: Path, options: ConvertOptions, *, on_workers: bool) -> Bound:
+    """Return how much memory a piece may take; a conversion is resumed with the pieces it had."""
+    narrow = options.bound._replace(wide=0)
+    if on_workers or (options.resume and was_cut_by(target, narrow)):
+        return narrow
+    return options.bound
+
+
+def _states(container: Container, output: Output) -> dict[Path, FileState]:
+    """Return all files that are read, as they were when their headers were read."""
+    read = (entry for step in output.copied for entry in step.sources.values())
+    entries = (*container.entries.values(), *read)
+    states = {path: FileState.at(path) for path in container.files}
+    return states | {entry.file: entry.state for entry in entries}
 
 
 def _is_rounded(step: Step, rules: Sequence[Rule]) -> bool:

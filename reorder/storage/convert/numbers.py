@@ -15,7 +15,7 @@ from reorder.records.convert_numbers import is_rounded, write_numbers
 from reorder.records.encode import code_range, is_integer_number, number_bits
 from reorder.records.record import Record
 from reorder.storage.pieces.changes import permutation
-from reorder.storage.pieces.losses import check_scales
+from reorder.storage.pieces.losses import check_scales, check_zero_points
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from reorder.storage.convert.options import ConvertOptions
-    from reorder.storage.convert.steps import Step
+    from reorder.storage.convert.steps import CutStep, Step
 
 # bytes of memory for each byte of scales and zero points that are checked, as numpy widens them
 _WORKING = 32
@@ -57,26 +57,27 @@ def _factors(desc: MemoryDesc | RecordDesc | None) -> str:
     return str(desc.rule).rpartition(" * ")[0] if isinstance(desc, RecordDesc) else ""
 
 
-def check_numbers(steps: Sequence[Step], options: ConvertOptions) -> list[_Rounded | None]:
+def check_numbers(steps: Sequence[CutStep], options: ConvertOptions) -> list[_Rounded | None]:
     """Check the numbers of all steps, on as many threads as memory allows.
 
     Returns what `_check_step` returns for each.
 
     Fails if the new format of a step cannot hold its numbers; the first such step is reported.
     """
-    most = max((_needed(step, options) for step in steps), default=0)
+    most = max(map(_needed, steps), default=0)
     threads = max(min(options.thread_count, options.max_bytes // max(most, 1)), 1)
     with ThreadPoolExecutor(threads, "memdesc-check") as pool:
-        return [*pool.map(lambda step: _check_step(step, options), steps)]
+        return [*pool.map(_check_step, steps)]
 
 
-def _needed(step: Step, options: ConvertOptions) -> int:
+def _needed(cut_step: CutStep) -> int:
     """Return the bytes of memory that checking a step takes: all scales, and a piece at a time."""
-    if not isinstance(step.src, RecordDesc):
+    src = cut_step.step.src
+    if not isinstance(src, RecordDesc):
         return 0
-    codes = _code_tensors(step.src)
-    scales = sum(nbytes for name, nbytes in step.src.tensors.items() if name not in codes)
-    pieces = (piece.nbytes for piece in islice(step.pieces(options.bound), 1))
+    codes = _code_tensors(src)
+    scales = sum(nbytes for name, nbytes in src.tensors.items() if name not in codes)
+    pieces = (piece.nbytes for piece in islice(cut_step.pieces, 1))
     return max(_WORKING * scales, *pieces, 0)
 
 
@@ -84,8 +85,8 @@ def _code_tensors(desc: RecordDesc) -> set[str]:
     return {desc.field(name).tensor for name, _ in desc.rule.code.parts}
 
 
-def _check_step(step: Step, options: ConvertOptions) -> _Rounded | None:
-    """Refuse scales that are not finite, and numbers that the new format cannot hold.
+def _check_step(cut_step: CutStep) -> _Rounded | None:
+    """Refuse scales that are not finite, and numbers that are ambiguous or that do not fit.
 
     A zero point of 0 is such a number in version 1 of GPTQ. Returns what is rounded, if a factor
     becomes its reciprocal.
@@ -95,19 +96,22 @@ def _check_step(step: Step, options: ConvertOptions) -> _Rounded | None:
     GGUF they do, so these are converted once without being written, unless the two formats alone
     show that every number fits.
     """
+    step = cut_step.step
     src, dst = step.src, step.dst
     if not isinstance(src, RecordDesc) or 0 in src.dims:
         return None
     codes = _code_tensors(src)
     with about(step.name):
         check_scales(src, src.tensors.keys() - codes, lambda role: step.sources[role].read())
+        if not isinstance(dst, RecordDesc) or dst.rule.zero != src.rule.zero:
+            check_zero_points(src, lambda role: step.sources[role].read())
     if not isinstance(dst, RecordDesc):
         return None
     dst, errors = dst.bare, list[float]()
     written = _code_tensors(dst)
     try:
         if codes == set(src.tensors) or written == set(dst.tensors):
-            _check_pieces(step, (src, dst), options)
+            _check_pieces(cut_step, src, dst)
             return None
         tensors = {
             name: _blank(nbytes) if name in codes else step.sources[name].read()
@@ -122,7 +126,7 @@ def _check_step(step: Step, options: ConvertOptions) -> _Rounded | None:
         )
         is_narrower = number_bits(dst, dst.rule.code) < number_bits(src, src.rule.code)
         if delta.values.any() or is_narrower:
-            _check_pieces(step, (src, dst), options)
+            _check_pieces(cut_step, src, dst)
     except MemdescError as error:
         msg = f"{step.name}: {str(error).removeprefix(f'{step.name}: ')}"
         if step.rule is not None:
@@ -131,13 +135,11 @@ def _check_step(step: Step, options: ConvertOptions) -> _Rounded | None:
     return _Rounded(step, max(errors, default=0.0)) if is_rounded(src, dst) else None
 
 
-def _check_pieces(
-    step: Step, descs: tuple[RecordDesc, RecordDesc], options: ConvertOptions
-) -> None:
+def _check_pieces(cut_step: CutStep, src: RecordDesc, dst: RecordDesc) -> None:
     """Convert all pieces without writing them; only the first if all others must fit then too."""
-    for task in step.tasks(options.bound):
+    for task in cut_step.tasks():
         task.compute()
-        if _fits_any(*descs):
+        if _fits_any(src, dst):
             return
 
 

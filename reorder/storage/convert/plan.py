@@ -134,7 +134,7 @@ def plan_steps(
 def _alone(step: Step, free: Mapping[str, Entry]) -> Step:
     """Return the step of a record without what stood beside it, if it becomes something else.
 
-    What rules are given for tensors themselves is done.
+    Rules that name these tensors directly are still applied.
     """
     names = [each.name for each in (step.src, step.dst) if isinstance(each, RecordDesc)]
     if len(names) == len({*names}) + 1:  # the same record

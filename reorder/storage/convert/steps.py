@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc import (
     MemdescError,
@@ -99,22 +99,27 @@ class Step:
     def __str__(self) -> str:
         return "copied" if self.change is None else str(self.change)
 
-    def pieces(self, bound: Bound) -> Cut:
+    def cut(self, bound: Bound) -> CutStep:
         """Cut it into pieces.
 
         Fails if the blocks are too large for any piece to fit; the message has the tensor.
         """
         with about(self.name):
-            return cut(self.change or copied(self.nbytes), bound)
+            return CutStep(self, cut(self.change or copied(self.nbytes), bound))
 
-    def tasks(self, bound: Bound, where: Callable[[str], Place] | None = None) -> Iterator[Task]:
-        """Return its pieces with their places; without `where` the tasks do not write."""
-        sources = tuple((role, entry.place) for role, entry in self.sources.items())
-        targets = tuple((role, where(each.name)) for role, each in self.targets.items() if where)
-        return (
-            Task(self.name, piece, sources, targets, self.is_rounded)
-            for piece in self.pieces(bound)
-        )
+
+class CutStep(NamedTuple):
+    """A step and its pieces."""
+
+    step: Step
+    pieces: Cut
+
+    def tasks(self, where: Callable[[str], Place] | None = None) -> Iterator[Task]:
+        """Return the pieces with their places; without `where` the tasks do not write."""
+        step = self.step
+        sources = tuple((role, entry.place) for role, entry in step.sources.items())
+        targets = tuple((role, where(each.name)) for role, each in step.targets.items() if where)
+        return (Task(step.name, piece, sources, targets, step.is_rounded) for piece in self.pieces)
 
 
 def copy_step(entry: Entry, name: str, format_name: str, rule: Rule | None = None) -> Step:

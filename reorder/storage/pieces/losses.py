@@ -12,7 +12,7 @@ from memdesc import MemdescError, MemoryDesc, RecordDesc, memory_desc
 from reorder.api import reorder
 from reorder.memory.memory import Memory
 from reorder.records.decode import dequantize_record, largest_difference
-from reorder.records.encode import is_integer_number
+from reorder.records.encode import code_range, is_integer_number
 from reorder.records.moves import read_number
 from reorder.storage.pieces.changes import ONLY, padded, record_of
 from reorder.values.formats import FLOATS, FloatFormat
@@ -63,10 +63,39 @@ def check_scales(
             raise OverflowedError(msg)
 
 
+def check_zero_points(desc: RecordDesc, read: Callable[[str], NDArray[np.uint8]]) -> None:
+    """Refuse integer zero points that are beyond every code, such as 16 for codes of 4 bits.
+
+    Formats that store them minus 1 have such a value, and readers disagree about it. Those that add
+    1 to each code get it. GPTQModel subtracts and adds 1 in all codes of a word at once, so a 0
+    is stored as this value, with a borrow from the next code (GPTQModel 7.7, `utils/model.py`).
+    `read` returns the bytes of a tensor by its role.
+    """
+    code, zero = desc.rule.code, desc.rule.zero
+    if zero is None or not (is_integer_number(desc, code) and is_integer_number(desc, zero)):
+        return
+    (_, most), (_, stored) = code_range(desc, code), code_range(desc, zero)
+    if stored - zero.minus <= most - code.minus:
+        return
+    part = desc.field(zero.parts[0][0])
+    values = read_number({part.tensor: read(part.tensor)}, desc, zero)
+    wrong = np.argwhere(values > most - code.minus)
+    if len(wrong):
+        at = tuple(int(i) for i in wrong[0])
+        msg = (
+            f"{part.name} of {part.kind} is {stored} at {at}, and {len(wrong)} of {values.size} "
+            f"are: a zero point of {stored - zero.minus}, which no code has, or, as GPTQModel "
+            "writes it, a 0 that also lowers the next one by 1; save the model with GPTQModel as "
+            "checkpoint_format gptq_v2, which stores zero points as they are; if this one does, "
+            f"say {desc.name}(zeros=v2)"
+        )
+        raise OverflowedError(msg)
+
+
 def check_range(
     change: Change, read: Bytes, made: NDArray[np.uint8], offsets: tuple[int, ...]
 ) -> None:
-    """Refuse infinities or NaN that were made from finite numbers.
+    """Refuse infinities or NaN that were made from finite numbers, and zeros from all of them.
 
     The change is that of a region, which begins at `offsets`; `read` and `made` are the bytes that
     it read, and those of the plain tensor that it made. The error is an `OverflowedError` with the
@@ -78,6 +107,7 @@ def check_range(
     if not isinstance(change.src, RecordDesc) and _is_wider(change, change.src, dst):
         return
     held = Memory(dst, made[: dst.min_nbytes], zero_pad=False)
+    _check_vanished(change, read, held)
     # four bits have neither infinities nor NaN; padding is zero
     if dst.dtype.is_packed or not _has_special(held.elements, FLOATS[dst.dtype.name]):
         return
@@ -107,6 +137,21 @@ def check_range(
         f"is {largest:.6g}{more}{hint}"
     )
     raise OverflowedError(msg)
+
+
+def _check_vanished(change: Change, read: Bytes, held: Memory) -> None:
+    """Refuse a region in which every number becomes 0, though some were not."""
+    codes = held.elements
+    # as signed integers, positive numbers are positive, so this is decided without a copy
+    if not codes.size or int(codes.view(f"i{codes.itemsize}").max()) > 0 or _floats(held).any():
+        return
+    largest = float(np.abs(_values(change, read)).max())
+    if largest > 0:
+        msg = (
+            f"all numbers would become 0 in {held.desc.dtype}: the largest of a region is "
+            f"{largest:.6g}; bf16 and f32 hold it, or leave the tensor out of the rule"
+        )
+        raise OverflowedError(msg)
 
 
 def _is_wider(change: Change, src: MemoryDesc, dst: MemoryDesc) -> bool:

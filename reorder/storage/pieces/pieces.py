@@ -12,16 +12,17 @@ blocks, until a region is small enough: each time the dim whose halves have the 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from itertools import product
 from math import lcm, prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc import Layout, MemdescError
+from memdesc.errors import about
 from reorder.storage.pieces.runs import FieldLayout, Region, Runs, compact
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from reorder.storage.pieces.changes import Change, Layouts
 
@@ -59,15 +60,15 @@ class Bound(NamedTuple):
         return cls(share, max_bytes, min(_PIECE_NBYTES, max_bytes // 2))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Cut:
-    """Pieces, one for each region of a grid, made while iterating."""
+    """The pieces of a change, one for each region of a grid, made while iterating."""
 
-    # the sizes of what is cut, and of the regions; the last one along a dim may be shorter
+    change: Change
+    # the sizes of what is cut, and of the regions; the last one along a dim may be shorter.
+    # No dims make one piece of the whole.
     dims: _Sizes
     sizes: _Sizes
-    # returns the piece of a region
-    make: Callable[[Region], Piece]
 
     def __len__(self) -> int:
         return prod(-(-size // step) for size, step in zip(self.dims, self.sizes, strict=True))
@@ -76,7 +77,8 @@ class Cut:
         steps = zip(self.dims, self.sizes, strict=True)
         for at in product(*(range(0, size, step) for size, step in steps)):
             ends = zip(self.sizes, self.dims, at, strict=True)
-            yield self.make(Region(tuple(min(step, size - i) for step, size, i in ends), at))
+            sizes = tuple(min(step, size - i) for step, size, i in ends)
+            yield _piece(self.change, Region(sizes, at))
 
 
 class Piece(NamedTuple):
@@ -101,7 +103,6 @@ class Piece(NamedTuple):
         return sum(runs.nbytes for _, runs in self.writes)
 
 
-@lru_cache(maxsize=1024)  # the layers of a model are alike
 def cut(change: Change, bound: Bound) -> Cut:
     """Cut a change of whole tensors along whole blocks of all layouts, into pieces within a bound.
 
@@ -131,22 +132,31 @@ def cut(change: Change, bound: Bound) -> Cut:
     dims = change.dims
     if 0 in dims:
         # scales of no elements are written too
-        whole = _whole(change)
-        return Cut((int(whole.written > 0),), (1,), lambda _: whole)
+        is_written = any(operand.nbytes for operand in change.writes.values())
+        return Cut(change, (), ()) if is_written else Cut(change, (0,), (1,))
     accesses = tuple(
         (operand.fields, is_written)
         for held, is_written in ((change.reads, False), (change.writes, True))
         for operand in held.values()
         if operand.fields
     )
+    with about(change):
+        return Cut(change, dims, _sizes(dims, accesses, change.alignment, bound))
 
-    def within(wanted: int) -> _Sizes:
-        given = bound._replace(wanted=wanted)
-        return _sizes_within(dims, accesses, change.alignment, given, str(change))
 
-    found = map(within, _wanted(bound))
-    sizes = next((each for each in found if _has_long_runs(accesses, each)), None)
-    return Cut(dims, sizes or within(bound.wanted), partial(_piece, change))
+@lru_cache(maxsize=256)  # the layers of a model are alike
+def _sizes(dims: _Sizes, accesses: tuple[_Access, ...], alignment: _Sizes, bound: Bound) -> _Sizes:
+    """Return the sizes of regions that cover dims without a 0: the smallest that have long runs.
+
+    Sizes and offsets of regions are multiples of `alignment`, and whole blocks of all layouts.
+    Fails if no region fits; the message has the bytes that the smallest takes.
+    """
+    steps = _steps(dims, accesses, alignment)
+    for wanted in _wanted(bound):
+        sizes = _sizes_within(dims, accesses, steps, bound._replace(wanted=wanted))
+        if _has_long_runs(accesses, sizes):
+            return sizes
+    return _sizes_within(dims, accesses, steps, bound)
 
 
 def _wanted(bound: Bound) -> Iterator[int]:
@@ -172,7 +182,7 @@ def _whole(change: Change) -> Piece:
 
 @lru_cache(maxsize=1024)  # the layers of a model are alike
 def _piece(change: Change, region: Region) -> Piece:
-    if region.sizes == change.dims == change.alignment:
+    if not region.sizes or region.sizes == change.dims == change.alignment:
         return _whole(change)
     reads, held = _compacted(change, region, is_written=False)
     writes, made = _compacted(change, region, is_written=True)
@@ -211,16 +221,10 @@ class _Candidate(NamedTuple):
     cost: float
 
 
-@lru_cache(maxsize=256)  # the layers of a model are alike
 def _sizes_within(
-    dims: _Sizes, accesses: tuple[_Access, ...], alignment: _Sizes, bound: Bound, what: str
+    dims: _Sizes, accesses: tuple[_Access, ...], steps: _Sizes, bound: Bound
 ) -> _Sizes:
-    """Return the sizes of regions that cover dims without a 0.
-
-    Sizes and offsets of regions are multiples of `alignment`, and whole blocks of all layouts.
-    Fails if no region fits; the message has `what` is cut, and the bytes that the smallest takes.
-    """
-    steps = _steps(dims, accesses, alignment)
+    """Return the sizes of regions of about the wanted bytes, multiples of `steps`."""
     best = _candidate(dims, accesses, dims)
     while best is None or best.nbytes > bound.wanted:
         sizes = dims if best is None else best.sizes
@@ -233,8 +237,8 @@ def _sizes_within(
         else:
             need = "an unknown number of bytes" if best is None else f"{best.nbytes} bytes"
             msg = (
-                f"{what}: the smallest piece of whole blocks takes {need}, read and written, and "
-                f"max_bytes is {bound.most}; give more"
+                f"the smallest piece of whole blocks takes {need}, read and written, and max_bytes "
+                f"is {bound.most}; give more"
             )
             raise MemdescError(msg)
     return _grown(dims, accesses, steps, best, bound.wanted).sizes

@@ -126,6 +126,11 @@ def test_another_form_is_refused_with_the_form(text: Any) -> None:
             r"without flag 'p' nothing is padded, but b \(dim 1\) of size 3 does not fill blocks o",
         ),
         ("f32::blocked:aB2b:9x2:f0", {}, r"of size 3 does not fill blocks of 2"),
+        (
+            "src:f32:a:blocked:aB2b::f0",
+            {},
+            r"blocks of 2; if it is padded, write 'src:f32:ap:blocked:aB2b::f0'$",
+        ),
     ],
 )
 def test_a_verbose_string_that_contradicts_the_arguments_is_refused(

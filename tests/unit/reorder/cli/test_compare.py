@@ -162,6 +162,22 @@ def test_an_offset_says_that_the_name_of_a_dump_is_wrong(shell: Shell, dump: str
 # Folders of dumps.
 
 
+def test_a_header_before_raw_bytes_is_skipped(shell: Shell, dump: str) -> None:
+    data = Path(dump).read_bytes()
+    Path("headed.bin").write_bytes(bytes(128) + data)
+    layout = "f16:b_fs_yx_fsv16:1x17x5x4"
+    assert shell.facts(f"compare headed.bin same.npy --from-a {layout} --offset 128")
+    assert shell.facts(f"compare same.npy headed.bin --from-b {layout} --offset 128")
+    said = shell.refusal(f"compare headed.bin same.npy --from-a {layout} --offset 64")
+    assert "from byte 64 on" in said
+    said = shell.refusal("compare same.npy ref.npy --offset 128")
+    assert said.startswith("--offset is for raw bytes; 'same.npy' and 'ref.npy' say where")
+    for folder, file in (("a", "headed.bin"), ("b", "same.npy")):
+        Path(folder).mkdir()
+        Path(folder, "x").write_bytes(Path(file).read_bytes())
+    assert shell.facts(f"compare a b --from-a {layout} --offset 128")["compared"] == 1
+
+
 def test_files_of_the_same_names_are_compared(shell: Shell, dump: str) -> None:
     for folder, value in (("a", 0), ("b", 1)):
         Path(folder).mkdir()

@@ -166,7 +166,7 @@ def test_both_memories_are_drawn_side_by_side(shell: Shell) -> None:
 @pytest.mark.parametrize(
     ("command", "reason"),
     [
-        ("ab ba 2x3 --beside", "--beside is about the picture of --svg"),
+        ("ab ba 2x3 --beside", "--beside changes only the picture of --svg"),
         ("nchw nChw8d 2x17x5x4", "did you mean 'nChw8c'"),
         ("nchw nhwc 2x17x5", "is for 4 dims"),
         ("nchw nhwc 2x17x5y", "must be integers joined by x"),

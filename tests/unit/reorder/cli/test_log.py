@@ -57,6 +57,15 @@ def test_times_and_what_could_be_saved(shell: Shell) -> None:
     assert weights["bytes"] == 2 * 4 * 64 * 32 * 9
 
 
+def test_layers_of_another_model_are_warned_of(shell: Shell) -> None:
+    layers = f"--layers {_DATA / 'layers' / 'openvino-2026.4.xml'}"
+    lines = shell.lines(f"log {_DATA / 'verbose' / 'openvino-2026.4.log'} {layers}")
+    at = lines.index("warning: the layers are of another model, or of other shapes: none executes")
+    assert lines[at + 1].startswith("    pooling mb1ic32_ih32oh16kh2sh2")
+    own = shell.facts(f"log {_DATA / 'layers' / 'openvino-2026.4.log'} {layers}")
+    assert own["not_of_layers"] == []
+
+
 def test_each_reorder_of_a_log_is_in_what_could_be_saved(shell: Shell) -> None:
     log = _DATA / "verbose" / "openvino-2026.4.log"
     lines = shell.lines(f"log {log}")
@@ -136,6 +145,14 @@ def test_stdin_may_hold_bytes_that_are_no_text() -> None:
         check=True,
     )
     assert b"other lines: 1 not from oneDNN" in ran.stdout
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no named pipes")
+def test_a_pipe_is_read_from_stdin(shell: Shell) -> None:
+    os.mkfifo("pipe")  # what <(...) is for a command
+    assert shell.refusal("log pipe") == (
+        "'pipe' is a pipe; use - and stdin, as in `cat torch.log | memdesc log -`"
+    )
 
 
 def test_a_log_without_reorders_has_no_table_of_them(shell: Shell) -> None:

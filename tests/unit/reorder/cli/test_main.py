@@ -155,8 +155,25 @@ def test_long_lines_are_folded_where_the_last_cell_begins(line: str, folded: lis
 
 
 def test_a_log_fits_into_a_terminal() -> None:
+    lines = _in_a_terminal("log", str(_LOG))
+    assert max(map(len, lines)) <= 80
+    assert len(lines) > 20
+
+
+def test_a_wide_picture_is_cut_at_the_width_of_a_terminal() -> None:
+    wide = "show in_out_channel 1x64x8x8 --draw"
+    lines = _in_a_terminal(*wide.split())
+    rows = [line for line in lines if line.startswith("   y ")]
+    assert len(rows) == 8
+    assert all((len(row), row[-1]) == (80, "…") for row in rows)
+    assert lines[-1] == "cut at the terminal's width; --svg FILE draws all of it"
+    assert _in_a_terminal(*["show", "ab", "2x3", "--draw"])[-1].startswith("     0")
+
+
+def _in_a_terminal(*words: str) -> list[str]:
+    """Return the lines that a command prints into a terminal of 80 columns."""
     terminal, other_end = pty.openpty()
-    command = [sys.executable, "-m", "reorder", "log", str(_LOG)]
+    command = [sys.executable, "-m", "reorder", *words]
     env = os.environ | {"COLUMNS": "80"}
     with subprocess.Popen(command, stdout=other_end, env=env) as running:
         os.close(other_end)
@@ -166,9 +183,7 @@ def test_a_log_fits_into_a_terminal() -> None:
                 shown += part
     os.close(terminal)
     assert running.returncode == 0
-    lines = shown.decode().splitlines()
-    assert max(map(len, lines)) <= 80
-    assert len(lines) > 20
+    return shown.decode().splitlines()
 
 
 def test_a_reader_that_closes_the_pipe_early_is_not_an_error() -> None:

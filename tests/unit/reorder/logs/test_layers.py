@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from memdesc import MemdescError, read_verbose
-from reorder.logs import read_layers, report
+from reorder.logs import OpenVinoLayers, read_layers, report
 
 _FILES = Path(__file__).parents[3] / "data" / "layers"
 _OPENVINO, _TORCH = _FILES / "openvino-2026.4", _FILES / "torch-2.13"
@@ -51,6 +51,29 @@ def test_openvino_says_layout_and_time_of_each_node() -> None:
     (reorder,) = (each for each in found.reorders if each.in_each_run)
     assert reorder.layers == ("image_abcd_acdb_stem/conv",)
     assert {each.is_of_weights for each in found.reorders if not each.in_each_run} == {True}
+
+
+def _nodes(path: str | Path) -> OpenVinoLayers:
+    layers = read_layers(path)
+    assert isinstance(layers, OpenVinoLayers)
+    return layers
+
+
+def test_executions_that_no_node_can_have_made_are_foreign(tmp_path: Path) -> None:
+    log = read_verbose(_FILES.parent / "verbose" / "openvino-2026.4.log")
+    repetition = report(log).repetition
+    layers = _nodes(f"{_OPENVINO}.xml")
+    assert [each.kind for each in layers.foreign(log.executions, repetition)] == ["pooling"]
+    own = read_verbose(f"{_OPENVINO}.log")
+    assert layers.foreign(own.executions, report(own).repetition) == ()
+    # a size that is known only at execution may be any
+    text = Path(f"{_OPENVINO}.xml").read_text(encoding="utf-8")
+    path = tmp_path / "dynamic.xml"
+    path.write_text(text.replace('type="Softmax"', 'type="Pooling"'), encoding="utf-8")
+    assert len(_nodes(path).foreign(log.executions, repetition)) == 1
+    text = path.read_text(encoding="utf-8").replace("<dim>16</dim>", "<dim>-1</dim>")
+    path.write_text(text, encoding="utf-8")
+    assert _nodes(path).foreign(log.executions, repetition) == ()
 
 
 def test_modules_of_torch_are_found_by_time() -> None:

@@ -267,6 +267,11 @@ def recorded(name: str, dims: tuple[int, int] = (30, 48), **options: Any) -> Wei
     (scale,) = (field for field in desc.fields if field.kind == "f16")
     scales = np.random.default_rng(1).random(scale.layout.dims).astype(np.float16)
     record.set_field(scale.name, scales)
+    if desc.rule.zero and desc.rule.zero.minus:
+        # the largest value is ambiguous, and refused
+        (name_of_zeros, _), *_ = desc.rule.zero.parts
+        points = record.field(name_of_zeros)
+        record.set_field(name_of_zeros, np.minimum(points, points.dtype.type(points.max() - 1)))
     layer: Layer = {}
     for role, data in record.tensors.items():
         kind, shape = _stored(name, role, dims, scales.shape)

@@ -16,6 +16,7 @@ import pytest
 import reorder
 from memdesc import MemdescError
 from reorder.storage.containers.partial import partial_folder
+from reorder.storage.pieces.pieces import _sizes
 from tests.checkpoints import write_safetensors
 from tests.unit.reorder.storage.convert.results import contents, ended_after
 
@@ -237,3 +238,19 @@ def test_no_task_runs_after_an_interrupted_conversion_has_returned(
     assert ended
     thread.join()
     assert reorder.convert(model, tmp_path / "out", _RULES, _SMALL).tasks
+
+
+def test_each_tensor_is_cut_once(tmp_path: Path) -> None:
+    shapes = [(rows, columns) for rows in range(1, 16) for columns in range(1, 21)]
+    tensors = {f"layers.{a}.{b}": np.zeros((a, b), np.float32) for a, b in shapes}
+    write_safetensors(tmp_path / "x.safetensors", tensors)
+    before = _sizes.cache_info()
+    with ended_after(200) as end:
+        reorder.convert(tmp_path / "x.safetensors", tmp_path / "y.npz", progress=end)
+    between = _sizes.cache_info()
+    options = reorder.ConvertOptions(resume=True)
+    report = reorder.convert(tmp_path / "x.safetensors", tmp_path / "y.npz", options=options)
+    after = _sizes.cache_info()
+    assert 0 < report.resumed < report.tasks == len(shapes)
+    for first, last in ((before, between), (between, after)):
+        assert last.hits + last.misses - first.hits - first.misses == len(shapes)

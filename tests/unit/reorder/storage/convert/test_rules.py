@@ -49,7 +49,7 @@ def test_mistakes_are_told_with_the_rule(line: str, problem: str) -> None:
         ("map = 3", r"tables \[\[map\]\]; this one has map"),
         ("[[rule]]\nmatch = 'a'", r"tables \[\[map\]\]; this one has rule"),
         ("[[map]]\ndst = 'ab'", "needs a string match"),
-        ("[[map]]\nmatch = 'a'", "it says nothing"),
+        ("[[map]]\nmatch = 'a'", "it changes nothing"),
         ("[[map]]\nmatch = 'a'\nto = 'ab'", "there is no key 'to'"),
     ],
 )

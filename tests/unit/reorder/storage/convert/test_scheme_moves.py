@@ -297,6 +297,8 @@ def test_a_reciprocal_that_f32_does_not_hold_is_refused(tmp_path: Path) -> None:
     said = refused(_with_factor(tmp_path / "in", 2.0**-140), tmp_path / "out", _TURNED)
     assert "a factor becomes its reciprocal, and " in said
     assert "change by more than a rounding" in said
+    said = refused(_with_factor(tmp_path / "zero", 0.0), tmp_path / "out", _TURNED)
+    assert "a factor of scales is 0, which has no reciprocal" in said
 
 
 @pytest.mark.parametrize("other", ["pre_quant_scale", "svdquant_lora_a", "weight_zero_point"])

@@ -164,6 +164,45 @@ def test_scales_that_are_not_finite_are_refused(tmp_path: Path, to: str, value: 
     assert f"weight_scale_inv of f32 is {shown} at (1, 0), and 1 of 2 are not finite" in said
 
 
+def test_numbers_that_all_become_zero_are_refused(tmp_path: Path) -> None:
+    layer = fp8_layer()
+    layer["weight_scale_inv"] *= 1e-11
+    source = _model(tmp_path / "in", layer, _FP8)
+    largest = abs(_of_blocks(layer)).max()
+    said = _refused(source, "f16")
+    assert "model.layers.0.mlp: all numbers would become 0 in f16: the largest of a region" in said
+    assert f"is {largest:.6g}; bf16 and f32 hold it" in said
+    _made(source, tmp_path / "out", "bf16")
+
+
+@pytest.mark.parametrize("to", ["f16", "awq", "compressed-tensors", "mlx"])
+def test_zero_points_of_gptq_that_readers_take_for_other_numbers_are_refused(
+    tmp_path: Path, to: str
+) -> None:
+    layer, _ = gptq_layer()
+    # GPTQModel subtracts 1 from all codes of a word: a 0 in the lowest one borrows from the next
+    layer["qzeros"][1, 2] = np.uint32((0x88888880 - 0x11111111) & 0xFFFFFFFF).view(np.int32)
+    source = _model(tmp_path / "in", layer, _GPTQ)
+    said = _refused(source, to)
+    assert (
+        "model.layers.0.mlp: qzeros of u4 is 15 at (1, 16), and 1 of 512 are: a zero point" in said
+    )
+    assert (
+        "GPTQModel writes it, a 0 that also lowers the next one by 1; save the model with" in said
+    )
+    _refused(source, None, "model.layers.*: gptq -> gptq(zeros=v2)")
+
+
+def test_a_layer_that_is_the_whole_model_has_names_without_a_dot(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    write_safetensors(tmp_path / "in" / "model.safetensors", fp8_layer())
+    config = {"quantization_config": _FP8}
+    (tmp_path / "in" / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    reorder.convert(tmp_path / "in", tmp_path / "out", to="compressed-tensors")
+    found = read_container(tmp_path / "out" / "model.safetensors").entries
+    assert set(found) == {"weight", "weight_scale"}
+
+
 def test_awq_becomes_gptq_and_awq_again(tmp_path: Path) -> None:
     layer = awq_layer(zeros=(0, 16))
     source = _model(tmp_path / "in", layer, _AWQ)

@@ -176,7 +176,9 @@ def test_codes_without_a_config_are_told_what_they_may_be(tmp_path: Path) -> Non
     source = tmp_path / "in.safetensors"
     write_safetensors(source, {f"fc.{name}": array for name, array in layer.items()})
     said = refused(source, tmp_path / "out.safetensors", "fc.qweight: ba")
-    assert "no config.json has a quantization_config; its tensors fit gptq: give the name" in said
+    assert (
+        "no config.json has a quantization_config; its tensors fit gptq or gptq(zeros=v2): " in said
+    )
     assert "--map 'fc: gptq -> plain(axes=oi), bf16'" in said
 
 
