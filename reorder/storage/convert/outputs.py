@@ -177,11 +177,19 @@ def _plan_folder(
         shard_bytes = max(sizes) if len(sizes) > 1 else _UNBOUNDED
     found = _others(source, container)
     others = [_kept(source, path) for path in found if not path.is_dir()]
+    stem = stem_of(path.name for path in container.files)
     stale = [path for path in others if path.parent == source and is_shard(path.name)]
     others = [path for path in others if path not in stale]
+    whole = next((path for path in stale if path.name == f"{stem}{_WEIGHTS}"), None)
+    if whole is not None:
+        msg = (
+            f"{str(whole)!r} is not a file of the checkpoint, whose index names other files, but "
+            "transformers loads it instead of these; move away the weights that are wrong, or the "
+            "index"
+        )
+        raise MemdescError(msg)
     # weights that are not tensors of this checkpoint stay out of it, thanks to an index
     is_indexed = any(path.parent == source and path.name.endswith(_WEIGHTS) for path in others)
-    stem = stem_of(path.name for path in container.files)
     planned = plan_shards(tensors, metadata, shard_bytes, stem=stem, is_indexed=is_indexed)
     files = [*planned]
     copied: list[Step] = []
