@@ -1,4 +1,4 @@
-"""Plans made by hand, from random numbers: near to right ones, and far from them."""
+"""Random hand-made plans, some nearly valid, some not."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def disguised(number: int, rng: np.random.Generator) -> Any:
 
 
 def _changed(number: int, rng: np.random.Generator) -> Any:
-    """Return another number: a near one, one from an edge, or no number at all."""
+    """Return a nearby number, an extreme one, or a non-number."""
     choice = rng.integers(8)
     if choice < 4:
         return disguised(number + int(rng.integers(-3, 4)), rng)

@@ -52,7 +52,7 @@ _MARK_OF_ALL = re.compile(r"^pytestmark = \[?\s*pytest\.mark\.(peers|judges)\b",
 def pytest_make_collect_report(
     collector: pytest.Collector,
 ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
-    """Take a file without its package for an empty one, where its mark is not asked for."""
+    """Treat a file as empty if its package is missing and its marker was not requested."""
     report = yield
     wanted = collector.config.getoption("markexpr")
     if report.skipped and collector.path.suffix == ".py":

@@ -1,4 +1,4 @@
-"""The written rule of conversion once more: one element at a time, in exact fractions.
+"""A second implementation of the conversion rule, in exact fractions.
 
 It shares nothing with reorder/. A data type without a row here fails the tests.
 """
@@ -31,13 +31,13 @@ FLOATS = {
     "f8_e4m3fnuz": (4, 3, 8),
     "f4_e2m1": (2, 1, 1),
 }
-# the code of NaN, and what is made of what is too large, of those that are not as IEEE 754 says:
-# with a sign on top of it, or the one code that there is
+# for formats that deviate from IEEE 754: the NaN code, which overflow also becomes; it has a sign
+# bit, or is the only NaN
 SIGNED_NAN = {"f8_e4m3": 0x7F, "f4_e2m1": 0x7}
 ONLY_NAN = {"f8_e5m2fnuz": 0x80, "f8_e4m3fnuz": 0x80}
 IEEE = [name for name in FLOATS if name not in SIGNED_NAN and name not in ONLY_NAN]
-# Pairs of types that between them read and write every type, in every working type: tests that vary
-# layouts, offsets and attributes draw from these, and so compile few kernels.
+# Pairs of types that together read and write every type, in every working type. Tests that vary
+# layouts, offsets and attributes draw from these, so that few kernels are compiled.
 PAIRS = [
     *((name, "f32") for name in DATA_TYPES),
     *(("f32", name) for name in DATA_TYPES if name != "f32"),

@@ -1,4 +1,4 @@
-"""A plugin of pytest for the examples of docstrings and pages, which lie outside this folder.
+"""A pytest plugin for the examples in docstrings and pages, which are outside this folder.
 
 Those that need an OpenCL device are skipped where there is none; those that need packages of an
 extra are marked `peers`.

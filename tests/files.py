@@ -1,4 +1,4 @@
-"""Files that are damaged, and what is known of each: it is read rightly or refused."""
+"""Damaged files: each is read correctly or refused."""
 
 from __future__ import annotations
 

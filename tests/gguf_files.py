@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def gguf_file(path: Path, **options: Any) -> Iterator[Any]:
-    """Give the package's writer of a file, which is written in the end."""
+    """Yield the package's GGUF writer; the file is written on exit."""
     import gguf  # not installed everywhere
 
     writer = gguf.GGUFWriter(path, "llama", **options)

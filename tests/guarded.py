@@ -1,4 +1,4 @@
-"""Buffers whose end, or whose start, is the edge of memory that nobody may touch.
+"""Buffers whose end, or whose start, is next to inaccessible memory.
 
 A read or a write outside of such a buffer ends the process, so a test that passes
 has not made one. What lies between the buffer and the other edge holds a pattern
@@ -75,7 +75,7 @@ class Guarded:
         self._protect(mmap.PROT_READ)
 
     def is_intact(self) -> bool:
-        """Whether all bytes beside the buffer are as they were."""
+        """Whether all bytes around the buffer are unchanged."""
         return bool(
             (self._pages[: self._used.start] == POISON).all()
             and (self._pages[self._used.stop :] == POISON).all()

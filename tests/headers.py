@@ -1,4 +1,4 @@
-"""Files of each format made by hand, byte by byte, so that tests can damage them."""
+"""Hand-made files of each format, byte by byte, so that tests can damage them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reorder 500 random tensors with the package that is installed, which brings no tests.
+"""Reorder 500 random tensors with the installed package, which does not include the tests.
 
 Run it by its path outside of the repository, whose sources Python would find first. Each result is
 compared with the definition: the element of an index lies at the offset of its descriptor, and all

@@ -167,7 +167,7 @@ class Run:
         return found
 
     def _positions(self, thread: int, access: Access) -> list[int]:
-        """Return the positions of the values that an access may read, or write behind."""
+        """Return the positions of the values that an access may read, or write after."""
         if access.kind == "wait":
             address = self._loaded[thread]
             return [0] if self._seen(thread, address) < len(self._order(address)) - 1 else []

@@ -1,4 +1,4 @@
-"""Descriptors by any known name, of sizes that the name takes."""
+"""Descriptors with any known name, in sizes that the name allows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a reorder must do, said again without any code of reorder/: element by element."""
+"""An independent, element-by-element definition of a reorder."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from memdesc import MemoryDesc
     from reorder import Box, ReorderPlan
 
-# Buffers of up to so many bytes are moved three times.
+# Buffers up to this many bytes are moved three times.
 _REPEATED_NBYTES = 1 << 13
 
 
@@ -126,7 +126,7 @@ def _pack(values: NDArray[Any], desc: MemoryDesc) -> NDArray[np.uint8]:
 def expect(
     src: MemoryDesc, dst: MemoryDesc, source: NDArray[np.uint8], before: NDArray[np.uint8]
 ) -> NDArray[np.uint8]:
-    """Return the bytes of dst behind a reorder: what was there where it writes nothing."""
+    """Return the bytes of dst after a reorder; untouched bytes keep their old value."""
     to, fro = element_map(src, dst)
     values, out = _unpack(source, src), _unpack(before.copy(), dst)
     out[to] = np.where(fro >= 0, values[fro], 0) if values.size else 0
@@ -134,7 +134,7 @@ def expect(
 
 
 def spoil_padding(desc: MemoryDesc, data: NDArray[np.uint8], seed: int) -> NDArray[np.uint8]:
-    """Return a copy with other bits wherever no element of the dims lies: padding and gaps."""
+    """Return a copy with different bits in padding and gaps."""
     to, fro = element_map(desc, desc)
     other = _unpack(random_bytes(data.size, seed), desc)
     values = _unpack(data, desc)
@@ -144,21 +144,21 @@ def spoil_padding(desc: MemoryDesc, data: NDArray[np.uint8], seed: int) -> NDArr
 
 @contextmanager
 def forced_parts(parts: int) -> Iterator[None]:
-    """Let `move_guarded` share out reorders of any size to `parts` threads."""
+    """Make `move_guarded` divide reorders of any size among `parts` threads."""
     with _on(assumed_machine()._replace(threads=parts, min_thread_nbytes=1)):
         yield
 
 
 @contextmanager
 def beyond_caches() -> Iterator[None]:
-    """Let `move_guarded` take reorders of any size for ones that no cache holds."""
+    """Make `move_guarded` treat every reorder as exceeding all caches."""
     with _on(assumed_machine()._replace(cache_nbytes=-1, core_cache_nbytes=-1)):
         yield
 
 
 @contextmanager
 def beyond_own_caches() -> Iterator[None]:
-    """Let `move_guarded` take reorders of any size for ones beyond a thread's part of caches."""
+    """Make `move_guarded` treat every reorder as exceeding a thread's share of the caches."""
     with _on(assumed_machine()._replace(streamed_nbytes=-1)):
         yield
 
@@ -204,10 +204,10 @@ def move_guarded(
     at_end: bool,
     threads: int = 1,
 ) -> NDArray[np.uint8]:
-    """Run a plan with both buffers beside inaccessible memory; return dst.
+    """Run a plan with both buffers next to inaccessible memory; return dst.
 
     A write into src, and a read or write beyond the buffers, ends the process; a
-    write in front of them fails here (behind them where they start at the edge).
+    write in front of them fails here (after them where they start at the edge).
     """
     src, dst = (
         _region(side, 1 << max(data.size - 1, 4095).bit_length())

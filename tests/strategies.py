@@ -1,7 +1,7 @@
 """Hypothesis strategies for dims, tags, descriptors and pairs of descriptors.
 
-They favour what breaks reorders: sizes that are no whole blocks, 0 and 1, nested blocks
-of one dim, adjacent blocks of one dim. Elements with padding, without the gaps of strides,
+They favour what breaks reorders: sizes that are not multiples of a block, 0 and 1, nested
+blocks of one dim, adjacent blocks of one dim. Elements with padding, without the gaps of strides,
 number at most `max_nelems`.
 """
 

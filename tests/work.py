@@ -1,4 +1,4 @@
-"""How much work a function does: times of busy machines say little."""
+"""Count the work that a function does; times on a busy machine mean little."""
 
 from __future__ import annotations
 

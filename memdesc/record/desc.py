@@ -477,7 +477,7 @@ def check_constant(constant: Constant) -> None:
     is_integer = known is not None and not known.is_packed and known.numpy.kind in "iu"
     if known is None or not (is_integer or kind == _WIDEST):
         msg = (
-            f"{tensor} is of f32 or of an integer type of whole bytes such as s64, not "
+            f"{tensor} must have type f32 or a whole-byte integer type, such as s64, not "
             f"{short_repr(kind)}"
         )
         raise MemdescError(msg)

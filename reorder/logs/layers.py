@@ -246,7 +246,7 @@ class TorchLayers:
 
 @dataclass
 class _Span:
-    """When a module ran, and its path; whether others ran in it."""
+    """When a module ran, and its path; whether other modules ran inside it."""
 
     begin: float
     end: float

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from reorder.logs.layers import Layer, Layers
     from reorder.logs.reorders import LoggedReorder, RoundTrip
 
-# the share of the time from which on a primitive is worth a warning
+# the least share of the time that deserves a warning
 _MATTERS = 0.01
 
 

@@ -75,7 +75,7 @@ def main() -> int:
 
 
 def _processor_seconds() -> float:
-    """Return how long the processes that ended have computed: what other programs do not change."""
+    """Return the CPU time of ended processes, which other load does not affect."""
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime
 

@@ -61,7 +61,7 @@ class Timing(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """All cases, what the slow ones came to when measured again, and what failed."""
+    """All cases, the re-measured slow ones, and the failures."""
 
     timings: list[Timing]
     again: dict[str, Timing]

@@ -32,7 +32,7 @@ _LINES = {
 # read at 343 pixels on a phone.
 _WIDTH, _HEIGHT, _LEFT, _TOP, _BELOW, _MARGIN = 320, 260, 56, 38, 100, 24
 _LEVELS = (0.01, 0.03, 0.1, 0.3, 1.0, 2.0)
-# colours of paper, letters and rules, by the scheme of who looks
+# colours of the background, text and lines, for the reader's colour scheme
 _STYLE = (
     "<style>.paper{fill:#ffffff}text{fill:#000000}.level{stroke:#dddddd}.one{stroke:#888888}"
     "@media (prefers-color-scheme:dark){.paper{fill:#16191d}text{fill:#e8e8e8}"
@@ -227,9 +227,9 @@ def _shortfall_lines(cases: list[dict[str, Any]]) -> list[str]:
     total = sum(case["nbytes"] >= LEAST_NBYTES for case in cases)
     return [
         (
-            f"A peer is faster in {len(short)} of {total} measurements; memdesc is below {_FLOOR} "
-            f"of its speed in {under}. The table has the fastest peer, and memdesc's speed "
-            "relative to it and to memcpy:"
+            f"A peer is faster in {len(short)} of {total} measurements; in {under} of them "
+            f"memdesc is below {_FLOOR} of its speed. The table has the fastest peer, and the "
+            "speed of memdesc relative to it and to memcpy:"
         ),
         "",
         "| case | threads | faster | ratio | of memcpy |",

@@ -1,4 +1,4 @@
-"""Measure reorders beside other libraries: `memdesc bench` with more peers.
+"""Compare reorders with other libraries: `memdesc bench` with more peers.
 
     python -m tests.benchmarks.peers --from abcd --to aBcd16b 8x256x56x56
         [--peers 'numpy,onednn 3.2'] [--peer-library libhptt.so] [--json]
@@ -38,7 +38,7 @@ from tests.benchmarks.random_cases import CLASSES, random_words
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-# How many of the slowest cases are listed, beside memcpy and beside the other libraries.
+# How many of the slowest cases are listed, compared with memcpy and with the other libraries.
 _SLOWEST = 10
 _PACKAGES = ("onednn-cpu-gomp", "onednn", "onnxruntime", "mkl")
 
@@ -182,7 +182,7 @@ def _lay_out(facts: dict[str, Any]) -> list[str]:
 
 
 def _slowest(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the cases that are slowest beside memcpy, and beside the fastest library.
+    """Return the cases that are slowest compared with memcpy, and with the fastest library.
 
     Ten of each, for each number of threads, the slowest first; ratios below 1 are slower.
     """

@@ -1,6 +1,6 @@
 """Random reorders of the kinds that frameworks issue: a pure function of a seed.
 
-Kernels are tuned on one seed and reported on another: a list that is known by heart is not
+Kernels are tuned on one seed and reported on another: a memorised list is not
 a distribution.
 """
 

@@ -1,8 +1,8 @@
 """How reorders scale with threads: `python -m tests.benchmarks.scaling [FILE] [--threads LIST]`.
 
 Prints a table in Markdown: GB/s, bytes read and written, on each number of threads. Every round
-takes a sample of each number in turn, so that what else the machine does meets all alike; medians
-count. The last column: by how much a number of threads is slower than a smaller one, at most.
+takes a sample of each number in turn, so that other load affects all equally; medians are shown.
+The last column is the largest slowdown from adding threads.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Row(NamedTuple):
 
     @property
     def loss(self) -> float:
-        """The most by which a number of threads is slower than a smaller one: 0.1 for 10 %."""
+        """The largest slowdown from adding threads: 0.1 for 10 %."""
         losses, best = [0.0], 0.0
         for _, speed in sorted(self.speeds.items()):
             losses.append(1 - speed / best if best else 0.0)

@@ -1,4 +1,4 @@
-"""The tool that times two checkouts, on cases so small that nothing is measured."""
+"""The tool that times two checkouts, on cases too small to measure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _run(tmp_path: Path, cases: str, arguments: Sequence[str]) -> dict[str, list
     return found
 
 
-def test_a_checkout_is_timed_beside_itself(
+def test_a_checkout_is_timed_against_itself(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cases = "--dtag=aBx8b 1x3x4x5\n--ddt=s8 --scale=mask:2 2x8x4x4\n"

@@ -1,4 +1,4 @@
-"""Other libraries as peers, with a library of three loops in the place of HPTT."""
+"""Other libraries as peers, with a library of three loops in place of HPTT."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_a_permutation_is_that_of_the_dims_in_memory(
         "--scale=2 3x4",
     ],
 )
-def test_blocks_gaps_and_conversions_are_no_permutation(words: str) -> None:
+def test_blocks_gaps_and_conversions_are_not_permutations(words: str) -> None:
     (case,) = parse_cases(words.split())
     assert dense_permutation(case) is None
 
@@ -111,7 +111,7 @@ def _facts(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
     return found
 
 
-def test_the_command_measures_what_bench_measures_beside_a_library(
+def test_the_command_measures_what_bench_measures_and_a_library(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = _library(tmp_path, 0)
@@ -183,7 +183,7 @@ def test_what_workers_refuse_is_refused(
     assert says in capfd.readouterr().err
 
 
-def test_a_file_that_is_no_such_library_is_refused(
+def test_a_file_that_is_not_such_a_library_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "empty.so"
@@ -195,7 +195,7 @@ def test_a_file_that_is_no_such_library_is_refused(
 
 
 @pytest.mark.peers
-def test_onnxruntime_and_mkl_come_to_the_bits_that_we_come_to() -> None:
+def test_onnxruntime_and_mkl_write_the_same_bits() -> None:
     words = "--sdt=f32,s8,f64 --stag=abc --dtag=cab,bac 3x40x50 --reset --stag=ab --dtag=ba 70x90"
     results = [
         measure(case, 1, [onnxruntime_peer, mkl_peer], 0.001) for case in parse_cases(words.split())

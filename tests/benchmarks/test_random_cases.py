@@ -1,4 +1,4 @@
-"""Random cases: a pure function, whose cases are of the classes and sizes that were asked for."""
+"""Random cases are reproducible, and have the requested classes and sizes."""
 
 from __future__ import annotations
 

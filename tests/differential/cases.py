@@ -1,7 +1,7 @@
 """Random dims, layouts and operations, the same for oneDNN and for memdesc.
 
-Case k of a test has a generator of its own, made of the seed, the name of the test and k: a
-case that failed runs again alone, whatever ran before it.
+Case k has its own generator, seeded by the seed, the test's name and k, so a case that failed can
+be run again alone.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ def canonical_tags() -> tuple[str, ...]:
 
 @cache
 def aliases() -> dict[str, str]:
-    """Return all aliases and the canonical tags that they stand for."""
+    """Return all aliases, with the canonical tag that each stands for."""
     return dict(json.loads(_TABLE.read_text())["aliases"])
 
 
 @cache
 def tags_of(ndims: int, count: int) -> tuple[str, ...]:
-    """Return the tags of so many dims among the first `count` of the enum."""
+    """Return the tags with this many dims among the first `count` of the enum."""
     return tuple(tag for tag in canonical_tags()[:count] if parse_tag(tag).ndims == ndims)
 
 

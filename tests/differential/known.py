@@ -30,7 +30,7 @@ UINT64_MAX: Final = 2**64 - 1
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What both sides answered to one question."""
+    """What each library returned for one question."""
 
     version: tuple[int, int, int]
     ours: MemoryDesc | MemdescError
@@ -68,7 +68,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class StepAnswer(Answer):
-    """What both sides answered to a step, and where it began."""
+    """What each library returned for a step, and the descriptor before it."""
 
     parent: MemoryDesc
     parent_fields: Fields
@@ -77,7 +77,7 @@ class StepAnswer(Answer):
 
 @dataclass(frozen=True, slots=True)
 class StartAnswer(Answer):
-    """What both sides answered to a tag or to strides."""
+    """What each library returned for a tag or for strides."""
 
     start: Start
 
@@ -259,7 +259,7 @@ def may_divide_by_no_elements(fields: Fields) -> bool:
 
 
 def has_more_loops_than_3_2_holds(fields: Fields) -> bool:
-    """3.2 writes behind an array of 12 loops: dims and inner blocks of one side (new).
+    """3.2 writes past an array of 12 loops: dims and inner blocks of one side (new).
 
     No tag of its enum has as many. Asked beforehand: it ends the process.
     """
@@ -267,7 +267,7 @@ def has_more_loops_than_3_2_holds(fields: Fields) -> bool:
 
 
 def lays_sums_out_over_the_padding_of_src(src: MemoryDesc, dst: MemoryDesc) -> bool:
-    """3.13 takes the strides of the sums behind weights from dims that src pads (new).
+    """3.13 takes the strides of the sums after weights from dims that src pads (new).
 
     Seen with masks over several dims of which src pads one further than dst. (5, 20, 17, 2) from
     ABcd4b16a4b to abdc with mask 3 has sums in rows of 32, as src pads b, and the last of them are

@@ -1,4 +1,4 @@
-"""Descriptors of oneDNN with compensation behind the elements, made from their blobs.
+"""Descriptors of oneDNN with compensation after the elements, made from their blobs.
 
 No public function sets `memory_extra_desc_t`. A blob is a copy of the descriptor's C struct, and
 libdnnl makes a descriptor from one, so the fields are written into the blob. Where they lie is
@@ -27,7 +27,7 @@ _S8S8, _ADJUST, _ASYMMETRIC = 1, 2, 8
 # the union of layouts lies before the extra fields, and takes no other numbers: ndims, the data
 # type and the format kind of 8 bytes each, four lists of 12 numbers of 8 bytes, an offset
 _LAYOUT_START: Final = 4 * 8 + 3 * 12 * 8
-# dims of the probe, its padded dims by ABc8a16b, and bytes behind its elements by flags and masks
+# dims of the probe, its padded dims by ABc8a16b, and bytes after its elements by flags and masks
 _PROBE_DIMS: Final = (3, 5, 7)
 _PROBE_SIZES: Final = {
     (_S8S8, 1, 0): 4 * 8,
@@ -40,7 +40,7 @@ _PROBE_SIZES: Final = {
 
 
 def with_extra(library: Executor, desc: Desc, extra: Extra) -> Desc:
-    """Return a descriptor with compensation behind its elements; libdnnl 3.13."""
+    """Return a descriptor with compensation after its elements; libdnnl 3.13."""
     flags = 0 if extra.s8s8_mask is None else _S8S8
     flags |= 0 if extra.asymmetric_mask is None else _ASYMMETRIC
     flags |= 0 if extra.scale_adjust == 1 else _ADJUST

@@ -122,7 +122,7 @@ class Primitive:
 class Executor(Library):
     """One loaded oneDNN, able to reorder too.
 
-    Give 3.13 some room behind both buffers: where the layouts are equal and blocked it may
+    Give 3.13 some room after both buffers: where the layouts are equal and blocked it may
     write beyond a view, or beyond dst for blocks of 24, and it reads one element too many on
     the way to 4-bit types with an odd count.
     """

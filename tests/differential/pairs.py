@@ -129,7 +129,7 @@ def _draw_recipe(rng: random.Random, kind: str, dims: tuple[int, ...], dtype: st
     whole, at = list(dims), [0] * ndims
     for dim, block in enumerate(blocks):
         if rng.random() < 0.4:
-            # behind the view only where it ends with a block, or inside its first one
+            # after the view only where it ends with a block, or inside its first one
             at[dim] = block * rng.randint(0, 2)
             whole[dim] += at[dim] + (
                 rng.randint(0, 3) if dims[dim] % block == 0 or dims[dim] < block else 0

@@ -1,4 +1,4 @@
-"""Reorders of int8 weights with compensation, against libdnnl 3.13: the sums behind the elements.
+"""Reorders of int8 weights with compensation, against libdnnl 3.13: the sums after the elements.
 
 Sums start at a multiple of 4 bytes; libdnnl leaves the bytes in front of them as they are.
 """
@@ -130,7 +130,7 @@ def _compare(library: Executor, tally: Tally, rng: random.Random) -> None:
 
 
 @pytest.mark.parametrize("count", [500, pytest.param(20_000, marks=pytest.mark.campaign)])
-def test_sums_behind_weights_are_those_of_libdnnl(dnnl_3_13: Executor, count: int) -> None:
+def test_sums_after_weights_are_those_of_libdnnl(dnnl_3_13: Executor, count: int) -> None:
     tally = Tally("reorders with compensation", dnnl_3_13.version)
     for case in range(count):
         _compare(dnnl_3_13, tally, make_rng("compensation", case))

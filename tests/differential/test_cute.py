@@ -25,7 +25,7 @@ tensor_layouts = pytest.importorskip("tensor_layouts", reason="tensor-layouts is
 
 def parsed(text: str) -> Any:
     """Return the layout that the other library makes of shape:stride."""
-    # Python reads (3) as 3, so each tuple gets a comma behind its last part
+    # Python reads (3) as 3, so each tuple gets a comma after its last part
     parts = [re.sub(r"\)", ",)", part) for part in text.split(":")]
     return tensor_layouts.Layout(*(eval(part, {}) for part in parts))
 

@@ -136,7 +136,7 @@ def _saved(path: Path, model: Any, section: dict[str, Any]) -> Path:
 
 
 def _model(quantise: Callable[[str, Any], Any], kind: Any, bits: int = 4) -> Any:
-    """Return an embedding and layers, quantised as a function of their names says."""
+    """Return an embedding and layers, quantised as a function of their names."""
     model = nn.Module()
     model.embed_tokens = nn.Embedding(64, 256)
     model.norm = nn.RMSNorm(256)

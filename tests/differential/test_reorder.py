@@ -45,7 +45,7 @@ def make_src(rng: random.Random, dtype: str, fields: Fields) -> NDArray[np.uint8
 
 
 def make_dst(rng: random.Random, nbytes: int) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    """Return two equal buffers of random bytes, with room behind."""
+    """Return two equal buffers of random bytes, with room after them."""
     at = rng.randrange(4096)
     dst = poison()[at : at + nbytes + _SLACK]
     return dst.copy(), dst.copy()
@@ -65,7 +65,7 @@ def compare(library: Executor, tally: Tally, rng: random.Random, src: Side, dst:
     if known.pads_a_view_inside_a_block(to_fields):
         tally.leave_out(known.pads_a_view_inside_a_block)
         return
-    # dims whose blocks do not divide each other seldom make so many boxes that they are looked up
+    # dims whose blocks do not divide each other rarely need an indirection table
     is_looked_up = rng.random() < _LOOKED_UP
     from_bytes = make_src(rng, dtype, from_fields)
     ours, theirs = make_dst(rng, count_elements(to_fields) * width)

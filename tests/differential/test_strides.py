@@ -48,7 +48,7 @@ _INT64_MAX = 2**63 - 1
 
 
 def _draw(rng: random.Random, *, huge: bool = True) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Draw dims and strides: such that nest, nearly nest, overlap, fall, or leave int64."""
+    """Draw dims and strides that nest, nearly nest, overlap, decrease, or exceed int64."""
     ndims = draw_ndims(rng)
     dims = [rng.choice((1, 2, 3, 4, 5, rng.randint(1, 9))) for _ in range(ndims)]
     if rng.random() < 0.05:
@@ -76,7 +76,7 @@ def _draw(rng: random.Random, *, huge: bool = True) -> tuple[tuple[int, ...], tu
 
 
 def _overlap(dims: tuple[int, ...], strides: tuple[int, ...]) -> bool:
-    """Whether two indices share an element, a broadcast aside: counted one by one."""
+    """Whether two indices share an element, ignoring broadcasts; by enumeration."""
     at = np.zeros((1,) * len(dims), np.int64)
     for dim, (size, stride) in enumerate(zip(dims, strides, strict=True)):
         table = np.arange(size if stride else min(size, 1), dtype=np.int64) * stride

@@ -95,7 +95,7 @@ def test_well_formed_tags_outside_of_the_enum_lay_out_as_libdnnl(library: Execut
     tally.check()
 
 
-def test_every_element_lies_where_the_fields_of_libdnnl_say(dnnl_3_13: Executor) -> None:
+def test_every_element_is_where_the_fields_of_libdnnl_say(dnnl_3_13: Executor) -> None:
     for tag in canonical_tags():
         dims = draw_dims_with_tails(make_rng(tag, 3), parse_tag(tag).block_sizes, max_nelems=256)
         theirs = make_theirs(dnnl_3_13, Start(dims, "f32", tag))

@@ -30,7 +30,7 @@ _FENCE = re.compile(r"^```(\S*) ?(\S*)[^\n]*\n(.*?)^```$", re.DOTALL | re.MULTIL
 
 class Block(NamedTuple):
     language: str
-    # of a file, behind the language of a block of text
+    # of a file, after the language of a block of text
     name: str
     text: str
 
@@ -66,7 +66,7 @@ def test_every_block_is_of_a_kind_that_some_test_runs(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", _PAGES, ids=lambda page: page.name)
-def test_comments_behind_lines_fit_the_page_at_1280_pixels(page: Path) -> None:
+def test_comments_after_lines_fit_the_page_at_1280_pixels(page: Path) -> None:
     for block in blocks(page):
         if block.language == "python" and page.name != "README.md":
             for line in block.text.splitlines():

@@ -103,7 +103,7 @@ def test_links_between_pages_lead_to_files() -> None:
 
 
 def test_links_of_the_readme_are_absolute_and_lead_to_files() -> None:
-    """A package page shows the README beside no files."""
+    """A package page shows the README without the files around it."""
     base = re.compile(r"https://[\w.]+/(?:[\w-]+/)*(?:blob|raw)/main/([^#]+)")
     for link in _links(_ROOT / "README.md"):
         found = base.match(link)

@@ -1,4 +1,4 @@
-"""The table of docs/checkpoints.md: each command runs on a small model of what it starts from."""
+"""The table of docs/checkpoints.md: each command runs on a small model of the kind it converts."""
 
 from __future__ import annotations
 

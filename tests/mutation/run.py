@@ -1,4 +1,4 @@
-"""Run the tests of modules on their mutants; works on the tree that it lies in, which is a copy."""
+"""Run the tests of modules on their mutants; works on the tree it is in, which is a copy."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ import pytest
 
 from tests.mutation.mutants import Key, Mutant, mutants_of
 
-# Of a process that runs tests; a fault may make an array of any size.
+# Memory limit of a process that runs tests: a mutant may allocate an array of any size.
 _MAX_NBYTES = 8 << 30
-# A mutant has so many times as long as the unchanged source takes, and so many seconds: of its
-# processors, which other programs do not change, and of a clock, for those that wait.
+# Time limits: this multiple of the unchanged run, plus this many seconds. There is one of CPU time,
+# which other load does not affect, and one of wall time, for tests that wait.
 _TIMES_AS_LONG, _MORE_SECONDS = 3, 5
 _CLOCK_TIMES_AS_LONG, _MORE_CLOCK_SECONDS = 8, 30
 _TRY_SECONDS = 0.01

@@ -55,7 +55,7 @@ def test_listed_modules_and_tests_exist() -> None:
             assert (_ROOT / name.split("::")[0]).exists(), name
 
 
-def test_survivors_and_wrong_lists_are_told_and_a_hang_is_noticed(tmp_path: Path) -> None:
+def test_survivors_and_wrong_lists_are_reported_and_a_hang_is_noticed(tmp_path: Path) -> None:
     (tmp_path / "tree").mkdir()
     (tmp_path / "tree" / "module.py").write_text(_MODULE)
     (tmp_path / "tree" / "test_module.py").write_text(_TESTS)

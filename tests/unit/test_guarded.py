@@ -1,4 +1,4 @@
-"""What guarded buffers promise: a byte outside of them ends the process."""
+"""What guarded buffers promise: touching a byte outside them ends the process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Layouts, tags and images made by hand of any integers are refused, or right."""
+"""Hand-made layouts, tags and images of any integers are correct or refused."""
 
 from __future__ import annotations
 

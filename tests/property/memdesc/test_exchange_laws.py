@@ -1,4 +1,4 @@
-"""What is written in the notation of a system is read as the same descriptor, or it is refused."""
+"""Each system's notation reads back as the same descriptor, or writing it is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a Layout of any blocks answers is what its definition says, index by index."""
+"""A Layout with any blocks agrees with its definition, index by index."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def dims_index(fields: Fields, index: tuple[int, ...]) -> tuple[int, ...]:
 
 @settings(max_examples=150)
 @given(layout_fields(), st.integers(0, 9))
-def test_a_layout_by_hand_ends_behind_its_last_padded_element(fields: Fields, more: int) -> None:
+def test_a_layout_by_hand_ends_after_its_last_padded_element(fields: Fields, more: int) -> None:
     offsets = places(fields).values()
     front = -min(offsets, default=0)
     layout = Layout(*fields, front + more)

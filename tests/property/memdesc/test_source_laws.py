@@ -1,4 +1,4 @@
-"""Generated sources against the layouts that they were made of."""
+"""Generated sources against the layouts that they were made from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Strings that differ from right ones by a few characters are read as what they say, or refused."""
+"""Strings that differ from valid ones by a few characters are read correctly or refused."""
 
 from __future__ import annotations
 

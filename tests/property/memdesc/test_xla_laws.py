@@ -1,4 +1,4 @@
-"""Tiles by the definition of XLA's page, on arrays: pad, divide, and put the insides behind."""
+"""Tiles by the definition of XLA's page, on arrays: pad, divide, and move the tile dims last."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever a caller passes is moved rightly or refused, and then nothing is written."""
+"""Whatever a caller passes is reordered correctly, or refused before anything is written."""
 
 from __future__ import annotations
 

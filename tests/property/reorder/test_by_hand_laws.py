@@ -1,4 +1,4 @@
-"""Plans made by hand are refused, or do what their boxes say, inside of their buffers."""
+"""Hand-made plans are refused, or do what their boxes say, inside their buffers."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ def check_plans(seed: int, count: int) -> tuple[int, int]:
     return count - ran, ran
 
 
-def test_plans_by_hand_stay_inside_of_their_buffers() -> None:
+def test_plans_by_hand_stay_inside_their_buffers() -> None:
     refused, ran = check_plans(0, 1000)
     assert min(refused, ran) > 150  # both kinds are drawn
 
 
 @pytest.mark.campaign
 @pytest.mark.parametrize("part", range(1, 11))
-def test_a_hundred_thousand_plans_by_hand_stay_inside_of_their_buffers(part: int) -> None:
+def test_a_hundred_thousand_plans_by_hand_stay_inside_their_buffers(part: int) -> None:
     refused, ran = check_plans(part, 100_000)
     assert min(refused, ran) > 15_000
     print(f"part {part}: {refused} plans were refused, {ran} ran")

@@ -1,4 +1,4 @@
-"""Conversions against their definition, with both buffers beside inaccessible memory."""
+"""Conversions against their definition, with both buffers next to guard pages."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def check(
     plan = reorder.plan_reorder(src, dst, attr)
     moved = move_guarded(plan, source, before, at_end=at_end, threads=threads)
     assert np.array_equal(moved, wanted), plan
-    # nothing that is no element of src has a say
+    # only elements of src may affect the result
     spoilt = spoil_padding(src, source, seed + 2) if not src.has_broadcast else source
     assert np.array_equal(
         move_guarded(plan, spoilt, before, at_end=not at_end, threads=threads), wanted
@@ -117,7 +117,7 @@ def test_every_tile_is_right_at_every_edge_and_on_every_share_of_threads(
 @pytest.mark.parametrize(
     "attr", [None, Attr(dst_scale=np.arange(1.0, 50.0), dst_scale_mask=1, dst_zero_point=3)]
 )
-def test_blocks_that_do_not_divide_each_other_are_converted_too_beside_padding_of_other_dims(
+def test_blocks_that_do_not_divide_each_other_are_converted_too_next_to_padding_of_other_dims(
     attr: Attr | None,
 ) -> None:
     for tags in (("ABc48a32b", "ABc32a4b"), ("ABc32a4b", "ABc48a32b")):

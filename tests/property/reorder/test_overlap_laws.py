@@ -38,7 +38,7 @@ def test_within_one_buffer_data_move_as_from_a_copy_or_not_at_all(
 
 
 @given(descs(max_nelems=256), st.integers(0, 9), st.data())
-def test_views_beside_each_other_in_one_parent_are_never_mixed_up(
+def test_adjacent_views_in_one_parent_are_never_mixed_up(
     parent: MemoryDesc, seed: int, data: st.DataObject
 ) -> None:
     size = tuple(data.draw(st.integers(0, size)) for size in parent.dims)

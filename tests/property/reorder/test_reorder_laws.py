@@ -1,4 +1,4 @@
-"""A reorder against its definition, with both buffers beside guarded memory."""
+"""A reorder against its definition, with both buffers next to guard pages."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def check(src: MemoryDesc, dst: MemoryDesc, seed: int, *, at_end: bool, threads:
     assert np.array_equal(
         move_guarded(plan, source, before, at_end=at_end, threads=threads), wanted
     )
-    # nothing that is no element of src has a say
+    # only elements of src may affect the result
     spoilt = spoil_padding(src, source, seed + 2) if not src.has_broadcast else source
     assert np.array_equal(
         move_guarded(plan, spoilt, before, at_end=not at_end, threads=threads), wanted

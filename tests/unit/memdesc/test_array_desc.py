@@ -11,7 +11,7 @@ import pytest
 from memdesc import MemdescError, OverlapError, array_desc, memory_desc
 
 
-def test_an_array_is_described_where_it_lies() -> None:
+def test_an_array_is_described_where_it_is() -> None:
     x = np.zeros((4, 6), np.float32)
     assert array_desc(x) == memory_desc((4, 6), "f32", "ab")
     assert array_desc(x.T) == memory_desc((6, 4), "f32", "ba")

@@ -80,7 +80,7 @@ def test_the_message_for_complex_numbers_says_how_to_move_them(spec: object, hin
         data_type(spec)
 
 
-def test_torchs_other_names_of_integers_are_read_behind_torch() -> None:
+def test_torchs_other_names_of_integers_are_read_after_torch() -> None:
     names = ("torch.long", "torch.int", "torch.short")
     assert [data_type(name).name for name in names] == ["s64", "s32", "s16"]
     with pytest.raises(MemdescError, match="unknown data type 'long'"):

@@ -54,7 +54,7 @@ def test_a_layout_that_cannot_be_described_is_refused() -> None:
         memdesc.explore((2, 17, 5, 4), "f32", "nChw8d")
 
 
-def test_the_absence_of_ipywidgets_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_absence_of_ipywidgets_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ipywidgets", None)  # as where it is not installed
     with pytest.raises(MemdescError, match="pip install ipywidgets"):
         memdesc.explore((2, 3), "f32", "ab")

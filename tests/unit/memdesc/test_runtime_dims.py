@@ -28,7 +28,7 @@ from memdesc import (
         ((RUNTIME,), "a", (RUNTIME,), (1,)),
     ],
 )
-def test_strides_inside_of_an_unknown_dim_are_known(
+def test_strides_inside_an_unknown_dim_are_known(
     dims: Any, tag: str, padded: Any, strides: Any
 ) -> None:
     desc = runtime_desc(dims, "f32", tag)

@@ -127,7 +127,7 @@ def test_importing_loads_neither_numba_nor_pyopencl() -> None:
     assert run_python("-c", program).stdout == "[]\n"
 
 
-def test_a_source_is_described_where_it_lies() -> None:
+def test_a_source_is_described_where_it_is() -> None:
     x = cube(3, 4)[:, ::-1]
     assert array_desc(x).offset0 == 3
 

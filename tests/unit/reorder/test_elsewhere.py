@@ -1,4 +1,4 @@
-"""A process that finds nothing of what only some systems have: docs/platforms.md lists it."""
+"""A process without the features that only some systems have; docs/platforms.md lists them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Threads with little stack reorder as others do."""
+"""Reorders work on threads with small stacks."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def test_layouts_are_read_as_other_programs_print_them() -> None:
     for text in ["(_6,_5):(_1,_6)", "(6, 5) : (1, 6)", "(6,5,):(1,6,)", "((6),5):((1),6)"]:
         assert from_notation(text, "cute", dtype="f16") == desc
     assert from_notation("16:2", "cute") == memory_desc((16,), "f32", strides=(2,))
-    # inner extents of 1 are no digits; deeper tuples are digits in turn
+    # inner extents of 1 are not digits; deeper tuples are digits in turn
     assert from_notation("((1,(2,2),3)):((9,(1,2),4))", "cute").offset((7,)) == 7
     assert from_notation("((2,4),(3,5)):((3,6),(1,24))", "cute").offset((5, 7)) == 64
 

@@ -51,7 +51,7 @@ def test_the_example_of_its_page_on_tiled_layouts_holds() -> None:
     assert from_notation("f32[3,5]{1,0:T(2,2)}", "xla").offset((2, 3)) == 17
 
 
-def test_dims_are_joined_behind_a_tile_that_divides_nothing() -> None:
+def test_dims_are_joined_after_a_tile_that_divides_nothing() -> None:
     desc = from_notation("f32[3,4,5]{0,1,2:T(1)(*,1,1)}", "xla")
     assert desc == memory_desc((3, 4, 5), "f32", "c(ba)")
 

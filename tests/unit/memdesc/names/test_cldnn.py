@@ -129,12 +129,12 @@ def test_the_table_has_222_names_of_which_208_have_digits_that_are_elements() ->
 
 
 @pytest.mark.parametrize("name", WITH_DIGITS)
-def test_every_element_lies_where_the_published_digits_put_it(name: str) -> None:
+def test_every_element_is_where_the_published_digits_put_it(name: str) -> None:
     check_digits(name, "s8", CLDNN[name]["digits"])
 
 
 @pytest.mark.parametrize("name", WITH_DIGITS)
-def test_every_element_of_four_bits_lies_where_the_published_digits_put_it(name: str) -> None:
+def test_every_element_of_four_bits_is_where_the_published_digits_put_it(name: str) -> None:
     check_digits(name, "u4", CLDNN[name].get("int4_digits", CLDNN[name]["digits"]))
 
 

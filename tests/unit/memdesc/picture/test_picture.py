@@ -78,7 +78,7 @@ def test_a_page_loads_nothing_and_names_no_other_site() -> None:
     assert not re.search("(src|href|url|import) *[=(]", page)
 
 
-def test_a_png_is_made_by_resvg_and_its_absence_is_said(
+def test_a_png_is_made_by_resvg_and_its_absence_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     resvg = pytest.importorskip("resvg_py")

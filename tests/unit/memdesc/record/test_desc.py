@@ -219,9 +219,9 @@ def test_constants_are_tensors_without_numbers() -> None:
         (Constant("data", "s64", (1,)), "tensor 'data' holds a constant and something else"),
         (
             Constant("x", "f16", (1.0,)),
-            "x is of f32 or of an integer type of whole bytes such as s64, not 'f16'",
+            "x must have type f32 or a whole-byte integer type, such as s64, not 'f16'",
         ),
-        (Constant("x", "s4", (1,)), "integer type of whole bytes such as s64, not 's4'"),
+        (Constant("x", "s4", (1,)), "whole-byte integer type, such as s64, not 's4'"),
         (Constant("x", "f32", (1,)), "the values of x are a tuple of floats of f32, not"),
         (Constant("x", "f32", (float("nan"),)), "the values of x are a tuple of floats of f32"),
         (Constant("x", "u8", (256,)), "the values of x are a tuple of integers of u8, not"),

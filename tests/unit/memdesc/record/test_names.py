@@ -59,7 +59,7 @@ def test_marlin_has_zero_points_if_asked_for() -> None:
     assert [each.rule.is_symmetric for each in (desc, wide)] == [False, True]
 
 
-def test_hqq_stores_the_group_beside_its_codes() -> None:
+def test_hqq_stores_the_group_with_its_codes() -> None:
     constants = {each.tensor: each.values for each in record_desc(DIMS, "hqq", group=32).constants}
     assert (constants["group_size"], constants["shape"]) == ((32,), DIMS)
 
@@ -70,7 +70,7 @@ def test_packed_codes_have_a_fixed_zero_or_zero_points() -> None:
     assert rules[1] == "weight_scale * (weight_packed - weight_zero_point)"
 
 
-def test_scales_of_marlin_lie_as_its_permutations() -> None:
+def test_scales_of_marlin_are_in_the_order_of_its_permutations() -> None:
     # marlin_permute_scales of vLLM: of each 64 or 32 columns, the one that is stored at a place
     grouped = [i + 8 * j for i in range(8) for j in range(8)]
     single = [2 * i + j for i in range(4) for j in (0, 1, 8, 9, 16, 17, 24, 25)]

@@ -90,7 +90,7 @@ def test_dims_may_have_a_name_and_files_comments(tmp_path: Path) -> None:
         (["--batch=/no/such/file"], "cannot read cases"),
     ],
 )
-def test_what_is_wrong_is_said(words: list[str], says: str) -> None:
+def test_what_is_wrong_is_reported(words: list[str], says: str) -> None:
     with pytest.raises(MemdescError, match=says):
         list(parse_cases(words))
 

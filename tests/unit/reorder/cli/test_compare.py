@@ -235,7 +235,7 @@ def test_a_dump_whose_name_does_not_describe_it_is_refused(
     assert reason in shell.refusal(f"reorder {name} out.npy")
 
 
-def test_a_layout_may_be_told_for_all_files_of_a_folder(shell: Shell) -> None:
+def test_a_layout_may_be_given_for_all_files_of_a_folder(shell: Shell) -> None:
     x = np.arange(12, dtype=np.float32).reshape(3, 4)
     for folder, layout in (("a", "ab"), ("b", "ba")):
         Path(folder).mkdir()
@@ -349,7 +349,7 @@ def test_a_code_that_differs_is_found_in_another_packing(shell: Shell) -> None:
     assert f"{_LAYERS[1]}: record_desc((128, 256), 'awq'" in shown
 
 
-def test_raw_codes_and_what_one_side_lacks_are_told(shell: Shell) -> None:
+def test_raw_codes_and_what_one_side_lacks_are_reported(shell: Shell) -> None:
     layer = {f"fc.{name}": array for name, array in fp8_layer().items()}
     for name, more in (("a", "x"), ("b", "y")):
         Path(name).mkdir()

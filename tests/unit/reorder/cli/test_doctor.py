@@ -22,7 +22,7 @@ def test_versions_the_cache_and_every_opencl_device_are_reported(shell: Shell) -
     assert sum("): works, " in line or "): fails: " in line for line in lines) == len(devices)
 
 
-def test_what_is_missing_is_said() -> None:
+def test_what_is_missing_is_reported() -> None:
     device: dict[str, Any] = {"name": "n", "platform": "p", "version": "v", "problem": ""}
     device |= {"is_processor": False, "max_image": None}
     broken = {**device, "problem": "no compiler", "remedy": "install one"}
@@ -44,6 +44,6 @@ def test_what_is_missing_is_said() -> None:
     assert lines[1].endswith("pyopencl does not load")
 
 
-def test_what_is_compiled_is_said_only_with_compile(shell: Shell) -> None:
+def test_what_is_compiled_is_shown_only_with_compile(shell: Shell) -> None:
     said = shell.refusal("doctor --dtypes f32")
     assert "--dtypes and --records say what --compile compiles" in said

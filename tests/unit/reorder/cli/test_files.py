@@ -181,7 +181,7 @@ def test_what_is_not_a_number_of_bytes_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize("word", ["9" * 5000, "2x" + "9" * 5000, "²x3", "٣x3", "-1x2", "1e9"])
-def test_cases_whose_dims_are_no_sizes_are_refused(word: str) -> None:
+def test_cases_whose_dims_are_not_sizes_are_refused(word: str) -> None:
     with pytest.raises(MemdescError, match="neither an option nor dims"):
         list(parse_cases([word]))
 

@@ -183,7 +183,7 @@ def test_tensors_that_were_changed_without_their_scales_are_noted(shell: Shell) 
         ("q4_0", ""),
     ],
 )
-def test_records_that_no_test_compares_are_told(shell: Shell, name: str, library: str) -> None:
+def test_records_that_no_test_compares_are_reported(shell: Shell, name: str, library: str) -> None:
     reorder.save("x.safetensors", {"fc": reorder.Record(record_desc((256, 256), name))})
     (kind,) = shell.facts("inspect x.safetensors")["quantised"]
     assert kind.get("not_compared_with", "") == library
@@ -203,7 +203,7 @@ def _fp8_model(layers: int, block: int, *, without: str = "") -> None:
     _declare(Path("m"), quant_method="fp8", weight_block_size=[block, block])
 
 
-def test_layers_that_are_alike_share_a_line(shell: Shell) -> None:
+def test_equal_layers_share_a_line(shell: Shell) -> None:
     _fp8_model(3, 128)
     weight, scales, *_, total, kind = shell.lines("inspect m")[1:]
     assert weight.split()[:3] == ["layers.*.fc.weight", "(3)", "256x80"]

@@ -136,7 +136,7 @@ def test_stdin_is_read_and_other_lines_are_counted(
     assert spent == sorted(spent, reverse=True)
 
 
-def test_stdin_may_hold_bytes_that_are_no_text() -> None:
+def test_stdin_may_hold_bytes_that_are_not_text() -> None:
     ran = subprocess.run(
         [sys.executable, "-m", "reorder", "log", "-"],
         input=b"\xff\xfe\nonednn_verbose,info,oneDNN v3.13.2\n",

@@ -97,7 +97,7 @@ def test_the_bytes_of_an_array_are_read_as_any_layout_with_sizes(shell: Shell) -
     ("layout", "axes"),
     [("channels_last", (0, 2, 3, 1)), ("NHWC", (0, 2, 3, 1)), ("WHCN", (3, 2, 1, 0))],
 )
-def test_axes_lie_as_other_systems_call_it(
+def test_axes_are_what_other_systems_call_it(
     shell: Shell, layout: str, axes: tuple[int, ...]
 ) -> None:
     np.save("i.npy", X.transpose(axes))

@@ -19,7 +19,7 @@ def test_a_layout_or_a_reorder_is_written_as_code(shell: Shell) -> None:
     assert shown == plan.source("c", "reorder").splitlines()
 
 
-def test_functions_are_called_by_the_layout_or_as_told(shell: Shell) -> None:
+def test_functions_are_called_by_the_layout_or_as_given(shell: Shell) -> None:
     for command, function in (
         ("340x20x4x1 2x17x5x4 --letters wxyz", "tensor_offset(int64_t w, int64_t x, int64_t y"),
         ("ab 2x3 --name weights", "weights_offset(int64_t a, int64_t b)"),

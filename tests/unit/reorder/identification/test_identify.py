@@ -71,7 +71,7 @@ def test_activations_are_found_with_their_padding(name: str) -> None:
     assert only.is_padding_zero
 
 
-def test_padding_that_is_not_zero_is_said() -> None:
+def test_padding_that_is_not_zero_is_reported() -> None:
     x = floats(2, 17, 5, 4)
     m = reorder.reorder(x, "nChw8c")
     m.elements[-1] = 7
@@ -126,7 +126,7 @@ def test_other_values_have_no_layout() -> None:
     assert found.verdict == "no known layout of (2, 17, 5, 4) elements of f32 gives these bytes"
 
 
-def test_bytes_of_another_size_have_no_layout_and_the_nearest_sizes_are_said() -> None:
+def test_bytes_of_another_size_have_no_layout_and_the_nearest_sizes_are_reported() -> None:
     found = identify(bytes(3836), floats(2, 17, 5, 4))
     assert found.verdict == (
         "no known layout of (2, 17, 5, 4) elements of f32 takes 3836 bytes; the nearest sizes are "
@@ -186,7 +186,7 @@ def test_a_permutation_that_no_system_names_is_found() -> None:
     assert m.desc in {each.desc for each in identify(m, dims=x.shape).candidates}
 
 
-def test_padding_that_is_zero_in_no_layout_is_said() -> None:
+def test_padding_that_is_not_zero_in_any_layout_is_reported() -> None:
     found = identify(np.ones(1024, np.float32), dims=(2, 17, 4, 4), dtype="f32")
     assert found.candidates == ()
     assert re.fullmatch(

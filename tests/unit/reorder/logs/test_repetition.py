@@ -68,7 +68,7 @@ def test_every_run_of_a_repetition_equals_the_first(keys: list[int], given: int)
     st.lists(st.integers(0, 4), min_size=1, max_size=12),
     st.integers(3, 5),
 )
-def test_runs_behind_something_else_are_found(before: list[int], run: list[int], runs: int) -> None:
+def test_runs_after_something_else_are_found(before: list[int], run: list[int], runs: int) -> None:
     found = find_stretch(before + run * runs)
     assert found is not None
     assert found.covered >= len(run) * runs

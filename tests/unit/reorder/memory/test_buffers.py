@@ -1,4 +1,4 @@
-"""What is refused at the border, and that nothing is written then."""
+"""What is refused at the border, before anything is written."""
 
 from __future__ import annotations
 

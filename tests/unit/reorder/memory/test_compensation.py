@@ -51,7 +51,7 @@ def _check(memory: reorder.Memory, q: NDArray[Any]) -> None:
 )
 @pytest.mark.parametrize("tag", ["ABcd4b16a4b", "abcd", "cdba", "ABcd8a8b", "Abcd16a"])
 @pytest.mark.parametrize("dtype", [np.float32, np.int8])
-def test_sums_of_what_was_stored_lie_behind_it(dtype: Any, tag: str, extra: Extra) -> None:
+def test_sums_of_what_was_stored_are_after_it(dtype: Any, tag: str, extra: Extra) -> None:
     x = (np.random.default_rng(0).standard_normal((19, 21, 3, 2)) * 50).astype(dtype)
     desc = memory_desc(x.shape, "s8", tag).with_extra(extra)
     memory = reorder.reorder(
@@ -73,7 +73,7 @@ def test_sums_of_what_was_stored_lie_behind_it(dtype: Any, tag: str, extra: Extr
     _check(reorder.Memory(desc, by_definition), q)
 
 
-def test_a_view_that_ends_inside_of_a_block_is_summed_too() -> None:
+def test_a_view_that_ends_inside_a_block_is_summed_too() -> None:
     view = memory_desc((8, 20), "s8", "aB16b").submemory((8, 3), (0, 0))
     desc = MemoryDesc(view.dtype, view.layout, extra=Extra(s8s8_mask=3, asymmetric_mask=1))
     x = np.random.default_rng(0).integers(-128, 128, (8, 3)).astype(np.int8)

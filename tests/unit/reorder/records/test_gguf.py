@@ -93,7 +93,7 @@ def test_long_rows_and_many_rows_are_cut_alike() -> None:
 
 @pytest.mark.parametrize("name", ["F32", "F16", "Q8_0", "IQ2_XXS"])
 @pytest.mark.parametrize("shape", [(0, 2), (3, 0), (0,)])
-def test_no_blocks_are_no_numbers(name: str, shape: tuple[int, ...]) -> None:
+def test_records_without_blocks_become_empty_tensors(name: str, shape: tuple[int, ...]) -> None:
     block, nbytes = gguf.GGML_QUANT_SIZES[KIND[name]]
     data = np.zeros((*shape[:-1], shape[-1] * nbytes), np.uint8)
     assert reorder.dequantize_gguf(data, name).shape == (*shape[:-1], shape[-1] * block)

@@ -1,4 +1,4 @@
-"""Marlin beside the formulas of vLLM 0.10, `marlin_utils.py`, written out here in numpy."""
+"""Marlin against the formulas of vLLM 0.10, `marlin_utils.py`, written out here in numpy."""
 
 from __future__ import annotations
 

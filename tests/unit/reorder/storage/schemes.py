@@ -181,7 +181,7 @@ def mlx(bits: int = 4, group: int = 64, kind: str = "bf16", seed: int = 0) -> We
     )
     product = (_of_each(scales, group) * codes).astype(dtype)
     numbers = (product.astype(np.float32) + _of_each(biases, group)).astype(dtype)
-    # codes of a row one behind the other, from the lowest bit on
+    # a row's codes are contiguous, from the lowest bit up
     rows = (codes[..., None] >> np.arange(bits, dtype=np.uint8) & 1).reshape(len(codes), -1)
     words = np.packbits(rows, axis=1, bitorder="little").view(np.uint32)
     return {".weight": words, ".scales": scales, ".biases": biases}, numbers

@@ -550,7 +550,7 @@ def test_padding_of_codes_is_not_a_value(tmp_path: Path) -> None:
     good = reorder.Record(record_desc((4, 36), "pack_quantized", group=36))
     codes = good.tensors["weight_packed"].reshape(4, 20)
     _saved_blocks(tmp_path / "good.npz", good)
-    codes[:, 18:] = 0x88  # what compressed-tensors may write behind 36 codes
+    codes[:, 18:] = 0x88  # what compressed-tensors may write after 36 codes
     _saved_blocks(tmp_path / "same.npz", good)
     codes[1, :3] = 1
     _saved_blocks(tmp_path / "bad.npz", good)

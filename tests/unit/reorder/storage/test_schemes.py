@@ -118,7 +118,10 @@ def test_a_weight_becomes_each_target_with_its_numbers_or_is_refused(
             if said.endswith(f"they are {to} already; copy it"):
                 assert target.method in (None, method)
             elif scheme.record in taken:
-                reasons = "zero points: .* cannot hold|group must be .* not 16|codes of u4, not u8"
+                reasons = (
+                    "zero points: .* cannot hold|group must be .* not 16|codes of u4, not u8"
+                    "|all experts of a layer in one tensor, and loaders of"
+                )
                 assert re.search(reasons, said)
                 assert scheme.prefix in said
             else:
@@ -139,6 +142,38 @@ def test_a_weight_becomes_each_target_with_its_numbers_or_is_refused(
         # of NVFP4, the reciprocal of a scale is rounded
         near = 2.0**-21 if "nvfp4" in scheme.record else 0
         assert np.allclose(found, wanted, rtol=near, atol=0)
+
+
+_BY_RECORD = {scheme.record: scheme for scheme in SCHEMES.values()}
+
+
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
+@pytest.mark.parametrize("name", _BY_RECORD)
+def test_scales_that_are_not_finite_are_refused(tmp_path: Path, name: str, value: float) -> None:
+    """*Law*: neither decoded nor stored in another way, whatever the scheme."""
+    scheme = _BY_RECORD[name]
+    layer, _ = scheme.make()
+    folder = write_model(tmp_path / "in", {scheme.prefix: layer}, scheme.config)
+    desc = record_in(folder, scheme.prefix).desc
+    numbers = (*desc.rule.scale, *desc.rule.offset, *filter(None, [desc.rule.zero]))
+    fields = [desc.field(number.parts[0][0]) for number in numbers]
+    assert fields
+    for field in fields:
+        if field.kind[0] in "su":
+            continue
+        kind = DATA_TYPES[field.kind].numpy
+        # the names of experts in one tensor lack `weight`
+        ends = (f".{field.tensor}", f"_{field.tensor}", field.tensor.removeprefix("weight"))
+        end = min((each for each in layer if each.endswith(ends)), key=len)
+        words = layer[end].copy()
+        words.reshape(-1).view(kind)[-1] = value
+        # of the types of 8 bits, none has infinities
+        shown = "NaN" if np.isnan(words.reshape(-1).view(kind)[-1]) else value
+        write_model(tmp_path / "in", {scheme.prefix: layer | {end: words}}, scheme.config)
+        for target in ("plain, bf16", _named(scheme, *scheme.options)):
+            said = refused(folder, tmp_path / "out", f"*: {_named(scheme, *_SAID)} -> {target}")
+            assert f"{field.name} of {field.kind} is {shown} at" in said
+            assert "and 1 of " in said
 
 
 def _damaged(layer: dict[str, NDArray[Any]]) -> list[tuple[str, dict[str, NDArray[Any]]]]:

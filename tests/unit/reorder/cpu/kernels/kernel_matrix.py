@@ -29,7 +29,7 @@ _PATTERN = random_bytes(1 << 20, 7)
 
 
 def _check(src: MemoryDesc, dst: MemoryDesc, *, at_end: bool) -> set[str]:
-    """Move random bits beside inaccessible memory; return the kernels that did it."""
+    """Move random bits next to inaccessible memory; return the kernels that did it."""
     plan = plan_reorder(src, dst)
     source, before = _PATTERN[: src.min_nbytes], _PATTERN[-dst.min_nbytes :]
     moved = move_guarded(plan, source, before, at_end=at_end)

@@ -77,7 +77,7 @@ def test_short_rows_that_follow_each_other_in_dst_are_shared_out(dtype: str, row
 
 
 @pytest.mark.parametrize("bits", DTYPES)
-def test_elements_that_are_no_neighbours_are_moved_one_by_one(bits: int) -> None:
+def test_elements_that_are_not_adjacent_are_moved_one_by_one(bits: int) -> None:
     assert "strided" in strided(bits)
 
 
@@ -213,7 +213,7 @@ def test_aligned_cache_lines_are_written_by_non_temporal_stores() -> None:
 
 
 @pytest.mark.parametrize("parts", [2, 16, 32])
-def test_interleaved_rows_are_right_where_threads_cut_them_inside_of_a_run(parts: int) -> None:
+def test_interleaved_rows_are_right_where_threads_cut_them_inside_a_run(parts: int) -> None:
     plain = memory_desc((3, 4, 47, 127), "f32", "abcd")
     _check_shared(plain, memory_desc((3, 4, 47, 127), "f32", "cadb"), parts)
     for dtype in ("s8", "bf16", "f32"):
@@ -223,7 +223,7 @@ def test_interleaved_rows_are_right_where_threads_cut_them_inside_of_a_run(parts
         _check_shared(src, memory_desc((3, 2, 100), dtype, strides=(240, 1, 2)), parts)
 
 
-def test_zeros_beside_offset_tables_read_no_element() -> None:
+def test_zeros_next_to_offset_tables_read_no_element() -> None:
     src = memory_desc(
         (33, 64),
         "u8",

@@ -30,14 +30,14 @@ _ROOT = Path(__file__).parents[5]
         (caching.IndexDataCacheFile, "_load_index"),
     ],
 )
-def test_a_missing_name_is_told(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> None:
+def test_a_missing_name_is_reported(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> None:
     monkeypatch.delattr(owner, name)
     wanted = rf"numba {re.escape(numba.__version__)} with llvmlite .*{name}.*pip install 'numba>="
     with pytest.raises(MemdescError, match=wanted):
         runpy.run_path(str(_FILE))
 
 
-def test_a_missing_member_of_instances_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_member_of_instances_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(caching.FunctionCache, "__init__", lambda self: setattr(self, "_other", 0))
     with pytest.raises(MemdescError, match="FunctionCache has no _cache_file"):
         runpy.run_path(str(_FILE))

@@ -228,5 +228,5 @@ assert os.waitpid(children[0], 0)[1] == 0
 
 
 @pytest.mark.parametrize("name", _PROGRAMS)
-def test_processes_with_habits_of_their_own(name: str) -> None:
+def test_unusual_processes(name: str) -> None:
     run_python("-c", _PROGRAMS[name])

@@ -1,4 +1,4 @@
-"""Signals that arrive inside of a reorder: handlers that raise, reorder or fork."""
+"""Signals that arrive during a reorder: handlers that raise, reorder or fork."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ during(lambda *_: children.append(fork()), 0.4, 0.004)
 )
 
 
-def test_a_signal_handler_may_raise_reorder_or_fork_inside_of_a_reorder() -> None:
+def test_a_signal_handler_may_raise_reorder_or_fork_inside_a_reorder() -> None:
     run_python("-c", _PROGRAM, NUMBA_NUM_THREADS="2")
 
 

@@ -122,7 +122,7 @@ def test_a_team_that_is_awake_runs_jobs(runtime: str) -> None:
 
 
 @pytest.mark.parametrize("runtime", _FIRST)
-def test_teams_of_children_of_threads_and_inside_of_regions(runtime: str) -> None:
+def test_teams_of_children_of_threads_and_inside_regions(runtime: str) -> None:
     bodies = [f"print({name!r})\n{body}" for name, body in _SCENARIOS.items()]
     _run("assert moves_on_a_team(openmp)\n" + "\n".join(bodies), runtime)
 

@@ -64,7 +64,7 @@ def test_a_scheduled_box_has_the_kernel_that_is_selected_for_it(
 
 
 def _swap(rows: int, steps: int, run: int, gap: int = 0) -> Box:
-    """Return the box of a swap of two loops around runs; rows of src have a gap behind them."""
+    """Return the box of a swap of two loops around runs; rows of src are followed by a gap."""
     stride = steps * run + gap
     nodes = Node(steps, steps, (run, rows * run)), Node(rows, rows, (stride, run))
     return Box((0, 0), (*nodes, Node(run, run, (1, 1))))

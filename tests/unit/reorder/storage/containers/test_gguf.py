@@ -158,7 +158,7 @@ def test_damaged_files_are_refused(tmp_path: Path, data: bytes, reason: str) -> 
         read(path)
 
 
-def test_the_types_that_are_no_records_are_listed_by_their_names(tmp_path: Path) -> None:
+def test_types_without_a_record_are_listed_by_their_names(tmp_path: Path) -> None:
     path = tmp_path / "x.gguf"
     path.write_bytes(_file([], [_info("a", (256,), 15)], bytes(320)))
     entry = read(path).entries["a"]
@@ -166,7 +166,7 @@ def test_the_types_that_are_no_records_are_listed_by_their_names(tmp_path: Path)
     assert entry.reason == "memdesc has no data type and no record called 'Q8_K'"
 
 
-def test_a_file_of_any_number_of_tensors_is_no_safetensors(tmp_path: Path) -> None:
+def test_a_gguf_file_is_not_read_as_safetensors(tmp_path: Path) -> None:
     # the ninth byte of both is a brace
     infos = [_info(f"t{k}", (8,), offset=32 * k) for k in range(ord("{"))]
     path = tmp_path / "x.bin"
@@ -240,7 +240,7 @@ _UNKNOWN = [42, 202, 2**32 - 1]
 
 
 def _unknown(path: Path, kind: int, *, alignment: int = 32, cut: int = 0) -> NDArray[np.uint8]:
-    """Write a file of known tensors with unknown ones between and behind them; returns its data."""
+    """Write a file of known tensors with unknown ones between and after them; returns its data."""
     data = np.random.default_rng(kind).integers(0, 255, 6 * alignment, np.uint8)
     data[: 4 * 4] = np.arange(4, dtype=np.float32).view(np.uint8)
     data[4 * alignment :][: 4 * 4] = data[:16]

@@ -17,7 +17,7 @@ import pytest
 
 from memdesc import MemdescError
 from reorder.storage.containers.npy import header_of
-from reorder.storage.containers.onnx import fields, message_field, varints
+from reorder.storage.containers.onnx import message_field
 from reorder.storage.containers.table import FORMATS, read_container
 from tests.headers import gguf_bytes as _gguf
 from tests.headers import gguf_info, initializer
@@ -235,20 +235,3 @@ def test_large_numbers_in_small_files_take_no_memory(tmp_path: Path, ending: str
         assert _peak(path, data) <= 4 * _ALWAYS
         with pytest.raises(MemdescError):
             read_container(path)
-
-
-def test_numbers_of_protobuf_have_ten_bytes_and_64_bits() -> None:
-    for value in (0, 1, 127, 128, 2**32, 2**63, 2**64 - 1):
-        raw = _number(1, value)
-        (part,) = fields(BytesIO(raw), 0, len(raw))
-        assert part.value == value
-    for raw in (b"\x80" * 10 + b"\1", b"\xff" * 9 + b"\2", b"\x80" * 9, b"\xff" * 9 + b"\x7f"):
-        with pytest.raises(MemdescError, match="does not end within 10 bytes and 64 bits"):
-            list(fields(BytesIO(b"\x08" + raw), 0, 1 + len(raw)))
-        packed = message_field(1, raw)
-        (part,) = fields(BytesIO(packed), 0, len(packed))
-        with pytest.raises(MemdescError, match="does not end"):
-            list(varints(BytesIO(packed), part))
-    raw = _number(2**29, 0)
-    with pytest.raises(MemdescError, match="fields have numbers from 1 to 536870911"):
-        list(fields(BytesIO(raw), 0, len(raw)))

@@ -120,7 +120,7 @@ def test_the_same_tensors_make_the_same_bytes(tmp_path: Path) -> None:
     ["", "a\0", 3, None, b"x", "\ud800", "x" * 2**16, "\u00e9" * 2**15],
     ids=lambda name: ascii(name)[:12],
 )
-def test_a_string_that_is_no_name_is_refused(tmp_path: Path, name: Any) -> None:
+def test_a_string_that_is_not_a_name_is_refused(tmp_path: Path, name: Any) -> None:
     with pytest.raises(MemdescError, match=r"name of a tensor must be a string|too long"):
         save(tmp_path / "x.npz", {name: np.ones(3, np.float32)})
     assert not list(tmp_path.iterdir())

@@ -34,7 +34,7 @@ def _model(path: Path, *initializers: bytes, more: bytes = b"") -> Path:
     return path
 
 
-def test_initializers_are_read_where_they_lie(tmp_path: Path) -> None:
+def test_initializers_are_read_in_place(tmp_path: Path) -> None:
     x = np.arange(6, dtype=np.float32)
     (tmp_path / "w.bin").write_bytes(bytes(8) + x.tobytes())
     packed = message_field(1, bytes([2, 3]))
@@ -119,6 +119,10 @@ def test_damaged_initializers_are_refused(
         (b"", "no graph"),
         (b"\x08\x01", "no graph"),
         (b"\xff" * 20, "does not end"),
+        (b"\x08" + b"\x80" * 10 + b"\1", "does not end within 10 bytes and 64 bits"),
+        (b"\x08" + b"\xff" * 9 + b"\2", "does not end within 10 bytes and 64 bits"),
+        (message_field(7, message_field(5, message_field(1, b"\x80" * 9))), "does not end"),
+        (_number(2**29, 0), "fields have numbers from 1 to 536870911"),
         (b"\x3a\x7f\x00", "ends at byte"),
         (b"\x3a\xff\xff\xff\xff\xff\xff\xff\xff\x7f", "ends at byte"),
         (b"\x0b", "does not start a field"),

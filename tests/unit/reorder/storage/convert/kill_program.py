@@ -14,16 +14,16 @@ import sys
 import time
 from pathlib import Path
 
+import reorder
 from reorder.storage.convert import journal
-from reorder.storage.convert.conversion import ConvertOptions, plan_conversion
 
 _RULES = ("model.layers.*: awq -> gptq", "conv.weight: OIhw16i16o", "lm_head.weight: ba, f32")
 
 
 def once(folder: Path, target: str) -> int:
     """Convert, with many tasks; return how many an earlier process had done."""
-    settings = ConvertOptions(max_bytes=8000, threads=2, resume=True, shard_bytes=30000)
-    found = plan_conversion(folder / "model", folder / target, _RULES, settings).run()
+    settings = reorder.ConvertOptions(max_bytes=8000, threads=2, resume=True, shard_bytes=30000)
+    found = reorder.convert(folder / "model", folder / target, _RULES, settings)
     return int(found.resumed)
 
 

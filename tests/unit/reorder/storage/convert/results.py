@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import reorder
 from memdesc import DATA_TYPES, MemdescError
 from reorder.storage.containers.table import read_container
-from reorder.storage.convert.conversion import ConvertOptions, plan_conversion
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
     from reorder.storage.convert.conversion import ConvertProgress
 
-SMALL = ConvertOptions(threads=1, max_bytes=1 << 20, verify=True)
+SMALL = reorder.ConvertOptions(threads=1, max_bytes=1 << 20, verify=True)
 
 
 def converted(
-    source: Path, target: Path, *rules: str, settings: ConvertOptions = SMALL
+    source: Path, target: Path, *rules: str, settings: reorder.ConvertOptions = SMALL
 ) -> dict[str, NDArray[Any]]:
     """Convert, and return the words of each tensor of the output, by its name."""
-    plan_conversion(source, target, rules, settings).run()
+    reorder.convert(source, target, rules, settings)
     return words_of(target)
 
 
@@ -66,13 +66,13 @@ def refused(
     source: Path,
     target: Path,
     *rules: str,
-    settings: ConvertOptions = SMALL,
+    settings: reorder.ConvertOptions = SMALL,
     to: str | None = None,
 ) -> str:
     """Return the line that refuses a conversion; nothing was written."""
     before = sorted(target.parent.rglob("*"))
     with pytest.raises(MemdescError) as caught:
-        plan_conversion(source, target, rules, settings, to).run()
+        reorder.convert(source, target, rules, settings, to=to)
     assert sorted(target.parent.rglob("*")) == before
     assert "\n" not in str(caught.value)
     return str(caught.value)

@@ -182,7 +182,7 @@ def test_a_client_that_is_closed_is_named_and_the_conversion_can_be_resumed(
     assert contents(target) == _alone(source, tmp_path / "one.safetensors")
 
 
-def test_what_is_no_cluster_is_refused_before_a_byte_is_written(
+def test_what_is_not_a_cluster_is_refused_before_a_byte_is_written(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cluster_module, "_CONNECT_SECONDS", 1)

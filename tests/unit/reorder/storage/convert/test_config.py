@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import reorder
 from memdesc import MemdescError
-from reorder.storage.convert.conversion import ConvertOptions, plan_conversion
 from reorder.storage.quantization import declared_record
 from tests.checkpoints import model_folder
 from tests.files import write_metadata
@@ -25,7 +25,7 @@ def moved(folder: Path, config: dict[str, Any]) -> dict[str, Any]:
     """Convert a model with a config.json; returns that of the output."""
     model_folder(folder / "model")
     (folder / "model" / "config.json").write_text(json.dumps(config))
-    plan_conversion(folder / "model", folder / "out", [_RULE]).run()
+    reorder.convert(folder / "model", folder / "out", [_RULE])
     found: dict[str, Any] = json.loads((folder / "out" / "config.json").read_text())
     return found
 
@@ -41,38 +41,36 @@ def test_a_section_moves_where_it_is(tmp_path: Path) -> None:
 def test_files_of_old_programs_do_not_stay_where_they_are_wrong(tmp_path: Path) -> None:
     model_folder(tmp_path / "model")
     (tmp_path / "model" / "quant_config.json").write_text('{"w_bit": 4, "q_group_size": 64}')
-    made = plan_conversion(tmp_path / "model", tmp_path / "out", [_RULE])
+    made = reorder.convert(tmp_path / "model", tmp_path / "out", [_RULE])
     (warning,) = made.warnings
     assert warning == "quant_config.json is left out: it describes the input"
-    made.run()
     assert not (tmp_path / "out" / "quant_config.json").exists()
     (tmp_path / "model" / "config.json").write_text("{}")
     some = "model.layers.0.*: awq -> plain(axes=oi), f16"
     with pytest.raises(MemdescError, match=r"does not declare model\.layers\.1\.mlp\.qweight"):
-        plan_conversion(tmp_path / "model", tmp_path / "some", [some])
+        reorder.convert(tmp_path / "model", tmp_path / "some", [some])
 
 
 def test_a_rule_takes_no_record_for_another_version_than_the_model_says(tmp_path: Path) -> None:
     model_folder(tmp_path / "model", zeros=(1, 3))
     to_v2 = "model.*: awq -> gptq(zeros=v2)"
-    plan_conversion(tmp_path / "model", tmp_path / "v2", [to_v2]).run()
+    reorder.convert(tmp_path / "model", tmp_path / "v2", [to_v2])
     for path in (tmp_path / "v2").glob("*.safetensors"):
         write_metadata(path, {})  # as other programs write it
     for rule in ("model.*: gptq -> awq", "model.*.mlp: gptq -> ba, f16"):
         with pytest.raises(MemdescError, match=r"config\.json declares zeros=v2") as caught:
-            plan_conversion(tmp_path / "v2", tmp_path / "back", [rule], ConvertOptions())
+            reorder.convert(tmp_path / "v2", tmp_path / "back", [rule], reorder.ConvertOptions())
         assert f"rule {rule!r}: model.layers.0.mlp: " in str(caught.value)
         assert "say gptq(zeros=v2), or gptq(zeros=v1) if config.json is wrong" in str(caught.value)
     back = "model.*: gptq(zeros=v2) -> awq"
-    plan_conversion(tmp_path / "v2", tmp_path / "back", [back]).run()
+    reorder.convert(tmp_path / "v2", tmp_path / "back", [back])
     insisted = "model.*: gptq(zeros=v1) -> awq"  # who says it means it
-    plan_conversion(tmp_path / "v2", tmp_path / "other", [insisted])
+    reorder.convert(tmp_path / "v2", tmp_path / "other", [insisted])
 
 
 def _converted(source: Path, target: Path, *rules: str) -> tuple[dict[str, Any], list[str]]:
     """Convert; returns the section of the config.json of the output, and the warnings."""
-    made = plan_conversion(source, target, rules)
-    made.run()
+    made = reorder.convert(source, target, rules)
     path = target / "config.json"
     config = json.loads(path.read_text()) if path.exists() else {}
     return config.get("quantization_config", {}), [*made.warnings]
@@ -97,7 +95,7 @@ def test_a_rule_that_the_model_contradicts_is_refused(
         (tmp_path / "model" / "config.json").write_text(json.dumps(place))
         for source in (tmp_path / "model", tmp_path / "model" / "model.safetensors"):
             with pytest.raises(MemdescError, match=problem):
-                plan_conversion(source, tmp_path / "out", [rule])
+                reorder.convert(source, tmp_path / "out", [rule])
 
 
 def test_what_no_config_says_of_the_output_is_a_warning(tmp_path: Path) -> None:
@@ -122,9 +120,9 @@ def test_what_no_config_can_say_is_refused(tmp_path: Path) -> None:
         ),
     ):
         with pytest.raises(MemdescError, match=problem) as caught:
-            plan_conversion(tmp_path / "model", tmp_path / "out", rules)
+            reorder.convert(tmp_path / "model", tmp_path / "out", rules)
         assert str(caught.value).endswith("such as OUT.safetensors, which has no config.json")
-        plan_conversion(tmp_path / "model", tmp_path / "out.safetensors", rules)
+        reorder.convert(tmp_path / "model", tmp_path / f"{len(rules)}.safetensors", rules)
 
 
 def test_layers_that_stay_what_config_says_may_change_alone(tmp_path: Path) -> None:

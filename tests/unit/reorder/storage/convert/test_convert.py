@@ -1,4 +1,4 @@
-"""Checkpoints converted: files beside the tensors, shards, outputs that are refused, rules."""
+"""Checkpoints converted: files next to the tensors, shards, outputs that are refused, rules."""
 
 from __future__ import annotations
 

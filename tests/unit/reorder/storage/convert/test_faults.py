@@ -1,4 +1,4 @@
-"""Conversions that are killed, whose disk fills, whose source changes, and that meet another."""
+"""Conversions that are killed, run out of disk, lose their source, or meet another conversion."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from reorder.storage.pieces.pieces import _sizes
 from tests.checkpoints import write_safetensors
 from tests.unit.reorder.storage.convert.results import contents, ended_after
 
-# copies, a layout, a record, numbers of a record, scales from the data, a file beside the tensors
+# copies, a layout, a record, numbers of a record, scales from the data, a file next to the tensors
 _RULES = (
     "conv.weight: OIhw16i16o",
     "*.0.mlp: awq -> gptq",

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+import reorder
 from memdesc import MemdescError
-from reorder.storage.convert.conversion import plan_conversion
 from tests.checkpoints import write_safetensors
 
 if TYPE_CHECKING:
@@ -48,16 +48,16 @@ def test_a_file_that_is_a_link_out_of_the_model_is_refused(
             (model / ".folder").symlink_to(tmp_path / "away")
             link.symlink_to(model / ".folder" / "file")
     with pytest.raises(MemdescError, match=f"{name}' is a link out of .*which is not followed"):
-        plan_conversion(model, tmp_path / "out", [])
+        reorder.convert(model, tmp_path / "out", [])
     # one file has no place for it
-    plan_conversion(model, tmp_path / "out.safetensors", []).run()
+    reorder.convert(model, tmp_path / "out.safetensors", [])
 
 
 @pytest.mark.parametrize("target", ["nowhere", "../nowhere", "notes.txt"])
 def test_a_link_that_leads_nowhere_is_refused(tmp_path: Path, model: Path, target: str) -> None:
     (model / "notes.txt").symlink_to(target)
     with pytest.raises(MemdescError, match=r"notes\.txt'.* (nowhere|out of|followed)"):
-        plan_conversion(model, tmp_path / "out", [])
+        reorder.convert(model, tmp_path / "out", [])
 
 
 def test_links_that_stay_in_the_model_are_copied_as_files(tmp_path: Path, model: Path) -> None:
@@ -65,7 +65,7 @@ def test_links_that_stay_in_the_model_are_copied_as_files(tmp_path: Path, model:
     (model / "notes.txt").write_text("notes")
     (model / "sub" / "one.txt").symlink_to("../two.txt")
     (model / "two.txt").symlink_to(model / "notes.txt")
-    plan_conversion(model, tmp_path / "out", []).run()
+    reorder.convert(model, tmp_path / "out", [])
     for name in ("notes.txt", "two.txt", "sub/one.txt"):
         path = tmp_path / "out" / name
         assert not path.is_symlink()
@@ -79,9 +79,8 @@ def test_links_to_folders_are_not_copied_and_are_named(
     (model / "sub").mkdir()
     (model / "sub" / "notes.txt").write_text("notes")
     (model / "linked").symlink_to(target)
-    made = plan_conversion(model, tmp_path / "out", [])
+    made = reorder.convert(model, tmp_path / "out", [])
     assert "linked' is a link to a folder, which is not copied" in made.warnings[0]
-    made.run()
     found = sorted(path.name for path in (tmp_path / "out").iterdir())
     assert found == ["model.safetensors", "sub"]
 
@@ -96,7 +95,7 @@ def test_the_cache_of_hugging_face_is_read(tmp_path: Path) -> None:
             (blobs / str(k)).write_text("{}")
         link = snapshot / name
         link.symlink_to(os.path.relpath(blobs / str(k), link.parent))
-    plan_conversion(snapshot, tmp_path / "out", []).run()
+    reorder.convert(snapshot, tmp_path / "out", [])
     assert (tmp_path / "out" / "sub" / "notes.txt").read_text() == "{}"
     assert (tmp_path / "out" / "config.json").read_text() == "{}"
 
@@ -105,9 +104,9 @@ def test_an_output_in_a_circle_of_links_is_refused(tmp_path: Path, model: Path) 
     for name in ("out", "out.safetensors"):
         (tmp_path / name).symlink_to(name)
         with pytest.raises(MemdescError, match=r"out.*(exists|cannot be written)"):
-            plan_conversion(model, tmp_path / name, [])
+            reorder.convert(model, tmp_path / name, [])
 
 
 def test_what_the_system_says_of_a_path_is_an_error_of_ours(tmp_path: Path, model: Path) -> None:
     with pytest.raises(MemdescError, match=r"xxx' cannot be used: File name too long"):
-        plan_conversion(model, tmp_path / ("x" * 300) / "out", [])
+        reorder.convert(model, tmp_path / ("x" * 300) / "out", [])

@@ -8,7 +8,6 @@ import numpy as np
 
 import reorder
 from reorder.storage.containers.table import read_container
-from reorder.storage.convert.conversion import ConvertOptions, plan_conversion
 from tests.checkpoints import write_safetensors
 from tests.unit.reorder.storage.convert.results import SMALL, converted, refused
 
@@ -30,7 +29,7 @@ def test_scales_are_chosen_for_no_types_that_quantize_does_not_take(tmp_path: Pa
     source, out = tmp_path / "in.safetensors", tmp_path / "out.safetensors"
     write_safetensors(source, {"w": np.ones((8, 8), np.float32)})
     small = tmp_path / "small.safetensors"
-    plan_conversion(source, small, ["w: f8_e4m3"], SMALL).run()
+    reorder.convert(source, small, ["w: f8_e4m3"], SMALL)
     said = refused(small, out, "w: s8, scales=a")
     assert "quantize takes floats of 16 bits or more, not f8_e4m3" in said
 
@@ -51,10 +50,10 @@ def test_types_that_an_archive_does_not_have_come_back(tmp_path: Path) -> None:
     x = np.arange(6, dtype=np.float32).reshape(2, 3)
     write_safetensors(tmp_path / "x.safetensors", {"x": x, "y": x})
     rules = ["x: bf16", "y: f8_e5m2"]
-    plan_conversion(tmp_path / "x.safetensors", first, rules, SMALL).run()
+    reorder.convert(tmp_path / "x.safetensors", first, rules, SMALL)
     source = first
     for target in others:
-        plan_conversion(source, target, [], SMALL).run()
+        reorder.convert(source, target, [], SMALL)
         source = target
     old, new = read_container(first).entries, read_container(source).entries
     for name, dtype in (("x", "bf16"), ("y", "f8_e5m2")):
@@ -65,9 +64,9 @@ def test_types_that_an_archive_does_not_have_come_back(tmp_path: Path) -> None:
 def test_tensors_without_a_data_type_are_copied(tmp_path: Path) -> None:
     x = np.arange(8, dtype=np.complex64)
     write_safetensors(tmp_path / "x.safetensors", {"x": x})
-    plan_conversion(
-        tmp_path / "x.safetensors", tmp_path / "y.safetensors", [], ConvertOptions()
-    ).run()
+    reorder.convert(
+        tmp_path / "x.safetensors", tmp_path / "y.safetensors", [], reorder.ConvertOptions()
+    )
     entry = read_container(tmp_path / "y.safetensors").entries["x"]
     assert (entry.dtype, entry.read().tobytes()) == ("C64", x.tobytes())
     said = refused(tmp_path / "x.safetensors", tmp_path / "z.safetensors", "x: f32")

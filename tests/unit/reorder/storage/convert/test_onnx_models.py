@@ -1,4 +1,4 @@
-"""ONNX models converted: the ones that are written compute what the ones that were read do."""
+"""Converted ONNX models compute what the originals do."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+import reorder
 from memdesc import MemdescError, memory_desc
 from reorder.storage.containers.onnx import message_field
 from reorder.storage.containers.table import plan_file, read_container
@@ -111,7 +112,7 @@ def _same(one: Path, other: Path) -> bool:
 
 
 def _converted(source: Path, target: Path, *rules: str) -> Path:
-    plan_conversion(source, target, rules, ConvertOptions(verify=True)).run()
+    reorder.convert(source, target, rules, ConvertOptions(verify=True))
     return target
 
 
@@ -263,4 +264,4 @@ def test_codes_whose_scales_only_nodes_know_are_not_taken_for_numbers(
     settings = ConvertOptions(allow_partial=True)
     made = plan_conversion(source, tmp_path / "y.safetensors", ["MatMul_12: f32"], settings)
     assert "changes MatMul_12 without its scales" in made.warnings[0]
-    plan_conversion(source, tmp_path / "z.safetensors", ["val_3: f16"], ConvertOptions()).run()
+    reorder.convert(source, tmp_path / "z.safetensors", ["val_3: f16"], ConvertOptions())

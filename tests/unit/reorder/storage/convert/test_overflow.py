@@ -63,24 +63,22 @@ def test_blocks_whose_scale_is_not_finite_are_not_decoded(tmp_path: Path, scale:
     assert f"w: the number at (2, 32) is {scale}, although codes are finite" in said
 
 
-@pytest.mark.parametrize("value", [np.inf, np.nan])
 @pytest.mark.parametrize(
     ("name", "field", "target"),
     [("q4_0", "d", "awq"), ("q4_1", "m", "mlx(scales=f32)"), ("q8_0", "d", "int_quantized")],
 )
 def test_scales_in_blocks_that_are_not_finite_do_not_move(
-    tmp_path: Path, name: str, field: str, target: str, value: float
+    tmp_path: Path, name: str, field: str, target: str
 ) -> None:
     desc = record_desc((64, 4096), name)
     record = reorder.Record(desc)
     scales = np.ones(desc.field(field).layout.dims, np.float16)
-    scales[50, 17] = value
+    scales[50, 17] = np.nan
     record.set_field(field, scales)
     reorder.save(tmp_path / "in.npz", {"fc": record})
     rule = f"fc*: {name} -> {target}"
     settings = SMALL._replace(max_bytes=1 << 16)
     with pytest.raises(MemdescError) as caught:
         reorder.convert(tmp_path / "in.npz", tmp_path / "out.npz", [rule], settings)
-    shown = "NaN" if np.isnan(value) else "inf"
-    assert f"{field} of f16 is {shown} at (50, 17), and 1 of " in str(caught.value)
+    assert f"{field} of f16 is NaN at (50, 17), and 1 of " in str(caught.value)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.npz"]

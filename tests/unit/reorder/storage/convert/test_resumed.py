@@ -1,4 +1,4 @@
-"""What `--resume` goes on with, and what it refuses: outputs that are whole, and those begun."""
+"""What `--resume` continues and what it refuses: complete and unfinished outputs."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def test_no_byte_of_an_output_is_of_other_rules(tmp_path: Path) -> None:
     source, target = tmp_path / "in.npz", tmp_path / "out.gguf"
     np.savez(source, a=np.full(3, 0.1, np.float32), b=np.full(3, 0.1, np.float32))
 
-    # of the same size: what the first writes behind 12 bytes is padding of the second
+    # of the same size: what the first writes after 12 bytes is padding of the second
     with ended_after() as crash:
         planned(source, target, _SMALL, "a: f64").run(crash)
     planned(source, target, _SMALL, "a: f16").run()

@@ -73,9 +73,15 @@ def _section(folder: Path) -> dict[str, Any]:
 # FP8
 
 
-@pytest.mark.parametrize("codes", ["f8_e4m3", "f8_e5m2"])
-@pytest.mark.parametrize("kind", ["f32", "bf16", "f16", "e8m0"])
-@pytest.mark.parametrize("name", _SIZES)
+@pytest.mark.parametrize(
+    ("name", "kind", "codes"),
+    [
+        ("fp8_tensor", "f32", "f8_e4m3"),
+        ("fp8_channel", "bf16", "f8_e5m2"),
+        ("fp8_block", "e8m0", "f8_e4m3"),
+        ("fp8_block", "f16", "f8_e5m2"),
+    ],
+)
 def test_names_read_what_no_file_declares(tmp_path: Path, name: str, kind: str, codes: str) -> None:
     layer, wanted = _fp8(name, kind=kind, codes=codes)
     folder = write_model(tmp_path / "in", {"fc": layer}, {})
@@ -157,17 +163,6 @@ def test_bytes_without_a_type_are_codes_and_scales_where_the_rule_says_so(tmp_pa
     assert np.array_equal(converted(folder, tmp_path / "out", rule)["fc.weight"], wanted)
 
 
-@pytest.mark.parametrize("target", ["plain, bf16", "fp8_block(scale_inv=true)"])
-def test_a_scale_that_is_not_a_number_is_refused_before_anything_is_written(
-    tmp_path: Path, target: str
-) -> None:
-    layer, _ = _fp8("fp8_block", kind="e8m0")
-    layer[".weight_scale"].view(np.uint8)[2, 1] = 255
-    folder = write_model(tmp_path / "in", {"fc": layer}, {})
-    said = refused(folder, tmp_path / "out", f"*: fp8_block -> {target}")
-    assert "fc: weight_scale of e8m0 is NaN at (2, 1)" in said
-
-
 # Experts
 
 
@@ -193,14 +188,6 @@ def test_experts_keep_their_names(
     # once more, from what was written
     again = converted(tmp_path / "out", tmp_path / "b", f"mlp*: {target} -> plain, f32")
     assert np.array_equal(again[_STACKED], wanted)
-
-
-def test_an_exponent_that_is_not_a_number_is_refused(tmp_path: Path) -> None:
-    layer, _ = _EXPERTS["gpt_oss_mxfp4"]()
-    layer["_scales"][1, 2, 1] = 255
-    folder = write_model(tmp_path / "in", {_STACKED: layer}, declared("mxfp4"))
-    said = refused(folder, tmp_path / "out", "*: gpt_oss_mxfp4 -> acb, bf16")
-    assert f"{_STACKED}: scales of e8m0 is NaN at (1, 2, 1)" in said
 
 
 # ModelOpt, and blocks of 4 bits
@@ -372,7 +359,7 @@ def test_experts_of_a_layer_share_a_tensor(tmp_path: Path, bits: int, group: int
     assert wide["fc.scales"].shape == (3, 24, 8)
 
 
-def test_bits_that_a_rule_leaves_out_are_told(tmp_path: Path) -> None:
+def test_bits_that_a_rule_leaves_out_are_reported(tmp_path: Path) -> None:
     folder = write_model(tmp_path / "in", {"fc": mlx(8)[0]}, {"quantization": _mlx(8)})
     said = refused(folder, tmp_path / "out", "*: mlx -> plain, bf16")
     assert "config.json declares bits=8, and mlx has bits=4; say mlx(bits=8)" in said
@@ -470,7 +457,7 @@ def test_blocks_that_cross_rows_are_refused() -> None:
 
 
 def test_scales_of_double_quantisation_are_decoded_as_a_record_of_their_own() -> None:
-    # the recipe of docs/records.md, beside the definition
+    # the recipe of docs/records.md, against the definition
     rng = np.random.default_rng(0)
     table = np.sort(rng.standard_normal(256)).astype(np.float32)
     indices, nested = rng.integers(0, 256, 600, np.uint8), rng.random(3).astype(np.float32)

@@ -80,7 +80,7 @@ def test_a_negative_stride_is_refused_before_the_first_piece() -> None:
             Reorder(*pair)
 
 
-def test_no_elements_are_no_pieces() -> None:
+def test_an_empty_tensor_has_no_pieces() -> None:
     assert pieces_of((0, 4), "f32", ("ab", "ba"), 1) == []
 
 
