@@ -144,8 +144,8 @@ def about(what: object) -> Iterator[None]:
     try:
         yield
     except MemdescError as error:
-        msg = f"{what}: {error}"
-        raise MemdescError(msg) from None
+        error.args = (f"{what}: {error}",)
+        raise
 
 
 def allocates(function: Callable[P, R]) -> Callable[P, R]:

@@ -528,6 +528,8 @@ def _check_choice(what: str, given: Any, legal: tuple[Any, ...]) -> None:
 
 def _float_scales(name: str, kind: Any, legal: tuple[str, ...] = _FLOAT_SCALES) -> str:
     hint = f"give scales={legal[0]} if it holds them exactly"
+    if "e8m0" in legal and data_type(kind).name == "u8":
+        hint = "if they are exponents, store them as e8m0: x.view(torch.float8_e8m0fnu)"
     return _checked_type(f"{name}: scales", kind, legal, hint)
 
 

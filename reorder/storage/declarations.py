@@ -18,10 +18,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from memdesc import known_records
+from memdesc import MemdescError, known_records
 from memdesc.errors import short_repr
 from memdesc.record.names import read_name
-from reorder.storage.experts import stacked_name
+from reorder.storage.experts import block_of, stacked_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -30,7 +30,10 @@ if TYPE_CHECKING:
     Listing = Callable[[str, Mapping[str, Any], Sequence[str]], Mapping[str, Any]]
 
 # the usual key of the layers that are not quantised
-_IGNORED = ("modules_to_not_convert",)
+IGNORED = "modules_to_not_convert"
+_IGNORED = (IGNORED,)
+# a target of compressed-tensors: the experts of all layers
+_EXPERTS = r"re:.*\.experts\.[0-9]+\..*"
 # what models call their output layer
 OUTPUT = "lm_head"
 # whether inputs belong to groups in an arbitrary order; not an option of a record
@@ -599,9 +602,23 @@ def join_sections(
 def _join_groups(parts: Sequence[Layers]) -> dict[str, Any]:
     """Join sections of compressed-tensors, whose groups name their layers."""
     groups = {}
+    owner = ""
     for k, (layers, section) in enumerate(parts):
         (group,) = section["config_groups"].values()
-        groups[f"group_{k}"] = {**group, "targets": [*layers]}
+        # transformers takes the group with such a target for all experts of a model, or else the
+        # first group (5.23, `get_experts_scheme`)
+        others = [name for name in layers if not block_of(name)]
+        expert = next((name for name in layers if block_of(name)), "")
+        if owner and expert:
+            msg = (
+                f"{owner} and {expert} have different formats, and transformers decodes all "
+                "experts of a model as the first group of config.json with experts says; --to "
+                "bf16, --to f16 decode any"
+            )
+            raise MemdescError(msg)
+        owner = owner or expert
+        targets = [*others, _EXPERTS] if expert else others
+        groups[f"group_{k}"] = {**group, "targets": targets}
     forms = {part.section["format"] for part in parts}
     form = forms.pop() if len(forms) == 1 else "mixed-precision"
     return {**parts[0].section, "format": form, "config_groups": groups}

@@ -45,6 +45,26 @@ def block_of(name: str) -> str:
     return "" if found is None else found[1]
 
 
+def check_experts(names: Iterable[str]) -> None:
+    """Refuse blocks of experts that do not have the same layers, or whose numbers have gaps."""
+    found: dict[str, dict[str, set[int]]] = {}
+    for name in names:
+        expert = _EXPERT.fullmatch(name)
+        if expert is not None:
+            layers = found.setdefault(expert[1], {})
+            layers.setdefault(expert[3], set()).add(int(expert[2]))
+    for block, layers in found.items():
+        count = 1 + max(map(max, layers.values()))
+        for layer, numbers in layers.items():
+            if len(numbers) < count:
+                missing = next(k for k in range(count) if k not in numbers)
+                msg = (
+                    f"{short_repr(block)} has expert {count - 1}, but {layer} of expert {missing} "
+                    "is missing; get the checkpoint again"
+                )
+                raise MemdescError(msg)
+
+
 def holds_experts(tensor: Entry | Tensor) -> bool:
     """Whether a tensor has all experts of a layer, as transformers has them."""
     return tensor.name.rpartition(".")[0].endswith(".experts") and len(tensor.shape) == len("eoi")

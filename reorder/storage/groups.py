@@ -50,6 +50,8 @@ if TYPE_CHECKING:
 
 # metadata key that lists the tensors whose codes or scales were changed alone
 PARTIAL = "memdesc_partial"
+# metadata key in which ComfyUI says how layers are quantised
+_COMFYUI = "_quantization_metadata"
 # the codes of AutoGPTQ, AutoAWQ and vLLM
 _USUAL = "qweight"
 # the targets of a declaration that applies to every layer, whatever its name
@@ -118,8 +120,15 @@ class Group(NamedTuple):
 def claims_of(path: Path, container: Container) -> Claims:
     """Return what a checkpoint's metadata and the files beside it claim.
 
-    Fails where `declared_record` does.
+    Fails where `declared_record` does, and if ComfyUI says how layers are quantised.
     """
+    if _COMFYUI in container.metadata:
+        msg = (
+            f"the header has {_COMFYUI}, in which ComfyUI says how layers are quantised; it may "
+            "order their scales as a kernel reads them, or rotate the weights, which no record "
+            "here does; decode it with ComfyUI"
+        )
+        raise MemdescError(msg)
     folder = path if path.is_dir() else path.parent
     return Claims(declared_record(folder), partial_of(container))
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from memdesc import DATA_TYPES, MemdescError, MemoryDesc, RecordDesc, known_records, record_desc
 from memdesc.errors import short_repr
 from memdesc.record.names import read_name
-from reorder.storage.stored import BARE_ROLES, stem_of
+from reorder.storage.stored import BARE_ROLES, WEIGHT, stem_of
 from reorder.values.formats import INTEGERS
 
 if TYPE_CHECKING:
@@ -101,6 +101,14 @@ def _row(codes: str, others: str) -> _Row:
     return _Row(codes.removesuffix("!"), tuple(others.split()), codes.endswith("!"))
 
 
+# ends of names of tensors that change the layer around its weight, or what its codes mean, as the
+# order of scales and the rotation that ComfyUI notes; they belong to the codes
+_CHANGING = ".pre_quant_scale .svdquant_lora_a .svdquant_lora_b .comfy_quant"
+# of tensors that scale codes of any name
+_SCALING = (
+    "_scale _scales _scale_2 _scale_inv _scale_inverse _global_scale _zero_point _zero_points "
+    "_zeros _g_idx _weight_scale _weight_scale_2"
+)
 _ROWS = (
     _row(
         ".qweight!",
@@ -115,9 +123,7 @@ _ROWS = (
         ".weight",
         ".scale .scales .biases .zero .zeros .zero_point .qzeros .g_idx .scale_inv .scale_weight "
         ".qscale_weight .global_scale .dequant_scale .SCB .weight_format .per_channel_scale "
-        ".weights_scaling_factor .weights_scaling_factor_2 "
-        # these change the layer's input or its output, and belong to the codes
-        ".pre_quant_scale .svdquant_lora_a .svdquant_lora_b",
+        f".weights_scaling_factor .weights_scaling_factor_2 {_CHANGING}",
     ),
     _row(".B", ".s"),
     _row(".W_q!", ".scale .zero"),
@@ -133,12 +139,7 @@ _ROWS = (
     _row("_quantized", "_scale _zero_point"),
     _row("_Q4", "_scales _zero_points"),
     _row("_Q8", "_scales _zero_points"),
-    # codes of any name
-    _row(
-        "",
-        "_scale _scales _scale_2 _scale_inv _scale_inverse _global_scale _zero_point "
-        "_zero_points _zeros _g_idx _weight_scale _weight_scale_2",
-    ),
+    _row("", _SCALING),
     _row(
         "!",
         ".absmax .quant_map .nested_absmax .nested_quant_map .quant_state.bitsandbytes__nf4 "
@@ -211,6 +212,16 @@ def _others(entries: Mapping[str, Entry], name: str) -> dict[str, Entry]:
             held = {each: entries[each] for each in full if each in entries}
             found |= {k: each for k, each in held.items() if may_fit or _may_scale(each, codes)}
     return found
+
+
+def beside_floats(entries: Mapping[str, Entry], name: str) -> list[str]:
+    """Return the tensors beside a weight of floats that only codes should have."""
+    if not name.endswith(WEIGHT):
+        return []
+    layer = name.removesuffix(WEIGHT)
+    found = [*(f"{name}{end}" for end in _SCALING.split())]
+    found += [f"{layer}{end}" for end in _CHANGING.split()]
+    return [each for each in found if each in entries]
 
 
 def _may_scale(other: Entry, codes: Entry) -> bool:

@@ -90,6 +90,10 @@ def split_dims(
     )
 
 
+class NotFiniteError(MemdescError):
+    """Raised for numbers that no scale can be chosen for."""
+
+
 def find_ranges(
     values: NDArray[Any], counts: list[int], sizes: list[int]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -99,13 +103,14 @@ def find_ranges(
         return np.zeros(counts), np.zeros(counts)
     grouped = values.reshape(shape)
     within = tuple(range(1, len(shape), 2))
-    low, high = (
-        np.asarray(reduce(grouped, axis=within), np.float64) for reduce in (np.min, np.max)
-    )
+    with np.errstate(invalid="ignore"):  # the check below refuses NaN
+        low, high = (
+            np.asarray(reduce(grouped, axis=within), np.float64) for reduce in (np.min, np.max)
+        )
     if not (np.isfinite(low).all() and np.isfinite(high).all()):
         bad = np.argwhere(~np.isfinite(values.astype(np.float64)))[0]
         msg = f"x{bad.tolist()} is {values[tuple(bad)]}; only finite values can be quantised"
-        raise MemdescError(msg)
+        raise NotFiniteError(msg)
     return np.minimum(low, 0), np.maximum(high, 0)
 
 

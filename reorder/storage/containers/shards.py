@@ -1,6 +1,7 @@
 """Checkpoints of several files: an index of names, or all files of a folder.
 
-Source: `save_pretrained` of transformers 4 (the index, names of shards).
+Sources: `save_pretrained` of transformers 4 (the index, names of shards), `utils/constants.py` of
+diffusers 0.32.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from reorder.storage.containers import safetensors
 from reorder.storage.containers.entry import Container, PlannedFile, Unread, safe_path
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from reorder.storage.containers.entry import Entry, Tensor
@@ -29,8 +30,10 @@ _SHOWN = 4
 _NUMBERED = re.compile(rf"(?s)(.*)-[0-9]{{5,}}-of-([0-9]{{5,}}){re.escape(_ENDING)}")
 # the most shards that are looked for
 _MAX_SHARDS = 10_000
-# a model in one file, and the index of one in several
+# what transformers and diffusers call the files of a model
 _STEM = "model"
+_STEMS = (_STEM, "diffusion_pytorch_model")
+# a model in one file, and the index of one in several
 _WHOLE, _INDEX = f"{_STEM}{_ENDING}", f"{_STEM}{INDEX_ENDING}"
 # endings of checkpoints that are opened as a file
 _FILES = (".gguf", ".onnx", ".npz")
@@ -69,7 +72,7 @@ def read_folder(folder: Path, *, skip_unreadable: bool = False) -> Container:
             )
         raise MemdescError(msg)
     numbered = [name for name in shards if _NUMBERED.fullmatch(name)]
-    if _WHOLE in shards and not any(map(is_shard, {*shards} - {_WHOLE})):
+    if _WHOLE in shards and all(_stem_of(name) != _STEM for name in {*shards} - {_WHOLE}):
         shards = [_WHOLE]
     elif numbered:
         shards = numbered
@@ -197,8 +200,21 @@ def _joined(path: Path, parts: list[Container]) -> Container:
 
 def is_shard(name: str) -> bool:
     """Whether a file's name is one that `plan_shards` gives."""
+    return _stem_of(name) is not None
+
+
+def _stem_of(name: str) -> str | None:
+    """Return what the name of a file that `plan_shards` gives starts with; None for others."""
     numbered = _NUMBERED.fullmatch(name)
-    return numbered[1] == _STEM if numbered else name in {_WHOLE, _INDEX}
+    stem = numbered[1] if numbered else name.removesuffix(INDEX_ENDING).removesuffix(_ENDING)
+    return stem if stem in _STEMS and stem != name else None
+
+
+def stem_of(names: Iterable[str]) -> str:
+    """Return what the names of a model's files start with: that of diffusers if they all do."""
+    found = {_stem_of(name) for name in names}
+    (stem,) = found if len(found) == 1 else (None,)
+    return stem or _STEM
 
 
 def plan_shards(
@@ -206,12 +222,13 @@ def plan_shards(
     metadata: Mapping[str, Any],
     max_nbytes: int,
     *,
+    stem: str = _STEM,
     is_indexed: bool = False,
 ) -> tuple[PlannedFile, ...]:
     """Plan shards of at most `max_nbytes` of tensors each, in the order given, and their index.
 
     A larger tensor gets a shard of its own. What fits into one file is written as one, and without
-    an index unless `is_indexed`.
+    an index unless `is_indexed`. The names of all files start with `stem`.
 
     Fails where `safetensors.plan` does.
     """
@@ -225,10 +242,10 @@ def plan_shards(
         filled += tensor.nbytes
     count = len(shards)
     if count == 1 and not is_indexed:
-        return safetensors.plan(_WHOLE, tensors, metadata)
-    names = [f"{_STEM}-{k:05}-of-{count:05}{_ENDING}" for k in range(1, count + 1)]
+        return safetensors.plan(f"{stem}{_ENDING}", tensors, metadata)
+    names = [f"{stem}-{k:05}-of-{count:05}{_ENDING}" for k in range(1, count + 1)]
     if count == 1:
-        names = [_WHOLE]
+        names = [f"{stem}{_ENDING}"]
     files = [
         file
         for name, part in zip(names, shards, strict=True)
@@ -240,4 +257,4 @@ def plan_shards(
         raise MemdescError(msg)
     total = {"total_size": sum(tensor.nbytes for tensor in tensors)}
     text = json.dumps({"metadata": total, "weight_map": homes}, indent=2).encode() + b"\n"
-    return (*files, PlannedFile(_INDEX, len(text), ((0, text),), {}))
+    return (*files, PlannedFile(f"{stem}{INDEX_ENDING}", len(text), ((0, text),), {}))

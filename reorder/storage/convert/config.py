@@ -11,6 +11,7 @@ from memdesc.errors import first_of
 from reorder.records.encode import number_bits
 from reorder.storage.declarations import (
     DECLARATIONS,
+    IGNORED,
     IS_SYMMETRIC,
     OUTPUT,
     Declaration,
@@ -78,6 +79,7 @@ def moved_config(text: bytes, plan: Plan) -> tuple[bytes, list[str]]:
             sections = joined or json.loads(_section(kinds[0], holder, plain, plan.target.method))
         else:
             sections = _rest_of(before, plan) if plan.left else {}
+        _check_plain(sections, [layer for kind in kinds for layer in kind.layers])
         lost += _replace_sections(holder, sections)
         warnings += _unread(sections)
     if lost:
@@ -263,7 +265,7 @@ def _has_output(step: Step) -> bool:
     """Whether a step writes codes of the output layer that are part of a record."""
     is_of_record = step.is_copy or isinstance(step.dst, RecordDesc)
     return is_of_record and any(
-        tensor.name.startswith(f"{OUTPUT}.") and tensor.dtype not in _DTYPES
+        f".{OUTPUT}." in f".{tensor.name}" and tensor.dtype not in _DTYPES
         for tensor in step.tensors
     )
 
@@ -281,6 +283,27 @@ def _check_experts(plan: Plan) -> None:
             "or none"
         )
         raise MemdescError(msg)
+
+
+def _check_plain(sections: Mapping[str, Any], layers: Sequence[str]) -> None:
+    """Refuse to list a plain layer whose name a loader also finds in a quantised one.
+
+    Source: transformers 5.23, `should_convert_module`: whole names of blocks, or any ending.
+    """
+    for section in sections.values():
+        listed = {*(section.get(IGNORED) or ())}
+        for layer in layers if listed else ():
+            parts = layer.split(".")
+            starts = (".".join(parts[:k]) for k in range(1, len(parts)))
+            ends = (layer[k:] for k in range(len(layer)))
+            plain = next((each for each in (*starts, *ends) if each in listed), None)
+            if plain is not None:
+                msg = (
+                    f"{CONFIG} would list {plain} as not quantised, in {IGNORED}, and transformers "
+                    f"also finds that name in {layer}, so it would load the codes as numbers; "
+                    "--to bf16, --to f16 decode all layers"
+                )
+                raise MemdescError(msg)
 
 
 def _layer(step: Step) -> str:

@@ -36,6 +36,7 @@ from reorder.storage.convert.sections import section_warnings, sections_in
 from reorder.storage.convert.targets import TargetRules, may_round, target_rules
 from reorder.storage.pieces.losses import Largest, OverflowedError
 from reorder.storage.pieces.tasks import Outcome, Task, run_tasks
+from reorder.values.scales import NotFiniteError
 
 if TYPE_CHECKING:
     import os
@@ -265,10 +266,10 @@ class Conversion(NamedTuple):
 
     @contextmanager
     def _discarding_overflow(self) -> Iterator[None]:
-        """Remove what a conversion that overflows has written, as it would overflow again."""
+        """Remove what was written if numbers overflow or are not finite, as they still would."""
         try:
             yield
-        except OverflowedError:
+        except (OverflowedError, NotFiniteError):
             remove_left(self.target)
             raise
 

@@ -21,7 +21,7 @@ from reorder.storage.containers.entry import (
     Tensor,
     safe_path,
 )
-from reorder.storage.containers.shards import find_indices, plan_shards
+from reorder.storage.containers.shards import find_indices, is_shard, plan_shards, stem_of
 from reorder.storage.containers.table import FORMATS, format_of, plan_replacement
 from reorder.storage.convert.config import check_left_out, moved_config, undeclared
 from reorder.storage.convert.steps import Step
@@ -177,16 +177,30 @@ def _plan_folder(
         shard_bytes = max(sizes) if len(sizes) > 1 else _UNBOUNDED
     found = _others(source, container)
     others = [_kept(source, path) for path in found if not path.is_dir()]
+    stem = stem_of(path.name for path in container.files)
+    stale = [path for path in others if path.parent == source and is_shard(path.name)]
+    others = [path for path in others if path not in stale]
+    whole = next((path for path in stale if path.name == f"{stem}{_WEIGHTS}"), None)
+    if whole is not None:
+        msg = (
+            f"{str(whole)!r} is not a file of the checkpoint, whose index names other files, but "
+            "transformers loads it instead of these; move away the weights that are wrong, or the "
+            "index"
+        )
+        raise MemdescError(msg)
     # weights that are not tensors of this checkpoint stay out of it, thanks to an index
     is_indexed = any(path.parent == source and path.name.endswith(_WEIGHTS) for path in others)
-    files = list(plan_shards(tensors, metadata, shard_bytes, is_indexed=is_indexed))
-    written = {file.name for file in files}
+    planned = plan_shards(tensors, metadata, shard_bytes, stem=stem, is_indexed=is_indexed)
+    files = [*planned]
     copied: list[Step] = []
     warnings = [
         f"{str(path)!r} is a link to a folder, which is not copied"
         for path in found
         if path.is_dir()
     ]
+    if stale:
+        names = first_of((path.name for path in stale), _NAMED)
+        warnings.append(f"left out, because they are not part of the model that was read: {names}")
     same = [path for path in others if _SAME.fullmatch(path.name)]
     if same and not all(step.is_copy for step in plan.steps):
         others = [path for path in others if path not in same]
@@ -194,12 +208,6 @@ def _plan_folder(
         warnings.append(f"left out, because their weights are not converted: {names}")
     for path in others:
         name = path.relative_to(source).as_posix()
-        if name in written:
-            msg = (
-                f"{str(path)!r} is not a file of the checkpoint, and would be copied to the name "
-                f"of one that is written; move it away, or change --shard-size"
-            )
-            raise MemdescError(msg)
         if name == CONFIG:
             text, told = moved_config(read_small(path, _MAX_CONFIG), plan)
             warnings += told

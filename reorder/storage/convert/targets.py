@@ -11,17 +11,23 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memdesc import MemdescError, RecordDesc, record_desc
-from memdesc.errors import first_of, short_repr
+from memdesc.errors import about, first_of, short_repr
 from reorder.records.encode import is_integer_number, number_bits
 from reorder.storage.convert.beside import CACHE, LEFT_OUT, beside, left_out_warnings
 from reorder.storage.convert.config import says_symmetric
 from reorder.storage.convert.rules import FormatName, Rule
 from reorder.storage.convert.sections import sections_in
 from reorder.storage.declarations import is_inner
-from reorder.storage.experts import holds_experts, split_stacks, stacked_name
+from reorder.storage.experts import (
+    block_of,
+    check_experts,
+    holds_experts,
+    split_stacks,
+    stacked_name,
+)
 from reorder.storage.groups import Group, find_groups, find_orphans
 from reorder.storage.quantization import CONFIG, model_type
-from reorder.storage.siblings import holds_codes
+from reorder.storage.siblings import beside_floats, holds_codes
 from reorder.storage.stored import WEIGHT, model_axes
 from reorder.values.formats import FLOATS
 
@@ -54,6 +60,8 @@ class Way(NamedTuple):
     codes: tuple[str, ...] = ()
     # which loader does not read the result
     warning: str = ""
+    # the same of experts, which some loaders merge
+    of_experts: str = ""
 
     def takes(self, desc: RecordDesc, *, said_symmetric: bool) -> bool:
         """Whether it is for a record; `said_symmetric`: whether config.json calls it symmetric."""
@@ -82,6 +90,8 @@ class Target(NamedTuple):
     method: str | None = None
     # whether its loader expects the experts of a layer in one tensor
     is_stacked: bool = False
+    # whether its loader reads records of experts in one tensor, as transformers has them
+    takes_joint: bool = False
     # the program that chooses codes and scales for floats, if that is not done here
     producer: str = ""
     # the record that the layers of a model of floats become, with scales chosen from the data
@@ -100,6 +110,13 @@ _VERSION_2 = (
     "zero points are stored as in version 2 of GPTQ, which GPTQModel and newer versions of vLLM "
     "read; vLLM 0.10 takes them for version 1"
 )
+# what transformers does as it merges experts (`integrations/compressed_tensors.py`)
+_MERGED = (
+    "transformers 5.23 merges the experts of a layer before it decodes them: it {} in "
+    "compressed-tensors, which compressed-tensors itself decodes"
+)
+_WRONG = _MERGED.format("computes wrong numbers from experts of NVFP4")
+_NOT_LOADED = _MERGED.format("does not load experts of {}")
 # f32 holds the products of scales and zero points that MLX has as biases
 _F32 = {"scales": "f32"}
 _MLX_GROUPS = (128, 64, 32)
@@ -112,6 +129,7 @@ TARGETS = {
             Way(("fp8_tensor",), "fp8_block", {"scale_inv": True}, codes=_E4M3),
         ),
         method="fp8",
+        takes_joint=True,
         floats=FormatName("fp8_block", (("scale_inv", True),)),
     ),
     "gptq": Target(
@@ -129,18 +147,18 @@ TARGETS = {
     "awq": Target((Way(_INTEGERS, "awq", codes=("u4",)),), producer="GPTQModel"),
     "compressed-tensors": Target(
         (
-            Way(_BYTES, "int_quantized", {}, ("zeros",)),
+            Way(_BYTES, "int_quantized", {}, ("zeros",), of_experts=_NOT_LOADED.format("bytes")),
             Way(_INTEGERS, "pack_quantized", {"zeros": False}, is_symmetric=True),
             Way(_INTEGERS, "pack_quantized", {"zeros": True}, warning=_ZERO_POINTS),
-            Way(("modelopt_nvfp4", "compressed_nvfp4"), "compressed_nvfp4"),
+            Way(("modelopt_nvfp4", "compressed_nvfp4"), "compressed_nvfp4", of_experts=_WRONG),
             Way(("modelopt_mxfp4", "compressed_mxfp4", "mlx_mxfp4"), "compressed_mxfp4"),
-            Way(("mxfp8", "mlx_mxfp8"), "mxfp8"),
+            Way(("mxfp8", "mlx_mxfp8"), "mxfp8", of_experts=_NOT_LOADED.format("MXFP8")),
             *(
-                Way((name,), name, {"scale_inv": False}, kept, codes=_E4M3)
-                for name, kept in (
-                    ("fp8_tensor", ()),
-                    ("fp8_channel", ()),
-                    ("fp8_block", ("block",)),
+                Way((name,), name, {"scale_inv": False}, kept, codes=_E4M3, of_experts=of_experts)
+                for name, kept, of_experts in (
+                    ("fp8_tensor", (), ""),
+                    ("fp8_channel", (), ""),
+                    ("fp8_block", ("block",), _NOT_LOADED.format("FP8 in blocks")),
                 )
             ),
         ),
@@ -168,6 +186,9 @@ _MLX_ALIKE = (
 )
 # those that it also changes after experts have been stacked
 _MLX_LOADS = f"{_MLX_ALIKE} deepseek_v3 kimi_k2"
+# Layers of these that mlx-lm splits as it loads them, and then quantises again if they are
+# quantised (`sanitize` of `models/deepseek_v3.py`), by the last part of their names.
+_MLX_SPLITS = {"deepseek_v3": "kv_b_proj", "kimi_k2": "kv_b_proj"}
 _MLX = "mlx"
 # what else stands beside codes without changing what they mean
 _BESIDE = ("bias", *LEFT_OUT)
@@ -250,22 +271,27 @@ def target_rules(name: str, source: Path, container: Container) -> TargetRules:
     kind = model_type(source) if groups else None
     _check_names_of_mlx(name, kind, groups)
     _check_joint(name, kind, groups)
+    with about(f"--to {name}"):
+        check_experts(container.entries)
     sections = [section for _, section in sections_in(source)] if groups else []
     is_declared = target.method in (None, *(each.get("quant_method") for each in sections))
     said_symmetric = any(map(says_symmetric, sections))
-    moved: dict[tuple[FormatName, FormatName], list[Group]] = {}
+    split = _MLX_SPLITS.get(kind or "") if target.is_stacked else None
+    moved: dict[tuple[FormatName, FormatName, str | None], list[Group]] = {}
     told: dict[str, None] = {}
     for group in groups:
         if group.desc is not None:
             src = FormatName(group.desc.name, group.desc.options)
-            is_conv1d = kind in _CONV1D and group.prefix.rpartition(".")[2] in _CONV1D_LAYERS
+            last = group.prefix.rpartition(".")[2]
+            is_conv1d = kind in _CONV1D and last in _CONV1D_LAYERS
+            dtype = "f32" if last == split else target.dtype
             dst, warning = (
-                (_decoded(group.desc, is_conv1d=is_conv1d), "")
-                if target.dtype
+                (_decoded(group.desc, is_conv1d=is_conv1d), _split_warning(split))
+                if dtype
                 else _made(name, group.prefix, group.desc, said_symmetric=said_symmetric)
             )
             if not (_is_same(src, dst) and is_declared):
-                moved.setdefault((src, dst), []).append(group)
+                moved.setdefault((src, dst, dtype), []).append(group)
                 told[warning] = None
     blocks = [e.desc.name for e in container.entries.values() if isinstance(e.desc, RecordDesc)]
     if target.floats is not None and not (groups or blocks):
@@ -283,17 +309,16 @@ def target_rules(name: str, source: Path, container: Container) -> TargetRules:
         msg = f"--to {name}: {short_repr(str(source))} has no weights to convert: {why}"
         raise MemdescError(msg)
     how = ", symmetric as config.json says" if said_symmetric else ""
-    how = f", {target.dtype}" if target.dtype else how
     rules = tuple(
         Rule(
-            f"--to {name}: {src.name} -> {dst}{how}",
+            f"--to {name}: {src.name} -> {dst}{f', {dtype}' if dtype else how}",
             "*",
             src,
             dst,
-            target.dtype,
+            dtype,
             prefixes=frozenset(group.prefix for group in found),
         )
-        for (src, dst), found in moved.items()
+        for (src, dst, dtype), found in moved.items()
     )
     every = [group for found in moved.values() for group in found]
     left_out = [each for group in every for each in beside(group.prefix, container.entries)]
@@ -316,7 +341,15 @@ def _quantising(name: str, target: Target, source: Path, container: Container) -
     assert dst is not None  # noqa: S101 - the caller has looked
     desc = record_desc((4096, 4096), dst.name, **dict(dst.options))
     rows, columns = desc.field(desc.rule.scale[0].parts[0][0]).groups
-    layers = [entry for entry in container.entries.values() if _is_layer(entry)]
+    entries = container.entries.values()
+    bare = next((e for e in entries if holds_codes(e) and _is_weight(e)), None)
+    if bare is not None:
+        msg = (
+            f"--to {name}: {bare.name} of {bare.dtype} holds codes, but nothing beside it scales "
+            "them; get the checkpoint again, or let --map quantise the weights that its rules name"
+        )
+        raise MemdescError(msg)
+    layers = [entry for entry in entries if _is_layer(entry)]
     left = [each for each in layers if each.shape[0] % rows or each.shape[1] % columns]
     what = f"blocks of {rows} x {columns} do not cover"
     expert = next((each for each in left if stacked_name(each.name) != each.name), None)
@@ -344,7 +377,7 @@ def _quantising(name: str, target: Target, source: Path, container: Container) -
         )
         raise MemdescError(msg)
     kinds = dict.fromkeys(each.dtype for each in layers if each.name in names)
-    stacks = [e for e in container.entries.values() if e.dtype in _FLOATS and holds_experts(e)]
+    stacks = [e for e in entries if e.dtype in _FLOATS and holds_experts(e)]
     kept = ((left, f"{what} them"), (stacks, "each has all experts of a layer"))
     warnings = [
         f"{first_of((each.name for each in found), _SHOWN)} stay floats: {why}"
@@ -357,6 +390,11 @@ def _quantising(name: str, target: Target, source: Path, container: Container) -
     )
     rule = Rule(f"--to {name}: floats -> {dst}", "*", dst=dst, prefixes=names)
     return TargetRules(container, target, (rule,), (rounded, *warnings))
+
+
+def _is_weight(entry: Entry) -> bool:
+    """Whether a tensor is called like a weight, or like all experts of a layer."""
+    return entry.name.endswith(WEIGHT) or holds_experts(entry)
 
 
 def _is_layer(entry: Entry) -> bool:
@@ -382,6 +420,17 @@ def _check_known(name: str, container: Container, groups: Sequence[Group]) -> No
     known = {each for group in groups for each in group.found.names}
     prefixes = {group.prefix for group in groups if group.found.is_dotted}
     codes = {f".{next(iter(group.tensors))}" for group in groups}
+    for each, entry in container.entries.items():
+        is_plain = entry.dtype in _FLOATS and each not in known
+        other = next(iter(beside_floats(container.entries, each) if is_plain else ()), None)
+        if other is not None:
+            msg = (
+                f"--to {name}: {each} holds plain {entry.dtype}, but {other} is beside it, as "
+                "beside codes, or as in models that are calibrated and not yet compressed; "
+                f"compress the model with the program that made it, or remove {other} if it is "
+                "left over"
+            )
+            raise MemdescError(msg)
     for each, weight in find_orphans(container, groups).items():
         msg = (
             f"--to {name}: {each} scales a weight, as other tensors of that name do, but there is "
@@ -444,20 +493,36 @@ def _decoded(desc: RecordDesc, *, is_conv1d: bool) -> FormatName:
     return FormatName("plain", () if axes == desc.letters else (("axes", axes),))
 
 
+def _split_warning(layer: str | None) -> str:
+    """Return a warning about layers that are decoded because the loader splits them."""
+    return (
+        f"{layer} is decoded to f32 in every layer: mlx-lm splits it as it loads the model, and "
+        "would quantise the parts again, with rounding"
+        if layer
+        else ""
+    )
+
+
 def _made(
     name: str, prefix: str, desc: RecordDesc, *, said_symmetric: bool
 ) -> tuple[FormatName, str]:
     """Return what a record becomes in a target, and a warning, which may be empty."""
     target = TARGETS[name]
+    decoded = ", ".join(f"--to {each}" for each, other in TARGETS.items() if other.dtype)
     for way in target.ways:
         if way.takes(desc, said_symmetric=said_symmetric):
-            return way.made(desc), way.warning
+            if len(desc.dims) > len("oi") and not target.takes_joint:
+                msg = (
+                    f"--to {name}: {prefix} is {desc.name} with all experts of a layer in one "
+                    f"tensor, and loaders of {name} do not read that; {decoded} decode it"
+                )
+                raise MemdescError(msg)
+            return way.made(desc), (block_of(prefix) and way.of_experts) or way.warning
     read = {kind: None for way in target.ways if desc.name in way.sources for kind in way.codes}
     if not read and any(desc.name == way.record for way in target.ways):
         return FormatName(desc.name, desc.options), ""
     taken = ", ".join(dict.fromkeys(each for way in target.ways for each in way.sources))
     taken += f" with codes of {', '.join(read)}, not {_codes_of(desc)}" if read else ""
-    decoded = ", ".join(f"--to {each}" for each, other in TARGETS.items() if other.dtype)
     by = f"--to {name} then rounds them again" if target.floats else ""
     msg = (
         f"--to {name}: {prefix} is {desc.name}, and --to {name} takes only {taken}, because "

@@ -68,9 +68,11 @@ def indexed_model(folder: Path, stray: str) -> None:
 
 def test_weights_outside_of_the_index_do_not_replace_what_is_written(tmp_path: Path) -> None:
     indexed_model(tmp_path / "model", "model.safetensors")
-    settings = ConvertOptions(shard_bytes=1 << 30)
-    with pytest.raises(MemdescError, match=r"model\.safetensors' is not a file of the checkpoint"):
-        plan_conversion(tmp_path / "model", tmp_path / "out", [], settings)
+    for shard_bytes in (None, 1 << 30):
+        settings = ConvertOptions(shard_bytes=shard_bytes)
+        said = r"model\.safetensors' is not a file of the checkpoint, whose index names other files"
+        with pytest.raises(MemdescError, match=said):
+            plan_conversion(tmp_path / "model", tmp_path / "out", [], settings)
 
 
 def test_weights_outside_of_the_index_are_copied_and_stay_outside(tmp_path: Path) -> None:

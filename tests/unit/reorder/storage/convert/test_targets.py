@@ -389,7 +389,7 @@ def test_layers_of_class_conv1d_are_decoded_with_their_outputs_last(
         assert np.array_equal(made, wanted if is_conv1d else wanted.T)
 
 
-@pytest.mark.parametrize("name", ["experts.1.up_proj", "experts.gate_up_projs.1"])
+@pytest.mark.parametrize("name", ["experts.0.up_proj", "experts.gate_up_projs.0"])
 def test_experts_that_transformers_does_not_join_are_refused(tmp_path: Path, name: str) -> None:
     layer = {f"{name}.{key}": x for key, x in awq_layer().items()}
     source = _model(tmp_path / "in", layer, _AWQ, model_type="gpt_oss")
@@ -408,11 +408,17 @@ def test_a_whole_output_with_stacks_is_left_alone(tmp_path: Path) -> None:
     assert (tmp_path / "out/model.safetensors.index.json").stat().st_mtime_ns == before
 
 
+_BIAS = np.zeros(256, np.float16)
+
+
 def test_stacks_of_experts_that_cannot_be_made_are_refused(tmp_path: Path) -> None:
     beside = _experts(3)
     few = {name: x for name, x in beside.items() if ".1." not in name}
     said = _refused(_model(tmp_path / "few", awq_layer(), _AWQ, few), "mlx")
-    assert "switch_mlp.up_proj.weight' would be a stack of 2 experts, but expert 1 is" in said
+    assert "'model.layers.0.mlp' has expert 2, but up_proj of expert 1 is missing" in said
+    few = beside | {f"model.layers.0.mlp.experts.{k}.up_proj.bias": _BIAS for k in (0, 2)}
+    said = _refused(_model(tmp_path / "bias", awq_layer(), _AWQ, few), "mlx")
+    assert "switch_mlp.up_proj.bias' would be a stack of 2 experts, but expert 1 is" in said
     first = "model.layers.0.mlp.experts.0.up_proj"
     wide = {f"{first}.{name}": x for name, x in awq_layer(dims=(128, 512)).items()}
     said = _refused(_model(tmp_path / "wide", awq_layer(), _AWQ, beside | wide), "mlx")
@@ -673,6 +679,53 @@ def test_rules_come_after_the_target(tmp_path: Path) -> None:
     }
 
 
+def test_numbers_that_are_not_finite_are_not_quantised(tmp_path: Path) -> None:
+    weight = np.ones((128, 128), _BF16)
+    weight[3, 4] = np.nan
+    source = _model(tmp_path / "in", {"up.weight": weight}, None)
+    said = _refused(source, "fp8-block")  # which makes sure that nothing is left
+    assert "up.weight: x[3, 4] is nan; only finite values can be quantised" in said
+
+
+def test_scales_in_bytes_are_not_called_floats(tmp_path: Path) -> None:
+    layer = fp8_layer() | {"weight_scale_inv": np.full((2, 1), 127, np.uint8)}
+    said = _refused(_model(tmp_path / "in", layer, _FP8), "bf16")
+    assert "not u8; if they are exponents, store them as e8m0: x.view(torch.float8_e8m0fnu" in said
+
+
+@pytest.mark.parametrize("shard_bytes", [None, 40_000])
+def test_models_of_diffusers_keep_the_names_of_their_files(
+    tmp_path: Path, shard_bytes: int | None
+) -> None:
+    source = _model(tmp_path / "in", fp8_layer(), _FP8)
+    stem = "diffusion_pytorch_model"
+    (source / "model.safetensors").rename(source / f"{stem}.safetensors")
+    settings = SMALL._replace(shard_bytes=shard_bytes)
+    found, *_ = _made(source, tmp_path / "out", "bf16", settings=settings)
+    files = {path.name for path in (tmp_path / "out").glob("*.safetensors*")}
+    if shard_bytes is None:
+        assert files == {f"{stem}.safetensors"}
+    else:
+        index = json.loads((tmp_path / "out" / f"{stem}.safetensors.index.json").read_text())
+        assert files == {*index["weight_map"].values(), f"{stem}.safetensors.index.json"}
+        assert all(name.startswith(stem) for name in files)
+    assert {*found} == {*_BESIDE, "model.layers.0.mlp.weight", "model.layers.1.mlp.weight"}
+
+
+def test_shards_that_the_index_does_not_name_are_left_out(tmp_path: Path) -> None:
+    source = _model(tmp_path / "in", fp8_layer(), _FP8)
+    names = read_container(source).entries
+    index = {"weight_map": dict.fromkeys(names, "model.safetensors")}
+    (source / "model.safetensors.index.json").write_text(json.dumps(index))
+    write_safetensors(source / "model-00002-of-00003.safetensors", fp8_layer())
+    write_safetensors(source / "adapter.safetensors", fp8_layer())
+    *_, report = _made(source, tmp_path / "out", "bf16")
+    said = "left out, because they are not part of the model that was read: model-00002-of-00003"
+    assert sum(each.startswith(said) for each in report.warnings) == 1
+    assert (tmp_path / "out" / "adapter.safetensors").exists()
+    assert not (tmp_path / "out" / "model-00002-of-00003.safetensors").exists()
+
+
 def test_shards_have_an_index_and_an_interrupted_call_is_resumed(tmp_path: Path) -> None:
     layer = fp8_layer()
     source = _model(tmp_path / "in", layer, _FP8)
@@ -783,6 +836,191 @@ def test_experts_in_one_tensor_stay_floats(tmp_path: Path) -> None:
     assert report.warnings[1].endswith(
         "model.layers.1.mlp.experts.down_proj stay floats: each has all experts of a layer"
     )
+
+
+@pytest.mark.parametrize(("to", "kind"), [("compressed-tensors", "fp8"), ("mlx", "mxfp8")])
+def test_quantised_experts_in_one_tensor_are_refused_where_no_loader_reads_them(
+    tmp_path: Path, to: str, kind: str
+) -> None:
+    each = [fp8_layer(k)["weight"] for k in range(2)]
+    codes: Tensors = {"experts.gate_up_proj": np.stack(each)}
+    scales: dict[str, Tensors] = {
+        "fp8": {"experts.gate_up_proj_scale_inv": np.ones((2, 2, 1), np.float32)},
+        "mxfp8": {"experts.gate_up_proj_weight_scale": np.full((2, 256, 4), 127, np.uint8)},
+    }
+    sections: dict[str, Any] = {
+        "fp8": _FP8,
+        "mxfp8": {"quant_method": "modelopt", "quant_algo": "MXFP8"},
+    }
+    source = _model(tmp_path / "in", codes | scales[kind], sections[kind])
+    said = _refused(source, to)
+    assert "model.layers.0.mlp.experts.gate_up_proj is" in said
+    assert f"with all experts of a layer in one tensor, and loaders of {to} do not read th" in said
+    found, *_ = _made(source, tmp_path / "out", "bf16")
+    wanted = codes["experts.gate_up_proj"].astype(_BF16)
+    assert found["model.layers.0.mlp.experts.gate_up_proj"].tobytes() == wanted.tobytes()
+
+
+_NVFP4: Tensors = {
+    "weight": np.full((256, 64), 0x21, np.uint8),
+    "weight_scale": np.ones((256, 8), ml_dtypes.float8_e4m3fn),
+    "weight_scale_2": np.array(0.5, np.float32),
+}
+_FLOAT_LAYER: NDArray[Any] = np.ones((128, 128), _BF16)
+
+
+@pytest.mark.parametrize(
+    ("to", "layer", "section", "problem"),
+    [
+        (
+            "fp8-block",
+            {"down.weight": fp8_layer()["weight"], "up.weight": _FLOAT_LAYER},
+            _FP8,
+            "down.weight of f8_e4m3 holds codes, but nothing beside it scales them",
+        ),
+        (
+            "fp8-block",
+            {"experts.down_proj": fp8_layer()["weight"][None], "up.weight": _FLOAT_LAYER},
+            None,
+            "experts.down_proj of f8_e4m3 holds codes, but nothing beside it scales them",
+        ),
+        (
+            "fp8-block",
+            {"up.weight": _FLOAT_LAYER, "up.weight_scale": np.ones((128, 1), _BF16)},
+            _compressed("channel") | {"quantization_status": "frozen"},
+            "up.weight holds plain bf16, but model.layers.0.mlp.up.weight_scale is beside it",
+        ),
+        (
+            "bf16",
+            {
+                **{f"down.{name}": x for name, x in _NVFP4.items()},
+                "up.weight": _FLOAT_LAYER,
+                "up.pre_quant_scale": np.ones(128, _BF16),
+            },
+            {"quant_method": "modelopt", "quant_algo": "NVFP4"},
+            "up.weight holds plain bf16, but model.layers.0.mlp.up.pre_quant_scale is beside",
+        ),
+    ],
+)
+def test_models_that_are_damaged_or_not_yet_compressed_are_refused(
+    tmp_path: Path, to: str, layer: Tensors, section: Any, problem: str
+) -> None:
+    assert problem in _refused(_model(tmp_path / "in", layer, section), to)
+
+
+@pytest.mark.parametrize("form", [_NVFP4, {"weight": np.ones((8, 256), np.int8)}])
+@pytest.mark.parametrize("way", ["tensor", "header"])
+def test_what_comfyui_notes_about_codes_is_refused(tmp_path: Path, form: Tensors, way: str) -> None:
+    layer = {"weight_scale": np.ones((8, 1), np.float32), **form}
+    tensors = {f"blocks.0.q.{name}": x for name, x in layer.items()}
+    note = '{"format": "int8_tensorwise", "convrot": true}'
+    if way == "tensor":
+        tensors["blocks.0.q.comfy_quant"] = np.frombuffer(note.encode(), np.uint8)
+    header = {"_quantization_metadata": f'{{"layers": {{"blocks.0.q": {note}}}}}'}
+    source = tmp_path / "in.safetensors"
+    write_safetensors(source, tensors, header if way == "header" else None)
+    name = "modelopt_nvfp4" if form is _NVFP4 else "int_quantized"
+    rule = f"blocks.0.q: {name} -> plain, bf16"
+    problem = {
+        "tensor": "blocks.0.q.comfy_quant belong to blocks.0.q.weight, and",
+        "header": "the header has _quantization_metadata, in which ComfyUI says how layers",
+    }[way]
+    assert problem in refused(source, tmp_path / "out.safetensors", rule)
+    said = refused(source, tmp_path / "out.safetensors", to="bf16")
+    assert "--to bf16: blocks.0.q is not known: " in said
+    assert "give the name" not in said
+
+
+@pytest.mark.parametrize("kind", ["deepseek_v3", "kimi_k2"])
+def test_a_layer_that_mlx_splits_is_decoded(tmp_path: Path, kind: str) -> None:
+    split = {f"model.layers.0.attn.kv_b_proj.{name}": x for name, x in awq_layer(3).items()}
+    source = _model(tmp_path / "in", awq_layer(), _AWQ, split | _BESIDE, model_type=kind)
+    found, config, report = _made(source, tmp_path / "out", "mlx")
+    wanted = _numbers(source, "model.layers.0.attn.kv_b_proj").T
+    made = found["model.layers.0.attn.kv_b_proj.weight"]
+    assert made.dtype == np.float32
+    assert made.tobytes() == np.ascontiguousarray(wanted).tobytes()
+    assert found["model.layers.0.mlp.weight"].dtype == np.uint32
+    assert config["quantization"] == {"bits": 4, "group_size": 64, "mode": "affine"}
+    assert report.rounding is None or report.rounding.error == 0
+    (warning,) = report.warnings
+    assert warning.startswith("kv_b_proj is decoded to f32 in every layer: mlx-lm splits it")
+
+
+def _layers_of_bits(**bits: int) -> Tensors:
+    """Return layers of GPTQ with all codes and zero points 0, of 4 or 8 bits."""
+    return {
+        f"model.layers.2.mlp.{name}.{role}": np.zeros(shape, kind)
+        for name, width in bits.items()
+        for role, shape, kind in (
+            ("qweight", (128 * width // 32, 256), np.int32),
+            ("qzeros", (2, 256 * width // 32), np.int32),
+            ("scales", (2, 256), np.float16),
+        )
+    }
+
+
+@pytest.mark.parametrize("is_last", [True, False])
+def test_experts_are_a_group_that_transformers_finds(tmp_path: Path, *, is_last: bool) -> None:
+    own = 8 if is_last else 4
+    bits = {"experts.0.up": own, "experts.1.up": own, "q": 12 - own}
+    layers = _layers_of_bits(**bits)
+    wide = r"+:.*\.experts\..*" if is_last else r"+:.*\.q"
+    section = _GPTQ | {"dynamic": {wide: {"bits": 8}}}
+    source = _model(tmp_path / "in", gptq_layer()[0], section, layers | _BESIDE)
+    _, config, _ = _made(source, tmp_path / "out", "compressed-tensors")
+    groups = config["quantization_config"]["config_groups"].values()
+    (of_experts,) = [each for each in groups if any("experts" in t for t in each["targets"])]
+    assert of_experts["weights"]["num_bits"] == own
+    assert r"re:.*\.experts\.[0-9]+\..*" in of_experts["targets"]
+    names = [f"model.layers.2.mlp.experts.{k}.up" for k in range(2)]
+    assert not {*names} & {*of_experts["targets"]}
+    for name in (*names, "model.layers.2.mlp.q"):
+        assert np.array_equal(_numbers(tmp_path / "out", name), _numbers(source, name).T)
+
+
+def test_experts_of_several_groups_are_refused(tmp_path: Path) -> None:
+    layers = _layers_of_bits(**{"experts.0.up": 4, "experts.0.down": 8})
+    section = _GPTQ | {"dynamic": {r"+:.*\.down": {"bits": 8}}}
+    source = _model(tmp_path / "in", gptq_layer()[0], section, layers | _BESIDE)
+    said = _refused(source, "compressed-tensors")
+    assert "experts.0.up and model.layers.2.mlp.experts.0.down have different formats" in said
+    _made(source, tmp_path / "out", "f16")
+
+
+@pytest.mark.parametrize("name", ["", "experts.0.up."])
+def test_what_transformers_does_not_read_of_experts_is_said(tmp_path: Path, name: str) -> None:
+    layer = {f"{name}{role}": x for role, x in _NVFP4.items()}
+    section = {"quant_method": "modelopt", "quant_algo": "NVFP4"}
+    source = _model(tmp_path / "in", layer, section)
+    *_, report = _made(source, tmp_path / "out", "compressed-tensors")
+    said = "transformers 5.23 merges the experts of a layer before it decodes them: it computes w"
+    assert any(each.startswith(said) for each in report.warnings) == bool(name)
+
+
+def test_a_plain_layer_whose_name_ends_a_quantised_one_is_refused(tmp_path: Path) -> None:
+    layer = {f"up_proj.{name}": x for name, x in _FP8_TENSOR.items()}
+    beside = _BESIDE | {"proj.weight": _FLOAT_LAYER}
+    source = _model(tmp_path / "in", layer, _compressed("tensor"), beside)
+    said = _refused(source, "fp8-block")
+    assert "would list proj as not quantised, in modules_to_not_convert, and transformers" in said
+    assert "finds that name in model.layers.0.mlp.up_proj, so it would load the codes" in said
+    _made(source, tmp_path / "out", "bf16")
+
+
+@pytest.mark.parametrize("to", TARGETS)
+@pytest.mark.parametrize("lost", ["experts.1.", "experts.1.up_proj"])
+def test_a_missing_expert_is_refused(tmp_path: Path, to: str, lost: str) -> None:
+    experts = {
+        f"experts.{k}.{name}.{role}": x
+        for k in range(3)
+        for name in ("up_proj", "down_proj")
+        for role, x in awq_layer(k).items()
+        if not f"experts.{k}.{name}".startswith(lost)
+    }
+    said = _refused(_model(tmp_path / "in", experts, _AWQ), to)
+    assert said.startswith(f"--to {to}: 'model.layers.0.mlp' has expert 2, but ")
+    assert "up_proj of expert 1 is missing" in said
 
 
 def test_blocks_that_do_not_cover_experts_are_refused(tmp_path: Path) -> None:
