@@ -21,6 +21,7 @@ from memdesc import (
     FormatTag,
     MemdescError,
     UnknownFormatError,
+    UnsupportedFormatError,
     data_type,
     image_desc,
     known_records,
@@ -142,15 +143,17 @@ class MemdescCodec(Checked, ArrayBytesCodec):  # type: ignore[misc] # types of z
         try:
             return memory_desc(shape, stored, self.layout)
         except UnknownFormatError as error:
+            if "." not in self.layout:
+                raise
+            msg = f"{error}; a layout may be a field, such as q6_k.qh, of the records "
+            raise UnknownFormatError(msg + ", ".join(known_records())) from None
+        except UnsupportedFormatError as error:
             if self.layout not in known_records():
-                if "." not in self.layout:
-                    raise
-                msg = f"{error}; a layout may be a field, such as q6_k.qh, of the records "
-                raise UnknownFormatError(msg + ", ".join(known_records())) from None
-        fields = record_desc((_BLOCK,) * len(shape), self.layout).fields
-        named = ", ".join(f"{self.layout}.{part.name}" for part in fields)
-        msg = f"{self.layout} is a record; give each of its fields an array, as {named}"
-        raise MemdescError(msg)
+                raise
+            fields = record_desc((_BLOCK,) * len(shape), self.layout).fields
+            named = ", ".join(f"{self.layout}.{part.name}" for part in fields)
+            msg = f"{error}; give each of its fields an array, as {named}"
+            raise UnsupportedFormatError(msg) from None
 
     def _stored(self, shape: tuple[int, ...], dtype: Any) -> MemoryDesc | Field:
         """Return what a chunk holds: a descriptor, or a field whose elements have no data type."""

@@ -62,7 +62,7 @@ def test_the_order_of_a_field_is_that_of_its_record() -> None:
         ("q4_0.qs", None, (4, 65), "blocks of 32"),
         ("q4_0.qs", "u8", (4, 64), "already has a type"),
         ("gptq.qweight", None, (4,), "dims"),
-        ("q6_k", None, (4, 256), r"q6_k is a record.*q6_k\.ql, q6_k\.qh, q6_k\.sc, q6_k\.d$"),
+        ("q6_k", None, (4, 256), r"'q6_k' is a record.*q6_k\.ql, q6_k\.qh, q6_k\.sc, q6_k\.d$"),
         (
             "q9_k.qh",
             None,
