@@ -16,7 +16,7 @@ from reorder.cpu.runtime.fast_call import fast_call
 from reorder.cpu.runtime.interpreters import interpreter_at
 from reorder.cpu.runtime.jit import cache_folder, compiled_kernels
 from reorder.cpu.runtime.pool import compile_pool
-from reorder.cpu.runtime.stages import repeat_stage, tile_interpreter_at
+from reorder.cpu.runtime.stages import tile_interpreter_at
 from reorder.cpu.schedule.select import Kernel
 from reorder.plan.plan import plan_reorder
 from reorder.records.decode import dequantize_record
@@ -33,8 +33,6 @@ _BITS = (4, 8, 16, 32, 64)
 _SMALL, _LARGE = (2, 16, 8, 8), (64, 256, 256, 256)
 _LAYOUTS = ("nchw", "nhwc")
 _SCALES = np.arange(1.0, 17.0)
-# The working types with arithmetic.
-_WORK = "f32", "f64"
 # Each operation of the formula, with one number for all elements and with one per channel.
 _FORMULAS: tuple[dict[str, Any], ...] = (
     {},
@@ -144,9 +142,6 @@ def _moves() -> Iterator[Callable[[], object]]:
 
 def _conversions(names: list[str]) -> Iterator[Callable[[], object]]:
     """Yield functions that each compile the kernels of a conversion."""
-    # these repeat the scales of small groups
-    for work in _WORK if names else ():
-        yield partial(repeat_stage, work)
     for src in names:
         for dst in names:
             yield partial(_compile_conversion, src, dst)

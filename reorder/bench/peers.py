@@ -78,7 +78,7 @@ def memcpy(buffers: Buffers, threads: int) -> Peer:
     job = Job(
         interpreter=compiled_interpreter("copy of pages", _emit_copy),
         program=nbytes,
-        tasks=ctypes.cast(function, ctypes.c_void_p).value or 0,
+        ranges=ctypes.cast(function, ctypes.c_void_p).value or 0,
         steps=pages,
         points=0,
         point_count=1,
@@ -99,7 +99,7 @@ def _emit_copy(call: InterpreterCall, _context: Any) -> None:
     start = call.begin * _PAGE
     nbytes = minimum((call.end - call.begin) * _PAGE, call.program - start)
     function = ir.FunctionType(I64, [I64] * 3)
-    memcpy = call.tasks.inttoptr(function.as_pointer()).raw
+    memcpy = call.ranges.inttoptr(function.as_pointer()).raw
     nbytes.builder.call(memcpy, (call.dst_at + start, call.src_at + start, nbytes))
 
 

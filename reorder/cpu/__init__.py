@@ -4,7 +4,7 @@ How a box is executed:
 
 * `schedule/` selects the micro-kernel that moves it, cuts it into tiles, and encodes it as an
   instruction of a program: `program` if elements are moved, `tile_program` if they are converted.
-  Then `partition` cuts the program into tasks, and groups these into chunks for threads. All of
+  Then `partition` cuts it into ranges of steps, and groups these into chunks for threads. All of
   these are pure functions.
 * `kernels/` emits LLVM: the interpreters that run such programs, and the micro-kernels and stages
   that they call. `codecs/` emits the conversions of elements in registers.

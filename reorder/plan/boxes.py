@@ -1,25 +1,32 @@
 """Boxes from layouts: the padded space of dst, split so that every operand has constant strides.
 
 Dims are divided into the smallest groups such that every axis of every operand is within one
-group. Each group is one range of indices, which `reorder.plan.ranges` splits into boxes; the boxes
-of a plan are the product of those of all groups. If that makes too many, or if the dims of a group
-are fused in different ways, the group becomes an indirect loop.
+group. Each group is one padded range of indices, which is split into boxes; the boxes of a plan are
+the product of those of all groups. If that makes too many, or if the dims of a group are fused in
+different ways, the group becomes an indirect loop.
+
+A range is split into boxes in which every operand has constant strides: the block steps of all
+operands are merged into one chain of divisors, which splits the range into whole blocks and a tail,
+recursively. If some steps conflict, which means that neither divides the other, the range is split
+wherever a block of any operand ends; these ends repeat with the least common multiple.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
-from itertools import product
-from math import prod
+from itertools import pairwise, product
+from math import lcm, prod
 from typing import TYPE_CHECKING
 
-from reorder.plan.nodes import Box, IndirectLoop
+from memdesc.layout import block_offset
+from reorder.plan.nodes import Box, IndirectLoop, Node
 from reorder.plan.passes import simplify, zeros_beyond
-from reorder.plan.ranges import blocks_over, join_blocks, split_range
 
 if TYPE_CHECKING:
-    from memdesc import MemoryDesc
-    from reorder.plan.ranges import OperandLayout
+    from memdesc import Axis, Block, Layout, MemoryDesc
+    from reorder.values.binding import ParameterLayout
+
+    OperandLayout = Layout | ParameterLayout
 
 # A plan with more boxes than this is slower than one with an indirect loop.
 _MAX_BOXES = 64
@@ -73,28 +80,179 @@ def _boxes_of_group(operands: tuple[OperandLayout, ...], dims: tuple[int, ...]) 
         return [_indirect_loop(operands, dims)]
     joined = []
     for operand in operands:
-        blocks = join_blocks(operand, dims, order)
+        blocks = _join_blocks(operand, dims, order)
         if blocks is None:
             return [_indirect_loop(operands, dims)]
         joined.append(blocks)
-    padded = prod(axis.padded for axis, _ in blocks_over(dst, dims))
+    padded = prod(axis.padded for axis, _ in _blocks_over(dst, dims))
     size = prod(dst.dims[dim] for dim in dims)
-    return split_range(padded, size, joined, _MAX_BOXES) or [_indirect_loop(operands, dims)]
+    return _split_range(padded, size, joined, _MAX_BOXES) or [_indirect_loop(operands, dims)]
 
 
 def _is_padded_at_end(dst: OperandLayout, dims: tuple[int, ...], order: tuple[int, ...]) -> bool:
     """Whether dst pads the joint index of a group at its end only."""
     return all(
         axis.dims[0] == order[0] or axis.padded == prod(dst.dims[dim] for dim in axis.dims)
-        for axis, _ in blocks_over(dst, dims)
+        for axis, _ in _blocks_over(dst, dims)
     )
 
 
 def _indirect_loop(operands: tuple[OperandLayout, ...], dims: tuple[int, ...]) -> Box:
     """Return a group of dims as one loop over indirection tables."""
-    src, dst, *params = (blocks_over(operand, dims) for operand in operands)
+    src, dst, *params = (_blocks_over(operand, dims) for operand in operands)
     sizes = tuple((dim, operands[1].dims[dim]) for dim in dims)
     return Box((0,) * len(operands), (), (IndirectLoop(sizes, src, dst, tuple(params)),))
+
+
+# A loop before its strides are known: the step of its block, its extent, its valid extent.
+_Loop = tuple[int, int, int]
+
+
+def _blocks_over(
+    operand: OperandLayout, dims: tuple[int, ...]
+) -> tuple[tuple[Axis, tuple[Block, ...]], ...]:
+    """Return the axes of an operand over some dims, each with its blocks."""
+    return tuple(
+        (axis, operand.axis_blocks(k))
+        for k, axis in enumerate(operand.axes)
+        if axis.dims[0] in dims
+    )
+
+
+def _join_blocks(
+    operand: OperandLayout, dims: tuple[int, ...], order: tuple[int, ...]
+) -> tuple[Block, ...] | None:
+    """Return an operand's blocks over the row-major index of the dims in `order`.
+
+    Blocks that are equivalent to one block are merged. None if the dims of an axis are not
+    contiguous in that order, or if an axis other than the first is padded.
+    """
+    joined: list[Block] = []
+    for axis, blocks in _blocks_over(operand, dims):
+        first = order.index(axis.dims[0])
+        after = first + len(axis.dims)
+        if order[first:after] != axis.dims:
+            return None
+        size = prod(operand.dims[dim] for dim in axis.dims)
+        inside = prod(operand.dims[dim] for dim in order[after:])
+        count = -(-size // blocks[0].step)
+        if first and blocks[0].step * count != size:
+            return None
+        joined += [
+            block._replace(step=block.step * inside, extent=block.extent if k else count)
+            for k, block in enumerate(blocks)
+        ]
+    # among equal steps, the block of the first dim comes first, since padding extends it
+    joined.sort(key=lambda block: (-block.step, operand.axes[block.axis].dims[0] != order[0]))
+    merged = [joined[0]]
+    for block in joined[1:]:
+        outer = merged[-1]
+        if block.extent == 1:
+            continue
+        if outer.extent == 1 and outer.step == block.step:
+            merged[-1] = block
+        elif (
+            outer.stride == block.extent * block.stride and outer.step == block.step * block.extent
+        ):
+            merged[-1] = block._replace(extent=outer.extent * block.extent)
+        else:
+            merged.append(block)
+    return tuple(merged)
+
+
+def _split_range(
+    padded: int, size: int, operands: list[tuple[Block, ...]], most: int | None = None
+) -> list[Box]:
+    """Split a padded range into boxes that loop over the blocks of all operands.
+
+    `padded` is the length of the range, `size` how many of its indices hold data; `operands` has
+    the blocks of each operand, from `_join_blocks`. If conflicting steps need more than `most`
+    boxes, the result is empty.
+    """
+    chain = sorted({block.step for blocks in operands for block in blocks}, reverse=True)
+    conflicting = [
+        step for step in chain if any(max(step, other) % min(step, other) for other in chain)
+    ]
+    if not conflicting:
+        nests = _split(chain, 0, padded, size)
+    elif chain[0] > conflicting[0] or (
+        most and sum(lcm(*conflicting) // step for step in conflicting) > most
+    ):
+        return []
+    else:
+        inner = [step for step in chain if step < conflicting[-1]]
+        nests = _split_periods(conflicting, inner, padded, size)
+        chain = [lcm(*conflicting), *inner]
+    # the stride of a loop is the offset of the index that equals its step
+    strides = {step: tuple(block_offset(blocks, step) for blocks in operands) for step in chain}
+    boxes = []
+    for start, loops in nests:
+        nodes = tuple(Node(extent, valid, strides[step]) for step, extent, valid in loops)
+        boxes.append(Box(tuple(block_offset(blocks, start) for blocks in operands), nodes))
+    return boxes
+
+
+def _split_periods(
+    conflicting: list[int], inner: list[int], padded: int, size: int
+) -> list[tuple[int, list[_Loop]]]:
+    """Split a padded range wherever a block of one of the conflicting steps ends.
+
+    The ends repeat with the least common multiple of the steps. One loop over these periods covers
+    an interval in all of them. `inner` holds the smaller steps, which divide all conflicting ones.
+    """
+    period = lcm(*conflicting)
+    ends = sorted(
+        {min(end, padded) for step in conflicting for end in range(step, period + 1, step)}
+    )
+    nests: list[tuple[int, list[_Loop]]] = []
+    for begin, end in pairwise([0, *ends]):
+        length = end - begin
+        # the number of periods in which the interval is whole, and in which it is all data
+        whole, full = (max(0, (limit - end) // period + 1) for limit in (padded, size))
+        # (first period, number of periods, length, length of the data)
+        parts = [(0, full, length, length)]
+        first = full
+        start = full * period + begin
+        if start < min(size, padded):
+            parts.append((first, 1, min(length, padded - start), size - start))
+            first += 1
+        parts.append((first, whole - first, length, 0))
+        first = max(first, whole)
+        start = first * period + begin
+        if start < padded:
+            parts.append((first, 1, padded - start, 0))
+        for first, count, extent, valid in parts:
+            if count > 0:
+                split = _split(inner, first * period + begin, extent, valid)
+                nests += [(at, [(period, count, count), *loops]) for at, loops in split]
+    return nests
+
+
+def _split(chain: list[int], start: int, length: int, valid: int) -> list[tuple[int, list[_Loop]]]:
+    """Split `length` indices from `start` into loop nests; the first `valid` indices hold data.
+
+    Return the first index of each nest, and its loops: one for each step of the chain, which ends
+    with 1.
+    """
+    step, *inner = chain
+    if not inner:
+        return [(start, [(1, length, valid)])]
+    whole = [(small, large // small, large // small) for large, small in pairwise(chain)]
+    nests: list[tuple[int, list[_Loop]]] = []
+    count, rest = divmod(length, step)
+    full, tail = divmod(valid, step)
+    if not tail:
+        if count:
+            nests.append((start, [(step, count, min(full, count)), *whole]))
+    else:
+        if full:
+            nests.append((start, [(step, full, full), *whole]))
+        nests += _split(inner, start + full * step, min(step, length - full * step), tail)
+        if count > full + 1:
+            nests.append((start + (full + 1) * step, [(step, count - full - 1, 0), *whole]))
+    if rest and not (tail and full == count):
+        nests += _split(inner, start + count * step, rest, max(0, valid - count * step))
+    return nests
 
 
 @lru_cache(maxsize=4096)
@@ -107,15 +265,15 @@ def padding_boxes(desc: MemoryDesc) -> tuple[Box, ...]:
     if not desc.has_padding or not desc.nelems:
         return ()
     layout = desc.layout
-    blocks = [join_blocks(layout, axis.dims, axis.dims) or () for axis in layout.axes]
+    blocks = [_join_blocks(layout, axis.dims, axis.dims) or () for axis in layout.axes]
     # the range of each axis as if all of it held data: a box below has padding in one axis only
     whole = [
-        split_range(axis.padded, axis.padded, [axis_blocks])
+        _split_range(axis.padded, axis.padded, [axis_blocks])
         for axis, axis_blocks in zip(layout.axes, blocks, strict=True)
     ]
     boxes: list[Box] = []
     for k, axis in enumerate(layout.axes):
-        padded = split_range(axis.padded, layout.axis_size(k), [blocks[k]])
+        padded = _split_range(axis.padded, layout.axis_size(k), [blocks[k]])
         for choice in product(*whole[:k], padded, *whole[k + 1 :]):
             box = _nested((layout.offset0,), choice)
             boxes += zeros_beyond(box, [node.valid for node in box.nodes])

@@ -33,7 +33,7 @@ from memdesc.source.statements import (
 from memdesc.tags import LETTERS
 from reorder.values.codecs import Formula
 from reorder.values.expressions import Dialect, Expr, let, number, select
-from reorder.values.expressions import Function as Conversion
+from reorder.values.expressions import Function as ValueFunction
 from reorder.values.expressions import name as variable
 from reorder.values.formats import FLOATS, INTEGERS
 
@@ -316,14 +316,14 @@ def _converter_of(
     return _Converter(f"{prefix}_convert", dialect.functions(function), arrays, bool(bound.beta))
 
 
-def _helpers(types: dict[str, str]) -> Iterator[Conversion]:
+def _helpers(types: dict[str, str]) -> Iterator[ValueFunction]:
     """Yield functions for operations that C has no operator for."""
     for kind, given in (("u32", "f32"), ("f32", "u32"), ("u64", "f64"), ("f64", "u64")):
         x, declared = variable("x", given), f"{types[kind]} same = 0;"
         copied = (declared, "memcpy(&same, &x, sizeof same);", "return same;")
-        yield Conversion(f"as_{kind}", (x,), kind, copied)
+        yield ValueFunction(f"as_{kind}", (x,), kind, copied)
         if given in FLOATS:
-            yield Conversion(f"rint_{given}", (x,), given, _rint(x))
+            yield ValueFunction(f"rint_{given}", (x,), given, _rint(x))
 
 
 def _rint(x: Expr) -> Expr:

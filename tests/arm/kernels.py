@@ -133,7 +133,7 @@ def _interleave(bits: int, count: int, *, splits: bool) -> _Emit:
 def _convert(src: str, dst: str) -> _Emit:
     def emit(builder: Builder, given: _Arguments) -> int:
         rows = Row.at(builder, src, _sides(given)[0]), Row.at(builder, dst, _sides(given)[1])
-        _emit_row(*rows, ConvertTable(1, given.count, *[given.count.like(0)] * 2), "f32")
+        _emit_row(*rows, ConvertTable(1, given.count, given.count.like(0)), "f32")
         lanes = vector_lanes("f32", 2 * step_registers())[0]
         return sum(lanes * row.elements.bits // BYTE_BITS for row in rows)
 

@@ -7,7 +7,8 @@ All variants run in one process. A variant is the package `reorder.cpu`, importe
 functions or constants replaced; threads are shared. Which cases a mechanism changes is found first,
 by a process for each core, which compiles their code too. A case is not timed if its programs,
 tables and machine code stay the same. The others run in short slices, in turns with the engine as
-it is, in random order; `--seconds-total` ends this early, for each number of threads.
+it is, in random order; `--seconds-total` ends this early, for each number of threads. On one thread
+its CPU time counts, which other processes disturb less than the time of day.
 
 The first variant replaces nothing: it shows the spread of the same code against itself. A mechanism
 stays if switching it off costs 1 % of the geometric mean of moves or of conversions, or makes at
@@ -105,18 +106,9 @@ def _does_nothing(_: Any) -> Any:
     return lambda *_args, **_kwargs: None
 
 
-def _calls(name: str) -> Callable[[Any], Any]:
-    """Return what replaces a function by another one of its module."""
-    return lambda old: old.__globals__[name]
-
-
 def _under_name(variant: str) -> Callable[[Any], Any]:
     """Return what replaces the function that compiles code under a name."""
     return lambda old: lambda name, emit: old(f"{name}, without {variant}", emit)
-
-
-def _without_second(old: Any) -> Any:
-    return lambda first, _second: old(first)
 
 
 def _without_blocks(old: Any) -> Any:
@@ -138,16 +130,11 @@ MECHANISMS: dict[str, Mechanism] = {
     "sweeps over both sides": Mechanism({"schedule.tiling:_sweep_both_sides": _returns(())}),
     "scattered moves": Mechanism({"schedule.tiles:is_scattered": _returns(value=False)}),
     "packing at odd bytes": Mechanism({"schedule.select:_WIDEST": _value(0)}),
-    "zeros by masks": Mechanism({"runtime.tile_batches:masks_elements": _returns(value=False)}),
     "joined jobs": Mechanism({"execute:JoinedJob": _returns(None)}),
     "cuts between columns": Mechanism({"schedule.partition:_SHARED_LINE": _value(0)}),
-    "interleaved rounds": Mechanism({"schedule.partition:_MAX_ROUNDS": _value(1)}),
     "spread operands": Mechanism({"runtime.steps:spread_operands": _returns(None)}),
     "gathered operands": Mechanism({"runtime.steps:gathered_operands": _returns(None)}),
     "periods": Mechanism({"runtime.steps:operand_period": _returns(0)}),
-    "repeat stage": Mechanism({"schedule.tile_rows:can_repeat": _returns(value=False)}),
-    "halved tiles": Mechanism({"runtime.tile_batches:SlotLimits": _without_second}),
-    "cost of temporal stores": Mechanism({"schedule.tiles:_TEMPORAL_COST": _value(1.0)}),
     "streamed rows": Mechanism(
         {"runtime.tile_batches:KernelConfig": _with_option(streams_rows=False)}
     ),
@@ -157,7 +144,6 @@ MECHANISMS: dict[str, Mechanism] = {
     "prefetch, conversions": Mechanism(
         {"runtime.tile_batches:KernelConfig": _with_option(prefetches=False)}
     ),
-    "prefetch stage": Mechanism({"runtime.steps:_StepWriter.prefetch": _does_nothing}),
     "prefetch in rows": Mechanism({"runtime.steps:_StepWriter.prefetch_distance": _returns(0)}),
     "interleave of 2 to 4": Mechanism(
         {"kernels.transpose:emit_interleaved": _does_nothing},
@@ -168,9 +154,6 @@ MECHANISMS: dict[str, Mechanism] = {
         code=r"transposed ([2-4]x|\d+x[2-4];)",
     ),
     "masked copies": Mechanism({"kernels.copy:has_masks": _returns(value=False)}, code="run "),
-    "copies of lines": Mechanism(
-        {"kernels.copy:_emit_lines": _calls("_emit_any")}, code=r"run \d+x(1[0-9][0-9]|\d\d);"
-    ),
     "blocks of 16, post-ops": Mechanism(
         {"kernels.combine:_RowOperation.run": _without_blocks}, code="combine 16;"
     ),
@@ -258,7 +241,7 @@ def _text_of_program(result: Any, *_: Any) -> str:
 
 
 def _text_of_partition(result: Any, *_: Any) -> str:
-    return f"{result.tasks.tobytes().hex()} {result.bounds} {result.threads}"
+    return f"{result.ranges.tobytes().hex()} {result.bounds} {result.threads}"
 
 
 def _text_of_boxes(result: Any, *_: Any) -> str:
@@ -330,27 +313,29 @@ def _filled(nbytes: int, case: Case) -> Any:
     return data
 
 
-def _time(run: Any, buffers: tuple[Any, Any], calls: int) -> float:
+def _time(run: Any, buffers: tuple[Any, Any], calls: int, clock: Callable[[], float]) -> float:
     src, dst = buffers
-    start = time.perf_counter()
+    start = clock()
     for _ in range(calls):
         run(src, dst)
-    return (time.perf_counter() - start) / calls
+    return (clock() - start) / calls
 
 
-def _in_turns(runs: Sequence[Any], buffers: tuple[Any, Any], seconds: float) -> list[list[float]]:
+def _in_turns(
+    runs: Sequence[Any], buffers: tuple[Any, Any], seconds: float, clock: Callable[[], float]
+) -> list[list[float]]:
     """Return the seconds of a call of each, in each round; the order turns from round to round."""
     for run in runs:
         run(*buffers)
         run(*buffers)
-    once = max(_time(runs[0], buffers, 1), 1e-7)
+    once = max(_time(runs[0], buffers, 1, clock), 1e-7)
     calls = max(1, round(_SLICE_SECONDS / once))
     rounds = min(_MAX_ROUNDS, max(_MIN_ROUNDS, round(seconds / (once * calls))))
     times: list[list[float]] = [[] for _ in runs]
     for number in range(rounds):
         order = range(len(runs)) if number % 2 == 0 else reversed(range(len(runs)))
         for k in order:
-            times[k].append(_time(runs[k], buffers, calls))
+            times[k].append(_time(runs[k], buffers, calls, clock))
     return times
 
 
@@ -425,6 +410,7 @@ def measure(
             runs,
             (_filled(case.src.min_nbytes, case), np.zeros(case.dst.min_nbytes, np.uint8)),
             options.seconds,
+            time.thread_time if threads == 1 else time.perf_counter,
         )
         ratios = dict(zip(names, (_ratio(off, times[0]) for off in times[1:]), strict=True))
         is_move = case.src.dtype == case.dst.dtype and case.attr is None

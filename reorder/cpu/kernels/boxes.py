@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from reorder.cpu.kernels.copy import InnerLoop, Rows, emit_copy, emit_strided
 from reorder.cpu.kernels.elements import Elements, Location
 from reorder.cpu.kernels.emit import Value, either, load_fields, where
-from reorder.cpu.kernels.interpreter import InterpreterCall, OuterLoops, Position, each_task
+from reorder.cpu.kernels.interpreter import InterpreterCall, OuterLoops, Position, each_range
 from reorder.cpu.kernels.loop_group import ColumnSpan, LoopGroup, Transposition
 from reorder.cpu.kernels.transpose import emit_transposed
 from reorder.cpu.schedule.program import BoxHead, Point, RepeatLoop, RowsHead, TransposeHead
@@ -16,23 +16,23 @@ from reorder.cpu.tables import WORD_NBYTES, nbytes_of
 from reorder.plan.nodes import NOWHERE
 
 if TYPE_CHECKING:
-    from reorder.cpu.schedule.partition import Task
+    from reorder.cpu.schedule.partition import StepRange
 
 
 def emit_boxes(call: InterpreterCall, kernel: Kernel) -> None:
     """Move the boxes of all steps of a call."""
     builder = call.src_at.builder
     elements = Elements(builder, kernel)
-    for task, instruction, index in each_task(call):
+    for step_range, instruction, index in each_range(call):
         box = load_fields(instruction, BoxHead)
         point = load_fields(call.points + index * nbytes_of(Point), Point)
         is_nowhere = point.src == NOWHERE
         offsets = where(is_nowhere, 0, point.src) + box.src, point.dst + box.dst
         loops = OuterLoops(instruction + nbytes_of(BoxHead), box.outer, len(offsets))
         box = box._replace(src_end=call.src_at + box.src_end)
-        inner = _Inner(elements, box, loops.end(), task)
+        inner = _Inner(elements, box, loops.end(), step_range)
         start = Position(offsets, where(is_nowhere, 1, 0))
-        for position in loops.each_step(task.first, task.last, start):
+        for position in loops.each_step(step_range.first, step_range.last, start):
             starts = Location(call.src_at, 0), Location(call.dst_at, 0)
             src, dst = map(elements.moved, starts, position.offsets)
             _emit_inner(inner, src, dst, position.padded == 0)
@@ -48,7 +48,7 @@ class _Inner(NamedTuple):
     box: BoxHead
     # address of what follows the outer loops in the instruction
     address: Value
-    task: Task
+    step_range: StepRange
 
 
 def _emit_inner(inner: _Inner, src: Location, dst: Location, is_data: Value) -> None:
@@ -74,8 +74,8 @@ def _rows(inner: _Inner, src: Location, dst: Location, is_data: Value) -> Rows:
         src,
         dst,
         InnerLoop(head.extent, head.valid, head.src_stride, head.dst_stride),
-        first=inner.task.inner_first,
-        last=inner.task.inner_last,
+        first=inner.step_range.inner_first,
+        last=inner.step_range.inner_last,
         valid=where(is_data, head.valid_rows, 0),
         src_table=src_table,
         dst_table=src_table + head.rows * WORD_NBYTES,
@@ -99,6 +99,6 @@ def _emit_transpose(inner: _Inner, src: Location, dst: Location, is_data: Value)
         head.prefetches_dst != 0,
         repeat_at,
     )
-    task = inner.task
-    span = ColumnSpan(task.inner_first, task.inner_last, inner.box.src_end, head.src_span)
+    first, last = inner.step_range.inner_first, inner.step_range.inner_last
+    span = ColumnSpan(first, last, inner.box.src_end, head.src_span)
     emit_transposed(move, span)

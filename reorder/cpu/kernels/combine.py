@@ -20,7 +20,7 @@ from reorder.cpu.kernels.rows import (
     Row,
     each_line,
     each_vector,
-    emit_zeroed,
+    emit_short,
     load_stage,
     masks_elements,
     table_addresses,
@@ -123,7 +123,7 @@ def _emit_rows(stage: _Stage, operation: Operation, *, single: bool) -> None:
         with block:
             each(lambda row: row.run(0, _BLOCK))
         dtypes = stage.types.src, stage.types.dst
-        with other, emit_zeroed(dtypes, table, lambda: each(_emit_short_row)):
+        with other, emit_short(dtypes, table, lambda: each(_emit_short_row)):
             each(_emit_row)
 
 
@@ -144,8 +144,8 @@ def _rows_at(stage: _Stage, operation: Operation, row: Value) -> _OperationRows:
 
 
 def _emit_short_row(row: _RowOperation) -> None:
-    """Emit the operation on one row as one vector, which may write zeros after the row."""
-    row.run_masked(0, row.table.columns, row.table.extent)
+    """Emit the operation on one row as one masked vector."""
+    row.run_masked(0, row.table.columns)
 
 
 def _emit_row(row: _RowOperation) -> None:
@@ -171,7 +171,7 @@ def _emit_row(row: _RowOperation) -> None:
     each_vector((0, whole), (sizes[0], _BLOCK), combine, overlaps=False)
     tail = columns - whole
     with when(tail > 0):
-        row.run_masked(whole, tail, tail)
+        row.run_masked(whole, tail)
 
 
 class _OperationRows(NamedTuple):
@@ -205,10 +205,10 @@ class _RowOperation:
         codes = self.results(src.load(i, lanes), i)
         self.rows.dst.store(codes, i, non_temporal=non_temporal)
 
-    def run_masked(self, i: Value, count: Value, extent: Value) -> None:
-        """Write results for `count` elements starting at element i, then zeros up to `extent`."""
+    def run_masked(self, i: Value, count: Value) -> None:
+        """Write the results for `count` elements starting at element i, at most `MASKED_LANES`."""
         codes = self.results(self.rows.src.load_first(count, i), i, count)
-        self.rows.dst.store_first(codes, i, count, extent)
+        self.rows.dst.store_first(codes, i, count)
 
     def results(self, codes: Value, i: Value, count: Value | None = None) -> Value:
         """Return the results for codes of src starting at element i, in the type of dst.

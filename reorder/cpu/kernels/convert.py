@@ -1,4 +1,4 @@
-"""The stages of a tile that convert, prefetch and repeat rows."""
+"""The stages of a tile that convert rows."""
 
 from __future__ import annotations
 
@@ -7,25 +7,18 @@ from typing import TYPE_CHECKING, NamedTuple
 from reorder.cpu.codecs.codec import Codec
 from reorder.cpu.codecs.vectors import Known
 from reorder.cpu.kernels.elements import Location
-from reorder.cpu.kernels.emit import Value, loop, minimum, prefetch, when
+from reorder.cpu.kernels.emit import Value, loop, minimum, when
 from reorder.cpu.kernels.rows import (
     Row,
     each_line,
     each_vector,
-    emit_zeroed,
+    emit_short,
     load_stage,
     table_addresses,
     vector_lanes,
 )
-from reorder.cpu.kernels.shuffle import pick
-from reorder.cpu.schedule.tile_program import (
-    LONG_RUN,
-    SHORT_RUNS,
-    ConvertTable,
-    PrefetchTable,
-    RepeatTable,
-)
-from reorder.cpu.target import BYTE_BITS, LINE_NBYTES, register_bits, step_registers
+from reorder.cpu.schedule.tile_program import ConvertTable
+from reorder.cpu.target import BYTE_BITS, step_registers
 from reorder.values.formats import FORMATS, IntegerFormat
 
 if TYPE_CHECKING:
@@ -34,8 +27,6 @@ if TYPE_CHECKING:
 
 # Registers of one vector of a conversion, to be multiplied by `step_registers`; more do not help.
 _REGISTERS = 2
-# Log2 of the bits of a byte.
-_BYTE_SHIFT = BYTE_BITS.bit_length() - 1
 
 
 class ConvertTypes(NamedTuple):
@@ -66,16 +57,16 @@ def emit_convert(call: InterpreterCall, types: ConvertTypes) -> None:
 
 
 def _emit_row(src: Row, dst: Row, table: ConvertTable, work: str | None) -> None:
-    """Convert one row, and write zeros after it if the table says so."""
+    """Convert one row."""
 
     def emit() -> None:
         codes = _converted(src, dst, src.load_first(table.columns, 0), work)
-        dst.store_first(codes, 0, table.columns, table.extent)
+        dst.store_first(codes, 0, table.columns)
 
     if dst.elements.streams:
         _emit_data(src, dst, table, work)
         return
-    with emit_zeroed((src.dtype, dst.dtype), table, emit):
+    with emit_short((src.dtype, dst.dtype), table, emit):
         _emit_data(src, dst, table, work)
 
 
@@ -129,36 +120,3 @@ def _each_pair(packed: Row, count: Value, sizes: tuple[int, ...], emit: EmitVect
     each_vector((head, last), sizes, emit, overlaps=True)
     with loop(last, count) as i:
         emit(i, 1)
-
-
-def emit_prefetch(call: InterpreterCall) -> None:
-    """Emit the prefetch of all rows of a `PrefetchTable`; they are in src."""
-    table, placement = load_stage(call, PrefetchTable)
-    (offsets,) = table_addresses(call, PrefetchTable, table.rows, 1)
-    with loop(0, table.rows) as row:
-        # elements may have 4 bits
-        offset = (placement.src_offset + offsets[row]) * table.bits >> _BYTE_SHIFT
-        first = call.src_at + offset
-        with loop(0, table.nbytes, LINE_NBYTES) as start:
-            prefetch(first + start)
-
-
-def emit_repeat(call: InterpreterCall, dtype: str) -> None:
-    """Emit what a `RepeatTable` asks for, on values of a working type."""
-    table, placement = load_stage(call, RepeatTable)
-    builder = call.src_at.builder
-    src = Row.at(builder, dtype, Location(call.src_at, placement.src_offset))
-    dst = Row.at(builder, dtype, Location(call.dst_at, placement.dst_offset))
-    lanes = register_bits() // src.elements.bits
-    whole = table.values & -lanes
-    for times in SHORT_RUNS:
-        with when(table.times == times):
-            for start, stop, width in ((0, whole, lanes), (whole, table.values, 1)):
-                with loop(start, stop, width) as i:
-                    copies = (k // times for k in range(width * times))
-                    dst.store(pick(src.load(i, width), copies), i * times)
-    with when(table.times >= LONG_RUN), loop(0, table.values) as i:
-        copy = pick(src.load(i, 1), [0] * lanes)
-        start = i * table.times
-        with loop(start, start + table.times, lanes) as j:
-            dst.store(copy, j)

@@ -4,7 +4,7 @@ The length of a run decides how it is copied, by the first of these ways that fi
 
 * exactly one vector (`_VECTOR_NBYTES`), which may end in zeros;
 * masked loads and stores, where the processor has them: short runs that end in zeros, runs of less
-  than 16 bytes, and runs of more than 96 bytes that are too short for memmove;
+  than 16 bytes, and runs of 97 to 191 bytes;
 * a few vectors and a tail that overlaps the last one (`_PARTS`);
 * a loop over vectors or, for long runs, memmove.
 """
@@ -117,8 +117,7 @@ def emit_copy(rows: Rows, src_end: Value) -> None:
         lane, line = (bits // elements.bits for bits in (LANE_BITS, LINE_BITS))
         # whole rows of at least 16 bytes are faster in parts that overlap: fewer accesses cross
         # lines
-        is_long = run.extent > parts[-1].longest
-        is_between = (run.extent >= lane) & ~is_long
+        is_between = (run.extent >= lane) & (run.extent <= parts[-1].longest)
         is_padded = run.valid < run.extent
         # up to three vectors without a loop
         with when(is_padded | ~is_between):
@@ -126,10 +125,6 @@ def emit_copy(rows: Rows, src_end: Value) -> None:
                 with when(run.extent < vectors * lanes):
                     _emit_masked(rows, lanes, vectors)
                     builder.branch(done)
-        is_lines = is_long & (run.extent < _MEMMOVE_NBYTES * BYTE_BITS // elements.bits)
-        with when(is_lines & ~is_padded):
-            _emit_lines(data)
-            builder.branch(moved)
     if parts:
         # in ascending order: each begins where the one before it ends
         with when(run.valid > parts[0].lanes):
@@ -199,18 +194,6 @@ def _emit_masked(rows: Rows, lanes: int, vectors: int) -> None:
     for _, dst, _ in rows._replace(first=data_rows).each():
         for start, mask in zip(starts, stored, strict=True):
             elements.store_masked(elements.zeros(lanes), dst + start, mask)
-
-
-def _emit_lines(rows: Rows) -> None:
-    """Move whole rows of more than a line by vectors of a line; the last one is masked."""
-    elements, extent = rows.elements, rows.columns.extent
-    lanes = LINE_BITS // elements.bits
-    last = (extent - 1) & -lanes
-    mask = elements.lane_mask(extent - last, lanes)
-    for src, dst, _ in rows.rebased().each():
-        with loop(0, last, lanes) as start:
-            elements.store_vector(elements.load_vector(src + start, lanes), dst + start)
-        elements.store_masked(elements.load_masked(src + last, mask), dst + last, mask)
 
 
 class _Parts(NamedTuple):

@@ -16,7 +16,7 @@ from memdesc.record import BIT_PLANES, Codebook, Digits
 from reorder.cpu.codecs.codec import Codec
 from reorder.cpu.codecs.vectors import any_nan
 from reorder.cpu.kernels.emit import BYTE, Number, Variable, load_fields, loop, maximum, where
-from reorder.cpu.kernels.interpreter import InterpreterCall, each_task
+from reorder.cpu.kernels.interpreter import InterpreterCall, each_range
 from reorder.cpu.kernels.shuffle import pick
 from reorder.cpu.schedule.record_pattern import MAX_LANES, NumberPattern, Pattern
 from reorder.cpu.tables import WORD_NBYTES, nbytes_of
@@ -63,7 +63,7 @@ class FieldHead(NamedTuple):
 
 
 def emit_decode(call: InterpreterCall, kernel: DecodeKernel) -> None:
-    """Decode the segments of all tasks of a call to row-major memory, or compare them with it."""
+    """Decode the segments of all ranges of a call to row-major memory, or compare them with it."""
     pattern, count = kernel.pattern, len(kernel.pattern.fields)
     bits = DATA_TYPES[kernel.dtype].bits
     nbytes = pattern.block * bits // BYTE_BITS
@@ -71,13 +71,13 @@ def emit_decode(call: InterpreterCall, kernel: DecodeKernel) -> None:
     codec = Codec(plain.builder, kernel.lanes)
     # the bits of floats without a sign have the order of the floats, and NaN is above all
     largest = Variable(plain.builder, codec.integers(32))
-    for task, instruction, _ in each_task(call):
+    for step_range, instruction, _ in each_range(call):
         head = load_fields(instruction, DecodeHead)
         fields_at = instruction + nbytes_of(DecodeHead)
         fields = [
             load_fields(fields_at + k * nbytes_of(FieldHead), FieldHead) for k in range(count)
         ]
-        with loop(task.first, task.last) as segment:
+        with loop(step_range.first, step_range.last) as segment:
             row = head.starts + segment * (count * WORD_NBYTES)
             starts = [field.tensor + row[k] for k, field in enumerate(fields)]
             base = plain + segment * (head.blocks * nbytes)

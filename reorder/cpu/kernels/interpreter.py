@@ -1,13 +1,13 @@
-"""What all compiled interpreters share: the loop over tasks, and an instruction's outer loops.
+"""What all compiled interpreters share: the loop over ranges, and an instruction's outer loops.
 
 An interpreter runs a program, which is bytecode: Python encodes a plan as tables of int64, and
 compiled code reads them. An instruction is a loop nest with what runs inside of it: a micro-kernel,
 the steps of a tile, or sums. So a new layout is a new program, not new code.
 
-A task is a range of the steps of one instruction. A point is where the loop nest starts: the
+A range is some consecutive steps of one instruction. A point is where the loop nest starts: the
 offsets of the operands at one step of the indirect loops around it, which follow indirection tables
 instead of strides. An interpreter is a C function whose parameters are `InterpreterCall`; it runs
-each task at each point, with the outer loops of the instruction over any number of operands.
+each range at each point, with the outer loops of the instruction over any number of operands.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from llvmlite import ir
 from numba.core import cgutils
 
 from reorder.cpu.kernels.emit import I64, Number, Value, Variable, load_fields, loop, phi, where
-from reorder.cpu.schedule.partition import Task
+from reorder.cpu.schedule.partition import StepRange
 from reorder.cpu.schedule.program import LoopHead
 from reorder.cpu.tables import WORD_NBYTES, nbytes_of
 
@@ -30,12 +30,12 @@ _MAX_LOOPS = 64
 class InterpreterCall(NamedTuple):
     """The parameters of a compiled interpreter, all int64."""
 
-    # addresses of both buffers, of the program and of its table of tasks
+    # addresses of both buffers, of the program and of its table of ranges
     src_at: Value
     dst_at: Value
     program: Value
-    tasks: Value
-    # the first step and one past the last; step k is task k // point_count at point k % point_count
+    ranges: Value
+    # the first step and one past the last; with n points, step k is range k // n at point k % n
     begin: Value
     end: Value
     # address of the table of points, and how many there are
@@ -49,15 +49,16 @@ def emit_call(interpreter: Value, call: InterpreterCall) -> None:
     call.src_at.builder.call(interpreter.inttoptr(function.as_pointer()).raw, call)
 
 
-def each_task(call: InterpreterCall) -> Iterator[tuple[Task, Value, Value]]:
+def each_range(call: InterpreterCall) -> Iterator[tuple[StepRange, Value, Value]]:
     """Emit a loop over the steps of a call.
 
-    Yields the task, the address of its instruction, and the index of the point.
+    Yields the range, the address of its instruction, and the index of the point.
     """
     with loop(call.begin, call.end) as step:
-        task = load_fields(call.tasks + step // call.point_count * nbytes_of(Task), Task)
-        instruction = call.program + task.instruction * WORD_NBYTES
-        yield task, instruction, step % call.point_count
+        at = call.ranges + step // call.point_count * nbytes_of(StepRange)
+        step_range = load_fields(at, StepRange)
+        instruction = call.program + step_range.instruction * WORD_NBYTES
+        yield step_range, instruction, step % call.point_count
 
 
 class Position(NamedTuple):

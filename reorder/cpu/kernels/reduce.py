@@ -8,7 +8,7 @@ from functools import reduce
 from llvmlite import ir
 
 from reorder.cpu.kernels.emit import Value, Variable, either, load_fields, loop, when
-from reorder.cpu.kernels.interpreter import InterpreterCall, OuterLoops, Position, each_task
+from reorder.cpu.kernels.interpreter import InterpreterCall, OuterLoops, Position, each_range
 from reorder.cpu.kernels.shuffle import pick
 from reorder.cpu.schedule.reduction import GROUPS, ReductionHead
 from reorder.cpu.tables import nbytes_of
@@ -22,10 +22,10 @@ _LANES = 16
 
 def emit_reduction(call: InterpreterCall) -> None:
     """Add elements of src to the sums at dst, for all steps of a call."""
-    for task, instruction, _ in each_task(call):
+    for step_range, instruction, _ in each_range(call):
         head = load_fields(instruction, ReductionHead)
         loops = OuterLoops(instruction + nbytes_of(ReductionHead), head.outer, 2)
-        for position in loops.each_step(task.first, task.last, Position((0, 0), 0)):
+        for position in loops.each_step(step_range.first, step_range.last, Position((0, 0), 0)):
             element, index = position.offsets
             _add_rows(call.src_at + element, call.dst_at + index * _SUM_NBYTES, head)
 

@@ -1,7 +1,7 @@
 """What the stages share: rows of elements of one type, and loops over their vectors.
 
-A stage is what a step of a tile runs to convert rows, to do arithmetic on them, to prefetch them or
-to repeat values (see `schedule.tile_program`).
+A stage is what a step of a tile runs to convert rows or to do arithmetic on them (see
+`schedule.tile_program`).
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from memdesc import DATA_TYPES
 from reorder.cpu.kernels.elements import Elements, Location
-from reorder.cpu.kernels.emit import Builder, Value, either, load_fields, loop, minimum, where
+from reorder.cpu.kernels.emit import Builder, Value, either, load_fields, loop, minimum
 from reorder.cpu.schedule.select import Kernel
-from reorder.cpu.schedule.tile_program import ZEROED_LANES, CombineTable, ConvertTable, Placement
+from reorder.cpu.schedule.tile_program import MASKED_LANES, CombineTable, ConvertTable, Placement
 from reorder.cpu.tables import WORD_NBYTES, nbytes_of
 from reorder.cpu.target import BYTE_BITS, LINE_BITS, LINE_NBYTES, has_masks, register_bits
 
@@ -50,15 +50,14 @@ class Row(NamedTuple):
         self.elements.store_vector(codes, self.start + i, non_temporal=non_temporal)
 
     def load_first(self, count: Value, i: Value) -> Value:
-        """Return a vector of `ZEROED_LANES`: `count` elements starting at element i, then zeros."""
-        mask = self.elements.lane_mask(count, ZEROED_LANES)
+        """Return a vector of `MASKED_LANES`: `count` elements starting at element i, then zeros."""
+        mask = self.elements.lane_mask(count, MASKED_LANES)
         return self.elements.load_masked(self.start + i, mask)
 
-    def store_first(self, codes: Value, i: Value, count: Value, extent: Value) -> None:
-        """Write the first `count` codes of a vector starting at element i, then zeros."""
-        elements, lanes = self.elements, codes.type.count
-        codes = where(elements.lane_mask(count, lanes), codes, elements.zeros(lanes))
-        elements.store_masked(codes, self.start + i, elements.lane_mask(extent, lanes))
+    def store_first(self, codes: Value, i: Value, count: Value) -> None:
+        """Write the first `count` codes of a vector starting at element i."""
+        mask = self.elements.lane_mask(count, codes.type.count)
+        self.elements.store_masked(codes, self.start + i, mask)
 
     def prefetch(self, i: Value, lanes: int, distance: Value) -> None:
         """Prefetch `distance` bytes ahead of a vector that starts at the i-th element."""
@@ -139,17 +138,17 @@ def each_line(
 
 
 @contextmanager
-def emit_zeroed(
+def emit_short(
     dtypes: tuple[str, ...], table: ConvertTable | CombineTable, emit: Callable[[], None]
 ) -> Iterator[None]:
-    """Emit the code for rows that masked stores write; in the context, emit that for other rows."""
+    """Emit the code for short rows, one masked vector; in the context, emit that for other rows."""
     if not masks_elements(*dtypes):
         yield
         return
-    with either(table.extent > 0) as (zeroed, plain):
-        with zeroed:
+    with either(table.columns < MASKED_LANES) as (short, long):
+        with short:
             emit()
-        with plain:
+        with long:
             yield
 
 

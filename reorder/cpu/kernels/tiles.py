@@ -13,7 +13,7 @@ from reorder.cpu.kernels.interpreter import (
     InterpreterCall,
     OuterLoops,
     Position,
-    each_task,
+    each_range,
     emit_call,
 )
 from reorder.cpu.schedule.tile_program import (
@@ -22,8 +22,8 @@ from reorder.cpu.schedule.tile_program import (
     SLOT_NBYTES,
     Base,
     Placement,
-    Step,
     TileHead,
+    TileStep,
 )
 from reorder.cpu.tables import WORD_NBYTES, nbytes_of
 
@@ -47,18 +47,18 @@ def emit_tiles(call: InterpreterCall, slots: Value) -> None:
     placement = cgutils.alloca_once(builder, I64, size=len(Placement._fields))
     tile = _Tile(call, offsets, slots, placement)
     offsets_nbytes = OPERANDS * WORD_NBYTES
-    for task, instruction, index in each_task(call):
+    for step_range, instruction, index in each_range(call):
         head = load_fields(instruction, TileHead)
         offsets_at = instruction + nbytes_of(TileHead)
         point_at = call.points + index * offsets_nbytes
         starts = tuple(offsets_at[n] + point_at[n] for n in range(OPERANDS))
         loops = OuterLoops(offsets_at + offsets_nbytes, head.outer, OPERANDS)
         steps_at = loops.end()
-        for position in loops.each_step(task.first, task.last, Position(starts, 0)):
+        for position in loops.each_step(step_range.first, step_range.last, Position(starts, 0)):
             for n, offset in enumerate(position.offsets):
                 builder.store(offset, builder.gep(offsets, [ir.Constant(I64, n)]))
             with loop(0, head.steps) as k:
-                _emit_step(tile, steps_at + k * nbytes_of(Step))
+                _emit_step(tile, steps_at + k * nbytes_of(TileStep))
     # make non-temporal stores visible to other threads
     builder.fence("seq_cst")
 
@@ -66,7 +66,7 @@ def emit_tiles(call: InterpreterCall, slots: Value) -> None:
 def _emit_step(tile: _Tile, step_at: Value) -> None:
     """Run one step of a tile."""
     builder = step_at.builder
-    step = load_fields(step_at, Step)
+    step = load_fields(step_at, TileStep)
     src = _locate(tile, step.src_base, step.src_placed_by, step.src_shift)
     dst = _locate(tile, step.dst_base, step.dst_placed_by, step.dst_shift)
     operand = _locate(tile, step.operand_base, step.operand_placed_by, step.operand_shift)
@@ -79,9 +79,9 @@ def _emit_step(tile: _Tile, step_at: Value) -> None:
         src.address,
         dst.address,
         step.program,
-        step.tasks,
+        step.ranges,
         begin=ir.Constant(I64, 0),
-        end=step.task_count,
+        end=step.range_count,
         points=builder.ptrtoint(tile.placement, I64),
         point_count=ir.Constant(I64, 1),
     )
@@ -98,7 +98,7 @@ def _address(tile: _Tile, base: Value) -> Value:
 
 
 def _locate(tile: _Tile, base: Value, placed_by: Value, shift: Value) -> Location:
-    """Return where one of the three sides of a step starts, by its fields of a `Step`."""
+    """Return where one of the three sides of a step starts, by its fields of a `TileStep`."""
     is_placed = placed_by != NO_OPERAND
     pointer = base.builder.gep(tile.offsets, [where(is_placed, placed_by, 0)])
     offset = Number(base.builder, pointer).load()

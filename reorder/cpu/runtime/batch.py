@@ -148,14 +148,14 @@ class BatchBuilder:
         return partition(workloads, nbytes, 1 if is_whole else self.threads, self.machine)
 
 
-class _Part(NamedTuple):
+class _JobRange(NamedTuple):
     """One of several joined jobs: its range of the steps of all, and what its interpreter takes."""
 
     first: int
     last: int
     interpreter: int
     program: int
-    tasks: int
+    ranges: int
     points: int
     point_count: int
 
@@ -174,7 +174,9 @@ class JoinedJob:
         jobs = [job for batch in batches if (job := batch.direct_job)]
         starts = np.cumsum([0, *(job.steps for job in jobs)]).tolist()
         parts = [
-            _Part(start, end, job.interpreter, job.program, job.tasks, job.points, job.point_count)
+            _JobRange(
+                start, end, job.interpreter, job.program, job.ranges, job.points, job.point_count
+            )
             for (start, end), job in zip(pairwise(starts), jobs, strict=True)
         ]
         bounds = [
@@ -200,17 +202,17 @@ def joined_interpreter_at() -> int:
 
 
 def _emit_joined(call: InterpreterCall) -> None:
-    """Run the part of each job that is in the range of steps of a call."""
+    """Run the steps of each job that are in the range of steps of a call."""
     first_part = call.program + WORD_NBYTES
     with loop(0, call.program[0]) as k:
-        part = load_fields(first_part + k * nbytes_of(_Part), _Part)
+        part = load_fields(first_part + k * nbytes_of(_JobRange), _JobRange)
         start, stop = maximum(call.begin, part.first), minimum(call.end, part.last)
         with when(start < stop):
             own = InterpreterCall(
                 call.src_at,
                 call.dst_at,
                 part.program,
-                part.tasks,
+                part.ranges,
                 begin=start - part.first,
                 end=stop - part.first,
                 points=part.points,

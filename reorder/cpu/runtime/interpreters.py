@@ -50,13 +50,13 @@ def compiled_interpreter(name: str, emit: _Emit) -> int:
         src_at: int,
         dst_at: int,
         program: int,
-        tasks: int,
+        ranges: int,
         begin: int,
         end: int,
         points: int,
         point_count: int,
     ) -> None:
-        _run((src_at, dst_at, program, tasks, begin, end, points, point_count), key)
+        _run((src_at, dst_at, program, ranges, begin, end, points, point_count), key)
 
     # numba names the files of the cache after `__qualname__`
     interpret.__qualname__ = f"interpreter_{key:x}"

@@ -21,10 +21,10 @@ class Job(NamedTuple):
 
     # address of the compiled interpreter
     interpreter: int
-    # addresses of the program and of the table of tasks
+    # addresses of the program and of the table of ranges
     program: int
-    tasks: int
-    # steps of the interpreter: tasks times points
+    ranges: int
+    # steps of the interpreter: ranges times points
     steps: int
     # address of the table of points, and how many there are
     points: int
@@ -50,8 +50,8 @@ def make_job(
     return Job(
         interpreter=interpreter,
         program=program,
-        tasks=address_of(partition.tasks),
-        steps=len(partition.tasks),
+        ranges=address_of(partition.ranges),
+        steps=len(partition.ranges),
         points=address_of(points),
         point_count=1,
         bounds=address_of(partition.bounds),
@@ -61,7 +61,7 @@ def make_job(
 
 
 def repeated_at(job: Job, points: NDArray[np.int64]) -> tuple[Job, NDArray[np.int64]]:
-    """Return the job that runs all tasks at each of some points, and the bounds of its chunks.
+    """Return the job that runs all ranges at each of some points, and the bounds of its chunks.
 
     It has the addresses of both arrays, which must outlive it. Chunks are equal parts of all steps.
     """

@@ -53,7 +53,7 @@ def run_job(src_at: int, dst_at: int, job: Job) -> None:
     """Run a job on src and dst at two addresses; missing workers are started."""
     if not job.workers or _is_sooner_alone(job):
         run = _INTERPRETER(job.interpreter)
-        run(src_at, dst_at, job.program, job.tasks, 0, job.steps, job.points, job.point_count)
+        run(src_at, dst_at, job.program, job.ranges, 0, job.steps, job.points, job.point_count)
         return
     refresh_teams()
     starting = _State.starting

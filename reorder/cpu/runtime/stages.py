@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from numba import types
 
 from reorder.cpu.kernels.combine import CombineTypes, emit_combine
-from reorder.cpu.kernels.convert import ConvertTypes, emit_convert, emit_prefetch, emit_repeat
+from reorder.cpu.kernels.convert import ConvertTypes, emit_convert
 from reorder.cpu.kernels.emit import Number, Value
 from reorder.cpu.kernels.tiles import emit_tiles
 from reorder.cpu.runtime.interpreters import compiled_interpreter
@@ -68,16 +68,6 @@ def combine_stage(src: str, dst: str, work: str, *, streams: bool) -> int:
     """
     emit = partial(emit_combine, types=CombineTypes(src, dst, work, streams))
     return _stage(("combine", src, dst, work), emit, streams=streams)
-
-
-def prefetch_stage() -> int:
-    """Return the address of the stage that prefetches rows of src for later steps."""
-    return _stage(("prefetch",), emit_prefetch)
-
-
-def repeat_stage(dtype: str) -> int:
-    """Return the address of the stage that repeats values of a working type."""
-    return _stage(("repeat", dtype), partial(emit_repeat, dtype=dtype))
 
 
 def _stage(

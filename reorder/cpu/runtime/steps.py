@@ -3,10 +3,9 @@
 A step reads one buffer and writes another. A buffer is the tile in src or in dst, or a slot of
 scratch, in which the tile is dense, in the order of its nodes.
 
-A tile takes these steps in this order, each only if needed: prefetch later tiles; move out of src;
-convert to the working type; run the post-ops, the first of which may load elements of src and the
-last may store elements of dst; convert to the type of dst; move into dst, which writes the padding
-too.
+A tile takes these steps in this order, each only if needed: move out of src; convert to the working
+type; run the post-ops, the first of which may load elements of src and the last may store elements
+of dst; convert to the type of dst; move into dst, which writes the padding too.
 """
 
 from __future__ import annotations
@@ -17,10 +16,9 @@ from typing import NamedTuple
 from memdesc import DATA_TYPES
 from reorder.cpu.machine import OWN_CACHE_NBYTES
 from reorder.cpu.runtime.interpreters import interpreter_at
-from reorder.cpu.runtime.stages import combine_stage, convert_stage, prefetch_stage, repeat_stage
+from reorder.cpu.runtime.stages import combine_stage, convert_stage
 from reorder.cpu.schedule.partition import partition_chunks
 from reorder.cpu.schedule.post_ops import (
-    SCALING,
     KernelConfig,
     Numbers,
     Operation,
@@ -35,13 +33,10 @@ from reorder.cpu.schedule.tile_program import (
     NO_OPERAND,
     SLOT_BITS,
     SLOT_NBYTES,
-    ZEROED_LANES,
     Base,
     CombineTable,
     ConvertTable,
-    PrefetchTable,
-    RepeatTable,
-    Step,
+    TileStep,
 )
 from reorder.cpu.schedule.tile_rows import (
     TileRows,
@@ -63,8 +58,6 @@ from reorder.values.formats import FORMATS, IntegerFormat, narrow_working_type
 
 # Rows are prefetched this many bytes before they are read, all rows of a tile together.
 _PREFETCH_NBYTES = 8192
-# The hardware prefetches longer rows by itself: the limit is 256 bytes.
-_MAX_PREFETCHED_BITS = 2048
 
 
 class _TileBuffer(NamedTuple):
@@ -93,16 +86,16 @@ class _TileBuffer(NamedTuple):
 
 
 class _Code(NamedTuple):
-    """The code that a step calls, and its arguments: fields of a `Step`."""
+    """The code that a step calls, and its arguments: fields of a `TileStep`."""
 
     interpreter: int
     program: int
-    tasks: int = 0
-    task_count: int = 1
+    ranges: int = 0
+    range_count: int = 1
 
 
 class _StepOperand(NamedTuple):
-    """The third side of a step, which only arithmetic has: fields of a `Step`."""
+    """The third side of a step, which only arithmetic has: fields of a `TileStep`."""
 
     base: int = Base.SRC
     placed_by: int = NO_OPERAND
@@ -121,10 +114,10 @@ class _StepWriter:
         self, config: KernelConfig, tile: Tile, outer_strides: list[tuple[int, ...]]
     ) -> None:
         self.config, self.tile, self.outer_strides = config, tile, outer_strides
-        # the data of a tile: moves write its padding, or masked stores after rows
+        # the data of a tile: moves write its padding
         self.nodes = tuple(node._replace(extent=node.valid) for node in tile.inner)
         self.dense = dense_strides(self.nodes)
-        self.steps: list[Step] = []
+        self.steps: list[TileStep] = []
 
     def reordered(self, nodes: list[Node]) -> _StepWriter:
         """Return a writer of steps for the same tiles with their inner nodes in another order."""
@@ -154,21 +147,11 @@ class _StepWriter:
     def streams(self, dst: _TileBuffer, columns: int) -> bool:
         """Whether rows are written to dst by non-temporal stores."""
         is_packed = DATA_TYPES[dst.dtype].is_packed
-        if dst.base is not Base.DST or is_packed or self.zeroed_extent(dst):
+        if dst.base is not Base.DST or is_packed:
             return False
         nbits = columns * dst.bits
         is_long = self.config.streams_rows and self.tile.reads and nbits >= LONG_ROW_BITS
         return is_long or (self.config.streams and nbits >= LINE_BITS)
-
-    def zeroed_extent(self, dst: _TileBuffer) -> int:
-        """Return how many elements a row of dst has with the zeros after it; 0: no zeros."""
-        padded = [node for node in self.tile.inner if node.valid < node.extent]
-        # a tile that is written in place has padding in the innermost node only
-        return padded[0].extent if padded and self.tile.writes and dst.base is Base.DST else 0
-
-    def masked_extent(self, dst: _TileBuffer, columns: int) -> int:
-        """Return how many elements masked stores write for a row with its zeros; 0: none."""
-        return self.zeroed_extent(dst) or (columns if columns < ZEROED_LANES else 0)
 
     def prefetch_distance(self, src: _TileBuffer, rows: TileRows) -> int:
         """Return how many bytes ahead rows are prefetched; 0: not at all."""
@@ -199,25 +182,12 @@ class _StepWriter:
         """Convert into another type; with `as_codes` only the width of codes changes."""
         rows = tile_rows(self.nodes, [src.strides, dst.strides])
         distance = self.prefetch_distance(src, rows)
-        extent = self.masked_extent(dst, rows.columns)
-        head = ConvertTable(rows.rows, rows.columns, extent, distance)
+        head = ConvertTable(rows.rows, rows.columns, distance)
         src_table, dst_table = rows.tables
         program = self.config.keep([*head, *src_table, *dst_table])
         streams = self.streams(dst, rows.columns)
         stage = convert_stage(src.dtype, dst.dtype, streams=streams, as_codes=as_codes)
         return self.step(_Code(stage, program), src, dst)
-
-    def prefetch(self, src: _TileBuffer) -> None:
-        """Prefetch what follows each row of the tile: the rows of a later tile."""
-        order = sorted(range(len(self.nodes)), key=lambda k: -abs(src.strides[k]))
-        nodes = tuple(self.nodes[k] for k in order)
-        rows = tile_rows(nodes, [src.reordered(order).strides])
-        (table,) = rows.tables
-        if rows.columns * src.bits > _MAX_PREFETCHED_BITS:
-            return
-        head = PrefetchTable(rows.rows, rows.columns * src.bits // BYTE_BITS, src.bits)
-        following = (start + rows.columns for start in table)
-        self.step(_Code(prefetch_stage(), self.config.keep([*head, *following])), src, src)
 
     def step(
         self,
@@ -230,7 +200,7 @@ class _StepWriter:
     ) -> _TileBuffer:
         """Write a step; returns where it leaves the tile."""
         src_side, dst_side = (src.base, src.placed_by, shift), (dst.base, dst.placed_by, shift)
-        self.steps.append(Step(*code, *src_side, *dst_side, *operand))
+        self.steps.append(TileStep(*code, *src_side, *dst_side, *operand))
         return dst
 
 
@@ -238,7 +208,9 @@ class _StepWriter:
 _SAME_BITS = {4: "u4", 8: "u8", 16: "bf16", 32: "f32", 64: "f64"}
 
 
-def steps_of(config: KernelConfig, tile: Tile, outer_strides: list[tuple[int, ...]]) -> list[Step]:
+def steps_of(
+    config: KernelConfig, tile: Tile, outer_strides: list[tuple[int, ...]]
+) -> list[TileStep]:
     """Return the steps for tiles of one shape; parameters as for `_StepWriter`."""
     writer = _StepWriter(config, tile, outer_strides)
     if config.moves_packed:
@@ -287,8 +259,6 @@ def _read(writer: _StepWriter) -> _TileBuffer:
     slot = writer.slot(Base.SRC_ELEMENTS, dtype)
     if reads:
         return writer.convert(src, slot)
-    if config.prefetches:
-        writer.prefetch(src)
     return _move(writer, src, slot)
 
 
@@ -310,7 +280,7 @@ def _change(writer: _StepWriter, src: _TileBuffer, dst: _TileBuffer) -> _TileBuf
     if src.is_slot and dst.base is Base.DST and writer.config.streams:
         bits = _SAME_BITS[src.bits]
         return writer.convert(src._replace(dtype=bits), dst._replace(dtype=bits), as_codes=True)
-    return _move(writer, src, dst, pads=writer.zeroed_extent(dst) > 0)
+    return _move(writer, src, dst)
 
 
 def _run_post_ops(writer: _StepWriter, buffer: _TileBuffer, target: _TileBuffer) -> _TileBuffer:
@@ -376,9 +346,9 @@ def _move(
         bits,
         writer.end_of(src) * src.bits // BYTE_BITS,
     )
-    tasks, _ = partition_chunks(workloads, 1)
-    config.kept += [program, tasks]
-    code = _Code(interpreter_at(Kernel(bits)), address_of(program), address_of(tasks), len(tasks))
+    ranges, _ = partition_chunks(workloads, 1)
+    config.kept += [program, ranges]
+    code = _Code(interpreter_at(Kernel(bits)), address_of(program), address_of(ranges), len(ranges))
     return writer.step(code, src, dst, shift=shift)
 
 
@@ -445,9 +415,6 @@ def _combine(
 ) -> _TileBuffer:
     """Write the step of an operation; `old` holds the values of dst, for `ADD_PRODUCT`."""
     operation, kinds = _operation_of(writer, post_op, sides)
-    if operation not in SCALING and writer.zeroed_extent(sides.dst):
-        # a conversion or a move writes the zeros after rows
-        sides = sides._replace(dst=writer.slot(Base.VALUES, sides.work))
     src, dst, work = sides
     if post_op.role is not None:
         rows, operand = _with_values(writer, sides, post_op.role, kinds)
@@ -460,8 +427,7 @@ def _combine(
         rows = operand_rows(writer.nodes, (src.strides, dst.strides, [0] * len(writer.nodes)), 0)
         operand = _StepOperand(writer.config.keep([post_op.number], work))
     distance = writer.prefetch_distance(src, rows)
-    extent = writer.masked_extent(dst, rows.columns)
-    head = CombineTable(operation, rows.rows, rows.columns, extent, rows.mask, distance)
+    head = CombineTable(operation, rows.rows, rows.columns, rows.mask, distance)
     program = writer.config.keep([*head, *(start for table in rows.tables for start in table)])
     streams = writer.streams(dst, rows.columns)
     stage = combine_stage(src.dtype, dst.dtype, work, streams=streams)
@@ -516,21 +482,14 @@ def _with_values(
         for kind, slot in zip(kinds, (Base.OPERANDS, Base.RECIPROCALS), strict=False):
             address = config.address_of_values(role, sides.work, 0, kind)
             operand = _TileBuffer(address, sides.work, placed_by, strides)
-            _gather(writer, operand, slot, gathered.times)
+            _gather(writer, operand, slot)
         return gathered, _StepOperand(Base.OPERANDS, factor_base=Base.RECIPROCALS)
     bases = [config.address_of_values(role, sides.work, rows.period, kind) for kind in kinds]
     return rows, _StepOperand(bases[0], placed_by, -rows.shift, bases[-1])
 
 
-def _gather(writer: _StepWriter, operand: _TileBuffer, slot: Base, times: int) -> None:
-    """Write the steps that move the operands of a tile into a slot, each `times` times."""
+def _gather(writer: _StepWriter, operand: _TileBuffer, slot: Base) -> None:
+    """Write the step that moves the operands of a tile into a slot."""
     kept = [k for k, stride in enumerate(operand.strides) if stride]
     parts = writer.reordered([writer.nodes[k] for k in kept])
-    source = operand.reordered(kept)
-    if times == 1:
-        _move(parts, source, parts.slot(slot, operand.dtype))
-        return
-    distinct = _move(parts, source, parts.slot(Base.DISTINCT_OPERANDS, operand.dtype))
-    head = RepeatTable(prod(node.valid for node in parts.nodes), times)
-    code = _Code(repeat_stage(operand.dtype), writer.config.keep(head))
-    writer.step(code, distinct, writer.slot(slot, operand.dtype))
+    _move(parts, operand.reordered(kept), parts.slot(slot, operand.dtype))

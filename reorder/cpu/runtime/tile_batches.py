@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from reorder.cpu.kernels.rows import masks_elements
 from reorder.cpu.runtime.batch import Batch, BatchBuilder
 from reorder.cpu.runtime.scratch import SCRATCH_BLOCK
 from reorder.cpu.runtime.stages import tile_interpreter_at
@@ -18,7 +17,7 @@ from reorder.cpu.schedule.partition import Workload
 from reorder.cpu.schedule.post_ops import KernelConfig
 from reorder.cpu.schedule.program import Point
 from reorder.cpu.schedule.tile_program import OPERANDS, SLOT_BITS, TilesHead, encode_tile
-from reorder.cpu.schedule.tiles import GROWN, SlotLimits, Tile, cut_into_tiles, is_tiled
+from reorder.cpu.schedule.tiles import Tile, cut_into_tiles, is_tiled
 from reorder.cpu.tables import fields_of
 from reorder.cpu.target import BYTE_BITS
 from reorder.plan.nodes import NOWHERE, Box, IndirectLoop
@@ -75,14 +74,7 @@ def _tiles_of(
     limit = SLOT_BITS // config.max_bits & -_LIMIT_GRAIN
     widths = plan.src.dtype.bits, plan.dst.dtype.bits
     in_place = config.is_direct
-    masks = plan.converts and masks_elements(config.src, config.dst)
-    # beyond the caches of a core, wide rows of src and their prefetched lines fill half of L1
-    is_wide = config.prefetches and widths[0] > widths[1]
-    grown = GROWN // 2 if is_wide else GROWN
-    limits = SlotLimits(limit, grown)
-    return cut_into_tiles(
-        box, widths, limits, in_place=in_place, streams=config.streams, masks=masks
-    )
+    return cut_into_tiles(box, widths, limit, in_place=in_place, streams=config.streams)
 
 
 def _indirect_batches(builder: BatchBuilder, config: KernelConfig, box: Box) -> list[Batch]:

@@ -86,7 +86,7 @@ def _interpret(job: int, src_at: int, dst_at: int, begin: int, end: int) -> None
             src_at,
             dst_at,
             load_int(job, JOB.program),
-            load_int(job, JOB.tasks),
+            load_int(job, JOB.ranges),
             begin,
             end,
             load_int(job, JOB.points),

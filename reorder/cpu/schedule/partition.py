@@ -1,7 +1,7 @@
-"""Partition of a program among threads: instructions are cut into tasks, which make up chunks.
+"""Partition of a program among threads: instructions are cut into ranges of steps.
 
-A task is a range of the steps of one instruction. A chunk is a range of tasks, from any number of
-instructions; a thread takes one chunk at a time.
+A chunk is one or more of these ranges, of any number of instructions; a thread takes one chunk at a
+time.
 """
 
 from __future__ import annotations
@@ -10,8 +10,6 @@ from math import ceil, floor, prod
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-
-from reorder.cpu.schedule.select import MAX_CALL_SIZE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -23,8 +21,6 @@ if TYPE_CHECKING:
 MAX_THREAD_CHUNKS = 4
 # A thread gets more than one chunk only if each has at least this many bytes.
 _MIN_CHUNK_NBYTES = 1 << 18
-# Upper limit of the rounds in which instructions are interleaved.
-_MAX_ROUNDS = 1024
 # An instruction is cut at whole steps of a loop if each part has at least this many: then no chunk
 # is more than an eighth larger than another.
 _MIN_STEPS = 8
@@ -56,8 +52,8 @@ class Workload(NamedTuple):
     pieces: int = 0
 
 
-class Task(NamedTuple):
-    """A range of the steps of an instruction; interpreters read a table of tasks."""
+class StepRange(NamedTuple):
+    """A range of the steps of an instruction; interpreters read a table of ranges."""
 
     # word of the program where the instruction starts
     instruction: int
@@ -72,9 +68,9 @@ class Task(NamedTuple):
 class Partition(NamedTuple):
     """Tasks, and how threads share them."""
 
-    # a table of `Task`
-    tasks: NDArray[np.int64]
-    # the first task of each chunk, and one past the last of all
+    # a table of `StepRange`
+    ranges: NDArray[np.int64]
+    # index of the first range of each chunk, and one past the last of all
     bounds: NDArray[np.int64]
     threads: int
 
@@ -92,41 +88,27 @@ def partition(workloads: list[Workload], nbytes: int, threads: int, machine: Mac
         chunks = threads * max(1, min(MAX_THREAD_CHUNKS, nbytes // threads // _MIN_CHUNK_NBYTES))
     # src and dst of a thread
     fits_own_cache = not machine.exceeds_own_cache(2 * nbytes // threads)
-    tasks, bounds = partition_chunks(workloads, chunks, fits_own_cache=fits_own_cache)
-    return Partition(tasks, bounds, threads)
+    ranges, bounds = partition_chunks(workloads, chunks, fits_own_cache=fits_own_cache)
+    return Partition(ranges, bounds, threads)
 
 
 def partition_chunks(
     workloads: list[Workload], chunks: int, *, fits_own_cache: bool = False
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Divide instructions into a number of chunks; returns the tasks, and the bounds of the chunks.
+    """Divide instructions into chunks; returns the ranges, and the bounds of the chunks.
 
     Each chunk takes an equal part of every instruction, in the order of dst, so that chunks share
-    few lines of it: a line that two threads write moves between their caches. Within a chunk large
-    instructions are interleaved, some steps of each in every round, since they read the same lines.
+    few lines of it: a line that two threads write moves between their caches.
     """
-    total = sum(workload.size for workload in workloads)
-    rounds = 1
-    if len(workloads) > 1:
-        rounds = max(1, min(_MAX_ROUNDS, total // (MAX_CALL_SIZE * len(workloads))) // chunks)
-    tasks: list[Task] = []
+    ranges: list[StepRange] = []
     bounds = [0]
     shapes = [_cut_loops(workload, chunks, fits_own_cache=fits_own_cache) for workload in workloads]
     cuts = _cuts(workloads, shapes, chunks)
     for chunk in range(chunks):
-        whole = [
-            task
-            for workload, shape, stops in zip(workloads, shapes, cuts, strict=True)
-            for task in _tasks(workload, shape, stops[chunk], stops[chunk + 1])
-        ]
-        for k in range(rounds):
-            for task in whole:
-                steps = task.last - task.first
-                first, last = (task.first + steps * n // rounds for n in (k, k + 1))
-                if first < last:
-                    tasks.append(Task(task.instruction, first, last, *task[3:]))
-        bounds.append(len(tasks))
-    table = np.array(tasks, dtype=np.int64).reshape(-1, len(Task._fields))
+        for workload, shape, stops in zip(workloads, shapes, cuts, strict=True):
+            ranges += _ranges_of(workload, shape, stops[chunk], stops[chunk + 1])
+        bounds.append(len(ranges))
+    table = np.array(ranges, dtype=np.int64).reshape(-1, len(StepRange._fields))
     return table, np.array(bounds, dtype=np.int64)
 
 
@@ -197,10 +179,12 @@ def _cut_granule(workload: Workload, shape: tuple[int, int, int], chunks: int) -
     return next((granule for granule in granules if steps >= _MIN_STEPS * granule * chunks), least)
 
 
-def _tasks(workload: Workload, shape: tuple[int, int, int], start: int, stop: int) -> list[Task]:
-    """Split a range of steps of a three-loop nest into rectangular tasks."""
+def _ranges_of(
+    workload: Workload, shape: tuple[int, int, int], start: int, stop: int
+) -> list[StepRange]:
+    """Split a flat range of steps of a three-loop nest into rectangular ranges."""
     _, grains, last = shape
-    tasks: list[Task] = []
+    ranges: list[StepRange] = []
     while start < stop:
         around, rest = divmod(start, grains * last)
         grain, step = divmod(rest, last)
@@ -215,6 +199,6 @@ def _tasks(workload: Workload, shape: tuple[int, int, int], start: int, stop: in
             size = steps = min(stop - start, last - step)
             end = grain + 1
         inner = grain * workload.grain, end * workload.grain if end < grains else workload.inner
-        tasks.append(Task(workload.instruction, first, first + steps, *inner))
+        ranges.append(StepRange(workload.instruction, first, first + steps, *inner))
         start += size
-    return tasks
+    return ranges

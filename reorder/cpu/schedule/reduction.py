@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from reorder.cpu.schedule.partition import Partition, Task
+from reorder.cpu.schedule.partition import Partition, StepRange
 from reorder.cpu.schedule.program import LoopHead
 
 if TYPE_CHECKING:
@@ -84,8 +84,8 @@ def reduce_dims(desc: MemoryDesc, mask: int, threads: int) -> Reduction:
     chunks = max(1, min(steps, threads, size // _MIN_THREAD_NBYTES))
     inner_steps = prod(loop.extent for loop in outer) // steps
     bounds = [chunk * steps // chunks for chunk in range(chunks + 1)]
-    tasks = [Task(0, a * inner_steps, b * inner_steps, 0, 0) for a, b in pairwise(bounds)]
-    partition = Partition(np.array(tasks, np.int64), np.arange(chunks + 1, dtype=np.int64), chunks)
+    ranges = [StepRange(0, a * inner_steps, b * inner_steps, 0, 0) for a, b in pairwise(bounds)]
+    partition = Partition(np.array(ranges, np.int64), np.arange(chunks + 1, dtype=np.int64), chunks)
     shape = tuple(size for dim, size in enumerate(desc.padded_dims) if mask >> dim & 1)
     return Reduction(np.array(program, np.int64), partition, shape)
 

@@ -1,14 +1,13 @@
 """The program of the interpreter of tiles, and the tables that stages read.
 
 A program is `TilesHead`, then an instruction for each tile: `TileHead`; the offset of each operand;
-for each outer loop, outermost first, `LoopHead` and its stride in each operand; then a `Step` for
-each step. There are always `OPERANDS` operands: those that a reorder lacks have offset and strides
-0. Offsets and strides are in elements.
+for each outer loop, outermost first, `LoopHead` and its stride in each operand; then a `TileStep`
+for each step. There are always `OPERANDS` operands: those that a reorder lacks have offset and
+strides 0. Offsets and strides are in elements.
 
 A step moves a tile, by the interpreter of boxes with a program of its own, or runs a stage, which
-is compiled code that converts rows, does arithmetic on them, prefetches them or repeats values. A
-stage reads a table, whose address is in the step; tables of offsets follow it, one int64 for each
-row.
+is compiled code that converts rows or does arithmetic on them. A stage reads a table, whose address
+is in the step; tables of offsets follow it, one int64 for each row.
 """
 
 from __future__ import annotations
@@ -23,9 +22,9 @@ from reorder.cpu.target import BYTE_BITS, LINE_NBYTES
 if TYPE_CHECKING:
     from reorder.plan.nodes import Node
 
-# Rows of at most this many elements, one block of channels, can end in zeros; shorter ones are also
-# converted at once, by masked loads and stores where the processor has them.
-ZEROED_LANES = 16
+# Lanes of the vectors of masked loads and stores: where the processor has these, rows of fewer
+# elements are converted at once.
+MASKED_LANES = 16
 
 
 class ConvertTable(NamedTuple):
@@ -34,9 +33,6 @@ class ConvertTable(NamedTuple):
     rows: int
     # elements of each row
     columns: int
-    # elements that masked stores write for each row, at most `ZEROED_LANES`: the row and the zeros
-    # after it; 0: rows are not written by masked stores
-    extent: int
     # rows of src are prefetched this many bytes ahead; 0: not at all
     prefetch_distance: int
 
@@ -49,43 +45,11 @@ class CombineTable(NamedTuple):
     rows: int
     # elements of each row
     columns: int
-    # as in `ConvertTable`
-    extent: int
     # the operand of an element is at index `position in the row & operand_mask`: 0 if the row has
     # one operand, -1 if each element has one, `PERIOD` - 1 if they repeat
     operand_mask: int
     # as in `ConvertTable`
     prefetch_distance: int
-
-
-class PrefetchTable(NamedTuple):
-    """Rows to prefetch; one table follows, their offsets in elements."""
-
-    rows: int
-    # bytes of each row
-    nbytes: int
-    # width of an element
-    bits: int
-
-
-class RepeatTable(NamedTuple):
-    """Values that are stored several times each."""
-
-    values: int
-    # how often each value is stored
-    times: int
-
-
-# These numbers of copies are picked into vectors of several values.
-SHORT_RUNS = (2, 4, 8)
-# Multiples of this many copies are stored as vectors of one value. No register has more values of
-# a working type.
-LONG_RUN = 16
-
-
-def can_repeat(times: int) -> bool:
-    """Whether a stage can store each value `times` times."""
-    return times in SHORT_RUNS or (times > 0 and times % LONG_RUN == 0)
 
 
 class Placement(NamedTuple):
@@ -118,7 +82,6 @@ class Base(IntEnum):
     RESULT = 6
     OPERANDS = 7
     RECIPROCALS = 8
-    DISTINCT_OPERANDS = 9
 
 
 # Two slots fill a 32 KiB L1, so that a step finds there what the previous step wrote. The extra
@@ -127,7 +90,7 @@ SLOT_NBYTES = 16384 + LINE_NBYTES
 SLOT_BITS = SLOT_NBYTES * BYTE_BITS
 
 
-class Step(NamedTuple):
+class TileStep(NamedTuple):
     """One step of a tile, which the interpreter of tiles calls.
 
     Three sides (src, dst, operand) have three fields each. The base is a `Base` or an address.
@@ -138,10 +101,10 @@ class Step(NamedTuple):
 
     # address of a compiled interpreter or stage
     interpreter: int
-    # its arguments: address of a program or a table, address of tasks, number of tasks
+    # its arguments: address of a program or a table, address of ranges, number of ranges
     program: int
-    tasks: int
-    task_count: int
+    ranges: int
+    range_count: int
     src_base: int
     src_placed_by: int
     src_shift: int
@@ -177,7 +140,9 @@ class TileHead(NamedTuple):
     steps: int
 
 
-def encode_tile(offsets: tuple[int, ...], outer: tuple[Node, ...], steps: list[Step]) -> list[int]:
+def encode_tile(
+    offsets: tuple[int, ...], outer: tuple[Node, ...], steps: list[TileStep]
+) -> list[int]:
     """Return the instruction of a tile, as a list of int64."""
     words = [*TileHead(len(outer), len(steps)), *_of_each_operand(offsets)]
     for node in outer:

@@ -12,8 +12,7 @@ An operation finds it in one of three ways:
 * if that makes rows short otherwise: in a slot of scratch, into which they are gathered in the
   order in which the tile is converted (`gathered_operands`). An example is scales in groups along
   dim b of `ab` if dst is `ba`: adjacent elements of a row of dst have different scales, which are
-  far apart. Only one value is gathered for each group. Values of short groups along a row are
-  repeated, so that a vector of elements finds its operands in a vector.
+  far apart. Only one value is gathered for each group.
 """
 
 from __future__ import annotations
@@ -23,7 +22,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from reorder.cpu.schedule.loops import count_contiguous, offset_table
 from reorder.cpu.schedule.post_ops import PERIOD
-from reorder.cpu.schedule.tile_program import can_repeat
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -45,8 +43,6 @@ class TileRows(NamedTuple):
     mask: int = _EACH
     # the values are stored repeatedly in periods of this length; 0: not in periods
     period: int = 0
-    # how often each value is stored, if they are gathered in a slot; 0: they stay where they are
-    times: int = 0
 
     @property
     def rows(self) -> int:
@@ -181,37 +177,19 @@ def gathered_operands(
     `sides` as for `operand_rows`; `streams` says that dst is written by non-temporal stores.
     """
     src, dst, strides = sides
-    best, columns = None, rows.columns
+    columns = rows.columns
     if columns >= _SHORT_COLUMNS:
         if not streams or columns >= _LONG_STREAMED_COLUMNS:
             return None
         columns = _LONG_STREAMED_COLUMNS - 1
-    for times in (1, _inner_repetitions(nodes, strides)):
-        found = operand_rows(nodes, (src, dst, _gathered_strides(nodes, strides, times)), 0)
-        if found.columns > columns:
-            best, columns = found._replace(times=times), found.columns
-    return best
+    found = operand_rows(nodes, (src, dst, _gathered_strides(nodes, strides)), 0)
+    return found if found.columns > columns else None
 
 
-def _inner_repetitions(nodes: tuple[Node, ...], strides: list[int]) -> int:
-    """Return how often an operand repeats along the innermost nodes, or 1 if no stage can."""
-    times = 1
-    for node, stride in zip(reversed(nodes), reversed(strides), strict=True):
-        if stride:
-            break
-        times *= node.valid
-    return times if can_repeat(times) else 1
-
-
-def _gathered_strides(nodes: tuple[Node, ...], strides: list[int], times: int) -> list[int]:
+def _gathered_strides(nodes: tuple[Node, ...], strides: list[int]) -> list[int]:
     """Return the strides of operands without gaps, in the order of the nodes.
 
-    Nodes along which an operand does not change have stride 0, except the innermost ones along
-    which it is stored `times` times.
+    Nodes along which an operand does not change have stride 0.
     """
-    kept = [bool(stride) for stride in strides]
-    for k in range(len(nodes) - 1, -1, -1):
-        if times > 1 and not kept[k]:
-            kept[k], times = True, times // nodes[k].valid
-    extents = [node.valid if keep else 1 for node, keep in zip(nodes, kept, strict=True)]
-    return [prod(extents[k + 1 :]) if keep else 0 for k, keep in enumerate(kept)]
+    extents = [node.valid if stride else 1 for node, stride in zip(nodes, strides, strict=True)]
+    return [prod(extents[k + 1 :]) if stride else 0 for k, stride in enumerate(strides)]

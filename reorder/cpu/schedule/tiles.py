@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from reorder.cpu.schedule.loops import contiguous_loops
 from reorder.cpu.schedule.select import select
-from reorder.cpu.schedule.tile_program import ZEROED_LANES
 from reorder.cpu.schedule.tile_rows import contiguous_nodes
 from reorder.cpu.target import BYTE_BITS
 from reorder.plan.nodes import Box, Node
@@ -52,38 +51,36 @@ class Tile(NamedTuple):
 def cut_into_tiles(
     box: Box,
     widths: tuple[int, int],
-    limits: SlotLimits,
+    limit: int,
     *,
     in_place: bool,
     streams: bool = False,
-    masks: bool = False,
 ) -> tuple[list[Tile], list[Box]]:
     """Cut a box without indirect loops into tiles and boxes of zeros.
 
-    `widths` are the bits of elements of src and dst. With `in_place` tiles that are contiguous on
-    both sides need no scratch. With `streams` conversions write dst by non-temporal stores. With
-    `masks` they may write zeros after rows.
+    `widths` are the bits of elements of src and dst; a slot holds `limit` elements. With `in_place`
+    tiles that are contiguous on both sides need no scratch. With `streams` conversions write dst by
+    non-temporal stores.
     """
     nodes = box.nodes
     if box.is_zero:
         return [], [src_and_dst(box)]
     if widths[0] == widths[1] < BYTE_BITS:
         # moved as bytes, padding included
-        counts = _tile_counts(nodes, limits, in_place=False, padded=True)
+        counts = _tile_counts(nodes, limit, in_place=False, padded=True)
         order = _TileOrder(_order_of_side(nodes, counts, 1), reads=False, writes=False)
         return _tiles_of(box, counts, order, streams=streams)
-    counts = _tile_counts(nodes, limits, in_place=in_place)
-    order = _order_by_cost(nodes, counts, widths, streams=streams, masks=masks)
-    is_padded = _has_padding(nodes, counts) and not order.zeroes
-    if in_place and not (order.reads and order.writes and not is_padded):
+    counts = _tile_counts(nodes, limit, in_place=in_place)
+    order = _order_by_cost(nodes, counts, widths)
+    if in_place and not (order.reads and order.writes and not _has_padding(nodes, counts)):
         # the tile needs the scratch, so it must fit there
-        counts = _tile_counts(nodes, limits, in_place=False)
-        order = _order_by_cost(nodes, counts, widths, streams=streams, masks=masks)
+        counts = _tile_counts(nodes, limit, in_place=False)
+        order = _order_by_cost(nodes, counts, widths)
     if widths[0] == widths[1] and is_scattered(src_and_dst(box)):
         order = _order_between(nodes, counts)
-    if _leaves_padding(nodes, counts, order):
+    if order.writes and _has_padding(nodes, counts):
         # a move writes the padding of a tile together with its data, at no extra cost
-        order = _order_by_cost(nodes, counts, widths, writes=False, streams=streams)
+        order = _order_by_cost(nodes, counts, widths, writes=False)
     return _tiles_of(box, counts, order, streams=streams)
 
 
@@ -94,16 +91,11 @@ def _has_padding(nodes: tuple[Node, ...], counts: dict[int, int]) -> bool:
     )
 
 
-def _leaves_padding(nodes: tuple[Node, ...], counts: dict[int, int], order: _TileOrder) -> bool:
-    """Whether a conversion would write the data of dst in place, but not the padding."""
-    return order.writes and _has_padding(nodes, counts) and not order.zeroes
-
-
 def _tiles_of(
     box: Box, counts: dict[int, int], order: _TileOrder, *, streams: bool
 ) -> tuple[list[Tile], list[Box]]:
     """Return tiles that take some steps of each node, and the zeros beyond them."""
-    pads = order.zeroes or not order.writes
+    pads = not order.writes
     tiles = []
     for offsets, outer, inner in _pieces_of(box, counts, pads=pads):
         inside = sorted(inner, key=lambda numbered: order.nodes.index(numbered[0]))
@@ -159,8 +151,9 @@ def is_scattered(box: Box) -> bool:
 _SIDE = 64
 # Least contiguous elements of a side that is converted in place: the narrowest vector.
 _MIN_RUN = 8
-# Tiles grow to this many elements, so that each call of an interpreter or stage has enough work.
-GROWN = 4096
+# Tiles grow to this many elements, or to half of what a slot holds if that is more, so that each
+# call of an interpreter or stage has enough work.
+_GROWN = 4096
 # Conversions write rows of at least this length by non-temporal stores if the data exceed the
 # caches: the partly written first and last lines of a row then cost little.
 LONG_ROW_BITS = 1 << 13
@@ -168,23 +161,13 @@ LONG_ROW_BITS = 1 << 13
 _MAX_IN_PLACE = 1 << 14
 
 
-class SlotLimits(NamedTuple):
-    """Limits of the elements of a tile, and the size that it should have."""
-
-    # limit for any tile
-    elements: int
-    # size that tiles grow to, for enough work, or half of `elements` if that is more
-    grown: int = GROWN
-
-
 def _tile_counts(
-    nodes: tuple[Node, ...], limits: SlotLimits, *, in_place: bool, padded: bool = False
+    nodes: tuple[Node, ...], limit: int, *, in_place: bool, padded: bool = False
 ) -> dict[int, int]:
     """Return how many steps of each node a tile takes, by the index of the node.
 
     With `padded` padding counts too, because the scratch holds it with the data.
     """
-    limit = limits.elements
     first = [next(iter(_chain(nodes, side, 2)), None) for side in (0, 1)]
     # the node that is contiguous on both sides, if there is one
     common = first[0] if first[0] == first[1] else None
@@ -210,7 +193,7 @@ def _tile_counts(
         grown = counts | {k: nodes[k].extent}
         counts = grown if count_elements(grown) <= limit else counts
     for k in range(len(nodes) - 1, -1, -1):
-        factor = min(limit, max(limits.grown, limit // 2)) // count_elements(counts)
+        factor = min(limit, max(_GROWN, limit // 2)) // count_elements(counts)
         if factor > 1 and counts.get(k, 1) < nodes[k].extent:
             counts[k] = min(nodes[k].extent, counts.get(k, 1) * factor)
     return counts
@@ -228,9 +211,6 @@ def _chain(nodes: tuple[Node, ...], side: int, wanted: int) -> dict[int, int]:
     return taken
 
 
-# Conversions write long rows by non-temporal stores, moves do not: the same writes cost a move this
-# many times as much.
-_TEMPORAL_COST = 2.5
 # 4-bit elements are moved as bytes, which are unpacked or packed in a separate step.
 _PACKED_COST = 2 * BYTE_BITS
 
@@ -242,8 +222,6 @@ class _TileOrder(NamedTuple):
     # whether the tile is read from src in place, and written to dst in place
     reads: bool
     writes: bool
-    # whether the conversion writes zeros after its rows in dst
-    zeroes: bool = False
 
 
 def _order_of_side(nodes: tuple[Node, ...], chosen: Iterable[int], side: int) -> list[int]:
@@ -256,52 +234,24 @@ def _order_by_cost(
     counts: dict[int, int],
     widths: tuple[int, int],
     *,
-    streams: bool,
-    masks: bool = False,
     writes: bool = True,
 ) -> _TileOrder:
     """Return the order of dst or of src, whichever leaves cheaper moves; dst wins ties.
 
-    `counts` are those of `_tile_counts`, flags as for `cut_into_tiles`; without `writes` the tile
-    may not be converted in place in dst.
+    `counts` are those of `_tile_counts`; without `writes` the tile may not be converted in place in
+    dst.
     """
-    temporal = 1.0
-    best: tuple[float, _TileOrder] | None = None
+    best: tuple[int, _TileOrder] | None = None
     for side in (1, 0):
         order = _order_of_side(nodes, counts, side)
         runs, total = _runs(nodes, counts, order)
         is_read, is_written = (run >= min(_MIN_RUN, total) for run in runs)
-        zeroes = masks and side == 1 and _ends_in_zeros(nodes, counts, order, runs[0])
-        if zeroes:
-            # masked loads and stores are as fast for rows of any length
-            is_read = is_written = True
         is_written &= writes
-        if side == 1 and streams and runs[1] * widths[1] >= LONG_ROW_BITS:
-            temporal = _TEMPORAL_COST
-        cost = _cost(widths[0]) * (not is_read) + temporal * _cost(widths[1]) * (not is_written)
+        cost = _cost(widths[0]) * (not is_read) + _cost(widths[1]) * (not is_written)
         if best is None or cost < best[0]:
-            best = cost, _TileOrder(order, is_read, is_written, zeroes)
+            best = cost, _TileOrder(order, is_read, is_written)
     assert best is not None  # noqa: S101 - there are two sides
     return best[1]
-
-
-def _ends_in_zeros(
-    nodes: tuple[Node, ...], counts: dict[int, int], order: list[int], run: int
-) -> bool:
-    """Whether all padding of tiles follows short rows that are runs of src and of dst.
-
-    `run` is the length of the runs of src: longer ones are converted as such, and moved. Operands
-    have one value or adjacent values along such a row.
-    """
-    if not order:
-        return False
-    innermost = order[-1]
-    covered = {k: _covered_steps(nodes[k], counts[k], pads=True) for k in order}
-    padded = [k for k in order if covered[k] > nodes[k].valid]
-    src, dst, *params = nodes[innermost].strides
-    is_row = src == dst == 1 and all(stride in {0, 1} for stride in params)
-    is_short = run <= counts[innermost] <= ZEROED_LANES
-    return padded == [innermost] and is_row and is_short
 
 
 def _runs(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import reorder
 from memdesc import MemoryDesc, memory_desc
 from reorder import Attr, Box, Node, plan_reorder
-from reorder.cpu.schedule.tiles import SlotLimits, cut_into_tiles
+from reorder.cpu.schedule.tiles import cut_into_tiles
 from tests.property.reorder.test_convert_laws import check
 from tests.reorders import box_map, element_map
 from tests.strategies import desc_pairs
@@ -25,16 +25,12 @@ def _check_cut(
     *,
     in_place: bool,
     streams: bool = False,
-    masks: bool = False,
 ) -> None:
     boxes: list[Box] = []
     for box in plan_reorder(*pair).boxes:
         if box.indirect:
             return
-        limits = SlotLimits(limit)
-        tiles, zeros = cut_into_tiles(
-            box, widths, limits, in_place=in_place, streams=streams, masks=masks
-        )
+        tiles, zeros = cut_into_tiles(box, widths, limit, in_place=in_place, streams=streams)
         for tile in tiles:
             # bits in the scratch: nothing, the elements of one side, or those of both
             moved = [
@@ -46,8 +42,8 @@ def _check_cut(
             assert size * max(moved, default=0) <= limit * max(widths)
             assert all(node.valid == node.extent for node in tile.outer)
             padded = [node for node in tile.inner if node.valid < node.extent]
-            # a conversion writes zeros only after its rows, and only with masks
-            assert not tile.writes or not padded or (masks and padded == [tile.inner[-1]])
+            # a conversion writes no padding
+            assert not tile.writes or not padded
             boxes.append(Box(tile.offsets, (*tile.outer, *tile.inner)))
         boxes += zeros
     to, fro = box_map(tuple(boxes))
@@ -68,7 +64,6 @@ _WIDTHS = st.sampled_from([(32, 8), (8, 32), (4, 32), (32, 4), (16, 16), (32, 16
     st.sampled_from([128, 2048, 4096]),
     st.booleans(),
     st.booleans(),
-    st.booleans(),
 )
 def test_tiles_and_zeros_together_write_every_padded_element_once_and_tiles_fit_the_scratch(
     pair: tuple[MemoryDesc, MemoryDesc],
@@ -76,9 +71,8 @@ def test_tiles_and_zeros_together_write_every_padded_element_once_and_tiles_fit_
     limit: int,
     in_place: bool,
     streams: bool,
-    masks: bool,
 ) -> None:
-    _check_cut(pair, widths, limit, in_place=in_place, streams=streams, masks=masks)
+    _check_cut(pair, widths, limit, in_place=in_place, streams=streams)
 
 
 @pytest.mark.parametrize("in_place", [True, False])
@@ -95,9 +89,8 @@ def test_tiles_of_large_tensors_fit_the_scratch(
     dims: tuple[int, int], stag: str, dtag: str, in_place: bool
 ) -> None:
     pair = memory_desc(dims, "s8", stag), memory_desc(dims, "s8", dtag)
-    for masks in (False, True):
-        for widths in ((8, 64), (8, 32), (32, 8)):
-            _check_cut(pair, widths, 2048, in_place=in_place, masks=masks)
+    for widths in ((8, 64), (8, 32), (32, 8)):
+        _check_cut(pair, widths, 2048, in_place=in_place)
 
 
 @pytest.mark.parametrize(("stag", "dtag"), [("oihw", "OIhw16i16o"), ("hwio", "Oihw16o")])
@@ -123,7 +116,7 @@ def test_a_broadcast_source_is_read_again_for_each_tile() -> None:
     src = memory_desc((70, 80), "f32", strides=(0, 1))
     _check_cut((src, memory_desc((70, 80), "f32", "ba")), (32, 8), 256, in_place=False)
     zeros = Box((0, 0), (Node(4, 0, (0, 1)),))
-    assert cut_into_tiles(zeros, (32, 8), SlotLimits(256), in_place=False)[0] == []
+    assert cut_into_tiles(zeros, (32, 8), 256, in_place=False)[0] == []
 
 
 @pytest.mark.parametrize("pixels", [144, 196, 729])

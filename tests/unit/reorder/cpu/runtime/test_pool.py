@@ -48,7 +48,7 @@ def count_tasks(
     _src_at: int,
     dst_at: int,
     _program: int,
-    _tasks: int,
+    _ranges: int,
     begin: int,
     end: int,
     _points: int,
@@ -67,11 +67,11 @@ def interpreter() -> Any:
 
 
 def job_of(interpreter: int, bounds: NDArray[np.int64], workers: int, point_count: int = 1) -> Job:
-    """Return a job whose interpreter reads no program, tasks or points."""
+    """Return a job whose interpreter reads no program, ranges or points."""
     return Job(
         interpreter=interpreter,
         program=0,
-        tasks=0,
+        ranges=0,
         steps=int(bounds[-1]),
         points=0,
         point_count=point_count,

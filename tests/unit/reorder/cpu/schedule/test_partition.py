@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reorder import plan_reorder
-from reorder.cpu.schedule.partition import Task, Workload, partition_chunks
+from reorder.cpu.schedule.partition import StepRange, Workload, partition_chunks
 from reorder.cpu.schedule.program import encode
 from reorder.cpu.schedule.tiling import tile_boxes
 from tests.strategies import desc_pairs
@@ -22,24 +22,24 @@ if TYPE_CHECKING:
 
 
 @given(desc_pairs(max_nelems=4096), st.integers(1, 9), st.booleans())
-def test_tasks_cover_every_step_of_every_box_once_and_chunks_follow_each_other(
+def test_ranges_cover_every_step_of_every_box_once_and_chunks_follow_each_other(
     pair: tuple[MemoryDesc, MemoryDesc], chunks: int, fits_own_cache: bool
 ) -> None:
     bits = pair[0].dtype.bits
     boxes = tile_boxes(tuple(box for box in plan_reorder(*pair).boxes if not box.indirect), bits)
     _, workloads = encode(boxes, bits, pair[0].nbytes)
-    tasks, bounds = partition_chunks(workloads, chunks, fits_own_cache=fits_own_cache)
+    ranges, bounds = partition_chunks(workloads, chunks, fits_own_cache=fits_own_cache)
     assert bounds[0] == 0
-    assert bounds[-1] == len(tasks)
+    assert bounds[-1] == len(ranges)
     assert (np.diff(bounds) >= 0).all()
     assert len(bounds) == chunks + 1
     for workload in workloads:
-        rows = [Task(*row) for row in tasks.tolist()]
+        rows = [StepRange(*row) for row in ranges.tolist()]
         covered = np.zeros((workload.outer, workload.inner), np.int64)
-        for task in rows:
-            if task.instruction == workload.instruction:
-                inner = slice(task.inner_first, task.inner_last)
-                covered[task.first : task.last, inner] += 1
+        for step_range in rows:
+            if step_range.instruction == workload.instruction:
+                inner = slice(step_range.inner_first, step_range.inner_last)
+                covered[step_range.first : step_range.last, inner] += 1
         assert (covered == 1).all()
 
 
@@ -49,13 +49,13 @@ def test_records_of_the_same_images_are_cut_at_the_same_images() -> None:
         Workload(0, 76, 180, 1, 109440, 76, 20),
         Workload(50, 1530, 160, 1, 1958400, 153, 10),
     ]
-    tasks, bounds = partition_chunks(workloads, 16, fits_own_cache=True)
+    ranges, bounds = partition_chunks(workloads, 16, fits_own_cache=True)
     for first, last in pairwise(bounds):
-        rows = [Task(*row) for row in tasks[first:last].tolist()]
-        pairs = [task for task in rows if task.instruction == 0]
-        images = [task for task in rows if task.instruction == 50]
-        assert abs(2 * min(task.first for task in pairs) - min(t.first for t in images) // 10) <= 2
-        assert abs(2 * max(task.last for task in pairs) - max(t.last for t in images) // 10) <= 2
+        rows = [StepRange(*row) for row in ranges[first:last].tolist()]
+        pairs = [row for row in rows if row.instruction == 0]
+        images = [row for row in rows if row.instruction == 50]
+        assert abs(2 * min(row.first for row in pairs) - min(r.first for r in images) // 10) <= 2
+        assert abs(2 * max(row.last for row in pairs) - max(r.last for r in images) // 10) <= 2
 
 
 @given(
@@ -72,9 +72,9 @@ def test_chunks_of_few_steps_are_equal_but_for_a_grain(
     assert max(loads) <= 4 / 3 * outer * inner / chunks + 2 * grain
 
 
-def _loads(tasks: NDArray[np.int64], bounds: NDArray[np.int64]) -> list[int]:
+def _loads(ranges: NDArray[np.int64], bounds: NDArray[np.int64]) -> list[int]:
     """Return the steps of each chunk, of outer and inner loops together."""
-    parts = [[Task(*row) for row in tasks[a:b].tolist()] for a, b in pairwise(bounds)]
+    parts = [[StepRange(*row) for row in ranges[a:b].tolist()] for a, b in pairwise(bounds)]
     return [
         sum((row.last - row.first) * (row.inner_last - row.inner_first) for row in rows)
         for rows in parts
