@@ -20,6 +20,8 @@ from memdesc.checked import Checked
 from memdesc.errors import MemdescError, short_repr
 from memdesc.int64 import checked_int
 
+BYTE_BITS = 8
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DataType(Checked):

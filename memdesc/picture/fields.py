@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from memdesc.dtypes import BYTE_BITS
 from memdesc.index import index_at
 from memdesc.picture.cells import Cell
 from memdesc.picture.grid import FULL, Limits
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from memdesc.layout import Layout
     from memdesc.picture.picture import Picture
 
-_BYTE = 8
 # The bytes of a line, and how many times the lines of a layout are allowed, since a block can have
 # 210 bytes.
 _LENGTH, _LINES = 8, 1.5
@@ -72,13 +72,13 @@ def draw_fields(
         lines = Lines(nbytes, _LENGTH, rows, list(range(_LENGTH)))
         here = [(k, field) for k, field in enumerate(fields) if field.tensor == tensor]
         left = right_of(halves[-1] if halves else None)
-        strip = Strip(lines, lambda byte, here=here: _cell(here, byte), _BYTE, left, top)  # type: ignore[misc] # the default binds the loop's value
+        strip = Strip(lines, lambda byte, here=here: _cell(here, byte), BYTE_BITS, left, top)  # type: ignore[misc] # the default binds the loop's value
         shown = [cell for row in strip.cells for cell in row]
         symbols += ["padding"] if any(cell.is_padding for cell in shown) else []
         symbols += ["gap"] if any(cell.run is None for cell in shown) else []
         caption = f"{tensor}, {nbytes} bytes: in each the field and its elements"
         halves.append(Half(caption, left, top, strip.right, strip.bottom, strip.paint()))
-        text += ["", caption, *cells_text(lines, strip.cells, _BYTE)]
+        text += ["", caption, *cells_text(lines, strip.cells, BYTE_BITS)]
     return Sheet(head, halves, [*dict.fromkeys([*symbols, "line"])], "\n".join(text)).picture()
 
 
@@ -90,7 +90,7 @@ def _cell(fields: list[tuple[int, DrawnField]], byte: int) -> Cell:
     )
     hover = [f"byte {byte}"]
     for element in found:
-        bits = min(element.field.bits, _BYTE)
+        bits = min(element.field.bits, BYTE_BITS)
         last = element.first_bit + bits - 1
         what = "padding" if element.is_padding else f"index ({', '.join(map(str, element.at))})"
         hover.append(f"bits {element.first_bit} to {last}: {element.field.name}, {what}")
@@ -108,14 +108,14 @@ def _cell(fields: list[tuple[int, DrawnField]], byte: int) -> Cell:
 
 def _elements(number: int, field: DrawnField, byte: int) -> list[_Element]:
     """Return the elements of a field that have bits in a byte."""
-    if field.bits >= _BYTE:
-        offsets = [byte // (field.bits // _BYTE)]
+    if field.bits >= BYTE_BITS:
+        offsets = [byte // (field.bits // BYTE_BITS)]
     else:
-        count = _BYTE // field.bits
+        count = BYTE_BITS // field.bits
         offsets = list(range(byte * count, (byte + 1) * count))
     indices = [(offset, index_at(field.layout, offset)) for offset in offsets]
     return [
-        _Element(number, field, index, offset * field.bits % _BYTE)
+        _Element(number, field, index, offset * field.bits % BYTE_BITS)
         for offset, index in indices
         if index is not None
     ]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from memdesc.dtypes import BYTE_BITS
 from reorder.cpu.machine import Machine, this_machine
 from reorder.cpu.runtime.batch import Batch, BatchBuilder, JoinedJob, joined_interpreter_at
 from reorder.cpu.runtime.fast_call import fast_call, fast_call_table
@@ -14,7 +15,6 @@ from reorder.cpu.runtime.job import JOB
 from reorder.cpu.runtime.pool import load_pool
 from reorder.cpu.runtime.sums import Sums
 from reorder.cpu.schedule.tiles import needs_tiles
-from reorder.cpu.target import BYTE_BITS
 from reorder.forks import importing
 from reorder.memory.buffers import BufferCheck, address_of, check_disjoint
 from reorder.memory.compensation import compensate

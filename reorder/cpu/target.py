@@ -12,7 +12,8 @@ from functools import cache
 from llvmlite import binding
 from numba.core import config
 
-BYTE_BITS = 8
+from memdesc.dtypes import BYTE_BITS
+
 # The cache line of all current processors with these vector instructions except Apple's: theirs has
 # 128 bytes, and alignment to 64 bytes is correct there too.
 LINE_BITS = 512

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from memdesc.dtypes import BYTE_BITS
 from reorder.plan.nodes import Box, Node
-
-_BYTE = 8
 
 
 def _dst(strides: tuple[int, ...]) -> int:
@@ -39,7 +38,7 @@ def pack_elements(
         is_contiguous = all(stride == 1 for stride in run.strides) or (
             box.is_zero and _dst(run.strides) == 1
         )
-        is_long_run = not packs_long_runs and bits >= _BYTE and run.extent * bits > widest
+        is_long_run = not packs_long_runs and bits >= BYTE_BITS and run.extent * bits > widest
         counts = [*box.offsets, run.extent, run.valid, *(s for node in outer for s in node.strides)]
         if not is_contiguous or is_long_run or any(count % 2 for count in counts):
             break

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 import numpy as np
 
 from memdesc import MemdescError, data_type, memory_desc
+from memdesc.dtypes import BYTE_BITS
 from memdesc.record import BIT_PLANES, Field, Number, Rule
 from reorder.api import reorder
 from reorder.memory.memory import Memory
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
     from memdesc import RecordDesc
     from reorder.records.record import Record
 
-_BYTE_BITS = 8
 # the relative error of a product with a reciprocal instead of a quotient: two roundings to f32
 _MAX_ERROR = 2.0**-23
 
@@ -138,7 +138,7 @@ class _NumberWriter:
                     f"the numbers of {each.name or 'a codebook'} are not codes of a scale; "
                     "dequantize() decodes them"
                 )
-        if max(number_bits(r.desc, r.desc.rule.code) for r in (self.record, self.out)) > _BYTE_BITS:
+        if max(number_bits(r.desc, r.desc.rule.code) for r in (self.record, self.out)) > BYTE_BITS:
             self._refuse("codes of more than 8 bits are not repacked")
 
     def write_integers(self) -> _Grouped:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from memdesc import MemdescError, PaddingError, data_type
+from memdesc.dtypes import BYTE_BITS
 from memdesc.record import BIT_PLANES, Digits, Field, Number
 from reorder.values.convert import decode, encode
 from reorder.values.formats import INTEGERS
@@ -17,20 +18,18 @@ if TYPE_CHECKING:
     from memdesc import RecordDesc
     from reorder.records.record import Record
 
-_BYTE = 8
-
 
 def read_field(data: NDArray[np.uint8], field: Field) -> NDArray[Any]:
     """Return the bits of the elements of a field over its dims, as unsigned integers."""
     if not field.layout.nelems:  # the other dims may be too large for an offset table
-        return np.empty(field.layout.dims, f"u{max(field.bits, _BYTE) // _BYTE}")
+        return np.empty(field.layout.dims, f"u{max(field.bits, BYTE_BITS) // BYTE_BITS}")
     offsets = field.layout.offsets()
-    if field.bits < _BYTE:
+    if field.bits < BYTE_BITS:
         at = offsets * field.bits
         mask = np.uint8((1 << field.bits) - 1)
         found: NDArray[Any] = data[at >> 3] >> (at & 7).astype(np.uint8) & mask
         return found
-    nbytes = field.bits // _BYTE
+    nbytes = field.bits // BYTE_BITS
     each = data[offsets[..., None] * nbytes + np.arange(nbytes)]
     return np.ascontiguousarray(each).view(f"u{nbytes}").reshape(offsets.shape)
 
@@ -40,7 +39,7 @@ def field_bits(field: Field, values: NDArray[Any]) -> NDArray[Any]:
 
     Fails if they have another type, or a value does not fit.
     """
-    nbytes = max(field.bits, _BYTE) // _BYTE
+    nbytes = max(field.bits, BYTE_BITS) // BYTE_BITS
     mask = np.dtype(f"u{nbytes}").type((1 << field.bits) - 1)
     is_plane = field.kind in BIT_PLANES
     if not is_plane and values.dtype == field.desc.dtype.numpy:
@@ -64,17 +63,17 @@ def field_bits(field: Field, values: NDArray[Any]) -> NDArray[Any]:
 def write_field(data: NDArray[np.uint8], field: Field, bits: NDArray[Any]) -> None:
     """Write the bits of the elements of a field, and nothing else."""
     offsets = field.layout.offsets()
-    if field.bits < _BYTE:
+    if field.bits < BYTE_BITS:
         at = offsets * field.bits
         mask = np.uint8((1 << field.bits) - 1)
         # elements with the same phase are in different bytes
-        for phase in range(0, _BYTE, field.bits):
-            here = at % _BYTE == phase
+        for phase in range(0, BYTE_BITS, field.bits):
+            here = at % BYTE_BITS == phase
             where = at[here] >> 3
             kept = data[where] & ~(mask << np.uint8(phase))
             data[where] = kept | bits[here].astype(np.uint8) << np.uint8(phase)
         return
-    nbytes = field.bits // _BYTE
+    nbytes = field.bits // BYTE_BITS
     each = np.ascontiguousarray(bits.astype(f"u{nbytes}")).view(np.uint8)
     data[offsets[..., None] * nbytes + np.arange(nbytes)] = each.reshape(*offsets.shape, nbytes)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from memdesc import memory_desc
+from memdesc.dtypes import BYTE_BITS
 from memdesc.record import BIT_PLANES, Field, Number
 from reorder.api import reorder
 from reorder.memory.buffers import address_of
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
 
     from memdesc import MemoryDesc, RecordDesc
     from reorder.records.record import Record
-
-_BYTE_BITS = 8
 
 
 def stored_integers(field: Field) -> str:
@@ -43,7 +42,7 @@ def packed_field(record: Record, number: Number) -> Field | None:
     """Return the field of a number if it is one field of integers of at most 8 bits, or None."""
     field = record.desc.field(number.parts[0][0])
     is_alone = len(number.parts) == 1 and not number.parts[0][1] and not number.is_looked_up
-    is_narrow = field.kind in INTEGERS and field.bits <= _BYTE_BITS
+    is_narrow = field.kind in INTEGERS and field.bits <= BYTE_BITS
     return field if is_alone and is_narrow else None
 
 

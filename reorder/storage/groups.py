@@ -23,6 +23,7 @@ from memdesc import (
     known_records,
     record_desc,
 )
+from memdesc.dtypes import BYTE_BITS
 from memdesc.errors import about, short_repr
 from memdesc.record.names import experts_of, read_name
 from reorder.storage.containers.entry import Entry, FileState, record_of, stored_desc
@@ -527,7 +528,6 @@ _WIDTHS = (4, 8)
 _STACKED = (64, 4096, 4096)
 # options that say how many adjacent elements along a dim share a scale
 _STEPS = {"rows": -2, "group": -1}
-_BYTE_BITS = 8
 
 
 def desc_of_tensors(found: Siblings, name: str, given: Mapping[str, Any]) -> RecordDesc:
@@ -580,7 +580,7 @@ def _dims_by_scales(found: Siblings, scales: Entry, bits: Any) -> tuple[tuple[in
         raise MemdescError(msg)
     groups, columns = shape
     codes = found.codes
-    count = codes.nbytes * _BYTE_BITS // bits if bits in (4, 8) else 0
+    count = codes.nbytes * BYTE_BITS // bits if bits in (4, 8) else 0
     if not groups or not columns or not count or count % (groups * columns):
         msg = (
             f"{codes.name!r}: {codes.nbytes} bytes of {bits}-bit codes are not a multiple of the "
@@ -669,7 +669,7 @@ def _state(found: Siblings, sample: RecordDesc) -> dict[str, Any]:
 def _number(entry: Entry) -> int:
     """Return the one integer that a tensor holds."""
     kind = INTEGERS.get(entry.dtype)
-    if kind is None or entry.nbytes * _BYTE_BITS != kind.bits:
+    if kind is None or entry.nbytes * BYTE_BITS != kind.bits:
         msg = f"{entry.name!r} of {entry.dtype} and shape {entry.shape} is not an integer"
         raise MemdescError(msg)
     return int(entry.read().view(DATA_TYPES[entry.dtype].numpy)[0])
@@ -711,7 +711,7 @@ def _single_desc(entry: Entry, name: str, options: Mapping[str, Any]) -> RecordD
         raise MemdescError(msg)
     rows, last = entry.shape[:-1], entry.shape[-1:]
     bits = record_desc((8, 256), name, **options).bits_per_element
-    sizes = [size * _BYTE_BITS / bits for size in last]
+    sizes = [size * BYTE_BITS / bits for size in last]
     if not all(size.is_integer() for size in sizes):
         msg = (
             f"{entry.name!r} of shape {entry.shape} does not hold {name}, which takes {bits:g} "

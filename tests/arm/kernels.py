@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import numba
 from llvmlite import binding, ir
 
+from memdesc.dtypes import BYTE_BITS
 from reorder.cpu import target
 from reorder.cpu.kernels.convert import _emit_row
 from reorder.cpu.kernels.copy import _copy_lines, _copy_vectors
@@ -26,7 +27,7 @@ from reorder.cpu.kernels.rows import Row, vector_lanes
 from reorder.cpu.schedule.select import Kernel
 from reorder.cpu.schedule.tile_program import ConvertTable
 from reorder.cpu.tables import WORD_NBYTES
-from reorder.cpu.target import BYTE_BITS, LINE_BITS, register_bits, step_registers
+from reorder.cpu.target import LINE_BITS, register_bits, step_registers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from llvmlite import ir
 
+from memdesc.dtypes import BYTE_BITS
 from reorder.cpu.codecs.vectors import BFLOAT, GROUP, Known, Vectors, any_nan, greater, lesser
 from reorder.cpu.codecs.x86 import (
     are_special,
@@ -17,7 +18,7 @@ from reorder.cpu.codecs.x86 import (
     truncated,
 )
 from reorder.cpu.kernels.emit import Value, where
-from reorder.cpu.target import BYTE_BITS, has_bfloat, has_exact_bfloat, has_half, quietens_in_one
+from reorder.cpu.target import has_bfloat, has_exact_bfloat, has_half, quietens_in_one
 from reorder.values.formats import FLOATS, ExponentFormat, FloatFormat, Format
 
 _F32 = FLOATS["f32"]

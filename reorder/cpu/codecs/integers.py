@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from llvmlite import ir
 
+from memdesc.dtypes import BYTE_BITS
 from reorder.cpu.codecs.vectors import GROUP, Known, Vectors, code_bits, greater, is_number, lesser
 from reorder.cpu.codecs.x86 import narrow_integers, narrows_registers, rounded
 from reorder.cpu.kernels.emit import Value, maximum, minimum, where
 from reorder.cpu.kernels.shuffle import LANE_BITS, concatenate
-from reorder.cpu.target import BYTE_BITS, has_masks, is_arm, saturates_floats
+from reorder.cpu.target import has_masks, is_arm, saturates_floats
 from reorder.values.formats import FLOATS, INTEGERS, BooleanFormat, IntegerFormat
 
 # The type that saturating instructions narrow registers from.

@@ -10,9 +10,9 @@ from functools import reduce
 from llvmlite import ir
 
 from memdesc import DATA_TYPES
+from memdesc.dtypes import BYTE_BITS
 from reorder.cpu.kernels.emit import Builder, Number, Type, Value, call, constant, phi, where
 from reorder.cpu.kernels.shuffle import pick
-from reorder.cpu.target import BYTE_BITS
 from reorder.values.formats import FLOATS
 
 _F32, _F64 = ir.FloatType(), ir.DoubleType()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from memdesc.dtypes import BYTE_BITS
 from reorder.cpu.codecs.codec import Codec
 from reorder.cpu.codecs.vectors import Known
 from reorder.cpu.kernels.elements import Location
@@ -18,7 +19,7 @@ from reorder.cpu.kernels.rows import (
     vector_lanes,
 )
 from reorder.cpu.schedule.tile_program import ConvertTable
-from reorder.cpu.target import BYTE_BITS, step_registers
+from reorder.cpu.target import step_registers
 from reorder.values.formats import FORMATS, IntegerFormat
 
 if TYPE_CHECKING:

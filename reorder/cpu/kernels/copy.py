@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from llvmlite import ir
 
+from memdesc.dtypes import BYTE_BITS
 from reorder.cpu.kernels.elements import Elements, Location, emit_clear
 from reorder.cpu.kernels.emit import (
     BYTE,
@@ -30,7 +31,7 @@ from reorder.cpu.kernels.emit import (
     where,
 )
 from reorder.cpu.kernels.shuffle import LANE_BITS
-from reorder.cpu.target import BYTE_BITS, LINE_BITS, has_masks, register_bits, step_registers
+from reorder.cpu.target import LINE_BITS, has_masks, register_bits, step_registers
 
 # From this length on, a call of memmove costs less than it saves.
 _MEMMOVE_NBYTES = 1024

@@ -12,6 +12,7 @@ from llvmlite import ir
 from numba.core import cgutils
 
 from memdesc import DATA_TYPES
+from memdesc.dtypes import BYTE_BITS
 from memdesc.record import BIT_PLANES, Codebook, Digits
 from reorder.cpu.codecs.codec import Codec
 from reorder.cpu.codecs.vectors import any_nan
@@ -20,7 +21,7 @@ from reorder.cpu.kernels.interpreter import InterpreterCall, each_range
 from reorder.cpu.kernels.shuffle import pick
 from reorder.cpu.schedule.record_pattern import MAX_LANES, NumberPattern, Pattern
 from reorder.cpu.tables import WORD_NBYTES, nbytes_of
-from reorder.cpu.target import BYTE_BITS, has_feature, is_x86
+from reorder.cpu.target import has_feature, is_x86
 from reorder.values.formats import FLOATS, INTEGERS
 
 if TYPE_CHECKING:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from llvmlite import ir
 
+from memdesc.dtypes import BYTE_BITS
 from reorder.cpu.kernels.emit import (
     BYTE,
     I64,
@@ -25,7 +26,7 @@ from reorder.cpu.kernels.emit import (
     where,
 )
 from reorder.cpu.kernels.shuffle import pick
-from reorder.cpu.target import BYTE_BITS, LINE_BITS, LINE_NBYTES, register_bits
+from reorder.cpu.target import LINE_BITS, LINE_NBYTES, register_bits
 
 if TYPE_CHECKING:
     from reorder.cpu.schedule.select import Kernel

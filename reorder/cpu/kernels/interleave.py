@@ -9,10 +9,11 @@ from __future__ import annotations
 from itertools import product
 from typing import TYPE_CHECKING
 
+from memdesc.dtypes import BYTE_BITS
 from reorder.cpu.kernels.emit import Value, loop, minimum, when
 from reorder.cpu.kernels.shuffle import LANE_BITS, concatenate, pick
 from reorder.cpu.schedule.select import MAX_INTERLEAVED
-from reorder.cpu.target import BYTE_BITS, LINE_BITS, keeps_addresses
+from reorder.cpu.target import LINE_BITS, keeps_addresses
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,12 +10,13 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from memdesc import DATA_TYPES
+from memdesc.dtypes import BYTE_BITS
 from reorder.cpu.kernels.elements import Elements, Location
 from reorder.cpu.kernels.emit import Builder, Value, either, load_fields, loop, minimum
 from reorder.cpu.schedule.select import Kernel
 from reorder.cpu.schedule.tile_program import MASKED_LANES, CombineTable, ConvertTable, Placement
 from reorder.cpu.tables import WORD_NBYTES, nbytes_of
-from reorder.cpu.target import BYTE_BITS, LINE_BITS, LINE_NBYTES, has_masks, register_bits
+from reorder.cpu.target import LINE_BITS, LINE_NBYTES, has_masks, register_bits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from llvmlite import ir
 
+from memdesc.dtypes import BYTE_BITS
 from reorder.cpu.kernels.elements import Elements, Location, emit_clear
 from reorder.cpu.kernels.emit import (
     BYTE,
@@ -36,7 +37,7 @@ from reorder.cpu.kernels.register_tile import emit_tile, tile_heights, tile_shap
 from reorder.cpu.kernels.shuffle import LANE_BITS
 from reorder.cpu.schedule.select import MAX_INTERLEAVED
 from reorder.cpu.tables import WORD_NBYTES
-from reorder.cpu.target import BYTE_BITS, LINE_BITS, LINE_NBYTES, is_x86
+from reorder.cpu.target import LINE_BITS, LINE_NBYTES, is_x86
 
 # Columns of one sweep over all rows: two cache lines of src, which are read completely before the
 # next sweep.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from memdesc.dtypes import BYTE_BITS
 from reorder.cpu.kernels.emit import load_fields, loop, maximum, minimum, when
 from reorder.cpu.kernels.interpreter import InterpreterCall, emit_call
 from reorder.cpu.runtime.interpreters import compiled_interpreter, interpreter_at
@@ -19,7 +20,7 @@ from reorder.cpu.schedule.program import Point, each_points, encode, points_in_b
 from reorder.cpu.schedule.select import MICRO_KERNELS, Kernel, ScheduledBox, pack_for_kernels
 from reorder.cpu.schedule.tiling import stream_box, tile_boxes
 from reorder.cpu.tables import WORD_NBYTES, nbytes_of
-from reorder.cpu.target import BYTE_BITS, LINE_NBYTES
+from reorder.cpu.target import LINE_NBYTES
 from reorder.memory.buffers import address_of
 from reorder.plan.passes import join_zeros
 

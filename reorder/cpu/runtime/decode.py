@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from memdesc import DATA_TYPES
+from memdesc.dtypes import BYTE_BITS
 from reorder.cpu.kernels.decode import DecodeHead, DecodeKernel, FieldHead, emit_decode
 from reorder.cpu.machine import this_machine
 from reorder.cpu.runtime.interpreters import compiled_interpreter
 from reorder.cpu.runtime.job import make_job
 from reorder.cpu.runtime.pool import run_job
 from reorder.cpu.schedule.partition import Workload, partition
-from reorder.cpu.target import BYTE_BITS
 from reorder.memory.buffers import address_of
 from reorder.threads import checked_threads
 

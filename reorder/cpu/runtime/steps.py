@@ -14,6 +14,7 @@ from math import prod
 from typing import NamedTuple
 
 from memdesc import DATA_TYPES
+from memdesc.dtypes import BYTE_BITS
 from reorder.cpu.machine import OWN_CACHE_NBYTES
 from reorder.cpu.runtime.interpreters import interpreter_at
 from reorder.cpu.runtime.stages import combine_stage, convert_stage
@@ -50,7 +51,7 @@ from reorder.cpu.schedule.tile_rows import (
 )
 from reorder.cpu.schedule.tiles import LONG_ROW_BITS, Tile
 from reorder.cpu.schedule.tiling import tile_boxes
-from reorder.cpu.target import BYTE_BITS, LINE_BITS
+from reorder.cpu.target import LINE_BITS
 from reorder.memory.buffers import address_of
 from reorder.plan.nodes import Box, Node
 from reorder.plan.passes import simplify

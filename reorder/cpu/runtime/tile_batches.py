@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from memdesc.dtypes import BYTE_BITS
 from reorder.cpu.runtime.batch import Batch, BatchBuilder
 from reorder.cpu.runtime.scratch import SCRATCH_BLOCK
 from reorder.cpu.runtime.stages import tile_interpreter_at
@@ -19,7 +20,6 @@ from reorder.cpu.schedule.program import Point
 from reorder.cpu.schedule.tile_program import OPERANDS, SLOT_BITS, TilesHead, encode_tile
 from reorder.cpu.schedule.tiles import Tile, cut_into_tiles, is_tiled
 from reorder.cpu.tables import fields_of
-from reorder.cpu.target import BYTE_BITS
 from reorder.plan.nodes import NOWHERE, Box, IndirectLoop
 from reorder.plan.passes import src_and_dst, zeros_of
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING
 
+from memdesc.dtypes import BYTE_BITS
 from reorder.cpu.schedule.loops import size_of
 from reorder.cpu.schedule.select import RUN, STRIDED, pack_for_kernels, select
-from reorder.cpu.target import BYTE_BITS, LINE_BITS
+from reorder.cpu.target import LINE_BITS
 
 if TYPE_CHECKING:
     from reorder.plan.nodes import Box

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from memdesc import DATA_TYPES
-from reorder.cpu.target import BYTE_BITS, has_fma
+from memdesc.dtypes import BYTE_BITS
+from reorder.cpu.target import has_fma
 from reorder.memory.buffers import address_of
 from reorder.values.formats import (
     FORMATS,

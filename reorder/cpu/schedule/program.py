@@ -22,11 +22,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from memdesc.dtypes import BYTE_BITS
 from reorder.cpu.schedule.loops import count_contiguous, offset_table, size_of
 from reorder.cpu.schedule.partition import Workload
 from reorder.cpu.schedule.select import MAX_CALL_SIZE, ScheduledBox
 from reorder.cpu.tables import fields_of
-from reorder.cpu.target import BYTE_BITS, LINE_NBYTES
+from reorder.cpu.target import LINE_NBYTES
 from reorder.plan.nodes import NOWHERE, IndirectLoop, Node
 
 if TYPE_CHECKING:

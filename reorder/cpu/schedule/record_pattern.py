@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from reorder.cpu.target import BYTE_BITS
+from memdesc.dtypes import BYTE_BITS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from memdesc.dtypes import BYTE_BITS
 from reorder.cpu.schedule.loops import contiguous_loops, contiguous_size, size_of
-from reorder.cpu.target import BYTE_BITS, LINE_BITS, LINE_NBYTES
+from reorder.cpu.target import LINE_BITS, LINE_NBYTES
 from reorder.plan.nodes import Box, Node
 from reorder.plan.passes import pack_elements, simplify
 

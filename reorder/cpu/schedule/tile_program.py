@@ -15,9 +15,10 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
+from memdesc.dtypes import BYTE_BITS
 from reorder.cpu.schedule.program import LoopHead
 from reorder.cpu.tables import fields_of
-from reorder.cpu.target import BYTE_BITS, LINE_NBYTES
+from reorder.cpu.target import LINE_NBYTES
 
 if TYPE_CHECKING:
     from reorder.plan.nodes import Node

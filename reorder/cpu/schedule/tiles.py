@@ -16,10 +16,10 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
+from memdesc.dtypes import BYTE_BITS
 from reorder.cpu.schedule.loops import contiguous_loops
 from reorder.cpu.schedule.select import select
 from reorder.cpu.schedule.tile_rows import contiguous_nodes
-from reorder.cpu.target import BYTE_BITS
 from reorder.plan.nodes import Box, Node
 from reorder.plan.passes import moved, pack_elements, simplify, src_and_dst, zeros_beyond
 

@@ -13,10 +13,11 @@ from collections.abc import Iterable, Iterator
 from math import gcd, inf, prod
 from typing import NamedTuple
 
+from memdesc.dtypes import BYTE_BITS
 from reorder.cpu.machine import PAGE_NBYTES, PREFETCHED_PAGES
 from reorder.cpu.schedule.loops import size_of
 from reorder.cpu.schedule.select import MAX_CALL_SIZE, TILE, TRANSPOSED, ScheduledBox, select
-from reorder.cpu.target import BYTE_BITS, LINE_BITS, LINE_NBYTES
+from reorder.cpu.target import LINE_BITS, LINE_NBYTES
 from reorder.plan.nodes import Box, Node
 from reorder.plan.passes import split_node
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from reorder.opencl.kernel.formula import BYTE_BITS, PIXEL, WORD_BITS, integer_value
+from memdesc.dtypes import BYTE_BITS
+from reorder.opencl.kernel.formula import PIXEL, WORD_BITS, integer_value
 from reorder.values.formats import FORMATS, IntegerFormat
 
 # bytes of a word, the unit of local memory, and of the widest load and store

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _PRAGMA = "#pragma OPENCL FP_CONTRACT OFF"
 _FP64 = "#pragma OPENCL EXTENSION cl_khr_fp64 : enable"
-BYTE_BITS, WORD_BITS = 8, 32
+WORD_BITS = 32
 # integers of at most this many bits become floats by an addition
 _NARROW = 16
 # the function that widens the bits of f16 to a float, with which images are written

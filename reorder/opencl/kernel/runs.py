@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import gcd, prod
 
+from memdesc.dtypes import BYTE_BITS
 from reorder.opencl.kernel.access import (
     WORD,
     Access,
@@ -27,7 +28,7 @@ from reorder.opencl.kernel.access import (
     store_element,
     store_words,
 )
-from reorder.opencl.kernel.formula import BYTE_BITS, INVERSE, WORD_BITS, KernelFormula
+from reorder.opencl.kernel.formula import INVERSE, WORD_BITS, KernelFormula
 from reorder.opencl.kernel.launch import (
     Body,
     Division,

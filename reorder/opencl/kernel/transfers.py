@@ -12,9 +12,10 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memdesc import MemdescError, MemoryDesc
+from memdesc.dtypes import BYTE_BITS
 from reorder.opencl.kernel import copy, pixel_tile, rows, runs, skewed, tile
 from reorder.opencl.kernel.access import Access, AccessKind
-from reorder.opencl.kernel.formula import BYTE_BITS, KernelFormula
+from reorder.opencl.kernel.formula import KernelFormula
 from reorder.opencl.kernel.launch import DeviceTraits, KernelTask, Launch
 from reorder.opencl.kernel.placement import ImageShape, place_box
 from reorder.opencl.kernel.reductions import lower_sums

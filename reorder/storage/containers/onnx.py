@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from memdesc.disk import open_file
-from memdesc.dtypes import DATA_TYPES
+from memdesc.dtypes import BYTE_BITS, DATA_TYPES
 from memdesc.errors import MemdescError, first_of, short_repr
 from reorder.storage.containers.entry import (
     PREFIX,
@@ -185,7 +185,6 @@ _OTHERS = {14: ("complex64", 64), 15: ("complex128", 128), 25: ("uint2", 2), 26:
 _NAMES = _TYPES | {number: name for number, (name, _) in _OTHERS.items()}
 NUMBERS = {name: number for number, name in _NAMES.items()}
 _BITS = {name: DATA_TYPES[name].bits for name in _TYPES.values()} | dict(_OTHERS.values())
-_BYTE_BITS = 8
 # the most digits in an offset
 _MAX_DIGITS = 19
 # keys of external data that are read
@@ -230,7 +229,7 @@ class Initializer(NamedTuple):
 
 def nbytes_of(dtype: str, dims: tuple[int, ...]) -> int:
     """Return how many bytes the elements of a tensor take, packed."""
-    return -(-_BITS[dtype] * prod(dims) // _BYTE_BITS)
+    return -(-_BITS[dtype] * prod(dims) // BYTE_BITS)
 
 
 class Model(NamedTuple):

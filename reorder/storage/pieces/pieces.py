@@ -18,6 +18,7 @@ from math import lcm, prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc import Layout, MemdescError
+from memdesc.dtypes import BYTE_BITS
 from memdesc.errors import about
 from reorder.storage.pieces.runs import FieldLayout, Region, Runs, compact
 
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 _PIECE_NBYTES = 128 << 20
 # Shorter runs are not worth a system call each.
 _LONG = 64 << 10
-_BYTE_BITS = 8
 # Bytes of pieces whose runs are long: most of a piece then stays in the caches of a machine.
 _SMALL = 16 << 20
 
@@ -266,8 +266,8 @@ def _steps(dims: _Sizes, accesses: Sequence[_Access], alignment: _Sizes) -> _Siz
             outer = layout.outer(k)
             if groups[dim] >= dims[dim] and layout.dims[dim] == 1:
                 continue  # one element for the whole dim, which all regions share
-            is_odd = outer.extent > 1 and outer.stride * bits % _BYTE_BITS
-            whole = _BYTE_BITS // bits if is_odd else 1
+            is_odd = outer.extent > 1 and outer.stride * bits % BYTE_BITS
+            whole = BYTE_BITS // bits if is_odd else 1
             step = lcm(outer.step * whole, counts[dim]) // counts[dim]
             steps[dim] = lcm(steps[dim], groups[dim] * step)
     return tuple(min(step, size) for step, size in zip(steps, dims, strict=True))
@@ -316,7 +316,7 @@ def _candidate(dims: _Sizes, accesses: Sequence[_Access], sizes: _Sizes) -> _Can
 
 def _tails(dims: _Sizes, fields: tuple[FieldLayout, ...], sizes: _Sizes) -> list[Region]:
     """Return the last regions along one or more dims, which may start inside a byte."""
-    if all(field.bits >= _BYTE_BITS for field in fields):
+    if all(field.bits >= BYTE_BITS for field in fields):
         return []
     ends = [
         ((step, 0),) if size % step == 0 else ((step, 0), (size % step, size - size % step))

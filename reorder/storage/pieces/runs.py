@@ -12,9 +12,9 @@ from math import prod
 from typing import NamedTuple
 
 from memdesc import Block, Layout, MemoryDesc
+from memdesc.dtypes import BYTE_BITS
 from memdesc.views import submemory
 
-_BYTE_BITS = 8
 # A gap is read along with the elements around it unless it is longer than they are.
 _MAX_GAP = 2
 
@@ -133,19 +133,19 @@ def _runs(layout: Layout, bits: int, *, is_exact: bool) -> tuple[Runs, Layout] |
             return None
         else:
             loops.append(block)
-    at_bit = first * bits % _BYTE_BITS
+    at_bit = first * bits % BYTE_BITS
     counts = (inner, *(block.stride for block in loops))
-    is_cut = any(count * bits % _BYTE_BITS for count in counts)
+    is_cut = any(count * bits % BYTE_BITS for count in counts)
     if (loops and (layout.has_partial_blocks or is_cut)) or (at_bit and (loops or is_exact)):
         return None
-    start = first * bits // _BYTE_BITS
+    start = first * bits // BYTE_BITS
     if loops:
-        steps = tuple((block.extent, block.stride * bits // _BYTE_BITS) for block in loops)
-        runs = Runs(start, inner * bits // _BYTE_BITS, steps[::-1])
+        steps = tuple((block.extent, block.stride * bits // BYTE_BITS) for block in loops)
+        runs = Runs(start, inner * bits // BYTE_BITS, steps[::-1])
     else:
         # extents count the last block of an axis in full, even where the axis ends inside it
         last = layout.last + 1 if layout.has_partial_blocks else first + inner
-        runs = Runs(start, -(-last * bits // _BYTE_BITS) - start)
+        runs = Runs(start, -(-last * bits // BYTE_BITS) - start)
     strides, total = {}, inner
     for block in loops:
         strides[block] = total
@@ -167,14 +167,14 @@ def _joined(
         return None
     low = min(view.offset0 * field.bits for field, view in pairs)
     high = max((view.last + 1) * field.bits for field, view in pairs)
-    low -= low % _BYTE_BITS
+    low -= low % BYTE_BITS
     if any((view.offset0 * field.bits - low) % field.bits for field, view in pairs):
         return None
     held = sum(view.nelems * field.bits for field, view in pairs)
     is_whole = all(view is field.layout for field, view in pairs)
     if not is_whole and held < high - low:
         return None
-    runs = Runs(low // _BYTE_BITS, -(-high // _BYTE_BITS) - low // _BYTE_BITS)
+    runs = Runs(low // BYTE_BITS, -(-high // BYTE_BITS) - low // BYTE_BITS)
     return runs, tuple(_moved(view, view.offset0 - low // field.bits, {}) for field, view in pairs)
 
 

@@ -13,10 +13,10 @@ import pytest
 from llvmlite import binding, ir
 
 from memdesc import DATA_TYPES, memory_desc
+from memdesc.dtypes import BYTE_BITS
 from reorder import Attr, execute, execute_reference, plan_reorder
 from reorder.cpu.codecs.codec import Codec
 from reorder.cpu.kernels.emit import Number
-from reorder.cpu.target import BYTE_BITS
 from tests.conversions import run
 from tests.processors import PROCESSORS, environment_of
 from tests.programs import run_python
