@@ -9,6 +9,9 @@ from memdesc import memory_desc
 from reorder import Attr, plan_reorder
 from tests.benchmarks.ablation import MECHANISMS, Variant
 
+# each variant compiles its own kernels
+pytestmark = pytest.mark.campaign
+
 
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_a_reorder_without_a_mechanism_is_the_same(name: str) -> None:
