@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 _PART = 1 << 20
 # Integers of this width are compared in the widest float, which is exact for them on x86-64.
 _WIDE_BITS, _WIDEST = 64, np.longdouble
+# Squares below this may have lost bits, as numbers below 1e-308 have.
+_LEAST_SQUARE = 1e-280
 
 
 class Difference(NamedTuple):
@@ -201,7 +203,7 @@ def compare_values(
     found: list[int] = []
     total, worst, largest = 0, -1, -1.0
     for start in range(0, left.desc.nelems, _PART):
-        x, y = _wide(values[start : start + _PART] for values in flat)
+        x, y = widened(values[start : start + _PART] for values in flat)
         distance = _distance(x, y)
         at = np.flatnonzero(distance)
         moved = distance[at]
@@ -239,16 +241,19 @@ class _Errors:
 
     def __init__(self) -> None:
         self.count = 0
-        self.ulp = self.error = self.dot = 0.0
-        self.squares = [0.0, 0.0]
+        self.ulp = self.error = 0.0
+        self.dot = _WIDEST(0)
+        self.squares = [_WIDEST(0), _WIDEST(0)]
 
     def add(self, x: NDArray[Any], y: NDArray[Any], distance: NDArray[Any]) -> None:
         """Add elements of both tensors, with their distances."""
-        with np.errstate(over="ignore", invalid="ignore"):
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
             squares = _dot(x, x), _dot(y, y)
-            if not math.isfinite(sum(squares)):
+            if not all(_LEAST_SQUARE <= square < math.inf for square in squares):
                 is_finite = np.isfinite(x) & np.isfinite(y)
                 x, y, distance = (part[is_finite] for part in (x, y, distance))
+                # squares may overflow or underflow where the numbers do not
+                x, y = x.astype(_WIDEST), y.astype(_WIDEST)
                 squares = _dot(x, x), _dot(y, y)
             self.count += len(x)
             self.error += float(distance.sum())
@@ -266,20 +271,20 @@ class _Errors:
         """Return the largest error in units in the last place, the mean error and the cosine."""
         if not self.count:
             return math.nan, math.nan, math.nan
-        lengths = [math.sqrt(square) for square in self.squares]
+        lengths = [np.sqrt(square) for square in self.squares]
         if 0 in lengths:
             cosine = float(lengths[0] == lengths[1])
         else:
-            cosine = self.dot / lengths[0] / lengths[1]
+            cosine = float(self.dot / lengths[0] / lengths[1])
         return self.ulp, self.error / self.count, min(max(cosine, -1.0), 1.0)
 
 
-def _dot(x: NDArray[Any], y: NDArray[Any]) -> float:
+def _dot(x: NDArray[Any], y: NDArray[Any]) -> Any:
     """Return a dot product without BLAS, whose threads would spin."""
-    return float(np.einsum("i,i->", x, y))
+    return _WIDEST(np.einsum("i,i->", x, y))
 
 
-def _wide(parts: Iterable[NDArray[Any]]) -> list[NDArray[Any]]:
+def widened(parts: Iterable[NDArray[Any]]) -> list[NDArray[Any]]:
     """Return values as f64, or as the widest float of the machine if any are 64-bit integers."""
     given = [*parts]
     kinds = {part.dtype for part in given}
@@ -335,7 +340,7 @@ def _difference(at: int, left: Memory, right: Memory, flat: list[NDArray[Any]]) 
         index,
         _number(a),
         _number(b),
-        float(_distance(*_wide((a, b)))[0]),
+        float(_distance(*widened((a, b)))[0]),
         offset_a,
         offset_b,
         offset_a * bits_a // 8,

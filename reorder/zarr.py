@@ -17,6 +17,7 @@ from zarr.core.common import parse_named_configuration
 from zarr.registry import register_codec
 
 from memdesc import (
+    DataType,
     Field,
     FormatTag,
     MemdescError,
@@ -137,7 +138,8 @@ class MemdescCodec(Checked, ArrayBytesCodec):  # type: ignore[misc] # types of z
         part = self._field(shape)
         if part is not None:
             return part.desc
-        stored = data_type(_native(np.dtype(dtype)) if self.dtype is None else self.dtype)
+        given = dtype if isinstance(dtype, str | DataType) else _native(np.dtype(dtype))
+        stored = data_type(given if self.dtype is None else self.dtype)
         if is_image(self.layout):
             return image_desc(shape, stored, self.layout).desc
         try:

@@ -16,6 +16,7 @@ from memdesc.layout import check_dims
 from memdesc.names import known_images
 from memdesc.tags import LETTERS
 from reorder.api import reorder
+from reorder.comparison import widened
 from reorder.identification.known_layouts import MAX_ORDERED, Known, known_layouts
 from reorder.identification.readings import TypeReading, number_types, readings
 from reorder.memory.arrays import bits_of
@@ -384,7 +385,7 @@ class _Reference:
         kind = self.desc.dtype
         desc = memory_desc((len(data) * 8 // kind.bits,), kind)
         memory = Memory(desc, data[: desc.nbytes], zero_pad=False)
-        return reorder(memory, "plain", dtype="f64").numpy()
+        return widened([memory.numpy()])[0]
 
     def _agreement(self, found: NDArray[Any], values: NDArray[Any]) -> float:
         """Return the share of elements that are equal, or near enough."""

@@ -89,7 +89,7 @@ def _address_in(path: Path) -> str:
         text = file.read(_MAX_FILE)
     try:
         return str(json.loads(text)["address"])
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         msg = f"{str(path)!r} is not a --scheduler-file of `dask scheduler`: {error!r}"
         raise MemdescError(msg) from None
 

@@ -196,6 +196,9 @@ def test_mean_error_and_cosine_leave_out_what_is_not_finite() -> None:
     assert found.mean_error == 1.0
     assert found.cosine == pytest.approx(24 / 25)
     assert compare_values(a, -a).cosine == pytest.approx(-1.0)
+    for scale in (1e200, 1e-200):
+        assert compare_values(scale * a, scale * a).cosine == pytest.approx(1.0)
+        assert compare_values(scale * a, -scale * a).cosine == pytest.approx(-1.0)
     assert compare_values(np.zeros(3), np.zeros(3)).cosine == 1.0
     assert compare_values(np.zeros(3), np.ones(3)).cosine == 0.0
     nothing = compare_values(a[2:3], b[2:3])

@@ -37,7 +37,11 @@ def test_a_chunk_holds_the_bytes_of_the_layout_with_its_padding() -> None:
     edge[:1] = x[2:, 20:]
     stored = chunk_bytes(store, 1, 1, 0, 0)
     assert stored == reorder.reorder(edge, "nChw16c").data.tobytes()
-    desc = array.metadata.codecs[0].chunk_desc(array.chunks, array.dtype)
+    codec = array.metadata.codecs[0]
+    desc = codec.chunk_desc(array.chunks, array.dtype)
+    named = memdesc.data_type(array.dtype)
+    assert codec.chunk_desc(array.chunks, named) == codec.chunk_desc(array.chunks, named.name)
+    assert codec.chunk_desc(array.chunks, named) == desc
     assert desc == memdesc.memory_desc((2, 20, 5, 4), "f32", "nChw16c")
     reorder.Memory(desc, np.frombuffer(stored, np.uint8), zero_pad=False).check_padding()
 

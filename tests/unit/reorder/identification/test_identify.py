@@ -361,6 +361,14 @@ def test_values_of_another_kernel_are_found_within_a_tolerance() -> None:
         reorder.identify(dump, x, tolerance=10**400)
 
 
+def test_integers_that_f64_does_not_hold_differ_by_more_than_a_tolerance() -> None:
+    x = np.arange(12, dtype=np.int64).reshape(3, 4) + 2**60
+    dump = np.ascontiguousarray(x.T)
+    dump[1, 1] += 50
+    assert reorder.identify(dump, x, tolerance=50).candidates
+    assert not reorder.identify(dump, x, tolerance=0.5).candidates
+
+
 def test_infinities_and_nans_are_equal_within_a_tolerance_only_to_themselves() -> None:
     x = np.arange(1, 25, dtype=np.float32).reshape(4, 6)
     x[0, 0], x[1, 1] = np.inf, np.nan

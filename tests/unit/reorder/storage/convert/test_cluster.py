@@ -193,7 +193,7 @@ def test_what_is_not_a_cluster_is_refused_before_a_byte_is_written(
         assert main(["convert", str(source), str(tmp_path / "out.npz"), "--dask", address]) == 2
         assert "there is no Dask scheduler at" in capsys.readouterr().err
     assert sorted(tmp_path.rglob("*")) == before
-    for text in ("", "{", "{}", "[1]"):
+    for text in ("", "{", "{}", "[1]", "[" * 100_000):
         broken.write_text(text)
         assert main(["convert", str(source), str(tmp_path / "out.npz"), "--dask", str(broken)]) == 2
         assert "is not a --scheduler-file of `dask scheduler`" in capsys.readouterr().err
