@@ -119,7 +119,7 @@ class Finished(NamedTuple):
 
     @contextmanager
     def refusing(self) -> Iterator[None]:
-        """Add to an error about a difference what may have caused it, and the way out."""
+        """Explain a difference in what was compared: damage, a change, or another conversion."""
         try:
             yield
         except DifferentError as error:

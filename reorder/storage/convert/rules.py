@@ -57,7 +57,7 @@ class FormatName:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What the tensors or records become whose names match a pattern."""
+    """A pattern of names, and what the tensors or records that it matches become."""
 
     # as it was given, for messages
     text: str

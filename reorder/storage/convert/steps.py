@@ -59,7 +59,7 @@ class Step:
     name: str
     # what is read, by role: the tensors of a record by their names in it, or `ONLY` one tensor
     sources: Mapping[str, Entry]
-    # what is written, by role; codes that are not a record have ``scales``, ``zero_points`` beside
+    # what is written, by role: likewise, or codes with the ``scales`` and ``zero_points`` chosen
     targets: Mapping[str, Tensor]
     # how the bytes change; None if they are copied
     change: Reorder | Repack | Encode | None = None

@@ -66,7 +66,7 @@ class Way(NamedTuple):
     of_experts: str = ""
 
     def takes(self, desc: RecordDesc, *, said_symmetric: bool) -> bool:
-        """Whether it applies to a record, which config.json may say to be symmetric."""
+        """Whether it applies to a record; `said_symmetric` is what config.json says about it."""
         fits = self.is_symmetric in (None, desc.rule.is_symmetric or said_symmetric)
         fits &= not self.codes or _codes_of(desc) in self.codes
         return desc.name in self.sources and fits
@@ -186,8 +186,8 @@ _MLX_ALIKE = (
     "granite helium hunyuan_v1_dense llama minicpm mistral mixtral nemotron olmo olmo2 olmo3 olmoe "
     "phi phi3 phimoe qwen2 qwen2_moe qwen3 qwen3_moe seed_oss smollm3 stablelm starcoder2"
 )
-# What can become MLX, but not come from it: also models that mlx-lm changes as it loads them even
-# if their experts are stacked already.
+# Models that can become MLX: those above, and two whose tensors mlx-lm changes as it loads them,
+# even if their experts are stacked already.
 _MLX_LOADS = f"{_MLX_ALIKE} deepseek_v3 kimi_k2"
 # By the type of a model, the last part of the names of layers that mlx-lm splits as it loads them,
 # and then quantises again if they are quantised (`sanitize` of `models/deepseek_v3.py`).

@@ -315,7 +315,7 @@ class Encode(Change):
 class Repack(Change):
     """A record that becomes another record, or a tensor of plain numbers.
 
-    `src` has no constants, such as an unused `g_idx`: only a `dst` has them.
+    `src` is bare; if `dst` has constants, such as `g_idx`, they are written too.
     """
 
     src: RecordDesc

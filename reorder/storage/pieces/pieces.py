@@ -31,8 +31,8 @@ _PIECE_NBYTES = 128 << 20
 # Bytes of a long run: shorter ones are not worth a system call each.
 _LONG_RUN = 64 << 10
 _BYTE_BITS = 8
-# Pieces have no more bytes than this if their runs are long then too: most of a piece stays in the
-# caches of a machine.
+# The bytes of a piece that mostly stays in the caches of a machine; pieces are larger only if that
+# makes their runs long.
 _SMALL_PIECE = 16 << 20
 
 
