@@ -1,7 +1,7 @@
-"""Dask arrays, chunk by chunk: logical arrays to physical blocks, and back.
+"""Reorder Dask arrays chunk by chunk: from logical arrays to physical blocks, and back.
 
-A chunk of whole blocks is itself a tensor, whose physical blocks are a part of the whole tensor's.
-So each chunk is one task, and nothing moves between chunks. Chunks that would cut a block are
+A chunk of whole blocks is itself a tensor, and its blocks are some of those of the whole tensor. So
+each chunk is one task, and nothing moves between chunks. Chunks that would cut a block are
 refused; the message has the `rechunk` that helps.
 """
 
@@ -105,22 +105,22 @@ def reorder(
     for desc in (source, target):
         _check_whole(desc)
     # in an array over the dims, a 4-bit element has a byte of its own
-    src_axes = _dims_of(source) if src is None else _axes_of(source)
+    src_axes = _logical_axes(source) if src is None else _block_axes(source)
     if src is not None:
         _check_blocks(x, source, src_axes)
     sizes = _chunk_sizes(x, source, src_axes)
-    dst_axes = _axes_of(target)
+    dst_axes = _block_axes(target)
     for axis in dst_axes:
         _check_cuts(x, src_axes, sizes, axis, target)
     carried = [dim for dim in range(source.ndims) if _carries(src_axes, dst_axes, dim)]
-    _check_single(x, src_axes, carried, target)
+    _check_uncut(x, src_axes, carried, target)
     return _blockwise(
         x, _Job(source, target, src is None, threads), src_axes, dst_axes, carried, sizes
     )
 
 
 class _Job(NamedTuple):
-    """What all chunks have in common."""
+    """What all chunks have in common; `is_logical` if the axes of the source are the dims."""
 
     src: MemoryDesc
     dst: MemoryDesc
@@ -178,7 +178,7 @@ def _blockwise(
         adjust_chunks=chunks,
         align_arrays=False,
         concatenate=True,
-        meta=np.empty((0,) * len(out), _kind_of(job.dst)),
+        meta=np.empty((0,) * len(out), _array_dtype(job.dst)),
     )
 
 
@@ -196,7 +196,7 @@ def _reorder_chunk(
     else:
         data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
         done = reorder_memory(Memory(src, data, zero_pad=False), dst, threads=job.threads)
-    return done.data.view(_kind_of(dst)).reshape(shape)
+    return done.data.view(_array_dtype(dst)).reshape(shape)
 
 
 class _ArrayAxis(NamedTuple):
@@ -210,7 +210,7 @@ class _ArrayAxis(NamedTuple):
     extent: int
 
 
-def _axes_of(desc: MemoryDesc) -> list[_ArrayAxis]:
+def _block_axes(desc: MemoryDesc) -> list[_ArrayAxis]:
     """Return the axes of the array of a layout's blocks."""
     axes = []
     for block in sorted(desc.blocks, key=memory_order):
@@ -229,12 +229,12 @@ def _axes_of(desc: MemoryDesc) -> list[_ArrayAxis]:
     return axes
 
 
-def _dims_of(desc: MemoryDesc) -> list[_ArrayAxis]:
+def _logical_axes(desc: MemoryDesc) -> list[_ArrayAxis]:
     """Return the axes of the array over the logical dims."""
     return [_ArrayAxis(dim, 1, size) for dim, size in enumerate(desc.dims)]
 
 
-def _kind_of(desc: MemoryDesc) -> np.dtype[Any]:
+def _array_dtype(desc: MemoryDesc) -> np.dtype[Any]:
     """Return the dtype of the array of blocks: bytes of two elements for packed types."""
     return np.dtype(np.uint8) if desc.dtype.is_packed else desc.dtype.numpy
 
@@ -283,7 +283,7 @@ def _chunk_layout(
 
 
 def _check_whole(desc: MemoryDesc) -> None:
-    """Refuse layouts without an array of blocks, and those whose chunks depend on each other."""
+    """Refuse layouts whose blocks are not an array, or whose chunks depend on each other."""
     if desc.layout.has_partial_blocks:
         msg = f"{desc!r} ends inside a block, so its blocks are not an n-d array"
         raise NotBlockedError(msg)
@@ -294,7 +294,7 @@ def _check_whole(desc: MemoryDesc) -> None:
 
 def _check_blocks(x: Array, desc: MemoryDesc, axes: list[_ArrayAxis]) -> None:
     """Refuse an array that is not the blocks of a layout."""
-    kind, shape = _kind_of(desc), tuple(axis.extent for axis in axes)
+    kind, shape = _array_dtype(desc), tuple(axis.extent for axis in axes)
     if x.shape != shape or x.dtype != kind:
         msg = (
             f"x is an array of {x.dtype} and shape {x.shape}, but the blocks of {desc!r} are an "
@@ -304,7 +304,7 @@ def _check_blocks(x: Array, desc: MemoryDesc, axes: list[_ArrayAxis]) -> None:
 
 
 def _chunk_sizes(x: Array, desc: MemoryDesc, axes: list[_ArrayAxis]) -> dict[int, tuple[int, ...]]:
-    """Return the logical sizes of the chunks along each dim that an axis has."""
+    """Return the logical sizes of the chunks along each dim that chunks divide."""
     sizes: dict[int, tuple[int, ...]] = {}
     for k, (axis, chunks) in enumerate(zip(axes, x.chunks, strict=True)):
         if axis.dim is None:
@@ -347,10 +347,8 @@ def _check_cuts(
     raise MemdescError(msg)
 
 
-def _check_single(
-    x: Array, src_axes: list[_ArrayAxis], carried: list[int], dst: MemoryDesc
-) -> None:
-    """Refuse chunks along axes that cannot be cut."""
+def _check_uncut(x: Array, src_axes: list[_ArrayAxis], carried: list[int], dst: MemoryDesc) -> None:
+    """Refuse several chunks along an axis that cannot be cut."""
     for k, (axis, chunks) in enumerate(zip(src_axes, x.chunks, strict=True)):
         if len(chunks) > 1 and axis.dim not in carried:
             msg = (

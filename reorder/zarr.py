@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 __all__ = ["MemdescCodec"]
 
 NAME = "memdesc"
-# a size that every record supports along each dim
+# a size that every record supports along each dim, to look at its fields
 _BLOCK = 4096
 
 
@@ -260,5 +260,5 @@ def _check_exact(array: NDArray[Any], memory: Memory) -> None:
     raise MemdescError(msg)
 
 
-# for programs that use this package without installed metadata
+# for programs that use this package without its metadata installed, so without entry points
 register_codec(NAME, MemdescCodec)

@@ -1,4 +1,4 @@
-"""Tensors beside the codes of a weight that mean nothing once the weight is stored otherwise."""
+"""Tensors that are left out of an output, since they only serve the old format of a weight."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ _ACTIVATIONS = (
     *("input_scale", "input_scale_ub", "input_global_scale", "input_zero_point"),
     *("activation_scale", "output_scale"),
 )
-# of compressed-tensors, vLLM and ModelOpt, for the whole of an attention layer
+# scales of the KV cache in compressed-tensors, vLLM and ModelOpt: beside an attention layer
 CACHE = ("k_scale", "v_scale", "q_scale", "kv_scale", "k_zero_point", "v_zero_point")
-# why each is left out
+# the last part of the name of each, and why it is left out, as a message says it
 LEFT_OUT = {
     **dict.fromkeys(_ACTIVATIONS, f"they scale activations, {_IN_ADVANCE}"),
     **dict.fromkeys(CACHE, f"they scale the KV cache, {_IN_ADVANCE}"),
@@ -24,13 +24,13 @@ _SHOWN = 3
 
 
 def beside(prefix: str, names: Container[str]) -> list[str]:
-    """Return the names of those that a weight has."""
+    """Return the names of the tensors to leave out that share the prefix of a weight."""
     roles = (role for role in LEFT_OUT if role not in CACHE)
     return [name for role in roles if (name := f"{prefix}.{role}") in names]
 
 
 def left_out_warnings(names: Iterable[str]) -> Iterator[str]:
-    """Return a warning about those that the output does not have, for each reason."""
+    """Return a warning for each reason why tensors are left out, with their names."""
     found: dict[str, list[str]] = {}
     for name in names:
         found.setdefault(LEFT_OUT[name.rpartition(".")[2]], []).append(name)

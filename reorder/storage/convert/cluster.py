@@ -106,12 +106,12 @@ def worker_threads(client: object) -> int:
     if not isinstance(client, Client) or client.asynchronous:
         msg = f"client must be a synchronous distributed.Client, not {short_repr(client)}"
         raise MemdescError(msg)
-    with _asked(client):
+    with _explaining_errors(client):
         return int(max(client.nthreads().values(), default=1))
 
 
 @contextmanager
-def _asked(client: Client) -> Iterator[None]:
+def _explaining_errors(client: Client) -> Iterator[None]:
     """Explain errors of a request to the scheduler: a closed client, a lost scheduler."""
     if client.status in ("closing", "closed"):
         msg = f"the Dask client is {client.status}; give one that is connected to a scheduler"
@@ -130,15 +130,15 @@ def _asked(client: Client) -> Iterator[None]:
 
 
 def on_cluster(client: Client, conversion: Conversion) -> Execute:
-    """Return what runs the tasks of a conversion of absolute paths on the workers of a cluster.
+    """Return the function that runs the tasks of a conversion on the workers of a cluster.
 
     *Law*: the bytes are those that a conversion on this machine writes.
 
-    Fails if a worker does not see the files that are read; while tasks run, also if a worker does
-    not see the files that are written, or all workers end.
+    Its paths are absolute. Fails if a worker does not see the files that are read; while tasks run,
+    also if a worker does not see the files that are written, or all workers end.
     """
     check_workers(client, list(conversion.container.files))
-    # the files of a whole output have their final names
+    # the files of a complete output have their final names
     folder = conversion.finished.folder
     if not conversion.is_finished:
         folder = partial_folder(conversion.target) / FILES
@@ -158,7 +158,7 @@ def on_cluster(client: Client, conversion: Conversion) -> Execute:
 def check_workers(client: Client, paths: Sequence[Path]) -> None:
     """Refuse workers of another version, and those that do not see the files."""
     sizes = tuple(FileState.at(path).nbytes for path in paths)
-    with _asked(client):
+    with _explaining_errors(client):
         found = client.run(_look, tuple(map(str, paths)), on_error="return")
     for worker, seen in found.items():
         if isinstance(seen, BaseException):
@@ -204,7 +204,7 @@ def run_on_cluster(
     `max_bytes`. `work` is called with each task on a worker, so it can be pickled, and `finished`
     with each task that has run, and what `work` returned.
 
-    Fails if a task does, several workers died while running it, or no workers are left.
+    Fails if a task fails, several workers died while running it, or no workers are left.
     """
     held: dict[Future, _Batch] = {}
     done: SimpleQueue[Future] = SimpleQueue()
@@ -217,7 +217,7 @@ def run_on_cluster(
             for batch in islice(batches, max(room, 0 if held else 1)):
                 data = pickle.dumps((work, [task for _, task in batch]))
                 key = f"memdesc-{name}-{batch[0][0]}"
-                with _asked(client):
+                with _explaining_errors(client):
                     future = client.submit(_run, data, key=key, pure=False)
                 held[future] = batch
                 future.add_done_callback(done.put)
@@ -225,7 +225,7 @@ def run_on_cluster(
                 return
             with suppress(Empty):
                 future = done.get(timeout=_POLL_SECONDS)
-                with _asked(client):
+                with _explaining_errors(client):
                     results = _results(future)
                 if results is None:
                     future.add_done_callback(done.put)
@@ -253,7 +253,7 @@ def _batches(tasks: Iterator[tuple[int, Any]], max_bytes: int) -> Iterator[_Batc
 
 
 class _Workers:
-    """The workers of a cluster, counted once a second, because asking the scheduler takes time.
+    """Count the threads of a cluster, at most once a second: asking the scheduler takes time.
 
     Raises a MemdescError if there have been none for a minute, or the scheduler has ended.
     """
@@ -265,11 +265,11 @@ class _Workers:
         self.count()
 
     def count(self) -> None:
-        """Count the threads, if that was not just done."""
+        """Ask the scheduler for the number of threads, unless that was just done."""
         now = monotonic()
         if now - self._counted < _POLL_SECONDS:
             return
-        with _asked(self.client):
+        with _explaining_errors(self.client):
             self.threads = sum(self.client.nthreads().values())
         self._counted = monotonic()
         if self.threads or self._seen == -inf:
@@ -282,7 +282,7 @@ class _Workers:
 
 
 def _run(data: bytes) -> list[Any]:
-    """Run tasks on a worker; they come as bytes because Dask looks into tuples."""
+    """Run tasks on a worker. They come pickled, because Dask looks for its own tasks in tuples."""
     work, tasks = pickle.loads(data)  # noqa: S301 - of the client, which runs functions here
     return [work(task) for task in tasks]
 

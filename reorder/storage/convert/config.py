@@ -1,4 +1,4 @@
-"""What the config.json of a model says about quantised weights once they have changed."""
+"""Rewrite config.json: its sections must declare the quantised weights of the output."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ _DTYPE_KEYS = ("torch_dtype", "dtype")
 
 
 def moved_config(text: bytes, plan: Plan) -> tuple[bytes, list[str]]:
-    """Return config.json after quantised weights have changed, and warnings.
+    """Return the config.json of the output, unchanged if it stays true, and warnings.
 
     Fails if it is not a JSON object.
     """
     if not plan.moved and not plan.partial:
         return text, []
-    config, found = _read(text)
+    config, found = _read_config(text)
     is_declared, moved = any(sections_of(found[0])), _redeclared(plan, found[0])
     if plan.partial and (is_declared or moved):
         what = f"{CONFIG} keeps its {KEY}, which describes the input: parts of weights were changed"
@@ -62,7 +62,9 @@ def moved_config(text: bytes, plan: Plan) -> tuple[bytes, list[str]]:
     kinds = [kind for kind in _kinds(moved) if isinstance(kind.step.dst, RecordDesc)]
     made: dict[str, list[str]] = {}
     for kind in kinds:
-        made.setdefault(_section(kind, found[0], plain, plan.target.method), []).extend(kind.layers)
+        made.setdefault(_sections_json(kind, found[0], plain, plan.target.method), []).extend(
+            kind.layers
+        )
     declared = [(json.loads(each), layers) for each, layers in made.items()]
     joined = join_sections(declared) if len(made) > 1 else {}
     if (made and plan.left) or (len(made) > 1 and not joined):
@@ -76,19 +78,21 @@ def moved_config(text: bytes, plan: Plan) -> tuple[bytes, list[str]]:
     for holder in found:
         before = sections_of(holder)
         if kinds:
-            sections = joined or json.loads(_section(kinds[0], holder, plain, plan.target.method))
+            sections = joined or json.loads(
+                _sections_json(kinds[0], holder, plain, plan.target.method)
+            )
         else:
-            sections = _rest_of(before, plan) if plan.left else {}
+            sections = _sections_left(before, plan) if plan.left else {}
         _check_plain(sections, [layer for kind in kinds for layer in kind.layers])
         lost += _replace_sections(holder, sections)
-        warnings += _unread(sections)
+        warnings += _unread_warnings(sections)
     if lost:
         warnings.append(f"{CONFIG} has no place for {', '.join(lost)} of the input")
     return json.dumps(config, indent=2).encode() + b"\n", warnings
 
 
-def _unread(sections: Mapping[str, Any]) -> Iterator[str]:
-    """Return what transformers 5.23 does not read of a section of GPTQ or AWQ.
+def _unread_warnings(sections: Mapping[str, Any]) -> Iterator[str]:
+    """Return warnings about what transformers 5.23 does not read in sections of GPTQ or AWQ.
 
     Source: GPTQModel 7.7, `models/loader.py`, which reads both.
     """
@@ -118,7 +122,7 @@ def _redeclared(plan: Plan, config: dict[str, Any]) -> list[Step]:
     return [step for step in plan.moved if not (may_stay and _is_declared_alike(step, config))]
 
 
-def _read(text: bytes) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+def _read_config(text: bytes) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Return config.json, and the objects in it that declare quantised weights, or all of it."""
     try:
         config = json.loads(text)
@@ -174,7 +178,7 @@ def _is_declared_alike(step: Step, config: dict[str, Any]) -> bool:
 
 
 def undeclared(plan: Plan) -> list[str]:
-    """Return a warning if records have changed without a config.json."""
+    """Return a warning if the output has records that no config.json declares."""
     made = [step for step in plan.moved if len(step.targets) > 1]
     names = sorted({step.dst.name for step in made if isinstance(step.dst, RecordDesc)})
     told = (
@@ -195,7 +199,8 @@ class _Kind(NamedTuple):
 def _kinds(steps: Sequence[Step]) -> list[_Kind]:
     """Return the kinds of records that steps make.
 
-    A layer that has as many inputs as the groups of the others has one group of that size.
+    A layer with one group for all its inputs counts as one with groups of that size, if the other
+    layers have such groups.
     """
     descs = [step.dst for step in steps if isinstance(step.dst, RecordDesc)]
     groups = {dict(desc.options).get("group") for desc in descs} - {-1, None}
@@ -211,7 +216,7 @@ def _kinds(steps: Sequence[Step]) -> list[_Kind]:
                 (options["group"],) = groups
         names = [each.name for each in (step.src, step.dst) if isinstance(each, RecordDesc)]
         kind = found.setdefault(repr((names, options)), _Kind(step, options, []))
-        kind.layers.append(_layer(step))
+        kind.layers.append(_layer_name(step))
     return [*found.values()]
 
 
@@ -271,8 +276,8 @@ def _has_output(step: Step) -> bool:
 
 
 def _check_experts(plan: Plan) -> None:
-    """Refuse to decode some experts of a layer: loaders merge them, and expect one format."""
-    decoded = [_layer(step) for step in plan.moved if not isinstance(step.dst, RecordDesc)]
+    """Refuse to decode only some experts of a layer: loaders merge them and expect one format."""
+    decoded = [_layer_name(step) for step in plan.moved if not isinstance(step.dst, RecordDesc)]
     tensors = (tensor for step in plan.steps for tensor in step.tensors)
     quantised = {block_of(each.name) for each in tensors if each.dtype not in _DTYPES} - {""}
     mixed = next((layer for layer in decoded if block_of(layer) in quantised), None)
@@ -288,7 +293,8 @@ def _check_experts(plan: Plan) -> None:
 def _check_plain(sections: Mapping[str, Any], layers: Sequence[str]) -> None:
     """Refuse to list a plain layer whose name a loader also finds in a quantised one.
 
-    Source: transformers 5.23, `should_convert_module`: whole names of blocks, or any ending.
+    Source: transformers 5.23, `should_convert_module`: a listed name excludes each layer whose
+    name begins with it, up to a dot, or ends with it.
     """
     for section in sections.values():
         listed = {*(section.get(IGNORED) or ())}
@@ -306,7 +312,7 @@ def _check_plain(sections: Mapping[str, Any], layers: Sequence[str]) -> None:
                 raise MemdescError(msg)
 
 
-def _layer(step: Step) -> str:
+def _layer_name(step: Step) -> str:
     """Return the name of the layer whose weight a step writes."""
     role, tensor = next(iter(step.targets.items()))
     if not role:  # floats
@@ -314,10 +320,11 @@ def _layer(step: Step) -> str:
     return tensor.name.removesuffix(role).removesuffix(".")
 
 
-def _rest_of(before: dict[str, Any], plan: Plan) -> dict[str, Any]:
+def _sections_left(before: dict[str, Any], plan: Plan) -> dict[str, Any]:
     """Return the sections of the weights that are left, where all others became floats.
 
-    Fails if the sections cannot except layers, since they do not declare records.
+    Fails if the sections declare another method than that of the records, so that no layer can be
+    excepted.
     """
     method, plain = _method(before), _plain_layers(plan)
     descs = [step.src for step in plan.moved if isinstance(step.src, RecordDesc)]
@@ -334,7 +341,7 @@ def _row_of(name: str, options: Mapping[str, Any], method: str | None = None) ->
 
 def check_left_out(text: bytes | None, file: str, plan: Plan) -> None:
     """Refuse to leave out a file if only that file declares the weights that are not converted."""
-    if plan.left and not any(sections_of(_read(text or b"{}")[1][0])):
+    if plan.left and not any(sections_of(_read_config(text or b"{}")[1][0])):
         msg = (
             f"{file} would be left out, because it describes the input, but {CONFIG} does not "
             f"declare {plan.left}, which stays as it was; convert all layers, or write what {file} "
@@ -363,7 +370,9 @@ def _method(sections: Mapping[str, Any]) -> str | None:
     return found.lower() if isinstance(found, str) else None
 
 
-def _section(kind: _Kind, config: dict[str, Any], plain: list[str], wanted: str | None) -> str:
+def _sections_json(
+    kind: _Kind, config: dict[str, Any], plain: list[str], wanted: str | None
+) -> str:
     """Return the sections that declare a kind of records, as JSON.
 
     `wanted` is the `quant_method` to declare, if several can declare the record.

@@ -75,7 +75,7 @@ class Conversion(NamedTuple):
     output: Output
     warnings: tuple[str, ...]
     options: ConvertOptions
-    # what a piece may hold
+    # how many bytes a piece may take
     bound: Bound
     # all files that are read, as they were when their headers were read
     states: Mapping[Path, FileState]
@@ -89,7 +89,7 @@ class Conversion(NamedTuple):
 
     @property
     def finished(self) -> Finished:
-        """The complete output. Its facts do not include pieces: any size writes the same bytes."""
+        """The complete output. Its facts leave out the pieces: their size changes no byte."""
         facts = {key: value for key, value in self.facts.items() if key != "pieces"}
         return Finished(self.target, self.output, json.dumps(facts))
 
@@ -141,7 +141,7 @@ class Conversion(NamedTuple):
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What differs between conversions that write different bytes, or cut different pieces.
+        """What identifies a conversion: with equal facts, bytes and pieces are equal.
 
         A file that is read is identified by its size and modification time, as in `Entry.state`,
         but not by its folder: the input may be moved, or copied with its times.
@@ -210,7 +210,7 @@ class Conversion(NamedTuple):
         run_tasks(tasks, options.thread_count, options.max_bytes, finished, work)
 
     def _check_finished(self, counter: _Counter, execute: Execute) -> None:
-        """Make sure that a whole output is the planned one."""
+        """Compare a complete output with the planned one unless its mark shows it, then mark it."""
         finished = self.finished
         if self.passes:
             with finished.refusing():
@@ -266,7 +266,7 @@ class Conversion(NamedTuple):
 
     @contextmanager
     def _discarding_overflow(self) -> Iterator[None]:
-        """Remove what was written if numbers overflow or are not finite, as they still would."""
+        """Remove what was written if numbers overflow or are not finite, as they would again."""
         try:
             yield
         except (OverflowedError, NotFiniteError):
@@ -304,7 +304,7 @@ class _Counter:
             self._progress(ConvertProgress(stage, self._done, self._total, self._report))
 
     def without(self, tasks: Iterable[Task], done: frozenset[int]) -> Numbered:
-        """Return tasks with their numbers, leaving out those that are done already."""
+        """Return tasks with their numbers, except those done, whose bytes are no longer counted."""
         for number, task in enumerate(tasks):
             if number not in done:
                 yield number, task
@@ -419,9 +419,9 @@ def plan_conversion(
 ) -> Conversion:
     """Decide and check everything that a conversion does; nothing is written.
 
-    The parameters are those of `convert`, which has checked the options. With `on_workers`, pieces
-    run on workers whose threads do not wait until there is memory for a wide one. What workers left
-    may be resumed without them.
+    The parameters are those of `convert`, which has checked the options. With `on_workers` no
+    pieces are wide, because threads of workers do not wait until there is memory for a wide one.
+    What workers left may be resumed without them.
 
     Fails if a path, a rule or a tensor does not fit; the message has the rule, the tensor and the
     way out.
@@ -482,7 +482,7 @@ def _writer(target: Path, output: Output, options: ConvertOptions) -> Writer:
 
 
 def _bound(target: Path, options: ConvertOptions, *, on_workers: bool) -> Bound:
-    """Return how much memory a piece may take; a conversion is resumed with the pieces it had."""
+    """Return how much memory a piece may take; what workers left is resumed with their pieces."""
     narrow = options.bound._replace(wide=0)
     if on_workers or (options.resume and was_cut_by(target, narrow)):
         return narrow
@@ -508,7 +508,7 @@ def _is_rounded(step: Step, rules: Sequence[Rule]) -> bool:
 
 @contextmanager
 def _system_errors_named() -> Iterator[None]:
-    """Raise what the system says about a path as a `MemdescError`."""
+    """Turn errors of the system into a `MemdescError` that names the path."""
     try:
         yield
     except OSError as error:

@@ -29,15 +29,15 @@ if TYPE_CHECKING:
 _WORKING = 32
 
 
-class _Rounded(NamedTuple):
+class _RoundedScales(NamedTuple):
     """A record in which a factor becomes its reciprocal."""
 
     step: Step
-    # the largest relative change of a product of scales
+    # the largest relative change of a product of scales; 0 if none changes
     error: float
 
 
-def rounding_warnings(checked: Iterable[_Rounded | None]) -> tuple[str, ...]:
+def rounding_warnings(checked: Iterable[_RoundedScales | None]) -> tuple[str, ...]:
     """Return a warning for each kind of record that `check_numbers` found to be rounded."""
     found: dict[tuple[str, str], list[float]] = {}
     for each in checked:
@@ -53,24 +53,24 @@ def rounding_warnings(checked: Iterable[_Rounded | None]) -> tuple[str, ...]:
 
 
 def _factors(desc: MemoryDesc | RecordDesc | None) -> str:
-    """Return the factors of a record's codes as its rule writes them."""
+    """Return what multiplies the codes of a record, as its rule writes it."""
     return str(desc.rule).rpartition(" * ")[0] if isinstance(desc, RecordDesc) else ""
 
 
-def check_numbers(steps: Sequence[CutStep], options: ConvertOptions) -> list[_Rounded | None]:
+def check_numbers(steps: Sequence[CutStep], options: ConvertOptions) -> list[_RoundedScales | None]:
     """Check the numbers of all steps, on as many threads as memory allows.
 
     Returns what `_check_step` returns for each.
 
     Fails if the new format of a step cannot hold its numbers; the first such step is reported.
     """
-    most = max(map(_needed, steps), default=0)
+    most = max(map(_needed_nbytes, steps), default=0)
     threads = max(min(options.thread_count, options.max_bytes // max(most, 1)), 1)
     with ThreadPoolExecutor(threads, "memdesc-check") as pool:
         return [*pool.map(_check_step, steps)]
 
 
-def _needed(cut_step: CutStep) -> int:
+def _needed_nbytes(cut_step: CutStep) -> int:
     """Return the bytes of memory that checking a step takes: all scales, and a piece at a time."""
     src = cut_step.step.src
     if not isinstance(src, RecordDesc):
@@ -85,10 +85,10 @@ def _code_tensors(desc: RecordDesc) -> set[str]:
     return {desc.field(name).tensor for name, _ in desc.rule.code.parts}
 
 
-def _check_step(cut_step: CutStep) -> _Rounded | None:
+def _check_step(cut_step: CutStep) -> _RoundedScales | None:
     """Refuse scales that are not finite, and numbers that are ambiguous or that do not fit.
 
-    A zero point of 0 is such a number in version 1 of GPTQ. Returns what is rounded, if a factor
+    A zero point of 0 does not fit into version 1 of GPTQ. Returns what is rounded, if a factor
     becomes its reciprocal.
 
     Codes, which are most of the bytes, are read only if they change (a zero point per group becomes
@@ -132,18 +132,18 @@ def _check_step(cut_step: CutStep) -> _Rounded | None:
         if step.rule is not None:
             step.rule.fail(msg)
         raise MemdescError(msg) from None
-    return _Rounded(step, max(errors, default=0.0)) if is_rounded(src, dst) else None
+    return _RoundedScales(step, max(errors, default=0.0)) if is_rounded(src, dst) else None
 
 
 def _check_pieces(cut_step: CutStep, src: RecordDesc, dst: RecordDesc) -> None:
-    """Convert all pieces without writing them; only the first if all others must fit then too."""
+    """Convert all pieces without writing them, or only one if the formats show that all fit."""
     for task in cut_step.tasks():
         task.compute()
-        if _fits_any(src, dst):
+        if _always_fits(src, dst):
             return
 
 
-def _fits_any(src: RecordDesc, dst: RecordDesc) -> bool:
+def _always_fits(src: RecordDesc, dst: RecordDesc) -> bool:
     """Whether the formats alone show that all numbers fit, such as those of q4_0 and awq."""
     old, new = src.rule, dst.rule
     if old.zero or old.offset or new.offset or len(old.scale) != len(new.scale):

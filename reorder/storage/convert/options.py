@@ -99,7 +99,8 @@ class ConvertReport(NamedTuple):
     warnings : tuple of str
         What a user might not expect.
     tasks, resumed : int
-        Pieces, and how many of them an earlier call had written; 0 if it had written all.
+        Pieces, and how many of them an earlier call had written; both are 0 in a dry run, and if
+        it had completed the output.
     would : tuple of str
         In a dry run, what each tensor or record that a rule changes would become.
     rounding : object, or None

@@ -40,11 +40,11 @@ if TYPE_CHECKING:
 _MAX_CONFIG = 1 << 24
 _SHARDS = "safetensors"
 _WEIGHTS = ".safetensors"
-# the size of shards that keeps a checkpoint of one file in one file: more than any has
+# the size of shards if the source is one file, which stays one: larger than any file
 _UNBOUNDED = 1 << 62
 _HIDDEN = "."
 _GGUF, _ARCHITECTURE = "gguf", "general.architecture"
-# the same weights as pickles, or as Mistral has them, which are not read
+# the same weights as pickles, or in the files of Mistral; neither is read
 _SAME = re.compile(
     r"(pytorch_model.*\.bin|pytorch_model\.bin\.index\.json|.*\.pth"
     r"|consolidated.*\.safetensors(\.index\.json)?)"
@@ -58,8 +58,8 @@ _NAMED = 3
 class Output(NamedTuple):
     """What is written."""
 
-    # All files. The span of a copied file has as its name a zero byte, which no tensor's name has,
-    # and the name of the file.
+    # All files. A copied file holds one span, which is called like the file, after a zero byte: no
+    # tensor has such a name.
     files: tuple[PlannedFile, ...]
     # the files that are copied, as tensors of bytes with such names
     copied: tuple[Step, ...]
@@ -135,11 +135,14 @@ def plan_output(
     """
     name = _SHARDS if is_folder(target) else format_of(target).name
     metadata = dict(container.metadata) if container.format == name else {}
-    warnings = [*_noted(metadata, container, plan, name), *_hidden_orders(plan.steps, name)]
-    warnings += _other_metadata(container, name)
+    warnings = [
+        *_note_partial(metadata, container, plan, name),
+        *_hidden_order_warnings(plan.steps, name),
+    ]
+    warnings += _metadata_warnings(container, name)
     if container.format != name or is_folder(target):
-        warnings += _left_out(container)
-    warnings += _scalars(plan.steps, name)
+        warnings += _left_out_warnings(container)
+    warnings += _scalar_warnings(plan.steps, name)
     written = [tensor for step in plan.steps for tensor in step.tensors]
     stacks = [Stack(each, ()) for each in written]
     if plan.target.is_stacked:
@@ -154,7 +157,11 @@ def plan_output(
         files, stale = plan_replacement(target, tensors, metadata, is_kept=is_kept)
         _check_beside(target, files, container)
         made = Output(
-            files, (), is_folder=False, warnings=(*_not_kept(source, container),), stale=stale
+            files,
+            (),
+            is_folder=False,
+            warnings=(*_not_kept_warnings(source, container),),
+            stale=stale,
         )
     warnings += made.warnings
     if all(file.name != CONFIG for file in made.files):
@@ -175,8 +182,8 @@ def _plan_folder(
     if shard_bytes is None:
         sizes = [FileState.at(path).nbytes for path in container.files]
         shard_bytes = max(sizes) if len(sizes) > 1 else _UNBOUNDED
-    found = _others(source, container)
-    others = [_kept(source, path) for path in found if not path.is_dir()]
+    found = _other_files(source, container)
+    others = [_checked_file(source, path) for path in found if not path.is_dir()]
     stem = stem_of(path.name for path in container.files)
     stale = [path for path in others if path.parent == source and is_shard(path.name)]
     others = [path for path in others if path not in stale]
@@ -233,7 +240,7 @@ def _copy_of(path: Path, name: str) -> Step:
     return Step(path.name, {ONLY: entry}, {ONLY: Tensor(name, "u8", shape, state.nbytes)})
 
 
-def _kept(source: Path, path: Path) -> Path:
+def _checked_file(source: Path, path: Path) -> Path:
     """Return a file of a model; refuse a link that leads nowhere, or out of the folder."""
     safe_path(source, path.relative_to(source).as_posix(), "the file")
     if not path.exists():
@@ -242,8 +249,10 @@ def _kept(source: Path, path: Path) -> Path:
     return path
 
 
-def _noted(metadata: dict[str, Any], container: Container, plan: Plan, name: str) -> list[str]:
-    """Note which tensors were changed alone in the metadata; return a warning if there is none.
+def _note_partial(
+    metadata: dict[str, Any], container: Container, plan: Plan, name: str
+) -> list[str]:
+    """Note in the metadata which tensors were changed alone; warn if the format has no metadata.
 
     Notes of an earlier conversion are kept for the tensors that are copied.
     """
@@ -261,24 +270,24 @@ def _noted(metadata: dict[str, Any], container: Container, plan: Plan, name: str
     return []
 
 
-def _hidden_orders(steps: Sequence[Step], format_name: str) -> Iterator[str]:
+def _hidden_order_warnings(steps: Sequence[Step], format_name: str) -> Iterator[str]:
     """Warn about permuted tensors that other readers would take to be row-major."""
     moved = [tensor for step in steps if not step.is_copy for tensor in step.targets.values()]
     names = [tensor.name for tensor in moved if is_order_hidden(tensor)]
     if names and not FORMATS[format_name].shows_order:
         yield (
-            f"the shapes of {_first(names)} do not show that they are permuted: readers that "
+            f"the shapes of {_first_names(names)} do not show that they are permuted: readers that "
             "ignore the descriptors of memdesc see the physical arrays"
         )
 
 
-def _left_out(container: Container) -> Iterator[str]:
+def _left_out_warnings(container: Container) -> Iterator[str]:
     """Warn about tensors that an output in another format does not have."""
     if container.left_out:
-        yield f"{_first(container.left_out)} are not written: {NOT_BYTES}"
+        yield f"{_first_names(container.left_out)} are not written: {NOT_BYTES}"
 
 
-def _other_metadata(container: Container, format_name: str) -> Iterator[str]:
+def _metadata_warnings(container: Container, format_name: str) -> Iterator[str]:
     """Warn about metadata that llama.cpp needs for a model, if the output has no place for it."""
     keys = sorted(container.metadata, key=lambda key: (key != _ARCHITECTURE, key))
     if (container.format, format_name) == (_SHARDS, _GGUF):
@@ -294,23 +303,23 @@ def _other_metadata(container: Container, format_name: str) -> Iterator[str]:
         )
 
 
-def _scalars(steps: Sequence[Step], format_name: str) -> Iterator[str]:
-    """Warn about scalars that get a dim."""
+def _scalar_warnings(steps: Sequence[Step], format_name: str) -> Iterator[str]:
+    """Warn about scalars if the format cannot store them without a dim."""
     names = [tensor.name for step in steps for tensor in step.tensors if not tensor.shape]
     if names and not FORMATS[format_name].has_scalars:
         yield (
-            f"a {FORMATS[format_name].ending} stores {_first(names)}, which are scalars, with "
-            "shape (1,)"
+            f"a {FORMATS[format_name].ending} stores {_first_names(names)}, which are scalars, "
+            "with shape (1,)"
         )
 
 
-def _first(names: Sequence[str]) -> str:
+def _first_names(names: Sequence[str]) -> str:
     return first_of(map(short_repr, names), _NAMED)
 
 
-def _not_kept(source: Path, container: Container) -> Iterator[str]:
+def _not_kept_warnings(source: Path, container: Container) -> Iterator[str]:
     """Warn about the files of a model for which a single output file has no place."""
-    if others := _others(source, container):
+    if others := _other_files(source, container):
         names = first_of((path.relative_to(source).as_posix() for path in others), _NAMED)
         yield f"the output is one file, without {names} of the input; name a folder to keep them"
 
@@ -328,7 +337,7 @@ def _check_beside(target: Path, files: Sequence[PlannedFile], container: Contain
             raise MemdescError(msg)
 
 
-def _others(source: Path, container: Container) -> list[Path]:
+def _other_files(source: Path, container: Container) -> list[Path]:
     """Return the files of a model that do not hold tensors, and its links, except hidden ones.
 
     If the source is a file, there are none.

@@ -45,18 +45,18 @@ class Plan(NamedTuple):
 
     # in the order of the source
     steps: tuple[Step, ...]
-    # what the user may not have meant
+    # what the user may not expect
     warnings: tuple[str, ...]
-    # the tensors of the output that each rule changes, for rules that change codes or scales alone
+    # for each rule that changes codes or scales alone, by its text, the tensors that it makes
     partial: Mapping[str, list[str]]
-    # codes of a quantised weight that are copied; empty if there are none
+    # the name of a tensor of codes that is copied; empty if there is none
     left: str
     # what config.json should declare, and whether the experts of a layer are written as one tensor
     target: Target = Target()
 
     @property
     def moved(self) -> tuple[Step, ...]:
-        """The steps from or to records, which files beside the tensors may declare."""
+        """The steps from or to records: what config.json declares may change."""
         return tuple(s for s in self.steps if RecordDesc in {type(s.src), type(s.dst)})
 
 
@@ -78,10 +78,10 @@ def plan_steps(
     """
     entries = container.entries
     # a weight may also have tensors in another shard of its model
-    beside = {name: elsewhere(name, source) for name in names_beside(source)}
+    in_other_shards = {name: elsewhere(name, source) for name in names_beside(source)}
     weights = [
         each
-        for each in (find_siblings(beside | entries) if rules else ())
+        for each in (find_siblings(in_other_shards | entries) if rules else ())
         if not entries.keys().isdisjoint(each.names)
     ]
     has_config = weights or (rules and any(map(_is_narrow, entries.values())))
@@ -96,7 +96,7 @@ def plan_steps(
         for name, (found, rule) in moves.items()
     }
     free = {name: entry for name, entry in entries.items() if name not in chosen}
-    records = {name: _alone(step, free) for name, step in records.items()}
+    records = {name: _drop_beside(step, free) for name, step in records.items()}
     done = {
         each.name for step in records.values() for each in (*step.sources.values(), *step.dropped)
     }
@@ -119,7 +119,7 @@ def plan_steps(
     _check_names((tensor.name, step) for step in steps for tensor in step.tensors)
     partial = _check_whole(weights, steps, claims)
     steps = _with_notes(steps, weights)
-    _check_names(_items(steps))
+    _check_names(_names_to_load(steps))
     new = {
         text: [t.name for step, _ in parts for t in step.tensors] for text, parts in partial.items()
     }
@@ -131,10 +131,10 @@ def plan_steps(
     return Plan(tuple(steps), warnings, new, left)
 
 
-def _alone(step: Step, free: Mapping[str, Entry]) -> Step:
-    """Return the step of a record without what stood beside it, if it becomes something else.
+def _drop_beside(step: Step, free: Mapping[str, Entry]) -> Step:
+    """Leave out what is beside the codes of a record, if it becomes something else.
 
-    Rules that name these tensors directly are still applied.
+    `free` has the tensors that no rule names: rules that name such a tensor still apply to it.
     """
     names = [each.name for each in (step.src, step.dst) if isinstance(each, RecordDesc)]
     if len(names) == len({*names}) + 1:  # the same record
@@ -249,8 +249,8 @@ def _check_names(names: Iterable[tuple[str, Step]]) -> None:
         homes[name] = step
 
 
-def _items(steps: Sequence[Step]) -> Iterator[tuple[str, Step]]:
-    """Return what `load_all` will find by name; a note gives several tensors one name."""
+def _names_to_load(steps: Sequence[Step]) -> Iterator[tuple[str, Step]]:
+    """Return the names that `load_all` will have; a note gives several tensors one name."""
     notes = [tensor.note for step in steps for tensor in step.targets.values() if tensor.note]
     listed = [note["tensors"] for note in notes if isinstance(note.get("tensors"), dict)]
     members = {str(name) for tensors in listed for name in tensors.values()}
@@ -419,7 +419,7 @@ def _changes(weight: Siblings, homes: Mapping[str, Step], renamed: _Renamed) -> 
 
 
 def _is_same(step: Step) -> bool:
-    """Whether a tensor keeps its bytes, its shape and its descriptor."""
+    """Whether a step keeps the bytes, the shape and the descriptor of its tensor."""
     if not step.is_copy or step.rule is None:
         return step.is_copy
     (entry,), (tensor,) = step.sources.values(), step.targets.values()
@@ -428,7 +428,7 @@ def _is_same(step: Step) -> bool:
 
 
 def _is_wider(step: Step) -> bool:
-    """Whether floats only get a wider type, which represents all of them."""
+    """Whether a step only gives floats a wider type, which represents all of them."""
     src, dst = step.src, step.dst
     if not (isinstance(src, MemoryDesc) and isinstance(dst, MemoryDesc)):
         return False

@@ -49,7 +49,7 @@ class Finished(NamedTuple):
     target: Path
     # what is planned
     output: Output
-    # what distinguishes conversions that write different bytes
+    # those of the conversion, as JSON, without the pieces
     facts: str
 
     @property
@@ -61,17 +61,17 @@ class Finished(NamedTuple):
     def is_marked(self) -> bool:
         """Whether this conversion wrote the files that are there."""
         with suppress(OSError, AttributeError):
-            found = os.getxattr(self._marked_in(self.folder), _ATTRIBUTE, follow_symlinks=False)
+            found = os.getxattr(self._marked_path(self.folder), _ATTRIBUTE, follow_symlinks=False)
             return found == self._mark_of(self.folder)
         return False
 
     def mark(self, folder: Path) -> None:
-        """Mark complete files in a folder; they have their names or are about to get them."""
+        """Mark complete files in a folder, whether or not they have been renamed into place yet."""
         with suppress(OSError, AttributeError):  # not every system and file system can
             mark = self._mark_of(folder)
-            os.setxattr(self._marked_in(folder), _ATTRIBUTE, mark, follow_symlinks=False)
+            os.setxattr(self._marked_path(folder), _ATTRIBUTE, mark, follow_symlinks=False)
 
-    def _marked_in(self, folder: Path) -> Path:
+    def _marked_path(self, folder: Path) -> Path:
         return folder if self.output.is_folder else folder / self.output.files[-1].name
 
     def _mark_of(self, folder: Path) -> bytes:
@@ -119,7 +119,7 @@ class Finished(NamedTuple):
 
     @contextmanager
     def refusing(self) -> Iterator[None]:
-        """Say that a difference in what was compared is damage, a change, or another conversion."""
+        """Explain a difference in what was compared: damage, a change, or another conversion."""
         try:
             yield
         except DifferentError as error:
@@ -132,7 +132,7 @@ class Finished(NamedTuple):
 
 
 def has_grown(target: Path) -> bool:
-    """Whether an output is incomplete: it is being written, or was when its process ended."""
+    """Whether part of an output is there: it is being written, or was when its process ended."""
     folder = partial_folder(target)
     files = folder / FILES
     if folder.is_symlink() or files.is_symlink():  # not ours, and never followed

@@ -28,7 +28,7 @@ from memdesc.errors import short_repr
 from memdesc.names import did_you_mean
 
 _ARROW = "->"
-_SHAPE = "PATTERN: [SRC ->] DST[, DTYPE][, KEY=VALUE ...]"
+_SYNTAX = "PATTERN: [SRC ->] DST[, DTYPE][, KEY=VALUE ...]"
 _OPTIONS = re.compile(r"([^()]+)\(([^()=]*=[^()]*)\)")
 _COUNT = re.compile("[0-9]{1,18}")
 # the most characters in a rule, or in a line of a file of rules
@@ -39,7 +39,7 @@ _MAX_FILE = 1 << 20
 _MAX_COMPARED = 200
 # a token of a pattern: a set of letters, a run of stars, or one letter
 _TOKEN = re.compile(r"\[!?\]?[^\]]*\]|\*+|.", re.DOTALL)
-# the value of scales= for one scale, chosen from the data, for all elements
+# the value of scales= for one scale that all elements share, chosen from the data
 WHOLE = "all"
 
 
@@ -57,7 +57,7 @@ class FormatName:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A rule."""
+    """A pattern of names, and what the tensors or records that it matches become."""
 
     # as it was given, for messages
     text: str
@@ -85,7 +85,7 @@ class Rule:
     scales: str | None = None
     # how many adjacent elements along each of the last two dims share a scale
     groups: tuple[int, ...] | None = None
-    # the prefixes of the records that it moves; the pattern is then ignored
+    # the tensors, or the prefixes of the records, that it moves; the pattern is then ignored
     prefixes: frozenset[str] | None = None
 
     @property
@@ -122,7 +122,7 @@ class Rule:
 
 
 def similar(pattern: str, names: Collection[str]) -> str:
-    """Return patterns of names that are like one that matches none, or how many names there are."""
+    """Return a hint for a pattern that matches nothing: similar names, or how many there are."""
     import difflib  # only a wrong rule needs it
 
     short = [glob.escape(name) for name in names if len(name) <= _MAX_COMPARED]
@@ -225,7 +225,7 @@ def parse_rule(text: str) -> Rule:
         raise MemdescError(msg)
     pattern, colon, rest = re.sub(r"\s+", " ", text.strip()).partition(": ")
     if not colon or not pattern or not rest.strip():
-        msg = f"rule {text!r} does not match {_SHAPE}, such as '*.weight: oihw -> OIhw16i16o'"
+        msg = f"rule {text!r} does not match {_SYNTAX}, such as '*.weight: oihw -> OIhw16i16o'"
         raise MemdescError(msg)
     fields: dict[str, str] = {}
     for k, word in enumerate(_split(rest)):
@@ -248,7 +248,7 @@ def parse_rule(text: str) -> Rule:
             msg = f"rule {text!r}: {name} is given twice"
             raise MemdescError(msg)
         fields[name] = value
-    return _made(text, pattern.strip(), fields)
+    return _make_rule(text, pattern.strip(), fields)
 
 
 def rules_of_toml(text: str) -> list[Rule]:
@@ -279,7 +279,7 @@ def rules_of_toml(text: str) -> list[Rule]:
             raise MemdescError(msg)
         shown = ", ".join(f"{key} = {value!r}" for key, value in table.items())
         fields = {key: _as_text(value) for key, value in table.items() if key != "match"}
-        rules.append(_made(f"[[map]] {shown}", table["match"], fields))
+        rules.append(_make_rule(f"[[map]] {shown}", table["match"], fields))
     return rules
 
 
@@ -306,7 +306,7 @@ def _is_dtype(word: str) -> bool:
     return True
 
 
-def _made(text: str, pattern: str, fields: Mapping[str, str]) -> Rule:
+def _make_rule(text: str, pattern: str, fields: Mapping[str, str]) -> Rule:
     """Return a rule from strings; each is read by the function for its key."""
     rule = Rule(text, pattern)
     for key, value in fields.items():

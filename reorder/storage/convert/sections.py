@@ -1,9 +1,10 @@
-"""Keys of a `quantization_config` that change what a model computes, and that no output keeps.
+"""Check the keys of a `quantization_config`: no output keeps what conversions do not read.
 
-The rows of `DECLARATIONS` have the keys that are read; others that do not affect the numbers are in
-a table of harmless ones, by the method of the section. A key in neither is named in a warning, if
-the method is in the table. Sources:
-compressed-tensors 0.20 (`QuantizationConfig`), GPTQModel 7.7 (`quantization/config.py`),
+Keys that change what a model computes are refused. `DECLARATIONS` (in `declarations`) has those
+that conversions read, and `_HARMLESS`, by method, those that do not affect the numbers. A warning
+names all others, if the method of the section is in `_HARMLESS`.
+
+Sources: compressed-tensors 0.20 (`QuantizationConfig`), GPTQModel 7.7 (`quantization/config.py`),
 AutoAWQ 0.2, ModelOpt 0.47, transformers 5.23 (`utils/quantization_config.py`).
 """
 
@@ -35,7 +36,7 @@ _GPTQ = (
     "module_name_preceding_first_block modules_in_block_to_quantize act_group_aware mse gptaq "
     "hyb_act v2 v2_alpha foem hessian"
 )
-# keys that only say how weights were found or which kernels to use
+# by method, keys that only say how codes were chosen or which kernels to use
 _HARMLESS = {
     # transformers 5 has the keys of GPTQ in both
     "awq": f"{_GPTQ} is_marlin_format fuse_max_seq_len do_fuse modules_to_fuse w_bit q_group_size",

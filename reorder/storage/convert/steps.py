@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 # scales are chosen and stored in f32
 _MAX_BITS = 32
-# records that floats can become; their codes are 8-bit floats
+# records that a rule can make from floats; their codes are 8-bit floats
 _ENCODED = ("fp8_tensor", "fp8_channel", "fp8_block")
 
 
@@ -57,10 +57,9 @@ class Step:
 
     # what is converted, for messages
     name: str
-    # what is read: the tensors of a record by their names in it, or one tensor called ``""``
+    # what is read, by role: the tensors of a record by their names in it, or `ONLY` one tensor
     sources: Mapping[str, Entry]
-    # what is written, with the same names; besides codes also ``scales`` and ``zero_points`` that
-    # are chosen from the data
+    # what is written, by role: likewise, or codes with the ``scales`` and ``zero_points`` chosen
     targets: Mapping[str, Tensor]
     # how the bytes change; None if they are copied
     change: Reorder | Repack | Encode | None = None
@@ -159,15 +158,15 @@ def layout_step(entry: Entry, rule: Rule, format_name: str) -> Step:
         return copy_step(entry, name, format_name, rule)
     src = _held_layout(entry, rule)
     try:
-        if _is_encoded(rule):
+        if _is_encoding(rule):
             return _encode_step(entry, rule, src, format_name)
-        dst = _layout(src, rule)
+        dst = _target_layout(src, rule)
         if rule.scales is not None:
             return _quantize_step(entry, rule, src, dst)
         change = Reorder(src, dst, _attr(rule, src, dst))
     except MemdescError as error:
         hint = ""
-        if is_record(rule.dst) and not _is_encoded(rule):
+        if is_record(rule.dst) and not _is_encoding(rule):
             hint = (
                 "; to move a record, match what comes before the names of its tensors"
                 if is_record(rule.src)
@@ -182,7 +181,7 @@ def layout_step(entry: Entry, rule: Rule, format_name: str) -> Step:
     return Step(entry.name, {ONLY: entry}, {ONLY: target}, change, rule)
 
 
-def _layout(src: MemoryDesc, rule: Rule) -> MemoryDesc:
+def _target_layout(src: MemoryDesc, rule: Rule) -> MemoryDesc:
     dtype = src.dtype if rule.dtype is None else data_type(rule.dtype)
     if rule.dst is None:
         return src.with_extra(None).with_dtype(dtype)
@@ -229,7 +228,7 @@ def _quantize_step(entry: Entry, rule: Rule, src: MemoryDesc, dst: MemoryDesc) -
     return Step(entry.name, {ONLY: entry}, {ONLY: codes[1], **dict(rest)}, change, rule)
 
 
-def _is_encoded(rule: Rule) -> bool:
+def _is_encoding(rule: Rule) -> bool:
     """Whether a rule turns floats into a record."""
     return rule.dst is not None and rule.dst.name.lower() in _ENCODED
 
@@ -246,7 +245,7 @@ def _encode_step(entry: Entry, rule: Rule, src: MemoryDesc, format_name: str) ->
 
 
 def _target_of_floats(src: MemoryDesc, rule: Rule) -> RecordDesc:
-    """Return the record that floats become; its scales are f32."""
+    """Return the record that floats become. Fails if its scales are not f32."""
     assert rule.dst is not None  # noqa: S101 - the caller has looked
     if rule.dtype is not None or rule.scales is not None:
         msg = f"{rule.dst.name} says which types codes and scales have; leave out other keys"
@@ -261,7 +260,7 @@ def _target_of_floats(src: MemoryDesc, rule: Rule) -> RecordDesc:
 def _check_quantized(
     src: MemoryDesc, dst: MemoryDesc, axes: tuple[int, ...], groups: tuple[int, ...]
 ) -> None:
-    """Refuse types, axes and groups for which no scales are chosen."""
+    """Refuse types, axes and groups for which scales cannot be chosen."""
     check_quantized_types(src.dtype, dst.dtype)
     if src.dtype.bits > _MAX_BITS:
         msg = f"scales are chosen and stored in f32, for floats of 16 or 32 bits, not {src.dtype}"
@@ -281,10 +280,10 @@ def record_step(group: Group, rule: Rule, format_name: str) -> Step:
     dst: MemoryDesc | RecordDesc
     try:
         if rule.dst is None or not is_record(rule.dst):
-            dst, plain = _decoded(src, rule)
+            dst, plain = _decoded_layouts(src, rule)
             targets = {ONLY: stored_layout(group.decoded_name(prefix), plain)}
         else:
-            dst = _target(src, rule)
+            dst = _target_record(src, rule)
             is_bare = len(group.tensors) > 1 and not group.found.is_dotted
             written = written_tensors(prefix, dst, format_name, is_bare=is_bare)
             targets = joined_tensors(prefix, record_fields(dst), written)
@@ -295,7 +294,7 @@ def record_step(group: Group, rule: Rule, format_name: str) -> Step:
     return Step(group.prefix, group.tensors, targets, Repack(src.bare, dst), rule, dropped)
 
 
-def _decoded(src: RecordDesc, rule: Rule) -> tuple[MemoryDesc, MemoryDesc]:
+def _decoded_layouts(src: RecordDesc, rule: Rule) -> tuple[MemoryDesc, MemoryDesc]:
     """Return the layout that a record is decoded to, and the layout that is stored for it.
 
     `plain(axes=oi)` is row-major over the dims in another order, by the letters of the record.
@@ -315,7 +314,7 @@ def _decoded(src: RecordDesc, rule: Rule) -> tuple[MemoryDesc, MemoryDesc]:
     return memory_desc(src.dims, dtype, tag), stored
 
 
-def _target(src: RecordDesc, rule: Rule) -> RecordDesc:
+def _target_record(src: RecordDesc, rule: Rule) -> RecordDesc:
     """Return the record that a rule asks for; its group and scales default to those of src."""
     if rule.dst is None or rule.dtype is not None:
         msg = f"records keep their types; {rule.dtype} goes with a layout, such as 'ab, f16'"
@@ -334,7 +333,7 @@ def _held_layout(entry: Entry, rule: Rule) -> MemoryDesc:
         rule.fail(f"{entry.name}: {entry.reason or f'it holds {entry.desc!r}'}")
     name = "plain" if rule.src is None else str(rule.src)
     try:
-        found = _by_rule(entry, rule, name)
+        found = _layout_of_rule(entry, rule, name)
     except MemdescError as error:
         hint = ""
         if rule.src is not None and is_record(rule.src):
@@ -354,15 +353,15 @@ def _held_layout(entry: Entry, rule: Rule) -> MemoryDesc:
     return found
 
 
-def _by_rule(entry: Entry, rule: Rule, name: str) -> MemoryDesc:
+def _layout_of_rule(entry: Entry, rule: Rule, name: str) -> MemoryDesc:
     """Return the layout that a rule names, with dims from the shape."""
     words = data_type(entry.dtype)
     dtype = words if rule.holds is None else data_type(rule.holds)
     if rule.dims is not None:
-        return memory_desc(rule.dims, _element(name, dtype.name, dtype.bits), name)
+        return memory_desc(rule.dims, _element_type(name, dtype.name, dtype.bits), name)
     if entry.is_described and isinstance(entry.desc, MemoryDesc):
         return memory_desc(entry.desc.dims, entry.desc.dtype, name)
-    kind = _element(name, dtype.name, dtype.bits)
+    kind = _element_type(name, dtype.name, dtype.bits)
     bits = data_type(kind).bits
     ndims = len(entry.shape) if bits < words.bits else _ndims(name, entry.shape)
     tag = resolve(expand_meta_tag(name, ndims), (), bits)
@@ -377,12 +376,12 @@ def _by_rule(entry: Entry, rule: Rule, name: str) -> MemoryDesc:
 
 
 def _ndims(name: str, shape: tuple[int, ...]) -> int:
-    """Return how many dims a shape has for a name of any rank; each block adds an axis to it."""
+    """Return the rank for a layout of any rank: each block adds an axis to the shape."""
     return len(shape) - len(re.findall("[0-9]+[a-z]", name))
 
 
-def _element(name: str, dtype: str, bits: int) -> str:
-    """Return the type of the elements for a name: the given one, or the one that it packs."""
+def _element_type(name: str, dtype: str, bits: int) -> str:
+    """Return the type of the elements of a layout: the given one, or the one that it packs."""
     try:
         resolve(name, (), bits)
     except UnsupportedFormatError:

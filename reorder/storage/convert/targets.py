@@ -1,8 +1,10 @@
 """Targets of whole models: which record each quantised weight becomes, as rules.
 
-A target is rows of `TARGETS`: from records that can be moved exactly to the one that the target's
-loader reads, or a type of floats. Sources: the loaders of transformers 5.23, vLLM 0.10,
-GPTQModel 2 (version 2 of `qzeros`), AutoAWQ 0.2, and `fp8_cast_bf16.py` of DeepSeek-V3.
+A target, such as `awq`, has ways from records to the one that its loader reads, which holds their
+numbers exactly; or it is a type of floats, to which all are decoded.
+
+Sources: the loaders of transformers 5.23, vLLM 0.10, GPTQModel 2 (version 2 of `qzeros`),
+AutoAWQ 0.2, and `fp8_cast_bf16.py` of DeepSeek-V3.
 """
 
 from __future__ import annotations
@@ -58,13 +60,13 @@ class Way(NamedTuple):
     groups: tuple[int, ...] = ()
     # the types of codes that the loader reads; empty for all that the record has
     codes: tuple[str, ...] = ()
-    # which loader does not read the result
+    # a warning about a loader that does not read the result
     warning: str = ""
-    # the same of experts, which some loaders merge
+    # the warning for experts, which some loaders merge; empty if it is the same
     of_experts: str = ""
 
     def takes(self, desc: RecordDesc, *, said_symmetric: bool) -> bool:
-        """Whether it is for a record; `said_symmetric`: whether config.json calls it symmetric."""
+        """Whether it applies to a record; `said_symmetric` is what config.json says about it."""
         fits = self.is_symmetric in (None, desc.rule.is_symmetric or said_symmetric)
         fits &= not self.codes or _codes_of(desc) in self.codes
         return desc.name in self.sources and fits
@@ -82,11 +84,11 @@ class Way(NamedTuple):
 class Target(NamedTuple):
     """What the weights of a model become."""
 
-    # the first one that takes a record applies
+    # what each record becomes: the first way that takes it applies
     ways: tuple[Way, ...] = ()
     # the type of floats that all records are decoded to instead
     dtype: str | None = None
-    # the `quant_method` of config.json
+    # the `quant_method` that config.json declares; None if the record decides it
     method: str | None = None
     # whether its loader expects the experts of a layer in one tensor
     is_stacked: bool = False
@@ -117,7 +119,7 @@ _MERGED = (
 )
 _WRONG = _MERGED.format("computes wrong numbers from experts of NVFP4")
 _NOT_LOADED = _MERGED.format("does not load experts of {}")
-# f32 holds the products of scales and zero points that MLX has as biases
+# MLX stores the products of scales and zero points as biases, and f32 holds them
 _F32 = {"scales": "f32"}
 _MLX_GROUPS = (128, 64, 32)
 TARGETS = {
@@ -184,13 +186,14 @@ _MLX_ALIKE = (
     "granite helium hunyuan_v1_dense llama minicpm mistral mixtral nemotron olmo olmo2 olmo3 olmoe "
     "phi phi3 phimoe qwen2 qwen2_moe qwen3 qwen3_moe seed_oss smollm3 stablelm starcoder2"
 )
-# those that it also changes after experts have been stacked
+# Models that can become MLX: those above, and two whose tensors mlx-lm changes as it loads them,
+# even if their experts are stacked already.
 _MLX_LOADS = f"{_MLX_ALIKE} deepseek_v3 kimi_k2"
-# Layers of these that mlx-lm splits as it loads them, and then quantises again if they are
-# quantised (`sanitize` of `models/deepseek_v3.py`), by the last part of their names.
+# By the type of a model, the last part of the names of layers that mlx-lm splits as it loads them,
+# and then quantises again if they are quantised (`sanitize` of `models/deepseek_v3.py`).
 _MLX_SPLITS = {"deepseek_v3": "kv_b_proj", "kimi_k2": "kv_b_proj"}
 _MLX = "mlx"
-# what else stands beside codes without changing what they mean
+# the last parts of names of tensors that may be beside codes without changing what they mean
 _BESIDE = ("bias", *LEFT_OUT)
 # what other programs call types of floats
 _OTHER_NAMES = {"bfloat16": "bf16", "float16": "f16", "fp16": "f16", "half": "f16"}
@@ -253,8 +256,8 @@ def target_rules(name: str, source: Path, container: Container) -> TargetRules:
 
     Everything else, such as norms and embeddings, has no rule, so it is copied.
 
-    Fails if there is no such target, a weight is not known, or the target does not have its
-    numbers; the message has the weight and the way out.
+    Fails if there is no such target, a weight is not known, or the target cannot hold its numbers;
+    the message has the weight and the way out.
     """
     target = TARGETS[checked_target(name)]
     if container.format == _GGUF:
@@ -286,16 +289,16 @@ def target_rules(name: str, source: Path, container: Container) -> TargetRules:
             is_conv1d = kind in _CONV1D and last in _CONV1D_LAYERS
             dtype = "f32" if last == split else target.dtype
             dst, warning = (
-                (_decoded(group.desc, is_conv1d=is_conv1d), _split_warning(split))
+                (_decoded_layout(group.desc, is_conv1d=is_conv1d), _split_warning(split))
                 if dtype
-                else _made(name, group.prefix, group.desc, said_symmetric=said_symmetric)
+                else _target_record(name, group.prefix, group.desc, said_symmetric=said_symmetric)
             )
             if not (_is_same(src, dst) and is_declared):
                 moved.setdefault((src, dst, dtype), []).append(group)
                 told[warning] = None
     blocks = [e.desc.name for e in container.entries.values() if isinstance(e.desc, RecordDesc)]
     if target.floats is not None and not (groups or blocks):
-        return _quantising(name, target, source, container)
+        return _quantising_rules(name, target, source, container)
     if not moved:
         why = (
             f"they are {name} already; copy it"
@@ -325,11 +328,15 @@ def target_rules(name: str, source: Path, container: Container) -> TargetRules:
     left_out += [each for each in container.entries if each.rpartition(".")[2] in CACHE]
     left = container.entries.keys() - {*left_out}
     kept = {name: entry for name, entry in container.entries.items() if name in left}
-    warnings = (*filter(None, told), *_rounded(target, every), *left_out_warnings(left_out))
+    warnings = (
+        *filter(None, told),
+        *_rounding_warnings(target, every),
+        *left_out_warnings(left_out),
+    )
     return TargetRules(container._replace(entries=kept), target, rules, warnings)
 
 
-def _quantising(name: str, target: Target, source: Path, container: Container) -> TargetRules:
+def _quantising_rules(name: str, target: Target, source: Path, container: Container) -> TargetRules:
     """Return the rule that quantises the layers of a model of floats.
 
     As in transformers, matrices that whole blocks do not cover stay floats.
@@ -454,9 +461,9 @@ def _check_known(name: str, container: Container, groups: Sequence[Group]) -> No
 
 
 def _check_names_of_mlx(name: str, kind: str | None, groups: Sequence[Group]) -> None:
-    """Refuse models whose tensors MLX has under other names, or with other values.
+    """Refuse models whose tensors have other names or values in MLX than in transformers.
 
-    Fails if a model is or becomes one of MLX, and its type is not known to be alike there.
+    That is, a model that comes from MLX or becomes MLX, unless its type is known to be alike.
     """
     becomes = TARGETS[name].is_stacked
     was = any(group.desc is not None and group.desc.name.startswith(_MLX) for group in groups)
@@ -473,7 +480,7 @@ def _check_names_of_mlx(name: str, kind: str | None, groups: Sequence[Group]) ->
 
 
 def _check_joint(name: str, kind: str | None, groups: Sequence[Group]) -> None:
-    """Refuse experts in tensors of their own if transformers loads only all of a layer in one."""
+    """Refuse separate experts if transformers loads only layers with all experts in one tensor."""
     target = TARGETS[name]
     if kind not in _JOINT.split() or not (target.dtype or target.floats):
         return
@@ -487,7 +494,7 @@ def _check_joint(name: str, kind: str | None, groups: Sequence[Group]) -> None:
         raise MemdescError(msg)
 
 
-def _decoded(desc: RecordDesc, *, is_conv1d: bool) -> FormatName:
+def _decoded_layout(desc: RecordDesc, *, is_conv1d: bool) -> FormatName:
     """Return the layout that models have for the floats of a record."""
     axes = model_axes(desc)[:: -1 if is_conv1d else 1]
     return FormatName("plain", () if axes == desc.letters else (("axes", axes),))
@@ -503,7 +510,7 @@ def _split_warning(layer: str | None) -> str:
     )
 
 
-def _made(
+def _target_record(
     name: str, prefix: str, desc: RecordDesc, *, said_symmetric: bool
 ) -> tuple[FormatName, str]:
     """Return what a record becomes in a target, and a warning, which may be empty."""
@@ -543,7 +550,7 @@ def _is_same(src: FormatName, dst: FormatName) -> bool:
     return src.name == dst.name and {*dst.options} <= {*src.options}
 
 
-def _rounded(target: Target, groups: Sequence[Group]) -> Iterator[str]:
+def _rounding_warnings(target: Target, groups: Sequence[Group]) -> Iterator[str]:
     """Return a warning if numbers are rounded."""
     if target.dtype is None:
         return

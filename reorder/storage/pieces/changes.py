@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from memdesc import Field, Layout
 
     Desc = RecordDesc | MemoryDesc
-    # of each tensor of one side, by its role
+    # for each tensor that is read, or each that is written, by its role
     Bytes = Mapping[str, NDArray[np.uint8]]
     Operands = Mapping[str, Operand]
     Layouts = Mapping[str, tuple[Layout, ...]]
@@ -79,7 +79,7 @@ class Change(ABC):
 
     @property
     def writes(self) -> Operands:
-        """The tensors that are written. The first region writes those without fields."""
+        """The tensors that are written, by their roles; the first region writes constants."""
         return _operands(self.dst, permutation(self.dst, self.dst))
 
     @property
@@ -93,29 +93,29 @@ class Change(ABC):
             self,
             src=_desc_of(self.src, permutation(self.src, self.dst), region, read),
             dst=_desc_of(self.dst, permutation(self.dst, self.dst), region, written),
-            **self._others_of(region),
+            **self._other_fields(region),
         )
 
-    def _others_of(self, region: Region) -> dict[str, Any]:
-        """Return the other fields that differ in a region."""
+    def _other_fields(self, region: Region) -> dict[str, Any]:
+        """Return the fields besides src and dst that differ in a region."""
         del region
         return {}
 
     @abstractmethod
     def apply(self, read: Bytes) -> Bytes:
-        """Return the bytes that are written; they last until the thread makes others.
+        """Return the bytes to write; the next call in this thread may reuse their buffers.
 
-        Fails if the target cannot hold a number.
+        Fails if dst cannot hold a number.
         """
 
     def with_chosen(self, written: Bytes) -> Change:
-        """Return the change with the scales that were chosen from the data and then written."""
+        """Return the same change with given scales: those that `apply` chose, as written."""
         del written
         return self
 
     @abstractmethod
     def definition(self, read: Bytes, written: Bytes) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Return what the definition makes of the bytes read, and what the bytes written hold."""
+        """Return the numbers that the definition wants, and those that the bytes written hold."""
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ class Reorder(Change):
 
     @property
     def alignment(self) -> tuple[int, ...]:
-        """Groups that share a scale."""
+        """Groups that share a scale; with compensation, the whole tensor."""
         if self.src.extra is not None or self.dst.extra is not None:
             return self.dims  # compensation belongs to all elements
         alignment = [1] * len(self.dims)
@@ -169,7 +169,7 @@ class Reorder(Change):
         execute_reference(self.src, self.dst, data, wanted, self.attr)
         return wanted[: len(found)], found
 
-    def _others_of(self, region: Region) -> dict[str, Any]:
+    def _other_fields(self, region: Region) -> dict[str, Any]:
         """Return the scales and zero points of the elements of a region."""
         if self.attr is None or not self.attr.parameters:
             return {}
@@ -194,7 +194,7 @@ class Reorder(Change):
 
 @lru_cache(maxsize=1024)  # the layers of a model are alike
 def copied(nbytes: int) -> Reorder:
-    """Return the change of bytes that are copied."""
+    """Return the change that copies bytes."""
     desc = memory_desc((nbytes,), "u8")
     return Reorder(desc, desc)
 
@@ -313,7 +313,10 @@ class Encode(Change):
 
 @dataclass(frozen=True)
 class Repack(Change):
-    """A record without constants that becomes another record, or a tensor of plain numbers."""
+    """A record that becomes another record, or a tensor of plain numbers.
+
+    `src` is bare; if `dst` has constants, such as `g_idx`, they are written too.
+    """
 
     src: RecordDesc
 
@@ -382,7 +385,7 @@ def _bytes_of(values: NDArray[Any]) -> NDArray[np.uint8]:
 
 
 def padded(data: NDArray[np.uint8], nbytes: int) -> NDArray[np.uint8]:
-    """Return the bytes, with zeros after them if their last element is cut off."""
+    """Return the bytes, with zeros after them up to `nbytes`."""
     missing = nbytes - len(data)
     return np.concatenate([data, np.zeros(missing, np.uint8)]) if missing > 0 else data
 

@@ -1,6 +1,6 @@
 """Read runs of bytes from files, and write them.
 
-Nothing is mapped, so a file that somebody shortens raises an error instead of a signal.
+Files are not mapped into memory, so a file that somebody shortens is an error, not a signal.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ _PAGE = 4096
 _MOST_WRITTEN = 256 << 10
 # what Linux calls SYNC_FILE_RANGE_WRITE
 _START_WRITING = 2
-# larger buffers are freed after each piece
-_KEPT = 256 << 20
+# the largest buffer that a thread keeps for its next piece
+_MAX_KEPT = 256 << 20
 # Runs shorter than this are read or written by one thread at a time. Each call releases the GIL and
 # waits for it again: 16 threads that did so at once took twice as long as one after another.
-_SHORT = 64 << 10
+_SHORT_RUN = 64 << 10
 _turn = Lock()
 at_fork(_turn.acquire, _turn.release, _turn.release)
 
 
 def _turn_for(runs: Runs) -> AbstractContextManager[object]:
-    return _turn if runs.length < _SHORT and runs.number > 1 else nullcontext()
+    return _turn if runs.length < _SHORT_RUN and runs.number > 1 else nullcontext()
 
 
 class _Scratch(local):
@@ -56,7 +56,7 @@ class _Scratch(local):
 
     def take(self, name: str, nbytes: int) -> NDArray[np.uint8]:
         """Return uninitialised bytes at the start of a page; large buffers are not kept."""
-        if nbytes > _KEPT:
+        if nbytes > _MAX_KEPT:
             return np.empty(nbytes, np.uint8)
         held = self.held.get(name)
         if held is None or held.nbytes < nbytes:
@@ -134,6 +134,6 @@ def _start_writing(handle: int, start: int, stop: int) -> None:
 
 @cache
 def _sync_file_range() -> Any:
-    """Return the function of Linux; None on other systems."""
+    """Return the function `sync_file_range` of Linux; None on other systems."""
     offset = ctypes.c_int64
     return system_function("sync_file_range", ctypes.c_int, offset, offset, ctypes.c_uint)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from reorder.storage.pieces.changes import Bytes, Change
 
-# types that hold larger numbers, the best choice first
+# the types that a message may suggest because they hold larger numbers, the best choice first
 _WIDER = ("bf16", "f32")
 
 
@@ -66,9 +66,9 @@ def check_scales(
 def check_zero_points(desc: RecordDesc, read: Callable[[str], NDArray[np.uint8]]) -> None:
     """Refuse integer zero points that are beyond every code, such as 16 for codes of 4 bits.
 
-    Formats that store them minus 1 have such a value, and readers disagree about it. Those that add
-    1 to each code get it. GPTQModel subtracts and adds 1 in all codes of a word at once, so a 0
-    is stored as this value, with a borrow from the next code (GPTQModel 7.7, `utils/model.py`).
+    Formats that store them minus 1 can hold such a value, and readers disagree about it: those that
+    add 1 to each zero point read 16. GPTQModel subtracts and adds 1 in a whole word, so it stores a
+    0 as this value, with a borrow from the next zero point (GPTQModel 7.7, `utils/model.py`).
     `read` returns the bytes of a tensor by its role.
     """
     code, zero = desc.rule.code, desc.rule.zero
@@ -95,7 +95,7 @@ def check_zero_points(desc: RecordDesc, read: Callable[[str], NDArray[np.uint8]]
 def check_range(
     change: Change, read: Bytes, made: NDArray[np.uint8], offsets: tuple[int, ...]
 ) -> None:
-    """Refuse infinities or NaN that were made from finite numbers, and zeros from all of them.
+    """Refuse infinities or NaN that were finite numbers, and a region in which all became 0.
 
     The change is that of a region, which begins at `offsets`; `read` and `made` are the bytes that
     it read, and those of the plain tensor that it made. The error is an `OverflowedError` with the
@@ -111,7 +111,7 @@ def check_range(
     # four bits have neither infinities nor NaN; padding is zero
     if dst.dtype.is_packed or not _has_special(held.elements, FLOATS[dst.dtype.name]):
         return
-    found, values = _floats(held), _values(change, read)
+    found, values = _as_f64(held), _values(change, read)
     lost = ~np.isfinite(found) & np.isfinite(values)
     if isinstance(change.src, RecordDesc) and _has_finite_codes(change.src):
         lost = ~np.isfinite(found)
@@ -143,7 +143,7 @@ def _check_vanished(change: Change, read: Bytes, held: Memory) -> None:
     """Refuse a region in which every number becomes 0, though some were not."""
     codes = held.elements
     # as signed integers, positive numbers are positive, so this is decided without a copy
-    if not codes.size or int(codes.view(f"i{codes.itemsize}").max()) > 0 or _floats(held).any():
+    if not codes.size or int(codes.view(f"i{codes.itemsize}").max()) > 0 or _as_f64(held).any():
         return
     largest = float(np.abs(_values(change, read)).max())
     if largest > 0:
@@ -172,7 +172,7 @@ def _has_special(codes: NDArray[Any], form: FloatFormat) -> bool:
     return int(signed.max()) > form.largest or int(codes.max()) > form.sign + form.largest
 
 
-def _floats(held: Memory) -> NDArray[np.float64]:
+def _as_f64(held: Memory) -> NDArray[np.float64]:
     wide = memory_desc(held.desc.dims, "f64")
     found: NDArray[np.float64] = reorder(held, wide, threads=1).numpy()
     return found
@@ -184,7 +184,7 @@ def _values(change: Change, read: Bytes) -> NDArray[Any]:
     if isinstance(src, RecordDesc):
         return dequantize_record(record_of(src, read), "f32", None, 1).numpy()
     (data,) = read.values()
-    return _floats(Memory(src, padded(data, src.nbytes)[: src.nbytes], zero_pad=False))
+    return _as_f64(Memory(src, padded(data, src.nbytes)[: src.nbytes], zero_pad=False))
 
 
 def _has_finite_codes(desc: RecordDesc) -> bool:
@@ -210,14 +210,14 @@ class Rounding(NamedTuple):
 
 
 class Largest:
-    """The largest of the roundings that threads find."""
+    """Keeps the largest rounding that any thread finds, in `found`."""
 
     def __init__(self) -> None:
         self._lock = Lock()
         self.found: Rounding | None = None
 
     def add(self, found: Rounding | None) -> None:
-        """Keep a rounding if it is larger than all before; None if nothing was rounded."""
+        """Keep a rounding if it is larger than all before; None means that nothing was rounded."""
         if found is None:
             return
         with self._lock:

@@ -29,10 +29,11 @@ if TYPE_CHECKING:
 
 # How many bytes a piece reads and writes if memory allows, so that its runs are long.
 _PIECE_NBYTES = 128 << 20
-# Shorter runs are not worth a system call each.
-_LONG = 64 << 10
-# Bytes of pieces whose runs are long: most of a piece then stays in the caches of a machine.
-_SMALL = 16 << 20
+# Bytes of a long run: shorter ones are not worth a system call each.
+_LONG_RUN = 64 << 10
+# The bytes of a piece that mostly stays in the caches of a machine; pieces are larger only if that
+# makes their runs long.
+_SMALL_PIECE = 16 << 20
 
 
 _Sizes = tuple[int, ...]
@@ -41,13 +42,13 @@ _Access = tuple[tuple[FieldLayout, ...], bool]
 
 
 class Bound(NamedTuple):
-    """How many bytes of all tensors together a region should have, and how many at most.
+    """How many bytes a region may have, of all tensors together, read and written."""
 
-    It should have up to `wide` bytes where that makes its runs long.
-    """
-
+    # what it should have
     wanted: int
+    # what it may have if its blocks do not fit into fewer
     most: int
+    # what it may have if that makes its runs long
     wide: int = 0
 
     @classmethod
@@ -152,18 +153,18 @@ def _sizes(dims: _Sizes, accesses: tuple[_Access, ...], alignment: _Sizes, bound
     Fails if no region fits; the message has the bytes that the smallest takes.
     """
     steps = _steps(dims, accesses, alignment)
-    for wanted in _wanted(bound):
+    for wanted in _nbytes_to_try(bound):
         sizes = _sizes_within(dims, accesses, steps, bound._replace(wanted=wanted))
         if _has_long_runs(accesses, sizes):
             return sizes
     return _sizes_within(dims, accesses, steps, bound)
 
 
-def _wanted(bound: Bound) -> Iterator[int]:
-    """Return how many bytes pieces should have, if their runs are long: the fewest first."""
+def _nbytes_to_try(bound: Bound) -> Iterator[int]:
+    """Return the bytes of pieces to try until their runs are long, the fewest first."""
     wanted = bound.wanted
-    if wanted > _SMALL:
-        yield _SMALL
+    if wanted > _SMALL_PIECE:
+        yield _SMALL_PIECE
     while True:
         yield wanted
         wanted *= 2
@@ -248,11 +249,11 @@ def _has_long_runs(accesses: Sequence[_Access], sizes: _Sizes) -> bool:
     """Whether the first region of these sizes is read and written in long runs."""
     first = Region(sizes, (0,) * len(sizes))
     found = [compact(fields, first, is_written=is_written) for fields, is_written in accesses]
-    return all(each is None or each[0].number == 1 or each[0].length >= _LONG for each in found)
+    return all(each is None or each[0].number == 1 or each[0].length >= _LONG_RUN for each in found)
 
 
 def _steps(dims: _Sizes, accesses: Sequence[_Access], alignment: _Sizes) -> _Sizes:
-    """Return the step of sizes along each dim: whole blocks, groups and bytes."""
+    """Return the step along each dim: multiples of it cut no block, no group and no byte."""
     steps = list(alignment)
     for layout, bits, groups, counts in (field for fields, _ in accesses for field in fields):
         if layout.has_partial_blocks:
@@ -274,7 +275,7 @@ def _steps(dims: _Sizes, accesses: Sequence[_Access], alignment: _Sizes) -> _Siz
 
 
 def _halved(sizes: _Sizes, steps: _Sizes) -> Iterator[_Sizes]:
-    """Return the sizes with one of them halved, for each that consists of several steps."""
+    """Return copies of the sizes in which one of them is halved, if it has several steps."""
     for dim, (size, step) in enumerate(zip(sizes, steps, strict=True)):
         if size > step:
             half = max(-(-size // step) // 2, 1) * step
@@ -309,7 +310,7 @@ def _candidate(dims: _Sizes, accesses: Sequence[_Access], sizes: _Sizes) -> _Can
             compact(fields, tail, is_written=is_written) for tail in _tails(dims, fields, sizes)
         ):
             return None
-        nbytes += max(_largest(dims, sizes, found[0], field) for field in fields)
+        nbytes += max(_largest_nbytes(dims, sizes, found[0], field) for field in fields)
         cost += found[0].number / found[0].nbytes
     return _Candidate(sizes, nbytes, cost)
 
@@ -326,7 +327,7 @@ def _tails(dims: _Sizes, fields: tuple[FieldLayout, ...], sizes: _Sizes) -> list
     return [Region(*zip(*each, strict=True)) for each in [*product(*ends)][1:]]
 
 
-def _largest(dims: _Sizes, sizes: _Sizes, first: Runs, field: FieldLayout) -> int:
+def _largest_nbytes(dims: _Sizes, sizes: _Sizes, first: Runs, field: FieldLayout) -> int:
     """Return the bytes of the largest region of a tensor, from those of the first one."""
     nbytes = first.nbytes
     for axis in field.layout.axes:

@@ -27,7 +27,7 @@ class Region(NamedTuple):
 
 
 class Runs(NamedTuple):
-    """Runs of bytes of one length, in loops."""
+    """Runs of bytes of one length, whose starts are those of a loop nest."""
 
     # the first byte of the first run, from the start of the tensor
     start: int
@@ -47,7 +47,7 @@ class Runs(NamedTuple):
         return self.number * self.length
 
     def starts(self) -> Iterator[int]:
-        """Return the first byte of each run, in the order in which they are compacted."""
+        """Return the first byte of each run, in the order of the runs in a buffer."""
         steps = (range(0, count * step, step) for count, step in self.loops)
         return (self.start + sum(at) for at in product(*steps))
 
@@ -112,7 +112,7 @@ def compact(
 
 
 def _runs(layout: Layout, bits: int, *, is_exact: bool) -> tuple[Runs, Layout] | None:
-    """Return the runs of one layout."""
+    """Return the runs of one layout; those that are exact have no gaps."""
     blocks = sorted(
         (block for block in layout.blocks if block.extent > 1 and block.stride),
         key=lambda block: abs(block.stride),
@@ -154,7 +154,7 @@ def _runs(layout: Layout, bits: int, *, is_exact: bool) -> tuple[Runs, Layout] |
 
 
 def _below(layout: Layout) -> int:
-    """Return how many elements before its first one a layout starts: reversed blocks do so."""
+    """Return how many elements lie before the first one, because of negative strides."""
     return sum((block.extent - 1) * -block.stride for block in layout.blocks if block.stride < 0)
 
 

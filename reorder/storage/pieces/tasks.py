@@ -1,4 +1,4 @@
-"""Tasks: pieces with their places in files, small values that run on any machine or thread.
+"""Tasks: pieces with the places of their tensors, small values that any thread or machine runs.
 
 A task reads places in files and writes others. It may run again with the same result, and no two
 tasks of a conversion write the same bytes, unless they write the same values.
@@ -42,7 +42,7 @@ Places = tuple[tuple[str, Place], ...]
 # How much of a piece is compared with the definition: numpy takes some 10 ms for each MiB.
 _SAMPLE = Bound(1 << 16, 1 << 62)
 # how often a waiting caller looks for Ctrl-C
-_SECONDS = 0.2
+_POLL_SECONDS = 0.2
 
 
 class DifferentError(MemdescError):
@@ -79,18 +79,18 @@ class Task(NamedTuple):
         return self.piece.written
 
     def run(self) -> Outcome:
-        """Read, make, write, measure.
+        """Read the tensors, change them, write the result, and return what is known about it.
 
-        Fails if a file cannot be read or written, or the target does not have a number.
+        Fails if a file cannot be read or written, or the target cannot hold a number.
         """
         read = self.read()
-        made, places = self._made(read), dict(self.dst)
+        made, places = self._make_checked(read), dict(self.dst)
         for role, runs in self.piece.writes:
             write_runs(runs, places[role], made[role])
         return self._outcome(read, made)
 
     def outcome(self) -> Outcome:
-        """Return what `run` returned, judging by what is in the files now.
+        """Return what `run` would, if the files hold what it wrote; nothing is written.
 
         Fails if a file cannot be read.
         """
@@ -98,7 +98,7 @@ class Task(NamedTuple):
 
     def compute(self) -> Bytes:
         """Return what is written, without writing it. Fails where `run` does."""
-        return self._made(self.read())
+        return self._make_checked(self.read())
 
     def check(self) -> None:
         """Read back what `run` wrote, and compare all of it with what the task makes now.
@@ -113,7 +113,7 @@ class Task(NamedTuple):
             self._compare(wanted, written[role][: len(wanted)])
         change = self.piece.change.with_chosen(written)
         for part in islice(cut(change, _SAMPLE), 1):
-            given, kept = _taken(part.reads, read), _taken(part.writes, written)
+            given, kept = _extract_runs(part.reads, read), _extract_runs(part.writes, written)
             self._compare(*part.change.definition(given, kept))
 
     def read(self) -> Bytes:
@@ -132,8 +132,8 @@ class Task(NamedTuple):
             rounding = rounding_of(self.name, self.piece.change, read, written)
         return Outcome(checksum, rounding)
 
-    def _made(self, read: Bytes) -> Bytes:
-        """Return the bytes made from those that were read. Fails if the target lacks a number."""
+    def _make_checked(self, read: Bytes) -> Bytes:
+        """Return the bytes to write. Fails if the target cannot hold a number."""
         made = self._apply(read)
         if self.piece.change.is_copy:
             return made
@@ -176,7 +176,7 @@ class Task(NamedTuple):
 
 
 def _read(what: str, places: Places, pairs: _RunsByRole, sizes: Mapping[str, int]) -> Bytes:
-    """Read runs of each tensor into a buffer that has room for all that its descriptor takes."""
+    """Read the runs of each tensor into a buffer that is at least as large as its descriptor."""
     held, found = dict(places), {}
     for role, runs in pairs:
         found[role] = scratch.take(f"{what} {role}", max(runs.nbytes, sizes.get(role, 0)))
@@ -196,7 +196,7 @@ def _are_equal(one: NDArray[np.generic], other: NDArray[np.generic]) -> bool:
     return np.array_equal(words, others) and np.array_equal(one[whole:], other[whole:])
 
 
-def _taken(each: _RunsByRole, data: Bytes) -> Bytes:
+def _extract_runs(each: _RunsByRole, data: Bytes) -> Bytes:
     """Return runs of bytes of each tensor, back to back."""
     return {
         role: np.concatenate([data[role][at : at + runs.length] for at in runs.starts()])
@@ -205,7 +205,7 @@ def _taken(each: _RunsByRole, data: Bytes) -> Bytes:
 
 
 class _Queue:
-    """Tasks that threads take in order as long as their bytes fit."""
+    """Tasks that threads take in order, each once its bytes fit into memory."""
 
     def __init__(self, tasks: Iterable[tuple[int, Task]], max_bytes: int) -> None:
         self._tasks = iter(tasks)
@@ -249,14 +249,14 @@ class _Queue:
             self._state.notify_all()
 
     def wait_for(self, threads: Iterable[Thread]) -> None:
-        """Wait until those of the threads that were started have left.
+        """Wait until all of these threads that were started have left.
 
         `Thread.join` does not work here: when Ctrl-C interrupts it, it may take a running thread
         for a dead one.
         """
         with self._state:
             while not self._left.issuperset(each for each in threads if each.ident is not None):
-                self._state.wait(_SECONDS)
+                self._state.wait(_POLL_SECONDS)
 
 
 def run_tasks(
