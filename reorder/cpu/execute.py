@@ -144,7 +144,7 @@ class PreparedReorder:
 
 @cache
 def _load_converter() -> Callable[[BatchBuilder], list[Batch]]:
-    """Load the converter, which plain moves do not need."""
+    """Return `tile_batches`, loaded late, since plain moves do not need it."""
 
     def load() -> Callable[[BatchBuilder], list[Batch]]:
         with importing:

@@ -48,8 +48,8 @@ if TYPE_CHECKING:
 
 # the most keys that a context keeps, about two for each prepared reorder
 _MAX_KEYS = 1024
-# the fields of an operand before its memory
-_IN_MEMORY = DeviceOperand._fields.index("memory")
+# the fields of an operand before this one do not depend on where its memory is
+_MEMORY_FIELD = DeviceOperand._fields.index("memory")
 
 
 class PreparedTransfer(NamedTuple):
@@ -101,7 +101,7 @@ def find_known(
         distance = shared_distance(src_place, src_nbytes, dst_place, dst_nbytes)
         key = (queue.device, *descs, attr, src_facts, dst_facts, distance)
         return _known_in(context).get(key), (src, dst), key
-    except (cl.Error, LookupError, TypeError, ValueError):  # of keys without a hash, too
+    except (cl.Error, LookupError, TypeError, ValueError):  # also if a key has no hash
         return None, memory, None
 
 
@@ -114,7 +114,7 @@ def prepare_transfers(
     transfers, so these are kept under a second key.
     """
     check_operands(src, dst, attr)
-    key = (queue.device, src[:_IN_MEMORY], dst[:_IN_MEMORY], attr)
+    key = (queue.device, src[:_MEMORY_FIELD], dst[:_MEMORY_FIELD], attr)
     found = _known_in(queue.context).get(key)
     if found is not None:
         return found

@@ -88,7 +88,7 @@ def check_size(image: ImageDesc, queue: cl.CommandQueue) -> None:
 
 @first_arg_dependent_memoize
 def _limits(context: cl.Context, device: cl.Device) -> tuple[tuple[int, int], bool, bool]:
-    """Return a device's largest image, whether it has images, and whether its context lists it."""
+    """Return a device's largest image, whether it has images, and whether a context includes it."""
     largest = device.image2d_max_width, device.image2d_max_height
     return largest, bool(device.image_support), device in context.devices
 

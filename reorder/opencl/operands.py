@@ -113,7 +113,7 @@ def device_operand(
 
 @lru_cache(maxsize=1024)
 def _needs(desc: MemoryDesc) -> tuple[int, int]:
-    """Return the bytes of an element, and the least bytes of a buffer."""
+    """Return the bytes of an element, and how many a buffer must have."""
     return desc.dtype.bits_dtype.itemsize, desc.min_nbytes
 
 

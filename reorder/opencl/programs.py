@@ -198,7 +198,8 @@ def build(
 ) -> KernelPool:
     """Build a program for a device of a context, and return the objects of one of its kernels.
 
-    `options` are those of the compiler, whose message an error contains.
+    `place` is the context and the device. `options` are those of the compiler, whose message an
+    error contains.
     """
     try:
         with warnings.catch_warnings():

@@ -34,7 +34,10 @@ def desc_on_device(x: Any) -> MemoryDesc:
 def find_ranges_on_device(
     x: Any, counts: list[int], sizes: list[int], queue: cl.CommandQueue | None = None
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the lowest and the highest of the values of each scale and 0, once they are found."""
+    """For each scale, return the lowest and the highest of its values and 0.
+
+    The call waits for the device.
+    """
     queue = x.queue if queue is None else queue
     check_queue(queue)
     if isinstance(x, DeviceMemory) and isinstance(x.desc, ImageDesc):

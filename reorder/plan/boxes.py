@@ -2,8 +2,8 @@
 
 Dims are divided into the smallest groups such that every axis of every operand is within one
 group. Each group is one padded range of indices, which is split into boxes; the boxes of a plan are
-the product of those of all groups. If that makes too many, or if the dims of a group are fused in
-different ways, the group becomes an indirect loop.
+the product of those of all groups. If that makes too many, the group with the most boxes becomes an
+indirect loop. So does a group whose dims are fused in different ways.
 
 A range is split into boxes in which every operand has constant strides: the block steps of all
 operands are merged into one chain of divisors, which splits the range into whole blocks and a tail,
@@ -45,7 +45,7 @@ def boxes_of(*operands: OperandLayout) -> tuple[Box, ...]:
 
 
 def _nested(start: tuple[int, ...], boxes: tuple[Box, ...]) -> Box:
-    """Return the loops of boxes over different dims as one nest."""
+    """Combine boxes over different dims into one nest."""
     return Box(
         tuple(map(sum, zip(start, *(box.offsets for box in boxes), strict=True))),
         tuple(node for box in boxes for node in box.nodes),
@@ -166,8 +166,8 @@ def _split_range(
     """Split a padded range into boxes that loop over the blocks of all operands.
 
     `padded` is the length of the range, `size` how many of its indices hold data; `operands` has
-    the blocks of each operand, from `_join_blocks`. If conflicting steps need more than `most`
-    boxes, the result is empty.
+    the blocks of each operand, from `_join_blocks`. The result is empty if steps conflict and need
+    more than `most` boxes (None: no limit), or if the largest step is not among those that do.
     """
     chain = sorted({block.step for blocks in operands for block in blocks}, reverse=True)
     conflicting = [

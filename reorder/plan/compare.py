@@ -24,11 +24,11 @@ class Relation(NamedTuple):
 
     Parameters
     ----------
-    kind : str
-        `NO_OP` if a buffer of src is a valid buffer of dst, `VIEW` if it is one from `shift`
-        elements on, `COPY` if elements move or zeros must be written.
+    kind : {"no-op", "view", "copy"}
+        A no-op if a buffer of src is also a valid buffer of dst; a view if it is one when read
+        `shift` elements further on; a copy if elements move or zeros must be written.
     shift : int
-        Elements from the start of src to the start of dst in its buffer.
+        How many elements further on each element is in src than in dst.
     why : str
         The reason for the kind.
 

@@ -26,10 +26,11 @@ def pack_elements(
     The pairs and quads of weights blocked for bf16 and int8 become single elements, and 4-bit
     elements become bytes. The innermost loop may then have a single step; `simplify` drops it.
 
-    Elements have `bits`, the widest one `widest`: 64 on the CPU; on devices 128 if buffers are
-    aligned to that, otherwise the width of an element, but at least 8. `packs_long_runs` says
-    whether contiguous runs of more than `widest` bits are packed. The CPU moves such runs as
-    vectors, so packing gains nothing; on devices each work item moves one element.
+    An element has `bits` bits, and becomes no wider than `widest`: 64 on the CPU; on devices 128 if
+    buffers are aligned to that, otherwise the width of an element, but at least 8.
+    `packs_long_runs` says whether contiguous runs of more than `widest` bits are packed. The CPU
+    moves such runs as vectors, so packing gains nothing; on devices each work item moves one
+    element.
 
     Returns the box in terms of the wider elements, and their width in bits.
     """
@@ -82,7 +83,7 @@ def split_node(box: Box, node: Node, size: int) -> Iterator[Box]:
 
 
 def join_zeros(boxes: tuple[Box, ...]) -> tuple[Box, ...]:
-    """Extend innermost loops over the zeros that follow them in dst, and drop the boxes of these.
+    """Extend innermost loops over the zeros that follow them in dst, and drop their boxes.
 
     So dst is written in one pass: 8 channels in blocks of 32 are written as runs of 32 elements.
     """
@@ -165,7 +166,11 @@ def _simplify(box: Box) -> Box:
 
 
 def _continues(outer: Node, inner: Node) -> bool:
-    """Whether, in every operand, one step of the outer loop is as long as the whole inner loop."""
+    """Whether two loops fuse into one.
+
+    In every operand one step of the outer loop must span the whole inner loop, which must be all
+    data, unless both loops are all padding.
+    """
     if inner.valid != inner.extent and not inner.valid == outer.valid == 0:
         return False
     return all(

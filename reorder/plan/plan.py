@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from reorder.plan.nodes import Box
 
 
-class _Cache:
+class _HiddenSlots:
     """Slots of a plan that are not fields: they are not compared, copied, pickled or printed."""
 
     # the result of `bind`, once it is needed; whether `plan_reorder` made the plan
@@ -29,7 +29,7 @@ class _Cache:
 
 
 @dataclass(frozen=True, slots=True)
-class ReorderPlan(_Cache, Checked):
+class ReorderPlan(_HiddenSlots, Checked):
     """A reorder as data: two descriptors, attributes, and the boxes that read src and write dst.
 
     Operands of the boxes are src, dst, then the scales and zero points that differ along
@@ -277,7 +277,7 @@ def _plan(src: MemoryDesc, dst: MemoryDesc, attr: Attr | None) -> ReorderPlan:
 def check_same_dims(src: MemoryDesc, dst: MemoryDesc) -> None:
     """Refuse two descriptors of different dims.
 
-    If the sizes are the same in another order, the message has the argument that is probably
+    If the sizes are the same in another order, the message names the argument that is probably
     missing.
     """
     if src.dims == dst.dims:
@@ -294,7 +294,7 @@ def check_same_dims(src: MemoryDesc, dst: MemoryDesc) -> None:
 def check_pair(src: MemoryDesc, dst: MemoryDesc) -> None:
     """Refuse two descriptors if no reorder between them is possible.
 
-    Dims may differ, or a stride of 0 may make dst write one element twice.
+    There is none if their dims differ, or if a stride of 0 would make dst write one element twice.
     """
     check_same_dims(src, dst)
     if dst.has_broadcast:

@@ -74,7 +74,7 @@ def plan_source(
             f"{' or '.join(map(repr, _EXACT))}, or with_extra(None)"
         )
         raise MemdescError(msg)
-    made = None
+    converter = None
     if src.dtype != dst.dtype or bound.is_arithmetic:
         if lang not in _EXACT:
             msg = (
@@ -83,8 +83,8 @@ def plan_source(
                 f"{' or '.join(map(repr, _EXACT))}"
             )
             raise MemdescError(msg)
-        made = _converter_of(src.dtype, dst.dtype, bound, language, name)
-    computes = made is not None and bool(boxes)
+        converter = _converter_of(src.dtype, dst.dtype, bound, language, name)
+    computes = converter is not None and bool(boxes)
     head = [f"Reorder src {src!r}", f"to dst {dst!r}", *([about] if about else [])]
     head += [
         f"{operand.role}: {' x '.join(map(str, operand.sizes))} numbers, row-major"
@@ -97,8 +97,8 @@ def plan_source(
     parts = [
         language.comment(head),
         includes,
-        *([[_HEAD], *made.functions] if made and computes else []),
-        language.function(_function(boxes, types, name, made, _compensation(dst))),
+        *([[_HEAD], *converter.functions] if converter and computes else []),
+        language.function(_function(boxes, types, name, converter, _compensation(dst))),
     ]
     blank = "\n\n\n" if lang == "python" else "\n\n"
     return blank.join("\n".join(part) for part in parts if part) + "\n"
@@ -108,13 +108,13 @@ def _function(
     boxes: tuple[Box, ...],
     types: tuple[DataType, DataType],
     name: str,
-    made: _Converter | None,
+    converter: _Converter | None,
     sums: tuple[Statement, ...],
 ) -> Function:
     src, dst = types
     body: list[Statement] = []
     for box in boxes:
-        body += share_loops(_nest(box, types, made), dst)
+        body += share_loops(_nest(box, types, converter), dst)
     body += sums
     return Function(
         f"{name}_reorder",
@@ -127,14 +127,14 @@ def _function(
         (
             Parameter("src", src),
             Parameter("dst", dst, is_written=True),
-            *(made.arrays if made else ()),
+            *(converter.arrays if converter else ()),
         ),
         tuple(body),
     )
 
 
 def _nest(
-    box: Box, types: tuple[DataType, DataType], made: _Converter | None
+    box: Box, types: tuple[DataType, DataType], converter: _Converter | None
 ) -> tuple[Statement, ...]:
     """Return the loops of a box."""
     count = len(box.offsets)
@@ -157,7 +157,7 @@ def _nest(
     if box.is_zero:
         body: tuple[Statement, ...] = (Store("dst", types[1], offsets[1], "0"),)
     else:
-        body = _element(types, made, offsets, " and ".join(valid))
+        body = _element(types, converter, offsets, " and ".join(valid))
     body = (*lets, *body)
     for loop, extent in reversed(loops):
         body = (Loop(loop, extent, body),)
@@ -202,19 +202,19 @@ def _indirect_terms(
 
 
 def _element(
-    types: tuple[DataType, DataType], made: _Converter | None, offsets: list[str], valid: str
+    types: tuple[DataType, DataType], converter: _Converter | None, offsets: list[str], valid: str
 ) -> tuple[Statement, ...]:
     """Return the statements that write one element, or zero where it is padding."""
     src, dst = types
     at_src, at_dst, *params = offsets
     lets = (Let("at_src", at_src),) if src.is_packed else ()
     value = element("src", src, "at_src" if src.is_packed else at_src)
-    if made is not None:
+    if converter is not None:
         arguments = [value]
-        arguments += [f"{p.name}[{at}]" for p, at in zip(made.arrays, params, strict=True)]
-        if made.takes_old:
+        arguments += [f"{p.name}[{at}]" for p, at in zip(converter.arrays, params, strict=True)]
+        if converter.takes_old:
             arguments.append(element("dst", dst, "at_dst" if dst.is_packed else at_dst))
-        value = f"{made.name}({', '.join(arguments)})"
+        value = f"{converter.name}({', '.join(arguments)})"
     if not (src.is_packed or dst.is_packed):
         return (Store("dst", dst, at_dst, value, valid),)
     moved = (*lets, Store("dst", dst, at_dst, value))

@@ -22,9 +22,9 @@ _COUNTS = ("two", "three", "four", "five", "six")
 def validate(plan: ReorderPlan) -> ReorderPlan:
     """Return a plan whose boxes stay inside its descriptors; refuse others.
 
-    Plans from `plan_reorder` need no check. The numbers of other plans become Python ints; if the
-    boxes are not those of `plan_reorder`, their bounds are compared with the descriptors. The
-    message has the box and the numbers.
+    Plans from `plan_reorder` need no check. The numbers of other plans become Python ints. If the
+    boxes are not those of `plan_reorder`, their bounds are compared with the descriptors, and no
+    box may write an element twice. The message gives the box and the numbers.
     """
     if not isinstance(plan, ReorderPlan):
         msg = f"plan must be a ReorderPlan, not {type(plan).__name__}; see plan_reorder"  # type: ignore[unreachable] # callers without types
@@ -100,7 +100,7 @@ def _writes_once(box: Box) -> bool:
 
 
 def _without_unused(box: Box) -> Box:
-    """Set the numbers of a box that no offset depends on to 0, since they may be of any size."""
+    """Set to 0 the numbers of a box that no offset depends on, since no check bounds them."""
     offsets = tuple(
         0 if box.is_zero and operand != _DST else offset
         for operand, offset in enumerate(box.offsets)
@@ -218,7 +218,7 @@ def _bounds(box: Box) -> list[tuple[int, int]]:
 
 
 def _loop_steps(loop: IndirectLoop, operand: int) -> Iterator[int]:
-    """Yield the offset, largest or least by the sign of its stride, that each block can add."""
+    """Yield the offset farthest from 0 that each block can add; it has the sign of the stride."""
     sizes = dict(loop.sizes)
     for axis, blocks in (loop.src, loop.dst, *loop.params)[operand]:
         # dst is written in its padding too

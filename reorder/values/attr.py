@@ -1,6 +1,6 @@
 """Attr: the scales, zero points and accumulation of a reorder, checked on construction.
 
-Names and meanings are oneDNN's (3.13, reorder primitive); unlike there, dst may have groups too.
+Names and meanings are oneDNN's (3.13, reorder primitive), but here dst may have groups too.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ROLES = ("src_zero_point", "src_scale", "dst_scale", "dst_zero_point")
 # Plans with larger attributes are not cached.
 _LARGE_NBYTES = 1 << 16
 F8_ROUNDINGS = ("once", "onednn")
-_NO_NUMBERS = (bool, np.bool_, str, bytes, bytearray)
+_NOT_NUMBERS = (bool, np.bool_, str, bytes, bytearray)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -53,12 +53,13 @@ class Attr(Checked):
         How many adjacent elements along each of the last two dims share a value; the mask
         must name both dims, and the groups must divide their sizes.
     beta : float
-        The factor of the values that dst already holds, as they are stored; 0 ignores them.
+        The factor of the values that dst already holds. They are taken as stored: `dst_scale` and
+        `dst_zero_point` are not undone. 0 ignores them.
     saturate : bool
         Whether a float dst clamps larger numbers and infinities to its largest number; by
         default they follow the type's rule (infinite, or NaN in f8_e4m3).
     f8_rounding : {"once", "onednn"}
-        ``"onednn"`` rounds to f16 on the way to the f8 types, as oneDNN does.
+        ``"once"`` rounds to the f8 types directly, ``"onednn"`` to f16 first, as oneDNN does.
 
     Raises
     ------
@@ -160,7 +161,7 @@ def _checked_beta(given: Any) -> float:
     try:
         # float() also accepts strings, bools and, in older numpy, arrays of one element
         is_array = is_masked(given) or (isinstance(given, np.ndarray) and given.ndim)
-        if isinstance(given, _NO_NUMBERS) or is_array or getattr(given, "dtype", None) == np.bool_:
+        if isinstance(given, _NOT_NUMBERS) or is_array or getattr(given, "dtype", None) == np.bool_:
             raise TypeError  # noqa: TRY301 - refused below
         beta = float(given)
     except (TypeError, ValueError, OverflowError):

@@ -26,7 +26,7 @@ class ParameterLayout(NamedTuple):
 
     # one of `attr.ROLES`
     role: str
-    # sizes of the tensor
+    # the dims of the tensor
     dims: tuple[int, ...]
     # how many values there are along each dim: 1 where they do not differ
     sizes: tuple[int, ...]
@@ -60,7 +60,7 @@ class ParameterLayout(NamedTuple):
 
 
 class BoundAttr(NamedTuple):
-    """Parameters that fit two descriptors."""
+    """Attributes that were checked against two descriptors, by `bind`."""
 
     # in the order of `attr.ROLES`
     operands: tuple[ParameterLayout, ...]
@@ -68,7 +68,8 @@ class BoundAttr(NamedTuple):
     values: tuple[NDArray[np.float64], ...]
     # the factor of the old elements of dst
     beta: float
-    # how the result is converted; both are false if bits are only moved
+    # whether the result is clamped to dst's largest number, and whether it is rounded to f16 before
+    # dst's type; both are false if bits are only moved
     saturates: bool
     through_f16: bool
 
@@ -107,7 +108,7 @@ _NEUTRAL = Attr()
 def bind(attr: Attr | None, src: MemoryDesc, dst: MemoryDesc) -> BoundAttr:
     """Check the parameters against the descriptors of a reorder.
 
-    Fails if a mask, a length, a group or a zero point does not fit; the message has the numbers.
+    Fails if a mask, a length, a group or a zero point does not fit; the message gives the numbers.
     """
     if attr is None:
         attr = _NEUTRAL

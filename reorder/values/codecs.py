@@ -36,7 +36,7 @@ _NATIVE = ("s32", "u32", "s64", "u64")
 _NARROW = 16
 # Without a special case, a denormal is read as a number below 2^(1 - bias). If the bias is above
 # this one, that is less than a quarter, which rounds to 0 as the denormal does.
-_SMALL = 2
+_SMALL_BIAS = 2
 
 
 @dataclass(frozen=True)
@@ -71,8 +71,8 @@ class Formula(ABC):
         varying = tuple(operand.role for operand in bound.varying)
         scalars = tuple(role for role in values if role not in varying)
         difference = difference_type(src, work, values.get("src_zero_point"))
-        ways = bound.saturates, bound.through_f16
-        return cls(src, dst, scalars, varying, work, difference, *ways)
+        rounding = bound.saturates, bound.through_f16
+        return cls(src, dst, scalars, varying, work, difference, *rounding)
 
     @property
     def roles(self) -> tuple[str, ...]:
@@ -170,7 +170,7 @@ class Formula(ABC):
             body = _decode_exponent(bits, form, FLOATS[work])
         else:
             # denormals need not be decoded if they round to 0
-            skips = not self.roles and self.dst in INTEGERS and form.bias > _SMALL
+            skips = not self.roles and self.dst in INTEGERS and form.bias > _SMALL_BIAS
             body = _decode_float(bits, form, FLOATS[work], has_denormals=not skips)
         return Function(f"decode_{dtype}", (bits,), work, body)(code)
 
@@ -306,7 +306,7 @@ def _rounds_code(wanted: Format, form: FloatFormat) -> TypeGuard[IntegerFormat]:
     """
     if not isinstance(wanted, IntegerFormat) or wanted.bits > _NARROW:
         return False
-    if form.bits > _NARROW or form.bias <= _SMALL:
+    if form.bits > _NARROW or form.bias <= _SMALL_BIAS:
         return False
     beyond = 2.0 ** ((form.overflow >> form.mantissa) - form.bias)
     return not form.has_inf or form.bias == _F32.bias or beyond >= max(wanted.high, -wanted.low)
@@ -336,7 +336,7 @@ def _round_narrow(value: Expr, form: IntegerFormat) -> Expr:
 
 
 def _low_bits(value: Expr, form: IntegerFormat) -> Expr:
-    """Return the bits of the sum with 1.5 * 2^23; its lowest bits are the nearest integer."""
+    """Return the bits of value + 1.5 * 2^23, whose lowest are the nearest integer, up to `high`."""
     inside = let("inside", value.at_most(number(form.high, "f32")))
     return let("rounded", (inside + 1.5 * 2.0**_F32.mantissa).bits())
 

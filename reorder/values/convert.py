@@ -137,7 +137,7 @@ def encode(values: NDArray[Any], dtype: DataType) -> NDArray[Any]:
 
 
 def _decode_integer(bits: NDArray[Any], form: IntegerFormat) -> NDArray[Any]:
-    """Return integers of the width of the codes."""
+    """Return the values as integers that are as wide as the codes."""
     if not form.is_signed:
         return bits
     # a 4-bit code is held in a byte, so its sign is extended to that width

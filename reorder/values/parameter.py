@@ -63,6 +63,7 @@ class Parameter:
                 "differ: bit d for dim d, 1 for dim a, 2 for dim b"
             )
             raise MemdescError(msg)
+        # a scale of 1 and a zero point of 0 are neutral
         if values.size == 1 and not bits and values.reshape(-1)[0] == is_scale:
             return None
         return Parameter(role, values, bits, sizes)

@@ -25,9 +25,9 @@ _MIN_SRC_BITS, _MAX_DST_BITS = 16, 8
 
 
 def check_quantized_types(given: DataType, wanted: DataType) -> None:
-    """Refuse types that tensors are not quantised from or to.
+    """Refuse a type that cannot be quantised, or one that cannot hold the result.
 
-    The message has the type, and those that are possible.
+    The message names the type, and those that are possible.
     """
     if given.name not in FLOATS or given.bits < _MIN_SRC_BITS:
         msg = f"quantize takes floats of {_MIN_SRC_BITS} bits or more, not {given}"
@@ -97,7 +97,10 @@ class NotFiniteError(MemdescError):
 def find_ranges(
     values: NDArray[Any], counts: list[int], sizes: list[int]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the lowest and the highest of the values of each scale and 0."""
+    """For each scale, return the lowest and the highest of its values and 0.
+
+    `counts` and `sizes` come from `split_dims`. Raises NotFiniteError for infinities and NaN.
+    """
     shape = [size for pair in zip(counts, sizes, strict=True) for size in pair]
     if not prod(shape):
         return np.zeros(counts), np.zeros(counts)

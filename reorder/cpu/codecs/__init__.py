@@ -1,1 +1,1 @@
-"""Elements to values and back, and arithmetic on values, in vector registers."""
+"""Elements to values and back, in vector registers."""

@@ -68,9 +68,10 @@ class Codec(Vectors):
         known: Known = Known.NOTHING,
         canonical: bool = False,
     ) -> Value:
-        """Return the codes of values of a working type, in a type.
+        """Return the codes, in the type `name`, of values of the working type `work`.
 
-        With `canonical=True` every NaN becomes the one that the method `canonical` returns.
+        `known` says what is known about floats. With `canonical=True` every NaN becomes the one
+        that the method `canonical` returns.
         """
         has_nan = canonical and name not in INTEGERS and not quietens_rarely(FORMATS[name], work)
         values = self.canonical(values, work) if has_nan else values

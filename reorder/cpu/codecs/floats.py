@@ -83,7 +83,7 @@ def encode_exponent(vectors: Vectors, values: Value) -> Value:
 
 
 def as_f32(vectors: Vectors, values: Value, form: FloatFormat | None = None) -> Value:
-    """Return values as f32: rounded to nearest for the format f32, to odd for narrower ones."""
+    """Return values as f32: rounded to nearest if that is the target `form`, else to odd."""
     f32 = vectors.values("f32")
     if values.type == f32:
         return values
@@ -163,10 +163,10 @@ def _rounded_codes(vectors: Vectors, bits: Value, form: FloatFormat) -> Value:
     magnitude = bits & _MAGNITUDE
     # larger numbers and NaN become this one, whose code follows that of the largest number
     bounded = lesser(magnitude, magnitude.like(bias + (form.overflow << cut)))
-    # its power of two, at least that of the least normal number
+    # the power of two below `bounded`, at least that of the least normal number
     least = bias + (1 << _F32.mantissa)
     power = greater(bounded & _F32.overflow, bounded.like(least))
-    # the last mantissa bit of this number is worth one of the format: adding it rounds to that
+    # adding this number rounds to the last mantissa bit of the format
     large = power + (cut << _F32.mantissa)
     total = bounded.bitcast(f32) + large.bitcast(f32)
     codes = power.lshr(cut) - (least >> cut) + (total.bitcast(i32) - large)

@@ -1,1 +1,1 @@
-"""Micro-kernels, as LLVM instructions."""
+"""Interpreters, and the micro-kernels and stages that they call, as LLVM instructions."""

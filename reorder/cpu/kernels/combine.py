@@ -235,7 +235,10 @@ class _RowOperation:
     def _read(
         self, codec: Codec, row: Row, lanes: tuple[Value, Value | None], one: Value | None
     ) -> Value:
-        """Return the values at the operand's position, or one value in every lane."""
+        """Return an operand's values, or `one` in every lane.
+
+        `lanes` are the index of the first element in the row, and the count for `results`.
+        """
         kind = codec.values(row.dtype)
         if one is not None:
             return pick(one, [0] * codec.lanes)

@@ -211,9 +211,10 @@ class _Numbers:
         return reduce(operator.or_, parts)
 
     def product(
-        self, numbers: tuple[NumberPattern, ...], positions: range, product: Value | None = None
+        self, numbers: tuple[NumberPattern, ...], positions: range, first: Value | None = None
     ) -> Value:
-        """Return the product of numbers, from the left, after a first factor."""
+        """Return the product of `first`, if it is given, and of numbers, from the left."""
+        product = first
         for number in numbers:
             factor = self.as_float(self.values(number, positions))
             if product is None:

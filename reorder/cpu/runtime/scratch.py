@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 # Every `Base` but src and dst is a slot.
 _SLOTS = len(Base) - Base.SRC_ELEMENTS
-# How many there are; the system gives them memory at their first use. A call that finds none free
-# waits for one: none is held for longer than the call of an interpreter.
+# How many scratches there are; the system gives each its memory at its first use. A call that finds
+# none free waits for one: none is held for longer than the call of an interpreter.
 _COUNT = 256
 _NBYTES = _SLOTS * SLOT_NBYTES
 

@@ -60,7 +60,10 @@ def describe_access(plan: ReorderPlan, box: Box) -> str:
 
 
 def _runs(bits: int, apart: int | None, steps: list[int], start: int) -> str:
-    """Describe runs of some bits in one place or some bits apart; `steps` are of all loops."""
+    """Describe runs of `bits` bits that start `apart` bits apart; None: there is one run.
+
+    `start` is the offset of the first run, `steps` are the strides of the loops around runs: bits.
+    """
     if apart is None:
         text = f"one run of {_count_bytes(bits)} bytes"
     else:

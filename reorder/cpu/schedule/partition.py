@@ -66,7 +66,7 @@ class StepRange(NamedTuple):
 
 
 class Partition(NamedTuple):
-    """Tasks, and how threads share them."""
+    """The ranges of all instructions, and how threads share them."""
 
     # a table of `StepRange`
     ranges: NDArray[np.int64]

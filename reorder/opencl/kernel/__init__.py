@@ -1,1 +1,1 @@
-"""From boxes to kernels, without a device: a file for each family of kernels; what they share."""
+"""From boxes to kernels, without a device: a file for each family, and what they share."""

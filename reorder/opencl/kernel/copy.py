@@ -113,7 +113,7 @@ class CopySizes(NamedTuple):
 
 
 def try_lower(task: KernelTask) -> tuple[Launch, ...]:
-    """Make the launch of a nest."""
+    """Make the launch of a nest, which may be any."""
     nest, conversion, is_aligned = task.nest, task.conversion, task.is_aligned
     reads_image = task.accesses[0].kind == AccessKind.IMAGE
     if nest.is_zero:

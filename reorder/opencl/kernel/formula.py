@@ -180,7 +180,7 @@ class KernelFormula(Formula):
     def converted(self, code: str, operand: Callable[[str], str], old: str = "") -> str:
         """Return the expression of the bits of dst, from those of src and those that dst holds.
 
-        `operand` returns the expression of the value of a role. The program has `lines`.
+        `operand` returns the expression of the value of a role. The program must contain `lines`.
         """
         if self.is_move:
             return code

@@ -262,8 +262,8 @@ def lower_nest(
 
     The pattern gets loops, indirect loops and parameters. `numbers` has the scalars of the
     conversion and the parameters of the body by name; others are ignored. `indirect_shift` is log2
-    of the work items along the first indirect loop, `bound` one on offsets that the loops do not
-    show.
+    of the work items along the first indirect loop. `bound` is a bound on offsets that do not
+    follow from the loops.
     """
     loops = tuple(loops)
     shifts = [indirect_shift, *(0 for _ in nest.indirect)]
@@ -297,7 +297,7 @@ def make_launch(
 ) -> Launch:
     """Return the launch of a pattern with its parameters by name, in order.
 
-    `bound` is one on offsets and indices, which says whether they have 64 bits.
+    `bound` is a bound on offsets and indices: it decides whether they have 64 bits.
     """
     conversion = pattern.conversion
     needs_wide = conversion is not None and conversion.needs_wide_parameters

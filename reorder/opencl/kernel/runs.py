@@ -146,7 +146,7 @@ def try_lower_tile(task: KernelTask) -> tuple[Launch, ...]:
 
 
 def _ordered(nest: Nest) -> Nest:
-    """Return a nest of enough loops, those of the least strides in dst first."""
+    """Sort loops by stride in dst, smallest first; add loops of one step if there are few."""
     loops = sorted(nest.loops, key=lambda loop: abs(loop.stride(1)))
     return nest._replace(loops=nest.filled(loops))
 
@@ -158,7 +158,7 @@ def _uniform(loop: Loop, conversion: KernelFormula) -> tuple[str, ...]:
 
 
 def _with_products(conversion: KernelFormula, run: Run, task: KernelTask) -> KernelFormula:
-    """Turn quotients into products if a run has one divisor and the device fused operations."""
+    """Turn quotients into products if a run has one divisor and the device has fused operations."""
     is_shared = "dst_scale" in (*conversion.scalars, *run.uniform)
     multiplies = is_shared and task.device.floats.multiplies and conversion.work == "f32"
     return replace(conversion, multiplies=multiplies)
@@ -190,7 +190,7 @@ def _divisions(nest: Nest, length: int, total: int) -> tuple[list[Division], int
 
 
 def _steps(extents: list[int], shifts: list[int], length: int) -> list[int]:
-    """Return the steps of each loop of a work item: several along one loop if groups are many."""
+    """Return a work item's steps along each loop: several along one if there are many groups."""
     groups = prod(-(-extent >> shift) for extent, shift in zip(extents, shifts, strict=True))
     steps = [1] * len(extents)
     wanted = max(_RUNS // max(length // _RUNS, 1), 1)
@@ -230,11 +230,11 @@ def _accesses(tile: RunTile, nbytes: int) -> tuple[list[int], list[int]]:
 
 @dataclass(frozen=True)
 class Run(Body):
-    """How a work item of a conversion between buffers moves elements: steps of loop 0 in a row.
+    """A run of `length` successive steps of loop 0, which a work item converts between buffers.
 
-    It converts `length` of them. With `is_whole` all are inside and hold data. With `is_nibble`
-    it writes one half of a byte: the elements at odd offsets, or at even ones, as a parameter says.
-    `uniform` are the roles whose values vary, but not within a run.
+    With `is_whole` all are inside and hold data. With `is_nibble` it writes one half of a byte: the
+    elements at odd offsets, or at even ones, as a parameter says. `uniform` are the roles whose
+    values vary, but not within a run.
     """
 
     length: int
@@ -279,9 +279,10 @@ class Run(Body):
 
 @dataclass(frozen=True)
 class RunTile(Body):
-    """A tile of a conversion in local memory: steps of loops 0 and 1, elements of a store.
+    """A tile of a conversion in local memory: `width` steps of loop 0, `height` of loop 1.
 
-    In local memory steps of loop 0 are `pitch` elements apart, runs of them `gap` elements more.
+    Work items load runs along loop 0, and store `length` elements at a time along loop 1. In
+    local memory steps of loop 0 are `pitch` elements apart, runs of them `gap` elements more.
     """
 
     run: Run

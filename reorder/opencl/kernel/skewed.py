@@ -156,7 +156,7 @@ class Skewed(Body):
         kind, lanes, bits = pattern.src.element.memory, VECTOR // self.nbytes, 8 * self.nbytes
         yield from SHIFTS
         if self.packed_rows > 1:
-            yield from transpose_functions(self.packed_rows, "uint")
+            yield from transpose_functions(self.packed_rows)
             yield f"__global const uint4 *aligned(__global const {kind} *from)"
             yield "{ return (__global const uint4 *)((uintptr_t)from & ~(uintptr_t)15); }"
             # the first `count` elements, and zeros; both vectors are before the end of the row

@@ -180,7 +180,6 @@ _COLUMNS = {
 }
 
 
-def transpose_functions(rows: int, kind: str) -> Iterator[str]:
-    """Return the functions that transpose rows of narrow elements, for words or vectors of them."""
-    for line in _COLUMNS[rows]:
-        yield line if kind == "uint" else line.replace("uint ", f"{kind} ")
+def transpose_functions(rows: int) -> Iterator[str]:
+    """Return the functions that transpose words: one from each row of narrow elements."""
+    yield from _COLUMNS[rows]

@@ -223,7 +223,7 @@ def _side(
     *,
     is_aligned: bool,
 ) -> Side | None:
-    """Return how a tile is read or written, in the widest vectors that start at multiples of one.
+    """Return how a tile is read or written: in the widest vectors that are aligned in all runs.
 
     None if that is less than a word in each of the two rows of squares.
     """
@@ -258,7 +258,7 @@ def _is_regular(tile: Tile, side: Side) -> bool:
 def _grow(
     extents: list[int], loops: tuple[Loop, ...], chains: tuple[Chain, Chain], most: int
 ) -> None:
-    """Enlarge a tile up to its most elements: along the runs, then along other loops."""
+    """Enlarge a tile to at most `most` elements: along the runs, then along other loops."""
     src, dst = chains
     lower = {*src.run[:-1], *dst.run[:-1]}
     candidates = [src.run[-1], dst.run[-1], *range(len(loops))]
@@ -407,7 +407,7 @@ class Tile(Body):
         # lets adjacent work items access different banks of local memory
         yield f"int bank(int w) {{ return {moves}; }}"
         if self.packed_rows > 1:
-            yield from transpose_functions(self.packed_rows, "uint")
+            yield from transpose_functions(self.packed_rows)
         elif self.nbytes < WORD:
             scale = floor_log2(self.nbytes)
             index = (
