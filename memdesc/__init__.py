@@ -1,7 +1,7 @@
 """Describe how tensors of neural networks are laid out in memory.
 
-A descriptor is made from a oneDNN tag, a clDNN / OpenVINO name, a MACE image type or plain
-strides. It knows its padding, strides, blocks, bytes and offsets.
+A descriptor is made from a name that oneDNN, OpenVINO, TensorRT or another system gives a layout,
+from strides or from an array. It knows its padding, strides, blocks, bytes and offsets.
 """
 
 import os

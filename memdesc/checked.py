@@ -36,11 +36,11 @@ class Checked:
 
     def _arguments(self) -> tuple[Any, ...]:
         """Return the arguments for the constructor."""
-        return tuple(getattr(self, part.name) for part in fields(self) if part.init)  # type: ignore[arg-type] # see above
+        return tuple(getattr(self, part.name) for part in fields(self) if part.init)  # type: ignore[arg-type] # of a dataclass; other classes override this
 
 
 def remade(kind: type[Checked], *arguments: Any) -> tuple[Any, ...]:
-    """Return a value for `__reduce__` that calls the constructor with these arguments.
+    """Return what `__reduce__` returns, so that pickle calls the constructor with these arguments.
 
     The class is named by a string: given the class itself, pickle can make an object of it without
     the constructor.
@@ -49,6 +49,7 @@ def remade(kind: type[Checked], *arguments: Any) -> tuple[Any, ...]:
 
 
 def _make(name: str, *arguments: Any) -> Any:
+    """Call the constructor of a class named `module:class`; unpickling calls this."""
     module, _, qualname = name.partition(":")
     kind = attrgetter(qualname)(import_module(module))
     if not (isinstance(kind, type) and issubclass(kind, Checked)):
@@ -69,6 +70,7 @@ class _Array(NamedTuple):
 
 
 def _pickled(value: Any) -> Any:
+    """Return an argument with each array, also those in tuples, as an `_Array`."""
     if isinstance(value, np.ndarray | np.generic):
         shape = value.shape if isinstance(value, np.ndarray) else None
         return _Array(value.tobytes(), value.dtype.name, shape)
@@ -76,6 +78,7 @@ def _pickled(value: Any) -> Any:
 
 
 def _unpickled(value: Any) -> Any:
+    """Undo `_pickled`."""
     if isinstance(value, _Array):
         array = np.frombuffer(value.data, value.dtype)
         return array[0] if value.shape is None else array.reshape(value.shape)

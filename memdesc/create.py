@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-# The default for inner blocks, recognised by identity: most calls pass none and need no check.
-_NONE: tuple[int, ...] = ()
+# The default for inner blocks, recognised by identity: most calls pass none, so nothing is checked.
+_NO_BLOCKS: tuple[int, ...] = ()
 
 
 def memory_desc(  # noqa: PLR0913 - the fields of a descriptor, named by keyword
@@ -38,8 +38,8 @@ def memory_desc(  # noqa: PLR0913 - the fields of a descriptor, named by keyword
     tag: str | FormatTag | None = None,
     *,
     strides: Iterable[int] | None = None,
-    inner_blks: Iterable[int] = _NONE,
-    inner_idxs: Iterable[int] = _NONE,
+    inner_blks: Iterable[int] = _NO_BLOCKS,
+    inner_idxs: Iterable[int] = _NO_BLOCKS,
     padded_dims: Iterable[int] | None = None,
     offset0: int = 0,
     strict: bool = False,
@@ -99,8 +99,8 @@ def memory_desc(  # noqa: PLR0913 - the fields of a descriptor, named by keyword
         desc = MemoryDesc(dtype, _layout_by_strides(sizes, strides, inner, padded_dims, offset0))
     else:
         if (
-            inner_blks is not _NONE
-            or inner_idxs is not _NONE
+            inner_blks is not _NO_BLOCKS
+            or inner_idxs is not _NO_BLOCKS
             or padded_dims is not None
             or type(offset0) is not int
             or offset0
@@ -189,7 +189,7 @@ def _inner_blocks(
     inner_blks: Iterable[int], inner_idxs: Iterable[int], ndims: int
 ) -> tuple[tuple[int, int], ...]:
     """Return the size and dim of each inner block, without blocks of 1; refuse invalid ones."""
-    if inner_blks is _NONE and inner_idxs is _NONE:
+    if inner_blks is _NO_BLOCKS and inner_idxs is _NO_BLOCKS:
         return ()
     blks, idxs = checked_ints("inner_blks", inner_blks), checked_ints("inner_idxs", inner_idxs)
     if (

@@ -557,7 +557,7 @@ class MemoryDesc(Checked):
         }
         ...
         """
-        from memdesc.source import layout_source  # only pictures need it
+        from memdesc.source import layout_source  # only source code needs it
 
         names = name, self.letters or LETTERS if letters is None else letters
         about = repr(self), {"NBYTES": self.nbytes}

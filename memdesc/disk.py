@@ -15,9 +15,11 @@ from typing import BinaryIO
 
 from memdesc.errors import MemdescError, about, short_repr
 
-# A regular file may turn out to be a pipe, whose opening would wait. Not every system has these.
+# Without O_NONBLOCK, opening waits if the file has become a pipe; without O_BINARY, Windows changes
+# line ends. Not every system has these flags.
 _FLAGS = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 NO_LINK = _FLAGS | getattr(os, "O_NOFOLLOW", 0)
+# the permission bits of a mode
 _PERMISSIONS = 0o777
 # Whether one call reads or writes at an offset, and whether folders can be opened. Windows has
 # neither.
@@ -52,7 +54,7 @@ def reason_of(error: OSError) -> str:
 
 
 def cannot(path: Path, what: str, error: OSError) -> MemdescError:
-    """Return the error for a file that the system cannot read or write; `what` is that verb."""
+    """Return the error for a file that cannot be read or written; `what` is that participle."""
     return MemdescError(f"{str(path)!r} cannot be {what}: {reason_of(error)}")
 
 
@@ -147,7 +149,7 @@ def read_at(handle: int, into: memoryview, offset: int) -> int:
 
 
 def write_at(handle: int, data: memoryview, offset: int, most: int = 1 << 30) -> None:
-    """Write bytes at an offset of an open file, at most some of them at once.
+    """Write bytes at an offset of an open file, at most `most` of them in one call.
 
     Threads may share the handle.
     """

@@ -132,7 +132,7 @@ DATA_TYPES: dict[str, DataType] = {}
 
 
 def add_row(name: str, bits: int, kind: Any) -> None:
-    """Add a row to the table of types; nothing that depends on the table may exist yet."""
+    """Add a row to `DATA_TYPES`, before any module derives another table from it."""
     dtype = object.__new__(DataType)
     for part, value in (("name", name), ("bits", bits), ("numpy", np.dtype(kind))):
         object.__setattr__(dtype, part, value)
@@ -142,8 +142,8 @@ def add_row(name: str, bits: int, kind: Any) -> None:
 for _name, _bits, _kind, _ in _ROWS:
     add_row(_name, _bits, _kind)
 
-# Only numpy's full names are read, such as "uint8", which are also torch's: its "u4" has 32 bits,
-# its "f8" 64.
+# Of numpy's names only the full ones are read, such as "uint8", which are also torch's: in numpy,
+# "u4" has 32 bits and "f8" has 64.
 ALIASES: dict[str, str] = {
     alias: name
     for name, _, numpy, others in _ROWS

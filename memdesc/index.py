@@ -96,7 +96,7 @@ def checked_integers(name: str, values: ArrayLike) -> int | NDArray[np.int64]:
     """Return a caller's integer, or an int64 array of them; refuse anything else."""
     with suppress(TypeError):
         # a bool goes to checked_int as it is, which refuses it
-        return checked_int(name, values if isinstance(values, bool) else to_int(values))  # type: ignore[arg-type] # suppressed
+        return checked_int(name, values if isinstance(values, bool) else to_int(values))  # type: ignore[arg-type] # its TypeError is suppressed
     try:
         array = np.asarray(values)
     except (ValueError, MemoryError):  # lists of different lengths, or too much for an array

@@ -126,6 +126,8 @@ importing = _Importing()
 
 
 class _State:
+    """The registered hooks, and those whose `before` was called for the fork in progress."""
+
     hooks: tuple[tuple[Callable[[], Any], Callable[[], Any], Callable[[], Any]], ...] = ()
     waiting: tuple[tuple[Callable[[], Any], Callable[[], Any], Callable[[], Any]], ...] = ()
 

@@ -82,7 +82,7 @@ def known_names() -> tuple[Name, ...]:
 
     Some are not layouts and are refused with the reason when used. Well-formed names beyond
     these are read too. Sources: oneDNN 3.13 `dnnl_format_tag_t`; OpenVINO 2021 to 2025
-    `format.hpp` and clDNN 2019; MACE; the files of the others give theirs.
+    `format.hpp` and clDNN 2019; MACE. The module of each other vocabulary gives its own.
 
     Examples
     --------

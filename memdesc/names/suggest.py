@@ -18,7 +18,7 @@ _MAX_NAME = 100
 # The most suggestions in a message.
 _COUNT = 3
 # The least ratio of difflib (0 to 1, ignoring case) at which names count as similar.
-_RESEMBLES = 0.5
+_MIN_RATIO = 0.5
 # What torch, Keras, numpy and others call layouts -> the names that are meant.
 _MEANT = {
     "channels_last": ("nhwc", "nwc", "ndhwc"),
@@ -142,7 +142,7 @@ def nearest(text: str, names: Iterable[str], ndims: int | None) -> tuple[str, ..
             by_lower.setdefault(name.lower(), []).append(name)
     import difflib  # only needed for a wrong name
 
-    matches = difflib.get_close_matches(text.lower(), by_lower, n=len(by_lower), cutoff=_RESEMBLES)
+    matches = difflib.get_close_matches(text.lower(), by_lower, n=len(by_lower), cutoff=_MIN_RATIO)
     count = len(_NUMBER.findall(text))
 
     def has_more(name: str) -> bool:
@@ -171,7 +171,7 @@ def similar_words(word: str, known: Iterable[str]) -> tuple[str, ...]:
 
     words = [*known]
     longer = [one for one in words if one.startswith(word)]
-    near = difflib.get_close_matches(word[:_MAX_NAME], words, n=_COUNT, cutoff=_RESEMBLES)
+    near = difflib.get_close_matches(word[:_MAX_NAME], words, n=_COUNT, cutoff=_MIN_RATIO)
     return tuple(dict.fromkeys([*longer, *near]))[:_COUNT]
 
 

@@ -74,8 +74,8 @@ class Row(NamedTuple):
     whole: str = ""
     # what uses this layout
     source: str = ""
-    # whether its words are stored in the shape of the tensor, with several elements along the last
-    # dim in each; otherwise in the order of the outermost blocks
+    # whether the stored words have the shape of the tensor, except for its last dim, of which each
+    # word holds several elements; otherwise they are in the order of the outermost blocks
     is_in_shape: bool = False
 
 

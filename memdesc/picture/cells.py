@@ -136,7 +136,6 @@ def cells_of(
     dtype: DataType,
     letters: str = LETTERS,
     pixels: tuple[int, int] | None = None,
-    highlighted: tuple[tuple[int, ...], ...] = (),
 ) -> Cells:
     """Make the cells of a layout; in an image, each pixel is a run."""
     # loops without a stride do not move in memory
@@ -163,7 +162,6 @@ def cells_of(
         tiles,
         pixels,
         letters,
-        highlighted,
     )
 
 

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from memdesc.layout import Layout
     from memdesc.picture.picture import Picture
 
-# The bytes of a line, and how many times the lines of a layout are allowed, since a block can have
-# 210 bytes.
+# Bytes of a line, and how many times the limit of lines is allowed: a block may have 210 bytes.
 _LENGTH, _LINES = 8, 1.5
 # The most elements that a cell names.
 _NAMED = 2

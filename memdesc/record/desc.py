@@ -210,7 +210,8 @@ class Constant(NamedTuple):
         return np.array(self.values, DATA_TYPES[self.kind].numpy).tobytes()
 
 
-# f32 holds the integers from -2**24 to 2**24 exactly, and 32 bits hold their sums.
+# f32 holds the integers from -2**24 to 2**24 exactly, and 32 bits hold their sums. This
+# limits `minus`, and the lowest bit of a part.
 _MAX_MINUS = 1 << 24
 _MAX_SHIFT = 24
 _LARGEST = float(np.finfo(np.float32).max)

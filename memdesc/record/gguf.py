@@ -37,7 +37,7 @@ class _BlockField(NamedTuple):
     first: int
     # extents and strides of the loops over its elements in a block, slowest first
     digits: tuple[tuple[int, int], ...] = ()
-    # the index of `Field`
+    # which of the field's elements for a group each element of the group uses: `Field.index`
     places: tuple[int, ...] = ()
 
 
@@ -158,7 +158,7 @@ _SEVEN = tuple(f"signs_{k}:1" for k in range(7))
 _SIGN = _number("signs", table=(1, -1))
 # 1/8 is added or subtracted; here both are multiplied by 8
 _DELTA = _number("delta", table=(-1, 1))
-# (sc + 1/2) / 4, (sc + 1/2) / 2, 2 sc + 1 and (2 sc + 1) / 8: exact, as are their products with d
+# (sc + 1/2) / 4 = (2 sc + 1) / 8, (sc + 1/2) / 2 and 2 sc + 1: exact, as are their products with d
 _QUARTERS = tuple((2 * code + 1) / 8 for code in range(16))
 _HALF_ODD = tuple((2 * code + 1) / 4 for code in range(16))
 _ODD = tuple(2.0 * code + 1 for code in range(16))

@@ -107,8 +107,9 @@ def record_desc(dims: Iterable[int], name: str, **options: Any) -> RecordDesc:
     **options
         Formats of several tensors have some of these:
 
-        * ``group``: how many inputs share a scale; -1 for all. With ``rows``, how many outputs do,
-          and with ``block``, how many rows and columns (FP8) or inputs (bitsandbytes).
+        * ``group``: how many inputs share a scale; -1 for all.
+        * ``rows``: how many outputs share a scale; -1 for all.
+        * ``block``: how many rows and columns (FP8) or inputs (bitsandbytes) share a scale.
         * ``scales``: their data type, in which ``mlx`` and ``hqq`` also compute.
         * ``bits``: 4 or 8 for ``gptq``, ``marlin`` and ``pack_quantized``; 1, 2, 4 or 8 for ``mlx``
           and ``hqq``, and for ``mlx`` also 3, 5 and 6.

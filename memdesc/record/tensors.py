@@ -31,8 +31,8 @@ from memdesc.record.gguf import GGUF_TYPES
 _Made = tuple[tuple[Field, ...], Rule] | tuple[tuple[Field, ...], Rule, tuple[Constant, ...]]
 
 # the types of scales that need no conversion
-_HALVES = ("f16", "bf16")
-_FLOAT_SCALES = (*_HALVES, "f32")
+_HALF_TYPES = ("f16", "bf16")
+_FLOAT_SCALES = (*_HALF_TYPES, "f32")
 # what MLX has kernels for
 _MLX_BITS = (1, 2, 3, 4, 5, 6, 8)
 _MLX_GROUPS = (32, 64, 128)
@@ -126,7 +126,7 @@ def _marlin(dims: tuple[int, ...], *, group: Any, zeros: Any, bits: Any, scales:
     order = "marlin_scales" if groups[0] < dims[0] else "marlin_scales_channelwise"
     fields = (
         _by_tag("qweight", kind, "marlin", dims, (1, 1)),
-        _by_tag("scales", _float_scales("marlin", scales, _HALVES), order, dims, groups),
+        _by_tag("scales", _float_scales("marlin", scales, _HALF_TYPES), order, dims, groups),
     )
     scale = (_number("scales"),)
     if not checked_flag("marlin: zeros", zeros):
@@ -156,9 +156,9 @@ class _Blocks(NamedTuple):
     codes: str
     scales: str
     group: int
-    # the tensors; the last of three has a scale for a whole matrix
+    # the tensors of codes and of scales; a third one has a scale for a whole matrix
     names: tuple[str, ...]
-    # whether scales are divided by that scale
+    # whether the scales are divided by that third one
     divides: bool = False
     # whether stacked matrices are (in, out), with one scale for all of them
     is_turned: bool = False
@@ -405,6 +405,7 @@ _INTERLEAVED = {
     ),
 }
 
+# options with their defaults, which several formats share
 _GROUP, _FOUR = ("group", 128), ("bits", 4)
 _F16, _BF16 = ("scales", "f16"), ("scales", "bf16")
 # rows that share a scale
@@ -415,7 +416,8 @@ _FP8 = (("codes", "f8_e4m3"), ("scales", "f32"), ("scale_inv", False))
 _ALL = 1 << 62
 _FP8_GROUPS = {"fp8_tensor": (_ALL, _ALL), "fp8_channel": (1, _ALL)}
 
-# tensors of ModelOpt, of compressed-tensors, and of MLX
+# the tensors of codes and of scales: in ModelOpt and in compressed-tensors, then in formats that do
+# not name them, and in MLX
 _WEIGHT, _PACKED = ("weight", "weight_scale"), ("weight_packed", "weight_scale")
 _DATA, _MLX = ("data", "scales"), ("weight", "scales")
 # floats with scales for groups along the inputs, and the options of their formats

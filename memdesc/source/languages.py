@@ -44,6 +44,7 @@ class Language(NamedTuple):
     entry: str = ""
     # the qualifier of the arrays of a function that writes memory
     memory: str = ""
+    # the definition of an array, and of a number
     constant: str = "#define {name} {{{values}}}"
     number: str = "#define {name} {value}"
     # first index and step of a loop that work items share; empty if there are no work items

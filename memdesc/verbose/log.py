@@ -219,7 +219,7 @@ class _Reader:
         self.other_lines = 0
         self.passed_over: list[PassedOver] = []
         self._primitives: dict[str, VerbosePrimitive] = {}
-        # by kind: which of `passed_over` wait for their primitive, and its sizes if known
+        # by kind: places in `passed_over` that wait for their primitive, with its problem if known
         self._waiting: defaultdict[str, list[tuple[int, str]]] = defaultdict(list)
 
     def read(self, number: int, line: str) -> None:
@@ -278,7 +278,7 @@ def _text(file: BinaryIO) -> TextIOWrapper:
     file.seek(0)
     if start.startswith(_GZIP):
         return _text(cast("BinaryIO", GzipFile(fileobj=file)))
-    # a letter has a byte of zeros; other programs' bytes may begin like UTF-16
+    # in UTF-16 an ASCII letter has a zero byte; bytes without one only begin like UTF-16
     is_utf16 = start.startswith((BOM_UTF16_LE, BOM_UTF16_BE)) and 0 in start[2:]
     encoding = "utf-16" if is_utf16 else "utf-8"
     return TextIOWrapper(file, encoding=encoding, errors="replace")

@@ -61,7 +61,7 @@ class Result(NamedTuple):
 
 
 def measure(case: Case, threads: int, peers: Iterable[MakePeer], seconds: float) -> Result:
-    """Time a reorder against memcpy and its peers, each candidate for about so many seconds.
+    """Time a reorder against memcpy and its peers, each candidate for about `seconds`.
 
     The threads are for us, memcpy and all peers whose threads can be set; others use the process's
     cores.

@@ -28,7 +28,7 @@ _MOST_MB = 1e7
 
 
 class _Column(NamedTuple):
-    """A column of the summary, which only so many cases have."""
+    """A column of the summary, shown if a row sums up at least `least_cases` cases."""
 
     key: str
     head: str

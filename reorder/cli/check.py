@@ -108,7 +108,7 @@ def _lay_out(facts: Facts) -> list[str]:
     if "breaches" in facts:
         shown = {**facts, "breaches": _folded(facts["breaches"])}
         if any(each["key"] == "others" for each in facts["breaches"]):
-            del shown["without_rule"]  # a breach each
+            del shown["without_rule"]  # each of them is listed as a breach
         if not facts["unconfirmed"]:
             del shown["unconfirmed"]
         if not facts["compared"]:

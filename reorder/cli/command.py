@@ -42,7 +42,8 @@ _PIXELS = 4
 # More threads are not faster anywhere, and take longer to start.
 _THREADS = 256
 _UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
-# How far the rest of a folded line is indented: at most this share of the columns, or so many.
+# The rest of a folded line is indented like the last cell of the line, if that begins within this
+# share of the columns; otherwise by this many blanks.
 _LARGEST_INDENT, _INDENT = 0.6, 4
 _SIZE = re.compile(r"([0-9]{1,12}) ?([KMGT]?)i?B?", re.ASCII | re.IGNORECASE)
 

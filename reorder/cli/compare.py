@@ -192,7 +192,7 @@ def _checkpoint_line(row: Facts) -> str:
         said = (
             f"{row['differing']} of {row['elements']} elements, worst {at}: {a} and {b}, {amounts}"
         )
-    # files have names, and most tensors have the same type on both sides
+    # the sides say nothing new if they are the named files, or tensors of the same type
     is_clear = row["a"].endswith(row["name"]) or row["a"] == row["b"]
     return f"{row['name']}: " + ("" if is_clear else f"{row['a']} and {row['b']}: ") + said
 

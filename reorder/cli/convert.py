@@ -39,10 +39,10 @@ if TYPE_CHECKING:
 
 # bytes that are read to measure the speed of the disk
 _SAMPLE = 64 << 20
-# steps of the bar, and seconds between two
+# steps of the bar, and seconds between two updates
 _PERCENT = 100
 _INTERVAL = 0.1
-# lines of a dry run
+# how many lines a dry run prints about tensors
 _LISTED = 40
 # what --verify has found
 _VERIFIED = "each tensor equals its input put through its rule"

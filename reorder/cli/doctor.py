@@ -25,8 +25,7 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     if options.dtypes is not None or options.records is not None:
         msg = "--dtypes and --records say what --compile compiles; add it"
         raise memdesc.MemdescError(msg)
-    # numba is slow to load
-    from reorder.cpu import cache_folder, count_threads  # see above
+    from reorder.cpu import cache_folder, count_threads  # numba is slow to load
 
     facts: Facts = {
         "memdesc": memdesc.__version__,

@@ -68,7 +68,7 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
         if container.left_out:
             notes.append(f"{first_of(container.left_out, _SHOWN)}: not shown: {NOT_BYTES}")
         if any(group.desc is not None for group in groups):
-            notes += _of_sections(path)
+            notes += _section_notes(path)
         notes += [
             f"{file} is not shown{_count_of(each.names)}: {each.reason}"
             for file, each in container.unread.items()
@@ -106,7 +106,7 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     return facts, 1 if unread or unscaled or not found else 0
 
 
-def _of_sections(path: Path) -> list[str]:
+def _section_notes(path: Path) -> list[str]:
     """Return a note if the config files of a model say that its weights mean other numbers."""
     try:
         [*section_warnings(sections_in(path))]
@@ -116,7 +116,7 @@ def _of_sections(path: Path) -> list[str]:
 
 
 def _alike(rows: Iterable[Facts]) -> list[Facts]:
-    """Return a row for tensors that only numbers in their names tell apart, with their totals."""
+    """Merge the rows of tensors whose names differ only in numbers, and add up their bytes."""
     found: dict[tuple[Any, ...], Facts] = {}
     for row in rows:
         key = starred(row["name"]), tuple(row["dims"]), row["dtype"], row["layout"]

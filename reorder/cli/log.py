@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 # Digits of a millisecond that are kept: a thousandth of a microsecond.
 _DIGITS = 6
 # factor from bytes per millisecond to GB/s
-_MS_OF_BYTES = 1e-6
+_GB_PER_S = 1e-6
 # the last line of what could be saved; a log does not say which framework wrote it
 _NEXT = (
     'what helps: the page "Logs of oneDNN", under "What could be saved"; --bench measures these '
@@ -336,7 +336,7 @@ def _reorders(facts: Facts) -> list[str]:
         each = row["median"]
         cells = [
             *_cells(row),
-            f"{row['bytes'] / each * _MS_OF_BYTES:.2f}" if row["bytes"] and each else "",
+            f"{row['bytes'] / each * _GB_PER_S:.2f}" if row["bytes"] and each else "",
         ]
         if "here" in row:
             here = row["here"]

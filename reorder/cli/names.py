@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 # Element widths in bits: a name without a layout at the first one is listed at the others.
 _BITS, *_NARROWER = (32, 16, 8, 4)
 _VOCABULARIES = tuple(dict.fromkeys(name.vocabulary for name in known_names()))
-# what is no name, but the likeliest mistake: sizes or strides without the other
+# sizes without strides, or strides without sizes: not a name, but the likeliest mistake
 _STRIDES = re.compile("-?[0-9]+(x-?[0-9]+)+")
 # the characters of a name's part, or of a pattern: other text is a layout
 _FILTER = re.compile(r"[\w*?!\[\]-]*")
@@ -77,7 +77,7 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
 
 
 def _note(text: str) -> Facts:
-    """Say what a text is that is not a known name, but a tag of a layout."""
+    """Return a note about text that is not a known name, if it is a valid tag."""
     try:
         ndims = parse_tag(text).ndims
     except MemdescError:

@@ -25,7 +25,7 @@ NOTICE = (
 
 
 def warn(text: str) -> None:
-    """Write a line about something that is probably not meant."""
+    """Write a line about what is probably a mistake."""
     if sys.stderr is None:
         return
     with suppress(OSError):  # the work goes on without its terminal

@@ -57,8 +57,8 @@ SOURCE = (
     "several tensors"
 )
 _ENDINGS = (".npy", ".npz", ".safetensors")
-# a word without numbers that would be sizes or strides, and the size of all dims that it is read
-# for, since a notation needs some: no dim of 1, which may lie anywhere, and whole blocks
+# A word that contains no sizes is read for dims of this size, since a notation needs some. The size
+# is not 1, because a dim of 1 may lie anywhere, and blocks divide it.
 _SIZELESS = re.compile(r"[A-Za-z][\w.\[\]]*")
 _ANY_SIZE = 64
 _NAMED = re.compile(r"(.*?\.(?:npz|safetensors|gguf|onnx)):(.*)", re.DOTALL)

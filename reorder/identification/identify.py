@@ -137,7 +137,7 @@ def _title(found: Candidate) -> str:
 
 
 def dims_in_order(order: tuple[int, ...]) -> str:
-    """Return the text after names that are about the dims in another order."""
+    """Return what follows names for the dims in another order; empty for the caller's order."""
     if order == tuple(sorted(order)):
         return ""
     return f" of the dims in the order {' '.join(LETTERS[dim] for dim in order)}"
@@ -239,7 +239,7 @@ def identify(
 
 
 class _Allowance(NamedTuple):
-    """How far elements may be apart, in absolute terms and in parts of the reference."""
+    """How far elements may be from the reference, absolutely and relative to it."""
 
     tolerance: float
     relative: float
@@ -449,7 +449,7 @@ def _by_padding(
 
 
 def likely_types(read: Sequence[TypeReading], bits: int | None = None) -> list[DataType]:
-    """Return the types, of one width or of any, as which nearly all elements are ordinary."""
+    """Return the types in which nearly all elements are ordinary, of one width if it is given."""
     return [
         each.dtype
         for each in read

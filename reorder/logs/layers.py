@@ -232,7 +232,7 @@ class TorchLayers:
         )
 
     def _paths(self) -> list[_Span]:
-        """Return the spans in the order of their begin, with the path of those around each."""
+        """Return the spans by their start, each with the path of the modules around it."""
         around, found = list[_Span](), list[_Span]()
         for begin, end, name in self._spans:
             around = [span for span in around if span.end > begin]

@@ -74,7 +74,7 @@ class LoggedReorder(NamedTuple):
         The reason.
     nbytes : int or None
         Bytes that one execution reads and writes, padding included.
-    made_by, used_as : Neighbour or None
+    made_by, used_as : tuple of Neighbour
         Which tensor of another primitive src was, or dst became: that of the nearest execution with
         a tensor of this layout and these dims. For weights that are reordered long before they are
         used, any execution.
@@ -110,7 +110,7 @@ class LoggedReorder(NamedTuple):
 
     @property
     def is_of_weights(self) -> bool:
-        """Whether its result is used as weights, mostly."""
+        """Whether its result is mostly used as weights."""
         return bool(self.used_as) and self.used_as[0].tensor.startswith("wei")
 
 
@@ -130,7 +130,7 @@ class RoundTrip(NamedTuple):
         Of both together.
     between : tuple of str
         The kinds of the primitives that were executed in between.
-    made_by, used_as : Neighbour or None
+    made_by, used_as : tuple of Neighbour
         The tensors before and after, as of a `LoggedReorder`.
     layers : tuple of str
         The layers that they belong to, if a program named them.
@@ -262,6 +262,7 @@ def _chooses(primitive: VerbosePrimitive) -> bool:
 
 
 def _adds(primitive: VerbosePrimitive) -> bool:
+    """Whether a reorder adds zero points or, by a post-op, the old content of dst."""
     attributes = primitive.attributes
     return bool(attributes.zero_points or attributes.post_ops)
 

@@ -24,7 +24,7 @@ _MATTERS = 0.01
 
 
 class KindTime(NamedTuple):
-    """Time of all executions of a primitive kind; `by_reference` counts the slow ones."""
+    """Time of all executions of a primitive kind; `by_reference` counts those in plain loops."""
 
     kind: str
     executions: int
@@ -302,6 +302,7 @@ def _groups(executions: Sequence[VerboseEntry]) -> list[list[VerboseEntry]]:
 
 
 def _at_best(times: Times) -> float:
+    """Return the time of all executions if each had taken the least."""
     return times.least * times.executions
 
 
