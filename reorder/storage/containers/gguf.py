@@ -243,14 +243,14 @@ _U32 = 4
 _MAX_NDIMS = 4
 # what messages say about tensors of unknown types
 _WAY = "its bytes can be read and copied into another GGUF, but not decoded"
-# substitutes for integer types that GGUF lacks, by their bits
+# substitutes for types that GGUF lacks, by their bits
 _WORDS = {8: "s8", 16: "s16", 32: "s32", 64: "s64"}
 
 
 def read(path: Path) -> Container:
     """Read the header of a file, and those of the other parts of its model.
 
-    Fails if a file is damaged; the message has the rule, the tensor and the numbers.
+    Fails if a file is damaged; the message names the rule, the tensor and the numbers.
     """
     return join_parts(path, _read_file(path), _read_file)
 
