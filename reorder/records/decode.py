@@ -157,6 +157,7 @@ def _compiled(
 def _target(
     dims: tuple[int, ...], dtype: DataType, desc: str | FormatTag | MemoryDesc | None
 ) -> MemoryDesc:
+    """Return the descriptor to decode into; refuse one of other dims or another type."""
     if not isinstance(desc, MemoryDesc):
         return memory_desc(dims, dtype) if desc is None else memory_desc(dims, dtype, desc)
     if desc.dims != dims or desc.dtype != dtype:

@@ -186,7 +186,8 @@ def written_tensors(
 ) -> dict[str, Tensor]:
     """Return how a record is stored, by the roles of its tensors.
 
-    With `is_bare`, names are those used beside codes whose name is the prefix.
+    With `is_bare`, the codes are called `prefix` itself, and the others `prefix` and an ending.
+    `format_name` matters only for a record of one tensor, as in `stored_record`.
     """
     names = list(desc.tensors)
     if names == [ONE]:

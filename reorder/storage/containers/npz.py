@@ -133,6 +133,7 @@ def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
 
 
 def _refusing(name: str) -> AbstractContextManager[None]:
+    """Let errors about a member say that it is not a .npy file."""
     return about(f"{short_repr(name)} is not a .npy file, or a damaged one")
 
 
