@@ -33,7 +33,11 @@ def is_plain(desc: MemoryDesc) -> bool:
 
 
 def logical_array(data: NDArray[np.uint8], desc: MemoryDesc) -> NDArray[Any]:
-    """Return the array whose axes are the dims: a view of a plain layout, else mostly a copy."""
+    """Return the array whose axes are the dims.
+
+    It is a view if the layout is plain, or if the elements happen to be in row-major order; else a
+    copy.
+    """
     values = bits_of(data, desc)
     if is_plain(desc):
         loops = [
@@ -45,7 +49,7 @@ def logical_array(data: NDArray[np.uint8], desc: MemoryDesc) -> NDArray[Any]:
     elif desc.layout.has_partial_blocks:
         found = values[desc.layout.offsets()]
     else:
-        found = _gather(values, desc)
+        found = _from_whole_blocks(values, desc)
     return np.ascontiguousarray(found).view(desc.dtype.numpy)
 
 
@@ -75,7 +79,7 @@ def physical_array(data: NDArray[np.uint8], desc: MemoryDesc) -> NDArray[Any]:
     return _strided(bits_of(data, desc), desc, loops).view(desc.dtype.numpy)
 
 
-def _gather(values: NDArray[Any], desc: MemoryDesc) -> NDArray[Any]:
+def _from_whole_blocks(values: NDArray[Any], desc: MemoryDesc) -> NDArray[Any]:
     """Return the logical array of a layout whose blocks are all whole."""
     layout = desc.layout
     padded = _strided(values, desc, list(layout.blocks)).reshape(

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 # In an array object, the address of the data follows Python's object header (numpy's C API,
 # PyArrayObject_fields); .ctypes.data gives the same address and takes eight times as long.
 _DATA = object.__basicsize__
+# the same place, counted in words of 8 bytes
 DATA_SLOT = _DATA // 8
-# C-contiguous, and writeable (numpy's C API, NPY_ARRAY_*)
+# flags of arrays: C-contiguous, and also writeable (numpy's C API, NPY_ARRAY_*)
 _READABLE, _WRITABLE = 0x1, 0x401
 # The first pickle protocol with out-of-band buffers.
 _OUT_OF_BAND = 5
@@ -36,7 +37,10 @@ _HUGE_PAGE_NBYTES = 2 << 20
 
 
 def bytes_over(name: str, buffer: Any, way_out: str) -> NDArray[np.uint8]:
-    """Return the bytes of an object with the buffer protocol; refuse others with the way out."""
+    """Return the bytes of an object with the buffer protocol.
+
+    Other objects are refused: `name` is what the message calls them, and `way_out` how it ends.
+    """
     try:
         has_bytes = memoryview(buffer).nbytes
         return np.frombuffer(buffer, np.uint8) if has_bytes else np.empty(0, np.uint8)

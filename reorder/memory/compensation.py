@@ -28,7 +28,7 @@ def compensation(data: NDArray[np.uint8], desc: MemoryDesc) -> dict[str, NDArray
 def compensate(
     data: NDArray[np.uint8], desc: MemoryDesc, sums: dict[int, NDArray[np.int32]] | None = None
 ) -> None:
-    """Write the compensation of the elements in flat bytes: -128 times their sum, or its negative.
+    """Write the compensation after the elements: their sums times -128 (``s8s8``) or -1.
 
     Stored int8 values are summed over all dims outside the mask; sums in the padding of a dim of
     the mask are 0. A backend that has already computed the sums passes them, by mask.

@@ -31,7 +31,7 @@ _VERSION = (1, 0)
 _MAX_NDIM = 64
 # In characters: errors of torch contain a stack trace.
 _MAX_REASON = 400
-# Addresses of user programs are in the lower half.
+# User programs have addresses in the lower half of the address space.
 _MAX_ADDRESS = 2**63
 # numpy 2.0 only reads capsules without a version
 _READS_VERSIONS = np.lib.NumpyVersion(np.__version__) >= "2.1.0"
@@ -215,6 +215,7 @@ def _device_of(x: Exporter, what: str) -> int:
 
 
 def _refuse_negated(x: Exporter, side: str) -> None:
+    """Refuse a tensor of torch that negates lazily; others have no `is_neg`."""
     if getattr(x, "is_neg", bool)():
         msg = (
             f"{side}: the {type(x).__name__} is a view that negates its memory, which DLPack "

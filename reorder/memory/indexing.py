@@ -130,6 +130,7 @@ def _per_dim(key: Any, desc: MemoryDesc) -> list[int | NDArray[np.int64]]:
 
 
 def _entry(entry: Any, dim: int, size: int) -> int | NDArray[np.int64]:
+    """Return the index, or the indices of a slice, that one entry of a key selects along a dim."""
     if isinstance(entry, slice):
         try:
             return np.arange(*entry.indices(size))

@@ -1,4 +1,4 @@
-"""Tensors that callers pass (arrays, bytes, pixels) as memory with a descriptor."""
+"""What callers pass as x and out (arrays, bytes, pixels) as memory with a descriptor."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ if TYPE_CHECKING:
 
 
 def as_memory(x: Any, src: str | FormatTag | MemoryDesc | None) -> Memory:
-    """Return a tensor as memory; only arrays of 4-bit elements and blocked arrays are copied."""
+    """Return a tensor as memory; only arrays of 4-bit elements and blocked arrays are copied.
+
+    `src` describes what the array or the bytes hold; a Memory must come without it.
+    """
     if isinstance(x, Memory):
         if src is not None:
             msg = "src describes an ndarray; a Memory already has a descriptor"
@@ -69,9 +72,10 @@ def result_desc(
     src: MemoryDesc | ImageDesc,
     out: MemoryDesc | ImageDesc | None = None,
 ) -> MemoryDesc | ImageDesc:
-    """Return the descriptor of the result of a reorder; `out` is None if its layout is not known.
+    """Return the descriptor of the result of a reorder.
 
-    A name takes the dims of src, and the data type of `out` or of src. Without dst, the layout is
+    `out` is the descriptor of the caller's output; None if there is no output or it has none. A
+    name takes the dims of src, and the data type of `out` or of src. Without dst, the layout is
     that of `out`, or that of src (row-major if a stride of 0 repeats elements of src). Fails if
     neither dst, `out` nor dtype is given, or `out` contradicts the others.
     """

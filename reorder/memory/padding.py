@@ -53,7 +53,7 @@ def find_nonzero(
 def check_padding(data: NDArray[np.uint8], desc: MemoryDesc) -> None:
     """Refuse padding that holds anything but zeros.
 
-    The `PaddingError` has the first byte that is not zero, and its position in the padded dims.
+    The `PaddingError` names the first byte that is not zero, and its position in the padded dims.
     """
     _, places = find_nonzero(data, desc, 1)
     for at, byte, bits in places:

@@ -73,11 +73,11 @@ def convert_numbers(
     out: Record,
     perm: tuple[int, ...],
     threads: int | None,
-    errors: list[float] | None = None,
+    errors: list[float] | None,
 ) -> None:
     """Write the numbers of a record into `out`; dim k becomes dim `perm[k]`.
 
-    Fails if a number would change; with `errors`, reciprocals may be rounded.
+    Fails if a number would change. `errors` is that of `write_numbers`.
     """
     is_same = record.desc == out.desc and perm == tuple(range(len(perm)))
     if is_same and _has_codebooks(record.desc):
@@ -99,13 +99,13 @@ def write_numbers(
     out: Record,
     perm: tuple[int, ...],
     threads: int | None,
-    errors: list[float] | None = None,
+    errors: list[float] | None,
 ) -> _Grouped:
     """Write all numbers but the codes, which are not read; return what must be added to the codes.
 
-    `perm` is the dim of `out` for each dim of `record`. Fails if a number would change. If `errors`
-    is given, scales with a factor that becomes a reciprocal may change: it gets the largest
-    relative error.
+    `perm` is the dim of `out` for each dim of `record`. Fails if a number would change. Only with a
+    list as `errors` may a factor of the scales become a rounded reciprocal; the largest relative
+    error of a product of scales is appended to the list.
     """
     writer = _NumberWriter(record, out, perm, threads, errors)
     writer.check_width()
@@ -231,6 +231,7 @@ class _NumberWriter:
         return _Grouped(found.values.astype(np.float32), found.groups)
 
     def _read_exactly(self, number: Number) -> _Grouped:
+        """Return the values of a number like `_read`, but integers as integers."""
         desc, order = self.record.desc, np.argsort(self.perm)
         field = packed_field(self.record, number)
         if field is None:
@@ -262,6 +263,7 @@ class _NumberWriter:
         return _Grouped(function(*values), groups)
 
     def _product(self, factors: list[_Grouped]) -> _Grouped:
+        """Return the first factor times, or divided by, each of the others."""
         return reduce(
             lambda one, other: self._map(np.divide if other.divides else np.multiply, one, other),
             factors,
@@ -302,6 +304,7 @@ class _NumberWriter:
         return all(move_field(self.record, self.out, pair, self.perm) for pair in pairs)
 
     def _write_offset(self, factors: list[_Grouped], added: _Grouped) -> None:
+        """Write the offset `added`; its factors are copied if both formats give it one sign."""
         same = self.source.sign == self.target.sign
         signed = _Grouped(np.float32(self.target.sign) * added.values, added.groups)
         self._write_factors(self.target.offset, factors if same else [], signed, "offsets")
@@ -309,7 +312,7 @@ class _NumberWriter:
     def _write_factors(
         self, numbers: tuple[Number, ...], factors: list[_Grouped], product: _Grouped, what: str
     ) -> None:
-        """Write factors one by one if their number is equal; otherwise their product and ones."""
+        """Write factors one by one if the target has as many; otherwise their product and ones."""
         if len(factors) != len(numbers):
             one = _Grouped(np.ones((1,) * len(self.dims), np.float32), self.dims)
             factors = [product, *[one] * (len(numbers) - 1)]

@@ -140,7 +140,11 @@ def _as_f32(memory: Memory) -> NDArray[np.float32]:
 def _compiled(
     record: Record, threads: int | None
 ) -> tuple[Access | None, dict[str, NDArray[np.uint8]]]:
-    """Return how compiled code reads a record, None if it cannot, and the tensors that it reads."""
+    """Return how compiled code reads a record, and the tensors that it reads.
+
+    A record that it cannot read as stored is first unpacked, if its rule allows that. The first
+    value is None if compiled code cannot read it either way.
+    """
     with importing:
         from reorder.cpu.schedule.record_pattern import find_access  # numba is slow to load
     access = find_access(record.desc)
@@ -153,6 +157,7 @@ def _compiled(
 def _target(
     dims: tuple[int, ...], dtype: DataType, desc: str | FormatTag | MemoryDesc | None
 ) -> MemoryDesc:
+    """Return the descriptor to decode into; refuse one of other dims or another type."""
     if not isinstance(desc, MemoryDesc):
         return memory_desc(dims, dtype) if desc is None else memory_desc(dims, dtype, desc)
     if desc.dims != dims or desc.dtype != dtype:
@@ -167,16 +172,16 @@ def _row_major(dims: tuple[int, ...], dtype: str) -> MemoryDesc:
 
 
 class _Chunk(NamedTuple):
-    """A part of a record, with row-major memory for its floats and their part of other memory."""
+    """A part of a record, row-major memory for its floats, and the same part of the caller's."""
 
     access: Access
     plain: Memory
-    # `plain` itself if the other memory is row-major
+    # `plain` itself if the caller's memory is row-major
     part: Memory
 
 
 def _chunks(access: Access, memory: Memory) -> Iterator[_Chunk]:
-    """Cut a record, and memory of its dims, into chunks; they share one buffer for `plain`."""
+    """Cut a record, and the caller's memory, into chunks; all share one buffer for `plain`."""
     desc, dims, layout = memory.desc, memory.desc.dims, memory.desc.layout
     kind = desc.dtype.name if desc.dtype.name in DIRECT else "f32"
     whole = _row_major(dims, kind)

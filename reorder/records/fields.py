@@ -66,7 +66,7 @@ def write_field(data: NDArray[np.uint8], field: Field, bits: NDArray[Any]) -> No
     if field.bits < BYTE_BITS:
         at = offsets * field.bits
         mask = np.uint8((1 << field.bits) - 1)
-        # elements with the same phase are in different bytes
+        # elements that start at the same bit of a byte are in different bytes
         for phase in range(0, BYTE_BITS, field.bits):
             here = at % BYTE_BITS == phase
             where = at[here] >> 3
@@ -81,7 +81,7 @@ def write_field(data: NDArray[np.uint8], field: Field, bits: NDArray[Any]) -> No
 def check_plane(data: NDArray[np.uint8], field: Field) -> None:
     """Refuse nonzero padding in a plane of 1 or 2 bits.
 
-    The `PaddingError` has the first byte that is not zero.
+    The `PaddingError` names the first byte that is not zero.
     """
     offsets = np.setdiff1d(field.layout.offsets(padded=True), field.layout.offsets())
     at = offsets * field.bits

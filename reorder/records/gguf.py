@@ -31,11 +31,12 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+# GGUF types that are floats rather than blocks of codes
 _PLAIN = ("f32", "f16", "bf16")
 _FLOAT_DTYPES = {DATA_TYPES[name].numpy for name in FLOATS}
 # A type number that llama.cpp and its forks use for different types.
 _TWO_MEANINGS = 42
-# The most blocks in a row of the matrix for which the offsets of fields are computed.
+# The most blocks in a row of the matrix that blocks are decoded as: each needs offsets of its own.
 _MAX_BLOCKS = 1024
 
 
@@ -207,8 +208,8 @@ def _output(out: Any, dims: tuple[int, ...], rows: NDArray[np.uint8]) -> NDArray
             raise MemdescError(msg)
         array = from_dlpack(out, "out", write=True)
     if array.shape != dims or array.dtype not in _FLOAT_DTYPES:
-        is_turned = array.dtype.newbyteorder() in _FLOAT_DTYPES
-        order = " in the byte order of this machine" if is_turned else ""
+        is_swapped = array.dtype.newbyteorder() in _FLOAT_DTYPES
+        order = " in the byte order of this machine" if is_swapped else ""
         msg = (
             f"out is an array {array.shape} of {array.dtype}, but the result has dims {dims} and "
             f"a float type{order}"
@@ -224,7 +225,7 @@ def _output(out: Any, dims: tuple[int, ...], rows: NDArray[np.uint8]) -> NDArray
 
 
 def _matrix_dims(dims: tuple[int, ...], block: int) -> tuple[int, ...]:
-    """Return the dims of a matrix of the same blocks, with few blocks in a row."""
+    """Return the dims of a matrix of the same blocks in the same order, with few in a row."""
     count, row = prod(dims) // block, dims[-1] // block
     row = next((k for k in range(min(row, _MAX_BLOCKS), 1, -1) if row % k == 0), 1)
     return count // row, row * block

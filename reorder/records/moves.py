@@ -77,6 +77,7 @@ def move_field(
 ) -> bool:
     """Move the bits of a number into another record; return False if that is not enough."""
     one, other = numbers
+    # everything but `parts` must be equal
     if one[1:] != other[1:] or any(len(n.parts) > 1 or n.parts[0][1] for n in numbers):
         return False
     old, new = record.desc.field(one.parts[0][0]), out.desc.field(other.parts[0][0])

@@ -13,7 +13,7 @@ from reorder.records.record import Record
 from reorder.threads import checked_threads, current_limit
 from reorder.values.formats import FLOATS
 
-# formats in which usually all zero points are the middle code; targets then default to none
+# formats whose zero points usually are all the middle code: by default, a target gets none
 _MOSTLY_SYMMETRIC = ("gptq",)
 
 

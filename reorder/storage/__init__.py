@@ -11,9 +11,17 @@ Quantised weights, which are several tensors:
 * `siblings`: which tensors belong together, according to their names
 * `quantization`: what the config files of the model declare, read by the table in `declarations`
 * `groups`: what the tensors are together, once all of these sources agree
+* `experts`: one tensor for the experts of a layer, or a tensor for each
+* `patterns`: regular expressions of such files, matched safely
 
 Moving data from file to file in bounded memory:
 
 * `pieces`: a change of one tensor or record, cut into pieces, and the tasks that run them
 * `reorder_file`: one tensor; `convert`: a whole checkpoint, by rules
+
+Checking a checkpoint:
+
+* `contracts`: `check`, and the rules that say what tensors must hold
+* `differences`: which values differ from those of another checkpoint
+* `diagnosis`: what explains the bytes that differ
 """

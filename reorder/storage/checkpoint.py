@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from memdesc import RecordDesc
     from reorder.memory.memory import Memory
 
-# of the table that a notebook shows
+# the most rows of the table that a notebook shows
 _ROWS = 100
 
 
@@ -241,7 +241,7 @@ class Checkpoint(Checked, Mapping[str, StoredTensor]):
         ------
         MemdescError
             If nothing declares the record; if the name, config.json, stored descriptors, types or
-            shapes contradict each other; if a tensor is missing or left over; or if ``g_idx`` is in
+            shapes contradict each other; if a tensor is missing or not used; or if ``g_idx`` is in
             act-order.
 
         Examples

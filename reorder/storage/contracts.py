@@ -58,14 +58,14 @@ _ZERO = "zero"
 _OF_TENSOR = ("layout", "dtype", "scales")
 # keys that say what a tensor holds
 _KIND = {"layout", "dims", "dtype"}
-# key of a contract, and its value, that wants a rule for every tensor
+# the key of a contract, and its only value, by which every tensor needs a rule
 _OTHERS, _REFUSED = "others", "refused"
 _QUOTED = '; quote patterns that have dots: ["model.*.weight"]'
 _KEYS = ("layout", "record", "dims", "dtype", "padding", "scales", "like", "count")
 
 
 class Breach(NamedTuple):
-    """What does not hold.
+    """One way in which a checkpoint breaks its contract, or differs from the reference.
 
     Parameters
     ----------
@@ -159,9 +159,10 @@ def check(
     * ``count``: how many tensors or records the pattern matches. Without it, one is enough.
 
     ``others = "refused"``, before the rules, makes a breach of each tensor that no rule applies to.
-    The first ``*`` in these names stands for what the first one in the pattern matches, and so on.
+    In the names of ``scales`` and ``like``, the first ``*`` stands for what the first one in the
+    pattern matches, and so on.
 
-    If neither a descriptor in the reference nor `reference_is` says whether a tensor of it is
+    If neither a descriptor in the reference nor `reference_is` says whether one of its tensors is
     packed as the contract says or plain, both readings must agree. If values are equal in only one
     of them, the tensor stays unconfirmed, which is a breach.
 
@@ -235,6 +236,7 @@ def _checked(
     reference: Model | None = None,
     reference_is: str | None = None,
 ) -> CheckReport:
+    """Check a model against a contract that is already read, as `check` does."""
     is_complete, rules = contract
     chosen, breaches = _assign(rules, model)
     said: dict[str, FormatName | MemoryDesc] = {}
@@ -395,7 +397,9 @@ def _assign(rules: Iterable[_Rule], model: Model) -> tuple[dict[str, _Rule], lis
 
 def _matched(rule: _Rule, model: Model) -> list[str]:
     """Return the tensors and records that a rule applies to."""
-    groups, tensors = (_alike(rule.pattern, names) for names in (model.groups, model.entries))
+    groups, tensors = (
+        _names_matching(rule.pattern, names) for names in (model.groups, model.entries)
+    )
     if "record" in rule.values:
         # a record in one tensor has the name of the tensor
         single_ones = [n for n in tensors if isinstance(model.entries[n].desc, RecordDesc)]
@@ -407,7 +411,7 @@ def _matched(rule: _Rule, model: Model) -> list[str]:
     return tensors or ([] if {*_OF_TENSOR} & rule.values.keys() else groups)
 
 
-def _alike(pattern: str, names: Collection[str]) -> list[str]:
+def _names_matching(pattern: str, names: Collection[str]) -> list[str]:
     """Return the names that a pattern matches."""
     only = re.sub(r"\[([\[*?])\]", r"\1", pattern)
     if glob.escape(only) == pattern:
@@ -438,7 +442,7 @@ def _joined(old: _Rule | None, new: _Rule, name: str) -> _Rule:
 # What must hold.
 
 
-def _is_whole(model: Model, name: str, rule: _Rule) -> bool:
+def _is_about_record(model: Model, name: str, rule: _Rule) -> bool:
     """Whether a rule is about a record, rather than about the tensor of the same name."""
     return "record" in rule.values or name not in model.entries
 
@@ -447,7 +451,7 @@ def _breaches(model: Model, name: str, rule: _Rule) -> tuple[Item, list[Breach]]
     """Return what a tensor or a record holds by its rule, and how it breaks the rule."""
     values = rule.values
     found: list[tuple[str, str]] = []
-    if _is_whole(model, name, rule):
+    if _is_about_record(model, name, rule):
         item = model.record(name, values.get("record"))
         if item.desc is None:
             key = next(key for key in ("record", *values) if key in values)
@@ -471,7 +475,11 @@ def _breaches(model: Model, name: str, rule: _Rule) -> tuple[Item, list[Breach]]
 def _compared_inside(
     chosen: Mapping[str, _Rule], items: Mapping[str, Item]
 ) -> tuple[list[Breach], dict[str, set[str]]]:
-    """Return what is not like another one, and the names of what only seems to be, with both."""
+    """Return the breaches of ``like``, and what only seems to be like another one.
+
+    The latter by name, with the names of both: their layouts are equal by rules, and no file says
+    them.
+    """
     breaches: list[Breach] = []
     alike = {}
     for name, rule in chosen.items():
@@ -488,8 +496,8 @@ def _compared_inside(
 def _unlike(item: Item, rule: _Rule, items: Mapping[str, Item]) -> tuple[str, set[str]]:
     """Return how something differs from what it should be like; empty if it does not.
 
-    Then also both names, if the file does not say the layout of both. `items` are what rules say
-    that tensors and records hold.
+    If it does not, also both names, unless files say both layouts. `items` are what rules say that
+    tensors and records hold.
     """
     model, name, desc = item.model, item.name, item.desc
     other = _named(rule.origin["like"], name, rule.values["like"])
@@ -498,7 +506,7 @@ def _unlike(item: Item, rule: _Rule, items: Mapping[str, Item]) -> tuple[str, se
     if other not in model.entries and other not in model.groups:
         return f"refers to {other!r}, which does not exist", set()
     is_record = other in model.groups and (
-        _is_whole(model, name, rule) or other not in model.entries
+        _is_about_record(model, name, rule) or other not in model.entries
     )
     theirs = model.record(other) if is_record else model.tensor(other)
     if not _is_said(theirs):
@@ -566,7 +574,7 @@ def _held_by(entry: Entry, rule: _Rule) -> tuple[Held, list[tuple[str, str]]]:
                 values["layout"], values.get("dims", dims), values.get("dtype", kind), default=kind
             )
         except UnknownFormatError as again:
-            rule.fail(str(again))  # it is a layout of no tensor
+            rule.fail(str(again))  # not a layout of any tensor
         except MemdescError as again:
             return found, [("layout", f"cannot be {short_repr(values['layout'])}: {again}")]
     wanted = layout.desc if isinstance(layout, ImageDesc) else layout
@@ -652,7 +660,8 @@ def contract_of(model: str | os.PathLike[str]) -> dict[str, Any]:
 def written_contract(model: str | os.PathLike[str]) -> tuple[str, int, dict[str, str]]:
     """Return the contract that a checkpoint holds, as TOML, and the number of its rules.
 
-    Also the layouts that no descriptor says, by pattern; a comment marks each.
+    Also, by pattern, the layouts that are assumed because no descriptor gives them; a comment in
+    the TOML marks each.
     """
     held = Model(model)
     contract = _contract_of(held)

@@ -2,8 +2,9 @@
 
 A section that declares several groups of layers is first split into one for each group.
 
-Each row serves for reading and writing: a section of JSON that matches it declares its record, and
-a converted record is declared by its first row. A record without rows is declared by its name.
+Each row of `DECLARATIONS` serves for reading and writing: a section of JSON that matches it
+declares its record, and a converted record is declared by the first row that has it. A record
+without rows is declared by its name.
 
 Sources: AutoAWQ 0.2, AutoGPTQ 0.7 and GPTQModel 2 (`checkpoint_format`), vLLM 0.10
 (`gptq_marlin.py`, `marlin.py`), transformers 5.23 (`FineGrainedFP8Config`,
@@ -74,7 +75,7 @@ def _list_inner(key: str, held: Mapping[str, Any], plain: Sequence[str]) -> Mapp
 
 
 def _output(held: Mapping[str, Any], plain: Sequence[str]) -> Mapping[str, Any]:
-    """Say whether the output layer is quantised, which loaders of AWQ and GPTQ do not expect."""
+    """Say whether the output layer is quantised; by default loaders of AWQ and GPTQ take it not."""
     is_plain = OUTPUT in plain
     return {} if is_plain and not held.get(OUTPUT) else {OUTPUT: not is_plain}
 
@@ -134,7 +135,8 @@ class Declaration(NamedTuple):
     listing: Listing = _list_all
     # whether sections are written in this form; otherwise they are only read
     is_written: bool = True
-    # why no known program loads such a checkpoint; None if one does
+    # why no known program loads such a checkpoint, empty if there is no reason to give; None if one
+    # does
     unloaded: str | None = None
 
 
@@ -364,7 +366,7 @@ def known_keys(method: str) -> set[str]:
 def plain_layers(method: str, section: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the layers that are not quantised according to a section without groups.
 
-    ModelOpt names them by patterns as in shells.
+    Patterns of ModelOpt, which are those of shells, are returned as regular expressions.
     """
     rows = [row.ignored for row in DECLARATIONS if row.method == method] or [_IGNORED]
     held = inside(method, section)
@@ -422,7 +424,7 @@ _INSIDE = {"modelopt": "quantization"}
 
 
 def inside(method: str, section: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the object that has what a section of a method says."""
+    """Return the object with the keys of a method: the section, or one in hf_quant_config.json."""
     found = section.get(_INSIDE.get(method, ""))
     return found if isinstance(found, dict) else section
 

@@ -60,7 +60,7 @@ class Difference(NamedTuple):
 class Item(NamedTuple):
     """A tensor or a quantised weight of a checkpoint, and what it holds if that is known.
 
-    The group of a tensor has this tensor alone.
+    The group of a single tensor has just this tensor.
     """
 
     name: str
@@ -80,11 +80,11 @@ class Item(NamedTuple):
 
     @property
     def plain(self) -> Entry | None:
-        """The tensor, if it is one of numbers."""
+        """The entry, if this is a single tensor of numbers rather than a record."""
         return None if isinstance(self.desc, RecordDesc) else self.tensors.get(ONE)
 
     def memory(self) -> Memory:
-        """Return the tensor as it is read, if it is one of numbers."""
+        """Return the single tensor of numbers as memory of `desc`."""
         entry = self.tensors[ONE]
         return memory_of(replace(entry, desc=self.desc), self.model.map(entry))
 
@@ -206,7 +206,7 @@ def _items(model: Model, given: Mapping[str, FormatName | MemoryDesc]) -> dict[s
 
 
 def _by_names_of(theirs: Item, model: Model) -> Item | None:
-    """Return the tensors that a record of the reference has, if the model has all of them."""
+    """Return the model's tensors with the names of a reference record's; None unless all exist."""
     if theirs.plain is not None:
         return None
     found = theirs.group.found
@@ -217,7 +217,7 @@ def _by_names_of(theirs: Item, model: Model) -> Item | None:
 
 
 class _Places:
-    """Where the bytes of tensors are in the reference, whatever their names there are."""
+    """The tensors of the reference by their bytes, to find moved or renamed ones."""
 
     def __init__(self, items: list[Item]) -> None:
         self._items = items
@@ -349,7 +349,10 @@ def can_hold(dtype: str, desc: MemoryDesc) -> bool:
 
 
 def _explained(parts: list[Compared], said: str = "") -> Difference | None:
-    """Return how tensors differ, with the causes; None if their values do not."""
+    """Return how tensors differ, with the causes; None if their values do not.
+
+    `said` is what is already known to differ, such as their types; it is returned in any case.
+    """
     wrong = [part for part in parts if not part.is_equal]
     if not wrong:
         return Difference(said) if said else None

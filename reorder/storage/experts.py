@@ -16,6 +16,7 @@ from memdesc import MemdescError
 from memdesc.errors import short_repr
 from reorder.storage.containers.entry import Entry, PlannedFile, Span, Tensor, stored_desc
 
+# the block, the expert's number, the layer and the rest; a stack of MLX has no number
 _EXPERT = re.compile(r"(.*)\.experts\.([0-9]{1,9})\.(\w+)(\..*)?")
 _STACK = re.compile(r"(.*)\.switch_mlp\.(\w+)(\..*)?")
 # blocks of Mixtral, whose layers have other names
@@ -31,7 +32,7 @@ class Stack(NamedTuple):
 
 
 def stacked_name(name: str) -> str:
-    """Return MLX's name for the stack that has an expert's layer, or a tensor of it."""
+    """Return MLX's name for the stack that an expert's layer or tensor is in; else the name."""
     found = _EXPERT.fullmatch(name)
     if found is None:
         return name
@@ -40,7 +41,7 @@ def stacked_name(name: str) -> str:
 
 
 def block_of(name: str) -> str:
-    """Return the block that has an expert's layer, or a tensor of it; empty for other names."""
+    """Return the name of the block that an expert's layer or tensor is in; empty for others."""
     found = _EXPERT.fullmatch(name)
     return "" if found is None else found[1]
 
@@ -71,7 +72,10 @@ def holds_experts(tensor: Entry | Tensor) -> bool:
 
 
 def split_stacks(entries: Mapping[str, Entry]) -> dict[str, Entry]:
-    """Return entries with the experts of each stack as entries of their own."""
+    """Return entries with the experts of each stack as entries of their own.
+
+    Fails if there is an entry of such a name already.
+    """
     names = {layer: name for name, layer in _LAYERS.items()}
     found: dict[str, Entry] = {}
     for name, entry in entries.items():
@@ -86,6 +90,12 @@ def split_stacks(entries: Mapping[str, Entry]) -> dict[str, Entry]:
         desc, reason = stored_desc(entry.dtype, tuple(shape))
         for k in range(count):
             part = f"{block}.experts.{k}.{own}{rest}"
+            if part in entries or part in found:
+                msg = (
+                    f"{short_repr(name)} holds {short_repr(part)}, which is also a tensor of its "
+                    "own; remove the one that is out of date"
+                )
+                raise MemdescError(msg)
             found[part] = replace(
                 entry,
                 name=part,

@@ -195,9 +195,10 @@ def find_unscaled(path: Path, container: Container, groups: Iterable[Group]) -> 
 
 
 def find_orphans(container: Container, groups: Iterable[Group]) -> dict[str, str]:
-    """Return tensors that scale a weight in other layers, but not here: that weight is the value.
+    """Return tensors named like scales of other layers whose own weight is in no group.
 
-    Only known groups show which tensors scale weights.
+    The values are the names that these weights would have. What scales are called is taken from the
+    known groups.
     """
     known = {name for group in groups for name in group.found.names}
     scaled = {role: next(iter(each.tensors)) for each in groups for role in [*each.tensors][1:]}
@@ -404,7 +405,7 @@ def _check_declared(found: Siblings, desc: RecordDesc, claims: Claims) -> None:
     for key, value in declared.options.items():
         if key in claims.options or held.get(key, value) == value:
             continue
-        # one row may be each of them or all
+        # with one row, a scale for each row is the same as one for all rows
         if _with_option(desc, key, value) != desc:
             raise MemdescError(_contradiction(declared, desc.name, key, held[key]))
     inputs, group = desc.dims[desc.letters.index("i")], held.get("group")
@@ -435,7 +436,7 @@ def _contradiction(declared: Declared, name: str, key: str, held: Any) -> str:
 
 
 def _check_bits(claims: Claims, name: str, options: Mapping[str, Any]) -> None:
-    """Refuse bits that contradict the files of the model, because shapes are read with them."""
+    """Refuse bits that contradict the files of the model, before dims are derived from them."""
     declared, usual = claims.declared, read_name(name)[2].get("bits")
     if declared is None or declared.name != name or "bits" in claims.options:
         return
@@ -495,7 +496,7 @@ def _check_noted(found: Siblings, desc: RecordDesc, noted: RecordDesc | None) ->
 
 
 def _check_order(entry: Entry, desc: RecordDesc) -> None:
-    """Refuse an arbitrary order of inputs, which is a gather."""
+    """Refuse a tensor that assigns inputs to groups in an arbitrary order (act-order)."""
     group = dict(desc.options).get("group")
     inputs = desc.dims[desc.letters.index("i")]
     wanted = np.arange(inputs) // (inputs if group in (-1, None) else int(str(group)))
@@ -521,12 +522,11 @@ _NUMBERS = {"group_size": "group", "nbits": "bits"}
 _REFUSED = {"weight.nested_absmax": "bnb_nested", "SCB": "bnb_int8"}
 # dims of records whose scales are (groups, out)
 _MATRIX = "io"
-# dims that show which axes of a tensor follow which; the last two are those of a matrix
-_SAMPLE = (4096, 4096)
+# dims of a matrix, and of stacked ones; records of these show which axes of tensors follow which
+_SAMPLE, _STACKED = (4096, 4096), (64, 4096, 4096)
 # bits of codes whose dims another tensor has
 _WIDTHS = (4, 8)
-_STACKED = (64, 4096, 4096)
-# options that say how many adjacent elements along a dim share a scale
+# options that say how many adjacent elements along a dim share a scale -> that dim
 _STEPS = {"rows": -2, "group": -1}
 
 
@@ -676,7 +676,7 @@ def _number(entry: Entry) -> int:
 
 
 def _step(scales: Entry, dims: tuple[int, ...], name: str, option: str) -> int:
-    """Return how many elements along a dim share a scale, from the shape of the scales; -1: all."""
+    """Return how many elements along a dim share a scale, from the shape of scales; -1: all."""
     size, axis = dims[_STEPS[option]], _axis(name, option) + len(dims) - len(_SAMPLE)
     count = scales.shape[axis] if axis < len(scales.shape) else 1
     if count == size and option == "rows":
@@ -791,5 +791,5 @@ def _shown_desc(desc: MemoryDesc | RecordDesc | None) -> str:
 
 
 def _kind(entry: Entry) -> str:
-    # archives have bf16 as words of 16 bits, with a descriptor
+    """Return the type of the elements: a .npz has bf16 as words of 16 bits, with a descriptor."""
     return entry.desc.dtype.name if isinstance(entry.desc, MemoryDesc) else entry.dtype

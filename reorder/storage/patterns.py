@@ -140,6 +140,7 @@ def _ends(nodes: Iterable[_Node], places: int, text: _Text) -> int:
 
 
 def _repeat(value: tuple[int, int, Sequence[_Node]], places: int, text: _Text) -> int:
+    """Return the places at which a repeated part that starts at one of `places` can end."""
     least, most, part = value
     # after more rounds than letters, those that are left match nothing at all, again and again
     for _ in range(min(least, text.size + 2)):
@@ -157,6 +158,7 @@ def _repeat(value: tuple[int, int, Sequence[_Node]], places: int, text: _Text) -
 
 
 def _bits(places: int) -> Iterator[int]:
+    """Yield the places one by one, the first one first."""
     while places:
         bit = places & -places
         yield bit

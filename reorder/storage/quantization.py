@@ -33,6 +33,7 @@ OLD_CONFIGS = {
     "quant_config.json": "awq",
     "hf_quant_config.json": "modelopt",
 }
+# the most bytes of a config file
 MAX_CONFIG = 2**24
 # the prefix of regular expressions for names
 _PATTERN = "re:"
@@ -49,7 +50,7 @@ _ALIASES = {
 
 
 class Declared(NamedTuple):
-    """What one config file of a model declares."""
+    """What one config file of a model declares, about all layers or about a group of them."""
 
     # the name of the file
     file: str
@@ -226,7 +227,7 @@ def _parts_of(declared: Declared) -> tuple[Any, ...]:
 
 
 def holders(config: Any) -> Iterator[dict[str, Any]]:
-    """Return the objects in a config that have a section: the whole, or one like text_config."""
+    """Yield the objects in a config that have a section: the whole, or one like text_config."""
     if isinstance(config, dict):
         if any(sections_of(config)):
             yield config

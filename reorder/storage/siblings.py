@@ -109,6 +109,7 @@ _SCALING = (
     "_scale _scales _scale_2 _scale_inv _scale_inverse _global_scale _zero_point _zero_points "
     "_zeros _g_idx _weight_scale _weight_scale_2"
 )
+# a name may match several rows: its longest ending gives the prefix, and each row adds tensors
 _ROWS = (
     _row(
         ".qweight!",

@@ -37,7 +37,7 @@ class _Form(NamedTuple):
 
     # words of packed codes; None for bytes
     words: str | None = None
-    # what is between the prefix and the role
+    # what separates the prefix and the role
     joint: str = "."
     # how many codes have an axis of their own; 0 for none
     split: int = 0
@@ -118,8 +118,8 @@ def stem_of(name: str, role: str, record: str) -> str:
 def stored_layout(name: str, desc: MemoryDesc, words: str | None = None) -> Tensor:
     """Return how a layout is stored.
 
-    Elements narrower than `words`, the type of the words in the source, are packed into these; else
-    into bytes.
+    Elements narrower than `words`, the type of the words in the source, are packed into these.
+    Without it, elements narrower than a byte are packed into bytes.
     """
     dtype = desc.dtype
     for word in (words, "u8"):
@@ -186,7 +186,8 @@ def written_tensors(
 ) -> dict[str, Tensor]:
     """Return how a record is stored, by the roles of its tensors.
 
-    With `is_bare`, names are those used beside codes whose name is the prefix.
+    With `is_bare`, the codes are called `prefix` itself, and the others `prefix` and an ending.
+    `format_name` matters only for a record of one tensor, as in `stored_record`.
     """
     names = list(desc.tensors)
     if names == [ONE]:
@@ -257,10 +258,11 @@ def _scalars(name: str, options: tuple[tuple[str, Any], ...], ndims: int) -> fro
 
 
 def _alone(name: str, part: Field, form: _Form, *, is_scalar: bool) -> Tensor:
-    """Return how a field is stored: codes as words, scales in their dims whatever their order.
+    """Return how a field with a tensor of its own is stored: codes as words, scales in their dims.
 
-    That is how loaders allocate them: (groups, out) for Marlin, padded dims for scales of cuBLAS,
-    (1,) for one scale of all. Source: vLLM 0.10, `marlin_permute_scales` and `swizzle_blockscale`.
+    Scales keep their dims whatever their order in memory, as loaders allocate them: (groups, out)
+    for Marlin, padded dims for scales of cuBLAS, (1,) for one scale of all. Source: vLLM 0.10,
+    `marlin_permute_scales` and `swizzle_blockscale`.
     """
     desc = part.desc
     is_code = desc.dtype.is_packed or part.kind in INTEGERS

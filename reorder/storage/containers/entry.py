@@ -151,7 +151,7 @@ class Container(NamedTuple):
     entries: dict[str, Entry]
     # what does not belong to a tensor, in the format's own form, without our descriptors
     metadata: Mapping[str, Any]
-    # the files with tensors; if there are several, their names in a folder
+    # the paths of its files as the checkpoint names them: links are not resolved
     files: tuple[Path, ...]
     # tensors without an entry, since the file does not store their elements as bytes
     left_out: tuple[str, ...] = ()

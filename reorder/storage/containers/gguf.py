@@ -79,6 +79,7 @@ _UNKNOWN = re.compile("ggml_type_([0-9]{1,10})")
 
 # bytes of metadata values of a fixed size
 SCALARS = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
+_FLOATS = {6, 12}
 STRING, ARRAY = 8, 9
 
 
@@ -229,7 +230,7 @@ def _part_number(part: Container, key: str) -> int | None:
     value = part.metadata.get(key)
     if value is None:
         return None
-    if isinstance(value, GgufValue) and value.kind in SCALARS:
+    if isinstance(value, GgufValue) and value.kind in SCALARS.keys() - _FLOATS:
         return int.from_bytes(value.raw, "little")
     msg = f"{str(part.files[0])!r}: {key} is not an integer"
     raise MemdescError(msg)
@@ -243,14 +244,14 @@ _U32 = 4
 _MAX_NDIMS = 4
 # what messages say about tensors of unknown types
 _WAY = "its bytes can be read and copied into another GGUF, but not decoded"
-# substitutes for integer types that GGUF lacks, by their bits
+# substitutes for types that GGUF lacks, by their bits
 _WORDS = {8: "s8", 16: "s16", 32: "s32", 64: "s64"}
 
 
 def read(path: Path) -> Container:
     """Read the header of a file, and those of the other parts of its model.
 
-    Fails if a file is damaged; the message has the rule, the tensor and the numbers.
+    Fails if a file is damaged; the message names the rule, the tensor and the numbers.
     """
     return join_parts(path, _read_file(path), _read_file)
 
@@ -355,7 +356,10 @@ def _string(value: GgufValue) -> str:
 def _alignment(value: GgufValue | None) -> int:
     if value is None:
         return _ALIGNMENT
-    found = int.from_bytes(value.raw, "little") if len(value.raw) == _U32 else 0
+    if len(value.raw) != _U32 or value.kind in _FLOATS:
+        msg = f"{_ALIGNMENT_KEY} is not an integer of 32 bits"
+        raise MemdescError(msg)
+    found = int.from_bytes(value.raw, "little")
     if not found or found & (found - 1):
         msg = f"{_ALIGNMENT_KEY} is {found}, not a power of 2"
         raise MemdescError(msg)

@@ -113,9 +113,8 @@ def read_header(file: BinaryIO) -> Header:
     return _parse(text, start + length + raw)
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=1024)  # archives often have many arrays with equal headers
 def _parse(text: str, raw: bytes) -> Header:
-    # archives often have many arrays with equal headers
     values: dict[str, re.Match[str]] = {}
     at = len(text) - len(text.lstrip()) + 1
     is_legal = text.lstrip().startswith("{")
@@ -233,14 +232,16 @@ def entry_of(name: str, header: Header, where: tuple[Path, int, FileState]) -> E
     desc, reason, dtype = None, "", header.dtype.str
     try:
         dtype = data_type(header.dtype).name
-        strides = _columns(header.shape) if header.is_fortran and header.shape else None
+        strides = (
+            _column_major_strides(header.shape) if header.is_fortran and header.shape else None
+        )
         desc = memory_desc(header.shape or (1,), dtype, strides=strides)
     except MemdescError as error:
         reason = str(error)
     return Entry(name, dtype, header.shape, path, offset, header.nbytes, state, desc, reason)
 
 
-def _columns(shape: tuple[int, ...]) -> tuple[int, ...]:
+def _column_major_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     """Return the strides of a column-major array."""
     return tuple(prod(shape[:dim]) for dim in range(len(shape)))
 
@@ -257,13 +258,13 @@ def plan(
         msg = f"{name!r}: a .npy holds one tensor, not {len(tensors)}; write a .npz or .safetensors"
         raise MemdescError(msg)
     (tensor,) = tensors
-    header = _array_of(tensor, name)
+    header = _header_for(tensor, name)
     start = len(header.raw)
     spans = {tensor.name: Span(start, tensor.nbytes)}
     return (PlannedFile(name, start + tensor.nbytes, ((0, header.raw),), spans),)
 
 
-def _array_of(tensor: Tensor, name: str) -> Header:
+def _header_for(tensor: Tensor, name: str) -> Header:
     """Return the header of the array that has a tensor's elements in the same order."""
     desc = tensor.desc or stored_desc(tensor.dtype, tensor.shape)[0]
     if not isinstance(desc, MemoryDesc):
@@ -271,7 +272,7 @@ def _array_of(tensor: Tensor, name: str) -> Header:
         raise _inexpressible(name, what, "decode it to a float type")
     if desc.dtype.numpy.isbuiltin != 1:
         raise _inexpressible(name, f"elements of {desc.dtype}", "convert it to f32 or another type")
-    for strides in (None, _columns(desc.dims)):
+    for strides in (None, _column_major_strides(desc.dims)):
         if desc == memory_desc(desc.dims, desc.dtype, strides=strides):
             shape = desc.dims if tensor.shape else ()
             return header_of(desc.dtype.numpy, shape, is_fortran=strides is not None)

@@ -74,6 +74,7 @@ _CENTRAL, _CENTRAL_SIGN = struct.Struct("<4s6H3L5H2L"), b"PK\1\2"
 # version 4.5, which has sizes in 64 bits; names in UTF-8; no compression; 1980-01-01
 _VERSION, _UTF8, _STORED, _TIME, _DATE = 45, 0x800, 0, 0, 0x21
 _IN_EXTRA = 0xFFFFFFFF
+# the extra field with the sizes in 64 bits; the value above in the header refers to it
 _SIZES = 1
 # an extra field that readers skip, as Android's zipalign writes it
 _PADDING, _ALIGNMENT = 0xD935, 64
@@ -132,6 +133,7 @@ def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
 
 
 def _refusing(name: str) -> AbstractContextManager[None]:
+    """Let errors about a member say that it is not a .npy file."""
     return about(f"{short_repr(name)} is not a .npy file, or a damaged one")
 
 
@@ -145,7 +147,7 @@ def _check_unpacked(archive: zipfile.ZipFile, limit: int) -> None:
         raise MemdescError(msg)
 
 
-class _Opened(NamedTuple):
+class _OpenMember(NamedTuple):
     """An array that is being read, positioned after its header."""
 
     info: zipfile.ZipInfo
@@ -154,7 +156,9 @@ class _Opened(NamedTuple):
     entry: Entry
 
 
-def _members(archive: zipfile.ZipFile, path: Path, *, must_be_stored: bool) -> Iterator[_Opened]:
+def _members(
+    archive: zipfile.ZipFile, path: Path, *, must_be_stored: bool
+) -> Iterator[_OpenMember]:
     """Read the header and the descriptor of each array."""
     infos = archive.infolist()
     members = {info.filename: info for info in infos}
@@ -196,7 +200,7 @@ def _members(archive: zipfile.ZipFile, path: Path, *, must_be_stored: bool) -> I
             if beside is not None:
                 entry = describe(entry, _text_of(archive, beside))
                 _check_form(header, entry)
-            yield _Opened(info, file, header, entry)
+            yield _OpenMember(info, file, header, entry)
 
 
 def _unpacked(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> BinaryIO:
@@ -275,7 +279,7 @@ def _check_stored(info: zipfile.ZipInfo) -> None:
         raise MemdescError(msg)
 
 
-class _Member(NamedTuple):
+class _PlannedMember(NamedTuple):
     """A member of a planned archive: its first bytes, and the number of bytes that follow."""
 
     name: bytes
@@ -308,8 +312,8 @@ def plan(
             msg = f"{short_repr(tensor.name)} is too long for the name of a member of {name!r}"
             raise MemdescError(msg)
         for member in (
-            _Member(stem + _ENDING.encode(), header.raw, tensor.nbytes),
-            _Member(stem + _DESCRIPTOR.encode(), f"{text}\n".encode()),
+            _PlannedMember(stem + _ENDING.encode(), header.raw, tensor.nbytes),
+            _PlannedMember(stem + _DESCRIPTOR.encode(), f"{text}\n".encode()),
         ):
             local = _local_header(member, at)
             start = at + len(local)
@@ -359,7 +363,7 @@ def _form_of(tensor: Tensor) -> tuple[Header, str]:
     return header, desc_to_json(desc, tensor.note)
 
 
-def _local_header(member: _Member, at: int) -> bytes:
+def _local_header(member: _PlannedMember, at: int) -> bytes:
     extra = struct.pack("<2H2Q", _SIZES, 16, member.size, member.size)
     padding = -(at + _LOCAL.size + len(member.name) + len(extra) + 4) % _ALIGNMENT
     extra += struct.pack("<2H", _PADDING, padding) + bytes(padding)
@@ -368,7 +372,7 @@ def _local_header(member: _Member, at: int) -> bytes:
     return head + member.name + extra
 
 
-def _central_header(member: _Member, at: int) -> bytes:
+def _central_header(member: _PlannedMember, at: int) -> bytes:
     extra = struct.pack("<2H3Q", _SIZES, 24, member.size, member.size, at)
     fields = (_VERSION, _VERSION, _UTF8, _STORED, _TIME, _DATE, 0, _IN_EXTRA, _IN_EXTRA)
     head = _CENTRAL.pack(

@@ -233,7 +233,7 @@ def nbytes_of(dtype: str, dims: tuple[int, ...]) -> int:
 
 
 class Model(NamedTuple):
-    """What a model has besides its nodes."""
+    """What is read of a model: everything but its nodes."""
 
     # descriptors by the names of initializers, and the other properties
     texts: dict[str, str]
@@ -418,7 +418,7 @@ def _is_kept(tensor: Tensor, held: Mapping[str, Initializer]) -> bool:
 
 
 def _messages(model: Any) -> Iterator[Any]:
-    """Return a protobuf message and all messages in it."""
+    """Yield a protobuf message and all messages in it."""
     found = [model]
     while found:
         message = found.pop()
@@ -428,6 +428,7 @@ def _messages(model: Any) -> Iterator[Any]:
 
 
 def _held(message: Any) -> Iterator[tuple[Any, Sequence[Any]]]:
+    """Yield the fields of a message that are set, each with its values."""
     for field, value in message.ListFields():
         yield field, value if isinstance(value, MutableSequence) else [value]
 
@@ -496,6 +497,7 @@ def _without_initializers(file: BinaryIO, nbytes: int) -> bytes:
 
 
 def _whole(file: BinaryIO, field: ProtoField) -> bytes:
+    """Return the bytes of a field with its tag."""
     return field_bytes(file, field._replace(content=field.start), _MAX_MODEL)
 
 

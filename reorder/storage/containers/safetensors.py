@@ -82,7 +82,7 @@ _SHOWN = 40
 def read(path: Path) -> Container:
     """Read the header of a file.
 
-    Fails if the file is damaged; the message has the rule, the tensor and the numbers.
+    Fails if the file is damaged; the message names the rule, the tensor and the numbers.
     """
     with open_file(path) as file:
         state = FileState.of(file.fileno())
@@ -150,7 +150,7 @@ class _Header:
             raise MemdescError(msg) from None
 
     def members(self, opened: re.Pattern[bytes]) -> Iterator[str]:
-        """Return the keys of an object; the caller takes each value before the next key."""
+        """Yield the keys of an object; the caller takes each value before the next key."""
         names: set[str] = set()
         more = self.take(opened) == b"{"
         while more:
@@ -221,7 +221,7 @@ def plan(
         raise MemdescError(msg)
     header: dict[str, Any] = {_METADATA: texts} if texts else {}
     at = 0
-    for tensor in sorted(tensors, key=_place):
+    for tensor in sorted(tensors, key=_sort_key):
         kind = _NAMES.get(tensor.dtype, tensor.dtype)
         if tensor.name == _METADATA:
             msg = f"a tensor of safetensors cannot be called {_METADATA!r}; give another name"
@@ -246,7 +246,7 @@ def plan(
     return (PlannedFile(name, start + at, ((0, head),), spans),)
 
 
-def _place(tensor: Tensor) -> tuple[bool, int]:
+def _sort_key(tensor: Tensor) -> tuple[bool, int]:
     """Return the sort key: multiples of the alignment first, then wider elements first.
 
     Fails for a type that safetensors lacks, and for a size that does not fit the shape.

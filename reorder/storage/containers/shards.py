@@ -26,7 +26,7 @@ _ENDING = ".safetensors"
 _MAX_INDEX = 100_000_000
 # how many names a message lists
 _SHOWN = 4
-# as `save_pretrained` numbers shards, with five digits
+# as `save_pretrained` numbers shards, with at least five digits
 _NUMBERED = re.compile(rf"(?s)(.*)-[0-9]{{5,}}-of-([0-9]{{5,}}){re.escape(_ENDING)}")
 # the most shards that are looked for
 _MAX_SHARDS = 10_000
@@ -46,7 +46,7 @@ def read_folder(folder: Path, *, skip_unreadable: bool = False) -> Container:
     Beside a model in one file or in numbered ones, others such as adapters are not part of it.
     With `skip_unreadable`, shards that cannot be read are listed in `unread` instead of refused.
 
-    Fails if there is none, or more than one index, or a shard is missing.
+    Fails if there is no checkpoint, or more than one index, or a shard is missing.
     """
     try:
         names = sorted(path.name for path in folder.iterdir())

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from reorder.storage.containers.entry import Container, PlannedFile, Tensor
 
+# how many bytes of a file are compared with `Format.start`
 _START = 64
 
 
@@ -123,7 +124,7 @@ def plan_replacement(
     Files that the existing one refers to, such as ONNX's external data, stay until the last file is
     replaced, so that one rename switches to the new checkpoint. New files get other names. Return
     the files, and the paths of old files that nothing refers to once the new ones have their names.
-    For a checkpoint that is kept, the files are those that it should have.
+    If the existing checkpoint stays, the files have the names that it already uses.
     """
     used = _files_beside(path)
     names = [path.name, *(f"{path.stem}.{k}{path.suffix}" for k in range(1, len(used) + 1))]

@@ -152,7 +152,7 @@ class Writer:
         return self._partial
 
     def where(self, name: str) -> Place:
-        """Return where a tensor grows."""
+        """Return where the bytes of a tensor are written, until the output gets its name."""
         return self._places[name]
 
     def sync(self) -> None:

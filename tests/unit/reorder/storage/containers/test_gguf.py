@@ -119,6 +119,7 @@ _DEEP = struct.pack("<I", 9) + struct.pack("<IQ", 9, 1) * 99 + bytes(99)
         (_file([_text("a") + struct.pack("<IB", 0, 1)] * 2, []), "two values"),
         (_file([_text(b"\xff") + struct.pack("<IB", 0, 1)], []), "not UTF-8"),
         (_file([_text("general.alignment") + struct.pack("<II", 4, 0)], []), "not a power of 2"),
+        (_file([_text("general.alignment") + struct.pack("<If", 6, 2)], []), "not an integer of"),
         (_file([_text("general.alignment") + struct.pack("<II", 4, 48)], []), "not a power of 2"),
         (_file([_text("memdesc.a") + struct.pack("<I", 8) + _text("{}")], []), "not have"),
         (_file([], [_info("a", (2**62,) * 4)], bytes(8)), "takes bytes"),

@@ -426,6 +426,9 @@ def test_stacks_of_experts_that_cannot_be_made_are_refused(tmp_path: Path) -> No
     both = {"model.layers.0.mlp.switch_mlp.up_proj.weight": np.ones((2, 4, 4), np.float16)}
     said = _refused(_model(tmp_path / "both", awq_layer(), _AWQ, beside | both), "mlx")
     assert "would be in 'model.layers.0.mlp.switch_mlp.up_proj.weight', which is there" in said
+    twice = both | {f"{first}.weight": np.ones((4, 4), np.float16)}
+    said = _refused(_model(tmp_path / "twice", awq_layer(), _AWQ, _BESIDE | twice), "f16")
+    assert f"up_proj.weight' holds '{first}.weight', which is also a tensor of its own" in said
 
 
 def _wide() -> Tensors:
