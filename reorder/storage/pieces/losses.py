@@ -147,9 +147,10 @@ def _check_vanished(change: Change, read: Bytes, held: Memory) -> None:
         return
     largest = float(np.abs(_values(change, read)).max())
     if largest > 0:
+        hint = "" if held.desc.dtype.name in _WIDER else f"; {' and '.join(_WIDER)} hold it"
         msg = (
             f"all numbers would become 0 in {held.desc.dtype}: the largest of a region is "
-            f"{largest:.6g}; bf16 and f32 hold it, or leave the tensor out of the rule"
+            f"{largest:.6g}{hint}; or leave the tensor out of the rule"
         )
         raise OverflowedError(msg)
 
