@@ -101,7 +101,7 @@ def test_padding_is_zero_in_memory_that_was_full_of_ones() -> None:
 @keeps_memory
 def test_threads_never_share_memory(pool: Pool) -> None:
     sizes = [nbytes << 20 for nbytes in (1, 2, 3)]
-    wrong = []
+    wrong: list[Any] = []
 
     def work(number: int) -> None:
         for k in range(100):
@@ -141,6 +141,13 @@ def test_memory_that_the_system_cannot_take_back_is_not_kept() -> None:
     data[:] = 7
     del data
     assert pool.nbytes == 0
+
+
+@keeps_memory
+def test_huge_pages_are_not_needed(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(mmap, "MADV_HUGEPAGE", raising=False)
+    address = address_of(pool.new(3 << 20))
+    assert address_of(pool.new(3 << 20)) == address
 
 
 _SIZES = """
@@ -223,6 +230,7 @@ except memdesc.OutOfMemoryError as error:
 def test_a_forked_child_keeps_live_results_and_no_freed_ones() -> None:
     source = """
 import os, numpy as np, reorder
+from reorder.memory.allocation import _POOL
 x = np.arange(3000 * 1500, dtype=np.float32).reshape(3000, 1500)
 live = reorder.reorder(x, "ba", threads=1)
 freed = reorder.reorder(x, "ba", threads=1)
@@ -232,6 +240,7 @@ child = os.fork()
 if child == 0:
     code = 1
     try:
+        assert not _POOL.nbytes
         mine = reorder.reorder(-x, "ba", threads=1)
         assert (live.numpy() == x).all()
         live.data[:] = 0
