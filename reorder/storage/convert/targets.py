@@ -277,6 +277,7 @@ def target_rules(name: str, source: Path, container: Container) -> TargetRules:
     with about(f"--to {name}"):
         check_experts(container.entries)
     sections = [section for _, section in sections_in(source)] if groups else []
+    # in lower case, as transformers expects it
     is_declared = target.method in (None, *(each.get("quant_method") for each in sections))
     said_symmetric = any(map(says_symmetric, sections))
     split = _MLX_SPLITS.get(kind or "") if target.is_stacked else None
