@@ -26,6 +26,7 @@ from reorder.storage.siblings import (
     Siblings,
     find_siblings,
     holds_codes,
+    optional_tensors,
     shown_options,
     siblings_of,
     tensors_of,
@@ -209,36 +210,34 @@ def _groups_of(
         return []
     if rule.dst is not None and not is_record(rule.dst) and rule.dtype is None:
         return []  # a layout alone moves tensors
-    names = tensors_of(rule.src.name.lower())
-    if names == (ONE,):
-        return []
     record = rule.src.name.lower()
-    found = []
-    for each in weights:
-        if not rule.matches(each.prefix):
-            continue
+    if tensors_of(record) == (ONE,):
+        return []
+
+    def needed(each: Siblings) -> list[str]:
         shown = shown_options(record, each.entries)
-        wanted = tuple(record_desc((4096, 4096), record, **shown).tensors)
-        if {*wanted} <= each.entries.keys():
-            found.append(each)
-            names = wanted
+        return [*record_desc((4096, 4096), record, **shown).tensors]
+
+    matched = [each for each in weights if rule.matches(each.prefix)]
+    found = [each for each in matched if {*needed(each)} <= each.entries.keys()]
+    of_codes = {each.codes.name: each for each in matched}
     whole = {each.codes.name for each in found}
+    first, *others = (*tensors_of(record), *optional_tensors(record))
     for name, entry in entries.items() if found else ():
         prefix, _, last = name.rpartition(".")
-        is_code = last == names[0] and holds_codes(entry)
-        if is_code and rule.matches(prefix) and name not in whole:
-            missing = [each for each in names if f"{prefix}.{each}" not in entries]
-            rule.fail(
-                f"{prefix} has {last}, but no {', '.join(missing)}: a record of "
-                f"{rule.src.name} has {', '.join(names)}"
-            )
-        codes = f"{prefix}.{names[0]}".removeprefix(".")
-        is_alone = last in names[1:] and codes not in entries
-        if is_alone and rule.matches(prefix):
-            rule.fail(
-                f"{name} is there, but no {codes}: a record of {rule.src.name} has "
-                f"{', '.join(names)}"
-            )
+        codes = f"{prefix}.{first}".removeprefix(".")
+        is_bare = last == first and holds_codes(entry) and name not in whole
+        is_alone = last in others and codes not in entries
+        if not (is_bare or is_alone) or not rule.matches(prefix):
+            continue
+        names = needed(of_codes.get(name, found[0]))
+        missing = [each for each in names if f"{prefix}.{each}" not in entries]
+        what = (
+            f"{prefix} has {last}, but no {', '.join(missing)}"
+            if is_bare
+            else f"{name} is there, but no {codes}"
+        )
+        rule.fail(f"{what}: a record of {rule.src.name} has {', '.join(names)}")
     return found
 
 

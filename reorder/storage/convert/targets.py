@@ -320,6 +320,7 @@ def _moves(
     `kind` is the type of the model, and `sections` are what its files say about quantisation.
     """
     target = TARGETS[name]
+    # in lower case, as transformers expects it
     is_declared = target.method in (None, *(each.get("quant_method") for each in sections))
     said_symmetric = any(map(says_symmetric, sections))
     split = _MLX_SPLITS.get(kind or "") if target.is_stacked else None
