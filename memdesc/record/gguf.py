@@ -52,6 +52,17 @@ class _BlockType(NamedTuple):
     unjudged: str = ""
 
 
+class GgufType(NamedTuple):
+    """A GGUF type: the name of its record or data type, and the elements and bytes of a block."""
+
+    name: str
+    block: int
+    nbytes: int
+
+    def __str__(self) -> str:
+        return self.name.removeprefix("gguf_").upper()
+
+
 def _number(*names: str, minus: int = 0, table: tuple[float, ...] = ()) -> Number:
     """Return the number that fields make, lowest bits first; `name:bits` gives their widths."""
     return Number(_joined(*names), minus, table)
@@ -334,6 +345,14 @@ GGUF_NUMBERS: dict[int, str] = {
     39: "gguf_mxfp4", 40: "gguf_nvfp4", 41: "q1_0",
 }
 # fmt: on
+
+
+def gguf_type(name: str) -> GgufType:
+    """Return the GGUF type of a record or a data type."""
+    row = GGUF_TYPES.get(name)
+    if row is None:
+        return GgufType(name, 1, DATA_TYPES[name].nbytes(1))
+    return GgufType(name, row.block, row.nbytes)
 
 
 def gguf_record(name: str, dims: tuple[int, ...]) -> tuple[tuple[Field, ...], Rule]:

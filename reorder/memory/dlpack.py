@@ -159,14 +159,10 @@ def from_dlpack(x: Exporter, side: str, *, write: bool = False) -> NDArray[Any]:
     type is not supported.
     """
     name = type(x).__name__
-    if has_gradient := getattr(x, "requires_grad", False) is True and hasattr(x, "detach"):
-        if write:
-            msg = (
-                f"{side}: the {name} requires a gradient, which would miss an in-place change; "
-                f"pass {side}.detach()"
-            )
-            raise MemdescError(msg)
-        x = x.detach()
+    if write:
+        refuse_gradient(x, side)
+    detached = _detached(x)
+    x = x if detached is None else detached
     kind = _device_of(x, f"{side}: the {name}")
     if kind not in _READABLE:
         msg = (
@@ -187,9 +183,25 @@ def from_dlpack(x: Exporter, side: str, *, write: bool = False) -> NDArray[Any]:
         )
         raise MemdescError(msg) from None
     array = array if dtype is None else array.view(dtype.numpy)
-    if has_gradient:
+    if detached is not None:
         array.flags.writeable = False
     return array
+
+
+def refuse_gradient(x: object, side: str) -> None:
+    """Refuse to write into a tensor that requires a gradient, as torch does."""
+    if _detached(x) is not None:
+        msg = (
+            f"{side}: the {type(x).__name__} requires a gradient, which would miss an in-place "
+            f"change; pass {side}.detach()"
+        )
+        raise MemdescError(msg)
+
+
+def _detached(x: Any) -> Exporter | None:
+    """Return a tensor without its gradient, or None if it does not require one."""
+    requires_gradient = getattr(x, "requires_grad", False) is True and hasattr(x, "detach")
+    return x.detach() if requires_gradient else None
 
 
 def _device_of(x: Exporter, what: str) -> int:

@@ -15,7 +15,7 @@ from reorder.memory.allocation import uninitialized_bytes, zeroed_bytes
 from reorder.memory.arrays import bits_of, is_plain, logical_array, physical_array, write_logical
 from reorder.memory.buffers import address_of, flat_bytes, pickled_bytes
 from reorder.memory.compensation import compensation
-from reorder.memory.dlpack import CPU_DEVICE, TensorView
+from reorder.memory.dlpack import CPU_DEVICE, TensorView, refuse_gradient
 from reorder.memory.indexing import Indexed, elements_at, select_elements
 from reorder.memory.padding import check_padding, clear_padding
 
@@ -75,16 +75,14 @@ class Memory(Indexed, Checked):
                 f"{desc!r} has a stride of 0, so its padding overlaps its data; pass zero_pad=False"
             )
             raise MemdescError(msg)
-        try:
-            data = flat_bytes(buffer, desc, "buffer", write=must_write)
-        except MemdescError as error:
-            if must_write and "read-only" in str(error):
-                msg = (
-                    "buffer is read-only, but its padding must be set to zero; pass a copy, or "
-                    "zero_pad=False if it is zero already"
-                )
-                raise MemdescError(msg) from None
-            raise
+        data = flat_bytes(buffer, desc, "buffer", write=False)
+        if must_write and not data.flags.writeable:
+            refuse_gradient(buffer, "buffer")
+            msg = (
+                "buffer is read-only, but its padding must be set to zero; pass a copy, or "
+                "zero_pad=False if it is zero already"
+            )
+            raise MemdescError(msg)
         self._data = data[: desc.nbytes]
         if must_write:
             clear_padding(self._data, desc)

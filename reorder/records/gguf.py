@@ -7,13 +7,13 @@ from contextlib import suppress
 from functools import lru_cache, partial
 from math import prod
 from operator import index
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from memdesc import DATA_TYPES, MemdescError, data_type, memory_desc, record_desc
 from memdesc.errors import short_repr
-from memdesc.record.gguf import GGUF_NUMBERS, GGUF_TYPES, TENSOR
+from memdesc.record.gguf import GGUF_NUMBERS, GGUF_TYPES, TENSOR, GgufType, gguf_type
 from reorder.api import reorder
 from reorder.forks import importing
 from reorder.memory.allocation import uninitialized_bytes
@@ -39,17 +39,6 @@ _FLOAT_DTYPES = {DATA_TYPES[name].numpy for name in FLOATS}
 _TWO_MEANINGS = 42
 # The most blocks in a row of the matrix that blocks are decoded as: each needs offsets of its own.
 _MAX_BLOCKS = 1024
-
-
-class _Type(NamedTuple):
-    """A GGUF type: the name of its record or data type, and the elements and bytes of a block."""
-
-    name: str
-    block: int
-    nbytes: int
-
-    def __str__(self) -> str:
-        return self.name.removeprefix("gguf_").upper()
 
 
 def dequantize_gguf(data: Any, qtype: Any, out: Any = None, *, threads: int | None = None) -> Any:
@@ -110,7 +99,9 @@ def _new_floats(dims: tuple[int, ...]) -> NDArray[np.float32]:
     return uninitialized_bytes(4 * prod(dims)).view(np.float32).reshape(dims)
 
 
-def _decode(rows: NDArray[np.uint8], kind: _Type, out: NDArray[Any], threads: int | None) -> None:
+def _decode(
+    rows: NDArray[np.uint8], kind: GgufType, out: NDArray[Any], threads: int | None
+) -> None:
     """Decode rows of bytes, at least one, into an array of the result's dims."""
     dims, dtype = out.shape, data_type(out.dtype).name
     threads = current_limit() if threads is None else checked_threads(threads)
@@ -139,18 +130,15 @@ def _decoder(name: str, dims: tuple[int, ...]) -> Callable[..., None]:
 
 
 @lru_cache(maxsize=256)
-def _known(name: str) -> _Type | None:
+def _known(name: str) -> GgufType | None:
     """Return the type with a name, GGUF's or ours."""
     for each in (name.lower(), f"gguf_{name.lower()}"):
-        if each in GGUF_TYPES:
-            row = GGUF_TYPES[each]
-            return _Type(each, row.block, row.nbytes)
-        if each in _PLAIN:
-            return _Type(each, 1, DATA_TYPES[each].bits // 8)
+        if each in GGUF_TYPES or each in _PLAIN:
+            return gguf_type(each)
     return None
 
 
-def _type_of(qtype: Any) -> _Type:
+def _type_of(qtype: Any) -> GgufType:
     """Return a type from its name, its number or the enumeration of gguf."""
     number, name = -1, qtype
     if not isinstance(qtype, str | bool):
@@ -173,7 +161,7 @@ def _type_of(qtype: Any) -> _Type:
     return found
 
 
-def _rows(data: Any, kind: _Type) -> NDArray[np.uint8]:
+def _rows(data: Any, kind: GgufType) -> NDArray[np.uint8]:
     """Return the rows of bytes of an array or a tensor."""
     refuse_masked("data", data)
     array = data

@@ -37,7 +37,8 @@ from reorder.storage.convert.rules import (
     similar,
     stars_of,
 )
-from reorder.storage.differences import PACKED, PLAIN, Model, can_hold, differences
+from reorder.storage.differences import PACKED, PLAIN, can_hold, differences
+from reorder.storage.items import Model
 from reorder.storage.siblings import siblings_of
 from reorder.storage.stored import ONE, stored_layout
 
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from reorder.storage.containers.entry import Entry
-    from reorder.storage.differences import Held, Item
+    from reorder.storage.items import Held, Item
 
     Expected = str | os.PathLike[str] | Mapping[str, Mapping[str, Any] | str]
 

@@ -21,10 +21,10 @@ from math import prod
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-from memdesc import DATA_TYPES, MemoryDesc, data_type
+from memdesc import DATA_TYPES, MemoryDesc
 from memdesc.errors import MemdescError, about, short_repr
 from memdesc.layout import memory_order
-from memdesc.record.gguf import GGUF_NUMBERS, GGUF_TYPES
+from memdesc.record.gguf import GGUF_NUMBERS, GgufType, gguf_type
 from reorder.storage.containers.entry import (
     Container,
     Entry,
@@ -44,14 +44,6 @@ from reorder.storage.containers.entry import (
 )
 
 
-class GgufType(NamedTuple):
-    """A type of tensors: its name here, elements of a block, bytes of a block."""
-
-    name: str
-    block: int
-    nbytes: int
-
-
 class GgufValue(NamedTuple):
     """A value of metadata: the number of its type, and its bytes."""
 
@@ -59,20 +51,9 @@ class GgufValue(NamedTuple):
     raw: bytes
 
 
-# Types that are neither data types nor records keep GGUF's name.
+# types that are neither data types nor records keep GGUF's name
 _OTHERS = {9: GgufType("Q8_1", 32, 40), 15: GgufType("Q8_K", 256, 292)}
-
-
-def _type_of(name: str) -> GgufType:
-    row = GGUF_TYPES.get(name)
-    return (
-        GgufType(name, row.block, row.nbytes)
-        if row
-        else GgufType(name, 1, data_type(name).nbytes(1))
-    )
-
-
-TYPES = {number: _type_of(name) for number, name in GGUF_NUMBERS.items()} | _OTHERS
+TYPES = {number: gguf_type(name) for number, name in GGUF_NUMBERS.items()} | _OTHERS
 _BY_NAME = {row.name: number for number, row in TYPES.items()}
 # types that are not in the table, such as those of newer or other versions of ggml
 _UNKNOWN = re.compile("ggml_type_([0-9]{1,10})")

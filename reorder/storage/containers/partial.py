@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path, PurePath, PurePosixPath
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from memdesc.disk import NO_LINK, cannot, sync_folder, write_at
+from memdesc.disk import NO_LINK, cannot, reason_of, sync_folder, write_at
 from memdesc.errors import MemdescError
 from reorder.system import system_function
 
@@ -174,6 +174,8 @@ def is_in_use(path: Path) -> bool:
         return False
     try:
         return not try_lock(path, handle)
+    except MemdescError:  # the file system cannot lock it for anyone
+        return False
     finally:
         _unlock(handle)
         os.close(handle)
@@ -189,7 +191,10 @@ def remove_left(target: Path) -> None:
 
 
 def try_lock(path: Path, handle: int | None) -> bool:
-    """Lock a folder by its handle, if the system can; return False if another process has it."""
+    """Lock a folder, by its handle if the system can; return False if another process has it.
+
+    Fails if the file system has no locks.
+    """
     if handle is None:
         try:
             os.close(os.open(path / _LOCK, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
@@ -198,8 +203,14 @@ def try_lock(path: Path, handle: int | None) -> bool:
         return True
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    except BlockingIOError:
         return False
+    except OSError as error:
+        msg = (
+            f"{str(path)!r} cannot be locked, so another process could write into it too: "
+            f"{reason_of(error)}; write to a file system that has locks"
+        )
+        raise MemdescError(msg) from None
     return True
 
 
@@ -246,6 +257,9 @@ def _locked(path: Path) -> int | None:
         except BaseException as error:
             if not isinstance(error, InUseError):
                 _remove_lock_file(path)
+                if is_new:
+                    with suppress(OSError):
+                        path.rmdir()
             _close(handle)
             raise
         _close(handle)

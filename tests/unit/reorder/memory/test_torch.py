@@ -90,6 +90,9 @@ def test_a_tensor_that_requires_a_gradient_is_read_and_never_written(scale: int)
     zeros = np.zeros((2, 3), np.float32)
     with pytest.raises(MemdescError, match=r"out: the \w+ requires a gradient.*out\.detach\(\)"):
         reorder.reorder(zeros, out=tensor)
+    padded = memory_desc((1, 3), "f32", "aB8b")
+    with pytest.raises(MemdescError, match=r"requires a gradient.*pass buffer\.detach\(\)"):
+        reorder.Memory(padded, torch.ones(8, requires_grad=True))
     with pytest.raises(MemdescError, match=r"requires a gradient.*pass dst\.detach\(\)"):
         run(zeros, tensor)
     with pytest.raises(MemdescError, match="read-only"):

@@ -262,6 +262,30 @@ def test_a_folder_is_in_use_as_long_as_somebody_writes_in_it(tmp_path: Path) -> 
     assert not is_in_use(folder)  # asking leaves no lock
 
 
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS])
+def test_a_file_system_that_cannot_lock_is_not_another_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    folder = tmp_path / "folder"
+    Partial(folder).close()
+    with monkeypatch.context() as patch:
+        patch.setattr("fcntl.flock", fail)
+        with pytest.raises(MemdescError) as caught:
+            Partial(folder)
+        assert not folder.exists()
+        folder.mkdir()
+        assert not is_in_use(folder)
+    assert str(caught.value) == (
+        f"{str(folder)!r} cannot be locked, so another process could write into it too: "
+        f"{os.strerror(number)}; write to a file system that has locks"
+    )
+    assert not isinstance(caught.value, InUseError)
+    Partial(folder).close()
+
+
 def test_asking_leaves_no_lock_to_a_child_that_is_forked_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
