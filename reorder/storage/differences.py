@@ -6,39 +6,31 @@ a record is compared with floats by the numbers that it decodes to.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc import MemdescError, MemoryDesc, RecordDesc, memory_desc
-from memdesc.disk import as_path
 from reorder.api import reorder
 from reorder.comparison import compare_values
-from reorder.quantize import dequantize
 from reorder.records.record import Record
 from reorder.records.repack import repack
-from reorder.storage.checkpoint import Checkpoint, container_of
 from reorder.storage.containers.entry import NOT_BYTES
 from reorder.storage.convert.rules import FormatName
 from reorder.storage.diagnosis import Compared, find_causes, is_equal_bytes, parts_of_record
-from reorder.storage.files import memory_of, value_of
-from reorder.storage.groups import Group, claims_of, find_groups, read_group, single
-from reorder.storage.siblings import Siblings, siblings_of
+from reorder.storage.groups import Group
+from reorder.storage.items import Item
 from reorder.storage.stored import ONE, in_order_of
 from reorder.values.formats import INTEGERS
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Iterator, Mapping
 
     import numpy as np
     from numpy.typing import NDArray
 
     from reorder.memory.memory import Memory
-    from reorder.storage.containers.entry import Entry
-
-    Held = MemoryDesc | RecordDesc | None
+    from reorder.storage.items import Model
 
 # how many bytes of a tensor are used to find another one with the same bytes
 _START = 4096
@@ -55,86 +47,6 @@ class Difference(NamedTuple):
     problem: str
     causes: tuple[str, ...] = ()
     is_unclear: bool = False
-
-
-class Item(NamedTuple):
-    """A tensor or a quantised weight of a checkpoint, and what it holds if that is known.
-
-    The group of a single tensor has just this tensor.
-    """
-
-    name: str
-    model: Model
-    group: Group
-    desc: Held
-
-    @property
-    def tensors(self) -> dict[str, Entry]:
-        """The tensors by role; those of an unknown weight by the ends of their names."""
-        return self.group.tensors or dict(self.group.found.entries)
-
-    @property
-    def data(self) -> dict[str, NDArray[np.uint8]]:
-        """Their bytes."""
-        return {role: self.model.map(entry) for role, entry in self.tensors.items()}
-
-    @property
-    def plain(self) -> Entry | None:
-        """The entry, if this is a single tensor of numbers rather than a record."""
-        return None if isinstance(self.desc, RecordDesc) else self.tensors.get(ONE)
-
-    def memory(self) -> Memory:
-        """Return the single tensor of numbers as memory of `desc`."""
-        entry = self.tensors[ONE]
-        return memory_of(replace(entry, desc=self.desc), self.model.map(entry))
-
-
-class Model:
-    """A checkpoint: its tensors, and the quantised weights that they form."""
-
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = as_path(path)
-        checkpoint = Checkpoint(self.path)
-        self.container = container_of(checkpoint)
-        self.entries = self.container.entries
-        self.map = checkpoint.map
-        self.groups = {
-            group.prefix: group
-            for group in find_groups(self.path, self.container)
-            # codes without an ending have the name of their record
-            if group.prefix not in self.entries or group.desc is not None
-        }
-
-    @cached_property
-    def in_groups(self) -> set[str]:
-        """Tensors of records, and of weights saved as a Quantized."""
-        known = [group for group in self.groups.values() if group.desc is not None]
-        return {name for group in known for name in group.found.names}
-
-    def tensor(self, name: str, desc: Held = None) -> Item:
-        """Return a tensor, as what it holds if its file does not know better."""
-        entry = self.entries[name]
-        held = desc or entry.desc
-        group = Group(Siblings(name, {ONE: entry}), held if isinstance(held, RecordDesc) else None)
-        return Item(name, self, group, held)
-
-    def record(self, name: str, wanted: FormatName | None = None) -> Item:
-        """Return the record at a prefix, or in a tensor, read as the wanted one if there is one."""
-        if wanted is None and name in self.groups:
-            group = self.groups[name]
-        else:
-            claims = claims_of(self.path, self.container)
-            if name in self.groups:
-                found = self.groups[name].found
-            else:
-                found, claims = (
-                    single(siblings_of(self.entries, name)),
-                    claims._replace(declared=None),
-                )
-            if wanted is not None:
-                claims = claims._replace(name=wanted.name, options=dict(wanted.options))
-            group = read_group(found, claims)
-        return Item(name, self, group, group.desc)
 
 
 def differences(
@@ -190,12 +102,8 @@ def _items(model: Model, given: Mapping[str, FormatName | MemoryDesc]) -> dict[s
         item = model.record(prefix, wanted if isinstance(wanted, FormatName) else None)
         if item.desc is None and not isinstance(wanted, FormatName):
             continue
-        names = {each.name for each in item.tensors.values()} or {*item.group.found.names}
-        taken |= names
-        called = item.group.decoded_name(prefix)
-        # another tensor may have that name; no tensor has one with a zero byte
-        is_free = called not in model.entries.keys() - names
-        found[called if is_free else f"{called}\0"] = item
+        taken |= {each.name for each in item.tensors.values()}
+        found[model.name_of(item.group)] = item
     for name in model.entries:
         if name in taken:
             continue
@@ -394,11 +302,7 @@ def _record_difference(ours: Item, theirs: Item, desc: RecordDesc) -> Difference
 
 def _number_difference(ours: Item, theirs: Item) -> Difference | None:
     """Compare the numbers that two items stand for."""
-    one, other = (_numbers(each) for each in (ours, theirs))
+    one, other = ours.numbers(), theirs.numbers()
     turned = in_order_of(other, theirs.desc, one, ours.desc)
     differing = min(compare_values(one, each).differing for each in turned)
     return Difference(f"differ in {differing} of {one.desc.nelems} elements") if differing else None
-
-
-def _numbers(item: Item) -> Memory:
-    return item.memory() if item.plain else dequantize(value_of(item.group, item.model.map))
