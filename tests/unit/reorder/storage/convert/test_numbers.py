@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import reorder
-from reorder.storage.containers.table import read_container
 from tests.checkpoints import write_safetensors
 from tests.unit.reorder.storage.convert.results import SMALL, converted, refused
 
@@ -55,10 +54,11 @@ def test_types_that_an_archive_does_not_have_come_back(tmp_path: Path) -> None:
     for target in others:
         reorder.convert(source, target, [], SMALL)
         source = target
-    old, new = read_container(first).entries, read_container(source).entries
-    for name, dtype in (("x", "bf16"), ("y", "f8_e5m2")):
-        assert (new[name].dtype, new[name].shape, new[name].is_described) == (dtype, (2, 3), False)
-        assert new[name].read().tobytes() == old[name].read().tobytes()
+    with reorder.open_checkpoint(first) as old, reorder.open_checkpoint(source) as new:
+        assert new.metadata == {}
+        for name, dtype in (("x", "bf16"), ("y", "f8_e5m2")):
+            assert (new[name].dtype, new[name].shape) == (dtype, (2, 3))
+            assert new[name].data.tobytes() == old[name].data.tobytes()
 
 
 def test_tensors_without_a_data_type_are_copied(tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_tensors_without_a_data_type_are_copied(tmp_path: Path) -> None:
     reorder.convert(
         tmp_path / "x.safetensors", tmp_path / "y.safetensors", [], reorder.ConvertOptions()
     )
-    entry = read_container(tmp_path / "y.safetensors").entries["x"]
-    assert (entry.dtype, entry.read().tobytes()) == ("C64", x.tobytes())
+    with reorder.open_checkpoint(tmp_path / "y.safetensors") as found:
+        assert (found["x"].dtype, found["x"].data.tobytes()) == ("C64", x.tobytes())
     said = refused(tmp_path / "x.safetensors", tmp_path / "z.safetensors", "x: f32")
     assert "rule 'x: f32': x: memdesc has no data type" in said
