@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -12,6 +13,9 @@ from memdesc import MemdescError
 from reorder.storage.convert import rules
 from reorder.storage.convert.rules import Rule, parse_rule, rules_of_toml
 from tests.work import hangs_fail
+
+if TYPE_CHECKING:
+    from hypothesis.strategies import DrawFn
 
 
 @pytest.mark.parametrize(
@@ -67,15 +71,29 @@ def test_mistakes_in_files_are_told(text: str, problem: str) -> None:
 # Patterns with stars.
 
 
-@given(
-    st.lists(st.sampled_from(("a", "b", ".", "*", "?", "A", "[ab]", "[!a]")), max_size=7).map(
-        "".join
-    ),
-    st.text("abA.", max_size=9),
-)
-def test_first_stars_stand_for_as_much_as_they_can(pattern: str, name: str) -> None:
+_LETTERS = "abA.*"
+# what matches each part of a pattern
+_MATCHED = {
+    "*": st.text(_LETTERS, max_size=3),
+    "?": st.sampled_from(_LETTERS),
+    "[ab]": st.sampled_from("ab"),
+    "[!a]": st.sampled_from("bA.*"),
+    **{letter: st.just(letter) for letter in "abA."},
+}
+
+
+@st.composite
+def _patterns_and_names(draw: DrawFn) -> tuple[str, str]:
+    parts = draw(st.lists(st.sampled_from([*_MATCHED]), max_size=7))
+    matched = "".join(draw(_MATCHED[part]) for part in parts)
+    return "".join(parts), draw(st.just(matched) | st.text(_LETTERS, max_size=9))
+
+
+@given(_patterns_and_names())
+def test_first_stars_stand_for_as_much_as_they_can(pattern_and_name: tuple[str, str]) -> None:
     import re  # the oracle's alone
 
+    pattern, name = pattern_and_name
     tokens = re.findall(r"\[!?[ab]+\]|\*+|.", pattern)
     texts = {"?": ".", ".": r"\.", "[!a]": "[^a]"}
     greedy = "".join("(.*)" if "*" in token else texts.get(token, token) for token in tokens)
