@@ -130,14 +130,16 @@ def cut(change: Change, bound: Bound) -> Cut:
     >>> len(pieces), pieces[1].change.dst.dims, pieces[1].writes[0]
     (2, (128, 64), ('qweight', Runs(start=4096, length=4096, loops=())))
     """
-    dims = change.dims
-    if 0 in dims:
-        # scales of no elements are written too
-        is_written = any(operand.nbytes for operand in change.writes.values())
-        return Cut(change, (), ()) if is_written else Cut(change, (0,), (1,))
+    dims, reads, writes = change.dims, change.reads, change.writes
+    written = sum(operand.nbytes for operand in writes.values())
+    if 0 in dims and not written:  # scales of no elements are written
+        return Cut(change, (0,), (1,))
+    read = sum(operand.nbytes for operand in reads.values())
+    if 0 in dims or read + written <= min(bound.wanted, _SMALL_PIECE):
+        return Cut(change, (), ())
     accesses = tuple(
         (operand.fields, is_written)
-        for held, is_written in ((change.reads, False), (change.writes, True))
+        for held, is_written in ((reads, False), (writes, True))
         for operand in held.values()
         if operand.fields
     )
