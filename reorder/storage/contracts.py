@@ -11,6 +11,8 @@ import re
 import tomllib
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
+from itertools import accumulate
+from operator import mul
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from memdesc import (
@@ -605,10 +607,16 @@ def _contradictions(
         return [(of_dtype, f"is {entry.dtype}, not {wanted.dtype}")]
     shapes = {stored_layout("", wanted, each).shape for each in (None, entry.dtype)}
     is_packed = wanted != memory_desc(wanted.dims, wanted.dtype)
-    # programs give packed elements different shapes
-    if is_packed or entry.shape in {*shapes, wanted.dims} or len(entry.shape) == 1:
+    # programs give packed elements different shapes, and merge dims in words of row-major ones
+    merges = entry.dtype != wanted.dtype.name and _rows(entry.shape) <= _rows(wanted.dims)
+    if is_packed or merges or entry.shape in {*shapes, wanted.dims} or len(entry.shape) == 1:
         return []
     return [(of_dims, f"of {wanted!r} are not those of {held}")]
+
+
+def _rows(shape: tuple[int, ...]) -> set[int]:
+    """Return in how many equal parts the dims divide row-major memory, from the first dim on."""
+    return {1, *accumulate(shape[:-1], mul)}
 
 
 # Writing a contract.
