@@ -45,6 +45,16 @@ def test_the_last_pieces_of_packed_elements_start_at_whole_bytes_as_well() -> No
     )
 
 
+def test_bytes_before_a_tensor_are_zero_whatever_the_buffer_held() -> None:
+    src = memory_desc((16,), "f32", "a")
+    dst = memory_desc((4, 2), "f32", strides=(2, 1), offset0=8)
+    data = np.ones(16, np.float32).view(np.uint8)
+    for each, wanted in ((src, [1] * 16), (dst, [0] * 8 + [1] * 8)):
+        (piece,) = cut(Reorder(memory_desc(each.dims, "f32"), each), Bound(1 << 20, 1 << 20))
+        made = piece.change.apply({ONLY: data})[ONLY]
+        assert made[: each.nbytes].view(np.float32).tolist() == wanted
+
+
 def test_pieces_share_their_plan_and_travel() -> None:
     (first, *others) = pieces_of((4096, 64), "bf16", ("ab", "Ab16a"), 1 << 16)
     assert {piece.change for piece in others} == {first.change}
