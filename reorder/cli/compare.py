@@ -177,7 +177,7 @@ def _lay_out(facts: Facts) -> list[str]:
     if "worst" in facts:
         texts["worst"] = _line(facts["worst"])
         texts["first"] = [_line(row) for row in facts["first"]]
-        texts["where"] = [_place(row) for row in facts["where"]]
+        texts["where"] = [_where_line(row) for row in facts["where"]]
     return lines(texts)
 
 
@@ -207,7 +207,7 @@ def _line(row: Facts) -> str:
     )
 
 
-def _place(row: Facts) -> str:
+def _where_line(row: Facts) -> str:
     shown = [str(low) if low == high else f"{low} to {high}" for low, high in row["differing"]]
     parts = ", ".join(shown[:_SHOWN]) + (f", ... ({len(shown)} ranges)" if shown[_SHOWN:] else "")
     is_all = row["differing"] == [[0, row["of"] - 1]]

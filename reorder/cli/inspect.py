@@ -20,6 +20,7 @@ from reorder.storage.containers.entry import NOT_BYTES
 from reorder.storage.containers.table import read_container
 from reorder.storage.convert.sections import section_warnings, sections_in
 from reorder.storage.groups import find_groups, find_orphans, find_plain, find_unscaled, partial_of
+from reorder.storage.stored import UNQUANTISED, WEIGHT
 
 if TYPE_CHECKING:
     import argparse
@@ -35,7 +36,7 @@ _HEAD = ("name", "dims", "dtype", "layout", "bytes", "padding")
 # patterns of names in a line
 _SHOWN = 8
 # types of weights that are not quantised
-_FLOATS = ("f64", "f32", "f16", "bf16")
+_FLOATS = ("f64", *UNQUANTISED)
 
 
 class _Listing(NamedTuple):
@@ -170,7 +171,7 @@ def _weights(container: Container, groups: Sequence[Group]) -> list[_Weight]:
     taken = {name for group in groups for name in group.found.names}
     for name, entry in container.entries.items():
         desc = entry.desc
-        layer = name.removesuffix(".weight")
+        layer = name.removesuffix(WEIGHT)
         if isinstance(desc, RecordDesc):
             found.append(_Weight(layer, name, desc, entry.nbytes))
         elif name not in taken and layer != name and _is_matrix(desc):

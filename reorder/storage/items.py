@@ -50,7 +50,7 @@ class Item(NamedTuple):
         return {role: self.model.map(entry) for role, entry in self.tensors.items()}
 
     @property
-    def plain(self) -> Entry | None:
+    def entry(self) -> Entry | None:
         """The entry, if this is a single tensor of numbers rather than a record."""
         return None if isinstance(self.desc, RecordDesc) else self.tensors.get(ONE)
 
@@ -73,7 +73,7 @@ class Item(NamedTuple):
 
     def numbers(self) -> Memory:
         """Return the numbers that it stands for; those of a record are decoded."""
-        return self.memory() if self.plain else dequantize(value_of(self.group, self.model.map))
+        return self.memory() if self.entry else dequantize(value_of(self.group, self.model.map))
 
 
 class Model:

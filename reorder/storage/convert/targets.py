@@ -13,12 +13,12 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from memdesc import MemdescError, RecordDesc, record_desc
+from memdesc.dtypes import ALIASES
 from memdesc.errors import about, first_of, short_repr
 from reorder.records.encode import is_integer_number, number_bits
 from reorder.storage.convert.beside import CACHE, LEFT_OUT, beside, left_out_warnings
-from reorder.storage.convert.config import says_symmetric
 from reorder.storage.convert.rules import FormatName, Rule
-from reorder.storage.convert.sections import sections_in
+from reorder.storage.convert.sections import says_symmetric, sections_in
 from reorder.storage.declarations import is_inner
 from reorder.storage.experts import (
     block_of,
@@ -30,7 +30,7 @@ from reorder.storage.experts import (
 from reorder.storage.groups import Group, find_groups, find_orphans
 from reorder.storage.quantization import CONFIG, model_type
 from reorder.storage.siblings import beside_floats, holds_codes
-from reorder.storage.stored import WEIGHT, model_axes
+from reorder.storage.stored import UNQUANTISED, WEIGHT, model_axes
 from reorder.values.formats import FLOATS
 
 if TYPE_CHECKING:
@@ -195,14 +195,10 @@ _MLX_SPLITS = {"deepseek_v3": "kv_b_proj", "kimi_k2": "kv_b_proj"}
 _MLX = "mlx"
 # the last parts of names of tensors that may be beside codes without changing what they mean
 _BESIDE = ("bias", *LEFT_OUT)
-# what other programs call types of floats
-_OTHER_NAMES = {"bfloat16": "bf16", "float16": "f16", "fp16": "f16", "half": "f16"}
 # how many tensors a message names
 _SHOWN = 3
 # the container of llama.cpp
 _GGUF = "gguf"
-# the types of weights that are quantised
-_FLOATS = ("f32", "f16", "bf16")
 # Matrices that loaders of FP8 do not expect to be quantised, by parts of their names: routers of
 # experts, embeddings, outputs, adapters; what DeepSeek keeps of layers that predict more tokens and
 # of its indexer; and layers that transformers keeps in f32 or multiplies by itself. Sources: vLLM
@@ -244,8 +240,8 @@ def checked_target(name: object) -> str:
     Fails if there is no such target; the message has the one that may be meant.
     """
     if not isinstance(name, str) or name not in TARGETS:
-        meant = _OTHER_NAMES.get(str(name).removeprefix("torch."))
-        hint = f"; did you mean {meant}" if meant else ""
+        meant = ALIASES.get(str(name).removeprefix("torch."))
+        hint = f"; did you mean {meant}" if meant in TARGETS else ""
         msg = f"there is no target {short_repr(name)}; the targets are {', '.join(TARGETS)}{hint}"
         raise MemdescError(msg)
     return name
@@ -393,7 +389,7 @@ def _quantising_rules(name: str, target: Target, source: Path, container: Contai
         )
         raise MemdescError(msg)
     kinds = dict.fromkeys(each.dtype for each in layers if each.name in names)
-    floats = [each for each in container.entries.values() if each.dtype in _FLOATS]
+    floats = [each for each in container.entries.values() if each.dtype in UNQUANTISED]
     stacks = [each for each in floats if holds_experts(each)]
     kept = ((left, f"{what} them"), (stacks, "each has all experts of a layer"))
     warnings = [
@@ -443,7 +439,7 @@ def _is_weight(entry: Entry) -> bool:
 def _is_layer(entry: Entry) -> bool:
     """Whether a tensor is the weight of a linear layer within the repeated blocks of a model."""
     layer, _, last = entry.name.rpartition(".")
-    is_matrix = entry.dtype in _FLOATS and len(entry.shape) == len("oi")
+    is_matrix = entry.dtype in UNQUANTISED and len(entry.shape) == len("oi")
     is_inside = f".{last}" == WEIGHT and is_inner(layer)
     return is_matrix and is_inside and _KEPT.fullmatch(layer) is None
 
@@ -464,7 +460,7 @@ def _check_known(name: str, container: Container, groups: Sequence[Group]) -> No
     prefixes = {group.prefix for group in groups if group.found.is_dotted}
     codes = {f".{next(iter(group.tensors))}" for group in groups}
     for each, entry in container.entries.items():
-        is_plain = entry.dtype in _FLOATS and each not in known
+        is_plain = entry.dtype in UNQUANTISED and each not in known
         other = next(iter(beside_floats(container.entries, each) if is_plain else ()), None)
         if other is not None:
             msg = (
