@@ -11,7 +11,6 @@ import pytest
 
 import reorder
 from memdesc import MemdescError, record_desc
-from reorder.storage.containers.table import read_container
 from reorder.storage.convert.targets import TARGETS, may_round
 from tests.checkpoints import awq_layer, fp8_layer, gptq_layer, write_safetensors
 from tests.unit.reorder.storage.convert.results import SMALL, ended_after, refused, words_of
@@ -200,8 +199,7 @@ def test_a_layer_that_is_the_whole_model_has_names_without_a_dot(tmp_path: Path)
     config = {"quantization_config": _FP8}
     (tmp_path / "in" / "config.json").write_text(json.dumps(config), encoding="utf-8")
     reorder.convert(tmp_path / "in", tmp_path / "out", to="compressed-tensors")
-    found = read_container(tmp_path / "out" / "model.safetensors").entries
-    assert set(found) == {"weight", "weight_scale"}
+    assert words_of(tmp_path / "out").keys() == {"weight", "weight_scale"}
 
 
 def test_awq_becomes_gptq_and_awq_again(tmp_path: Path) -> None:
@@ -223,7 +221,7 @@ def test_awq_becomes_gptq_and_awq_again(tmp_path: Path) -> None:
     wanted = _numbers(source, "model.layers.1.mlp")
     assert np.array_equal(_numbers(tmp_path / "out", "model.layers.1.mlp"), wanted)
     back, config, _ = _made(tmp_path / "out", tmp_path / "back", "awq")
-    assert {*back} == {*read_container(source).entries}
+    assert back.keys() == words_of(source).keys()
     for name, array in layer.items():
         assert back[f"model.layers.0.mlp.{name}"].tobytes() == array.tobytes()
     assert config["quantization_config"] == _AWQ | {"zero_point": True}
@@ -729,7 +727,7 @@ def test_models_of_diffusers_keep_the_names_of_their_files(
 
 def test_shards_that_the_index_does_not_name_are_left_out(tmp_path: Path) -> None:
     source = _model(tmp_path / "in", fp8_layer(), _FP8)
-    names = read_container(source).entries
+    names = words_of(source)
     index = {"weight_map": dict.fromkeys(names, "model.safetensors")}
     (source / "model.safetensors.index.json").write_text(json.dumps(index))
     write_safetensors(source / "model-00002-of-00003.safetensors", fp8_layer())
