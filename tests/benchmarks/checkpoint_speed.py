@@ -123,6 +123,8 @@ class Source(NamedTuple):
     shape: tuple[int, ...] = (4096, 8192)
     # the key of the section in config.json
     key: str = "quantization_config"
+    # the end of the name of a scalar that other programs expect
+    beside: str = ""
 
 
 def _compressed(form: str, **weights: Any) -> dict[str, Any]:
@@ -164,7 +166,10 @@ _SOURCES = {
         ),
     ),
     "nvfp4": Source(
-        "modelopt_nvfp4", {}, {"quant_method": "modelopt", "quant_algo": "NVFP4", "group_size": 16}
+        "modelopt_nvfp4",
+        {},
+        {"quant_method": "modelopt", "quant_algo": "NVFP4", "group_size": 16},
+        beside=".input_scale",
     ),
     "mxfp4": Source("compressed_mxfp4", {}, _MXFP4),
     "gpt-oss": Source(
@@ -255,7 +260,8 @@ def _layer(source: Source) -> dict[str, NDArray[Any]]:
     if code.kind == "f8_e4m3":
         record.tensors[code.tensor][:] &= 0x77  # no NaN
     tensors = written_tensors("x", desc, "safetensors")
-    return {
+    beside = {source.beside: np.float32([1])} if source.beside else {}
+    return beside | {
         each.name.removeprefix("x"): record.tensors[role][: each.nbytes]
         .view(DATA_TYPES[each.dtype].numpy)
         .reshape(each.shape)

@@ -994,6 +994,38 @@ def test_experts_are_a_group_that_transformers_finds(tmp_path: Path, *, is_last:
         assert np.array_equal(_numbers(tmp_path / "out", name), _numbers(source, name).T)
 
 
+def test_layers_of_models_with_parts_are_listed_by_how_their_names_end(tmp_path: Path) -> None:
+    # transformers 5.23 has model.vision.layers.0.mlp and model.language_model.layers.0.router
+    plain = ["vision.layers.0.mlp", "projector.linear", "language_model.model.layers.0.router"]
+    beside = {f"{name}.weight": np.ones((4, 128), np.float16) for name in plain}
+    source = _model(tmp_path / "in", awq_layer(), _AWQ, beside, text_config={"model_type": "llama"})
+    _, config, _ = _made(source, tmp_path / "out", "compressed-tensors")
+    # the quantised layers are model.layers.0.mlp and model.layers.1.mlp
+    ends = [r"vision\.layers\.0\.mlp", "linear", "router", "lm_head"]
+    wanted = [*plain, "lm_head", *(rf"re:(.*\.)?{end}$" for end in ends)]
+    section = config["quantization_config"]
+    assert section["ignore"] == wanted
+    assert section["config_groups"]["group_0"]["targets"] == ["Linear"]
+    with reorder.open_checkpoint(tmp_path / "out") as checkpoint:
+        assert checkpoint.record("model.layers.0.mlp").desc.name == "pack_quantized"
+    # groups of several formats name their layers
+    layers = _layers_of_bits(q=8) | beside
+    source = _model(
+        tmp_path / "mixed",
+        gptq_layer()[0],
+        _GPTQ | {"dynamic": {r"+:.*\.q": {"bits": 8}}},
+        layers,
+        text_config={"model_type": "llama"},
+    )
+    _, config, _ = _made(source, tmp_path / "groups", "compressed-tensors")
+    first, second = config["quantization_config"]["config_groups"].values()
+    mlps = [f"model.layers.{k}.mlp" for k in range(2)]
+    assert first["targets"] == [*mlps, r"re:(.*\.)?model\.layers\.0\.mlp$", r"re:(.*\.)?1\.mlp$"]
+    assert second["targets"] == ["model.layers.2.mlp.q", r"re:(.*\.)?q$"]
+    for name in (*mlps, "model.layers.2.mlp.q"):
+        assert np.array_equal(_numbers(tmp_path / "groups", name), _numbers(source, name).T)
+
+
 def test_experts_of_several_groups_are_refused(tmp_path: Path) -> None:
     layers = _layers_of_bits(**{"experts.0.up": 4, "experts.0.down": 8})
     section = _GPTQ | {"dynamic": {r"+:.*\.down": {"bits": 8}}}
