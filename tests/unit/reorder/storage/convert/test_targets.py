@@ -133,6 +133,23 @@ def test_a_method_in_capitals_which_transformers_does_not_know_is_declared_anew(
     assert "are fp8-block already; copy it" in _refused(tmp_path / "out", "fp8-block", target="b")
 
 
+@pytest.mark.parametrize("rows", [192, 256, 64])
+@pytest.mark.parametrize("strategy", ["block", "tensor"])
+def test_partial_blocks_that_transformers_decodes_otherwise_are_named(
+    tmp_path: Path, strategy: str, rows: int
+) -> None:
+    count = -(-rows // 128) if strategy == "block" else 1
+    layer = {
+        "weight": fp8_layer()["weight"][:rows],
+        "weight_scale": np.ones((count, 1) if strategy == "block" else (1,), np.float32),
+    }
+    section = _compressed(strategy, block_structure=[128, 128] if strategy == "block" else None)
+    source = _model(tmp_path / "in", layer, section)
+    _, _, report = _made(source, tmp_path / "out", "fp8-block")
+    warned = ["without a GPU takes all blocks of a matrix" in each for each in report.warnings]
+    assert warned == [True] * (rows == 192)
+
+
 def test_nothing_is_rounded_where_the_formats_show_it(tmp_path: Path) -> None:
     assert may_round(record_desc((256, 256), "gptq"), "bf16")
     assert may_round(record_desc((256, 256), "fp8_block"), "bf16")
