@@ -6,9 +6,10 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from memdesc import MemdescError, RecordDesc
+from memdesc import DATA_TYPES, MemdescError, RecordDesc
 from memdesc.errors import first_of
 from reorder.records.encode import number_bits
+from reorder.storage.convert.sections import says_symmetric
 from reorder.storage.declarations import (
     DECLARATIONS,
     IGNORED,
@@ -26,7 +27,7 @@ from reorder.storage.declarations import (
 )
 from reorder.storage.experts import block_of, holds_experts
 from reorder.storage.quantization import CONFIG, KEY, holders, sections_of
-from reorder.storage.stored import WEIGHT, model_axes
+from reorder.storage.stored import UNQUANTISED, WEIGHT, model_axes
 from reorder.values.formats import FLOATS
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 _EMBEDDING = re.compile(r".*embed(ding)?s?(_tokens\w*|_in|_positions)?|wte|wpe")
 # What config.json calls the types of weights that are not quantised, and the keys that say the type
 # of a model: transformers 5 writes the second and reads both, earlier versions know the first.
-_DTYPES = {"f32": "float32", "bf16": "bfloat16", "f16": "float16"}
+_DTYPES = {name: DATA_TYPES[name].numpy.name for name in UNQUANTISED}
 _DTYPE_KEYS = ("torch_dtype", "dtype")
 
 
@@ -421,13 +422,3 @@ def _sections_json(
         )
         raise MemdescError(msg)
     return json.dumps(dict.fromkeys(row.keys, section), sort_keys=True)
-
-
-def says_symmetric(section: Mapping[str, Any]) -> bool:
-    """Whether a section of GPTQ or AWQ says that all zero points are the middle code.
-
-    Both store them nevertheless. For AWQ, transformers 5 writes `sym` too, whatever the zero points
-    are.
-    """
-    has_zeros = section.get("zero_point")
-    return has_zeros is False or (has_zeros is None and section.get("sym") is True)

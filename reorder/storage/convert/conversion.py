@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import json
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from hashlib import sha256
 from operator import methodcaller
 from os.path import relpath
 from threading import Lock
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from memdesc import MemdescError, MemoryDesc, RecordDesc, __version__
 from memdesc.disk import as_path, reason_of
@@ -62,7 +63,8 @@ __all__ = [
 ]
 
 
-class Conversion(NamedTuple):
+@dataclass(frozen=True)
+class Conversion:
     """A conversion that is ready to run: everything that a rule can get wrong has been checked."""
 
     source: Path
@@ -139,7 +141,7 @@ class Conversion(NamedTuple):
         for each in self.cut_steps:
             yield from each.tasks(where)
 
-    @property
+    @cached_property
     def facts(self) -> dict[str, Any]:
         """What identifies a conversion: with equal facts, bytes and pieces are equal.
 
@@ -468,7 +470,7 @@ def plan_conversion(
             made.finished.check(output.tensors)
         warnings += tuple(check_left(made))
         checked = check_numbers(made.cut_steps, options)
-        return made._replace(warnings=(*warnings, *rounding_warnings(checked)))
+        return replace(made, warnings=(*warnings, *rounding_warnings(checked)))
 
 
 def _writer(target: Path, output: Output, options: ConvertOptions) -> Writer:

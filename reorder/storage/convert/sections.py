@@ -10,7 +10,7 @@ AutoAWQ 0.2, ModelOpt 0.47, transformers 5.23 (`utils/quantization_config.py`).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +51,7 @@ _HARMLESS = {
 # keys of groups of layers in compressed-tensors and ModelOpt, and keys of weights, inputs and
 # outputs in these groups
 _ARGUED = ("weights", "input_activations", "output_activations")
-_GROUP = ("targets", "format", *_ARGUED)
+_GROUP_KEYS = ("targets", "format", *_ARGUED)
 _ARGS = (
     "num_bits type symmetric group_size strategy block_structure dynamic actorder scale_dtype "
     "zp_dtype observer observer_kwargs"
@@ -109,7 +109,9 @@ def _unknown_parts(section: dict[str, Any]) -> Iterator[str]:
     """Return the unknown keys of groups of layers, and of their weights, inputs and outputs."""
     groups = section.get("config_groups")
     for name, group in groups.items() if isinstance(groups, dict) else ():
-        parts: dict[str, tuple[Any, Collection[str]]] = {f"config_groups.{name}": (group, _GROUP)}
+        parts: dict[str, tuple[Any, Collection[str]]] = {
+            f"config_groups.{name}": (group, _GROUP_KEYS)
+        }
         for key in _ARGUED if isinstance(group, dict) else ():
             parts[f"config_groups.{name}.{key}"] = group.get(key), _ARGS.split()
         for path, (part, known) in parts.items():
@@ -128,3 +130,13 @@ def _is_set(value: Any, plain: tuple[Any, ...]) -> bool:
         rest = {key: each for key, each in value.items() if _is_set(each, ())}
         return bool(rest) and rest.get("format") not in plain
     return bool(value) and value not in plain
+
+
+def says_symmetric(section: Mapping[str, Any]) -> bool:
+    """Whether a section of GPTQ or AWQ says that all zero points are the middle code.
+
+    Both store them nevertheless. For AWQ, transformers 5 writes `sym` too, whatever the zero points
+    are.
+    """
+    has_zeros = section.get("zero_point")
+    return has_zeros is False or (has_zeros is None and section.get("sym") is True)

@@ -10,16 +10,16 @@ AutoAWQ 0.2, and `fp8_cast_bf16.py` of DeepSeek-V3.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from memdesc import MemdescError, RecordDesc, record_desc
+from memdesc.dtypes import ALIASES
 from memdesc.errors import about, first_of, short_repr
 from reorder.records.encode import is_integer_number, number_bits
 from reorder.records.repack import target_desc
 from reorder.storage.convert.beside import CACHE, LEFT_OUT, beside, left_out_warnings
-from reorder.storage.convert.config import says_symmetric
 from reorder.storage.convert.rules import FormatName, Rule
-from reorder.storage.convert.sections import sections_in
+from reorder.storage.convert.sections import says_symmetric, sections_in
 from reorder.storage.declarations import is_inner
 from reorder.storage.experts import (
     block_of,
@@ -31,7 +31,7 @@ from reorder.storage.experts import (
 from reorder.storage.groups import Group, find_groups, find_orphans
 from reorder.storage.quantization import CONFIG, model_type
 from reorder.storage.siblings import beside_floats, holds_codes
-from reorder.storage.stored import WEIGHT, model_axes
+from reorder.storage.stored import UNQUANTISED, WEIGHT, model_axes
 from reorder.values.formats import FLOATS
 
 if TYPE_CHECKING:
@@ -223,14 +223,10 @@ _MLX_SPLITS = {"deepseek_v3": "kv_b_proj", "kimi_k2": "kv_b_proj"}
 _MLX = "mlx"
 # the last parts of names of tensors that may be beside codes without changing what they mean
 _BESIDE = ("bias", *LEFT_OUT)
-# what other programs call types of floats
-_OTHER_NAMES = {"bfloat16": "bf16", "float16": "f16", "fp16": "f16", "half": "f16"}
 # how many tensors a message names
 _SHOWN = 3
 # the container of llama.cpp
 _GGUF = "gguf"
-# the types of weights that are quantised
-_FLOATS = ("f32", "f16", "bf16")
 # Matrices that loaders of FP8 do not expect to be quantised, by parts of their names: routers of
 # experts, embeddings, outputs, adapters; what DeepSeek keeps of layers that predict more tokens and
 # of its indexer; and layers that transformers keeps in f32 or multiplies by itself. Sources: vLLM
@@ -272,8 +268,8 @@ def checked_target(name: object) -> str:
     Fails if there is no such target; the message has the one that may be meant.
     """
     if not isinstance(name, str) or name not in TARGETS:
-        meant = _OTHER_NAMES.get(str(name).removeprefix("torch."))
-        hint = f"; did you mean {meant}" if meant else ""
+        meant = ALIASES.get(str(name).removeprefix("torch."))
+        hint = f"; did you mean {meant}" if meant in TARGETS else ""
         msg = f"there is no target {short_repr(name)}; the targets are {', '.join(TARGETS)}{hint}"
         raise MemdescError(msg)
     return name
@@ -304,43 +300,14 @@ def target_rules(name: str, source: Path, container: Container) -> TargetRules:
     _check_joint(name, kind, groups)
     with about(f"--to {name}"):
         check_experts(container.entries)
-    sections = [section for _, section in sections_in(source)] if groups else []
-    # in lower case, as transformers expects it
-    is_declared = target.method in (None, *(each.get("quant_method") for each in sections))
-    said_symmetric = any(map(says_symmetric, sections))
-    split = _MLX_SPLITS.get(kind or "") if target.is_stacked else None
-    moved: dict[tuple[FormatName, FormatName, str | None], list[Group]] = {}
-    told: dict[str, None] = {}
-    for group in groups:
-        if group.desc is not None:
-            src = FormatName(group.desc.name, group.desc.options)
-            last = group.prefix.rpartition(".")[2]
-            is_conv1d = kind in _CONV1D and last in _CONV1D_LAYERS
-            dtype = "f32" if last == split else target.dtype
-            dst, warning = (
-                (_decoded_layout(group.desc, is_conv1d=is_conv1d), _split_warning(split))
-                if dtype
-                else _target_record(name, group.prefix, group.desc, said_symmetric=said_symmetric)
-            )
-            if not (_is_same(src, dst) and is_declared):
-                moved.setdefault((src, dst, dtype), []).append(group)
-                told[warning] = None
     blocks = [e.desc.name for e in container.entries.values() if isinstance(e.desc, RecordDesc)]
     if target.floats is not None and not (groups or blocks):
         return _quantising_rules(name, target, source, container)
-    if not moved:
-        why = (
-            f"they are {name} already; copy it"
-            if groups
-            else f"they are blocks of {blocks[0]}; --map '*: {target.dtype or 'bf16'}' decodes them"
-            if blocks
-            else f"none is quantised; {target.producer} quantises floats"
-            if target.producer
-            else "none is quantised; --map 'PATTERN: TYPE' changes the type of floats"
-        )
-        msg = f"--to {name}: {short_repr(str(source))} has no weights to convert: {why}"
-        raise MemdescError(msg)
-    how = ", symmetric as config.json says" if said_symmetric else ""
+    sections = [section for _, section in sections_in(source)] if groups else []
+    moves, warnings = _moves(name, groups, kind, sections)
+    if not moves:
+        _refuse_unmoved(name, source, groups, blocks)
+    how = ", symmetric as config.json says" if any(map(says_symmetric, sections)) else ""
     rules = tuple(
         Rule(
             f"--to {name}: {src.name} -> {dst}{f', {dtype}' if dtype else how}",
@@ -350,19 +317,73 @@ def target_rules(name: str, source: Path, container: Container) -> TargetRules:
             dtype,
             prefixes=frozenset(group.prefix for group in found),
         )
-        for (src, dst, dtype), found in moved.items()
+        for (src, dst, dtype), found in moves.items()
     )
-    every = [group for found in moved.values() for group in found]
+    every = [group for found in moves.values() for group in found]
     left_out = [each for group in every for each in beside(group.prefix, container.entries)]
     left_out += [each for each in container.entries if each.rpartition(".")[2] in CACHE]
     left = container.entries.keys() - {*left_out}
     kept = {name: entry for name, entry in container.entries.items() if name in left}
-    warnings = (
-        *filter(None, told),
-        *_rounding_warnings(target, every),
-        *left_out_warnings(left_out),
+    warnings += [*_rounding_warnings(target, every), *left_out_warnings(left_out)]
+    return TargetRules(container._replace(entries=kept), target, rules, tuple(warnings))
+
+
+class _Move(NamedTuple):
+    """What weights of one kind become: a record, or a layout of floats of a type."""
+
+    src: FormatName
+    dst: FormatName
+    dtype: str | None
+
+
+def _moves(
+    name: str, groups: Sequence[Group], kind: str | None, sections: Sequence[Mapping[str, Any]]
+) -> tuple[dict[_Move, list[Group]], list[str]]:
+    """Return the weights that change, by what they become, and warnings.
+
+    `kind` is the type of the model, and `sections` are what its files say about quantisation.
+    """
+    target = TARGETS[name]
+    # in lower case, as transformers expects it
+    is_declared = target.method in (None, *(each.get("quant_method") for each in sections))
+    said_symmetric = any(map(says_symmetric, sections))
+    split = _MLX_SPLITS.get(kind or "") if target.is_stacked else None
+    moves: dict[_Move, list[Group]] = {}
+    told: dict[str, None] = {}
+    for group in groups:
+        if group.desc is None:
+            continue
+        src = FormatName(group.desc.name, group.desc.options)
+        last = group.prefix.rpartition(".")[2]
+        is_conv1d = kind in _CONV1D and last in _CONV1D_LAYERS
+        dtype = "f32" if last == split else target.dtype
+        dst, warning = (
+            (_decoded_layout(group.desc, is_conv1d=is_conv1d), _split_warning(split))
+            if dtype
+            else _target_record(name, group.prefix, group.desc, said_symmetric=said_symmetric)
+        )
+        if not (_is_same(src, dst) and is_declared):
+            moves.setdefault(_Move(src, dst, dtype), []).append(group)
+            told[warning] = None
+    return moves, [*filter(None, told)]
+
+
+def _refuse_unmoved(
+    name: str, source: Path, groups: Sequence[Group], blocks: Sequence[str]
+) -> NoReturn:
+    """Refuse a model that has no weights to convert; `blocks` are its single-tensor records."""
+    target = TARGETS[name]
+    why = (
+        f"they are {name} already; copy it"
+        if groups
+        else f"they are blocks of {blocks[0]}; --map '*: {target.dtype or 'bf16'}' decodes them"
+        if blocks
+        else f"none is quantised; {target.producer} quantises floats"
+        if target.producer
+        else "none is quantised; --map 'PATTERN: TYPE' changes the type of floats"
     )
-    return TargetRules(container._replace(entries=kept), target, rules, warnings)
+    msg = f"--to {name}: {short_repr(str(source))} has no weights to convert: {why}"
+    raise MemdescError(msg)
 
 
 def _quantising_rules(name: str, target: Target, source: Path, container: Container) -> TargetRules:
@@ -377,17 +398,9 @@ def _quantising_rules(name: str, target: Target, source: Path, container: Contai
     assert dst is not None  # noqa: S101 - the caller has looked
     desc = record_desc((4096, 4096), dst.name, **dict(dst.options))
     rows, columns = desc.field(desc.rule.scale[0].parts[0][0]).groups
-    entries = container.entries.values()
-    bare = next((e for e in entries if holds_codes(e) and _is_weight(e)), None)
-    if bare is not None:
-        msg = (
-            f"--to {name}: {bare.name} of {bare.dtype} holds codes, but nothing beside it scales "
-            "them; get the checkpoint again, or let --map quantise the weights that its rules name"
-        )
-        raise MemdescError(msg)
-    layers = [entry for entry in entries if _is_layer(entry)]
-    left = [each for each in layers if each.shape[0] % rows or each.shape[1] % columns]
     what = f"blocks of {rows} x {columns} do not cover"
+    layers = _layers_of_floats(name, container)
+    left = [each for each in layers if each.shape[0] % rows or each.shape[1] % columns]
     expert = next((each for each in left if stacked_name(each.name) != each.name), None)
     if expert is not None:
         msg = (
@@ -395,15 +408,6 @@ def _quantising_rules(name: str, target: Target, source: Path, container: Contai
             "that all experts are quantised; --map quantises the weights that its rules name"
         )
         raise MemdescError(msg)
-    for each in layers:
-        bias = container.entries.get(f"{each.name.removesuffix(WEIGHT)}.bias")
-        if bias is not None and bias.shape != each.shape[:1]:
-            msg = (
-                f"--to {name}: {each.name} of shape {each.shape} with a bias of shape {bias.shape} "
-                "has its outputs last, as layers of class Conv1D in GPT-2, and transformers "
-                "expects only those of class Linear to be quantised"
-            )
-            raise MemdescError(msg)
     names = frozenset(each.name for each in layers) - {each.name for each in left}
     if not names:
         msg = (
@@ -413,7 +417,8 @@ def _quantising_rules(name: str, target: Target, source: Path, container: Contai
         )
         raise MemdescError(msg)
     kinds = dict.fromkeys(each.dtype for each in layers if each.name in names)
-    stacks = [e for e in entries if e.dtype in _FLOATS and holds_experts(e)]
+    floats = [each for each in container.entries.values() if each.dtype in UNQUANTISED]
+    stacks = [each for each in floats if holds_experts(each)]
     kept = ((left, f"{what} them"), (stacks, "each has all experts of a layer"))
     warnings = [
         f"{first_of((each.name for each in found), _SHOWN)} stay floats: {why}"
@@ -428,6 +433,32 @@ def _quantising_rules(name: str, target: Target, source: Path, container: Contai
     return TargetRules(container, target, (rule,), (rounded, *warnings))
 
 
+def _layers_of_floats(name: str, container: Container) -> list[Entry]:
+    """Return the weights that loaders expect to be quantised.
+
+    Fails if there are codes without scales, or layers that loaders expect to be floats.
+    """
+    entries = container.entries.values()
+    bare = next((e for e in entries if holds_codes(e) and _is_weight(e)), None)
+    if bare is not None:
+        msg = (
+            f"--to {name}: {bare.name} of {bare.dtype} holds codes, but nothing beside it scales "
+            "them; get the checkpoint again, or let --map quantise the weights that its rules name"
+        )
+        raise MemdescError(msg)
+    layers = [entry for entry in entries if _is_layer(entry)]
+    for each in layers:
+        bias = container.entries.get(f"{each.name.removesuffix(WEIGHT)}.bias")
+        if bias is not None and bias.shape != each.shape[:1]:
+            msg = (
+                f"--to {name}: {each.name} of shape {each.shape} with a bias of shape {bias.shape} "
+                "has its outputs last, as layers of class Conv1D in GPT-2, and transformers "
+                "expects only those of class Linear to be quantised"
+            )
+            raise MemdescError(msg)
+    return layers
+
+
 def _is_weight(entry: Entry) -> bool:
     """Whether a tensor is called like a weight, or like all experts of a layer."""
     return entry.name.endswith(WEIGHT) or holds_experts(entry)
@@ -436,7 +467,7 @@ def _is_weight(entry: Entry) -> bool:
 def _is_layer(entry: Entry) -> bool:
     """Whether a tensor is the weight of a linear layer within the repeated blocks of a model."""
     layer, _, last = entry.name.rpartition(".")
-    is_matrix = entry.dtype in _FLOATS and len(entry.shape) == len("oi")
+    is_matrix = entry.dtype in UNQUANTISED and len(entry.shape) == len("oi")
     is_inside = f".{last}" == WEIGHT and is_inner(layer)
     return is_matrix and is_inside and _KEPT.fullmatch(layer) is None
 
@@ -457,7 +488,7 @@ def _check_known(name: str, container: Container, groups: Sequence[Group]) -> No
     prefixes = {group.prefix for group in groups if group.found.is_dotted}
     codes = {f".{next(iter(group.tensors))}" for group in groups}
     for each, entry in container.entries.items():
-        is_plain = entry.dtype in _FLOATS and each not in known
+        is_plain = entry.dtype in UNQUANTISED and each not in known
         other = next(iter(beside_floats(container.entries, each) if is_plain else ()), None)
         if other is not None:
             msg = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -237,7 +238,7 @@ def test_two_conversions_into_one_output_do_not_both_succeed(source: Path, tmp_p
     first, second = planned(source, tmp_path / "out", _SMALL), planned(source, tmp_path / "out")
     assert first.run()
     with pytest.raises(MemdescError, match="exists; it is only replaced with --overwrite"):
-        second._replace(options=_SMALL).run()
+        replace(second, options=_SMALL).run()
 
 
 def test_a_target_that_another_program_makes_meanwhile_is_not_replaced(
