@@ -260,7 +260,7 @@ def _layer(source: Source) -> dict[str, NDArray[Any]]:
     if code.kind == "f8_e4m3":
         record.tensors[code.tensor][:] &= 0x77  # no NaN
     tensors = written_tensors("x", desc, "safetensors")
-    beside = {source.beside: np.float32([1])} if source.beside else {}
+    beside = {source.beside: np.ones(1, np.float32)} if source.beside else {}
     return beside | {
         each.name.removeprefix("x"): record.tensors[role][: each.nbytes]
         .view(DATA_TYPES[each.dtype].numpy)
