@@ -22,6 +22,7 @@ from reorder.storage.declarations import (
     keys_with_values,
     own_declaration,
     section_of,
+    with_ends,
     with_plain,
 )
 from reorder.storage.experts import block_of, holds_experts
@@ -85,6 +86,7 @@ def moved_config(text: bytes, plan: Plan) -> tuple[bytes, list[str]]:
         else:
             sections = _sections_left(before, plan) if plan.left else {}
         _check_plain(sections, [layer for kind in kinds for layer in kind.layers])
+        sections = _with_ends(sections, config, plan)
         lost += _replace_sections(holder, sections)
         warnings += _unread_warnings(sections)
     if lost:
@@ -265,6 +267,20 @@ def _plain_layers(plan: Plan) -> list[str]:
     if not any(_has_output(step) for step in plan.steps):
         names[OUTPUT] = None
     return [*names]
+
+
+def _with_ends(
+    sections: Mapping[str, Any], config: Mapping[str, Any], plan: Plan
+) -> dict[str, Any]:
+    """Return sections that also list how names of layers end, if a model has parts.
+
+    These are models of their own, such as one for images and one for text.
+    """
+    if not any(isinstance(each, dict) and "model_type" in each for each in config.values()):
+        return dict(sections)
+    tensors = (tensor for step in plan.steps for tensor in step.tensors)
+    quantised = {each.name.rpartition(".")[0] for each in tensors if each.dtype not in _DTYPES}
+    return {key: with_ends(section, quantised) for key, section in sections.items()}
 
 
 def _has_output(step: Step) -> bool:

@@ -16,6 +16,7 @@ from memdesc import MemdescError, RecordDesc, record_desc
 from memdesc.dtypes import ALIASES
 from memdesc.errors import about, first_of, short_repr
 from reorder.records.encode import is_integer_number, number_bits
+from reorder.records.repack import target_desc
 from reorder.storage.convert.beside import CACHE, LEFT_OUT, beside, left_out_warnings
 from reorder.storage.convert.rules import FormatName, Rule
 from reorder.storage.convert.sections import says_symmetric, sections_in
@@ -64,6 +65,19 @@ class Way(NamedTuple):
     warning: str = ""
     # the warning for experts, which some loaders merge; empty if it is the same
     of_experts: str = ""
+    # the warning for matrices whose last blocks are partial; empty if it is the same
+    of_partial: str = ""
+
+    def warning_of(self, prefix: str, desc: RecordDesc) -> str:
+        """Return the warning for a record; empty if there is none."""
+        if block_of(prefix) and self.of_experts:
+            return self.of_experts
+        if self.of_partial:
+            made = target_desc(desc, self.record, dict(self.made(desc).options))
+            groups = made.field(made.rule.scale[0].parts[0][0]).groups
+            if any(size % group for size, group in zip(made.dims, groups, strict=True)):
+                return self.of_partial
+        return self.warning
 
     def takes(self, desc: RecordDesc, *, said_symmetric: bool) -> bool:
         """Whether it applies to a record; `said_symmetric` is what config.json says about it."""
@@ -119,6 +133,11 @@ _MERGED = (
 )
 _WRONG = _MERGED.format("computes wrong numbers from experts of NVFP4")
 _NOT_LOADED = _MERGED.format("does not load experts of {}")
+# `Fp8Dequantize` divides the rows of a matrix by those of its scales
+_PARTIAL = (
+    "transformers 5.23 without a GPU takes all blocks of a matrix to be equally large: if they do "
+    "not cover a matrix whole, it does not load the matrix, or decodes it to wrong numbers"
+)
 # MLX stores the products of scales and zero points as biases, and f32 holds them
 _F32 = {"scales": "f32"}
 _MLX_GROUPS = (128, 64, 32)
@@ -127,8 +146,17 @@ TARGETS = {
     "f16": Target(dtype="f16"),
     "fp8-block": Target(
         (
-            Way(("fp8_block",), "fp8_block", {"scale_inv": True}, ("block",), codes=_E4M3),
-            Way(("fp8_tensor",), "fp8_block", {"scale_inv": True}, codes=_E4M3),
+            *(
+                Way(
+                    (name,),
+                    "fp8_block",
+                    {"scale_inv": True},
+                    kept,
+                    codes=_E4M3,
+                    of_partial=_PARTIAL,
+                )
+                for name, kept in (("fp8_block", ("block",)), ("fp8_tensor", ()))
+            ),
         ),
         method="fp8",
         takes_joint=True,
@@ -556,7 +584,7 @@ def _target_record(
                     f"tensor, and loaders of {name} do not read that; {decoded} decode it"
                 )
                 raise MemdescError(msg)
-            return way.made(desc), (block_of(prefix) and way.of_experts) or way.warning
+            return way.made(desc), way.warning_of(prefix, desc)
     read = {kind: None for way in target.ways if desc.name in way.sources for kind in way.codes}
     if not read and any(desc.name == way.record for way in target.ways):
         return FormatName(desc.name, desc.options), ""
