@@ -18,7 +18,7 @@ from memdesc.errors import (
 )
 from memdesc.int64 import INT64_MAX, check_length, checked_flag, checked_int, checked_ints
 from memdesc.layout import Layout, dim_name, layout_by_strides, layout_by_tag
-from memdesc.names import did_you_mean, dim_letters, expand_meta_tag, resolve, siblings
+from memdesc.names import did_you_mean, dim_letters, expand_meta_tag, resolve, with_other_ndims
 from memdesc.notation import parse_tag
 from memdesc.overlap import check_nesting
 from memdesc.tags import LETTERS, FormatTag
@@ -156,7 +156,7 @@ def _layout_by_name(dims: tuple[int, ...], tag: str | FormatTag | None, bits: in
     except MemdescError as error:
         if found.ndims == len(dims):
             raise
-        msg = f"{error}{did_you_mean(siblings(name, len(dims)))}"
+        msg = f"{error}{did_you_mean(with_other_ndims(name, len(dims)))}"
         raise MemdescError(msg) from None
 
 

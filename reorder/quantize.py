@@ -14,7 +14,7 @@ from memdesc.errors import allocates
 from memdesc.int64 import checked_flag, checked_ints
 from memdesc.layout import check_dims
 from reorder.api import is_on_device, reorder
-from reorder.memory.buffers import zeroed_bytes
+from reorder.memory.allocation import zeroed_bytes
 from reorder.memory.inputs import as_memory
 from reorder.memory.memory import Memory
 from reorder.values.attr import Attr

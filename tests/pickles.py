@@ -88,7 +88,7 @@ def values() -> dict[str, Any]:
         "Attr": attr,
         "ReorderPlan": plan,
         "ReorderPlan with conversion": reorder.plan_reorder(small, s8, attr),
-        "ReorderPlan with offset tables": looked_up,
+        "ReorderPlan with indirection tables": looked_up,
         "RuntimePlan": reorder.plan_runtime(
             memdesc.runtime_desc(unknown, "f32", "abc"),
             memdesc.runtime_desc(unknown, "s8", "aBc8b"),

@@ -183,7 +183,7 @@ def assumed_machine() -> Machine:
 
 @contextmanager
 def few_boxes() -> Iterator[None]:
-    """Let dims whose blocks do not divide use offset tables, as those of large tensors do."""
+    """Let dims whose blocks do not divide use indirection tables, as those of large tensors do."""
     _plan.cache_clear()
     with mock.patch("reorder.plan.boxes._MAX_BOXES", 1):
         yield

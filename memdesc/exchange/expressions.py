@@ -169,7 +169,7 @@ def tag_of_outputs(
 
 
 # the dims of an axis, a step, and an extent (0 if unbounded)
-_Term = tuple[tuple[int, ...], int, int]
+_Summand = tuple[tuple[int, ...], int, int]
 
 
 class _Reader:
@@ -181,7 +181,7 @@ class _Reader:
         self.dims = dims
         self.names = {name: dim for dim, name in enumerate(names)}
 
-    def digit(self, node: ast.expr) -> _Term:
+    def digit(self, node: ast.expr) -> _Summand:
         """Return the digit `x // n % m`, where x is an index or a sum of several."""
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.FloorDiv | ast.Mod):
             axis, step, extent = self.digit(node.left)

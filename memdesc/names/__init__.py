@@ -9,7 +9,7 @@ with a `VOCABULARY` (made by `vocabulary.Table` if it is a table), and add it to
 from memdesc.names.images import is_image
 from memdesc.names.registry import Name, dim_letters, known_images, known_names
 from memdesc.names.resolve import expand_meta_tag, resolve, resolve_image
-from memdesc.names.suggest import did_you_mean, siblings, suggest
+from memdesc.names.suggest import did_you_mean, suggest, with_other_ndims
 
 __all__ = [
     "Name",
@@ -21,6 +21,6 @@ __all__ = [
     "known_names",
     "resolve",
     "resolve_image",
-    "siblings",
     "suggest",
+    "with_other_ndims",
 ]

@@ -104,7 +104,7 @@ def meanings(text: str, ndims: int | None = None) -> tuple[str, ...]:
     return tuple(name for name in known if ndims is None or _ndims_of(name) in {0, ndims})
 
 
-def siblings(text: str, ndims: int) -> tuple[str, ...]:
+def with_other_ndims(text: str, ndims: int) -> tuple[str, ...]:
     """Return known names for `ndims` dims that a name for another number of dims may stand for.
 
     They differ in groups or experts, or in depth and height. This does not search all names,

@@ -23,14 +23,10 @@ from reorder.cli.command import (
 )
 from reorder.cli.tensors import SOURCE, Reading, codes_note, is_raw, read_tensor
 from reorder.comparison import Difference, ValueComparison, compare_values
-from reorder.memory.memory import Memory
-from reorder.quantize import dequantize
-from reorder.storage.checkpoint import Checkpoint, StoredTensor, container_of
 from reorder.storage.containers.entry import NOT_BYTES
 from reorder.storage.containers.table import FORMATS, read_container
 from reorder.storage.diagnosis import is_equal_bytes
-from reorder.storage.files import value_of
-from reorder.storage.groups import Group, find_groups
+from reorder.storage.items import Item, Model
 from reorder.storage.stored import in_order_of
 
 if TYPE_CHECKING:
@@ -40,7 +36,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from memdesc import MemoryDesc, RecordDesc
+    from reorder.memory.memory import Memory
 
 # how many ranges of one dim are printed
 _SHOWN = 8
@@ -54,12 +50,29 @@ _FROM = (
 
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     paths = options.a, options.b
+    hows = _readings(options)
+    has_folder = any(as_path(path).is_dir() for path in paths)
+    absent = [path for path in paths if has_folder and not as_path(path).exists()]
+    if absent:
+        msg = f"{absent[0]!r} cannot be read: there is no such file or folder"
+        raise MemdescError(msg)
+    if all(map(_is_folder_of_files, paths)) and any(files := [*map(_files, paths, hows)]):
+        return _compare_sets(options, files[0], files[1])
     layouts = (options.from_a, options.from_b, options.dims, options.offset)
+    if layouts == (None,) * 4 and (has_folder or all(map(_is_checkpoint, paths))):
+        return _compare_checkpoints(options)
+    return _compare_tensors(options, hows)
+
+
+def _readings(options: argparse.Namespace) -> list[Reading]:
+    """Return how the files of both sides are read."""
+    paths = options.a, options.b
     is_for_raw = any(map(is_raw, paths))
     if options.offset is not None and not is_for_raw:
         msg = f"--offset is for raw bytes; {options.a!r} and {options.b!r} say where theirs are"
         raise MemdescError(msg)
-    hows = [
+    sides = (options.from_a, "--from-a"), (options.from_b, "--from-b")
+    return [
         _of_raw(
             path,
             Reading(
@@ -71,29 +84,13 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
                 is_for_raw=is_for_raw,
             ),
         )
-        for path, layout, flag in (
-            (options.a, options.from_a, "--from-a"),
-            (options.b, options.from_b, "--from-b"),
-        )
+        for path, (layout, flag) in zip(paths, sides, strict=True)
     ]
-    has_folder = any(as_path(path).is_dir() for path in paths)
-    absent = [path for path in paths if has_folder and not as_path(path).exists()]
-    if absent:
-        msg = f"{absent[0]!r} cannot be read: there is no such file or folder"
-        raise MemdescError(msg)
-    if all(map(_is_folder_of_files, paths)) and any(files := [*map(_files, paths, hows)]):
-        return _compare_sets(options, files[0], files[1])
-    if layouts == (None,) * 4 and (has_folder or all(map(_is_checkpoint, paths))):
-        if options.dtype is not None:
-            msg = (
-                f"--dtype is for raw bytes; {options.a!r} and {options.b!r} give the types of "
-                "their tensors"
-            )
-            raise MemdescError(msg)
-        checkpoints = [Checkpoint(as_path(path)) for path in paths]
-        unread = {name for each in checkpoints for name in container_of(each).left_out}
-        left, right = _checkpoints(paths, checkpoints)
-        return _compare_sets(options, left, right, unread)
+
+
+def _compare_tensors(options: argparse.Namespace, hows: Sequence[Reading]) -> tuple[Facts, int]:
+    """Compare the only tensor, or the named one, of two files."""
+    paths = options.a, options.b
     a, b = (read_tensor(path, how)[0] for path, how in zip(paths, hows, strict=True))
     if a.desc.dims != b.desc.dims:
         msg = (
@@ -180,7 +177,7 @@ def _lay_out(facts: Facts) -> list[str]:
     if "worst" in facts:
         texts["worst"] = _line(facts["worst"])
         texts["first"] = [_line(row) for row in facts["first"]]
-        texts["where"] = [_place(row) for row in facts["where"]]
+        texts["where"] = [_where_line(row) for row in facts["where"]]
     return lines(texts)
 
 
@@ -210,56 +207,27 @@ def _line(row: Facts) -> str:
     )
 
 
-def _place(row: Facts) -> str:
+def _where_line(row: Facts) -> str:
     shown = [str(low) if low == high else f"{low} to {high}" for low, high in row["differing"]]
     parts = ", ".join(shown[:_SHOWN]) + (f", ... ({len(shown)} ranges)" if shown[_SHOWN:] else "")
     is_all = row["differing"] == [[0, row["of"] - 1]]
     return f"{row['dim']}: {'all' if is_all else parts} of {row['of']}"
 
 
-class _Item(NamedTuple):
-    """A record or a tensor of a checkpoint, compared under one name."""
-
-    checkpoint: Checkpoint
-    group: Group | None
-    tensor: StoredTensor
-    # for codes without a known record: the tensors that would turn them into numbers
-    others: tuple[str, ...] = ()
-
-    @property
-    def desc(self) -> MemoryDesc | RecordDesc | None:
-        return (self.group and self.group.desc) or self.tensor.desc
-
-    @property
-    def what(self) -> str:
-        codes = f", raw codes without {', '.join(self.others)}" if self.others else ""
-        return (self.tensor.dtype if self.group is None else repr(self.desc)) + codes
-
-    def memory(self) -> Memory:
-        """Return the numbers of a record, or the tensor itself."""
-        if self.group is not None:
-            return dequantize(value_of(self.group, self.checkpoint.map))
-        held = self.tensor.memory()
-        return held if isinstance(held, Memory) else dequantize(held)
-
-
 class _File(NamedTuple):
     """A file of a folder, compared under its name."""
 
+    name: str
     path: str
     how: Reading
-    others: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
     desc: None = None
 
-    @property
-    def what(self) -> str:
-        return self.path
-
-    def memory(self) -> Memory:
+    def numbers(self) -> Memory:
         return read_tensor(self.path, self.how)[0]
 
 
-_Content = _Item | _File
+_Content = Item | _File
 
 
 def _is_folder_of_files(path: str) -> bool:
@@ -272,7 +240,7 @@ def _is_folder_of_files(path: str) -> bool:
 
 def _files(path: str, how: Reading) -> dict[str, _File]:
     files = sorted(each for each in as_path(path).iterdir() if each.is_file())
-    return {each.name: _File(str(each), _of_raw(str(each), how)) for each in files}
+    return {each.name: _File(each.name, str(each), _of_raw(str(each), how)) for each in files}
 
 
 def _is_checkpoint(path: str) -> bool:
@@ -286,12 +254,23 @@ def _is_checkpoint(path: str) -> bool:
         return False
 
 
-def _checkpoints(paths: Sequence[str], checkpoints: Sequence[Checkpoint]) -> list[dict[str, _Item]]:
-    """Return what two checkpoints hold."""
-    groups = [_groups(path, each) for path, each in zip(paths, checkpoints, strict=True)]
+def _compare_checkpoints(options: argparse.Namespace) -> tuple[Facts, int]:
+    """Compare what has the same names in two checkpoints."""
+    paths = options.a, options.b
+    if options.dtype is not None:
+        msg = (
+            f"--dtype is for raw bytes; {options.a!r} and {options.b!r} give the types of their "
+            "tensors"
+        )
+        raise MemdescError(msg)
+    models = [*map(Model, paths)]
+    unread = {name for model in models for name in model.container.left_out}
     # if only one side says what words mean, words of the same name are compared as codes
-    unknown = {name for each in groups for name, group in each.items() if not group.is_known}
-    return [_items(*each, unknown) for each in zip(checkpoints, groups, strict=True)]
+    unknown = {
+        name for model in models for name, group in model.weights.items() if not group.is_known
+    }
+    left, right = (_items(model, unknown) for model in models)
+    return _compare_sets(options, left, right, unread)
 
 
 def _compare_sets(
@@ -300,21 +279,20 @@ def _compare_sets(
     right: Mapping[str, _Content],
     unread: AbstractSet[str] = frozenset(),
 ) -> tuple[Facts, int]:
-    """Compare what has the same names in two checkpoints, or in two folders.
-
-    `unread` are tensors of either that cannot be compared.
-    """
+    """Compare what has the same names on both sides, except `unread` tensors of either."""
     names = [name for name in left if name in right]
-    rows = [{"name": name, **_compared(left[name], right[name], options)} for name in names]
+    rows = [
+        {"name": left[name].name, **_compared(left[name], right[name], options)} for name in names
+    ]
     apart = [row for row in rows if row.pop("is_equal") is False]
     facts: Facts = {
         "a": options.a,
         "b": options.b,
         "compared": len(rows),
         "differing": apart,
-        "only_in_a": [name for name in left if name not in right],
-        "only_in_b": [name for name in right if name not in left],
-        "raw_codes": [name for name in names if left[name].others or right[name].others],
+        "only_in_a": [each.name for name, each in left.items() if name not in right],
+        "only_in_b": [each.name for name, each in right.items() if name not in left],
+        "raw_codes": [name for name in names if left[name].missing or right[name].missing],
     }
     if unread:
         facts["not_compared"] = [f"{name}: {NOT_BYTES}" for name in sorted(unread)]
@@ -322,35 +300,37 @@ def _compare_sets(
     return facts, 0 if is_equal and rows else 1
 
 
-def _groups(path: str, checkpoint: Checkpoint) -> dict[str, Group]:
-    """Return the quantised weight that each tensor belongs to, if any."""
-    found = find_groups(as_path(path), container_of(checkpoint))
-    return {name: group for group in found for name in group.found.names}
+def _items(model: Model, unknown: AbstractSet[str]) -> dict[str, Item]:
+    """Return what a checkpoint has by name: weights, and tensors that are compared alone.
 
-
-def _items(
-    checkpoint: Checkpoint, groups: Mapping[str, Group], unknown: AbstractSet[str]
-) -> dict[str, _Item]:
-    """Return the content of a checkpoint; a record has the name of the tensor it decodes to."""
-    found: dict[str, _Item] = {}
-    for name, tensor in checkpoint.items():
-        group = groups.get(name)
+    These are plain tensors, and those of weights of which one is `unknown`.
+    """
+    found: dict[str, Item] = {}
+    for name in model.entries:
+        group = model.weights.get(name)
         if group is not None and unknown.isdisjoint(group.found.names):
-            called = group.prefix if group.desc is None else group.decoded_name(group.prefix)
-            found[called] = _Item(checkpoint, group, tensor)
+            called = model.name_of(group)
+            found[called] = Item(called.rstrip("\0"), model, group, group.desc)
         else:
-            others = group.found.names if group else ()
-            found[name] = _Item(
-                checkpoint, None, tensor, tuple(each for each in others if each != name)
-            )
+            found[name] = model.tensor(name)
     return found
+
+
+def _what(content: _Content) -> str:
+    """Return what a message calls one side: the file, the record, or the type of the words."""
+    if isinstance(content, _File):
+        return content.path
+    if content.desc is not None and content.weight is content.group:
+        return repr(content.desc)
+    codes = f", raw codes without {', '.join(content.missing)}" if content.missing else ""
+    return next(iter(content.tensors.values())).dtype + codes
 
 
 def _compared(a: _Content, b: _Content, options: argparse.Namespace) -> dict[str, Any]:
     """Compare what both sides have under one name."""
-    whats = {"a": a.what, "b": b.what}
+    whats = {"a": _what(a), "b": _what(b)}
     try:
-        one, other = a.memory(), b.memory()
+        one, other = a.numbers(), b.numbers()
         turned = in_order_of(other, b.desc, one, a.desc)
         found = min(
             (_compare(one, each, options, limit=0) for each in turned),
@@ -370,12 +350,14 @@ def _compared(a: _Content, b: _Content, options: argparse.Namespace) -> dict[str
 
 
 def _is_copy(a: _Content, b: _Content) -> bool:
-    """Whether two tensors have equal types, shapes and bytes, whatever these mean."""
+    """Whether the tensors of both sides have equal types, shapes and bytes, whatever these mean."""
     if isinstance(a, _File) or isinstance(b, _File):
         return False
-    one, other = a.tensor, b.tensor
-    is_alike = (one.dtype, one.shape) == (other.dtype, other.shape)
-    return is_alike and is_equal_bytes(one.data, other.data)
+    one, other = (
+        {role: (entry.dtype, entry.shape) for role, entry in each.tensors.items()}
+        for each in (a, b)
+    )
+    return one == other and all(is_equal_bytes(a.data[role], b.data[role]) for role in one)
 
 
 COMMAND = Command(

@@ -64,7 +64,7 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
         "bytes_read": src.dtype.nbytes(src.nelems),
         "bytes_written": dst.dtype.nbytes(dst.padded_nelems if dst.nelems else 0),
         "of_these_padding": dst.dtype.nbytes(dst.padded_nelems - dst.nelems if dst.nelems else 0),
-        "offset_tables": any(box.indirect for box in plan.boxes),
+        "indirection_tables": any(box.indirect for box in plan.boxes),
     }
     if options.svg is not None:
         (src.show(beside=dst) if options.beside else plan.show()).save(options.svg)

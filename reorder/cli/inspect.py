@@ -38,72 +38,90 @@ _SHOWN = 8
 _FLOATS = ("f64", "f32", "f16", "bf16")
 
 
+class _Listing(NamedTuple):
+    """What a path holds: rows of the table, quantised weights, what is missing, and notes."""
+
+    files: Sequence[Path]
+    # the tensors that are asked for
+    rows: list[Facts]
+    weights: list[_Weight]
+    # shards that were not read, with the tensors that they should hold
+    unread: dict[str, list[str]]
+    # weights without scales, and scales without weights
+    unscaled: list[str]
+    notes: list[str]
+
+
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
-    rows: list[Facts] = []
-    notes: list[str] = []
-    files: list[Path] = []
-    weights: list[_Weight] = []
-    unread: dict[str, list[str]] = {}
-    unscaled: list[str] = []
-    for given in options.paths:
-        file, name = split_name(given)
-        path = as_path(file)
-        container = read_container(path, skip_unreadable=True)
-        check_named(given, container.entries)
-        files += container.files
-        groups = find_groups(path, container)
-        listed = _rows(container, groups, notes)
-        rows += [row for row in listed if name in {None, row["name"]}]
-        held = _weights(container, groups)
-        plain = [weight.layer for weight in held if weight.desc is None]
-        notes += _by_reason(find_plain(path, container, plain))
-        weights += held
-        without = find_unscaled(path, container, groups)
-        notes += _by_reason(without)
-        unscaled += without
-        orphans = find_orphans(container, groups)
-        why = "it scales a weight, as other tensors of that name do, but there is no "
-        notes += _by_reason({name: why + weight for name, weight in orphans.items()})
-        unscaled += orphans
-        if container.left_out:
-            notes.append(f"{first_of(container.left_out, _SHOWN)}: not shown: {NOT_BYTES}")
-        if any(group.desc is not None for group in groups):
-            notes += _section_notes(path)
-        notes += [
-            f"{file} is not shown{_count_of(each.names)}: {each.reason}"
-            for file, each in container.unread.items()
-        ]
-        unread |= {file: [*each.names] for file, each in container.unread.items()}
+    listings = [*map(_listing, options.paths)]
+    rows = [row for each in listings for row in each.rows]
+    weights = [weight for each in listings for weight in each.weights]
+    unread = {file: names for each in listings for file, names in each.unread.items()}
+    unscaled = [name for each in listings for name in each.unscaled]
     found = [row for row in rows if is_wanted(row["name"], options.filter)]
     alike = {} if options.all else {"alike": _alike(found)}
     if options.sort:
         for each in (found, *alike.values()):
             each.sort(key=lambda row: _key(row[options.sort]))
-    kinds: dict[tuple[str, str], list[int]] = {}
-    for row in found:
-        total = kinds.setdefault((row["dtype"], row["layout"]), [0, 0, 0])
-        for k, amount in enumerate((1, row["bytes"], row["padding"])):
-            total[k] += amount
     facts: Facts = {
-        "files": [str(file) for file in files],
+        "files": [str(file) for each in listings for file in each.files],
         "tensors": found,
         **alike,
         "count": len(found),
         "of": len(rows),
         "bytes": sum(row["bytes"] for row in found),
         "padding": sum(row["padding"] for row in found),
-        "kinds": [
-            dict(
-                zip(("dtype", "layout", "count", "bytes", "padding"), (*kind, *total), strict=True)
-            )
-            for kind, total in sorted(kinds.items(), key=lambda item: -item[1][1])
-        ],
+        "kinds": _kinds(found),
         **_layers(weights, {row["name"] for row in found}),
         "unread": unread,
         "unscaled": unscaled,
-        "notes": notes,
+        "notes": [note for each in listings for note in each.notes],
     }
     return facts, 1 if unread or unscaled or not found else 0
+
+
+def _listing(given: str) -> _Listing:
+    """Return what a path, or one tensor of it, holds."""
+    file, name = split_name(given)
+    path = as_path(file)
+    container = read_container(path, skip_unreadable=True)
+    check_named(given, container.entries)
+    groups = find_groups(path, container)
+    notes: list[str] = []
+    rows = [row for row in _rows(container, groups, notes) if name in {None, row["name"]}]
+    weights = _weights(container, groups)
+    plain = [weight.layer for weight in weights if weight.desc is None]
+    unscaled = find_unscaled(path, container, groups)
+    orphans = find_orphans(container, groups)
+    why = "it scales a weight, as other tensors of that name do, but there is no "
+    for reasons in (
+        find_plain(path, container, plain),
+        unscaled,
+        {name: why + weight for name, weight in orphans.items()},
+    ):
+        notes += _by_reason(reasons)
+    if container.left_out:
+        notes.append(f"{first_of(container.left_out, _SHOWN)}: not shown: {NOT_BYTES}")
+    if any(group.desc is not None for group in groups):
+        notes += _section_notes(path)
+    notes += [
+        f"{file} is not shown{_count_of(each.names)}: {each.reason}"
+        for file, each in container.unread.items()
+    ]
+    unread = {file: [*each.names] for file, each in container.unread.items()}
+    return _Listing(container.files, rows, weights, unread, [*unscaled, *orphans], notes)
+
+
+def _kinds(rows: Iterable[Facts]) -> list[Facts]:
+    """Return the totals of tensors of the same type and layout, those with most bytes first."""
+    names = ("count", "bytes", "padding")
+    kinds: dict[tuple[str, str], Facts] = {}
+    for row in rows:
+        key = {name: row[name] for name in ("dtype", "layout")}
+        total = kinds.setdefault(tuple(key.values()), key | dict.fromkeys(names, 0))
+        for name in names:
+            total[name] += row.get(name, 1)
+    return sorted(kinds.values(), key=lambda kind: -kind["bytes"])
 
 
 def _section_notes(path: Path) -> list[str]:

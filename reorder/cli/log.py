@@ -79,11 +79,25 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
         if isinstance(layers, OpenVinoLayers)
         else ()
     )
-    before, spent_before = found.before_runs
     facts: Facts = {
         "log": options.log,
         "onednn": list(log.versions),
         "steady": options.steady,
+        **_report_facts(found),
+        "not_of_layers": [f"{each.kind} {each.problem}" for each in foreign],
+        "skipped": log.skipped,
+        "unread": [{"line": number, "text": text} for number, text in log.unread],
+        "other_lines": log.other_lines,
+        "top": options.top,
+    }
+    if options.bench:
+        _measure(facts, found, options, log)
+    return facts, 0
+
+
+def _report_facts(found: LogReport) -> Facts:
+    before, spent_before = found.before_runs
+    return {
         "executions": sum(each.executions for each in found.kinds),
         "milliseconds": _round(found.milliseconds),
         "reorder_share": _share(found, sum(each.times.cost for each in found.reorders)),
@@ -109,15 +123,7 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
             {"milliseconds": _round(each.milliseconds), "layer": each.layer._asdict()}
             for each in found.layers
         ],
-        "not_of_layers": [f"{each.kind} {each.problem}" for each in foreign],
-        "skipped": log.skipped,
-        "unread": [{"line": number, "text": text} for number, text in log.unread],
-        "other_lines": log.other_lines,
-        "top": options.top,
     }
-    if options.bench:
-        _measure(facts, found, options, log)
-    return facts, 0
 
 
 def _stdin() -> TextIO:

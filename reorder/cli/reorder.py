@@ -40,6 +40,7 @@ from reorder.cli.tensors import (
     locate,
     padding_facts,
     read_tensor,
+    split_name,
 )
 from reorder.memory.memory import Memory
 from reorder.storage.containers.table import plan_file
@@ -196,6 +197,13 @@ def _attr(options: argparse.Namespace) -> Attr:
         text = getattr(options, name.replace("-", "_"))
         if text is not None:
             given |= _values(role, f"--{name}", text)
+            file, _ = split_name(text.rpartition(":")[0])
+            if file and os.path.realpath(file) == os.path.realpath(options.dst):
+                msg = (
+                    f"{options.dst!r} cannot be written: it would replace {file!r}, which "
+                    f"--{name} reads; name another file"
+                )
+                raise MemdescError(msg)
     return Attr(**given)
 
 

@@ -395,7 +395,7 @@ def tensors_in(path: str) -> dict[str, Memory]:
 def _stored(path: str) -> dict[str, Entry]:
     """Return the tensors of a file that commands read; one that is named is among them."""
     file, name = split_name(path)
-    given, kind = as_path(file), _kind_of(file)
+    given, kind = as_path(file), _kind_if_known(file)
     if kind is not None and kind not in _READ:
         raise _refusal(file, kind)
     if kind is None and is_raw(file) and given.is_file():
@@ -429,7 +429,7 @@ def split_name(path: str) -> tuple[str, str | None]:
 def is_raw(path: str) -> bool:
     """Whether a file has neither the ending nor the start of one that commands read as tensors."""
     file, _ = split_name(path)
-    return Path(file).suffix not in _ENDINGS and _kind_of(file) not in _READ
+    return Path(file).suffix not in _ENDINGS and _kind_if_known(file) not in _READ
 
 
 def check_output(target: str, source: str, *, is_raw: bool) -> None:
@@ -441,7 +441,7 @@ def check_output(target: str, source: str, *, is_raw: bool) -> None:
         saving_format(as_path(target))
     file, _ = split_name(source)
     is_same = os.path.realpath(as_path(target)) == os.path.realpath(as_path(file))
-    if is_same and _kind_of(file) is not NPY:
+    if is_same and _kind_if_known(file) is not NPY:
         msg = f"{target!r} cannot be written: it would replace {file!r}; name another file"
         raise MemdescError(msg)
 
@@ -514,7 +514,7 @@ def codes_note(path: str) -> str:
     )
 
 
-def _kind_of(path: str) -> Kind | None:
+def _kind_if_known(path: str) -> Kind | None:
     """Return the kind of a file; None if it is unknown or cannot be read: reading it says why."""
     try:
         return kind_of(path)

@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import numpy as np
 
-from memdesc import MemdescError, MemoryDesc, OutOfMemoryError, OverlapError
+from memdesc import MemdescError, MemoryDesc, OverlapError
 from memdesc.diophantine import SearchLimitError, Term, solve
 from reorder.memory.dlpack import from_dlpack, is_exporter
 from reorder.values.masked import refuse_masked
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numpy.typing import NDArray
 
 # In an array object, the address of the data follows Python's object header (numpy's C API,
@@ -28,12 +26,6 @@ DATA_SLOT = _DATA // 8
 _READABLE, _WRITABLE = 0x1, 0x401
 # The first pickle protocol with out-of-band buffers.
 _OUT_OF_BAND = 5
-_LINE_NBYTES = 64
-# The GNU C library returns larger blocks to the system when they are freed, so each new one is
-# mapped again. numpy asks for huge pages there, and a block that starts at one has no small pages
-# at its two ends: 16 times fewer page faults for 64 MiB.
-_MOST_REUSED = 32 << 20
-_HUGE_PAGE_NBYTES = 2 << 20
 
 
 def bytes_over(name: str, buffer: Any, way_out: str) -> NDArray[np.uint8]:
@@ -200,32 +192,3 @@ def are_disjoint(src_desc: MemoryDesc, dst_desc: MemoryDesc, distance: int) -> b
         return solve(terms, start) is None
     except SearchLimitError:
         return False
-
-
-def zeroed_bytes(nbytes: int) -> NDArray[np.uint8]:
-    """Allocate zeros, aligned to a cache line.
-
-    Fails with an `OutOfMemoryError` if the system does not have this much memory.
-    """
-    return _aligned(np.zeros, nbytes)
-
-
-def uninitialized_bytes(nbytes: int) -> NDArray[np.uint8]:
-    """Allocate bytes for a caller that writes all of them, aligned like `zeroed_bytes`.
-
-    Memory that the process freed earlier is reused without clearing or page faults. Fails where
-    `zeroed_bytes` does.
-    """
-    return _aligned(np.empty, nbytes)
-
-
-def _aligned(allocate: Callable[[int, type[np.uint8]], Any], nbytes: int) -> NDArray[np.uint8]:
-    """Return the aligned part of a new array."""
-    alignment = _HUGE_PAGE_NBYTES if nbytes > _MOST_REUSED else _LINE_NBYTES
-    try:
-        raw: NDArray[np.uint8] = allocate(nbytes + alignment, np.uint8)
-    except (MemoryError, ValueError):
-        msg = f"{nbytes} bytes are more memory than is available; reorder the tensor in parts"
-        raise OutOfMemoryError(msg) from None
-    skipped = -address_of(raw) % alignment
-    return raw[skipped : skipped + nbytes]

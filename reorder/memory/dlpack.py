@@ -37,7 +37,7 @@ _MAX_ADDRESS = 2**63
 _READS_VERSIONS = np.lib.NumpyVersion(np.__version__) >= "2.1.0"
 
 
-class _Tensor(ctypes.Structure):
+class _DLTensor(ctypes.Structure):
     """DLTensor."""
 
     _fields_ = (
@@ -63,7 +63,7 @@ class _Versioned(ctypes.Structure):
         ("manager_ctx", ctypes.c_void_p),
         ("deleter", ctypes.c_void_p),
         ("flags", ctypes.c_uint64),
-        ("tensor", _Tensor),
+        ("tensor", _DLTensor),
     )
 
 
@@ -73,13 +73,13 @@ _pointer = ctypes.pythonapi.PyCapsule_GetPointer
 _pointer.restype, _pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
 
 
-def _tensor_in(capsule: Any) -> _Tensor | None:
+def _tensor_in(capsule: Any) -> _DLTensor | None:
     """Return the tensor in a capsule that is not consumed yet; None for an unknown version."""
     if _is_valid(capsule, b"dltensor"):
-        return _Tensor.from_address(_pointer(capsule, b"dltensor") or 0)
+        return _DLTensor.from_address(_pointer(capsule, b"dltensor") or 0)
     if _is_valid(capsule, b"dltensor_versioned"):
         versioned = _Versioned.from_address(_pointer(capsule, b"dltensor_versioned") or 0)
-        tensor: _Tensor = versioned.tensor
+        tensor: _DLTensor = versioned.tensor
         return tensor if versioned.major == _VERSION[0] else None
     return None
 
@@ -241,7 +241,7 @@ def _reason(error: Exception) -> str:
     return " ".join(str(error).split())[:_MAX_REASON] or type(error).__name__
 
 
-def _check(tensor: _Tensor) -> None:
+def _check(tensor: _DLTensor) -> None:
     """Refuse addresses that numpy would read unchecked; it checks everything else itself."""
     if not 0 <= tensor.ndim <= _MAX_NDIM:
         msg = f"it has {tensor.ndim} dims"

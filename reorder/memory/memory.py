@@ -11,14 +11,9 @@ from memdesc.checked import Checked
 from memdesc.desc import checked_desc
 from memdesc.errors import allocates, short_repr
 from memdesc.int64 import checked_flag
+from reorder.memory.allocation import uninitialized_bytes, zeroed_bytes
 from reorder.memory.arrays import bits_of, is_plain, logical_array, physical_array, write_logical
-from reorder.memory.buffers import (
-    address_of,
-    flat_bytes,
-    pickled_bytes,
-    uninitialized_bytes,
-    zeroed_bytes,
-)
+from reorder.memory.buffers import address_of, flat_bytes, pickled_bytes
 from reorder.memory.compensation import compensation
 from reorder.memory.dlpack import CPU_DEVICE, TensorView, refuse_gradient
 from reorder.memory.indexing import Indexed, elements_at, select_elements

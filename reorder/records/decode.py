@@ -17,7 +17,8 @@ from memdesc import MemdescError, MemoryDesc, RecordDesc, data_type, memory_desc
 from memdesc.record import BIT_PLANES, Field
 from reorder.api import reorder
 from reorder.forks import importing
-from reorder.memory.buffers import address_of, uninitialized_bytes
+from reorder.memory.allocation import uninitialized_bytes
+from reorder.memory.buffers import address_of
 from reorder.memory.memory import Memory
 from reorder.records.fields import dequantize_reference, read_field
 from reorder.records.record import Record

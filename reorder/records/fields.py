@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def read_field(data: NDArray[np.uint8], field: Field) -> NDArray[Any]:
     """Return the bits of the elements of a field over its dims, as unsigned integers."""
-    if not field.layout.nelems:  # the other dims may be too large for an offset table
+    if not field.layout.nelems:  # the other dims may be too large for a table of offsets
         return np.empty(field.layout.dims, f"u{max(field.bits, BYTE_BITS) // BYTE_BITS}")
     offsets = field.layout.offsets()
     if field.bits < BYTE_BITS:

@@ -16,7 +16,8 @@ from memdesc.errors import short_repr
 from memdesc.record.gguf import GGUF_NUMBERS, GGUF_TYPES, TENSOR, GgufType, gguf_type
 from reorder.api import reorder
 from reorder.forks import importing
-from reorder.memory.buffers import address_of, uninitialized_bytes
+from reorder.memory.allocation import uninitialized_bytes
+from reorder.memory.buffers import address_of
 from reorder.memory.dlpack import from_dlpack, is_exporter
 from reorder.memory.inputs import as_output
 from reorder.memory.memory import Memory

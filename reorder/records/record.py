@@ -10,7 +10,8 @@ from memdesc import DATA_TYPES, MemdescError, PaddingError, RecordDesc, memory_d
 from memdesc.checked import Checked, remade
 from memdesc.errors import short_repr
 from memdesc.record import BIT_PLANES
-from reorder.memory.buffers import flat_bytes, pickled_bytes, zeroed_bytes
+from reorder.memory.allocation import zeroed_bytes
+from reorder.memory.buffers import flat_bytes, pickled_bytes
 from reorder.memory.dlpack import from_dlpack, is_exporter
 from reorder.memory.padding import check_padding
 from reorder.records.fields import check_plane, field_bits, read_field, write_field

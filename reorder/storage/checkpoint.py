@@ -98,10 +98,7 @@ class StoredTensor(Checked):
         MemdescError
             If no descriptor describes such a tensor; `data` has its bytes.
         """
-        if self._entry.desc is None:
-            msg = f"tensor {short_repr(self.name)} of {self.dtype}: {self._entry.reason}"
-            raise MemdescError(msg)
-        return self._entry.desc
+        return self._entry.known_desc
 
     @property
     def scaled_by(self) -> tuple[str, ...]:

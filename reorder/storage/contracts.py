@@ -11,6 +11,8 @@ import re
 import tomllib
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
+from itertools import accumulate
+from operator import mul
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from memdesc import (
@@ -37,7 +39,8 @@ from reorder.storage.convert.rules import (
     similar,
     stars_of,
 )
-from reorder.storage.differences import PACKED, PLAIN, Model, can_hold, differences
+from reorder.storage.differences import PACKED, PLAIN, can_hold, differences
+from reorder.storage.items import Model
 from reorder.storage.siblings import siblings_of
 from reorder.storage.stored import ONE, stored_layout
 
@@ -46,7 +49,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from reorder.storage.containers.entry import Entry
-    from reorder.storage.differences import Held, Item
+    from reorder.storage.items import Held, Item
 
     Expected = str | os.PathLike[str] | Mapping[str, Mapping[str, Any] | str]
 
@@ -232,7 +235,7 @@ def check(
 
 def _checked(
     model: Model,
-    contract: tuple[bool, list[_Rule]],
+    contract: tuple[bool, list[_Clause]],
     reference: Model | None = None,
     reference_is: str | None = None,
 ) -> CheckReport:
@@ -279,7 +282,7 @@ def _checked(
     return CheckReport(tuple(breaches), tuple(chosen), without_rule, open_ones, tuple(compared))
 
 
-class _Rule(NamedTuple):
+class _Clause(NamedTuple):
     """A rule, or what several say about one tensor: the values by key, and the pattern of each.
 
     `number` is how many tensors or records the pattern must match; None if any number will do.
@@ -298,7 +301,7 @@ class _Rule(NamedTuple):
 # Contracts.
 
 
-def _read_contract(given: Expected) -> tuple[bool, list[_Rule]]:
+def _read_contract(given: Expected) -> tuple[bool, list[_Clause]]:
     """Return whether a contract refuses tensors without a rule, and its rules."""
     found = given if isinstance(given, Mapping) else read_toml(as_path(given))
     others = found.get(_OTHERS)
@@ -325,8 +328,8 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise MemdescError(msg) from None
 
 
-def _read_rule(pattern: object, values: object) -> _Rule:
-    rule = _Rule(str(pattern), {}, {})
+def _read_rule(pattern: object, values: object) -> _Clause:
+    rule = _Clause(str(pattern), {}, {})
     if not isinstance(pattern, str) or not isinstance(values, Mapping):
         rule.fail(f"it must be a table of {', '.join(_KEYS)}, not {short_repr(values)}{_QUOTED}")
     made: dict[str, Any] = {}
@@ -344,10 +347,10 @@ def _read_rule(pattern: object, values: object) -> _Rule:
         for key in _OF_TENSOR:
             if key in made:
                 rule.fail(f"it has both record and {key}; a record says the {key} of its tensors")
-    return _Rule(pattern, made, dict.fromkeys(made, pattern), number)
+    return _Clause(pattern, made, dict.fromkeys(made, pattern), number)
 
 
-def _read_value(rule: _Rule, key: str, value: Any) -> Any:
+def _read_value(rule: _Clause, key: str, value: Any) -> Any:
     """Return the value of a key."""
     if key == "scales":
         if not isinstance(value, list | tuple) or not all(isinstance(x, str) for x in value):
@@ -370,12 +373,12 @@ def _read_value(rule: _Rule, key: str, value: Any) -> Any:
     return value
 
 
-def _assign(rules: Iterable[_Rule], model: Model) -> tuple[dict[str, _Rule], list[Breach]]:
+def _assign(rules: Iterable[_Clause], model: Model) -> tuple[dict[str, _Clause], list[Breach]]:
     """Return what the rules say about each tensor and record, and the rules whose count is wrong.
 
     Fails if a rule without a count matches nothing, or two contradict each other.
     """
-    chosen: dict[str, _Rule] = {}
+    chosen: dict[str, _Clause] = {}
     breaches = []
     for rule in rules:
         names = _matched(rule, model)
@@ -395,7 +398,7 @@ def _assign(rules: Iterable[_Rule], model: Model) -> tuple[dict[str, _Rule], lis
     return ordered, breaches
 
 
-def _matched(rule: _Rule, model: Model) -> list[str]:
+def _matched(rule: _Clause, model: Model) -> list[str]:
     """Return the tensors and records that a rule applies to."""
     groups, tensors = (
         _names_matching(rule.pattern, names) for names in (model.groups, model.entries)
@@ -420,7 +423,7 @@ def _names_matching(pattern: str, names: Collection[str]) -> list[str]:
     return [name for name in names if stars_of(pattern, name) is not None]
 
 
-def _joined(old: _Rule | None, new: _Rule, name: str) -> _Rule:
+def _joined(old: _Clause | None, new: _Clause, name: str) -> _Clause:
     """Return what two rules say together."""
     if old is None:
         return new
@@ -436,18 +439,18 @@ def _joined(old: _Rule | None, new: _Rule, name: str) -> _Rule:
             if key in both:
                 one = old.origin.get(key) or new.origin[key]
                 new.fail(f"it and {one!r} say both record and {key} of {name!r}")
-    return _Rule(new.pattern, {**old.values, **new.values}, {**old.origin, **new.origin})
+    return _Clause(new.pattern, {**old.values, **new.values}, {**old.origin, **new.origin})
 
 
 # What must hold.
 
 
-def _is_about_record(model: Model, name: str, rule: _Rule) -> bool:
+def _is_about_record(model: Model, name: str, rule: _Clause) -> bool:
     """Whether a rule is about a record, rather than about the tensor of the same name."""
     return "record" in rule.values or name not in model.entries
 
 
-def _breaches(model: Model, name: str, rule: _Rule) -> tuple[Item, list[Breach]]:
+def _breaches(model: Model, name: str, rule: _Clause) -> tuple[Item, list[Breach]]:
     """Return what a tensor or a record holds by its rule, and how it breaks the rule."""
     values = rule.values
     found: list[tuple[str, str]] = []
@@ -473,7 +476,7 @@ def _breaches(model: Model, name: str, rule: _Rule) -> tuple[Item, list[Breach]]
 
 
 def _compared_inside(
-    chosen: Mapping[str, _Rule], items: Mapping[str, Item]
+    chosen: Mapping[str, _Clause], items: Mapping[str, Item]
 ) -> tuple[list[Breach], dict[str, set[str]]]:
     """Return the breaches of ``like``, and what only seems to be like another one.
 
@@ -493,7 +496,7 @@ def _compared_inside(
     return breaches, alike
 
 
-def _unlike(item: Item, rule: _Rule, items: Mapping[str, Item]) -> tuple[str, set[str]]:
+def _unlike(item: Item, rule: _Clause, items: Mapping[str, Item]) -> tuple[str, set[str]]:
     """Return how something differs from what it should be like; empty if it does not.
 
     If it does not, also both names, unless files say both layouts. `items` are what rules say that
@@ -547,7 +550,7 @@ def _listed(names: Iterable[str]) -> str:
     return first_of(sorted(names), _SHOWN) or "none"
 
 
-def _held_by(entry: Entry, rule: _Rule) -> tuple[Held, list[tuple[str, str]]]:
+def _held_by(entry: Entry, rule: _Clause) -> tuple[Held, list[tuple[str, str]]]:
     """Return what a tensor holds if it is as its rule says, and what contradicts that."""
     values = rule.values
     found = entry.desc
@@ -604,10 +607,16 @@ def _contradictions(
         return [(of_dtype, f"is {entry.dtype}, not {wanted.dtype}")]
     shapes = {stored_layout("", wanted, each).shape for each in (None, entry.dtype)}
     is_packed = wanted != memory_desc(wanted.dims, wanted.dtype)
-    # programs give packed elements different shapes
-    if is_packed or entry.shape in {*shapes, wanted.dims} or len(entry.shape) == 1:
+    # programs give packed elements different shapes, and merge dims in words of row-major ones
+    merges = entry.dtype != wanted.dtype.name and _rows(entry.shape) <= _rows(wanted.dims)
+    if is_packed or merges or entry.shape in {*shapes, wanted.dims} or len(entry.shape) == 1:
         return []
     return [(of_dims, f"of {wanted!r} are not those of {held}")]
+
+
+def _rows(shape: tuple[int, ...]) -> set[int]:
+    """Return in how many equal parts the dims divide row-major memory, from the first dim on."""
+    return {1, *accumulate(shape[:-1], mul)}
 
 
 # Writing a contract.
@@ -756,7 +765,7 @@ def _merged(rules: Mapping[str, dict[str, Any]], model: Model) -> dict[str, dict
             for name in names
         )
         is_one = others and all(each == first for each in others) and "*" not in "".join(names)
-        if is_one and {*_matched(_Rule(pattern, first, {}), model)} == {*names}:
+        if is_one and {*_matched(_Clause(pattern, first, {}), model)} == {*names}:
             merged[pattern] = {**first, "count": len(names)}
         else:
             merged |= {glob.escape(name): rules[name] for name in names}

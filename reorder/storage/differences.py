@@ -6,39 +6,31 @@ a record is compared with floats by the numbers that it decodes to.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc import MemdescError, MemoryDesc, RecordDesc, memory_desc
-from memdesc.disk import as_path
 from reorder.api import reorder
 from reorder.comparison import compare_values
-from reorder.quantize import dequantize
 from reorder.records.record import Record
 from reorder.records.repack import repack
-from reorder.storage.checkpoint import Checkpoint, container_of
 from reorder.storage.containers.entry import NOT_BYTES
 from reorder.storage.convert.rules import FormatName
 from reorder.storage.diagnosis import Compared, find_causes, is_equal_bytes, parts_of_record
-from reorder.storage.files import memory_of, value_of
-from reorder.storage.groups import Group, claims_of, find_groups, read_group, single
-from reorder.storage.siblings import Siblings, siblings_of
+from reorder.storage.groups import Group
+from reorder.storage.items import Item
 from reorder.storage.stored import ONE, in_order_of
 from reorder.values.formats import INTEGERS
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Iterator, Mapping
 
     import numpy as np
     from numpy.typing import NDArray
 
     from reorder.memory.memory import Memory
-    from reorder.storage.containers.entry import Entry
-
-    Held = MemoryDesc | RecordDesc | None
+    from reorder.storage.items import Model
 
 # how many bytes of a tensor are used to find another one with the same bytes
 _START = 4096
@@ -46,7 +38,7 @@ _START = 4096
 PACKED, PLAIN = "packed", "plain"
 
 
-class Difference(NamedTuple):
+class Finding(NamedTuple):
     """How something that was compared differs, in words, and what explains every byte of it.
 
     `is_unclear` if it is equal in one of two readings of the reference, and differs in the other.
@@ -57,92 +49,12 @@ class Difference(NamedTuple):
     is_unclear: bool = False
 
 
-class Item(NamedTuple):
-    """A tensor or a quantised weight of a checkpoint, and what it holds if that is known.
-
-    The group of a single tensor has just this tensor.
-    """
-
-    name: str
-    model: Model
-    group: Group
-    desc: Held
-
-    @property
-    def tensors(self) -> dict[str, Entry]:
-        """The tensors by role; those of an unknown weight by the ends of their names."""
-        return self.group.tensors or dict(self.group.found.entries)
-
-    @property
-    def data(self) -> dict[str, NDArray[np.uint8]]:
-        """Their bytes."""
-        return {role: self.model.map(entry) for role, entry in self.tensors.items()}
-
-    @property
-    def plain(self) -> Entry | None:
-        """The entry, if this is a single tensor of numbers rather than a record."""
-        return None if isinstance(self.desc, RecordDesc) else self.tensors.get(ONE)
-
-    def memory(self) -> Memory:
-        """Return the single tensor of numbers as memory of `desc`."""
-        entry = self.tensors[ONE]
-        return memory_of(replace(entry, desc=self.desc), self.model.map(entry))
-
-
-class Model:
-    """A checkpoint: its tensors, and the quantised weights that they form."""
-
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = as_path(path)
-        checkpoint = Checkpoint(self.path)
-        self.container = container_of(checkpoint)
-        self.entries = self.container.entries
-        self.map = checkpoint.map
-        self.groups = {
-            group.prefix: group
-            for group in find_groups(self.path, self.container)
-            # codes without an ending have the name of their record
-            if group.prefix not in self.entries or group.desc is not None
-        }
-
-    @cached_property
-    def in_groups(self) -> set[str]:
-        """Tensors of records, and of weights saved as a Quantized."""
-        known = [group for group in self.groups.values() if group.desc is not None]
-        return {name for group in known for name in group.found.names}
-
-    def tensor(self, name: str, desc: Held = None) -> Item:
-        """Return a tensor, as what it holds if its file does not know better."""
-        entry = self.entries[name]
-        held = desc or entry.desc
-        group = Group(Siblings(name, {ONE: entry}), held if isinstance(held, RecordDesc) else None)
-        return Item(name, self, group, held)
-
-    def record(self, name: str, wanted: FormatName | None = None) -> Item:
-        """Return the record at a prefix, or in a tensor, read as the wanted one if there is one."""
-        if wanted is None and name in self.groups:
-            group = self.groups[name]
-        else:
-            claims = claims_of(self.path, self.container)
-            if name in self.groups:
-                found = self.groups[name].found
-            else:
-                found, claims = (
-                    single(siblings_of(self.entries, name)),
-                    claims._replace(declared=None),
-                )
-            if wanted is not None:
-                claims = claims._replace(name=wanted.name, options=dict(wanted.options))
-            group = read_group(found, claims)
-        return Item(name, self, group, group.desc)
-
-
 def differences(
     model: Model,
     reference: Model,
     given: Mapping[str, FormatName | MemoryDesc],
     reference_is: str | None = None,
-) -> Iterator[tuple[str, Difference | None]]:
+) -> Iterator[tuple[str, Finding | None]]:
     """Yield what was compared, and how it differs from the reference if it does.
 
     `given` says what tensors and records of the model hold, by name; and those of the reference, if
@@ -156,29 +68,29 @@ def differences(
         if name in unknown and isinstance(each, FormatName)
     }
     items, others = _items(model, given), _items(reference, records)
-    places = _Places([*others.values()])
+    places = _ByBytes([*others.values()])
     done: set[str] = set()
     for name, theirs in others.items():
         ours = items.get(name) or _by_names_of(theirs, model)
         done.add(name)
         if ours is None:
-            yield theirs.name, Difference("are in the reference only")
+            yield theirs.name, Finding("are in the reference only")
             continue
         done |= {*ours.group.found.names}
         try:
             kinds = (reference_is,) if reference_is else (PACKED, PLAIN)
             found = _difference(ours, theirs, kinds, is_given=ours.name in given)
         except MemdescError as error:
-            found = Difference(f"cannot be compared: {error}")
+            found = Finding(f"cannot be compared: {error}")
         is_explained = found is None or found.causes or found.is_unclear
         if found is not None and not is_explained and (place := places.find(ours, theirs)):
             found = found._replace(causes=(f"it holds {place}",))
         yield ours.name, found
     for name, item in items.items():
         if name not in done:
-            yield item.name, Difference("are not in the reference")
+            yield item.name, Finding("are not in the reference")
     for name in sorted({*model.container.left_out, *reference.container.left_out}):
-        yield name, Difference(f"cannot be compared: {NOT_BYTES}")
+        yield name, Finding(f"cannot be compared: {NOT_BYTES}")
 
 
 def _items(model: Model, given: Mapping[str, FormatName | MemoryDesc]) -> dict[str, Item]:
@@ -190,12 +102,8 @@ def _items(model: Model, given: Mapping[str, FormatName | MemoryDesc]) -> dict[s
         item = model.record(prefix, wanted if isinstance(wanted, FormatName) else None)
         if item.desc is None and not isinstance(wanted, FormatName):
             continue
-        names = {each.name for each in item.tensors.values()} or {*item.group.found.names}
-        taken |= names
-        called = item.group.decoded_name(prefix)
-        # another tensor may have that name; no tensor has one with a zero byte
-        is_free = called not in model.entries.keys() - names
-        found[called if is_free else f"{called}\0"] = item
+        taken |= {each.name for each in item.tensors.values()}
+        found[model.name_of(item.group)] = item
     for name in model.entries:
         if name in taken:
             continue
@@ -207,7 +115,7 @@ def _items(model: Model, given: Mapping[str, FormatName | MemoryDesc]) -> dict[s
 
 def _by_names_of(theirs: Item, model: Model) -> Item | None:
     """Return the model's tensors with the names of a reference record's; None unless all exist."""
-    if theirs.plain is not None:
+    if theirs.entry is not None:
         return None
     found = theirs.group.found
     if not {*found.names} <= model.entries.keys():
@@ -216,7 +124,7 @@ def _by_names_of(theirs: Item, model: Model) -> Item | None:
     return Item(theirs.name, model, Group(found._replace(entries=here), None), None)
 
 
-class _Places:
+class _ByBytes:
     """The tensors of the reference by their bytes, to find moved or renamed ones."""
 
     def __init__(self, items: list[Item]) -> None:
@@ -255,18 +163,18 @@ def _key(item: Item, role: str, data: NDArray[np.uint8]) -> object:
 
 def _difference(
     ours: Item, theirs: Item, kinds: tuple[str, ...], *, is_given: bool
-) -> Difference | None:
+) -> Finding | None:
     """Return how the values of two items differ, and why if that is known.
 
     `is_given` if a rule says what ours holds; `kinds` are what theirs may be if no file says it.
     """
     if isinstance(theirs.desc, RecordDesc):
         return _record_difference(ours, theirs, theirs.desc)
-    if ours.plain is None or theirs.plain is None:
+    if ours.entry is None or theirs.entry is None:
         return _number_difference(ours, theirs)
-    found, data = ours.model.map(ours.plain), theirs.model.map(theirs.plain)
+    found, data = ours.model.map(ours.entry), theirs.model.map(theirs.entry)
     if ours.desc is theirs.desc is None:  # of an unknown type
-        own, other = (f"{each.dtype} of {each.shape}" for each in (ours.plain, theirs.plain))
+        own, other = (f"{each.dtype} of {each.shape}" for each in (ours.entry, theirs.entry))
         said = "" if own == other else f"are {own}, and those of the reference {other}"
         return _explained([Compared(ours.name, found, data)], said)
     readings = _readings(ours, theirs, is_given=is_given)
@@ -285,10 +193,10 @@ def _difference(
         "does not say whether it is packed or plain, so say it with --reference-is: values are "
         f"equal if it is {equal[0]}; if it is {other}, they {unlike.problem}"
     )
-    return Difference(problem, unlike.causes, is_unclear=True)
+    return Finding(problem, unlike.causes, is_unclear=True)
 
 
-def _layout_difference(ours: Item, theirs: Item) -> Difference | None:
+def _layout_difference(ours: Item, theirs: Item) -> Finding | None:
     """Compare two tensors of numbers through both layouts."""
     entry, wanted = ours.tensors[ONE], theirs.memory()
     found = ours.model.map(entry)
@@ -348,14 +256,14 @@ def can_hold(dtype: str, desc: MemoryDesc) -> bool:
     )
 
 
-def _explained(parts: list[Compared], said: str = "") -> Difference | None:
+def _explained(parts: list[Compared], said: str = "") -> Finding | None:
     """Return how tensors differ, with the causes; None if their values do not.
 
     `said` is what is already known to differ, such as their types; it is returned in any case.
     """
     wrong = [part for part in parts if not part.is_equal]
     if not wrong:
-        return Difference(said) if said else None
+        return Finding(said) if said else None
     found = [(part.elements, part.expected) for part in wrong]
     known = [(x, y) for x, y in found if x is not None and y is not None]
     problem = said or "differ in bytes"
@@ -367,10 +275,10 @@ def _explained(parts: list[Compared], said: str = "") -> Difference | None:
         problem = f"differ in {differing} of {sum(y.size for _, y in known)} elements"
     if len(parts) > 1:
         problem += f", in {', '.join(part.name for part in wrong)}"
-    return Difference(problem, find_causes(parts))
+    return Finding(problem, find_causes(parts))
 
 
-def _record_difference(ours: Item, theirs: Item, desc: RecordDesc) -> Difference | None:
+def _record_difference(ours: Item, theirs: Item, desc: RecordDesc) -> Finding | None:
     """Compare with a record, tensor by tensor, in the format of the model."""
     wanted = Record(desc, theirs.data)
     own, said = ours.desc, ""
@@ -388,17 +296,13 @@ def _record_difference(ours: Item, theirs: Item, desc: RecordDesc) -> Difference
             return _number_difference(ours, theirs)
     data = ours.data
     if missing := [role for role in wanted.tensors if role not in data]:
-        return Difference(f"have no {', '.join(missing)}, as {desc!r} has")
+        return Finding(f"have no {', '.join(missing)}, as {desc!r} has")
     return _explained(parts_of_record(data, wanted.tensors, wanted.desc), said)
 
 
-def _number_difference(ours: Item, theirs: Item) -> Difference | None:
+def _number_difference(ours: Item, theirs: Item) -> Finding | None:
     """Compare the numbers that two items stand for."""
-    one, other = (_numbers(each) for each in (ours, theirs))
+    one, other = ours.numbers(), theirs.numbers()
     turned = in_order_of(other, theirs.desc, one, ours.desc)
     differing = min(compare_values(one, each).differing for each in turned)
-    return Difference(f"differ in {differing} of {one.desc.nelems} elements") if differing else None
-
-
-def _numbers(item: Item) -> Memory:
-    return item.memory() if item.plain else dequantize(value_of(item.group, item.model.map))
+    return Finding(f"differ in {differing} of {one.desc.nelems} elements") if differing else None

@@ -566,7 +566,7 @@ def desc_of_tensors(found: Siblings, name: str, given: Mapping[str, Any]) -> Rec
             options["bits"] = _bits(found.codes, held, sample)
         for option in _STEPS.keys() & legal.keys():
             if option not in given and option not in options:
-                options[option] = _step(scales, dims, name, option)
+                options[option] = _group_size(scales, dims, name, option)
     kept = {option: value for option, value in options.items() if option in legal}
     with about(f"{found.codes.name!r} of {found.codes.dtype} and shape {found.codes.shape}"):
         return record_desc(dims, name, **(kept | dict(given)))
@@ -675,7 +675,7 @@ def _number(entry: Entry) -> int:
     return int(entry.read().view(DATA_TYPES[entry.dtype].numpy)[0])
 
 
-def _step(scales: Entry, dims: tuple[int, ...], name: str, option: str) -> int:
+def _group_size(scales: Entry, dims: tuple[int, ...], name: str, option: str) -> int:
     """Return how many elements along a dim share a scale, from the shape of scales; -1: all."""
     size, axis = dims[_STEPS[option]], _axis(name, option) + len(dims) - len(_SAMPLE)
     count = scales.shape[axis] if axis < len(scales.shape) else 1

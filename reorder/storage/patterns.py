@@ -38,7 +38,7 @@ _AHEAD = {_op.ASSERT, _op.ASSERT_NOT}
 _Node = tuple[Any, Any]
 
 
-class Pattern:
+class NamePattern:
     """A regular expression that matches as `re.match` does, and is safe even if it is hostile.
 
     Fails if it is not a regular expression, or has a part of a kind that is not read.

@@ -18,7 +18,7 @@ from memdesc.disk import read_if_exists
 from memdesc.errors import about, short_repr
 from reorder.storage.declarations import ACT_ORDER, plain_layers, read_section, split_section
 from reorder.storage.experts import stacked_name
-from reorder.storage.patterns import Pattern
+from reorder.storage.patterns import NamePattern
 
 CONFIG = "config.json"
 # the section of config.json, and what older versions of compressed-tensors call it
@@ -91,7 +91,7 @@ class Declared(NamedTuple):
         expressions, and these over classes. Source: compressed-tensors 0.20, `utils/match.py`,
         `match_targets`.
 
-        Fails if a target is not a regular expression, or one that `Pattern` refuses.
+        Fails if a target is not a regular expression, or one that `NamePattern` refuses.
         """
         for each in (self, *self.others):
             by = _listed(each, layer)
@@ -140,7 +140,7 @@ class _Targets(NamedTuple):
     """Targets of several parts: names, and regular expressions in their order."""
 
     names: Mapping[str, _Target]
-    patterns: Sequence[tuple[Pattern, _Target]]
+    patterns: Sequence[tuple[NamePattern, _Target]]
 
     def find(self, layer: str) -> _Target | None:
         """Return the target that has a layer: its name, or the first expression that matches.
@@ -161,14 +161,14 @@ def _targets(
 
     Without `in_order`, expressions are sorted, as in compressed-tensors.
 
-    Fails if one is not a regular expression, or one that `Pattern` refuses.
+    Fails if one is not a regular expression, or one that `NamePattern` refuses.
     """
     found = {text: _Target(text, k) for k, part in enumerate(targets) for text in part}
     patterns = []
     texts = [text for text in found if text.startswith(_PATTERN)]
     for text in texts if in_order else sorted(texts):
         with about(file):
-            patterns.append((Pattern(text.removeprefix(_PATTERN)), found[text]))
+            patterns.append((NamePattern(text.removeprefix(_PATTERN)), found[text]))
     return _Targets(found, patterns)
 
 

@@ -87,7 +87,7 @@ class Siblings(NamedTuple):
         return tuple(entry.name for entry in self.entries.values())
 
 
-class _Row(NamedTuple):
+class _Endings(NamedTuple):
     """Endings of names in one format: of the codes, and of the other tensors."""
 
     codes: str
@@ -96,9 +96,9 @@ class _Row(NamedTuple):
     is_certain: bool = False
 
 
-def _row(codes: str, others: str) -> _Row:
+def _endings(codes: str, others: str) -> _Endings:
     """Return a row; ``!`` marks codes recognised by name alone."""
-    return _Row(codes.removesuffix("!"), tuple(others.split()), codes.endswith("!"))
+    return _Endings(codes.removesuffix("!"), tuple(others.split()), codes.endswith("!"))
 
 
 # ends of names of tensors that change the layer around its weight, or what its codes mean, as the
@@ -111,37 +111,37 @@ _SCALING = (
 )
 # a name may match several rows: its longest ending gives the prefix, and each row adds tensors
 _ROWS = (
-    _row(
+    _endings(
         ".qweight!",
         ".scales .qzeros .zeros .g_idx .scales_and_zeros .s1_scales .s2_scales .s2_zeros "
         ".s1_szeros .wscales .wzeros .wtscale .wcscales",
     ),
-    _row(
+    _endings(
         ".weight_packed!",
         ".weight_scale .weight_zero_point .weight_g_idx .weight_global_scale .weight_shape",
     ),
-    _row(
+    _endings(
         ".weight",
         ".scale .scales .biases .zero .zeros .zero_point .qzeros .g_idx .scale_inv .scale_weight "
         ".qscale_weight .global_scale .dequant_scale .SCB .weight_format .per_channel_scale "
         f".weights_scaling_factor .weights_scaling_factor_2 {_CHANGING}",
     ),
-    _row(".B", ".s"),
-    _row(".W_q!", ".scale .zero"),
-    _row(".q_weight!", ".q_scale .q_scale_max .q_groups .q_group_map .q_perm .q_invperm"),
-    _row(".trellis!", ".suh .svh .su .sv .mcg .mul1"),
-    _row(".codes", ".codebooks .scales"),
-    _row(".Qidxs!", ".SU .SV .codebook_id"),
-    _row("._data", "._scale ._shift ._zeropoint"),
-    _row("._data._data", "._scale ._shift ._zeropoint"),
-    _row("_qdata", "_scale _zero_point _per_tensor_scale"),
-    _row(":qdata", ":scale :zero_point :per_tensor_scale"),
-    _row("_blocks", "_scales"),
-    _row("_quantized", "_scale _zero_point"),
-    _row("_Q4", "_scales _zero_points"),
-    _row("_Q8", "_scales _zero_points"),
-    _row("", _SCALING),
-    _row(
+    _endings(".B", ".s"),
+    _endings(".W_q!", ".scale .zero"),
+    _endings(".q_weight!", ".q_scale .q_scale_max .q_groups .q_group_map .q_perm .q_invperm"),
+    _endings(".trellis!", ".suh .svh .su .sv .mcg .mul1"),
+    _endings(".codes", ".codebooks .scales"),
+    _endings(".Qidxs!", ".SU .SV .codebook_id"),
+    _endings("._data", "._scale ._shift ._zeropoint"),
+    _endings("._data._data", "._scale ._shift ._zeropoint"),
+    _endings("_qdata", "_scale _zero_point _per_tensor_scale"),
+    _endings(":qdata", ":scale :zero_point :per_tensor_scale"),
+    _endings("_blocks", "_scales"),
+    _endings("_quantized", "_scale _zero_point"),
+    _endings("_Q4", "_scales _zero_points"),
+    _endings("_Q8", "_scales _zero_points"),
+    _endings("", _SCALING),
+    _endings(
         "!",
         ".absmax .quant_map .nested_absmax .nested_quant_map .quant_state.bitsandbytes__nf4 "
         ".quant_state.bitsandbytes__fp4",
@@ -257,13 +257,13 @@ def holds_codes(entry: Entry) -> bool:
 
 
 @lru_cache(maxsize=1)
-def _rows() -> tuple[_Row, ...]:
+def _rows() -> tuple[_Endings, ...]:
     """Return all rows: the table, and the records of several tensors by their own names."""
     made = []
     for name in known_records():
         first, *others = (*tensors_of(name), *optional_tensors(name))
         if others:
-            made.append(_row(f".{first}", " ".join(f".{each}" for each in others)))
+            made.append(_endings(f".{first}", " ".join(f".{each}" for each in others)))
     return tuple(dict.fromkeys((*_ROWS, *made)))
 
 

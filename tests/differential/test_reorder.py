@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from .pairs import Side
 
 _SLACK = 4096
-# how many of the reorders use offset tables wherever blocks do not divide dims
+# how many of the reorders use indirection tables wherever blocks do not divide dims
 _LOOKED_UP = 0.2
 _KINDS = ("tag", "permuted tag", "free tag", "strides", "view", "misaligned", "same")
 

@@ -111,6 +111,14 @@ class Entry:
     data: NDArray[np.uint8] | None = field(default=None, repr=False, compare=False)
 
     @property
+    def known_desc(self) -> Desc:
+        """What the bytes hold. Fails if no descriptor describes such a tensor."""
+        if self.desc is None:
+            msg = f"tensor {short_repr(self.name)} of {self.dtype}: {self.reason}"
+            raise MemdescError(msg)
+        return self.desc
+
+    @property
     def place(self) -> Place:
         """Where its bytes are."""
         return Place(self.file, self.offset, self.nbytes)

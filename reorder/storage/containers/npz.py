@@ -261,11 +261,11 @@ def _plain_form(desc: object) -> tuple[np.dtype[Any], tuple[int, ...]] | None:
         and desc.nelems != 1
     ):
         blocks = sorted(desc.blocks, key=memory_order)
-        return _kind_of(desc.dtype), tuple(block.extent for block in blocks)
+        return _numpy_type(desc.dtype), tuple(block.extent for block in blocks)
     return None
 
 
-def _kind_of(dtype: DataType) -> np.dtype[Any]:
+def _numpy_type(dtype: DataType) -> np.dtype[Any]:
     """Return the dtype in a .npy for a type: numpy's own, or words instead of an ml_dtypes one."""
     return dtype.numpy if dtype.numpy.isbuiltin == 1 else dtype.bits_dtype
 
@@ -349,7 +349,7 @@ def _form_of(tensor: Tensor) -> tuple[Header, str]:
         raise MemdescError(msg)
     form = _plain_form(desc)
     if tensor.dtype in DATA_TYPES and not data_type(tensor.dtype).is_packed:
-        kind = _kind_of(data_type(tensor.dtype))
+        kind = _numpy_type(data_type(tensor.dtype))
         is_same = form is not None and form[0].itemsize == kind.itemsize
         header = header_of(*form) if form and is_same else header_of(kind, tensor.shape)
     else:

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import json
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from hashlib import sha256
 from operator import methodcaller
 from os.path import relpath
 from threading import Lock
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from memdesc import MemdescError, MemoryDesc, RecordDesc, __version__
 from memdesc.disk import as_path, reason_of
@@ -30,11 +31,12 @@ from reorder.storage.convert.numbers import check_numbers, rounding_warnings
 from reorder.storage.convert.options import ConvertOptions, ConvertProgress, ConvertReport
 from reorder.storage.convert.outputs import Output, check_paths, output_format, plan_output
 from reorder.storage.convert.plan import plan_steps
-from reorder.storage.convert.resume import Finished, check_left, has_grown, was_cut_by
+from reorder.storage.convert.resume import Finished, bound_left, check_left, has_grown
 from reorder.storage.convert.rules import Rule, read_rules
 from reorder.storage.convert.sections import section_warnings, sections_in
 from reorder.storage.convert.targets import TargetRules, may_round, target_rules
 from reorder.storage.pieces.losses import Largest, OverflowedError
+from reorder.storage.pieces.pieces import Bound
 from reorder.storage.pieces.tasks import Outcome, Task, run_tasks
 from reorder.values.scales import NotFiniteError
 
@@ -46,7 +48,6 @@ if TYPE_CHECKING:
     from distributed import Client
 
     from reorder.storage.convert.steps import CutStep, Step
-    from reorder.storage.pieces.pieces import Bound
 
     Numbered = Iterator[tuple[int, Task]]
     # runs tasks by a function, and calls back with each that has finished
@@ -62,7 +63,8 @@ __all__ = [
 ]
 
 
-class Conversion(NamedTuple):
+@dataclass(frozen=True)
+class Conversion:
     """A conversion that is ready to run: everything that a rule can get wrong has been checked."""
 
     source: Path
@@ -139,7 +141,7 @@ class Conversion(NamedTuple):
         for each in self.cut_steps:
             yield from each.tasks(where)
 
-    @property
+    @cached_property
     def facts(self) -> dict[str, Any]:
         """What identifies a conversion: with equal facts, bytes and pieces are equal.
 
@@ -468,7 +470,7 @@ def plan_conversion(
             made.finished.check(output.tensors)
         warnings += tuple(check_left(made))
         checked = check_numbers(made.cut_steps, options)
-        return made._replace(warnings=(*warnings, *rounding_warnings(checked)))
+        return replace(made, warnings=(*warnings, *rounding_warnings(checked)))
 
 
 def _writer(target: Path, output: Output, options: ConvertOptions) -> Writer:
@@ -482,11 +484,13 @@ def _writer(target: Path, output: Output, options: ConvertOptions) -> Writer:
 
 
 def _bound(target: Path, options: ConvertOptions, *, on_workers: bool) -> Bound:
-    """Return how much memory a piece may take; what workers left is resumed with their pieces."""
-    narrow = options.bound._replace(wide=0)
-    if on_workers or (options.resume and was_cut_by(target, narrow)):
-        return narrow
-    return options.bound
+    """Return how much memory a piece may take; pieces that were left are resumed if they fit.
+
+    Threads of this process wait until there is memory for a piece; those of workers do not.
+    """
+    usual = options.bound._replace(wide=0) if on_workers else options.bound
+    within = usual if on_workers else Bound(*[options.max_bytes] * len(usual))
+    return (options.resume and bound_left(target, within)) or usual
 
 
 def _states(container: Container, output: Output) -> dict[Path, FileState]:

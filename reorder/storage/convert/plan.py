@@ -26,6 +26,7 @@ from reorder.storage.siblings import (
     Siblings,
     find_siblings,
     holds_codes,
+    optional_tensors,
     shown_options,
     siblings_of,
     tensors_of,
@@ -77,45 +78,29 @@ def plan_steps(
     says; the message has the rule, the tensor and the way out.
     """
     entries = container.entries
-    # a weight may also have tensors in another shard of its model
-    in_other_shards = {name: elsewhere(name, source) for name in names_beside(source)}
-    weights = [
-        each
-        for each in (find_siblings(in_other_shards | entries) if rules else ())
-        if not entries.keys().isdisjoint(each.names)
-    ]
+    weights = _weights(source, entries) if rules else []
     has_config = weights or (rules and any(map(_is_narrow, entries.values())))
     claims = claims_of(source, container) if has_config else Claims()
     claims = claims._replace(allow_partial=allow_partial, has_nodes=container.has_nodes)
     whole = [each for each in weights if entries.keys() >= {*each.names}]
     chosen, groups = _assign(entries, whole, rules)
-    steps: list[Step] = []
+    free = {name: entry for name, entry in entries.items() if name not in chosen}
     moves = {found.codes.name: (found, rule) for found, rule in groups.values()}
     records = {
-        name: record_step(_named_group(found, rule, claims), rule, format_name)
+        name: _drop_beside(record_step(_named_group(found, rule, claims), rule, format_name), free)
         for name, (found, rule) in moves.items()
     }
-    free = {name: entry for name, entry in entries.items() if name not in chosen}
-    records = {name: _drop_beside(step, free) for name, step in records.items()}
     done = {
         each.name for step in records.values() for each in (*step.sources.values(), *step.dropped)
     }
+    steps: list[Step] = []
     for name, entry in entries.items():
-        rule = chosen.get(name)
         if name in records:
-            step = records[name]
-        elif name in done:
-            continue
-        elif rule is None or name in groups:  # a record may not take all tensors of its weight
-            step = copy_step(entry, name, format_name)
-        elif _is_single_record(rule, entry):
-            found = single(siblings_of(entries, name))
-            # files beside a model declare records of several tensors
-            group = _named_group(found, rule, claims._replace(declared=None))
-            step = record_step(group, rule, format_name)
-        else:
-            step = layout_step(entry, rule, format_name)
-        steps.append(step)
+            steps.append(records[name])
+        elif name not in done:
+            # a record may not take all tensors of its weight
+            rule = None if name in groups else chosen.get(name)
+            steps.append(_tensor_step(entry, rule, entries, claims, format_name))
     _check_names((tensor.name, step) for step in steps for tensor in step.tensors)
     partial = _check_whole(weights, steps, claims)
     steps = _with_notes(steps, weights)
@@ -123,12 +108,44 @@ def plan_steps(
     new = {
         text: [t.name for step, _ in parts for t in step.tensors] for text, parts in partial.items()
     }
-    codes = {each.codes.name for each in whole}
-    copied = [entry for step in steps if step.is_copy for entry in step.sources.values()]
-    left = next((e.name for e in copied if e.name in codes or isinstance(e.desc, RecordDesc)), "")
     dropped = [entry.name for step in steps for entry in step.dropped if entry.name in free]
     warnings = (*_partial_warnings(partial), *left_out_warnings(dropped))
-    return Plan(tuple(steps), warnings, new, left)
+    return Plan(tuple(steps), warnings, new, _left(steps, whole))
+
+
+def _weights(source: Path, entries: Mapping[str, Entry]) -> list[Siblings]:
+    """Return the quantised weights with tensors here; others may be in other shards of a model."""
+    in_other_shards = {name: elsewhere(name, source) for name in names_beside(source)}
+    return [
+        each
+        for each in find_siblings({**in_other_shards, **entries})
+        if not entries.keys().isdisjoint(each.names)
+    ]
+
+
+def _tensor_step(
+    entry: Entry,
+    rule: Rule | None,
+    entries: Mapping[str, Entry],
+    claims: Claims,
+    format_name: str,
+) -> Step:
+    """Return what a single tensor becomes; it is copied if it has no rule."""
+    if rule is None:
+        return copy_step(entry, entry.name, format_name)
+    if not _is_single_record(rule, entry):
+        return layout_step(entry, rule, format_name)
+    found = single(siblings_of(entries, entry.name))
+    # files beside a model declare records of several tensors
+    group = _named_group(found, rule, claims._replace(declared=None))
+    return record_step(group, rule, format_name)
+
+
+def _left(steps: Sequence[Step], weights: Sequence[Siblings]) -> str:
+    """Return the name of a tensor of codes that is copied; empty if there is none."""
+    codes = {each.codes.name for each in weights}
+    copied = [entry for step in steps if step.is_copy for entry in step.sources.values()]
+    return next((e.name for e in copied if e.name in codes or isinstance(e.desc, RecordDesc)), "")
 
 
 def _drop_beside(step: Step, free: Mapping[str, Entry]) -> Step:
@@ -193,36 +210,34 @@ def _groups_of(
         return []
     if rule.dst is not None and not is_record(rule.dst) and rule.dtype is None:
         return []  # a layout alone moves tensors
-    names = tensors_of(rule.src.name.lower())
-    if names == (ONE,):
-        return []
     record = rule.src.name.lower()
-    found = []
-    for each in weights:
-        if not rule.matches(each.prefix):
-            continue
+    if tensors_of(record) == (ONE,):
+        return []
+
+    def needed(each: Siblings) -> list[str]:
         shown = shown_options(record, each.entries)
-        wanted = tuple(record_desc((4096, 4096), record, **shown).tensors)
-        if {*wanted} <= each.entries.keys():
-            found.append(each)
-            names = wanted
+        return [*record_desc((4096, 4096), record, **shown).tensors]
+
+    matched = [each for each in weights if rule.matches(each.prefix)]
+    found = [each for each in matched if {*needed(each)} <= each.entries.keys()]
+    of_codes = {each.codes.name: each for each in matched}
     whole = {each.codes.name for each in found}
+    first, *others = (*tensors_of(record), *optional_tensors(record))
     for name, entry in entries.items() if found else ():
         prefix, _, last = name.rpartition(".")
-        is_code = last == names[0] and holds_codes(entry)
-        if is_code and rule.matches(prefix) and name not in whole:
-            missing = [each for each in names if f"{prefix}.{each}" not in entries]
-            rule.fail(
-                f"{prefix} has {last}, but no {', '.join(missing)}: a record of "
-                f"{rule.src.name} has {', '.join(names)}"
-            )
-        codes = f"{prefix}.{names[0]}".removeprefix(".")
-        is_alone = last in names[1:] and codes not in entries
-        if is_alone and rule.matches(prefix):
-            rule.fail(
-                f"{name} is there, but no {codes}: a record of {rule.src.name} has "
-                f"{', '.join(names)}"
-            )
+        codes = f"{prefix}.{first}".removeprefix(".")
+        is_bare = last == first and holds_codes(entry) and name not in whole
+        is_alone = last in others and codes not in entries
+        if not (is_bare or is_alone) or not rule.matches(prefix):
+            continue
+        names = needed(of_codes.get(name, found[0]))
+        missing = [each for each in names if f"{prefix}.{each}" not in entries]
+        what = (
+            f"{prefix} has {last}, but no {', '.join(missing)}"
+            if is_bare
+            else f"{name} is there, but no {codes}"
+        )
+        rule.fail(f"{what}: a record of {rule.src.name} has {', '.join(names)}")
     return found
 
 

@@ -20,6 +20,7 @@ from reorder.storage.containers.entry import Place, Tensor, places_of, stored_de
 from reorder.storage.containers.partial import FILES, is_in_use, partial_folder
 from reorder.storage.containers.table import FORMATS, read_container
 from reorder.storage.convert.journal import facts_left
+from reorder.storage.pieces.pieces import Bound
 from reorder.storage.pieces.tasks import DifferentError
 
 if TYPE_CHECKING:
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
     from reorder.storage.convert.conversion import Conversion
     from reorder.storage.convert.outputs import Output
-    from reorder.storage.pieces.pieces import Bound
 
 _ATTRIBUTE = "user.memdesc.conversion"
 # for each fact that may differ between two conversions, what has changed
@@ -37,7 +37,7 @@ _CHANGES = {
     "source": "the input has changed since: {}",
     "rules": "its rules differ",
     "files": "its files differ (--shard-size, or files beside the tensors)",
-    "pieces": "its --max-bytes, --threads or --dask differ{}",
+    "pieces": "its pieces take more memory than they may now{}",
 }
 # how many files a message names
 _SHOWN = 3
@@ -175,7 +175,7 @@ def _changes(left: dict[str, Any], facts: dict[str, Any]) -> list[str]:
     known = old if isinstance(old, dict) else {}
     names = sorted(name for name in {*known, *new} if known.get(name) != new.get(name))
     named = first_of(names, _SHOWN)
-    told = {"source": named, "pieces": _as_before(left.get("pieces"), facts["pieces"])}
+    told = {"source": named, "pieces": _allowing(left.get("pieces"), facts["pieces"])}
     return [
         text.format(told.get(key, ""))
         for key, text in _CHANGES.items()
@@ -183,16 +183,32 @@ def _changes(left: dict[str, Any], facts: dict[str, Any]) -> list[str]:
     ]
 
 
-def _as_before(left: Any, now: Sequence[int]) -> str:
-    """Return which options cut a conversion into the pieces that were left."""
+def _allowing(left: Any, now: Sequence[int]) -> str:
+    """Return which options allow the pieces that were left."""
+    found = _bound_in(left)
+    if found is None:
+        return ""
+    threads = max(now[1] // now[0], 1) if not now[2] else 1  # those of a worker
+    if found.wide and not now[2]:
+        return ", which is that of a worker: leave out --dask"
+    return f": --max-bytes {max(found.most, found.wanted * threads)} allows them"
+
+
+def _bound_in(left: Any) -> Bound | None:
+    """Return the bound of pieces that a journal has; None if it has none."""
     match left:
-        case [int(wanted), int(most), int(wide)] if 0 < wanted <= most:
-            alone = ", without --dask," if wide and not now[-1] else ""
-            return f": --max-bytes {most} --threads {most // wanted}{alone} are as before"
-    return ""
+        case [int(wanted), int(most), int(wide)] if 0 < wanted <= most and wide >= 0:
+            return Bound(wanted, most, wide)
+    return None
 
 
-def was_cut_by(target: Path, bound: Bound) -> bool:
-    """Whether an interrupted conversion to this target cut its pieces by this bound."""
+def bound_left(target: Path, within: Bound) -> Bound | None:
+    """Return the bound by which an interrupted conversion to this target cut its pieces.
+
+    None if there is none, or if one of its numbers exceeds that of `within`.
+    """
     left = facts_left(target)
-    return isinstance(left, dict) and left.get("pieces") == [*bound]
+    found = _bound_in(left.get("pieces")) if isinstance(left, dict) else None
+    if found is None or any(size > most for size, most in zip(found, within, strict=True)):
+        return None
+    return found

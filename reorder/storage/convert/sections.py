@@ -51,7 +51,7 @@ _HARMLESS = {
 # keys of groups of layers in compressed-tensors and ModelOpt, and keys of weights, inputs and
 # outputs in these groups
 _ARGUED = ("weights", "input_activations", "output_activations")
-_GROUP = ("targets", "format", *_ARGUED)
+_GROUP_KEYS = ("targets", "format", *_ARGUED)
 _ARGS = (
     "num_bits type symmetric group_size strategy block_structure dynamic actorder scale_dtype "
     "zp_dtype observer observer_kwargs"
@@ -109,7 +109,9 @@ def _unknown_parts(section: dict[str, Any]) -> Iterator[str]:
     """Return the unknown keys of groups of layers, and of their weights, inputs and outputs."""
     groups = section.get("config_groups")
     for name, group in groups.items() if isinstance(groups, dict) else ():
-        parts: dict[str, tuple[Any, Collection[str]]] = {f"config_groups.{name}": (group, _GROUP)}
+        parts: dict[str, tuple[Any, Collection[str]]] = {
+            f"config_groups.{name}": (group, _GROUP_KEYS)
+        }
         for key in _ARGUED if isinstance(group, dict) else ():
             parts[f"config_groups.{name}.{key}"] = group.get(key), _ARGS.split()
         for path, (part, known) in parts.items():

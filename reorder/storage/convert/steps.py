@@ -46,9 +46,7 @@ if TYPE_CHECKING:
     from reorder.storage.groups import Group
 
 # scales are chosen and stored in f32
-_MAX_BITS = 32
-# records that a rule can make from floats; their codes are 8-bit floats
-_ENCODED = ("fp8_tensor", "fp8_channel", "fp8_block")
+_MAX_BITS, _SCALES = 32, "f32"
 
 
 @dataclass(frozen=True)
@@ -229,8 +227,12 @@ def _quantize_step(entry: Entry, rule: Rule, src: MemoryDesc, dst: MemoryDesc) -
 
 
 def _is_encoding(rule: Rule) -> bool:
-    """Whether a rule turns floats into a record."""
-    return rule.dst is not None and rule.dst.name.lower() in _ENCODED
+    """Whether a rule turns floats into a record: floats as codes, with one f32 scale each."""
+    if rule.dst is None or not is_record(rule.dst):
+        return False
+    desc = record_desc((4096, 4096), rule.dst.name)
+    kinds = [desc.field(number.parts[0][0]).kind for number in desc.rule.numbers]
+    return kinds[1:] == [_SCALES] and kinds[0] in FLOATS
 
 
 def _encode_step(entry: Entry, rule: Rule, src: MemoryDesc, format_name: str) -> Step:
@@ -251,7 +253,7 @@ def _target_of_floats(src: MemoryDesc, rule: Rule) -> RecordDesc:
         msg = f"{rule.dst.name} says which types codes and scales have; leave out other keys"
         raise MemdescError(msg)
     dst = record_desc(src.dims, rule.dst.name, **dict(rule.dst.options))
-    if dst.field(dst.rule.scale[0].parts[0][0]).kind != "f32":
+    if dst.field(dst.rule.scale[0].parts[0][0]).kind != _SCALES:
         msg = f"scales are chosen in f32; leave out scales= of {rule.dst.name}"
         raise MemdescError(msg)
     return dst

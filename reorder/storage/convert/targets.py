@@ -10,7 +10,7 @@ AutoAWQ 0.2, and `fp8_cast_bf16.py` of DeepSeek-V3.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from memdesc import MemdescError, RecordDesc, record_desc
 from memdesc.errors import about, first_of, short_repr
@@ -276,42 +276,14 @@ def target_rules(name: str, source: Path, container: Container) -> TargetRules:
     _check_joint(name, kind, groups)
     with about(f"--to {name}"):
         check_experts(container.entries)
-    sections = [section for _, section in sections_in(source)] if groups else []
-    is_declared = target.method in (None, *(each.get("quant_method") for each in sections))
-    said_symmetric = any(map(says_symmetric, sections))
-    split = _MLX_SPLITS.get(kind or "") if target.is_stacked else None
-    moved: dict[tuple[FormatName, FormatName, str | None], list[Group]] = {}
-    told: dict[str, None] = {}
-    for group in groups:
-        if group.desc is not None:
-            src = FormatName(group.desc.name, group.desc.options)
-            last = group.prefix.rpartition(".")[2]
-            is_conv1d = kind in _CONV1D and last in _CONV1D_LAYERS
-            dtype = "f32" if last == split else target.dtype
-            dst, warning = (
-                (_decoded_layout(group.desc, is_conv1d=is_conv1d), _split_warning(split))
-                if dtype
-                else _target_record(name, group.prefix, group.desc, said_symmetric=said_symmetric)
-            )
-            if not (_is_same(src, dst) and is_declared):
-                moved.setdefault((src, dst, dtype), []).append(group)
-                told[warning] = None
     blocks = [e.desc.name for e in container.entries.values() if isinstance(e.desc, RecordDesc)]
     if target.floats is not None and not (groups or blocks):
         return _quantising_rules(name, target, source, container)
-    if not moved:
-        why = (
-            f"they are {name} already; copy it"
-            if groups
-            else f"they are blocks of {blocks[0]}; --map '*: {target.dtype or 'bf16'}' decodes them"
-            if blocks
-            else f"none is quantised; {target.producer} quantises floats"
-            if target.producer
-            else "none is quantised; --map 'PATTERN: TYPE' changes the type of floats"
-        )
-        msg = f"--to {name}: {short_repr(str(source))} has no weights to convert: {why}"
-        raise MemdescError(msg)
-    how = ", symmetric as config.json says" if said_symmetric else ""
+    sections = [section for _, section in sections_in(source)] if groups else []
+    moves, warnings = _moves(name, groups, kind, sections)
+    if not moves:
+        _refuse_unmoved(name, source, groups, blocks)
+    how = ", symmetric as config.json says" if any(map(says_symmetric, sections)) else ""
     rules = tuple(
         Rule(
             f"--to {name}: {src.name} -> {dst}{f', {dtype}' if dtype else how}",
@@ -321,19 +293,73 @@ def target_rules(name: str, source: Path, container: Container) -> TargetRules:
             dtype,
             prefixes=frozenset(group.prefix for group in found),
         )
-        for (src, dst, dtype), found in moved.items()
+        for (src, dst, dtype), found in moves.items()
     )
-    every = [group for found in moved.values() for group in found]
+    every = [group for found in moves.values() for group in found]
     left_out = [each for group in every for each in beside(group.prefix, container.entries)]
     left_out += [each for each in container.entries if each.rpartition(".")[2] in CACHE]
     left = container.entries.keys() - {*left_out}
     kept = {name: entry for name, entry in container.entries.items() if name in left}
-    warnings = (
-        *filter(None, told),
-        *_rounding_warnings(target, every),
-        *left_out_warnings(left_out),
+    warnings += [*_rounding_warnings(target, every), *left_out_warnings(left_out)]
+    return TargetRules(container._replace(entries=kept), target, rules, tuple(warnings))
+
+
+class _Move(NamedTuple):
+    """What weights of one kind become: a record, or a layout of floats of a type."""
+
+    src: FormatName
+    dst: FormatName
+    dtype: str | None
+
+
+def _moves(
+    name: str, groups: Sequence[Group], kind: str | None, sections: Sequence[Mapping[str, Any]]
+) -> tuple[dict[_Move, list[Group]], list[str]]:
+    """Return the weights that change, by what they become, and warnings.
+
+    `kind` is the type of the model, and `sections` are what its files say about quantisation.
+    """
+    target = TARGETS[name]
+    # in lower case, as transformers expects it
+    is_declared = target.method in (None, *(each.get("quant_method") for each in sections))
+    said_symmetric = any(map(says_symmetric, sections))
+    split = _MLX_SPLITS.get(kind or "") if target.is_stacked else None
+    moves: dict[_Move, list[Group]] = {}
+    told: dict[str, None] = {}
+    for group in groups:
+        if group.desc is None:
+            continue
+        src = FormatName(group.desc.name, group.desc.options)
+        last = group.prefix.rpartition(".")[2]
+        is_conv1d = kind in _CONV1D and last in _CONV1D_LAYERS
+        dtype = "f32" if last == split else target.dtype
+        dst, warning = (
+            (_decoded_layout(group.desc, is_conv1d=is_conv1d), _split_warning(split))
+            if dtype
+            else _target_record(name, group.prefix, group.desc, said_symmetric=said_symmetric)
+        )
+        if not (_is_same(src, dst) and is_declared):
+            moves.setdefault(_Move(src, dst, dtype), []).append(group)
+            told[warning] = None
+    return moves, [*filter(None, told)]
+
+
+def _refuse_unmoved(
+    name: str, source: Path, groups: Sequence[Group], blocks: Sequence[str]
+) -> NoReturn:
+    """Refuse a model that has no weights to convert; `blocks` are its single-tensor records."""
+    target = TARGETS[name]
+    why = (
+        f"they are {name} already; copy it"
+        if groups
+        else f"they are blocks of {blocks[0]}; --map '*: {target.dtype or 'bf16'}' decodes them"
+        if blocks
+        else f"none is quantised; {target.producer} quantises floats"
+        if target.producer
+        else "none is quantised; --map 'PATTERN: TYPE' changes the type of floats"
     )
-    return TargetRules(container._replace(entries=kept), target, rules, warnings)
+    msg = f"--to {name}: {short_repr(str(source))} has no weights to convert: {why}"
+    raise MemdescError(msg)
 
 
 def _quantising_rules(name: str, target: Target, source: Path, container: Container) -> TargetRules:
@@ -348,17 +374,9 @@ def _quantising_rules(name: str, target: Target, source: Path, container: Contai
     assert dst is not None  # noqa: S101 - the caller has looked
     desc = record_desc((4096, 4096), dst.name, **dict(dst.options))
     rows, columns = desc.field(desc.rule.scale[0].parts[0][0]).groups
-    entries = container.entries.values()
-    bare = next((e for e in entries if holds_codes(e) and _is_weight(e)), None)
-    if bare is not None:
-        msg = (
-            f"--to {name}: {bare.name} of {bare.dtype} holds codes, but nothing beside it scales "
-            "them; get the checkpoint again, or let --map quantise the weights that its rules name"
-        )
-        raise MemdescError(msg)
-    layers = [entry for entry in entries if _is_layer(entry)]
-    left = [each for each in layers if each.shape[0] % rows or each.shape[1] % columns]
     what = f"blocks of {rows} x {columns} do not cover"
+    layers = _layers_of_floats(name, container)
+    left = [each for each in layers if each.shape[0] % rows or each.shape[1] % columns]
     expert = next((each for each in left if stacked_name(each.name) != each.name), None)
     if expert is not None:
         msg = (
@@ -366,15 +384,6 @@ def _quantising_rules(name: str, target: Target, source: Path, container: Contai
             "that all experts are quantised; --map quantises the weights that its rules name"
         )
         raise MemdescError(msg)
-    for each in layers:
-        bias = container.entries.get(f"{each.name.removesuffix(WEIGHT)}.bias")
-        if bias is not None and bias.shape != each.shape[:1]:
-            msg = (
-                f"--to {name}: {each.name} of shape {each.shape} with a bias of shape {bias.shape} "
-                "has its outputs last, as layers of class Conv1D in GPT-2, and transformers "
-                "expects only those of class Linear to be quantised"
-            )
-            raise MemdescError(msg)
     names = frozenset(each.name for each in layers) - {each.name for each in left}
     if not names:
         msg = (
@@ -384,7 +393,8 @@ def _quantising_rules(name: str, target: Target, source: Path, container: Contai
         )
         raise MemdescError(msg)
     kinds = dict.fromkeys(each.dtype for each in layers if each.name in names)
-    stacks = [e for e in entries if e.dtype in _FLOATS and holds_experts(e)]
+    floats = [each for each in container.entries.values() if each.dtype in _FLOATS]
+    stacks = [each for each in floats if holds_experts(each)]
     kept = ((left, f"{what} them"), (stacks, "each has all experts of a layer"))
     warnings = [
         f"{first_of((each.name for each in found), _SHOWN)} stay floats: {why}"
@@ -397,6 +407,32 @@ def _quantising_rules(name: str, target: Target, source: Path, container: Contai
     )
     rule = Rule(f"--to {name}: floats -> {dst}", "*", dst=dst, prefixes=names)
     return TargetRules(container, target, (rule,), (rounded, *warnings))
+
+
+def _layers_of_floats(name: str, container: Container) -> list[Entry]:
+    """Return the weights that loaders expect to be quantised.
+
+    Fails if there are codes without scales, or layers that loaders expect to be floats.
+    """
+    entries = container.entries.values()
+    bare = next((e for e in entries if holds_codes(e) and _is_weight(e)), None)
+    if bare is not None:
+        msg = (
+            f"--to {name}: {bare.name} of {bare.dtype} holds codes, but nothing beside it scales "
+            "them; get the checkpoint again, or let --map quantise the weights that its rules name"
+        )
+        raise MemdescError(msg)
+    layers = [entry for entry in entries if _is_layer(entry)]
+    for each in layers:
+        bias = container.entries.get(f"{each.name.removesuffix(WEIGHT)}.bias")
+        if bias is not None and bias.shape != each.shape[:1]:
+            msg = (
+                f"--to {name}: {each.name} of shape {each.shape} with a bias of shape {bias.shape} "
+                "has its outputs last, as layers of class Conv1D in GPT-2, and transformers "
+                "expects only those of class Linear to be quantised"
+            )
+            raise MemdescError(msg)
+    return layers
 
 
 def _is_weight(entry: Entry) -> bool:

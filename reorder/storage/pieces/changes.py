@@ -19,7 +19,7 @@ from memdesc.views import permute_axes
 from reorder.api import prepare
 from reorder.memory.memory import Memory
 from reorder.memory.reference import execute_reference
-from reorder.plan.plan import plan_reorder
+from reorder.plan.plan import check_pair, plan_reorder
 from reorder.quantize import quantize
 from reorder.records.convert_numbers import convert_numbers, is_rounded
 from reorder.records.decode import decode_into
@@ -29,6 +29,7 @@ from reorder.records.repack import dim_order
 from reorder.storage.pieces.files import scratch
 from reorder.storage.pieces.runs import FieldLayout, Operand, Region
 from reorder.values.attr import Attr
+from reorder.values.binding import bind
 from reorder.values.formats import INTEGERS
 from reorder.values.parameter import GROUPED_DIMS
 
@@ -130,7 +131,9 @@ class Reorder(Change):
     attr: Attr | None = None
 
     def __post_init__(self) -> None:
-        beta = plan_reorder(self.src, self.dst, self.attr).bound_attr.beta
+        # boxes are planned when it runs
+        check_pair(self.src, self.dst)
+        beta = bind(self.attr, self.src, self.dst).beta
         if beta:
             msg = f"beta {beta} adds to what dst holds, but pieces are written, not added"
             raise MemdescError(msg)
@@ -366,8 +369,9 @@ def permutation(src: Desc, dst: Desc) -> tuple[int, ...]:
 
 
 def _has_gaps(desc: MemoryDesc) -> bool:
-    """Whether a reorder leaves bits as they are: gaps, or half of the last byte."""
-    return not desc.is_dense or bool(desc.padded_nelems * desc.dtype.bits % 8)
+    """Whether a reorder leaves bits as they are: gaps, or half of the first or the last byte."""
+    is_whole = desc.is_dense and not desc.offset0
+    return not is_whole or bool(desc.padded_nelems * desc.dtype.bits % 8)
 
 
 def _refuse_negative_strides(desc: MemoryDesc) -> None:

@@ -207,7 +207,8 @@ class Rounding(NamedTuple):
     def __str__(self) -> str:
         if not self.error:
             return "no weight has changed"
-        return f"at most {self.error:.6g}, at a weight of {self.weight:.6g} in {self.name}"
+        part = f"which is {self.error / abs(self.weight):.2%} of" if self.weight else "at"
+        return f"at most {self.error:.6g}, {part} a weight of {self.weight:.6g} in {self.name}"
 
 
 class Largest:

@@ -38,7 +38,7 @@ _SMALL_PIECE = 16 << 20
 
 _Sizes = tuple[int, ...]
 # the fields of an operand, over the dims of the regions, and whether it is written
-_Access = tuple[tuple[FieldLayout, ...], bool]
+_OperandUse = tuple[tuple[FieldLayout, ...], bool]
 
 
 class Bound(NamedTuple):
@@ -130,34 +130,36 @@ def cut(change: Change, bound: Bound) -> Cut:
     >>> len(pieces), pieces[1].change.dst.dims, pieces[1].writes[0]
     (2, (128, 64), ('qweight', Runs(start=4096, length=4096, loops=())))
     """
-    dims = change.dims
-    if 0 in dims:
-        # scales of no elements are written too
-        is_written = any(operand.nbytes for operand in change.writes.values())
-        return Cut(change, (), ()) if is_written else Cut(change, (0,), (1,))
-    accesses = tuple(
+    dims, reads, writes = change.dims, change.reads, change.writes
+    written = sum(operand.nbytes for operand in writes.values())
+    if 0 in dims and not written:  # scales of no elements are written
+        return Cut(change, (0,), (1,))
+    read = sum(operand.nbytes for operand in reads.values())
+    if 0 in dims or read + written <= min(bound.wanted, _SMALL_PIECE):
+        return Cut(change, (), ())
+    uses = tuple(
         (operand.fields, is_written)
-        for held, is_written in ((change.reads, False), (change.writes, True))
+        for held, is_written in ((reads, False), (writes, True))
         for operand in held.values()
         if operand.fields
     )
     with about(change):
-        return Cut(change, dims, _sizes(dims, accesses, change.alignment, bound))
+        return Cut(change, dims, _sizes(dims, uses, change.alignment, bound))
 
 
 @lru_cache(maxsize=256)  # the layers of a model are alike
-def _sizes(dims: _Sizes, accesses: tuple[_Access, ...], alignment: _Sizes, bound: Bound) -> _Sizes:
+def _sizes(dims: _Sizes, uses: tuple[_OperandUse, ...], alignment: _Sizes, bound: Bound) -> _Sizes:
     """Return the sizes of regions that cover dims without a 0: the smallest that have long runs.
 
     Sizes and offsets of regions are multiples of `alignment`, and whole blocks of all layouts.
     Fails if no region fits; the message has the bytes that the smallest takes.
     """
-    steps = _steps(dims, accesses, alignment)
+    steps = _steps(dims, uses, alignment)
     for wanted in _nbytes_to_try(bound):
-        sizes = _sizes_within(dims, accesses, steps, bound._replace(wanted=wanted))
-        if _has_long_runs(accesses, sizes):
+        sizes = _sizes_within(dims, uses, steps, bound._replace(wanted=wanted))
+        if _has_long_runs(uses, sizes):
             return sizes
-    return _sizes_within(dims, accesses, steps, bound)
+    return _sizes_within(dims, uses, steps, bound)
 
 
 def _nbytes_to_try(bound: Bound) -> Iterator[int]:
@@ -211,7 +213,7 @@ def _compacted(
     return tuple(runs.items()), layouts
 
 
-class _Candidate(NamedTuple):
+class _RegionSize(NamedTuple):
     """Regions of one size: the bytes of the largest, and the runs per byte of the first.
 
     The last regions hold the padding of their tensors, so they may be larger than the first.
@@ -223,13 +225,13 @@ class _Candidate(NamedTuple):
 
 
 def _sizes_within(
-    dims: _Sizes, accesses: tuple[_Access, ...], steps: _Sizes, bound: Bound
+    dims: _Sizes, uses: tuple[_OperandUse, ...], steps: _Sizes, bound: Bound
 ) -> _Sizes:
     """Return the sizes of regions of about the wanted bytes, multiples of `steps`."""
-    best = _candidate(dims, accesses, dims)
+    best = _region_size(dims, uses, dims)
     while best is None or best.nbytes > bound.wanted:
         sizes = dims if best is None else best.sizes
-        found = [_candidate(dims, accesses, halved) for halved in _halved(sizes, steps)]
+        found = [_region_size(dims, uses, halved) for halved in _halved(sizes, steps)]
         legal = [each for each in found if each is not None]
         if legal:
             best = min(legal, key=lambda each: each.cost)
@@ -242,20 +244,20 @@ def _sizes_within(
                 f"is {bound.most}; give more"
             )
             raise MemdescError(msg)
-    return _grown(dims, accesses, steps, best, bound.wanted).sizes
+    return _grown(dims, uses, steps, best, bound.wanted).sizes
 
 
-def _has_long_runs(accesses: Sequence[_Access], sizes: _Sizes) -> bool:
+def _has_long_runs(uses: Sequence[_OperandUse], sizes: _Sizes) -> bool:
     """Whether the first region of these sizes is read and written in long runs."""
     first = Region(sizes, (0,) * len(sizes))
-    found = [compact(fields, first, is_written=is_written) for fields, is_written in accesses]
+    found = [compact(fields, first, is_written=is_written) for fields, is_written in uses]
     return all(each is None or each[0].number == 1 or each[0].length >= _LONG_RUN for each in found)
 
 
-def _steps(dims: _Sizes, accesses: Sequence[_Access], alignment: _Sizes) -> _Sizes:
+def _steps(dims: _Sizes, uses: Sequence[_OperandUse], alignment: _Sizes) -> _Sizes:
     """Return the step along each dim: multiples of it cut no block, no group and no byte."""
     steps = list(alignment)
-    for layout, bits, groups, counts in (field for fields, _ in accesses for field in fields):
+    for layout, bits, groups, counts in (field for fields, _ in uses for field in fields):
         if layout.has_partial_blocks:
             return dims
         for k, axis in enumerate(layout.axes):
@@ -283,8 +285,8 @@ def _halved(sizes: _Sizes, steps: _Sizes) -> Iterator[_Sizes]:
 
 
 def _grown(
-    dims: _Sizes, accesses: Sequence[_Access], steps: _Sizes, best: _Candidate, wanted: int
-) -> _Candidate:
+    dims: _Sizes, uses: Sequence[_OperandUse], steps: _Sizes, best: _RegionSize, wanted: int
+) -> _RegionSize:
     """Return regions closer to the wanted size, as halving may have gone too far."""
     for dim, (size, step) in enumerate(zip(best.sizes, steps, strict=True)):
         whole = -(-dims[dim] // step)
@@ -294,17 +296,17 @@ def _grown(
         # regions of about one size
         count = -(-whole // -(-whole // most))
         grown = min(count * step, dims[dim])
-        found = _candidate(dims, accesses, (*best.sizes[:dim], grown, *best.sizes[dim + 1 :]))
+        found = _region_size(dims, uses, (*best.sizes[:dim], grown, *best.sizes[dim + 1 :]))
         if found is not None and best.nbytes < found.nbytes <= wanted:
             best = found
     return best
 
 
-def _candidate(dims: _Sizes, accesses: Sequence[_Access], sizes: _Sizes) -> _Candidate | None:
+def _region_size(dims: _Sizes, uses: Sequence[_OperandUse], sizes: _Sizes) -> _RegionSize | None:
     """Return the regions of these sizes; None if one of them has no runs."""
     first = Region(sizes, (0,) * len(sizes))
     nbytes, cost = 0, 0.0
-    for fields, is_written in accesses:
+    for fields, is_written in uses:
         found = compact(fields, first, is_written=is_written)
         if found is None or not all(
             compact(fields, tail, is_written=is_written) for tail in _tails(dims, fields, sizes)
@@ -312,7 +314,7 @@ def _candidate(dims: _Sizes, accesses: Sequence[_Access], sizes: _Sizes) -> _Can
             return None
         nbytes += max(_largest_nbytes(dims, sizes, found[0], field) for field in fields)
         cost += found[0].number / found[0].nbytes
-    return _Candidate(sizes, nbytes, cost)
+    return _RegionSize(sizes, nbytes, cost)
 
 
 def _tails(dims: _Sizes, fields: tuple[FieldLayout, ...], sizes: _Sizes) -> list[Region]:

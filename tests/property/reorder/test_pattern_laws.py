@@ -9,7 +9,7 @@ from hypothesis import given, reject
 from hypothesis import strategies as st
 
 from memdesc import MemdescError
-from reorder.storage.patterns import Pattern
+from reorder.storage.patterns import NamePattern
 from tests.work import hangs_fail
 
 _PARTS = ["a", "b", ".", r"\.", "[ab]", "[^a]", "[^.1-9]", r"[\d.]", r"\d", r"\W", "$", "^", r"\b"]
@@ -29,7 +29,7 @@ def _more(parts: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
 @given(st.recursive(st.sampled_from(_PARTS), _more, max_leaves=8), st.text("ab.1\n", max_size=8))
 def test_a_pattern_matches_as_re_does(text: str, name: str) -> None:
     try:
-        pattern = Pattern(text)
+        pattern = NamePattern(text)
     except MemdescError:
         reject()
     assert pattern.matches(name) == (re.match(text, name) is not None)
@@ -51,7 +51,7 @@ def test_a_pattern_matches_as_re_does(text: str, name: str) -> None:
 )
 def test_hostile_patterns_end(text: str) -> None:
     with hangs_fail():
-        assert not Pattern(text).matches("a" * 300)
+        assert not NamePattern(text).matches("a" * 300)
 
 
 @pytest.mark.parametrize(
@@ -70,9 +70,9 @@ def test_hostile_patterns_end(text: str) -> None:
 )
 def test_other_patterns_are_refused(text: str, problem: str) -> None:
     with pytest.raises(MemdescError, match=re.escape(problem)):
-        Pattern(text)
+        NamePattern(text)
 
 
 def test_long_names_are_refused() -> None:
     with pytest.raises(MemdescError, match="has more than 300 letters, and is not compared"):
-        Pattern("a").matches("a" * 301)
+        NamePattern("a").matches("a" * 301)

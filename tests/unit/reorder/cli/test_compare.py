@@ -361,6 +361,21 @@ def test_raw_codes_and_what_one_side_lacks_are_reported(shell: Shell) -> None:
     assert (found["only_in_a"], found["only_in_b"], found["differing"]) == (["x"], ["y"], [])
 
 
+def test_a_tensor_with_the_name_of_a_decoded_record_is_compared_too(shell: Shell) -> None:
+    folders = Path("a"), Path("b")
+    for value, folder in enumerate(folders):
+        more = {_LAYERS[0]: np.full((128, 256), value, np.float32)}
+        tensors = model_folder(folder) | more
+        write_safetensors(folder / "model.safetensors", tensors)
+    found = shell.facts("compare a b", 1)
+    assert [row["name"] for row in found["differing"]] == [_LAYERS[0]]
+    tensors["model.layers.0.mlp.qweight"][5, 1] ^= 1
+    write_safetensors(folder / "model.safetensors", tensors)
+    more_found = shell.facts("compare a b", 1)
+    assert [row["name"] for row in more_found["differing"]] == [_LAYERS[0]] * 2
+    assert found["compared"] == more_found["compared"] == 6
+
+
 def test_a_copy_without_its_config_is_compared_by_its_codes(shell: Shell) -> None:
     model_folder(Path("a"))
     reorder.convert("a", "b.safetensors", [])

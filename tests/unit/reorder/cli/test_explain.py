@@ -135,7 +135,7 @@ def test_plan_bytes_and_kernels(shell: Shell) -> None:
     assert (shown["bytes_read"], shown["bytes_written"]) == (src.nbytes, dst.nbytes)
     assert shown["of_these_padding"] == 15 * 20 * 4
     assert shown["kernels"]
-    assert shown["offset_tables"] is False
+    assert shown["indirection_tables"] is False
     boxes = [
         {
             "offsets": list(box.offsets),

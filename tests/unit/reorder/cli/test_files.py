@@ -125,6 +125,8 @@ _NO_PLACE = ("has no place for", "Write a .safetensors or a .npz", "--raw")
         (f"raw.bin link.npy {RAW}", _REPLACED),
         (f"raw.bin link --raw {PIXELS}", _REPLACED),
         ("b.npz b.npz --to nhwc", _REPLACED),
+        ("b.npz x.npy --to nchw --src-scale x.npy:15", (*_REPLACED, "which --src-scale reads")),
+        ("x.npy b.npz --zero-point ./b.npz:15", (*_REPLACED, "which --zero-point reads")),
         ("x.npy x.npy --to nhwc --raw", _RAW_AS_NPY),
         ("z.npz:c z.npz --to nhwc", _REPLACED),
         ("z.npz:c z.npz --to in_out_channel", _REPLACED),

@@ -12,6 +12,7 @@ import reorder
 from memdesc import record_desc
 from tests.checkpoints import awq_layer, model_folder, write_safetensors
 from tests.unit.reorder.storage.convert.results import converted, refused
+from tests.unit.reorder.storage.schemes import recorded
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -98,3 +99,22 @@ def test_a_record_without_one_of_its_tensors_is_refused(tmp_path: Path) -> None:
     assert (
         "b.scales is there, but no b.qweight: a record of awq has qweight, qzeros, scales" in said
     )
+
+
+@pytest.mark.parametrize("is_last", [True, False])
+def test_parts_of_records_that_only_some_weights_have_are_refused_in_any_order(
+    tmp_path: Path, *, is_last: bool
+) -> None:
+    parts = recorded("pack_quantized", (64, 64), group=32, zeros=True)[0]
+    with_zeros = {f"a{name}": array for name, array in parts.items()}
+    without = {f"b{name}": x for name, x in parts.items() if name != ".weight_zero_point"}
+    both = {**without, **with_zeros} if is_last else {**with_zeros, **without}
+    source, target = tmp_path / "in.safetensors", tmp_path / "out.safetensors"
+    rule = "*: pack_quantized -> plain, f32"
+    write_safetensors(source, both | {"c.weight_zero_point": parts[".weight_zero_point"]})
+    said = refused(source, target, rule)
+    assert "c.weight_zero_point is there, but no c.weight_packed" in said
+    bare = {"c.weight_packed": parts[".weight_packed"], "c.weight_shape": parts[".weight_shape"]}
+    write_safetensors(source, both | bare)
+    said = refused(source, target, rule)
+    assert "c has weight_packed, but no weight_scale: a record of pack_quantized has" in said

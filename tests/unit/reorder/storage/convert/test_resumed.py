@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -113,7 +114,7 @@ def test_an_output_that_was_changed_after_it_was_written_is_refused(
         ("rule", "its rules differ"),
         (
             "pieces",
-            "--threads or --dask differ: --max-bytes 8000 --threads 1 are as before",
+            "its pieces take more memory than they may now: --max-bytes 8000 allows them",
         ),
         ("shards", "its files differ"),
         ("beside", "the input has changed since: tokenizer.json"),
@@ -148,6 +149,37 @@ def test_what_another_conversion_left_is_refused_and_says_why(
     assert made.run().resumed == 0
     planned(source, tmp_path / "fresh", settings._replace(resume=False), rule).run()
     assert contents(target) == contents(tmp_path / "fresh")
+
+
+def test_threads_and_memory_may_differ_if_the_pieces_still_fit(
+    source: Path, tmp_path: Path
+) -> None:
+    planned(source, tmp_path / "whole").run()
+    for k, settings in enumerate((_RESUME._replace(threads=4), _RESUME._replace(max_bytes=9000))):
+        begin(source, tmp_path / f"out{k}")
+        assert planned(source, tmp_path / f"out{k}", settings).run().resumed > 0
+        assert contents(tmp_path / f"out{k}") == contents(tmp_path / "whole")
+
+
+def test_workers_resume_pieces_that_all_of_their_threads_can_hold(
+    source: Path, tmp_path: Path
+) -> None:
+    def on_workers(threads: int, max_bytes: int, *, resume: bool = True) -> Conversion:
+        """Plan for workers of as many threads."""
+        options = ConvertOptions(threads=threads, max_bytes=max_bytes, resume=resume)
+        return plan_conversion(source, tmp_path / "out", ["*: ba"], options, on_workers=True)
+
+    with ended_after(3) as end:
+        on_workers(2, 16000, resume=False).run(end)
+    # each of four threads holds a piece at a time
+    with pytest.raises(MemdescError, match="may now: --max-bytes 32000 allows them"):
+        on_workers(4, 16000)
+    assert on_workers(4, 32000).bound == on_workers(2, 16000).bound
+    assert on_workers(1, 16000).run().resumed > 0
+    begin(source, tmp_path / "out2")
+    options = _RESUME._replace(max_bytes=1 << 20)
+    with pytest.raises(MemdescError, match="which is that of a worker: leave out --dask"):
+        plan_conversion(source, tmp_path / "out2", ["*: ba"], options, on_workers=True)
 
 
 def test_a_source_that_was_moved_is_resumed(source: Path, tmp_path: Path) -> None:
@@ -206,7 +238,7 @@ def test_two_conversions_into_one_output_do_not_both_succeed(source: Path, tmp_p
     first, second = planned(source, tmp_path / "out", _SMALL), planned(source, tmp_path / "out")
     assert first.run()
     with pytest.raises(MemdescError, match="exists; it is only replaced with --overwrite"):
-        second._replace(options=_SMALL).run()
+        replace(second, options=_SMALL).run()
 
 
 def test_a_target_that_another_program_makes_meanwhile_is_not_replaced(

@@ -116,9 +116,21 @@ def test_blocks_of_fp8_become_floats_as_deepseek_casts_them(
     assert report.rounding.error == error.max()
     assert report.rounding.weight in wanted[error == error.max()]
     assert report.rounding.name == "model.layers.0.mlp"
+    part = report.rounding.error / abs(report.rounding.weight)
+    assert f"at most {error.max():.6g}, which is {part:.2%} of a weight of" in str(report.rounding)
+    assert 0 < part < 2.0**-8
     warning, *others = report.warnings
     assert warning.startswith(f"weights of fp8_block are rounded to {to}, which does not hold all")
     assert [each[:18] for each in others] == ["loaders will round"] * (to == "f16")
+
+
+def test_a_method_in_capitals_which_transformers_does_not_know_is_declared_anew(
+    tmp_path: Path,
+) -> None:
+    source = _model(tmp_path / "in", fp8_layer(), _FP8 | {"quant_method": "FP8"})
+    _, config, _ = _made(source, tmp_path / "out", "fp8-block")
+    assert config["quantization_config"]["quant_method"] == "fp8"
+    assert "are fp8-block already; copy it" in _refused(tmp_path / "out", "fp8-block", target="b")
 
 
 def test_nothing_is_rounded_where_the_formats_show_it(tmp_path: Path) -> None:

@@ -53,6 +53,16 @@ def test_pieces_are_wide_if_that_makes_their_runs_long(wide: int, count: int) ->
     assert (len(pieces), max(piece.nbytes for piece in pieces)) == (count, (1 << 23) // count)
 
 
+def test_bytes_before_a_tensor_are_zero_whatever_the_buffer_held() -> None:
+    src = memory_desc((16,), "f32", "a")
+    dst = memory_desc((4, 2), "f32", strides=(2, 1), offset0=8)
+    data = np.ones(16, np.float32).view(np.uint8)
+    for each, wanted in ((src, [1] * 16), (dst, [0] * 8 + [1] * 8)):
+        (piece,) = cut(Reorder(memory_desc(each.dims, "f32"), each), Bound(1 << 20, 1 << 20))
+        made = piece.change.apply({ONLY: data})[ONLY]
+        assert made[: each.nbytes].view(np.float32).tolist() == wanted
+
+
 def test_pieces_share_their_plan_and_travel() -> None:
     (first, *others) = pieces_of((4096, 64), "bf16", ("ab", "Ab16a"), 1 << 16)
     assert {piece.change for piece in others} == {first.change}

@@ -1,0 +1,282 @@
+"""Memory of freed results becomes that of new ones."""
+
+from __future__ import annotations
+
+import gc
+import mmap
+import os
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import reorder
+from memdesc import memory_desc
+from reorder.memory.allocation import Pool
+from reorder.memory.buffers import address_of
+from tests.programs import run_python
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+keeps_memory = pytest.mark.skipif(
+    not hasattr(mmap, "MADV_FREE"), reason="the system cannot take freed memory back"
+)
+linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+
+X = np.arange(3000 * 1500, dtype=np.float32).reshape(3000, 1500)
+
+
+@pytest.fixture
+def pool() -> Pool:
+    return Pool(limit=64 << 20, advice=getattr(mmap, "MADV_FREE", 0))
+
+
+@keeps_memory
+@pytest.mark.parametrize(
+    "view",
+    [
+        lambda m: m.data,
+        lambda m: m.numpy()[1:, ::3],
+        np.from_dlpack,
+        lambda m: memoryview(m.data)[1000:],
+        lambda m: m.blocks().view(np.uint32),
+        lambda m: [m.elements.T],
+        lambda m: reorder.Memory(m.desc, m.data),
+    ],
+    ids=["data", "numpy", "dlpack", "memoryview", "blocks", "list", "memory"],
+)
+def test_memory_is_reused_when_the_last_view_is_gone(view: Callable[[Any], Any]) -> None:
+    first = reorder.reorder(X, "ba")
+    address = address_of(first.data)
+    kept = view(first)
+    del first
+    second = reorder.reorder(X + 1, "ba")
+    assert address_of(second.data) != address
+    assert (np.frombuffer(second.data, np.float32) == (X + 1).T.reshape(-1)).all()
+    del kept, second
+    found = {address_of(reorder.reorder(X, "ba").data)}
+    both = reorder.reorder(X, "ba"), reorder.reorder(X, "ba")
+    found |= {address_of(each.data) for each in both}
+    assert address in found
+
+
+@keeps_memory
+def test_memory_in_a_cycle_is_reused_when_it_is_collected() -> None:
+    first = reorder.reorder(X, "ba")
+    address = address_of(first.data)
+    cycle: list[Any] = [first.data]
+    cycle.append(cycle)
+    del first, cycle
+    gc.collect()
+    assert address in {address_of(m.data) for m in [reorder.reorder(X, "ba") for _ in range(2)]}
+
+
+def test_padding_is_zero_in_memory_that_was_full_of_ones() -> None:
+    desc = memory_desc((3000, 1500), "f32", "AB16b64a")
+    full = [reorder.reorder(np.zeros(desc.padded_dims, np.float32), "ab") for _ in range(3)]
+    addresses = {address_of(each.data) for each in full}
+    for each in full:
+        assert each.nbytes == desc.nbytes
+        each.data[:] = 0xFF
+    del full, each
+    for threads in (1, 2):
+        result = reorder.reorder(X, desc, threads=threads)
+        if hasattr(mmap, "MADV_FREE"):
+            assert address_of(result.data) in addresses
+        result.check_padding()
+        assert (result.numpy() == X).all()
+        result.data[:] = 0xFF
+        del result
+    assert not reorder.Memory(desc).data.any()
+    # gaps and compensation are not written by the reorder
+    gaps = memory_desc((3000, 1500), "f32", strides=(1504, 1))
+    data = reorder.reorder(X, gaps).data[: 3000 * 1504 * 4 - 16].view(np.float32)
+    assert not np.append(data, np.zeros(4, np.float32)).reshape(3000, 1504)[:, 1500:].any()
+
+
+@keeps_memory
+def test_threads_never_share_memory(pool: Pool) -> None:
+    sizes = [nbytes << 20 for nbytes in (1, 2, 3)]
+    wrong: list[Any] = []
+
+    def work(number: int) -> None:
+        for k in range(100):
+            held = [pool.new(sizes[(number + k) % 3]) for _ in range(2)]
+            for each in held:
+                each[:] = number
+            wrong.extend(each for each in held if (each != number).any())
+            del each, held
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert not wrong
+
+
+@keeps_memory
+def test_of_more_than_the_limit_the_blocks_freed_last_are_kept(pool: Pool) -> None:
+    held = [pool.new(20 << 20) for _ in range(5)]
+    addresses = [address_of(each) for each in held]
+    while held:
+        del held[0]
+    assert pool.nbytes == 60 << 20
+    again = [address_of(each) for each in [pool.new(20 << 20) for _ in range(3)]]
+    assert again == addresses[:1:-1]
+    assert pool.nbytes == 60 << 20
+    assert pool.clear()
+    assert pool.nbytes == 0
+    assert not pool.clear()
+
+
+@keeps_memory
+def test_memory_that_the_system_cannot_take_back_is_not_kept() -> None:
+    pool = Pool(limit=64 << 20, advice=12345)
+    data = pool.new(8 << 20)
+    data[:] = 7
+    del data
+    assert pool.nbytes == 0
+
+
+@keeps_memory
+def test_huge_pages_are_not_needed(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(mmap, "MADV_HUGEPAGE", raising=False)
+    address = address_of(pool.new(3 << 20))
+    assert address_of(pool.new(3 << 20)) == address
+
+
+_SIZES = """
+import numpy as np, reorder
+def in_mib(key):
+    with open("/proc/self/status") as file:
+        return next(int(row.split()[1]) for row in file if row.startswith(key)) / 1024
+def result(mib):
+    x = np.broadcast_to(np.float32(1), (mib, 1 << 18))
+    return reorder.reorder(x, "ab", threads=1)
+result(1), result(300)
+"""
+
+
+@linux
+def test_a_process_keeps_at_most_256_mib_of_what_it_freed() -> None:
+    source = """
+before = in_mib("VmSize")
+result(1024)
+after_one = in_mib("VmSize") - before
+results = [result(60) for _ in range(10)]
+del results
+print(after_one, in_mib("VmSize") - before)
+"""
+    ran = run_python("-c", _SIZES + source)
+    after_one, after_many = map(float, ran.stdout.split())
+    assert abs(after_one) < 8
+    assert after_many < 256 + 16
+
+
+@linux
+@keeps_memory
+def test_the_system_can_take_freed_memory_back() -> None:
+    rows = Path("/proc/self/smaps").read_text(encoding="utf-8").splitlines()
+    if not any(row.startswith("LazyFree:") for row in rows):
+        pytest.skip("the kernel does not tell")
+    source = """
+def lazy():
+    with open("/proc/self/smaps") as file:
+        return sum(int(row.split()[1]) for row in file if row.startswith("LazyFree:")) / 1024
+x = result(64)
+live = lazy()
+del x
+print(live, lazy())
+"""
+    live, freed = map(float, run_python("-c", _SIZES + source).stdout.split())
+    assert live < 1
+    assert freed >= 60
+
+
+@linux
+@keeps_memory
+def test_freed_memory_is_given_up_before_a_new_result_fails() -> None:
+    source = """
+import resource
+results = [result(60) for _ in range(4)]
+del results
+limit = int(in_mib("VmSize") + 30) << 20
+resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+assert result(200).numpy().min() == 1
+"""
+    run_python("-c", _SIZES + source)
+    source = """
+import resource, memdesc
+results = [result(60) for _ in range(4)]
+del results
+limit = int(in_mib("VmSize") + 30) << 20
+resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+assert not reorder.Memory(memdesc.memory_desc((200 << 20,), "u8")).data.any()
+try:
+    reorder.Memory(memdesc.memory_desc((900 << 20,), "u8"))
+except memdesc.OutOfMemoryError as error:
+    print(error)
+"""
+    assert f"{900 << 20} bytes are more memory" in run_python("-c", _SIZES + source).stdout
+
+
+@keeps_memory
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_a_forked_child_keeps_live_results_and_no_freed_ones() -> None:
+    source = """
+import os, numpy as np, reorder
+from reorder.memory.allocation import _POOL
+x = np.arange(3000 * 1500, dtype=np.float32).reshape(3000, 1500)
+live = reorder.reorder(x, "ba", threads=1)
+freed = reorder.reorder(x, "ba", threads=1)
+address = freed.data.ctypes.data
+del freed
+child = os.fork()
+if child == 0:
+    code = 1
+    try:
+        assert not _POOL.nbytes
+        mine = reorder.reorder(-x, "ba", threads=1)
+        assert (live.numpy() == x).all()
+        live.data[:] = 0
+        del live
+        mine = reorder.reorder(-x, "ba", threads=1)
+        assert (mine.numpy() == -x).all()
+        code = 0
+    finally:
+        os._exit(code)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+assert (live.numpy() == x).all()
+again = reorder.reorder(x + 1, "ba", threads=1)
+assert again.data.ctypes.data == address
+assert (again.numpy() == x + 1).all() and (live.numpy() == x).all()
+"""
+    run_python("-W", "ignore::DeprecationWarning", "-c", source)
+
+
+def test_results_that_live_until_the_end_of_the_process_end_silently() -> None:
+    source = """
+import atexit, logging, sys, threading, types, numpy as np, reorder
+x = np.zeros((3000, 1500), np.float32)
+last = reorder.reorder(x, "ba")
+logging.kept = reorder.reorder(x, "ba")                    # of a module imported earlier
+later = types.ModuleType("later")
+sys.modules["later"] = later
+later.kept = [reorder.reorder(x, "ba")]
+later.kept.append(later.kept)
+class Ends:
+    def __del__(self):
+        self.kept = None
+ends = Ends()
+ends.kept = reorder.reorder(x, "ba").numpy()
+ends.self = ends
+atexit.register(lambda m: reorder.reorder(m, "ab"), reorder.reorder(x, "ba"))
+threading.Thread(target=lambda m: m.numpy(), args=(reorder.reorder(x, "ba"),)).start()
+"""
+    ran = run_python("-X", "dev", "-W", "error", "-c", source)
+    assert (ran.stdout, ran.stderr) == ("", "")
