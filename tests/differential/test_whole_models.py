@@ -48,6 +48,8 @@ _EXPERTS = 4
 _MODELS = ("llama", "qwen3_moe")
 # matrices of two layers
 _COUNTS = {"llama": 14, "qwen3_moe": 2 * (4 + 3 * _EXPERTS), "mixtral": 2 * (4 + 3 * _EXPERTS)}
+# without kv_b_proj, which mlx-lm splits; one layer is dense, the other has a shared expert
+_COUNTS["deepseek_v3"] = 2 * 4 + 3 + 3 * (_EXPERTS + 1)
 # what Mixtral calls the layers of an expert
 _OF_MIXTRAL = {"gate_proj": "w1", "down_proj": "w2", "up_proj": "w3"}
 _VERIFIED = reorder.ConvertOptions(verify=True)
@@ -139,7 +141,7 @@ def _mlx_model(folder: Path) -> tuple[Any, dict[str, Any]]:
     """Load a model by mlx-lm, which reads two keys that transformers 5.23 writes elsewhere."""
     lm = pytest.importorskip("mlx_lm.utils", reason="mlx-lm is not installed")
     config = json.loads((folder / "config.json").read_text())
-    config |= {"num_experts": _EXPERTS, "rope_theta": 10_000.0}
+    config |= {"num_experts": _EXPERTS, "rope_theta": config["rope_parameters"]["rope_theta"]}
     (folder / "config.json").write_text(json.dumps(config))
     found: tuple[Any, dict[str, Any]] = lm.load_model(folder)
     return found
@@ -152,17 +154,19 @@ def _mlx_logits(model: Any) -> Any:
 
 
 def _mlx_weights(model: Any) -> dict[str, Any]:
-    """Return the affine weights as MLX decodes them, with experts under the names that others use.
+    """Return the weights as MLX decodes them, with experts under the names that others use.
 
     MLX has the embeddings and the head among them if it quantised the model itself.
     """
     core = pytest.importorskip("mlx.core", reason="mlx is not installed")
     found: dict[str, Any] = {}
     for name, layer in model.named_modules():
-        if not hasattr(layer, "biases"):
+        if not hasattr(layer, "scales"):
             continue
-        parts = (layer.weight, layer.scales, layer.biases, layer.group_size, layer.bits)
-        made = torch.from_numpy(np.array(core.dequantize(*parts).astype(core.float32)))
+        parts = layer.weight, layer.scales, getattr(layer, "biases", None)
+        steps = {"group_size": layer.group_size, "bits": layer.bits, "mode": layer.mode}
+        made = core.dequantize(*parts, **steps).astype(core.float32)
+        made = torch.from_numpy(np.array(made))
         head, is_stack, tail = name.partition(".switch_mlp.")
         tail = _OF_MIXTRAL[tail] if head.endswith("block_sparse_moe") else tail
         names = [f"{head}.experts.{k}.{tail}" for k in range(_EXPERTS)] if is_stack else [name]
@@ -437,7 +441,7 @@ def by_compressed_tensors(tmp_path_factory: pytest.TempPathFactory) -> Callable[
         scheme = quantization.QuantizationScheme(targets=["Linear"], weights=weights, format=form)
         dtype = torch.float16 if form == "pack-quantized" else torch.bfloat16
         folder = _save(tmp_path_factory.mktemp(f"{kind}_{preset}"), kind, dtype)
-        tensors = {}
+        tensors: dict[str, Any] = {}
         for name, value in _tensors(folder).items():
             layer = name.removesuffix(".weight")
             if layer.endswith(("_proj", "_mqa", *_OF_MIXTRAL.values())):
@@ -481,16 +485,30 @@ def test_models_of_compressed_tensors_are_decoded_as_by_it(
         assert _same(_logits(tmp_path / "fp8", dtype), logits)
 
 
-@pytest.mark.parametrize("preset", ["W8A8", "W4A16", "W4A16_ASYM", "W8A16", "MXFP4A16", "MXFP8A16"])
+_FOR_MLX = {
+    "W8A8": "int_quantized",
+    "W4A16": "pack_quantized",
+    "W4A16_ASYM": "pack_quantized",
+    "W8A16": "pack_quantized(bits=8)",
+    "MXFP4A16": "compressed_mxfp4",
+    "MXFP8A16": "mxfp8",
+}
+
+
+@pytest.mark.parametrize("preset", _FOR_MLX)
 @pytest.mark.parametrize("kind", [*_MODELS, "mixtral", "deepseek_v3"])
 def test_mlx_computes_with_models_of_compressed_tensors(
     tmp_path: Path, by_compressed_tensors: Callable[[str, str], Path], kind: str, preset: str
 ) -> None:
     source = by_compressed_tensors(kind, preset)
     reorder.convert(source, tmp_path / "mlx", (), _VERIFIED, to="mlx")
-    reorder.convert(source, tmp_path / "bf16", (), _VERIFIED, to="bf16")
-    wanted = _logits(tmp_path / "bf16", torch.float32)
-    assert torch.allclose(_mlx_logits(_mlx_model(tmp_path / "mlx")[0]), wanted, atol=1e-2)
+    reorder.convert(source, tmp_path / "plain", [f"*: {_FOR_MLX[preset]} -> plain, f32"], _VERIFIED)
+    model, _ = _mlx_model(tmp_path / "mlx")
+    weights, plain = _mlx_weights(model), _tensors(tmp_path / "plain")
+    assert len(weights) == _COUNTS[kind]
+    assert all(_same(weight, plain[name]) for name, weight in weights.items())
+    wanted = _logits(tmp_path / "plain", torch.float32)
+    assert torch.allclose(_mlx_logits(model), wanted, atol=1e-2)
 
 
 @pytest.mark.parametrize(("bits", "group"), [(3, 32), (4, 64), (8, 128)])
