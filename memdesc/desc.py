@@ -366,6 +366,8 @@ class MemoryDesc(Checked):
     def reshape(self, dims: Iterable[int]) -> MemoryDesc:
         """Describe the same bytes with regrouped dims; no data move.
 
+        Dims that change may be blocked, as long as blocks end where the new dims do.
+
         Raises
         ------
         MemdescError
@@ -376,6 +378,8 @@ class MemoryDesc(Checked):
         >>> import memdesc
         >>> memdesc.memory_desc((6, 2), "f32", "ba").reshape((2, 3, 2)).strides
         (3, 1, 6)
+        >>> memdesc.memory_desc((2, 3, 4), "f32", "acb").reshape((6, 4))
+        memory_desc((6, 4), 'f32', 'Ab3a')
         """
         return self._with(views.reshape(self.layout, checked_ints("dims", dims)))
 

@@ -127,11 +127,13 @@ def _entries(index: Any) -> tuple[Any, ...]:
         given = ()
     if isinstance(index, str | bytes) or not given:
         return checked_ints("index", index)
-    try:
-        return checked_ints("index", given)
-    except MemdescError:
-        if not any(isinstance(i, Sequence) or getattr(i, "ndim", 0) for i in given):
-            raise
+    # not first as integers: the message about arrays, with all that they hold, takes long
+    if not any(isinstance(i, np.ndarray) and i.ndim for i in given):
+        try:
+            return checked_ints("index", given)
+        except MemdescError:
+            if not any(isinstance(i, Sequence) or getattr(i, "ndim", 0) for i in given):
+                raise
     entries = [checked_integers("index", entry) for entry in given]
     try:
         return tuple(np.broadcast_arrays(*entries))

@@ -115,10 +115,11 @@ class _Group(NamedTuple):
 
 
 def reshape(layout: Layout, dims: tuple[int, ...]) -> Layout:
-    """Regroup dims without moving data; the rules are oneDNN's.
+    """Regroup dims without moving data.
 
-    A dim that keeps its size keeps its blocks and padding; dims of size 1 can be added and
-    dropped; other dims can be regrouped if they are plain and contiguous.
+    A dim that keeps its size keeps its blocks and padding; dims of size 1 can be added and dropped.
+    Other dims are regrouped with their blocks, unless the new dims have no common boundaries with
+    these. oneDNN only regroups dims that are plain and contiguous, and gives the same layout there.
     """
     _check_products(layout, dims)
     parts: list[tuple[Axis, tuple[Block, ...]]] = []
@@ -131,10 +132,7 @@ def reshape(layout: Layout, dims: tuple[int, ...]) -> Layout:
         elif not old:
             parts.append((Axis(new, 1), (Block(0, 1, 1, unit_stride),)))
         elif new:
-            stride = _contiguous_stride(layout, old)
-            for dim in reversed(new):
-                parts.append((Axis((dim,), dims[dim]), (Block(0, 1, dims[dim], stride),)))
-                stride *= dims[dim]
+            parts += _regrouped(layout, _Group(old, new), dims)
         if old:
             outer = layout.outer(_axis_of(layout, old[0]))
             unit_stride = outer.stride * layout.dims[old[0]] // outer.step
@@ -210,24 +208,57 @@ def _smallest_group(layout: Layout, dims: tuple[int, ...], ends: tuple[int, int]
     return _Group(tuple(range(old, ends[0])), tuple(range(new, ends[1])))
 
 
-def _contiguous_stride(layout: Layout, group: tuple[int, ...]) -> int:
-    """Return the innermost stride of dims that are contiguous together; refuse other dims."""
-    for dim in group:
-        k = _axis_of(layout, dim)
-        axis, outer = layout.axes[k], layout.outer(k)
-        if outer.step > 1 or axis.padded != layout.dims[dim] or len(axis.dims) > 1:
-            msg = (
-                f"{dim_name(dim)} is blocked or padded, "
-                f"so it must keep its size {layout.dims[dim]}; reorder to a plain layout first"
-            )
-            raise MemdescError(msg)
-        if dim > group[0]:
-            before = layout.outer(_axis_of(layout, dim - 1))
-            if layout.dims[dim] * outer.stride != before.stride:
+def _regrouped(
+    layout: Layout, group: _Group, dims: tuple[int, ...]
+) -> list[tuple[Axis, tuple[Block, ...]]]:
+    """Return the new dims of a group as axes with their blocks.
+
+    Each new dim takes the innermost digits of the old dims' row-major index that are left. A digit
+    that is part of two new dims is cut.
+    """
+    digits = _digits(layout, group.old)
+    parts = []
+    for dim in reversed(group.new):
+        padded = dims[dim] if dim > group.new[0] else prod(extent for extent, _ in digits)
+        blocks: list[Block] = []
+        step = 1
+        while step < padded:
+            extent, stride = digits.pop()
+            part = min(extent, padded // step)
+            if extent % part or padded // step % part or (blocks and not blocks[0].stride):
                 msg = (
-                    f"{dim_name(dim - 1)} has stride {before.stride}, "
-                    f"but {dim_name(dim)} inside it spans {layout.dims[dim]} * {outer.stride} "
-                    "elements; reorder to a contiguous layout first"
+                    f"dim {dim} of {dims} ends inside a block of {extent} with stride {stride}; "
+                    "reorder to a plain layout first"
                 )
                 raise MemdescError(msg)
-    return layout.outer(_axis_of(layout, group[-1])).stride
+            if part < extent:
+                digits.append((extent // part, stride * part))
+            blocks.insert(0, Block(0, step, part, stride))
+            step *= part
+        # like oneDNN, a dim of 1 has the stride of the digit outside it
+        parts.append((Axis((dim,), padded), tuple(blocks or [Block(0, 1, 1, digits[-1][1])])))
+    return parts
+
+
+def _digits(layout: Layout, dims: tuple[int, ...]) -> list[tuple[int, int]]:
+    """Return the extents and strides of the digits of dims' row-major index, fused where possible.
+
+    Only the first dim may be padded. Fails if a dim that changes is fused with others.
+    """
+    digits: list[tuple[int, int]] = []
+    for dim in dims:
+        k = _axis_of(layout, dim)
+        axis = layout.axes[k]
+        is_padded = axis.padded != layout.dims[dim] and dim > dims[0]
+        if is_padded or len(axis.dims) > 1 or axis.padded % layout.outer(k).step:
+            msg = (
+                f"{dim_name(dim)} is padded or fused with other dims, so it must keep its size "
+                f"{layout.dims[dim]}; reorder to a plain layout first"
+            )
+            raise MemdescError(msg)
+        for block in layout.axis_blocks(k):
+            if digits and digits[-1][1] == block.extent * block.stride:
+                digits[-1] = (digits[-1][0] * block.extent, block.stride)
+            elif block.extent > 1:
+                digits.append((block.extent, block.stride))
+    return digits

@@ -20,6 +20,7 @@ _KINDS = {
     "float16": "F16",
     "float32": "F32",
     "uint8": "U8",
+    "uint32": "U32",
     "int64": "I64",
     "complex64": "C64",
     "bfloat16": "BF16",

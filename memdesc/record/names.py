@@ -49,8 +49,9 @@ _IK_LLAMA = (
     "llama-quantize also writes the types without the ending; q4_0_r8, q8_0_r8 and iq4_nl_r4 are "
     "records"
 )
-_IK_LLAMA_NAME = re.compile(r"(i?q[1-9]_\w+|b?f16)_r(4|8|16)", re.ASCII)
+_IK_LLAMA_NAME = re.compile(r"i?q[1-9]_\w+_r(4|8|16)", re.ASCII)
 _REFUSED = {
+    "bf16_r16": "it is a layout of 16-bit floats: memory_desc((out, in), 'bf16', 'bf16_r16')",
     "gptq_act_order": (
         "g_idx, which is data, gives the group of each input channel; sort the channels by group "
         "first"

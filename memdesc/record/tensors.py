@@ -39,7 +39,6 @@ _MLX_GROUPS = (32, 64, 128)
 # what HQQ stores with its codes; it pads 3-bit codes to whole words over all rows, so they have no
 # record
 _HQQ_BITS = (1, 2, 4, 8)
-_HQQ_TYPES = {"f16": "float16", "bf16": "bfloat16", "f32": "float32"}
 _HQQ_FLAGS = {
     "view_as_float": False,
     "quant_scale": False,
@@ -290,7 +289,7 @@ def _hqq(dims: tuple[int, ...], *, group: Any, bits: Any, scales: Any) -> _Made:
         "axis": ("s32", (1,)),
         "packing": ("u8", f"{bits}bit_u8".encode()),
         "unpack_view_dtype": ("u8", b"torch.uint8"),
-        "compute_dtype": ("u8", f"torch.{_HQQ_TYPES[kind]}".encode()),
+        "compute_dtype": ("u8", f"torch.{data_type(kind).numpy.name}".encode()),
         **{name: ("u8", (int(value),)) for name, value in _HQQ_FLAGS.items()},
         "round_zero": ("u8", (int(bits == 4),)),  # noqa: PLR2004 - HQQ rounds zero points of 4-bit codes
     }

@@ -20,6 +20,7 @@ from reorder.storage.containers.entry import NOT_BYTES
 from reorder.storage.containers.table import read_container
 from reorder.storage.convert.sections import section_warnings, sections_in
 from reorder.storage.groups import find_groups, find_orphans, find_plain, find_unscaled, partial_of
+from reorder.storage.stored import UNQUANTISED, WEIGHT
 
 if TYPE_CHECKING:
     import argparse
@@ -35,7 +36,7 @@ _HEAD = ("name", "dims", "dtype", "layout", "bytes", "padding")
 # patterns of names in a line
 _SHOWN = 8
 # types of weights that are not quantised
-_FLOATS = ("f64", "f32", "f16", "bf16")
+_FLOATS = ("f64", *UNQUANTISED)
 
 
 class _Listing(NamedTuple):
@@ -87,8 +88,8 @@ def _listing(given: str) -> _Listing:
     container = read_container(path, skip_unreadable=True)
     check_named(given, container.entries)
     groups = find_groups(path, container)
-    notes: list[str] = []
-    rows = [row for row in _rows(container, groups, notes) if name in {None, row["name"]}]
+    rows = [row for row in _rows(container, groups) if name in {None, row["name"]}]
+    notes = [*_codes_notes(groups), *_partial_notes(container)]
     weights = _weights(container, groups)
     plain = [weight.layer for weight in weights if weight.desc is None]
     unscaled = find_unscaled(path, container, groups)
@@ -170,7 +171,7 @@ def _weights(container: Container, groups: Sequence[Group]) -> list[_Weight]:
     taken = {name for group in groups for name in group.found.names}
     for name, entry in container.entries.items():
         desc = entry.desc
-        layer = name.removesuffix(".weight")
+        layer = name.removesuffix(WEIGHT)
         if isinstance(desc, RecordDesc):
             found.append(_Weight(layer, name, desc, entry.nbytes))
         elif name not in taken and layer != name and _is_matrix(desc):
@@ -229,9 +230,19 @@ def _scales(desc: RecordDesc) -> str:
     return f"blocks of {outputs} x {inputs}"
 
 
-def _rows(container: Container, groups: Sequence[Group], notes: list[str]) -> list[Facts]:
+def _rows(container: Container, groups: Sequence[Group]) -> list[Facts]:
     """Return a row for each tensor; tensors of a record are described as its fields."""
     fields: dict[str, tuple[Field | Constant, RecordDesc]] = {}
+    for group in groups:
+        if group.desc is not None:
+            parts: tuple[Field | Constant, ...] = (*group.desc.fields, *group.desc.constants)
+            for part in parts:
+                fields[group.tensors[part.tensor].name] = part, group.desc
+    return [_row(entry, fields.get(name)) for name, entry in container.entries.items()]
+
+
+def _codes_notes(groups: Sequence[Group]) -> list[str]:
+    """Return a note for each reason why codes are not read as a record."""
     reasons: dict[str, tuple[str, list[str]]] = {}
     for group in groups:
         if group.desc is None:
@@ -242,14 +253,15 @@ def _rows(container: Container, groups: Sequence[Group], notes: list[str]) -> li
                 kind = kind.replace(repr(each.name), role)
             kind = re.sub("[0-9]+", "*", kind)
             reasons.setdefault(kind, (reason, []))[1].append(group.found.codes.name)
-            continue
-        parts: tuple[Field | Constant, ...] = (*group.desc.fields, *group.desc.constants)
-        for part in parts:
-            fields[group.tensors[part.tensor].name] = part, group.desc
-    for reason, names in reasons.values():
-        notes.append(
-            f"{first_of(names, 1)}: codes scaled by other tensors, not read as a record: {reason}"
-        )
+    return [
+        f"{first_of(names, 1)}: codes scaled by other tensors, not read as a record: {reason}"
+        for reason, names in reasons.values()
+    ]
+
+
+def _partial_notes(container: Container) -> list[str]:
+    """Return a note for each rule by which an earlier conversion changed tensors alone."""
+    notes = []
     changed: dict[str, list[str]] = {}
     for name, rule in partial_of(container).items():
         changed.setdefault(rule, []).append(name)
@@ -259,7 +271,7 @@ def _rows(container: Container, groups: Sequence[Group], notes: list[str]) -> li
             f"{first_of(names, 1)}: an earlier conversion changed {one} alone, by the rule "
             f"{rule!r}; {they} no longer mean the same numbers"
         )
-    return [_row(entry, fields.get(name)) for name, entry in container.entries.items()]
+    return notes
 
 
 def _by_reason(reasons: Mapping[str, str]) -> list[str]:

@@ -230,7 +230,7 @@ def _share(found: LogReport, milliseconds: float) -> float:
 
 def _lay_out(facts: Facts) -> list[str]:
     """Return the report as lines: tables, then what could be saved."""
-    lines = [*_head(facts), *_unread(facts), "", *_primitives(facts)]
+    lines = [*_head(facts), *_warnings(facts), *_unread(facts), "", *_primitives(facts)]
     for key, section in (
         ("reorders", _reorders),
         ("round_trips", _round_trips),
@@ -244,7 +244,7 @@ def _lay_out(facts: Facts) -> list[str]:
 
 
 def _head(facts: Facts) -> list[str]:
-    """Return how long the log takes, what is set-up, and whether its times can be trusted."""
+    """Return how long the log takes, and what is set-up."""
     versions = " and ".join(facts["onednn"]) or "of unknown version"
     runs, set_up = facts["runs"], facts["set_up"]
     which = f"one of {runs['runs']} equal runs, " if facts["steady"] else ""
@@ -277,7 +277,12 @@ def _head(facts: Facts) -> list[str]:
         )
         if set_up[each]
     ]
-    lines += [f"set-up: {'; '.join(parts)}"] if parts else []
+    return [*lines, f"set-up: {'; '.join(parts)}"] if parts else lines
+
+
+def _warnings(facts: Facts) -> list[str]:
+    """Return whether the layers are those of the log, and whether its times can be trusted."""
+    lines = []
     if foreign := facts["not_of_layers"]:
         lines += [
             "warning: the layers are of another model, or of other shapes: none executes",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import lru_cache
 from hashlib import blake2b
 from itertools import permutations
 from typing import TYPE_CHECKING, NamedTuple
@@ -69,7 +70,9 @@ def known_layouts(
     return layouts, sizes
 
 
-def _known_tags(dims: tuple[int, ...], bits: int) -> list[FormatTag]:
+# as many as there are orders of dims, and widths of types, for one tensor
+@lru_cache(maxsize=32)
+def _known_tags(dims: tuple[int, ...], bits: int) -> tuple[FormatTag, ...]:
     """Return the tags of all names that exist for these sizes and this width, without repeats."""
     letters = LETTERS[: len(dims)]
     plain = map("".join, permutations(letters)) if len(dims) <= _MAX_PERMUTED else [letters]
@@ -85,7 +88,7 @@ def _known_tags(dims: tuple[int, ...], bits: int) -> list[FormatTag]:
             # one of a fused index puts elements where row-major does, and pads only the end
             if tag.ndims == len(dims) and not any(len(each) > 1 for each in tag.axes):
                 found[tag] = None
-    return list(found)
+    return tuple(found)
 
 
 def _count_blocks(desc: MemoryDesc) -> int:

@@ -25,7 +25,7 @@ from memdesc.record.names import read_name
 from reorder.storage.experts import block_of, stacked_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     # a key, the section so far, the layers that are not quantised -> the keys that list these
     Listing = Callable[[str, Mapping[str, Any], Sequence[str]], Mapping[str, Any]]
@@ -650,6 +650,45 @@ _JOINS: Mapping[str, Callable[[Sequence[Layers]], dict[str, Any] | None]] = {
     "gptq": _join_dynamic,
     "mlx": _join_named,
 }
+
+
+# how lists of layers name all whose names end so, for `str.format`
+_ENDS = {"compressed-tensors": r"re:(.*\.)?{}$"}
+
+
+def with_ends(section: Mapping[str, Any], quantised: Collection[str]) -> dict[str, Any]:
+    """Return a section whose lists of layers also have expressions for how their names end.
+
+    An end is the last words of a name, as few as no layer of another list has. Layers of a program
+    may have other prefixes than their tensors, and not all loaders rename what is listed, as
+    transformers 5.23 does not for compressed-tensors.
+    """
+    form = _ENDS.get(section.get("quant_method", ""))
+    if form is None:
+        return dict(section)
+    plain, groups = section.get("ignore") or [], section["config_groups"]
+    found = dict(section) | {"ignore": _ended(form, plain, plain, quantised)}
+    made = {}
+    for name, group in groups.items():
+        named = [each for each in group["targets"] if each in quantised]
+        others = {*plain, *quantised} - {*named}
+        made[name] = group | {"targets": _ended(form, group["targets"], named, others)}
+    return found | {"config_groups": made}
+
+
+def _ended(
+    form: str, listed: Sequence[str], names: Sequence[str], others: Collection[str]
+) -> list[str]:
+    """Return a list with an expression for each name, if it has an end that no other name has."""
+    taken = {end for name in others for end in _ends_of(name)}
+    ends = [next((end for end in _ends_of(name) if end not in taken), None) for name in names]
+    return [*dict.fromkeys((*listed, *(form.format(re.escape(end)) for end in ends if end)))]
+
+
+def _ends_of(name: str) -> list[str]:
+    """Return the last words of a name, the fewest first, up to all of it; none of expressions."""
+    words = [] if name.startswith("re:") else name.split(".")
+    return [".".join(words[-count:]) for count in range(1, len(words) + 1)]
 
 
 def _written(form: Any, options: Mapping[str, Any]) -> Any:

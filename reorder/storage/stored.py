@@ -30,6 +30,8 @@ ONE = "data"
 # roles of a Quantized's tensors -> the endings of their names
 QUANTIZED = {"memory": "", "scales": "_scale", "zero_points": "_zero_point"}
 WEIGHT = ".weight"
+# the types of weights that are not quantised
+UNQUANTISED = ("f32", "f16", "bf16")
 
 
 class _Form(NamedTuple):

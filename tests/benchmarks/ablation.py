@@ -154,6 +154,11 @@ MECHANISMS: dict[str, Mechanism] = {
         code=r"transposed ([2-4]x|\d+x[2-4];)",
     ),
     "masked copies": Mechanism({"kernels.copy:has_masks": _returns(value=False)}, code="run "),
+    "whole vectors": Mechanism({"kernels.copy:_VECTOR_NBYTES": _value(())}, code="run "),
+    "overlapping parts": Mechanism({"kernels.copy:_PARTS": _value(((16, 1, 16),))}, code="run "),
+    "masked conversions": Mechanism(
+        {"kernels.rows:masks_elements": _returns(value=False)}, code="(?m)^(combine|.*convert)"
+    ),
     "blocks of 16, post-ops": Mechanism(
         {"kernels.combine:_RowOperation.run": _without_blocks}, code="combine 16;"
     ),

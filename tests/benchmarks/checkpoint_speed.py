@@ -2,9 +2,9 @@
 
 `python -m tests.benchmarks.checkpoint_speed FOLDER --gigabytes 8` writes a model of that size for
 each kind of source, and runs all programs in turn; each run ends when the bytes are on disk.
-Kernels are compiled before. `--only gptq` runs the cases that make this. `--peers PYTHON` names an
-interpreter that has torch, safetensors, transformers, compressed-tensors, mlx and mlx-lm; without
-it, `cp` is the only comparison.
+Kernels are compiled before. `--only gptq` runs the cases that make this, and `--source gptq` those
+that read it. `--peers PYTHON` names an interpreter that has torch, safetensors, transformers,
+compressed-tensors, GPTQModel and mlx; without it, `cp` is the only comparison.
 """
 
 from __future__ import annotations
@@ -23,13 +23,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from memdesc import DATA_TYPES
+from memdesc import DATA_TYPES, record_desc
+from reorder.storage.stored import written_tensors
 from tests.checkpoints import write_safetensors
+from tests.records import plain_scales, random_record
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
-_SHAPE, _GROUP, _BLOCK = (4096, 8192), 128, 128
 _MAX_BYTES = 200 << 20
 # bytes of a shard, as models have them
 _SHARD = 2 << 30
@@ -53,13 +56,130 @@ for path in sorted(glob.glob(f"{source}/*.safetensors")):
         made[name] = weight
     save_file(made, f"{target}/{os.path.basename(path)}", {"format": "pt"})
 """
+# compressed-tensors, the converter for a kind of source
 _CONVERTERS = """
 import sys
 from compressed_tensors.entrypoints import convert as c
 source, target, kind = sys.argv[1:]
-made = c.AutoAWQConverter() if kind == "awq" else c.FP8BlockDequantizer(targets=["re:.*"])
-c.convert_checkpoint(source, target, made, "auto", "cpu")
+made = {
+    "awq": lambda: c.AutoAWQConverter(),
+    "fp8": lambda: c.FP8BlockDequantizer(targets=["re:.*"]),
+    "modelopt": lambda: c.ModelOptNvfp4Converter(targets=["re:.*"]),
+    "own": lambda: c.CompressedTensorsDequantizer(source),
+}
+c.convert_checkpoint(source, target, made[kind](), "auto", "cpu")
 """
+# GPTQModel, to a type of floats
+_GPTQMODEL = """
+import sys, torch
+from gptqmodel.utils.model_dequant import dequantize_model
+source, target, kind = sys.argv[1:]
+dequantize_model(source, target, target_dtype=getattr(torch, kind))
+"""
+# transformers, its decoder of gpt-oss
+_TRANSFORMERS = """
+import glob, os, sys
+from safetensors.torch import load_file, save_file
+from transformers.integrations.mxfp4 import convert_moe_packed_tensors
+source, target = sys.argv[1:]
+os.mkdir(target)
+for path in sorted(glob.glob(f"{source}/*.safetensors")):
+    state = load_file(path)
+    made = {
+        name.removesuffix("_blocks"): convert_moe_packed_tensors(
+            blocks, state[name.removesuffix("_blocks") + "_scales"]
+        ).contiguous()
+        for name, blocks in state.items()
+        if name.endswith("_blocks")
+    }
+    save_file(made, f"{target}/{os.path.basename(path)}", {"format": "pt"})
+"""
+# MLX, its decoder and its reader and writer of files
+_MLX = """
+import glob, os, sys
+import mlx.core as mx
+source, target = sys.argv[1:]
+os.mkdir(target)
+for path in sorted(glob.glob(f"{source}/*.safetensors")):
+    state = mx.load(path)
+    made = {}
+    for name, words in state.items():
+        if name.endswith(".weight"):
+            layer = name.removesuffix(".weight")
+            parts = state[f"{layer}.scales"], state[f"{layer}.biases"]
+            made[name] = mx.dequantize(words, *parts, group_size=64, bits=4)
+    mx.save_safetensors(f"{target}/{os.path.basename(path)}", made, {"format": "mlx"})
+"""
+
+
+class Source(NamedTuple):
+    """A kind of model: its layers are records, or floats of a type."""
+
+    record: str
+    options: Mapping[str, Any] = {}
+    section: Mapping[str, Any] = {}
+    # what precedes the names of the tensors of a layer
+    layer: str = "mlp.down_proj"
+    shape: tuple[int, ...] = (4096, 8192)
+    # the key of the section in config.json
+    key: str = "quantization_config"
+    # the end of the name of a scalar that other programs expect
+    beside: str = ""
+
+
+def _compressed(form: str, **weights: Any) -> dict[str, Any]:
+    return {
+        "quant_method": "compressed-tensors",
+        "format": form,
+        "quantization_status": "compressed",
+        "config_groups": {"group_0": {"targets": ["Linear"], "weights": weights}},
+    }
+
+
+_BITS = {"bits": 4, "group_size": 128}
+_MXFP4 = _compressed(
+    "mxfp4-pack-quantized", type="float", num_bits=4, strategy="group", group_size=32
+)
+_BLOCKS = {"type": "float", "num_bits": 8, "strategy": "block", "block_structure": [128, 128]}
+_SOURCES = {
+    "f16": Source("f16"),
+    "bf16": Source("bf16"),
+    "awq": Source("awq", {}, {"quant_method": "awq", "version": "gemm", **_BITS}),
+    "gptq": Source(
+        "gptq", {"g_idx": True}, {"quant_method": "gptq", "desc_act": False, "sym": True, **_BITS}
+    ),
+    "fp8": Source(
+        "fp8_block",
+        {"scale_inv": True},
+        {"quant_method": "fp8", "fmt": "e4m3", "weight_block_size": [128, 128]},
+    ),
+    "fp8-compressed": Source("fp8_block", {}, _compressed("float-quantized", **_BLOCKS)),
+    "pack-quantized": Source(
+        "pack_quantized",
+        {},
+        _compressed(
+            "pack-quantized",
+            type="int",
+            num_bits=4,
+            strategy="group",
+            group_size=128,
+        ),
+    ),
+    "nvfp4": Source(
+        "modelopt_nvfp4",
+        {},
+        {"quant_method": "modelopt", "quant_algo": "NVFP4", "group_size": 16},
+        beside=".input_scale",
+    ),
+    "mxfp4": Source("compressed_mxfp4", {}, _MXFP4),
+    "gpt-oss": Source(
+        "gpt_oss_mxfp4", {}, {"quant_method": "mxfp4"}, "mlp.experts.down_proj", (8, 2048, 2048)
+    ),
+    "mlx": Source("mlx", {}, {"group_size": 64, "bits": 4}, key="quantization"),
+    "mlx-mxfp4": Source(
+        "mlx_mxfp4", {}, {"group_size": 32, "bits": 4, "mode": "mxfp4"}, key="quantization"
+    ),
+}
 
 
 class Case(NamedTuple):
@@ -75,43 +195,77 @@ class Case(NamedTuple):
         return self.options[1].rpartition(" ")[2]
 
 
+def _to_floats(kind: str) -> tuple[str, str, tuple[str, ...]]:
+    return "GPTQModel", _GPTQMODEL, (kind,)
+
+
+def _by_compressed(kind: str) -> tuple[str, str, tuple[str, ...]]:
+    return "compressed-tensors", _CONVERTERS, (kind,)
+
+
 _CASES = (
     Case("f16", ("--map", "*: AB16a8b")),
     Case("f16", ("--map", "*: OI16i64o")),
     Case("f16", ("--map", "*: ba")),
+    Case("bf16", ("--to", "fp8-block")),
     Case("awq", ("--map", "*: awq -> gptq")),
     Case("awq", ("--map", "*: awq -> marlin")),
     Case("awq", ("--to", "gptq")),
-    Case("awq", ("--to", "compressed-tensors"), (("compressed-tensors", _CONVERTERS, ("awq",)),)),
+    Case("awq", ("--to", "compressed-tensors"), (_by_compressed("awq"),)),
     Case("awq", ("--to", "mlx")),
-    Case("awq", ("--to", "f16")),
+    Case("awq", ("--to", "f16"), (_to_floats("float16"),)),
+    Case("gptq", ("--to", "awq")),
+    Case("gptq", ("--to", "compressed-tensors")),
+    Case("gptq", ("--to", "mlx")),
+    Case("gptq", ("--to", "f16"), (_to_floats("float16"),)),
+    Case("pack-quantized", ("--to", "gptq")),
+    Case("pack-quantized", ("--to", "bf16"), (_by_compressed("own"), _to_floats("bfloat16"))),
     Case(
         "fp8",
         ("--to", "bf16"),
-        (("DeepSeek's script", _DEEPSEEK, ()), ("compressed-tensors", _CONVERTERS, ("fp8",))),
+        (
+            ("DeepSeek's script", _DEEPSEEK, ()),
+            _by_compressed("fp8"),
+            _to_floats("bfloat16"),
+        ),
     ),
     Case("fp8", ("--to", "compressed-tensors")),
+    Case("fp8-compressed", ("--to", "fp8-block")),
+    Case("nvfp4", ("--to", "compressed-tensors"), (_by_compressed("modelopt"),)),
+    Case("nvfp4", ("--to", "bf16"), (_to_floats("bfloat16"),)),
+    Case("mxfp4", ("--to", "mlx")),
+    Case("mxfp4", ("--to", "bf16"), (_by_compressed("own"), _to_floats("bfloat16"))),
+    Case("gpt-oss", ("--to", "bf16"), (("transformers", _TRANSFORMERS, ()),)),
+    Case("mlx", ("--to", "bf16"), (("MLX", _MLX, ()),)),
+    Case("mlx-mxfp4", ("--to", "compressed-tensors")),
 )
-_SECTIONS: dict[str, dict[str, Any]] = {
-    "fp8": {"quant_method": "fp8", "fmt": "e4m3", "weight_block_size": [_BLOCK, _BLOCK]},
-    "awq": {"quant_method": "awq", "bits": 4, "group_size": _GROUP, "version": "gemm"},
-}
 
 
-def _layer(kind: str) -> dict[str, NDArray[Any]]:
+def _layer(source: Source) -> dict[str, NDArray[Any]]:
+    """Return the tensors of a layer, with the ends of their names."""
     rng = np.random.default_rng(0)
-    rows, columns = _SHAPE
-    if kind == "f16":
-        return {"weight": rng.integers(0, 1 << 16, _SHAPE, np.uint16).view(np.float16)}
-    if kind == "fp8":
-        codes = rng.integers(0, 0x7F, _SHAPE, np.uint8).view(DATA_TYPES["f8_e4m3"].numpy)
-        scales = rng.random((rows // _BLOCK, columns // _BLOCK)).astype(np.float32)
-        return {"weight": codes, "weight_scale_inv": scales}
-    zeros = np.full((rows // _GROUP, columns // 8), 0x88888888, np.uint32)
-    return {
-        "qweight": rng.integers(0, 1 << 32, (rows, columns // 8), np.uint32).view(np.int32),
-        "qzeros": zeros.view(np.int32),
-        "scales": rng.random((rows // _GROUP, columns)).astype(np.float16),
+    if source.record in DATA_TYPES:
+        # without infinities and NaN, which are not quantised
+        codes = rng.integers(0, 0x7000, source.shape, np.uint16)
+        return {".weight": codes.view(DATA_TYPES[source.record].numpy)}
+    desc = record_desc(source.shape, source.record, **source.options)
+    record = plain_scales(random_record(desc, rng), rng)
+    zero = desc.rule.zero
+    if zero is not None:
+        # the middle, which all formats hold
+        name = zero.parts[0][0]
+        points = np.full(desc.field(name).layout.dims, 8 + zero.minus, np.uint8)
+        record.set_field(name, points)
+    code = desc.field(desc.rule.code.parts[0][0])
+    if code.kind == "f8_e4m3":
+        record.tensors[code.tensor][:] &= 0x77  # no NaN
+    tensors = written_tensors("x", desc, "safetensors")
+    beside = {source.beside: np.ones(1, np.float32)} if source.beside else {}
+    return beside | {
+        each.name.removeprefix("x"): record.tensors[role][: each.nbytes]
+        .view(DATA_TYPES[each.dtype].numpy)
+        .reshape(each.shape)
+        for role, each in tensors.items()
     }
 
 
@@ -119,13 +273,14 @@ def write_model(folder: Path, kind: str, nbytes: int) -> None:
     """Write a model of about this many bytes in shards, with an index; layers share memory."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    layer = _layer(kind)
+    held = _SOURCES[kind]
+    layer = _layer(held)
     shards = max(-(-nbytes // _SHARD), 1)
     layers = max(round(nbytes / shards / sum(array.nbytes for array in layer.values())), 1)
     weight_map: dict[str, str] = {}
     for k in range(shards):
         tensors = {
-            f"model.layers.{n}.mlp.down_proj.{name}": array
+            f"model.layers.{n}.{held.layer}{name}": array
             for n in range(k * layers, (k + 1) * layers)
             for name, array in layer.items()
         }
@@ -135,8 +290,8 @@ def write_model(folder: Path, kind: str, nbytes: int) -> None:
     index = {"metadata": {}, "weight_map": weight_map}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
     config: dict[str, Any] = {"torch_dtype": "bfloat16", "model_type": "llama"}
-    if kind in _SECTIONS:
-        config["quantization_config"] = _SECTIONS[kind]
+    if held.section:
+        config[held.key] = held.section
     (folder / "config.json").write_text(json.dumps(config))
 
 
@@ -210,11 +365,12 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--peers", help="an interpreter that has the other packages")
     parser.add_argument("--only", choices=sorted({case.name for case in _CASES}))
+    parser.add_argument("--source", choices=_SOURCES)
     options = parser.parse_args()
     small, source, target = (options.folder / name for name in ("small", "source", "target"))
     held = ""
     for case in _CASES:
-        if options.only not in {None, case.name}:
+        if options.only not in {None, case.name} or options.source not in {None, case.kind}:
             continue
         write_model(small, case.kind, 1)
         timed(commands(case, small, target, None)["memdesc"], target, 1)

@@ -108,19 +108,29 @@ def merges_a_blocked_dim_as_if_it_were_plain(answer: StepAnswer) -> bool:
     """A reshape merges a blocked dim when its outer stride happens to fit (new).
 
     oneDNN asks of the first dim of a group only whether it is blocked. (2, 4, 31, 2) by
-    aCdB32c2b becomes (8, 31, 2), and most elements change places. Memdesc refuses.
+    aCdB32c2b becomes (8, 31, 2), and most elements change places. Memdesc keeps the blocks.
     """
     before, after = answer.parent_fields, answer.theirs
-    if (
-        answer.step.name != "reshape"
-        or not isinstance(after, Fields)
-        or not isinstance(answer.ours, MemdescError)
-    ):
+    if answer.step.name != "reshape" or not isinstance(after, Fields):
         return False
     moved = not np.array_equal(
         offsets_of(before, before.dims).ravel(), offsets_of(after, after.dims).ravel()
     )
-    return bool(before.inner_blks) and moved
+    refuses = isinstance(answer.ours, MemdescError)
+    return bool(before.inner_blks) and moved and (refuses or _keeps_its_offsets(answer))
+
+
+def regroups_only_plain_dims(answer: StepAnswer) -> bool:
+    """A reshape of dims that are blocked or not contiguous is refused; memdesc cuts the blocks."""
+    is_refused = answer.step.name == "reshape" and isinstance(answer.theirs, Status)
+    return is_refused and _keeps_its_offsets(answer)
+
+
+def _keeps_its_offsets(answer: StepAnswer) -> bool:
+    """Whether our reshape leaves each element, in row-major order, where it was."""
+    return isinstance(answer.ours, MemoryDesc) and np.array_equal(
+        answer.ours.layout.offsets().ravel(), answer.parent.layout.offsets().ravel()
+    )
 
 
 def needs_more_bytes_than_int64_holds(answer: StartAnswer) -> bool:

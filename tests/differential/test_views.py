@@ -87,6 +87,9 @@ def test_chains_of_views_reshapes_and_permutations_are_accepted_and_lie_as_in_li
             tally.kinds[
                 f"{step.name} {'refused' if isinstance(theirs, Status) else 'accepted'}"
             ] += 1
+            if known.regroups_only_plain_dims(answer):
+                tally.excuse(known.regroups_only_plain_dims)
+                break
             if not tally.judge(answer, _STEPS, recipe) and not answer.only_the_size_is_0():
                 break
     # 3.2 has no size for any of the many views that do not start at 0

@@ -6,7 +6,7 @@ The length of a run decides how it is copied, by the first of these ways that fi
 * masked loads and stores, where the processor has them: short runs that end in zeros, runs of less
   than 16 bytes, and runs of 97 to 191 bytes;
 * a few vectors and a tail that overlaps the last one (`_PARTS`);
-* a loop over vectors or, for long runs, memmove.
+* a loop over vectors.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from memdesc.dtypes import BYTE_BITS
 from reorder.cpu.kernels.elements import Elements, Location, emit_clear
 from reorder.cpu.kernels.emit import (
     BYTE,
-    I64,
     Value,
     either,
     loop,
@@ -33,8 +32,6 @@ from reorder.cpu.kernels.emit import (
 from reorder.cpu.kernels.shuffle import LANE_BITS
 from reorder.cpu.target import LINE_BITS, has_masks, register_bits, step_registers
 
-# From this length on, a call of memmove costs less than it saves.
-_MEMMOVE_NBYTES = 1024
 # Bytes of the longest mask.
 _MASK_NBYTES = 256
 # Runs of exactly these lengths, 2 to 256, are moved as one vector, which may take several
@@ -246,7 +243,7 @@ def _emit_parts(rows: Rows, parts: _Parts) -> None:
 def _emit_any(rows: Rows) -> None:
     """Move rows of any length; zeros follow them."""
     elements, columns = rows.elements, rows.columns
-    copy = _copy_lines if elements.streams else _copy_run
+    copy = _copy_lines if elements.streams else _copy_vectors
     for src, dst, is_valid in rows.rebased().each():
         valid = where(is_valid, columns.valid, 0)
         (_copy_each if elements.is_nibble else copy)(elements, src, dst, valid)
@@ -266,21 +263,6 @@ def _copy_lines(elements: Elements, src: Location, dst: Location, count: Value) 
     with loop(0, whole, lanes) as i:
         elements.store_lines(elements.load_vector(src + i, lanes), dst + i)
     _copy_tail(elements, src + whole, dst + whole, count - whole, lanes)
-
-
-def _copy_run(elements: Elements, src: Location, dst: Location, count: Value) -> None:
-    """Copy a run by memmove if it is long, else by vectors."""
-    builder = elements.builder
-    size = elements.bits // BYTE_BITS
-    with either(count >= _MEMMOVE_NBYTES // size) as (long, short):
-        with long:
-            byte = BYTE.as_pointer()
-            pointers = [elements.pointer(side).bitcast(byte) for side in (dst, src)]
-            # memmove, since a reorder onto itself is legal
-            memmove = builder.module.declare_intrinsic("llvm.memmove", [byte, byte, I64])
-            builder.call(memmove, [*pointers, count * size, ir.Constant(ir.IntType(1), 0)])
-        with short:
-            _copy_vectors(elements, src, dst, count)
 
 
 def _copy_vectors(elements: Elements, src: Location, dst: Location, count: Value) -> None:

@@ -6,9 +6,10 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from memdesc import MemdescError, RecordDesc
+from memdesc import DATA_TYPES, MemdescError, RecordDesc
 from memdesc.errors import first_of
 from reorder.records.encode import number_bits
+from reorder.storage.convert.sections import says_symmetric
 from reorder.storage.declarations import (
     DECLARATIONS,
     IGNORED,
@@ -21,11 +22,12 @@ from reorder.storage.declarations import (
     keys_with_values,
     own_declaration,
     section_of,
+    with_ends,
     with_plain,
 )
 from reorder.storage.experts import block_of, holds_experts
 from reorder.storage.quantization import CONFIG, KEY, holders, sections_of
-from reorder.storage.stored import WEIGHT, model_axes
+from reorder.storage.stored import UNQUANTISED, WEIGHT, model_axes
 from reorder.values.formats import FLOATS
 
 if TYPE_CHECKING:
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
 _EMBEDDING = re.compile(r".*embed(ding)?s?(_tokens\w*|_in|_positions)?|wte|wpe")
 # What config.json calls the types of weights that are not quantised, and the keys that say the type
 # of a model: transformers 5 writes the second and reads both, earlier versions know the first.
-_DTYPES = {"f32": "float32", "bf16": "bfloat16", "f16": "float16"}
+_DTYPES = {name: DATA_TYPES[name].numpy.name for name in UNQUANTISED}
 _DTYPE_KEYS = ("torch_dtype", "dtype")
 
 
@@ -84,6 +86,7 @@ def moved_config(text: bytes, plan: Plan) -> tuple[bytes, list[str]]:
         else:
             sections = _sections_left(before, plan) if plan.left else {}
         _check_plain(sections, [layer for kind in kinds for layer in kind.layers])
+        sections = _with_ends(sections, config, plan)
         lost += _replace_sections(holder, sections)
         warnings += _unread_warnings(sections)
     if lost:
@@ -266,6 +269,20 @@ def _plain_layers(plan: Plan) -> list[str]:
     return [*names]
 
 
+def _with_ends(
+    sections: Mapping[str, Any], config: Mapping[str, Any], plan: Plan
+) -> dict[str, Any]:
+    """Return sections that also list how names of layers end, if a model has parts.
+
+    These are models of their own, such as one for images and one for text.
+    """
+    if not any(isinstance(each, dict) and "model_type" in each for each in config.values()):
+        return dict(sections)
+    tensors = (tensor for step in plan.steps for tensor in step.tensors)
+    quantised = {each.name.rpartition(".")[0] for each in tensors if each.dtype not in _DTYPES}
+    return {key: with_ends(section, quantised) for key, section in sections.items()}
+
+
 def _has_output(step: Step) -> bool:
     """Whether a step writes codes of the output layer that are part of a record."""
     is_of_record = step.is_copy or isinstance(step.dst, RecordDesc)
@@ -405,13 +422,3 @@ def _sections_json(
         )
         raise MemdescError(msg)
     return json.dumps(dict.fromkeys(row.keys, section), sort_keys=True)
-
-
-def says_symmetric(section: Mapping[str, Any]) -> bool:
-    """Whether a section of GPTQ or AWQ says that all zero points are the middle code.
-
-    Both store them nevertheless. For AWQ, transformers 5 writes `sym` too, whatever the zero points
-    are.
-    """
-    has_zeros = section.get("zero_point")
-    return has_zeros is False or (has_zeros is None and section.get("sym") is True)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from hashlib import sha256
 from operator import methodcaller
 from os.path import relpath
@@ -149,11 +149,12 @@ class Conversion:
         but not by its folder: the input may be moved, or copied with its times.
         """
         home = self.source if self.source.is_dir() else self.source.parent
+        text = cache(repr)  # layers of a model change alike
         rules = [
             (
                 [(relpath(e.file, home), e.offset, e.nbytes) for e in step.sources.values()],
                 [each[:4] for each in step.tensors],
-                repr(step.change),
+                text(step.change),
             )
             for step in self.steps
         ]

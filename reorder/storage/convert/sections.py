@@ -10,7 +10,7 @@ AutoAWQ 0.2, ModelOpt 0.47, transformers 5.23 (`utils/quantization_config.py`).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -130,3 +130,13 @@ def _is_set(value: Any, plain: tuple[Any, ...]) -> bool:
         rest = {key: each for key, each in value.items() if _is_set(each, ())}
         return bool(rest) and rest.get("format") not in plain
     return bool(value) and value not in plain
+
+
+def says_symmetric(section: Mapping[str, Any]) -> bool:
+    """Whether a section of GPTQ or AWQ says that all zero points are the middle code.
+
+    Both store them nevertheless. For AWQ, transformers 5 writes `sym` too, whatever the zero points
+    are.
+    """
+    has_zeros = section.get("zero_point")
+    return has_zeros is False or (has_zeros is None and section.get("sym") is True)

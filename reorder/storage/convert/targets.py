@@ -13,12 +13,13 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from memdesc import MemdescError, RecordDesc, record_desc
+from memdesc.dtypes import ALIASES
 from memdesc.errors import about, first_of, short_repr
 from reorder.records.encode import is_integer_number, number_bits
+from reorder.records.repack import target_desc
 from reorder.storage.convert.beside import CACHE, LEFT_OUT, beside, left_out_warnings
-from reorder.storage.convert.config import says_symmetric
 from reorder.storage.convert.rules import FormatName, Rule
-from reorder.storage.convert.sections import sections_in
+from reorder.storage.convert.sections import says_symmetric, sections_in
 from reorder.storage.declarations import is_inner
 from reorder.storage.experts import (
     block_of,
@@ -30,7 +31,7 @@ from reorder.storage.experts import (
 from reorder.storage.groups import Group, find_groups, find_orphans
 from reorder.storage.quantization import CONFIG, model_type
 from reorder.storage.siblings import beside_floats, holds_codes
-from reorder.storage.stored import WEIGHT, model_axes
+from reorder.storage.stored import UNQUANTISED, WEIGHT, model_axes
 from reorder.values.formats import FLOATS
 
 if TYPE_CHECKING:
@@ -64,6 +65,19 @@ class Way(NamedTuple):
     warning: str = ""
     # the warning for experts, which some loaders merge; empty if it is the same
     of_experts: str = ""
+    # the warning for matrices whose last blocks are partial; empty if it is the same
+    of_partial: str = ""
+
+    def warning_of(self, prefix: str, desc: RecordDesc) -> str:
+        """Return the warning for a record; empty if there is none."""
+        if block_of(prefix) and self.of_experts:
+            return self.of_experts
+        if self.of_partial:
+            made = target_desc(desc, self.record, dict(self.made(desc).options))
+            groups = made.field(made.rule.scale[0].parts[0][0]).groups
+            if any(size % group for size, group in zip(made.dims, groups, strict=True)):
+                return self.of_partial
+        return self.warning
 
     def takes(self, desc: RecordDesc, *, said_symmetric: bool) -> bool:
         """Whether it applies to a record; `said_symmetric` is what config.json says about it."""
@@ -119,6 +133,11 @@ _MERGED = (
 )
 _WRONG = _MERGED.format("computes wrong numbers from experts of NVFP4")
 _NOT_LOADED = _MERGED.format("does not load experts of {}")
+# `Fp8Dequantize` divides the rows of a matrix by those of its scales
+_PARTIAL = (
+    "transformers 5.23 without a GPU takes all blocks of a matrix to be equally large: if they do "
+    "not cover a matrix whole, it does not load the matrix, or decodes it to wrong numbers"
+)
 # MLX stores the products of scales and zero points as biases, and f32 holds them
 _F32 = {"scales": "f32"}
 _MLX_GROUPS = (128, 64, 32)
@@ -127,8 +146,17 @@ TARGETS = {
     "f16": Target(dtype="f16"),
     "fp8-block": Target(
         (
-            Way(("fp8_block",), "fp8_block", {"scale_inv": True}, ("block",), codes=_E4M3),
-            Way(("fp8_tensor",), "fp8_block", {"scale_inv": True}, codes=_E4M3),
+            *(
+                Way(
+                    (name,),
+                    "fp8_block",
+                    {"scale_inv": True},
+                    kept,
+                    codes=_E4M3,
+                    of_partial=_PARTIAL,
+                )
+                for name, kept in (("fp8_block", ("block",)), ("fp8_tensor", ()))
+            ),
         ),
         method="fp8",
         takes_joint=True,
@@ -195,14 +223,10 @@ _MLX_SPLITS = {"deepseek_v3": "kv_b_proj", "kimi_k2": "kv_b_proj"}
 _MLX = "mlx"
 # the last parts of names of tensors that may be beside codes without changing what they mean
 _BESIDE = ("bias", *LEFT_OUT)
-# what other programs call types of floats
-_OTHER_NAMES = {"bfloat16": "bf16", "float16": "f16", "fp16": "f16", "half": "f16"}
 # how many tensors a message names
 _SHOWN = 3
 # the container of llama.cpp
 _GGUF = "gguf"
-# the types of weights that are quantised
-_FLOATS = ("f32", "f16", "bf16")
 # Matrices that loaders of FP8 do not expect to be quantised, by parts of their names: routers of
 # experts, embeddings, outputs, adapters; what DeepSeek keeps of layers that predict more tokens and
 # of its indexer; and layers that transformers keeps in f32 or multiplies by itself. Sources: vLLM
@@ -244,8 +268,8 @@ def checked_target(name: object) -> str:
     Fails if there is no such target; the message has the one that may be meant.
     """
     if not isinstance(name, str) or name not in TARGETS:
-        meant = _OTHER_NAMES.get(str(name).removeprefix("torch."))
-        hint = f"; did you mean {meant}" if meant else ""
+        meant = ALIASES.get(str(name).removeprefix("torch."))
+        hint = f"; did you mean {meant}" if meant in TARGETS else ""
         msg = f"there is no target {short_repr(name)}; the targets are {', '.join(TARGETS)}{hint}"
         raise MemdescError(msg)
     return name
@@ -393,7 +417,7 @@ def _quantising_rules(name: str, target: Target, source: Path, container: Contai
         )
         raise MemdescError(msg)
     kinds = dict.fromkeys(each.dtype for each in layers if each.name in names)
-    floats = [each for each in container.entries.values() if each.dtype in _FLOATS]
+    floats = [each for each in container.entries.values() if each.dtype in UNQUANTISED]
     stacks = [each for each in floats if holds_experts(each)]
     kept = ((left, f"{what} them"), (stacks, "each has all experts of a layer"))
     warnings = [
@@ -443,7 +467,7 @@ def _is_weight(entry: Entry) -> bool:
 def _is_layer(entry: Entry) -> bool:
     """Whether a tensor is the weight of a linear layer within the repeated blocks of a model."""
     layer, _, last = entry.name.rpartition(".")
-    is_matrix = entry.dtype in _FLOATS and len(entry.shape) == len("oi")
+    is_matrix = entry.dtype in UNQUANTISED and len(entry.shape) == len("oi")
     is_inside = f".{last}" == WEIGHT and is_inner(layer)
     return is_matrix and is_inside and _KEPT.fullmatch(layer) is None
 
@@ -464,7 +488,7 @@ def _check_known(name: str, container: Container, groups: Sequence[Group]) -> No
     prefixes = {group.prefix for group in groups if group.found.is_dotted}
     codes = {f".{next(iter(group.tensors))}" for group in groups}
     for each, entry in container.entries.items():
-        is_plain = entry.dtype in _FLOATS and each not in known
+        is_plain = entry.dtype in UNQUANTISED and each not in known
         other = next(iter(beside_floats(container.entries, each) if is_plain else ()), None)
         if other is not None:
             msg = (
@@ -560,7 +584,7 @@ def _target_record(
                     f"tensor, and loaders of {name} do not read that; {decoded} decode it"
                 )
                 raise MemdescError(msg)
-            return way.made(desc), (block_of(prefix) and way.of_experts) or way.warning
+            return way.made(desc), way.warning_of(prefix, desc)
     read = {kind: None for way in target.ways if desc.name in way.sources for kind in way.codes}
     if not read and any(desc.name == way.record for way in target.ways):
         return FormatName(desc.name, desc.options), ""

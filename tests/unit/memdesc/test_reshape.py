@@ -26,6 +26,11 @@ def desc(dims: tuple[int, ...], tag: str) -> MemoryDesc:
         ((32, 8, 5, 4), "ABcd2a/1.16a/2.4b", (32, 8, 20), "ABc2a/1.16a/2.4b"),
         ((2, 3, 5, 7), "aB(CD)8b16(cd)", (2, 1, 3, 5, 7), "abC(DE)8c16(de)"),
         ((2, 3, 5, 7), "aB(CD)8b16(cd)", (2, 3, 5, 1, 7), "aB(CE)d8b16(ce)"),
+        ((2, 3, 4), "acb", (6, 4), "Ab3a"),
+        ((6, 4), "Ab3a", (2, 3, 4), "acb"),
+        ((2, 3, 5, 16, 8), "abcde", (2, 3, 80, 8), "abcd"),
+        ((5, 6, 4), "aBc2b", (5, 3, 2, 4), "abdc"),
+        ((3, 16), "aB8b", (3, 2, 8), "abc"),
         ((2, 0, 4), "abc", (2, 0, 4), "abc"),
         ((2, 0, 4), "abc", (2, 0, 2, 2), "abcd"),
         ((0, 4), "ab", (0, 1, 4), "abc"),
@@ -35,6 +40,33 @@ def test_dims_are_regrouped_where_no_data_moves(
     dims: tuple[int, ...], tag: str, new: tuple[int, ...], new_tag: str
 ) -> None:
     assert desc(dims, tag).reshape(new) == desc(new, new_tag)
+
+
+def test_pages_and_tokens_of_a_cache_merge_in_every_order() -> None:
+    dims, order, tokens = (2, 5, 3, 16, 8), (0, 2, 1, 3, 4), (2, 3, 80, 8)
+    found = {
+        name: desc(dims, name).permute_axes(order).reshape(tokens)
+        for name in ("LBHNC", "LBNHC", "LHBNC", "BLHNC", "BLNHC", "BHLNC")
+    }
+    assert found == {
+        name: desc(tokens, tag)
+        for name, tag in {
+            "LBHNC": "aCb16cd",
+            "LBNHC": "acbd",
+            "LHBNC": "abcd",
+            "BLHNC": "Cab16cd",
+            "BLNHC": "Ca16cbd",
+            "BHLNC": "Cba16cd",
+        }.items()
+    }
+
+
+def test_the_first_dim_of_those_that_are_merged_may_be_padded() -> None:
+    merged = desc((3, 4), "Ab8a").reshape((12,))
+    assert (merged.dims, merged.padded_dims) == ((12,), (32,))
+    split = merged.reshape((6, 2))
+    assert split.padded_dims == (16, 2)
+    assert split.reshape((3, 4)) == desc((3, 4), "ba__a8")
 
 
 def test_a_padded_dim_of_one_pairs_with_another_of_one() -> None:
@@ -94,31 +126,33 @@ def test_a_view_keeps_its_offset_when_reshaped() -> None:
             "aBc8b",
             (34, 4),
             (
-                r"b \(dim 1\) is blocked or padded, so it must keep its size 17; "
+                r"b \(dim 1\) is padded or fused with other dims, so it must keep its size 17; "
                 r"reorder to a plain layout first"
             ),
         ),
         (
-            (2, 16, 4),
+            (2, 16, 6),
             "aBc8b",
-            (2, 64),
-            r"b \(dim 1\) is blocked or padded, so it must keep its size 16",
+            (2, 24, 4),
+            r"dim 2 of \(2, 24, 4\) ends inside a block of 6 with stride 8; reorder to a plain",
         ),
-        ((2, 3), "ab__b8", (6,), r"b \(dim 1\) is blocked or padded, so it must keep its size 3"),
+        (
+            (2, 3),
+            "ab__b8",
+            (6,),
+            r"b \(dim 1\) is padded or fused with other dims, so it must keep its size 3",
+        ),
         (
             (2, 3, 5, 7),
             "aB(CD)8b16(cd)",
             (2, 3, 35),
-            r"c \(dim 2\) is blocked or padded, so it must keep its size 5",
+            r"c \(dim 2\) is padded or fused with other dims, so it must keep its size 5",
         ),
         (
             (2, 3, 4),
             "acb",
-            (6, 4),
-            (
-                r"a \(dim 0\) has stride 12, but b \(dim 1\) inside it spans 3 \* 1 elements; "
-                r"reorder to a contiguous"
-            ),
+            (4, 6),
+            r"dim 1 of \(4, 6\) ends inside a block of 4 with stride 3",
         ),
         (
             (2, 1),
@@ -135,8 +169,8 @@ def test_a_view_keeps_its_offset_when_reshaped() -> None:
             (2, 3, 7),
             r"c \(dim 2\) of size 1 is padded or fused with other dims",
         ),
-        ((2, 3, 4), "(ac)b", (2, 3, 2, 2), r"c \(dim 2\) is blocked or padded"),
-        ((2, 3, 4), "(ac)b", (6, 4), r"a \(dim 0\) is blocked or padded"),
+        ((2, 3, 4), "(ac)b", (2, 3, 2, 2), r"c \(dim 2\) is padded or fused with other dims"),
+        ((2, 3, 4), "(ac)b", (6, 4), r"a \(dim 0\) is padded or fused with other dims"),
     ],
 )
 def test_a_reshape_that_would_move_data_is_refused_with_the_dim_and_the_reason(

@@ -158,7 +158,7 @@ def test_fp8_has_a_scale_for_each_block_that_is_begun(dims: tuple[int, int]) -> 
         ("ocp_mxfp4", DIMS, {"swizzled": 1}, MemdescError, "swizzled must be True or False, not 1"),
         ("Q8_0_R4", DIMS, {}, UnsupportedFormatError, "only ik_llama.cpp interleaves rows"),
         ("iq3_xxs_r4", DIMS, {}, UnsupportedFormatError, "only ik_llama.cpp interleaves rows"),
-        ("BF16_R16", DIMS, {}, UnsupportedFormatError, "only ik_llama.cpp interleaves rows"),
+        ("BF16_R16", DIMS, {}, UnsupportedFormatError, "a layout of 16-bit floats: memory_desc"),
         ("q4_0_r2", DIMS, {}, UnknownFormatError, "unknown record 'q4_0_r2'"),
         ("q4_0_8x8", (4, 32), {}, MemdescError, r"q4_0_8x8 needs a multiple of 8 along a \(dim 0"),
     ],

@@ -137,12 +137,6 @@ def test_nested_modes_that_continue_each_other_are_one_dim(shell: Shell, text: s
     )
 
 
-def test_show_merges_modes_that_onednn_cannot_express(shell: Shell) -> None:
-    found = shell.facts(["show", "(8,(2,(2,2))):(1,(8,(16,32)))"])
-    assert found["strides"] == [1, 8]
-    assert "not_in_onednn" not in found
-
-
 def test_only_tags_of_the_enum_are_names_of_onednn(shell: Shell) -> None:
     found = shell.facts("names BA4b2a 16x16")
     assert [name["vocabulary"] for name in found["names"]] == ["memdesc"]

@@ -435,20 +435,18 @@ _ALL = (
         lambda: _inputs_first(nvfp4(EXPERTS)),
         prefix=_STACKED,
     ),
-    *(_mlx(bits, 32, kind) for bits in (1, 2, 3, 4, 5, 6, 8) for kind in ("f32", "bf16", "f16")),
+    *(_mlx(bits, 32) for bits in (1, 2, 4, 5, 8)),
+    *(_mlx(bits, 32, kind) for bits in (3, 6) for kind in ("f32", "bf16", "f16")),
     *(_mlx(bits, group) for bits, group in ((3, 64), (6, 128))),
     _mlx(4, 64, "bf16", "quantization_config"),
     _mlx(4, 64, "bf16", "quantization", "quantization_config"),
     *(
-        _bitsandbytes(kind, *each)
-        for kind in ("nf4", "fp4")
+        _bitsandbytes("nf4", *each)
         for each in ((32, "u8"), (64, "u8"), (256, "u8"), (64, "bf16"), (64, "f32"))
     ),
-    *(
-        _hqq(bits, group, kind)
-        for bits, group in ((8, 64), (4, 64), (4, 32), (2, 128), (1, 256))
-        for kind in ("f32", "bf16", "f16")
-    ),
+    *(_bitsandbytes("fp4", *each) for each in ((64, "u8"), (64, "bf16"))),
+    *(_hqq(*each, "bf16") for each in ((8, 64), (4, 64), (4, 32), (2, 128), (1, 256))),
+    *(_hqq(4, 64, kind) for kind in ("f32", "f16")),
     *(
         _integers(form, bits, strategy, zeros=zeros)
         for form, bits in (("pack", 4), ("pack", 8), ("int", 8))

@@ -11,7 +11,6 @@ import pytest
 import reorder
 from memdesc import MemdescError, record_desc
 from reorder.cli import main
-from reorder.storage.convert.conversion import plan_conversion
 from reorder.storage.stored import written_tensors
 from tests.checkpoints import write_config, write_safetensors
 from tests.unit.reorder.storage.convert.results import SMALL, converted, refused
@@ -120,10 +119,9 @@ def test_activations_of_the_same_record_stay_declared(tmp_path: Path, *, is_alik
         ("pack_quantized", None),
     ):
         rule = f"*: int_quantized -> {target}(scales=f32{', bits=8' if target[0] == 'p' else ''})"
-        told = plan_conversion(folder, tmp_path / target, [rule], SMALL).warnings
+        told = reorder.convert(folder, tmp_path / target, [rule], SMALL).warnings
         is_told = "config.json has no place for input_activations of the input" in told
         assert is_told == (wanted is None)
-        converted(folder, tmp_path / target, rule)
         config = json.loads((tmp_path / target / "config.json").read_text())
         written = config["quantization_config"]
         assert written["kv_cache_scheme"] == scheme

@@ -91,7 +91,7 @@ def transposed(bits: int) -> set[str]:
 
 
 def runs(bits: int) -> set[str]:
-    """Copy rows of all lengths beyond the longest vector, and around calls of memmove."""
+    """Copy rows of all lengths beyond the longest vector."""
     kernels = set()
     in_bytes = (nbytes * 8 // bits for nbytes in (191, 257, 700))
     for n in (*range(1, 70), *in_bytes, *range(1024 * 8 // bits - 2, 1024 * 8 // bits + 3)):

@@ -9,7 +9,6 @@ import pytest
 
 import reorder
 from memdesc import DATA_TYPES, MemdescError
-from reorder.storage.containers.table import read_container
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -32,10 +31,11 @@ def converted(
 
 def words_of(target: Path) -> dict[str, NDArray[Any]]:
     """Return the words of each tensor of a checkpoint, by its name."""
-    return {
-        name: entry.read().view(DATA_TYPES[entry.dtype].numpy).reshape(entry.shape)
-        for name, entry in read_container(target).entries.items()
-    }
+    with reorder.open_checkpoint(target) as found:
+        return {
+            name: tensor.data.copy().view(DATA_TYPES[tensor.dtype].numpy).reshape(tensor.shape)
+            for name, tensor in found.items()
+        }
 
 
 def contents(path: Path) -> dict[str, bytes]:

@@ -15,10 +15,9 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import reorder
 from reorder.storage.containers import writer
-from reorder.storage.containers.table import read_container
 from reorder.storage.convert import journal
-from reorder.storage.convert.conversion import ConvertOptions, plan_conversion
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,7 +37,7 @@ _CALLS = {
     "replace": 2,
     "setxattr": 1,
 }
-_SMALL = ConvertOptions(threads=1, max_bytes=2000, resume=True)
+_SMALL = reorder.ConvertOptions(threads=1, max_bytes=2000, resume=True)
 
 
 class Recorder:
@@ -96,7 +95,8 @@ def value_of(target: Path) -> bytes | None:
     """Return all tensors of an output; None where there is none."""
     if not os.path.lexists(target):
         return None
-    return b"".join(entry.read().tobytes() for entry in read_container(target).entries.values())
+    with reorder.open_checkpoint(target) as found:
+        return b"".join(found[name].data.tobytes() for name in found)
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
@@ -158,7 +158,7 @@ class Trial:
 
     def _run(self, *, overwrite: bool) -> None:
         settings = _SMALL._replace(overwrite=overwrite)
-        plan_conversion(self._folder / "source", self._target, ["x: f16"], settings).run()
+        reorder.convert(self._folder / "source", self._target, ["x: f16"], settings)
 
 
 def main(folder: Path, name: str, can_exchange: str) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import reorder
-from reorder.storage.convert.conversion import ConvertOptions, plan_conversion
+from reorder import ConvertOptions
 from tests.checkpoints import write_safetensors
 
 if TYPE_CHECKING:
@@ -32,10 +32,9 @@ def _warned(folder: Path, output: str, *rules: str) -> tuple[str, ...]:
     source = folder / "x.safetensors"
     if not source.exists():
         write_safetensors(source, _ARRAYS)
-    made = plan_conversion(source, folder / output, rules, ConvertOptions())
-    made.run()
+    report = reorder.convert(source, folder / output, rules)
     # every GGUF file that is made of other files gets this one
-    return tuple(each for each in made.warnings if "llama.cpp" not in each)
+    return tuple(each for each in report.warnings if "llama.cpp" not in each)
 
 
 @pytest.mark.parametrize("output", _OUTPUTS)
@@ -73,8 +72,8 @@ def test_a_permutation_that_the_shape_does_not_show_is_named(
 def test_words_of_narrow_elements_are_compared_as_words(tmp_path: Path) -> None:
     _warned(tmp_path, "u4.safetensors", "square: ab, u4, scales=all")
     source, settings = tmp_path / "u4.safetensors", ConvertOptions(allow_partial=True)
-    made = plan_conversion(source, tmp_path / "y.safetensors", ["square: ba"], settings)
-    assert sum("'square'" in one and "permuted" in one for one in made.warnings) == 1
+    report = reorder.convert(source, tmp_path / "y.safetensors", ["square: ba"], settings)
+    assert sum("'square'" in one and "permuted" in one for one in report.warnings) == 1
 
 
 def test_one_warning_names_the_first_few_and_counts_the_others(tmp_path: Path) -> None:
@@ -86,9 +85,7 @@ def test_one_warning_names_the_first_few_and_counts_the_others(tmp_path: Path) -
 
 def test_a_npy_says_that_its_array_is_column_major(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", _ARRAYS["square"])
-    made = plan_conversion(tmp_path / "x.npy", tmp_path / "y.npy", ["x: ba"], ConvertOptions())
-    assert not made.warnings
-    made.run()
+    assert not reorder.convert(tmp_path / "x.npy", tmp_path / "y.npy", ["x: ba"]).warnings
     found = np.load(tmp_path / "y.npy")
     assert found.flags.f_contiguous
     assert np.array_equal(found, _ARRAYS["square"])
@@ -102,9 +99,7 @@ def test_arrays_in_fortran_order_become_row_major(
     arrays = {name: np.asfortranarray(array) for name, array in _ARRAYS.items()}
     np.savez(tmp_path / "x.npz", allow_pickle=False, **arrays)
     target = tmp_path / output
-    made = plan_conversion(tmp_path / "x.npz", target, rules, ConvertOptions())
-    assert not made.warnings
-    made.run()
+    assert not reorder.convert(tmp_path / "x.npz", target, rules).warnings
     with reorder.open_checkpoint(target) as found:
         for name, array in arrays.items():
             stored = found[f"new.{name}" if rules else name]

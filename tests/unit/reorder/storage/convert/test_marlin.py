@@ -10,8 +10,6 @@ import pytest
 
 import reorder
 from memdesc import MemdescError, memory_desc
-from reorder.storage.containers.table import read_container
-from reorder.storage.convert.conversion import plan_conversion
 from tests.checkpoints import awq_layer, model_folder, write_safetensors
 from tests.unit.reorder.storage.convert.results import SMALL, converted, refused
 
@@ -32,7 +30,7 @@ def section(folder: Path) -> dict[str, Any]:
 
 def warnings_of(source: Path, target: Path, rule: str) -> tuple[str, ...]:
     """Return the warnings of a conversion that is not run."""
-    return plan_conversion(source, target, [rule], SMALL).warnings
+    return reorder.convert(source, target, [rule], SMALL._replace(dry_run=True)).warnings
 
 
 def numbers(folder: Path, *named: str, **options: Any) -> NDArray[np.float32]:
@@ -48,9 +46,8 @@ def test_asymmetric_models_of_awq_become_marlin_and_come_back(
     words = model_folder(tmp_path / "model", zeros=(0, 16))
     small = SMALL._replace(max_bytes=max_bytes)
     found = converted(tmp_path / "model", tmp_path / "marlin", _TO_MARLIN, settings=small)
-    stored = found[f"{_PREFIX}.qzeros"]
-    assert stored.dtype == np.int32
-    assert stored.shape == (2, 32)
+    assert found[f"{_PREFIX}.qzeros"].dtype == np.int32
+    assert found[f"{_PREFIX}.qzeros"].shape == (2, 32)
     assert found[f"{_PREFIX}.qweight"].shape == (8, 512)
     assert section(tmp_path / "marlin") == {
         "quant_method": "gptq",
@@ -64,8 +61,9 @@ def test_asymmetric_models_of_awq_become_marlin_and_come_back(
     wanted = numbers(tmp_path / "model")
     assert np.array_equal(numbers(tmp_path / "marlin"), wanted)
     assert np.array_equal(numbers(tmp_path / "marlin", "marlin"), wanted)
-    entries = read_container(tmp_path / "marlin").entries
-    assert entries[f"{_PREFIX}.qzeros"].desc == memory_desc((2, 256), "u4", "marlin_zeros")
+    with reorder.open_checkpoint(tmp_path / "marlin") as stored:
+        zeros = stored[f"{_PREFIX}.qzeros"].desc
+    assert zeros == memory_desc((2, 256), "u4", "marlin_zeros")
     # of another program, without descriptors
     (tmp_path / "plain").mkdir()
     write_safetensors(tmp_path / "plain" / "model.safetensors", found)

@@ -10,9 +10,9 @@ import pytest
 
 import reorder
 from memdesc import MemdescError, memory_desc
+from reorder import ConvertOptions
 from reorder.storage.containers.onnx import message_field
 from reorder.storage.containers.table import plan_file, read_container
-from reorder.storage.convert.conversion import ConvertOptions, plan_conversion
 from tests.unit.reorder.storage.convert.results import refused
 
 if TYPE_CHECKING:
@@ -227,7 +227,7 @@ def test_a_damaged_graph_is_refused(tmp_path: Path) -> None:
 
 def test_types_that_only_onnx_has_are_refused_elsewhere(tmp_path: Path) -> None:
     source = _model(tmp_path / "in" / "x.onnx")
-    assert not plan_conversion(source, tmp_path / "y.onnx", []).warnings
+    assert not reorder.convert(source, tmp_path / "y.onnx").warnings
     assert "complex64" in refused(source, tmp_path / "y.safetensors")
 
 
@@ -262,6 +262,6 @@ def test_codes_whose_scales_only_nodes_know_are_not_taken_for_numbers(
         said = refused(source, tmp_path / "y.safetensors", rule)
         assert "holds codes whose scales only the nodes of the model know" in said
     settings = ConvertOptions(allow_partial=True)
-    made = plan_conversion(source, tmp_path / "y.safetensors", ["MatMul_12: f32"], settings)
-    assert "changes MatMul_12 without its scales" in made.warnings[0]
+    report = reorder.convert(source, tmp_path / "y.safetensors", ["MatMul_12: f32"], settings)
+    assert "changes MatMul_12 without its scales" in report.warnings[0]
     reorder.convert(source, tmp_path / "z.safetensors", ["val_3: f16"], ConvertOptions())

@@ -1,11 +1,21 @@
-"""Rules of conversions: what they say, and every mistake in one line."""
+"""Rules of conversions: their mistakes, what stars match and stand for, and how long that takes."""
 
 from __future__ import annotations
 
+import fnmatch
+from typing import TYPE_CHECKING
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from memdesc import MemdescError
-from reorder.storage.convert.rules import parse_rule, rules_of_toml
+from reorder.storage.convert import rules
+from reorder.storage.convert.rules import Rule, parse_rule, rules_of_toml
+from tests.work import hangs_fail
+
+if TYPE_CHECKING:
+    from hypothesis.strategies import DrawFn
 
 
 @pytest.mark.parametrize(
@@ -58,8 +68,87 @@ def test_mistakes_in_files_are_told(text: str, problem: str) -> None:
         rules_of_toml(text)
 
 
-def test_stars_of_a_new_name_stand_for_those_of_the_pattern() -> None:
-    rule = parse_rule("model.layers.*.w*: rename=blk.*.weight*")
-    assert rule.renamed("model.layers.3.mlp.w2") == "blk.3.mlp.weight2"
-    assert parse_rule("a*b: rename=c").renamed("axb") == "c"
-    assert parse_rule("a*: rename=*b").renamed("a*") == "*b"
+# Patterns with stars.
+
+
+_LETTERS = "abA.*"
+# what matches each part of a pattern
+_MATCHED = {
+    "*": st.text(_LETTERS, max_size=3),
+    "?": st.sampled_from(_LETTERS),
+    "[ab]": st.sampled_from("ab"),
+    "[!a]": st.sampled_from("bA.*"),
+    **{letter: st.just(letter) for letter in "abA."},
+}
+
+
+@st.composite
+def _patterns_and_names(draw: DrawFn) -> tuple[str, str]:
+    parts = draw(st.lists(st.sampled_from([*_MATCHED]), max_size=7))
+    matched = "".join(draw(_MATCHED[part]) for part in parts)
+    return "".join(parts), draw(st.just(matched) | st.text(_LETTERS, max_size=9))
+
+
+@given(_patterns_and_names())
+def test_first_stars_stand_for_as_much_as_they_can(pattern_and_name: tuple[str, str]) -> None:
+    import re  # the oracle's alone
+
+    pattern, name = pattern_and_name
+    tokens = re.findall(r"\[!?[ab]+\]|\*+|.", pattern)
+    texts = {"?": ".", ".": r"\.", "[!a]": "[^a]"}
+    greedy = "".join("(.*)" if "*" in token else texts.get(token, token) for token in tokens)
+    found = re.fullmatch(greedy, name)
+    stars = [token for token in tokens if "*" in token]
+    rule = Rule("", pattern, rename="/".join("*" * len(stars)))
+    assert rule.matches(name) == (found is not None)
+    if found and stars:
+        assert rule.renamed(name) == "/".join(found.groups())
+
+
+@pytest.mark.parametrize("end", [r"\Z", r"\z"])
+def test_stars_match_with_every_python(monkeypatch: pytest.MonkeyPatch, end: str) -> None:
+    """Until Python 3.13, expressions of patterns end with one of these, from 3.14 on the other."""
+    usual = fnmatch.translate
+    monkeypatch.setattr(rules, "translate", lambda part: usual(part)[:-2] + end)
+    rule = Rule("", f"*.{end[-1]}.weight", rename="w.*")  # whose parts have not been read before
+    assert rule.renamed(f"model.{end[-1]}.weight") == "w.model"
+    assert not rule.matches(f"model.{end[-1]}.weights")
+
+
+def test_many_stars_and_long_names_take_no_time() -> None:
+    name = "a" * 65_000
+    with hangs_fail():
+        assert not Rule("", "*a" * 200 + "*b").matches(name)
+        assert Rule("", "*a" * 200 + "*").matches(name)
+        assert not Rule("", "*" + "a" * 1000 + "b*").matches(name)
+        with pytest.raises(MemdescError, match="no tensor and no record is called"):
+            Rule("", "ab" * 2000).fail_unmatched(["ba" * 30_000] * 3)
+
+
+@pytest.mark.parametrize("piece", ["=", "a=", "a(", ",", ", ", "*", "[", "(=", "->", " ", "\t"])
+def test_long_rules_take_linear_time_or_are_refused(piece: str) -> None:
+    with hangs_fail():
+        for length in (4000, 500_000):
+            many = piece * (length // len(piece))
+            for text in (f"*: awq({many}", many):
+                try:
+                    rule = parse_rule(text)
+                except MemdescError:
+                    continue
+                rule.matches("model.layers.0.weight")
+    with pytest.raises(MemdescError, match="a rule has at most 4096 characters"):
+        parse_rule("*: nchw" + " " * 5000)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("x = " + "[" * 3000, "the rules are not TOML"),
+        ("[[map]]\nmatch = '*'\nscale = 1e999", "scale=inf is not a finite number"),
+        ("[[map]]\nmatch = '*'\nscale = " + "9" * 4000, "is not a finite number"),
+        ("a." * 100_000 + "a = 1", "line 1 of the rules is too long"),
+    ],
+)
+def test_files_of_rules_that_are_deep_or_long_are_refused(text: str, problem: str) -> None:
+    with pytest.raises(MemdescError, match=problem):
+        rules_of_toml(text)

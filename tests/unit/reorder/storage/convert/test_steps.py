@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from reorder.storage.convert.conversion import plan_conversion
+import reorder
 from tests.checkpoints import write_safetensors
 from tests.programs import run_python
 
@@ -50,7 +50,7 @@ def ended_at_each_call(
     (folder / "template").mkdir()
     if is_replaced:
         before = source_of(folder / "before", 0.25, name)
-        plan_conversion(before, folder / "template" / name, []).run()
+        reorder.convert(before, folder / "template" / name)
     found = run_python(_PROGRAM, folder, name, "yes" if can_exchange else "no")
     return [tuple(call) for call in json.loads(found.stdout)]
 

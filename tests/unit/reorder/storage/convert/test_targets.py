@@ -11,7 +11,6 @@ import pytest
 
 import reorder
 from memdesc import MemdescError, record_desc
-from reorder.storage.containers.table import read_container
 from reorder.storage.convert.targets import TARGETS, may_round
 from tests.checkpoints import awq_layer, fp8_layer, gptq_layer, write_safetensors
 from tests.unit.reorder.storage.convert.results import SMALL, ended_after, refused, words_of
@@ -133,6 +132,23 @@ def test_a_method_in_capitals_which_transformers_does_not_know_is_declared_anew(
     assert "are fp8-block already; copy it" in _refused(tmp_path / "out", "fp8-block", target="b")
 
 
+@pytest.mark.parametrize("rows", [192, 256, 64])
+@pytest.mark.parametrize("strategy", ["block", "tensor"])
+def test_partial_blocks_that_transformers_decodes_otherwise_are_named(
+    tmp_path: Path, strategy: str, rows: int
+) -> None:
+    count = -(-rows // 128) if strategy == "block" else 1
+    layer = {
+        "weight": fp8_layer()["weight"][:rows],
+        "weight_scale": np.ones((count, 1) if strategy == "block" else (1,), np.float32),
+    }
+    section = _compressed(strategy, block_structure=[128, 128] if strategy == "block" else None)
+    source = _model(tmp_path / "in", layer, section)
+    _, _, report = _made(source, tmp_path / "out", "fp8-block")
+    warned = ["without a GPU takes all blocks of a matrix" in each for each in report.warnings]
+    assert warned == [True] * (rows == 192)
+
+
 def test_nothing_is_rounded_where_the_formats_show_it(tmp_path: Path) -> None:
     assert may_round(record_desc((256, 256), "gptq"), "bf16")
     assert may_round(record_desc((256, 256), "fp8_block"), "bf16")
@@ -200,8 +216,7 @@ def test_a_layer_that_is_the_whole_model_has_names_without_a_dot(tmp_path: Path)
     config = {"quantization_config": _FP8}
     (tmp_path / "in" / "config.json").write_text(json.dumps(config), encoding="utf-8")
     reorder.convert(tmp_path / "in", tmp_path / "out", to="compressed-tensors")
-    found = read_container(tmp_path / "out" / "model.safetensors").entries
-    assert set(found) == {"weight", "weight_scale"}
+    assert words_of(tmp_path / "out").keys() == {"weight", "weight_scale"}
 
 
 def test_awq_becomes_gptq_and_awq_again(tmp_path: Path) -> None:
@@ -223,7 +238,7 @@ def test_awq_becomes_gptq_and_awq_again(tmp_path: Path) -> None:
     wanted = _numbers(source, "model.layers.1.mlp")
     assert np.array_equal(_numbers(tmp_path / "out", "model.layers.1.mlp"), wanted)
     back, config, _ = _made(tmp_path / "out", tmp_path / "back", "awq")
-    assert {*back} == {*read_container(source).entries}
+    assert back.keys() == words_of(source).keys()
     for name, array in layer.items():
         assert back[f"model.layers.0.mlp.{name}"].tobytes() == array.tobytes()
     assert config["quantization_config"] == _AWQ | {"zero_point": True}
@@ -729,7 +744,7 @@ def test_models_of_diffusers_keep_the_names_of_their_files(
 
 def test_shards_that_the_index_does_not_name_are_left_out(tmp_path: Path) -> None:
     source = _model(tmp_path / "in", fp8_layer(), _FP8)
-    names = read_container(source).entries
+    names = words_of(source)
     index = {"weight_map": dict.fromkeys(names, "model.safetensors")}
     (source / "model.safetensors.index.json").write_text(json.dumps(index))
     write_safetensors(source / "model-00002-of-00003.safetensors", fp8_layer())
@@ -992,6 +1007,38 @@ def test_experts_are_a_group_that_transformers_finds(tmp_path: Path, *, is_last:
     assert not {*names} & {*of_experts["targets"]}
     for name in (*names, "model.layers.2.mlp.q"):
         assert np.array_equal(_numbers(tmp_path / "out", name), _numbers(source, name).T)
+
+
+def test_layers_of_models_with_parts_are_listed_by_how_their_names_end(tmp_path: Path) -> None:
+    # transformers 5.23 has model.vision.layers.0.mlp and model.language_model.layers.0.router
+    plain = ["vision.layers.0.mlp", "projector.linear", "language_model.model.layers.0.router"]
+    beside = {f"{name}.weight": np.ones((4, 128), np.float16) for name in plain}
+    source = _model(tmp_path / "in", awq_layer(), _AWQ, beside, text_config={"model_type": "llama"})
+    _, config, _ = _made(source, tmp_path / "out", "compressed-tensors")
+    # the quantised layers are model.layers.0.mlp and model.layers.1.mlp
+    ends = [r"vision\.layers\.0\.mlp", "linear", "router", "lm_head"]
+    wanted = [*plain, "lm_head", *(rf"re:(.*\.)?{end}$" for end in ends)]
+    section = config["quantization_config"]
+    assert section["ignore"] == wanted
+    assert section["config_groups"]["group_0"]["targets"] == ["Linear"]
+    with reorder.open_checkpoint(tmp_path / "out") as checkpoint:
+        assert checkpoint.record("model.layers.0.mlp").desc.name == "pack_quantized"
+    # groups of several formats name their layers
+    layers = _layers_of_bits(q=8) | beside
+    source = _model(
+        tmp_path / "mixed",
+        gptq_layer()[0],
+        _GPTQ | {"dynamic": {r"+:.*\.q": {"bits": 8}}},
+        layers,
+        text_config={"model_type": "llama"},
+    )
+    _, config, _ = _made(source, tmp_path / "groups", "compressed-tensors")
+    first, second = config["quantization_config"]["config_groups"].values()
+    mlps = [f"model.layers.{k}.mlp" for k in range(2)]
+    assert first["targets"] == [*mlps, r"re:(.*\.)?model\.layers\.0\.mlp$", r"re:(.*\.)?1\.mlp$"]
+    assert second["targets"] == ["model.layers.2.mlp.q", r"re:(.*\.)?q$"]
+    for name in (*mlps, "model.layers.2.mlp.q"):
+        assert np.array_equal(_numbers(tmp_path / "groups", name), _numbers(source, name).T)
 
 
 def test_experts_of_several_groups_are_refused(tmp_path: Path) -> None:

@@ -45,14 +45,6 @@ def test_the_last_pieces_of_packed_elements_start_at_whole_bytes_as_well() -> No
     )
 
 
-@pytest.mark.parametrize(("wide", "count"), [(0, 16), (1 << 22, 16), (1 << 23, 1)])
-def test_pieces_are_wide_if_that_makes_their_runs_long(wide: int, count: int) -> None:
-    src, dst = (memory_desc((1024, 1024), "f32", tag) for tag in ("ab", "ba"))
-    change = Reorder(src, dst)
-    pieces = list(cut(change, Bound(1 << 19, 1 << 30, wide)))
-    assert (len(pieces), max(piece.nbytes for piece in pieces)) == (count, (1 << 23) // count)
-
-
 def test_bytes_before_a_tensor_are_zero_whatever_the_buffer_held() -> None:
     src = memory_desc((16,), "f32", "a")
     dst = memory_desc((4, 2), "f32", strides=(2, 1), offset0=8)
@@ -88,10 +80,6 @@ def test_a_negative_stride_is_refused_before_the_first_piece() -> None:
     for pair in ((turned, desc), (desc, turned)):
         with pytest.raises(MemdescError, match=r"has the negative stride -2; .* as a whole"):
             Reorder(*pair)
-
-
-def test_an_empty_tensor_has_no_pieces() -> None:
-    assert pieces_of((0, 4), "f32", ("ab", "ba"), 1) == []
 
 
 def on_files(
