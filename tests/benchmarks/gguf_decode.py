@@ -3,11 +3,11 @@
 python -m tests.benchmarks.gguf_decode [--size 4096] [--threads 1,2] [--types Q4_K,IQ2_XXS] [--cpu]
 
 Bytes to f32, in ms: the least of several runs in turns; with `--cpu` the processor time of all
-threads, for machines where others run as well. `memdesc` returns new memory, as all others do, and
-`out` writes into memory that exists. `gguf` is `gguf.dequantize`, which
-transformers 5 calls and then copies (`modeling_gguf_pytorch_utils`): the column `transformers`.
-gguf-py uses one thread, torch as many as given. `torch` is what diffusers reads GGUF with, if it is
-installed (0.42: 13 types, `quantizers/gguf/utils.py`), in f32.
+threads, for machines where others run as well. `memdesc` returns a new result, as all others do, in
+memory of one that was freed; `out` writes into memory of the caller. `gguf` is `gguf.dequantize`,
+which transformers 5 calls and then copies (`modeling_gguf_pytorch_utils`): the column
+`transformers`. gguf-py uses one thread, torch as many as given. `torch` is what diffusers reads
+GGUF with, if it is installed (0.42: 13 types, `quantizers/gguf/utils.py`), in f32.
 """
 
 from __future__ import annotations
