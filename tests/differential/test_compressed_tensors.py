@@ -202,6 +202,14 @@ def _logits(folder: Path, **options: Any) -> Any:
         return model(torch.arange(24)[None]).logits.float()
 
 
+def test_a_model_with_several_groups_gives_the_same_logits_as_bf16(tmp_path: Path) -> None:
+    groups = {name: dict(group) for name, group in _CONFIGS["mixed"].items()}
+    del groups["third"]["input_activations"]  # transformers would quantise the activations too
+    _produced(tmp_path / "in", groups)
+    reorder.convert(tmp_path / "in", tmp_path / "out", (), to="bf16")
+    assert torch.equal(_logits(tmp_path / "out"), _logits(tmp_path / "in"))
+
+
 def _saved(folder: Path, name: str, *, plain: bool, **options: Any) -> None:
     """Save a model with a record of random codes for each layer, or with their numbers."""
     model, rng = _model(), np.random.default_rng(0)
