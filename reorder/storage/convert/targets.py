@@ -122,10 +122,18 @@ _ZERO_POINTS = (
     "transformers 5.23 with compressed-tensors 0.20 does not load zero points of pack-quantized, "
     "not even those that it wrote; vLLM does"
 )
-_VERSION_2 = (
+_RANDOM = (
+    "transformers 5.24 gives experts in {} random weights, even those that GPTQModel has saved; "
+    "GPTQModel itself loads them"
+)
+_IN_GPTQ = _RANDOM.format("GPTQ")
+_ZEROS_2 = (
     "zero points are stored as in version 2 of GPTQ, which GPTQModel and newer versions of vLLM "
     "read; vLLM 0.10 takes them for version 1"
 )
+# what both versions of GPTQ take, and what loaders do
+_VERSION_1: dict[str, Any] = {"is_symmetric": True, "of_experts": _IN_GPTQ}
+_VERSION_2: dict[str, Any] = {"warning": _ZEROS_2, "of_experts": f"{_ZEROS_2}; {_IN_GPTQ}"}
 # what transformers does as it merges experts (`integrations/compressed_tensors.py`)
 _MERGED = (
     "transformers 5.23 merges the experts of a layer before it decodes them: it {} in "
@@ -165,16 +173,20 @@ TARGETS = {
     "gptq": Target(
         (
             # the loader of GPTQModel needs g_idx
-            Way(("gptq",), "gptq", {"g_idx": True}, ("zeros",)),
+            Way(("gptq",), "gptq", {"g_idx": True}, ("zeros",), of_experts=_IN_GPTQ),
             # version 1 stores zero points less 1, so it does not have 0
-            Way(_INTEGERS, "gptq", {"zeros": "v1", "g_idx": True}, is_symmetric=True),
-            Way(_INTEGERS, "gptq", {"zeros": "v2", "g_idx": True}, warning=_VERSION_2),
-            Way(_BYTES, "gptq", {"zeros": "v1", "g_idx": True, "bits": 8}, is_symmetric=True),
-            Way(_BYTES, "gptq", {"zeros": "v2", "g_idx": True, "bits": 8}, warning=_VERSION_2),
+            *(
+                Way(sources, "gptq", options | {"zeros": zeros, "g_idx": True}, **more)
+                for sources, options in ((_INTEGERS, {}), (_BYTES, {"bits": 8}))
+                for zeros, more in (("v1", _VERSION_1), ("v2", _VERSION_2))
+            ),
         ),
         producer="GPTQModel",
     ),
-    "awq": Target((Way(_INTEGERS, "awq", codes=("u4",)),), producer="GPTQModel"),
+    "awq": Target(
+        (Way(_INTEGERS, "awq", codes=("u4",), of_experts=_RANDOM.format("AWQ")),),
+        producer="GPTQModel",
+    ),
     "compressed-tensors": Target(
         (
             Way(_BYTES, "int_quantized", {}, ("zeros",), of_experts=_NOT_LOADED.format("bytes")),

@@ -385,6 +385,17 @@ def test_experts_are_one_tensor_in_mlx_and_several_in_other_formats(
         assert np.array_equal(whole[k], _numbers(source, prefix).T)
 
 
+@pytest.mark.parametrize("name", ["gptq", "awq"])
+def test_experts_that_transformers_does_not_load_are_told(tmp_path: Path, name: str) -> None:
+    source = _model(tmp_path / "in", awq_layer(), _AWQ, _experts(2))
+    if name == "awq":
+        _made(source, tmp_path / "gptq", "gptq")
+        source = tmp_path / "gptq"
+    *_, report = _made(source, tmp_path / "out", name)
+    told = f"transformers 5.24 gives experts in {name.upper()} random weights"
+    assert [told in warning for warning in report.warnings].count(True) == 1
+
+
 @pytest.mark.parametrize(("kind", "to_mlx"), [("qwen3_next", False), ("deepseek_v3", True)])
 def test_models_that_mlx_stores_otherwise_are_refused(
     tmp_path: Path, kind: str, *, to_mlx: bool
