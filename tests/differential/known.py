@@ -18,6 +18,8 @@ from .compare import count_blocks, differing_fields, is_padding, offsets_of, whe
 from .libdnnl import Fields, Status
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from reorder import ReorderPlan
@@ -130,6 +132,15 @@ def _keeps_its_offsets(answer: StepAnswer) -> bool:
     """Whether our reshape leaves each element, in row-major order, where it was."""
     return isinstance(answer.ours, MemoryDesc) and np.array_equal(
         answer.ours.layout.offsets().ravel(), answer.parent.layout.offsets().ravel()
+    )
+
+
+def regroups_otherwise(ours: MemoryDesc, theirs: Fields | Status, steps: Sequence[Step]) -> bool:
+    """One of these steps is a reshape that oneDNN refuses, or gives other offsets (see above)."""
+    if all(step.name != "reshape" for step in steps):
+        return False
+    return isinstance(theirs, Status) or not np.array_equal(
+        ours.layout.offsets(), offsets_of(theirs, theirs.dims)
     )
 
 
