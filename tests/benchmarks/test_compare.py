@@ -13,6 +13,8 @@ from tests.benchmarks.compare import Comparison, Timing, main
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+pytestmark = pytest.mark.campaign
+
 _ROOT = Path(__file__).parents[2]
 
 

@@ -7,6 +7,10 @@ import sys
 import tomllib
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.campaign
+
 _ROOT = Path(__file__).parents[2]
 _MODULE = """
 def clip(x):
