@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+import reorder
 from memdesc import MemdescError
 from reorder.storage.containers.npy import header_of
 from reorder.storage.containers.onnx import message_field
-from reorder.storage.containers.table import FORMATS, read_container
+from reorder.storage.containers.table import FORMATS
 from tests.headers import gguf_bytes as _gguf
 from tests.headers import gguf_info, initializer
 from tests.headers import gguf_text as _text
@@ -150,7 +151,7 @@ def _peak(path: Path, data: bytes) -> int:
     tracemalloc.start()
     try:
         with suppress(MemdescError):
-            read_container(path)
+            reorder.open_checkpoint(path)
     finally:
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
@@ -163,7 +164,7 @@ def test_each_tensor_and_each_value_takes_some_memory(tmp_path: Path, case: str)
     data = make(_COUNT)
     peak = _peak(tmp_path / f"x.{ending}", data)
     assert peak <= _ALWAYS + _TIMES * len(data) + _EACH * _COUNT
-    read_container(tmp_path / f"x.{ending}")
+    reorder.open_checkpoint(tmp_path / f"x.{ending}")
 
 
 @pytest.mark.parametrize("case", _FEW)
@@ -184,7 +185,7 @@ def _calls(path: Path, data: bytes) -> int:
     sys.setprofile(counted)
     try:
         with suppress(MemdescError):
-            read_container(path)
+            reorder.open_checkpoint(path)
     finally:
         sys.setprofile(None)
     return count
@@ -234,4 +235,4 @@ def test_large_numbers_in_small_files_take_no_memory(tmp_path: Path, ending: str
         path = tmp_path / f"x.{ending}"
         assert _peak(path, data) <= 4 * _ALWAYS
         with pytest.raises(MemdescError):
-            read_container(path)
+            reorder.open_checkpoint(path)
