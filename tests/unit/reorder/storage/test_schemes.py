@@ -138,8 +138,8 @@ def test_a_weight_becomes_each_target_with_its_numbers_or_is_refused(
             assert declared_record(out) is None
             floats = wanted.astype(DATA_TYPES[target.dtype].numpy)
             assert np.array_equal(made[name], floats.swapaxes(-1, -2) if is_turned else floats)
-            error = abs(floats.astype(np.float32) - wanted).max()
-            assert error == (0 if report.rounding is None else report.rounding.error)
+            rounded = abs(floats.astype(np.float32) - wanted).max()
+            assert rounded == (0 if report.rounding is None else report.rounding.error)
             continue
         record = record_in(out, scheme.prefix)
         found = reorder.dequantize(record).numpy()
