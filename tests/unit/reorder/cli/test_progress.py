@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import os
 import pty
-import subprocess
 import sys
 import time
 from types import SimpleNamespace
@@ -19,23 +18,21 @@ from reorder.cli.progress import NOTICE, CompileNotice
 from tests.programs import run_python
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from tests.unit.reorder.cli.shell import Shell
 
-_LONG_WORK = """
-import time
-from reorder.cli.progress import Progress
-with Progress(4) as progress:
-    progress.step("start", 1)
-    time.sleep(0.6)
-    progress.step("half", 1)
-"""
+
+def _set_clock(monkeypatch: pytest.MonkeyPatch, times: Iterable[float]) -> None:
+    """Let the bar read these times, one after the other."""
+    now = iter(times)
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: next(now)))
 
 
 def test_work_without_a_terminal_shows_a_line_now_and_then(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    now = itertools.count(0, progress.LINE_SECONDS / 2)
-    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: next(now)))
+    _set_clock(monkeypatch, itertools.count(0, progress.LINE_SECONDS / 2))
     with progress.Progress(8) as work:
         for step in range(1, 6):
             work.step(f"step {step}", 1)
@@ -51,14 +48,18 @@ def test_helpers_of_tests_leave_out_what_only_busy_machines_say(
     assert "has no place for" in shell.refusal("reorder x.npy o.npy --to plain --to-dtype bf16")
 
 
-def test_a_bar_is_shown_on_terminals_and_wiped() -> None:
+def test_a_bar_is_shown_on_terminals_and_wiped(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal, other_end = pty.openpty()
+    _set_clock(monkeypatch, (0, 0, 60))
     try:
-        subprocess.run([sys.executable, "-c", _LONG_WORK], stderr=other_end, check=True)
-        shown = os.read(terminal, 4096).decode()
+        with os.fdopen(other_end, "w") as stderr:
+            monkeypatch.setattr(sys, "stderr", stderr)
+            with progress.Progress(4) as work:
+                work.step("start", 1)
+                work.step("half", 1)
+            shown = os.read(terminal, 4096).decode()
     finally:
         os.close(terminal)
-        os.close(other_end)
     assert "start" not in shown  # work that is not long shows none
     assert "[############............]  50% half" in shown
     assert shown.endswith("\r\033[K")
