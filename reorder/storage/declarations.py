@@ -666,14 +666,17 @@ def with_ends(section: Mapping[str, Any], quantised: Collection[str]) -> dict[st
     form = _ENDS.get(section.get("quant_method", ""))
     if form is None:
         return dict(section)
-    plain, groups = section.get("ignore") or [], section["config_groups"]
+    plain, groups = section.get("ignore") or [], section.get("config_groups") or {}
     found = dict(section) | {"ignore": _ended(form, plain, plain, quantised)}
-    made = {}
+    made: dict[str, Any] = {}
     for name, group in groups.items():
+        if not isinstance(group, dict):  # the targets of a preset
+            made[name] = group
+            continue
         named = [each for each in group["targets"] if each in quantised]
         others = {*plain, *quantised} - {*named}
         made[name] = group | {"targets": _ended(form, group["targets"], named, others)}
-    return found | {"config_groups": made}
+    return found | ({"config_groups": made} if groups else {})
 
 
 def _ended(

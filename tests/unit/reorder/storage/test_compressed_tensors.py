@@ -11,6 +11,7 @@ import pytest
 import reorder
 from memdesc import MemdescError, record_desc
 from reorder.cli import main
+from reorder.storage.declarations import with_ends
 from tests.checkpoints import write_config, write_safetensors
 from tests.unit.reorder.storage.convert.results import SMALL, converted, refused
 from tests.unit.reorder.storage.schemes import STRATEGIES, record_in, recorded, refusal, write_model
@@ -374,3 +375,10 @@ def test_a_scale_of_all_and_one_block_have_the_shapes_that_readers_allocate(
     reorder.save(path, {"fc": reorder.Record(record_desc((64, 64), name))})
     with reorder.open_checkpoint(path) as found:
         assert found["fc.weight_scale"].shape == shape
+
+
+@pytest.mark.parametrize("more", [{}, {"config_groups": {"W4A16": ["Linear"]}}])
+def test_sections_of_presets_or_without_groups_keep_what_they_say(more: dict[str, Any]) -> None:
+    section = {"quant_method": "compressed-tensors", "ignore": ["lm_head"], **more}
+    found = with_ends(section, ["model.fc"])
+    assert found == section | {"ignore": ["lm_head", r"re:(.*\.)?lm_head$"]}
