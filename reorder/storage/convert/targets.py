@@ -19,7 +19,7 @@ from reorder.records.encode import is_integer_number, number_bits
 from reorder.records.repack import target_desc
 from reorder.storage.convert.beside import CACHE, LEFT_OUT, beside, left_out_warnings
 from reorder.storage.convert.rules import FormatName, Rule
-from reorder.storage.convert.sections import says_symmetric, sections_in
+from reorder.storage.convert.sections import refuse_unknown, says_symmetric, sections_in
 from reorder.storage.declarations import is_inner
 from reorder.storage.experts import (
     block_of,
@@ -313,9 +313,14 @@ def target_rules(name: str, source: Path, container: Container) -> TargetRules:
     with about(f"--to {name}"):
         check_experts(container.entries)
     blocks = [e.desc.name for e in container.entries.values() if isinstance(e.desc, RecordDesc)]
-    if target.floats is not None and not (groups or blocks):
-        return _quantising_rules(name, target, source, container)
-    sections = [section for _, section in sections_in(source)] if groups else []
+    declared = sections_in(source)
+    if not (groups or blocks):
+        _refuse_unscaled(name, container)
+        with about(f"--to {name}"):
+            refuse_unknown(declared)
+        if target.floats is not None:
+            return _quantising_rules(name, target, source, container)
+    sections = [section for _, section in declared] if groups else []
     moves, warnings = _moves(name, groups, kind, sections)
     if not moves:
         _refuse_unmoved(name, source, groups, blocks)
@@ -378,6 +383,18 @@ def _moves(
             moves.setdefault(_Move(src, dst, dtype), []).append(group)
             told[warning] = None
     return moves, [*filter(None, told)]
+
+
+def _refuse_unscaled(name: str, container: Container) -> None:
+    """Refuse a model that has codes, but nothing that scales them."""
+    entries = container.entries.values()
+    bare = next((e for e in entries if holds_codes(e) and _is_weight(e)), None)
+    if bare is not None:
+        msg = (
+            f"--to {name}: {bare.name} of {bare.dtype} holds codes, but nothing beside it scales "
+            "them; get the checkpoint again, or let --map quantise the weights that its rules name"
+        )
+        raise MemdescError(msg)
 
 
 def _refuse_unmoved(
@@ -448,17 +465,9 @@ def _quantising_rules(name: str, target: Target, source: Path, container: Contai
 def _layers_of_floats(name: str, container: Container) -> list[Entry]:
     """Return the weights that loaders expect to be quantised.
 
-    Fails if there are codes without scales, or layers that loaders expect to be floats.
+    Fails if there are layers that loaders expect to be floats.
     """
-    entries = container.entries.values()
-    bare = next((e for e in entries if holds_codes(e) and _is_weight(e)), None)
-    if bare is not None:
-        msg = (
-            f"--to {name}: {bare.name} of {bare.dtype} holds codes, but nothing beside it scales "
-            "them; get the checkpoint again, or let --map quantise the weights that its rules name"
-        )
-        raise MemdescError(msg)
-    layers = [entry for entry in entries if _is_layer(entry)]
+    layers = [entry for entry in container.entries.values() if _is_layer(entry)]
     for each in layers:
         bias = container.entries.get(f"{each.name.removesuffix(WEIGHT)}.bias")
         if bias is not None and bias.shape != each.shape[:1]:

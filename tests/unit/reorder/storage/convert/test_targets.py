@@ -11,6 +11,7 @@ import pytest
 
 import reorder
 from memdesc import MemdescError, record_desc
+from reorder.cli import main
 from reorder.storage.convert.targets import TARGETS, may_round
 from tests.checkpoints import awq_layer, fp8_layer, gptq_layer, write_safetensors
 from tests.unit.reorder.storage.convert.results import SMALL, ended_after, refused, words_of
@@ -1274,6 +1275,35 @@ def test_files_that_contradict_the_tensors_or_each_other_are_refused(
     assert problem in _refused(source, "f16")
 
 
+@pytest.mark.parametrize("to", ["bf16", "fp8-block", "awq"])
+def test_a_declared_method_whose_tensors_are_not_known_is_refused(
+    tmp_path: Path, to: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # as VPTQ stores one layer, beside another one of floats, which could become FP8
+    layer = {
+        "up_proj.weight": np.ones((128, 128), _BF16),
+        "down_proj.indices": np.zeros((1, 128, 48), np.int32),
+        "down_proj.centroids.weight": np.zeros((1, 512), np.float16),
+    }
+    source = _model(tmp_path / "in", layer, {"quant_method": "vptq"})
+    said = _refused(source, to)
+    why = "config.json declares quantised weights, by 'vptq', but no tensors have the names of a"
+    assert f"--to {to}: {why}" in said
+    assert main(["inspect", str(source)]) == 0
+    assert why in capsys.readouterr().out
+
+
+def test_torchao_is_known_by_the_names_of_its_tensors(tmp_path: Path) -> None:
+    layer = {
+        "_weight_qdata": np.zeros((16, 2, 32, 4), np.int32),
+        "_weight_scale_and_zero": np.ones((2, 128, 2), _BF16),
+        "up.weight": np.ones((128, 128), _BF16),
+    }
+    said = _refused(_model(tmp_path / "in", layer, {"quant_method": "torchao"}), "fp8-block")
+    assert "model.layers.0.mlp._weight is not known" in said
+    assert "there is no record for quant_method 'torchao'" in said
+
+
 def test_what_is_not_known_is_refused(tmp_path: Path) -> None:
     fp8 = _model(tmp_path / "fp8", fp8_layer(), _FP8)
     assert "no target 'fp4'; the targets are bf16, f16, fp8-block" in _refused(fp8, "fp4")
@@ -1296,11 +1326,13 @@ def test_what_is_not_known_is_refused(tmp_path: Path) -> None:
         assert "is a GGUF, whose tensors have the names of llama.cpp, which loaders of" in said
     said = _refused(tmp_path / "x.npz", "bf16")
     assert said.endswith("they are blocks of q4_0; --map '*: bf16' decodes them")
-    (plain / "config.json").write_text("{")
     said = _refused(plain, "fp8-block")
     assert "none is quantised, and in its numbered blocks there is no matrix of floats" in said
     said = _refused(plain, "awq")
     assert "none is quantised; GPTQModel quantises floats" in said
+    (plain / "config.json").write_text("{")
+    for to in ("fp8-block", "awq"):
+        assert "config.json' is not JSON" in _refused(plain, to)
     orphan = {"model.layers.2.mlp.weight": fp8_layer()["weight"]}
     lost = _model(tmp_path / "lost", fp8_layer(), _FP8, orphan | _BESIDE)
     said = _refused(lost, "bf16")
