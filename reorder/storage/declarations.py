@@ -652,22 +652,27 @@ _JOINS: Mapping[str, Callable[[Sequence[Layers]], dict[str, Any] | None]] = {
 }
 
 
-# how lists of layers name all whose names end so, for `str.format`
-_ENDS = {"compressed-tensors": r"re:(.*\.)?{}$"}
+# The key that lists the layers that are not quantised, and how lists name all layers whose names
+# end in some words. transformers looks for a name of AWQ's list at the end of a layer's, even
+# within a word, so the dot before the words belongs to it.
+_ENDS: Mapping[str, tuple[str, Callable[[str], str]]] = {
+    "compressed-tensors": ("ignore", lambda end: rf"re:(.*\.)?{re.escape(end)}$"),
+    "awq": (IGNORED, lambda end: f".{end}"),
+}
 
 
 def with_ends(section: Mapping[str, Any], quantised: Collection[str]) -> dict[str, Any]:
-    """Return a section whose lists of layers also have expressions for how their names end.
+    """Return a section whose lists of layers also say how their names end.
 
     An end is the last words of a name, as few as no layer of another list has. Layers of a program
     may have other prefixes than their tensors, and not all loaders rename what is listed, as
-    transformers 5.23 does not for compressed-tensors.
+    transformers 5.24 does for FP8 only.
     """
-    form = _ENDS.get(section.get("quant_method", ""))
-    if form is None:
+    if (how := _ENDS.get(section.get("quant_method", ""))) is None:
         return dict(section)
-    plain, groups = section.get("ignore") or [], section.get("config_groups") or {}
-    found = dict(section) | {"ignore": _ended(form, plain, plain, quantised)}
+    key, form = how
+    plain, groups = section.get(key) or [], section.get("config_groups") or {}
+    found = dict(section) | ({key: _ended(form, plain, plain, quantised)} if plain else {})
     made: dict[str, Any] = {}
     for name, group in groups.items():
         if not isinstance(group, dict):  # the targets of a preset
@@ -680,12 +685,15 @@ def with_ends(section: Mapping[str, Any], quantised: Collection[str]) -> dict[st
 
 
 def _ended(
-    form: str, listed: Sequence[str], names: Sequence[str], others: Collection[str]
+    form: Callable[[str], str],
+    listed: Sequence[str],
+    names: Sequence[str],
+    others: Collection[str],
 ) -> list[str]:
-    """Return a list with an expression for each name, if it has an end that no other name has."""
+    """Return a list that also has the end of each name, if no other name has that end."""
     taken = {end for name in others for end in _ends_of(name)}
     ends = [next((end for end in _ends_of(name) if end not in taken), None) for name in names]
-    return [*dict.fromkeys((*listed, *(form.format(re.escape(end)) for end in ends if end)))]
+    return [*dict.fromkeys((*listed, *(form(end) for end in ends if end)))]
 
 
 def _ends_of(name: str) -> list[str]:

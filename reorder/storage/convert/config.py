@@ -272,7 +272,7 @@ def _plain_layers(plan: Plan) -> list[str]:
 def _with_ends(
     sections: Mapping[str, Any], config: Mapping[str, Any], plan: Plan
 ) -> dict[str, Any]:
-    """Return sections that also list how names of layers end, if a model has parts.
+    """Return sections whose lists also say how names of layers end, if a model has parts.
 
     These are models of their own, such as one for images and one for text.
     """

@@ -413,3 +413,16 @@ def test_sections_of_presets_or_without_groups_keep_what_they_say(more: dict[str
     section = {"quant_method": "compressed-tensors", "ignore": ["lm_head"], **more}
     found = with_ends(section, ["model.fc"])
     assert found == section | {"ignore": ["lm_head", r"re:(.*\.)?lm_head$"]}
+
+
+def test_lists_of_awq_name_the_ends_of_layers_whose_prefixes_may_change() -> None:
+    plain = ["vision_tower.vision_model.layers.0.fc", "vision_tower.layers.0.proj"]
+    section = {"quant_method": "awq", "bits": 4, "modules_to_not_convert": plain}
+    # transformers also finds a listed name within a word, as proj in up_proj
+    found = with_ends(section, ["model.layers.0.fc", "model.layers.0.up_proj"])
+    ends = [".vision_model.layers.0.fc", ".proj"]
+    assert found == section | {"modules_to_not_convert": [*plain, *ends]}
+    assert with_ends({"quant_method": "awq", "bits": 4}, ["fc"]) == {
+        "quant_method": "awq",
+        "bits": 4,
+    }
