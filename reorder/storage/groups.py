@@ -361,6 +361,8 @@ def _named(claims: Claims, found: Siblings, noted: RecordDesc | None) -> tuple[s
     if declared is None or declared.name is None:
         why = declared.reason if declared else f"no {CONFIG} has a {KEY}"
         names = _fitting(found)
+        if declared is None and len(names) == 1 and _tells_options(names[0]):
+            return names[0], dict(claims.options)
         hint = "no known record fits it"
         if names:
             axes = "(axes=oi)" if read_name(names[0])[1] == _MATRIX else ""
@@ -516,6 +518,8 @@ def _check_order(entry: Entry, desc: RecordDesc) -> None:
         raise MemdescError(msg)
 
 
+# how the JSON of a quant_state begins
+_STATE = b"{"
 # tensors that hold an option of their record
 _NUMBERS = {"group_size": "group", "nbits": "bits"}
 # tensors of formats that are not decoded -> the name whose error says why
@@ -661,7 +665,7 @@ def _state(found: Siblings, sample: RecordDesc) -> dict[str, Any]:
     if counts:
         return {option: _number(found.entries[name]) for name, option in counts.items()}
     for each in sample.constants:
-        if bytes(each.data[:1]) != b"{":
+        if bytes(each.data[:1]) != _STATE:
             continue
         entry = found.entries[each.tensor]
         try:
@@ -673,6 +677,14 @@ def _state(found: Siblings, sample: RecordDesc) -> dict[str, Any]:
             raise MemdescError(msg) from None
         return {**found_state, "shape": (outputs, inputs)}
     return {}
+
+
+@lru_cache(maxsize=64)
+def _tells_options(name: str) -> bool:
+    """Whether the tensors of a record say what they are, so that no file needs to declare it."""
+    sample = record_desc(_SAMPLE, name)
+    is_state = any(bytes(each.data[:1]) == _STATE for each in sample.constants)
+    return is_state or not _NUMBERS.keys().isdisjoint(sample.tensors)
 
 
 def _number(entry: Entry) -> int:

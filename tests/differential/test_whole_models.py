@@ -639,9 +639,8 @@ def test_a_model_of_hqq_is_decoded_as_by_hqq(tmp_path: Path, bits: int) -> None:
     options = {"compute_dtype": torch.bfloat16, "device": "cpu"}
     models.AutoHQQHFModel.quantize_model(model, config, **options)
     models.AutoHQQHFModel.save_to_safetensors(model, str(tmp_path / "in"))
-    # hqq does not declare what its files hold, so the rule does
-    rule = "*: hqq -> plain, bf16"
-    reorder.convert(tmp_path / "in", tmp_path / "out", [rule], _VERIFIED)
+    # hqq does not declare what its files hold, but its tensors do
+    reorder.convert(tmp_path / "in", tmp_path / "out", (), _VERIFIED, to="bf16")
     found = _tensors(tmp_path / "out")
     layers = {n: each for n, each in model.named_modules() if isinstance(each, HQQLinear)}
     assert len(layers) == _COUNTS["llama"]
