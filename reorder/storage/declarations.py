@@ -7,7 +7,7 @@ declares its record, and a converted record is declared by the first row that ha
 without rows is declared by its name.
 
 Sources: AutoAWQ 0.2, AutoGPTQ 0.7 and GPTQModel 2 (`checkpoint_format`), vLLM 0.10
-(`gptq_marlin.py`, `marlin.py`), transformers 5.23 (`FineGrainedFP8Config`,
+(`gptq_marlin.py`, `marlin.py`), transformers 5.24 (`FineGrainedFP8Config`,
 `FbgemmFp8Config`, `Mxfp4Config`), compressed-tensors 0.20 (`QuantizationConfig`,
 `QuantizationArgs`), ModelOpt 0.47 (`hf_quant_config.json`), vLLM 0.10 (`fp8.py`: without
 `weight_block_size`, a scale is for a whole tensor), and mlx-lm 0.32 (`utils.py`, `load_model`,
@@ -608,7 +608,7 @@ def _join_groups(parts: Sequence[Layers]) -> dict[str, Any]:
     for k, (layers, section) in enumerate(parts):
         (group,) = section["config_groups"].values()
         # transformers takes the group with such a target for all experts of a model, or else the
-        # first group (5.23, `get_experts_scheme`)
+        # first group with a target of another kind (5.24, `get_experts_scheme`)
         others = [name for name in layers if not block_of(name)]
         expert = next((name for name in layers if block_of(name)), "")
         if owner and expert:

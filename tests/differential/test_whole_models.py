@@ -173,7 +173,7 @@ def _decompressed(folder: Path, target: Path, dtype: Any) -> dict[str, Any]:
 
 
 def _mlx_model(folder: Path) -> tuple[Any, dict[str, Any]]:
-    """Load a model by mlx-lm, which reads two keys that transformers 5.23 writes elsewhere."""
+    """Load a model by mlx-lm, which reads two keys that transformers 5.24 writes elsewhere."""
     lm = pytest.importorskip("mlx_lm.utils", reason="mlx-lm is not installed")
     config = json.loads((folder / "config.json").read_text())
     config |= {"num_experts": _EXPERTS, "rope_theta": config["rope_parameters"]["rope_theta"]}
@@ -755,7 +755,7 @@ def test_models_of_gptqmodel_are_decoded_by_compressed_tensors(
         logits = _logits(tmp_path / "f16", torch.float16)
         assert _same(_logits(tmp_path / "ct", torch.float16), logits)
         return
-    # transformers 5.23 does not load zero points; compressed-tensors packs those of AWQ likewise
+    # transformers 5.24 does not load zero points; compressed-tensors packs those of AWQ likewise
     from compressed_tensors.entrypoints.convert import AutoAWQConverter, convert_checkpoint
 
     reorder.convert(source, tmp_path / "awq", (), _VERIFIED, to="awq")

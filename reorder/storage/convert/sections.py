@@ -5,7 +5,7 @@ that conversions read, and `_HARMLESS`, by method, those that do not affect the 
 names all others, if the method of the section is in `_HARMLESS`.
 
 Sources: compressed-tensors 0.20 (`QuantizationConfig`), GPTQModel 7.7 (`quantization/config.py`),
-AutoAWQ 0.2, ModelOpt 0.47, transformers 5.23 (`utils/quantization_config.py`).
+AutoAWQ 0.2, ModelOpt 0.47, transformers 5.24 (`utils/quantization_config.py`).
 """
 
 from __future__ import annotations

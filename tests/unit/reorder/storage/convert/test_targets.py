@@ -506,7 +506,7 @@ def test_a_quantised_output_layer_is_declared(tmp_path: Path) -> None:
     source = _model(tmp_path / "in", awq_layer(zeros=(1, 9)), _AWQ, head)
     _, config, report = _made(source, tmp_path / "out", "gptq")
     assert config["quantization_config"]["lm_head"] is True
-    assert any("transformers 5.23 gives it random weights" in each for each in report.warnings)
+    assert any("transformers 5.24 gives it random weights" in each for each in report.warnings)
     _made(tmp_path / "out", tmp_path / "back", "awq")
     _, config, _ = _made(source, tmp_path / "other", "gptq", "lm_head: awq -> plain(axes=oi), f16")
     assert "lm_head" not in config["quantization_config"]
@@ -1022,7 +1022,7 @@ def test_experts_are_a_group_that_transformers_finds(tmp_path: Path, *, is_last:
 
 
 def test_layers_of_models_with_parts_are_listed_by_how_their_names_end(tmp_path: Path) -> None:
-    # transformers 5.23 has model.vision.layers.0.mlp and model.language_model.layers.0.router
+    # transformers 5.24 has model.vision.layers.0.mlp and model.language_model.layers.0.router
     plain = ["vision.layers.0.mlp", "projector.linear", "language_model.model.layers.0.router"]
     beside = {f"{name}.weight": np.ones((4, 128), np.float16) for name in plain}
     source = _model(tmp_path / "in", awq_layer(), _AWQ, beside, text_config={"model_type": "llama"})
@@ -1068,7 +1068,7 @@ def test_what_transformers_does_not_read_of_experts_is_said(tmp_path: Path, name
     section = {"quant_method": "modelopt", "quant_algo": "NVFP4"}
     source = _model(tmp_path / "in", layer, section)
     *_, report = _made(source, tmp_path / "out", "compressed-tensors")
-    said = "transformers 5.23 merges the experts of a layer before it decodes them: it computes w"
+    said = "transformers 5.24 merges the experts of a layer before it decodes them: it computes w"
     assert any(each.startswith(said) for each in report.warnings) == bool(name)
 
 
@@ -1180,7 +1180,7 @@ def test_what_changes_the_meaning_of_weights_is_refused(
     assert f"config.json says {key} {value!r}, which {problem}" in said
 
 
-# what transformers 5.23 writes of its own accord
+# what transformers 5.24 writes of its own accord
 _USUAL_FP8 = {"modules_to_convert": None, "dequantize": False, "expert_dtype": "fp8"}
 _NOTHING = {"transform_config": {}, "sparsity_config": {"format": "dense"}, "adapter": None}
 _USUAL_AWQ = {"zero_point": True, "sym": True, "damp_percent": 0.1, "batch_size": 1, "meta": None}
