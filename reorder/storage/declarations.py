@@ -363,15 +363,19 @@ def known_keys(method: str) -> set[str]:
     return {key for each in keys for key in each}
 
 
+def listing_keys(method: str) -> tuple[str, ...]:
+    """Return the keys of a section that may list the layers that are not quantised."""
+    rows = [row.ignored for row in DECLARATIONS if row.method == method] or [_IGNORED]
+    return tuple(dict.fromkeys(key for row in rows for key in row))
+
+
 def plain_layers(method: str, section: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the layers that are not quantised according to a section without groups.
 
     Patterns of ModelOpt, which are those of shells, are returned as regular expressions.
     """
-    rows = [row.ignored for row in DECLARATIONS if row.method == method] or [_IGNORED]
     held = inside(method, section)
-    keys = dict.fromkeys(key for row in rows for key in row)
-    found = [name for key in keys for name in _names(held.get(key))]
+    found = [name for key in listing_keys(method) for name in _names(held.get(key))]
     is_shell = method in _INSIDE
     return tuple(_by_expression(name) if is_shell and "*" in name else name for name in found)
 
@@ -568,7 +572,7 @@ def kept_of(row: Declaration, before: Mapping[str, Any], *, is_same: bool) -> di
     for key, form in row.form.items() if is_same else ():
         groups = before.get(key)
         if isinstance(form, _Each) and isinstance(groups, dict):
-            each = [group for group in groups.values() if isinstance(group, dict)]
+            each = [group for group in groups.values() if isinstance(group, dict)] or [{}]
             same = {name: [g.get(name) for g in each] for name in row.kept_of_each}
             kept = {name: all_[0] for name, all_ in same.items() if all_ == all_[:1] * len(all_)}
             found[key] = {form.key: kept}
@@ -670,12 +674,13 @@ def with_ends(section: Mapping[str, Any], quantised: Collection[str]) -> dict[st
     found = dict(section) | {"ignore": _ended(form, plain, plain, quantised)}
     made: dict[str, Any] = {}
     for name, group in groups.items():
-        if not isinstance(group, dict):  # the targets of a preset
+        targets = _names(group.get("targets")) if isinstance(group, dict) else ()
+        if not targets:  # the name of a preset has only a list
             made[name] = group
             continue
-        named = [each for each in group["targets"] if each in quantised]
+        named = [each for each in targets if each in quantised]
         others = {*plain, *quantised} - {*named}
-        made[name] = group | {"targets": _ended(form, group["targets"], named, others)}
+        made[name] = group | {"targets": _ended(form, targets, named, others)}
     return found | ({"config_groups": made} if groups else {})
 
 
