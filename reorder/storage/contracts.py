@@ -224,7 +224,7 @@ def check(
     if expect is None and reference is None:
         msg = "check needs what to expect: a contract, or a reference to compare with"
         raise MemdescError(msg)
-    if reference_is not in {None, PACKED, PLAIN}:
+    if reference_is not in (None, PACKED, PLAIN):
         msg = f"reference_is must be {PACKED!r} or {PLAIN!r}, not {short_repr(reference_is)}"
         raise MemdescError(msg)
     contract = (False, []) if expect is None else _read_contract(expect)
@@ -785,6 +785,11 @@ def contract_to_toml(rules: Mapping[str, Mapping[str, Any] | str]) -> str:
     str
         A table for each pattern.
 
+    Raises
+    ------
+    MemdescError
+        If a rule has an unknown key or value.
+
     Examples
     --------
     >>> import reorder
@@ -794,14 +799,20 @@ def contract_to_toml(rules: Mapping[str, Mapping[str, Any] | str]) -> str:
     dims = [16, 64]
     <BLANKLINE>
     """
-    tables = [
-        "\n".join([f"[{_text(name)}]", *(f"{key} = {_text(value)}" for key, value in rule.items())])
-        for name, rule in rules.items()
-        if not isinstance(rule, str)
-    ]
+    if not isinstance(rules, Mapping):
+        msg = f"a contract is a mapping of patterns to rules, not {short_repr(rules)}"  # type: ignore[unreachable] # callers without types
+        raise MemdescError(msg)
+    is_complete, clauses = _read_contract(rules)
     # in TOML, what precedes the tables
-    head = [f"{key} = {_text(value)}" for key, value in rules.items() if isinstance(value, str)]
-    return "\n\n".join([*head, *tables]) + "\n"
+    parts = [f"{_OTHERS} = {_text(_REFUSED)}"] if is_complete else []
+    for clause in clauses:
+        rule = rules[clause.pattern]
+        table: dict[str, Any] = {} if isinstance(rule, str) else dict(rule)
+        if "dims" in table:  # any sequence
+            table["dims"] = clause.values["dims"]
+        lines = [f"{key} = {_text(value)}" for key, value in table.items()]
+        parts.append("\n".join([f"[{_text(clause.pattern)}]", *lines]))
+    return "\n\n".join(parts) + "\n"
 
 
 def _text(value: Any) -> str:
