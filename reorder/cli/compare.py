@@ -1,4 +1,4 @@
-"""`memdesc compare`: two tensors by their values, or those of two checkpoints or folders."""
+"""`memdesc compare`: compare two tensors, checkpoints or folders by their values."""
 
 from __future__ import annotations
 
@@ -50,22 +50,22 @@ _FROM = (
 
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     paths = options.a, options.b
-    hows = _readings(options)
+    readings = _readings(options)
     has_folder = any(as_path(path).is_dir() for path in paths)
     absent = [path for path in paths if has_folder and not as_path(path).exists()]
     if absent:
         msg = f"{absent[0]!r} cannot be read: there is no such file or folder"
         raise MemdescError(msg)
-    if all(map(_is_folder_of_files, paths)) and any(files := [*map(_files, paths, hows)]):
+    if all(map(_is_folder_of_files, paths)) and any(files := [*map(_files, paths, readings)]):
         return _compare_sets(options, files[0], files[1], _no_files(paths))
     layouts = (options.from_a, options.from_b, options.dims, options.offset)
     if layouts == (None,) * 4 and (has_folder or all(map(_is_checkpoint, paths))):
         return _compare_checkpoints(options)
-    return _compare_tensors(options, hows)
+    return _compare_tensors(options, readings)
 
 
 def _readings(options: argparse.Namespace) -> list[Reading]:
-    """Return how the files of both sides are read."""
+    """Return how to read the files of each side."""
     paths = options.a, options.b
     is_for_raw = any(map(is_raw, paths))
     if options.offset is not None and not is_for_raw:
@@ -88,10 +88,10 @@ def _readings(options: argparse.Namespace) -> list[Reading]:
     ]
 
 
-def _compare_tensors(options: argparse.Namespace, hows: Sequence[Reading]) -> tuple[Facts, int]:
+def _compare_tensors(options: argparse.Namespace, readings: Sequence[Reading]) -> tuple[Facts, int]:
     """Compare the only tensor, or the named one, of two files."""
     paths = options.a, options.b
-    a, b = (read_tensor(path, how)[0] for path, how in zip(paths, hows, strict=True))
+    a, b = (read_tensor(path, how)[0] for path, how in zip(paths, readings, strict=True))
     if a.desc.dims != b.desc.dims:
         msg = (
             f"{options.a!r} has dims {a.desc.dims}, {options.b!r} has {b.desc.dims}; for the "
@@ -125,7 +125,7 @@ def _compare_tensors(options: argparse.Namespace, hows: Sequence[Reading]) -> tu
 
 
 def _of_raw(path: str, how: Reading) -> Reading:
-    """Return how a file is read: an offset is only that of raw bytes."""
+    """Return how to read a file: the offset applies only to raw bytes."""
     return how if is_raw(path) else how._replace(offset=None)
 
 

@@ -278,8 +278,8 @@ def _checked(
         breaches += [
             Breach(each, _OTHERS, "are refused: no rule applies to it") for each in without_rule
         ]
-    open_ones = tuple(name for name, alike in unconfirmed.items() if not alike <= confirmed)
-    return CheckReport(tuple(breaches), tuple(chosen), without_rule, open_ones, tuple(compared))
+    still_open = tuple(name for name, alike in unconfirmed.items() if not alike <= confirmed)
+    return CheckReport(tuple(breaches), tuple(chosen), without_rule, still_open, tuple(compared))
 
 
 class _Clause(NamedTuple):
@@ -559,7 +559,9 @@ def _held_by(entry: Entry, rule: _Clause) -> tuple[Held, list[tuple[str, str]]]:
     if "layout" not in values or not (kind or "dtype" in values):
         problems = []
         if "layout" in values:
-            problems.append(("layout", f"is unknown: it holds {entry.dtype}, and no dtype is said"))
+            problems.append(
+                ("layout", f"is unknown: it holds {entry.dtype}, and the rule gives no dtype")
+            )
         if "dims" in values and dims != values["dims"]:
             problems.append(("dims", f"are {dims}, not {values['dims']}"))
         if "dtype" in values and kind != values["dtype"]:

@@ -619,7 +619,7 @@ def _join_groups(parts: Sequence[Layers]) -> dict[str, Any]:
             msg = (
                 f"{owner} and {expert} have different formats, and transformers decodes all "
                 "experts of a model as the first group of config.json with experts says; --to "
-                "bf16, --to f16 decode any"
+                "bf16 and --to f16 decode any"
             )
             raise MemdescError(msg)
         owner = owner or expert
@@ -656,16 +656,16 @@ _JOINS: Mapping[str, Callable[[Sequence[Layers]], dict[str, Any] | None]] = {
 }
 
 
-# how lists of layers name all whose names end so, for `str.format`
+# by method: an expression for all layers whose names end alike, for `str.format`
 _ENDS = {"compressed-tensors": r"re:(.*\.)?{}$"}
 
 
 def with_ends(section: Mapping[str, Any], quantised: Collection[str]) -> dict[str, Any]:
     """Return a section whose lists of layers also have expressions for how their names end.
 
-    An end is the last words of a name, as few as no layer of another list has. Layers of a program
-    may have other prefixes than their tensors, and not all loaders rename what is listed, as
-    transformers 5.23 does not for compressed-tensors.
+    Such an end is the fewest last words that no layer of another list ends with. In a program,
+    layers may have other prefixes than their tensors have in files, and loaders may not translate
+    the lists: transformers 5.23 does not for compressed-tensors.
     """
     form = _ENDS.get(section.get("quant_method", ""))
     if form is None:
@@ -687,14 +687,14 @@ def with_ends(section: Mapping[str, Any], quantised: Collection[str]) -> dict[st
 def _ended(
     form: str, listed: Sequence[str], names: Sequence[str], others: Collection[str]
 ) -> list[str]:
-    """Return a list with an expression for each name, if it has an end that no other name has."""
+    """Return a list with an expression for each of `names` that has an end unlike all `others`."""
     taken = {end for name in others for end in _ends_of(name)}
     ends = [next((end for end in _ends_of(name) if end not in taken), None) for name in names]
     return [*dict.fromkeys((*listed, *(form.format(re.escape(end)) for end in ends if end)))]
 
 
 def _ends_of(name: str) -> list[str]:
-    """Return the last words of a name, the fewest first, up to all of it; none of expressions."""
+    """Return the ends of a name in whole words, the shortest first; none for an expression."""
     words = [] if name.startswith("re:") else name.split(".")
     return [".".join(words[-count:]) for count in range(1, len(words) + 1)]
 
