@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc.dtypes import BYTE_BITS
 from reorder.cpu.schedule.loops import contiguous_loops
-from reorder.cpu.schedule.select import select
+from reorder.cpu.schedule.select import select_kernel
 from reorder.cpu.schedule.tile_rows import contiguous_nodes
 from reorder.plan.nodes import Box, Node
 from reorder.plan.passes import moved, pack_elements, simplify, src_and_dst, zeros_beyond
@@ -154,7 +154,7 @@ def is_scattered(box: Box) -> bool:
 
     An example is a box between `8b16a2b` and `8a16b2a`, whose innermost pairs belong to two dims.
     """
-    scheduled = select(box)
+    scheduled = select_kernel(box)
     is_small = scheduled.inner_size < _MIN_CALL_SIZE < box.size
     return is_small and scheduled.is_transposed and not box.indirect
 
