@@ -10,6 +10,7 @@ import pytest
 import reorder
 from memdesc import MemdescError, memory_desc, record_desc
 from reorder.storage.containers.entry import Tensor
+from tests.checkpoints import fp8_layer, write_safetensors
 from tests.writers import write_tensors
 
 if TYPE_CHECKING:
@@ -137,3 +138,13 @@ def test_notebooks_show_a_table_of_equal_tensors(tmp_path: Path) -> None:
     reorder.save(tmp_path / "y.npz", many)
     with reorder.open_checkpoint(tmp_path / "y.npz") as checkpoint:
         assert checkpoint._repr_html_().endswith("</table><p>... and 3 more</p>")
+
+
+def test_a_tensor_says_what_scales_it(tmp_path: Path) -> None:
+    layer = {f"fc.{name}": array for name, array in fp8_layer().items()}
+    write_safetensors(tmp_path / "x.safetensors", layer)
+    with reorder.open_checkpoint(tmp_path / "x.safetensors") as checkpoint:
+        assert checkpoint["fc.weight"].scaled_by == ("fc.weight_scale_inv",)
+        assert "codes scaled by fc.weight_scale_inv" in repr(checkpoint["fc.weight"])
+        assert checkpoint["fc.weight_scale_inv"].scaled_by == ()
+        assert checkpoint["fc.weight"].desc == memory_desc((256, 128), "f8_e4m3", "ab")
