@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
+import time
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -110,6 +112,18 @@ def test_a_file_that_changed_is_refused(model: Path) -> None:
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(MemdescError, match=r"changed since it was opened: it has \d+ bytes, and"):
         checkpoint["plain"].numpy()
+
+
+def test_a_file_replaced_by_one_with_the_same_time_is_refused(tmp_path: Path) -> None:
+    path, other = tmp_path / "a.safetensors", tmp_path / "b.safetensors"
+    future = time.time_ns() + 3600 * 10**9  # both are new, however slow the test is
+    for file in (path, other):
+        reorder.save(file, {"x": np.zeros((8, 8), np.float32)})
+        os.utime(file, ns=(future, future))
+    checkpoint = reorder.open_checkpoint(path)
+    other.replace(path)
+    with pytest.raises(MemdescError, match="has changed since it was opened"):
+        checkpoint["x"].numpy()
 
 
 def test_a_checkpoint_is_pickled_without_what_it_has_mapped(model: Path) -> None:
