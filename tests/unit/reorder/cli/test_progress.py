@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def _set_clock(monkeypatch: pytest.MonkeyPatch, times: Iterable[float]) -> None:
-    """Let the bar read these times, one after the other."""
+    """Let the bar read these times, one after another."""
     now = iter(times)
     monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: next(now)))
 

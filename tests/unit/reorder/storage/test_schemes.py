@@ -108,9 +108,9 @@ def test_a_weight_is_written_and_declared_as_it_was(tmp_path: Path, scheme: Sche
 def test_a_weight_becomes_each_target_with_its_numbers_or_is_refused(
     tmp_path: Path, scheme: Scheme
 ) -> None:
-    """*Law*: what a target does not hold is refused with the weight's name; all else is exact.
+    """*Law*: a weight that the target cannot hold is refused by name; everything else is exact.
 
-    Of floats, the largest rounding is reported, and none where the formats show that there is none.
+    For float targets, the largest rounding is reported, or none if the formats rule it out.
     """
     layer, wanted = scheme.make()
     folder = write_model(tmp_path / "in", {scheme.prefix: layer}, scheme.config)

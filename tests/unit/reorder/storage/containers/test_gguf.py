@@ -31,7 +31,7 @@ _BYTES_ONLY = ("Q8_1", "Q8_K", "Q1_0")
 
 
 def _write_every_type(path: Path) -> dict[str, NDArray[np.uint8]]:
-    """Write a tensor of each type and metadata of each kind with the package; returns the bytes."""
+    """Let the package write a tensor of each type and metadata of each kind; return the tensors."""
     rng, tensors = np.random.default_rng(0), {}
     with gguf_file(path) as writer:
         for kind in [each for each in gguf.GGUFValueType if each.name not in ("STRING", "ARRAY")]:
@@ -57,16 +57,14 @@ def test_tensors_of_every_type_are_those_of_the_package(tmp_path: Path) -> None:
             assert found.dtype in ({name} if name in _BYTES_ONLY[:2] else {own, f"gguf_{own}"})
             if name in _BYTES_ONLY:
                 continue
-            if name in _WORDS:
-                wanted = data.view(_WORDS[name])
-            else:
-                with np.errstate(all="ignore"):
-                    wanted = gguf.dequantize(data, gguf.GGMLQuantizationType[name])
             with np.errstate(all="ignore"):
+                kind = gguf.GGMLQuantizationType[name]
+                is_word = name in _WORDS
+                wanted = data.view(_WORDS[name]) if is_word else gguf.dequantize(data, kind)
                 assert np.array_equal(found.numpy(), wanted, equal_nan=True), name
 
 
-def test_what_is_copied_is_read_by_the_package(tmp_path: Path) -> None:
+def test_the_package_reads_what_was_copied(tmp_path: Path) -> None:
     _write_every_type(tmp_path / "x.gguf")
     reorder.convert(tmp_path / "x.gguf", tmp_path / "y.gguf", ["I16: rename=words"])
     old, new = (gguf.GGUFReader(tmp_path / f"{name}.gguf") for name in "xy")
@@ -173,9 +171,7 @@ def test_more_dims_than_gguf_has_are_in_the_descriptor(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("ending", ["npz", "safetensors"])
-def test_types_and_dims_that_gguf_lacks_are_back_in_other_formats(
-    tmp_path: Path, ending: str
-) -> None:
+def test_types_and_dims_that_gguf_lacks_survive_a_round_trip(tmp_path: Path, ending: str) -> None:
     x = np.random.default_rng(0).integers(1, 255, (2, 3, 2, 5, 4), np.uint8)
     given = {
         "five": reorder.reorder(x, "plain", dtype="f32"),
@@ -197,13 +193,13 @@ def test_types_and_dims_that_gguf_lacks_are_back_in_other_formats(
     assert all(np.array_equal(each.data, loaded[name].data) for name, each in given.items())
 
 
-# Tensors of types that are not in our table, as of newer and other versions of ggml:
-# Q2_0 of llama.cpp, Q4_0_R8 of ik_llama.cpp, and what no version has
+# Types that are not in our table: Q2_0 of newer llama.cpp, Q4_0_R8 of ik_llama.cpp, and one that
+# no version has
 _UNKNOWN = [42, 202, 2**32 - 1]
 
 
 def _unknown(path: Path, kind: int, *, alignment: int = 32, cut: int = 0) -> NDArray[np.uint8]:
-    """Write a file of known tensors with unknown ones between and after them; returns its data."""
+    """Write a file of known tensors with unknown ones between and after them; return its data."""
     data = np.random.default_rng(kind).integers(0, 255, 6 * alignment, np.uint8)
     data[: 4 * 4] = np.arange(4, dtype=np.float32).view(np.uint8)
     data[4 * alignment :][: 4 * 4] = data[:16]
@@ -224,7 +220,7 @@ def _unknown(path: Path, kind: int, *, alignment: int = 32, cut: int = 0) -> NDA
 
 @pytest.mark.parametrize("kind", _UNKNOWN)
 @pytest.mark.parametrize("alignment", [32, 16, 1024])
-def test_they_are_listed_by_number_and_end_where_the_next_tensor_starts(
+def test_unknown_types_are_listed_by_number_and_end_where_the_next_tensor_starts(
     tmp_path: Path, kind: int, alignment: int
 ) -> None:
     data = _unknown(tmp_path / "x.gguf", kind, alignment=alignment)
@@ -243,13 +239,13 @@ def test_they_are_listed_by_number_and_end_where_the_next_tensor_starts(
 
 
 @pytest.mark.parametrize("cut", [1, 8, 31])
-def test_the_last_one_may_end_without_padding(tmp_path: Path, cut: int) -> None:
+def test_a_last_tensor_of_unknown_type_may_end_without_padding(tmp_path: Path, cut: int) -> None:
     data = _unknown(tmp_path / "x.gguf", 42, cut=cut)
     with reorder.open_checkpoint(tmp_path / "x.gguf") as found:
         assert np.array_equal(found["d"].data, data[5 * 32 : 6 * 32 - cut])
 
 
-def test_inspect_lists_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_inspect_lists_unknown_types(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _unknown(tmp_path / "x.gguf", 42)
     assert main(["inspect", str(tmp_path / "x.gguf"), "--json"]) == 0
     row = json.loads(capsys.readouterr().out)["tensors"][1]
@@ -257,7 +253,7 @@ def test_inspect_lists_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert "type 42" in row["why_unknown"]
 
 
-def test_they_are_compared_by_their_bytes(
+def test_unknown_types_are_compared_by_their_bytes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     paths = tmp_path / "x.gguf", tmp_path / "y.gguf"
@@ -280,7 +276,9 @@ def test_they_are_compared_by_their_bytes(
 
 
 @pytest.mark.parametrize("kind", _UNKNOWN)
-def test_a_conversion_into_gguf_copies_them_byte_for_byte(tmp_path: Path, kind: int) -> None:
+def test_a_conversion_into_gguf_copies_the_bytes_of_unknown_types(
+    tmp_path: Path, kind: int
+) -> None:
     data = _unknown(tmp_path / "x.gguf", kind)
     _convert(tmp_path, "y.gguf", "a: f16", "b: rename=e")
     with reorder.open_checkpoint(tmp_path / "y.gguf") as found:
@@ -292,7 +290,7 @@ def test_a_conversion_into_gguf_copies_them_byte_for_byte(tmp_path: Path, kind: 
     assert raw.count(struct.pack("<IQI", 1, 9, kind)) == 1
 
 
-def test_what_would_decode_or_store_them_otherwise_is_refused(tmp_path: Path) -> None:
+def test_no_other_conversion_takes_unknown_types(tmp_path: Path) -> None:
     _unknown(tmp_path / "x.gguf", 42)
     for output, *rules in (
         ("y.gguf", "b: f16"),
@@ -318,7 +316,7 @@ def _convert(folder: Path, output: str, *rules: str) -> None:
 
 
 def _write_parts(folder: Path) -> dict[str, NDArray[Any]]:
-    """Write five tensors into three parts; returns them."""
+    """Write five tensors into three parts; return them."""
     rng = np.random.default_rng(0)
     tensors = {f"blk.{k}": rng.random((4, 32)).astype(np.float32) for k in range(5)}
     with gguf_file(folder / "m.gguf", split_max_tensors=2) as writer:

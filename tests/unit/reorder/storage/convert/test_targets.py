@@ -149,12 +149,12 @@ def test_partial_blocks_that_transformers_decodes_otherwise_are_named(
     assert warned == [True] * (rows == 192)
 
 
-def test_nothing_is_rounded_where_the_formats_show_it(tmp_path: Path) -> None:
+def test_no_rounding_is_reported_where_the_formats_rule_it_out(tmp_path: Path) -> None:
     layer = fp8_layer()
     layer["weight_scale_inv"] = (2.0 ** -np.arange(2))[:, None].astype(np.float32)
     source = _model(tmp_path / "in", layer, _FP8)
     *_, report = _made(source, tmp_path / "out", "bf16")
-    assert report.rounding is not None  # scales of f32 could have had other values
+    assert report.rounding is not None  # other f32 scales would need it
     assert report.rounding.error == 0
     layer["weight_scale_inv"] = layer["weight_scale_inv"].astype(ml_dtypes.float8_e8m0fnu)
     source = _model(tmp_path / "powers", layer, _FP8)
@@ -163,7 +163,7 @@ def test_nothing_is_rounded_where_the_formats_show_it(tmp_path: Path) -> None:
     assert made.tobytes() == _of_blocks(layer).tobytes()
     assert config == {"torch_dtype": "bfloat16"}
     assert (report.rounding, report.warnings) == (None, ())
-    *_, report = _made(source, tmp_path / "f16", "f16")  # which has fewer exponents
+    *_, report = _made(source, tmp_path / "f16", "f16")  # f16 has fewer exponents
     assert report.rounding is not None
 
 
