@@ -347,7 +347,7 @@ _CONTRADICTIONS: list[tuple[Any, dict[str, Any], Any, str]] = [
         bitsandbytes,
         _NESTED,
         _nf4(bnb_4bit_use_double_quant=True),
-        "'bnb_nested' cannot be described as a record: with double quantisation, scales are",
+        "'bnb_nested' cannot be described as a record: with double quantisation, a scale is a",
     ),
     (
         bitsandbytes,
