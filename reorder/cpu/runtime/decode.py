@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,11 +11,11 @@ import numpy as np
 from memdesc import DATA_TYPES
 from memdesc.dtypes import BYTE_BITS
 from reorder.cpu.kernels.decode import DecodeHead, DecodeKernel, FieldHead, emit_decode
-from reorder.cpu.machine import this_machine
+from reorder.cpu.machine import Machine, this_machine
 from reorder.cpu.runtime.interpreters import compiled_interpreter
 from reorder.cpu.runtime.job import make_job
 from reorder.cpu.runtime.pool import run_job
-from reorder.cpu.schedule.partition import Workload, partition
+from reorder.cpu.schedule.partition import Partition, Workload, partition
 from reorder.memory.buffers import address_of
 from reorder.threads import checked_threads
 
@@ -72,10 +72,16 @@ def _run(
     segments = len(access.starts)
     bits = DATA_TYPES[kernel.dtype].bits
     nbytes = segments * access.blocks * kernel.pattern.block * bits // BYTE_BITS
-    work = Workload(instruction=0, outer=segments, inner=1, grain=1, size=nbytes)
-    shares = partition([work], nbytes, limit, machine)
+    shares = _shares(segments, nbytes, limit, machine)
     job = make_job(interpreter, address_of(words), shares)
     run_job(*addresses, job)
+
+
+@lru_cache(maxsize=256)  # the tensors of a model have few sizes
+def _shares(segments: int, nbytes: int, limit: int, machine: Machine) -> Partition:
+    """Return how at most `limit` threads share the segments of a record."""
+    work = Workload(instruction=0, outer=segments, inner=1, grain=1, size=nbytes)
+    return partition([work], nbytes, limit, machine)
 
 
 @cache
