@@ -70,7 +70,7 @@ def decode_into(record: Record, dst: Memory, threads: int | None) -> None:
         return
     with importing:
         from reorder.cpu.runtime.decode import decode  # numba is slow to load
-    access, tensors = _compiled(record, threads)
+    access, tensors = read_by_kernels(record, threads)
     if access is None:
         reorder(dequantize_reference(record), out=dst, threads=threads)
         return
@@ -99,7 +99,7 @@ def largest_difference(record: Record, other: Memory, threads: int | None) -> Fa
         return found
     with importing:
         from reorder.cpu.runtime.decode import decode, differences  # numba is slow to load
-    access, tensors = _compiled(record, threads)
+    access, tensors = read_by_kernels(record, threads)
     if access is None:
         return _farthest(dequantize_reference(record), _as_f32(other))
     for chunk, plain, part in _chunks(access, other):
@@ -138,7 +138,7 @@ def _as_f32(memory: Memory) -> NDArray[np.float32]:
     return found
 
 
-def _compiled(
+def read_by_kernels(
     record: Record, threads: int | None
 ) -> tuple[Access | None, dict[str, NDArray[np.uint8]]]:
     """Return how compiled code reads a record, and the tensors that it reads.

@@ -2,13 +2,18 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
 import reorder
-from memdesc import MemdescError, record_desc
+from memdesc import MemdescError, data_type, record_desc
 from memdesc.record.gguf import GGUF_NUMBERS, GGUF_TYPES
+from reorder.cpu.machine import this_machine
+from reorder.cpu.runtime.jit import compiled_kernels
 from reorder.cpu.schedule.record_pattern import find_access
+from reorder.cpu.target import LINE_NBYTES
+from reorder.memory.buffers import address_of
 from reorder.records.fields import dequantize_reference
 from tests.records import bits_of
 
@@ -55,6 +60,26 @@ def test_all_types_that_gguf_decodes_are_decoded() -> None:
     assert decodes | {"F32", "F16"} == set(DECODED)
     for name in DECODED:
         assert GGUF_NUMBERS[KIND[name]].removeprefix("gguf_") == name.lower()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("name", ["Q8_0", "Q4_K"])
+def test_results_that_exceed_the_cache_are_the_same_at_every_address(name: str, dtype: str) -> None:
+    kind = ml_dtypes.bfloat16 if dtype == "bfloat16" else np.dtype(dtype)
+    shape, nbytes = (3072, 4096), 3072 * 4096 * np.dtype(kind).itemsize
+    data = random_rows(name, 3072, 4096 // gguf.GGML_QUANT_SIZES[KIND[name]][0])
+    found = []
+    for shift in (0, np.dtype(kind).itemsize):
+        held = np.full(nbytes + 256, 99, np.uint8)
+        start = -address_of(held) % LINE_NBYTES + shift
+        out = held[start : start + nbytes]
+        reorder.dequantize_gguf(data, name, out.view(kind).reshape(shape), threads=1)
+        found.append(out)
+        assert (np.delete(held, np.s_[start : start + nbytes]) == 99).all()
+    assert (found[0] == found[1]).all()
+    made = {kernel["kernel"] for kernel in compiled_kernels() if "records" in kernel["kernel"]}
+    is_streamed = any(f"to {data_type(kind)}, non-temporal stores" in name for name in made)
+    assert is_streamed == this_machine().streams(data.nbytes + nbytes, 1)
 
 
 @pytest.mark.parametrize("name", QUICK)
