@@ -70,7 +70,7 @@ def known_layouts(
     return layouts, sizes
 
 
-# as many as there are orders of dims, and widths of types, for one tensor
+# enough for one tensor with its dims in any order, in several widths
 @lru_cache(maxsize=32)
 def _known_tags(dims: tuple[int, ...], bits: int) -> tuple[FormatTag, ...]:
     """Return the tags of all names that exist for these sizes and this width, without repeats."""

@@ -224,7 +224,7 @@ def check(
     if expect is None and reference is None:
         msg = "check needs what to expect: a contract, or a reference to compare with"
         raise MemdescError(msg)
-    if reference_is not in {None, PACKED, PLAIN}:
+    if reference_is not in (None, PACKED, PLAIN):
         msg = f"reference_is must be {PACKED!r} or {PLAIN!r}, not {short_repr(reference_is)}"
         raise MemdescError(msg)
     contract = (False, []) if expect is None else _read_contract(expect)
@@ -278,8 +278,8 @@ def _checked(
         breaches += [
             Breach(each, _OTHERS, "are refused: no rule applies to it") for each in without_rule
         ]
-    open_ones = tuple(name for name, alike in unconfirmed.items() if not alike <= confirmed)
-    return CheckReport(tuple(breaches), tuple(chosen), without_rule, open_ones, tuple(compared))
+    still_open = tuple(name for name, alike in unconfirmed.items() if not alike <= confirmed)
+    return CheckReport(tuple(breaches), tuple(chosen), without_rule, still_open, tuple(compared))
 
 
 class _Clause(NamedTuple):
@@ -559,7 +559,9 @@ def _held_by(entry: Entry, rule: _Clause) -> tuple[Held, list[tuple[str, str]]]:
     if "layout" not in values or not (kind or "dtype" in values):
         problems = []
         if "layout" in values:
-            problems.append(("layout", f"is unknown: it holds {entry.dtype}, and no dtype is said"))
+            problems.append(
+                ("layout", f"is unknown: it holds {entry.dtype}, and the rule gives no dtype")
+            )
         if "dims" in values and dims != values["dims"]:
             problems.append(("dims", f"are {dims}, not {values['dims']}"))
         if "dtype" in values and kind != values["dtype"]:
@@ -788,6 +790,11 @@ def contract_to_toml(rules: Mapping[str, Mapping[str, Any] | str]) -> str:
     str
         A table for each pattern.
 
+    Raises
+    ------
+    MemdescError
+        If a rule has an unknown key or value.
+
     Examples
     --------
     >>> import reorder
@@ -797,14 +804,20 @@ def contract_to_toml(rules: Mapping[str, Mapping[str, Any] | str]) -> str:
     dims = [16, 64]
     <BLANKLINE>
     """
-    tables = [
-        "\n".join([f"[{_text(name)}]", *(f"{key} = {_text(value)}" for key, value in rule.items())])
-        for name, rule in rules.items()
-        if not isinstance(rule, str)
-    ]
+    if not isinstance(rules, Mapping):
+        msg = f"a contract is a mapping of patterns to rules, not {short_repr(rules)}"  # type: ignore[unreachable] # callers without types
+        raise MemdescError(msg)
+    is_complete, clauses = _read_contract(rules)
     # in TOML, what precedes the tables
-    head = [f"{key} = {_text(value)}" for key, value in rules.items() if isinstance(value, str)]
-    return "\n\n".join([*head, *tables]) + "\n"
+    parts = [f"{_OTHERS} = {_text(_REFUSED)}"] if is_complete else []
+    for clause in clauses:
+        rule = rules[clause.pattern]
+        table: dict[str, Any] = {} if isinstance(rule, str) else dict(rule)
+        if "dims" in table:  # any sequence
+            table["dims"] = clause.values["dims"]
+        lines = [f"{key} = {_text(value)}" for key, value in table.items()]
+        parts.append("\n".join([f"[{_text(clause.pattern)}]", *lines]))
+    return "\n\n".join(parts) + "\n"
 
 
 def _text(value: Any) -> str:

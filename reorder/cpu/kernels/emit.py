@@ -62,7 +62,7 @@ class Number:
 
     __slots__ = ("builder", "raw", "type")
     # `==` emits code, and a loop over `[]` would never end
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None  # type: ignore[assignment] # not hashable, as Python spells it
     __iter__ = None
 
     def __init__(self, builder: Builder, raw: Value) -> None:

@@ -98,7 +98,7 @@ def plan_steps(
         if name in records:
             steps.append(records[name])
         elif name not in done:
-            # a record may not take all tensors of its weight
+            # a record may leave out some tensors of its weight, which are copied
             rule = None if name in groups else chosen.get(name)
             steps.append(_tensor_step(entry, rule, entries, claims, format_name))
     _check_names((tensor.name, step) for step in steps for tensor in step.tensors)
@@ -130,7 +130,7 @@ def _tensor_step(
     claims: Claims,
     format_name: str,
 ) -> Step:
-    """Return what a single tensor becomes; it is copied if it has no rule."""
+    """Return the step of a single tensor, which is copied unless a rule applies to it."""
     if rule is None:
         return copy_step(entry, entry.name, format_name)
     if not _is_single_record(rule, entry):

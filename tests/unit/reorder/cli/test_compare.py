@@ -205,6 +205,20 @@ def test_files_of_the_same_names_are_compared(shell: Shell, dump: str) -> None:
     shell.facts("compare a a")
 
 
+def test_what_is_not_a_file_in_a_folder_of_dumps_is_not_compared(shell: Shell, dump: str) -> None:
+    for folder in "ab":
+        Path(folder, "inner").mkdir(parents=True)
+        Path(folder, dump).write_bytes(Path(dump).read_bytes())
+        Path(folder, "inner", folder).write_text(folder)
+    Path("b/lost").symlink_to("nowhere")
+    found = shell.facts("compare a b", 1)
+    assert (found["compared"], found["differing"]) == (1, [])
+    assert found["not_compared"] == [
+        "inner: it is a folder; compare it by its path",
+        "lost: it is not a file",
+    ]
+
+
 @pytest.mark.parametrize("pair", ["a missing", "missing a"])
 def test_a_folder_that_is_missing_is_named(shell: Shell, dump: str, pair: str) -> None:
     Path("a").mkdir()

@@ -277,6 +277,8 @@ def test_how_a_reference_is_read_is_said_in_one_of_two_words(tmp_path: Path) -> 
         reorder.check(path, _RULES, reference=path, reference_is="rows")
     with pytest.raises(MemdescError, match="and there is none"):
         reorder.check(path, _RULES, reference_is="plain")
+    with pytest.raises(MemdescError, match="must be 'packed' or 'plain', not "):
+        reorder.check(path, _RULES, reference=path, reference_is=["packed"])  # type: ignore[arg-type] # wrong
 
 
 def test_a_record_without_a_descriptor_is_compared_by_the_rule(tmp_path: Path) -> None:
@@ -338,6 +340,28 @@ def test_wrong_rules_are_refused_by_name(tmp_path: Path) -> None:
     assert "is not TOML" in _refusal(path, file)
     with pytest.raises(MemdescError, match="what to expect"):
         reorder.check(path)
+
+
+@pytest.mark.parametrize(
+    ("rules", "problem"),
+    [
+        (5, "is a mapping of patterns to rules, not 5"),
+        ("rules.toml", "is a mapping of patterns to rules, not 'rules.toml'"),
+        ({}, "no rules"),
+        ({"a": 5}, "rule 'a': it must be a table"),
+        ({5: {"dims": [3]}}, "rule '5': it must be a table"),
+        ({"a": {"dtype": np.float32}}, "dtype must be a string"),
+        ({"others": "allowed", "a": {"dims": [3]}}, "others must be"),
+    ],
+)
+def test_a_contract_that_no_file_can_have_is_not_written(rules: Any, problem: str) -> None:
+    with pytest.raises(MemdescError, match=problem):
+        reorder.contract_to_toml(rules)
+
+
+def test_any_sequence_of_sizes_is_written_as_a_list() -> None:
+    for dims in ((3, 4), np.array([3, 4])):
+        assert reorder.contract_to_toml({"a": {"dims": dims}}) == '["a"]\ndims = [3, 4]\n'
 
 
 def _twice(x: NDArray[Any]) -> NDArray[Any]:

@@ -50,7 +50,7 @@ def _array(kind: int, count: int, data: bytes) -> bytes:
 
 def _npz(count: int) -> bytes:
     file = BytesIO()
-    np.savez(file, **{f"t{k}": np.zeros(0, np.uint8) for k in range(count)})  # type: ignore[arg-type]
+    np.savez(file, **{f"t{k}": np.zeros(0, np.uint8) for k in range(count)})  # type: ignore[arg-type] # numpy's stubs take them for `allow_pickle`
     return file.getvalue()
 
 
