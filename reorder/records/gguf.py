@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from memdesc import DATA_TYPES, MemdescError, data_type, record_desc
-from memdesc.errors import short_repr
+from memdesc.errors import counted, short_repr
 from memdesc.record.gguf import GGUF_NUMBERS, GGUF_TYPES, TENSOR, GgufType, gguf_type
 from reorder.api import reorder
 from reorder.forks import importing
@@ -181,8 +181,8 @@ def _rows(data: Any, kind: GgufType) -> NDArray[np.uint8]:
     rows: NDArray[np.uint8] = np.ascontiguousarray(array).view(np.uint8)
     if rows.shape[-1] % kind.nbytes:
         msg = (
-            f"{kind} has blocks of {kind.nbytes} bytes for {kind.block} elements, which do not "
-            f"divide rows of {rows.shape[-1]} bytes"
+            f"{kind} has blocks of {kind.nbytes} bytes for {counted(kind.block, 'element')}, which "
+            f"do not divide rows of {rows.shape[-1]} bytes"
         )
         raise MemdescError(msg)
     return rows

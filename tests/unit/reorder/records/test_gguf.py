@@ -163,7 +163,7 @@ BLOCK = np.zeros(18, np.uint8)
     ("given", "message"),
     [
         ((BLOCK[1:], "Q4_0"), "Q4_0 has blocks of 18 bytes for 32 elements, .* rows of 17 bytes"),
-        ((BLOCK[1:], "F16"), "F16 has blocks of 2 bytes for 1 elements, .* rows of 17 bytes"),
+        ((BLOCK[1:], "F16"), "F16 has blocks of 2 bytes for 1 element, .* rows of 17 bytes"),
         (
             (BLOCK.view(np.int16), "Q4_0"),
             r"data of Q4_0 must be rows of uint8, not an array \(9,\)",
