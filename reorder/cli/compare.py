@@ -312,7 +312,7 @@ def _compare_sets(
 def _items(model: Model, unknown: AbstractSet[str]) -> dict[str, Item]:
     """Return what a checkpoint has by name: weights, and tensors that are compared alone.
 
-    These are plain tensors, and those of weights of which one is `unknown`.
+    The latter are plain tensors, and the tensors of a weight if one of them is `unknown`.
     """
     found: dict[str, Item] = {}
     for name in model.entries:

@@ -83,7 +83,7 @@ def _known_tags(dims: tuple[int, ...], bits: int) -> tuple[FormatTag, ...]:
             if tag.ndims == len(dims):
                 found[tag] = None
     for name in known_images():
-        with suppress(MemdescError):  # of other dims
+        with suppress(MemdescError):  # a name for other dims
             tag = resolve_image(name.text, dims).tag
             # one of a fused index puts elements where row-major does, and pads only the end
             if tag.ndims == len(dims) and not any(len(each) > 1 for each in tag.axes):

@@ -505,7 +505,7 @@ def _unlike(item: Item, rule: _Clause, items: Mapping[str, Item]) -> tuple[str, 
     model, name, desc = item.model, item.name, item.desc
     other = _named(rule.origin["like"], name, rule.values["like"])
     if other == name:
-        return "", set()  # as the first of all that should be like it
+        return "", set()  # all the others are compared with it
     if other not in model.entries and other not in model.groups:
         return f"refers to {other!r}, which does not exist", set()
     is_record = other in model.groups and (
@@ -617,8 +617,11 @@ def _contradictions(
 
 
 def _rows(shape: tuple[int, ...]) -> set[int]:
-    """Return in how many equal parts the dims divide row-major memory, from the first dim on."""
-    return {1, *accumulate(shape[:-1], mul)}
+    """Return in how many equal parts the dims divide row-major memory, from the first dim on.
+
+    Dims of size 1 divide nothing: a column of words is as flat as a vector.
+    """
+    return {1, *accumulate([each for each in shape if each != 1][:-1], mul)}
 
 
 # Writing a contract.

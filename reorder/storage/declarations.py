@@ -75,7 +75,7 @@ def _list_inner(key: str, held: Mapping[str, Any], plain: Sequence[str]) -> Mapp
 
 
 def _output(held: Mapping[str, Any], plain: Sequence[str]) -> Mapping[str, Any]:
-    """Say whether the output layer is quantised; by default loaders of AWQ and GPTQ take it not."""
+    """Say whether the output layer is quantised; loaders of AWQ and GPTQ assume not."""
     is_plain = OUTPUT in plain
     return {} if is_plain and not held.get(OUTPUT) else {OUTPUT: not is_plain}
 

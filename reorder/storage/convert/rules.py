@@ -173,7 +173,8 @@ def read_rules(given: Collection[str | PathLike[str]]) -> list[Rule]:
     Fails if something is not a rule or a file cannot be read; the error says what is wrong.
     """
     if isinstance(given, str | bytes | PathLike) or not isinstance(given, Iterable):
-        msg = f"rules must be a list of rules, not {short_repr(given)}; put it in brackets"
+        hint = "; put it in brackets" if isinstance(given, str | PathLike) else ""
+        msg = f"rules must be a list of rules, not {short_repr(given)}{hint}"
         raise MemdescError(msg)
     if not isinstance(given, Sized):
         msg = (  # type: ignore[unreachable] # callers without types
@@ -225,7 +226,10 @@ def parse_rule(text: str) -> Rule:
         raise MemdescError(msg)
     pattern, colon, rest = re.sub(r"\s+", " ", text.strip()).partition(": ")
     if not colon or not pattern or not rest.strip():
-        msg = f"rule {text!r} does not match {_SYNTAX}, such as '*.weight: oihw -> OIhw16i16o'"
+        hint = "; --rules, or a pathlib.Path, names a file of rules" if ".toml" in text else ""
+        msg = (
+            f"rule {text!r} does not match {_SYNTAX}, such as '*.weight: oihw -> OIhw16i16o'{hint}"
+        )
         raise MemdescError(msg)
     fields: dict[str, str] = {}
     for k, word in enumerate(_split(rest)):
@@ -270,7 +274,8 @@ def rules_of_toml(text: str) -> list[Rule]:
         raise MemdescError(msg) from None
     tables = found.get("map")
     if set(found) != {"map"} or not isinstance(tables, list):
-        msg = f"a file of rules consists of tables [[map]]; this one has {', '.join(found)}"
+        held = ", ".join(found) or "nothing"
+        msg = f"a file of rules consists of tables [[map]]; this one has {held}"
         raise MemdescError(msg)
     rules = []
     for table in tables:

@@ -2,11 +2,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
 import reorder
-from memdesc import MemdescError, record_desc
+from memdesc import MemdescError, data_type, record_desc
+from reorder.cpu.machine import this_machine
+from reorder.cpu.runtime.jit import compiled_kernels
+from reorder.cpu.target import LINE_NBYTES
+from reorder.memory.buffers import address_of
 from tests.records import bits_of
 
 gguf = pytest.importorskip("gguf")
@@ -52,6 +57,26 @@ def by_gguf(data: np.ndarray, name: str) -> np.ndarray:
 def test_every_type_that_gguf_decodes_is_decoded_to_the_same_bits(name: str) -> None:
     data = random_rows(name, 4, 3)
     assert_same(reorder.dequantize_gguf(data, KIND[name]), by_gguf(data, name))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("name", ["Q8_0", "Q4_K"])
+def test_results_that_exceed_the_cache_are_the_same_at_every_address(name: str, dtype: str) -> None:
+    kind = ml_dtypes.bfloat16 if dtype == "bfloat16" else np.dtype(dtype)
+    shape, nbytes = (3072, 4096), 3072 * 4096 * np.dtype(kind).itemsize
+    data = random_rows(name, 3072, 4096 // gguf.GGML_QUANT_SIZES[KIND[name]][0])
+    found = []
+    for shift in (0, np.dtype(kind).itemsize):
+        held = np.full(nbytes + 256, 99, np.uint8)
+        start = -address_of(held) % LINE_NBYTES + shift
+        out = held[start : start + nbytes]
+        reorder.dequantize_gguf(data, name, out.view(kind).reshape(shape), threads=1)
+        found.append(out)
+        assert (np.delete(held, np.s_[start : start + nbytes]) == 99).all()
+    assert (found[0] == found[1]).all()
+    made = {kernel["kernel"] for kernel in compiled_kernels() if "records" in kernel["kernel"]}
+    is_streamed = any(f"to {data_type(kind)}, non-temporal stores" in name for name in made)
+    assert is_streamed == this_machine().streams(data.nbytes + nbytes, 1)
 
 
 @pytest.mark.parametrize("name", QUICK)
@@ -126,7 +151,7 @@ BLOCK = np.zeros(18, np.uint8)
     ("given", "message"),
     [
         ((BLOCK[1:], "Q4_0"), "Q4_0 has blocks of 18 bytes for 32 elements, .* rows of 17 bytes"),
-        ((BLOCK[1:], "F16"), "F16 has blocks of 2 bytes for 1 elements, .* rows of 17 bytes"),
+        ((BLOCK[1:], "F16"), "F16 has blocks of 2 bytes for 1 element, .* rows of 17 bytes"),
         (
             (BLOCK.view(np.int16), "Q4_0"),
             r"data of Q4_0 must be rows of uint8, not an array \(9,\)",

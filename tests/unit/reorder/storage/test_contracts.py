@@ -186,8 +186,8 @@ def test_a_layout_that_only_the_size_supports_is_said_to_be_unconfirmed(tmp_path
     ("dtype", "dims", "word", "shapes"),
     [
         ("s4", (2, 4, 1, 16), np.uint8, [(2, 32), (2, 4, 8), (64,), (8, 1, 8), (2, 1, 4, 8)]),
-        ("u4", (2, 1, 4, 16), np.int32, [(2, 8), (8, 2), (2, 1, 4, 2)]),
-        ("s8", (2, 4, 1, 16), np.int32, [(2, 16), (8, 4)]),
+        ("u4", (2, 1, 4, 16), np.int32, [(2, 8), (8, 2), (2, 1, 4, 2), (16, -1)]),
+        ("s8", (2, 4, 1, 16), np.int32, [(2, 16), (8, 4), (32, 1), (1, 32, 1), (2, 16, 1)]),
         ("f16", (2, 4, 1, 16), np.uint8, [(2, 128), (8, 32)]),
     ],
 )
@@ -202,7 +202,7 @@ def test_words_of_row_major_elements_may_merge_dims_but_not_move_them(
     held = reorder.Memory(memory_desc(dims, dtype, "NHD"))
     reorder.save(tmp_path / "said.safetensors", {"w": held})
     written = reorder.contract_of(tmp_path / "said.safetensors")
-    for number, shape in enumerate([*shapes, (4, -1), (16, -1)]):
+    for number, shape in enumerate([*shapes, (4, -1), (4, -1, 1), (16, -1)]):
         path = tmp_path / f"{number}.safetensors"
         write_safetensors(path, {"w": held.data.view(word).reshape(shape)})
         expected = [] if shape in shapes else ["dims"]

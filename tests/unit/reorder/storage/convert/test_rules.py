@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     ("line", "problem"),
     [
         ("*.weight", "does not match PATTERN: "),
+        ("rules.toml", "; --rules, or a pathlib.Path, names a file of rules"),
         (": ab", "does not match PATTERN: "),
         ("a: ", "does not match PATTERN: "),
         ("a: ab, cd", "'cd' is neither a data type nor KEY=VALUE"),
@@ -56,6 +57,7 @@ def test_mistakes_are_told_with_the_rule(line: str, problem: str) -> None:
     ("text", "problem"),
     [
         ("[[map]", "the rules are not TOML"),
+        ("", r"tables \[\[map\]\]; this one has nothing"),
         ("map = 3", r"tables \[\[map\]\]; this one has map"),
         ("[[rule]]\nmatch = 'a'", r"tables \[\[map\]\]; this one has rule"),
         ("[[map]]\ndst = 'ab'", "needs a string match"),
