@@ -607,8 +607,11 @@ def _contradictions(
 
 
 def _rows(shape: tuple[int, ...]) -> set[int]:
-    """Return in how many equal parts the dims divide row-major memory, from the first dim on."""
-    return {1, *accumulate(shape[:-1], mul)}
+    """Return in how many equal parts the dims divide row-major memory, from the first dim on.
+
+    Dims of size 1 divide nothing: a column of words is as flat as a vector.
+    """
+    return {1, *accumulate([each for each in shape if each != 1][:-1], mul)}
 
 
 # Writing a contract.
