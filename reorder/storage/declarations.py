@@ -356,6 +356,11 @@ def split_section(method: str, section: Mapping[str, Any]) -> tuple[list[Layers]
     return ([], ()) if split is None else split(section)
 
 
+def is_known_method(method: str) -> bool:
+    """Whether a method declares a record."""
+    return any(row.method == method for row in DECLARATIONS) or method in known_records()
+
+
 def known_keys(method: str) -> set[str]:
     """Return the keys that the rows of a method read, write or keep in a section."""
     rows = [row for row in DECLARATIONS if row.method == method]

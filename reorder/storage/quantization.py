@@ -20,6 +20,7 @@ from reorder.storage.declarations import (
     ACT_ORDER,
     IGNORED,
     inside,
+    is_known_method,
     listing_keys,
     plain_layers,
     read_section,
@@ -296,13 +297,15 @@ def _declared_whole(file: str, section: Mapping[str, Any]) -> tuple[str, Declare
     method = named.lower() if isinstance(named, str) else _usual_method(file, section)
     config = _with_usual_keys(file, method, section)
     held = {**config, **inside(method, config)}
-    for key, kind in (_TYPES | dict.fromkeys(listing_keys(method), list)).items():
+    is_read = is_known_method(method)
+    types = {"quant_method": str, IGNORED: list, **(_TYPES if is_read else {})}
+    for key, kind in (types | dict.fromkeys(listing_keys(method), list)).items():
         found = held.get(key)
         is_right = found is None or type(found) is kind
         if not is_right or (kind is list and not all(isinstance(x, str) for x in found or ())):
             msg = f"{file}: {key} must be {_KINDS[kind]}, not {short_repr(found)}"
             raise MemdescError(msg)
-    if dynamic := config.get("dynamic"):
+    if is_read and (dynamic := config.get("dynamic")):
         return method, _split_dynamic(file, section, dynamic)
     return method, _read_section(file, method, config)
 
@@ -393,13 +396,12 @@ _KINDS = {
     dict: "an object",
     list: "a list of strings",
 }
-# keys of any method
+# keys of any method that is read
 _TYPES = {
-    **dict.fromkeys(("quant_method", "checkpoint_format", "version"), str),
+    **dict.fromkeys(("checkpoint_format", "version"), str),
     **dict.fromkeys(("bits", "group_size"), int),
     **dict.fromkeys(("desc_act", "is_marlin_format"), bool),
     **dict.fromkeys(("dynamic", "config_groups", "quantized_layers"), dict),
-    IGNORED: list,
 }
 
 

@@ -247,6 +247,9 @@ def test_other_names_of_keys_say_the_same(folder: Path) -> None:
         ({"quant_method": "gptq", "dynamic": 1}, "dynamic must be an object"),
         ({"quant_method": "gptq", "is_marlin_format": 1}, "is_marlin_format must be true"),
         ({"quant_method": "awq", "version": 2}, "version must be a string"),
+        # the keys of others may hold anything
+        ({"quant_method": "exl2", "bits": 4.0}, "no record for quant_method 'exl2'"),
+        ({"quant_method": "some", "dynamic": 1}, "no record for quant_method 'some'"),
         ({"quant_method": "awq", "bits": 8}, "quant_method 'awq': bits is 8, not 4 or null"),
         (
             {"quant_method": "awq", "version": "gemv"},
