@@ -205,7 +205,7 @@ def _name_in(spec: object) -> str | None:
         return name if name == spec else _TORCH_INTEGERS.get(name, name)
     kind = type(spec)
     if (kind.__module__, kind.__name__) == ("torch", "dtype"):
-        return str(spec).removeprefix(_TORCH)  # pragma: no cover - tests of peers have torch
+        return str(spec).removeprefix(_TORCH)
     return None
 
 

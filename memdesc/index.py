@@ -127,7 +127,7 @@ def _entries(index: Any) -> tuple[Any, ...]:
         given = ()
     if isinstance(index, str | bytes) or not given:
         return checked_ints("index", index)
-    # not first as integers: the message about arrays, with all that they hold, takes long
+    # Arrays are not tried as integers first: the message would print them, which is slow.
     if not any(isinstance(i, np.ndarray) and i.ndim for i in given):
         try:
             return checked_ints("index", given)

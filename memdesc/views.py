@@ -7,7 +7,7 @@ from math import prod
 from typing import NamedTuple
 
 from memdesc.errors import MemdescError
-from memdesc.layout import Axis, Block, Layout, dim_name
+from memdesc.layout import Axis, Block, Layout, check_dims, dim_name
 
 
 def submemory(layout: Layout, dims: tuple[int, ...], offsets: tuple[int, ...]) -> Layout:
@@ -121,6 +121,7 @@ def reshape(layout: Layout, dims: tuple[int, ...]) -> Layout:
     Other dims are regrouped with their blocks, unless the new dims have no common boundaries with
     these. oneDNN only regroups dims that are plain and contiguous, and gives the same layout there.
     """
+    check_dims(dims)
     _check_products(layout, dims)
     parts: list[tuple[Axis, tuple[Block, ...]]] = []
     kept: dict[int, int] = {}

@@ -11,7 +11,9 @@ import numpy as np
 from memdesc import DATA_TYPES, MemdescError, data_type, known_records, memory_desc, record_desc
 from memdesc.errors import short_repr
 from reorder.api import prepare
+from reorder.cpu.kernels.decode import DecodeKernel
 from reorder.cpu.runtime.batch import joined_interpreter_at
+from reorder.cpu.runtime.decode import decoder_at
 from reorder.cpu.runtime.fast_call import fast_call
 from reorder.cpu.runtime.interpreters import interpreter_at
 from reorder.cpu.runtime.jit import cache_folder, compiled_kernels
@@ -19,7 +21,7 @@ from reorder.cpu.runtime.pool import compile_pool
 from reorder.cpu.runtime.stages import tile_interpreter_at
 from reorder.cpu.schedule.select import Kernel
 from reorder.plan.plan import plan_reorder
-from reorder.records.decode import dequantize_record
+from reorder.records.decode import DIRECT, dequantize_record, read_by_kernels
 from reorder.records.record import Record
 from reorder.values.attr import Attr
 from reorder.values.formats import FLOATS
@@ -167,5 +169,11 @@ def _decoders(records: Iterable[str]) -> Iterator[Callable[[], object]]:
     """Yield functions that each compile the decoder of a record into a float type."""
     for name in records:
         desc = record_desc(_RECORD_DIMS, name)
+        record = Record(desc)
         for dtype in FLOATS:
-            yield partial(dequantize_record, Record(desc), dtype, None, None)
+            yield partial(dequantize_record, record, dtype, None, None)
+        access, _ = read_by_kernels(record, None)
+        kernels = [] if access is None else [DecodeKernel(access.pattern, kind) for kind in DIRECT]
+        for kernel in kernels:
+            if kernel.fills_lines:
+                yield partial(decoder_at, kernel._replace(streams=True))

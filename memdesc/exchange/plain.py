@@ -29,7 +29,7 @@ _STRIDES = (
     rf"\s*(?P<strides>{_INTEGER}(?:\s*[x,]\s*{_INTEGER})*)\s*"
     rf"(?::(?P<inner>(?:[0-9]{{1,19}}[a-l])+))?(?:@(?P<offset0>{_INTEGER}))?\s*"
 )
-# what Python prints; the sizes of a tensor look the same, and are no layout
+# what Python prints; the sizes of a tensor look the same, but are not a layout
 _TUPLE = rf"\s*[(\[]\s*(?P<tuple>{_INTEGER}(?:\s*,\s*{_INTEGER})*)\s*,?\s*[)\]]\s*"
 # numbers joined by x or commas, whatever follows: the reader says what is wrong
 _SPELLING = rf"{_STRIDES}|{_TUPLE}|\s*-?[0-9]+\s*[x,].*"

@@ -57,10 +57,10 @@ _REFUSED = {
         "first"
     ),
     "bnb_nested": (
-        "with double quantisation, scales are numbers of the tensor nested_quant_map, times "
-        "nested_absmax, plus an offset; a rule has its tables in itself, and this one depends on "
-        "the processor that made it; model.dequantize() of transformers decodes a whole model, and "
-        "the page on records shows how to decode the scales of a layer"
+        "with double quantisation, a scale is a number from the tensor nested_quant_map, times "
+        "nested_absmax, plus an offset; the tables of a rule are fixed, and this one depends on "
+        "the processor that computed it; model.dequantize() of transformers decodes a whole "
+        "model, and the page on records shows how to decode the scales of a layer"
     ),
     "bnb_int8": (
         "LLM.int8 multiplies codes by their scales and then by 1/127, which rounds differently "

@@ -1,4 +1,4 @@
-"""`memdesc compare`: two tensors by their values, or those of two checkpoints or folders."""
+"""`memdesc compare`: compare two tensors, checkpoints or folders by their values."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from reorder.storage.stored import in_order_of
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
     from numpy.typing import NDArray
@@ -50,22 +50,22 @@ _FROM = (
 
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     paths = options.a, options.b
-    hows = _readings(options)
+    readings = _readings(options)
     has_folder = any(as_path(path).is_dir() for path in paths)
     absent = [path for path in paths if has_folder and not as_path(path).exists()]
     if absent:
         msg = f"{absent[0]!r} cannot be read: there is no such file or folder"
         raise MemdescError(msg)
-    if all(map(_is_folder_of_files, paths)) and any(files := [*map(_files, paths, hows)]):
-        return _compare_sets(options, files[0], files[1])
+    if all(map(_is_folder_of_files, paths)) and any(files := [*map(_files, paths, readings)]):
+        return _compare_sets(options, files[0], files[1], _no_files(paths))
     layouts = (options.from_a, options.from_b, options.dims, options.offset)
     if layouts == (None,) * 4 and (has_folder or all(map(_is_checkpoint, paths))):
         return _compare_checkpoints(options)
-    return _compare_tensors(options, hows)
+    return _compare_tensors(options, readings)
 
 
 def _readings(options: argparse.Namespace) -> list[Reading]:
-    """Return how the files of both sides are read."""
+    """Return how to read the files of each side."""
     paths = options.a, options.b
     is_for_raw = any(map(is_raw, paths))
     if options.offset is not None and not is_for_raw:
@@ -88,10 +88,10 @@ def _readings(options: argparse.Namespace) -> list[Reading]:
     ]
 
 
-def _compare_tensors(options: argparse.Namespace, hows: Sequence[Reading]) -> tuple[Facts, int]:
+def _compare_tensors(options: argparse.Namespace, readings: Sequence[Reading]) -> tuple[Facts, int]:
     """Compare the only tensor, or the named one, of two files."""
     paths = options.a, options.b
-    a, b = (read_tensor(path, how)[0] for path, how in zip(paths, hows, strict=True))
+    a, b = (read_tensor(path, how)[0] for path, how in zip(paths, readings, strict=True))
     if a.desc.dims != b.desc.dims:
         msg = (
             f"{options.a!r} has dims {a.desc.dims}, {options.b!r} has {b.desc.dims}; for the "
@@ -125,7 +125,7 @@ def _compare_tensors(options: argparse.Namespace, hows: Sequence[Reading]) -> tu
 
 
 def _of_raw(path: str, how: Reading) -> Reading:
-    """Return how a file is read: an offset is only that of raw bytes."""
+    """Return how to read a file: the offset applies only to raw bytes."""
     return how if is_raw(path) else how._replace(offset=None)
 
 
@@ -243,6 +243,15 @@ def _files(path: str, how: Reading) -> dict[str, _File]:
     return {each.name: _File(each.name, str(each), _of_raw(str(each), how)) for each in files}
 
 
+def _no_files(paths: Iterable[str]) -> dict[str, str]:
+    """Return what folders hold besides files, such as other folders, and why it is not read."""
+    held = (each for path in paths for each in as_path(path).iterdir() if not each.is_file())
+    return {
+        each.name: "it is a folder; compare it by its path" if each.is_dir() else "it is not a file"
+        for each in held
+    }
+
+
 def _is_checkpoint(path: str) -> bool:
     """Whether a path has several tensors, or a format for several."""
     given = as_path(path)
@@ -264,7 +273,7 @@ def _compare_checkpoints(options: argparse.Namespace) -> tuple[Facts, int]:
         )
         raise MemdescError(msg)
     models = [*map(Model, paths)]
-    unread = {name for model in models for name in model.container.left_out}
+    unread = {name: NOT_BYTES for model in models for name in model.container.left_out}
     # if only one side says what words mean, words of the same name are compared as codes
     unknown = {
         name for model in models for name, group in model.weights.items() if not group.is_known
@@ -277,9 +286,9 @@ def _compare_sets(
     options: argparse.Namespace,
     left: Mapping[str, _Content],
     right: Mapping[str, _Content],
-    unread: AbstractSet[str] = frozenset(),
+    unread: Mapping[str, str],
 ) -> tuple[Facts, int]:
-    """Compare what has the same names on both sides, except `unread` tensors of either."""
+    """Compare what has the same names on both sides; `unread` says why something is left out."""
     names = [name for name in left if name in right]
     rows = [
         {"name": left[name].name, **_compared(left[name], right[name], options)} for name in names
@@ -295,7 +304,7 @@ def _compare_sets(
         "raw_codes": [name for name in names if left[name].missing or right[name].missing],
     }
     if unread:
-        facts["not_compared"] = [f"{name}: {NOT_BYTES}" for name in sorted(unread)]
+        facts["not_compared"] = [f"{name}: {why}" for name, why in sorted(unread.items())]
     is_equal = not (apart or unread or facts["only_in_a"] or facts["only_in_b"])
     return facts, 0 if is_equal and rows else 1
 
@@ -303,7 +312,7 @@ def _compare_sets(
 def _items(model: Model, unknown: AbstractSet[str]) -> dict[str, Item]:
     """Return what a checkpoint has by name: weights, and tensors that are compared alone.
 
-    These are plain tensors, and those of weights of which one is `unknown`.
+    The latter are plain tensors, and the tensors of a weight if one of them is `unknown`.
     """
     found: dict[str, Item] = {}
     for name in model.entries:

@@ -33,14 +33,14 @@ if TYPE_CHECKING:
 
 _SORTS = ("name", "bytes", "padding", "dtype", "layout")
 _HEAD = ("name", "dims", "dtype", "layout", "bytes", "padding")
-# patterns of names in a line
+# how many names a line shows
 _SHOWN = 8
 # types of weights that are not quantised
 _FLOATS = ("f64", *UNQUANTISED)
 
 
 class _Listing(NamedTuple):
-    """What a path holds: rows of the table, quantised weights, what is missing, and notes."""
+    """The contents of a path: rows of the table, quantised weights, what is missing, and notes."""
 
     files: Sequence[Path]
     # the tensors that are asked for
@@ -82,7 +82,7 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
 
 
 def _listing(given: str) -> _Listing:
-    """Return what a path, or one tensor of it, holds."""
+    """List what a path, or one tensor in it, holds."""
     file, name = split_name(given)
     path = as_path(file)
     container = read_container(path, skip_unreadable=True)
@@ -126,7 +126,7 @@ def _kinds(rows: Iterable[Facts]) -> list[Facts]:
 
 
 def _section_notes(path: Path) -> list[str]:
-    """Return a note if the config files of a model say that its weights mean other numbers."""
+    """Return a note if a config file says that the weights stand for other numbers than stored."""
     try:
         [*section_warnings(sections_in(path))]
     except MemdescError as error:
@@ -283,7 +283,7 @@ def _by_reason(reasons: Mapping[str, str]) -> list[str]:
 
 
 def _count_of(names: Sequence[str]) -> str:
-    """Return how many tensors are meant, and the first of them; nothing if none are known."""
+    """Return how many tensors there are, and the first of them; nothing if none are known."""
     return f", with {len(names)} tensors such as {names[0]}" if names else ""
 
 

@@ -244,7 +244,7 @@ def _lay_out(facts: Facts) -> list[str]:
 
 
 def _head(facts: Facts) -> list[str]:
-    """Return how long the log takes, and what is set-up."""
+    """Return lines that say how long the log takes, and how much of it is set-up."""
     versions = " and ".join(facts["onednn"]) or "of unknown version"
     runs, set_up = facts["runs"], facts["set_up"]
     which = f"one of {runs['runs']} equal runs, " if facts["steady"] else ""
@@ -281,7 +281,7 @@ def _head(facts: Facts) -> list[str]:
 
 
 def _warnings(facts: Facts) -> list[str]:
-    """Return whether the layers are those of the log, and whether its times can be trusted."""
+    """Warn if the layers are not those of the log, or if its times cannot be trusted."""
     lines = []
     if foreign := facts["not_of_layers"]:
         lines += [

@@ -344,7 +344,7 @@ def _too_long(found: int, needed: int) -> str:
     if not needed or found % needed:
         return header
     times = found // needed
-    size = "twice" if times == 2 else f"{times} times"  # noqa: PLR2004
+    size = {2: "twice"}.get(times, f"{times} times")
     return f"it is {size} that: perhaps another type, other dims or another layout; or {header}"
 
 

@@ -85,10 +85,15 @@ class Machine(NamedTuple):
 
 def this_machine() -> Machine:
     """Return the machine that this process runs on."""
-    caches = _own_caches()
+    return _machine_with(count_threads())
+
+
+@cache
+def _machine_with(threads: int) -> Machine:
+    caches = read_caches(_CACHES)
     own = own_cache(caches) or OWN_CACHE_NBYTES
     limits = cache_limits(caches, _UNKNOWN_CACHE_NBYTES)
-    return Machine(count_threads(), *limits, own, streamed_part(caches))
+    return Machine(threads, *limits, own, streamed_part(caches))
 
 
 def count_threads() -> int:
@@ -147,11 +152,6 @@ def own_cache(caches: Sequence[Cache]) -> int:
     1048576
     """
     return max((cache.nbytes // cache.cores for cache in caches if cache.cores <= 2), default=0)  # noqa: PLR2004 - hardware threads of a core
-
-
-@cache
-def _own_caches() -> list[Cache]:
-    return read_caches(_CACHES)
 
 
 def read_caches(folder: Path) -> list[Cache]:

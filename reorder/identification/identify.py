@@ -499,7 +499,7 @@ def _names(known: Known) -> tuple[Name, ...]:
 def _images(desc: MemoryDesc) -> Iterator[Name]:
     """Yield the image types whose pixels, row by row, are this layout."""
     for name in known_images():
-        with suppress(MemdescError):  # of other dims
+        with suppress(MemdescError):  # a name for other dims
             if image_desc(desc.dims, desc.dtype, name.text).desc == desc:
                 yield name
 

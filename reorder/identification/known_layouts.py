@@ -70,7 +70,7 @@ def known_layouts(
     return layouts, sizes
 
 
-# as many as there are orders of dims, and widths of types, for one tensor
+# enough for one tensor with its dims in any order, in several widths
 @lru_cache(maxsize=32)
 def _known_tags(dims: tuple[int, ...], bits: int) -> tuple[FormatTag, ...]:
     """Return the tags of all names that exist for these sizes and this width, without repeats."""
@@ -83,7 +83,7 @@ def _known_tags(dims: tuple[int, ...], bits: int) -> tuple[FormatTag, ...]:
             if tag.ndims == len(dims):
                 found[tag] = None
     for name in known_images():
-        with suppress(MemdescError):  # of other dims
+        with suppress(MemdescError):  # a name for other dims
             tag = resolve_image(name.text, dims).tag
             # one of a fused index puts elements where row-major does, and pads only the end
             if tag.ndims == len(dims) and not any(len(each) > 1 for each in tag.axes):

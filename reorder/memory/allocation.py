@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import mmap
+import weakref
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from operator import methodcaller
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,89 +24,101 @@ _LINE_NBYTES = 64
 # for 64 MiB. The GNU C library maps each block of more than 32 MiB, and numpy asks for huge pages.
 _HUGE_PAGE_NBYTES, _MIN_HUGE = 2 << 20, 32 << 20
 # Blocks have whole huge pages, so smaller results would waste more than an eighth of their memory.
-_MIN_KEPT, _MAX_KEPT = 16 << 20, 256 << 20
+_MIN_POOLED, _MAX_POOLED = 16 << 20, 256 << 20
 
 
-class _Block(NamedTuple):
-    """Mapped memory, and its bytes from a huge page on."""
+class _Block:
+    """Mapped memory from a huge page on; while it is free, `freed` has one item."""
 
-    mapping: mmap.mmap
-    data: NDArray[np.uint8]
+    __slots__ = ("data", "freed", "mapping", "watches")
+
+    def __init__(self, mapping: mmap.mmap, data: NDArray[np.uint8]) -> None:
+        self.mapping, self.data = mapping, data
+        self.freed: list[object] = []
+        self.watches: tuple[weakref.ref[_Lease], ...] = ()
 
 
 class _Lease:
     """What the arrays over a block hold: without the last of them, the block is free again."""
 
-    __slots__ = ("__array_interface__", "_block", "_pool")
+    __slots__ = ("__array_interface__", "__weakref__", "_block")
 
-    def __init__(self, pool: Pool, block: _Block, nbytes: int) -> None:
-        self._pool, self._block = pool, block
+    def __init__(self, block: _Block, nbytes: int) -> None:
+        self._block = block
         self.__array_interface__ = block.data[:nbytes].__array_interface__
 
-    def __del__(self) -> None:
-        self._pool.keep(self._block)
+
+class _Watch(weakref.ref[_Lease]):
+    """A weak reference with the `madvise` of its lease's memory."""
+
+    __slots__ = ("madvise",)
+    madvise: Callable[[int], None]
 
 
 class Pool:
-    """Blocks of freed results, of at most `limit` bytes.
+    """The blocks of the last results, of at most `limit` bytes, free or not.
 
-    `advice` is the number with which the system may take the memory of a block back, as long as
-    nobody writes to it (`MADV_FREE` of madvise).
+    `advice` is the number with which the system may take the memory of a free block back, as long
+    as nobody writes to it (`MADV_FREE` of madvise).
 
-    Blocks are freed on any thread, in the middle of any code, and in forked children: there are no
-    locks, and each step is one call of a dict, which is atomic.
+    Blocks are freed on any thread, in the middle of any code, and in forked children. So there are
+    no locks, each step is one call of a dict or list, which is atomic, and freeing a block runs no
+    Python code: Python would raise a pending KeyboardInterrupt there, and lose it.
     """
 
     def __init__(self, limit: int, advice: int) -> None:
-        self._limit, self._advice = limit, advice
-        # by their identities, the one that was freed first comes first
-        self._free: dict[int, _Block] = {}
+        self._limit = limit
+        self._advice, self._give_back = advice, methodcaller("madvise", advice)
+        # by their identities, the one that was used first comes first
+        self._blocks: dict[int, _Block] = {}
 
     @property
     def nbytes(self) -> int:
         """The bytes of all blocks."""
-        return sum(block.data.nbytes for block in self._free.copy().values())
+        return sum(block.data.nbytes for block in self._blocks.copy().values())
 
     def new(self, nbytes: int) -> NDArray[np.uint8]:
-        """Return bytes of a freed block, or else of a new one.
+        """Return bytes of a free block, or else of a new one.
 
-        Fails with an OSError if the system does not have this much memory.
+        Fails with an OSError if the system does not have this much memory, or does not know
+        `advice`.
         """
         size = -(-nbytes // _HUGE_PAGE_NBYTES) * _HUGE_PAGE_NBYTES
-        block = self._take(size) or _map(size)
-        return np.asarray(_Lease(self, block, nbytes))
-
-    def keep(self, block: _Block) -> None:
-        """Keep a free block; the ones that were freed first go if there are too many."""
-        try:
-            block.mapping.madvise(self._advice)
-        except OSError:
-            return
-        self._free[id(block)] = block
+        block = self._take(size) or _map(size, self._advice)
+        self._blocks.pop(id(block), None)
+        self._blocks[id(block)] = block
         surplus = self.nbytes - self._limit
-        for key, each in self._free.copy().items():
+        for key, each in self._blocks.copy().items():
             if surplus <= 0:
                 break
-            self._free.pop(key, None)
+            self._blocks.pop(key, None)
             surplus -= each.data.nbytes
+        lease = _Lease(block, nbytes)
+        watch = _Watch(lease, self._give_back)
+        watch.madvise = block.mapping.madvise
+        # the last one is called first: memory is given back before anybody can take it
+        block.watches = (weakref.ref(lease, block.freed.append), watch)
+        return np.asarray(lease)
 
     def clear(self) -> bool:
-        """Return all blocks to the system, and whether there were any."""
-        had_any = bool(self._free)
-        self._free.clear()
+        """Forget all blocks, which returns free ones to the system; whether there were any."""
+        had_any = bool(self._blocks)
+        self._blocks.clear()
         return had_any
 
     def _take(self, nbytes: int) -> _Block | None:
-        for key, block in reversed(self._free.copy().items()):
-            # another thread may have taken it meanwhile
-            if block.data.nbytes == nbytes and self._free.pop(key, None) is not None:
-                return block
+        for block in reversed(self._blocks.copy().values()):
+            if block.data.nbytes == nbytes:
+                with suppress(IndexError):  # in use, or taken by another thread
+                    block.freed.pop()
+                    return block
         return None
 
 
-def _map(nbytes: int) -> _Block:
+def _map(nbytes: int, advice: int) -> _Block:
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
     mapping = mmap.mmap(-1, nbytes + _HUGE_PAGE_NBYTES, flags=flags)
+    mapping.madvise(advice)
     data = np.frombuffer(mapping, np.uint8)
     start = -address_of(data) % _HUGE_PAGE_NBYTES
     with suppress(AttributeError, OSError):  # not on all systems
@@ -113,7 +127,8 @@ def _map(nbytes: int) -> _Block:
 
 
 _HAS_PAGES = all(hasattr(mmap, name) for name in ("MAP_PRIVATE", "MAP_ANONYMOUS", "MADV_FREE"))
-_POOL = Pool(_MAX_KEPT, mmap.MADV_FREE) if _HAS_PAGES else None
+# a caller may hold one result until the next is there
+_POOL = Pool(2 * _MAX_POOLED, mmap.MADV_FREE) if _HAS_PAGES else None
 
 
 def zeroed_bytes(nbytes: int) -> NDArray[np.uint8]:
@@ -130,7 +145,7 @@ def uninitialized_bytes(nbytes: int) -> NDArray[np.uint8]:
     They may be those of a freed result, which needs neither clearing nor page faults. Fails where
     `zeroed_bytes` does.
     """
-    if _POOL is not None and _MIN_KEPT <= nbytes <= _MAX_KEPT:
+    if _POOL is not None and _MIN_POOLED <= nbytes <= _MAX_POOLED:
         with suppress(OSError):
             return _POOL.new(nbytes)
     return _allocate(np.empty, nbytes)

@@ -199,7 +199,7 @@ def refuse_gradient(x: object, side: str) -> None:
 
 
 def _detached(x: Any) -> Exporter | None:
-    """Return a tensor without its gradient, or None if it does not require one."""
+    """Return a detached tensor, or None if it does not require a gradient."""
     requires_gradient = getattr(x, "requires_grad", False) is True and hasattr(x, "detach")
     return x.detach() if requires_gradient else None
 

@@ -1,4 +1,4 @@
-"""The definition of a reorder, with offsets as numpy arrays: slow, but the oracle of the tests."""
+"""The definition of a reorder, in numpy: slow, but the tests compare everything else with it."""
 
 from __future__ import annotations
 

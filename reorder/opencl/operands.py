@@ -81,7 +81,7 @@ def device_operand(
     skipped = 0
     if isinstance(memory, cl.array.Array):
         skipped, memory = first_byte(memory), memory.base_data
-        if memory is None:  # of an array without elements
+        if memory is None:  # an array without elements has none
             memory = allocate_buffer(queue.context, 0)
     if not isinstance(memory, _LINEAR):
         msg = f"{name} must be a pyopencl Buffer, Array or SVM for {desc!r}, not {kind_of(memory)}"

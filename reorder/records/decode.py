@@ -70,7 +70,7 @@ def decode_into(record: Record, dst: Memory, threads: int | None) -> None:
         return
     with importing:
         from reorder.cpu.runtime.decode import decode  # numba is slow to load
-    access, tensors = _compiled(record, threads)
+    access, tensors = read_by_kernels(record, threads)
     if access is None:
         reorder(dequantize_reference(record), out=dst, threads=threads)
         return
@@ -99,14 +99,14 @@ def largest_difference(record: Record, other: Memory, threads: int | None) -> Fa
         return found
     with importing:
         from reorder.cpu.runtime.decode import decode, differences  # numba is slow to load
-    access, tensors = _compiled(record, threads)
+    access, tensors = read_by_kernels(record, threads)
     if access is None:
         return _farthest(dequantize_reference(record), _as_f32(other))
     for chunk, plain, part in _chunks(access, other):
         if plain is not part:
             reorder(part, out=plain, threads=threads)
         errors = differences(chunk, tensors, plain.data, plain.desc.dtype.name, threads)
-        segment = _row_major((plain.desc.nelems // len(errors),), plain.desc.dtype.name)
+        segment = row_major((plain.desc.nelems // len(errors),), plain.desc.dtype.name)
         is_nan = np.isnan(errors)
         for at in sorted({*np.flatnonzero(is_nan), np.where(is_nan, 0, errors).argmax()}):
             if errors[at] <= found.error:
@@ -138,7 +138,7 @@ def _as_f32(memory: Memory) -> NDArray[np.float32]:
     return found
 
 
-def _compiled(
+def read_by_kernels(
     record: Record, threads: int | None
 ) -> tuple[Access | None, dict[str, NDArray[np.uint8]]]:
     """Return how compiled code reads a record, and the tensors that it reads.
@@ -168,7 +168,8 @@ def _target(
 
 
 @lru_cache(maxsize=128)  # the pieces of a conversion are alike
-def _row_major(dims: tuple[int, ...], dtype: str) -> MemoryDesc:
+def row_major(dims: tuple[int, ...], dtype: str) -> MemoryDesc:
+    """Return the descriptor of a row-major array."""
     return memory_desc(dims, dtype)
 
 
@@ -185,7 +186,7 @@ def _chunks(access: Access, memory: Memory) -> Iterator[_Chunk]:
     """Cut a record, and the caller's memory, into chunks; all share one buffer for `plain`."""
     desc, dims, layout = memory.desc, memory.desc.dims, memory.desc.layout
     kind = desc.dtype.name if desc.dtype.name in DIRECT else "f32"
-    whole = _row_major(dims, kind)
+    whole = row_major(dims, kind)
     if desc == whole:
         yield _Chunk(access, memory, memory)
         return
@@ -193,10 +194,10 @@ def _chunks(access: Access, memory: Memory) -> Iterator[_Chunk]:
     if desc.ndims > 1 and not layout.fused() and not layout.has_partial_blocks:
         step = layout.outer(0).step
         rows = min(rows, max(_CHUNK * rows // whole.nbytes // step, 1) * step)
-    buffer = uninitialized_bytes(_row_major((rows, *dims[1:]), kind).nbytes)
+    buffer = uninitialized_bytes(row_major((rows, *dims[1:]), kind).nbytes)
     for first in range(0, dims[0], rows):
         sizes = (min(rows, dims[0] - first), *dims[1:])
-        plain, chunk, part = _row_major(sizes, kind), access, desc
+        plain, chunk, part = row_major(sizes, kind), access, desc
         if sizes != dims:
             starts = access.starts[first * segments : (first + sizes[0]) * segments]
             chunk = access._replace(starts=starts)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from memdesc import DATA_TYPES, MemdescError, data_type, memory_desc, record_desc
-from memdesc.errors import short_repr
+from memdesc import DATA_TYPES, MemdescError, data_type, record_desc
+from memdesc.errors import counted, short_repr
 from memdesc.record.gguf import GGUF_NUMBERS, GGUF_TYPES, TENSOR, GgufType, gguf_type
 from reorder.api import reorder
 from reorder.forks import importing
@@ -21,7 +21,7 @@ from reorder.memory.buffers import address_of
 from reorder.memory.dlpack import from_dlpack, is_exporter
 from reorder.memory.inputs import as_output
 from reorder.memory.memory import Memory
-from reorder.records.decode import DIRECT, decode_into
+from reorder.records.decode import DIRECT, decode_into, row_major
 from reorder.records.record import Record
 from reorder.threads import checked_threads, current_limit
 from reorder.values.formats import FLOATS
@@ -105,17 +105,18 @@ def _decode(
     """Decode rows of bytes, at least one, into an array of the result's dims."""
     dims, dtype = out.shape, data_type(out.dtype).name
     threads = current_limit() if threads is None else checked_threads(threads)
-    if kind.name not in GGUF_TYPES:
-        if address_of(rows) % kind.nbytes:
-            rows = rows.copy()
-        source = Memory.attached(memory_desc(dims, kind.name), rows.reshape(-1))
-        reorder(source, out=out, threads=threads)
-    elif out.flags.c_contiguous and dtype in DIRECT:
-        tensors = {TENSOR: rows.reshape(-1)}
-        _decoder(kind.name, dims)(tensors, out.reshape(-1).view(np.uint8), dtype, threads)
-    else:
-        record = Record(record_desc(dims, kind.name), rows)
-        decode_into(record, as_output(out, None), threads)
+    source = rows.reshape(-1)
+    bare = out.reshape(-1).view(np.uint8) if out.flags.c_contiguous else None
+    if bare is not None and kind.name in GGUF_TYPES and dtype in DIRECT:
+        _decoder(kind.name, dims)({TENSOR: source}, bare, dtype, threads)
+        return
+    dst = as_output(out, None) if bare is None else Memory.attached(row_major(dims, dtype), bare)
+    if kind.name in GGUF_TYPES:
+        decode_into(Record(record_desc(dims, kind.name), rows), dst, threads)
+        return
+    if address_of(source) % kind.nbytes:
+        source = source.copy()
+    reorder(Memory.attached(row_major(dims, kind.name), source), out=dst, threads=threads)
 
 
 @lru_cache(maxsize=64)  # the tensors of a model have few shapes
@@ -180,8 +181,8 @@ def _rows(data: Any, kind: GgufType) -> NDArray[np.uint8]:
     rows: NDArray[np.uint8] = np.ascontiguousarray(array).view(np.uint8)
     if rows.shape[-1] % kind.nbytes:
         msg = (
-            f"{kind} has blocks of {kind.nbytes} bytes for {kind.block} elements, which do not "
-            f"divide rows of {rows.shape[-1]} bytes"
+            f"{kind} has blocks of {kind.nbytes} bytes for {counted(kind.block, 'element')}, which "
+            f"do not divide rows of {rows.shape[-1]} bytes"
         )
         raise MemdescError(msg)
     return rows

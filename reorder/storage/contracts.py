@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import glob
 import json
-import re
 import tomllib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from itertools import accumulate
 from operator import mul
@@ -35,9 +34,9 @@ from reorder.storage.convert.rules import (
     FormatName,
     Rule,
     is_record,
+    names_matching,
     read_format,
     similar,
-    stars_of,
 )
 from reorder.storage.differences import PACKED, PLAIN, can_hold, differences
 from reorder.storage.items import Model
@@ -224,7 +223,7 @@ def check(
     if expect is None and reference is None:
         msg = "check needs what to expect: a contract, or a reference to compare with"
         raise MemdescError(msg)
-    if reference_is not in {None, PACKED, PLAIN}:
+    if reference_is not in (None, PACKED, PLAIN):
         msg = f"reference_is must be {PACKED!r} or {PLAIN!r}, not {short_repr(reference_is)}"
         raise MemdescError(msg)
     contract = (False, []) if expect is None else _read_contract(expect)
@@ -278,8 +277,8 @@ def _checked(
         breaches += [
             Breach(each, _OTHERS, "are refused: no rule applies to it") for each in without_rule
         ]
-    open_ones = tuple(name for name, alike in unconfirmed.items() if not alike <= confirmed)
-    return CheckReport(tuple(breaches), tuple(chosen), without_rule, open_ones, tuple(compared))
+    still_open = tuple(name for name, alike in unconfirmed.items() if not alike <= confirmed)
+    return CheckReport(tuple(breaches), tuple(chosen), without_rule, still_open, tuple(compared))
 
 
 class _Clause(NamedTuple):
@@ -401,7 +400,7 @@ def _assign(rules: Iterable[_Clause], model: Model) -> tuple[dict[str, _Clause],
 def _matched(rule: _Clause, model: Model) -> list[str]:
     """Return the tensors and records that a rule applies to."""
     groups, tensors = (
-        _names_matching(rule.pattern, names) for names in (model.groups, model.entries)
+        names_matching(rule.pattern, names) for names in (model.groups, model.entries)
     )
     if "record" in rule.values:
         # a record in one tensor has the name of the tensor
@@ -412,15 +411,6 @@ def _matched(rule: _Clause, model: Model) -> list[str]:
         known = [name for name in groups if model.groups[name].desc is not None]
         return list(dict.fromkeys((*tensors, *known))) or groups
     return tensors or ([] if {*_OF_TENSOR} & rule.values.keys() else groups)
-
-
-def _names_matching(pattern: str, names: Collection[str]) -> list[str]:
-    """Return the names that a pattern matches."""
-    only = re.sub(r"\[([\[*?])\]", r"\1", pattern)
-    if glob.escape(only) == pattern:
-        # the pattern is a name, as most are in a contract of thousands of tensors
-        return [only] if only in names else []
-    return [name for name in names if stars_of(pattern, name) is not None]
 
 
 def _joined(old: _Clause | None, new: _Clause, name: str) -> _Clause:
@@ -505,7 +495,7 @@ def _unlike(item: Item, rule: _Clause, items: Mapping[str, Item]) -> tuple[str, 
     model, name, desc = item.model, item.name, item.desc
     other = _named(rule.origin["like"], name, rule.values["like"])
     if other == name:
-        return "", set()  # as the first of all that should be like it
+        return "", set()  # all the others are compared with it
     if other not in model.entries and other not in model.groups:
         return f"refers to {other!r}, which does not exist", set()
     is_record = other in model.groups and (
@@ -559,7 +549,9 @@ def _held_by(entry: Entry, rule: _Clause) -> tuple[Held, list[tuple[str, str]]]:
     if "layout" not in values or not (kind or "dtype" in values):
         problems = []
         if "layout" in values:
-            problems.append(("layout", f"is unknown: it holds {entry.dtype}, and no dtype is said"))
+            problems.append(
+                ("layout", f"is unknown: it holds {entry.dtype}, and the rule gives no dtype")
+            )
         if "dims" in values and dims != values["dims"]:
             problems.append(("dims", f"are {dims}, not {values['dims']}"))
         if "dtype" in values and kind != values["dtype"]:
@@ -615,8 +607,11 @@ def _contradictions(
 
 
 def _rows(shape: tuple[int, ...]) -> set[int]:
-    """Return in how many equal parts the dims divide row-major memory, from the first dim on."""
-    return {1, *accumulate(shape[:-1], mul)}
+    """Return in how many equal parts the dims divide row-major memory, from the first dim on.
+
+    Dims of size 1 divide nothing: a column of words is as flat as a vector.
+    """
+    return {1, *accumulate([each for each in shape if each != 1][:-1], mul)}
 
 
 # Writing a contract.
@@ -785,6 +780,11 @@ def contract_to_toml(rules: Mapping[str, Mapping[str, Any] | str]) -> str:
     str
         A table for each pattern.
 
+    Raises
+    ------
+    MemdescError
+        If a rule has an unknown key or value.
+
     Examples
     --------
     >>> import reorder
@@ -794,14 +794,20 @@ def contract_to_toml(rules: Mapping[str, Mapping[str, Any] | str]) -> str:
     dims = [16, 64]
     <BLANKLINE>
     """
-    tables = [
-        "\n".join([f"[{_text(name)}]", *(f"{key} = {_text(value)}" for key, value in rule.items())])
-        for name, rule in rules.items()
-        if not isinstance(rule, str)
-    ]
+    if not isinstance(rules, Mapping):
+        msg = f"a contract is a mapping of patterns to rules, not {short_repr(rules)}"  # type: ignore[unreachable] # callers without types
+        raise MemdescError(msg)
+    is_complete, clauses = _read_contract(rules)
     # in TOML, what precedes the tables
-    head = [f"{key} = {_text(value)}" for key, value in rules.items() if isinstance(value, str)]
-    return "\n\n".join([*head, *tables]) + "\n"
+    parts = [f"{_OTHERS} = {_text(_REFUSED)}"] if is_complete else []
+    for clause in clauses:
+        rule = rules[clause.pattern]
+        table: dict[str, Any] = {} if isinstance(rule, str) else dict(rule)
+        if "dims" in table:  # any sequence
+            table["dims"] = clause.values["dims"]
+        lines = [f"{key} = {_text(value)}" for key, value in table.items()]
+        parts.append("\n".join([f"[{_text(clause.pattern)}]", *lines]))
+    return "\n\n".join(parts) + "\n"
 
 
 def _text(value: Any) -> str:

@@ -75,7 +75,7 @@ def _list_inner(key: str, held: Mapping[str, Any], plain: Sequence[str]) -> Mapp
 
 
 def _output(held: Mapping[str, Any], plain: Sequence[str]) -> Mapping[str, Any]:
-    """Say whether the output layer is quantised; by default loaders of AWQ and GPTQ take it not."""
+    """Say whether the output layer is quantised; loaders of AWQ and GPTQ assume not."""
     is_plain = OUTPUT in plain
     return {} if is_plain and not held.get(OUTPUT) else {OUTPUT: not is_plain}
 
@@ -363,15 +363,19 @@ def known_keys(method: str) -> set[str]:
     return {key for each in keys for key in each}
 
 
+def listing_keys(method: str) -> tuple[str, ...]:
+    """Return the keys of a section that may list the layers that are not quantised."""
+    rows = [row.ignored for row in DECLARATIONS if row.method == method] or [_IGNORED]
+    return tuple(dict.fromkeys(key for row in rows for key in row))
+
+
 def plain_layers(method: str, section: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the layers that are not quantised according to a section without groups.
 
     Patterns of ModelOpt, which are those of shells, are returned as regular expressions.
     """
-    rows = [row.ignored for row in DECLARATIONS if row.method == method] or [_IGNORED]
     held = inside(method, section)
-    keys = dict.fromkeys(key for row in rows for key in row)
-    found = [name for key in keys for name in _names(held.get(key))]
+    found = [name for key in listing_keys(method) for name in _names(held.get(key))]
     is_shell = method in _INSIDE
     return tuple(_by_expression(name) if is_shell and "*" in name else name for name in found)
 
@@ -568,7 +572,7 @@ def kept_of(row: Declaration, before: Mapping[str, Any], *, is_same: bool) -> di
     for key, form in row.form.items() if is_same else ():
         groups = before.get(key)
         if isinstance(form, _Each) and isinstance(groups, dict):
-            each = [group for group in groups.values() if isinstance(group, dict)]
+            each = [group for group in groups.values() if isinstance(group, dict)] or [{}]
             same = {name: [g.get(name) for g in each] for name in row.kept_of_each}
             kept = {name: all_[0] for name, all_ in same.items() if all_ == all_[:1] * len(all_)}
             found[key] = {form.key: kept}
@@ -615,7 +619,7 @@ def _join_groups(parts: Sequence[Layers]) -> dict[str, Any]:
             msg = (
                 f"{owner} and {expert} have different formats, and transformers decodes all "
                 "experts of a model as the first group of config.json with experts says; --to "
-                "bf16, --to f16 decode any"
+                "bf16 and --to f16 decode any"
             )
             raise MemdescError(msg)
         owner = owner or expert
@@ -652,16 +656,16 @@ _JOINS: Mapping[str, Callable[[Sequence[Layers]], dict[str, Any] | None]] = {
 }
 
 
-# how lists of layers name all whose names end so, for `str.format`
+# by method: an expression for all layers whose names end alike, for `str.format`
 _ENDS = {"compressed-tensors": r"re:(.*\.)?{}$"}
 
 
 def with_ends(section: Mapping[str, Any], quantised: Collection[str]) -> dict[str, Any]:
     """Return a section whose lists of layers also have expressions for how their names end.
 
-    An end is the last words of a name, as few as no layer of another list has. Layers of a program
-    may have other prefixes than their tensors, and not all loaders rename what is listed, as
-    transformers 5.23 does not for compressed-tensors.
+    Such an end is the fewest last words that no layer of another list ends with. In a program,
+    layers may have other prefixes than their tensors have in files, and loaders may not translate
+    the lists: transformers 5.23 does not for compressed-tensors.
     """
     form = _ENDS.get(section.get("quant_method", ""))
     if form is None:
@@ -670,26 +674,27 @@ def with_ends(section: Mapping[str, Any], quantised: Collection[str]) -> dict[st
     found = dict(section) | {"ignore": _ended(form, plain, plain, quantised)}
     made: dict[str, Any] = {}
     for name, group in groups.items():
-        if not isinstance(group, dict):  # the targets of a preset
+        targets = _names(group.get("targets")) if isinstance(group, dict) else ()
+        if not targets:  # the name of a preset has only a list
             made[name] = group
             continue
-        named = [each for each in group["targets"] if each in quantised]
+        named = [each for each in targets if each in quantised]
         others = {*plain, *quantised} - {*named}
-        made[name] = group | {"targets": _ended(form, group["targets"], named, others)}
+        made[name] = group | {"targets": _ended(form, targets, named, others)}
     return found | ({"config_groups": made} if groups else {})
 
 
 def _ended(
     form: str, listed: Sequence[str], names: Sequence[str], others: Collection[str]
 ) -> list[str]:
-    """Return a list with an expression for each name, if it has an end that no other name has."""
+    """Return a list with an expression for each of `names` that has an end unlike all `others`."""
     taken = {end for name in others for end in _ends_of(name)}
     ends = [next((end for end in _ends_of(name) if end not in taken), None) for name in names]
     return [*dict.fromkeys((*listed, *(form.format(re.escape(end)) for end in ends if end)))]
 
 
 def _ends_of(name: str) -> list[str]:
-    """Return the last words of a name, the fewest first, up to all of it; none of expressions."""
+    """Return the ends of a name in whole words, the shortest first; none for an expression."""
     words = [] if name.startswith("re:") else name.split(".")
     return [".".join(words[-count:]) for count in range(1, len(words) + 1)]
 

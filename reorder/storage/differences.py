@@ -173,7 +173,7 @@ def _difference(
     if ours.entry is None or theirs.entry is None:
         return _number_difference(ours, theirs)
     found, data = ours.model.map(ours.entry), theirs.model.map(theirs.entry)
-    if ours.desc is theirs.desc is None:  # of an unknown type
+    if ours.desc is theirs.desc is None:  # their type is unknown
         own, other = (f"{each.dtype} of {each.shape}" for each in (ours.entry, theirs.entry))
         said = "" if own == other else f"are {own}, and those of the reference {other}"
         return _explained([Compared(ours.name, found, data)], said)

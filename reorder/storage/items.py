@@ -1,4 +1,4 @@
-"""The tensors of a checkpoint and the weights that they form, as `check` and `compare` see them."""
+"""The tensors of a checkpoint and the weights that they form, for `check` and `compare`."""
 
 from __future__ import annotations
 
@@ -112,14 +112,14 @@ class Model:
         return name if name not in self.entries.keys() - {*group.found.names} else f"{name}\0"
 
     def tensor(self, name: str, desc: Held = None) -> Item:
-        """Return a tensor, as what it holds if its file does not know better."""
+        """Return a tensor, read as `desc`, or as its file describes it if there is none."""
         entry = self.entries[name]
         held = desc or entry.desc
         group = Group(Siblings(name, {ONE: entry}), held if isinstance(held, RecordDesc) else None)
         return Item(name, self, group, held)
 
     def record(self, name: str, wanted: FormatName | None = None) -> Item:
-        """Return the record at a prefix, or in a tensor, read as the wanted one if there is one."""
+        """Return the record at a prefix or in a tensor, read as `wanted` if that is given."""
         if wanted is None and name in self.groups:
             group = self.groups[name]
         else:

@@ -16,7 +16,15 @@ from typing import Any, NamedTuple
 from memdesc import MemdescError
 from memdesc.disk import read_if_exists
 from memdesc.errors import about, short_repr
-from reorder.storage.declarations import ACT_ORDER, plain_layers, read_section, split_section
+from reorder.storage.declarations import (
+    ACT_ORDER,
+    IGNORED,
+    inside,
+    listing_keys,
+    plain_layers,
+    read_section,
+    split_section,
+)
 from reorder.storage.experts import stacked_name
 from reorder.storage.patterns import NamePattern
 
@@ -287,10 +295,11 @@ def _declared_whole(file: str, section: Mapping[str, Any]) -> tuple[str, Declare
     named = section.get("quant_method")
     method = named.lower() if isinstance(named, str) else _usual_method(file, section)
     config = _with_usual_keys(file, method, section)
-
-    for key, kind in _TYPES.items():
-        found = config.get(key)
-        if found is not None and type(found) is not kind:
+    held = {**config, **inside(method, config)}
+    for key, kind in (_TYPES | dict.fromkeys(listing_keys(method), list)).items():
+        found = held.get(key)
+        is_right = found is None or type(found) is kind
+        if not is_right or (kind is list and not all(isinstance(x, str) for x in found or ())):
             msg = f"{file}: {key} must be {_KINDS[kind]}, not {short_repr(found)}"
             raise MemdescError(msg)
     if dynamic := config.get("dynamic"):
@@ -382,15 +391,15 @@ _KINDS = {
     int: "an integer",
     bool: "true or false",
     dict: "an object",
-    list: "a list",
+    list: "a list of strings",
 }
 # keys of any method
 _TYPES = {
     **dict.fromkeys(("quant_method", "checkpoint_format", "version"), str),
     **dict.fromkeys(("bits", "group_size"), int),
     **dict.fromkeys(("desc_act", "is_marlin_format"), bool),
-    "dynamic": dict,
-    "modules_to_not_convert": list,
+    **dict.fromkeys(("dynamic", "config_groups", "quantized_layers"), dict),
+    IGNORED: list,
 }
 
 

@@ -104,7 +104,7 @@ def _endings(codes: str, others: str) -> _Endings:
 # ends of names of tensors that change the layer around its weight, or what its codes mean, as the
 # order of scales and the rotation that ComfyUI notes; they belong to the codes
 _CHANGING = ".pre_quant_scale .svdquant_lora_a .svdquant_lora_b .comfy_quant"
-# of tensors that scale codes of any name
+# ends of names of tensors that scale codes, whatever those are called
 _SCALING = (
     "_scale _scales _scale_2 _scale_inv _scale_inverse _global_scale _zero_point _zero_points "
     "_zeros _g_idx _weight_scale _weight_scale_2"

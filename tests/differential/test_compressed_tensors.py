@@ -29,8 +29,8 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 pytest.importorskip("compressed_tensors", reason="compressed-tensors is not installed")
 
-from compressed_tensors.compressors import BaseCompressor, ModelCompressor  # noqa: E402
-from compressed_tensors.quantization import (  # noqa: E402
+from compressed_tensors.compressors import BaseCompressor, ModelCompressor  # noqa: E402 - after the skip
+from compressed_tensors.quantization import (  # noqa: E402 - likewise
     QuantizationArgs,
     QuantizationConfig,
     QuantizationScheme,

@@ -174,7 +174,7 @@ def test_each_device_of_a_context_has_programs_of_its_own(runtime: Runtime) -> N
         attr = Attr(dst_scale=3.0)
         found = reorder(x, "ba", dtype="s8", attr=attr, queue=queue).get().numpy()
         assert (found == np.rint(x / np.float32(3))).all()
-    kernels = programs._kernels.__wrapped__._pyopencl_first_arg_dep_memoize_dic[context]  # type: ignore[attr-defined]  # noqa: SLF001 - the cache is no public name
+    kernels = programs._kernels.__wrapped__._pyopencl_first_arg_dep_memoize_dic[context]  # type: ignore[attr-defined]  # noqa: SLF001 - the cache is not public
     assert len(kernels) == len(parts)
 
 

@@ -21,7 +21,7 @@ from reorder.cpu.kernels.interpreter import InterpreterCall, each_range
 from reorder.cpu.kernels.shuffle import pick
 from reorder.cpu.schedule.record_pattern import MAX_LANES, NumberPattern, Pattern
 from reorder.cpu.tables import WORD_NBYTES, nbytes_of
-from reorder.cpu.target import has_feature, is_x86
+from reorder.cpu.target import LINE_BITS, has_feature, is_x86
 from reorder.values.formats import FLOATS, INTEGERS
 
 if TYPE_CHECKING:
@@ -34,12 +34,18 @@ class DecodeKernel(NamedTuple):
     """What the code depends on."""
 
     pattern: Pattern
-    # name of the type that it writes. Stores are temporal: the system has just zeroed freshly
-    # allocated memory through the cache, where non-temporal stores would take twice as long
+    # name of the type that it writes
     dtype: str
     # whether it compares instead: `dtype` is the type of row-major memory at src, and dst gets the
     # largest difference from it in each lane, as f32, for each segment; NaN if there is one
     compares: bool = False
+    # whether dst, which is aligned to cache lines, is written by non-temporal stores
+    streams: bool = False
+
+    @property
+    def fills_lines(self) -> bool:
+        """Whether the elements of a block are whole cache lines."""
+        return self.pattern.block * DATA_TYPES[self.dtype].bits % LINE_BITS == 0
 
     @property
     def lanes(self) -> int:
@@ -95,10 +101,15 @@ def emit_decode(call: InterpreterCall, kernel: DecodeKernel) -> None:
                         apart = codec.absolute(values - codec.decode(codes, kernel.dtype, "f32"))
                         largest.value = maximum(apart.bitcast(largest.value.type), largest.value)
                     else:
-                        place.store_at(codec.encode(values, "f32", kernel.dtype))
+                        codes = codec.encode(values, "f32", kernel.dtype)
+                        align = kernel.lanes * bits // BYTE_BITS if kernel.streams else 1
+                        place.store_at(codes, align, non_temporal=kernel.streams)
             if kernel.compares:
                 nbytes_of_lanes = kernel.lanes * DATA_TYPES["f32"].bits // BYTE_BITS
                 (call.dst_at + segment * nbytes_of_lanes).store_at(largest.value)
+    if kernel.streams:
+        # make non-temporal stores visible to other threads
+        plain.builder.fence("seq_cst")
 
 
 def _decoded(numbers: _Numbers, kernel: DecodeKernel) -> Iterator[tuple[int, Value]]:

@@ -21,6 +21,7 @@ from reorder.cpu.kernels.emit import (
     Value,
     call,
     loop,
+    mark_non_temporal,
     prefetch,
     when,
     where,
@@ -186,8 +187,7 @@ class Elements:
         store = builder.store(value, self.pointer(location, value.type))
         store.align = LINE_NBYTES if non_temporal else 1
         if non_temporal:
-            node = builder.module.add_metadata([ir.Constant(ir.IntType(32), 1)])
-            store.set_metadata("nontemporal", node)
+            mark_non_temporal(builder, store)
 
     def store_lines(self, value: Value, location: Location) -> None:
         """Write a vector: by non-temporal stores if it fills lines and the kernel streams."""

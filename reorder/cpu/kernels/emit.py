@@ -62,7 +62,7 @@ class Number:
 
     __slots__ = ("builder", "raw", "type")
     # `==` emits code, and a loop over `[]` would never end
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None  # type: ignore[assignment] # not hashable, as Python spells it
     __iter__ = None
 
     def __init__(self, builder: Builder, raw: Value) -> None:
@@ -130,9 +130,18 @@ class Number:
         loaded.raw.align = align
         return loaded
 
-    def store_at(self, value: Number, align: int = 1) -> None:
+    def store_at(self, value: Number, align: int = 1, *, non_temporal: bool = False) -> None:
         """Write a number at this address."""
-        self.builder.store(value, self.inttoptr(value.type.as_pointer())).align = align
+        store = self.builder.store(value, self.inttoptr(value.type.as_pointer()))
+        store.align = align
+        if non_temporal:
+            mark_non_temporal(self.builder, store)
+
+
+def mark_non_temporal(builder: Builder, store: Any) -> None:
+    """Make a store one that does not allocate a cache line."""
+    node = builder.module.add_metadata([ir.Constant(ir.IntType(32), 1)])
+    store.set_metadata("nontemporal", node)
 
 
 class Variable:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,11 +11,12 @@ import numpy as np
 from memdesc import DATA_TYPES
 from memdesc.dtypes import BYTE_BITS
 from reorder.cpu.kernels.decode import DecodeHead, DecodeKernel, FieldHead, emit_decode
-from reorder.cpu.machine import this_machine
+from reorder.cpu.machine import Machine, this_machine
 from reorder.cpu.runtime.interpreters import compiled_interpreter
 from reorder.cpu.runtime.job import make_job
 from reorder.cpu.runtime.pool import run_job
-from reorder.cpu.schedule.partition import Workload, partition
+from reorder.cpu.schedule.partition import Partition, Workload, partition
+from reorder.cpu.target import LINE_NBYTES
 from reorder.memory.buffers import address_of
 from reorder.threads import checked_threads
 
@@ -63,26 +64,36 @@ def _run(
     """Run a kernel on all segments of a record; the addresses are those of src and dst."""
     machine = this_machine()
     limit = machine.threads if threads is None else min(checked_threads(threads), machine.threads)
-    interpreter = _interpreter_at(kernel)
     program = [*DecodeHead(access.blocks, address_of(access.starts))]
     for name, advance in zip(access.tensors, access.advances, strict=True):
         program += FieldHead(address_of(tensors[name]), advance)
     # the job has the address of this array
     words = np.array(program, np.int64)
     segments = len(access.starts)
-    bits = DATA_TYPES[kernel.dtype].bits
-    nbytes = segments * access.blocks * kernel.pattern.block * bits // BYTE_BITS
-    work = Workload(instruction=0, outer=segments, inner=1, grain=1, size=nbytes)
-    shares = partition([work], nbytes, limit, machine)
-    job = make_job(interpreter, address_of(words), shares)
+    blocks, bits = segments * access.blocks, DATA_TYPES[kernel.dtype].bits
+    nbytes = blocks * kernel.pattern.block * bits // BYTE_BITS
+    if not kernel.compares and kernel.fills_lines and addresses[1] % LINE_NBYTES == 0:
+        both = nbytes + blocks * sum(access.advances)
+        kernel = kernel._replace(streams=machine.streams(both, limit))
+    shares = _shares(segments, nbytes, limit, machine)
+    job = make_job(decoder_at(kernel), address_of(words), shares)
     run_job(*addresses, job)
 
 
+@lru_cache(maxsize=256)  # the tensors of a model have few sizes
+def _shares(segments: int, nbytes: int, limit: int, machine: Machine) -> Partition:
+    """Return how at most `limit` threads share the segments of a record."""
+    work = Workload(instruction=0, outer=segments, inner=1, grain=1, size=nbytes)
+    return partition([work], nbytes, limit, machine)
+
+
 @cache
-def _interpreter_at(kernel: DecodeKernel) -> int:
+def decoder_at(kernel: DecodeKernel) -> int:
+    """Return the address of the compiled interpreter of a kernel."""
     # code on disk is found by this hash; Python's own differs between processes
     key = hashlib.sha256(repr(kernel).encode()).hexdigest()[:14]
     how = "compared with" if kernel.compares else "to"
     count = len(kernel.pattern.fields)
     name = f"interpreter {key} of records of {count} fields {how} {kernel.dtype}"
+    name += ", non-temporal stores" * kernel.streams
     return compiled_interpreter(name, lambda call, _: emit_decode(call, kernel))

@@ -477,8 +477,7 @@ def _with_values(
         bases = [config.address_of_places(role, sides.work, places, kind) for kind in kinds]
         return spread, _StepOperand(bases[0], factor_base=bases[-1])
     streams = writer.config.streams and sides.dst.base is Base.DST
-    fits_slot = prod(node.valid for node in nodes) * DATA_TYPES[sides.work].bits <= SLOT_BITS
-    gathered = gathered_operands(nodes, strided, rows, streams=streams) if fits_slot else None
+    gathered = gathered_operands(nodes, strided, rows, streams=streams)
     if gathered is not None:
         for kind, slot in zip(kinds, (Base.OPERANDS, Base.RECIPROCALS), strict=False):
             address = config.address_of_values(role, sides.work, 0, kind)

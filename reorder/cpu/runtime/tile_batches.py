@@ -73,7 +73,7 @@ def _tiles_of(
     plan = builder.plan
     limit = SLOT_BITS // config.max_bits & -_LIMIT_GRAIN
     widths = plan.src.dtype.bits, plan.dst.dtype.bits
-    in_place = config.is_direct
+    in_place = config.is_single
     return cut_into_tiles(box, widths, limit, in_place=in_place, streams=config.streams)
 
 

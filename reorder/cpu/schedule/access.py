@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from memdesc.dtypes import BYTE_BITS
 from reorder.cpu.schedule.loops import size_of
-from reorder.cpu.schedule.select import RUN, STRIDED, pack_for_kernels, select
+from reorder.cpu.schedule.select import RUN, STRIDED, pack_for_kernels, select_kernel
 from reorder.cpu.target import LINE_BITS
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def describe_access(plan: ReorderPlan, box: Box) -> str:
     if not (plan.converts or box.indirect):
         box, bits, element_stride = pack_for_kernels(box, bits)
         widths = [bits // element_stride] * 2
-    found = select(box, element_stride)
+    found = select_kernel(box, element_stride)
     around = (*found.rows, *reversed(found.outer))
     runs = []
     for side, width in enumerate(widths):

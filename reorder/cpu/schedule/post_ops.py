@@ -15,6 +15,7 @@ import numpy as np
 
 from memdesc import DATA_TYPES
 from memdesc.dtypes import BYTE_BITS
+from reorder.cpu.schedule.tile_program import SLOT_BITS
 from reorder.cpu.target import has_fma
 from reorder.memory.buffers import address_of
 from reorder.values.formats import (
@@ -248,6 +249,20 @@ class KernelConfig:
         """Whether one stage converts src to dst, without values between them."""
         return self.has_stage(self.src, self.dst) and not self.post_ops
 
+    @property
+    def is_single(self) -> bool:
+        """Whether one stage computes dst from src: then only elements that are moved need scratch.
+
+        It may have one operation, with so few operands that a slot holds all of them.
+        """
+        if not self.post_ops:
+            return self.is_direct
+        is_packed = any(DATA_TYPES[name].is_packed for name in (self.src, self.dst))
+        count = max((self.values[role].size for role in self.varying), default=0)
+        has_few = count * DATA_TYPES[self.work].bits <= SLOT_BITS
+        has_one = len(self.post_ops) == 1 and not self.bound.beta and not self.subtracts_wide
+        return has_one and has_few and not is_packed and self.has_stage(self.src, self.dst)
+
     def has_stage(self, src: str, dst: str) -> bool:
         """Whether a stage may load elements of one type and store elements of the other."""
         return self.work in {src, dst} or {src, dst} in _DIRECT
@@ -255,7 +270,7 @@ class KernelConfig:
     @property
     def max_bits(self) -> int:
         """Width of the widest elements in a slot of scratch, where 4-bit ones may be bytes."""
-        between: tuple[str, ...] = () if self.is_direct else (self.work,)
+        between: tuple[str, ...] = () if self.is_single else (self.work,)
         if self.subtracts_wide:
             between = (self.work, self.difference)
         types = (self.src, self.dst, *between)

@@ -149,7 +149,7 @@ class ScheduledBox(NamedTuple):
         return self.box.size // piece * max(piece * bits // BYTE_BITS, LINE_NBYTES)
 
 
-def select(box: Box, element_stride: int = 1) -> ScheduledBox:
+def select_kernel(box: Box, element_stride: int = 1) -> ScheduledBox:
     """Select the micro-kernel of a box whose neighbouring elements are `element_stride` apart.
 
     Two loop groups that share no loop, one contiguous in src and one in dst, are transposed; an
@@ -276,7 +276,7 @@ def pack_for_kernels(box: Box, bits: int) -> tuple[Box, int, int]:
     if bits < BYTE_BITS or not is_run or width > _WIDEST or width & (width - 1) or packed.indirect:
         return packed, bits, 1
     wide = packed._replace(nodes=tuple(outer))
-    scheduled = select(wide, run.extent)
+    scheduled = select_kernel(wide, run.extent)
     if not scheduled.is_transposed or scheduled.inner_size < _MIN_WIDE_SIZE:
         return packed, bits, 1
     return wide, width, run.extent

@@ -13,12 +13,13 @@ given by their index in the box.
 
 from __future__ import annotations
 
+from itertools import compress
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc.dtypes import BYTE_BITS
 from reorder.cpu.schedule.loops import contiguous_loops
-from reorder.cpu.schedule.select import select
+from reorder.cpu.schedule.select import select_kernel
 from reorder.cpu.schedule.tile_rows import contiguous_nodes
 from reorder.plan.nodes import Box, Node
 from reorder.plan.passes import moved, pack_elements, simplify, src_and_dst, zeros_beyond
@@ -58,30 +59,41 @@ def cut_into_tiles(
 ) -> tuple[list[Tile], list[Box]]:
     """Cut a box without indirect loops into tiles and boxes of zeros.
 
-    `widths` are the bits of elements of src and dst; a slot holds `limit` elements. With `in_place`
-    tiles that are contiguous on both sides need no scratch. With `streams` conversions write dst by
-    non-temporal stores.
+    `widths` are the bits of elements of src and dst; a slot holds `limit` of the wider ones. With
+    `in_place` one stage computes dst from src, so only elements that are moved need scratch. With
+    `streams` conversions write dst by non-temporal stores.
     """
     nodes = box.nodes
     if box.is_zero:
         return [], [src_and_dst(box)]
+    # 4-bit elements of dst are packed together with the padding
+    padded = widths[1] < BYTE_BITS
     if widths[0] == widths[1] < BYTE_BITS:
-        # moved as bytes, padding included
-        counts = _tile_counts(nodes, limit, in_place=False, padded=True)
+        counts = _tile_counts(nodes, limit, padded=padded)
         order = _TileOrder(_order_of_side(nodes, counts, 1), reads=False, writes=False)
         return _tiles_of(box, counts, order, streams=streams)
-    counts = _tile_counts(nodes, limit, in_place=in_place)
-    order = _order_by_cost(nodes, counts, widths)
-    if in_place and not (order.reads and order.writes and not _has_padding(nodes, counts)):
-        # the tile needs the scratch, so it must fit there
-        counts = _tile_counts(nodes, limit, in_place=False)
-        order = _order_by_cost(nodes, counts, widths)
+    narrow, wide = sorted(max(BYTE_BITS, width) for width in widths)
+    # tiles may be larger if only the narrower elements are in the scratch; those that need none
+    # gain nothing from that, and many small ones are divided more evenly among threads
+    for bits in (0, narrow, wide) if in_place else (wide,):
+        counts = _tile_counts(nodes, limit * wide // (bits or wide), padded=padded)
+        order = _order_of(box, counts, widths)
+        moved = compress(widths, (not order.reads, not order.writes))
+        if max(moved, default=0) <= bits:
+            break
+    return _tiles_of(box, counts, order, streams=streams)
+
+
+def _order_of(box: Box, counts: dict[int, int], widths: tuple[int, int]) -> _TileOrder:
+    """Return the order of a tile's nodes: between those of src and dst, or of the cheaper one."""
+    nodes = box.nodes
     if widths[0] == widths[1] and is_scattered(src_and_dst(box)):
-        order = _order_between(nodes, counts)
+        return _order_between(nodes, counts)
+    order = _order_by_cost(nodes, counts, widths)
     if order.writes and _has_padding(nodes, counts):
         # a move writes the padding of a tile together with its data, at no extra cost
         order = _order_by_cost(nodes, counts, widths, writes=False)
-    return _tiles_of(box, counts, order, streams=streams)
+    return order
 
 
 def _has_padding(nodes: tuple[Node, ...], counts: dict[int, int]) -> bool:
@@ -142,7 +154,7 @@ def is_scattered(box: Box) -> bool:
 
     An example is a box between `8b16a2b` and `8a16b2a`, whose innermost pairs belong to two dims.
     """
-    scheduled = select(box)
+    scheduled = select_kernel(box)
     is_small = scheduled.inner_size < _MIN_CALL_SIZE < box.size
     return is_small and scheduled.is_transposed and not box.indirect
 
@@ -151,19 +163,12 @@ def is_scattered(box: Box) -> bool:
 _SIDE = 64
 # Least contiguous elements of a side that is converted in place: the narrowest vector.
 _MIN_RUN = 8
-# Tiles grow to this many elements, or to half of what a slot holds if that is more, so that each
-# call of an interpreter or stage has enough work.
-_GROWN = 4096
 # Conversions write rows of at least this length by non-temporal stores if the data exceed the
 # caches: the partly written first and last lines of a row then cost little.
 LONG_ROW_BITS = 1 << 13
-# Limit of the elements of a tile that is converted in place, without scratch.
-_MAX_IN_PLACE = 1 << 14
 
 
-def _tile_counts(
-    nodes: tuple[Node, ...], limit: int, *, in_place: bool, padded: bool = False
-) -> dict[int, int]:
+def _tile_counts(nodes: tuple[Node, ...], limit: int, *, padded: bool) -> dict[int, int]:
     """Return how many steps of each node a tile takes, by the index of the node.
 
     With `padded` padding counts too, because the scratch holds it with the data.
@@ -171,8 +176,6 @@ def _tile_counts(
     first = [next(iter(_chain(nodes, side, 2)), None) for side in (0, 1)]
     # the node that is contiguous on both sides, if there is one
     common = first[0] if first[0] == first[1] else None
-    if in_place and common is not None and nodes[common].valid >= _MIN_RUN:
-        limit = _MAX_IN_PLACE
     wanted = limit if first[0] == first[1] else min(_SIDE, max(1, limit // _SIDE))
     counts = _chain(nodes, 0, wanted)
     for k, count in _chain(nodes, 1, wanted).items():
@@ -181,19 +184,16 @@ def _tile_counts(
     def count_elements(counts: dict[int, int]) -> int:
         return prod(count if padded else min(count, nodes[k].valid) for k, count in counts.items())
 
-    if common is not None and counts[common] == nodes[common].extent:
-        # whole runs of the common node, not parts of more runs: accesses stay closer together
-        runs = max(1, limit // counts[common])
-        counts = {k: count if k == common else min(count, runs) for k, count in counts.items()}
     while count_elements(counts) > limit:
-        k = max(counts, key=lambda k: counts[k])
+        # whole runs of the common node, not parts of more runs: accesses stay closer together
+        k = max(counts, key=lambda k: (counts[k] > 1 and k != common, counts[k]))
         counts[k] = -(-counts[k] // 2)
-    for k in sorted(counts, reverse=True):
+    for k in sorted(counts, key=lambda k: (nodes[k].extent % counts[k] == 0, -k)):
         # a whole node, where it fits, leaves no tail
         grown = counts | {k: nodes[k].extent}
         counts = grown if count_elements(grown) <= limit else counts
     for k in range(len(nodes) - 1, -1, -1):
-        factor = min(limit, max(_GROWN, limit // 2)) // count_elements(counts)
+        factor = limit // count_elements(counts)
         if factor > 1 and counts.get(k, 1) < nodes[k].extent:
             counts[k] = min(nodes[k].extent, counts.get(k, 1) * factor)
     return counts

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from memdesc.dtypes import BYTE_BITS
 from reorder.cpu.machine import PAGE_NBYTES, PREFETCHED_PAGES
 from reorder.cpu.schedule.loops import size_of
-from reorder.cpu.schedule.select import MAX_CALL_SIZE, TILE, TRANSPOSED, ScheduledBox, select
+from reorder.cpu.schedule.select import MAX_CALL_SIZE, TILE, TRANSPOSED, ScheduledBox, select_kernel
 from reorder.cpu.target import LINE_BITS, LINE_NBYTES
 from reorder.plan.nodes import Box, Node
 from reorder.plan.passes import split_node
@@ -55,7 +55,9 @@ def tile_boxes(
         if cut is None:
             done.append(scheduled)
         else:
-            todo += [select(part, element_stride) for part in split_node(scheduled.box, *cut)]
+            todo += [
+                select_kernel(part, element_stride) for part in split_node(scheduled.box, *cut)
+            ]
     return tuple(done)
 
 
@@ -96,7 +98,7 @@ class _Runs(NamedTuple):
 
 def _order_loops(box: Box, runs: _Runs) -> Iterable[ScheduledBox]:
     """Schedule a box of runs so that cache lines of src and of dst are used while cached."""
-    scheduled = select(box, runs.element_stride)
+    scheduled = select_kernel(box, runs.element_stride)
     *outer, run = box.nodes or (_ONE_STEP,)
     nbytes = run.extent * runs.bits // BYTE_BITS
     is_short = nbytes < LINE_NBYTES or (nbytes == LINE_NBYTES and runs.sweeps_lines)
@@ -123,14 +125,14 @@ def _sweep_both_sides(box: Box, src_loop: Node, runs: _Runs) -> Iterator[Schedul
     across = max(1, _SWEEP // run.extent)
     for part in split_node(box, dst_loop, across) if dst_loop.extent > across else (box,):
         if part.is_zero:
-            yield select(part, runs.element_stride)
+            yield select_kernel(part, runs.element_stride)
             continue
         along = max(1, TILE // min(across, dst_loop.extent))
         for whole in split_node(part, src_loop, along) if src_loop.extent > along else (part,):
             inner = next(node for node in whole.nodes if node.strides == src_loop.strides)
             rest = tuple(node for node in whole.nodes if node != inner)
             swept = whole._replace(nodes=(*rest[:-2], inner, *rest[-2:]))
-            yield select(swept, runs.element_stride)
+            yield select_kernel(swept, runs.element_stride)
 
 
 def _read_in_turn(box: Box, src_loop: Node, runs: _Runs) -> Iterator[ScheduledBox]:
@@ -156,7 +158,7 @@ def _read_in_turn(box: Box, src_loop: Node, runs: _Runs) -> Iterator[ScheduledBo
         around = [node for node in loops if node.strides not in strides]
         around.sort(key=lambda node: -abs(node.strides[0]))
         within = [node for node in loops if node.strides in strides]
-        yield select(part._replace(nodes=(*around, *within, run)), runs.element_stride)
+        yield select_kernel(part._replace(nodes=(*around, *within, run)), runs.element_stride)
 
 
 # Most steps of a loop group in a tile; a loop of fewer than twice the steps of a tile is not cut.
@@ -168,7 +170,7 @@ def stream_box(box: Box, bits: int, element_stride: int = 1) -> tuple[ScheduledB
 
     Returns nothing if the box is not a transposition of whole lines, or holds padding.
     """
-    scheduled = select(box, element_stride)
+    scheduled = select_kernel(box, element_stride)
     has_padding = any(node.valid < node.extent for node in box.nodes)
     if bits < BYTE_BITS or has_padding or not scheduled.is_transposed:
         return ()

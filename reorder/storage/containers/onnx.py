@@ -232,7 +232,7 @@ def nbytes_of(dtype: str, dims: tuple[int, ...]) -> int:
     return -(-_BITS[dtype] * prod(dims) // BYTE_BITS)
 
 
-class Model(NamedTuple):
+class OnnxModel(NamedTuple):
     """What is read of a model: everything but its nodes."""
 
     # descriptors by the names of initializers, and the other properties
@@ -245,7 +245,7 @@ class Model(NamedTuple):
     has_nodes: bool
 
 
-def read_model(file: BinaryIO, nbytes: int) -> Model:
+def read_model(file: BinaryIO, nbytes: int) -> OnnxModel:
     """Read a model of `nbytes` bytes. Fails if it is damaged."""
     texts: dict[str, str] = {}
     metadata: dict[str, str] = {}
@@ -271,7 +271,7 @@ def read_model(file: BinaryIO, nbytes: int) -> Model:
     if not has_graph:
         msg = "it has no graph"
         raise MemdescError(msg)
-    return Model(texts, metadata, found, sparse, has_nodes)
+    return OnnxModel(texts, metadata, found, sparse, has_nodes)
 
 
 def _entry_of_map(file: BinaryIO, field: ProtoField) -> tuple[str, str]:

@@ -174,7 +174,7 @@ def is_in_use(path: Path) -> bool:
         return False
     try:
         return not try_lock(path, handle)
-    except MemdescError:  # the file system cannot lock it for anyone
+    except MemdescError:  # nobody can lock it on this file system
         return False
     finally:
         _unlock(handle)
@@ -191,9 +191,10 @@ def remove_left(target: Path) -> None:
 
 
 def try_lock(path: Path, handle: int | None) -> bool:
-    """Lock a folder, by its handle if the system can; return False if another process has it.
+    """Lock a folder; return False if another process has locked it.
 
-    Fails if the file system has no locks.
+    Without a handle, the lock is a file in the folder. Fails if the file system does not support
+    locks.
     """
     if handle is None:
         try:
@@ -208,7 +209,7 @@ def try_lock(path: Path, handle: int | None) -> bool:
     except OSError as error:
         msg = (
             f"{str(path)!r} cannot be locked, so another process could write into it too: "
-            f"{reason_of(error)}; write to a file system that has locks"
+            f"{reason_of(error)}; write to a file system that supports locks"
         )
         raise MemdescError(msg) from None
     return True

@@ -232,7 +232,7 @@ def _set_dtype(config: dict[str, Any], plan: Plan) -> list[str]:
     if dtype is None:
         return []
     name = _DTYPES[dtype]
-    # lists, because a part may have an object there for each of its own parts
+    # compared as a list, because a part may hold an object here, which no set takes
     old = [config[key] for key in _DTYPE_KEYS if config.get(key) in _DTYPES.values()]
     if not old:
         config[_DTYPE_KEYS[0]] = name
@@ -324,7 +324,7 @@ def _check_plain(sections: Mapping[str, Any], layers: Sequence[str]) -> None:
                 msg = (
                     f"{CONFIG} would list {plain} as not quantised, in {IGNORED}, and transformers "
                     f"also finds that name in {layer}, so it would load the codes as numbers; "
-                    "--to bf16, --to f16 decode all layers"
+                    "--to bf16 and --to f16 decode all layers"
                 )
                 raise MemdescError(msg)
 

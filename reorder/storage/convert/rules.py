@@ -99,6 +99,12 @@ class Rule:
             return name in self.prefixes
         return stars_of(self.pattern, name) is not None
 
+    def matching(self, names: Collection[str]) -> list[str]:
+        """Return the names that its pattern matches."""
+        if self.prefixes is not None:
+            return [name for name in names if name in self.prefixes]
+        return names_matching(self.pattern, names)
+
     def renamed(self, name: str) -> str:
         """Return the new name of a tensor, or of a record, that it matches."""
         stars = stars_of(self.pattern, name)
@@ -119,6 +125,15 @@ class Rule:
         self.fail(
             f"no tensor and no record is called {self.pattern!r}{similar(self.pattern, names)}"
         )
+
+
+def names_matching(pattern: str, names: Collection[str]) -> list[str]:
+    """Return the names that a pattern matches."""
+    only = re.sub(r"\[([\[*?])\]", r"\1", pattern)
+    if glob.escape(only) == pattern:
+        # the pattern is a name, as where each of thousands of layers has a rule
+        return [only] if only in names else []
+    return [name for name in names if stars_of(pattern, name) is not None]
 
 
 def similar(pattern: str, names: Collection[str]) -> str:
@@ -173,7 +188,8 @@ def read_rules(given: Collection[str | PathLike[str]]) -> list[Rule]:
     Fails if something is not a rule or a file cannot be read; the error says what is wrong.
     """
     if isinstance(given, str | bytes | PathLike) or not isinstance(given, Iterable):
-        msg = f"rules must be a list of rules, not {short_repr(given)}; put it in brackets"
+        hint = "; put it in brackets" if isinstance(given, str | PathLike) else ""
+        msg = f"rules must be a list of rules, not {short_repr(given)}{hint}"
         raise MemdescError(msg)
     if not isinstance(given, Sized):
         msg = (  # type: ignore[unreachable] # callers without types
@@ -225,7 +241,10 @@ def parse_rule(text: str) -> Rule:
         raise MemdescError(msg)
     pattern, colon, rest = re.sub(r"\s+", " ", text.strip()).partition(": ")
     if not colon or not pattern or not rest.strip():
-        msg = f"rule {text!r} does not match {_SYNTAX}, such as '*.weight: oihw -> OIhw16i16o'"
+        hint = "; --rules, or a pathlib.Path, names a file of rules" if ".toml" in text else ""
+        msg = (
+            f"rule {text!r} does not match {_SYNTAX}, such as '*.weight: oihw -> OIhw16i16o'{hint}"
+        )
         raise MemdescError(msg)
     fields: dict[str, str] = {}
     for k, word in enumerate(_split(rest)):
@@ -270,7 +289,8 @@ def rules_of_toml(text: str) -> list[Rule]:
         raise MemdescError(msg) from None
     tables = found.get("map")
     if set(found) != {"map"} or not isinstance(tables, list):
-        msg = f"a file of rules consists of tables [[map]]; this one has {', '.join(found)}"
+        held = ", ".join(found) or "nothing"
+        msg = f"a file of rules consists of tables [[map]]; this one has {held}"
         raise MemdescError(msg)
     rules = []
     for table in tables:
@@ -298,6 +318,7 @@ def _split(text: str) -> list[str]:
     return [word.strip() for word in (*words, text[start:])]
 
 
+@lru_cache(maxsize=1024)  # rules for many layers are alike
 def _is_dtype(word: str) -> bool:
     try:
         data_type(word)

@@ -53,10 +53,10 @@ class Way(NamedTuple):
     options: Mapping[str, Any] = {}
     # options that it keeps from the source
     kept: tuple[str, ...] = ()
-    # whether the source has neither zero points nor offsets, or config.json says that all its zero
-    # points are the middle code; None for either
+    # True if it takes only symmetric sources: they have neither zero points nor offsets, or
+    # config.json says that all zero points are the middle code; False for only others, None for any
     is_symmetric: bool | None = None
-    # How many inputs may share a scale, the most first; empty for any number. Scales of larger
+    # The sizes that groups of inputs may have, largest first; empty for any size. Scales of larger
     # groups are repeated.
     groups: tuple[int, ...] = ()
     # the types of codes that the loader reads; empty for all that the record has
@@ -131,10 +131,10 @@ _ZEROS_2 = (
     "zero points are stored as in version 2 of GPTQ, which GPTQModel and newer versions of vLLM "
     "read; vLLM 0.10 takes them for version 1"
 )
-# what both versions of GPTQ take, and what loaders do
+# what each version of GPTQ takes, and the warnings about its loaders
 _VERSION_1: dict[str, Any] = {"is_symmetric": True, "of_experts": _IN_GPTQ}
 _VERSION_2: dict[str, Any] = {"warning": _ZEROS_2, "of_experts": f"{_ZEROS_2}; {_IN_GPTQ}"}
-# what transformers does as it merges experts (`integrations/compressed_tensors.py`)
+# what transformers does when it merges experts (`integrations/compressed_tensors.py`)
 _MERGED = (
     "transformers 5.23 merges the experts of a layer before it decodes them: it {} in "
     "compressed-tensors, which compressed-tensors itself decodes"
@@ -143,8 +143,8 @@ _WRONG = _MERGED.format("computes wrong numbers from experts of NVFP4")
 _NOT_LOADED = _MERGED.format("does not load experts of {}")
 # `Fp8Dequantize` divides the rows of a matrix by those of its scales
 _PARTIAL = (
-    "transformers 5.23 without a GPU takes all blocks of a matrix to be equally large: if they do "
-    "not cover a matrix whole, it does not load the matrix, or decodes it to wrong numbers"
+    "transformers 5.23 without a GPU expects that blocks divide a matrix evenly; "
+    "otherwise it does not load the matrix, or decodes it to wrong numbers"
 )
 # MLX stores the products of scales and zero points as biases, and f32 holds them
 _F32 = {"scales": "f32"}
@@ -587,7 +587,7 @@ def _target_record(
 ) -> tuple[FormatName, str]:
     """Return what a record becomes in a target, and a warning, which may be empty."""
     target = TARGETS[name]
-    decoded = ", ".join(f"--to {each}" for each, other in TARGETS.items() if other.dtype)
+    decoded = " and ".join(f"--to {each}" for each, other in TARGETS.items() if other.dtype)
     for way in target.ways:
         if way.takes(desc, said_symmetric=said_symmetric):
             if len(desc.dims) > len("oi") and not target.takes_joint:

@@ -343,7 +343,7 @@ class Repack(Change):
         held = sum(part.layout.nelems * part.bits for part in self.dst.fields)
         if held != 8 * self.dst.bare.nbytes:
             for data in made.values():
-                data[:] = 0  # in gaps between fields
+                data[:] = 0  # there are gaps between fields
         fill_constants(self.dst, made)
         # `check_numbers` has reported what is rounded
         convert_numbers(record, Record(self.dst, made), permutation(self.src, self.dst), 1, [])

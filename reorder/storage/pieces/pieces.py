@@ -132,7 +132,7 @@ def cut(change: Change, bound: Bound) -> Cut:
     """
     dims, reads, writes = change.dims, change.reads, change.writes
     written = sum(operand.nbytes for operand in writes.values())
-    if 0 in dims and not written:  # scales of no elements are written
+    if 0 in dims and not written:  # but the scales of an empty tensor may be written
         return Cut(change, (0,), (1,))
     read = sum(operand.nbytes for operand in reads.values())
     if 0 in dims or read + written <= min(bound.wanted, _SMALL_PIECE):

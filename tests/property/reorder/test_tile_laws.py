@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import reorder
 from memdesc import MemoryDesc, memory_desc
+from memdesc.dtypes import BYTE_BITS
 from reorder import Attr, Box, Node, plan_reorder
 from reorder.cpu.schedule.tiles import cut_into_tiles
 from tests.property.reorder.test_convert_laws import check
@@ -40,6 +41,10 @@ def _check_cut(
             ]
             size = prod(node.valid for node in tile.inner)
             assert size * max(moved, default=0) <= limit * max(widths)
+            if widths[1] < BYTE_BITS and not tile.writes:
+                # they are packed from bytes, padding included
+                padded_size = prod(node.extent for node in tile.inner)
+                assert padded_size * BYTE_BITS <= limit * max(widths)
             assert all(node.valid == node.extent for node in tile.outer)
             padded = [node for node in tile.inner if node.valid < node.extent]
             # a conversion writes no padding
@@ -83,13 +88,15 @@ def test_tiles_and_zeros_together_write_every_padded_element_once_and_tiles_fit_
         *(((165, 333), *tags) for tags in (("ab", "ba"), ("ab", "AB16a16b"), ("Ab32a", "ab"))),
         # conversions do not write this padding, so the wider elements go through the scratch
         *(((17, 127), *tags) for tags in (("ba", "aB24b"), ("ab", "bA16a"), ("ab", "BA16a16b"))),
+        # five elements of padding for each element
+        ((3, 2000), "ba", "AB16a16b"),
     ],
 )
 def test_tiles_of_large_tensors_fit_the_scratch(
     dims: tuple[int, int], stag: str, dtag: str, in_place: bool
 ) -> None:
     pair = memory_desc(dims, "s8", stag), memory_desc(dims, "s8", dtag)
-    for widths in ((8, 64), (8, 32), (32, 8)):
+    for widths in ((8, 64), (8, 32), (32, 8), (32, 4)):
         _check_cut(pair, widths, 2048, in_place=in_place)
 
 
@@ -129,5 +136,12 @@ def test_conversions_of_rows_with_tails_are_right(
     src, dst = (
         memory_desc((2, 130, pixels), dtype, tag) for dtype, tag in zip(types, tags, strict=True)
     )
-    for attr in (None, Attr(src_scale=0.3), Attr(dst_scale=np.arange(1.0, 131), dst_scale_mask=2)):
+    channels, each = np.arange(1.0, 131), np.arange(1.0, 130 * pixels + 1)
+    for attr in (
+        None,
+        Attr(src_scale=0.3),
+        Attr(dst_scale=channels, dst_scale_mask=2),
+        # more scales than the scratch holds
+        Attr(src_scale=1 / each.reshape(130, pixels), src_scale_mask=6),
+    ):
         check((src, dst, attr), 3, at_end=True)

@@ -86,7 +86,7 @@ def test_padded_offsets_other_than_0_are_refused() -> None:
     ):
         MemoryDesc(desc.dtype, desc.layout, (0, 1))
     with pytest.raises(MemdescError, match=r"extra must be an Extra or None, not 'x'"):
-        MemoryDesc(desc.dtype, desc.layout, (0, 0), "x")  # type: ignore[arg-type]
+        MemoryDesc(desc.dtype, desc.layout, (0, 0), "x")  # type: ignore[arg-type] # the mistake
     with pytest.raises(
         MemdescError, match=r"padded_offsets \(0,\) must be 2 numbers, one for each dim"
     ):

@@ -123,7 +123,7 @@ def test_a_descriptor_from_another_process_hashes_as_in_this_one() -> None:
 
 def test_a_descriptor_cannot_be_changed() -> None:
     with pytest.raises(AttributeError):
-        memory_desc((2, 3), "f32").dtype = data_type("s8")  # type: ignore[misc]
+        memory_desc((2, 3), "f32").dtype = data_type("s8")  # type: ignore[misc] # the mistake
 
 
 VALUES = (

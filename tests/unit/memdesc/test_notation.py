@@ -94,7 +94,7 @@ def test_a_broken_rule_is_named_with_its_character(text: str, at: int, reason: s
 @pytest.mark.parametrize("value", [None, 3, b"ab", ["a"], ("a",), 1.5])
 def test_only_strings_are_tags(value: object) -> None:
     with pytest.raises(UnknownFormatError, match="a tag is a string such as 'aBcd16b', not"):
-        parse_tag(value)  # type: ignore[arg-type]
+        parse_tag(value)  # type: ignore[arg-type] # the mistake
 
 
 @pytest.mark.parametrize("text", ["a" * 5000, "aB" + "1b" * 5000, "é" * 10**6])

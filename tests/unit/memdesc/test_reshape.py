@@ -96,7 +96,7 @@ def test_a_view_keeps_its_offset_when_reshaped() -> None:
     ("dims", "tag", "new", "reason"),
     [
         ((2, 3), "ab", (7,), r"dims \(2, 3\) hold 6 elements, dims \(7,\) hold 7"),
-        ((2, 3), "ab", (-1, 6), r"dims \(2, 3\) hold 6 elements, dims \(-1, 6\) hold -6"),
+        ((2, 3), "ab", (-1, 6), r"dim a \(dim 0\) has size -1; sizes are 0 to"),
         ((2, 3), "ab", (-2, -3), r"dim a \(dim 0\) has size -2; sizes are 0 to"),
         ((2, 3), "ab", (2, 3, *(1,) * 11), "have 13 sizes; a descriptor has 1 to 12"),
         ((1, 1), "ab", (), r"dims \(\) have 0 sizes; a descriptor has 1 to 12"),

@@ -56,6 +56,7 @@ def test_kernels_of_a_type_and_a_record_are_compiled() -> None:
     made = reorder.compile_kernels(["u8"], ["q8_0"])
     names = [kernel["kernel"] for kernel in made]
     assert any("records" in name and name.endswith("f32") for name in names)
+    assert any("records" in name and name.endswith("f32, non-temporal stores") for name in names)
     assert "stage: combine, u8, f32, f32" in names
     assert all(kernel["seconds"] > 0 for kernel in made)
 

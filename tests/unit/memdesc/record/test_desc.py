@@ -176,7 +176,7 @@ def code(**change: Any) -> dict[str, Any]:
         (code(codebook=SIGNS._replace(lanes=())), _LANES),
         (code(codebook=SIGNS._replace(lanes=(0, 2))), _LANES),
         (code(codebook=SIGNS._replace(lanes=(True,))), _LANES),
-        (code(codebook=SIGNS._replace(lanes=[0])), _LANES),  # type: ignore[arg-type]
+        (code(codebook=SIGNS._replace(lanes=[0])), _LANES),  # type: ignore[arg-type] # the mistake
         (code(codebook=SIGNS._replace(size=17)), _LANES),
         (code(codebook=SIGNS._replace(values=b"")), _LANES),
         (code(codebook=SIGNS._replace(values=bytes(4))), "has 4 numbers, but .* 8 bits need 512"),
@@ -225,7 +225,7 @@ def test_constants_are_tensors_without_numbers() -> None:
         (Constant("x", "f32", (1,)), "the values of x are a tuple of floats of f32, not"),
         (Constant("x", "f32", (float("nan"),)), "the values of x are a tuple of floats of f32"),
         (Constant("x", "u8", (256,)), "the values of x are a tuple of integers of u8, not"),
-        (Constant("x", "u8", [1]), "the values of x are a tuple of integers of u8, not"),  # type: ignore[arg-type]
+        (Constant("x", "u8", [1]), "the values of x are a tuple of integers of u8, not"),  # type: ignore[arg-type] # the mistake
         (Constant("x", "u8", (1.0,)), "the values of x are a tuple of integers of u8, not"),
     ],
 )

@@ -146,7 +146,7 @@ def test_a_byte_may_hold_one_element_of_4_bits(
         # decimal digits of ASCII only
         *(
             (f"ab {dims}", "must be integers joined by x or commas")
-            for dims in ("1_0x3", "２x3", "+2x3", "2x", "2.17", f"2x{'9' * 5000}")  # noqa: RUF001
+            for dims in ("1_0x3", "２x3", "+2x3", "2x", "2.17", f"2x{'9' * 5000}")  # noqa: RUF001 - a digit that is not ASCII
         ),
     ],
 )

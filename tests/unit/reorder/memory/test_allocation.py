@@ -7,6 +7,9 @@ import mmap
 import os
 import sys
 import threading
+from _thread import interrupt_main
+from collections import deque
+from operator import methodcaller
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -75,6 +78,14 @@ def test_memory_in_a_cycle_is_reused_when_it_is_collected() -> None:
     assert address in {address_of(m.data) for m in [reorder.reorder(X, "ba") for _ in range(2)]}
 
 
+def test_an_interrupt_as_a_result_is_freed_is_not_lost() -> None:
+    freed = [reorder.reorder(X, "ba").data]
+    # neither call runs Python code, which would handle the interrupt before the memory is freed
+    calls = map(methodcaller("__call__"), (interrupt_main, freed.clear))
+    with pytest.raises(KeyboardInterrupt):
+        deque(calls, maxlen=0)
+
+
 def test_padding_is_zero_in_memory_that_was_full_of_ones() -> None:
     desc = memory_desc((3000, 1500), "f32", "AB16b64a")
     full = [reorder.reorder(np.zeros(desc.padded_dims, np.float32), "ab") for _ in range(3)]
@@ -120,11 +131,11 @@ def test_threads_never_share_memory(pool: Pool) -> None:
 
 
 @keeps_memory
-def test_of_more_than_the_limit_the_blocks_freed_last_are_kept(pool: Pool) -> None:
+def test_of_more_than_the_limit_the_blocks_used_last_are_kept(pool: Pool) -> None:
     held = [pool.new(20 << 20) for _ in range(5)]
     addresses = [address_of(each) for each in held]
-    while held:
-        del held[0]
+    assert pool.nbytes == 60 << 20
+    held.clear()
     assert pool.nbytes == 60 << 20
     again = [address_of(each) for each in [pool.new(20 << 20) for _ in range(3)]]
     assert again == addresses[:1:-1]
@@ -137,9 +148,8 @@ def test_of_more_than_the_limit_the_blocks_freed_last_are_kept(pool: Pool) -> No
 @keeps_memory
 def test_memory_that_the_system_cannot_take_back_is_not_kept() -> None:
     pool = Pool(limit=64 << 20, advice=12345)
-    data = pool.new(8 << 20)
-    data[:] = 7
-    del data
+    with pytest.raises(OSError, match="Invalid argument"):
+        pool.new(8 << 20)
     assert pool.nbytes == 0
 
 
@@ -163,7 +173,7 @@ result(1), result(300)
 
 
 @linux
-def test_a_process_keeps_at_most_256_mib_of_what_it_freed() -> None:
+def test_a_process_keeps_at_most_512_mib_of_what_it_freed() -> None:
     source = """
 before = in_mib("VmSize")
 result(1024)
@@ -175,7 +185,7 @@ print(after_one, in_mib("VmSize") - before)
     ran = run_python("-c", _SIZES + source)
     after_one, after_many = map(float, ran.stdout.split())
     assert abs(after_one) < 8
-    assert after_many < 256 + 16
+    assert after_many < 512 + 16
 
 
 @linux

@@ -70,8 +70,8 @@ def test_arrays_that_are_not_pixels_of_the_image_are_refused() -> None:
     with refused("x is an array of int16, but"):
         reorder(np.zeros((6, 4, 4), np.int16), "nchw", src=IMAGE)
     with refused("x is bytes, but"):
-        reorder(b"", "nchw", src=IMAGE)  # type: ignore[call-overload]
+        reorder(b"", "nchw", src=IMAGE)  # type: ignore[call-overload] # the mistake
     with refused("out cannot be an image in host memory"):
-        reorder(X, IMAGE, out=Memory(memory_desc(X.shape, "f32")))  # type: ignore[call-overload]
+        reorder(X, IMAGE, out=Memory(memory_desc(X.shape, "f32")))  # type: ignore[call-overload] # likewise
     with refused("src has dims (2, 5, 3, 2), dst has dims (2, 5, 2, 3)"):
         reorder(X, image_desc((2, 5, 2, 3), "f32", "in_out_channel"))

@@ -2,14 +2,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
 import reorder
-from memdesc import MemdescError, record_desc
-from memdesc.record.gguf import GGUF_NUMBERS, GGUF_TYPES
-from reorder.cpu.schedule.record_pattern import find_access
-from reorder.records.fields import dequantize_reference
+from memdesc import MemdescError, data_type, record_desc
+from reorder.cpu.machine import this_machine
+from reorder.cpu.runtime.jit import compiled_kernels
+from reorder.cpu.target import LINE_NBYTES
+from reorder.memory.buffers import address_of
 from tests.records import bits_of
 
 gguf = pytest.importorskip("gguf")
@@ -17,11 +19,17 @@ gguf = pytest.importorskip("gguf")
 KIND = gguf.GGMLQuantizationType
 RNG = np.random.default_rng(0)
 FLOATS = ("F32", "F16", "BF16")
-# Each kind of code once: plain, joined, of a table, of codebooks, with digits; test_decode has all.
+# each kind of code once: plain, joined, of a table, of codebooks, with digits
 QUICK = (*FLOATS, "Q8_0", "Q4_K", "IQ4_NL", "IQ2_XXS", "IQ3_S", "IQ1_M", "TQ1_0")
+# all that the package decodes
 DECODED = [
-    *FLOATS,
-    *(n.removeprefix("gguf_").upper() for n in GGUF_TYPES if n not in {"q1_0", "q2_0"}),
+    "F32",
+    "F16",
+    *(
+        kind.name
+        for kind, decoder in gguf.quants._type_traits.items()  # noqa: SLF001 - the list it has
+        if "dequantize_blocks" in vars(decoder)
+    ),
 ]
 
 
@@ -45,16 +53,30 @@ def by_gguf(data: np.ndarray, name: str) -> np.ndarray:
     return expected
 
 
-def test_all_types_that_gguf_decodes_are_decoded() -> None:
-    theirs = {kind.name for kind in gguf.quants._type_traits}  # noqa: SLF001 - the list it has
-    decodes = {
-        name
-        for name in theirs
-        if "dequantize_blocks" in vars(gguf.quants._type_traits[KIND[name]])  # noqa: SLF001 - likewise
-    }
-    assert decodes | {"F32", "F16"} == set(DECODED)
-    for name in DECODED:
-        assert GGUF_NUMBERS[KIND[name]].removeprefix("gguf_") == name.lower()
+@pytest.mark.parametrize("name", DECODED)
+def test_every_type_that_gguf_decodes_is_decoded_to_the_same_bits(name: str) -> None:
+    data = random_rows(name, 4, 3)
+    assert_same(reorder.dequantize_gguf(data, KIND[name]), by_gguf(data, name))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("name", ["Q8_0", "Q4_K"])
+def test_results_that_exceed_the_cache_are_the_same_at_every_address(name: str, dtype: str) -> None:
+    kind = ml_dtypes.bfloat16 if dtype == "bfloat16" else np.dtype(dtype)
+    shape, nbytes = (3072, 4096), 3072 * 4096 * np.dtype(kind).itemsize
+    data = random_rows(name, 3072, 4096 // gguf.GGML_QUANT_SIZES[KIND[name]][0])
+    found = []
+    for shift in (0, np.dtype(kind).itemsize):
+        held = np.full(nbytes + 256, 99, np.uint8)
+        start = -address_of(held) % LINE_NBYTES + shift
+        out = held[start : start + nbytes]
+        reorder.dequantize_gguf(data, name, out.view(kind).reshape(shape), threads=1)
+        found.append(out)
+        assert (np.delete(held, np.s_[start : start + nbytes]) == 99).all()
+    assert (found[0] == found[1]).all()
+    made = {kernel["kernel"] for kernel in compiled_kernels() if "records" in kernel["kernel"]}
+    is_streamed = any(f"to {data_type(kind)}, non-temporal stores" in name for name in made)
+    assert is_streamed == this_machine().streams(data.nbytes + nbytes, 1)
 
 
 @pytest.mark.parametrize("name", QUICK)
@@ -76,12 +98,6 @@ def test_a_type_may_be_a_number_and_data_need_not_be_contiguous(name: str) -> No
     moved = np.zeros(data.size + 1, np.uint8)[1:].reshape(data.shape)
     moved[:] = data
     assert_same(reorder.dequantize_gguf(moved, qtype=name), by_gguf(data, name))
-
-
-@pytest.mark.parametrize("name", GGUF_TYPES)
-def test_compiled_code_takes_every_type(name: str) -> None:
-    for dims in ((1, 256), (7, 1024), (3, 33 * 256), (2, 3, 512)):
-        assert find_access(record_desc(dims, name)) is not None
 
 
 def test_long_rows_and_many_rows_are_cut_alike() -> None:
@@ -126,9 +142,6 @@ def test_bits_of_q1_0_and_q2_0_are_those_of_llama_cpp() -> None:
     packed = (codes.reshape(-1, 4) << np.array([0, 2, 4, 6])).sum(1).astype(np.uint8)
     twos = np.concatenate([scale, packed])
     assert (reorder.dequantize_gguf(twos, "Q2_0") == (codes - 1) * -1.5).all()
-    for name, data in (("q1_0", ones), ("q2_0", twos)):
-        record = reorder.Record(record_desc((len(bits) if name == "q1_0" else 64,), name), data)
-        assert (dequantize_reference(record) == reorder.dequantize_gguf(data, name)).all()
 
 
 BLOCK = np.zeros(18, np.uint8)
@@ -138,7 +151,7 @@ BLOCK = np.zeros(18, np.uint8)
     ("given", "message"),
     [
         ((BLOCK[1:], "Q4_0"), "Q4_0 has blocks of 18 bytes for 32 elements, .* rows of 17 bytes"),
-        ((BLOCK[1:], "F16"), "F16 has blocks of 2 bytes for 1 elements, .* rows of 17 bytes"),
+        ((BLOCK[1:], "F16"), "F16 has blocks of 2 bytes for 1 element, .* rows of 17 bytes"),
         (
             (BLOCK.view(np.int16), "Q4_0"),
             r"data of Q4_0 must be rows of uint8, not an array \(9,\)",

@@ -172,6 +172,16 @@ _W4 = _group(4, "group")
         (_section("int-quantized", _group(8, "group")), {}, "'fc' has no tensor 'weight'; int_"),
         (_section("marlin-24", _W4), {}, "format is 'marlin-24', not float-quantized or naive"),
         (
+            _section("pack-quantized", _W4, ignore="lm_head"),
+            {},
+            "ignore must be a list of strings, not 'lm_head'",
+        ),
+        (
+            _section("pack-quantized", _W4, config_groups=[_W4]),
+            {},
+            "config_groups must be an object, not [{",
+        ),
+        (
             _section("pack-quantized", _W4, ignore=["re:fc"]),
             {},
             "config.json ignores fc, by 're:fc'",
@@ -377,7 +387,24 @@ def test_a_scale_of_all_and_one_block_have_the_shapes_that_readers_allocate(
         assert found["fc.weight_scale"].shape == shape
 
 
-@pytest.mark.parametrize("more", [{}, {"config_groups": {"W4A16": ["Linear"]}}])
+def test_a_section_without_groups_gets_one(tmp_path: Path) -> None:
+    section = _section("pack-quantized")
+    folder = _folder(tmp_path / "in", _layer("pack_quantized", group=16), section)
+    converted(folder, tmp_path / "out", "*: pack_quantized -> pack_quantized")
+    config = json.loads((tmp_path / "out" / "config.json").read_text())
+    (group,) = config["quantization_config"]["config_groups"].values()
+    assert group["targets"] == ["Linear"]
+    assert group["weights"]["group_size"] == 16
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"config_groups": {"W4A16": ["Linear"]}},
+        {"config_groups": {"group_0": {"targets": 0}, "group_1": {"weights": None}}},
+    ],
+)
 def test_sections_of_presets_or_without_groups_keep_what_they_say(more: dict[str, Any]) -> None:
     section = {"quant_method": "compressed-tensors", "ignore": ["lm_head"], **more}
     found = with_ends(section, ["model.fc"])

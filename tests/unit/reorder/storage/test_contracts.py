@@ -186,8 +186,8 @@ def test_a_layout_that_only_the_size_supports_is_said_to_be_unconfirmed(tmp_path
     ("dtype", "dims", "word", "shapes"),
     [
         ("s4", (2, 4, 1, 16), np.uint8, [(2, 32), (2, 4, 8), (64,), (8, 1, 8), (2, 1, 4, 8)]),
-        ("u4", (2, 1, 4, 16), np.int32, [(2, 8), (8, 2), (2, 1, 4, 2)]),
-        ("s8", (2, 4, 1, 16), np.int32, [(2, 16), (8, 4)]),
+        ("u4", (2, 1, 4, 16), np.int32, [(2, 8), (8, 2), (2, 1, 4, 2), (16, -1)]),
+        ("s8", (2, 4, 1, 16), np.int32, [(2, 16), (8, 4), (32, 1), (1, 32, 1), (2, 16, 1)]),
         ("f16", (2, 4, 1, 16), np.uint8, [(2, 128), (8, 32)]),
     ],
 )
@@ -202,7 +202,7 @@ def test_words_of_row_major_elements_may_merge_dims_but_not_move_them(
     held = reorder.Memory(memory_desc(dims, dtype, "NHD"))
     reorder.save(tmp_path / "said.safetensors", {"w": held})
     written = reorder.contract_of(tmp_path / "said.safetensors")
-    for number, shape in enumerate([*shapes, (4, -1), (16, -1)]):
+    for number, shape in enumerate([*shapes, (4, -1), (4, -1, 1), (16, -1)]):
         path = tmp_path / f"{number}.safetensors"
         write_safetensors(path, {"w": held.data.view(word).reshape(shape)})
         expected = [] if shape in shapes else ["dims"]
@@ -277,6 +277,8 @@ def test_how_a_reference_is_read_is_said_in_one_of_two_words(tmp_path: Path) -> 
         reorder.check(path, _RULES, reference=path, reference_is="rows")
     with pytest.raises(MemdescError, match="and there is none"):
         reorder.check(path, _RULES, reference_is="plain")
+    with pytest.raises(MemdescError, match="must be 'packed' or 'plain', not "):
+        reorder.check(path, _RULES, reference=path, reference_is=["packed"])  # type: ignore[arg-type] # wrong
 
 
 def test_a_record_without_a_descriptor_is_compared_by_the_rule(tmp_path: Path) -> None:
@@ -338,6 +340,28 @@ def test_wrong_rules_are_refused_by_name(tmp_path: Path) -> None:
     assert "is not TOML" in _refusal(path, file)
     with pytest.raises(MemdescError, match="what to expect"):
         reorder.check(path)
+
+
+@pytest.mark.parametrize(
+    ("rules", "problem"),
+    [
+        (5, "is a mapping of patterns to rules, not 5"),
+        ("rules.toml", "is a mapping of patterns to rules, not 'rules.toml'"),
+        ({}, "no rules"),
+        ({"a": 5}, "rule 'a': it must be a table"),
+        ({5: {"dims": [3]}}, "rule '5': it must be a table"),
+        ({"a": {"dtype": np.float32}}, "dtype must be a string"),
+        ({"others": "allowed", "a": {"dims": [3]}}, "others must be"),
+    ],
+)
+def test_a_contract_that_no_file_can_have_is_not_written(rules: Any, problem: str) -> None:
+    with pytest.raises(MemdescError, match=problem):
+        reorder.contract_to_toml(rules)
+
+
+def test_any_sequence_of_sizes_is_written_as_a_list() -> None:
+    for dims in ((3, 4), np.array([3, 4])):
+        assert reorder.contract_to_toml({"a": {"dims": dims}}) == '["a"]\ndims = [3, 4]\n'
 
 
 def _twice(x: NDArray[Any]) -> NDArray[Any]:
@@ -422,23 +446,18 @@ def _causes(folder: Path, good: reorder.Memory, bad: reorder.Memory) -> list[str
     return [*breach.causes]
 
 
-def test_equal_values_in_other_layouts_differ_nowhere(tmp_path: Path) -> None:
-    one = _saved(tmp_path / "one.safetensors", _X)
-    other = _saved(tmp_path / "other.npz", _X, "ba")
-    assert reorder.check(one, reference=other).holds
-    assert reorder.check(other, reference=one).holds
-
-
 @pytest.mark.parametrize(
-    ("one", "other"), [("u8", "s8"), ("bf16", "f16"), ("f32", "s32"), ("f32", "f16")]
+    ("one", "other"), [("u8", "s8"), ("bf16", "f16"), ("f32", "s32"), ("f32", "f16"), ("s8", "s8")]
 )
-def test_equal_numbers_of_different_types_differ_nowhere(
+def test_equal_numbers_in_different_layouts_and_types_differ_nowhere(
     tmp_path: Path, one: str, other: str
 ) -> None:
     paths = [tmp_path / f"{name}.safetensors" for name in ("a", "b", "c")]
     x = (_X & 127).astype(np.float32)
-    for path, dtype, numbers in zip(paths, (one, other, other), (x, x, -x), strict=True):
-        reorder.save(path, {"w": reorder.reorder(numbers, "AB8b8a", dtype=dtype)})
+    for path, dtype, layout, numbers in zip(
+        paths, (one, other, other), ("AB8b8a", "ba", "ba"), (x, x, -x), strict=True
+    ):
+        reorder.save(path, {"w": reorder.reorder(numbers, layout, dtype=dtype)})
     a, b, negative = paths
     assert reorder.check(a, reference=b).holds
     assert reorder.check(b, reference=a).holds

@@ -422,7 +422,7 @@ def test_files_that_disagree_are_named_with_what_each_says(tmp_path: Path) -> No
 def test_layers_that_a_file_leaves_plain_have_no_record(
     tmp_path: Path, section: dict[str, Any], ignored: str
 ) -> None:
-    section |= {ignored: ["lm_head", "model.layers.*.mlp.gate", "visual", 7]}
+    section |= {ignored: ["lm_head", "model.layers.*.mlp.gate", "visual"]}
     write_config(tmp_path, **section)
     found = declared_record(tmp_path)
     assert found is not None
@@ -433,6 +433,10 @@ def test_layers_that_a_file_leaves_plain_have_no_record(
         assert found.named(layer) is None
     for layer in ("model.layers.3.mlp.gate_proj", "model.layers.3", "head", "a.visual.b"):
         assert found.at(layer) == (found,)
+    for wrong in ("lm_head", ["lm_head", 7], {"lm_head": True}):
+        write_config(tmp_path, **section | {ignored: wrong})
+        with pytest.raises(MemdescError, match=f"{ignored} must be a list of strings, not "):
+            declared_record(tmp_path)
 
 
 @pytest.mark.parametrize("key", ["ignore", "targets"])

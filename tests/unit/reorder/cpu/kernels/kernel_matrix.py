@@ -14,7 +14,7 @@ import numpy as np
 
 from memdesc import memory_desc
 from reorder import plan_reorder
-from reorder.cpu.schedule.select import MICRO_KERNELS, select
+from reorder.cpu.schedule.select import MICRO_KERNELS, select_kernel
 from reorder.plan.passes import pack_elements, simplify
 from tests.reorders import expect, move_guarded, random_bytes
 
@@ -37,7 +37,7 @@ def _check(src: MemoryDesc, dst: MemoryDesc, *, at_end: bool) -> set[str]:
     kernels = set()
     for box in plan.boxes:
         packed, _ = pack_elements(box, src.dtype.bits)
-        kernels |= {MICRO_KERNELS[select(part).micro_kernel] for part in simplify((packed,))}
+        kernels |= {MICRO_KERNELS[select_kernel(part).micro_kernel] for part in simplify((packed,))}
     return kernels
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from memdesc import memory_desc
 from reorder import Box, Node, plan_reorder
 from reorder.cpu.schedule.loops import contiguous_size
-from reorder.cpu.schedule.select import TRANSPOSED, pack_for_kernels, select
+from reorder.cpu.schedule.select import TRANSPOSED, pack_for_kernels, select_kernel
 from reorder.cpu.schedule.tiling import stream_box, tile_boxes
 from tests.reorders import sorted_map
 from tests.strategies import desc_pairs
@@ -30,7 +30,7 @@ def test_contiguous_pieces_count_the_loops_that_continue_each_other() -> None:
 @given(desc_pairs())
 def test_a_choice_takes_every_loop_of_a_box_once(pair: tuple[MemoryDesc, MemoryDesc]) -> None:
     for box in plan_reorder(*pair).boxes:
-        choice = select(box)
+        choice = select_kernel(box)
         taken = [node for node in (*choice.outer, *choice.rows, *choice.columns) if node.extent > 1]
         assert sorted(taken) == sorted(node for node in box.nodes if node.extent > 1)
         if choice.micro_kernel == TRANSPOSED:
@@ -60,7 +60,7 @@ def test_a_scheduled_box_has_the_kernel_that_is_selected_for_it(
     pair: tuple[MemoryDesc, MemoryDesc],
 ) -> None:
     for scheduled in tile_boxes(plan_reorder(*pair).boxes, pair[1].dtype.bits):
-        assert scheduled == select(scheduled.box)
+        assert scheduled == select_kernel(scheduled.box)
 
 
 def _swap(rows: int, steps: int, run: int, gap: int = 0) -> Box:

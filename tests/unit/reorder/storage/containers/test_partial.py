@@ -280,7 +280,7 @@ def test_a_file_system_that_cannot_lock_is_not_another_process(
         assert not is_in_use(folder)
     assert str(caught.value) == (
         f"{str(folder)!r} cannot be locked, so another process could write into it too: "
-        f"{os.strerror(number)}; write to a file system that has locks"
+        f"{os.strerror(number)}; write to a file system that supports locks"
     )
     assert not isinstance(caught.value, InUseError)
     Partial(folder).close()

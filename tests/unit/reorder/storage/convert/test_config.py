@@ -84,7 +84,11 @@ def _converted(source: Path, target: Path, *rules: str) -> tuple[dict[str, Any],
         ({"quant_method": "awq"}, "model.*: marlin -> awq", "config.json declares awq, not marlin"),
         ({"quant_method": "awq", "group_size": 32}, "model.*: awq -> gptq", "group_size 32, but"),
         ({"quant_method": ["awq"]}, "model.*: awq -> gptq", "quant_method must be a string"),
-        (_AWQ | {"modules_to_not_convert": "lm_head"}, _RULE, "convert must be a list, not 'lm_he"),
+        (
+            _AWQ | {"modules_to_not_convert": "lm_head"},
+            _RULE,
+            "convert must be a list of strings, not 'lm",
+        ),
     ],
 )
 def test_a_rule_that_the_model_contradicts_is_refused(

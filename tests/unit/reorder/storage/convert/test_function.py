@@ -100,7 +100,10 @@ def test_rules_are_lines_and_files(model: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("rules", "problem"),
     [
-        ("conv.weight: ohwi", "rules must be a list of rules, not 'conv.weight: ohwi'"),
+        (
+            "conv.weight: ohwi",
+            "rules must be a list of rules, not 'conv.weight: ohwi'; put it in brackets",
+        ),
         (None, "rules must be a list of rules, not None"),
         ([5], "a rule is a string, or the path of a file of rules, not 5"),
         ([b"conv.weight: ohwi"], "a rule is a string, or the path of a file of rules"),
