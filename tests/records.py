@@ -1,4 +1,4 @@
-"""Records with random bytes."""
+"""Records with random bytes, and their numbers by definition."""
 
 from __future__ import annotations
 
@@ -8,9 +8,13 @@ import numpy as np
 
 import reorder
 from memdesc.record import BIT_PLANES
+from reorder.records import fields
 
 if TYPE_CHECKING:
     from memdesc import RecordDesc
+
+# what the numbers of a record are, in numpy
+dequantize_reference = fields.dequantize_reference
 
 
 def random_record(desc: RecordDesc, rng: np.random.Generator) -> reorder.Record:

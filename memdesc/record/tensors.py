@@ -66,6 +66,8 @@ _BNB_TABLES = {
 }
 # fmt: on
 _BNB_TYPES = ("bfloat16", "float16", "float32")
+# the types of the dims beside packed codes: compressed-tensors writes the first, Kimi-K2 the second
+_SHAPES = ("s64", "s32")
 # the codes of FP8, and the types of their scales
 _CODES_OF_FP8 = ("f8_e4m3", "f8_e5m2")
 _SCALES_OF_FP8 = ("f32", "bf16", "f16", "e8m0")
@@ -298,23 +300,26 @@ def _hqq(dims: tuple[int, ...], *, group: Any, bits: Any, scales: Any) -> _Made:
     return fields, rule, constants
 
 
-def _pack_quantized(dims: tuple[int, ...], *, bits: Any, zeros: Any, **options: Any) -> _Made:
+def _pack_quantized(
+    dims: tuple[int, ...], *, bits: Any, zeros: Any, shape: Any, **options: Any
+) -> _Made:
     """Return unsigned codes in words along the inputs; zero points in words along the outputs."""
     name, kind = "pack_quantized", _integers("pack_quantized", bits)
     scales = _by_rows(name, dims, **options)
     word = 32 // bits
     codes = _by_tag("weight_packed", kind, f"aB{word}b", dims, (1, 1))
-    shape = Constant("weight_shape", "s64", dims)
+    _check_choice(f"{name}: shape", shape, _SHAPES)
+    held = (Constant("weight_shape", shape, dims),)
     scale = (_number("weight_scale"),)
     if not checked_flag(f"{name}: zeros", zeros):
-        return (codes, scales), Rule(_number(codes.name, minus=1 << bits - 1), scale), (shape,)
+        return (codes, scales), Rule(_number(codes.name, minus=1 << bits - 1), scale), held
     if scales.groups[0] > 1:
         rows = options["rows"]
         msg = f"{name} with zero points has scales for each row; rows must be 1, not {rows}"
         raise MemdescError(msg)
     # the same number is added to codes and to zero points
     points = _by_tag("weight_zero_point", kind, f"Ab{word}a", dims, scales.groups)
-    return (codes, scales, points), Rule(_number(codes.name), scale, _number(points.name)), (shape,)
+    return (codes, scales, points), Rule(_number(codes.name), scale, _number(points.name)), held
 
 
 def _int_quantized(dims: tuple[int, ...], *, zeros: Any, **options: Any) -> _Made:
@@ -474,7 +479,11 @@ TENSOR_FORMATS: dict[str, tuple[Any, ...]] = {
         )
     },
     "mlx": (_mlx, "oi", (("group", 64), _FOUR, _BF16), "eoi"),
-    "pack_quantized": (_pack_quantized, "oi", (_GROUP, _ROWS, ("zeros", False), _FOUR, _BF16)),
+    "pack_quantized": (
+        _pack_quantized,
+        "oi",
+        (_GROUP, _ROWS, ("zeros", False), _FOUR, _BF16, ("shape", _SHAPES[0])),
+    ),
     "int_quantized": (_int_quantized, "oi", (("group", -1), _ROWS, ("zeros", False), _BF16)),
     "hqq": (_hqq, "oi", (("group", 64), _FOUR, _BF16)),
     **{

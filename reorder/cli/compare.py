@@ -27,7 +27,7 @@ from reorder.storage.containers.entry import NOT_BYTES
 from reorder.storage.containers.table import FORMATS, read_container
 from reorder.storage.diagnosis import is_equal_bytes
 from reorder.storage.items import Item, Model
-from reorder.storage.stored import in_order_of
+from reorder.storage.stored import are_as_in_models, in_order_of
 
 if TYPE_CHECKING:
     import argparse
@@ -290,9 +290,12 @@ def _compare_sets(
 ) -> tuple[Facts, int]:
     """Compare what has the same names on both sides; `unread` says why something is left out."""
     names = [name for name in left if name in right]
-    rows = [
-        {"name": left[name].name, **_compared(left[name], right[name], options)} for name in names
-    ]
+    as_in_models = are_as_in_models((left[name].desc, right[name].desc) for name in names)
+    rows = []
+    for name in names:
+        a, b = left[name], right[name]
+        found = _compared(a, b, options, as_in_models=as_in_models)
+        rows.append({"name": a.name, **found})
     apart = [row for row in rows if row.pop("is_equal") is False]
     facts: Facts = {
         "a": options.a,
@@ -335,12 +338,17 @@ def _what(content: _Content) -> str:
     return next(iter(content.tensors.values())).dtype + codes
 
 
-def _compared(a: _Content, b: _Content, options: argparse.Namespace) -> dict[str, Any]:
-    """Compare what both sides have under one name."""
+def _compared(
+    a: _Content, b: _Content, options: argparse.Namespace, *, as_in_models: bool | None
+) -> dict[str, Any]:
+    """Compare what both sides have under one name.
+
+    `as_in_models` says whether floats beside records have the dims of models; None if unknown.
+    """
     whats = {"a": _what(a), "b": _what(b)}
     try:
         one, other = a.numbers(), b.numbers()
-        turned = in_order_of(other, b.desc, one, a.desc)
+        turned = in_order_of(other, b.desc, one, a.desc, as_in_models=as_in_models)
         found = min(
             (_compare(one, each, options, limit=0) for each in turned),
             key=lambda each: each.differing,

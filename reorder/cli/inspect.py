@@ -18,7 +18,7 @@ from reorder.cli.tensors import check_named, split_name
 from reorder.records.encode import number_bits
 from reorder.storage.containers.entry import NOT_BYTES
 from reorder.storage.containers.table import read_container
-from reorder.storage.convert.sections import section_warnings, sections_in
+from reorder.storage.convert.sections import refuse_unknown, section_warnings, sections_in
 from reorder.storage.groups import find_groups, find_orphans, find_plain, find_unscaled, partial_of
 from reorder.storage.stored import UNQUANTISED, WEIGHT
 
@@ -104,7 +104,9 @@ def _listing(given: str) -> _Listing:
     if container.left_out:
         notes.append(f"{first_of(container.left_out, _SHOWN)}: not shown: {NOT_BYTES}")
     if any(group.desc is not None for group in groups):
-        notes += _section_notes(path)
+        notes += _section_notes(path, is_known=True)
+    elif path.is_dir() and not (groups or unscaled or container.unread or _has_blocks(container)):
+        notes += _section_notes(path, is_known=False)
     notes += [
         f"{file} is not shown{_count_of(each.names)}: {each.reason}"
         for file, each in container.unread.items()
@@ -125,13 +127,25 @@ def _kinds(rows: Iterable[Facts]) -> list[Facts]:
     return sorted(kinds.values(), key=lambda kind: -kind["bytes"])
 
 
-def _section_notes(path: Path) -> list[str]:
-    """Return a note if a config file says that the weights stand for other numbers than stored."""
+def _section_notes(path: Path, *, is_known: bool) -> list[str]:
+    """Return a note if the config files of a model do not fit its weights.
+
+    They may say that known weights mean other numbers, or that a model without any is quantised.
+    """
     try:
-        [*section_warnings(sections_in(path))]
+        sections = sections_in(path)
+        if is_known:
+            [*section_warnings(sections)]
+        else:
+            refuse_unknown(sections)
     except MemdescError as error:
         return [str(error)]
     return []
+
+
+def _has_blocks(container: Container) -> bool:
+    """Whether a tensor is a record by itself, as in GGUF."""
+    return any(isinstance(each.desc, RecordDesc) for each in container.entries.values())
 
 
 def _alike(rows: Iterable[Facts]) -> list[Facts]:

@@ -7,7 +7,7 @@ declares its record, and a converted record is declared by the first row that ha
 without rows is declared by its name.
 
 Sources: AutoAWQ 0.2, AutoGPTQ 0.7 and GPTQModel 2 (`checkpoint_format`), vLLM 0.10
-(`gptq_marlin.py`, `marlin.py`), transformers 5.23 (`FineGrainedFP8Config`,
+(`gptq_marlin.py`, `marlin.py`), transformers 5.24 (`FineGrainedFP8Config`,
 `FbgemmFp8Config`, `Mxfp4Config`), compressed-tensors 0.20 (`QuantizationConfig`,
 `QuantizationArgs`), ModelOpt 0.47 (`hf_quant_config.json`), vLLM 0.10 (`fp8.py`: without
 `weight_block_size`, a scale is for a whole tensor), and mlx-lm 0.32 (`utils.py`, `load_model`,
@@ -612,7 +612,7 @@ def _join_groups(parts: Sequence[Layers]) -> dict[str, Any]:
     for k, (layers, section) in enumerate(parts):
         (group,) = section["config_groups"].values()
         # transformers takes the group with such a target for all experts of a model, or else the
-        # first group (5.23, `get_experts_scheme`)
+        # first group with a target of another kind (5.24, `get_experts_scheme`)
         others = [name for name in layers if not block_of(name)]
         expert = next((name for name in layers if block_of(name)), "")
         if owner and expert:
@@ -656,22 +656,27 @@ _JOINS: Mapping[str, Callable[[Sequence[Layers]], dict[str, Any] | None]] = {
 }
 
 
-# by method: an expression for all layers whose names end alike, for `str.format`
-_ENDS = {"compressed-tensors": r"re:(.*\.)?{}$"}
+# The key that lists the layers that are not quantised, and how lists name all layers whose names
+# end in some words. transformers looks for a name of AWQ's list at the end of a layer's, even
+# within a word, so the dot before the words belongs to it.
+_ENDS: Mapping[str, tuple[str, Callable[[str], str]]] = {
+    "compressed-tensors": ("ignore", lambda end: rf"re:(.*\.)?{re.escape(end)}$"),
+    "awq": (IGNORED, lambda end: f".{end}"),
+}
 
 
 def with_ends(section: Mapping[str, Any], quantised: Collection[str]) -> dict[str, Any]:
-    """Return a section whose lists of layers also have expressions for how their names end.
+    """Return a section whose lists of layers also say how their names end.
 
     Such an end is the fewest last words that no layer of another list ends with. In a program,
     layers may have other prefixes than their tensors have in files, and loaders may not translate
-    the lists: transformers 5.23 does not for compressed-tensors.
+    the lists: transformers 5.24 does so for FP8 only.
     """
-    form = _ENDS.get(section.get("quant_method", ""))
-    if form is None:
+    if (how := _ENDS.get(section.get("quant_method", ""))) is None:
         return dict(section)
-    plain, groups = section.get("ignore") or [], section.get("config_groups") or {}
-    found = dict(section) | {"ignore": _ended(form, plain, plain, quantised)}
+    key, form = how
+    plain, groups = section.get(key) or [], section.get("config_groups") or {}
+    found = dict(section) | ({key: _ended(form, plain, plain, quantised)} if plain else {})
     made: dict[str, Any] = {}
     for name, group in groups.items():
         targets = _names(group.get("targets")) if isinstance(group, dict) else ()
@@ -685,12 +690,15 @@ def with_ends(section: Mapping[str, Any], quantised: Collection[str]) -> dict[st
 
 
 def _ended(
-    form: str, listed: Sequence[str], names: Sequence[str], others: Collection[str]
+    form: Callable[[str], str],
+    listed: Sequence[str],
+    names: Sequence[str],
+    others: Collection[str],
 ) -> list[str]:
-    """Return a list with an expression for each of `names` that has an end unlike all `others`."""
+    """Return a list that also has the end of each name, if no other name has that end."""
     taken = {end for name in others for end in _ends_of(name)}
     ends = [next((end for end in _ends_of(name) if end not in taken), None) for name in names]
-    return [*dict.fromkeys((*listed, *(form.format(re.escape(end)) for end in ends if end)))]
+    return [*dict.fromkeys((*listed, *(form(end) for end in ends if end)))]
 
 
 def _ends_of(name: str) -> list[str]:

@@ -20,7 +20,7 @@ from reorder.storage.convert.rules import FormatName
 from reorder.storage.diagnosis import Compared, find_causes, is_equal_bytes, parts_of_record
 from reorder.storage.groups import Group
 from reorder.storage.items import Item
-from reorder.storage.stored import ONE, in_order_of
+from reorder.storage.stored import ONE, are_as_in_models, in_order_of
 from reorder.values.formats import INTEGERS
 
 if TYPE_CHECKING:
@@ -49,6 +49,15 @@ class Finding(NamedTuple):
     is_unclear: bool = False
 
 
+class _How(NamedTuple):
+    """What is known about all items of two checkpoints."""
+
+    # what an item of the reference may be if its file does not say it
+    kinds: tuple[str, ...]
+    # whether floats beside records have the dims of models; None if unknown
+    as_in_models: bool | None
+
+
 def differences(
     model: Model,
     reference: Model,
@@ -68,6 +77,9 @@ def differences(
         if name in unknown and isinstance(each, FormatName)
     }
     items, others = _items(model, given), _items(reference, records)
+    pairs = ((items[name].desc, theirs.desc) for name, theirs in others.items() if name in items)
+    kinds = (reference_is,) if reference_is else (PACKED, PLAIN)
+    how = _How(kinds, are_as_in_models(pairs))
     places = _ByBytes([*others.values()])
     done: set[str] = set()
     for name, theirs in others.items():
@@ -78,8 +90,7 @@ def differences(
             continue
         done |= {*ours.group.found.names}
         try:
-            kinds = (reference_is,) if reference_is else (PACKED, PLAIN)
-            found = _difference(ours, theirs, kinds, is_given=ours.name in given)
+            found = _difference(ours, theirs, how, is_given=ours.name in given)
         except MemdescError as error:
             found = Finding(f"cannot be compared: {error}")
         is_explained = found is None or found.causes or found.is_unclear
@@ -161,17 +172,15 @@ def _key(item: Item, role: str, data: NDArray[np.uint8]) -> object:
     return item.desc, role, len(data), data[:_START].tobytes()
 
 
-def _difference(
-    ours: Item, theirs: Item, kinds: tuple[str, ...], *, is_given: bool
-) -> Finding | None:
+def _difference(ours: Item, theirs: Item, how: _How, *, is_given: bool) -> Finding | None:
     """Return how the values of two items differ, and why if that is known.
 
-    `is_given` if a rule says what ours holds; `kinds` are what theirs may be if no file says it.
+    `is_given` if a rule says what ours holds.
     """
     if isinstance(theirs.desc, RecordDesc):
-        return _record_difference(ours, theirs, theirs.desc)
+        return _record_difference(ours, theirs, theirs.desc, how)
     if ours.entry is None or theirs.entry is None:
-        return _number_difference(ours, theirs)
+        return _number_difference(ours, theirs, how)
     found, data = ours.model.map(ours.entry), theirs.model.map(theirs.entry)
     if ours.desc is theirs.desc is None:  # their type is unknown
         own, other = (f"{each.dtype} of {each.shape}" for each in (ours.entry, theirs.entry))
@@ -179,9 +188,9 @@ def _difference(
         return _explained([Compared(ours.name, found, data)], said)
     readings = _readings(ours, theirs, is_given=is_given)
     by_kind = {
-        kind: _layout_difference(ours, each)
+        kind: _layout_difference(ours, each, how)
         for kind, each in readings.items()
-        if kind in kinds or len(readings) == 1
+        if kind in how.kinds or len(readings) == 1
     }
     equal = [kind for kind, each in by_kind.items() if each is None]
     # where all readings differ, the one that is explained
@@ -196,7 +205,7 @@ def _difference(
     return Finding(problem, unlike.causes, is_unclear=True)
 
 
-def _layout_difference(ours: Item, theirs: Item) -> Finding | None:
+def _layout_difference(ours: Item, theirs: Item, how: _How) -> Finding | None:
     """Compare two tensors of numbers through both layouts."""
     entry, wanted = ours.tensors[ONE], theirs.memory()
     found = ours.model.map(entry)
@@ -206,7 +215,7 @@ def _layout_difference(ours: Item, theirs: Item) -> Finding | None:
     said = ""
     if (desc.dims, desc.dtype) != (wanted.desc.dims, wanted.desc.dtype):
         if desc.dims == wanted.desc.dims:
-            numbers = _number_difference(ours, theirs)
+            numbers = _number_difference(ours, theirs, how)
             if numbers is None or desc.dtype.bits != wanted.desc.dtype.bits:
                 return numbers
         said = f"are {desc!r}, and those of the reference {wanted.desc!r}"
@@ -278,13 +287,13 @@ def _explained(parts: list[Compared], said: str = "") -> Finding | None:
     return Finding(problem, find_causes(parts))
 
 
-def _record_difference(ours: Item, theirs: Item, desc: RecordDesc) -> Finding | None:
+def _record_difference(ours: Item, theirs: Item, desc: RecordDesc, how: _How) -> Finding | None:
     """Compare with a record, tensor by tensor, in the format of the model."""
     wanted = Record(desc, theirs.data)
     own, said = ours.desc, ""
     if isinstance(own, MemoryDesc) and (len(desc.tensors) > 1 or own.nelems == prod(desc.dims)):
         # floats that the record was decoded to, rather than its bytes as a plain tensor
-        return _number_difference(ours, theirs)
+        return _number_difference(ours, theirs, how)
     if not isinstance(own, RecordDesc):
         said = f"are not those of {desc!r}"
     elif own.name == desc.name and own.dims != desc.dims:
@@ -293,16 +302,16 @@ def _record_difference(ours: Item, theirs: Item, desc: RecordDesc) -> Finding | 
         try:
             wanted = repack(wanted, own)
         except MemdescError:
-            return _number_difference(ours, theirs)
+            return _number_difference(ours, theirs, how)
     data = ours.data
     if missing := [role for role in wanted.tensors if role not in data]:
         return Finding(f"have no {', '.join(missing)}, as {desc!r} has")
     return _explained(parts_of_record(data, wanted.tensors, wanted.desc), said)
 
 
-def _number_difference(ours: Item, theirs: Item) -> Finding | None:
+def _number_difference(ours: Item, theirs: Item, how: _How) -> Finding | None:
     """Compare the numbers that two items stand for."""
     one, other = ours.numbers(), theirs.numbers()
-    turned = in_order_of(other, theirs.desc, one, ours.desc)
+    turned = in_order_of(other, theirs.desc, one, ours.desc, as_in_models=how.as_in_models)
     differing = min(compare_values(one, each).differing for each in turned)
     return Finding(f"differ in {differing} of {one.desc.nelems} elements") if differing else None

@@ -361,6 +361,8 @@ def _named(claims: Claims, found: Siblings, noted: RecordDesc | None) -> tuple[s
     if declared is None or declared.name is None:
         why = declared.reason if declared else f"no {CONFIG} has a {KEY}"
         names = _fitting(found)
+        if declared is None and len(names) == 1 and _tells_options(names[0]):
+            return names[0], dict(claims.options)
         hint = "no known record fits it"
         if names:
             axes = "(axes=oi)" if read_name(names[0])[1] == _MATRIX else ""
@@ -516,6 +518,8 @@ def _check_order(entry: Entry, desc: RecordDesc) -> None:
         raise MemdescError(msg)
 
 
+# how the JSON of a quant_state begins
+_STATE = b"{"
 # tensors that hold an option of their record
 _NUMBERS = {"group_size": "group", "nbits": "bits"}
 # tensors of formats that are not decoded -> the name whose error says why
@@ -555,12 +559,12 @@ def desc_of_tensors(found: Siblings, name: str, given: Mapping[str, Any]) -> Rec
     bits = {**legal, **given}.get("bits", sample.fields[0].bits)
     options = {"codes": _kind(found.codes), "scales": _kind(scales), **has}
     if letters == _MATRIX:
-        dims, groups = _dims_by_scales(found, scales, bits)
+        dims, groups = _dims_by_scales(found, name, scales, bits)
         options["group"] = dims[0] // groups if groups > 1 else -1
     else:
         state = _state(found, sample)
-        options |= state
-        held = state.get("shape") or _dims_by_constant(found, sample)
+        options |= (stated := _dims_by_constant(found, sample)) | state
+        held = state.get("shape") or stated.get("dims")
         dims = held or _dims_by_codes(found, name, bits)
         if held is not None and "bits" in legal.keys() - options.keys():
             options["bits"] = _bits(found.codes, held, sample)
@@ -572,15 +576,21 @@ def desc_of_tensors(found: Siblings, name: str, given: Mapping[str, Any]) -> Rec
         return record_desc(dims, name, **(kept | dict(given)))
 
 
-def _dims_by_scales(found: Siblings, scales: Entry, bits: Any) -> tuple[tuple[int, ...], int]:
-    """Return (in, out) and the number of groups, from scales (groups, out) and the codes' bytes."""
+def _dims_by_scales(
+    found: Siblings, name: str, scales: Entry, bits: Any
+) -> tuple[tuple[int, ...], int]:
+    """Return (in, out) and the number of groups, from scales (groups, out) and the codes' bytes.
+
+    Fails if the record cannot have such bits.
+    """
     shape = scales.desc.dims if isinstance(scales.desc, MemoryDesc) else scales.shape
     if len(shape) != len(_MATRIX):
         msg = f"{scales.name!r} has the shape {scales.shape}; scales of records have 2 dims"
         raise MemdescError(msg)
     groups, columns = shape
     codes = found.codes
-    count = codes.nbytes * BYTE_BITS // bits if bits in (4, 8) else 0
+    record_desc(_SAMPLE, name, **({"bits": bits} if "bits" in read_name(name)[2] else {}))
+    count = codes.nbytes * BYTE_BITS // bits
     if not groups or not columns or not count or count % (groups * columns):
         msg = (
             f"{codes.name!r}: {codes.nbytes} bytes of {bits}-bit codes are not a multiple of the "
@@ -620,20 +630,23 @@ def _packed(name: str, ndims: int) -> int:
     return next((dim for dim, (size, words) in enumerate(sizes) if size != words), ndims - 1)
 
 
-def _dims_by_constant(found: Siblings, sample: RecordDesc) -> tuple[int, ...] | None:
-    """Return the dims that a tensor of the record holds; None if it has no such tensor."""
+def _dims_by_constant(found: Siblings, sample: RecordDesc) -> dict[str, Any]:
+    """Return the dims that a tensor of the record holds, and its type; empty if there is none."""
     for each in sample.constants:
         if each.values != sample.dims:
             continue
         entry = found.entries[each.tensor]
-        if _kind(entry) != each.kind or entry.nbytes != len(each.data):
+        kind = _kind(entry)
+        if kind not in INTEGERS or entry.nbytes * BYTE_BITS != (
+            INTEGERS[kind].bits * len(sample.dims)
+        ):
             msg = (
                 f"{entry.name!r} of {entry.dtype} and shape {entry.shape} does not hold the "
                 f"{len(sample.dims)} dims of a matrix as {each.kind}"
             )
             raise MemdescError(msg)
-        return tuple(entry.read().view(DATA_TYPES[each.kind].numpy).tolist())
-    return None
+        return {"dims": tuple(entry.read().view(DATA_TYPES[kind].numpy).tolist()), "shape": kind}
+    return {}
 
 
 def _bits(codes: Entry, dims: tuple[int, ...], sample: RecordDesc) -> int:
@@ -652,7 +665,7 @@ def _state(found: Siblings, sample: RecordDesc) -> dict[str, Any]:
     if counts:
         return {option: _number(found.entries[name]) for name, option in counts.items()}
     for each in sample.constants:
-        if bytes(each.data[:1]) != b"{":
+        if bytes(each.data[:1]) != _STATE:
             continue
         entry = found.entries[each.tensor]
         try:
@@ -664,6 +677,14 @@ def _state(found: Siblings, sample: RecordDesc) -> dict[str, Any]:
             raise MemdescError(msg) from None
         return {**found_state, "shape": (outputs, inputs)}
     return {}
+
+
+@lru_cache(maxsize=64)
+def _tells_options(name: str) -> bool:
+    """Whether the tensors of a record say what they are, so that no file needs to declare it."""
+    sample = record_desc(_SAMPLE, name)
+    is_state = any(bytes(each.data[:1]) == _STATE for each in sample.constants)
+    return is_state or not _NUMBERS.keys().isdisjoint(sample.tensors)
 
 
 def _number(entry: Entry) -> int:
@@ -757,10 +778,13 @@ def _misfit(entry: Entry, tensor: Tensor) -> str:
     if is_flat and tensor.dtype == "u8" and entry.nbytes == tensor.nbytes:
         return ""  # bytes in wider words, which bitsandbytes calls quant_storage
     is_same = kind == tensor.dtype
-    # the same words as integers of another width, or the bits of a type that the container lacks
-    is_alike = {kind, tensor.dtype} <= INTEGERS.keys() or (
-        kind == f"u{data_type(tensor.dtype).bits}"
-    )
+    # the same words as integers of another width, or the bits of a type that the container lacks;
+    # integers that are not words mean other numbers in another type
+    held = tensor.desc
+    is_word = not (isinstance(held, MemoryDesc) and held.dtype.name == tensor.dtype)
+    is_alike = kind == f"u{data_type(tensor.dtype).bits}"
+    if tensor.dtype in INTEGERS:
+        is_alike = kind in INTEGERS and is_word
     shapes = [_trimmed(each.shape) if is_same else each.shape[:-1] for each in (entry, tensor)]
     if is_same and _is_spread(entry.shape, tensor.shape):
         shapes[0] = shapes[1]

@@ -188,7 +188,7 @@ def _is_class(target: str) -> bool:
 def _is_part(text: str, layer: str) -> bool:
     """Whether a text is the first or the last parts of a layer's name.
 
-    Source: transformers 5.23, `should_convert_module`, without its regular expressions.
+    Source: transformers 5.24, `should_convert_module`, without its regular expressions.
     """
     parts, names = text.split("."), layer.split(".")
     count = len(parts)

@@ -21,7 +21,7 @@ from reorder.storage.containers.entry import Tensor
 from reorder.values.formats import INTEGERS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from memdesc import Constant, Field
 
@@ -88,12 +88,14 @@ def in_order_of(
     held: MemoryDesc | RecordDesc | None,
     other: Memory,
     wanted: MemoryDesc | RecordDesc | None,
+    *,
+    as_in_models: bool | None,
 ) -> list[Memory]:
     """Return `memory` with its dims in the order of `other`.
 
-    `held` and `wanted` are the descriptors that the two were stored with. There are several results
-    if either order is possible: floats may have the order of models or that of the record, and a
-    square matrix does not show which.
+    `held` and `wanted` are the descriptors that the two were stored with. Floats may have the order
+    of models or that of the record, and a square matrix does not show which: it has the one that
+    `as_in_models` says, or there are two results if that is None.
     """
     same = tuple(range(memory.desc.ndims))
     orders = [same]
@@ -108,7 +110,31 @@ def in_order_of(
         Memory(memory.desc.permute_axes(order), memory.data, zero_pad=False)
         for order in dict.fromkeys(orders)
     ]
-    return [each for each in turned if each.desc.dims == other.desc.dims] or turned[:1]
+    found = [each for each in turned if each.desc.dims == other.desc.dims] or turned[:1]
+    return found if as_in_models is None or len(found) == 1 else [found[as_in_models]]
+
+
+def are_as_in_models(
+    pairs: Iterable[tuple[MemoryDesc | RecordDesc | None, MemoryDesc | RecordDesc | None]],
+) -> bool | None:
+    """Whether floats have the dims of models, from pairs of what two files have under a name.
+
+    None if the shapes do not show it, or show both.
+    """
+    shown = set()
+    for pair in pairs:
+        for desc, floats in (pair, pair[::-1]):
+            if isinstance(desc, RecordDesc) and isinstance(floats, MemoryDesc):
+                orders = (desc.letters, model_axes(desc))
+                fits = [_sizes(desc, letters) == floats.dims for letters in orders]
+                shown |= {fits[1]} if fits[0] != fits[1] else set()
+    return shown.pop() if len(shown) == 1 else None
+
+
+def _sizes(desc: RecordDesc, letters: str) -> tuple[int, ...]:
+    """Return the dims of a record in the order of its letters."""
+    sizes = dict(zip(desc.letters, desc.dims, strict=False))
+    return tuple(sizes[letter] for letter in letters if letter in sizes)
 
 
 def stem_of(name: str, role: str, record: str) -> str:

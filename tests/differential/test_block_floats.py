@@ -1,7 +1,7 @@
 """NVFP4, MXFP4 and MXFP8 of the libraries that make them: decoded and repacked, and read back.
 
 Sources: compressed-tensors 0.20 (`compressors/nvfp4/base.py`, `quantization/lifecycle/forward.py`),
-ModelOpt 0.47 (`quantization/qtensor`), transformers 5.23 (`integrations/mxfp4.py`,
+ModelOpt 0.47 (`quantization/qtensor`), transformers 5.24 (`integrations/mxfp4.py`,
 `integrations/finegrained_fp8.py`).
 """
 

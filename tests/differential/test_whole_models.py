@@ -1,4 +1,4 @@
-"""Whole models, dense ones and mixtures of experts, converted and loaded by the target's library.
+"""Whole models, dense ones, mixtures of experts, and one for images and text, converted and loaded.
 
 GPTQModel, ModelOpt, mlx-lm and compressed-tensors quantise tiny models with random weights; FP8 in
 blocks is made by the formula of DeepSeek-V3. Weights or logits are equal in all bits, except where
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from contextlib import chdir
 from typing import TYPE_CHECKING, Any
 
@@ -46,9 +47,13 @@ _SIZES = {
 }
 _EXPERTS = 4
 _MODELS = ("llama", "qwen3_moe")
+# a part for images, one for text, and a projector between them
+_IMAGE, _PATCH = 16, 4
+_IMAGE_TOKEN = 63
 # matrices of two layers
 _COUNTS = {"llama": 14, "qwen3_moe": 2 * (4 + 3 * _EXPERTS), "mixtral": 2 * (4 + 3 * _EXPERTS)}
 # without kv_b_proj, which mlx-lm splits; one layer is dense, the other has a shared expert
+_COUNTS["llava"] = _COUNTS["llama"]
 _COUNTS["deepseek_v3"] = 2 * 4 + 3 + 3 * (_EXPERTS + 1)
 # what Mixtral calls the layers of an expert
 _OF_MIXTRAL = {"gate_proj": "w1", "down_proj": "w2", "up_proj": "w3"}
@@ -76,6 +81,21 @@ def _model(kind: str, dtype: Any) -> Any:
         groups = {"n_routed_experts": _EXPERTS, "n_group": 2, "topk_group": 1}
         more = {**sizes, **heads, **ranks, **groups, "first_k_dense_replace": 1}
         model = transformers.DeepseekV3ForCausalLM(transformers.DeepseekV3Config(**_SIZES | more))
+    if kind == "llava":
+        seen = transformers.CLIPVisionConfig(
+            hidden_size=128,
+            intermediate_size=256,
+            num_hidden_layers=2,
+            num_attention_heads=2,
+            image_size=_IMAGE,
+            patch_size=_PATCH,
+        )
+        read = transformers.LlamaConfig(intermediate_size=512, **_SIZES)
+        config = transformers.LlavaConfig(
+            vision_config=seen, text_config=read, image_token_index=_IMAGE_TOKEN
+        )
+        config.tie_word_embeddings = False
+        model = transformers.LlavaForConditionalGeneration(config)
     model.config.architectures = [type(model).__name__]
     return model.to(dtype).eval()
 
@@ -95,10 +115,25 @@ def _save(folder: Path, kind: str, dtype: Any) -> Path:
 
 
 def _logits(folder: Path, dtype: Any, **options: Any) -> Any:
-    load = transformers.AutoModelForCausalLM.from_pretrained
+    is_llava = json.loads((folder / "config.json").read_text())["model_type"] == "llava"
+    given = {"input_ids": torch.arange(48)[None]}
+    if is_llava:
+        tokens = torch.full((1, (_IMAGE // _PATCH) ** 2), _IMAGE_TOKEN)
+        given["input_ids"] = torch.cat([tokens, given["input_ids"][:, :32]], 1)
+        values = torch.linspace(-1, 1, 3 * _IMAGE * _IMAGE, dtype=dtype)
+        given["pixel_values"] = values.reshape(1, 3, _IMAGE, _IMAGE)
+    kind = "AutoModelForImageTextToText" if is_llava else "AutoModelForCausalLM"
+    load = getattr(transformers, kind).from_pretrained
     model = load(folder, dtype=dtype, **options).eval()
     with torch.no_grad():
-        return model(torch.arange(48)[None]).logits
+        return model(**given).logits
+
+
+def _rename_as_published(folder: Path) -> None:
+    """Give the part for images its names in published Llava models, which transformers renames."""
+    names = {each: each.replace("tower.", "tower.vision_model.") for each in _tensors(folder)}
+    tensors = {names[name]: tensor for name, tensor in _tensors(folder).items()}
+    safetensors.save_file(tensors, folder / "model.safetensors", {"format": "pt"})
 
 
 def _tensors(folder: Path) -> dict[str, Any]:
@@ -138,7 +173,7 @@ def _decompressed(folder: Path, target: Path, dtype: Any) -> dict[str, Any]:
 
 
 def _mlx_model(folder: Path) -> tuple[Any, dict[str, Any]]:
-    """Load a model by mlx-lm, which reads two keys that transformers 5.23 writes elsewhere."""
+    """Load a model by mlx-lm, which reads two keys that transformers 5.24 writes elsewhere."""
     lm = pytest.importorskip("mlx_lm.utils", reason="mlx-lm is not installed")
     config = json.loads((folder / "config.json").read_text())
     config |= {"num_experts": _EXPERTS, "rope_theta": config["rope_parameters"]["rope_theta"]}
@@ -191,6 +226,7 @@ _PRESETS = {
 # transformers refuses these, or computes other numbers than compressed-tensors: docs/records.md
 _NOT_LOADED = {
     "llama": {"W4A16_ASYM"},
+    "llava": {"W4A16_ASYM"},
     "qwen3_moe": {"FP8_BLOCK", "W8A8", "W4A16_ASYM", "NVFP4A16", "MXFP8A16"},
 }
 _MODELOPT = {
@@ -371,6 +407,28 @@ def test_floats_become_the_fp8_that_producers_make_and_transformers_loads(
     assert experts == [torch.float8_e4m3fn] * (2 if kind == "qwen3_moe" else 0)
 
 
+@pytest.mark.parametrize("is_published", [False, True])
+def test_the_parts_of_a_model_are_found_by_the_lists_of_config(
+    tmp_path: Path, is_published: bool
+) -> None:
+    _model("llava", torch.bfloat16).save_pretrained(tmp_path / "plain")
+    if is_published:
+        _rename_as_published(tmp_path / "plain")
+    # all linear layers of both parts become FP8, the projector does not
+    reorder.convert(tmp_path / "plain", tmp_path / "fp8", (), _VERIFIED, to="fp8-block")
+    codes = [each for each in _tensors(tmp_path / "fp8").values() if each.dtype.itemsize == 1]
+    assert len(codes) == _COUNTS["llava"] + 2 * 6
+    reorder.convert(tmp_path / "fp8", tmp_path / "bf16", (), _VERIFIED, to="bf16")
+    logits = _logits(tmp_path / "bf16", torch.bfloat16)
+    assert _same(_logits(tmp_path / "fp8", torch.bfloat16), logits)
+    assert logits.isfinite().all()
+    reorder.convert(tmp_path / "fp8", tmp_path / "ct", (), _VERIFIED, to="compressed-tensors")
+    # transformers rounds scales of FP8 to bf16 first
+    reorder.convert(tmp_path / "ct", tmp_path / "f32", ["*: fp8_block -> plain, f32"], _VERIFIED)
+    wanted = _logits(tmp_path / "f32", torch.float32)
+    assert _same(_logits(tmp_path / "ct", torch.float32), wanted)
+
+
 @pytest.mark.parametrize("form", ["mxfp4", "mxfp8"])
 @pytest.mark.parametrize("kind", _MODELS)
 def test_mlx_computes_with_mx_of_modelopt(
@@ -444,7 +502,8 @@ def by_compressed_tensors(tmp_path_factory: pytest.TempPathFactory) -> Callable[
         tensors: dict[str, Any] = {}
         for name, value in _tensors(folder).items():
             layer = name.removesuffix(".weight")
-            if layer.endswith(("_proj", "_mqa", *_OF_MIXTRAL.values())):
+            ends = ("_proj", "_mqa", *_OF_MIXTRAL.values())
+            if layer.endswith(ends) and "vision_tower" not in layer:
                 parts = _compressed(value, scheme)
                 tensors |= {f"{layer}.{role}": each for role, each in parts.items()}
             else:
@@ -454,7 +513,7 @@ def by_compressed_tensors(tmp_path_factory: pytest.TempPathFactory) -> Callable[
             config_groups={"g": scheme},
             format=form,
             quantization_status="compressed",
-            ignore=["lm_head", "re:.*[.]gate$"],
+            ignore=["re:.*lm_head$", "re:.*[.]gate$", "re:.*(vision_tower|projector).*"],
         )
         config = json.loads((folder / "config.json").read_text())
         config["quantization_config"] = json.loads(section.model_dump_json())
@@ -466,7 +525,7 @@ def by_compressed_tensors(tmp_path_factory: pytest.TempPathFactory) -> Callable[
 
 
 @pytest.mark.parametrize("preset", _PRESETS)
-@pytest.mark.parametrize("kind", _MODELS)
+@pytest.mark.parametrize("kind", [*_MODELS, "llava"])
 def test_models_of_compressed_tensors_are_decoded_as_by_it(
     tmp_path: Path, by_compressed_tensors: Callable[[str, str], Path], kind: str, preset: str
 ) -> None:
@@ -580,9 +639,8 @@ def test_a_model_of_hqq_is_decoded_as_by_hqq(tmp_path: Path, bits: int) -> None:
     options = {"compute_dtype": torch.bfloat16, "device": "cpu"}
     models.AutoHQQHFModel.quantize_model(model, config, **options)
     models.AutoHQQHFModel.save_to_safetensors(model, str(tmp_path / "in"))
-    # hqq does not declare what its files hold, so the rule does
-    rule = "*: hqq -> plain, bf16"
-    reorder.convert(tmp_path / "in", tmp_path / "out", [rule], _VERIFIED)
+    # hqq does not declare what its files hold, but its tensors do
+    reorder.convert(tmp_path / "in", tmp_path / "out", (), _VERIFIED, to="bf16")
     found = _tensors(tmp_path / "out")
     layers = {n: each for n, each in model.named_modules() if isinstance(each, HQQLinear)}
     assert len(layers) == _COUNTS["llama"]
@@ -697,7 +755,7 @@ def test_models_of_gptqmodel_are_decoded_by_compressed_tensors(
         logits = _logits(tmp_path / "f16", torch.float16)
         assert _same(_logits(tmp_path / "ct", torch.float16), logits)
         return
-    # transformers 5.23 does not load zero points; compressed-tensors packs those of AWQ likewise
+    # transformers 5.24 does not load zero points; compressed-tensors packs those of AWQ likewise
     from compressed_tensors.entrypoints.convert import AutoAWQConverter, convert_checkpoint
 
     reorder.convert(source, tmp_path / "awq", (), _VERIFIED, to="awq")
@@ -743,3 +801,21 @@ def test_experts_of_compressed_tensors_become_other_formats(
         logits[to] = _computed(tmp_path / to, to)
         assert torch.allclose(logits[to], wanted, atol=1e-2)
     assert all(_same(each, logits["gptq"]) for each in logits.values())
+
+
+@pytest.mark.parametrize("is_published", [False, True])
+def test_transformers_finds_the_parts_of_a_model_in_gptq_and_awq(
+    tmp_path: Path, by_compressed_tensors: Callable[[str, str], Path], is_published: bool
+) -> None:
+    pytest.importorskip("gptqmodel", reason="gptqmodel is not installed")
+    shutil.copytree(by_compressed_tensors("llava", "W4A16"), tmp_path / "in")
+    if is_published:
+        _rename_as_published(tmp_path / "in")
+    reorder.convert(tmp_path / "in", tmp_path / "f16", (), _VERIFIED, to="f16")
+    wanted = _logits(tmp_path / "f16", torch.float16)
+    logits = {}
+    for to in ("gptq", "awq"):
+        reorder.convert(tmp_path / "in", tmp_path / to, (), _VERIFIED, to=to)
+        logits[to] = _through_transformers(tmp_path / to, to)
+        assert torch.allclose(logits[to], wanted, atol=1e-2)
+    assert _same(logits["awq"], logits["gptq"])

@@ -95,20 +95,20 @@ def moved_config(text: bytes, plan: Plan) -> tuple[bytes, list[str]]:
 
 
 def _unread_warnings(sections: Mapping[str, Any]) -> Iterator[str]:
-    """Return warnings about what transformers 5.23 does not read in sections of GPTQ or AWQ.
+    """Return warnings about what transformers 5.24 does not read in sections of GPTQ or AWQ.
 
     Source: GPTQModel 7.7, `models/loader.py`, which reads both.
     """
     for section in sections.values():
         if section.get("lm_head") is True:
             yield (
-                f"{CONFIG} says lm_head: GPTQModel loads it quantised, and transformers 5.23 gives "
+                f"{CONFIG} says lm_head: GPTQModel loads it quantised, and transformers 5.24 gives "
                 "it random weights instead; --map decodes it to a float type"
             )
         if any((section.get("dynamic") or {}).values()):
             yield (
                 f"{CONFIG} says in dynamic which layers have other bits or groups: GPTQModel reads "
-                "that, and transformers 5.23 refuses to load them"
+                "that, and transformers 5.24 refuses to load them"
             )
 
 
@@ -272,7 +272,7 @@ def _plain_layers(plan: Plan) -> list[str]:
 def _with_ends(
     sections: Mapping[str, Any], config: Mapping[str, Any], plan: Plan
 ) -> dict[str, Any]:
-    """Return sections that also list how names of layers end, if a model has parts.
+    """Return sections whose lists also say how names of layers end, if a model has parts.
 
     These are models of their own, such as one for images and one for text.
     """
@@ -310,7 +310,7 @@ def _check_experts(plan: Plan) -> None:
 def _check_plain(sections: Mapping[str, Any], layers: Sequence[str]) -> None:
     """Refuse to list a plain layer whose name a loader also finds in a quantised one.
 
-    Source: transformers 5.23, `should_convert_module`: a listed name excludes each layer whose
+    Source: transformers 5.24, `should_convert_module`: a listed name excludes each layer whose
     name begins with it, up to a dot, or ends with it.
     """
     for section in sections.values():

@@ -5,7 +5,7 @@ that conversions read, and `_HARMLESS`, by method, those that do not affect the 
 names all others, if the method of the section is in `_HARMLESS`.
 
 Sources: compressed-tensors 0.20 (`QuantizationConfig`), GPTQModel 7.7 (`quantization/config.py`),
-AutoAWQ 0.2, ModelOpt 0.47, transformers 5.23 (`utils/quantization_config.py`).
+AutoAWQ 0.2, ModelOpt 0.47, transformers 5.24 (`utils/quantization_config.py`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from memdesc import MemdescError
-from memdesc.errors import first_of
+from memdesc.errors import first_of, short_repr
 from reorder.storage.declarations import inside, known_keys
 from reorder.storage.quantization import CONFIG, OLD_CONFIGS, read_sections
 
@@ -73,6 +73,19 @@ def sections_in(source: Path) -> list[tuple[str, dict[str, Any]]]:
         sections = read_sections(folder, file)
         found += [(file, {"quant_method": method, **inside(method, each)}) for each in sections]
     return found
+
+
+def refuse_unknown(sections: Sequence[tuple[str, dict[str, Any]]]) -> None:
+    """Refuse a model whose files declare quantised weights, but whose tensors do not show any."""
+    for file, section in sections:
+        if section:
+            what = short_repr(section.get("quant_method", section))
+            msg = (
+                f"{file} declares quantised weights, by {what}, but no tensors have the names of a "
+                "known format; convert the model with the program that made it, or correct "
+                f"{file} if its weights are plain floats"
+            )
+            raise MemdescError(msg)
 
 
 def section_warnings(sections: Sequence[tuple[str, dict[str, Any]]]) -> Iterator[str]:

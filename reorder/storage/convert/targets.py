@@ -3,7 +3,7 @@
 A target, such as `awq`, has ways from records to the one that its loader reads, which holds their
 numbers exactly; or it is a type of floats, to which all are decoded.
 
-Sources: the loaders of transformers 5.23, vLLM 0.10, GPTQModel 2 (version 2 of `qzeros`),
+Sources: the loaders of transformers 5.24, vLLM 0.10, GPTQModel 2 (version 2 of `qzeros`),
 AutoAWQ 0.2, and `fp8_cast_bf16.py` of DeepSeek-V3.
 """
 
@@ -19,7 +19,7 @@ from reorder.records.encode import is_integer_number, number_bits
 from reorder.records.repack import target_desc
 from reorder.storage.convert.beside import CACHE, LEFT_OUT, beside, left_out_warnings
 from reorder.storage.convert.rules import FormatName, Rule
-from reorder.storage.convert.sections import says_symmetric, sections_in
+from reorder.storage.convert.sections import refuse_unknown, says_symmetric, sections_in
 from reorder.storage.declarations import is_inner
 from reorder.storage.experts import (
     block_of,
@@ -119,7 +119,7 @@ _INTEGERS = ("gptq", "awq", "marlin", "pack_quantized")
 _BYTES = ("int_quantized",)
 _E4M3 = ("f8_e4m3",)
 _ZERO_POINTS = (
-    "transformers 5.23 with compressed-tensors 0.20 does not load zero points of pack-quantized, "
+    "transformers 5.24 with compressed-tensors 0.20 does not load zero points of pack-quantized, "
     "not even those that it wrote; vLLM does"
 )
 _RANDOM = (
@@ -136,14 +136,14 @@ _VERSION_1: dict[str, Any] = {"is_symmetric": True, "of_experts": _IN_GPTQ}
 _VERSION_2: dict[str, Any] = {"warning": _ZEROS_2, "of_experts": f"{_ZEROS_2}; {_IN_GPTQ}"}
 # what transformers does when it merges experts (`integrations/compressed_tensors.py`)
 _MERGED = (
-    "transformers 5.23 merges the experts of a layer before it decodes them: it {} in "
+    "transformers 5.24 merges the experts of a layer before it decodes them: it {} in "
     "compressed-tensors, which compressed-tensors itself decodes"
 )
 _WRONG = _MERGED.format("computes wrong numbers from experts of NVFP4")
 _NOT_LOADED = _MERGED.format("does not load experts of {}")
 # `Fp8Dequantize` divides the rows of a matrix by those of its scales
 _PARTIAL = (
-    "transformers 5.23 without a GPU expects that blocks divide a matrix evenly; "
+    "transformers 5.24 without a GPU expects that blocks divide a matrix evenly; "
     "otherwise it does not load the matrix, or decodes it to wrong numbers"
 )
 # MLX stores the products of scales and zero points as biases, and f32 holds them
@@ -242,20 +242,22 @@ _GGUF = "gguf"
 # Matrices that loaders of FP8 do not expect to be quantised, by parts of their names: routers of
 # experts, embeddings, outputs, adapters; what DeepSeek keeps of layers that predict more tokens and
 # of its indexer; and layers that transformers keeps in f32 or multiplies by itself. Sources: vLLM
-# 0.10 (`deepseek_mtp.py`), transformers 5.23 (`_keep_in_fp32_modules`, Mamba, Jamba).
+# 0.10 (`deepseek_mtp.py`), transformers 5.24 (`_keep_in_fp32_modules`, Mamba, Jamba).
 _KEPT = re.compile(
     r"(.*\.)?(gate|[^.]*(router|embed)[^.]*|lm_heads?|lora_[^.]*|eh_proj|shared_head|weights_proj"
     r"|qformer|DenseReluDense\.wo|dt_proj)(\..*)?"
 )
-# Layers of class Conv1D in transformers 5.23, by the `model_type` of models and the last parts of
+# Layers of class Conv1D in transformers 5.24, by the `model_type` of models and the last parts of
 # names: as floats they are (in, out), and quantised ones are stored as those of class Linear.
 _CONV1D = ("gpt2", "openai-gpt", "imagegpt", "decision_transformer", "clvp")
 _CONV1D_LAYERS = ("c_attn", "c_fc", "c_proj", "q_attn")
-# The `model_type` of models whose experts transformers 5.23 has in one tensor for each layer, and
+# The `model_type` of models whose experts transformers 5.24 has in one tensor for each layer, and
 # does not make from tensors of their own (`conversion_mapping.py`), which producers write.
 _JOINT = (
-    "aria aria_text dots3_note gemma4 gemma4_text gpt_oss granitemoe granitemoehybrid "
-    "granitemoeshared llama4 llama4_text mistral4 qwen3_vl_moe qwen3_vl_moe_text zaya"
+    "aria aria_text gemma4 gemma4_text gpt_oss granitemoe granitemoe_swa granitemoehybrid "
+    "granitemoeshared hy_v4 hy_v4_vl hy_v4_vl_text inkling2 inkling2_loop inkling2_loop_text "
+    "inkling2_text inkling_mm_model inkling_text lara_mini llama4 llama4_text mistral4 muse_spark "
+    "muse_spark_text openai_privacy_filter qwen3_vl_moe qwen3_vl_moe_text step3p7 zaya"
 )
 _EXPERT = re.compile(r"(.*\.)?experts\.(\w+\.)?[0-9]+(\..*)?")
 
@@ -313,9 +315,14 @@ def target_rules(name: str, source: Path, container: Container) -> TargetRules:
     with about(f"--to {name}"):
         check_experts(container.entries)
     blocks = [e.desc.name for e in container.entries.values() if isinstance(e.desc, RecordDesc)]
-    if target.floats is not None and not (groups or blocks):
-        return _quantising_rules(name, target, source, container)
-    sections = [section for _, section in sections_in(source)] if groups else []
+    declared = sections_in(source)
+    if not (groups or blocks):
+        _refuse_unscaled(name, container)
+        with about(f"--to {name}"):
+            refuse_unknown(declared)
+        if target.floats is not None:
+            return _quantising_rules(name, target, source, container)
+    sections = [section for _, section in declared] if groups else []
     moves, warnings = _moves(name, groups, kind, sections)
     if not moves:
         _refuse_unmoved(name, source, groups, blocks)
@@ -378,6 +385,18 @@ def _moves(
             moves.setdefault(_Move(src, dst, dtype), []).append(group)
             told[warning] = None
     return moves, [*filter(None, told)]
+
+
+def _refuse_unscaled(name: str, container: Container) -> None:
+    """Refuse a model that has codes, but nothing that scales them."""
+    entries = container.entries.values()
+    bare = next((e for e in entries if holds_codes(e) and _is_weight(e)), None)
+    if bare is not None:
+        msg = (
+            f"--to {name}: {bare.name} of {bare.dtype} holds codes, but nothing beside it scales "
+            "them; get the checkpoint again, or let --map quantise the weights that its rules name"
+        )
+        raise MemdescError(msg)
 
 
 def _refuse_unmoved(
@@ -448,17 +467,9 @@ def _quantising_rules(name: str, target: Target, source: Path, container: Contai
 def _layers_of_floats(name: str, container: Container) -> list[Entry]:
     """Return the weights that loaders expect to be quantised.
 
-    Fails if there are codes without scales, or layers that loaders expect to be floats.
+    Fails if there are layers that loaders expect to be floats.
     """
-    entries = container.entries.values()
-    bare = next((e for e in entries if holds_codes(e) and _is_weight(e)), None)
-    if bare is not None:
-        msg = (
-            f"--to {name}: {bare.name} of {bare.dtype} holds codes, but nothing beside it scales "
-            "them; get the checkpoint again, or let --map quantise the weights that its rules name"
-        )
-        raise MemdescError(msg)
-    layers = [entry for entry in entries if _is_layer(entry)]
+    layers = [entry for entry in container.entries.values() if _is_layer(entry)]
     for each in layers:
         bias = container.entries.get(f"{each.name.removesuffix(WEIGHT)}.bias")
         if bias is not None and bias.shape != each.shape[:1]:

@@ -20,10 +20,9 @@ from hypothesis import strategies as st
 
 import reorder
 from memdesc import MemdescError
-from reorder.records.fields import dequantize_reference
 from tests.checkpoints import write_safetensors
 from tests.files import json_mutations
-from tests.records import bits_of
+from tests.records import bits_of, dequantize_reference
 from tests.unit.reorder.storage.schemes import SCHEMES
 
 if TYPE_CHECKING:

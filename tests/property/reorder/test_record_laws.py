@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 import reorder
 from memdesc import Field, Number, RecordDesc, Rule, known_records, memory_desc, record_desc
 from memdesc.record.names import experts_of
-from reorder.records.fields import dequantize_reference
-from tests.records import bits_of, random_record
+from tests.records import bits_of, dequantize_reference, random_record
 
 # sizes that suit each format; groups of 128 along one of them
 _NEXT = str.maketrans("abAB", "bcBC")

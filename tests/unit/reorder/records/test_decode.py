@@ -22,8 +22,7 @@ from memdesc import (
 )
 from memdesc.record.gguf import GGUF_TYPES
 from reorder.records.decode import Farthest, largest_difference
-from reorder.records.fields import dequantize_reference
-from tests.records import bits_of, plain_scales, random_record
+from tests.records import bits_of, dequantize_reference, plain_scales, random_record
 
 gguf = pytest.importorskip("gguf")
 

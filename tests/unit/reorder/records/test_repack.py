@@ -18,8 +18,7 @@ from memdesc import (
     memory_desc,
     record_desc,
 )
-from reorder.records.fields import dequantize_reference
-from tests.records import plain_scales, random_record
+from tests.records import dequantize_reference, plain_scales, random_record
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -235,6 +235,11 @@ _W4 = _group(4, "group")
             {"weight_scale": np.ones((30, 3), np.int32)},
             "scales are f16, bf16, f32, not s32",
         ),
+        (
+            _section("pack-quantized", _W4),
+            {"weight_shape": np.array([30, 48], np.int16)},
+            "pack_quantized: shape must be s64 or s32, not 's16'",
+        ),
     ],
 )
 def test_what_config_and_tensors_contradict_is_refused(
@@ -245,6 +250,32 @@ def test_what_config_and_tensors_contradict_is_refused(
         layer[f"fc.{role}"] = np.ascontiguousarray(array)
     folder = _folder(tmp_path / "in", layer, section)
     assert problem in refusal(folder)
+
+
+def test_dims_of_32_bits_as_in_kimi_k2_are_read(tmp_path: Path) -> None:
+    layer = _layer("pack_quantized", group=16)
+    folder = _folder(tmp_path / "in", layer, _section("pack-quantized", _W4))
+    wanted = reorder.dequantize(record_in(folder, "fc")).numpy()
+    layer["fc.weight_shape"] = layer["fc.weight_shape"].astype(np.int32)
+    folder = _folder(tmp_path / "in", layer, _section("pack-quantized", _W4))
+    record = record_in(folder, "fc")
+    assert dict(record.desc.options)["shape"] == "s32"
+    assert (reorder.dequantize(record).numpy() == wanted).all()
+    found = converted(folder, tmp_path / "out", "fc: pack_quantized -> plain, f16")
+    assert (found["fc.weight"].view(np.float16) == wanted.astype(np.float16)).all()
+    # a rule writes what compressed-tensors does
+    rule = "fc: pack_quantized -> pack_quantized"
+    found = converted(folder, tmp_path / "again", rule)
+    assert found["fc.weight_shape"].tolist() == [30, 48]
+    assert found["fc.weight_shape"].dtype == np.int64
+
+
+def test_bytes_without_a_sign_are_not_integers_with_one(tmp_path: Path) -> None:
+    layer = _layer("int_quantized")
+    layer["fc.weight"] = layer["fc.weight"].view(np.uint8)
+    section = _section("int-quantized", _group(8, "channel"))
+    said = refusal(_folder(tmp_path / "in", layer, section))
+    assert "'fc.weight' of u8 has the shape (30, 48) and 1440 bytes, not (30, 48) of s8" in said
 
 
 def test_an_order_of_inputs_that_changes_nothing_is_left_out(tmp_path: Path) -> None:
@@ -409,3 +440,16 @@ def test_sections_of_presets_or_without_groups_keep_what_they_say(more: dict[str
     section = {"quant_method": "compressed-tensors", "ignore": ["lm_head"], **more}
     found = with_ends(section, ["model.fc"])
     assert found == section | {"ignore": ["lm_head", r"re:(.*\.)?lm_head$"]}
+
+
+def test_lists_of_awq_name_the_ends_of_layers_whose_prefixes_may_change() -> None:
+    plain = ["vision_tower.vision_model.layers.0.fc", "vision_tower.layers.0.proj"]
+    section = {"quant_method": "awq", "bits": 4, "modules_to_not_convert": plain}
+    # transformers also finds a listed name within a word, as proj in up_proj
+    found = with_ends(section, ["model.layers.0.fc", "model.layers.0.up_proj"])
+    ends = [".vision_model.layers.0.fc", ".proj"]
+    assert found == section | {"modules_to_not_convert": [*plain, *ends]}
+    assert with_ends({"quant_method": "awq", "bits": 4}, ["fc"]) == {
+        "quant_method": "awq",
+        "bits": 4,
+    }

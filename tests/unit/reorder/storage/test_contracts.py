@@ -11,6 +11,7 @@ import pytest
 import reorder
 from memdesc import MemdescError, memory_desc, record_desc
 from memdesc.record.gguf import GGUF_TYPES
+from reorder.cli.main import main
 from tests.checkpoints import awq_layer, fp8_layer, gptq_layer, write_config, write_safetensors
 from tests.records import plain_scales, random_record
 
@@ -527,6 +528,27 @@ def test_a_record_and_the_floats_that_it_becomes_are_equal(tmp_path: Path, name:
     for one, other in ((model, wrong), (wrong, model)):
         (breach,) = reorder.check(one, reference=other).breaches
         assert breach.problem.startswith(f"differ in {floats[..., 0, 1].size} of {floats.size} ")
+
+
+def test_other_weights_show_the_order_of_a_square_one(tmp_path: Path) -> None:
+    sizes = {"square": (128, 128), "other": (128, 256)}
+    layers = {name: gptq_layer(dims=dims)[0] for name, dims in sizes.items()}
+    tensors = {f"{name}.{role}": x for name, each in layers.items() for role, x in each.items()}
+    model = _quantised(tmp_path / "model", tensors, quant_method="gptq")
+    with reorder.open_checkpoint(model) as held:
+        numbers = {name: reorder.dequantize(held.record(name)).numpy() for name in sizes}
+    floats = {f"{name}.weight": x.T for name, x in numbers.items()}
+    right, wrong = tmp_path / "right.safetensors", tmp_path / "wrong.safetensors"
+    reorder.save(right, floats)
+    reorder.save(wrong, floats | {"square.weight": floats["square.weight"].T})
+    for one, other in ((model, right), (right, model)):
+        assert reorder.check(one, reference=other).breaches == ()
+    for one, other in ((model, wrong), (wrong, model)):
+        (breach,) = reorder.check(one, reference=other).breaches
+        assert breach.name.startswith("square")
+        assert breach.problem.startswith("differ in ")
+    for name, code in (("right", 0), ("wrong", 1)):
+        assert main(["compare", str(model), str(tmp_path / f"{name}.safetensors")]) == code
 
 
 def test_blocks_of_gguf_and_the_floats_that_they_become_are_equal(tmp_path: Path) -> None:

@@ -240,7 +240,7 @@ def test_other_names_of_keys_say_the_same(folder: Path) -> None:
         ({"quant_method": "gptq", "bits": "4"}, "bits must be an integer, not '4'"),
         ({"quant_method": "gptq", "bits": True}, "bits must be an integer, not True"),
         ({"quant_method": "gptq", "bits": 4.0}, "bits must be an integer, not 4.0"),
-        ({"quant_method": "gptq", "bits": 3}, "bytes of 3-bit codes"),
+        ({"quant_method": "gptq", "bits": 3}, "gptq: bits must be 4 or 8, not 3"),
         ({"quant_method": "gptq", "bits": 0}, "bits is 0, not a positive integer"),
         ({"quant_method": "gptq", "group_size": [64]}, "group_size must be an integer"),
         ({"quant_method": "gptq", "desc_act": "no"}, "desc_act must be true or false"),

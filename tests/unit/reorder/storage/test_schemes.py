@@ -422,3 +422,18 @@ def test_what_files_and_tensors_contradict_is_refused(
         kind = getattr(make, "func", make)
         said = refused(folder, tmp_path / "out", f"*: {_RECORDS[kind]} -> plain, bf16")
         assert "fc" in said or "config.json" in said
+
+
+@pytest.mark.parametrize("made", [hqq(), hqq(8, 64, "f16"), bitsandbytes(), bitsandbytes("fp4")])
+def test_tensors_that_say_what_they_are_need_no_declaration(
+    tmp_path: Path, made: tuple[dict[str, Any], Any]
+) -> None:
+    layer, numbers = made
+    # hqq itself declares nothing in its files
+    folder = write_model(tmp_path / "in", {"fc": layer}, {"model_type": "llama"})
+    reorder.convert(folder, tmp_path / "out", (), SMALL, to="f16")
+    found = words_of(tmp_path / "out")["fc.weight"].view(np.float16)
+    assert (found == numbers.astype(np.float16)).all()
+    # what a file declares is not overruled
+    folder = write_model(tmp_path / "in", {"fc": layer}, declared("mystery"))
+    assert "there is no record for quant_method 'mystery'; its tensors fit" in refusal(folder)

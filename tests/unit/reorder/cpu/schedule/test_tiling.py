@@ -1,4 +1,4 @@
-"""How boxes get their micro-kernel, and are cut to what the cache holds."""
+"""How boxes are packed, and cut to what the cache holds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from memdesc import memory_desc
 from reorder import Box, Node, plan_reorder
 from reorder.cpu.schedule.loops import contiguous_size
-from reorder.cpu.schedule.select import TRANSPOSED, pack_for_kernels, select_kernel
+from reorder.cpu.schedule.select import pack_for_kernels
 from reorder.cpu.schedule.tiling import stream_box, tile_boxes
 from tests.reorders import sorted_map
 from tests.strategies import desc_pairs
@@ -28,19 +28,6 @@ def test_contiguous_pieces_count_the_loops_that_continue_each_other() -> None:
 
 
 @given(desc_pairs())
-def test_a_choice_takes_every_loop_of_a_box_once(pair: tuple[MemoryDesc, MemoryDesc]) -> None:
-    for box in plan_reorder(*pair).boxes:
-        choice = select_kernel(box)
-        taken = [node for node in (*choice.outer, *choice.rows, *choice.columns) if node.extent > 1]
-        assert sorted(taken) == sorted(node for node in box.nodes if node.extent > 1)
-        if choice.micro_kernel == TRANSPOSED:
-            assert choice.columns[0].strides[0] == choice.rows[0].strides[1] == 1
-        # only the outermost loop of a group may hold padding
-        inside = (*choice.rows[:-1], *choice.columns[:-1])
-        assert all(node.valid == node.extent for node in inside)
-
-
-@given(desc_pairs())
 def test_tiling_and_packing_keep_which_element_goes_where(
     pair: tuple[MemoryDesc, MemoryDesc],
 ) -> None:
@@ -53,14 +40,6 @@ def test_tiling_and_packing_keep_which_element_goes_where(
         tiles = tuple(scheduled.box for scheduled in tile_boxes((wide,), width, stride))
         found = sorted_map(tiles, factor, factor // stride)
         assert np.array_equal(found, sorted_map((box,)))
-
-
-@given(desc_pairs())
-def test_a_scheduled_box_has_the_kernel_that_is_selected_for_it(
-    pair: tuple[MemoryDesc, MemoryDesc],
-) -> None:
-    for scheduled in tile_boxes(plan_reorder(*pair).boxes, pair[1].dtype.bits):
-        assert scheduled == select_kernel(scheduled.box)
 
 
 def _swap(rows: int, steps: int, run: int, gap: int = 0) -> Box:

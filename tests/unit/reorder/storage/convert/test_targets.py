@@ -11,6 +11,7 @@ import pytest
 
 import reorder
 from memdesc import MemdescError, record_desc
+from reorder.cli import main
 from reorder.storage.convert.targets import TARGETS
 from tests.checkpoints import awq_layer, fp8_layer, gptq_layer, write_safetensors
 from tests.unit.reorder.storage.convert.results import SMALL, ended_after, refused, words_of
@@ -505,7 +506,7 @@ def test_a_quantised_output_layer_is_declared(tmp_path: Path) -> None:
     source = _model(tmp_path / "in", awq_layer(zeros=(1, 9)), _AWQ, head)
     _, config, report = _made(source, tmp_path / "out", "gptq")
     assert config["quantization_config"]["lm_head"] is True
-    assert any("transformers 5.23 gives it random weights" in each for each in report.warnings)
+    assert any("transformers 5.24 gives it random weights" in each for each in report.warnings)
     _made(tmp_path / "out", tmp_path / "back", "awq")
     _, config, _ = _made(source, tmp_path / "other", "gptq", "lm_head: awq -> plain(axes=oi), f16")
     assert "lm_head" not in config["quantization_config"]
@@ -1021,7 +1022,7 @@ def test_experts_are_a_group_that_transformers_finds(tmp_path: Path, *, is_last:
 
 
 def test_layers_of_models_with_parts_are_listed_by_how_their_names_end(tmp_path: Path) -> None:
-    # transformers 5.23 has model.vision.layers.0.mlp and model.language_model.layers.0.router
+    # transformers 5.24 has model.vision.layers.0.mlp and model.language_model.layers.0.router
     plain = ["vision.layers.0.mlp", "projector.linear", "language_model.model.layers.0.router"]
     beside = {f"{name}.weight": np.ones((4, 128), np.float16) for name in plain}
     source = _model(tmp_path / "in", awq_layer(), _AWQ, beside, text_config={"model_type": "llama"})
@@ -1067,7 +1068,7 @@ def test_what_transformers_does_not_read_of_experts_is_said(tmp_path: Path, name
     section = {"quant_method": "modelopt", "quant_algo": "NVFP4"}
     source = _model(tmp_path / "in", layer, section)
     *_, report = _made(source, tmp_path / "out", "compressed-tensors")
-    said = "transformers 5.23 merges the experts of a layer before it decodes them: it computes w"
+    said = "transformers 5.24 merges the experts of a layer before it decodes them: it computes w"
     assert any(each.startswith(said) for each in report.warnings) == bool(name)
 
 
@@ -1179,7 +1180,7 @@ def test_what_changes_the_meaning_of_weights_is_refused(
     assert f"config.json says {key} {value!r}, which {problem}" in said
 
 
-# what transformers 5.23 writes of its own accord
+# what transformers 5.24 writes of its own accord
 _USUAL_FP8 = {"modules_to_convert": None, "dequantize": False, "expert_dtype": "fp8"}
 _NOTHING = {"transform_config": {}, "sparsity_config": {"format": "dense"}, "adapter": None}
 _USUAL_AWQ = {"zero_point": True, "sym": True, "damp_percent": 0.1, "batch_size": 1, "meta": None}
@@ -1274,6 +1275,35 @@ def test_files_that_contradict_the_tensors_or_each_other_are_refused(
     assert problem in _refused(source, "f16")
 
 
+@pytest.mark.parametrize("to", ["bf16", "fp8-block", "awq"])
+def test_a_declared_method_whose_tensors_are_not_known_is_refused(
+    tmp_path: Path, to: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # as VPTQ stores one layer, beside another one of floats, which could become FP8
+    layer = {
+        "up_proj.weight": np.ones((128, 128), _BF16),
+        "down_proj.indices": np.zeros((1, 128, 48), np.int32),
+        "down_proj.centroids.weight": np.zeros((1, 512), np.float16),
+    }
+    source = _model(tmp_path / "in", layer, {"quant_method": "vptq"})
+    said = _refused(source, to)
+    why = "config.json declares quantised weights, by 'vptq', but no tensors have the names of a"
+    assert f"--to {to}: {why}" in said
+    assert main(["inspect", str(source)]) == 0
+    assert why in capsys.readouterr().out
+
+
+def test_torchao_is_known_by_the_names_of_its_tensors(tmp_path: Path) -> None:
+    layer = {
+        "_weight_qdata": np.zeros((16, 2, 32, 4), np.int32),
+        "_weight_scale_and_zero": np.ones((2, 128, 2), _BF16),
+        "up.weight": np.ones((128, 128), _BF16),
+    }
+    said = _refused(_model(tmp_path / "in", layer, {"quant_method": "torchao"}), "fp8-block")
+    assert "model.layers.0.mlp._weight is not known" in said
+    assert "there is no record for quant_method 'torchao'" in said
+
+
 def test_what_is_not_known_is_refused(tmp_path: Path) -> None:
     fp8 = _model(tmp_path / "fp8", fp8_layer(), _FP8)
     assert "no target 'fp4'; the targets are bf16, f16, fp8-block" in _refused(fp8, "fp4")
@@ -1296,11 +1326,13 @@ def test_what_is_not_known_is_refused(tmp_path: Path) -> None:
         assert "is a GGUF, whose tensors have the names of llama.cpp, which loaders of" in said
     said = _refused(tmp_path / "x.npz", "bf16")
     assert said.endswith("they are blocks of q4_0; --map '*: bf16' decodes them")
-    (plain / "config.json").write_text("{")
     said = _refused(plain, "fp8-block")
     assert "none is quantised, and in its numbered blocks there is no matrix of floats" in said
     said = _refused(plain, "awq")
     assert "none is quantised; GPTQModel quantises floats" in said
+    (plain / "config.json").write_text("{")
+    for to in ("fp8-block", "awq"):
+        assert "config.json' is not JSON" in _refused(plain, to)
     orphan = {"model.layers.2.mlp.weight": fp8_layer()["weight"]}
     lost = _model(tmp_path / "lost", fp8_layer(), _FP8, orphan | _BESIDE)
     said = _refused(lost, "bf16")
