@@ -25,6 +25,7 @@ _KINDS = {
     "complex64": "C64",
     "bfloat16": "BF16",
     "float8_e4m3fn": "F8_E4M3",
+    "float8_e8m0fnu": "F8_E8M0",
     "float8_e5m2": "F8_E5M2",
     "int8": "I8",
 }

@@ -15,7 +15,7 @@ from memdesc.disk import as_path
 from memdesc.errors import about, short_repr, starred
 from reorder.quantize import dequantize
 from reorder.records.record import Record
-from reorder.storage.containers.entry import Container, Entry, FileState, map_file
+from reorder.storage.containers.entry import Container, Entry, map_file
 from reorder.storage.containers.table import read_container
 from reorder.storage.files import memory_of
 from reorder.storage.groups import claims_of, group_at
@@ -188,9 +188,9 @@ class Checkpoint(Checked, Mapping[str, StoredTensor]):
     def __reduce__(self) -> tuple[Any, ...]:
         return _opened_again, (self._path, self._states(), self._maps is None)
 
-    def _states(self) -> dict[Path, FileState]:
+    def _states(self) -> dict[Path, tuple[int, int]]:
         """Return the state of each file when its header was read."""
-        return {entry.file: entry.state for entry in self._container.entries.values()}
+        return {entry.file: entry.state.shared for entry in self._container.entries.values()}
 
     @property
     def format(self) -> str:
@@ -350,7 +350,7 @@ def container_of(checkpoint: Checkpoint) -> Container:
     return checkpoint._container  # noqa: SLF001 - the class is of this module
 
 
-def _opened_again(path: Path, states: dict[Path, FileState], is_closed: bool) -> Checkpoint:  # noqa: FBT001 - pickle passes no keywords
+def _opened_again(path: Path, states: dict[Path, tuple[int, int]], is_closed: bool) -> Checkpoint:  # noqa: FBT001 - pickle passes no keywords
     """Open a checkpoint that was pickled."""
     checkpoint = open_checkpoint(path)
     if checkpoint._states() != states:  # noqa: SLF001 - the class is of this module

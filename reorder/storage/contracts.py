@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import glob
 import json
-import re
 import tomllib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from itertools import accumulate
 from operator import mul
@@ -35,9 +34,9 @@ from reorder.storage.convert.rules import (
     FormatName,
     Rule,
     is_record,
+    names_matching,
     read_format,
     similar,
-    stars_of,
 )
 from reorder.storage.differences import PACKED, PLAIN, can_hold, differences
 from reorder.storage.items import Model
@@ -401,7 +400,7 @@ def _assign(rules: Iterable[_Clause], model: Model) -> tuple[dict[str, _Clause],
 def _matched(rule: _Clause, model: Model) -> list[str]:
     """Return the tensors and records that a rule applies to."""
     groups, tensors = (
-        _names_matching(rule.pattern, names) for names in (model.groups, model.entries)
+        names_matching(rule.pattern, names) for names in (model.groups, model.entries)
     )
     if "record" in rule.values:
         # a record in one tensor has the name of the tensor
@@ -412,15 +411,6 @@ def _matched(rule: _Clause, model: Model) -> list[str]:
         known = [name for name in groups if model.groups[name].desc is not None]
         return list(dict.fromkeys((*tensors, *known))) or groups
     return tensors or ([] if {*_OF_TENSOR} & rule.values.keys() else groups)
-
-
-def _names_matching(pattern: str, names: Collection[str]) -> list[str]:
-    """Return the names that a pattern matches."""
-    only = re.sub(r"\[([\[*?])\]", r"\1", pattern)
-    if glob.escape(only) == pattern:
-        # the pattern is a name, as most are in a contract of thousands of tensors
-        return [only] if only in names else []
-    return [name for name in names if stars_of(pattern, name) is not None]
 
 
 def _joined(old: _Clause | None, new: _Clause, name: str) -> _Clause:

@@ -11,8 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memdesc import UnsupportedFormatError, from_notation, known_names, memory_desc, to_notation
-from memdesc.errors import MemdescError
+from memdesc import (
+    MemdescError,
+    UnsupportedFormatError,
+    from_notation,
+    known_names,
+    memory_desc,
+    to_notation,
+)
 from tests import strategies
 
 if TYPE_CHECKING:

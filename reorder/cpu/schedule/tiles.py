@@ -73,10 +73,10 @@ def cut_into_tiles(
         order = _TileOrder(_order_of_side(nodes, counts, 1), reads=False, writes=False)
         return _tiles_of(box, counts, order, streams=streams)
     narrow, wide = sorted(max(BYTE_BITS, width) for width in widths)
-    # with fewer bits of each element in the scratch, tiles may be larger
+    # tiles may be larger if only the narrower elements are in the scratch; those that need none
+    # gain nothing from that, and many small ones are divided more evenly among threads
     for bits in (0, narrow, wide) if in_place else (wide,):
-        most = limit * wide // bits if bits else _MAX_IN_PLACE
-        counts = _tile_counts(nodes, most, padded=padded)
+        counts = _tile_counts(nodes, limit * wide // (bits or wide), padded=padded)
         order = _order_of(box, counts, widths)
         moved = compress(widths, (not order.reads, not order.writes))
         if max(moved, default=0) <= bits:
@@ -163,14 +163,9 @@ def is_scattered(box: Box) -> bool:
 _SIDE = 64
 # Least contiguous elements of a side that is converted in place: the narrowest vector.
 _MIN_RUN = 8
-# Tiles grow to this many elements, or to half of what a slot holds if that is more, so that each
-# call of an interpreter or stage has enough work.
-_GROWN = 4096
 # Conversions write rows of at least this length by non-temporal stores if the data exceed the
 # caches: the partly written first and last lines of a row then cost little.
 LONG_ROW_BITS = 1 << 13
-# Elements of a tile without scratch: at most this many.
-_MAX_IN_PLACE = 1 << 13
 
 
 def _tile_counts(nodes: tuple[Node, ...], limit: int, *, padded: bool) -> dict[int, int]:
@@ -198,7 +193,7 @@ def _tile_counts(nodes: tuple[Node, ...], limit: int, *, padded: bool) -> dict[i
         grown = counts | {k: nodes[k].extent}
         counts = grown if count_elements(grown) <= limit else counts
     for k in range(len(nodes) - 1, -1, -1):
-        factor = min(limit, max(_GROWN, limit // 2)) // count_elements(counts)
+        factor = limit // count_elements(counts)
         if factor > 1 and counts.get(k, 1) < nodes[k].extent:
             counts[k] = min(nodes[k].extent, counts.get(k, 1) * factor)
     return counts

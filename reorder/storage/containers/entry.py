@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path, PurePosixPath
+from time import time_ns
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import numpy as np
@@ -54,21 +55,42 @@ NOT_BYTES = (
     "the file does not store them as bytes (strings, sparse tensors, or numbers in int32_data and "
     "the like)"
 )
+# how long file systems may give the same time to all that is written: FAT 2 s, Linux 4 ms
+_CLOCK_STEP_NS = 2 * 10**9
 # the key of the note about several tensors, in the descriptor of the first of them
 _NOTE = "value"
 
 
 class FileState(NamedTuple):
-    """What changes when a file is written; it is the same on all machines that share the file."""
+    """What changes when a file is written or replaced."""
 
     nbytes: int
     mtime_ns: int
+    # which file it is, if it was so new that another one could have the same time; otherwise 0,
+    # since file systems in user space may number a file anew
+    inode: int = 0
 
     @classmethod
     def of(cls, handle: int) -> FileState:
         """Return the state of an open file."""
         status = os.fstat(handle)
-        return cls(status.st_size, status.st_mtime_ns)
+        is_new = time_ns() - status.st_mtime_ns < _CLOCK_STEP_NS
+        return cls(status.st_size, status.st_mtime_ns, status.st_ino if is_new else 0)
+
+    @property
+    def shared(self) -> tuple[int, int]:
+        """What is the same on all machines that share the file, and in a copy with its times."""
+        return self.nbytes, self.mtime_ns
+
+    def is_of(self, handle: int) -> bool:
+        """Whether an open file is in this state."""
+        status = os.fstat(handle)
+        return self == (status.st_size, status.st_mtime_ns, self.inode and status.st_ino)
+
+    def is_at(self, path: Path) -> bool:
+        """Whether the file of a path is in this state. Fails if it cannot be read."""
+        with open_file(path) as file:
+            return self.is_of(file.fileno())
 
     @classmethod
     def at(cls, path: Path) -> FileState:
@@ -251,11 +273,11 @@ def map_file(path: Path, state: FileState) -> NDArray[np.uint8]:
 @contextmanager
 def _open_unchanged(path: Path, state: FileState) -> Iterator[BinaryIO]:
     with open_file(path) as file:
-        found = FileState.of(file.fileno())
-        if found != state:
+        if not state.is_of(file.fileno()):
+            nbytes = os.fstat(file.fileno()).st_size
             change = (
-                f"it has {found.nbytes} bytes, and had {state.nbytes}"
-                if found.nbytes != state.nbytes
+                f"it has {nbytes} bytes, and had {state.nbytes}"
+                if nbytes != state.nbytes
                 else "it was written"
             )
             msg = f"{str(path)!r} has changed since it was opened: {change}; open it again"

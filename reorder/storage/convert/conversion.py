@@ -145,8 +145,8 @@ class Conversion:
     def facts(self) -> dict[str, Any]:
         """What identifies a conversion: with equal facts, bytes and pieces are equal.
 
-        A file that is read is identified by its size and modification time, as in `Entry.state`,
-        but not by its folder: the input may be moved, or copied with its times.
+        A file that is read is identified by its size and modification time, but not by its folder:
+        the input may be moved, or copied with its times.
         """
         home = self.source if self.source.is_dir() else self.source.parent
         text = cache(repr)  # layers of a model change alike
@@ -164,7 +164,7 @@ class Conversion:
         ]
         return {
             "version": __version__,
-            "source": {relpath(path, home): [*state] for path, state in self.states.items()},
+            "source": {relpath(path, home): [*state.shared] for path, state in self.states.items()},
             "rules": _digest(rules),
             "files": _digest(files),
             "pieces": [*self.bound],
@@ -240,7 +240,7 @@ class Conversion:
                     counter.without(self.tasks(writer.where), done), finish, methodcaller("run")
                 )
                 for path, state in self.states.items():
-                    if FileState.at(path) != state:
+                    if not state.is_at(path):
                         msg = f"{str(path)!r} has changed while it was converted; convert it again"
                         raise MemdescError(msg)
             if options.verify:

@@ -102,7 +102,7 @@ class Journal:
                 self._pending = tasks + self._pending
 
     def _append(self, line: bytes) -> bool:
-        """Append a line, and wait until it is on disk; if there is no room, append none: False."""
+        """Append a line, and wait until it is on disk; return False if there was no room for it."""
         with suppress(MemdescError), self._folder.open(JOURNAL, os.O_WRONLY) as handle:
             nbytes = os.lseek(handle, 0, os.SEEK_END)
             if os.write(handle, line) == len(line):

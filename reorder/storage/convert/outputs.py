@@ -58,8 +58,8 @@ _NAMED = 3
 class Output(NamedTuple):
     """What is written."""
 
-    # All files. A copied file holds one span, which is called like the file, after a zero byte: no
-    # tensor has such a name.
+    # All files. A copied file holds one span, named after the file with a zero byte before it, so
+    # that no tensor has its name.
     files: tuple[PlannedFile, ...]
     # the files that are copied, as tensors of bytes with such names
     copied: tuple[Step, ...]

@@ -177,13 +177,14 @@ def _assign(
     """Return the rule of each tensor, and the record of each tensor that moves with one."""
     chosen: dict[str, Rule] = {}
     groups: dict[str, tuple[Siblings, Rule]] = {}
+    layers = _layers(entries, weights)
     for rule in rules:
-        found = _groups_of(rule, entries, weights)
+        found = _groups_of(rule, entries, layers)
         for weight in found:
             for name in weight.names:
                 chosen[name] = rule
                 groups[name] = (weight, rule)
-        single_names = [] if found else [name for name in entries if rule.matches(name)]
+        single_names = [] if found else rule.matching(entries)
         for name in single_names:
             chosen[name] = rule
             groups.pop(name, None)
@@ -199,8 +200,25 @@ def _assign(
     return chosen, groups
 
 
+class _Layer(NamedTuple):
+    """What has a prefix: quantised weights, and the names that consist of it and one more part."""
+
+    weights: list[Siblings]
+    names: list[str]
+
+
+def _layers(entries: Mapping[str, Entry], weights: Sequence[Siblings]) -> dict[str, _Layer]:
+    """Return what has each prefix."""
+    found: dict[str, _Layer] = {}
+    for weight in weights:
+        found.setdefault(weight.prefix, _Layer([], [])).weights.append(weight)
+    for name in entries:
+        found.setdefault(name.rpartition(".")[0], _Layer([], [])).names.append(name)
+    return found
+
+
 def _groups_of(
-    rule: Rule, entries: Mapping[str, Entry], weights: Sequence[Siblings]
+    rule: Rule, entries: Mapping[str, Entry], layers: Mapping[str, _Layer]
 ) -> list[Siblings]:
     """Return the records of several tensors whose prefix a rule matches.
 
@@ -218,17 +236,18 @@ def _groups_of(
         shown = shown_options(record, each.entries)
         return [*record_desc((4096, 4096), record, **shown).tensors]
 
-    matched = [each for each in weights if rule.matches(each.prefix)]
+    prefixes = rule.matching(layers)
+    matched = [each for prefix in prefixes for each in layers[prefix].weights]
     found = [each for each in matched if {*needed(each)} <= each.entries.keys()]
     of_codes = {each.codes.name: each for each in matched}
     whole = {each.codes.name for each in found}
     first, *others = (*tensors_of(record), *optional_tensors(record))
-    for name, entry in entries.items() if found else ():
+    for name in [name for prefix in prefixes for name in layers[prefix].names] if found else ():
         prefix, _, last = name.rpartition(".")
         codes = f"{prefix}.{first}".removeprefix(".")
-        is_bare = last == first and holds_codes(entry) and name not in whole
+        is_bare = last == first and holds_codes(entries[name]) and name not in whole
         is_alone = last in others and codes not in entries
-        if not (is_bare or is_alone) or not rule.matches(prefix):
+        if not (is_bare or is_alone):
             continue
         names = needed(of_codes.get(name, found[0]))
         missing = [each for each in names if f"{prefix}.{each}" not in entries]

@@ -99,6 +99,12 @@ class Rule:
             return name in self.prefixes
         return stars_of(self.pattern, name) is not None
 
+    def matching(self, names: Collection[str]) -> list[str]:
+        """Return the names that its pattern matches."""
+        if self.prefixes is not None:
+            return [name for name in names if name in self.prefixes]
+        return names_matching(self.pattern, names)
+
     def renamed(self, name: str) -> str:
         """Return the new name of a tensor, or of a record, that it matches."""
         stars = stars_of(self.pattern, name)
@@ -119,6 +125,15 @@ class Rule:
         self.fail(
             f"no tensor and no record is called {self.pattern!r}{similar(self.pattern, names)}"
         )
+
+
+def names_matching(pattern: str, names: Collection[str]) -> list[str]:
+    """Return the names that a pattern matches."""
+    only = re.sub(r"\[([\[*?])\]", r"\1", pattern)
+    if glob.escape(only) == pattern:
+        # the pattern is a name, as where each of thousands of layers has a rule
+        return [only] if only in names else []
+    return [name for name in names if stars_of(pattern, name) is not None]
 
 
 def similar(pattern: str, names: Collection[str]) -> str:
@@ -303,6 +318,7 @@ def _split(text: str) -> list[str]:
     return [word.strip() for word in (*words, text[start:])]
 
 
+@lru_cache(maxsize=1024)  # rules for many layers are alike
 def _is_dtype(word: str) -> bool:
     try:
         data_type(word)

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
 from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -263,22 +264,24 @@ def _check_savers(folder: Path, count: int) -> None:
     x = np.arange(np.prod(_SHAPE)).reshape(_SHAPE).astype(np.uint8)
     np.save(tensors, np.stack([reorder.reorder(x, desc).data for desc in _DESCS]))
     save(path, Memory(_DESCS[0], reorder.reorder(x, _DESCS[0]).data))
-    savers = []
-    for first in (0, 3):
-        arguments = [str(path), str(tensors), str(first), str(count), *map(to_json, _DESCS)]
-        savers.append(subprocess.Popen([sys.executable, "-c", _SAVERS, *arguments]))
-    running = True
-    while running:
-        # one load more, when all have ended
-        running = any(saver.poll() is None for saver in savers)
-        try:
-            values = load(path).numpy()
-        except MemdescError as error:
-            assert running, error
-            assert "has changed since it was opened" in str(error)
-        else:
-            assert np.array_equal(values, x + values[0, 0, 0, 0])
-    assert [saver.wait() for saver in savers] == [0, 0]
+    with ExitStack() as stack:  # it waits for them, even after an error
+        savers = []
+        for first in (0, 3):
+            arguments = [str(path), str(tensors), str(first), str(count), *map(to_json, _DESCS)]
+            saver = subprocess.Popen([sys.executable, "-c", _SAVERS, *arguments])
+            savers.append(stack.enter_context(saver))
+        running = True
+        while running:
+            # one load more, when all have ended
+            running = any(saver.poll() is None for saver in savers)
+            try:
+                values = load(path).numpy()
+            except MemdescError as error:
+                assert running, error
+                assert "has changed since it was opened" in str(error)
+            else:
+                assert np.array_equal(values, x + values[0, 0, 0, 0])
+    assert [saver.returncode for saver in savers] == [0, 0]
     assert [file.name for file in folder.iterdir()] == ["x.safetensors"]
 
 

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from reorder import Memory
 from reorder.bench.cases import parse_cases
 from reorder.bench.measure import measure
 from reorder.bench.peers import numpy_peer, torch_peer
 from reorder.bench.report import full_report, geometric_mean, percentile, summarise
 from reorder.cli import main
 from reorder.cli.bench import COMMAND
-from reorder.memory.memory import Memory
 from tests.notice import without_notice
 from tests.reorders import expect, random_bytes
 

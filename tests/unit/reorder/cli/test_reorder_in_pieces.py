@@ -30,8 +30,6 @@ _LIMIT = "--max-bytes 16KiB"
     ("options", "kind"),
     [
         ("--to nChw16c", np.float32),
-        ("--to nhwc", np.float32),
-        ("--to aBcd8b --from nhwc", np.float32),
         ("--to nhwc --to-dtype bf16", np.float32),
         ("--to nChw16c --to-dtype s8 --scale 0.01 --zero-point 3", np.float32),
         ("--to nhwc --to-dtype s8 --scale scales.npy:2", np.float32),

@@ -60,16 +60,16 @@ def test_a_conversion_that_a_signal_ends_says_how_to_resume(
     source, target = tmp_path / "in.safetensors", tmp_path / "out.safetensors"
     write_safetensors(source, {f"t{k}": np.full(1000, k, np.float32) for k in range(20)})
     command = ["convert", str(source), str(target), "--map", _RULE, "--threads", "1"]
-    process = subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, "-c", _PROGRAM, str(tmp_path / "ready"), *command],
         stderr=subprocess.PIPE,
         text=True,
-    )
-    while not (tmp_path / "ready").exists():
-        assert process.poll() is None
-        time.sleep(0.01)
-    process.send_signal(number)
-    error = process.communicate(timeout=60)[1]
+    ) as process:
+        while not (tmp_path / "ready").exists():
+            assert process.poll() is None
+            time.sleep(0.01)
+        process.send_signal(number)
+        error = process.communicate(timeout=60)[1]
     assert process.returncode == 128 + number
     left = partial_folder(target)
     hint = f"what was written is in {str(left)!r}: --resume goes on with it"

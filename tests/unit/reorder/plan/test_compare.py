@@ -6,7 +6,8 @@ from hypothesis import given
 
 import memdesc
 from memdesc import MemdescError, MemoryDesc, memory_desc
-from reorder.plan.compare import COPY, NO_OP, VIEW, compare_layouts
+from reorder import compare_layouts
+from reorder.plan.compare import COPY, NO_OP, VIEW
 from tests.strategies import desc_pairs
 
 

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
+import time
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,6 +12,7 @@ import pytest
 import reorder
 from memdesc import MemdescError, memory_desc, record_desc
 from reorder.storage.containers.entry import Tensor
+from tests.checkpoints import fp8_layer, write_safetensors
 from tests.writers import write_tensors
 
 if TYPE_CHECKING:
@@ -111,6 +114,18 @@ def test_a_file_that_changed_is_refused(model: Path) -> None:
         checkpoint["plain"].numpy()
 
 
+def test_a_file_replaced_by_one_with_the_same_time_is_refused(tmp_path: Path) -> None:
+    path, other = tmp_path / "a.safetensors", tmp_path / "b.safetensors"
+    future = time.time_ns() + 3600 * 10**9  # both are new, however slow the test is
+    for file in (path, other):
+        reorder.save(file, {"x": np.zeros((8, 8), np.float32)})
+        os.utime(file, ns=(future, future))
+    checkpoint = reorder.open_checkpoint(path)
+    other.replace(path)
+    with pytest.raises(MemdescError, match="has changed since it was opened"):
+        checkpoint["x"].numpy()
+
+
 def test_a_checkpoint_is_pickled_without_what_it_has_mapped(model: Path) -> None:
     with reorder.open_checkpoint(model / "model.safetensors") as checkpoint:
         before = len(pickle.dumps(checkpoint))
@@ -137,3 +152,13 @@ def test_notebooks_show_a_table_of_equal_tensors(tmp_path: Path) -> None:
     reorder.save(tmp_path / "y.npz", many)
     with reorder.open_checkpoint(tmp_path / "y.npz") as checkpoint:
         assert checkpoint._repr_html_().endswith("</table><p>... and 3 more</p>")
+
+
+def test_a_tensor_says_what_scales_it(tmp_path: Path) -> None:
+    layer = {f"fc.{name}": array for name, array in fp8_layer().items()}
+    write_safetensors(tmp_path / "x.safetensors", layer)
+    with reorder.open_checkpoint(tmp_path / "x.safetensors") as checkpoint:
+        assert checkpoint["fc.weight"].scaled_by == ("fc.weight_scale_inv",)
+        assert "codes scaled by fc.weight_scale_inv" in repr(checkpoint["fc.weight"])
+        assert checkpoint["fc.weight_scale_inv"].scaled_by == ()
+        assert checkpoint["fc.weight"].desc == memory_desc((256, 128), "f8_e4m3", "ab")

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from memdesc import MemdescError
+from reorder import load
 from reorder.storage.containers.npy import header_of, read_data, read_header
-from reorder.storage.files import load
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -35,6 +35,7 @@ _Q4_0 = Tensor("a", "q4_0", (32,), 18)
         ),
         ("gguf", [Tensor("a", "f4_e2m1", (4,), 2)], "no type 'f4_e2m1'"),
         ("gguf", [_Q4_0._replace(shape=(1, 1, 1, 1, 32))], "GGUF has 4 dims"),
+        ("gguf", [Tensor("a", "ggml_type_42", (1, 1, 1, 1, 32), 18)], "GGUF has 4 dims"),
         ("gguf", [_Q4_0._replace(nbytes=19)], "takes 18 bytes, not 19"),
         ("npz", [Tensor("a", "F6_E2M3", (4,), 3)], "is not written with F6_E2M3 of shape"),
         (

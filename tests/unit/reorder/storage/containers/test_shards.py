@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from memdesc import MemdescError
+from reorder import convert
 from reorder.storage.containers.entry import Tensor
 from reorder.storage.containers.shards import plan_shards
 from reorder.storage.containers.table import format_of, read_container
-from reorder.storage.convert.conversion import convert
 from tests.writers import write_tensors
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from reorder.storage.convert.conversion import ConvertProgress
+    from reorder import ConvertProgress
 
 SMALL = reorder.ConvertOptions(threads=1, max_bytes=1 << 20, verify=True)
 

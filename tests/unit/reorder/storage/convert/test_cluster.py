@@ -12,9 +12,9 @@ import pytest
 
 import reorder
 from memdesc import MemdescError
+from reorder import ConvertOptions, ConvertProgress
 from reorder.cli.main import main
 from reorder.storage.containers.partial import partial_folder
-from reorder.storage.convert.conversion import ConvertOptions, ConvertProgress
 from tests.checkpoints import model_folder, write_safetensors
 from tests.clusters import Cluster, started
 from tests.unit.reorder.storage.convert.results import contents

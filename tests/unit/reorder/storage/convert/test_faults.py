@@ -12,14 +12,16 @@ import numpy as np
 import pytest
 
 from memdesc import MemdescError
+from reorder import ConvertOptions
 from reorder.storage.containers.partial import partial_folder
-from reorder.storage.convert.conversion import ConvertOptions, plan_conversion
+from reorder.storage.convert.conversion import plan_conversion
 from tests.checkpoints import model_folder
 from tests.programs import run_python
 from tests.unit.reorder.storage.convert.results import contents
 
 if TYPE_CHECKING:
-    from reorder.storage.convert.conversion import Conversion, ConvertProgress
+    from reorder import ConvertProgress
+    from reorder.storage.convert.conversion import Conversion
 
 _PROGRAM = Path(__file__).with_name("kill_program.py")
 _RULES = ("model.layers.*: awq -> gptq", "conv.weight: OIhw16i16o", "lm_head.weight: ba, f32")

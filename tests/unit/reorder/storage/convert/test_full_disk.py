@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from reorder import ConvertOptions
 from reorder.cli.main import main
 from reorder.storage.containers.partial import partial_folder
-from reorder.storage.convert.conversion import ConvertOptions, plan_conversion
+from reorder.storage.convert.conversion import plan_conversion
 from tests.checkpoints import model_folder
 from tests.unit.reorder.storage.convert.results import contents
 

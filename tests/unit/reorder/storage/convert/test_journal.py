@@ -12,7 +12,7 @@ import pytest
 from memdesc import MemdescError
 from reorder.storage.containers.partial import Partial
 from reorder.storage.convert import journal as journal_module
-from reorder.storage.convert.journal import Journal, facts_left
+from reorder.storage.convert.journal import Journal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -160,13 +160,6 @@ def test_a_task_is_listed_when_what_was_written_before_is_on_disk(
         wait_until(lambda: 'write {"7": 5}' in calls)
     line = ['write {"7": 5}', "fsync", "sync", 'write {"8": 5}', "fsync"]
     assert calls == ["sync", *line]
-
-
-def test_a_conversion_that_left_a_journal_is_known(folder: Partial) -> None:
-    target = folder.path.with_name("x")
-    assert facts_left(target) is None
-    begun(folder)
-    assert facts_left(target) == "me"
 
 
 def test_what_ends_the_thread_is_raised_in_the_end(folder: Partial) -> None:

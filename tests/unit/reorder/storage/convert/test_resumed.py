@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from memdesc import MemdescError
+from reorder import ConvertOptions
 from reorder.storage.containers.partial import partial_folder
-from reorder.storage.convert.conversion import Conversion, ConvertOptions, plan_conversion
+from reorder.storage.convert.conversion import Conversion, plan_conversion
 from tests.checkpoints import write_safetensors
 from tests.unit.reorder.storage.convert.results import contents, ended_after
 

@@ -10,11 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memdesc import MemdescError
+from reorder.storage.containers.table import read_container
 from reorder.storage.convert import rules
+from reorder.storage.convert.plan import plan_steps
 from reorder.storage.convert.rules import Rule, parse_rule, rules_of_toml
-from tests.work import hangs_fail
+from tests.checkpoints import fp8_layer, write_safetensors
+from tests.work import count_calls, hangs_fail
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from hypothesis.strategies import DrawFn
 
 
@@ -154,3 +159,19 @@ def test_long_rules_take_linear_time_or_are_refused(piece: str) -> None:
 def test_files_of_rules_that_are_deep_or_long_are_refused(text: str, problem: str) -> None:
     with pytest.raises(MemdescError, match=problem):
         rules_of_toml(text)
+
+
+def test_a_rule_for_each_of_many_layers_takes_time_for_each_layer_alone(tmp_path: Path) -> None:
+    def calls(count: int) -> int:
+        path = tmp_path / f"{count}.safetensors"
+        layer = fp8_layer(dims=(128, 128))
+        write_safetensors(
+            path,
+            {f"layers.{k}.{name}": each for k in range(count) for name, each in layer.items()},
+        )
+        container = read_container(path)
+        lines = [parse_rule(f"layers.{k}: fp8_block -> plain, bf16") for k in range(count)]
+        return count_calls(lambda: plan_steps(path, container, lines, "safetensors"))
+
+    calls(1)  # what is done once
+    assert calls(160) < 5 * calls(40)

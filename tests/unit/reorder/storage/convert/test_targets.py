@@ -11,7 +11,7 @@ import pytest
 
 import reorder
 from memdesc import MemdescError, record_desc
-from reorder.storage.convert.targets import TARGETS, may_round
+from reorder.storage.convert.targets import TARGETS
 from tests.checkpoints import awq_layer, fp8_layer, gptq_layer, write_safetensors
 from tests.unit.reorder.storage.convert.results import SMALL, ended_after, refused, words_of
 
@@ -149,22 +149,22 @@ def test_partial_blocks_that_transformers_decodes_otherwise_are_named(
     assert warned == [True] * (rows == 192)
 
 
-def test_nothing_is_rounded_where_the_formats_show_it(tmp_path: Path) -> None:
-    assert may_round(record_desc((256, 256), "gptq"), "bf16")
-    assert may_round(record_desc((256, 256), "fp8_block"), "bf16")
-    assert may_round(record_desc((256, 256), "fp8_block", scales="e8m0"), "f16")  # exponents
-    assert not may_round(record_desc((256, 256), "fp8_block", scales="e8m0"), "bf16")
-    assert may_round(record_desc((256, 256), "q4_1"), "bf16")  # offsets
+def test_no_rounding_is_reported_where_the_formats_rule_it_out(tmp_path: Path) -> None:
     layer = fp8_layer()
     layer["weight_scale_inv"] = (2.0 ** -np.arange(2))[:, None].astype(np.float32)
     source = _model(tmp_path / "in", layer, _FP8)
-    found, config, report = _made(source, tmp_path / "out", "bf16")
-    assert found["model.layers.0.mlp.weight"].astype(np.float32).tobytes() == (
-        _of_blocks(layer).tobytes()
-    )
-    assert config == {"torch_dtype": "bfloat16"}
-    assert report.rounding is not None
+    *_, report = _made(source, tmp_path / "out", "bf16")
+    assert report.rounding is not None  # other f32 scales would need it
     assert report.rounding.error == 0
+    layer["weight_scale_inv"] = layer["weight_scale_inv"].astype(ml_dtypes.float8_e8m0fnu)
+    source = _model(tmp_path / "powers", layer, _FP8)
+    found, config, report = _made(source, tmp_path / "bf16", "bf16")
+    made = found["model.layers.0.mlp.weight"].astype(np.float32)
+    assert made.tobytes() == _of_blocks(layer).tobytes()
+    assert config == {"torch_dtype": "bfloat16"}
+    assert (report.rounding, report.warnings) == (None, ())
+    *_, report = _made(source, tmp_path / "f16", "f16")  # f16 has fewer exponents
+    assert report.rounding is not None
 
 
 def test_weights_that_overflow_are_refused(tmp_path: Path) -> None:

@@ -10,9 +10,6 @@ import pytest
 
 import reorder
 from memdesc import DATA_TYPES, MemdescError, record_desc
-from reorder.storage.containers.entry import Tensor
-from reorder.storage.containers.table import plan_file, read_container
-from reorder.storage.containers.writer import Writer
 from tests.checkpoints import (
     awq_layer,
     fp8_layer,
@@ -192,14 +189,16 @@ def test_partial_changes_are_told_and_noted(fp8: Path, tmp_path: Path) -> None:
             "config.json keeps its quantization_config, which describes the input" in warnings
         ) == (k == 0)
         assert ("a .npz has no metadata to say" in warnings) == (k == 3)
-        metadata = read_container(target).metadata
+        with reorder.open_checkpoint(target) as checkpoint:
+            metadata = checkpoint.metadata
         if name != "out.npz":
             assert json.loads(metadata["memdesc_partial"]) == {rule: ["fc.weight"]}
         if name == "out.npz":
             continue
         again = tmp_path / f"again{k}.safetensors"
         reorder.convert(target, again, ["fc.weight: rename=fc.x"], _PARTIAL)
-        notes = json.loads(read_container(again).metadata["memdesc_partial"])
+        with reorder.open_checkpoint(again) as checkpoint:
+            notes = json.loads(checkpoint.metadata["memdesc_partial"])
         assert {x for names in notes.values() for x in names} == {"fc.x"}
 
 
@@ -229,11 +228,9 @@ def test_a_record_that_left_another_tensor_behind_is_still_one(tmp_path: Path) -
 
 
 def test_a_scale_beside_blocks_is_not_lost(tmp_path: Path) -> None:
-    desc = record_desc((2, 32), "q4_0")
-    tensors = [Tensor("a.weight", "q4_0", (2, 32), 36, desc), Tensor("a.scale", "f32", (1,), 4)]
-    source = tmp_path / "in.gguf"
-    with Writer(source, plan_file(source, tensors, {})) as writer:
-        writer.finish()
+    blocks, source = reorder.Record(record_desc((2, 32), "q4_0")), tmp_path / "in.gguf"
+    reorder.save(tmp_path / "in.npz", {"a.weight": blocks, "a.scale": np.ones(1, np.float32)})
+    reorder.convert(tmp_path / "in.npz", source)
     said = refused(source, tmp_path / "out.safetensors", "a.weight: f32")
     assert "a.scale belong to a.weight, and record_desc((2, 32), 'q4_0') does not use them" in said
     made = reorder.convert(source, tmp_path / "out.safetensors", ["a.weight: f32"], _PARTIAL)
@@ -243,8 +240,8 @@ def test_a_scale_beside_blocks_is_not_lost(tmp_path: Path) -> None:
 
 def test_a_weight_that_lies_in_two_shards_is_one(fp8: Path, tmp_path: Path) -> None:
     converted(fp8, tmp_path / "two", settings=SMALL._replace(shard_bytes=1000))
-    shards = sorted((tmp_path / "two").glob("*.safetensors"))
-    home = {name: path for path in shards for name in read_container(path).entries}
+    index = json.loads((tmp_path / "two" / "model.safetensors.index.json").read_text())
+    home = {name: tmp_path / "two" / file for name, file in index["weight_map"].items()}
     assert home["fc.weight"] != home["fc.weight_scale_inv"]
     for name in ("fc.weight", "fc.weight_scale_inv"):
         for rule in (f"{name}: bf16", f"{name}: rename=x"):

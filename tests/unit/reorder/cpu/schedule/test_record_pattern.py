@@ -1,0 +1,15 @@
+"""Which records compiled code decodes; all others take the definition in numpy, which is slow."""
+
+from __future__ import annotations
+
+import pytest
+
+from memdesc import record_desc
+from memdesc.record.gguf import GGUF_TYPES
+from reorder.cpu.schedule.record_pattern import find_access
+
+
+@pytest.mark.parametrize("name", GGUF_TYPES)
+def test_compiled_code_takes_every_type_of_gguf(name: str) -> None:
+    for dims in ((1, 256), (7, 1024), (3, 33 * 256), (2, 3, 512)):
+        assert find_access(record_desc(dims, name)) is not None
