@@ -56,11 +56,12 @@ def _start_of_examples(
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark examples that need packages, and skip those of OpenCL where no runtime works."""
+    examples = [item for item in items if isinstance(item, pytest.DoctestItem)]
     needed = [path for paths in _NEED_A_PACKAGE.values() for path in paths]
-    for item in items:
+    for item in examples:
         if any(item.path.is_relative_to(path) for path in needed):
             item.add_marker(pytest.mark.peers)
-    found = [item for item in items if any(item.path.is_relative_to(p) for p in _NEED_A_DEVICE)]
+    found = [item for item in examples if any(item.path.is_relative_to(p) for p in _NEED_A_DEVICE)]
     if not found:
         return
     from reorder.opencl import devices  # other tests need no pyopencl

@@ -206,22 +206,22 @@ def _detached(x: Any) -> Exporter | None:
 
 def _device_of(x: Exporter, what: str) -> int:
     """Return the type of the device that a tensor is on."""
-    found = None
     try:
         found = x.__dlpack_device__()
+    except MemoryError:
+        raise
+    except Exception as error:  # noqa: BLE001 - a producer may raise anything
+        msg = (
+            f"{what} does not report its device ({_reason(error)}); pass a dense tensor on the CPU"
+        )
+        raise MemdescError(msg) from None
+    try:
         kind, _ = found
         return int(kind)
     except (TypeError, ValueError):
         msg = (
             f"{what} gives its device as {short_repr(found)}, not as DLPack's device type and "
             "number; pass a tensor"
-        )
-        raise MemdescError(msg) from None
-    except MemoryError:
-        raise
-    except Exception as error:  # noqa: BLE001 - a producer may raise anything
-        msg = (
-            f"{what} does not report its device ({_reason(error)}); pass a dense tensor on the CPU"
         )
         raise MemdescError(msg) from None
 

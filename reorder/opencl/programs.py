@@ -254,6 +254,8 @@ def _key(device: cl.Device, source: str, options: Sequence[str]) -> str:
         *(device.vendor, device.name, device.version, device.driver_version),
         source,
         *options,
+        # what pyopencl adds to the options of every build
+        *os.environ.get("PYOPENCL_BUILD_OPTIONS", "").split(),
     )
     return hashlib.sha256(repr(parts).encode()).hexdigest()
 

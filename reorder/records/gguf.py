@@ -227,7 +227,8 @@ def _viewed(data: Any, rows: NDArray[np.uint8]) -> Any:
     is_aligned = address_of(rows) % DATA_TYPES["f32"].bits_dtype.itemsize == 0
     if not is_aligned or (torch is not None and not rows.flags.writeable):
         rows = rows.copy()
-    values = rows.view(np.float32)
+    # reshaped, since a dim of size 1 of `data` may have any stride
+    values = rows.reshape(-1).view(np.float32).reshape(*rows.shape[:-1], rows.shape[-1] // 4)
     return values if torch is None else torch.from_numpy(values)
 
 

@@ -86,7 +86,7 @@ def differences(
         ours = items.get(name) or _by_names_of(theirs, model)
         done.add(name)
         if ours is None:
-            yield theirs.name, Finding("are in the reference only")
+            yield theirs.name, Finding(f"are in the reference only{_as_floats(theirs, name)}")
             continue
         done |= {*ours.group.found.names}
         try:
@@ -99,9 +99,14 @@ def differences(
         yield ours.name, found
     for name, item in items.items():
         if name not in done:
-            yield item.name, Finding("are not in the reference")
+            yield item.name, Finding(f"are not in the reference{_as_floats(item, name)}")
     for name in sorted({*model.container.left_out, *reference.container.left_out}):
         yield name, Finding(f"cannot be compared: {NOT_BYTES}")
+
+
+def _as_floats(item: Item, name: str) -> str:
+    """Return what a message adds about a record whose floats have another name."""
+    return "" if item.name == name else f" (a record, which is called {name!r} as floats)"
 
 
 def _items(model: Model, given: Mapping[str, FormatName | MemoryDesc]) -> dict[str, Item]:

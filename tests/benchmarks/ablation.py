@@ -128,6 +128,7 @@ MECHANISMS: dict[str, Mechanism] = {
     "streaming order": Mechanism({"runtime.batch:stream_box": _returns(())}),
     "read in turn": Mechanism({"schedule.tiling:_read_in_turn": _returns(())}),
     "sweeps over both sides": Mechanism({"schedule.tiling:_sweep_both_sides": _returns(())}),
+    "tiles of narrow elements": Mechanism({"schedule.post_ops:KernelConfig.is_single": _value(0)}),
     "scattered moves": Mechanism({"schedule.tiles:is_scattered": _returns(value=False)}),
     "packing at odd bytes": Mechanism({"schedule.select:_WIDEST": _value(0)}),
     "joined jobs": Mechanism({"execute:JoinedJob": _returns(None)}),

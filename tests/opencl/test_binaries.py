@@ -76,6 +76,18 @@ def test_a_program_is_built_once_and_found_afterwards(
     assert folder.stat().st_mode & 0o77 == 0
 
 
+def test_options_that_pyopencl_adds_to_a_build_make_another_program(
+    runtime: Runtime,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    for options, compiled in (("", 1), ("-D OTHER", 1), ("-D OTHER", 0), ("", 0)):
+        monkeypatch.setenv("PYOPENCL_BUILD_OPTIONS", options)
+        assert counted(runtime, caplog) == compiled
+    assert len([*folder.iterdir()]) == 2
+
+
 def test_damaged_files_are_built_again_and_replaced(
     runtime: Runtime, folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -33,7 +33,6 @@ from reorder.cpu.schedule.select import Kernel, pack_for_kernels
 from reorder.cpu.schedule.tile_program import (
     NO_OPERAND,
     SLOT_BITS,
-    SLOT_NBYTES,
     Base,
     CombineTable,
     ConvertTable,
@@ -245,7 +244,7 @@ def _computed(writer: _StepWriter, dtype: str, *, in_place: bool) -> str:
     is_integer = DATA_TYPES[dtype].is_packed and isinstance(FORMATS[dtype], IntegerFormat)
     if not is_integer or (in_place and config.is_direct):
         return dtype
-    if not _fits_slots_as_bytes(writer, pads=True):
+    if not _has_byte_slots(config):
         return dtype
     return narrow_working_type(dtype, dtype, arithmetic=False)
 
@@ -323,7 +322,7 @@ def _move(
 ) -> _TileBuffer:
     """Move a tile; with `pads` zeros are written to its padding."""
     is_packed = any(DATA_TYPES[buffer.dtype].is_packed for buffer in (src, dst))
-    if is_packed and (src.dtype != dst.dtype or _fits_slots_as_bytes(writer, pads=pads)):
+    if is_packed and (src.dtype != dst.dtype or _has_byte_slots(writer.config)):
         return _move_as_bytes(writer, src, dst, pads=pads)
     config = writer.config
     nodes = writer.tile.inner if pads else writer.nodes
@@ -353,11 +352,9 @@ def _move(
     return writer.step(code, src, dst, shift=shift)
 
 
-def _fits_slots_as_bytes(writer: _StepWriter, *, pads: bool) -> bool:
-    """Whether a slot holds a byte for each element, and enough slots are free."""
-    nodes = writer.tile.inner
-    size = prod(node.extent if pads else node.valid for node in nodes)
-    return size <= SLOT_NBYTES and not writer.config.bound.beta
+def _has_byte_slots(config: KernelConfig) -> bool:
+    """Whether enough slots are free for elements unpacked to bytes: the old dst takes two."""
+    return not config.bound.beta
 
 
 def _move_as_bytes(

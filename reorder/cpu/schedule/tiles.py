@@ -6,9 +6,9 @@ by the kernels for elements of one width; that is the side of the narrower eleme
 to move.
 
 The size of a tile is how many steps of each node it takes. First each side gets a chain of nodes
-that is contiguous there; then the largest count is halved until the tile fits; then the counts grow
-to what the scratch holds, innermost nodes first, and to whole nodes where these fit. Nodes are
-given by their index in the box.
+that is contiguous there. Then the largest count is halved until the tile fits the scratch. Then
+nodes are taken whole where they fit, first those that would leave a tail, and the other counts grow
+as far as the scratch allows, innermost nodes first. Nodes are given by their index in the box.
 """
 
 from __future__ import annotations

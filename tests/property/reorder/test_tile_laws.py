@@ -114,6 +114,9 @@ def test_a_padded_tensor_longer_than_the_scratch_is_converted_without_leaving_it
     for sizes, stag, dtag, types in (
         ((65, 65), "BA4a2b", "BA4a2b", ("s8", "f64")),
         ((40, 21, 43), "acb", "ABc48a32b", ("f64", "s32")),
+        ((3, 2000), "ba", "AB16a16b", ("f32", "u4")),
+        ((3, 2000), "ba", "AB16a16b", ("u4", "u4")),
+        ((3, 2000), "ba", "AB16a16b", ("u4", "f32")),
     ):
         src, dst = memory_desc(sizes, types[0], stag), memory_desc(sizes, types[1], dtag)
         check((src, dst, None), 1, at_end=True)

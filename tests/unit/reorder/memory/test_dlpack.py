@@ -144,8 +144,22 @@ def test_a_producer_that_names_no_device_is_refused(device: Any) -> None:
         match=r"x: the Producer gives its device as .*, not as DLPack's device type and number",
     ):
         reorder.reorder(producer, "a")
-    with pytest.raises(MemdescError, match="x: the type gives its device as "):
+    with pytest.raises(MemdescError, match=r"x: the type does not report its device \(.*self"):
         reorder.reorder(Producer, "a")  # type: ignore[call-overload] # the class in place of an object
+
+
+def test_a_producer_without_memory_is_refused_with_its_reason() -> None:
+    def refuse() -> tuple[int, int]:
+        msg = "Unknown device type meta for Dlpack"  # torch's of a tensor on meta
+        raise ValueError(msg)
+
+    producer = Producer(np.ones(3, np.float32))
+    producer.__dlpack_device__ = refuse  # type: ignore[method-assign] # see above
+    with pytest.raises(
+        MemdescError,
+        match=r"x: the Producer does not report its device \(Unknown device type meta for Dlpack\)",
+    ):
+        reorder.reorder(producer, "a")
 
 
 class WrongProducer(Producer):

@@ -118,6 +118,10 @@ def test_records_without_blocks_become_empty_tensors(name: str, shape: tuple[int
 def test_floats_are_read_as_floats_too_and_f32_is_not_copied() -> None:
     x = RNG.standard_normal((3, 8), np.float32)
     assert np.shares_memory(reorder.dequantize_gguf(x.view(np.uint8), "F32"), x)
+    # numpy keeps any stride of a dim of size 1; torch wants whole elements
+    row = x[:1].view(np.uint8).copy(order="F")
+    assert row.strides[0] % 4
+    assert reorder.dequantize_gguf(row, "F32").strides == (32, 4)
     for kind in (np.float32, np.float16):
         data = x.astype(kind)
         name = "F32" if kind is np.float32 else "F16"

@@ -183,6 +183,19 @@ def test_a_layout_that_only_the_size_supports_is_said_to_be_unconfirmed(tmp_path
     assert _keys(path, {"w": {"layout": "plain", "dims": [128, 64], "dtype": "s8"}}) == ["dims"]
 
 
+def test_a_record_that_is_only_in_one_checkpoint_is_listed_with_its_name_as_floats(
+    tmp_path: Path,
+) -> None:
+    record, floats = tmp_path / "record.safetensors", tmp_path / "floats.safetensors"
+    awq = reorder.Record(record_desc((128, 64), "awq"))
+    reorder.save(record, {"layer": awq})
+    reorder.save(floats, {"layer": reorder.dequantize(awq)})
+    for model, other, text in ((record, floats, "not in the"), (floats, record, "in the")):
+        problems = {each.problem for each in reorder.check(model, reference=other).breaches}
+        named = "(a record, which is called 'layer.weight' as floats)"
+        assert any(f"are {text} reference" in each and named in each for each in problems)
+
+
 @pytest.mark.parametrize(
     ("dtype", "dims", "word", "shapes"),
     [
