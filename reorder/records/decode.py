@@ -57,7 +57,7 @@ def dequantize_record(
         raise MemdescError(msg)
     target = _target(dims, wanted, desc)
     # decoding in chunks of rows does not write all padding
-    dst = Memory(target) if target.has_padding else Memory.to_fill(target)
+    dst = Memory.to_fill(target)
     decode_into(record, dst, threads)
     return dst
 

@@ -71,10 +71,7 @@ def run_module(file: Path, target: dict[str, Any], count: int, seed: int) -> Rep
     start = monotonic()
     source = file.read_text(encoding="utf-8")
     mutants = {mutant.key: mutant for mutant in mutants_of(source)}
-    listed = [
-        Key(entry["in"], entry["before"], entry["after"], entry.get("nth", 1))
-        for entry in target.get("equivalent", [])
-    ]
+    listed = listed_keys(target)
     drawn = random.Random(f"{seed} {file.name}").sample(list(mutants), min(count, len(mutants)))
     chosen = [key for key in mutants if key in {*drawn, *listed}]
     limit = _baseline(file, target["tests"])
@@ -101,6 +98,14 @@ def run_module(file: Path, target: dict[str, Any], count: int, seed: int) -> Rep
         dead=dead,
         seconds=monotonic() - start,
     )
+
+
+def listed_keys(target: dict[str, Any]) -> list[Key]:
+    """Return the mutants that the list says no test can notice."""
+    return [
+        Key(entry["in"], entry["before"], entry["after"], entry.get("nth", 1))
+        for entry in target.get("equivalent", [])
+    ]
 
 
 def _baseline(file: Path, tests: list[str]) -> _Limit:

@@ -6,10 +6,12 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-pytestmark = pytest.mark.campaign
+from tests.mutation.mutants import mutants_of
+from tests.mutation.run import listed_keys
 
 _ROOT = Path(__file__).parents[2]
 _MODULE = """
@@ -52,13 +54,31 @@ print(report.n_mutants, report.n_run, report.n_equivalent, report.is_sound)
 """
 
 
+def _read(name: str) -> str:
+    return (_ROOT / name).read_text(encoding="utf-8")
+
+
+def _targets() -> dict[str, Any]:
+    return tomllib.loads(_read("tests/mutation/targets.toml"))
+
+
 def test_listed_modules_and_tests_exist() -> None:
-    targets = tomllib.loads((_ROOT / "tests/mutation/targets.toml").read_text(encoding="utf-8"))
-    for module, target in targets.items():
+    for module, target in _targets().items():
         for name in (module, *target["tests"]):
             assert (_ROOT / name.split("::")[0]).exists(), name
 
 
+def test_listed_mutants_are_still_mutants_of_the_source() -> None:
+    stale = [
+        (module, key)
+        for module, target in _targets().items()
+        if "equivalent" in target
+        for key in {*listed_keys(target)} - {each.key for each in mutants_of(_read(module))}
+    ]
+    assert not stale
+
+
+@pytest.mark.campaign
 def test_survivors_and_wrong_lists_are_reported_and_a_hang_is_noticed(tmp_path: Path) -> None:
     (tmp_path / "tree").mkdir()
     (tmp_path / "tree" / "module.py").write_text(_MODULE)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import mmap
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from memdesc import (
 )
 from memdesc.record.gguf import GGUF_TYPES
 from reorder.records.decode import Farthest, largest_difference
+from tests.programs import run_python
 from tests.records import bits_of, dequantize_reference, plain_scales, random_record
 
 gguf = pytest.importorskip("gguf")
@@ -194,6 +196,48 @@ def test_more_elements_than_are_decoded_at_a_time_lie_as_the_layout_says(
     found = reorder.dequantize(record, desc=tag)
     assert (bits_of(found.numpy()) == bits_of(dequantize_reference(record))).all()
     found.check_padding()
+
+
+def test_padding_is_zero_in_memory_that_another_result_had() -> None:
+    used = reorder.reorder(np.ones((4112, 1024), np.float32), "ab")
+    address = used.data.ctypes.data
+    del used
+    found = reorder.dequantize(reorder.Record(record_desc((4100, 1024), "q8_0")), desc="Ab16a")
+    if hasattr(mmap, "MADV_FREE"):
+        assert found.data.ctypes.data == address
+    found.check_padding()
+
+
+# The moment numba is looked for, which is what a signal would otherwise interrupt halfway.
+_INTERRUPTED = """
+import signal, sys
+import memdesc, reorder
+from reorder.records.decode import largest_difference, read_by_kernels
+
+class Interrupted:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name == "numba":
+            signal.raise_signal(signal.SIGINT)
+            raise ImportError("after the signal")
+
+sys.meta_path.insert(0, Interrupted)
+record = reorder.Record(memdesc.record_desc((1, 256), "q8_0"))
+floats = reorder.Memory(memdesc.memory_desc((1, 256), "f32"))
+for load in (
+    lambda: reorder.dequantize(record),
+    lambda: largest_difference(record, floats, 1),
+    lambda: read_by_kernels(record, 1),
+):
+    try:
+        load()
+    except KeyboardInterrupt as error:
+        print(error.__context__)
+"""
+
+
+def test_an_interrupt_waits_until_numba_is_loaded() -> None:
+    assert run_python("-c", _INTERRUPTED).stdout == "after the signal\n" * 3
 
 
 # the vectors of a codebook of 3 bits in the order of lanes, and in others; digits of two bases

@@ -84,6 +84,13 @@ def test_a_pair_of_records_is_exact_or_refused(source: str) -> None:
             assert (source, target) not in EXACT
 
 
+def test_scales_that_both_formats_store_alike_keep_their_bits() -> None:
+    record = made("q4_0")
+    set_field(record, "d", 0x7D01)  # a signalling NaN, which any arithmetic would make quiet
+    found = reorder.repack(record, "q4_0_4x4")
+    assert (found.field("d").view(np.uint16) == 0x7D01).all()
+
+
 _TURNED = [("modelopt_nvfp4", "compressed_nvfp4"), ("compressed_nvfp4", "modelopt_nvfp4")]
 
 
