@@ -51,6 +51,8 @@ if TYPE_CHECKING:
 
 # the relative error of a product with a reciprocal instead of a quotient: two roundings to f32
 _MAX_ERROR = 2.0**-23
+# no known format holds a zero point that is as large
+_MAX_STEPS = 1 << 20
 
 
 class _Grouped(NamedTuple):
@@ -274,12 +276,12 @@ class _NumberWriter:
 
         def fold(s: NDArray[Any], z: NDArray[Any], m: NDArray[Any]) -> NDArray[Any]:
             steps = np.rint(np.divide(m, s, out=np.zeros_like(m), where=s != 0))
-            is_whole = (steps * s == m) & (abs(steps) < 1 << 20)
+            is_whole = (steps * s == m) & (abs(steps) < _MAX_STEPS)
             if not is_whole.all():
                 at = tuple(int(i) for i in np.argwhere(~is_whole)[0])
                 self._refuse(
                     f"it has no offset, and the offset of group {at}, {m[at]}, is not a multiple "
-                    f"of the scale {s[at]}"
+                    f"of the scale {s[at]}, up to {_MAX_STEPS} times"
                 )
             folded: NDArray[Any] = z - np.where(is_whole, steps, 0).astype(z.dtype)
             return folded
@@ -451,7 +453,9 @@ def _map_codes(
     new = [out.desc.field(name) for name, _ in target.parts]
     codes = _joined(record, threads).transpose(np.argsort(perm))
     if delta.values.any():
-        codes = codes + expand(delta.values.astype(np.int16), delta.groups, out.desc.dims)
+        # a larger change than codes of a byte can have is refused below, with its numbers
+        kind = np.int16 if abs(delta.values).max() < 1 << 14 else np.int64
+        codes = codes + expand(delta.values.astype(kind), delta.groups, out.desc.dims)
     low, high = code_range(out.desc, target)
     outside = (codes < low) | (codes > high)
     if outside.any():

@@ -187,6 +187,7 @@ def test_narrow_codes_in_odd_places_keep_their_tables_and_shifts(kind: str, shif
         ((1100, 1024), "AB16b16a"),
         ((1100, 1024), "ba"),
         ((1100, 4, 256), "Abc16a"),
+        ((2, (1 << 20) + 32), "ba"),
     ],
 )
 def test_more_elements_than_are_decoded_at_a_time_lie_as_the_layout_says(

@@ -216,6 +216,22 @@ def test_an_offset_becomes_a_zero_point_and_back() -> None:
     assert_same(record, reorder.repack(packed, "q4_1"))
 
 
+@pytest.mark.parametrize("target", ["q8_0", "q4_0"])
+@pytest.mark.parametrize("steps", [1 << 16, 1 << 20, 1 << 30])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_an_offset_of_very_many_scales_is_refused(target: str, steps: int, sign: int) -> None:
+    record = made("q4_1", (2, 32))
+    set_field(record, "d", np.float16(64 / steps).view(np.uint16))
+    set_field(record, "m", np.float16(64 * sign).view(np.uint16))
+    set_field(record, "qs", 0)
+    minus = record_desc((2, 32), target).rule.code.minus
+    message = f"the code at .* becomes {sign * steps + minus}; 64 do not fit"
+    if steps > 1 << 16:
+        message = f"the offset of group .*, {sign * 64.0}, is not a multiple of the scale "
+    with pytest.raises(MemdescError, match=message):
+        reorder.repack(record, target)
+
+
 def test_rows_of_more_dims_are_repacked_too() -> None:
     record = plain_scales(random_record(record_desc((2, 3, 256), "q4_0"), RNG), RNG)
     assert_same(record, reorder.repack(record, "q8_0", threads=1))
@@ -300,10 +316,12 @@ def test_scales_and_zero_points_that_a_format_does_not_hold_are_named() -> None:
     assert_same(scaled, reorder.repack(scaled, "gguf_mxfp4"))
 
 
-def test_an_offset_whose_sum_is_rounded_is_refused() -> None:
+@pytest.mark.parametrize(("scale", "zero"), [(1 / 3, 5), (1 / 11, 9)])
+def test_an_offset_whose_sum_is_rounded_is_refused(scale: float, zero: int) -> None:
+    # with 11 and 9, only the sum of the last code
     record = made("awq", scales="f32")
-    set_field(record, "scales", np.float32(1 / 3).view(np.uint32))
-    set_field(record, "qzeros", 5)
+    set_field(record, "scales", np.float32(scale).view(np.uint32))
+    set_field(record, "qzeros", zero)
     with pytest.raises(MemdescError, match=r"rounding differs between their formulas$"):
         reorder.repack(record, "torch_int4_cpu")
 
@@ -364,6 +382,31 @@ def test_zero_points_of_any_integers_stay_the_same_in_other_groups(kind: str, gr
         legal = values if name == "d" else as_integers(values, kind)
         record.set_field(name, legal.repeat(4).reshape(4, 4))
     assert_same(record, reorder.repack(record, desc(group)))
+
+
+def float_zeros(minus: int = 0, *, has_offset: bool = False) -> RecordDesc:
+    dims = (4, 64)
+    group = memory_desc((4, 4), "f32").layout
+    fields = [Field("q", "u8", memory_desc(dims, "u8").layout, (1, 1), "q")]
+    fields += [Field(name, "f32", group, (1, 16), name) for name in ("d", "z")]
+    code, scale, zero, offset = (Number(((name, 0),)) for name in "qdzm")
+    if has_offset:
+        fields.append(Field("m", "f32", group, (1, 16), "m"))
+    offsets = (offset,) if has_offset else ()
+    return RecordDesc(
+        dims, tuple(fields), Rule(code._replace(minus=minus), (scale,), zero, offset=offsets)
+    )
+
+
+def test_zero_points_that_are_floats_stay_only_in_the_same_formula() -> None:
+    record = plain_scales(random_record(float_zeros(), RNG), RNG)
+    assert_same(record, reorder.repack(record, float_zeros()))
+    with pytest.raises(MemdescError, match="are subtracted with different rounding"):
+        reorder.repack(record, float_zeros(8))
+    for pair in ((False, True), (True, False)):
+        source, target = (float_zeros(has_offset=has_offset) for has_offset in pair)
+        with pytest.raises(MemdescError, match="zero points that are floats, and the other has"):
+            reorder.repack(reorder.Record(source), target)
 
 
 @pytest.mark.parametrize("minus", [(0, 0), (3, 0), (0, 3), (3, -5)])
