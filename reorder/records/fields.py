@@ -49,7 +49,7 @@ def field_bits(field: Field, values: NDArray[Any]) -> NDArray[Any]:
     if values.dtype.kind not in "iu" or not (is_plane or field.kind in INTEGERS):
         msg = f"field {field.name} holds {field.kind}, not {values.dtype}; convert the values"
         raise MemdescError(msg)
-    low, high = (0, int(mask)) if is_plane else INTEGERS[field.kind][:2]
+    low, high = (0, int(mask)) if is_plane else INTEGERS[field.kind]
     wrong = np.argwhere((values < low) | (values > high))
     if len(wrong):
         at = tuple(int(i) for i in wrong[0])
