@@ -40,6 +40,15 @@ def test_a_plan_with_other_boxes_that_stay_inside_runs() -> None:
     ]
 
 
+def test_a_box_may_have_64_nodes_and_a_tensor_one_element() -> None:
+    assert run(Box((5, 6), (Node(1, 1, (0, 0)),) * 64))[5:8] == [77, 5, 77]
+    one = memory_desc((1,), "u8")
+    plan = ReorderPlan(one, one, (Box((0, 0), (Node(1, 0, (1, 1)),)),))
+    out = np.full(1, 77, np.uint8)
+    reorder.execute(plan, np.ones(1, np.uint8), out)
+    assert out == 0
+
+
 def test_an_equal_plan_is_as_good_as_the_one_from_the_cache() -> None:
     out = np.zeros(24, np.uint8)
     reorder.execute(replace(PLAN), np.arange(24, dtype=np.uint8), out)
@@ -95,7 +104,7 @@ def test_what_is_not_a_plan_is_refused() -> None:
         reorder.prepare(ReorderPlan(SRC, memory_desc((5,), "u8"), ()))
 
 
-WHOLE = Block(0, 1, 24, 1)
+WHOLE, ONE = Block(0, 1, 24, 1), Block(0, 1, 1, 1)
 
 
 def indirect_loop(*src: Block, params: Any = ()) -> IndirectLoop:
@@ -121,6 +130,10 @@ def indirect_loop(*src: Block, params: Any = ()) -> IndirectLoop:
         indirect_loop(),
         indirect_loop(WHOLE)._replace(sizes=((0, 24), (1, 1))),
         indirect_loop(WHOLE)._replace(sizes=((0, -24),)),
+        indirect_loop(WHOLE)._replace(sizes=((0, 0),)),
+        indirect_loop(WHOLE, ONE),
+        indirect_loop(WHOLE)._replace(dst=((Axis((0,), 24), (WHOLE,)), (Axis((), 1), (ONE,)))),
+        IndirectLoop(((0, 24), (2, 1)), *[((Axis((0, 2), 24), (WHOLE,)),)] * 2),
         indirect_loop(WHOLE)._replace(dst=()),
     ],
 )
@@ -134,6 +147,75 @@ def test_gathers_are_bounded_by_their_blocks() -> None:
     assert run(Box((20, 0), (), (backwards,))) == [20 - 4 * (k // 4) + k % 4 for k in range(24)]
     with pytest.raises(MemdescError, match=r"reaches offsets -1 to 22 of src, but memory_desc"):
         run(Box((19, 0), (), (backwards,)))
+
+
+def test_a_source_that_is_padded_is_only_read_where_it_has_elements() -> None:
+    padded = (Axis((0,), 32), (Block(0, 1, 32, 1),))
+    assert run(Box((0, 0), (), (indirect_loop(WHOLE)._replace(src=(padded,)),))) == [*range(24)]
+    with pytest.raises(MemdescError, match=r"reaches offsets 1 to 24 of src, but memory_desc"):
+        run(Box((1, 0), (), (indirect_loop(WHOLE)._replace(src=(padded,)),)))
+
+
+def small_loop(count: int, *blocks: Block) -> IndirectLoop:
+    axis = (Axis((0,), count), blocks)
+    return IndirectLoop(((0, count),), (axis,), (axis,))
+
+
+def test_indirect_loops_have_their_dims_in_any_order() -> None:
+    rows, columns = (((Axis(dims, 24), (WHOLE,)),) for dims in ((0, 1), (1, 0)))
+    for sizes in (((0, 4), (1, 6)), ((1, 6), (0, 4))):
+        found = run(Box((0, 0), (), (IndirectLoop(sizes, rows, columns),)))
+        assert found == np.arange(24).reshape(4, 6).T.ravel().tolist()
+
+
+def test_blocks_of_indirect_loops_write_each_element_once() -> None:
+    pair = small_loop(2, Block(0, 1, 2, 1))
+    with pytest.raises(MemdescError, match=r"may write one element of .* twice"):
+        run(Box((0, 0), (Node(2, 2, (1, 1)),), (pair,)))
+    assert run(Box((4, 0), (Node(2, 2, (2, 2)),), (pair,)))[:5] == [4, 5, 6, 7, 77]
+    # the last step of a block of 4 is not one of 3 elements
+    three = small_loop(3, Block(0, 4, 1, 0), Block(0, 1, 4, 1))
+    assert run(Box((6, 0), (Node(2, 2, (3, 3)),), (three,)))[:7] == [6, 7, 8, 9, 10, 11, 77]
+    # nor is the second step of a block of 2 x 2 one of 2 elements
+    two = small_loop(2, Block(0, 4, 1, 0), Block(0, 2, 2, 1), Block(0, 1, 2, 1))
+    assert run(Box((6, 0), (), (two,)))[:3] == [6, 7, 77]
+    two_by_two = small_loop(4, Block(0, 2, 2, 1), Block(0, 1, 2, 2))
+    assert run(Box((6, 0), (), (two_by_two,)))[:5] == [6, 7, 8, 9, 77]
+    one = small_loop(1, ONE)
+    assert run(Box((6, 3), (), (one,)))[2:5] == [77, 6, 77]
+
+
+SCALES = reorder.Attr(dst_scale=np.arange(1, 5, dtype=np.float32), dst_scale_mask=1)
+
+
+def scaled(*boxes: Box) -> list[float]:
+    src, dst = SRC.with_dtype("f32"), DST.with_dtype("f32")
+    out = np.full(24, 77, np.float32)
+    reorder.execute(ReorderPlan(src, dst, boxes, SCALES), np.full(24, 12, np.float32), out)
+    return out[:4].tolist()
+
+
+def test_parameters_are_not_read_outside_of_their_arrays() -> None:
+    backwards = Box((0, 0, 3), (Node(4, 4, (1, 1, -1)),))
+    assert scaled(backwards) == [3, 4, 6, 12]
+    loop = small_loop(4, Block(0, 1, 4, 1))
+    fourth = ((Axis((0,), 4), (Block(0, 1, 4, -1),)),)
+    assert scaled(Box((0, 0, 3), (), (loop._replace(params=(fourth,)),))) == [3, 4, 6, 12]
+    for first in (2, 4):
+        with pytest.raises(
+            MemdescError, match=rf"offsets {first - 3} to {first} of dst_scale, but"
+        ):
+            scaled(backwards._replace(offsets=(0, 0, first)))
+
+
+@pytest.mark.parametrize("stride", [2**63 - 1, -(2**63) + 1])
+def test_strides_of_steps_that_are_not_taken_may_be_any(stride: int) -> None:
+    src, dst = SRC.with_dtype("f32"), DST.with_dtype("f32")
+    x, out = np.arange(24, dtype=np.float32), np.full(24, 77, np.float32)
+    nodes = Node(1, 1, (stride, stride)), Node(4, 1, (stride, 1)), Node(6, 6, (1, 4))
+    reorder.execute(ReorderPlan(src, dst, (Box((0, 0), nodes),)), x, out)
+    assert out.reshape(6, 4)[:, 0].tolist() == [*range(6)]
+    assert not out.reshape(6, 4)[:, 1:].any()
 
 
 def test_numbers_of_numpy_are_numbers() -> None:
@@ -153,11 +235,21 @@ def test_a_box_writes_each_element_once_and_nothing_where_dst_is_empty() -> None
     for strides in ((0, 0), (1, 1), (2, 3), (1, -2)):
         with pytest.raises(MemdescError, match=r"may write one element of .* twice"):
             run(Box((0, 8), tuple(Node(4, 4, (0, stride)) for stride in strides)))
+    with pytest.raises(MemdescError, match=r"may write one element of .* twice"):
+        run(Box((0, 0), (Node(4, 4, (0, 2)), Node(3, 3, (0, 3)))))  # only 3 * 2 and 2 * 3 meet
     nodes = tuple(Node(2, 2, (0, stride)) for stride in (3, 1, 5))
     assert run(Box((7, 0), nodes)).count(7) == 8  # these do not nest, and do not meet
     empty = memory_desc((0, 6), "u8")
     with pytest.raises(MemdescError, match="reaches offsets"):
         reorder.execute(ReorderPlan(empty, empty, (Box((0, 0), ()),)), b"", bytearray())
+
+
+def test_a_box_whose_steps_cannot_be_compared_in_bounded_time_is_refused() -> None:
+    steps = ((28, 991), (38, 597), (14, 142), (45, 773), (40, 818), (25, 722))
+    nodes = tuple(Node(extent, 0, (0, 1_000_000 + more)) for extent, more in steps)
+    desc = memory_desc((1 << 28,), "u8")
+    with pytest.raises(MemdescError, match=r"may write one element of .* twice"):
+        reorder.prepare(ReorderPlan(desc, desc, (Box((0, 0), nodes),)))
 
 
 def test_a_plan_that_changes_later_is_what_it_was_when_it_was_checked() -> None:
@@ -178,6 +270,7 @@ def test_a_plan_that_changes_later_is_what_it_was_when_it_was_checked() -> None:
 
 def test_only_what_plan_reorder_returns_is_taken_without_a_check() -> None:
     assert is_planned(PLAN)
+    assert validate(PLAN) is PLAN
     copies = (
         pickle.loads(pickle.dumps(PLAN)),
         copy.copy(PLAN),

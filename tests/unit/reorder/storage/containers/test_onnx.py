@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+import reorder
 from memdesc import DATA_TYPES, MemdescError, memory_desc, to_json
 from reorder.storage.containers.entry import Tensor
 from reorder.storage.containers.onnx import NUMBERS, message_field, read
@@ -66,6 +67,15 @@ def test_initializers_are_read_in_place(tmp_path: Path) -> None:
     assert found.entries["complex"].desc is None
     assert found.files == (path, tmp_path / "w.bin")
     assert found.metadata == {"author": "me", "onnx.model": path}
+
+
+def test_an_empty_file_of_external_data_is_mapped(tmp_path: Path) -> None:
+    (tmp_path / "w.bin").touch()
+    path = _model(tmp_path / "x.onnx", _initializer("a", 1, (0, 3), _external(location="w.bin")))
+    with reorder.open_checkpoint(path) as found:
+        assert found["a"].numpy().shape == (0, 3)
+    mapped = reorder.load_all(path, mmap=True)["a"]
+    assert mapped.data.nbytes == 0
 
 
 @pytest.mark.parametrize(

@@ -58,6 +58,8 @@ def _tensor(shape: Any = (2,), offsets: Any = (0, 8), dtype: Any = "F32") -> dic
         ({"a": _tensor((-2,))}, bytes(8), "not a list of at most 64 sizes"),
         ({"a": _tensor((True, 2))}, bytes(8), "not a list"),
         ({"a": _tensor((1.0,))}, bytes(8), "not a list"),
+        ({"a": _tensor(2)}, bytes(8), "not a list"),
+        ({"a": _tensor("")}, bytes(8), "not a list"),
         ({"a": _tensor((2**62, 2**62, 4))}, bytes(8), "bits, but its data_offsets span 8"),
         ({"a": _tensor((2**40,), (0, 2**42))}, bytes(8), "takes bytes"),
         ({"a": _tensor(offsets=(8, 0))}, bytes(8), "not a range"),

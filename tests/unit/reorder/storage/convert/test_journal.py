@@ -12,7 +12,7 @@ import pytest
 from memdesc import MemdescError
 from reorder.storage.containers.partial import Partial
 from reorder.storage.convert import journal as journal_module
-from reorder.storage.convert.journal import Journal
+from reorder.storage.convert.journal import Journal, facts_left
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -71,6 +71,16 @@ def test_a_journal_of_another_conversion_or_of_other_bytes_is_replaced(folder: P
         path.write_bytes(text)
         assert begun(folder).done == {}
         assert path.read_text() == '"me"\n'
+
+
+def test_what_a_conversion_left_says_which_one_it_was(folder: Partial, tmp_path: Path) -> None:
+    target, path = tmp_path / "x", folder.path / "journal"
+    assert facts_left(target) is None
+    begun(folder)
+    assert facts_left(target) == "me"
+    for text in (b"", b"\xff\n", b'{"a": \n', b"[" * 9999):
+        path.write_bytes(text)
+        assert facts_left(target) is None
 
 
 def test_a_journal_that_cannot_grow_ends_nothing_and_lists_its_tasks_later(folder: Partial) -> None:
