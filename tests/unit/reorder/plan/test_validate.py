@@ -105,6 +105,7 @@ def test_what_is_not_a_plan_is_refused() -> None:
 
 
 WHOLE, ONE = Block(0, 1, 24, 1), Block(0, 1, 1, 1)
+NO_DIM = (Axis((0, 2), 24), (WHOLE,))  # the tensors have no dim 2
 
 
 def indirect_loop(*src: Block, params: Any = ()) -> IndirectLoop:
@@ -133,7 +134,7 @@ def indirect_loop(*src: Block, params: Any = ()) -> IndirectLoop:
         indirect_loop(WHOLE)._replace(sizes=((0, 0),)),
         indirect_loop(WHOLE, ONE),
         indirect_loop(WHOLE)._replace(dst=((Axis((0,), 24), (WHOLE,)), (Axis((), 1), (ONE,)))),
-        IndirectLoop(((0, 24), (2, 1)), *[((Axis((0, 2), 24), (WHOLE,)),)] * 2),
+        IndirectLoop(((0, 24), (2, 1)), (NO_DIM,), (NO_DIM,)),
         indirect_loop(WHOLE)._replace(dst=()),
     ],
 )
@@ -188,7 +189,7 @@ def test_blocks_of_indirect_loops_write_each_element_once() -> None:
 SCALES = reorder.Attr(dst_scale=np.arange(1, 5, dtype=np.float32), dst_scale_mask=1)
 
 
-def scaled(*boxes: Box) -> list[float]:
+def scaled(*boxes: Box) -> Any:
     src, dst = SRC.with_dtype("f32"), DST.with_dtype("f32")
     out = np.full(24, 77, np.float32)
     reorder.execute(ReorderPlan(src, dst, boxes, SCALES), np.full(24, 12, np.float32), out)
