@@ -162,6 +162,17 @@ def small_loop(count: int, *blocks: Block) -> IndirectLoop:
     return IndirectLoop(((0, count),), (axis,), (axis,))
 
 
+def test_a_destination_is_written_in_its_padding_and_not_in_steps_beyond() -> None:
+    padded = (Axis((0,), 4), (Block(0, 1, 4, 1),))
+    loop = small_loop(3, Block(0, 1, 3, 1))._replace(dst=(padded,))
+    assert run(Box((0, 20), (), (loop,)))[19:] == [77, 0, 1, 2, 0]
+    with pytest.raises(MemdescError, match=r"reaches offsets 21 to 24 of dst, but memory_desc"):
+        run(Box((0, 21), (), (loop,)))
+    # the second step of the block in the middle begins behind the axis
+    blocks = Block(0, 4, 1, 0), Block(0, 2, 2, 100), Block(0, 1, 2, 1)
+    assert run(Box((6, 0), (), (small_loop(2, *blocks),)))[:3] == [6, 7, 77]
+
+
 def test_indirect_loops_have_their_dims_in_any_order() -> None:
     rows, columns = (((Axis(dims, 24), (WHOLE,)),) for dims in ((0, 1), (1, 0)))
     for sizes in (((0, 4), (1, 6)), ((1, 6), (0, 4))):

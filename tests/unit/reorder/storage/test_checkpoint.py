@@ -126,6 +126,17 @@ def test_a_file_replaced_by_one_with_the_same_time_is_refused(tmp_path: Path) ->
         checkpoint["x"].numpy()
 
 
+def test_an_old_file_that_gets_another_number_has_not_changed(tmp_path: Path) -> None:
+    path, other = tmp_path / "a.safetensors", tmp_path / "b.safetensors"
+    past = time.time_ns() - 3600 * 10**9
+    for file in (path, other):
+        reorder.save(file, {"x": np.ones((8, 8), np.float32)})
+        os.utime(file, ns=(past, past))
+    checkpoint = reorder.open_checkpoint(path)
+    other.replace(path)
+    assert (checkpoint["x"].numpy() == 1).all()
+
+
 def test_a_checkpoint_is_pickled_without_what_it_has_mapped(model: Path) -> None:
     with reorder.open_checkpoint(model / "model.safetensors") as checkpoint:
         before = len(pickle.dumps(checkpoint))

@@ -183,6 +183,9 @@ def test_what_ends_the_thread_is_raised_in_the_end(folder: Partial) -> None:
     ):
         journal.add(1, 10, 5)
     assert begun(folder).done == {}
+    with pytest.raises(KeyError), Journal(folder, "me", fail) as journal:
+        journal.add(1, 10, 5)
+        raise KeyError  # of the conversion itself, which is what its caller must see
 
 
 def test_a_part_of_a_line_is_taken_back(folder: Partial, monkeypatch: pytest.MonkeyPatch) -> None:
