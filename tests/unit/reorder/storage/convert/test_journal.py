@@ -183,7 +183,7 @@ def test_what_ends_the_thread_is_raised_in_the_end(folder: Partial) -> None:
     ):
         journal.add(1, 10, 5)
     assert begun(folder).done == {}
-    with pytest.raises(KeyError), Journal(folder, "me", fail) as journal:
+    with pytest.raises(KeyError), Journal(folder, "me", fail) as journal:  # noqa: PT012 - it is raised at the end
         journal.add(1, 10, 5)
         raise KeyError  # of the conversion itself, which is what its caller must see
 
