@@ -72,7 +72,7 @@ def repack(
     source = record.desc
     if isinstance(target, RecordDesc):
         desc = target
-        if _dims(source, target.letters) != target.dims or options:
+        if dims_in(source, target.letters) != target.dims or options:
             msg = (
                 f"{source!r} has dims {source.dims} ({source.letters}), and the target {target!r} "
                 f"({target.letters}); it must have the same, and no further options"
@@ -91,7 +91,7 @@ def repack(
 def target_desc(source: RecordDesc, target: str, options: Mapping[str, Any]) -> RecordDesc:
     """Return the descriptor of the format `target` for the numbers of `source`."""
     name, letters, legal = read_name(target, len(source.dims))
-    return record_desc(_dims(source, letters), name, **(_defaults(source, legal) | dict(options)))
+    return record_desc(dims_in(source, letters), name, **(_defaults(source, legal) | dict(options)))
 
 
 def dim_order(source: RecordDesc, letters: str) -> tuple[int, ...]:
@@ -103,7 +103,7 @@ def dim_order(source: RecordDesc, letters: str) -> tuple[int, ...]:
     return tuple(new.index(letter) for letter in old)
 
 
-def _dims(source: RecordDesc, letters: str) -> tuple[int, ...]:
+def dims_in(source: RecordDesc, letters: str) -> tuple[int, ...]:
     """Return the dims of a record in the order of the given letters."""
     order = dim_order(source, letters)
     return tuple(source.dims[order.index(dim)] for dim in range(len(order)))

@@ -16,7 +16,7 @@ from memdesc import MemoryDesc, RecordDesc, data_type, memory_desc, record_desc
 from memdesc.layout import memory_order
 from memdesc.names.weights import PACKINGS
 from reorder.memory.memory import Memory
-from reorder.records.repack import dim_order
+from reorder.records.repack import dim_order, dims_in
 from reorder.storage.containers.entry import Tensor
 from reorder.values.formats import INTEGERS
 
@@ -126,15 +126,9 @@ def are_as_in_models(
         for desc, floats in (pair, pair[::-1]):
             if isinstance(desc, RecordDesc) and isinstance(floats, MemoryDesc):
                 orders = (desc.letters, model_axes(desc))
-                fits = [_sizes(desc, letters) == floats.dims for letters in orders]
+                fits = [dims_in(desc, letters) == floats.dims for letters in orders]
                 shown |= {fits[1]} if fits[0] != fits[1] else set()
     return shown.pop() if len(shown) == 1 else None
-
-
-def _sizes(desc: RecordDesc, letters: str) -> tuple[int, ...]:
-    """Return the dims of a record in the order of its letters."""
-    sizes = dict(zip(desc.letters, desc.dims, strict=False))
-    return tuple(sizes[letter] for letter in letters if letter in sizes)
 
 
 def stem_of(name: str, role: str, record: str) -> str:

@@ -7,8 +7,9 @@ to move.
 
 The size of a tile is how many steps of each node it takes. First each side gets a chain of nodes
 that is contiguous there. Then the largest count is halved until the tile fits the scratch. Then
-nodes are taken whole where they fit, first those that would leave a tail, and the other counts grow
-as far as the scratch allows, innermost nodes first. Nodes are given by their index in the box.
+whole nodes are taken where they fit, starting with those that would leave a tail, and the remaining
+counts grow as far as the scratch allows, innermost nodes first. Nodes are given by their index in
+the box.
 """
 
 from __future__ import annotations
@@ -73,8 +74,8 @@ def cut_into_tiles(
         order = _TileOrder(_order_of_side(nodes, counts, 1), reads=False, writes=False)
         return _tiles_of(box, counts, order, streams=streams)
     narrow, wide = sorted(max(BYTE_BITS, width) for width in widths)
-    # tiles may be larger if only the narrower elements are in the scratch; those that need none
-    # gain nothing from that, and many small ones are divided more evenly among threads
+    # Tiles may be larger if only the narrower elements go through the scratch. A tile that needs no
+    # scratch gains nothing from that, and many small ones are shared more evenly among threads.
     for bits in (0, narrow, wide) if in_place else (wide,):
         counts = _tile_counts(nodes, limit * wide // (bits or wide), padded=padded)
         order = _order_of(box, counts, widths)
