@@ -112,8 +112,7 @@ def largest_difference(record: Record, other: Memory, threads: int | None) -> Fa
             if errors[at] <= found.error:
                 continue
             numbers = np.empty(segment.nelems, np.float32)
-            one = chunk._replace(starts=chunk.starts[at : at + 1])
-            decode(one, tensors, numbers.view(np.uint8), "f32", 1)
+            decode(chunk.part(at, at + 1), tensors, numbers.view(np.uint8), "f32", 1)
             data = plain.data[at * segment.nbytes :][: segment.nbytes]
             found = max(
                 found,
@@ -199,8 +198,7 @@ def _chunks(access: Access, memory: Memory) -> Iterator[_Chunk]:
         sizes = (min(rows, dims[0] - first), *dims[1:])
         plain, chunk, part = row_major(sizes, kind), access, desc
         if sizes != dims:
-            starts = access.starts[first * segments : (first + sizes[0]) * segments]
-            chunk = access._replace(starts=starts)
+            chunk = access.part(first * segments, (first + sizes[0]) * segments)
             part = desc.submemory(sizes, (first, *[0] * (len(dims) - 1)))
         held = Memory.attached(plain, buffer[: plain.nbytes])
         yield _Chunk(chunk, held, Memory.attached(part, memory.data))

@@ -29,15 +29,23 @@ if TYPE_CHECKING:
 
 
 def decode(
-    access: Access, tensors: Tensors, dst: NDArray[np.uint8], dtype: str, threads: int | None
+    access: Access,
+    tensors: Tensors,
+    dst: NDArray[np.uint8],
+    dtype: str,
+    threads: int | None,
+    machine: Machine | None = None,
 ) -> None:
     """Decode a record into row-major memory, as floats of a type.
 
     The tensors have the sizes that the descriptor needs, and dst has room for all elements of the
-    record.
+    record. `machine` is the machine to schedule for; the default is the one that this process runs
+    on.
     """
-    kernel = DecodeKernel(access.pattern, dtype)
-    _run(kernel, access, tensors, (0, address_of(dst)), threads)
+    machine = this_machine() if machine is None else machine
+    limit = _limit(threads, machine)
+    kernel = choose_kernel(access, dtype, address_of(dst), limit, machine)
+    _run(kernel, access, tensors, (0, address_of(dst)), _shares(access, dtype, limit, machine))
 
 
 def differences(
@@ -47,11 +55,46 @@ def differences(
 
     It is NaN where either has a NaN, or both have an infinity.
     """
-    kernel = DecodeKernel(access.pattern, dtype, compares=True)
+    kernel, machine = DecodeKernel(access.pattern, dtype, compares=True), this_machine()
     found = np.empty((len(access.starts), kernel.lanes), np.float32)
-    _run(kernel, access, tensors, (address_of(src), address_of(found)), threads)
+    shares = _shares(access, dtype, _limit(threads, machine), machine)
+    _run(kernel, access, tensors, (address_of(src), address_of(found)), shares)
     largest: NDArray[np.float32] = found.max(1)
     return largest
+
+
+def choose_kernel(
+    access: Access, dtype: str, dst_at: int, threads: int, machine: Machine
+) -> DecodeKernel:
+    """Return the kernel that decodes a record into memory at an address.
+
+    Results that exceed the cache together with the record are written by non-temporal stores, if
+    dst starts a cache line.
+    """
+    kernel = DecodeKernel(access.pattern, dtype)
+    nbytes = access.nbytes + _result_nbytes(access, dtype)
+    is_aligned = kernel.fills_lines and dst_at % LINE_NBYTES == 0
+    return kernel._replace(streams=is_aligned and machine.streams(nbytes, threads))
+
+
+def _limit(threads: int | None, machine: Machine) -> int:
+    return machine.threads if threads is None else min(checked_threads(threads), machine.threads)
+
+
+def _result_nbytes(access: Access, dtype: str) -> int:
+    elements = len(access.starts) * access.blocks * access.pattern.block
+    return elements * DATA_TYPES[dtype].bits // BYTE_BITS
+
+
+def _shares(access: Access, dtype: str, limit: int, machine: Machine) -> Partition:
+    """Return how at most `limit` threads share the segments of a record."""
+    return _partition(len(access.starts), _result_nbytes(access, dtype), limit, machine)
+
+
+@lru_cache(maxsize=256)  # the tensors of a model have few sizes
+def _partition(segments: int, nbytes: int, limit: int, machine: Machine) -> Partition:
+    work = Workload(instruction=0, outer=segments, inner=1, grain=1, size=nbytes)
+    return partition([work], nbytes, limit, machine)
 
 
 def _run(
@@ -59,32 +102,16 @@ def _run(
     access: Access,
     tensors: Tensors,
     addresses: tuple[int, int],
-    threads: int | None,
+    shares: Partition,
 ) -> None:
     """Run a kernel on all segments of a record; the addresses are those of src and dst."""
-    machine = this_machine()
-    limit = machine.threads if threads is None else min(checked_threads(threads), machine.threads)
     program = [*DecodeHead(access.blocks, address_of(access.starts))]
     for name, advance in zip(access.tensors, access.advances, strict=True):
         program += FieldHead(address_of(tensors[name]), advance)
     # the job has the address of this array
     words = np.array(program, np.int64)
-    segments = len(access.starts)
-    blocks, bits = segments * access.blocks, DATA_TYPES[kernel.dtype].bits
-    nbytes = blocks * kernel.pattern.block * bits // BYTE_BITS
-    if not kernel.compares and kernel.fills_lines and addresses[1] % LINE_NBYTES == 0:
-        both = nbytes + blocks * sum(access.advances)
-        kernel = kernel._replace(streams=machine.streams(both, limit))
-    shares = _shares(segments, nbytes, limit, machine)
     job = make_job(decoder_at(kernel), address_of(words), shares)
     run_job(*addresses, job)
-
-
-@lru_cache(maxsize=256)  # the tensors of a model have few sizes
-def _shares(segments: int, nbytes: int, limit: int, machine: Machine) -> Partition:
-    """Return how at most `limit` threads share the segments of a record."""
-    work = Workload(instruction=0, outer=segments, inner=1, grain=1, size=nbytes)
-    return partition([work], nbytes, limit, machine)
 
 
 @cache

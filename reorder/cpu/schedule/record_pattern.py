@@ -80,6 +80,14 @@ class Access(NamedTuple):
     # blocks of a segment; for each segment and field the byte at which it starts
     blocks: int
     starts: NDArray[np.int64]
+    # bytes of all tensors together, whichever fields share one
+    nbytes: int
+
+    def part(self, first: int, last: int) -> Access:
+        """Return how compiled code reads the segments from `first` to before `last`."""
+        starts = self.starts[first:last]
+        nbytes = self.nbytes * len(starts) // len(self.starts)
+        return self._replace(starts=starts, nbytes=nbytes)
 
 
 @lru_cache(maxsize=32)
@@ -170,6 +178,7 @@ def _access(
         tuple(advance // BYTE_BITS for advance in advances),
         segment,
         np.ascontiguousarray(table // BYTE_BITS),
+        desc.bare.nbytes,
     )
 
 

@@ -2,17 +2,17 @@ from __future__ import annotations
 
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import pytest
 
 import reorder
-from memdesc import MemdescError, data_type, record_desc
-from reorder.cpu.machine import this_machine
-from reorder.cpu.runtime.jit import compiled_kernels
+from memdesc import DATA_TYPES, MemdescError, record_desc
+from reorder.cpu.machine import Machine
+from reorder.cpu.runtime.decode import choose_kernel, decode
+from reorder.cpu.schedule.record_pattern import find_access
 from reorder.cpu.target import LINE_NBYTES
 from reorder.memory.buffers import address_of
-from tests.records import bits_of
+from tests.records import bits_of, random_record
 
 gguf = pytest.importorskip("gguf")
 
@@ -59,24 +59,26 @@ def test_every_type_that_gguf_decodes_is_decoded_to_the_same_bits(name: str) -> 
     assert_same(reorder.dequantize_gguf(data, KIND[name]), by_gguf(data, name))
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
-@pytest.mark.parametrize("name", ["Q8_0", "Q4_K"])
+@pytest.mark.parametrize("dtype", ["f32", "f16", "bf16"])
+@pytest.mark.parametrize("name", ["q8_0", "q4_k"])
 def test_results_that_exceed_the_cache_are_the_same_at_every_address(name: str, dtype: str) -> None:
-    kind = ml_dtypes.bfloat16 if dtype == "bfloat16" else np.dtype(dtype)
-    shape, nbytes = (3072, 4096), 3072 * 4096 * np.dtype(kind).itemsize
-    data = random_rows(name, 3072, 4096 // gguf.GGML_QUANT_SIZES[KIND[name]][0])
+    desc, nbytes = record_desc((48, 1024), name), 48 * 1024 * DATA_TYPES[dtype].bits // 8
+    access, tensors = find_access(desc), random_record(desc, RNG).tensors
+    assert access is not None
     found = []
-    for shift in (0, np.dtype(kind).itemsize):
-        held = np.full(nbytes + 256, 99, np.uint8)
-        start = -address_of(held) % LINE_NBYTES + shift
-        out = held[start : start + nbytes]
-        reorder.dequantize_gguf(data, name, out.view(kind).reshape(shape), threads=1)
-        found.append(out)
-        assert (np.delete(held, np.s_[start : start + nbytes]) == 99).all()
-    assert (found[0] == found[1]).all()
-    made = {kernel["kernel"] for kernel in compiled_kernels() if "records" in kernel["kernel"]}
-    is_streamed = any(f"to {data_type(kind)}, non-temporal stores" in name for name in made)
-    assert is_streamed == this_machine().streams(data.nbytes + nbytes, 1)
+    # whether the caches hold all bytes that are read and written together, or all but one
+    for is_beyond in (False, True):
+        machine = Machine(1, cache_nbytes=1 << 40, streamed_nbytes=desc.nbytes + nbytes - is_beyond)
+        for shift in (0, DATA_TYPES[dtype].bits // 8):
+            held = np.full(nbytes + 256, 99, np.uint8)
+            start = -address_of(held) % LINE_NBYTES + shift
+            out = held[start : start + nbytes]
+            kernel = choose_kernel(access, dtype, address_of(out), 1, machine)
+            assert kernel.streams == (is_beyond and not shift)
+            decode(access, tensors, out, dtype, 1, machine)
+            assert (np.delete(held, np.s_[start : start + nbytes]) == 99).all()
+            found.append(out)
+    assert all((found[0] == other).all() for other in found)
 
 
 @pytest.mark.parametrize("name", QUICK)
