@@ -138,9 +138,9 @@ def reorder(  # noqa: PLR0913 - all but the first two are named
         The layout to move into: a name, which may be an image type, or a descriptor. By default
         the layout of `out`; if only `dtype` is given, that of x.
     src : str, FormatTag, MemoryDesc or ImageDesc, optional
-        For an ndarray whose axes are in memory order: the layout they spell, such as
-        ``"nhwc"``. With a MemoryDesc, x is a raw buffer that it describes; with an
-        ImageDesc, its pixels as an array of shape (height, width, channels).
+        For an array or tensor whose axes are in memory order: the layout they spell, such as
+        ``"nhwc"``; refused if its strides say otherwise. With a MemoryDesc, x is a raw buffer that
+        it describes; with an ImageDesc, its pixels as an array of shape (height, width, channels).
     dtype : DataType, str or numpy dtype, optional
         What to convert to; by default the type of dst or `out`, otherwise that of x.
     attr : Attr, optional

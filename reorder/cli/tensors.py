@@ -192,7 +192,9 @@ def read_tensor(path: str, how: Reading) -> tuple[Memory, bool]:
     except UnknownFormatError as error:
         if how.dims is not None or is_image(how.layout):
             raise
-        array = _memory(path, entry, how.dtype).numpy()
+        # in a file, only the layout says which axis is which: numpy saves a transposed array in
+        # Fortran order
+        array = np.ascontiguousarray(_memory(path, entry, how.dtype).numpy())
         try:
             return as_memory(array, how.layout), False
         except UnknownFormatError as unknown:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -167,6 +168,24 @@ def _attached(x: NDArray[Any]) -> Memory:
     )
 
 
+def check_axes(x: NDArray[Any], src: str | FormatTag) -> None:
+    """Refuse an array whose strides say that its axes are not in memory order, as `src` says.
+
+    Axes of one element and broadcast axes, whose stride is 0, may be anywhere.
+    """
+    axes = [k for k in range(x.ndim) if x.shape[k] > 1 and x.strides[k]]
+    for outer, inner in pairwise(axes):
+        if abs(x.strides[outer]) < abs(x.strides[inner]):
+            strides = tuple(step // x.itemsize for step in x.strides)
+            msg = (
+                f"src {str(src)!r} says that the axes of x are in memory order, but x of shape "
+                f"{x.shape} has the strides {strides}: axis {inner} is outside axis {outer}. If "
+                f"the axes of x are the dims, leave src out; if they are in the order of "
+                f"{str(src)!r}, pass np.ascontiguousarray(x), or x.contiguous() of torch"
+            )
+            raise MemdescError(msg)
+
+
 def _logical(x: NDArray[Any], src: str | FormatTag, dtype: DataType) -> NDArray[Any]:
     """Return an array whose axes are the logical dims: a view, or for blocked layouts a copy."""
     if not isinstance(src, str | FormatTag):
@@ -184,6 +203,7 @@ def _logical(x: NDArray[Any], src: str | FormatTag, dtype: DataType) -> NDArray[
             f"{x.shape}; for a flat buffer give src=memory_desc(dims, dtype, '{src}')"
         )
         raise MemdescError(msg)
+    check_axes(x, src)
     for digit, size in zip(tag.digits, x.shape, strict=True):
         if digit.extent and digit.extent != size:
             msg = (

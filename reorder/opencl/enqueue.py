@@ -16,7 +16,7 @@ from pyopencl.tools import first_arg_dependent_memoize
 
 from memdesc import DataType, FormatTag, ImageDesc, MemdescError, MemoryDesc, data_type, memory_desc
 from memdesc.errors import short_repr
-from reorder.memory.inputs import as_memory, from_pixels, result_desc
+from reorder.memory.inputs import as_memory, check_axes, from_pixels, result_desc
 from reorder.memory.memory import Memory
 from reorder.opencl.allocation import allocate, allocate_buffer
 from reorder.opencl.device_memory import DeviceMemory, events_of, record_event
@@ -517,5 +517,7 @@ def _without_gaps(x: Any, desc: LayoutLike | None) -> Any:
     if isinstance(x, np.ndarray) and not isinstance(desc, MemoryDesc) and x.size:
         low, high = np.lib.array_utils.byte_bounds(x)
         if high - low > x.nbytes:
+            if isinstance(desc, str | FormatTag):
+                check_axes(x, desc)  # which no longer sees it in the copy
             return np.ascontiguousarray(x)
     return x

@@ -39,6 +39,15 @@ def test_a_queue_makes_a_reorder_run_on_its_device(runtime: Runtime) -> None:
     )
 
 
+@pytest.mark.parametrize("step", [1, 3])  # an array with large gaps is copied first
+def test_axes_that_are_not_in_memory_order_contradict_a_name(runtime: Runtime, step: int) -> None:
+    last = np.ascontiguousarray(X.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2)[..., ::step]
+    for dst in ("nChw8c", "in_out_channel"):
+        with pytest.raises(MemdescError, match="axes of x are the dims, leave src out"):
+            reorder(last, dst, src="nhwc", queue=runtime.queue)
+    assert (host(reorder(last, "nChw8c", queue=runtime.queue)) == last).all()
+
+
 @pytest.mark.parametrize(
     "desc",
     [

@@ -95,7 +95,12 @@ def test_the_bytes_of_an_array_are_read_as_any_layout_with_sizes(shell: Shell) -
 
 @pytest.mark.parametrize(
     ("layout", "axes"),
-    [("channels_last", (0, 2, 3, 1)), ("NHWC", (0, 2, 3, 1)), ("WHCN", (3, 2, 1, 0))],
+    [
+        ("channels_last", (0, 2, 3, 1)),
+        ("NHWC", (0, 2, 3, 1)),
+        ("WHCN", (3, 2, 1, 0)),  # which numpy saves in Fortran order
+        ("dcba", (3, 2, 1, 0)),
+    ],
 )
 def test_axes_are_what_other_systems_call_it(
     shell: Shell, layout: str, axes: tuple[int, ...]
