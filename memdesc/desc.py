@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, ClassVar, overload
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from memdesc.checked import Checked
 from memdesc.dtypes import DataType, data_type
 from memdesc.errors import MemdescError, UnsupportedFormatError, short_repr
 from memdesc.extra import Extra, check_extra
+from memdesc.immutable import immutable
 from memdesc.index import Index, checked_index, checked_integers, first_where, indices_at
 from memdesc.int64 import INT64_MAX, check_length, checked_ints, exact_ints
 from memdesc.layout import Axis, Block, Layout
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from memdesc.picture.draw import Look
 
 
+@immutable
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class MemoryDesc(Checked):
     """How a tensor is laid out in memory: dims, dtype, padding, strides, blocks.
@@ -74,6 +76,8 @@ class MemoryDesc(Checked):
     letters: str | None = None
     _key: tuple[object, ...] = field(init=False)
     _hash: int = field(init=False)
+    # in messages: how to get one with other dims, strides, ...
+    _another: ClassVar[str] = "make another with memory_desc(), or dataclasses.replace()"
 
     def __post_init__(self) -> None:
         if not isinstance(self.dtype, DataType) or not isinstance(self.layout, Layout):

@@ -11,18 +11,20 @@ import re
 from contextlib import suppress
 from dataclasses import dataclass
 from operator import index as to_int
-from typing import Any
+from typing import Any, ClassVar
 
 import ml_dtypes
 import numpy as np
 
 from memdesc.checked import Checked
 from memdesc.errors import MemdescError, short_repr
+from memdesc.immutable import immutable
 from memdesc.int64 import checked_int
 
 BYTE_BITS = 8
 
 
+@immutable
 @dataclass(frozen=True, slots=True, eq=False)
 class DataType(Checked):
     """The type of an element in memory: a row of the table of types.
@@ -53,6 +55,8 @@ class DataType(Checked):
     name: str
     bits: int
     numpy: np.dtype[Any]
+    # in messages: how to get another one
+    _another: ClassVar[str] = "data_type(name) returns another"
 
     def __post_init__(self) -> None:
         row = DATA_TYPES.get(self.name) if isinstance(self.name, str) else None

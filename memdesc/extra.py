@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from memdesc.checked import Checked
 from memdesc.errors import MemdescError, UnsupportedFormatError, short_repr
+from memdesc.immutable import immutable
 from memdesc.int64 import checked_int, checked_ints
 from memdesc.layout import Block, Layout, dim_name, single_axes, without_gaps
 from memdesc.tags import MAX_NDIMS
@@ -42,6 +43,7 @@ _OTHER_FLAGS = {
 _VERBOSE_FIELDS = {"s8m": "s8s8_mask", "zpm": "asymmetric_mask", "sa": "scale_adjust"}
 
 
+@immutable
 @dataclass(frozen=True, slots=True)
 class Extra(Checked):
     """The compensation stored after the elements of int8 weights.

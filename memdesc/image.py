@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from memdesc.checked import Checked
 from memdesc.desc import MemoryDesc
 from memdesc.dtypes import DataType, data_type
 from memdesc.errors import MemdescError, short_repr
+from memdesc.immutable import immutable
 from memdesc.int64 import checked_int, checked_ints
 from memdesc.layout import dim_name, layout_by_tag
 from memdesc.names import dim_letters, resolve_image
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 _CHANNELS = (1, 4)  # R, RGBA
 
 
+@immutable
 @dataclass(frozen=True, slots=True)
 class ImageDesc(Checked):
     """The place of each element of a tensor in a 2-D image: column x, row y, lane.
@@ -57,6 +59,7 @@ class ImageDesc(Checked):
     height: int
     channels: int
     name: str = field(compare=False)
+    _another: ClassVar[str] = "image_desc(dims, dtype, name) makes another"
 
     def __post_init__(self) -> None:
         if not isinstance(self.desc, MemoryDesc) or not isinstance(self.name, str):

@@ -13,6 +13,7 @@ import numpy as np
 from memdesc.checked import Checked
 from memdesc.diophantine import SearchLimitError, Term, solve
 from memdesc.errors import MemdescError, OutOfRangeError, short_repr
+from memdesc.immutable import immutable
 from memdesc.int64 import INT64_MAX, checked_flag, checked_int, checked_ints, entries_of
 from memdesc.layout import Block, Layout, axis_index, dim_indices, dim_name
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 
+@immutable
 class Index(tuple[Any, ...], Checked):  # noqa: SLOT001 - tuples of any length have no slots
     """The logical index at an offset: a tuple of integers, or of integer arrays.
 
@@ -49,7 +51,7 @@ class Index(tuple[Any, ...], Checked):  # noqa: SLOT001 - tuples of any length h
     ) -> Self:
         """Make one."""
         made = super().__new__(cls, entries_of("index", entries))
-        made.is_padding = is_padding
+        object.__setattr__(made, "is_padding", is_padding)
         return made
 
     def _arguments(self) -> tuple[Any, ...]:

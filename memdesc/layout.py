@@ -23,6 +23,7 @@ from memdesc.errors import (
     counted,
     short_repr,
 )
+from memdesc.immutable import immutable
 from memdesc.int64 import INT64_MAX, checked_flag, checked_int, entries_of, exact_ints
 from memdesc.tags import LETTERS, MAX_NDIMS, FormatTag
 
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     Int = TypeVar("Int", int, NDArray[np.int64])
 
 
+@immutable
 class Axis(NamedTuple):
     """Dims indexed as one, row-major over them, and their padded extent.
 
@@ -56,6 +58,7 @@ class Axis(NamedTuple):
     padded: int
 
 
+@immutable
 class Block(NamedTuple):
     """One loop of a layout: index i of `axis` adds (i // step) % extent * stride to the offset.
 
@@ -186,6 +189,7 @@ def without_gaps(blocks: tuple[Block, ...]) -> tuple[Block, ...]:
     return tuple(block._replace(stride=strides[block]) for block in blocks)
 
 
+@immutable
 @dataclass(frozen=True, slots=True)
 class Layout(Checked):
     """Axes and blocks over the logical dims.

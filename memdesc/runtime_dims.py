@@ -12,6 +12,7 @@ from memdesc.checked import Checked
 from memdesc.create import memory_desc
 from memdesc.dtypes import DataType, data_type
 from memdesc.errors import MemdescError, UnsupportedFormatError, short_repr
+from memdesc.immutable import immutable
 from memdesc.int64 import RUNTIME, checked_ints, checked_sizes
 from memdesc.layout import dim_name
 from memdesc.names import expand_meta_tag, resolve
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from memdesc.desc import MemoryDesc
 
 
+@immutable
 @dataclass(frozen=True, slots=True)
 class RuntimeDesc(Checked):
     """A tag over dims, some of which are known only at execution; made by `runtime_desc`.

@@ -22,12 +22,14 @@ from typing import NamedTuple
 
 from memdesc.checked import Checked
 from memdesc.errors import MemdescError, short_repr
+from memdesc.immutable import immutable
 from memdesc.int64 import entries_of, exact_ints
 
 MAX_NDIMS = 12
 LETTERS = "abcdefghijkl"
 
 
+@immutable
 class Digit(NamedTuple):
     """One digit of a mixed-radix index: (index of axis / step) % extent.
 
@@ -54,6 +56,7 @@ class Digit(NamedTuple):
     extent: int
 
 
+@immutable
 @dataclass(frozen=True)
 class FormatTag(Checked):
     """A layout without sizes: axes, and their digits in memory order.

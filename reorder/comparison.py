@@ -10,6 +10,7 @@ import ml_dtypes
 import numpy as np
 
 from memdesc import DataType, MemdescError, memory_desc
+from memdesc.immutable import immutable
 from memdesc.int64 import check_amount, checked_flag, checked_int
 from reorder.api import reorder
 from reorder.memory.inputs import as_memory
@@ -30,6 +31,7 @@ _WIDE_BITS, _WIDEST = 64, np.longdouble
 _LEAST_SQUARE = 1e-280
 
 
+@immutable
 class Difference(NamedTuple):
     """An element that differs.
 
@@ -66,6 +68,7 @@ class Difference(NamedTuple):
     byte_b: int
 
 
+@immutable
 class ValueComparison(NamedTuple):
     """What `compare_values` found.
 

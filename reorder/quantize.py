@@ -11,6 +11,7 @@ import numpy as np
 from memdesc import FormatTag, MemdescError, MemoryDesc, data_type, memory_desc
 from memdesc.checked import Checked
 from memdesc.errors import allocates
+from memdesc.immutable import immutable
 from memdesc.int64 import checked_flag, checked_ints
 from memdesc.layout import check_dims
 from reorder.api import is_on_device, reorder
@@ -46,6 +47,7 @@ class _Values(NamedTuple):
     zero_points: NDArray[np.int32]
 
 
+@immutable
 class Quantized(_Values, Checked):
     """A quantised tensor, which represents `scales * (memory - zero_points)`.
 
@@ -87,7 +89,8 @@ class Quantized(_Values, Checked):
     ) -> Self:
         """Make one from what `quantize` or another library chose."""
         made = super().__new__(cls, memory, scales, zero_points)
-        made.axis, made.groups = axes_of(axis), checked_ints("groups", groups)
+        object.__setattr__(made, "axis", axes_of(axis))
+        object.__setattr__(made, "groups", checked_ints("groups", groups))
         return made
 
     def _arguments(self) -> tuple[Any, ...]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from memdesc import RUNTIME, MemdescError, MemoryDesc, RuntimeDesc
 from memdesc.checked import Checked
 from memdesc.errors import short_repr
+from memdesc.immutable import immutable
 from memdesc.int64 import checked_ints
 from memdesc.layout import dim_name
 from reorder.api import is_on_device, prepare, reorder
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from reorder.opencl import DeviceMemory
 
 
+@immutable
 @dataclass(frozen=True, slots=True)
 class RuntimePlan(Checked):
     """A reorder that is planned when it is called, with the memory of src and dst.

@@ -31,6 +31,7 @@ from memdesc import (
 )
 from memdesc.checked import Checked
 from memdesc.errors import short_repr
+from memdesc.immutable import immutable
 from memdesc.names import is_image
 from memdesc.record import BIT_PLANES
 from reorder.api import reorder
@@ -51,6 +52,7 @@ NAME = "memdesc"
 _BLOCK = 4096
 
 
+@immutable
 @dataclass(frozen=True)
 class MemdescCodec(Checked, ArrayBytesCodec):  # type: ignore[misc] # types of zarr are not read
     """Store each chunk of a zarr array in a layout: a `serializer` of zarr v3.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc.dtypes import DATA_TYPES, DataType, data_type
 from memdesc.errors import MemdescError, UnknownFormatError, UnsupportedFormatError, short_repr
+from memdesc.immutable import immutable
 from memdesc.int64 import checked_ints
 from memdesc.layout import check_dims, dim_name
 from memdesc.layout_names import dense_tag, is_laid_out_by
@@ -98,6 +99,7 @@ def checked_letters(letters: str | None, ndims: int | None) -> str | None:
     return found
 
 
+@immutable
 @dataclass(frozen=True, slots=True)
 class System:
     """How a system writes and reads layouts.

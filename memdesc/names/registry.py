@@ -6,6 +6,7 @@ from functools import cache, lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc.errors import UnknownFormatError, UnsupportedFormatError
+from memdesc.immutable import immutable
 from memdesc.names import (
     acl,
     ascend,
@@ -42,6 +43,7 @@ VOCABULARIES: tuple[Vocabulary, ...] = (
 )
 
 
+@immutable
 class Name(NamedTuple):
     """A name of a layout.
 

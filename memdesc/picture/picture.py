@@ -11,9 +11,11 @@ from typing import Any
 
 from memdesc.disk import as_path, write_file
 from memdesc.errors import MemdescError
+from memdesc.immutable import immutable
 from memdesc.picture.svg import document, label
 
 
+@immutable
 @dataclass(frozen=True, slots=True)
 class Picture:
     """A picture as SVG, HTML, PNG and text; notebooks show it, terminals print it.

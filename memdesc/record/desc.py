@@ -28,6 +28,7 @@ from memdesc.desc import MemoryDesc
 from memdesc.diophantine import SearchLimitError, Term, solve
 from memdesc.dtypes import DATA_TYPES, data_type
 from memdesc.errors import MemdescError, OverlapError, UnsupportedFormatError, short_repr
+from memdesc.immutable import immutable
 from memdesc.int64 import exact_ints
 from memdesc.layout import Layout, check_dims, dim_name, without_gaps
 from memdesc.overlap import check_overlap
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 BIT_PLANES = {"u1": 1, "u2": 2}
 
 
+@immutable
 @dataclass(frozen=True, slots=True)
 class Field(Checked):
     """One part of a record: where its elements are stored, and what shares an element.
@@ -181,6 +183,7 @@ class Field(Checked):
         return ((self.layout.last + 1) * self.bits + 7) // 8 if self.layout.nelems else 0
 
 
+@immutable
 class Constant(NamedTuple):
     """A tensor of a record whose values follow from the descriptor, such as the dims.
 
@@ -224,6 +227,7 @@ _MAX_VECTOR, _MAX_VECTOR_BITS = 16, 12
 _JOINED_KINDS = {"f16": 16, "bf16": 16}
 
 
+@immutable
 class Codebook(NamedTuple):
     """A vector of small integers for each code; each element takes one number of it.
 
@@ -250,6 +254,7 @@ class Codebook(NamedTuple):
     lanes: tuple[int, ...]
 
 
+@immutable
 class Digits(NamedTuple):
     """The digits after the point of the fraction code / 256; each element takes one of them.
 
@@ -278,6 +283,7 @@ class Digits(NamedTuple):
         return rest * self.base // _FRACTION
 
 
+@immutable
 class Number(NamedTuple):
     """A number for each element, or for each group of elements.
 
@@ -341,6 +347,7 @@ _WIDEST = "f32"
 _RULE_KINDS = (_WIDEST, "bf16", "f16")
 
 
+@immutable
 class Rule(NamedTuple):
     """How the fields of a record make a number; `str(rule)` is the formula.
 
@@ -504,6 +511,7 @@ def _is_part(part: object) -> bool:
 _MAX_WIDTH, _MAX_TABLE = 24, 8
 
 
+@immutable
 @dataclass(frozen=True, slots=True, repr=False)
 class RecordDesc(Checked):
     """A tensor that is stored as several fields, in one buffer or in several tensors.

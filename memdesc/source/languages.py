@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc.errors import MemdescError, short_repr
+from memdesc.immutable import immutable
 from memdesc.source.statements import (
     AddInt32,
     ClearBytes,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 _INDENT = "    "
 
 
+@immutable
 class Language(NamedTuple):
     """How a language of the C family spells functions and their statements."""
 

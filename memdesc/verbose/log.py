@@ -20,6 +20,7 @@ from typing import BinaryIO, NamedTuple, cast
 
 from memdesc.disk import as_path, open_file
 from memdesc.errors import MemdescError, short_repr
+from memdesc.immutable import immutable
 from memdesc.verbose.primitive import VerbosePrimitive
 
 # the marker may follow output of another program on the same line
@@ -46,6 +47,7 @@ _GZIP = b"\x1f\x8b"
 _KEPT = 20
 
 
+@immutable
 class VerboseEntry(NamedTuple):
     """A primitive that was created or executed.
 
@@ -84,6 +86,7 @@ class VerboseEntry(NamedTuple):
         return self.event == "exec"
 
 
+@immutable
 class PassedOver(NamedTuple):
     """An implementation that oneDNN did not choose for a primitive.
 
@@ -120,6 +123,7 @@ class PassedOver(NamedTuple):
     primitive: VerbosePrimitive | None = None
 
 
+@immutable
 class VerboseLog(NamedTuple):
     """What a log contains.
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memdesc.checked import Checked
 from memdesc.errors import MemdescError, short_repr
+from memdesc.immutable import immutable
 from memdesc.int64 import RUNTIME
 from memdesc.verbose.descriptor import DIMS, from_verbose, read_dims
 
@@ -36,6 +37,7 @@ _PARAMETER = re.compile(
 _NEXT = re.compile(r"\+(?=[a-z])")
 
 
+@immutable
 class QuantizationParameter(NamedTuple):
     """A scale or a zero point: its argument, its dims and its type.
 
@@ -69,6 +71,7 @@ class QuantizationParameter(NamedTuple):
     value: float | None = None
 
 
+@immutable
 class PostOp(NamedTuple):
     """A post-op: its kind, such as ``sum`` or ``eltwise_relu``, and its parameters as printed.
 
@@ -90,6 +93,7 @@ class PostOp(NamedTuple):
     parameters: tuple[str, ...] = ()
 
 
+@immutable
 class VerboseAttributes(NamedTuple):
     """The attributes of a primitive.
 
@@ -207,6 +211,7 @@ _LISTED = {
 _MATRICES = ("matmul", "gemm", "gemm_api")
 
 
+@immutable
 class Problem(NamedTuple):
     """What a problem string contains: sizes by letters, or lists of dims; the other is empty.
 
@@ -356,6 +361,7 @@ _NO_OFFSET = "a view whose offset0 the line does not give; it is 0 here"
 _VIEW = re.compile(r"\A(\w+:a?p?)0:")
 
 
+@immutable
 class VerboseTensor(NamedTuple):
     """A tensor of a primitive.
 
@@ -396,6 +402,7 @@ class VerboseTensor(NamedTuple):
         return self.text.startswith("undef:")
 
 
+@immutable
 @dataclass(frozen=True)
 class VerbosePrimitive(Checked):
     """What the lines of one primitive have in common: all but event, time and timestamp.

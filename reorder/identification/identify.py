@@ -11,6 +11,7 @@ import numpy as np
 
 from memdesc import DATA_TYPES, MemdescError, PaddingError, data_type, image_desc, memory_desc
 from memdesc.errors import allocates, first_of
+from memdesc.immutable import immutable
 from memdesc.int64 import check_amount, checked_ints
 from memdesc.layout import check_dims
 from memdesc.names import known_images
@@ -57,6 +58,7 @@ _CODE_BITS = 8
 _WIDTHS = ("u4", "u8", "u16", "u32", "u64")
 
 
+@immutable
 class Candidate(NamedTuple):
     """A layout that bytes may have.
 
@@ -96,6 +98,7 @@ class Candidate(NamedTuple):
     is_type_known: bool = True
 
 
+@immutable
 class Identification(NamedTuple):
     """What `identify` found.
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from memdesc import DATA_TYPES, DataType, memory_desc
+from memdesc.immutable import immutable
 from reorder.api import reorder
 from reorder.memory.memory import Memory
 from reorder.values.formats import FLOATS, FORMATS, INTEGERS, FloatFormat
@@ -24,6 +25,7 @@ _TAIL = 0.05
 _RARE = ("f8_e5m2fnuz", "f8_e4m3fnuz", "f4_e2m1")
 
 
+@immutable
 class TypeReading(NamedTuple):
     """What bytes look like in a type. Zeros, which look the same in every type, are left out.
 

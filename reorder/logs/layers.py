@@ -19,6 +19,7 @@ from xml.etree import ElementTree as ET
 
 from memdesc import MemdescError
 from memdesc.disk import as_path, open_file
+from memdesc.immutable import immutable
 
 if TYPE_CHECKING:
     import os
@@ -60,6 +61,7 @@ _HOW = (
 )
 
 
+@immutable
 class Layer(NamedTuple):
     """A layer, as its framework describes it.
 

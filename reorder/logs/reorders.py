@@ -8,6 +8,7 @@ from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc import MemoryDesc
+from memdesc.immutable import immutable
 from reorder.logs.times import Times, times_of
 from reorder.plan.compare import compare_layouts
 
@@ -23,6 +24,7 @@ _NEAR = 8
 _OUTPUTS = ("dst", "diff_src", "diff_wei", "diff_bia", "diff")
 
 
+@immutable
 class Neighbour(NamedTuple):
     """A tensor of another primitive.
 
@@ -58,6 +60,7 @@ class Neighbour(NamedTuple):
         return f"{self.tensor} of {self.primitive.kind} {sizes} ({self.primitive.implementation})"
 
 
+@immutable
 class LoggedReorder(NamedTuple):
     """Equal reorders of a log.
 
@@ -119,6 +122,7 @@ def is_generated(implementation: str) -> bool:
     return "jit" in implementation or implementation.startswith("brgemm")
 
 
+@immutable
 class RoundTrip(NamedTuple):
     """Reorders into a layout and soon back.
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc import MemdescError
 from memdesc.errors import short_repr
+from memdesc.immutable import immutable
 from memdesc.verbose import VerboseEntry, VerboseLog, VerbosePrimitive
 from reorder.logs.reorders import data_sizes, group_reorders, is_reorder, round_trips
 from reorder.logs.repetition import Repetition, find_runs, find_stretch
@@ -32,6 +33,7 @@ class KindTime(NamedTuple):
     by_reference: int
 
 
+@immutable
 class LayerTime(NamedTuple):
     """A layer of a model, and the time of one of its runs that was spent in oneDNN.
 
@@ -54,6 +56,7 @@ class LayerTime(NamedTuple):
     milliseconds: float
 
 
+@immutable
 class Reason(NamedTuple):
     """Why an implementation was passed over.
 
@@ -80,6 +83,7 @@ class Reason(NamedTuple):
     by_reference: int
 
 
+@immutable
 class LogReport(NamedTuple):
     """What `report` found. Times are medians times counts, unless they are said to be sums.
 

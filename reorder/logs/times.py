@@ -6,11 +6,14 @@ from collections.abc import Sequence
 from statistics import median
 from typing import NamedTuple
 
+from memdesc.immutable import immutable
+
 # If the mean is above this many medians, a few executions distort it; if the median is above this
 # many minima, most executions waited for something.
 _SKEWED = 3
 
 
+@immutable
 class Times(NamedTuple):
     """How long equal executions took, in milliseconds.
 

@@ -10,6 +10,7 @@ from memdesc import MemdescError, MemoryDesc
 from memdesc.checked import Checked
 from memdesc.desc import checked_desc
 from memdesc.errors import allocates, short_repr
+from memdesc.immutable import immutable
 from memdesc.int64 import checked_flag
 from reorder.memory.allocation import uninitialized_bytes, zeroed_bytes
 from reorder.memory.arrays import bits_of, is_plain, logical_array, physical_array, write_logical
@@ -28,8 +29,10 @@ if TYPE_CHECKING:
 
 # Zeroing fewer bytes takes less time than finding out whether that is necessary.
 _MIN_UNINITIALIZED = 128 << 10
+_set = object.__setattr__  # sets the fields of a memory while it is made
 
 
+@immutable
 class Memory(Indexed, Checked):
     """A buffer and its descriptor.
 
@@ -63,11 +66,12 @@ class Memory(Indexed, Checked):
 
     _desc: MemoryDesc
     _data: NDArray[np.uint8]
+    _another = "Memory(desc, buffer) attaches a buffer to another descriptor"
 
     def __init__(self, desc: MemoryDesc, buffer: Any = None, *, zero_pad: bool = True) -> None:
-        self._desc = checked_desc("desc", desc)
+        _set(self, "_desc", checked_desc("desc", desc))
         if buffer is None:
-            self._data = zeroed_bytes(desc.nbytes)
+            _set(self, "_data", zeroed_bytes(desc.nbytes))
             return
         must_write = checked_flag("zero_pad", zero_pad) and desc.has_padding and desc.nelems > 0
         if must_write and desc.has_broadcast:
@@ -83,7 +87,7 @@ class Memory(Indexed, Checked):
                 "zero_pad=False if it is zero already"
             )
             raise MemdescError(msg)
-        self._data = data[: desc.nbytes]
+        _set(self, "_data", data[: desc.nbytes])
         if must_write:
             clear_padding(self._data, desc)
 
@@ -91,7 +95,8 @@ class Memory(Indexed, Checked):
     def attached(cls, desc: MemoryDesc, data: NDArray[np.uint8]) -> Memory:
         """Return memory made of flat bytes that fit a descriptor, unchecked and unchanged."""
         memory = object.__new__(cls)
-        memory._desc, memory._data = desc, data
+        _set(memory, "_desc", desc)
+        _set(memory, "_data", data)
         return memory
 
     @classmethod

@@ -21,6 +21,7 @@ import pyopencl as cl
 
 from memdesc import MemdescError
 from memdesc.errors import short_repr
+from memdesc.immutable import immutable
 from reorder.opencl.programs import build, cache_limit
 
 # This variable names the only folder to search; the loader reads it once, at its first call.
@@ -49,6 +50,7 @@ INSTALL_CPU_RUNTIME = "pip install intel-opencl-rt intel-cmplr-lib-rt"
 _lock = Lock()
 
 
+@immutable
 @dataclass(frozen=True, slots=True)
 class Device:
     """A device and what it can do.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from memdesc.immutable import immutable
 from memdesc.layout import block_offset, dim_name
 from reorder.plan.plan import check_pair, check_types
 
@@ -19,6 +20,7 @@ NO_OP, VIEW, COPY = "no-op", "view", "copy"
 _MAX_COMPARED = 1 << 22
 
 
+@immutable
 class Relation(NamedTuple):
     """What a reorder of src into dst does.
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from memdesc.immutable import immutable
 from memdesc.layout import axis_index, block_offset
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 NOWHERE = -(2**63)
 
 
+@immutable
 class Node(NamedTuple):
     """One loop: `extent` steps of `strides`; the first `valid` of them hold data.
 
@@ -52,6 +54,7 @@ class Node(NamedTuple):
         return f"{self.extent}{part}:{':'.join(map(str, self.strides))}"
 
 
+@immutable
 class IndirectLoop(NamedTuple):
     """One loop without constant strides, such as over blocks that do not divide each other.
 
@@ -121,6 +124,7 @@ class IndirectLoop(NamedTuple):
         return f"[{self.extent}: {' -> '.join(operands)}]"
 
 
+@immutable
 class Box(NamedTuple):
     """A loop nest over all operands: where it starts in each, and its loops.
 

@@ -10,6 +10,7 @@ from memdesc import MemdescError, MemoryDesc
 from memdesc.checked import Checked
 from memdesc.desc import checked_desc
 from memdesc.errors import short_repr
+from memdesc.immutable import immutable
 from reorder.plan.boxes import boxes_of
 from reorder.plan.passes import simplify
 from reorder.values.attr import Attr
@@ -28,6 +29,7 @@ class _HiddenSlots:
     __slots__ = ("_bound", "_is_planned")
 
 
+@immutable
 @dataclass(frozen=True, slots=True)
 class ReorderPlan(_HiddenSlots, Checked):
     """A reorder as data: two descriptors, attributes, and the boxes that read src and write dst.

@@ -9,6 +9,7 @@ import numpy as np
 from memdesc import DATA_TYPES, MemdescError, PaddingError, RecordDesc, memory_desc
 from memdesc.checked import Checked, remade
 from memdesc.errors import short_repr
+from memdesc.immutable import immutable
 from memdesc.record import BIT_PLANES
 from reorder.memory.allocation import zeroed_bytes
 from reorder.memory.buffers import flat_bytes, pickled_bytes
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+@immutable
 class Record(Checked):
     """A block-quantised tensor, stored as several fields: its descriptor and its buffers.
 
@@ -57,26 +59,29 @@ class Record(Checked):
 
     _desc: RecordDesc
     _tensors: dict[str, NDArray[np.uint8]]
+    _another = "Record(desc, buffers) makes another"
 
     def __init__(self, desc: RecordDesc, buffers: Any = None) -> None:
         if not isinstance(desc, RecordDesc):
             msg = f"desc must be a RecordDesc, see record_desc(); not {short_repr(desc)}"  # type: ignore[unreachable] # callers without types
             raise MemdescError(msg)
-        self._desc = desc
+        object.__setattr__(self, "_desc", desc)
         sizes = desc.tensors
         if buffers is None:
-            self._tensors = {name: zeroed_bytes(nbytes) for name, nbytes in sizes.items()}
-            fill_constants(desc, self._tensors)
+            tensors = {name: zeroed_bytes(nbytes) for name, nbytes in sizes.items()}
+            object.__setattr__(self, "_tensors", tensors)
+            fill_constants(desc, tensors)
             return
         given = _by_name(desc, buffers)
-        self._tensors = {
+        tensors = {
             name: flat_bytes(
                 _as_bytes(desc, name, given[name]), _bytes_desc(nbytes), name, write=False
             )
             for name, nbytes in sizes.items()
         }
+        object.__setattr__(self, "_tensors", tensors)
         for each in desc.constants:
-            held = self._tensors[each.tensor][: len(each.data)]
+            held = tensors[each.tensor][: len(each.data)]
             if held.tobytes() != each.data:
                 values = held.view(DATA_TYPES[each.kind].numpy).tolist()
                 msg = f"{each.tensor} of {desc!r} must hold {[*each.values]}, not {values}"

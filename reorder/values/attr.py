@@ -14,6 +14,7 @@ import numpy as np
 from memdesc import MemdescError
 from memdesc.checked import Checked
 from memdesc.errors import short_repr
+from memdesc.immutable import immutable
 from memdesc.int64 import checked_flag
 from reorder.values.masked import is_masked
 from reorder.values.parameter import Parameter, frozen
@@ -29,6 +30,7 @@ F8_ROUNDINGS = ("once", "onednn")
 _NOT_NUMBERS = (bool, np.bool_, str, bytes, bytearray)
 
 
+@immutable
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Attr(Checked):
     """What a reorder computes: scales, zero points, accumulation, and how it converts.

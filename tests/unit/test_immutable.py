@@ -1,0 +1,114 @@
+"""No attribute of a public value can be set or deleted, and each refusal says what to do."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import fields, is_dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import memdesc
+import reorder
+from memdesc.checked import Checked
+
+# an open file is not a value
+_NOT_VALUES = {"Checkpoint"}
+_NOT_YET = "reorder.storage."
+
+
+def _modules() -> list[str]:
+    """Return the modules of both packages that list public names."""
+    found = []
+    for package in (memdesc, reorder):
+        root = Path(*package.__path__)
+        for file in sorted(root.rglob("*.py")):
+            if "__all__" in file.read_text("utf-8"):
+                parts = file.relative_to(root.parent).with_suffix("").parts
+                found.append(".".join(parts).removesuffix(".__init__"))
+    return found
+
+
+def _values() -> dict[str, type]:
+    """Return the public classes: frozen dataclasses, named tuples, and what is Checked."""
+    found = {}
+    for name in _modules():
+        try:
+            module = importlib.import_module(name)
+        except ModuleNotFoundError:  # an optional package is not installed
+            continue
+        for public in getattr(module, "__all__", ()):
+            kind = getattr(module, public)
+            if not isinstance(kind, type) or kind.__name__ in _NOT_VALUES:
+                continue
+            if kind.__module__.startswith(_NOT_YET):
+                continue
+            is_frozen = is_dataclass(kind) and kind.__dataclass_params__.frozen  # type: ignore[attr-defined] # of each dataclass
+            if is_frozen or hasattr(kind, "_fields") or issubclass(kind, Checked):
+                found[kind.__name__] = kind
+    return found
+
+
+VALUES = _values()
+
+
+def _names(kind: type) -> list[str]:
+    """Return the names of an instance's attributes, and two that it does not have."""
+    named = [each.name for each in fields(kind)] if is_dataclass(kind) else []
+    public = [each for each in dir(kind) if not each.startswith("_")]
+    return [*named, *public, "dmis", "__class__"]
+
+
+def test_there_are_values_of_every_kind() -> None:
+    assert {"MemoryDesc", "Block", "Index", "Attr", "Memory", "Quantized", "LogReport"} <= {*VALUES}
+
+
+@pytest.mark.parametrize("kind", VALUES.values(), ids=VALUES.keys())
+def test_no_attribute_of_a_public_value_can_be_set_or_deleted(kind: type) -> None:
+    # not made by its constructor: what is refused depends on the class alone
+    value: Any = tuple.__new__(kind, ()) if issubclass(kind, tuple) else object.__new__(kind)
+    for name in _names(kind):
+        for change in (lambda value, name: setattr(value, name, 1), delattr):
+            with pytest.raises(AttributeError) as refused:
+                change(value, name)
+            message = str(refused.value)
+            assert message.startswith(
+                (f"a {kind.__name__} is immutable", f"an {kind.__name__} is immutable")
+            )
+            assert repr(name) in message
+
+
+def _refusal(value: object, name: str) -> str:
+    with pytest.raises(AttributeError) as refused:
+        setattr(value, name, 1)
+    return str(refused.value)
+
+
+def test_a_misspelt_attribute_gets_a_suggestion() -> None:
+    desc = memdesc.memory_desc((2, 3), "f32", "ab")
+    assert _refusal(desc, "dmis").endswith("has no attribute 'dmis'; did you mean 'dims'?")
+    assert _refusal(reorder.Attr(), "alpha").endswith("has no attribute 'alpha'")
+
+
+def test_the_way_to_a_changed_copy_works() -> None:
+    desc = memdesc.memory_desc((2, 3), "f32", "ab")
+    assert "make another with memory_desc(), or dataclasses.replace()" in _refusal(desc, "dims")
+    assert replace(desc, dtype=memdesc.data_type("f16")) == desc.with_dtype("f16")
+
+    attr = reorder.Attr(beta=0.5)
+    assert "dataclasses.replace(value, beta=...)" in _refusal(attr, "beta")
+    assert replace(attr, beta=1.0) == reorder.Attr(beta=1.0)
+
+    block = memdesc.Block(0, 1, 0, 4)
+    assert "value._replace(stride=...)" in _refusal(block, "stride")
+    assert block._replace(stride=8) == memdesc.Block(0, 1, 0, 8)
+
+    memory = reorder.Memory(desc)
+    assert "Memory(desc, buffer)" in _refusal(memory, "desc")
+    columns = memdesc.memory_desc((2, 3), "f32", "ba")
+    assert reorder.Memory(columns, memory.data).desc == columns
+
+    quantized = reorder.quantize(np.ones((2, 3), np.float32), "s8")
+    assert "make another Quantized" in _refusal(quantized, "axis")
