@@ -98,8 +98,8 @@ class MovingLoops(NamedTuple):
 class Lane(NamedTuple):
     """One of the elements that a work item moves together.
 
-    `offsets` has its place in each operand: the number of a lane in an image. If it is not valid,
-    zero is written.
+    `offsets` has its place in each operand: the number of a lane in an image, the distance from the
+    first lane in a buffer. If it is not valid, zero is written.
     """
 
     offsets: tuple[int, ...]
@@ -259,7 +259,27 @@ def _take_lanes(nest: Nest, dst: ImageShape | None) -> Nest | None:
     ):
         return None
     loops = tuple(loop._replace(strides=_without_lanes(loop.strides)) for loop in outer)
-    return Nest(_without_lanes(nest.starts), tuple(lanes), loops)
+    return _from_first_lane(Nest(_without_lanes(nest.starts), tuple(lanes), loops))
+
+
+def _from_first_lane(nest: Nest) -> Nest:
+    """Return a nest that starts at its first lane in each buffer, which may be the last step.
+
+    Lanes are in the order of dst, so the first one is the last step of a loop that runs backwards.
+    """
+    first = tuple(
+        0 if _is_image(start) else lane
+        for start, lane in zip(nest.starts, nest.lanes[0].offsets, strict=True)
+    )
+    starts = tuple(
+        start if _is_image(start) else (start[0] + lane,)
+        for start, lane in zip(nest.starts, first, strict=True)
+    )
+    lanes = tuple(
+        lane._replace(offsets=tuple(at - of for at, of in zip(lane.offsets, first, strict=True)))
+        for lane in nest.lanes
+    )
+    return nest._replace(starts=starts, lanes=lanes)
 
 
 def _is_image(coords: Coords) -> bool:
