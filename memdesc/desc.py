@@ -76,6 +76,8 @@ class MemoryDesc(Checked):
     letters: str | None = None
     _key: tuple[object, ...] = field(init=False)
     _hash: int = field(init=False)
+    _nbytes: int = field(init=False)
+    _min_nbytes: int = field(init=False)
     # in messages: how to get one with other dims, strides, ...
     _another: ClassVar[str] = "make another with memory_desc(), or dataclasses.replace()"
 
@@ -100,12 +102,15 @@ class MemoryDesc(Checked):
         if self.letters is not None:
             check_letters(self.letters, self.layout.ndims)
         check_overlap(self.layout)
-        if self.nbytes > INT64_MAX:
+        nbytes, min_nbytes = self._counted_nbytes()
+        if nbytes > INT64_MAX:
             msg = (
-                f"dims {self.dims} of {self.dtype} take {self.nbytes} bytes, "
+                f"dims {self.dims} of {self.dtype} take {nbytes} bytes, "
                 f"more than int64 holds ({INT64_MAX})"
             )
             raise MemdescError(msg)
+        object.__setattr__(self, "_nbytes", nbytes)
+        object.__setattr__(self, "_min_nbytes", min_nbytes)
         object.__setattr__(
             self, "_key", (self.dtype.name, self.layout.key(), self.padded_offsets, self.extra)
         )
@@ -198,17 +203,22 @@ class MemoryDesc(Checked):
     @property
     def nbytes(self) -> int:
         """Bytes to allocate: oneDNN's `get_size`, plus the bytes before `offset0`."""
-        if not self.nelems:
-            return 0
-        nbytes = self.dtype.nbytes(self.offset0 + self.layout.span)
-        return nbytes if self.extra is None else self.extra.nbytes(nbytes, self.padded_dims)
+        return self._nbytes
 
     @property
     def min_nbytes(self) -> int:
         """Bytes that a buffer must have: up to the end of the padding, or of the compensation."""
-        if self.extra is not None:
-            return self.nbytes
-        return self.dtype.nbytes(self.layout.last + 1) if self.nelems else 0
+        return self._min_nbytes
+
+    def _counted_nbytes(self) -> tuple[int, int]:
+        """Return `nbytes` and `min_nbytes`, which every call of a reorder needs."""
+        if not self.nelems:
+            return 0, 0
+        nbytes = self.dtype.nbytes(self.offset0 + self.layout.span)
+        if self.extra is None:
+            return nbytes, self.dtype.nbytes(self.layout.last + 1)
+        nbytes = self.extra.nbytes(nbytes, self.padded_dims)
+        return nbytes, nbytes
 
     @property
     def compensation_spans(self) -> dict[str, tuple[int, tuple[int, ...]]]:

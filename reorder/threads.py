@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, TypeAlias
 
 from memdesc.int64 import checked_count
 
-_limit: ContextVar[int | None] = ContextVar("reorder.use_threads", default=None)
+# The limit of the innermost block, and those of the blocks around it.
+_Limits: TypeAlias = "tuple[int, _Limits] | None"
+limits: ContextVar[_Limits] = ContextVar("reorder.use_threads", default=None)
 
 
 def use_threads(threads: int) -> AbstractContextManager[None]:
@@ -34,23 +35,33 @@ def use_threads(threads: int) -> AbstractContextManager[None]:
     ...     reorder.reorder(np.ones((1, 3, 2, 2), np.float32), "nChw8c").nbytes
     128
     """
-    return _limited(checked_threads(threads))
+    return _Limited(checked_threads(threads))
 
 
-@contextmanager
-def _limited(count: int) -> Iterator[None]:
-    token = _limit.set(count)
-    try:
-        yield
-    finally:
-        _limit.reset(token)
+class _Limited(AbstractContextManager[None]):
+    """A block with a limit. It holds no state, so that threads may share it."""
+
+    __slots__ = ("_count",)
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+
+    def __enter__(self) -> None:
+        limits.set((self._count, limits.get()))
+
+    def __exit__(self, *_: object) -> None:
+        inner = limits.get()
+        limits.set(inner and inner[1])
 
 
 def current_limit() -> int | None:
     """Return the limit in force; None without one."""
-    return _limit.get()
+    inner = limits.get()
+    return inner and inner[0]
 
 
 def checked_threads(threads: Any) -> int:
     """Return a number of threads as an int. Fails if it is not an integer of 1 or more."""
+    if type(threads) is int and threads > 0:
+        return threads
     return checked_count("threads", threads)

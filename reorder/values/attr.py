@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from math import isfinite
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,6 +28,12 @@ ROLES = ("src_zero_point", "src_scale", "dst_scale", "dst_zero_point")
 # Plans with larger attributes are not cached.
 _LARGE_NBYTES = 1 << 16
 F8_ROUNDINGS = ("once", "onednn")
+# For each role a function that returns its fields, and the default of the first.
+_FIELDS = tuple(
+    (role, attrgetter(role, f"{role}_mask", f"{role}_groups"), 1.0 if "scale" in role else 0)
+    for role in ROLES
+)
+_set = object.__setattr__  # sets fields of a frozen value while it is made
 _NOT_NUMBERS = (bool, np.bool_, str, bytes, bytearray)
 
 
@@ -96,51 +103,51 @@ class Attr(Checked):
     f8_rounding: str = "once"
     parameters: tuple[Parameter, ...] = field(init=False)
     _key: tuple[object, ...] = field(init=False)
+    _hash: int = field(init=False)
+    _is_large: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        parameters = (
-            Parameter.of(
-                role,
-                *(getattr(self, f"{role}{part}") for part in ("", "_mask", "_groups")),
-                is_scale="scale" in role,
-            )
-            for role in ROLES
-        )
-        kept = tuple(parameter for parameter in parameters if parameter is not None)
-        checked = {parameter.role: parameter for parameter in kept}
-        for role in ROLES:
-            self._keep(role, checked.get(role))
-        object.__setattr__(self, "beta", _checked_beta(self.beta))
-        object.__setattr__(self, "saturate", checked_flag("saturate", self.saturate))
+        kept = []
+        for role, fields, neutral in _FIELDS:
+            given, mask, groups = fields(self)
+            is_default = type(given) is type(neutral) and given == neutral
+            if is_default and mask is None and type(groups) is tuple and not groups:
+                continue
+            parameter = Parameter.of(role, given, mask, groups, is_scale="scale" in role)
+            self._keep(role, parameter)
+            if parameter is not None:
+                kept.append(parameter)
+        _set(self, "beta", _checked_beta(self.beta))
+        _set(self, "saturate", checked_flag("saturate", self.saturate))
         if not isinstance(self.f8_rounding, str) or self.f8_rounding not in F8_ROUNDINGS:
             msg = f"f8_rounding must be 'once' or 'onednn', not {short_repr(self.f8_rounding)}"
             raise MemdescError(msg)
-        object.__setattr__(self, "parameters", kept)
-        object.__setattr__(
-            self,
-            "_key",
-            (*(parameter.key() for parameter in kept), self.beta, self.saturate, self.f8_rounding),
-        )
+        key = (*(each.key() for each in kept), self.beta, self.saturate, self.f8_rounding)
+        nbytes = sum(parameter.values.nbytes for parameter in kept)
+        _set(self, "parameters", tuple(kept))
+        _set(self, "_key", key)
+        _set(self, "_hash", hash(key))
+        _set(self, "_is_large", nbytes > _LARGE_NBYTES)
 
     def _keep(self, role: str, checked: Parameter | None) -> None:
         """Keep copies of what was checked, since callers may change their arrays and lists."""
         given, groups = getattr(self, role), f"{role}_groups"
         if not isinstance(given, int | float | np.generic):
             values = frozen(np.array(given)) if checked is None else checked.values
-            object.__setattr__(self, role, values)
+            _set(self, role, values)
         kept = tuple(getattr(self, groups)) if checked is None else checked.groups
-        object.__setattr__(self, groups, kept)
+        _set(self, groups, kept)
 
     def __eq__(self, other: object) -> bool:
         return self._key == other._key if isinstance(other, Attr) else NotImplemented
 
     def __hash__(self) -> int:
-        return hash(self._key)
+        return self._hash
 
     @property
     def is_large(self) -> bool:
         """Whether its arrays are too large to be kept in a cache."""
-        return sum(parameter.values.nbytes for parameter in self.parameters) > _LARGE_NBYTES
+        return self._is_large
 
     def __repr__(self) -> str:
         parts = [str(parameter) for parameter in self.parameters]
@@ -160,6 +167,8 @@ def check_beta(attr: object, out: object) -> None:
 
 
 def _checked_beta(given: Any) -> float:
+    if type(given) is float and isfinite(given):
+        return given
     try:
         # float() also accepts strings, bools and, in older numpy, arrays of one element
         is_array = is_masked(given) or (isinstance(given, np.ndarray) and given.ndim)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
@@ -75,7 +76,7 @@ class Parameter:
             self.mask,
             self.groups,
             self.values.shape,
-            self.values.dtype.name,
+            self.values.dtype,
             self.values.tobytes(),
         )
 
@@ -108,6 +109,8 @@ def _array(role: str, given: Any) -> NDArray[Any]:
 
 
 def _checked_scales(role: str, given: Any) -> NDArray[Any]:
+    if type(given) is float and isfinite(given) and given != 0:
+        return frozen(np.array(given))
     array = _array(role, given)
     if isinstance(given, np.ndarray | np.generic) and array.dtype not in _SCALE_TYPES:
         msg = (
@@ -119,8 +122,9 @@ def _checked_scales(role: str, given: Any) -> NDArray[Any]:
         values = array.astype(np.float64).reshape(-1)
     except (TypeError, ValueError):
         values = np.array([np.nan])
-    bad = np.flatnonzero(~np.isfinite(values) | (values == 0))
-    if bad.size:
+    is_legal = np.isfinite(values) & (values != 0)
+    if np.count_nonzero(is_legal) != values.size:
+        bad = np.flatnonzero(~is_legal)
         msg = (
             f"{role} is {short_repr(given)}; scales must be finite and not 0"
             if values.size == 1
