@@ -28,28 +28,18 @@ _MIN_POOLED, _MAX_POOLED = 16 << 20, 256 << 20
 
 
 class _Block:
-    """Mapped memory from a huge page on; while it is free, `freed` has one item."""
+    """Mapped memory, used from a huge page on; while it is free, `freed` has one item."""
 
-    __slots__ = ("data", "freed", "mapping", "watches")
+    __slots__ = ("freed", "mapping", "nbytes", "start", "watches")
 
-    def __init__(self, mapping: mmap.mmap, data: NDArray[np.uint8]) -> None:
-        self.mapping, self.data = mapping, data
+    def __init__(self, mapping: mmap.mmap, start: int, nbytes: int) -> None:
+        self.mapping, self.start, self.nbytes = mapping, start, nbytes
         self.freed: list[object] = []
-        self.watches: tuple[weakref.ref[_Lease], ...] = ()
+        self.watches: tuple[weakref.ref[NDArray[np.uint8]], ...] = ()
 
 
-class _Lease:
-    """What the arrays over a block hold: without the last of them, the block is free again."""
-
-    __slots__ = ("__array_interface__", "__weakref__", "_block")
-
-    def __init__(self, block: _Block, nbytes: int) -> None:
-        self._block = block
-        self.__array_interface__ = block.data[:nbytes].__array_interface__
-
-
-class _Watch(weakref.ref[_Lease]):
-    """A weak reference with the `madvise` of its lease's memory."""
+class _Watch(weakref.ref["NDArray[np.uint8]"]):
+    """A weak reference with the `madvise` of the memory that its array is over."""
 
     __slots__ = ("madvise",)
     madvise: Callable[[int], None]
@@ -64,6 +54,10 @@ class Pool:
     Blocks are freed on any thread, in the middle of any code, and in forked children. So there are
     no locks, each step is one call of a dict or list, which is atomic, and freeing a block runs no
     Python code: Python would raise a pending KeyboardInterrupt there, and lose it.
+
+    All arrays over a block are views of one array, which is new for each result. Weak references
+    tell when that one is gone. The garbage collector does not track arrays of numpy. It therefore
+    never reports one as gone that a finalizer revives, as it does with the objects it tracks.
     """
 
     def __init__(self, limit: int, advice: int) -> None:
@@ -75,7 +69,7 @@ class Pool:
     @property
     def nbytes(self) -> int:
         """The bytes of all blocks."""
-        return sum(block.data.nbytes for block in self._blocks.copy().values())
+        return sum(block.nbytes for block in self._blocks.copy().values())
 
     def new(self, nbytes: int) -> NDArray[np.uint8]:
         """Return bytes of a free block, or else of a new one.
@@ -92,13 +86,13 @@ class Pool:
             if surplus <= 0:
                 break
             self._blocks.pop(key, None)
-            surplus -= each.data.nbytes
-        lease = _Lease(block, nbytes)
-        watch = _Watch(lease, self._give_back)
+            surplus -= each.nbytes
+        whole = np.frombuffer(block.mapping, np.uint8)
+        watch = _Watch(whole, self._give_back)
         watch.madvise = block.mapping.madvise
         # the last one is called first: memory is given back before anybody can take it
-        block.watches = (weakref.ref(lease, block.freed.append), watch)
-        return np.asarray(lease)
+        block.watches = (weakref.ref(whole, block.freed.append), watch)
+        return whole[block.start : block.start + nbytes]
 
     def clear(self) -> bool:
         """Forget all blocks, which returns free ones to the system; whether there were any."""
@@ -108,7 +102,7 @@ class Pool:
 
     def _take(self, nbytes: int) -> _Block | None:
         for block in reversed(self._blocks.copy().values()):
-            if block.data.nbytes == nbytes:
+            if block.nbytes == nbytes:
                 with suppress(IndexError):  # in use, or taken by another thread
                     block.freed.pop()
                     return block
@@ -119,11 +113,10 @@ def _map(nbytes: int, advice: int) -> _Block:
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
     mapping = mmap.mmap(-1, nbytes + _HUGE_PAGE_NBYTES, flags=flags)
     mapping.madvise(advice)
-    data = np.frombuffer(mapping, np.uint8)
-    start = -address_of(data) % _HUGE_PAGE_NBYTES
+    start = -address_of(np.frombuffer(mapping, np.uint8)) % _HUGE_PAGE_NBYTES
     with suppress(AttributeError, OSError):  # not on all systems
         mapping.madvise(mmap.MADV_HUGEPAGE, start, nbytes)
-    return _Block(mapping, data[start : start + nbytes])
+    return _Block(mapping, start, nbytes)
 
 
 _HAS_PAGES = all(hasattr(mmap, name) for name in ("MAP_PRIVATE", "MAP_ANONYMOUS", "MADV_FREE"))

@@ -78,6 +78,50 @@ def test_memory_in_a_cycle_is_reused_when_it_is_collected() -> None:
     assert address in {address_of(m.data) for m in [reorder.reorder(X, "ba") for _ in range(2)]}
 
 
+class _Reviving:
+    """Garbage in a cycle that lives on."""
+
+    def __init__(self, held: Any, revived: list[Any]) -> None:
+        self.cycle, self.held, self.revived = self, held, revived
+
+    def __del__(self) -> None:
+        self.revived.append(self.held)
+
+
+@keeps_memory
+@pytest.mark.parametrize(
+    "hold",
+    [
+        lambda data: data,
+        # only the object that owns the memory, of which an array can be made again
+        lambda data: data.base,
+        memoryview,
+        lambda data: memoryview(data.base),
+        lambda data: np.from_dlpack(data)[1:],
+    ],
+    ids=["array", "its base", "memoryview", "memoryview of its base", "dlpack"],
+)
+def test_memory_that_a_finalizer_revives_is_not_that_of_a_later_result(
+    hold: Callable[[Any], Any], pool: Pool
+) -> None:
+    revived: list[Any] = []
+    data = pool.new(8 << 20)
+    data[:] = 7
+    address = address_of(data)
+    _Reviving(hold(data), revived)
+    del data
+    gc.collect()
+    others = [pool.new(8 << 20) for _ in range(2)]
+    assert address not in {address_of(other) for other in others}
+    for other in others:
+        other[:] = 9
+    assert (np.asarray(revived[0])[: 4 << 20] == 7).all()
+    # nobody has it any more
+    revived.clear()
+    gc.collect()
+    assert address_of(pool.new(8 << 20)) == address
+
+
 def test_an_interrupt_as_a_result_is_freed_is_not_lost() -> None:
     freed = [reorder.reorder(X, "ba").data]
     # neither call runs Python code, which would handle the interrupt before the memory is freed
