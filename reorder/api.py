@@ -262,7 +262,10 @@ def execute(plan: ReorderPlan, src: Any, dst: Any, threads: int | None = None) -
 
 
 def prepare(plan: ReorderPlan, threads: int | None = None) -> Callable[[Any, Any], None]:
-    """Return a callable that runs a plan many times; equal calls give the same one.
+    """Return a callable that runs a plan many times.
+
+    As with `plan_reorder`, the last ones are cached, unless the arrays of the plan's `attr` exceed
+    64 KiB.
 
     Parameters
     ----------

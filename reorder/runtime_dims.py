@@ -14,6 +14,7 @@ from memdesc.layout import dim_name
 from reorder.api import is_on_device, prepare, reorder
 from reorder.memory.memory import Memory
 from reorder.plan.plan import ReorderPlan, plan_reorder
+from reorder.threads import checked_threads
 from reorder.values.attr import Attr
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ class RuntimePlan(Checked):
             raise MemdescError(msg)
 
     def resolve(self, dims: Iterable[int]) -> ReorderPlan:
-        """Return the plan for the given sizes; plans are cached.
+        """Return the plan for the given sizes, as `plan_reorder` does.
 
         Raises
         ------
@@ -104,13 +105,17 @@ class RuntimePlan(Checked):
     ) -> None:
         """Reorder src into dst; their descriptors have all sizes.
 
-        If dst is on an OpenCL device, the reorder runs there, after the `event` of dst.
+        If dst is on an OpenCL device, the reorder runs there, after the `event` of dst. `threads`
+        is as for `reorder`.
 
         Raises
         ------
         MemdescError
-            If a memory does not fit the plan; nothing is written then.
+            If a memory does not fit the plan, or `threads` is not an integer of 1 or more; nothing
+            is written then.
         """
+        if threads is not None:
+            threads = checked_threads(threads)
         for memory, desc, side in ((src, self.src, "src"), (dst, self.dst, "dst")):
             if not isinstance(memory, Memory) and not is_on_device(memory):
                 msg = (
@@ -126,7 +131,7 @@ class RuntimePlan(Checked):
             plan = plan_reorder(src.desc, dst.desc, self.attr)
             prepare(plan, threads)(src.data, dst.data)
         else:
-            options: Any = {"out": dst, "attr": self.attr}
+            options: Any = {"out": dst, "attr": self.attr, "threads": threads}
             reorder(src, **options)
 
 

@@ -216,7 +216,8 @@ class ReorderPlan(_HiddenSlots, Checked):
 def plan_reorder(src: MemoryDesc, dst: MemoryDesc, attr: Attr | None = None) -> ReorderPlan:
     """Plan how to move, and convert, the elements of one descriptor into another.
 
-    Plans are cached; equal descriptors give the same plan.
+    The last plans are cached, so equal arguments usually give the same object. Plans are not cached
+    if the arrays of `attr` exceed 64 KiB, since the cache would keep these in memory.
 
     Parameters
     ----------

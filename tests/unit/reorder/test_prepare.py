@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import gc
 import pickle
 import tracemalloc
+import weakref
 from threading import Thread
 from typing import Any
 
@@ -33,6 +35,25 @@ def test_a_block_limits_the_threads_of_its_own_thread_of_calls_that_say_nothing(
         other.join()
         assert threads_of() == 1
     assert [threads_of(), *found] == [free, free]
+
+
+def test_plans_and_prepared_reorders_are_cached_but_for_large_attributes() -> None:
+    for count, is_cached in ((1 << 14, True), ((1 << 14) + 1, False)):
+        src, dst = (memory_desc((count,), dtype, "a") for dtype in ("f32", "s8"))
+        attrs = [
+            reorder.Attr(dst_scale=np.ones(count, np.float32), dst_scale_mask=1) for _ in range(2)
+        ]
+        first, second = (reorder.plan_reorder(src, dst, attr) for attr in attrs)
+        assert first == second
+        assert (first is second) == is_cached
+        runs = [reorder.prepare(plan, threads=1) for plan in (first, second)]
+        assert (runs[0] is runs[1]) == is_cached
+        # nothing keeps the arrays of a large one once the caller has dropped it
+        assert first.attr is not None
+        held = weakref.ref(first.attr.parameters[0].values)
+        del first, second, attrs, runs
+        gc.collect()
+        assert (held() is None) != is_cached
 
 
 @pytest.mark.parametrize(

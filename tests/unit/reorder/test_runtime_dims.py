@@ -24,6 +24,20 @@ def test_one_plan_serves_all_sizes() -> None:
         assert plan.resolve(sizes) is reorder.plan_reorder(src.desc, dst.desc, plan.attr)
 
 
+@pytest.mark.parametrize("threads", [0, -5, 1.5, "x"])
+@pytest.mark.parametrize("rows", [0, 2])
+def test_threads_are_checked_before_anything_is_written(threads: Any, rows: int) -> None:
+    plan = reorder.plan_runtime(SRC, DST)
+    src, dst = (
+        reorder.Memory(SRC.resolve((rows, 20, 3))),
+        reorder.Memory(DST.resolve((rows, 20, 3))),
+    )
+    dst.data[:20] = 1
+    with pytest.raises(MemdescError, match=r"threads must be an integer of 1 or more"):
+        plan(src, dst, threads=threads)
+    assert (dst.data[:20] == 1).all()
+
+
 @pytest.mark.parametrize(
     ("src", "dst", "message"),
     [
