@@ -39,6 +39,8 @@ _OTHER_FLAGS = {
     64: "asymmetric sources on GPUs",
     128: "asymmetric sources on GPUs",
 }
+# what oneDNN 2.0 to 2.2 leave out, by the bit of the flag
+_NEEDED = {_S8S8: "s8m1", _ASYMMETRIC: "zpm1", _ADJUST: "sa0.5"}
 # prefix of each number in the verbose form -> field
 _VERBOSE_FIELDS = {"s8m": "s8s8_mask", "zpm": "asymmetric_mask", "sa": "scale_adjust"}
 
@@ -171,6 +173,14 @@ class Extra(Checked):
             msg = (
                 f"{short_repr(text)}: flags {flags} mean compensation of {others[0]}, which an "
                 "Extra does not describe; it knows 1 (s8m), 2 (sa) and 8 (zpm)"
+            )
+            raise UnsupportedFormatError(msg)
+        if flags & (_S8S8 | _ASYMMETRIC) and not parts:
+            masks = "".join(f":{name}" for bit, name in _NEEDED.items() if flags & bit)
+            msg = (
+                f"{short_repr(text)}: the masks of the compensation are missing, as in logs of "
+                f"oneDNN 2.0 to 2.2, so its size is not known; add them, such as "
+                f"{text + masks!r} for weights without groups (mask 3 with groups)"
             )
             raise UnsupportedFormatError(msg)
         given: dict[str, float] = {}

@@ -1,7 +1,7 @@
 """oneDNN's verbose mode: strings that describe memory, and logs."""
 
 from memdesc.verbose.descriptor import from_verbose, to_verbose
-from memdesc.verbose.log import PassedOver, VerboseEntry, VerboseLog, read_verbose
+from memdesc.verbose.log import PassedOver, UnreadLine, VerboseEntry, VerboseLog, read_verbose
 from memdesc.verbose.primitive import (
     PostOp,
     Problem,
@@ -16,6 +16,7 @@ __all__ = [
     "PostOp",
     "Problem",
     "QuantizationParameter",
+    "UnreadLine",
     "VerboseAttributes",
     "VerboseEntry",
     "VerboseLog",

@@ -19,7 +19,7 @@ from io import TextIOWrapper
 from typing import BinaryIO, NamedTuple, cast
 
 from memdesc.disk import as_path, open_file
-from memdesc.errors import MemdescError, short_repr
+from memdesc.errors import MemdescError, counted, short_repr
 from memdesc.immutable import immutable
 from memdesc.verbose.primitive import VerbosePrimitive
 
@@ -33,6 +33,11 @@ _VERSION = re.compile(r"oneDNN v([0-9.]+)")
 _PROFILED = re.compile("exec|create(_nested)?(:cache_(hit|miss))?")
 # milliseconds as printf's %g writes them
 _DURATION = re.compile(r"[0-9]{1,19}(?:\.[0-9]{1,19})?(?:e[+-][0-9]{2})?", re.ASCII)
+# a number with a decimal comma, in an attribute or at the end of a line
+_COMMA = re.compile(r":-?[0-9]+,[0-9]+(?=[,:+ ])|,[0-9]+,[0-9]+(?:e[+-][0-9]{2})?$")
+_BY_LOCALE = (
+    "its numbers have a decimal comma, because of the program's locale; run it with LC_ALL=C"
+)
 # engine, primitive, implementation, prop_kind, descriptors, attributes, auxiliary, problem
 _FIELDS = 8
 _DISPATCH = "create:dispatch"
@@ -124,6 +129,31 @@ class PassedOver(NamedTuple):
 
 
 @immutable
+class UnreadLine(NamedTuple):
+    """A line of oneDNN whose form is not known.
+
+    Parameters
+    ----------
+    line : int
+        Its number in the log, counted from 1.
+    text : str
+        The line.
+    why : str
+        What is wrong with it.
+
+    Examples
+    --------
+    >>> import memdesc
+    >>> memdesc.read_verbose(["onednn_verbose,exec,cpu,reorder,jit,undef,,,,2x3,now"]).unread[0].why
+    "its time 'now' is not a number"
+    """
+
+    line: int
+    text: str
+    why: str
+
+
+@immutable
 class VerboseLog(NamedTuple):
     """What a log contains.
 
@@ -138,8 +168,8 @@ class VerboseLog(NamedTuple):
     skipped : dict
         How many lines of oneDNN were not read, by kind: ``graph``, ``exec:check``, ``error``, ...;
         ``unread`` counts lines of an unknown form.
-    unread : tuple of (int, str)
-        Line number and text of the first of these.
+    unread : tuple of UnreadLine
+        The first of these.
     other_lines : int
         Lines that are not oneDNN's.
     passed_over : tuple of PassedOver
@@ -157,7 +187,7 @@ class VerboseLog(NamedTuple):
     versions: tuple[str, ...]
     info: tuple[str, ...]
     skipped: dict[str, int]
-    unread: tuple[tuple[int, str], ...]
+    unread: tuple[UnreadLine, ...]
     other_lines: int
     passed_over: tuple[PassedOver, ...] = ()
 
@@ -219,7 +249,7 @@ class _Reader:
         self.versions: list[str] = []
         self.info: list[str] = []
         self.skipped: Counter[str] = Counter()
-        self.unread: list[tuple[int, str]] = []
+        self.unread: list[UnreadLine] = []
         self.other_lines = 0
         self.passed_over: list[PassedOver] = []
         self._primitives: dict[str, VerbosePrimitive] = {}
@@ -240,6 +270,8 @@ class _Reader:
             self.skipped[match["component"]] += 1
         elif operation == _DISPATCH and (passed := _PASSED_OVER.fullmatch(rest)):
             self._pass_over(number, passed)
+        elif operation.isdecimal():
+            self._skip(number, line, _BY_LOCALE)  # the second half of a timestamp
         elif operation and not _PROFILED.fullmatch(operation):
             self.skipped[operation] += 1
         elif (found := self._entry(rest)) is not None:
@@ -249,9 +281,12 @@ class _Reader:
             if not operation.endswith("cache_hit"):
                 self._choose(primitive)
         else:
-            self.skipped["unread"] += 1
-            if len(self.unread) < _KEPT:
-                self.unread.append((number, line.strip()))
+            self._skip(number, line, _why_unread(rest))
+
+    def _skip(self, number: int, line: str, why: str) -> None:
+        self.skipped["unread"] += 1
+        if len(self.unread) < _KEPT:
+            self.unread.append(UnreadLine(number, line.strip(), why))
 
     def _pass_over(self, number: int, match: re.Match[str]) -> None:
         fields = (match["fields"] or ",,,").split(",")
@@ -274,6 +309,17 @@ class _Reader:
                 return None
             primitive = self._primitives[described] = VerbosePrimitive(*fields)
         return (primitive, float(duration)) if _DURATION.fullmatch(duration) else None
+
+
+def _why_unread(rest: str) -> str:
+    """Say what is wrong with the fields of a line."""
+    *fields, duration = rest.split(",")
+    if len(fields) > _FIELDS and _COMMA.search(rest):
+        return _BY_LOCALE
+    if len(fields) != _FIELDS:
+        given = counted(len(fields) + 1, "field")
+        return f"it has {given} after the event instead of {_FIELDS + 1}"
+    return f"its time {short_repr(duration)} is not a number"
 
 
 def _text(file: BinaryIO) -> TextIOWrapper:

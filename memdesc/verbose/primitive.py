@@ -2,7 +2,7 @@
 
 A problem is sizes by letters, ``mb2_ic16oc32_ih8oh8kh3...``, or dims joined by colons,
 ``3x7x16:1x16x5``. The primitive decides which of them are the dims of which tensor. Sources:
-oneDNN 2.2 to 3.13, `verbose.cpp`, and lines of these versions.
+oneDNN 2.0 to 3.13, `verbose.cpp`, and lines of these versions.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from memdesc.int64 import RUNTIME
 from memdesc.verbose.descriptor import DIMS, from_verbose, read_dims
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from memdesc.desc import MemoryDesc
     from memdesc.runtime_dims import RuntimeDesc
@@ -30,11 +30,22 @@ if TYPE_CHECKING:
 # value, or a star if it is known later. OpenVINO's build prints more, which is not read.
 _PARAMETER = re.compile(
     r"(?P<mask>[0-9]{1,9})"
-    r"(?::(?P<dtype>[a-z][a-z0-9_]*)(?::(?P<groups>[0-9]{1,19}(?:x[0-9]{1,19})+))?(?::[a-z_]+)*"
-    r"|:(?P<value>[-+.0-9e]*)\*?)?"
+    r"(?::(?!nan)(?P<dtype>[a-z][a-z0-9_]*)(?::(?P<groups>[0-9]{1,19}(?:x[0-9]{1,19})+))?(?::[a-z_]+)*"
+    r"|:(?P<value>[-+.0-9e]*|-?nan)\*?)?"
 )
 # separates two items; the plus in a number such as 1e+05 is followed by a digit
 _NEXT = re.compile(r"\+(?=[a-z])")
+# oneDNN 2.0 to 2.2: each attribute ends with a semicolon, and lists are quoted
+_OLD_ATTRIBUTE = re.compile(r"(?P<name>[a-z_]+):(?:'(?P<items>[^']*)'|(?P<value>[^';\s]*));")
+_OLD_NAMES = {
+    "scratchpad_mode": "scratchpad",
+    "zero_points": "zero-points",
+    "post_ops": "post-ops",
+}
+# separates two items of such a list, which is of arguments: src:0:0.5_dst:2
+_OLD_NEXT = re.compile("_(?=[a-z])")
+# attributes that change neither the values nor the layouts of a reorder
+_HARMLESS = {"scratchpad", "fpmath", "fpmath_mode", "acc-mode", "deterministic"}
 
 
 @immutable
@@ -104,7 +115,8 @@ class VerboseAttributes(NamedTuple):
     post_ops : tuple of PostOp
         In their order.
     others : tuple of (str, str)
-        Name without ``attr-`` and text of all other attributes: ``("scratchpad", "user")``.
+        Name without ``attr-`` and text of all other attributes: ``("scratchpad", "user")``. Names
+        are those of oneDNN 3.
 
     Examples
     --------
@@ -118,6 +130,12 @@ class VerboseAttributes(NamedTuple):
     post_ops: tuple[PostOp, ...] = ()
     others: tuple[tuple[str, str], ...] = ()
 
+    @property
+    def not_understood(self) -> tuple[str, ...]:
+        """The text of attributes that may change values in a way that memdesc does not know."""
+        unknown = (each for each in self.others if each[0] not in _HARMLESS)
+        return tuple(f"{name}:{text}" if text else name for name, text in unknown)
+
 
 def read_attributes(text: str) -> VerboseAttributes:
     """Read the attributes of a line; those of unknown form are kept in `others`.
@@ -129,14 +147,13 @@ def read_attributes(text: str) -> VerboseAttributes:
     QuantizationParameter(argument='wei', mask=3, dtype='f16', groups=(1, 32), value=None)
     >>> found.post_ops
     (PostOp(kind='sum', parameters=('0.5',)),)
+    >>> read_attributes("oscale:0:0.5;post_ops:'sum:0.5;';").scales[0].value  # of oneDNN 2.0
+    0.5
     """
     parts: dict[str, tuple[QuantizationParameter, ...]] = {}
     post_ops: tuple[PostOp, ...] = ()
     others = []
-    for word in text.split():
-        name, _, value = word.partition(":")
-        name = name.removeprefix("attr-")
-        items = _NEXT.split(value)
+    for name, value, items in _attributes(text):
         parameters: list[QuantizationParameter | None] = []
         if name in {"scales", "zero-points"}:
             parameters = [_parameter(*item.partition(":")[::2]) for item in items]
@@ -147,10 +164,29 @@ def read_attributes(text: str) -> VerboseAttributes:
             words = [item.split(":") for item in items]
             post_ops = tuple(PostOp(kind, tuple(numbers)) for kind, *numbers in words)
         elif known and len(known) == len(parameters):
-            parts["zero_points" if name == "zero-points" else "scales"] = known
+            kind = "zero_points" if name == "zero-points" else "scales"
+            parts[kind] = parts.get(kind, ()) + known
         else:
             others.append((name, value))
     return VerboseAttributes(**parts, post_ops=post_ops, others=tuple(others))
+
+
+def _attributes(text: str) -> Iterator[tuple[str, str, list[str]]]:
+    """Yield the name of each attribute, its text, and the items of this text."""
+    old = list(_OLD_ATTRIBUTE.finditer(text))
+    if old and "".join(match[0] for match in old) == text:
+        for match in old:
+            name, value = match["name"], match["items"] or match["value"] or ""
+            in_order = value.removesuffix(";").split(";")
+            yield (
+                _OLD_NAMES.get(name, name),
+                value,
+                in_order if name == "post_ops" else _OLD_NEXT.split(value),
+            )
+        return
+    for word in text.split():
+        name, _, value = word.partition(":")
+        yield name.removeprefix("attr-"), value, _NEXT.split(value)
 
 
 def _parameter(argument: str, text: str) -> QuantizationParameter | None:
@@ -162,6 +198,8 @@ def _parameter(argument: str, text: str) -> QuantizationParameter | None:
         value = float(match["value"]) if match["value"] else None
     except ValueError:
         return None
+    if value is not None and not isfinite(value):
+        value = None  # one that is known only at execution
     return QuantizationParameter(argument, int(match["mask"]), match["dtype"] or "", groups, value)
 
 
@@ -169,17 +207,19 @@ Dims = tuple[int, ...]
 
 _SIZE = re.compile(r"_?(?P<name>[a-z]+)(?P<size>[0-9]{1,19}(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?|\*)")
 _AXIS = re.compile("[0-9]{1,3}")
-# Dims by letters. A letter that the problem lacks is skipped: id, od and kd in two dimensions, g
-# without groups. A letter after a slash divides.
+# Dims by letters. A letter after a slash divides.
 _SRC, _DST = "mb ic id ih iw", "mb oc od oh ow"
 _CONVOLUTION = {"src": _SRC, "wei": "g oc/g ic/g kd kh kw", "bia": "oc", "dst": _DST}
 _POOLED = "mb ic od oh ow"
+# letters that a problem may lack: without groups, without batches, or with fewer spatial dims
+_OPTIONAL = {"g", "b", "id", "ih", "iw", "od", "oh", "ow", "kd", "kh", "kw"}
 _BY_LETTERS: dict[str, dict[str, str]] = {
     "convolution": _CONVOLUTION,
     "deconvolution": _CONVOLUTION,
     "inner_product": {"src": _SRC, "wei": "oc ic id ih iw", "bia": "oc", "dst": "mb oc"},
     "pooling": {"src": _SRC, "dst": _POOLED, "ws": _POOLED},
     "resampling": {"src": _SRC, "dst": _POOLED},
+    "matmul": {"src": "b m k", "wei": "b k n", "dst": "b m n"},  # oneDNN 2.0 to 2.2
     "batch_normalization": {"data": _SRC},
     "group_normalization": {"src": _SRC, "dst": _SRC},
     "lrn": {"data": _SRC},
@@ -207,7 +247,22 @@ _LISTED = {
     "binary": ("src0", "src1", "src2"),
     "prelu": ("data", "wei"),
     "reduction": ("src", "dst"),
+    "resampling": ("src", "dst"),
+    "sdpa": ("query", "key", "val"),
 }
+# Kinds whose tensors all have the dims that are listed, and what these are called.
+_ALIKE = {
+    "batch_normalization",
+    "eltwise",
+    "layer_normalization",
+    "logsoftmax",
+    "lrn",
+    "reorder",
+    "shuffle",
+    "softmax",
+    "sum",
+}
+_OF_ALL_DIMS = re.compile("src[0-9]*|dst|data")
 _MATRICES = ("matmul", "gemm", "gemm_api")
 
 
@@ -243,8 +298,9 @@ def read_problem(text: str) -> Problem:
     >>> read_problem("3x7x16:1x16x5").dims
     ((3, 7, 16), (1, 16, 5))
     """
-    if re.fullmatch(f"{DIMS}(?::{DIMS})*", text):
-        return Problem({}, tuple(read_dims(part) for part in text.split(":")))
+    # oneDNN 2.0 to 2.2 print a space before the dims of dst
+    if re.fullmatch(f"{DIMS}(?:[: ]{DIMS})*", text):
+        return Problem({}, tuple(read_dims(part) for part in re.split("[: ]", text)))
     sizes: dict[str, float] = {}
     at = 0
     while (match := _SIZE.match(text, at)) is not None:
@@ -288,6 +344,8 @@ def _by_letters(letters: str, sizes: Mapping[str, float]) -> Dims:
     found = []
     for token in letters.split():
         letter, _, divisor = token.partition("/")
+        if letter not in sizes and letter not in _OPTIONAL:
+            return ()
         if letter in sizes:
             size = int(sizes[letter])
             if size != sizes[letter]:
@@ -301,12 +359,15 @@ def _rnn_sizes(sizes: Mapping[str, float], aux: Mapping[str, str]) -> dict[str, 
     cell, direction = aux.get("alg", ""), aux.get("direction", "")
     gates = next((count for end, count in _GATES.items() if cell.endswith(end)), 0)
     width = 2 if direction.endswith("concat") else 1
-    return {
+    if "dic" in sizes:
+        channels = {"dlc": width * sizes["dic"]}
+    else:  # oneDNN 2.0 to 2.2 print dlc instead
+        channels = {"dic": sizes["dlc"] // width} if "dlc" in sizes else {}
+    return channels | {
         "d": 2 if direction.startswith("bidirectional") else 1,
         "gates": gates,
         "biases": gates + cell.startswith("lbr_"),
         "peepholes": 3,
-        "dlc": width * sizes.get("dic", 0),
     }
 
 
@@ -316,21 +377,28 @@ def _by_lists(
     if not lists:
         return {}
     if kind == "concat":
-        known = dict(zip([name for name in names if name != "dst"], lists, strict=False))
+        sources = [name for name in names if name != "dst"]
+        known = dict(zip(sources, lists, strict=False))
+        if len(lists) > len(sources):
+            return known | {"dst": lists[-1]}
         return known | _concatenated(lists, aux.get("axis", ""))
     if kind in _LISTED:
         known = dict(zip(_LISTED[kind], lists, strict=False))
         if "dst" not in known and kind in _MATRICES and len(lists) > 1:
             known["dst"] = (*_broadcast(lists[0][:-2], lists[1][:-2]), lists[0][-2], lists[1][-1])
+        elif kind == "sdpa" and {"query", "val"} <= known.keys():
+            known["dst"] = (*known["query"][:-1], *known["val"][-1:])
         elif kind == "binary":
             known["dst"] = reduce(_broadcast, lists)
         return known
-    # all tensors have the same dims, except some of a layer normalization
+    if kind not in _ALIKE:
+        return {}
     whole = lists[0]
-    known = dict.fromkeys((name.removeprefix("diff_") for name in names), whole)
+    plain = (name.removeprefix("diff_") for name in (*names, "data"))
+    known = {name: whole for name in plain if _OF_ALL_DIMS.fullmatch(name)}
     if kind == "layer_normalization":
         known |= {"stats": whole[:-1], "scale": whole[-1:], "shift": whole[-1:]}
-    return known | {"data": whole}
+    return known
 
 
 def _broadcast(left: Dims, right: Dims) -> Dims:

@@ -86,7 +86,7 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
         **_report_facts(found),
         "not_of_layers": [f"{each.kind} {each.problem}" for each in foreign],
         "skipped": log.skipped,
-        "unread": [{"line": number, "text": text} for number, text in log.unread],
+        "unread": [each._asdict() for each in log.unread],
         "other_lines": log.other_lines,
         "top": options.top,
     }
@@ -123,6 +123,9 @@ def _report_facts(found: LogReport) -> Facts:
             {"milliseconds": _round(each.milliseconds), "layer": each.layer._asdict()}
             for each in found.layers
         ],
+        "not_understood": [
+            {"attribute": text, "executions": count} for text, count in found.not_understood
+        ],
     }
 
 
@@ -140,6 +143,7 @@ def _reorder_facts(logged: LoggedReorder, found: LogReport) -> Facts:
         "implementation": primitive.implementation,
         "generated_code": logged.is_generated,
         "attributes": primitive.attribute_text.strip(),
+        "not_understood": list(primitive.attributes.not_understood),
         **_times(logged.times),
         "in_each_run": logged.in_each_run,
         "share": _share(found, logged.times.cost),
@@ -313,8 +317,14 @@ def _unread(facts: Facts) -> list[str]:
     others = [f"{count} {kind}" for kind, count in facts["skipped"].items()]
     others += [f"{facts['other_lines']} not from oneDNN"] if facts["other_lines"] else []
     lines = [f"other lines: {', '.join(others)}"] if others else []
+    lines += [
+        f"attribute not understood, in {counted(row['executions'], 'execution')}: "
+        f"{row['attribute'][:80]}"
+        for row in facts["not_understood"]
+    ]
     return lines + [
-        f"  not read, line {row['line']}: {row['text'][:80]}" for row in facts["unread"]
+        f"  not read, line {row['line']}: {row['why']}: {row['text'][:80]}"
+        for row in facts["unread"]
     ]
 
 
@@ -357,6 +367,7 @@ def _reorders(facts: Facts) -> list[str]:
             ]
             cells.append(" to ".join(f"{ratio:.2f}" for ratio in here["times_faster"]))
         once = "" if row["in_each_run"] or not facts["runs"] else ", not in each run"
+        once += ", not understood" if row["not_understood"] else ""
         rows.append([*cells, *[""] * (len(head) - len(cells)), _text(row) + once])
     lines = _with_ends(table([[*head, "reorder"], *rows], range(len(head))), shown)
     lines += _hidden(facts, "reorders")

@@ -72,7 +72,7 @@ class LoggedReorder(NamedTuple):
         How often and how long it was executed.
     relation : str
         ``no-op``, ``view`` or ``copy``, as `reorder.compare_layouts` says; ``unknown`` if
-        the line does not describe them.
+        the line does not describe them, or has attributes that are not understood.
     why : str
         The reason.
     nbytes : int or None
@@ -207,7 +207,7 @@ def round_trips(
         if at and run_of[at] != run_of[at - 1]:
             gone.clear()
         primitive = entry.primitive
-        if not is_reorder(primitive) or primitive.attributes.scales or _adds(primitive):
+        if not is_reorder(primitive) or _computes(primitive):
             continue
         src, dst = (_layout(primitive.tensors[name]) for name in ("src", "dst"))
         before = gone.pop((primitive.problem, dst, src), -2 * _NEAR)
@@ -271,11 +271,24 @@ def _adds(primitive: VerbosePrimitive) -> bool:
     return bool(attributes.zero_points or attributes.post_ops)
 
 
+def _computes(primitive: VerbosePrimitive) -> bool:
+    """Whether the attributes of a reorder change values, or may."""
+    attributes = primitive.attributes
+    return bool(attributes.scales or attributes.not_understood or _adds(primitive))
+
+
+def why_not_understood(primitive: VerbosePrimitive) -> str:
+    """Say which attributes of a primitive are not understood."""
+    return f"attributes that are not understood: {' '.join(primitive.attributes.not_understood)}"
+
+
 def _relation(primitive: VerbosePrimitive) -> tuple[str, str]:
     src, dst = primitive.tensors["src"], primitive.tensors["dst"]
     if not isinstance(src.desc, MemoryDesc) or not isinstance(dst.desc, MemoryDesc):
         return UNKNOWN, src.why or dst.why or "some sizes are known only at execution"
     found = compare_layouts(src.desc, dst.desc)
+    if found.kind != "copy" and primitive.attributes.not_understood:
+        return UNKNOWN, why_not_understood(primitive)
     if found.kind == "copy" or not (primitive.attributes.scales or _adds(primitive)):
         return found.kind, found.why
     return "copy", "the attributes change the values"

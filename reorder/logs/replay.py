@@ -12,6 +12,7 @@ import numpy as np
 from memdesc import MemdescError, MemoryDesc
 from reorder.api import prepare
 from reorder.bench.cases import Case, attr_of
+from reorder.logs.reorders import why_not_understood
 from reorder.memory.memory import Memory
 from reorder.plan.plan import plan_reorder
 
@@ -41,6 +42,8 @@ def logged_case(primitive: VerbosePrimitive) -> Case:
     >>> logged_case(logged).dst
     memory_desc((2, 3), 's8', 'ba')
     """
+    if primitive.attributes.not_understood:
+        raise MemdescError(why_not_understood(primitive))
     src, dst = (_described(primitive.tensors[side]) for side in ("src", "dst"))
     return Case(primitive.problem, src, dst, attr_of(src.dims, _options(primitive)))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from operator import index as to_int
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -113,6 +113,8 @@ class LogReport(NamedTuple):
         the most frequent.
     layers : tuple of LayerTime
         The layers that a program named, the most expensive first.
+    not_understood : tuple of (str, int)
+        Attributes that memdesc does not understand, and how many executions have each.
 
     Examples
     --------
@@ -135,6 +137,7 @@ class LogReport(NamedTuple):
     skewed: tuple[tuple[VerbosePrimitive, Times], ...]
     reasons: tuple[Reason, ...]
     layers: tuple[LayerTime, ...]
+    not_understood: tuple[tuple[str, int], ...]
 
     @property
     def milliseconds(self) -> float:
@@ -227,6 +230,7 @@ def report(
         tuple(sorted(skewed, key=lambda each: _at_best(each[1]) - each[1].total)),
         _reasons(log),
         _layer_times(named, everything, all_names),
+        _not_understood(everything),
     )
 
 
@@ -332,6 +336,13 @@ def _reasons(log: VerboseLog) -> tuple[Reason, ...]:
         found[kind, implementation, reason][key] = primitive is not None and primitive.is_reference
     reasons = [Reason(*key, len(slow), sum(slow.values())) for key, slow in found.items()]
     return tuple(sorted(reasons, key=lambda each: (-each.by_reference, -each.primitives)))
+
+
+def _not_understood(executions: Sequence[VerboseEntry]) -> tuple[tuple[str, int], ...]:
+    found = Counter(
+        text for entry in executions for text in entry.primitive.attributes.not_understood
+    )
+    return tuple(found.most_common())
 
 
 def _layer_times(

@@ -9,7 +9,9 @@ import memdesc
 from memdesc import (
     Extra,
     MemdescError,
+    MemoryDesc,
     NotBlockedError,
+    UnsupportedFormatError,
     from_json,
     from_verbose,
     memory_desc,
@@ -94,11 +96,35 @@ def test_illegal_compensation_is_refused(given: dict[str, Any], message: str) ->
         Extra(**given)
 
 
-@pytest.mark.parametrize("text", ["f1", "f0:s8m1", "f4:s8m1", "f1:s8mx", "f1:gpu1", "f9:s8m1"])
+@pytest.mark.parametrize("text", ["f16", "f0:s8m1", "f4:s8m1", "f1:s8mx", "f1:gpu1", "f9:s8m1"])
 def test_a_string_with_other_flags_is_refused(text: str) -> None:
     with pytest.raises(MemdescError, match=text):
         Extra.from_verbose(text)
     assert Extra.from_verbose("f0") is None
+
+
+@pytest.mark.parametrize(
+    ("flags", "way_out"),
+    [
+        (1, "f1:s8m1"),
+        (3, "f3:s8m1:sa0.5"),
+        (8, "f8:zpm1"),
+        (9, "f9:s8m1:zpm1"),
+        (11, "f11:s8m1:zpm1:sa0.5"),
+    ],
+)
+def test_compensation_without_masks_is_refused_with_a_string_that_is_read(
+    flags: int, way_out: str
+) -> None:
+    """As oneDNN 2.0 to 2.2 print it."""
+    text = "s8:p:blocked:ABcd4b16a4b:f{}"
+    with pytest.raises(UnsupportedFormatError, match=r"oneDNN 2\.0 to 2\.2") as info:
+        from_verbose(text.format(flags), (3, 5, 2, 2))
+    assert repr(way_out) in str(info.value)
+    desc = from_verbose(text.format(way_out[1:]), (3, 5, 2, 2))
+    assert isinstance(desc, MemoryDesc)
+    assert desc.extra is not None
+    assert desc.extra.flags == flags
 
 
 def test_a_scale_adjustment_of_1_is_flagged_and_not_printed() -> None:

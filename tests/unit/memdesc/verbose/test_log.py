@@ -100,9 +100,32 @@ def test_lines_that_are_not_entries_are_counted() -> None:
     assert log.info == ("oneDNN v3.12.0 (commit 80afa71)",)
     assert log.skipped == {"graph": 1, "ukernel": 1, "create:dispatch": 1, "error": 1, "unread": 3}
     assert not log.passed_over
-    assert [number for number, _ in log.unread] == [7, 8, 9]
+    assert [(each.line, each.why) for each in log.unread] == [
+        (7, "it has 2 fields after the event instead of 9"),
+        (8, "its time '0.25x' is not a number"),
+        (9, "it has 1 field after the event instead of 9"),
+    ]
     assert (log.other_lines, [entry.line for entry in log.entries]) == (1, [10])
     assert not log.executions
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "onednn_verbose,exec,cpu,reorder,jit:uni,undef,src:a dst:b,,,2x3,0,25",
+        "onednn_verbose,exec,cpu,reorder,jit:uni,undef,src:a dst:b,attr-oscale:0:0,5 ,,2x3,7",
+        "onednn_verbose,exec,cpu,reorder,jit:uni,undef,src:a dst:b,post_ops:'sum:0,5;';,,6,1,5e-05",
+        "onednn_verbose,exec,cpu,eltwise,jit:uni,undef,data:a,,alg:x alpha:0,5 beta:0,6,12",
+        "onednn_verbose,v1,1234,5,primitive,exec,cpu,reorder,jit,undef,src:a dst:b,,,2x3,0,25",
+        "onednn_verbose,1234,567,exec,cpu,reorder,jit:uni,undef,src:a dst:b,,,2x3,7",
+    ],
+)
+def test_a_line_with_a_decimal_comma_names_the_cause(line: str) -> None:
+    log = read_verbose([line])
+    assert not log.entries
+    assert log.skipped == {"unread": 1}
+    assert "decimal comma" in log.unread[0].why
+    assert "LC_ALL=C" in log.unread[0].why
 
 
 def test_reasons_of_dispatch_belong_to_the_primitive_that_was_created_then() -> None:

@@ -79,6 +79,22 @@ def _dims(kind: str, problem: str, names: str, **aux: str) -> dict[str, tuple[in
         ("layer_normalization", "2x5x16", {"src": (2, 5, 16), "stats": (2, 5), "shift": (16,)}),
         ("softmax_v2", "7x10", {"src": (7, 10), "diff_dst": (7, 10)}),
         ("eltwise", "6", {"data": (6,), "diff": (6,)}),
+        (
+            "sdpa",
+            "1x32x1x64:1x8x64x385:1x8x385x80",
+            {
+                "query": (1, 32, 1, 64),
+                "key": (1, 8, 64, 385),
+                "val": (1, 8, 385, 80),
+                "dst": (1, 32, 1, 80),
+            },
+        ),
+        # oneDNN 2.0 to 2.2
+        ("matmul", "m10n20k2", {"src": (10, 2), "wei": (2, 20), "dst": (10, 20)}),
+        ("matmul", "b3m10n20k2", {"src": (3, 10, 2), "wei": (3, 2, 20), "dst": (3, 10, 20)}),
+        ("concat", "2x3:2x5 2x8", {"src0": (2, 3), "src1": (2, 5), "dst": (2, 8)}),
+        ("binary", "2x16:1x16 2x16", {"src0": (2, 16), "src1": (1, 16), "dst": (2, 16)}),
+        ("resampling", "2x3x8 2x3x16", {"src": (2, 3, 8), "dst": (2, 3, 16)}),
     ],
 )
 def test_sizes_by_letters_and_lists_are_the_dims_of_tensors(
@@ -136,8 +152,40 @@ def test_other_strings_give_no_dims(text: str) -> None:
     assert not _dims("convolution", text, "src wei dst")
 
 
-def test_a_primitive_without_rules_has_no_dims_by_letters() -> None:
+def test_a_primitive_without_rules_has_no_dims() -> None:
     assert not _dims("sdpa", "mb2ic16", "src dst")
+    assert not _dims("gated_mlp", "2x3:3x4:4x3", "src wei dst data")
+
+
+@pytest.mark.parametrize(
+    ("kind", "problem", "names"),
+    [
+        ("sdpa", "1x32x1x64:1x8x64x385:1x8x385x64", "msk"),
+        ("sdpa", "1x32x1x64", "key val dst"),
+        ("layer_normalization", "2x5x16", "scaleshift mean"),
+        ("softmax", "7x10", "ws wei"),
+        ("convolution", "mb2_ic16_iw8ow5kw3", "wei dst"),
+        ("rnn", "l2t5mb3sic8slc12", "dst_layer dst_iter wei_layer bias"),
+    ],
+)
+def test_a_tensor_whose_dims_do_not_follow_from_the_problem_has_none(
+    kind: str, problem: str, names: str
+) -> None:
+    assert not _dims(kind, problem, names)
+
+
+def test_an_rnn_of_older_versions_has_its_output_channels_instead_of_its_projection() -> None:
+    found = _dims(
+        *("rnn", "l1t5mb3sic8slc12dhc8dlc16", "src_layer dst_layer dst_iter wei_iter"),
+        alg="vanilla_gru",
+        direction="bidirectional_concat",
+    )
+    assert found == {
+        "src_layer": (5, 3, 12),
+        "dst_layer": (5, 3, 16),
+        "dst_iter": (1, 2, 3, 8),
+        "wei_iter": (1, 2, 8, 3, 8),
+    }
 
 
 def _parameter(argument: str, mask: int, **more: Any) -> QuantizationParameter:
@@ -166,6 +214,59 @@ def test_scales_say_the_argument_and_the_mask(
     text: str, scales: list[QuantizationParameter]
 ) -> None:
     assert _read(text) == VerboseAttributes(scales=tuple(scales))
+
+
+def test_attributes_of_the_oldest_versions_are_read() -> None:
+    """As oneDNN 2.0 to 2.2 print them: `attr2str` in `verbose.cpp`."""
+    assert _read("oscale:0:0.5;post_ops:'sum:0.5;';") == VerboseAttributes(
+        scales=(_parameter("", 0, value=0.5),), post_ops=(PostOp("sum", ("0.5",)),)
+    )
+    assert _read("oscale:2;") == VerboseAttributes(scales=(_parameter("", 2),))
+    assert _read("oscale:0:nan;").scales == (_parameter("", 0),)  # known at execution
+    found = _read(
+        "scratchpad_mode:user;scales:'src:0:2_src:1';zero_points:'src:0:-2_wei:0:*_dst:2';"
+        "post_ops:'eltwise_relu:0.5:1e-05;sum;binary_add:f32:2;';rnn_data_qparams:2:3;"
+    )
+    assert found == VerboseAttributes(
+        (_parameter("src", 0, value=2.0), _parameter("src", 1)),
+        (_parameter("src", 0, value=-2.0), _parameter("wei", 0), _parameter("dst", 2)),
+        (
+            PostOp("eltwise_relu", ("0.5", "1e-05")),
+            PostOp("sum"),
+            PostOp("binary_add", ("f32", "2")),
+        ),
+        (("scratchpad", "user"), ("rnn_data_qparams", "2:3")),
+    )
+    assert found.not_understood == ("rnn_data_qparams:2:3",)
+    assert len(_read("oscale:0:0.5;scales:'src:0:2';").scales) == 2
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "#'sum:0.5;';",  # attributes that were longer than the buffer
+        "oscale:0:0.5;post_ops:'sum:0.5;",
+        "oscale:0:0,5;",
+        "oscale:common:0.5;",
+        "zero_points:'src:0:1_x';",
+        "post_ops:'';",
+        "attr-dropout",
+        "attr-rounding-mode:dst:stochastic",
+        "attr-something-new:1",
+        "attr-scales:wei:1:f32:2::undef:512x4",
+    ],
+)
+def test_what_is_not_understood_is_said(text: str) -> None:
+    assert _read(text).not_understood
+    assert _read(f"attr-fpmath:bf16:true {text}").not_understood
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["attr-scratchpad:user", "attr-fpmath:bf16:true", "attr-acc-mode:any", "attr-deterministic:1"],
+)
+def test_some_attributes_do_not_change_a_reorder(text: str) -> None:
+    assert not _read(text).not_understood
 
 
 def test_zero_points_are_read_likewise() -> None:

@@ -127,13 +127,29 @@ def test_stdin_is_read_and_other_lines_are_counted(
     assert "2x17x8x8 f32 abcd -> f32 aBcd16b (to eltwise data)" not in shown
     for part in (
         "other lines: 1 unread, 1 error, 1 not from oneDNN",
-        "  not read, line 45: onednn_verbose,exec,cpu",
+        "  not read, line 45: it has 1 field after the event instead of 9: onednn_verbose,exec",
         *("no-ops", "without generated code", "round trips", "ABcd4b16a4b:f3:s8m1"),
     ):
         assert part in shown
     savings = shown.partition("what could be saved:\n")[2].splitlines()[:3]
     spent = [float(line.split()[0]) for line in savings]
     assert spent == sorted(spent, reverse=True)
+
+
+def test_attributes_that_are_not_understood_are_marked(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = "src:f32::blocked:abcd::f0 dst:f32::blocked:abcd::f0"
+    lines = [
+        f"{_START}jit:uni,undef,{plain},attr-new:1,,2x16x4x4,2",
+        f"{_START}x,undef,{plain},,,1,1",
+    ]
+    monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(lines)))
+    shown = shell.lines("log - --bench --seconds 0.01")
+    assert "attribute not understood, in 1 execution: new:1" in shown
+    assert any(line.endswith("attr-new:1, not understood") for line in shown)
+    assert "  not measured, 2x16x4x4: attributes that are not understood: new:1" in shown
+    assert not any("no-ops" in line for line in shown)
 
 
 def test_stdin_may_hold_bytes_that_are_not_text() -> None:

@@ -77,6 +77,8 @@ def test_reorders_by_reference_kernels_are_counted() -> None:
         ("f32::blocked:abcd::f0", "f32::blocked:acdb::f0", "", "copy"),
         ("f32::blocked:abcd::f0", "f32::blocked:abcd::f0", "attr-scales:src0:0:f32", "copy"),
         ("f32::blocked:abcd::f0", "f32::blocked:abcd::f0", "attr-post-ops:sum", "copy"),
+        ("f32::blocked:abcd:f0", "f32::blocked:abcd:f0", "oscale:0:0.5;", "copy"),
+        ("f32::blocked:abcd:f0", "f32::blocked:abcd:f0", "post_ops:'sum:0.5;';", "copy"),
         ("f32::blocked:*::f0", "f32::blocked:abcd::f0", "", "unknown"),
         ("f32::opaque:::f0", "f32::blocked:abcd::f0", "", "unknown"),
     ],
@@ -86,6 +88,23 @@ def test_a_reorder_is_a_no_op_or_a_copy(src: str, dst: str, attributes: str, rel
     assert found.relation == relation
     assert found.why
     assert (found.nbytes is None) == (relation == "unknown")
+
+
+def test_attributes_that_are_not_understood_make_no_no_op_and_no_round_trip() -> None:
+    plain, blocked = "f32::blocked:abcd::f0", "f32::blocked:aBcd16b::f0"
+    for attributes in ("attr-new:1", "#'sum;';", "attr-scales:wei:1:f32:2::undef:512x4"):
+        found = _log(
+            _reorder(plain, plain, attributes=attributes),
+            _reorder(plain, blocked, attributes=attributes),
+            _reorder(blocked, plain),
+        )
+        assert {each.relation for each in found.reorders} == {"unknown", "copy"}
+        assert any(attributes[-5:] in each.why for each in found.reorders)
+        assert not found.round_trips
+        ((text, count),) = found.not_understood
+        assert (text in attributes, count) == (True, 2)
+        with pytest.raises(MemdescError, match="not understood"):
+            _case(plain, blocked, attributes)
 
 
 def test_a_way_back_makes_a_round_trip() -> None:
@@ -154,6 +173,18 @@ def test_a_round_trip_is_between_convolutions_and_not_around_one() -> None:
     assert trip.times.executions == 2
     assert str(trip.made_by[0]) == "dst of convolution 2x16x4x4 by 16x16x1x1 (jit:x)"
     assert str(trip.used_as[0]) == "src of convolution 2x16x4x4 by 16x16x1x1 (jit:x)"
+
+
+def test_a_key_belongs_to_the_attention_that_reads_it() -> None:
+    """Its dims are not those of the query."""
+    key = "f32::blocked:abdc::f0"
+    names = ("query", "val", "dst")
+    tensors = " ".join(f"{name}:f32::blocked:abcd::f0" for name in names)
+    found = _log(
+        _reorder("f32::blocked:abcd::f0", key, problem="1x8x64x385"),
+        f"sdpa,ref:any,undef,{tensors} key:{key},,alg:softmax,1x32x1x64:1x8x64x385:1x8x385x64",
+    )
+    assert [each.tensor for each in found.reorders[0].used_as] == ["key"]
 
 
 def test_weights_that_were_reordered_long_before_have_a_consumer() -> None:
@@ -343,6 +374,7 @@ def test_a_logged_reorder_is_measured_as_it_was_logged(src: str, dst: str) -> No
             "--src-scale=mask:1 --scale=0.5 --zero-point=1 --beta=0.5",
         ),
         ("attr-oscale:2 attr-post-ops:sum", "--src-scale=mask:2 --beta=1"),
+        ("oscale:2;post_ops:'sum:0.5;';", "--src-scale=mask:2 --beta=0.5"),
         ("attr-scales:src:3:f32:1x8", "--src-scale=mask:3:1x8"),
     ],
 )
