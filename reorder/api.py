@@ -15,7 +15,7 @@ from reorder.memory.memory import Memory
 from reorder.plan.plan import ReorderPlan, is_planned, plan_reorder
 from reorder.plan.validate import validate
 from reorder.stack import on_enough_stack
-from reorder.threads import checked_threads, current_limit
+from reorder.threads import checked_threads, current_limit, refuse_threads
 from reorder.values.attr import Attr, check_beta
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ def reorder(  # noqa: PLR0913 - all but the first two are named
         with any strides; a contiguous one is a raw buffer where dst is a MemoryDesc.
     threads : int, optional
         At most this many threads; by default the limit of `use_threads`, or all that
-        numba may use.
+        numba may use. Not on a device.
     queue : pyopencl.CommandQueue, optional
         Where to reorder on an OpenCL device.
     wait_for : sequence of pyopencl.Event, optional
@@ -182,6 +182,7 @@ def reorder(  # noqa: PLR0913 - all but the first two are named
     data_type('s8')
     """
     if queue is not None or is_on_device(x) or is_on_device(out):
+        refuse_threads(threads)
         return _load_device()(
             x, dst, src=src, dtype=dtype, attr=attr, out=out, queue=queue, wait_for=wait_for
         )

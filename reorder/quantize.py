@@ -239,7 +239,7 @@ def _reorder(
 ) -> Any:
     """Reorder on a limited number of threads, or on a queue."""
     threads, queue = where
-    options: dict[str, Any] = {"threads": threads} if queue is None else {"queue": queue}
+    options: dict[str, Any] = {"threads": threads, "queue": queue}
     return reorder(x, target, dtype=dtype, attr=attr, **options)
 
 

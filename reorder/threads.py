@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Any, TypeAlias
 
+from memdesc import MemdescError
 from memdesc.int64 import checked_count
 
 # The limit of the innermost block, and those of the blocks around it.
@@ -16,7 +17,8 @@ limits: ContextVar[_Limits] = ContextVar("reorder.use_threads", default=None)
 def use_threads(threads: int) -> AbstractContextManager[None]:
     """Limit the threads of reorders within a block; a number passed to a call takes precedence.
 
-    The limit applies to the thread or task that sets it. The settings of numba do not change.
+    The limit applies to the thread or task that sets it. The settings of numba do not change, and
+    reorders on devices have no limit.
 
     Parameters
     ----------
@@ -58,6 +60,16 @@ def current_limit() -> int | None:
     """Return the limit in force; None without one."""
     inner = limits.get()
     return inner and inner[0]
+
+
+def refuse_threads(threads: Any) -> None:
+    """Refuse a number of threads for a reorder on a device; a wrong one as on the CPU."""
+    if threads is not None:
+        msg = (
+            f"threads={checked_threads(threads)} limits threads of the CPU, but this reorder runs "
+            "on a device; leave threads out"
+        )
+        raise MemdescError(msg)
 
 
 def checked_threads(threads: Any) -> int:

@@ -13,18 +13,22 @@ import pyopencl.array
 import pytest
 
 from memdesc import (
+    RUNTIME,
     MemdescError,
     OutOfMemoryError,
     OverlapError,
     UnsupportedFormatError,
     image_desc,
     memory_desc,
+    runtime_desc,
 )
-from reorder import Attr, Memory, opencl, reorder
+from reorder import Attr, Memory, opencl, plan_runtime, quantize, reorder, use_threads
 from reorder.opencl import image_formats
 from tests.opencl.runtimes import refused
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tests.opencl.runtimes import Runtime
 
 FLAGS = cl.mem_flags
@@ -435,3 +439,28 @@ def test_memory_is_given_back_to_the_runtime_once(runtime: Runtime) -> None:
         release(memory)
     with refused("the memory is a Buffer that was released"):
         memory.get()
+
+
+def test_threads_are_checked_as_on_the_cpu_and_refused_on_devices(runtime: Runtime) -> None:
+    queue, memory = runtime.queue, reorder(X, "nhwc", queue=runtime.queue)
+    one, other = (runtime_desc((RUNTIME, 5, 3, 2), "f32", tag) for tag in ("nhwc", "nchw"))
+    plan, out = plan_runtime(one, other), reorder(X, "nchw", queue=queue)
+    calls: list[Callable[[Any], Any]] = [
+        lambda threads: reorder(X, "nhwc", queue=queue, threads=threads),
+        lambda threads: reorder(memory, "nchw", threads=threads),
+        lambda threads: reorder(X, out=memory, threads=threads),
+        lambda threads: quantize(X, "s8", queue=queue, threads=threads),
+        lambda threads: quantize(memory, "s8", threads=threads),
+        lambda threads: plan(memory, out, threads),
+    ]
+    for call in calls:
+        for wrong in (0, -5, 1.5, "x"):
+            with pytest.raises(MemdescError) as on_cpu:
+                reorder(X, "nhwc", threads=wrong)  # type: ignore[arg-type] # the mistake
+            with refused(str(on_cpu.value)):
+                call(wrong)
+        with refused("threads=2 limits threads of the CPU, but this reorder runs on a device"):
+            call(2)
+        call(None)
+    with use_threads(2):
+        reorder(X, "nhwc", queue=queue)
