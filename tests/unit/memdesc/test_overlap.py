@@ -8,6 +8,7 @@ from memdesc import OverlapError, memory_desc
 from memdesc.diophantine import SearchLimitError, Term, solve
 from memdesc.layout import layout_by_strides
 from memdesc.overlap import check_nesting, check_overlap
+from tests.work import count_calls
 
 
 def overlap(dims: tuple[int, ...], strides: tuple[int, ...]) -> None:
@@ -91,6 +92,16 @@ def test_a_search_over_its_budget_raises_an_error() -> None:
         ),
     ):
         overlap((10**5, 10**5), (10**6 + 3, 10**6 + 5))
+
+
+@pytest.mark.parametrize(
+    ("dims", "strides"),
+    [((4, 5, 6), (30, 6, 1)), ((4, 5, 6), (31, 6, 1)), ((4, 6), (-7, 1)), ((2, 3, 2), (2, 4, 1))],
+)
+def test_strides_that_nest_need_no_search(dims: tuple[int, ...], strides: tuple[int, ...]) -> None:
+    layout = layout_by_strides(dims, strides, offset0=10**6)
+    # the least search makes 30 calls, and one of three loops 80
+    assert count_calls(lambda: check_overlap(layout)) < 25
 
 
 # The search itself
