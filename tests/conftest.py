@@ -1,8 +1,9 @@
 """Profiles of hypothesis, and files that need packages of the extras `peers` and `judges`.
 
 `HYPOTHESIS_PROFILE=campaign pytest tests/property` runs the laws on 2,000 examples each.
-In CI (where the variable CI is `true`) examples do not change from run to run, as in the profile
-that Hypothesis has for it: a change fails by what it changes. All other runs draw new ones.
+In CI (where the variable CI is `true`), and with the profile `ci`, examples do not change from run
+to run: a change fails by what it changes. All other runs draw new ones, as does the profile
+`nightly`, with more of them and with what repeats a failure.
 
 A file whose tests all have the mark `peers` or `judges` may end its import by
 `pytest.importorskip`. Where the mark is not asked for, its tests are deselected; so no run without
@@ -15,10 +16,12 @@ import os
 import re
 import signal
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
+from hypothesis.database import DirectoryBasedExampleDatabase
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -32,8 +35,19 @@ _SLOW = (HealthCheck.too_slow, HealthCheck.data_too_large)
 
 _IN_CI = os.environ.get("CI") == "true"
 
-settings.register_profile("default", max_examples=40, deadline=None, suppress_health_check=_SLOW)
-settings.register_profile("ci", settings.get_profile("default"), derandomize=True, print_blob=True)
+settings.register_profile(
+    "default",
+    max_examples=40,
+    deadline=None,
+    suppress_health_check=_SLOW,
+    # where CI is set, Hypothesis itself has other defaults
+    derandomize=False,
+    database=DirectoryBasedExampleDatabase(Path(".hypothesis", "examples")),
+)
+_DEFAULT = settings.get_profile("default")
+settings.register_profile("ci", _DEFAULT, derandomize=True, database=None, print_blob=True)
+settings.register_profile("nightly", _DEFAULT, max_examples=400, print_blob=True)
+settings.register_profile("campaign", _DEFAULT, max_examples=2000)
 # one failure is enough: examples are neither made smaller nor kept
 settings.register_profile(
     "mutation",
@@ -42,8 +56,7 @@ settings.register_profile(
     phases=(Phase.explicit, Phase.generate),
     print_blob=False,
 )
-settings.register_profile("campaign", max_examples=2000, deadline=None, suppress_health_check=_SLOW)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if _IN_CI else "default"))
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if _IN_CI else "default"))
 
 _MARK_OF_ALL = re.compile(r"^pytestmark = \[?\s*pytest\.mark\.(peers|judges)\b", re.MULTILINE)
 
