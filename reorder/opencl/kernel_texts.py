@@ -14,6 +14,7 @@ from reorder.opencl.kernel.launch import DeviceTraits, kernel_source
 from reorder.opencl.kernel.placement import ImageShape
 from reorder.opencl.kernel.transfers import plan_transfers
 from reorder.opencl.operands import DeviceOperand, check_desc, check_operands
+from reorder.opencl.process import check_process
 
 if TYPE_CHECKING:
     from reorder.values.attr import Attr
@@ -70,6 +71,8 @@ def kernel_texts(
     if device is not None and not isinstance(device, cl.Device):
         msg = f"device must be a pyopencl.Device, not {short_repr(device)}"  # type: ignore[unreachable] # callers without types
         raise MemdescError(msg)
+    if device is not None:
+        check_process()
     one, other = _operand(src, "src"), _operand(dst, "dst")
     check_operands(one, other, attr)
     traits = _COMMON if device is None else device_traits(device)

@@ -23,6 +23,7 @@ from reorder.opencl.image_formats import channel_type_of, check_size
 from reorder.opencl.kernel.access import VECTOR
 from reorder.opencl.kernel.placement import ImageShape
 from reorder.opencl.kernel.transfers import OperandSpec
+from reorder.opencl.process import check_process
 from reorder.plan.plan import check_same_dims, check_types
 
 if TYPE_CHECKING:
@@ -344,7 +345,8 @@ def check_desc(desc: object, name: str) -> None:
 
 
 def check_queue(queue: Any) -> None:
-    """Refuse what is not a command queue, or a queue whose context is gone."""
+    """Refuse what is not a command queue, a queue whose context is gone, or any after a fork."""
+    check_process()
     if not isinstance(queue, cl.CommandQueue):
         msg = f"queue must be a pyopencl.CommandQueue, not {short_repr(queue)}"
         raise MemdescError(msg)

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from reorder.opencl.discovery import Icd, find_icds
+from reorder.opencl.icds import Icd, find_icds
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,0 +1,136 @@
+"""A forked child refuses OpenCL where its parent used it, since a runtime would wait for ever."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.opencl.runtimes import Runtime
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="the system does not fork")
+
+_PARENT = """
+import os, signal, sys, tempfile, time
+from pathlib import Path
+import numpy as np, pyopencl as cl, pyopencl.array
+import memdesc
+from reorder import opencl, quantize, reorder
+from reorder.opencl import icds
+
+name, use = sys.argv[1:]
+x = np.ones((1, 8, 3, 2), np.float32)
+plain = memdesc.memory_desc(x.shape, "f32")
+contexts = []
+pixels = memdesc.image_desc(x.shape, "f32", "in_out_channel")
+
+
+def queue_of(device):
+    # Intel's queues do not keep their context
+    contexts.append(cl.Context([device]))
+    return cl.CommandQueue(contexts[-1])
+
+
+def in_child(what, function):
+    child = os.fork()
+    if not child:
+        try:
+            print(what, "works:", function(), flush=True)
+        except memdesc.MemdescError as error:
+            print(what, "is refused:", error, flush=True)
+        finally:
+            os._exit(0)
+    end = time.monotonic() + 20
+    while not os.waitpid(child, os.WNOHANG)[0]:
+        if time.monotonic() > end:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            print(what, "hangs", flush=True)
+            break
+        time.sleep(0.01)
+
+
+def own():
+    queue = queue_of(opencl.find_device(name).device)
+    return reorder(x, "nhwc", queue=queue).get().numpy().sum()
+
+
+if use == "memdesc":
+    queue = queue_of(opencl.find_device(name).device)
+    memory = reorder(x, "nhwc", queue=queue)
+    array = cl.array.to_device(queue, x)
+    image, event = opencl.pack(queue, x, pixels)
+    event.wait()
+    in_child("devices", opencl.devices)
+    in_child("find_device", opencl.find_device)
+    in_child("pack", lambda: opencl.pack(queue, x, pixels))
+    in_child("enqueue_pack", lambda: opencl.enqueue_pack(queue, x, image, pixels))
+    in_child("unpack", lambda: opencl.unpack(queue, image, pixels, "nhwc"))
+    in_child("enqueue_unpack", lambda: opencl.enqueue_unpack(queue, image, pixels, array, "nchw"))
+    in_child(
+        "enqueue_reorder",
+        lambda: opencl.enqueue_reorder(queue, array, plain, memory.data, memory.desc),
+    )
+    in_child("reorder", lambda: reorder(x, "nhwc", queue=queue))
+    in_child("a DeviceMemory", lambda: reorder(memory, "nchw"))
+    in_child("an Array", lambda: reorder(array, "nhwc"))
+    in_child("get", memory.get)
+    in_child("an index", lambda: memory[0, 0, 0, 0])
+    in_child("making a DeviceMemory", lambda: opencl.DeviceMemory(queue, memory.data, memory.desc))
+    device = queue.device
+    in_child("kernel_texts", lambda: opencl.kernel_texts(plain, plain, device=device))
+    in_child("quantize", lambda: quantize(memory, "s8"))
+    in_child("a child of a child", lambda: in_child("the child", opencl.devices))
+    assert memory.get().numpy().tobytes() == x.tobytes()
+elif use == "pyopencl":
+    # a program without memdesc finds the runtime by the files that it names
+    libraries = icds.libraries()
+    with tempfile.TemporaryDirectory() as folder:
+        for k, library in enumerate(libraries):
+            Path(folder, f"{k}.icd").write_text(library)
+        before = os.environ.get(icds.VARIABLE)
+        os.environ[icds.VARIABLE] = folder
+        (platform,) = (one for one in cl.get_platforms() if one.name.strip() == name)
+        queue = queue_of(platform.get_devices()[0])
+        if before is None:
+            del os.environ[icds.VARIABLE]
+        else:
+            os.environ[icds.VARIABLE] = before
+    cl.enqueue_marker(queue).wait()
+    in_child("the parent's queue", lambda: reorder(x, "nhwc", queue=queue))
+    in_child("devices", opencl.devices)
+else:
+    in_child("reorder", own)
+print("the end")
+"""
+
+
+def lines_of(runtime: Runtime, use: str) -> list[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", _PARENT, runtime.name, use],
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=400,
+    )
+    *lines, end = done.stdout.splitlines()
+    assert end == "the end"
+    return lines
+
+
+@pytest.mark.parametrize("use", ["memdesc", "pyopencl"])
+def test_a_child_refuses_opencl_if_its_parent_used_it(use: str, runtime: Runtime) -> None:
+    lines = lines_of(runtime, use)
+    assert len(lines) == (17 if use == "memdesc" else 2)
+    reason = "is refused: this process was forked from one that had used OpenCL"
+    assert [line for line in lines if reason not in line or "'spawn'" not in line] == [
+        line for line in lines if line == "a child of a child works: None"
+    ]
+
+
+def test_a_child_uses_opencl_if_its_parent_did_not(runtime: Runtime) -> None:
+    assert lines_of(runtime, "nothing") == ["reorder works: 48.0"]
