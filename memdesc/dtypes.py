@@ -8,9 +8,11 @@ is defined in `reorder/values/formats.py`.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from operator import index as to_int
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import ml_dtypes
@@ -132,7 +134,9 @@ _ROWS: tuple[tuple[str, int, Any, tuple[str, ...]], ...] = (
     ("boolean", 8, np.bool_, ()),
 )
 
-DATA_TYPES: dict[str, DataType] = {}
+_BY_NAME: dict[str, DataType] = {}
+# read-only, like every public table
+DATA_TYPES = MappingProxyType(_BY_NAME)
 
 
 def add_row(name: str, bits: int, kind: Any) -> None:
@@ -140,7 +144,7 @@ def add_row(name: str, bits: int, kind: Any) -> None:
     dtype = object.__new__(DataType)
     for part, value in (("name", name), ("bits", bits), ("numpy", np.dtype(kind))):
         object.__setattr__(dtype, part, value)
-    DATA_TYPES[name] = dtype
+    _BY_NAME[name] = dtype
 
 
 for _name, _bits, _kind, _ in _ROWS:
@@ -148,12 +152,14 @@ for _name, _bits, _kind, _ in _ROWS:
 
 # Of numpy's names only the full ones are read, such as "uint8", which are also torch's: in numpy,
 # "u4" has 32 bits and "f8" has 64.
-ALIASES: dict[str, str] = {
-    alias: name
-    for name, _, numpy, others in _ROWS
-    for alias in (np.dtype(numpy).name, *others)
-    if alias != name
-}
+ALIASES: Mapping[str, str] = MappingProxyType(
+    {
+        alias: name
+        for name, _, numpy, others in _ROWS
+        for alias in (np.dtype(numpy).name, *others)
+        if alias != name
+    }
+)
 
 _BY_NUMPY = {dtype.numpy: dtype for dtype in DATA_TYPES.values()}
 _TORCH = "torch."

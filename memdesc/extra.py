@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 from operator import index as to_int
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from memdesc.checked import Checked
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from memdesc.dtypes import DataType
 
 # What the sums of weights are multiplied by.
-FACTORS = {"s8s8": -128, "asymmetric": -1}
+FACTORS = MappingProxyType({"s8s8": -128, "asymmetric": -1})
 _INT32_BYTES = 4
 # bits of `flags`, as in dnnl_memory_extra_flags_t
 _S8S8, _ADJUST, _ASYMMETRIC = 1, 2, 8

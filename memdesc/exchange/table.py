@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from memdesc.create import memory_desc
@@ -72,21 +74,23 @@ _NOTATION = System("memdesc", "any name, and the notation of FormatTag", _write_
 
 
 # A new system is a further entry; vocabularies come from VOCABULARIES.
-SYSTEMS: dict[str, System] = {
-    system.name: system
-    for system in (
-        _NOTATION,
-        *map(_system_of, VOCABULARIES),
-        plain.STRIDES,
-        plain.VERBOSE,
-        cute.SYSTEM,
-        xla.SYSTEM,
-        pytorch.SYSTEM,
-        tvm.SYSTEM,
-        mlir.SYSTEM,
-        openvino.SYSTEM,
-    )
-}
+SYSTEMS: Mapping[str, System] = MappingProxyType(
+    {
+        system.name: system
+        for system in (
+            _NOTATION,
+            *map(_system_of, VOCABULARIES),
+            plain.STRIDES,
+            plain.VERBOSE,
+            cute.SYSTEM,
+            xla.SYSTEM,
+            pytorch.SYSTEM,
+            tvm.SYSTEM,
+            mlir.SYSTEM,
+            openvino.SYSTEM,
+        )
+    }
+)
 
 
 def to_notation(desc: MemoryDesc, system: str, *, letters: str | None = None) -> str:

@@ -8,6 +8,7 @@ a pixel; each part is a piece of the canonical notation. Sources: MACE at 0fc55a
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc.errors import MemdescError, UnknownFormatError, short_repr
@@ -25,23 +26,27 @@ class _ImageType(NamedTuple):
     parts: str
 
 
-IMAGES = {
-    "in_out_channel": _ImageType("nchw", "ac|Bd|4b"),
-    "in_out_height": _ImageType("nchw", "aC|bd|4c"),
-    "in_out_width": _ImageType("nchw", "ac|bD|4d"),
-    "conv2d_filter": _ImageType("oihw", "Acd|b|4a"),
-    "dw_conv2d_filter": _ImageType("mihw", "B|acd|4b"),
-    "weight_height": _ImageType("oihw", "A|cdb|4a"),
-    "weight_width": _ImageType("oihw", "a|cdB|4b"),
-    "argument": _ImageType("a", "|A|4a"),
-    "image_2d_weights_c4_fyx_b": _ImageType("oiyx", "a|(BCD)|4(bcd)"),
-    "image_2d_weights_c1_b_fyx": _ImageType("oiyx", "bcd|a|"),
-    "image_2d_rgba": _ImageType("bfyx", "Bac|d|4b"),
-}
+IMAGES = MappingProxyType(
+    {
+        "in_out_channel": _ImageType("nchw", "ac|Bd|4b"),
+        "in_out_height": _ImageType("nchw", "aC|bd|4c"),
+        "in_out_width": _ImageType("nchw", "ac|bD|4d"),
+        "conv2d_filter": _ImageType("oihw", "Acd|b|4a"),
+        "dw_conv2d_filter": _ImageType("mihw", "B|acd|4b"),
+        "weight_height": _ImageType("oihw", "A|cdb|4a"),
+        "weight_width": _ImageType("oihw", "a|cdB|4b"),
+        "argument": _ImageType("a", "|A|4a"),
+        "image_2d_weights_c4_fyx_b": _ImageType("oiyx", "a|(BCD)|4(bcd)"),
+        "image_2d_weights_c1_b_fyx": _ImageType("oiyx", "bcd|a|"),
+        "image_2d_rgba": _ImageType("bfyx", "Bac|d|4b"),
+    }
+)
 
 
 # MACE's name that is neither a buffer nor an image of elements -> the reason
-REFUSED = {"winograd_filter": "it holds G g G^T of each 3x3 filter, which a reorder cannot make"}
+REFUSED = MappingProxyType(
+    {"winograd_filter": "it holds G g G^T of each 3x3 filter, which a reorder cannot make"}
+)
 
 
 class ParsedImage(NamedTuple):

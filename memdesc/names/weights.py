@@ -13,20 +13,23 @@ rows starts. It has a dim of size 2 for the halves, so that its tag does not dep
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 
 from memdesc.names.vocabulary import ANY_WIDTH, Row, Table
 from memdesc.tags import LETTERS
 
 # What the letters of dims stand for.
-DIMS = {
-    "e": "expert",
-    "t": "gate and up",
-    "i": "in",
-    "o": "out",
-    "g": "group",
-    "r": "row",
-    "c": "column",
-}
+DIMS = MappingProxyType(
+    {
+        "e": "expert",
+        "t": "gate and up",
+        "i": "in",
+        "o": "out",
+        "g": "group",
+        "r": "row",
+        "c": "column",
+    }
+)
 
 _MARLIN = "vLLM, marlin_utils.py"
 _TORCH_CPU = "torch 2.13, _convert_weight_to_int4pack_for_cpu"
@@ -209,7 +212,7 @@ def _of_experts(row: Row) -> Row:
     return row._replace(letters=f"e{row.letters}", domain=f"expert {row.domain}", tags=tags)
 
 
-PACKINGS = (
+PACKINGS = MappingProxyType(
     _ROWS
     | {name + EXPERTS: _of_experts(_ROWS[name]) for name in _WITH_EXPERTS}
     | {name: row for n in (4, 32, 64) for name, row in _of_size(_CUTLASS, n).items()}
@@ -217,18 +220,20 @@ PACKINGS = (
 )
 # Other names (of cuDNN, torch, FlashInfer, the OCP's MX formats and bitsandbytes) -> name in the
 # table.
-ALIASES = {
-    "mx_scales": "nvfp4_scales",
-    "F8_128x4": "nvfp4_scales",
-    "SWIZZLE_32_4_4": "nvfp4_scales",
-    "layout_128x4": "nvfp4_scales",
-    "layout_8x4": "nvfp4_scales_8x4",
-    "BlockMajorK": "trtllm_block_major_k",
-    "torch_int4_cuda": "tinygemm_k8",
-    "col32": "CUBLASLT_ORDER_COL32",
-    "col_turing": "CUBLASLT_ORDER_COL4_4R2_8C",
-    "col_ampere": "CUBLASLT_ORDER_COL32_2R_4R4",
-}
+ALIASES = MappingProxyType(
+    {
+        "mx_scales": "nvfp4_scales",
+        "F8_128x4": "nvfp4_scales",
+        "SWIZZLE_32_4_4": "nvfp4_scales",
+        "layout_128x4": "nvfp4_scales",
+        "layout_8x4": "nvfp4_scales_8x4",
+        "BlockMajorK": "trtllm_block_major_k",
+        "torch_int4_cuda": "tinygemm_k8",
+        "col32": "CUBLASLT_ORDER_COL32",
+        "col_turing": "CUBLASLT_ORDER_COL4_4R2_8C",
+        "col_ampere": "CUBLASLT_ORDER_COL32_2R_4R4",
+    }
+)
 
 _ACT_ORDER = (
     "it has groups that data (g_idx, act-order) assigns to rows; sort the rows by g_idx, then "

@@ -19,6 +19,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 from math import prod
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from memdesc.picture.grid import Limits
 
 # Bits of the unsigned elements that are narrower than any data type.
-BIT_PLANES = {"u1": 1, "u2": 2}
+BIT_PLANES = MappingProxyType({"u1": 1, "u2": 2})
 
 
 @immutable

@@ -12,8 +12,10 @@ codebook, in 2 or 3 bits, lowest bit first.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import prod
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -182,7 +184,7 @@ _TERNARY = [
 ]
 
 # fmt: off
-GGUF_TYPES: dict[str, _BlockType] = {
+GGUF_TYPES: Mapping[str, _BlockType] = MappingProxyType({
     "q4_0": _BlockType(
         18, 32, (_BlockField("d", "f16", 32, 0), _BlockField("qs", "u4", 1, 4, _HALVES)),
         Rule(_number("qs", minus=8), (_D,))),
@@ -333,17 +335,17 @@ GGUF_TYPES: dict[str, _BlockType] = {
             _BlockField("d", "u8", 16, 0, ((4, 1),)),
             _BlockField("qs", "u4", 1, 8, ((4, 16), (2, 1), (8, 2)))),
         Rule(_number("qs", table=_E2M1), (_number("d", table=_HALF_E4M3),))),
-}
+})
 
 # Numbers of GGUF's types, with the names of data types and records here. Number 42 is q2_0 in
 # llama.cpp, and a type with blocks of 128 elements in files of its forks, so it is not listed.
-GGUF_NUMBERS: dict[int, str] = {
+GGUF_NUMBERS: Mapping[int, str] = MappingProxyType({
     0: "f32", 1: "f16", 2: "q4_0", 3: "q4_1", 6: "q5_0", 7: "q5_1", 8: "q8_0", 10: "q2_k",
     11: "q3_k", 12: "q4_k", 13: "q5_k", 14: "q6_k", 16: "iq2_xxs", 17: "iq2_xs", 18: "iq3_xxs",
     19: "iq1_s", 20: "iq4_nl", 21: "iq3_s", 22: "iq2_s", 23: "iq4_xs", 24: "s8", 25: "s16",
     26: "s32", 27: "s64", 28: "f64", 29: "iq1_m", 30: "bf16", 34: "tq1_0", 35: "tq2_0",
     39: "gguf_mxfp4", 40: "gguf_nvfp4", 41: "q1_0",
-}
+})
 # fmt: on
 
 

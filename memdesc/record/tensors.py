@@ -15,8 +15,10 @@ compressed-tensors 0.20 (`quantization/lifecycle/forward.py`, `dequantize`;
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from functools import partial
 from math import gcd, prod
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from memdesc.create import memory_desc
@@ -452,55 +454,57 @@ _BLOCK_SCALED = {
 
 # name -> the function that makes it, names of its dims, options with their defaults, names of the
 # dims of stacked matrices, and the library that uses it if no test compares with that library
-TENSOR_FORMATS: dict[str, tuple[Any, ...]] = {
-    "gptq": (_gptq, "io", (_GROUP, ("zeros", "v1"), _FOUR, _F16, ("g_idx", False))),
-    "awq": (_awq, "io", (_GROUP, _F16)),
-    "marlin": (_marlin, "io", (_GROUP, ("zeros", False), _FOUR, _F16), "", "vLLM"),
-    **{
-        name: (partial(_torch_int4, name=name), "oi", (_GROUP, _BF16))
-        for name in ("torch_int4_cpu", "torch_int4_cpu_avx2", "torch_int4_cpu_default")
-    },
-    **{
-        name: (
-            partial(_block_scaled, name=name, blocks=blocks),
+TENSOR_FORMATS: Mapping[str, tuple[Any, ...]] = MappingProxyType(
+    {
+        "gptq": (_gptq, "io", (_GROUP, ("zeros", "v1"), _FOUR, _F16, ("g_idx", False))),
+        "awq": (_awq, "io", (_GROUP, _F16)),
+        "marlin": (_marlin, "io", (_GROUP, ("zeros", False), _FOUR, _F16), "", "vLLM"),
+        **{
+            name: (partial(_torch_int4, name=name), "oi", (_GROUP, _BF16))
+            for name in ("torch_int4_cpu", "torch_int4_cpu_avx2", "torch_int4_cpu_default")
+        },
+        **{
+            name: (
+                partial(_block_scaled, name=name, blocks=blocks),
+                "oi",
+                options,
+                "eio" if blocks.is_turned else "eoi",
+                blocks.unjudged,
+            )
+            for name, (blocks, options) in _BLOCK_SCALED.items()
+        },
+        **{
+            name: (partial(_fp8, name=name), "oi", options, "eoi")
+            for name, options in (
+                ("fp8_tensor", _FP8),
+                ("fp8_channel", _FP8),
+                ("fp8_block", (*_FP8, ("block", 128))),
+            )
+        },
+        "mlx": (_mlx, "oi", (("group", 64), _FOUR, _BF16), "eoi"),
+        "pack_quantized": (
+            _pack_quantized,
             "oi",
-            options,
-            "eio" if blocks.is_turned else "eoi",
-            blocks.unjudged,
-        )
-        for name, (blocks, options) in _BLOCK_SCALED.items()
-    },
-    **{
-        name: (partial(_fp8, name=name), "oi", options, "eoi")
-        for name, options in (
-            ("fp8_tensor", _FP8),
-            ("fp8_channel", _FP8),
-            ("fp8_block", (*_FP8, ("block", 128))),
-        )
-    },
-    "mlx": (_mlx, "oi", (("group", 64), _FOUR, _BF16), "eoi"),
-    "pack_quantized": (
-        _pack_quantized,
-        "oi",
-        (_GROUP, _ROWS, ("zeros", False), _FOUR, _BF16, ("shape", _SHAPES[0])),
-    ),
-    "int_quantized": (_int_quantized, "oi", (("group", -1), _ROWS, ("zeros", False), _BF16)),
-    "hqq": (_hqq, "oi", (("group", 64), _FOUR, _BF16)),
-    **{
-        name: (partial(_bitsandbytes, name=name), "oi", (("block", 64), ("dtype", "bfloat16")))
-        for name in ("bnb_nf4", "bnb_fp4")
-    },
-    **{
-        name: (
-            partial(_interleaved, name=name, blocks=blocks),
-            "oi",
-            (),
-            "",
-            "ik_llama.cpp" if "_r" in name else "llama.cpp",
-        )
-        for name, blocks in _INTERLEAVED.items()
-    },
-}
+            (_GROUP, _ROWS, ("zeros", False), _FOUR, _BF16, ("shape", _SHAPES[0])),
+        ),
+        "int_quantized": (_int_quantized, "oi", (("group", -1), _ROWS, ("zeros", False), _BF16)),
+        "hqq": (_hqq, "oi", (("group", 64), _FOUR, _BF16)),
+        **{
+            name: (partial(_bitsandbytes, name=name), "oi", (("block", 64), ("dtype", "bfloat16")))
+            for name in ("bnb_nf4", "bnb_fp4")
+        },
+        **{
+            name: (
+                partial(_interleaved, name=name, blocks=blocks),
+                "oi",
+                (),
+                "",
+                "ik_llama.cpp" if "_r" in name else "llama.cpp",
+            )
+            for name, blocks in _INTERLEAVED.items()
+        },
+    }
+)
 
 
 def _groups(name: str, dims: tuple[int, ...], dim: int, group: Any) -> tuple[int, ...]:

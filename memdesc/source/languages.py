@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc.errors import MemdescError, short_repr
@@ -38,9 +40,9 @@ class Language(NamedTuple):
     # the 64-bit integer type
     integer: str
     # integer types by their bits; `{u}` is `u` in unsigned ones
-    integers: dict[int, str]
+    integers: Mapping[int, str]
     # floating-point types by their bits; others are declared as integers
-    floats: dict[int, str]
+    floats: Mapping[int, str]
     # the qualifiers of a function that computes, and of one that writes memory
     pure: str = ""
     entry: str = ""
@@ -231,54 +233,56 @@ class _Python(Language):
         return [f"{pad}return None"]
 
 
-_FLOATS = {32: "float", 64: "double"}
-_C = {bits: f"{{u}}int{bits}_t" for bits in (8, 16, 32, 64)}
-_CXX = {bits: f"std::{name}" for bits, name in _C.items()}
-_OPENCL = {8: "{u}char", 16: "{u}short", 32: "{u}int", 64: "{u}long"}
+_FLOATS = MappingProxyType({32: "float", 64: "double"})
+_C = MappingProxyType({bits: f"{{u}}int{bits}_t" for bits in (8, 16, 32, 64)})
+_CXX = MappingProxyType({bits: f"std::{name}" for bits, name in _C.items()})
+_OPENCL = MappingProxyType({8: "{u}char", 16: "{u}short", 32: "{u}int", 64: "{u}long"})
 
 # by name; `c++` is C++17, `opencl` OpenCL C 1.2
-LANGUAGES: dict[str, Language] = {
-    row.name: row
-    for row in (
-        Language("c", ("#include <stdint.h>",), "int64_t", _C, _FLOATS),
-        Language(
-            "c++",
-            ("#include <cstdint>",),
-            "std::int64_t",
-            _CXX,
-            _FLOATS,
-            pure="constexpr ",
-            entry="inline ",
-            constant="inline constexpr std::int64_t {name}[{count}] = {{{values}}};",
-            number="inline constexpr std::int64_t {name} = {value};",
-        ),
-        # no floats: devices may flush denormals when loading them, and f16 and f64 are optional
-        Language(
-            "opencl",
-            (),
-            "long",
-            _OPENCL,
-            {},
-            entry="__kernel ",
-            memory="__global ",
-            share=("get_global_id(0)", "get_global_size(0)"),
-        ),
-        Language(
-            "cuda",
-            ("#include <cstdint>",),
-            "std::int64_t",
-            _CXX,
-            _FLOATS,
-            pure="__host__ __device__ constexpr ",
-            entry="__global__ ",
-            share=(
-                "(std::int64_t)blockIdx.x * blockDim.x + threadIdx.x",
-                "(std::int64_t)gridDim.x * blockDim.x",
+LANGUAGES: Mapping[str, Language] = MappingProxyType(
+    {
+        row.name: row
+        for row in (
+            Language("c", ("#include <stdint.h>",), "int64_t", _C, _FLOATS),
+            Language(
+                "c++",
+                ("#include <cstdint>",),
+                "std::int64_t",
+                _CXX,
+                _FLOATS,
+                pure="constexpr ",
+                entry="inline ",
+                constant="inline constexpr std::int64_t {name}[{count}] = {{{values}}};",
+                number="inline constexpr std::int64_t {name} = {value};",
             ),
-        ),
-        _Python("python", (), "", {}, {}),
-    )
-}
+            # no floats: devices may flush denormals when loading them, and f16 and f64 are optional
+            Language(
+                "opencl",
+                (),
+                "long",
+                _OPENCL,
+                {},
+                entry="__kernel ",
+                memory="__global ",
+                share=("get_global_id(0)", "get_global_size(0)"),
+            ),
+            Language(
+                "cuda",
+                ("#include <cstdint>",),
+                "std::int64_t",
+                _CXX,
+                _FLOATS,
+                pure="__host__ __device__ constexpr ",
+                entry="__global__ ",
+                share=(
+                    "(std::int64_t)blockIdx.x * blockDim.x + threadIdx.x",
+                    "(std::int64_t)gridDim.x * blockDim.x",
+                ),
+            ),
+            _Python("python", (), "", {}, {}),
+        )
+    }
+)
 
 
 def language_of(name: object) -> Language:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import pairwise, product
 from math import prod
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -18,13 +19,15 @@ from reorder.values.attr import Attr
 T = TypeVar("T")
 
 # Options, and the parameters of an `Attr` that they set.
-ATTRIBUTES = {
-    "scale": "dst_scale",
-    "zero-point": "dst_zero_point",
-    "src-scale": "src_scale",
-    "src-zero-point": "src_zero_point",
-    "beta": "beta",
-}
+ATTRIBUTES = MappingProxyType(
+    {
+        "scale": "dst_scale",
+        "zero-point": "dst_zero_point",
+        "src-scale": "src_scale",
+        "src-zero-point": "src_zero_point",
+        "beta": "beta",
+    }
+)
 # the largest file of cases, in bytes; real ones have a few thousand
 _MAX_NBYTES = 1 << 24
 _OPTIONS = ("stag", "dtag", "sdt", "ddt", "strides", *ATTRIBUTES)

@@ -6,6 +6,7 @@ import ctypes
 import importlib
 import os
 from importlib.util import find_spec
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 _PAGE = 4096
 _TORCH_TYPES = {8: np.int8, 16: np.int16, 32: np.float32, 64: np.float64}
-SHORT_SPIN = {"GOMP_SPINCOUNT": "10000", "KMP_BLOCKTIME": "1"}
+SHORT_SPIN = MappingProxyType({"GOMP_SPINCOUNT": "10000", "KMP_BLOCKTIME": "1"})
 """Settings that OpenMP reads when torch is loaded. By default, threads of GNU's runtime spin for up
 to a tenth of a second after a call on a virtual machine, those of Intel's for 200 ms: they would
 occupy the cores while the next candidate runs. Between consecutive calls they still spin."""

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from errno import EBADF
 from importlib import import_module
+from types import MappingProxyType
 from typing import NoReturn, TextIO
 
 import memdesc
@@ -24,13 +25,15 @@ from memdesc.names.suggest import similar_words, transposed
 from reorder.cli.command import Command, flags_of, one_line
 from reorder.cli.progress import CompileNotice, warn
 
-GROUPS = {
-    "Understand": ("show", "explain", "names", "identify", "inspect"),
-    "Move": ("reorder", "convert"),
-    "Check": ("check", "compare"),
-    "Measure": ("log", "bench"),
-    "Set up": ("source", "doctor", "completion"),
-}
+GROUPS = MappingProxyType(
+    {
+        "Understand": ("show", "explain", "names", "identify", "inspect"),
+        "Move": ("reorder", "convert"),
+        "Check": ("check", "compare"),
+        "Measure": ("log", "bench"),
+        "Set up": ("source", "doctor", "completion"),
+    }
+)
 """The commands in the order of the help; each is a module of its name."""
 NAMES = tuple(name for names in GROUPS.values() for name in names)
 # commands of a checkout from before the first release, and what benchdnn calls the layouts and

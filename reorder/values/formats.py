@@ -7,6 +7,7 @@ dtypes are in `memdesc/dtypes.py`.
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memdesc import DATA_TYPES
@@ -155,11 +156,27 @@ _ROWS: tuple[tuple[str, Format, int], ...] = (
     ("boolean", BooleanFormat(1), 8),
 )
 
-FORMATS: dict[str, Format] = {name: form for name, form, _ in _ROWS}
-FLOATS = {name: form for name, form in FORMATS.items() if isinstance(form, FloatFormat)}
-INTEGERS = {name: form for name, form in FORMATS.items() if isinstance(form, IntegerFormat)}
+_forms: dict[str, Format] = {}
+_floats: dict[str, FloatFormat] = {}
+_integers: dict[str, IntegerFormat] = {}
+FORMATS = MappingProxyType(_forms)
+FLOATS = MappingProxyType(_floats)
+INTEGERS = MappingProxyType(_integers)
+
+
+def add_form(name: str, form: Format) -> None:
+    """Add the form of a data type to the tables."""
+    _forms[name] = form
+    if isinstance(form, FloatFormat):
+        _floats[name] = form
+    elif isinstance(form, IntegerFormat):
+        _integers[name] = form
+
+
+for _name, _form, _ in _ROWS:
+    add_form(_name, _form)
 # oneDNN's numbers, for the types that it has
-ONEDNN_TYPES: dict[str, int] = {name: number for name, _, number in _ROWS if number}
+ONEDNN_TYPES = MappingProxyType({name: number for name, _, number in _ROWS if number})
 
 _F32, _S64 = FLOATS["f32"], INTEGERS["s64"]
 # a boolean as an integer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
@@ -13,28 +14,29 @@ import pytest
 import memdesc
 import reorder
 from memdesc.checked import Checked
+from memdesc.source import LANGUAGES
 
 # an open file is not a value
 _NOT_VALUES = {"Checkpoint"}
 _NOT_YET = "reorder.storage."
 
 
-def _modules() -> list[str]:
-    """Return the modules of both packages that list public names."""
+def _modules(part: str) -> list[tuple[str, str]]:
+    """Return the names and sources of the modules of both packages whose source has a part."""
     found = []
     for package in (memdesc, reorder):
         root = Path(*package.__path__)
         for file in sorted(root.rglob("*.py")):
-            if "__all__" in file.read_text("utf-8"):
+            if part in (source := file.read_text("utf-8")):
                 parts = file.relative_to(root.parent).with_suffix("").parts
-                found.append(".".join(parts).removesuffix(".__init__"))
+                found.append((".".join(parts).removesuffix(".__init__"), source))
     return found
 
 
 def _values() -> dict[str, type]:
     """Return the public classes: frozen dataclasses, named tuples, and what is Checked."""
     found = {}
-    for name in _modules():
+    for name, _ in _modules("__all__"):
         try:
             module = importlib.import_module(name)
         except ModuleNotFoundError:  # an optional package is not installed
@@ -112,3 +114,37 @@ def test_the_way_to_a_changed_copy_works() -> None:
 
     quantized = reorder.quantize(np.ones((2, 3), np.float32), "s8")
     assert "make another Quantized" in _refusal(quantized, "axis")
+
+
+def _tables() -> list[tuple[str, str]]:
+    """Return each public name that a module gives a dict, a list or a set: module and name."""
+    found = []
+    for module, source in _modules(""):
+        for node in ast.parse(source).body:
+            if not isinstance(node, ast.Assign | ast.AnnAssign) or module.startswith(_NOT_YET):
+                continue
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names = [each.id for each in targets if isinstance(each, ast.Name)]
+            found += [
+                (module, name)
+                for name in names
+                if name == name.upper()
+                and not name.startswith("_")
+                and isinstance(node.value, ast.Dict | ast.DictComp | ast.List | ast.Set | ast.Call)
+            ]
+    return found
+
+
+@pytest.mark.parametrize(("module", "name"), _tables())
+def test_public_tables_cannot_be_changed(module: str, name: str) -> None:
+    table = getattr(importlib.import_module(module), name)
+    assert not isinstance(table, dict | list | set | bytearray)
+
+
+def test_a_table_of_the_library_refuses_a_new_row() -> None:
+    with pytest.raises(TypeError):
+        memdesc.DATA_TYPES["zz"] = memdesc.data_type("f32")  # type: ignore[index] # the point
+    with pytest.raises(memdesc.MemdescError, match="unknown data type 'zz'"):
+        memdesc.data_type("zz")
+    with pytest.raises(TypeError):
+        LANGUAGES["c"].integers[8] = "char"  # type: ignore[index] # likewise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from types import MappingProxyType
 from typing import NamedTuple
 
 from memdesc.dtypes import BYTE_BITS
@@ -12,7 +13,7 @@ from reorder.plan.nodes import Box, Node
 from reorder.plan.passes import pack_elements, simplify
 
 RUN, STRIDED, TRANSPOSED = 0, 1, 2
-MICRO_KERNELS = {RUN: "run", STRIDED: "strided", TRANSPOSED: "transposed"}
+MICRO_KERNELS = MappingProxyType({RUN: "run", STRIDED: "strided", TRANSPOSED: "transposed"})
 
 _ONE_STEP = Node(1, 1, (1, 1))
 # Loop groups score up to this many elements, a cache line of 16-bit ones: longer groups gain

@@ -16,7 +16,7 @@ import numpy as np
 from memdesc import memory_desc
 from memdesc.dtypes import add_row
 from reorder import plan_reorder
-from reorder.values.formats import FLOATS, FORMATS, FloatFormat, ieee
+from reorder.values.formats import FloatFormat, add_form, ieee
 from tests.compiled import address, compile_library
 from tests.conversions import run
 
@@ -43,7 +43,7 @@ def main() -> None:
     """Add the rows, then compare with ml_dtypes."""
     for name, (kind, form) in _ROWS.items():
         add_row(name, 8, kind)
-        FORMATS[name] = FLOATS[name] = form
+        add_form(name, form)
     every = np.arange(256, dtype=np.uint8)
     rng = np.random.default_rng(0)
     values = np.ldexp(rng.standard_normal(4000), rng.integers(-14, 8, 4000)).astype(np.float32)
