@@ -133,7 +133,8 @@ def _run(given: Sequence[str]) -> int:
         _complain(str(error) or "out of memory", given)
         return 2
     except OSError as error:  # such as names longer than the system has
-        _complain(f"{short_repr(error.filename)}: {reason_of(error)}", given)
+        about = "" if error.filename is None else f"{short_repr(error.filename)}: "
+        _complain(f"{about}{reason_of(error)}", given)
         return 2
     if sys.stdout is None:
         _complain(f"the answer cannot be written: {os.strerror(EBADF)}", given)

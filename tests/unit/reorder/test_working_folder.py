@@ -1,0 +1,68 @@
+"""Where the working folder was deleted, errors say so."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_REASON = "the working folder no longer exists; change to one that does"
+_CHILD = """
+import json, os, sys
+os.rmdir(os.getcwd())
+import numpy as np, reorder
+from memdesc import MemdescError
+from reorder.cli import main
+found = []
+for use in (
+    lambda: reorder.save("x.npy", np.zeros(3)),
+    lambda: reorder.load("x.npy"),
+    lambda: reorder.open_checkpoint("x"),
+    lambda: reorder.load(os.path.join(sys.argv[1], "x.npy")),
+):
+    try:
+        use()
+    except MemdescError as error:
+        found.append(str(error))
+sys.path[:0] = [sys.argv[2]]
+try:
+    reorder.reorder(np.zeros((2, 3)), "ba")
+except MemdescError as error:
+    found.append(str(error))
+else:
+    found.append("moved")  # numba needs no working folder if it imports no package that does
+main(["show", "nchw", "1x2x2x2", "--svg", "x.svg"])
+main(["doctor"])
+print(json.dumps(found))
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows keeps the working folder")
+def test_a_deleted_working_folder_is_named(tmp_path: Path) -> None:
+    folder, packages = tmp_path / "gone", tmp_path / "packages"
+    folder.mkdir()
+    packages.mkdir()
+    (packages / "coverage.py").write_text("import os\nos.getcwd()\n")  # numba imports it
+    child = subprocess.run(
+        [sys.executable, "-c", _CHILD, str(tmp_path), str(packages)],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    saved, loaded, opened, absolute, moved = json.loads(child.stdout.splitlines()[-1])
+    assert saved.endswith(_REASON)
+    assert loaded == f"'x.npy' cannot be read: {_REASON}"
+    assert opened == f"'x' cannot be read: {_REASON}"
+    assert absolute.endswith("No such file or directory")
+    assert moved == _REASON
+    drawn, checked = child.stderr.splitlines()
+    assert drawn == f"memdesc: 'x.svg' cannot be written: {_REASON}"
+    assert checked == f"memdesc: {_REASON}"
