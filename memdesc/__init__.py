@@ -36,6 +36,11 @@ from memdesc.runtime_dims import RuntimeDesc, runtime_desc
 from memdesc.tags import Digit, FormatTag
 
 if TYPE_CHECKING:
+    from memdesc import exchange as exchange
+    from memdesc import picture as picture
+    from memdesc import record as record
+    from memdesc import source as source
+    from memdesc import verbose as verbose
     from memdesc.exchange import from_notation, parse_layout, to_notation
     from memdesc.record import (
         Codebook,
@@ -118,6 +123,7 @@ _LAZY = {
     ),
     "memdesc.verbose": ("from_verbose", "read_verbose", "to_verbose"),
 }
+_SUBMODULES = {"exchange", "picture", "record", "source", "verbose"}
 # Held during an import: a child forked meanwhile by another thread could not finish that import.
 _importing = threading.RLock()
 with suppress(AttributeError):  # Windows does not fork
@@ -130,6 +136,9 @@ with suppress(AttributeError):  # Windows does not fork
 if not TYPE_CHECKING:
 
     def __getattr__(name):  # noqa: ANN001, ANN202 - of a module; type checkers read the imports above
+        if name in _SUBMODULES:
+            with _importing:
+                return import_module(f"memdesc.{name}")
         for package, names in _LAZY.items():
             if name in names:
                 with _importing:

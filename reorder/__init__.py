@@ -16,7 +16,9 @@ from reorder.values.attr import Attr
 
 if TYPE_CHECKING:
     from reorder import dask as dask
+    from reorder import logs as logs
     from reorder import opencl
+    from reorder import zarr as zarr
     from reorder.comparison import Difference, ValueComparison, compare_values
     from reorder.identification.identify import Candidate, Identification, identify
     from reorder.identification.readings import TypeReading
@@ -92,6 +94,10 @@ def __dir__() -> list[str]:
     return [*__all__, *(name for name in globals() if name.startswith("__"))]
 
 
+# Submodules that are not loaded at the start: pyopencl takes a tenth of a second, and Dask and zarr
+# are optional.
+_SUBMODULES = {"dask", "logs", "opencl", "zarr"}
+
 # Names that most programs do not use; their modules are loaded at the first use.
 _MODULES = {
     "Breach": "reorder.storage.contracts",
@@ -130,8 +136,7 @@ _MODULES = {
 if not TYPE_CHECKING:
 
     def __getattr__(name):  # noqa: ANN001, ANN202 - of a module; type checkers read the imports above
-        # pyopencl takes a tenth of a second to load, and Dask is optional
-        if name in {"dask", "opencl"}:
+        if name in _SUBMODULES:
             with importing:
                 return import_module(f"reorder.{name}")
         if name in _MODULES:

@@ -38,6 +38,17 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
     return True if collection_path in _MISSING else None
 
 
+def is_runnable(page: Path) -> bool:
+    """Whether the examples of a page have the packages and the device that they need."""
+    if page in _MISSING:
+        return False
+    if page not in _NEED_A_DEVICE:
+        return True
+    from reorder.opencl import devices  # other pages need no pyopencl
+
+    return any(device.works for device in devices())
+
+
 @pytest.fixture(autouse=True)
 def _start_of_examples(
     request: pytest.FixtureRequest, doctest_namespace: dict[str, object]

@@ -14,13 +14,14 @@ import numpy as np
 import pyopencl as cl
 
 from memdesc import ImageDesc, MemdescError, MemoryDesc
-from reorder import execute, plan_reorder
+from reorder.api import execute
 from reorder.bench.cases import Problem, read_problems
 from reorder.opencl import Device, enqueue_reorder
 from reorder.opencl.allocation import allocate, allocate_buffer
 from reorder.opencl.execution import enqueue_transfers, prepare_transfers
 from reorder.opencl.image_formats import image_format
 from reorder.opencl.operands import device_operand
+from reorder.plan.plan import plan_reorder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
