@@ -10,7 +10,7 @@ import numpy as np
 from memdesc.dtypes import BYTE_BITS
 from reorder.cpu.machine import Machine, this_machine
 from reorder.cpu.runtime.batch import Batch, BatchBuilder, JoinedJob, joined_interpreter_at
-from reorder.cpu.runtime.fast_call import fast_call, fast_call_table
+from reorder.cpu.runtime.fast_call import job_table, make_fast_call
 from reorder.cpu.runtime.job import JOB
 from reorder.cpu.runtime.pool import load_pool
 from reorder.cpu.runtime.sums import Sums
@@ -25,9 +25,8 @@ from reorder.threads import checked_threads
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from reorder.cpu.runtime.fast_call import ArrayView, FastCall
     from reorder.plan.plan import ReorderPlan
-
-_NO_TABLE = np.zeros(1, np.int64)
 
 
 class PreparedReorder:
@@ -41,11 +40,11 @@ class PreparedReorder:
         "_batches",
         "_dst",
         "_fast_call",
+        "_job",
+        "_jobs",
         "_joined",
         "_src",
         "_sums",
-        "_table",
-        "_table_at",
         "_was_called",
         "kernels",
         "plan",
@@ -82,11 +81,12 @@ class PreparedReorder:
         is_shared = plan.dst.dtype.bits < BYTE_BITS and any(job.workers for job in fixed)
         is_joined = len(jobs) == len(fixed) > 1 and not is_shared
         self._joined = JoinedJob(self._batches) if is_joined else None
-        self._fast_call: Callable[[int, int, int], int] | None = None
-        self._was_called = False
         job = fixed[0] if len(jobs) == len(fixed) == 1 else self._joined and self._joined.job
-        self._table = fast_call_table(job, self._src, self._dst) if job else _NO_TABLE
-        self._table_at = address_of(self._table)
+        self._job = None if job is None else np.array(job, np.int64)
+        # the jobs that compiled code runs, by the place of dst in its cache line, with their table
+        self._jobs = job_table()
+        self._fast_call: FastCall | None = None
+        self._was_called = False
 
     def __reduce__(self) -> tuple[Any, ...]:
         # pickled as its plan: tables and compiled code belong to this process
@@ -110,7 +110,7 @@ class PreparedReorder:
             written then.
         """
         call = self._fast_call
-        if call and not call(id(src), id(dst), self._table_at):
+        if call is not None and call(src, dst) is None:
             return
         if self._was_called:
             self.load_fast_call()
@@ -136,10 +136,22 @@ class PreparedReorder:
         """
         if self.threads > 1:
             load_pool()
-        if self._fast_call is None and self._table is not _NO_TABLE:
+        if self._fast_call is None and self._job is not None:
             if self._joined is not None:
-                self._table[JOB.interpreter] = joined_interpreter_at()
-            self._fast_call = fast_call()
+                self._job[JOB.interpreter] = joined_interpreter_at()
+            self._jobs[:] = address_of(self._job)
+            self._fast_call = self.fast_call()
+
+    def fast_call(
+        self, src: ArrayView | None = None, dst: ArrayView | None = None
+    ) -> FastCall | None:
+        """Return a builtin function of arrays with the shapes and strides of views.
+
+        This object must outlive it. None if calls need Python code. `load_fast_call` comes first.
+        """
+        if self._job is None:
+            return None
+        return make_fast_call(self._jobs, (self._src, self._dst), (src, dst))
 
 
 @cache

@@ -1,31 +1,48 @@
-"""The fast path of a call: one compiled function checks two numpy arrays and runs the job.
+"""The fast path of a call: a builtin function of two numpy arrays that checks them and runs a job.
 
 It reads the fields of the array objects directly (numpy's C API, PyArrayObject_fields): reading
 them through Python takes longer than a small reorder. It holds the GIL while it reads, since
 another thread may assign `a.shape`, which frees the dims, and releases it to run the job. Arrays
 that fail the check go to the slow path, which accepts more kinds of buffers, and raises errors.
+
+Each builtin is the same compiled function with a table of its own, which Python passes as `self`.
+What the function needs of Python is in the table too, so its machine code refers to no symbol.
 """
 
 from __future__ import annotations
 
 import ctypes
-from functools import cache
+import sys
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from reorder.cpu.runtime.intrinsics import call_c, load_int
 from reorder.cpu.runtime.jit import c_function, inner
-from reorder.cpu.runtime.job import Job
 from reorder.cpu.runtime.pool_block import INT_MASK, function_at
 from reorder.cpu.runtime.worker import is_ready, share_job
 from reorder.cpu.tables import WORD_NBYTES, fields_of, nbytes_of
+from reorder.cpu.target import LINE_NBYTES
 from reorder.memory.buffers import DATA_SLOT, BufferCheck, address_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
     from numpy.typing import NDArray
+
+    # returns None when it has run the job, and False when it has done nothing
+    FastCall = Callable[[Any, Any], object]
+
+
+class ArrayView(NamedTuple):
+    """Arrays of one shape, strides and dtype, and the buffer that each of them shows."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: np.dtype[Any]
+    # bytes from the data pointer to the start of the buffer: negative if a stride is
+    shift: int
 
 
 class _ArrayFields(NamedTuple):
@@ -52,7 +69,12 @@ class _ArrayCheck(NamedTuple):
     type: int
     # the flags that must be set
     flags: int
+    # bytes of the buffer that the reorder touches, and bytes from the data pointer to the buffer
     min_nbytes: int
+    shift: int
+    # where in the table the only legal number of dims, sizes and strides are; 0 for any array of
+    # at least `min_nbytes`
+    shown: int
 
 
 class _LegalDtype(NamedTuple):
@@ -64,13 +86,19 @@ class _LegalDtype(NamedTuple):
 
 
 class _CallCheck(NamedTuple):
-    """Requirements on both arrays, and the functions of Python's C API that a call needs."""
+    """The job, requirements on both arrays, and what a call needs of Python's C API."""
 
-    # the address of either is a multiple of this
+    # address of the table of jobs; see `job_table`
+    jobs: int
+    # the address of either buffer is a multiple of this
     alignment: int
-    # addresses of PyEval_SaveThread, which releases the GIL, and of PyEval_RestoreThread
+    # addresses of PyEval_SaveThread, which releases the GIL, PyEval_RestoreThread and Py_IncRef
     release: int
     acquire: int
+    incref: int
+    # addresses of what the call returns: None if it has run the job, False if it did nothing
+    done: int
+    undone: int
 
 
 _ARRAY, _CHECK = fields_of(_ArrayFields), fields_of(_ArrayCheck)
@@ -80,43 +108,109 @@ _FIELDS_AT = (DATA_SLOT - _ARRAY.data) * WORD_NBYTES
 
 # Legal dtypes of an array: that of the descriptor, that of its bits, and uint8.
 _DTYPES = 3
-# The table of a call is a `Job`, a `_CallCheck`, and for src and dst an `_ArrayCheck` with dtypes.
+# The table of a call is a `_CallCheck`, for src and dst an `_ArrayCheck` with dtypes, then views.
 _DTYPES_AT, _DTYPE_NBYTES = nbytes_of(_ArrayCheck), nbytes_of(_LegalDtype)
-_CALL_AT = nbytes_of(Job)
-_SRC_AT = _CALL_AT + nbytes_of(_CallCheck)
+_SRC_AT = nbytes_of(_CallCheck)
 _DST_AT = _SRC_AT + _DTYPES_AT + _DTYPES * _DTYPE_NBYTES
+_VIEWS_AT = _DST_AT + _DTYPES_AT + _DTYPES * _DTYPE_NBYTES
+_WRITABLE = 0x400  # a flag of arrays, NPY_ARRAY_WRITEABLE of numpy's C API
 
 
-def fast_call_table(job: Job, src: BufferCheck, dst: BufferCheck) -> NDArray[np.int64]:
-    """Return the table of a call: a job, and the requirements on its two arrays."""
+def job_table() -> NDArray[np.int64]:
+    """Return the addresses of the `Job` for each place of dst in its cache line: all 0.
+
+    With a job of 0 the call does nothing, and the slow path may prepare the job of that place.
+    """
+    return np.zeros(LINE_NBYTES, np.int64)
+
+
+def make_fast_call(
+    jobs: NDArray[np.int64],
+    checks: tuple[BufferCheck, BufferCheck],
+    views: tuple[ArrayView | None, ArrayView | None] = (None, None),
+) -> FastCall | None:
+    """Return the builtin function of src and dst that runs the job of a table of jobs.
+
+    Without a view, a side takes contiguous arrays as `BufferCheck` does. The function does nothing
+    if an object is not such an array, if the arrays may overlap, or if workers must be started
+    first. The table of jobs and what it refers to must outlive it. None if the layout of array
+    objects is unknown.
+    """
+    method = fast_call()
+    if method is None:
+        return None
+    make = ctypes.pythonapi.PyCFunction_NewEx
+    make.restype = ctypes.py_object
+    make.argtypes = [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
+    made: FastCall = make(ctypes.addressof(method), _call_table(jobs, checks, views), None)
+    return made
+
+
+def _call_table(
+    jobs: NDArray[np.int64],
+    checks: tuple[BufferCheck, BufferCheck],
+    views: tuple[ArrayView | None, ArrayView | None],
+) -> NDArray[np.int64]:
     call = _CallCheck(
-        max(src.alignment, dst.alignment),
+        address_of(jobs),
+        max(check.alignment for check in checks),
         function_at(ctypes.pythonapi.PyEval_SaveThread),
         function_at(ctypes.pythonapi.PyEval_RestoreThread),
+        function_at(ctypes.pythonapi.Py_IncRef),
+        id(None),
+        id(False),  # noqa: FBT003 - its address
     )
-    return np.array([*job, *call, *_check_words(src), *_check_words(dst)], np.int64)
+    words: list[int] = []
+    listed: list[int] = []
+    for check, view in zip(checks, views, strict=True):
+        dtypes: tuple[np.dtype[Any], ...] = check.dtypes
+        flags, shift, shown_at = check.flags, 0, 0
+        if view is not None:
+            dtypes, flags, shift = (view.dtype,) * _DTYPES, check.write and _WRITABLE, view.shift
+            shown_at = _VIEWS_AT + WORD_NBYTES * len(listed)
+            listed += [len(view.shape), *view.shape, *view.strides]
+        assert len(dtypes) == _DTYPES  # noqa: S101 - compiled code reads this many
+        words += _ArrayCheck(id(np.ndarray), flags, check.min_nbytes, shift, shown_at)
+        for dtype in dtypes:
+            words += _LegalDtype(id(dtype), dtype.itemsize)
+    return np.array([*call, *words, *listed], np.int64)
 
 
-def _check_words(check: BufferCheck) -> list[int]:
-    dtypes = [_LegalDtype(id(dtype), dtype.itemsize) for dtype in check.dtypes]
-    assert len(dtypes) == _DTYPES  # noqa: S101 - compiled code reads this many
-    head = _ArrayCheck(id(np.ndarray), check.flags, check.min_nbytes)
-    return [*head, *(word for dtype in dtypes for word in dtype)]
+class _Method(ctypes.Structure):
+    """PyMethodDef of Python's C API."""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("function", ctypes.c_void_p),
+        ("flags", ctypes.c_int),
+        ("doc", ctypes.c_char_p),
+    )
 
 
-@cache
-def fast_call() -> Callable[[int, int, int], int] | None:
-    """Return the C function that runs one job on two numpy arrays.
+_FASTCALL = 0x80  # METH_FASTCALL: the arguments are an array and their number
 
-    It takes the `id` of both and the address of a `fast_call_table`. It returns 0, or 1 if it did
-    nothing: because an object is not an array that meets the requirements, the arrays may
-    overlap, or workers must be started first. None if the layout of array objects is unknown.
+
+# The one method, kept until the process ends: builtin functions have its address.
+_methods: dict[str, _Method] = {}
+
+
+def fast_call() -> _Method | None:
+    """Return the compiled function as Python's C API takes it, compiled or loaded.
+
+    None if the layout of array objects is unknown, or if no GIL keeps it while it is read.
     """
-    if not _is_known_layout():
-        return None
-    # the GIL is held when it starts, and when it returns
-    call: Callable[[int, int, int], int] = c_function(_call, "fast call", ctypes.PYFUNCTYPE)
-    return call
+    name = "fast call"
+    if name not in _methods:
+        if not (_has_gil() and _is_known_layout()):
+            return None
+        method = _Method(b"reorder", function_at(c_function(_call, name)), _FASTCALL, None)
+        # of the threads that come here at the same time, one sets it
+        _methods.setdefault(name, method)
+    return _methods[name]
+
+
+def _has_gil() -> bool:
+    return bool(getattr(sys, "_is_gil_enabled", lambda: True)())
 
 
 def _is_known_layout() -> bool:
@@ -138,7 +232,7 @@ def _is_known_layout() -> bool:
 
 
 @inner
-def _fits(array: int, check: int) -> bool:
+def _fits(array: int, check: int, table: int) -> bool:
     """Whether an object is a numpy array of a legal dtype with the required flags and size."""
     fields = array + _FIELDS_AT
     if load_int(fields, _ARRAY.type) != load_int(check, _CHECK.type):
@@ -152,26 +246,61 @@ def _fits(array: int, check: int) -> bool:
         legal = check + _DTYPES_AT + _DTYPE_NBYTES * k
         if load_int(legal, _DTYPE.dtype) == dtype:
             nbytes = load_int(legal, _DTYPE.itemsize)
-    dims = load_int(fields, _ARRAY.dims)
-    for dim in range(load_int(fields, _ARRAY.ndim) & INT_MASK):
+    ndim, dims = load_int(fields, _ARRAY.ndim) & INT_MASK, load_int(fields, _ARRAY.dims)
+    shown = load_int(check, _CHECK.shown)
+    if shown != 0:
+        strides = load_int(fields, _ARRAY.strides)
+        return bool(nbytes > 0 and _matches(ndim, dims, strides, table + shown))
+    for dim in range(ndim):
         nbytes *= load_int(dims, dim)
     return bool(nbytes >= load_int(check, _CHECK.min_nbytes) and nbytes > 0)
 
 
-def _call(src: int, dst: int, table: int) -> int:
+@inner
+def _matches(ndim: int, dims: int, strides: int, shown: int) -> bool:
+    """Whether an array has the number of dims, the sizes and the strides of a view."""
+    if load_int(shown, 0) != ndim:
+        return False
+    for dim in range(ndim):
+        if load_int(shown, 1 + dim) != load_int(dims, dim):
+            return False
+        if load_int(shown, 1 + ndim + dim) != load_int(strides, dim):
+            return False
+    return True
+
+
+@inner
+def _buffer_at(array: int, check: int) -> int:
+    at: int = load_int(array + _FIELDS_AT, _ARRAY.data) + load_int(check, _CHECK.shift)
+    return at
+
+
+@inner
+def _runs(src: int, dst: int, table: int) -> bool:
+    """Run the job on two objects if they fit; returns whether they did."""
     src_check, dst_check = table + _SRC_AT, table + _DST_AT
-    if not _fits(src, src_check) or not _fits(dst, dst_check) or not is_ready(table):
-        return 1
-    src_at = load_int(src + _FIELDS_AT, _ARRAY.data)
-    dst_at = load_int(dst + _FIELDS_AT, _ARRAY.data)
+    if not _fits(src, src_check, table) or not _fits(dst, dst_check, table):
+        return False
+    src_at, dst_at = _buffer_at(src, src_check), _buffer_at(dst, dst_check)
     distance = dst_at - src_at
     may_overlap = distance < load_int(src_check, _CHECK.min_nbytes) and -distance < load_int(
         dst_check, _CHECK.min_nbytes
     )
-    call = table + _CALL_AT
-    if may_overlap or (src_at | dst_at) % load_int(call, _CALL.alignment):
-        return 1
-    state = call_c(load_int(call, _CALL.release), (0,))
-    share_job(src_at, dst_at, table)
-    call_c(load_int(call, _CALL.acquire), (state,))
-    return 0
+    if may_overlap or (src_at | dst_at) % load_int(table, _CALL.alignment) != 0:
+        return False
+    job = load_int(load_int(table, _CALL.jobs), dst_at % LINE_NBYTES)
+    if job == 0 or not is_ready(job):
+        return False
+    state = call_c(load_int(table, _CALL.release), (0,))
+    share_job(src_at, dst_at, job)
+    call_c(load_int(table, _CALL.acquire), (state,))
+    return True
+
+
+def _call(this: int, arguments: int, count: int) -> int:
+    table = load_int(this + _FIELDS_AT, _ARRAY.data)
+    result: int = load_int(table, _CALL.undone)
+    if count == 2 and _runs(load_int(arguments, 0), load_int(arguments, 1), table):  # noqa: PLR2004 - src and dst
+        result = load_int(table, _CALL.done)
+    call_c(load_int(table, _CALL.incref), (result,))
+    return result

@@ -11,17 +11,16 @@ import pytest
 
 import reorder
 from memdesc import MemdescError, memory_desc
-from reorder.cpu.runtime.fast_call import fast_call
-from reorder.memory.buffers import address_of
+from reorder.cpu.runtime.fast_call import ArrayView
 
 _PLAN = reorder.plan_reorder(memory_desc((2, 3), "f32", "ab"), memory_desc((2, 3), "f32", "ba"))
 
 
 def enters(src: Any, dst: Any) -> bool:
     run: Any = reorder.prepare(_PLAN, 1)
-    call = fast_call()
-    assert call is not None
-    return not call(id(src), id(dst), address_of(run._table))  # noqa: SLF001 - the table that it reads
+    done = run.fast_call()(src, dst)
+    assert done in {None, False}
+    return done is None
 
 
 @pytest.mark.parametrize(
@@ -82,9 +81,7 @@ def test_a_dst_that_is_read_only_or_shares_memory_with_src_is_left_alone() -> No
 
 
 def test_another_thread_may_assign_the_shape_of_an_array_meanwhile() -> None:
-    # numpy frees the dims then: ctypes holds the GIL while the call reads them (FUNCFLAG_PYTHONAPI)
-    kind: Any = type(fast_call())
-    assert kind._flags_ & 4
+    # numpy frees the dims then, so the call reads them with the GIL
     plan = reorder.plan_reorder(
         memory_desc((8, 64), "f32", "ab"), memory_desc((8, 64), "f32", "ba")
     )
@@ -109,3 +106,64 @@ def test_another_thread_may_assign_the_shape_of_an_array_meanwhile() -> None:
         finally:
             ends.set()
             thread.join()
+
+
+def viewing(src: Any, dst: Any, *, of: Any = _PLAN) -> Any:
+    """Return the call for arrays with the shapes and strides of two others."""
+    run: Any = reorder.prepare(of, 1)
+    views = [ArrayView(array.shape, array.strides, array.dtype, 0) for array in (src, dst)]
+    return run.fast_call(*views)
+
+
+def test_a_call_for_views_takes_arrays_of_these_sizes_and_strides_only() -> None:
+    whole = np.arange(12, dtype=np.float32)
+    src, dst = whole.reshape(3, 4)[:2, :3], np.zeros((2, 3), np.float32)
+    plan = reorder.plan_reorder(
+        memory_desc((2, 3), "f32", strides=(4, 1)), memory_desc((2, 3), "f32", "ab")
+    )
+    call = viewing(src, dst, of=plan)
+    assert call(src, dst) is None
+    assert np.array_equal(dst, src)
+    dst[:] = 5
+    for other in (
+        whole.reshape(2, 6)[:, :3],
+        whole.reshape(3, 4)[:3, :3],
+        whole.reshape(3, 4)[:2, :2],
+        whole.reshape(3, 4)[None, :2, :3],
+        whole.view(np.int32).reshape(3, 4)[:2, :3],
+        src[:, ::-1],
+        src.T,
+        src.copy(),
+        src.view(Array),
+        None,
+    ):
+        assert call(other, dst) is False
+    locked = np.zeros((2, 3), np.float32)
+    locked.flags.writeable = False
+    for other in (locked, whole[4:10].reshape(2, 3), dst.T, dst[:, :2], np.zeros(6, np.float32)):
+        assert call(src, other) is False
+    assert (dst == 5).all()
+
+
+def test_a_call_takes_two_arguments() -> None:
+    run: Any = reorder.prepare(_PLAN, 1)
+    x, dst = np.ones(6, np.float32), np.zeros(6, np.float32)
+    assert run.fast_call()(x) is False
+    assert run.fast_call()(x, dst, dst) is False
+    with pytest.raises(TypeError):
+        run.fast_call()(x, dst=dst)
+
+
+def test_a_call_does_nothing_while_the_job_of_a_place_of_dst_is_missing() -> None:
+    run: Any = reorder.prepare(_PLAN, 1)
+    call, jobs = run.fast_call(), run._jobs  # noqa: SLF001 - the table that it reads
+    room = np.zeros(64, np.float32)
+    start = next(k for k in range(16) if room[k:].ctypes.data % 64 == 20)
+    held = jobs[20]
+    jobs[20] = 0
+    try:
+        assert call(np.ones(6, np.float32), room[start : start + 6]) is False
+        assert call(np.ones(6, np.float32), room[start + 1 : start + 7]) is None
+    finally:
+        jobs[20] = held
+    assert call(np.ones(6, np.float32), room[start : start + 6]) is None
