@@ -6,10 +6,13 @@ import json
 import struct
 from typing import TYPE_CHECKING
 
-from reorder.storage.containers.onnx import message_field
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+
+def message_field(number: int, content: bytes) -> bytes:
+    """Return a field of protobuf that is a message, or bytes."""
+    return _varint(number << 3 | 2) + _varint(len(content)) + content
 
 
 def number_field(number: int, value: int) -> bytes:

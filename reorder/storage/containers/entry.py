@@ -296,8 +296,7 @@ class Tensor(NamedTuple):
     """A tensor to be written: what a header says about it.
 
     `dtype` and `shape` are those of the stored words, as in an `Entry`; `desc` is what they hold,
-    and is written unless dtype and shape already say it. `origin` is the input tensor that this one
-    copies byte for byte; empty if it is not a copy. `note` says what several tensors are
+    and is written unless dtype and shape already say it. `note` says what several tensors are
     together, in values of JSON; only the first of them has it.
     """
 
@@ -306,7 +305,6 @@ class Tensor(NamedTuple):
     shape: tuple[int, ...]
     nbytes: int
     desc: Desc | None = None
-    origin: str = ""
     note: Mapping[str, Any] | None = None
 
 

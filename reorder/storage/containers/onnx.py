@@ -1,10 +1,8 @@
 """ONNX: the initializers of a graph, in the model or in files of external data.
 
-`read` and `plan` are at the end of this file. Models are read from the file as protobuf messages,
-field by field, since `onnx.load` copies all of it into memory; `onnx` writes them. The rest of a
-model stays as it is, including the initializers of inner graphs (the bodies of `If` and `Loop`).
-Nodes are written for the types and shapes of their inputs, so an initializer that the model refers
-to is copied or refused.
+`read` is at the end of this file. Models are read from the file as protobuf messages, field by
+field, since `onnx.load` copies all of it into memory. They are not written: nodes depend on the
+types and shapes of their inputs, so a model could only be copied.
 Source: `ExternalData.md` and `onnx.proto` of onnx 1.18; the encoding of protobuf,
 https://protobuf.dev/programming-guides/encoding.
 """
@@ -12,31 +10,22 @@ https://protobuf.dev/programming-guides/encoding.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, MutableSequence, Sequence
-from importlib import import_module
-from io import BytesIO
+from collections.abc import Iterator
 from math import prod
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple
 
-from memdesc.disk import open_file
 from memdesc.dtypes import BYTE_BITS, DATA_TYPES
-from memdesc.errors import MemdescError, first_of, short_repr
+from memdesc.errors import MemdescError, short_repr
 from reorder.storage.containers.entry import (
     PREFIX,
     Container,
     Entry,
     FileState,
-    PlannedFile,
-    Span,
-    Tensor,
     check_entries,
     check_name,
-    check_nbytes,
-    check_planned,
     checked_shape,
     described,
-    descriptors_of,
     open_container,
     safe_path,
 )
@@ -130,19 +119,6 @@ def varints(file: BinaryIO, field: ProtoField) -> Iterator[int]:
         file.seek(at)
         value, at = _varint(file, at, field.end)
         yield value
-
-
-def message_field(number: int, content: bytes | bytearray) -> bytes:
-    """Write a field that is a message, or bytes."""
-    return _varint_bytes(number << 3 | _BYTES) + _varint_bytes(len(content)) + content
-
-
-def _varint_bytes(value: int) -> bytes:
-    raw = bytearray()
-    while value > 127:  # noqa: PLR2004 - seven bits a byte
-        raw.append(value & 127 | 128)
-        value >>= 7
-    return bytes([*raw, value])
 
 
 # numbers of fields: of ModelProto, GraphProto, SparseTensorProto, TensorProto,
@@ -357,155 +333,6 @@ def _integer(found: Initializer, key: str, default: int) -> int:
 
 # the most bytes of a model without its initializers: protobuf's limit
 _MAX_MODEL = 2**31 - 1
-_IR_VERSION, _OPSET = 10, 21
-# how many names a message lists
-_SHOWN = 3
-
-
-def _package(name: str) -> Any:
-    try:
-        return import_module(name)
-    except ImportError:
-        msg = "writing ONNX needs the package onnx: pip install 'memdesc[onnx]'"
-        raise MemdescError(msg) from None
-
-
-def empty_model() -> Any:
-    """Return a model without nodes. Fails if `onnx` is not installed."""
-    model = _package("onnx").ModelProto()
-    model.ir_version = _IR_VERSION
-    model.graph.name = "initializers"
-    model.opset_import.add(domain="", version=_OPSET)
-    return model
-
-
-def model_of(source: Path, name: str, tensors: Sequence[Tensor]) -> Any:
-    """Return a model without the initializers that `read` lists, and without its metadata.
-
-    Fails if it refers to one that would change, since its nodes would compute something else.
-    """
-    model = _package("onnx").ModelProto()
-    with open_file(source) as file:
-        nbytes = FileState.of(file.fileno()).nbytes
-        held = {each.name: each for each in read_model(file, nbytes).initializers if each.is_bytes}
-        text = _without_initializers(file, nbytes)
-    try:
-        model.ParseFromString(text)
-    except _package("google.protobuf.message").DecodeError as error:
-        msg = f"{str(source)!r} is not an ONNX model, or a damaged one: {error}"
-        raise MemdescError(msg) from None
-    del model.metadata_props[:]
-    _embed_external(model, source)
-    kept = {each.name for each in tensors if _is_kept(each, held)}
-    changed = sorted(((held.keys() | {each.name for each in tensors}) - kept) & _strings(model))
-    if changed:
-        shown = first_of(map(short_repr, changed), _SHOWN)
-        other = f"{name.removesuffix('.onnx')}.safetensors"
-        msg = (
-            f"{name!r} would not load, or would compute something else: the model refers to "
-            f"tensors that would change, {shown}; keep their names, types, layouts and "
-            f"values, or write {other!r}"
-        )
-        raise MemdescError(msg)
-    return model
-
-
-def _is_kept(tensor: Tensor, held: Mapping[str, Initializer]) -> bool:
-    """Whether a tensor is an unchanged initializer of the model."""
-    old = held.get(tensor.name)
-    same = old is not None and (tensor.dtype, tensor.shape) == (old.dtype, old.dims)
-    return same and tensor.origin == tensor.name
-
-
-def _messages(model: Any) -> Iterator[Any]:
-    """Yield a protobuf message and all messages in it."""
-    found = [model]
-    while found:
-        message = found.pop()
-        yield message
-        for field, values in _held(message):
-            found += values if field.cpp_type == field.CPPTYPE_MESSAGE else ()
-
-
-def _held(message: Any) -> Iterator[tuple[Any, Sequence[Any]]]:
-    """Yield the fields of a message that are set, each with its values."""
-    for field, value in message.ListFields():
-        yield field, value if isinstance(value, MutableSequence) else [value]
-
-
-def _strings(model: Any) -> set[str]:
-    """Return all strings of a model, among them the names of all tensors."""
-    return {
-        each
-        for message in _messages(model)
-        for field, values in _held(message)
-        if field.cpp_type == field.CPPTYPE_STRING
-        for each in values
-        if isinstance(each, str)
-    }
-
-
-def _embed_external(model: Any, source: Path) -> None:
-    """Embed the tensors of inner graphs and attributes whose elements are in other files.
-
-    Fails if such a file is missing, too short or outside the folder, or a model cannot hold them.
-    """
-    files: dict[Path, FileState] = {}
-    left = _MAX_MODEL
-    for tensor in _messages(model):
-        if tensor.DESCRIPTOR.name != "TensorProto" or tensor.data_location != _IS_EXTERNAL:
-            continue
-        name = tensor.name or "of an attribute"
-        pairs = {each.key: each.value for each in tensor.external_data}
-        held = Initializer(name, tensor.data_type, tuple(tensor.dims), {}, pairs, is_external=True)
-        if not held.is_bytes:
-            msg = f"tensor {short_repr(name)} has type {held.kind}, which cannot be in another file"
-            raise MemdescError(msg)
-        entry = entry_of(held, source, FileState(0, 0), files)
-        check_entries([entry])
-        left -= entry.nbytes
-        if left < 0:
-            msg = f"the tensors of its inner graphs exceed the {_MAX_MODEL} bytes of a model"
-            raise MemdescError(msg)
-        tensor.raw_data = entry.read().tobytes()
-        tensor.ClearField("external_data")
-        tensor.ClearField("data_location")
-
-
-def serialized(model: Any) -> bytes:
-    """Return the bytes of a model. Fails if they exceed protobuf's limit."""
-    try:
-        return bytes(model.SerializeToString())
-    except (ValueError, _package("google.protobuf.message").EncodeError) as error:
-        msg = f"the model without its large tensors is too large for protobuf: {error}"
-        raise MemdescError(msg) from None
-
-
-def _without_initializers(file: BinaryIO, nbytes: int) -> bytes:
-    """Return a model without the initializers of its graph that are stored as bytes."""
-    model = bytearray()
-    for field in fields(file, 0, nbytes):
-        if field.number != GRAPH:
-            model += _whole(file, field)
-            continue
-        graph = bytearray()
-        for inner in fields(file, field.content, field.end):
-            if inner.number != INITIALIZER or not read_initializer(file, inner).is_bytes:
-                graph += _whole(file, inner)
-        model += message_field(GRAPH, graph)
-    return bytes(model)
-
-
-def _whole(file: BinaryIO, field: ProtoField) -> bytes:
-    """Return the bytes of a field with its tag."""
-    return field_bytes(file, field._replace(content=field.start), _MAX_MODEL)
-
-
-# tensors below this size stay in the model, as with `onnx.save`; others go into the file of
-# external data, aligned to this
-_SMALL, _ALIGNMENT = 1024, 4096
-# metadata key: the model from which a written model takes its graph
-_MODEL = "onnx.model"
 
 
 def read(path: Path) -> Container:
@@ -530,64 +357,4 @@ def read(path: Path) -> Container:
     named = {entry.name: entry for entry in entries}
     others = [each.name for each in model.initializers if not each.is_bytes]
     left_out = (*others, *model.sparse)
-    metadata = {**model.metadata, _MODEL: path}
-    return Container("onnx", named, metadata, (path, *files), left_out, model.has_nodes)
-
-
-def plan(
-    name: str, tensors: Sequence[Tensor], metadata: Mapping[str, Any]
-) -> tuple[PlannedFile, ...]:
-    """Plan a model and its file of external data; small initializers stay in the model.
-
-    It keeps the graph of the model that the metadata comes from, if any.
-
-    Fails if ONNX has no such type, two tensors share a name, a tensor that the graph refers to
-    would change, or `onnx` is not installed.
-    """
-    for tensor in tensors:
-        if tensor.dtype not in NUMBERS:
-            msg = (
-                f"tensor {short_repr(tensor.name)}: ONNX has no type {tensor.dtype!r}; store it as "
-                "u8, with a descriptor"
-            )
-            raise MemdescError(msg)
-        check_nbytes(tensor, nbytes_of(tensor.dtype, tensor.shape))
-    check_planned(name, tensors)
-    source = metadata.get(_MODEL)
-    model = empty_model() if source is None else model_of(source, name, tensors)
-    strings = {key: text for key, text in metadata.items() if isinstance(text, str)}
-    for key, text in {**strings, **descriptors_of(tensors)}.items():
-        model.metadata_props.add(key=key, value=text)
-    spans, at = {}, 0
-    for tensor in tensors:
-        made = model.graph.initializer.add(
-            name=tensor.name, data_type=NUMBERS[tensor.dtype], dims=tensor.shape
-        )
-        if tensor.nbytes < _SMALL:
-            made.raw_data = bytes(tensor.nbytes)
-            continue
-        made.data_location = _IS_EXTERNAL
-        values = {"location": f"{name}.data", "offset": at, "length": tensor.nbytes}
-        for key, value in values.items():
-            made.external_data.add(key=key, value=str(value))
-        spans[tensor.name] = Span(at, tensor.nbytes)
-        at += -(-tensor.nbytes // _ALIGNMENT) * _ALIGNMENT
-    head = serialized(model)
-    small = {tensor.name for tensor in tensors} - spans.keys()
-    found = read_model(BytesIO(head), len(head))
-    inner = {
-        each.name: Span(each.field.content if each.field else 0, each.nbytes)
-        for each in found.initializers
-        if each.name in small
-    }
-    made_model = PlannedFile(name, len(head), _around(head, inner.values()), inner)
-    return (PlannedFile(f"{name}.data", at, (), spans), made_model) if spans else (made_model,)
-
-
-def _around(head: bytes, spans: Iterable[Span]) -> tuple[tuple[int, bytes], ...]:
-    """Return the parts of a model between its tensors, with their offsets."""
-    at, parts = 0, []
-    for span in sorted(spans):
-        parts.append((at, head[at : span.offset]))
-        at = span.offset + span.nbytes
-    return (*parts, (at, head[at:]))
+    return Container("onnx", named, model.metadata, (path, *files), left_out, model.has_nodes)

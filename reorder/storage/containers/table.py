@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -46,6 +45,7 @@ class Format(NamedTuple):
     has_scalars: bool = True
     # whether every reader sees the order of a permuted tensor's axes
     shows_order: bool = False
+    is_written: bool = True
 
     def is_start(self, data: bytes) -> bool:
         """Whether the first bytes of a file are those of this format."""
@@ -67,7 +67,7 @@ FORMATS: dict[str, Format] = {
         Format("gguf", ".gguf", b"GGUF", has_scalars=False),
         Format("npy", ".npy", b"\x93NUMPY", has_metadata=False, has_names=False, shows_order=True),
         Format("npz", ".npz", b"PK", has_metadata=False),
-        Format("onnx", ".onnx", None),
+        Format("onnx", ".onnx", None, is_written=False),
     )
 }
 
@@ -108,44 +108,14 @@ def read_container(path: str | os.PathLike[str], *, skip_unreadable: bool = Fals
 def plan_file(
     path: str | os.PathLike[str], tensors: Sequence[Tensor], metadata: Mapping[str, Any]
 ) -> tuple[PlannedFile, ...]:
-    """Plan the file, or the files, of a checkpoint in the format that the path names.
+    """Plan the file of a checkpoint in the format that the path names.
 
-    Fails if the format cannot hold a tensor.
+    Fails if the format is only read, or cannot hold a tensor.
     """
     given = as_path(path)
-    return format_of(given).module.plan(given.name, tensors, metadata)
-
-
-def plan_replacement(
-    path: Path, tensors: Sequence[Tensor], metadata: Mapping[str, Any], *, is_kept: bool
-) -> tuple[tuple[PlannedFile, ...], tuple[Path, ...]]:
-    """Plan the files of a checkpoint that may replace an existing one, which stays if `is_kept`.
-
-    Files that the existing one refers to, such as ONNX's external data, stay until the last file is
-    replaced, so that one rename switches to the new checkpoint. New files get other names. Return
-    the files, and the paths of old files that nothing refers to once the new ones have their names.
-    If the existing checkpoint stays, the files have the names that it already uses.
-    """
-    used = _files_beside(path)
-    names = [path.name, *(f"{path.stem}.{k}{path.suffix}" for k in range(1, len(used) + 1))]
-    module = format_of(path).module
-    first: tuple[PlannedFile, ...] | None = None
-    for name in names:
-        *beside, last = module.plan(name, tensors, metadata)
-        files = (*beside, last._replace(name=path.name))
-        first = first or files
-        if used.isdisjoint(file.name for file in beside) != (is_kept and bool(used)):
-            first = files
-            break
-    stale = {each for each in used if any(each.startswith(f"{name}.") for name in names)}
-    left = () if is_kept else sorted(stale)
-    return first or (), tuple(path.with_name(name) for name in left)
-
-
-def _files_beside(path: Path) -> set[str]:
-    """Return the names of the files that a checkpoint refers to; none if it cannot be read."""
-    with suppress(MemdescError):
-        if path.is_file():
-            files = read_container(path).files
-            return {each.name for each in files if each.parent == path.parent} - {path.name}
-    return set()
+    row = format_of(given)
+    if not row.is_written:
+        endings = ", ".join(each.ending for each in FORMATS.values() if each.is_written)
+        msg = f"{str(given)!r}: a {row.ending} is read but not written; name one of {endings}"
+        raise MemdescError(msg)
+    return row.module.plan(given.name, tensors, metadata)

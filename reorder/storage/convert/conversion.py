@@ -246,9 +246,6 @@ class Conversion:
             if options.verify:
                 self._verify(writer.where, counter, execute)
             writer.finish(self.finished.mark)
-        with _system_errors_named():
-            for path in self.output.stale:
-                path.unlink(missing_ok=True)
         return len(done)
 
     def _unchanged(
@@ -444,7 +441,7 @@ def plan_conversion(
         plan = plan._replace(steps=tuple(steps), target=whole.target)
         may_be_kept = options.resume and not options.overwrite
         is_kept = may_be_kept and wanted.exists() and not has_grown(wanted)
-        output = plan_output(given, container, wanted, plan, options.shard_bytes, is_kept=is_kept)
+        output = plan_output(given, container, wanted, plan, options.shard_bytes)
         warnings = (
             *whole.warnings,
             *plan.warnings,

@@ -22,7 +22,7 @@ from reorder.storage.containers.entry import (
     safe_path,
 )
 from reorder.storage.containers.shards import find_indices, is_shard, plan_shards, stem_of
-from reorder.storage.containers.table import FORMATS, format_of, plan_replacement
+from reorder.storage.containers.table import FORMATS, format_of, plan_file
 from reorder.storage.convert.config import check_left_out, moved_config, undeclared
 from reorder.storage.convert.steps import Step
 from reorder.storage.experts import Stack, stack_experts, with_parts
@@ -67,8 +67,6 @@ class Output(NamedTuple):
     is_folder: bool
     # what a user may not expect
     warnings: tuple[str, ...]
-    # files of the old output that the new one does not replace by name; they are removed last
-    stale: tuple[Path, ...] = ()
     # all tensors, as headers describe them
     tensors: tuple[Tensor, ...] = ()
 
@@ -126,10 +124,8 @@ def plan_output(
     target: Path,
     plan: Plan,
     shard_bytes: int | None,
-    *,
-    is_kept: bool,
 ) -> Output:
-    """Plan all files of an output; for one that is kept, the files that it should have.
+    """Plan all files of an output.
 
     Fails if the container cannot hold a tensor, or a file beside the tensors cannot be read.
     """
@@ -154,15 +150,9 @@ def plan_output(
         msg = f"{str(target)!r} is one file; name a folder for shards"
         raise MemdescError(msg)
     else:
-        files, stale = plan_replacement(target, tensors, metadata, is_kept=is_kept)
-        _check_beside(target, files, container)
-        made = Output(
-            files,
-            (),
-            is_folder=False,
-            warnings=(*_not_kept_warnings(source, container),),
-            stale=stale,
-        )
+        files = plan_file(target, tensors, metadata)
+        told = tuple(_not_kept_warnings(source, container))
+        made = Output(files, (), is_folder=False, warnings=told)
     warnings += made.warnings
     if all(file.name != CONFIG for file in made.files):
         warnings += undeclared(plan)
@@ -322,19 +312,6 @@ def _not_kept_warnings(source: Path, container: Container) -> Iterator[str]:
     if others := _other_files(source, container):
         names = first_of((path.relative_to(source).as_posix() for path in others), _NAMED)
         yield f"the output is one file, without {names} of the input; name a folder to keep them"
-
-
-def _check_beside(target: Path, files: Sequence[PlannedFile], container: Container) -> None:
-    """Refuse an output whose files beside the target would replace files of the input."""
-    inputs = {*map(_real, container.files)}
-    for file in files:
-        path = target.parent / file.name
-        if _real(path) in inputs:
-            msg = (
-                f"{str(target)!r} is written with {str(path)!r}, which is a file of the input and "
-                "never changed; write elsewhere"
-            )
-            raise MemdescError(msg)
 
 
 def _other_files(source: Path, container: Container) -> list[Path]:

@@ -142,7 +142,7 @@ def copy_step(entry: Entry, name: str, format_name: str, rule: Rule | None = Non
 
 
 def _copied(entry: Entry, target: Tensor, rule: Rule | None) -> Step:
-    noted = target._replace(origin=entry.name, note=entry.note)
+    noted = target._replace(note=entry.note)
     return Step(entry.name, {ONLY: entry}, {ONLY: noted}, rule=rule)
 
 

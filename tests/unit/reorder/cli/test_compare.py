@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import reorder
-from reorder.storage.containers.onnx import message_field
 from tests.checkpoints import fp8_layer, gptq_layer, model_folder, write_config, write_safetensors
+from tests.headers import message_field
 
 if TYPE_CHECKING:
     from tests.unit.reorder.cli.shell import Shell

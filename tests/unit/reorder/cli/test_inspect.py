@@ -10,11 +10,10 @@ import pytest
 import reorder
 from memdesc import memory_desc, record_desc
 from reorder.storage.containers.entry import Tensor
-from reorder.storage.containers.onnx import message_field
 from reorder.storage.containers.shards import plan_shards
 from reorder.storage.containers.writer import Writer
 from tests.checkpoints import fp8_layer, write_safetensors
-from tests.headers import safetensors_bytes
+from tests.headers import message_field, safetensors_bytes
 
 if TYPE_CHECKING:
     from tests.unit.reorder.cli.shell import Shell

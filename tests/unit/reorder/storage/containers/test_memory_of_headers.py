@@ -17,9 +17,8 @@ import pytest
 
 import reorder
 from memdesc import MemdescError
-from reorder.storage.containers.onnx import message_field
 from tests.headers import gguf_bytes as _gguf
-from tests.headers import gguf_info, initializer
+from tests.headers import gguf_info, initializer, message_field
 from tests.headers import gguf_text as _text
 from tests.headers import number_field as _number
 from tests.headers import safetensors_bytes as _safetensors

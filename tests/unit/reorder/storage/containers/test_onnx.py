@@ -7,13 +7,12 @@ import pytest
 
 import reorder
 from memdesc import DATA_TYPES, MemdescError, memory_desc, to_json
-from reorder.storage.containers.entry import Tensor
-from reorder.storage.containers.onnx import NUMBERS, message_field, read
+from reorder.storage.containers.onnx import NUMBERS, read
 from reorder.storage.containers.table import read_container
 from tests.headers import initializer as _initializer
+from tests.headers import message_field
 from tests.headers import number_field as _number
 from tests.headers import pair as _pair
-from tests.writers import write_tensors
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -66,7 +65,7 @@ def test_initializers_are_read_in_place(tmp_path: Path) -> None:
     assert found.entries["u4"].desc == memory_desc((1, 4), "u4", "ba")
     assert found.entries["complex"].desc is None
     assert found.files == (path, tmp_path / "w.bin")
-    assert found.metadata == {"author": "me", "onnx.model": path}
+    assert found.metadata == {"author": "me"}
 
 
 def test_an_empty_file_of_external_data_is_mapped(tmp_path: Path) -> None:
@@ -175,24 +174,9 @@ def test_the_types_are_those_of_the_package() -> None:
         assert name not in ours or kinds.Name(number) == ours[name]
 
 
-@pytest.mark.peers
-def test_a_model_of_tensors_alone_is_read_by_the_package(tmp_path: Path) -> None:
-    import onnx  # a peer
-
-    out = tmp_path / "y.onnx"
-    blocked = memory_desc((20, 64), "f32", "Ab16a")
-    tensors = [
-        Tensor("a", "u8", (blocked.nbytes,), blocked.nbytes, blocked),
-        Tensor("b", "bf16", (3,), 6),
-        Tensor("c", "u4", (3, 3), 5),
-    ]
-    data = {tensor.name: np.full(tensor.nbytes, 17, np.uint8) for tensor in tensors}
-    write_tensors(out, tensors, data, {"author": "me"})
-    model = onnx.load(out)
-    arrays = {each.name: onnx.numpy_helper.to_array(each) for each in model.graph.initializer}
-    assert (arrays["a"] == 17).all()
-    assert (arrays["c"].astype(np.uint8) == 1).all()
-    found = read_container(out)
-    assert found.entries["a"].desc == blocked
-    assert found.entries["b"].desc == memory_desc((3,), "bf16")
-    assert found.metadata["author"] == "me"
+def test_models_are_not_written(tmp_path: Path) -> None:
+    np.savez(tmp_path / "x.npz", a=np.zeros(3))
+    said = r"y\.onnx': a \.onnx is read but not written; name one of \.safetensors, \.gguf"
+    with pytest.raises(MemdescError, match=said):
+        reorder.convert(tmp_path / "x.npz", tmp_path / "y.onnx")
+    assert not (tmp_path / "y.onnx").exists()

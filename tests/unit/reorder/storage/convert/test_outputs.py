@@ -11,9 +11,9 @@ import pytest
 import reorder
 from memdesc import MemdescError
 from reorder import ConvertOptions, convert
-from reorder.storage.containers.onnx import message_field
 from tests.checkpoints import model_folder, write_safetensors
 from tests.gguf_files import gguf_file
+from tests.headers import message_field
 from tests.unit.reorder.storage.convert.results import SMALL, converted, refused
 
 if TYPE_CHECKING:
@@ -91,15 +91,6 @@ def test_weights_outside_of_the_index_are_copied_and_stay_outside(tmp_path: Path
     with reorder.open_checkpoint(out) as found:
         assert sorted(found) == ["a", "b"]
         assert np.array_equal(found["a"].numpy(), _X)
-
-
-@pytest.mark.peers
-def test_a_file_beside_the_output_is_never_one_of_the_input(tmp_path: Path) -> None:
-    write_safetensors(tmp_path / "x.safetensors", {"x": _X})
-    convert(tmp_path / "x.safetensors", tmp_path / "b.onnx")
-    (tmp_path / "b.onnx").rename(tmp_path / "a.onnx")
-    with pytest.raises(MemdescError, match=r"b\.onnx\.data', which is a file of the input"):
-        convert(tmp_path / "a.onnx", tmp_path / "b.onnx", [], ConvertOptions(overwrite=True))
 
 
 def test_a_name_that_the_container_keeps_for_itself_is_refused(tmp_path: Path) -> None:

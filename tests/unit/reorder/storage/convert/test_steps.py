@@ -119,19 +119,3 @@ def test_a_folder_is_whole_or_not_there(
     else:
         published = after(calls, "replace", f"{partial}/files", "out")
     check_order(calls, "out", ["model.safetensors", "tokenizer.json"], published)
-
-
-@pytest.mark.peers
-@pytest.mark.parametrize("is_replaced", [False, True])
-def test_a_model_and_its_external_data_are_whole_or_not_there(
-    folder: Path, *, is_replaced: bool
-) -> None:
-    calls = ended_at_each_call(folder, "out.onnx", is_replaced=is_replaced)
-    grown = ".out.onnx.memdesc-partial/files"
-    # the model that is there refers to other data until the new one is
-    data = "out.1.onnx.data" if is_replaced else "out.onnx.data"
-    published = after(calls, "replace", f"{grown}/out.onnx", "out.onnx")
-    assert after(calls, "replace", f"{grown}/{data}", data) < published
-    check_order(calls, "out.onnx", [data, "out.onnx"], published)
-    if is_replaced:
-        assert calls[-1] == ("unlink", "out.onnx.data")
