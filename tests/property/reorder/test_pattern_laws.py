@@ -12,7 +12,7 @@ from memdesc import MemdescError
 from reorder.storage.patterns import NamePattern
 from tests.work import hangs_fail
 
-_PARTS = ["a", "b", ".", r"\.", "[ab]", "[^a]", "[^.1-9]", r"[\d.]", r"\d", r"\W", "$", "^", r"\b"]
+_PARTS = ["a", "b", ".", r"\.", "[ab]", "[^a]", "[])|(*]", r"[\d.]", r"\d", r"\)", "$", "^", r"\b"]
 _REPEATS = ["*", "+", "?", "*?", "{2}", "{2,}", "{1,3}", "{0,2}?"]
 
 
@@ -38,41 +38,36 @@ def test_a_pattern_matches_as_re_does(text: str, name: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "(a*)*b",
-        "(a+a+)+b",
-        "(a|a)*b",
-        "(a|aa)+b",
-        ".*" * 200 + "b",
-        "a?" * 300 + "b",
-        "(?:a?){300}b",
-        "(?!(?:a|aa)*b)(?:a|aa)*b",
-        "(?:(?!ab).)*b",
+        r"re:.*self_attn.*",
+        r"^(?!.*vision).*layers\.(?:0|1|2|10)\..*(?:gate|up|down)_proj$",
+        r".*\.layers\.\d+\.mlp\.experts\.\d+\.(w1|w2|w3)",
+        r"(?:model\.)?language_model\.[^.]+\.weight",
     ],
 )
-def test_hostile_patterns_end(text: str) -> None:
-    with hangs_fail():
-        assert not NamePattern(text).matches("a" * 300)
+def test_patterns_of_models_are_read(text: str) -> None:
+    name = "model.language_model.layers.10.mlp.experts.127.down_proj"
+    assert NamePattern(text).matches(name) == (re.match(text, name) is not None)
 
 
 @pytest.mark.parametrize(
-    ("text", "problem"),
+    "text",
     [
-        ("(", "'(' is not a regular expression: missing )"),
-        (r"(a)\1", "has parts of the kind groupref, which"),
-        ("(?<=a)b", "has parts of the kind assert, which"),
-        ("(?i)a", "has flags, which"),
-        ("(?i:a)", "has flags, which"),
-        ("((a*b)*c)*", "has more than 2 repeats or lookaheads in each other"),
-        ("(?=(?!(?=a)))", "has more than 2 repeats or lookaheads in each other"),
-        ("(?>a)", "has parts of the kind atomic_group"),
-        ("a" * 1001, "has more than 1000 letters"),
+        "(a*)*b",
+        "(a+a+)+b",
+        "(a|a)*b",
+        "(?:a|aa){2,}b",
+        ".*" * 200 + "b",
+        "a?" * 300 + "b",
+        "(a|aa)" * 60 + "b",
+        "[^]](?:a?){300}b",
+        "(?!(?:a|aa)*b)(?:a|aa)*b",
     ],
 )
-def test_other_patterns_are_refused(text: str, problem: str) -> None:
-    with pytest.raises(MemdescError, match=re.escape(problem)):
-        NamePattern(text)
+def test_hostile_patterns_are_refused(text: str) -> None:
+    with hangs_fail(), pytest.raises(MemdescError, match=r"repeats a group|could take .* steps"):
+        NamePattern(text).matches("a" * 300)
 
 
-def test_long_names_are_refused() -> None:
-    with pytest.raises(MemdescError, match="has more than 300 letters, and is not compared"):
-        NamePattern("a").matches("a" * 301)
+def test_what_is_not_a_pattern_is_refused() -> None:
+    with pytest.raises(MemdescError, match=r"'\(' is not a regular expression: missing \)"):
+        NamePattern("(")
