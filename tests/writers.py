@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from reorder.storage.containers.entry import Tensor
-from reorder.storage.containers.partial import FILES
 from reorder.storage.containers.table import plan_file
 from reorder.storage.containers.writer import Writer
 
@@ -19,14 +18,16 @@ if TYPE_CHECKING:
 def one_tensor(target: Path, *, resume: bool = False, overwrite: bool = False) -> Writer:
     """Begin to write a file with a tensor "a" of 100 bytes."""
     files = plan_file(target, [Tensor("a", "u8", (100,), 100)], {})
-    return Writer(target, files, resume=resume, overwrite=overwrite).begin()
+    facts = {target.name: "the only ones"}
+    return Writer(target, files, resume=resume, overwrite=overwrite, facts=facts).begin()
 
 
 def write_part(writer: Writer, name: str, offset: int, data: Any) -> None:
     """Write bytes of a tensor, from an offset in it on."""
     path, start, _ = writer.where(name)
     flat = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
-    writer.open.write_at(f"{FILES}/{path.name}", start + offset, memoryview(flat))  # type: ignore[arg-type] # arrays of bytes are buffers
+    grown = path.relative_to(writer.open.path).as_posix()
+    writer.open.write_at(grown, start + offset, memoryview(flat))  # type: ignore[arg-type] # arrays of bytes are buffers
 
 
 def write_tensors(

@@ -24,10 +24,9 @@ from reorder.cli.command import (
     value,
 )
 from reorder.cli.progress import Progress, warn
-from reorder.storage.containers.partial import InUseError, partial_folder
+from reorder.storage.containers.partial import InUseError, has_finished, partial_folder
 from reorder.storage.containers.table import read_container
 from reorder.storage.convert.conversion import ConvertOptions, convert
-from reorder.storage.convert.resume import has_grown
 from reorder.storage.convert.targets import TARGETS, checked_target
 
 if TYPE_CHECKING:
@@ -60,7 +59,6 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
         verify=options.verify,
         resume=options.resume,
         overwrite=options.overwrite,
-        allow_partial=options.allow_partial,
         dry_run=options.dry_run,
     )
     rules = [*([] if options.rules is None else [Path(options.rules)]), *options.maps]
@@ -74,9 +72,9 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
         raise
     except (MemdescError, KeyboardInterrupt) as error:
         target = as_path(options.target)
-        if not shown.has_begun or not has_grown(target):
+        if not shown.has_begun or not has_finished(target):
             raise
-        hint = f"what was written is in {str(partial_folder(target))!r}: --resume goes on with it"
+        hint = f"--resume keeps the finished files, which are in {str(partial_folder(target))!r}"
         if isinstance(error, KeyboardInterrupt):
             error.add_note(hint)
             raise
@@ -86,9 +84,7 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     if given.dry_run:
         estimate = _seconds(as_path(options.source), report)
         return facts | {"seconds_estimated": estimate, "would": _listed(report)}, 0
-    facts |= {"wrote": options.target, "tasks": report.tasks, "resumed": report.resumed}
-    if options.to is not None:
-        facts |= {"rounded": "no" if report.rounding is None else str(report.rounding)}
+    facts |= {"wrote": options.target, "resumed": report.resumed}
     verified = _VERIFIED if given.verify else "no"
     seconds = round(time.monotonic() - shown.start, 3)
     return facts | {"verified": verified, "seconds": seconds}, 0
@@ -218,9 +214,9 @@ COMMAND = Command(
         option("--threads", " (default: one for each core); each moves one piece", type=int),
         value(
             "--dask ADDRESS",
-            "move the pieces on the workers of a Dask cluster, which see the same files under the "
-            "same paths: the address of its scheduler, or its --scheduler-file; --max-bytes is "
-            "then for each worker",
+            "write the files of OUT on the workers of a Dask cluster, which see the same files "
+            "under the same paths: the address of its scheduler, or its --scheduler-file; "
+            "--max-bytes is then for each worker",
         ),
         value(
             "--shard-size SIZE",
@@ -232,12 +228,8 @@ COMMAND = Command(
             "read OUT back, and check that each tensor equals its input put through its rule; "
             "whether the rules are what the model needs is not checked",
         ),
-        flag("--resume", "continue the same conversion where it was interrupted"),
+        flag("--resume", "keep the files that the same conversion finished before it ended"),
         flag("--overwrite", "replace an existing file; a folder only if no other files are lost"),
-        flag(
-            "--allow-partial",
-            "change codes of quantised weights without their scales, or scales without the codes",
-        ),
     ),
     _answer,
     _lay_out,

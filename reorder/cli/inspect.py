@@ -19,7 +19,7 @@ from reorder.records.encode import number_bits
 from reorder.storage.containers.entry import NOT_BYTES
 from reorder.storage.containers.table import read_container
 from reorder.storage.convert.sections import refuse_unknown, section_warnings, sections_in
-from reorder.storage.groups import find_groups, find_orphans, find_plain, find_unscaled, partial_of
+from reorder.storage.groups import find_groups, find_orphans, find_plain, find_unscaled
 from reorder.storage.stored import UNQUANTISED, WEIGHT
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def _listing(given: str) -> _Listing:
     check_named(given, container.entries)
     groups = find_groups(path, container)
     rows = [row for row in _rows(container, groups) if name in {None, row["name"]}]
-    notes = [*_codes_notes(groups), *_partial_notes(container)]
+    notes = _codes_notes(groups)
     weights = _weights(container, groups)
     plain = [weight.layer for weight in weights if weight.desc is None]
     unscaled = find_unscaled(path, container, groups)
@@ -271,21 +271,6 @@ def _codes_notes(groups: Sequence[Group]) -> list[str]:
         f"{first_of(names, 1)}: codes scaled by other tensors, not read as a record: {reason}"
         for reason, names in reasons.values()
     ]
-
-
-def _partial_notes(container: Container) -> list[str]:
-    """Return a note for each rule by which an earlier conversion changed tensors alone."""
-    notes = []
-    changed: dict[str, list[str]] = {}
-    for name, rule in partial_of(container).items():
-        changed.setdefault(rule, []).append(name)
-    for rule, names in changed.items():
-        one, they = ("it", "it and what belongs to it") if len(names) == 1 else ("them", "they")
-        notes.append(
-            f"{first_of(names, 1)}: an earlier conversion changed {one} alone, by the rule "
-            f"{rule!r}; {they} no longer mean the same numbers"
-        )
-    return notes
 
 
 def _by_reason(reasons: Mapping[str, str]) -> list[str]:

@@ -1,6 +1,6 @@
-"""Decode records, and compare them with floats.
+"""Decode records.
 
-Compiled code does both with row-major memory. A reorder moves chunks between that and any other
+Compiled code writes row-major memory. A reorder moves chunks between that and any other
 layout; the chunks are small enough to stay in the cache.
 """
 
@@ -8,10 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import lru_cache
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
-
-import numpy as np
 
 from memdesc import MemdescError, MemoryDesc, RecordDesc, data_type, memory_desc
 from memdesc.record import BIT_PLANES, Field
@@ -28,6 +25,7 @@ from reorder.values.formats import FLOATS
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    import numpy as np
     from numpy.typing import NDArray
 
     from memdesc import DataType, FormatTag
@@ -78,63 +76,6 @@ def decode_into(record: Record, dst: Memory, threads: int | None) -> None:
         decode(chunk, tensors, plain.data, plain.desc.dtype.name, threads)
         if plain is not part:
             reorder(plain, out=part, threads=threads)
-
-
-class Farthest(NamedTuple):
-    """The two numbers, as f32, that are farthest apart, and their distance."""
-
-    error: float = 0.0
-    number: float = 0.0
-    other: float = 0.0
-
-
-def largest_difference(record: Record, other: Memory, threads: int | None) -> Farthest:
-    """Return the numbers of a record and of memory that differ most; of equals, the first pair.
-
-    The memory has floats of the same dims, in any layout. Two NaNs or equal infinities do not
-    differ, and a NaN is infinitely far from everything else.
-    """
-    found = Farthest()
-    if 0 in record.desc.dims:
-        return found
-    with importing:
-        from reorder.cpu.runtime.decode import decode, differences  # numba is slow to load
-    access, tensors = read_by_kernels(record, threads)
-    if access is None:
-        return _farthest(dequantize_reference(record), _as_f32(other))
-    for chunk, plain, part in _chunks(access, other):
-        if plain is not part:
-            reorder(part, out=plain, threads=threads)
-        errors = differences(chunk, tensors, plain.data, plain.desc.dtype.name, threads)
-        segment = row_major((plain.desc.nelems // len(errors),), plain.desc.dtype.name)
-        is_nan = np.isnan(errors)
-        for at in sorted({*np.flatnonzero(is_nan), np.where(is_nan, 0, errors).argmax()}):
-            if errors[at] <= found.error:
-                continue
-            numbers = np.empty(segment.nelems, np.float32)
-            decode(chunk.part(at, at + 1), tensors, numbers.view(np.uint8), "f32", 1)
-            data = plain.data[at * segment.nbytes :][: segment.nbytes]
-            found = max(
-                found,
-                _farthest(numbers, _as_f32(Memory.attached(segment, data))),
-                key=itemgetter(0),
-            )
-    return found
-
-
-def _farthest(numbers: NDArray[np.float32], others: NDArray[np.float32]) -> Farthest:
-    """Return the elements of two arrays that are farthest apart; of equals, the first pair."""
-    with np.errstate(all="ignore"):
-        apart = abs(numbers - others)
-    is_same = (numbers == others) | (np.isnan(numbers) & np.isnan(others))
-    apart = np.where(np.isnan(apart), np.where(is_same, 0, np.inf), apart)
-    at = int(apart.argmax())
-    return Farthest(*(float(each.flat[at]) for each in (apart, numbers, others)))
-
-
-def _as_f32(memory: Memory) -> NDArray[np.float32]:
-    found: NDArray[np.float32] = reorder(memory, dtype="f32", threads=1).numpy()
-    return found
 
 
 def read_by_kernels(

@@ -49,8 +49,6 @@ if TYPE_CHECKING:
 
     from reorder.storage.containers.entry import Container, Tensor
 
-# metadata key that lists the tensors whose codes or scales were changed alone
-PARTIAL = "memdesc_partial"
 # metadata key in which ComfyUI says how layers are quantised
 _COMFYUI = "_quantization_metadata"
 # the codes of AutoGPTQ, AutoAWQ and vLLM
@@ -64,17 +62,13 @@ _SAME_TENSORS = {"gptq": ("gptq(zeros=v2)",)}
 
 
 class Claims(NamedTuple):
-    """What files, earlier conversions and the caller claim about the weights of a checkpoint."""
+    """What files and the caller claim about the weights of a checkpoint."""
 
     # what the model's config files declare
     declared: Declared | None = None
-    # tensors that an earlier conversion changed alone, each with the rule that did
-    partial: Mapping[str, str] = {}
     # the record that the caller names
     name: str | None = None
     options: Mapping[str, Any] = {}
-    # whether tensors that the record does not use may be left as they are
-    allow_partial: bool = False
     # whether there is a graph, whose nodes may give tensors their scales
     has_nodes: bool = False
 
@@ -131,7 +125,7 @@ def claims_of(path: Path, container: Container) -> Claims:
         )
         raise MemdescError(msg)
     folder = path if path.is_dir() else path.parent
-    return Claims(declared_record(folder), partial_of(container))
+    return Claims(declared_record(folder))
 
 
 def find_groups(path: Path, container: Container) -> list[Group]:
@@ -215,15 +209,6 @@ def find_orphans(container: Container, groups: Iterable[Group]) -> dict[str, str
 def elsewhere(name: str, source: Path) -> Entry:
     """Return a stand-in for a tensor of another shard, which is not read."""
     return Entry(name, "unknown", (), source, 0, 0, FileState(0, 0))
-
-
-def partial_of(container: Container) -> dict[str, str]:
-    """Return the tensors that an earlier conversion changed alone, each with its rule."""
-    try:
-        notes = json.loads(container.metadata.get(PARTIAL, "{}"))
-        return {name: str(rule) for rule, names in notes.items() for name in names}
-    except (AttributeError, TypeError, ValueError, RecursionError):
-        return {}  # not a note of this program
 
 
 def group_at(entries: Mapping[str, Entry], prefix: str, claims: Claims) -> Group:
@@ -458,9 +443,9 @@ def _with_option(desc: RecordDesc, option: str, value: Any) -> RecordDesc | None
 
 
 def _check_rest(found: Siblings, desc: RecordDesc, claims: Claims) -> None:
-    """Refuse tensors that the record does not use, act-order, and partial changes."""
+    """Refuse tensors that the record does not use, and act-order."""
     rest = [name for name in found.entries if name not in {*desc.tensors, *ORDERS}]
-    if rest and not claims.allow_partial:
+    if rest:
         options = [optional_tensors(desc.name).get(name) for name in rest]
         hint = "".join(
             f"; leave {option}= out"
@@ -476,15 +461,6 @@ def _check_rest(found: Siblings, desc: RecordDesc, claims: Claims) -> None:
         raise MemdescError(msg)
     if (order := order_of(found)) is not None:
         _check_order(order, desc)
-    names = [found.entries[name].name for name in desc.tensors]
-    changed = [name for name in names if name in claims.partial]
-    if changed and len(changed) < len(names):
-        msg = (
-            f"an earlier conversion changed {', '.join(changed)} without the other tensors of "
-            f"{found.prefix!r}, by the rule {claims.partial[changed[0]]!r}; convert the original "
-            "with a rule over the whole record"
-        )
-        raise MemdescError(msg)
 
 
 def _check_noted(found: Siblings, desc: RecordDesc, noted: RecordDesc | None) -> None:

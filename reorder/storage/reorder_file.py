@@ -66,13 +66,13 @@ def reorder_file(
         files = plan_file(target, [stored_layout(DEFAULT_NAME, given.stored)], {})
     with Writer(target, files, overwrite=True) as writer:
         src, dst = ((ONLY, each) for each in (given.entry.place, writer.where(DEFAULT_NAME)))
-        tasks = enumerate(Task(DEFAULT_NAME, piece, (src,), (dst,)) for piece in pieces)
+        tasks = (Task(DEFAULT_NAME, piece, (src,), (dst,)) for piece in pieces)
         try:
             run_tasks(
                 tasks,
                 threads,
                 max_bytes,
-                lambda _, task, __: step(task.written) if step is not None else None,
+                lambda task: step(task.written) if step is not None else None,
                 methodcaller("run"),
             )
             given.entry.check_unchanged()

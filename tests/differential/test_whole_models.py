@@ -337,9 +337,8 @@ def _by_deepseek(folder: Path, kind: str) -> dict[str, Any]:
 def test_fp8_becomes_what_deepseek_casts_it_to(tmp_path: Path, kind: str) -> None:
     source = tmp_path / "in"
     casted = _by_deepseek(source, kind)
-    report = reorder.convert(source, tmp_path / "out", (), _VERIFIED, to="bf16")
+    reorder.convert(source, tmp_path / "out", (), _VERIFIED, to="bf16")
     assert _all_same(_tensors(tmp_path / "out"), casted)
-    assert report.rounding is not None
     # transformers decodes FP8 itself where there is no GPU
     logits = _logits(tmp_path / "out", torch.bfloat16)
     assert _same(logits, _logits(source, torch.bfloat16))
@@ -587,8 +586,7 @@ def test_models_of_mlx_lm_are_loaded_by_transformers(
     (tmp_path / "in").mkdir()
     lm.save_model(tmp_path / "in", model)
     lm.save_config(config, tmp_path / "in/config.json")
-    report = reorder.convert(tmp_path / "in", tmp_path / "out", (), _VERIFIED, to="bf16")
-    assert report.rounding is None  # MLX computes in the type of its scales
+    reorder.convert(tmp_path / "in", tmp_path / "out", (), _VERIFIED, to="bf16")
     found = _tensors(tmp_path / "out")
     assert found.keys() == _tensors(tmp_path / "plain").keys()
     weights = _mlx_weights(model)

@@ -16,7 +16,7 @@ from memdesc.dtypes import BYTE_BITS
 from memdesc.record import BIT_PLANES, Codebook, Digits
 from reorder.cpu.codecs.codec import Codec
 from reorder.cpu.codecs.vectors import any_nan
-from reorder.cpu.kernels.emit import BYTE, Number, Variable, load_fields, loop, maximum, where
+from reorder.cpu.kernels.emit import BYTE, Number, load_fields, loop, where
 from reorder.cpu.kernels.interpreter import InterpreterCall, each_range
 from reorder.cpu.kernels.shuffle import pick
 from reorder.cpu.schedule.record_pattern import MAX_LANES, NumberPattern, Pattern
@@ -36,9 +36,6 @@ class DecodeKernel(NamedTuple):
     pattern: Pattern
     # name of the type that it writes
     dtype: str
-    # whether it compares instead: `dtype` is the type of row-major memory at src, and dst gets the
-    # largest difference from it in each lane, as f32, for each segment; NaN if there is one
-    compares: bool = False
     # whether dst, which is aligned to cache lines, is written by non-temporal stores
     streams: bool = False
 
@@ -70,14 +67,11 @@ class FieldHead(NamedTuple):
 
 
 def emit_decode(call: InterpreterCall, kernel: DecodeKernel) -> None:
-    """Decode the segments of all ranges of a call to row-major memory, or compare them with it."""
+    """Decode the segments of all ranges of a call to row-major memory."""
     pattern, count = kernel.pattern, len(kernel.pattern.fields)
     bits = DATA_TYPES[kernel.dtype].bits
     nbytes = pattern.block * bits // BYTE_BITS
-    plain = call.src_at if kernel.compares else call.dst_at
-    codec = Codec(plain.builder, kernel.lanes)
-    # the bits of floats without a sign have the order of the floats, and NaN is above all
-    largest = Variable(plain.builder, codec.integers(32))
+    codec = Codec(call.dst_at.builder, kernel.lanes)
     for step_range, instruction, _ in each_range(call):
         head = load_fields(instruction, DecodeHead)
         fields_at = instruction + nbytes_of(DecodeHead)
@@ -87,8 +81,7 @@ def emit_decode(call: InterpreterCall, kernel: DecodeKernel) -> None:
         with loop(step_range.first, step_range.last) as segment:
             row = head.starts + segment * (count * WORD_NBYTES)
             starts = [field.tensor + row[k] for k, field in enumerate(fields)]
-            base = plain + segment * (head.blocks * nbytes)
-            largest.value = codec.splat(codec.integers(32), 0)
+            base = call.dst_at + segment * (head.blocks * nbytes)
             with loop(0, head.blocks) as block:
                 addresses = [
                     start + block * field.advance
@@ -96,20 +89,12 @@ def emit_decode(call: InterpreterCall, kernel: DecodeKernel) -> None:
                 ]
                 for first, values in _decoded(_Numbers(pattern, addresses), kernel):
                     place = base + block * nbytes + first * bits // BYTE_BITS
-                    if kernel.compares:
-                        codes = place.load_at(codec.integers(bits))
-                        apart = codec.absolute(values - codec.decode(codes, kernel.dtype, "f32"))
-                        largest.value = maximum(apart.bitcast(largest.value.type), largest.value)
-                    else:
-                        codes = codec.encode(values, "f32", kernel.dtype)
-                        align = kernel.lanes * bits // BYTE_BITS if kernel.streams else 1
-                        place.store_at(codes, align, non_temporal=kernel.streams)
-            if kernel.compares:
-                nbytes_of_lanes = kernel.lanes * DATA_TYPES["f32"].bits // BYTE_BITS
-                (call.dst_at + segment * nbytes_of_lanes).store_at(largest.value)
+                    codes = codec.encode(values, "f32", kernel.dtype)
+                    align = kernel.lanes * bits // BYTE_BITS if kernel.streams else 1
+                    place.store_at(codes, align, non_temporal=kernel.streams)
     if kernel.streams:
         # make non-temporal stores visible to other threads
-        plain.builder.fence("seq_cst")
+        call.dst_at.builder.fence("seq_cst")
 
 
 def _decoded(numbers: _Numbers, kernel: DecodeKernel) -> Iterator[tuple[int, Value]]:

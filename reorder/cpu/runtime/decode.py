@@ -1,4 +1,4 @@
-"""Jobs that decode block-quantised tensors or compare them, with an interpreter for each kernel."""
+"""Jobs that decode block-quantised tensors, with an interpreter for each kernel."""
 
 from __future__ import annotations
 
@@ -45,22 +45,13 @@ def decode(
     machine = this_machine() if machine is None else machine
     limit = _limit(threads, machine)
     kernel = choose_kernel(access, dtype, address_of(dst), limit, machine)
-    _run(kernel, access, tensors, (0, address_of(dst)), _shares(access, dtype, limit, machine))
-
-
-def differences(
-    access: Access, tensors: Tensors, src: NDArray[np.uint8], dtype: str, threads: int | None
-) -> NDArray[np.float32]:
-    """Return how far a record is from row-major memory at most, for each segment.
-
-    It is NaN where either has a NaN, or both have an infinity.
-    """
-    kernel, machine = DecodeKernel(access.pattern, dtype, compares=True), this_machine()
-    found = np.empty((len(access.starts), kernel.lanes), np.float32)
-    shares = _shares(access, dtype, _limit(threads, machine), machine)
-    _run(kernel, access, tensors, (address_of(src), address_of(found)), shares)
-    largest: NDArray[np.float32] = found.max(1)
-    return largest
+    program = [*DecodeHead(access.blocks, address_of(access.starts))]
+    for name, advance in zip(access.tensors, access.advances, strict=True):
+        program += FieldHead(address_of(tensors[name]), advance)
+    # the job has the address of this array
+    words = np.array(program, np.int64)
+    job = make_job(decoder_at(kernel), address_of(words), _shares(access, dtype, limit, machine))
+    run_job(0, address_of(dst), job)
 
 
 def choose_kernel(
@@ -97,30 +88,12 @@ def _partition(segments: int, nbytes: int, limit: int, machine: Machine) -> Part
     return partition([work], nbytes, limit, machine)
 
 
-def _run(
-    kernel: DecodeKernel,
-    access: Access,
-    tensors: Tensors,
-    addresses: tuple[int, int],
-    shares: Partition,
-) -> None:
-    """Run a kernel on all segments of a record; the addresses are those of src and dst."""
-    program = [*DecodeHead(access.blocks, address_of(access.starts))]
-    for name, advance in zip(access.tensors, access.advances, strict=True):
-        program += FieldHead(address_of(tensors[name]), advance)
-    # the job has the address of this array
-    words = np.array(program, np.int64)
-    job = make_job(decoder_at(kernel), address_of(words), shares)
-    run_job(*addresses, job)
-
-
 @cache
 def decoder_at(kernel: DecodeKernel) -> int:
     """Return the address of the compiled interpreter of a kernel."""
     # code on disk is found by this hash; Python's own differs between processes
     key = hashlib.sha256(repr(kernel).encode()).hexdigest()[:14]
-    how = "compared with" if kernel.compares else "to"
     count = len(kernel.pattern.fields)
-    name = f"interpreter {key} of records of {count} fields {how} {kernel.dtype}"
+    name = f"interpreter {key} of records of {count} fields to {kernel.dtype}"
     name += ", non-temporal stores" * kernel.streams
     return compiled_interpreter(name, lambda call, _: emit_decode(call, kernel))

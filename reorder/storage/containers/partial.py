@@ -14,7 +14,7 @@ import shutil
 import stat
 from contextlib import contextmanager, suppress
 from functools import cache
-from pathlib import Path, PurePath, PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from memdesc.disk import NO_LINK, cannot, reason_of, sync_folder, write_at
@@ -25,10 +25,12 @@ if os.name == "posix":
     import fcntl
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
-# names in such a folder: the files of the output, the folder that they replace, the journal
-FILES, OLD, JOURNAL = "files", "old", "journal"
+# names in such a folder: the finished files of the output, those that are being written, the folder
+# that they replace, and what each file is made of
+FILES, GROWING, OLD, FACTS = "files", "growing", "old", "facts"
+_FOLDERS = (FILES, GROWING)
 # on systems that cannot lock folders: the file that the process with the lock has created
 _LOCK = "lock"
 _HAS_LOCKS = os.name == "posix"
@@ -137,18 +139,14 @@ class Partial:
             return os.fstat(handle).st_size
         return None
 
-    def names(self) -> set[str]:
-        """Return the names of all files of the output, relative to their folder."""
+    def clear(self, *, except_for: Collection[str] = ()) -> None:
+        """Remove everything that a conversion left, except for some finished files by name."""
         files = self.at(FILES)
-        return {
-            (PurePath(folder) / name).relative_to(files).as_posix()
-            for folder, _, names in os.walk(files)
-            for name in names
-        }
-
-    def clear(self) -> None:
-        """Remove everything that a conversion left, first the journal, which says what is done."""
-        for name in (JOURNAL, FILES, OLD):
+        for folder, _, names in os.walk(files) if except_for else ():
+            for path in (Path(folder, name) for name in names):
+                if path.relative_to(files).as_posix() not in except_for:
+                    path.unlink()
+        for name in (GROWING, OLD) if except_for else (FACTS, FILES, GROWING, OLD):
             path = self.at(name)
             if not os.path.lexists(path):
                 continue
@@ -162,6 +160,17 @@ class Partial:
         """Remove what a conversion left, as far as possible; `close` removes the folder."""
         with suppress(OSError, MemdescError):
             self.clear()
+
+
+def has_finished(target: Path) -> bool:
+    """Whether an interrupted conversion to this target left finished files."""
+    folder = partial_folder(target)
+    files = folder / FILES
+    if folder.is_symlink() or files.is_symlink():  # not ours, and never followed
+        return False
+    with suppress(OSError):  # a folder of another user may not be readable
+        return files.is_dir() and any(files.iterdir())
+    return False
 
 
 def is_in_use(path: Path) -> bool:
@@ -179,15 +188,6 @@ def is_in_use(path: Path) -> bool:
     finally:
         _unlock(handle)
         os.close(handle)
-
-
-def remove_left(target: Path) -> None:
-    """Remove what was left by a process that ended after its output had its name."""
-    folder = partial_folder(target)
-    if os.path.lexists(folder):
-        left = Partial(folder)
-        left.discard()
-        left.close()
 
 
 def try_lock(path: Path, handle: int | None) -> bool:
@@ -294,13 +294,13 @@ def _check_content(path: Path, handle: int | None) -> None:
             _refuse(path, f"it belongs to another user, {status.st_uid}")
         with suppress(OSError):  # some file systems do not have modes
             os.fchmod(handle, stat.S_IMODE(status.st_mode) & ~_OTHERS_WRITE)
-    known = {FILES, OLD, JOURNAL} if _HAS_LOCKS else {FILES, OLD, JOURNAL, _LOCK}
+    known = {FILES, GROWING, OLD, FACTS, *(() if _HAS_LOCKS else (_LOCK,))}
     for found in path.iterdir():
         if found.name not in known:
             _refuse(found, "no conversion made it")
-        if found.name == JOURNAL:
+        if found.name == FACTS:
             _check_regular(found, found.lstat())
-        elif found.name == FILES:
+        elif found.name in _FOLDERS:
             if not stat.S_ISDIR(found.lstat().st_mode):
                 _refuse(found, "it is a link or a file")
             _check_files(found)

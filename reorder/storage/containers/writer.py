@@ -1,23 +1,29 @@
 """An output that threads write in any order, and that gets its name when it is whole.
 
-It grows in a folder beside the target, `.NAME.memdesc-partial`, so that a later process can resume
-it: `files/` has the files of the plan, and `journal` is the caller's. A process locks that folder
-while it writes.
+It grows in a folder beside the target, `.NAME.memdesc-partial`: files that are being written are in
+`growing`, finished ones in `files`, and `facts` says what each file is made of. A later process
+keeps the finished files whose facts are those of its own plan, and writes the others from their
+beginning. A process locks the folder while it writes.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
+from threading import Lock
 from typing import Self
 
-from memdesc.disk import cannot, check_writable, sync_folder
+from memdesc.disk import cannot, check_writable, read_small, sync_folder
 from memdesc.errors import MemdescError, first_of, short_repr
-from reorder.storage.containers.entry import Place, PlannedFile, places_of
+from reorder.storage.containers.entry import Place, PlannedFile
 from reorder.storage.containers.partial import (
+    FACTS,
     FILES,
+    GROWING,
     OLD,
     Partial,
     exchange,
@@ -28,6 +34,8 @@ from reorder.storage.containers.shards import is_shard
 
 # the most bytes in a name, if the system does not report it
 _MAX_NAME = 255
+# the most bytes of facts; a thousand shards take some 100 KB
+_MAX_FACTS = 1 << 26
 # how many files a message lists
 _SHOWN = 3
 
@@ -45,12 +53,6 @@ def _check_name(target: Path) -> None:
             f"{longest - grown + name}, so that it can grow under a longer one"
         )
         raise MemdescError(msg)
-
-
-def _is_moved(target: Path, name: str) -> bool:
-    """Whether a file already has its final name because a process ended before the last one."""
-    grown = partial_folder(target) / FILES
-    return grown.is_dir() and not os.path.lexists(grown / name)
 
 
 def _check_replaced(target: Path, written: set[str]) -> None:
@@ -77,35 +79,41 @@ def _check_replaced(target: Path, written: set[str]) -> None:
 class Writer:
     """Writes planned files; use it as a context, which releases the lock.
 
-    The target is a file, or a folder for all files. If there are several files and it is not a
-    folder, the last one is the target, and the others get their names beside it. With `resume` it
-    continues what an earlier process wrote, which is removed otherwise; with `overwrite` the target
-    may exist. The target is checked when the writer is made, which writes nothing, and again under
-    the lock, before the work and before the output gets its name: other processes may make files in
-    between.
+    The target is the only file, or a folder for all files. `facts` says what each file is made of;
+    with `resume`, files that an earlier process finished with equal facts are kept, and with
+    `overwrite` the target may exist. `together` has the names of files that are only kept together.
+    The target is checked when the writer is made, which writes nothing, and again under the lock,
+    before the work and before the output gets its name: other processes may make files in between.
 
     Fails if the target exists or cannot be written; as it begins, also if another process is
     writing it, or the disk does not have enough room.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what is written, where, and what may be kept or lost
         self,
         target: Path,
         files: Sequence[PlannedFile],
         *,
         is_folder: bool = False,
-        resume: bool = False,
         overwrite: bool = False,
+        resume: bool = False,
+        facts: Mapping[str, str] | None = None,
+        together: Iterable[frozenset[str]] = (),
     ) -> None:
         self.target = target
-        #: whether to continue what was left; this may change until the writer begins
-        self.resume = resume
-        #: whether an earlier process left all files, in the sizes of the plan
-        self.is_resumed = False
+        #: the names of finished files
+        self.finished: set[str] = set()
         self._files = {file.name: file for file in files}
-        self._is_folder, self._overwrite = is_folder, overwrite
-        self._places = places_of(files, partial_folder(target) / FILES)
+        self._homes = {
+            name: (file.name, span) for file in files for name, span in file.spans.items()
+        }
+        self._is_folder, self._overwrite, self._resume = is_folder, overwrite, resume
+        self._facts, self._together = dict(facts or {}), tuple(together)
+        # unfinished files have another path in each run, so that a worker that was lost and still
+        # writes does not reach files of a later one
+        self._run = f"{GROWING}/{os.urandom(8).hex()}"
         self._partial: Partial | None = None
+        self._lock = Lock()
         self._check_target()
 
     def begin(self) -> Self:
@@ -117,21 +125,11 @@ class Writer:
         try:
             if self._is_folder:
                 self._restore_old()
-            elif self.resume:
-                self._take_back()
             self._check_target()
-            self.is_resumed = self.resume and all(map(self._is_there, self._files.values()))
-            if self.is_resumed:
-                for name in self.open.names() - {*self._files}:
-                    self.open.at(f"{FILES}/{name}").unlink()
-            else:
-                self.open.clear()
-                self._create()
-            for file in self._files.values():
-                for offset, data in file.headers:
-                    self.open.write_at(f"{FILES}/{file.name}", offset, data)
+            self._keep_finished()
+            self._create()
         except BaseException as error:
-            self.close()
+            self.close() if self.finished else self.discard()
             if isinstance(error, OSError):
                 raise cannot(self.target, "written", error) from None
             raise
@@ -151,39 +149,49 @@ class Writer:
             raise MemdescError(msg)
         return self._partial
 
+    @property
+    def names(self) -> Collection[str]:
+        """The names of all tensors."""
+        return self._homes
+
+    def home_of(self, name: str) -> str:
+        """Return the name of the file that has a tensor."""
+        return self._homes[name][0]
+
     def where(self, name: str) -> Place:
-        """Return where the bytes of a tensor are written, until the output gets its name."""
-        return self._places[name]
+        """Return where the bytes of a tensor are, until the output gets its name."""
+        file, span = self._homes[name]
+        return Place(self.open.path / self._path_of(file), *span)
 
-    def sync(self) -> None:
-        """Wait until all files are on disk. Fails if the system could not write them."""
-        for file in self._files:
-            self.open.sync(f"{FILES}/{file}")
-
-    def finish(self, complete: Callable[[Path], None] | None = None) -> None:
-        """Wait until everything is on disk, then give the output its name.
-
-        If a target that is not a folder has several files, it gets its name last, so that one
-        rename switches to the new output. `complete` is called with the folder of the complete
-        files before they get their names. If that fails, or the target exists by then, the output
-        does not get its name.
-        """
-        grown = partial_folder(self.target) / FILES
-        files = tuple(self._files.values())
+    def complete(self, name: str) -> None:
+        """Finish a file of which all bytes are written. Fails if it cannot be put on the disk."""
+        file, grown = self._files[name], self._path_of(name)
         try:
-            for file in files:
-                if file.seal is not None:
-                    file.seal(grown / file.name)
-            if complete is not None:
-                complete(grown)
-            self.sync()
+            if file.seal is not None:
+                file.seal(self.open.at(grown))
+            self.open.sync(grown)
+            with self._lock:
+                self.open.at(grown).replace(self.open.at(f"{FILES}/{name}", is_made=True))
+                self.finished.add(name)
+        except OSError as error:
+            raise cannot(self.target, "written", error) from None
+
+    def finish(self) -> None:
+        """Finish all files, and give the output its name.
+
+        If that fails, or the target exists by then, the output does not get its name.
+        """
+        for name in [*self._files.keys() - self.finished]:
+            self.complete(name)
+        try:
+            (self.open.path / FILES).mkdir(exist_ok=True)  # of a folder without files
             self.open.sync_names()
             self._check_target()
             if self._is_folder:
                 self._publish_folder()
             else:
-                for name in self._files:
-                    self.open.at(f"{FILES}/{name}").replace(self.target.parent / name)
+                (name,) = self._files
+                self.open.at(f"{FILES}/{name}").replace(self.target)
             sync_folder(self.target.parent)
         except OSError as error:
             raise cannot(self.target, "written", error) from None
@@ -233,15 +241,10 @@ class Writer:
             msg = f"{str(target)!r} is a folder; name a file"
             raise MemdescError(msg)
         _check_name(target)
-        beside = () if self._is_folder else [*self._files][:-1]
-        for path in (target, *(target.parent / name for name in beside)):
-            if not target.is_dir():
-                check_writable(path)  # a pipe is not replaced
-            if not os.path.lexists(path) or self._overwrite:
-                continue
-            if path != target and self.resume and _is_moved(target, path.name):
-                continue
-            msg = f"{str(path)!r} exists; it is only replaced with --overwrite"
+        if not target.is_dir():
+            check_writable(target)  # a pipe is not replaced
+        if os.path.lexists(target) and not self._overwrite:
+            msg = f"{str(target)!r} exists; it is only replaced with --overwrite"
             raise MemdescError(msg)
         if not target.is_symlink():
             _check_replaced(target, {*self._files})
@@ -252,19 +255,35 @@ class Writer:
         if os.path.lexists(old) and not os.path.lexists(self.target):
             old.replace(self.target)
 
-    def _take_back(self) -> None:
-        """Take back files that already have their final names, if the target does not exist yet."""
-        for name in [*self._files][:-1]:
-            final = self.target.parent / name
-            if _is_moved(self.target, name) and final.is_file():
-                final.rename(self.open.at(f"{FILES}/{name}"))
+    def _path_of(self, file: str) -> str:
+        """Return the path of a file while the output grows, relative to the folder."""
+        return f"{FILES if file in self.finished else self._run}/{file}"
 
-    def _is_there(self, file: PlannedFile) -> bool:
-        return self.open.nbytes_of(f"{FILES}/{file.name}") == file.nbytes
+    def _keep_finished(self) -> None:
+        """Remove everything that an earlier process left but finished files with equal facts."""
+        left = _facts_in(self.open.path / FACTS) if self._resume else {}
+        kept = {
+            name
+            for name, file in self._files.items()
+            if name in left
+            and left[name] == self._facts.get(name)
+            and self.open.nbytes_of(f"{FILES}/{name}") == file.nbytes
+        }
+        while split := [each for each in self._together if each & kept and not each <= kept]:
+            kept = kept.difference(*split)
+        self.open.clear(except_for=kept)
+        self.finished = kept
+        # a file is finished only after its facts are on disk
+        text = json.dumps(self._facts).encode()
+        with self.open.open(FACTS, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) as handle:
+            os.write(handle, text)
+            os.fsync(handle)
+        sync_folder(self.open.path)
 
     def _create(self) -> None:
-        """Create the files in full size; one that is missing later has its final name."""
-        needed = sum(file.nbytes for file in self._files.values())
+        """Create the files that are not finished in full size, with their headers."""
+        new = {name: file for name, file in self._files.items() if name not in self.finished}
+        needed = sum(file.nbytes for file in new.values())
         free = shutil.disk_usage(self.open.path).free
         if needed > free:
             msg = (
@@ -272,12 +291,18 @@ class Writer:
                 "was written"
             )
             raise MemdescError(msg)
-        try:
-            for name, file in self._files.items():
-                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-                with self.open.open(f"{FILES}/{name}", flags) as handle:
-                    if file.nbytes:
-                        reserve(handle, file.nbytes)
-        except MemdescError:
-            self.open.clear()
-            raise
+        for name, file in new.items():
+            path = self._path_of(name)
+            with self.open.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as handle:
+                if file.nbytes:
+                    reserve(handle, file.nbytes)
+            for offset, data in file.headers:
+                self.open.write_at(path, offset, data)
+
+
+def _facts_in(path: Path) -> dict[str, object]:
+    """Return what an earlier process said each file is made of; nothing if that is not known."""
+    with suppress(MemdescError, ValueError, RecursionError):
+        found = json.loads(read_small(path, _MAX_FACTS))
+        return found if isinstance(found, dict) else {}
+    return {}

@@ -49,13 +49,10 @@ def moved_config(text: bytes, plan: Plan) -> tuple[bytes, list[str]]:
 
     Fails if it is not a JSON object.
     """
-    if not plan.moved and not plan.partial:
+    if not plan.moved:
         return text, []
     config, found = _read_config(text)
     is_declared, moved = any(sections_of(found[0])), _redeclared(plan, found[0])
-    if plan.partial and (is_declared or moved):
-        what = f"{CONFIG} keeps its {KEY}, which describes the input: parts of weights were changed"
-        return text, [f"{what} alone"] if is_declared else undeclared(plan)
     if not moved:
         return text, []
     if is_declared:

@@ -2,56 +2,53 @@
 
 `rules` say which tensors become what; `plan` applies them and makes `steps`, one for each tensor or
 record; `outputs` lays out the files. Each step is cut into pieces. A piece with its places in the
-files is a task, which threads or the workers of a `cluster` run, while the `journal` lists those
-that are done.
+files is a task, which threads or the workers of a `cluster` run. A file is finished when its last
+task has run.
 """
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from dataclasses import dataclass
+from functools import cache, partial
 from hashlib import sha256
 from operator import methodcaller
 from os.path import relpath
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from memdesc import MemdescError, MemoryDesc, RecordDesc, __version__
+from memdesc import MemdescError, __version__
 from memdesc.disk import as_path, reason_of
 from memdesc.errors import short_repr
-from reorder.storage.containers.entry import Container, FileState, Place
-from reorder.storage.containers.partial import remove_left
+from reorder.storage.containers.entry import Container, FileState
+from reorder.storage.containers.partial import has_finished, is_in_use, partial_folder
 from reorder.storage.containers.table import read_container
 from reorder.storage.containers.writer import Writer
 from reorder.storage.convert.config import loader_warnings
-from reorder.storage.convert.journal import Journal, facts_left
 from reorder.storage.convert.numbers import check_numbers, rounding_warnings
 from reorder.storage.convert.options import ConvertOptions, ConvertProgress, ConvertReport
 from reorder.storage.convert.outputs import Output, check_paths, output_format, plan_output
 from reorder.storage.convert.plan import plan_steps
-from reorder.storage.convert.resume import Finished, bound_left, check_left, has_grown
-from reorder.storage.convert.rules import Rule, read_rules
+from reorder.storage.convert.rules import read_rules
 from reorder.storage.convert.sections import section_warnings, sections_in
-from reorder.storage.convert.targets import TargetRules, may_round, target_rules
-from reorder.storage.pieces.losses import Largest, OverflowedError
-from reorder.storage.pieces.pieces import Bound
-from reorder.storage.pieces.tasks import Outcome, Task, run_tasks
+from reorder.storage.convert.targets import TargetRules, target_rules
+from reorder.storage.pieces.losses import OverflowedError
+from reorder.storage.pieces.tasks import Task, run_tasks
 from reorder.values.scales import NotFiniteError
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
     from pathlib import Path
 
     from distributed import Client
 
     from reorder.storage.convert.steps import CutStep, Step
 
-    Numbered = Iterator[tuple[int, Task]]
     # runs tasks by a function, and calls back with each that has finished
-    Execute = Callable[[Numbered, Callable[[int, Task, Any], None], Callable[[Task], Any]], None]
+    Execute = Callable[[Iterator[Task], Callable[[Task], None], Callable[[Task], Any]], None]
 
 __all__ = [
     "Conversion",
@@ -61,6 +58,8 @@ __all__ = [
     "convert",
     "plan_conversion",
 ]
+
+_RUN = methodcaller("run")
 
 
 @dataclass(frozen=True)
@@ -77,33 +76,9 @@ class Conversion:
     output: Output
     warnings: tuple[str, ...]
     options: ConvertOptions
-    # how many bytes a piece may take
-    bound: Bound
     # all files that are read, as they were when their headers were read
     states: Mapping[Path, FileState]
-    # what writes the output; None if the one that is to be resumed is complete already
-    writer: Writer | None
-
-    @property
-    def is_finished(self) -> bool:
-        """Whether the output that is to be resumed is complete already."""
-        return self.writer is None
-
-    @property
-    def finished(self) -> Finished:
-        """The complete output. Its facts leave out the pieces: their size changes no byte."""
-        facts = {key: value for key, value in self.facts.items() if key != "pieces"}
-        return Finished(self.target, self.output, json.dumps(facts))
-
-    @property
-    def passes(self) -> int:
-        """How many times all bytes are written or compared.
-
-        0 if the output is complete and marked as written by this conversion.
-        """
-        if self.is_finished:
-            return 1 if self.options.verify or not self.finished.is_marked else 0
-        return 2 if self.options.verify else 1
+    writer: Writer
 
     @property
     def report(self) -> ConvertReport:
@@ -121,55 +96,6 @@ class Conversion:
             would=tuple(f"{step.name}: {step}" for step in moved) if self.options.dry_run else (),
         )
 
-    @property
-    def rounded(self) -> tuple[CutStep, ...]:
-        """The steps whose largest rounding is reported."""
-        return tuple(each for each in self.cut_steps if each.step.is_rounded)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes that all tasks write."""
-        return sum(each.step.nbytes for each in self.cut_steps)
-
-    @property
-    def task_count(self) -> int:
-        """How many tasks there are."""
-        return sum(len(each.pieces) for each in self.cut_steps)
-
-    def tasks(self, where: Callable[[str], Place]) -> Iterator[Task]:
-        """Return all tasks, always in the same order; `where` gives the place of a tensor."""
-        for each in self.cut_steps:
-            yield from each.tasks(where)
-
-    @cached_property
-    def facts(self) -> dict[str, Any]:
-        """What identifies a conversion: with equal facts, bytes and pieces are equal.
-
-        A file that is read is identified by its size and modification time, but not by its folder:
-        the input may be moved, or copied with its times.
-        """
-        home = self.source if self.source.is_dir() else self.source.parent
-        text = cache(repr)  # layers of a model change alike
-        rules = [
-            (
-                [(relpath(e.file, home), e.offset, e.nbytes) for e in step.sources.values()],
-                [each[:4] for each in step.tensors],
-                text(step.change),
-            )
-            for step in self.steps
-        ]
-        files = [
-            (file.name, file.nbytes, [(at, sha256(data).hexdigest()) for at, data in file.headers])
-            for file in self.output.files
-        ]
-        return {
-            "version": __version__,
-            "source": {relpath(path, home): [*state.shared] for path, state in self.states.items()},
-            "rules": _digest(rules),
-            "files": _digest(files),
-            "pieces": [*self.bound],
-        }
-
     def run(
         self,
         progress: Callable[[ConvertProgress], None] | None = None,
@@ -178,108 +104,70 @@ class Conversion:
         """Write the output and give it its name; return what was done.
 
         Without `execute`, tasks run on threads of this process. `progress` is that of `convert`,
-        without the first call. If something fails, the output does not have its name and can be
-        resumed.
+        without the first call. If something fails, the output does not have its name, and its
+        finished files can be kept by a later call.
         """
-        counter = _Counter(progress, self)
         run_all = execute or self._on_threads
-        report, largest = self.report, Largest()
-        if self.writer is None:
-            self._check_finished(counter, run_all)
-            self._measure(counter, run_all, largest)
-        else:
-            resumed = self._write(self.writer, counter, run_all, largest)
-            report = report._replace(tasks=self.task_count, resumed=resumed)
-        return report._replace(rounding=largest.found)
+        with self.writer as writer, self._discarding_useless():
+            kept = len(writer.finished)
+            counter = _Counter(progress, self)
+            self._write(writer, counter, run_all)
+            for path, state in self.states.items():
+                if not state.is_at(path):
+                    msg = f"{str(path)!r} has changed while it was converted; convert it again"
+                    raise MemdescError(msg)
+            if self.options.verify:
+                every = (task for each in self.cut_steps for task in each.tasks(writer.where))
+                run_all(every, counter.counting("verifying"), methodcaller("check"))
+            writer.finish()
+        return self.report._replace(resumed=kept)
 
-    def _measure(self, counter: _Counter, execute: Execute, largest: Largest) -> None:
-        """Find the largest rounding in an output that an earlier call has written."""
-        places = self.finished.places()
+    def unfinished(self) -> list[CutStep]:
+        """Return the steps that write a file that is not finished."""
+        return [each for each in self.cut_steps if self._files_of(each) - self.writer.finished]
 
-        def finish(_: int, task: Task, outcome: Outcome) -> None:
-            largest.add(outcome.rounding)
-            counter.add("measuring", task.written)
+    def _write(self, writer: Writer, counter: _Counter, run_all: Execute) -> None:
+        """Write all files that are not finished; each is finished as its last task has run."""
+        steps, lock = self.unfinished(), Lock()
+        left: Counter[str] = Counter()
+        for each in steps:
+            left.update(dict.fromkeys(self._files_of(each), len(each.pieces)))
+        by_path = {writer.where(name).path: writer.home_of(name) for name in writer.names}
+        count = counter.counting("converting")
 
-        tasks = (task for each in self.rounded for task in each.tasks(places.__getitem__))
-        execute(enumerate(tasks), finish, methodcaller("outcome"))
+        def finish(task: Task) -> None:
+            files = {by_path[place.path] for _, place in task.dst}
+            with lock:
+                left.subtract(files)
+                done = [file for file in files if not left[file]]
+            for file in done:
+                writer.complete(file)
+            count(task)
+
+        run_all((task for each in steps for task in each.tasks(writer.where)), finish, _RUN)
+
+    def _files_of(self, step: CutStep) -> set[str]:
+        return {self.writer.home_of(tensor.name) for tensor in step.step.tensors}
 
     def _on_threads(
-        self,
-        tasks: Numbered,
-        finished: Callable[[int, Task, Any], None],
-        work: Callable[[Task], Any],
+        self, tasks: Iterator[Task], finished: Callable[[Task], None], work: Callable[[Task], Any]
     ) -> None:
         options = self.options
         run_tasks(tasks, options.thread_count, options.max_bytes, finished, work)
 
-    def _check_finished(self, counter: _Counter, execute: Execute) -> None:
-        """Compare a complete output with the planned one unless its mark shows it, then mark it."""
-        finished = self.finished
-        if self.passes:
-            with finished.refusing():
-                finished.check_headers()
-                self._verify(finished.places().__getitem__, counter, execute)
-            finished.mark(finished.folder)
-        remove_left(self.target)
-
-    def _write(self, writer: Writer, counter: _Counter, execute: Execute, largest: Largest) -> int:
-        """Write the output; return how many tasks an earlier process had done."""
-        options, facts = self.options, self.facts
-        # another conversion may have left bytes where this one does not write any
-        writer.resume = options.resume and facts_left(self.target) == facts
-        with self._discarding_overflow(), writer:
-            with Journal(writer.open, facts, writer.sync) as journal:
-                done = self._unchanged(journal.done, writer.where, largest)
-
-                def finish(number: int, task: Task, outcome: Outcome) -> None:
-                    journal.add(number, task.written, outcome.checksum)
-                    largest.add(outcome.rounding)
-                    counter.add("converting", task.written)
-
-                execute(
-                    counter.without(self.tasks(writer.where), done), finish, methodcaller("run")
-                )
-                for path, state in self.states.items():
-                    if not state.is_at(path):
-                        msg = f"{str(path)!r} has changed while it was converted; convert it again"
-                        raise MemdescError(msg)
-            if options.verify:
-                self._verify(writer.where, counter, execute)
-            writer.finish(self.finished.mark)
-        return len(done)
-
-    def _unchanged(
-        self, done: Mapping[int, int], where: Callable[[str], Place], largest: Largest
-    ) -> frozenset[int]:
-        """Return the tasks that are done, and whose bytes are still those that were written."""
-        tasks = ((k, task) for k, task in enumerate(self.tasks(where)) if k in done)
-        found: set[int] = set()
-
-        def keep(number: int, _: Task, outcome: Outcome) -> None:
-            if outcome.checksum == done[number]:
-                found.add(number)
-                largest.add(outcome.rounding)
-
-        if done:
-            self._on_threads(tasks, keep, methodcaller("outcome"))
-        return frozenset(found)
-
     @contextmanager
-    def _discarding_overflow(self) -> Iterator[None]:
-        """Remove what was written if numbers overflow or are not finite, as they would again."""
+    def _discarding_useless(self) -> Iterator[None]:
+        """Remove what was written if it ends in an error, and no later call can keep any of it.
+
+        Numbers that overflow or are not finite would do so again.
+        """
         try:
             yield
-        except (OverflowedError, NotFiniteError):
-            remove_left(self.target)
+        except BaseException as error:
+            is_final = isinstance(error, OverflowedError | NotFiniteError)
+            if is_final or not self.writer.finished:
+                self.writer.discard()
             raise
-
-    def _verify(self, where: Callable[[str], Place], counter: _Counter, execute: Execute) -> None:
-        """Read back what was written, and compare it."""
-        execute(
-            enumerate(self.tasks(where)),
-            lambda _, task, __: counter.add("verifying", task.written),
-            methodcaller("check"),
-        )
 
 
 class _Counter:
@@ -290,10 +178,9 @@ class _Counter:
     ) -> None:
         self._progress, self._report = progress, conversion.report
         self._lock, self._done = Lock(), 0
-        measured = conversion.rounded if conversion.is_finished else ()
-        self._total = conversion.nbytes * conversion.passes + sum(
-            each.step.nbytes for each in measured
-        )
+        verified = conversion.cut_steps if conversion.options.verify else ()
+        steps = (*conversion.unfinished(), *verified)
+        self._total = sum(each.step.nbytes for each in steps)
 
     def add(self, stage: str, nbytes: int) -> None:
         """Count bytes, and call the callback."""
@@ -303,14 +190,9 @@ class _Counter:
             self._done += nbytes
             self._progress(ConvertProgress(stage, self._done, self._total, self._report))
 
-    def without(self, tasks: Iterable[Task], done: frozenset[int]) -> Numbered:
-        """Return tasks with their numbers, except those done, whose bytes are no longer counted."""
-        for number, task in enumerate(tasks):
-            if number not in done:
-                yield number, task
-                continue
-            with self._lock:
-                self._total -= task.written
+    def counting(self, stage: str) -> Callable[[Task], None]:
+        """Return a function that counts the bytes of a task."""
+        return lambda task: self.add(stage, task.written)
 
 
 def convert(  # noqa: PLR0913 - public: what is read, what is written, and how
@@ -326,7 +208,7 @@ def convert(  # noqa: PLR0913 - public: what is read, what is written, and how
     """Move a checkpoint into other layouts, packings and types, as `memdesc convert` does.
 
     Memory is bounded, however large the tensors are. The output gets its name when it is whole; a
-    call with `resume` continues from what an interrupted one left beside it.
+    call with `resume` keeps the finished files that an interrupted one left beside it.
 
     *Law*: the output has the tensors that `reorder` and `repack` make of those of the source.
 
@@ -347,8 +229,8 @@ def convert(  # noqa: PLR0913 - public: what is read, what is written, and how
         Called with a `ConvertProgress`: once when everything is planned, then after each piece, by
         the thread that finished it, one at a time. What it raises ends the conversion.
     client : distributed.Client, optional
-        Runs the pieces on the workers of a Dask cluster, which see the same files under the same
-        paths.
+        Its workers write the files of the output, one file at a time each; they see the same files
+        under the same paths.
     to : str, optional
         What all quantised weights of a model become: ``bf16``, ``f16``, ``fp8-block``, ``gptq``,
         ``awq``, ``compressed-tensors`` or ``mlx``. ``fp8-block`` also quantises the layers of a
@@ -390,20 +272,23 @@ def convert(  # noqa: PLR0913 - public: what is read, what is written, and how
     if not isinstance(options, ConvertOptions):
         msg = f"options must be ConvertOptions, not {short_repr(options)}"  # type: ignore[unreachable] # callers without types
         raise MemdescError(msg)
-    options, execute = options.checked(), None
+    options = options.checked()
+    execute: Execute | None = None
     if client is None:
         made = plan_conversion(source, target, rules, options, to)
     else:
-        from reorder.storage.convert.cluster import on_cluster, worker_threads
+        from reorder.storage.convert.cluster import check_workers, run_on_cluster
 
         if options.threads is not None:
             msg = (
                 "threads are those of this machine; workers of Dask are given theirs as they start"
             )
             raise MemdescError(msg)
-        options = options._replace(threads=worker_threads(client))
+        check_workers(client, {})
+        options = options._replace(threads=max(client.nthreads().values()))
         made = plan_conversion(source, target, rules, options, to, on_workers=True)
-        execute = on_cluster(client, made)
+        check_workers(client, made.states)
+        execute = partial(run_on_cluster, client)
     _Counter(progress, made).add("planned", 0)
     return made.report if options.dry_run else made.run(progress, execute)
 
@@ -421,7 +306,6 @@ def plan_conversion(
 
     The parameters are those of `convert`, which has checked the options. With `on_workers` no
     pieces are wide, because threads of workers do not wait until there is memory for a wide one.
-    What workers left may be resumed without them.
 
     Fails if a path, a rule or a tensor does not fit; the message has the rule, the tensor and the
     way out.
@@ -436,59 +320,90 @@ def plan_conversion(
         name = output_format(wanted, may_be_folder=given.is_dir(), is_named_folder=is_named_folder)
         whole = TargetRules(container) if to is None else target_rules(to, given, container)
         container, every = whole.container, [*whole.rules, *found]
-        plan = plan_steps(given, container, every, name, allow_partial=options.allow_partial)
-        steps = (replace(each, is_rounded=_is_rounded(each, whole.rules)) for each in plan.steps)
-        plan = plan._replace(steps=tuple(steps), target=whole.target)
-        may_be_kept = options.resume and not options.overwrite
-        is_kept = may_be_kept and wanted.exists() and not has_grown(wanted)
+        plan = plan_steps(given, container, every, name)._replace(target=whole.target)
         output = plan_output(given, container, wanted, plan, options.shard_bytes)
+        bound = options.bound._replace(wide=0) if on_workers else options.bound
+        cut_steps = tuple(step.cut(bound) for step in (*plan.steps, *output.copied))
+        states = _states(container, output)
+        facts = _facts(given, plan.steps, output, states)
+        writer = Writer(
+            wanted,
+            output.files,
+            is_folder=output.is_folder,
+            overwrite=options.overwrite,
+            resume=options.resume,
+            facts=facts,
+            together=_together(plan.steps, output),
+        )
+        checked = check_numbers(cut_steps, options)
         warnings = (
             *whole.warnings,
             *plan.warnings,
             *(section_warnings(sections_in(given)) if plan.moved else ()),
             *loader_warnings(plan.steps),
             *output.warnings,
+            *(() if options.resume else _discarded_warnings(wanted)),
+            *rounding_warnings(checked),
         )
-        writer = None if is_kept else _writer(wanted, output, options)
-        bound = _bound(wanted, options, on_workers=on_workers)
-        made = Conversion(
+        return Conversion(
             source=given,
             target=wanted,
             container=container,
             steps=plan.steps,
-            cut_steps=tuple(step.cut(bound) for step in (*plan.steps, *output.copied)),
+            cut_steps=cut_steps,
             output=output,
             warnings=warnings,
             options=options,
-            bound=bound,
-            states=_states(container, output),
+            states=states,
             writer=writer,
         )
-        if is_kept:
-            made.finished.check(output.tensors)
-        warnings += tuple(check_left(made))
-        checked = check_numbers(made.cut_steps, options)
-        return replace(made, warnings=(*warnings, *rounding_warnings(checked)))
 
 
-def _writer(target: Path, output: Output, options: ConvertOptions) -> Writer:
-    return Writer(
-        target,
-        output.files,
-        is_folder=output.is_folder,
-        overwrite=options.overwrite,
-        resume=options.resume,
-    )
+def _facts(
+    source: Path, steps: Iterable[Step], output: Output, states: Mapping[Path, FileState]
+) -> dict[str, str]:
+    """Return a digest for each file of an output; with equal digests, its bytes are equal.
 
-
-def _bound(target: Path, options: ConvertOptions, *, on_workers: bool) -> Bound:
-    """Return how much memory a piece may take; pieces that were left are resumed if they fit.
-
-    Threads of this process wait until there is memory for a piece; those of workers do not.
+    A file that is read is identified by its size and modification time, but not by its folder: the
+    input may be moved, or copied with its times.
     """
-    usual = options.bound._replace(wide=0) if on_workers else options.bound
-    within = usual if on_workers else Bound(*[options.max_bytes] * len(usual))
-    return (options.resume and bound_left(target, within)) or usual
+    home = source if source.is_dir() else source.parent
+    text = cache(repr)  # layers of a model change alike
+    homes = {name: file.name for file in output.files for name in file.spans}
+    made: dict[str, list[Any]] = {file.name: [] for file in output.files}
+    for step in (*steps, *output.copied):
+        read = [
+            (relpath(each.file, home), each.offset, each.nbytes, states[each.file].shared)
+            for each in step.sources.values()
+        ]
+        written = [each[:4] for each in step.tensors]
+        for name in {homes[each.name] for each in step.tensors}:
+            made[name].append((read, written, text(step.change)))
+    return {
+        file.name: _digest(
+            __version__,
+            file.nbytes,
+            [(at, sha256(data).hexdigest()) for at, data in file.headers],
+            made[file.name],
+        )
+        for file in output.files
+    }
+
+
+def _together(steps: Iterable[Step], output: Output) -> set[frozenset[str]]:
+    """Return the files that share a step, which writes all of them at a time."""
+    homes = {name: file.name for file in output.files for name in file.spans}
+    found = (frozenset(homes[each.name] for each in step.tensors) for step in steps)
+    return {files for files in found if len(files) > 1}
+
+
+def _discarded_warnings(target: Path) -> Iterator[str]:
+    """Warn about finished files of an interrupted conversion, which are removed."""
+    if has_finished(target) and not is_in_use(partial_folder(target)):
+        yield (
+            f"what an interrupted conversion left in {str(partial_folder(target))!r} is discarded; "
+            "--resume keeps its finished files"
+        )
 
 
 def _states(container: Container, output: Output) -> dict[Path, FileState]:
@@ -497,15 +412,6 @@ def _states(container: Container, output: Output) -> dict[Path, FileState]:
     entries = (*container.entries.values(), *read)
     states = {path: FileState.at(path) for path in container.files}
     return states | {entry.file: entry.state for entry in entries}
-
-
-def _is_rounded(step: Step, rules: Sequence[Rule]) -> bool:
-    """Whether a step rounds numbers for a target: it quantises or decodes them."""
-    if step.rule not in rules:
-        return False
-    if isinstance(step.src, RecordDesc) and isinstance(step.dst, MemoryDesc):
-        return may_round(step.src, step.dst.dtype.name)
-    return isinstance(step.src, MemoryDesc) and isinstance(step.dst, RecordDesc)
 
 
 @contextmanager
@@ -519,5 +425,5 @@ def _system_errors_named() -> Iterator[None]:
         raise MemdescError(msg) from None
 
 
-def _digest(facts: object) -> str:
+def _digest(*facts: object) -> str:
     return sha256(json.dumps(facts).encode()).hexdigest()

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from memdesc.int64 import checked_count, checked_flag
 from reorder.cores import count_cores
 from reorder.storage.pieces.pieces import Bound
-
-if TYPE_CHECKING:
-    from reorder.storage.pieces.losses import Rounding
 
 # more threads are not faster anywhere, and take longer to start
 _MAX_THREADS = 256
@@ -32,12 +29,10 @@ class ConvertOptions(NamedTuple):
         bytes with compiled code, and a part of each piece with the definition in numpy. Whether
         the rules are what the model needs is not checked.
     resume : bool
-        Whether to continue where the same conversion was interrupted.
+        Whether to keep the files that an interrupted call finished, if their sources, the rules
+        that apply to them and the version are the same; other files start again.
     overwrite : bool
         Whether an output that exists is replaced; a folder only if no other files are lost.
-    allow_partial : bool
-        Whether codes of quantised weights may change without their scales, or scales without
-        their codes.
     dry_run : bool
         Whether to check everything and write nothing.
 
@@ -55,7 +50,6 @@ class ConvertOptions(NamedTuple):
     verify: bool = False
     resume: bool = False
     overwrite: bool = False
-    allow_partial: bool = False
     dry_run: bool = False
 
     @property
@@ -73,7 +67,7 @@ class ConvertOptions(NamedTuple):
 
         Fails if an option has the wrong type or is out of range; the message has its name.
         """
-        flags = ("verify", "resume", "overwrite", "allow_partial", "dry_run")
+        flags = ("verify", "resume", "overwrite", "dry_run")
         shards = self.shard_bytes
         return self._replace(
             **{name: checked_flag(name, getattr(self, name)) for name in flags},
@@ -98,14 +92,10 @@ class ConvertReport(NamedTuple):
         Files that are written.
     warnings : tuple of str
         What a user might not expect.
-    tasks, resumed : int
-        Pieces, and how many of them an earlier call had written; both are 0 in a dry run, and if
-        it had completed the output.
+    resumed : int
+        How many of the files an earlier call had finished.
     would : tuple of str
         In a dry run, what each tensor or record that a rule changes would become.
-    rounding : object, or None
-        With `to`, the weight that rounding changed most: its `error`, `weight` and `name`. None if
-        the formats show that no weight changes.
 
     Examples
     --------
@@ -129,10 +119,8 @@ class ConvertReport(NamedTuple):
     bytes_out: int
     files: int
     warnings: tuple[str, ...]
-    tasks: int = 0
     resumed: int = 0
     would: tuple[str, ...] = ()
-    rounding: Rounding | None = None
 
 
 class ConvertProgress(NamedTuple):
@@ -141,8 +129,7 @@ class ConvertProgress(NamedTuple):
     Attributes
     ----------
     stage : str
-        ``"planned"`` before anything is written, then ``"converting"`` and ``"verifying"``, or
-        ``"measuring"`` if an earlier call has written all, and only the rounding is not known.
+        ``"planned"`` before anything is written, then ``"converting"`` and ``"verifying"``.
     done, total : int
         Bytes of tensors and copied files that this call has written or verified, and how many
         there are in all.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from difflib import get_close_matches
@@ -26,7 +25,6 @@ from reorder.storage.containers.table import FORMATS, format_of, plan_file
 from reorder.storage.convert.config import check_left_out, moved_config, undeclared
 from reorder.storage.convert.steps import Step
 from reorder.storage.experts import Stack, stack_experts, with_parts
-from reorder.storage.groups import PARTIAL, partial_of
 from reorder.storage.pieces.changes import ONLY
 from reorder.storage.quantization import CONFIG, OLD_CONFIGS
 from reorder.storage.stored import is_order_hidden
@@ -132,7 +130,6 @@ def plan_output(
     name = _SHARDS if is_folder(target) else format_of(target).name
     metadata = dict(container.metadata) if container.format == name else {}
     warnings = [
-        *_note_partial(metadata, container, plan, name),
         *_hidden_order_warnings(plan.steps, name),
     ]
     warnings += _metadata_warnings(container, name)
@@ -210,12 +207,10 @@ def _plan_folder(
             warnings += told
             files.insert(0, PlannedFile(name, len(text), ((0, text),), {}))
             continue
-        if name in OLD_CONFIGS and (plan.moved or plan.partial):
-            if not plan.partial:
-                check_left_out(read_if_exists(source / CONFIG, _MAX_CONFIG), name, plan)
-                warnings.append(f"{name} is left out: it describes the input")
-                continue
-            warnings.append(f"{name} is copied, although it describes the input")
+        if name in OLD_CONFIGS and plan.moved:
+            check_left_out(read_if_exists(source / CONFIG, _MAX_CONFIG), name, plan)
+            warnings.append(f"{name} is left out: it describes the input")
+            continue
         step = _copy_of(path, f"\0{name}")
         files.insert(0, PlannedFile(name, step.nbytes, (), {f"\0{name}": Span(0, step.nbytes)}))
         copied.append(step)
@@ -237,27 +232,6 @@ def _checked_file(source: Path, path: Path) -> Path:
         msg = f"{str(path)!r} is a link that leads nowhere; remove it, or put the file in its place"
         raise MemdescError(msg)
     return path
-
-
-def _note_partial(
-    metadata: dict[str, Any], container: Container, plan: Plan, name: str
-) -> list[str]:
-    """Note in the metadata which tensors were changed alone; warn if the format has no metadata.
-
-    Notes of an earlier conversion are kept for the tensors that are copied.
-    """
-    notes: dict[str, list[str]] = {rule: [*names] for rule, names in plan.partial.items()}
-    copies = {step.name: step.tensors[0].name for step in plan.steps if step.is_copy}
-    for old, rule in partial_of(container).items():
-        if old in copies:
-            notes.setdefault(rule, []).append(copies[old])
-    metadata.pop(PARTIAL, None)
-    if not notes:
-        return []
-    if not FORMATS[name].has_metadata:
-        return [f"a {FORMATS[name].ending} has no metadata to say what was changed alone"]
-    metadata[PARTIAL] = json.dumps(notes)
-    return []
 
 
 def _hidden_order_warnings(steps: Sequence[Step], format_name: str) -> Iterator[str]:

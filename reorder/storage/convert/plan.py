@@ -37,8 +37,6 @@ from reorder.values.formats import FLOATS, INTEGERS
 _NARROW_BITS = 8
 # options that the tensors do not show
 _SAID = ("bits", "zeros")
-# how many tensors a warning names
-_SHOWN = 4
 
 
 class Plan(NamedTuple):
@@ -48,8 +46,6 @@ class Plan(NamedTuple):
     steps: tuple[Step, ...]
     # what the user may not expect
     warnings: tuple[str, ...]
-    # for each rule that changes codes or scales alone, by its text, the tensors that it makes
-    partial: Mapping[str, list[str]]
     # the name of a tensor of codes that is copied; empty if there is none
     left: str
     # what config.json should declare, and whether the experts of a layer are written as one tensor
@@ -66,22 +62,20 @@ def plan_steps(
     container: Container,
     rules: Sequence[Rule],
     format_name: str,
-    *,
-    allow_partial: bool = False,
 ) -> Plan:
     """Decide what each tensor becomes.
 
     Files beside the source may declare what its tensors hold. The last rule that matches a tensor
     applies; tensors without one are copied. `format_name` is the container that is written, by its
-    key in the table of formats. With `allow_partial`, codes may change without the scales that turn
-    them into numbers. Fails if a rule matches nothing, or a tensor cannot become what its rule
-    says; the message has the rule, the tensor and the way out.
+    key in the table of formats. Fails if a rule matches nothing, would change codes without the
+    scales that turn them into numbers, or names what a tensor cannot become; the message has the
+    rule, the tensor and the way out.
     """
     entries = container.entries
     weights = _weights(source, entries) if rules else []
     has_config = weights or (rules and any(map(_is_narrow, entries.values())))
     claims = claims_of(source, container) if has_config else Claims()
-    claims = claims._replace(allow_partial=allow_partial, has_nodes=container.has_nodes)
+    claims = claims._replace(has_nodes=container.has_nodes)
     whole = [each for each in weights if entries.keys() >= {*each.names}]
     chosen, groups = _assign(entries, whole, rules)
     free = {name: entry for name, entry in entries.items() if name not in chosen}
@@ -102,15 +96,11 @@ def plan_steps(
             rule = None if name in groups else chosen.get(name)
             steps.append(_tensor_step(entry, rule, entries, claims, format_name))
     _check_names((tensor.name, step) for step in steps for tensor in step.tensors)
-    partial = _check_whole(weights, steps, claims)
+    _check_whole(weights, steps, claims)
     steps = _with_notes(steps, weights)
     _check_names(_names_to_load(steps))
-    new = {
-        text: [t.name for step, _ in parts for t in step.tensors] for text, parts in partial.items()
-    }
     dropped = [entry.name for step in steps for entry in step.dropped if entry.name in free]
-    warnings = (*_partial_warnings(partial), *left_out_warnings(dropped))
-    return Plan(tuple(steps), warnings, new, _left(steps, whole))
+    return Plan(tuple(steps), tuple(left_out_warnings(dropped)), _left(steps, whole))
 
 
 def _weights(source: Path, entries: Mapping[str, Entry]) -> list[Siblings]:
@@ -297,27 +287,19 @@ def _names_to_load(steps: Sequence[Step]) -> Iterator[tuple[str, Step]]:
                 yield tensor.name, step
 
 
-def _check_whole(
-    found: Sequence[Siblings], steps: Sequence[Step], claims: Claims
-) -> dict[str, list[tuple[Step, Siblings]]]:
-    """Return the parts of quantised weights that change alone, by the text of their rule.
+def _check_whole(found: Sequence[Siblings], steps: Sequence[Step], claims: Claims) -> None:
+    """Refuse rules that change parts of a quantised weight alone.
 
-    Fails if there are any, unless that is allowed; the message has the rule, the tensors and the
-    way out.
+    The message has the rule, the tensors and the way out.
     """
     homes = {
         entry.name: step for step in steps for entry in (*step.sources.values(), *step.dropped)
     }
     renamed = _Renamed.of(steps)
-    partial: dict[str, list[tuple[Step, Siblings]]] = {}
     for weight in (*found, *_without_scales(found, steps, claims)):
         for step in _changes(weight, homes, renamed):
-            if step.rule is None:  # only rules change or rename
-                continue
-            if not claims.allow_partial:
+            if step.rule is not None:  # only rules change or rename
                 step.rule.fail(_problem(weight, step, claims))
-            partial.setdefault(step.rule.text, []).append((step, weight))
-    return partial
 
 
 def _with_notes(steps: Sequence[Step], weights: Sequence[Siblings]) -> list[Step]:
@@ -332,7 +314,7 @@ def _with_notes(steps: Sequence[Step], weights: Sequence[Siblings]) -> list[Step
 
 
 def _with_note(codes: Step, weight: Siblings, homes: Mapping[str, Step]) -> Step:
-    """Return the step of the codes of a saved weight; without its note if parts changed alone."""
+    """Return the step of the codes of a saved weight, with the note of what it becomes."""
     note, whole = weight.note, codes.targets
     facts: Mapping[str, Any] = {}
     if isinstance(codes.dst, RecordDesc):
@@ -379,21 +361,6 @@ def _without_scales(
             is_code = entry.name not in known and _is_narrow(entry, or_unsigned=claims.has_nodes)
             if is_code and not step.is_copy:
                 yield Siblings(entry.name, {ONE: entry})
-
-
-def _partial_warnings(partial: Mapping[str, Sequence[tuple[Step, Siblings]]]) -> tuple[str, ...]:
-    """Return a warning for each rule that changed parts of quantised weights."""
-    warnings = []
-    for text, changes in partial.items():
-        names = [
-            f"{step.name} without {_others(weight, step)}" for step, weight in changes[:_SHOWN]
-        ]
-        more = f" and {len(changes) - _SHOWN} more" if len(changes) > _SHOWN else ""
-        warnings.append(
-            f"rule {text!r} changes {'; '.join(names)}{more}: together they no longer mean the "
-            "same numbers"
-        )
-    return tuple(warnings)
 
 
 class _Renamed(NamedTuple):
@@ -480,10 +447,7 @@ def _problem(weight: Siblings, step: Step, claims: Claims) -> str:
             if claims.declared
             else "whose scales only the nodes of the model know"
         )
-        return (
-            f"{step.name} holds codes {why}; leave it as it is, or let --allow-partial treat the "
-            "codes as numbers"
-        )
+        return f"{step.name} holds codes {why}; leave it as it is"
     group = read_group(weight, claims)
     if group.desc is None:
         way = (
@@ -499,8 +463,7 @@ def _problem(weight: Siblings, step: Step, claims: Claims) -> str:
         way = f"they are one record, which moves with its prefix: '{weight.prefix}: {name} -> ...'"
     return (
         f"{step.name} would change without {_others(weight, step)}: {weight.codes.name} holds "
-        f"codes, which mean numbers only together with the rest; {way}; --allow-partial does it "
-        "anyway"
+        f"codes, which mean numbers only together with the rest; {way}"
     )
 
 

@@ -65,8 +65,6 @@ class Step:
     rule: Rule | None = None
     # tensors that the output does not need, such as a `g_idx` that keeps the order of inputs
     dropped: tuple[Entry, ...] = ()
-    # whether the largest rounding of its numbers is reported
-    is_rounded: bool = False
 
     @property
     def src(self) -> MemoryDesc | RecordDesc | None:
@@ -116,7 +114,7 @@ class CutStep(NamedTuple):
         step = self.step
         sources = tuple((role, entry.place) for role, entry in step.sources.items())
         targets = tuple((role, where(each.name)) for role, each in step.targets.items() if where)
-        return (Task(step.name, piece, sources, targets, step.is_rounded) for piece in self.pieces)
+        return (Task(step.name, piece, sources, targets) for piece in self.pieces)
 
 
 def copy_step(entry: Entry, name: str, format_name: str, rule: Rule | None = None) -> Step:

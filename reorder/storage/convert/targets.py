@@ -638,15 +638,15 @@ def _rounding_warnings(target: Target, groups: Sequence[Group]) -> Iterator[str]
     if target.dtype is None:
         return
     descs = dict.fromkeys(group.desc for group in groups if group.desc is not None)
-    names = dict.fromkeys(desc.name for desc in descs if may_round(desc, target.dtype))
+    names = dict.fromkeys(desc.name for desc in descs if _may_round(desc, target.dtype))
     if names:
         yield (
             f"weights of {', '.join(names)} are rounded to {target.dtype}, which does not hold all "
-            "their numbers; the largest error is reported at the end"
+            "their numbers"
         )
 
 
-def may_round(desc: RecordDesc, dtype: str) -> bool:
+def _may_round(desc: RecordDesc, dtype: str) -> bool:
     """Whether a type of floats may be unable to hold all numbers of a record, given the formats.
 
     A product has as many significant bits as its factors together. The exponents of bf16 are those

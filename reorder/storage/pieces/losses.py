@@ -1,20 +1,19 @@
-"""What a conversion loses: the finite numbers that overflow, and the largest rounding."""
+"""What a conversion may not lose: finite numbers that overflow, and regions that all become 0."""
 
 from __future__ import annotations
 
 from itertools import zip_longest
-from threading import Lock
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from memdesc import MemdescError, MemoryDesc, RecordDesc, memory_desc
 from reorder.api import reorder
 from reorder.memory.memory import Memory
-from reorder.records.decode import dequantize_record, largest_difference
+from reorder.records.decode import dequantize_record
 from reorder.records.encode import code_range, is_integer_number
 from reorder.records.moves import read_number
-from reorder.storage.pieces.changes import ONLY, padded, record_of
+from reorder.storage.pieces.changes import padded, record_of
 from reorder.values.formats import FLOATS, FloatFormat
 
 if TYPE_CHECKING:
@@ -192,55 +191,3 @@ def _has_finite_codes(desc: RecordDesc) -> bool:
     """Whether no code of a record is an infinity or NaN."""
     kind = desc.field(desc.rule.code.parts[0][0]).kind
     return bool(desc.rule.code.table) or kind not in FLOATS or not FLOATS[kind].has_nan
-
-
-class Rounding(NamedTuple):
-    """The weight that rounding changed most."""
-
-    # the distance between the weight and the number that was written for it
-    error: float
-    # its value in f32
-    weight: float
-    # the record or tensor that it is in
-    name: str
-
-    def __str__(self) -> str:
-        if not self.error:
-            return "no weight has changed"
-        part = f"which is {self.error / abs(self.weight):.2%} of" if self.weight else "at"
-        return f"at most {self.error:.6g}, {part} a weight of {self.weight:.6g} in {self.name}"
-
-
-class Largest:
-    """Keeps the largest rounding that any thread finds, in `found`."""
-
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self.found: Rounding | None = None
-
-    def add(self, found: Rounding | None) -> None:
-        """Keep a rounding if it is larger than all before; None means that nothing was rounded."""
-        if found is None:
-            return
-        with self._lock:
-            # ties go to the first by name, so that the order of threads changes nothing
-            key = (-found.error, found.name, found.weight)
-            old = self.found
-            if old is None or key < (-old.error, old.name, old.weight):
-                self.found = found
-
-
-def rounding_of(name: str, change: Change, read: Bytes, written: Bytes) -> Rounding:
-    """Return the largest rounding of a change between a record and floats."""
-    src, dst = change.src, change.dst
-    if isinstance(src, RecordDesc):
-        assert not isinstance(dst, RecordDesc)  # noqa: S101 - what moves codes does not round
-        found = largest_difference(record_of(src, read), _memory(dst, written), 1)
-        return Rounding(found.error, found.number, name)
-    assert isinstance(dst, RecordDesc)  # noqa: S101 - only records round
-    found = largest_difference(record_of(dst, written), _memory(src, read), 1)
-    return Rounding(found.error, found.other, name)
-
-
-def _memory(desc: MemoryDesc, data: Bytes) -> Memory:
-    return Memory(desc, data[ONLY][: desc.nbytes], zero_pad=False)

@@ -10,7 +10,6 @@ from contextlib import suppress
 from itertools import islice
 from threading import Condition, Thread, current_thread
 from typing import TYPE_CHECKING, Any, NamedTuple
-from zlib import crc32
 
 import numpy as np
 
@@ -21,10 +20,8 @@ from reorder.storage.pieces.changes import ONLY, permutation, sizes_of
 from reorder.storage.pieces.files import read_runs, scratch, write_runs
 from reorder.storage.pieces.losses import (
     OverflowedError,
-    Rounding,
     check_range,
     check_scales,
-    rounding_of,
 )
 from reorder.storage.pieces.pieces import Bound, Piece, cut
 
@@ -49,24 +46,13 @@ class DifferentError(MemdescError):
     """The bytes in a file differ from those that a task writes."""
 
 
-class Outcome(NamedTuple):
-    """The result of a task that has run: the checksum of what it wrote, and the rounding."""
-
-    checksum: int
-    rounding: Rounding | None
-
-
 class Task(NamedTuple):
-    """A piece, what it belongs to, and the places of the tensors that it reads and writes.
-
-    With `is_rounded` the largest rounding is measured.
-    """
+    """A piece, what it belongs to, and the places of the tensors that it reads and writes."""
 
     name: str
     piece: Piece
     src: Places
     dst: Places = ()
-    is_rounded: bool = False
 
     @property
     def nbytes(self) -> int:
@@ -78,8 +64,8 @@ class Task(NamedTuple):
         """Bytes that it writes."""
         return self.piece.written
 
-    def run(self) -> Outcome:
-        """Read the tensors, change them, write the result, and return what is known about it.
+    def run(self) -> None:
+        """Read the tensors, change them, and write the result.
 
         Fails if a file cannot be read or written, or the target cannot hold a number.
         """
@@ -87,14 +73,6 @@ class Task(NamedTuple):
         made, places = self._make_checked(read), dict(self.dst)
         for role, runs in self.piece.writes:
             write_runs(runs, places[role], made[role])
-        return self._outcome(read, made)
-
-    def outcome(self) -> Outcome:
-        """Return what `run` would, if the files hold what it wrote; nothing is written.
-
-        Fails if a file cannot be read.
-        """
-        return self._outcome(self.read() if self.is_rounded else {}, self._written())
 
     def compute(self) -> Bytes:
         """Return what is written, without writing it. Fails where `run` does."""
@@ -123,14 +101,6 @@ class Task(NamedTuple):
     def _written(self) -> Bytes:
         """Return the bytes of each tensor where `run` writes them; buffers may be larger."""
         return _read("written", self.dst, self.piece.writes, sizes_of(self.piece.change.dst))
-
-    def _outcome(self, read: Bytes, written: Bytes) -> Outcome:
-        checksum, rounding = 0, None
-        for role, runs in self.piece.writes:
-            checksum = _checksum(written[role][: runs.nbytes], checksum)
-        if self.is_rounded:
-            rounding = rounding_of(self.name, self.piece.change, read, written)
-        return Outcome(checksum, rounding)
 
     def _make_checked(self, read: Bytes) -> Bytes:
         """Return the bytes to write. Fails if the target cannot hold a number."""
@@ -184,10 +154,6 @@ def _read(what: str, places: Places, pairs: _RunsByRole, sizes: Mapping[str, int
     return found
 
 
-def _checksum(data: NDArray[np.uint8], before: int) -> int:
-    return crc32(data, before)  # type: ignore[arg-type] # arrays of bytes are buffers
-
-
 def _are_equal(one: NDArray[np.generic], other: NDArray[np.generic]) -> bool:
     if one.dtype != np.uint8:
         return np.array_equal(one, other, equal_nan=one.dtype.kind == "f")
@@ -207,7 +173,7 @@ def _extract_runs(each: _RunsByRole, data: Bytes) -> Bytes:
 class _Queue:
     """Tasks that threads take in order, each once its bytes fit into memory."""
 
-    def __init__(self, tasks: Iterable[tuple[int, Task]], max_bytes: int) -> None:
+    def __init__(self, tasks: Iterable[Task], max_bytes: int) -> None:
         self._tasks = iter(tasks)
         self._next = next(self._tasks, None)
         self._max_bytes, self._held = max_bytes, 0
@@ -216,7 +182,7 @@ class _Queue:
         self._is_stopped = False
         self._left: set[Thread] = set()
 
-    def take(self, done: Task | None = None) -> tuple[int, Task] | None:
+    def take(self, done: Task | None = None) -> Task | None:
         """Return the next task, once there is room for it; None at the end.
 
         The bytes of the task that the thread has done are free then. If the next one fits, the same
@@ -226,7 +192,7 @@ class _Queue:
             self._held -= 0 if done is None else done.nbytes
             self._state.notify_all()
             while (found := None if self._is_stopped else self._next) is not None:
-                nbytes = found[1].nbytes
+                nbytes = found.nbytes
                 if not self._held or self._held + nbytes <= self._max_bytes:
                     self._held += nbytes
                     self._next = next(self._tasks, None)
@@ -260,27 +226,26 @@ class _Queue:
 
 
 def run_tasks(
-    tasks: Iterable[tuple[int, Task]],
+    tasks: Iterable[Task],
     threads: int,
     max_bytes: int,
-    finished: Callable[[int, Task, Any], None],
+    finished: Callable[[Task], None],
     work: Callable[[Task], Any],
 ) -> None:
-    """Run tasks, each with its number, on several threads; the first error ends all.
+    """Run tasks on several threads; the first error ends all.
 
     All running tasks together take at most `max_bytes` of memory; a task that needs more runs
-    alone. `finished` is called with each task that has run and what `work` returned, by the thread
-    that ran it.
+    alone. `finished` is called with each task that `work` has run, by the thread that ran it.
     """
     queue = _Queue(tasks, max_bytes)
 
     def loop() -> None:
         try:
-            found = queue.take()
-            while found is not None:
-                number, task = found
-                finished(number, task, work(task))
-                found = queue.take(task)
+            task = queue.take()
+            while task is not None:
+                work(task)
+                finished(task)
+                task = queue.take(task)
         except BaseException as error:  # noqa: BLE001 - the caller raises it
             queue.stop(error)
         finally:

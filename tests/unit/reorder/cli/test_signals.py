@@ -57,9 +57,10 @@ sys.exit(main(sys.argv[2:]))
 def test_a_conversion_that_a_signal_ends_says_how_to_resume(
     tmp_path: Path, number: signal.Signals, said: str
 ) -> None:
-    source, target = tmp_path / "in.safetensors", tmp_path / "out.safetensors"
+    source, target = tmp_path / "in.safetensors", tmp_path / "out"
     write_safetensors(source, {f"t{k}": np.full(1000, k, np.float32) for k in range(20)})
     command = ["convert", str(source), str(target), "--map", _RULE, "--threads", "1"]
+    command += ["--shard-size", "2000"]
     with subprocess.Popen(
         [sys.executable, "-c", _PROGRAM, str(tmp_path / "ready"), *command],
         stderr=subprocess.PIPE,
@@ -72,7 +73,7 @@ def test_a_conversion_that_a_signal_ends_says_how_to_resume(
         error = process.communicate(timeout=60)[1]
     assert process.returncode == 128 + number
     left = partial_folder(target)
-    hint = f"what was written is in {str(left)!r}: --resume goes on with it"
+    hint = f"--resume keeps the finished files, which are in {str(left)!r}"
     assert error.splitlines()[-1] == f"memdesc: {said}; {hint}"
     assert not target.exists()
     found = run_python("-m", "memdesc", *command, "--resume", "--json")

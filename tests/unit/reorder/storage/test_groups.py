@@ -164,30 +164,6 @@ def test_an_order_of_inputs_that_is_data_is_refused_everywhere(
     assert "declares act-order, which assigns inputs to groups by data" in reason(folder)
 
 
-@pytest.mark.parametrize("moved", ["qweight", "scales"])
-def test_a_stored_descriptor_wins_over_what_config_declares(
-    folder: Path, capsys: pytest.CaptureFixture[str], moved: str
-) -> None:
-    write(folder, awq_layer())
-    write_config(folder, quant_method="awq")
-    out = folder.parent / "out"
-    layout = {"qweight": "awq -> marlin", "scales": "marlin_scales"}[moved]
-    assert (
-        main(
-            ["convert", str(folder), str(out), "--map", f"fc.{moved}: {layout}", "--allow-partial"]
-        )
-        == 0
-    )
-    capsys.readouterr()
-    said = reason(out)
-    assert "config.json declares awq: 'fc." in said
-    assert "marlin" in said
-    assert "as the descriptor stored with it says" in said
-    layouts, notes = inspected(out, capsys)
-    assert not any(layout.startswith("awq") for layout in layouts.values())
-    assert "as the descriptor stored with it says" in notes
-
-
 def test_tensors_that_a_record_does_not_use_are_named(folder: Path) -> None:
     layer, _ = gptq_layer()
     write(folder, layer, zeros=np.ones((2, 256), np.float16))

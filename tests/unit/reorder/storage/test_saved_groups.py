@@ -101,22 +101,12 @@ def test_all_their_tensors_may_take_new_names(saved: Path, tmp_path: Path) -> No
 )
 def test_their_parts_do_not_change_alone(saved: Path, tmp_path: Path, rule: str, name: str) -> None:
     message = refused(saved, tmp_path / "out.safetensors", rule)
-    assert "--allow-partial does it anyway" in message
     if name == "w":
         assert (
             "'w' is a Quantized, which reorder.load_all(path, reorder.Quantized) reads" in message
         )
     else:
         assert "'fc: awq -> ...'" in message
-
-
-def test_after_a_partial_change_they_are_no_longer_one(saved: Path, tmp_path: Path) -> None:
-    settings = SMALL._replace(allow_partial=True)
-    out = tmp_path / "out.safetensors"
-    converted(saved, out, "w: ba", "fc.scales: f32", settings=settings)
-    check(out, None, None)
-    with reorder.open_checkpoint(out) as checkpoint:
-        assert "memdesc_partial" in checkpoint.metadata
 
 
 def test_a_record_becomes_another_or_plain_numbers(saved: Path, tmp_path: Path) -> None:

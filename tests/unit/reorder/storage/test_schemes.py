@@ -108,10 +108,7 @@ def test_a_weight_is_written_and_declared_as_it_was(tmp_path: Path, scheme: Sche
 def test_a_weight_becomes_each_target_with_its_numbers_or_is_refused(
     tmp_path: Path, scheme: Scheme
 ) -> None:
-    """*Law*: a weight that the target cannot hold is refused by name; everything else is exact.
-
-    For float targets, the largest rounding is reported, or none if the formats rule it out.
-    """
+    """*Law*: a weight that the target cannot hold is refused by name; everything else is exact."""
     layer, wanted = scheme.make()
     folder = write_model(tmp_path / "in", {scheme.prefix: layer}, scheme.config)
     wanted, letters = wanted.astype(np.float32), record_in(folder, scheme.prefix).desc.letters
@@ -122,7 +119,7 @@ def test_a_weight_becomes_each_target_with_its_numbers_or_is_refused(
     for to, target in TARGETS.items():
         out = tmp_path / to
         try:
-            report = reorder.convert(folder, out, (), settings, to=to)
+            reorder.convert(folder, out, (), settings, to=to)
         except MemdescError as error:
             said = str(error)
             taken = {each for way in target.ways for each in (*way.sources, way.record)}
@@ -147,8 +144,6 @@ def test_a_weight_becomes_each_target_with_its_numbers_or_is_refused(
             assert declared_record(out) is None
             floats = wanted.astype(DATA_TYPES[target.dtype].numpy)
             assert np.array_equal(made[name], floats.swapaxes(-1, -2) if is_turned else floats)
-            rounded = abs(floats.astype(np.float32) - wanted).max()
-            assert rounded == (0 if report.rounding is None else report.rounding.error)
             continue
         record = record_in(out, scheme.prefix)
         found = reorder.dequantize(record).numpy()

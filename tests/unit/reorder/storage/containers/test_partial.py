@@ -19,7 +19,6 @@ from reorder.storage.containers.partial import (
     exchange,
     is_in_use,
     partial_folder,
-    remove_left,
     reserve,
     try_lock,
 )
@@ -36,10 +35,10 @@ def precious(tmp_path: Path) -> Iterator[Path]:
     """Give a folder of somebody's, which stays as it is."""
     folder = tmp_path / "precious"
     (folder / "files").mkdir(parents=True)
-    for name in ("data", "journal", f"files/{_NAME}"):
+    for name in ("data", "facts", f"files/{_NAME}"):
         (folder / name).write_text("precious")
     yield folder
-    for name in ("data", "journal", f"files/{_NAME}"):
+    for name in ("data", "facts", f"files/{_NAME}"):
         assert (folder / name).read_text() == "precious"
 
 
@@ -51,7 +50,8 @@ def write(target: Path, *, resume: bool = False) -> None:
 
 def begun(target: Path) -> Path:
     """Leave the folder of a conversion that has ended."""
-    one_tensor(target).close()
+    with one_tensor(target) as writer:
+        writer.complete(target.name)
     return partial_folder(target)
 
 
@@ -69,7 +69,7 @@ def test_a_link_in_the_place_of_the_folder_is_refused(
 
 
 @pytest.mark.parametrize("resume", [False, True])
-@pytest.mark.parametrize("name", ["files", f"files/{_NAME}", "files/more", "journal", "notes"])
+@pytest.mark.parametrize("name", ["files", f"files/{_NAME}", "growing", "facts", "notes"])
 def test_a_link_in_the_folder_is_refused_and_named(
     tmp_path: Path, precious: Path, name: str, *, resume: bool
 ) -> None:
@@ -152,7 +152,7 @@ def test_a_link_that_somebody_makes_meanwhile_is_not_followed(
 ) -> None:
     target = tmp_path / _NAME
     with one_tensor(target) as writer:
-        grown = partial_folder(target) / "files"
+        grown = writer.where("a").path.parent
         (grown / _NAME).unlink()
         (grown / _NAME).symlink_to(precious / "data")
         with pytest.raises(MemdescError, match="it is not a regular file"):
@@ -166,8 +166,6 @@ def test_a_link_that_somebody_makes_meanwhile_is_not_followed(
         grown.symlink_to(precious / "files")
         with pytest.raises(MemdescError, match="cannot be written"):
             write_part(writer, "a", 0, np.ones(1, np.uint8))
-        with pytest.raises(MemdescError, match="cannot be written"):
-            writer.sync()
         with pytest.raises(MemdescError, match="cannot be written"):
             writer.finish()
     assert not target.exists()
@@ -321,10 +319,10 @@ def test_two_names_are_exchanged_where_the_system_can(
     assert not exchange(tmp_path / "a", tmp_path / "b")
 
 
-def test_a_journal_is_gone_from_the_disk_before_its_files_are(
+def test_facts_are_gone_from_the_disk_before_the_files_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (begun(tmp_path / _NAME) / "journal").touch()
+    begun(tmp_path / _NAME)
     folder = Partial(partial_folder(tmp_path / _NAME))
     calls: list[str] = []
     for module, name in ((os, "unlink"), (os, "fsync"), (shutil, "rmtree")):
@@ -343,7 +341,7 @@ def test_a_journal_is_gone_from_the_disk_before_its_files_are(
 
         monkeypatch.setattr(module, name, recorded)
     folder.clear()
-    assert calls[:3] == ["unlink journal", f"fsync {folder.path.name}", "rmtree files"]
+    assert calls[:3] == ["unlink facts", f"fsync {folder.path.name}", "rmtree files"]
     folder.close()
 
 
@@ -354,9 +352,6 @@ def test_no_file_stays_open(tmp_path: Path) -> None:
     for _ in range(3):
         begun(tmp_path / _NAME)
         assert not is_in_use(partial_folder(tmp_path / _NAME))
-        remove_left(tmp_path / _NAME)
-        assert not partial_folder(tmp_path / _NAME).exists()
-        begun(tmp_path / _NAME)
         write(tmp_path / _NAME, resume=True)
         folder = Partial(partial_folder(tmp_path / "z"))
         (folder.path / "x").hardlink_to(tmp_path / _NAME)
@@ -380,7 +375,6 @@ def test_what_others_put_into_the_folder_in_the_end_stays(tmp_path: Path) -> Non
 
 
 def test_asking_for_what_is_not_there_makes_nothing(tmp_path: Path) -> None:
-    remove_left(tmp_path / "missing" / _NAME)
     folder = Partial(tmp_path / "folder")
     assert folder.nbytes_of("files/x") is None
     assert not [*folder.path.iterdir()]

@@ -4,6 +4,7 @@ import errno
 import os
 import shutil
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -15,6 +16,9 @@ from reorder.storage.containers.shards import plan_shards
 from reorder.storage.containers.table import plan_file, read_container
 from reorder.storage.containers.writer import Writer
 from tests.writers import one_tensor, write_part
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _TENSOR = Tensor("a", "u8", (100,), 100)
 _NAME = "x.safetensors"
@@ -205,17 +209,6 @@ def test_names_may_have_any_character_and_almost_any_length(tmp_path: Path) -> N
         one_tensor(tmp_path / ("x" * (longest - 11) + _NAME[1:]))
 
 
-@pytest.mark.parametrize("name", ["data", "more"])
-def test_a_file_beside_the_target_is_not_replaced_either(tmp_path: Path, name: str) -> None:
-    (tmp_path / name).write_text("mine")
-    files = _files("data", "more", "x")
-    with pytest.raises(MemdescError, match=f"{name}' exists"):
-        Writer(tmp_path / "x", files)
-    assert (tmp_path / name).read_text() == "mine"
-    # nothing is left of a writer that wrote nothing
-    assert _names(tmp_path) == {name}
-
-
 def test_files_beside_a_folder_are_not_its_own(tmp_path: Path) -> None:
     files = _files("data", "more", "x")
     (tmp_path / "data").write_text("mine")
@@ -223,78 +216,6 @@ def test_files_beside_a_folder_are_not_its_own(tmp_path: Path) -> None:
         writer.finish()
     assert _names(tmp_path) == {"data", "model"}
     assert (tmp_path / "data").read_text() == "mine"
-
-
-def _two_files() -> list[PlannedFile]:
-    """Return the plan of an output of two files, of which the second is the target."""
-    return [
-        PlannedFile("x.data", 10, (), {_TENSOR.name: Span(0, 10)}),
-        PlannedFile("x", 4, ((0, b"head"),), {}),
-    ]
-
-
-def _ended_between_names(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Writer:
-    """End a writer whose first file has its name already, and the target has not."""
-    target = folder / "x"
-    writer = Writer(target, _two_files())
-    replace = os.replace
-
-    def end_at_target(name: Path, to: Path) -> None:
-        if to == target:
-            raise KeyboardInterrupt
-        replace(name, to)
-
-    with monkeypatch.context() as patch, writer:
-        patch.setattr(os, "replace", end_at_target)
-        with pytest.raises(KeyboardInterrupt):
-            writer.finish()
-    assert not target.exists()
-    assert (folder / "x.data").exists()
-    return writer
-
-
-def test_an_output_that_ended_between_its_two_names_is_resumed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    target = _ended_between_names(tmp_path, monkeypatch).target
-    files = _two_files()
-    with pytest.raises(MemdescError, match=r"x\.data' exists"):
-        Writer(target, files)
-    with Writer(target, files, resume=True) as writer:
-        assert writer.is_resumed
-        assert not (tmp_path / "x.data").exists()
-        writer.finish()
-    assert _names(tmp_path) == {"x", "x.data"}
-
-
-def test_a_file_that_somebody_makes_is_not_taken_for_one_of_ours(tmp_path: Path) -> None:
-    target = tmp_path / "x"
-    files = _two_files()
-    with Writer(target, files):
-        pass
-    (tmp_path / "x.data").write_text("mine")
-    with pytest.raises(MemdescError, match=r"x\.data' exists"):
-        Writer(target, files, resume=True)
-    assert (tmp_path / "x.data").read_text() == "mine"
-
-
-def test_data_that_somebody_removes_between_the_names_are_written_again(tmp_path: Path) -> None:
-    names = ("data", "more", "x")
-    files = _files(*names)
-    with Writer(tmp_path / "x", files) as writer:
-        grown = writer.open.path / "files"
-    for name in names[:-1]:
-        (grown / name).rename(tmp_path / name)
-    with pytest.raises(MemdescError, match="data' exists"):
-        Writer(tmp_path / "x", files)
-    with Writer(tmp_path / "x", files, resume=True) as writer:
-        assert writer.is_resumed
-        assert _names(tmp_path) == {partial_folder(tmp_path / "x").name}
-    (grown / "data").unlink()
-    with Writer(tmp_path / "x", files, resume=True) as writer:
-        assert not writer.is_resumed
-        writer.finish()
-    assert _names(tmp_path) == {*names}
 
 
 def test_a_pipe_is_not_replaced(tmp_path: Path) -> None:
@@ -328,7 +249,7 @@ def test_a_file_that_the_disk_has_no_room_for_is_an_error(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr("reorder.storage.containers.writer.reserve", full)
-    with pytest.raises(MemdescError, match=f"files/{_NAME}' cannot be written: No space left"):
+    with pytest.raises(MemdescError, match=f"{_NAME}' cannot be written: No space left"):
         one_tensor(tmp_path / _NAME)
     assert _names(tmp_path) == set()
     monkeypatch.undo()
@@ -340,10 +261,12 @@ def test_a_file_that_the_disk_has_no_room_for_is_an_error(
 def test_files_that_are_not_planned_are_not_published(tmp_path: Path, *, is_folder: bool) -> None:
     target = tmp_path / ("model" if is_folder else _NAME)
     files = plan_shards([_TENSOR], {}, 128) if is_folder else plan_file(target, [_TENSOR], {})
-    with Writer(target, files, is_folder=is_folder) as writer:
+    facts = {file.name: "same" for file in files}
+    with Writer(target, files, is_folder=is_folder, facts=facts) as writer:
+        writer.complete(files[0].name)
         (writer.open.path / "files" / "more").write_text("x")
-    with Writer(target, files, is_folder=is_folder, resume=True) as writer:
-        assert writer.is_resumed
+    with Writer(target, files, is_folder=is_folder, facts=facts, resume=True) as writer:
+        assert writer.finished == {files[0].name}
         writer.finish()
     assert _names(tmp_path) == {target.name}
     assert not is_folder or _names(target) == {"model.safetensors"}
@@ -359,17 +282,6 @@ def test_names_are_bounded_where_the_system_does_not_say(
         Writer(tmp_path / names[1], [], is_folder=True)
 
 
-def test_without_resume_what_has_its_name_stays_until_it_is_replaced(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    target = _ended_between_names(tmp_path, monkeypatch).target
-    with Writer(target, _two_files(), overwrite=True) as writer:
-        writer.discard()
-    assert _names(tmp_path) == {"x.data"}
-    with pytest.raises(MemdescError, match=r"x\.data' exists"):
-        Writer(target, _two_files(), resume=True)
-
-
 def test_files_that_would_be_lost_are_named(tmp_path: Path) -> None:
     for name in "cba":
         (tmp_path / name).touch()
@@ -378,3 +290,75 @@ def test_files_that_would_be_lost_are_named(tmp_path: Path) -> None:
     (tmp_path / "d").touch()
     with pytest.raises(MemdescError, match="it holds 'a', 'b', 'c' and 1 more, which"):
         Writer(tmp_path, [], is_folder=True, overwrite=True)
+
+
+def _sharded(target: Path, **options: Any) -> Writer:
+    facts = {"a": "1", "b": "1", "c": "1"} | options.pop("facts", {})
+    files = _files("a", "b", "c")
+    return Writer(target, files, is_folder=True, facts=facts, **options).begin()
+
+
+def _finish_some(target: Path) -> None:
+    """Leave an output of which two files are finished."""
+    with _sharded(target) as writer:
+        for name in ("a", "b"):
+            write_part(writer, name, 0, np.full(10, 7, np.uint8))
+            writer.complete(name)
+        write_part(writer, "c", 0, np.full(10, 7, np.uint8))
+
+
+def test_finished_files_with_equal_facts_are_kept_and_others_start_again(tmp_path: Path) -> None:
+    target = tmp_path / "model"
+    _finish_some(target)
+    with _sharded(target, resume=True, facts={"b": "2"}) as writer:
+        assert writer.finished == {"a"}
+        writer.finish()
+    assert [(target / name).read_bytes() for name in "abc"] == [b"\7" * 10, bytes(10), bytes(10)]
+    assert _names(tmp_path) == {"model"}
+
+
+@pytest.mark.parametrize(
+    ("damage", "kept"),
+    [
+        (os.listdir, {"a", "b"}),
+        (lambda folder: os.truncate(folder / "files" / "a", 9), {"b"}),
+        (lambda folder: (folder / "files" / "a").unlink(), {"b"}),
+        *(
+            (lambda folder, text=text: (folder / "facts").write_bytes(text), set())
+            for text in (b"", b"{", b"[1]", b'"a"', b"\xff", b"[" * 9999)
+        ),
+        (lambda folder: (folder / "facts").unlink(), set()),
+    ],
+)
+def test_what_is_not_known_to_be_finished_starts_again(
+    tmp_path: Path, damage: Callable[[Path], object], kept: set[str]
+) -> None:
+    target = tmp_path / "model"
+    _finish_some(target)
+    damage(partial_folder(target))
+    with _sharded(target, resume=True) as writer:
+        assert writer.finished == kept
+        assert {path.name for path in (writer.open.path / "files").glob("*")} == kept
+
+
+def test_nothing_is_kept_without_resume(tmp_path: Path) -> None:
+    _finish_some(tmp_path / "model")
+    with _sharded(tmp_path / "model") as writer:
+        assert not writer.finished
+        writer.finish()
+    assert (tmp_path / "model" / "a").read_bytes() == bytes(10)
+
+
+def test_files_that_are_written_together_are_kept_together(tmp_path: Path) -> None:
+    _finish_some(tmp_path / "model")
+    together = [frozenset("bc")]
+    with _sharded(tmp_path / "model", resume=True, together=together) as writer:
+        assert writer.finished == {"a"}
+
+
+def test_a_lost_worker_does_not_reach_files_of_a_later_run(tmp_path: Path) -> None:
+    with _sharded(tmp_path / "model") as writer:
+        old = writer.where("a").path
+    with _sharded(tmp_path / "model", resume=True) as writer:
+        assert not old.exists()
+        assert writer.where("a").path.name == old.name

@@ -17,7 +17,6 @@ from reorder.storage.containers.partial import partial_folder
 from reorder.storage.convert.conversion import plan_conversion
 from tests.checkpoints import model_folder
 from tests.programs import run_python
-from tests.unit.reorder.storage.convert.results import contents
 
 if TYPE_CHECKING:
     from reorder import ConvertProgress
@@ -50,13 +49,13 @@ def test_a_conversion_that_is_killed_is_whole_or_resumes_to_the_same_bytes(tmp_p
 @pytest.mark.parametrize("seed", range(2))
 def test_conversions_that_are_killed_at_many_moments(tmp_path: Path, seed: int) -> None:
     killed, whole, resumed = map(int, kill_and_resume(tmp_path, 50, seed, 6).split())
-    sys.stdout.write(f"{killed} kills, {whole} conversions whole, {resumed} tasks resumed\n")
+    sys.stdout.write(f"{killed} kills, {whole} conversions whole, {resumed} files kept\n")
     assert killed >= 50
     assert whole
     assert resumed
 
 
-def test_a_disk_that_fills_half_way_ends_in_an_error_and_is_resumed(tmp_path: Path) -> None:
+def test_a_disk_that_fills_half_way_ends_in_an_error(tmp_path: Path) -> None:
     made = planned(tmp_path)
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
 
@@ -70,11 +69,8 @@ def test_a_disk_that_fills_half_way_ends_in_an_error_and_is_resumed(tmp_path: Pa
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert not (tmp_path / "out").exists()
-    found = planned(tmp_path, _SMALL._replace(resume=True)).run()
-    assert found.resumed > 5
-    (tmp_path / "out").rename(tmp_path / "resumed")
-    planned(tmp_path).run()
-    assert contents(tmp_path / "resumed") == contents(tmp_path / "out")
+    assert not partial_folder(tmp_path / "out").exists()  # no file was finished
+    planned(tmp_path, _SMALL._replace(resume=True)).run()
 
 
 @pytest.mark.parametrize("size", [5000, 0])
@@ -113,45 +109,15 @@ def test_bytes_that_are_damaged_on_their_way_are_found_when_they_are_read_back(
     tmp_path: Path,
 ) -> None:
     made = planned(tmp_path, _SMALL._replace(verify=True))
-    grown = partial_folder(tmp_path / "out") / "files" / "model.safetensors"
     size = made.output.files[-1].nbytes
 
-    def damage(*_: object) -> None:
-        with grown.open("r+b") as file:
-            file.seek(size - 100)
-            file.write(b"x" * 100)
+    def damage(now: ConvertProgress) -> None:
+        if now.stage == "converting" and now.done == now.total // 2:
+            finished = partial_folder(tmp_path / "out") / "files" / "model.safetensors"
+            with finished.open("r+b") as file:
+                file.seek(size - 100)
+                file.write(b"x" * 100)
 
     with pytest.raises(MemdescError, match="what was written differs from the definition"):
         made.run(damage)
     assert not (tmp_path / "out").exists()
-
-
-def test_an_output_that_is_whole_is_compared_with_what_is_planned(tmp_path: Path) -> None:
-    planned(tmp_path).run()
-    source, target = tmp_path / "model", tmp_path / "out"
-    resumed = _SMALL._replace(resume=True)
-    for rules, problem in {
-        _RULES[:2]: "this one writes",
-        (_RULES[0], "conv.weight: OIhw16o16i", _RULES[2]): "conv.weight is memory_desc(",
-        (*_RULES, "*.norm.weight: rename=x"): "it has no x of 64 bytes in its place",
-    }.items():
-        with pytest.raises(MemdescError, match="another conversion has written it") as caught:
-            plan_conversion(source, target, rules, resumed)
-        assert problem in str(caught.value)
-    (target / "tokenizer.json").unlink()
-    with pytest.raises(MemdescError, match=r"tokenizer\.json' is missing"):
-        planned(tmp_path, resumed)
-
-
-def test_an_output_that_is_whole_is_verified_as_well(tmp_path: Path) -> None:
-    planned(tmp_path).run()
-    checked = _SMALL._replace(resume=True, verify=True)
-    seen: list[str] = []
-    assert planned(tmp_path, checked).run(lambda now: seen.append(now.stage)).tasks == 0
-    assert set(seen) == {"verifying"}
-    path = tmp_path / "out" / "model.safetensors"
-    data = bytearray(path.read_bytes())
-    data[-5] ^= 1
-    path.write_bytes(data)
-    with pytest.raises(MemdescError, match="what was written differs from the definition"):
-        planned(tmp_path, checked).run()

@@ -12,7 +12,6 @@ import pytest
 
 from reorder import ConvertOptions
 from reorder.cli.main import main
-from reorder.storage.containers.partial import partial_folder
 from reorder.storage.convert.conversion import plan_conversion
 from tests.checkpoints import model_folder
 from tests.unit.reorder.storage.convert.results import contents
@@ -59,7 +58,7 @@ def planned(tmp_path: Path, target: Path) -> Conversion:
 
 
 def fill(disk: Path, left: int) -> Path:
-    """Take all room of a disk but some bytes; the journal may take more meanwhile."""
+    """Take all room of a disk but some bytes."""
     path = disk / "ballast"
     with path.open("wb") as file:
         for nbytes in range(shutil.disk_usage(disk).free - left, 0, -4096):
@@ -76,29 +75,11 @@ def test_others_who_fill_the_disk_meanwhile_take_no_room_that_is_reserved(
 
     def take_all(*_: object) -> None:
         if not ballast:
-            ballast.append(fill(disk, left=8192))  # the journal and names of folders
+            ballast.append(fill(disk, left=8192))  # names of folders
 
     planned(tmp_path, disk / "out").run(take_all)
     assert ballast
     assert contents(disk / "out") == wanted
-
-
-def test_a_journal_that_cannot_grow_stops_nothing(
-    tmp_path: Path, disk: Path, wanted: dict[str, bytes]
-) -> None:
-    target = disk / "out"
-    ballast: list[Path] = []
-
-    def take_all(*_: object) -> None:
-        if not ballast:
-            journal = partial_folder(target) / "journal"
-            with journal.open("ab") as file:  # what is left of its page
-                file.write(b"\n" * (-file.tell() % 4096))
-            ballast.append(fill(disk, left=0))
-
-    planned(tmp_path, target).run(take_all)
-    assert ballast
-    assert contents(target) == wanted
 
 
 def test_a_full_disk_is_told_before_anything_is_written(

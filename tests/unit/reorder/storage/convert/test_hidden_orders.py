@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import reorder
-from reorder import ConvertOptions
 from tests.checkpoints import write_safetensors
 
 if TYPE_CHECKING:
@@ -67,13 +66,6 @@ def test_a_permutation_that_the_shape_does_not_show_is_named(
     if is_hidden:
         name = rule.partition(":")[0]
         assert f"the shapes of {name!r} do not show" in warned[0]
-
-
-def test_words_of_narrow_elements_are_compared_as_words(tmp_path: Path) -> None:
-    _warned(tmp_path, "u4.safetensors", "square: ab, u4, scales=all")
-    source, settings = tmp_path / "u4.safetensors", ConvertOptions(allow_partial=True)
-    report = reorder.convert(source, tmp_path / "y.safetensors", ["square: ba"], settings)
-    assert sum("'square'" in one and "permuted" in one for one in report.warnings) == 1
 
 
 def test_one_warning_names_the_first_few_and_counts_the_others(tmp_path: Path) -> None:

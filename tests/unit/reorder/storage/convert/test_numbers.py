@@ -10,7 +10,7 @@ import pytest
 
 import reorder
 from memdesc import MemdescError, record_desc
-from reorder import Memory, Quantized
+from reorder import Quantized
 from tests.checkpoints import write_safetensors
 from tests.unit.reorder.storage.convert.results import SMALL, converted, refused
 
@@ -131,17 +131,6 @@ def test_a_shard_keeps_what_its_tensors_are_with_those_of_another(
     reorder.convert(folder, tmp_path / "again.safetensors", [])
     found = reorder.load_all(tmp_path / "again.safetensors", Quantized)[name]
     assert np.array_equal(reorder.dequantize(found).numpy(), wanted.numpy())
-
-
-@pytest.mark.parametrize("rule", ["w: s4", "w: ba"])
-def test_a_shard_is_not_said_to_be_part_of_what_it_was(tmp_path: Path, rule: str) -> None:
-    _, shard = _shards(tmp_path)
-    made, options = tmp_path / "shard.safetensors", reorder.ConvertOptions(allow_partial=True)
-    reorder.convert(shard, made, [rule], options)
-    with reorder.open_checkpoint(made) as found:
-        assert "bias" not in found
-        assert found["w"].scaled_by == ()
-    assert [*reorder.load_all(made, Memory)] == ["w"]
 
 
 # Finite numbers never become infinities or NaN: a conversion that would do so is refused.

@@ -63,13 +63,18 @@ def after(calls: Calls, *call: str) -> int:
 
 def check_order(calls: Calls, name: str, files: list[str], published: int) -> None:
     """Check that what gets its name is on disk, and that the name is before anything is removed."""
-    grown = f".{name}.memdesc-partial/files"
+    partial = f".{name}.memdesc-partial"
+    facts = calls.index(("fsync", f"{partial}/facts"))
     for file in files:
-        path = f"{grown}/{file}"
+        (path,) = {
+            call[1] for call in calls if call[0] == "pwrite" and call[1].endswith(f"/{file}")
+        }
+        assert path.startswith(f"{partial}/growing/")
         written = max(k for k, call in enumerate(calls) if call == ("pwrite", path))
-        synced = [k for k, call in enumerate(calls) if call == ("fsync", path)]
-        assert written < max(k for k in synced if k < published)
-    assert ("fsync", grown) in calls[:published]
+        finished = after(calls, "replace", path, f"{partial}/files/{file}")
+        assert written < calls.index(("fsync", path)) < finished
+        assert facts < finished < published
+    assert ("fsync", f"{partial}/files") in calls[:published]
     named = calls.index(("fsync", "."), published)
     removed = [
         k for k, call in enumerate(calls) if k > published and call[0] in ("unlink", "rmdir")

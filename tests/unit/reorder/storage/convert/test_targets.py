@@ -111,14 +111,6 @@ def test_blocks_of_fp8_become_floats_as_deepseek_casts_them(
     assert config == {"torch_dtype": long, "model_type": "some"}
     for name in ("tokenizer.json", "generation_config.json"):
         assert (tmp_path / "out" / name).read_bytes() == (source / name).read_bytes()
-    error = abs(wanted - wanted.astype(kind).astype(np.float32))
-    assert report.rounding is not None
-    assert report.rounding.error == error.max()
-    assert report.rounding.weight in wanted[error == error.max()]
-    assert report.rounding.name == "model.layers.0.mlp"
-    part = report.rounding.error / abs(report.rounding.weight)
-    assert f"at most {error.max():.6g}, which is {part:.2%} of a weight of" in str(report.rounding)
-    assert 0 < part < 2.0**-8
     warning, *others = report.warnings
     assert warning.startswith(f"weights of fp8_block are rounded to {to}, which does not hold all")
     assert [each[:18] for each in others] == ["loaders will round"] * (to == "f16")
@@ -150,22 +142,21 @@ def test_partial_blocks_that_transformers_decodes_otherwise_are_named(
     assert warned == [True] * (rows == 192)
 
 
-def test_no_rounding_is_reported_where_the_formats_rule_it_out(tmp_path: Path) -> None:
+def test_rounding_is_not_told_where_the_formats_rule_it_out(tmp_path: Path) -> None:
     layer = fp8_layer()
     layer["weight_scale_inv"] = (2.0 ** -np.arange(2))[:, None].astype(np.float32)
     source = _model(tmp_path / "in", layer, _FP8)
     *_, report = _made(source, tmp_path / "out", "bf16")
-    assert report.rounding is not None  # other f32 scales would need it
-    assert report.rounding.error == 0
+    assert "are rounded to bf16" in report.warnings[0]  # other f32 scales would be
     layer["weight_scale_inv"] = layer["weight_scale_inv"].astype(ml_dtypes.float8_e8m0fnu)
     source = _model(tmp_path / "powers", layer, _FP8)
     found, config, report = _made(source, tmp_path / "bf16", "bf16")
     made = found["model.layers.0.mlp.weight"].astype(np.float32)
     assert made.tobytes() == _of_blocks(layer).tobytes()
     assert config == {"torch_dtype": "bfloat16"}
-    assert (report.rounding, report.warnings) == (None, ())
+    assert report.warnings == ()
     *_, report = _made(source, tmp_path / "f16", "f16")  # f16 has fewer exponents
-    assert report.rounding is not None
+    assert "are rounded to f16" in report.warnings[0]
 
 
 def test_weights_that_overflow_are_refused(tmp_path: Path) -> None:
@@ -224,7 +215,6 @@ def test_awq_becomes_gptq_and_awq_again(tmp_path: Path) -> None:
     layer = awq_layer(zeros=(0, 16))
     source = _model(tmp_path / "in", layer, _AWQ)
     found, config, report = _made(source, tmp_path / "out", "gptq")
-    assert report.rounding is None
     (warning,) = report.warnings
     assert warning.startswith("zero points are stored as in version 2 of GPTQ")
     assert config["quantization_config"] == {
@@ -436,15 +426,6 @@ def test_experts_that_transformers_does_not_join_are_refused(tmp_path: Path, nam
     assert f"mlp.{name} is an expert with tensors of its own" in said
     assert "model_type 'gpt_oss', transformers only loads all experts of a layer in one" in said
     _made(source, tmp_path / "out", "gptq")  # for GPTQModel, which makes layers of them
-
-
-def test_a_whole_output_with_stacks_is_left_alone(tmp_path: Path) -> None:
-    source = _model(tmp_path / "in", awq_layer(), _AWQ, _experts(2))
-    settings = SMALL._replace(shard_bytes=40_000)
-    _made(source, tmp_path / "out", "mlx", settings=settings)
-    before = (tmp_path / "out/model.safetensors.index.json").stat().st_mtime_ns
-    _made(source, tmp_path / "out", "mlx", settings=settings._replace(resume=True, verify=True))
-    assert (tmp_path / "out/model.safetensors.index.json").stat().st_mtime_ns == before
 
 
 _BIAS = np.zeros(256, np.float16)
@@ -772,21 +753,18 @@ def test_shards_have_an_index_and_an_interrupted_call_is_resumed(tmp_path: Path)
     layer = fp8_layer()
     source = _model(tmp_path / "in", layer, _FP8)
     settings = SMALL._replace(shard_bytes=70_000, max_bytes=1 << 16)
-    with ended_after(4) as stop:
+    with ended_after(5) as stop:
         reorder.convert(source, tmp_path / "out", (), settings, stop, to="bf16")
     assert not (tmp_path / "out").exists()
     again = settings._replace(resume=True)
     found, _, report = _made(source, tmp_path / "out", "bf16", settings=again)
-    assert report.rounding is not None
+    assert 0 < report.resumed < report.files
     wanted = _of_blocks(layer).astype(_BF16)
     assert found["model.layers.1.mlp.weight"].tobytes() == wanted.tobytes()
     index = json.loads((tmp_path / "out" / "model.safetensors.index.json").read_text())
     assert {*index["weight_map"]} == {*found}
     assert len({*index["weight_map"].values()}) > 1
     assert index["metadata"]["total_size"] == sum(x.nbytes for x in found.values())
-    # a whole output is left alone, and its error is reported again
-    _, _, other = _made(source, tmp_path / "out", "bf16", settings=again)
-    assert other.rounding == report.rounding
 
 
 _LAYERS = {
@@ -855,8 +833,7 @@ def test_layers_of_floats_become_blocks_of_fp8(tmp_path: Path, kind: Any) -> Non
     assert section == _FP8 | {"activation_scheme": "dynamic", "scale_fmt": "float"}
     assert config == {"dtype": "bfloat16"}
     assert report.converted == 4
-    assert report.rounding is not None
-    assert report.rounding.error == max(errors)
+    assert max(errors) > 0
     short = {np.float32: "f32", np.float16: "f16", _BF16: "bf16"}[kind]
     rounded, left = report.warnings
     assert rounded.startswith(
@@ -984,7 +961,6 @@ def test_a_layer_that_mlx_splits_is_decoded(tmp_path: Path, kind: str) -> None:
     assert made.tobytes() == np.ascontiguousarray(wanted).tobytes()
     assert found["model.layers.0.mlp.weight"].dtype == np.uint32
     assert config["quantization"] == {"bits": 4, "group_size": 64, "mode": "affine"}
-    assert report.rounding is None or report.rounding.error == 0
     (warning,) = report.warnings
     assert warning.startswith("kv_b_proj is decoded to f32 in every layer: mlx-lm splits it")
 

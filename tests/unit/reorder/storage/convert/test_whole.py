@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 import reorder
-from memdesc import DATA_TYPES, MemdescError, record_desc
+from memdesc import DATA_TYPES
 from tests.checkpoints import (
-    awq_layer,
     fp8_layer,
     gptq_layer,
     write_config,
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-_PARTIAL = SMALL._replace(allow_partial=True)
 _F8 = DATA_TYPES["f8_e4m3"].numpy
 
 
@@ -58,7 +56,6 @@ def test_codes_of_fp8_do_not_change_without_their_scales(
     assert f"rule {rule!r}: fc.weight" in said
     assert "fc.weight holds codes, which mean numbers only together with the rest" in said
     assert "they are one record, which moves with its prefix: 'fc: fp8_block -> ...'" in said
-    assert "--allow-partial does it anyway" in said
 
 
 def test_floats_next_to_unrelated_scales_are_not_codes(fp8: Path, tmp_path: Path) -> None:
@@ -178,66 +175,6 @@ def test_codes_without_a_config_are_told_what_they_may_be(tmp_path: Path) -> Non
     assert "--map 'fc: gptq -> plain(axes=oi), bf16'" in said
 
 
-def test_partial_changes_are_told_and_noted(fp8: Path, tmp_path: Path) -> None:
-    rule = "fc.weight: bf16"
-    for k, name in enumerate(("out", "out.safetensors", "out.gguf", "out.npz")):
-        target = tmp_path / name
-        made = reorder.convert(fp8, target, [rule], _PARTIAL)
-        warnings = "; ".join(made.warnings)
-        assert f"rule {rule!r} changes fc.weight without fc.weight_scale_inv: toge" in warnings
-        assert (
-            "config.json keeps its quantization_config, which describes the input" in warnings
-        ) == (k == 0)
-        assert ("a .npz has no metadata to say" in warnings) == (k == 3)
-        with reorder.open_checkpoint(target) as checkpoint:
-            metadata = checkpoint.metadata
-        if name != "out.npz":
-            assert json.loads(metadata["memdesc_partial"]) == {rule: ["fc.weight"]}
-        if name == "out.npz":
-            continue
-        again = tmp_path / f"again{k}.safetensors"
-        reorder.convert(target, again, ["fc.weight: rename=fc.x"], _PARTIAL)
-        with reorder.open_checkpoint(again) as checkpoint:
-            notes = json.loads(checkpoint.metadata["memdesc_partial"])
-        assert {x for names in notes.values() for x in names} == {"fc.x"}
-
-
-def test_a_record_that_was_changed_in_part_is_none(tmp_path: Path) -> None:
-    layer = {f"fc.{name}": array for name, array in awq_layer(zeros=(7, 9)).items()}
-    source, out = tmp_path / "in.safetensors", tmp_path / "out.safetensors"
-    write_safetensors(source, layer)
-    reorder.convert(source, out, ["fc.qweight: awq -> gptq"], _PARTIAL)
-    with (
-        reorder.open_checkpoint(out) as checkpoint,
-        pytest.raises(MemdescError, match="an earlier conversion changed"),
-    ):
-        checkpoint.record("fc", "gptq")
-    assert "an earlier conversion changed fc.qweight" in refused(
-        out, tmp_path / "x.safetensors", "fc: gptq -> ab, f32"
-    )
-
-
-def test_a_record_that_left_another_tensor_behind_is_still_one(tmp_path: Path) -> None:
-    layer = {f"fc.{name}": array for name, array in awq_layer(zeros=(7, 9)).items()}
-    source, out = tmp_path / "in.safetensors", tmp_path / "out.safetensors"
-    write_safetensors(source, layer | {"fc.zeros": np.zeros(4, np.float16)})
-    reorder.convert(source, out, ["fc: awq -> gptq"], _PARTIAL)
-    back = tmp_path / "back.safetensors"
-    found = converted(out, back, "fc: gptq -> awq", settings=_PARTIAL)
-    assert np.array_equal(found["fc.qweight"], layer["fc.qweight"])
-
-
-def test_a_scale_beside_blocks_is_not_lost(tmp_path: Path) -> None:
-    blocks, source = reorder.Record(record_desc((2, 32), "q4_0")), tmp_path / "in.gguf"
-    reorder.save(tmp_path / "in.npz", {"a.weight": blocks, "a.scale": np.ones(1, np.float32)})
-    reorder.convert(tmp_path / "in.npz", source)
-    said = refused(source, tmp_path / "out.safetensors", "a.weight: f32")
-    assert "a.scale belong to a.weight, and record_desc((2, 32), 'q4_0') does not use them" in said
-    made = reorder.convert(source, tmp_path / "out.safetensors", ["a.weight: f32"], _PARTIAL)
-    assert "changes a.weight without a.scale" in made.warnings[0]
-    reorder.convert(source, tmp_path / "copied.gguf", ["a.scale: f32"], SMALL)
-
-
 def test_a_weight_that_lies_in_two_shards_is_one(fp8: Path, tmp_path: Path) -> None:
     converted(fp8, tmp_path / "two", settings=SMALL._replace(shard_bytes=1000))
     index = json.loads((tmp_path / "two" / "model.safetensors.index.json").read_text())
@@ -260,8 +197,6 @@ def test_codes_of_a_quantised_model_have_scales_by_some_name(tmp_path: Path, kin
     write_config(source, quant_method="fp8")
     said = refused(source, tmp_path / "out", "fc.weight: f32")
     assert "according to config.json, but no tensor beside it is known to hold their" in said
-    made = reorder.convert(source, tmp_path / "out", ["fc.weight: f32"], _PARTIAL)
-    assert "changes fc.weight without its scales" in made.warnings[0]
 
 
 def test_broken_configs_stop_no_conversion_of_other_tensors(tmp_path: Path) -> None:
