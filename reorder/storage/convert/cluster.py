@@ -100,7 +100,7 @@ def run_on_cluster(
     futures = client.map(_run, [pickle.dumps((work, each)) for each in files.values()], pure=False)
     parts = dict(zip(futures, files.values(), strict=True))
     try:
-        for future in as_completed(futures):
+        for future in as_completed(futures, loop=client.loop):
             error = future.exception()
             if isinstance(error, MemdescError):
                 raise error
