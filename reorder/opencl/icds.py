@@ -79,10 +79,10 @@ def find_icds(
 def libraries() -> list[str]:
     """Return the libraries that the loader reads, by their names or paths, in order."""
     folder = os.environ.get(VARIABLE)
-    if folder is not None:
-        named = map(_named_in, _files(Path(folder)))
+    if folder is None:
+        named = [icd.library for icd in find_icds()]
     else:
-        named = (icd.library for icd in find_icds())
+        named = [_named_in(file) for file in _files(Path(folder))]
     return list(dict.fromkeys(filter(None, named)))
 
 
