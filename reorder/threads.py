@@ -7,6 +7,7 @@ from contextvars import ContextVar
 from typing import Any, TypeAlias
 
 from memdesc import MemdescError
+from memdesc.errors import short_repr
 from memdesc.int64 import checked_count
 
 # The limit of the innermost block, and those of the blocks around it.
@@ -66,8 +67,8 @@ def refuse_threads(threads: Any) -> None:
     """Refuse a number of threads for a reorder on a device; a wrong one as on the CPU."""
     if threads is not None:
         msg = (
-            f"threads={checked_threads(threads)} limits threads of the CPU, but this reorder runs "
-            "on a device; leave threads out"
+            f"threads={short_repr(checked_threads(threads))} limits threads of the CPU, but this "
+            "reorder runs on a device; leave threads out"
         )
         raise MemdescError(msg)
 

@@ -155,7 +155,7 @@ class DeviceBench:
         loaded = self.load(case)
         src, dst = case.descs
         queue = cl.CommandQueue(self.context)
-        enqueue_reorder(queue, loaded.src, src, loaded.dst, dst)
+        enqueue_reorder(queue, loaded.src, loaded.dst, src=src, dst=dst)
         operands = (
             device_operand(queue, loaded.src, src, "src"),
             device_operand(queue, loaded.dst, dst, "dst"),
@@ -167,7 +167,7 @@ class DeviceBench:
         for _ in range(_CALLS):
             queue.finish()
             start = time.perf_counter()
-            enqueue_reorder(queue, loaded.src, src, loaded.dst, dst)
+            enqueue_reorder(queue, loaded.src, loaded.dst, src=src, dst=dst)
             called = time.perf_counter() - start
             queue.finish()
             start = time.perf_counter()

@@ -39,12 +39,12 @@ _SMALL = 1 << 16
 
 def enqueue_reorder(  # noqa: PLR0913 - public: a queue, two operands, their descriptors
     queue: cl.CommandQueue,
-    src: Any,
-    src_desc: MemoryDesc | ImageDesc,
-    dst: Any,
-    dst_desc: MemoryDesc | ImageDesc,
-    attr: Attr | None = None,
+    x: Any,
+    out: Any,
     *,
+    src: MemoryDesc | ImageDesc,
+    dst: MemoryDesc | ImageDesc,
+    attr: Attr | None = None,
     wait_for: Sequence[cl.Event] | None = None,
 ) -> cl.Event:
     """Enqueue a reorder from a buffer or image into another, on the queue's device.
@@ -53,21 +53,22 @@ def enqueue_reorder(  # noqa: PLR0913 - public: a queue, two operands, their des
     ----------
     queue : pyopencl.CommandQueue
         The queue on which it runs, in-order or out-of-order.
-    src, dst : pyopencl.Buffer, pyopencl.array.Array, pyopencl.SVMPointer or pyopencl.Image
-        The memory. A Buffer, SVM, or an Array counted from its lowest element, has at least the
-        `min_nbytes` of its descriptor; an Image may be larger than its descriptor. The `events`
-        of an Array are waited for; an Array passed as dst then carries the returned event.
-    src_desc, dst_desc : MemoryDesc or ImageDesc
-        With the same dims and any data types.
+    x, out : pyopencl.Buffer, pyopencl.array.Array, pyopencl.SVMPointer or pyopencl.Image
+        The memory to read, and to write. A Buffer, SVM, or an Array counted from its lowest
+        element, has at least the `min_nbytes` of its descriptor; an Image may be larger than its
+        descriptor. The `events` of an Array are waited for; an Array passed as `out` then carries
+        the returned event.
+    src, dst : MemoryDesc or ImageDesc
+        What x and `out` hold: the same dims, any data types.
     attr : Attr, optional
-        Scales, zero points, accumulation into dst.
+        Scales, zero points, accumulation into `out`.
     wait_for : sequence of pyopencl.Event, optional
-        Events that must be complete before src is read and dst written.
+        Events that must be complete before x is read and `out` written.
 
     Returns
     -------
     pyopencl.Event
-        Complete when dst is written. Its padding is zero; its gaps are untouched.
+        Complete when `out` is written. Its padding is zero; its gaps are untouched.
 
     Raises
     ------
@@ -77,29 +78,30 @@ def enqueue_reorder(  # noqa: PLR0913 - public: a queue, two operands, their des
 
     Notes
     -----
-    *Law*: dst equals the result of `execute_reference` for the same descriptors, bit for bit,
+    *Law*: `out` equals the result of `execute_reference` for the same descriptors, bit for bit,
     except that a NaN in an image of f16 may have another payload.
 
     Examples
     --------
-    >>> src = cl.array.to_device(queue, np.arange(6, dtype=np.int8))
-    >>> dst = cl.array.zeros(queue, 6, np.int8)
+    >>> x = cl.array.to_device(queue, np.arange(6, dtype=np.int8))
+    >>> out = cl.array.zeros(queue, 6, np.int8)
     >>> rows, columns = (memdesc.memory_desc((2, 3), "s8", tag) for tag in ("ab", "ba"))
-    >>> opencl.enqueue_reorder(queue, src, rows, dst, columns).wait()
-    >>> dst.get()
+    >>> opencl.enqueue_reorder(queue, x, out, src=rows, dst=columns).wait()
+    >>> out.get()
     array([0, 3, 1, 4, 2, 5], dtype=int8)
     """
     events = _checked(queue, wait_for)
-    _, event = _enqueue(queue, Source(src, src_desc), (dst, dst_desc), events, attr)
+    _, event = _enqueue(queue, Source(x, src), (out, dst), events, attr)
     return event
 
 
-def pack(
+def pack(  # noqa: PLR0913 - all but the first three are named
     queue: cl.CommandQueue,
-    src: Any,
-    image_desc: ImageDesc,
+    x: Any,
+    dst: str | ImageDesc,
     *,
-    src_desc: LayoutLike | None = None,
+    src: LayoutLike | None = None,
+    attr: Attr | None = None,
     channel_type: int | str | None = None,
     wait_for: Sequence[cl.Event] | None = None,
 ) -> tuple[cl.Image, cl.Event]:
@@ -109,63 +111,68 @@ def pack(
     ----------
     queue : pyopencl.CommandQueue
         The queue on which it runs.
-    src : ndarray, Memory, pyopencl.Buffer, pyopencl.array.Array or DeviceMemory
+    x : ndarray, Memory, pyopencl.Buffer, pyopencl.array.Array or DeviceMemory
         The tensor; the axes of an array are its logical dims. Host memory is copied
         before the call returns; the rest happens on the device.
-    image_desc : ImageDesc
-        The image to make, with the dims of src; elements are converted to its dtype.
-    src_desc : str, FormatTag, MemoryDesc or ImageDesc, optional
+    dst : ImageDesc or str
+        The image to make, with the dims of x; elements are converted to its dtype. With the name
+        of an image type, the dtype is that of x.
+    src : str, FormatTag, MemoryDesc or ImageDesc, optional
         For an array whose axes are in memory order: the layout they spell, such as
         ``"nhwc"``. A Buffer needs a MemoryDesc, an Image an ImageDesc.
+    attr : Attr, optional
+        Scales and zero points.
     channel_type : int or str, optional
         One of `pyopencl.channel_type`, if the dtype leaves a choice: ``"UNSIGNED_INT32"``
         (MACE) or ``"UNORM_INT8"`` (clDNN) for u8, ``"SIGNED_INT32"`` for s8.
     wait_for : sequence of pyopencl.Event, optional
-        Events that must be complete before src is read.
+        Events that must be complete before x is read.
 
     Returns
     -------
     image : pyopencl.Image
-        With image_desc.width x image_desc.height pixels.
+        With dst.width x dst.height pixels.
     event : pyopencl.Event
         Complete when the image is written.
 
     Raises
     ------
     MemdescError
-        If the device does not support such an image, or src does not fit; then nothing is
+        If the device does not support such an image, or x does not fit; then nothing is
         enqueued.
 
     Examples
     --------
     >>> x = np.zeros((1, 17, 5, 4), np.float32)
-    >>> image_desc = memdesc.image_desc(x.shape, "f32", "in_out_channel")
-    >>> image, event = opencl.pack(queue, x, image_desc)
+    >>> image, event = opencl.pack(queue, x, "in_out_channel")
     >>> image.width, image.height
     (20, 5)
     """
-    events = _checked(queue, wait_for, image_desc)
-    target = Unallocated(supported_format(queue, image_desc, channel_type)), image_desc
-    return _enqueue(queue, as_source(src, src_desc), target, events)
+    events = _checked(queue, wait_for)
+    source = as_source(x, src)
+    desc = _image_desc(dst, source.desc)
+    target = Unallocated(supported_format(queue, desc, channel_type)), desc
+    return _enqueue(queue, source, target, events, attr)
 
 
-def enqueue_pack(
+def enqueue_pack(  # noqa: PLR0913 - all but the first four are named
     queue: cl.CommandQueue,
-    src: Any,
+    x: Any,
     image: cl.Image,
-    image_desc: ImageDesc,
+    dst: str | ImageDesc,
     *,
-    src_desc: LayoutLike | None = None,
+    src: LayoutLike | None = None,
+    attr: Attr | None = None,
     wait_for: Sequence[cl.Event] | None = None,
 ) -> cl.Event:
     """Pack a tensor into an existing image, which may be larger than needed.
 
     Parameters
     ----------
-    queue, src, image_desc, src_desc, wait_for
+    queue, x, dst, src, attr, wait_for
         As for `pack`.
     image : pyopencl.Image
-        Written starting at its first pixel; pixels beyond `image_desc` are untouched.
+        Written starting at its first pixel; pixels beyond dst are untouched.
 
     Returns
     -------
@@ -175,41 +182,44 @@ def enqueue_pack(
     Raises
     ------
     MemdescError
-        If the image has another format or is too small, or src does not fit; then nothing
+        If the image has another format or is too small, or x does not fit; then nothing
         is enqueued.
 
     Examples
     --------
     >>> x = np.zeros((1, 17, 5, 4), np.float32)
-    >>> image_desc = memdesc.image_desc(x.shape, "f32", "in_out_channel")
-    >>> image, event = opencl.pack(queue, x, image_desc)
-    >>> opencl.enqueue_pack(queue, x + 1, image, image_desc, wait_for=[event]).wait()
+    >>> dst = memdesc.image_desc(x.shape, "f32", "in_out_channel")
+    >>> image, event = opencl.pack(queue, x, dst)
+    >>> opencl.enqueue_pack(queue, x + 1, image, dst, wait_for=[event]).wait()
     """
-    events = _checked(queue, wait_for, image_desc)
-    _, event = _enqueue(queue, as_source(src, src_desc), (image, image_desc), events)
+    events = _checked(queue, wait_for)
+    source = as_source(x, src)
+    desc = _image_desc(dst, source.desc)
+    _, event = _enqueue(queue, source, (image, desc), events, attr)
     return event
 
 
 def unpack(
     queue: cl.CommandQueue,
     image: cl.Image,
-    image_desc: ImageDesc,
-    desc: str | FormatTag | MemoryDesc,
+    dst: str | FormatTag | MemoryDesc,
+    src: ImageDesc,
     *,
+    attr: Attr | None = None,
     wait_for: Sequence[cl.Event] | None = None,
 ) -> tuple[cl.Buffer, cl.Event]:
     """Allocate a buffer and unpack an image into it.
 
     Parameters
     ----------
-    queue, wait_for
+    queue, attr, wait_for
         As for `pack`.
     image : pyopencl.Image
         The image; it may be larger than its descriptor. Padding lanes are not read.
-    image_desc : ImageDesc
-        What it holds.
-    desc : str, FormatTag or MemoryDesc
+    dst : str, FormatTag or MemoryDesc
         The layout of the buffer; a MemoryDesc of another dtype converts.
+    src : ImageDesc
+        What the image holds.
 
     Returns
     -------
@@ -227,71 +237,74 @@ def unpack(
     Examples
     --------
     >>> x = np.zeros((1, 17, 5, 4), np.float32)
-    >>> image_desc = memdesc.image_desc(x.shape, "f32", "in_out_channel")
-    >>> image, event = opencl.pack(queue, x, image_desc)
-    >>> buffer, event = opencl.unpack(queue, image, image_desc, "nhwc", wait_for=[event])
+    >>> pixels = memdesc.image_desc(x.shape, "f32", "in_out_channel")
+    >>> image, event = opencl.pack(queue, x, pixels)
+    >>> buffer, event = opencl.unpack(queue, image, "nhwc", pixels, wait_for=[event])
     >>> event.wait()
     >>> buffer.size == x.nbytes
     True
     """
-    events = _checked(queue, wait_for, image_desc)
-    target = Unallocated(), _unpacked(desc, image_desc, image_desc.dtype)
-    return _enqueue(queue, Source(image, image_desc), target, events)
+    events = _checked(queue, wait_for)
+    _checked_image_desc(src, "src")
+    target = Unallocated(), _unpacked(dst, src, src.dtype)
+    return _enqueue(queue, Source(image, src), target, events, attr)
 
 
-def enqueue_unpack(
+def enqueue_unpack(  # noqa: PLR0913 - all but the first five are named
     queue: cl.CommandQueue,
     image: cl.Image,
-    image_desc: ImageDesc,
-    dst: Any,
-    desc: str | FormatTag | MemoryDesc,
+    out: Any,
+    dst: str | FormatTag | MemoryDesc,
+    src: ImageDesc,
     *,
+    attr: Attr | None = None,
     wait_for: Sequence[cl.Event] | None = None,
 ) -> cl.Event:
     """Unpack an image into existing memory.
 
     Parameters
     ----------
-    queue, image, image_desc, wait_for
+    queue, image, src, attr, wait_for
         As for `unpack`.
-    dst : pyopencl.Buffer, pyopencl.array.Array or pyopencl.SVMPointer
+    out : pyopencl.Buffer, pyopencl.array.Array or pyopencl.SVMPointer
         The memory, as for `enqueue_reorder`.
-    desc : str, FormatTag or MemoryDesc
-        The layout of dst. With a name, its elements have the type of the Array, or that of the
+    dst : str, FormatTag or MemoryDesc
+        The layout of `out`. With a name, its elements have the type of the Array, or that of the
         image; a MemoryDesc of another dtype converts.
 
     Returns
     -------
     pyopencl.Event
-        Complete when dst is written. Its padding is zero; its gaps are untouched.
+        Complete when `out` is written. Its padding is zero; its gaps are untouched.
 
     Raises
     ------
     MemdescError
-        If the image does not fit its descriptor, or dst does not fit `desc`; then nothing is
+        If the image does not fit its descriptor, or `out` does not fit dst; then nothing is
         enqueued.
 
     Notes
     -----
-    *Law*: dst holds what `unpack` writes into a new buffer.
+    *Law*: `out` holds what `unpack` writes into a new buffer.
 
     Examples
     --------
     >>> x = np.random.default_rng(0).random((1, 17, 5, 4), np.float32)
-    >>> image_desc = memdesc.image_desc(x.shape, "f32", "in_out_channel")
-    >>> image, event = opencl.pack(queue, x, image_desc)
+    >>> pixels = memdesc.image_desc(x.shape, "f32", "in_out_channel")
+    >>> image, event = opencl.pack(queue, x, pixels)
     >>> y = cl.array.empty(queue, x.shape, np.float32)
-    >>> event = opencl.enqueue_unpack(queue, image, image_desc, y, "nchw", wait_for=[event])
+    >>> event = opencl.enqueue_unpack(queue, image, y, "nchw", pixels, wait_for=[event])
     >>> bool((y.get() == x).all())
     True
     """
-    events = _checked(queue, wait_for, image_desc)
-    dtype = image_desc.dtype
-    if isinstance(dst, cl.array.Array) and not isinstance(desc, MemoryDesc):
+    events = _checked(queue, wait_for)
+    _checked_image_desc(src, "src")
+    dtype = src.dtype
+    if isinstance(out, cl.array.Array) and not isinstance(dst, MemoryDesc):
         # as with `reorder(out=array)`
-        dtype = array_type(dst.dtype, "dst")
-    target = dst, _unpacked(desc, image_desc, dtype)
-    _, event = _enqueue(queue, Source(image, image_desc), target, events)
+        dtype = array_type(out.dtype, "dst")
+    target = out, _unpacked(dst, src, dtype)
+    _, event = _enqueue(queue, Source(image, src), target, events, attr)
     return event
 
 
@@ -386,25 +399,28 @@ def _described(
     return None, own
 
 
-def _checked(
-    queue: cl.CommandQueue, wait_for: Sequence[cl.Event] | None, *image_descs: ImageDesc
-) -> list[cl.Event]:
-    """Check a queue, descriptors of images, and events; return the events."""
+def _checked(queue: cl.CommandQueue, wait_for: Sequence[cl.Event] | None) -> list[cl.Event]:
+    """Check a queue and events; return the events."""
     check_queue(queue)
-    for given in image_descs:
-        if not isinstance(given, ImageDesc):
-            msg = (  # type: ignore[unreachable] # callers without types
-                f"image_desc must be an ImageDesc, not {short_repr(given)}; see memdesc.image_desc"
-            )
-            raise MemdescError(msg)
     return checked_events(queue, wait_for)
 
 
-def _unpacked(
-    desc: str | FormatTag | MemoryDesc, image_desc: ImageDesc, dtype: DataType
-) -> MemoryDesc:
+def _image_desc(dst: str | ImageDesc, src: MemoryDesc | ImageDesc) -> ImageDesc:
+    """Return the descriptor of the image that a tensor is packed into; dst may be its name."""
+    desc: Any = result_desc(dst, None, src) if isinstance(dst, str) else dst
+    return _checked_image_desc(desc, "dst")
+
+
+def _checked_image_desc(desc: Any, name: str) -> ImageDesc:
+    if not isinstance(desc, ImageDesc):
+        msg = f"{name} must be an ImageDesc, not {short_repr(desc)}; see memdesc.image_desc"
+        raise MemdescError(msg)
+    return desc
+
+
+def _unpacked(dst: str | FormatTag | MemoryDesc, image: ImageDesc, dtype: DataType) -> MemoryDesc:
     """Return the descriptor of the elements of an image in a layout."""
-    return desc if isinstance(desc, MemoryDesc) else memory_desc(image_desc.dims, dtype, desc)
+    return dst if isinstance(dst, MemoryDesc) else memory_desc(image.dims, dtype, dst)
 
 
 def _enqueue(
@@ -463,7 +479,7 @@ def as_source(src: Any, desc: LayoutLike | None) -> Source:
     """Describe a tensor; nothing is copied or checked against a queue yet."""
     if isinstance(src, DeviceMemory):
         if desc is not None:
-            msg = "src_desc describes plain memory; a DeviceMemory has its own descriptor"
+            msg = "src describes plain memory; a DeviceMemory has its own descriptor"
             raise MemdescError(msg)
         return Source(src.data, src.desc, None, src)
     if isinstance(src, cl.array.Array):
@@ -508,7 +524,7 @@ def _required_desc(desc: LayoutLike | None, memory: Any) -> MemoryDesc | ImageDe
     is_image = isinstance(memory, cl.Image)
     kind = "Image" if is_image else "Buffer" if isinstance(memory, cl.Buffer) else "SVM"
     needed = "an ImageDesc" if is_image else "a MemoryDesc"
-    msg = f"src is a pyopencl {kind}, whose layout is not known; pass src_desc=, {needed}"
+    msg = f"src is a pyopencl {kind}, whose layout is not known; pass src=, {needed}"
     raise MemdescError(msg)
 
 

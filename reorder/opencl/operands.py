@@ -74,7 +74,7 @@ def device_operand(
     `Unallocated`. Messages call it `name`. It is refused if it was released, belongs to another
     context, is too small, or may not be read (src) or written (dst).
     """
-    check_desc(desc, f"{name}_desc")
+    check_desc(desc, name)
     if isinstance(desc, ImageDesc):
         return _image_operand(queue, memory, desc, name)
     if isinstance(memory, Unallocated):

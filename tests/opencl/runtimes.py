@@ -98,7 +98,9 @@ def enqueue(
 ) -> cl.Event:
     """Enqueue a reorder between memories with their descriptors; with the kernels of a profile."""
     if profile is None:
-        return opencl.enqueue_reorder(runtime.queue, *src, *dst, attr)
+        return opencl.enqueue_reorder(
+            runtime.queue, src[0], dst[0], src=src[1], dst=dst[1], attr=attr
+        )
     device = runtime.device.device
     traits = DeviceTraits(device.max_work_group_size, floats_of(device), profile)
     one, other = (
@@ -150,7 +152,9 @@ def check_reorder(runtime: Runtime, case: Case, seed: int) -> None:
         runtime,
         case,
         seed,
-        lambda memory: opencl.enqueue_reorder(queue, memory[0], src, memory[1], dst, attr),
+        lambda memory: opencl.enqueue_reorder(
+            queue, memory[0], memory[1], src=src, dst=dst, attr=attr
+        ),
     )
 
 

@@ -136,23 +136,23 @@ def test_an_image_is_unpacked_into_memory_of_every_kind(runtime: Runtime) -> Non
     wanted = np.ascontiguousarray(X.transpose(0, 2, 3, 1))
     beside = runtime.buffer(np.full(X.nbytes + 8, 0xA5, np.uint8))
     event = opencl.enqueue_unpack(
-        runtime.queue, image, image_desc_, beside, "nhwc", wait_for=[event]
+        runtime.queue, image, beside, "nhwc", image_desc_, wait_for=[event]
     )
     found = runtime.read(beside, event)
     assert found[: X.nbytes].tobytes() == wanted.tobytes()
     assert (found[X.nbytes :] == 0xA5).all()
     # a name has the type of an array; an array carries the event
     half = cl.array.empty(runtime.queue, wanted.shape, np.float16)
-    event = opencl.enqueue_unpack(runtime.queue, image, image_desc_, half, "nhwc")
+    event = opencl.enqueue_unpack(runtime.queue, image, half, "nhwc", image_desc_)
     assert half.events == [event]
     assert half.get().tobytes() == wanted.astype(np.float16).tobytes()
     # a descriptor describes raw bytes
     desc = memory_desc(X.shape, "f32", "nhwc")
     whole = cl.array.empty(runtime.queue, (X.nbytes,), np.uint8)
-    opencl.enqueue_unpack(runtime.queue, image, image_desc_, whole, desc)
+    opencl.enqueue_unpack(runtime.queue, image, whole, desc, image_desc_)
     assert whole.get().tobytes() == wanted.tobytes()
     with refused(f"dst has {X.nbytes - 4} bytes"):
-        opencl.enqueue_unpack(runtime.queue, image, image_desc_, whole[4:], desc)
+        opencl.enqueue_unpack(runtime.queue, image, whole[4:], desc, image_desc_)
 
 
 def test_out_keeps_its_data_type(runtime: Runtime) -> None:
@@ -195,7 +195,7 @@ def test_an_image_on_the_device_is_described_by_src(runtime: Runtime) -> None:
     )
     with pytest.raises(
         MemdescError,
-        match="a pyopencl Image, whose layout is not known; pass src_desc=, an ImageDesc",
+        match="a pyopencl Image, whose layout is not known; pass src=, an ImageDesc",
     ):
         opencl.pack(runtime.queue, packed.data, desc)
 
@@ -211,11 +211,11 @@ def test_what_must_happen_before_is_waited_for(runtime: Runtime) -> None:
     )
     gate = cl.UserEvent(runtime.context)
     # a tail makes several launches, and a block of 3 a stage between
-    event = opencl.enqueue_reorder(out_of_order, source, src, target, dst, wait_for=[gate])
+    event = opencl.enqueue_reorder(out_of_order, source, target, src=src, dst=dst, wait_for=[gate])
     image = image_desc(X.shape, "f32", "in_out_channel")
     blocked = memory_desc(X.shape, "f32", "aBcd3b")
-    packed, done = opencl.pack(out_of_order, target, image, src_desc=dst, wait_for=[event])
-    threes, last = opencl.unpack(out_of_order, packed, image, blocked, wait_for=[done])
+    packed, done = opencl.pack(out_of_order, target, image, src=dst, wait_for=[event])
+    threes, last = opencl.unpack(out_of_order, packed, blocked, image, wait_for=[done])
     out_of_order.flush()
     assert event.command_execution_status != cl.command_execution_status.COMPLETE
     cl.enqueue_copy(runtime.queue, source, X)
@@ -246,7 +246,9 @@ def test_zero_sizes_succeed_and_do_nothing(runtime: Runtime) -> None:
     m = reorder(empty, "acb", queue=runtime.queue)
     assert host(m).shape == (2, 0, 3)
     desc = memory_desc((2, 0, 3), "f32")
-    opencl.enqueue_reorder(runtime.queue, runtime.buffer(X), desc, runtime.buffer(X), desc).wait()
+    opencl.enqueue_reorder(
+        runtime.queue, runtime.buffer(X), runtime.buffer(X), src=desc, dst=desc
+    ).wait()
 
 
 def test_threads_share_the_kernels_of_a_context(runtime: Runtime) -> None:

@@ -74,13 +74,13 @@ def test_a_part_of_memory_of_the_host_is_used_in_place(runtime: Runtime) -> None
     m = reorder(part, TURNED, src=SHARED, queue=runtime.queue)
     wanted = np.arange(1024, 2048, dtype=np.float32).reshape(32, 32)
     assert m.get().numpy().tobytes() == wanted.tobytes()
-    opencl.enqueue_reorder(runtime.queue, part, SHARED, other, TURNED).wait()
+    opencl.enqueue_reorder(runtime.queue, part, other, src=SHARED, dst=TURNED).wait()
     assert opencl.DeviceMemory(runtime.queue, other, TURNED).get().numpy().tolist() == (
         wanted.tolist()
     )
     with pytest.raises(OverlapError, match="src and dst share device memory"):
         opencl.enqueue_reorder(
-            runtime.queue, part, SHARED, whole.get_sub_region(4096, 4096), TURNED
+            runtime.queue, part, whole.get_sub_region(4096, 4096), src=SHARED, dst=TURNED
         )
 
 
@@ -127,8 +127,8 @@ def test_shared_virtual_memory_is_used_in_place(sharing: Runtime) -> None:
     image_memory = reorder(dst, image, src=memory_desc(image.dims, "f32"), queue=runtime.queue)
     assert image_memory.get().numpy().tobytes() == x.tobytes()
     with pytest.raises(OverlapError, match="src and dst share device memory"):
-        opencl.enqueue_reorder(runtime.queue, src, SHARED, cl.SVM(held[1:]), TURNED)
-    with refused("src is a pyopencl SVM, whose layout is not known; pass src_desc="):
+        opencl.enqueue_reorder(runtime.queue, src, cl.SVM(held[1:]), src=SHARED, dst=TURNED)
+    with refused("src is a pyopencl SVM, whose layout is not known; pass src="):
         reorder(src, "ba", queue=runtime.queue)
     with refused("dst has 4096 bytes, but memory_desc((33, 32), 'f32', 'ab') touches 4224"):
         reorder(X[:33, :32], "ab", out=dst, queue=runtime.queue)

@@ -64,7 +64,9 @@ def check_codes(runtime: Runtime, src: str, dst: str, attr: Attr | None = None) 
     one, other = (memory_desc((codes.size,), name, "a") for name in (src, dst))
     packed = codes[0::2] | codes[1::2] << 4 if one.dtype.is_packed else codes
     buffer = runtime.buffer(np.full(other.nbytes, 0xA5, np.uint8))
-    event = opencl.enqueue_reorder(runtime.queue, runtime.buffer(packed), one, buffer, other, attr)
+    event = opencl.enqueue_reorder(
+        runtime.queue, runtime.buffer(packed), buffer, src=one, dst=other, attr=attr
+    )
     found = runtime.read(buffer, event)
     wanted = run(codes, src, dst, attr, by="definition")
     if other.dtype.is_packed:
@@ -166,7 +168,9 @@ def test_an_image_does_not_accumulate(runtime: Runtime) -> None:
         memory = runtime.image(image, np.zeros((2, 3, 4), np.float32))
         src = runtime.buffer(np.zeros(24, np.float32))
         plain = memory_desc(image.dims, "f32")
-        opencl.enqueue_reorder(runtime.queue, src, plain, memory, image, Attr(beta=1.0))
+        opencl.enqueue_reorder(
+            runtime.queue, src, memory, src=plain, dst=image, attr=Attr(beta=1.0)
+        )
 
 
 @pytest.mark.parametrize("is_shifted", [False, True])
@@ -191,7 +195,7 @@ def test_compensation_is_written_behind_int8_weights(
     if is_shifted:
         array = array[4:]
     memory = runtime.buffer(source)
-    event = opencl.enqueue_reorder(runtime.queue, memory, src, array, desc, attr)
+    event = opencl.enqueue_reorder(runtime.queue, memory, array, src=src, dst=desc, attr=attr)
     event.wait()
     assert array.get()[: desc.nbytes].tobytes() == wanted.tobytes()
 
@@ -205,7 +209,7 @@ def test_compensation_is_written_behind_weights_from_an_image(dtype: str, runtim
     wanted = np.full(desc.nbytes, 0xA5, np.uint8)
     execute_reference(memory_desc(dims, dtype), desc, x, wanted)
     pixels, packed = opencl.pack(runtime.queue, x, image)
-    found, event = opencl.unpack(runtime.queue, pixels, image, desc, wait_for=[packed])
+    found, event = opencl.unpack(runtime.queue, pixels, desc, image, wait_for=[packed])
     assert runtime.read(found, event).tobytes() == wanted.tobytes()
 
 

@@ -55,7 +55,7 @@ def test_a_part_of_a_buffer_that_was_released_is_reordered_or_refused(runtime: R
     gc.collect()
     dst = runtime.buffer(X)
     try:
-        opencl.enqueue_reorder(runtime.queue, part, PLAIN, dst, PLAIN).wait()
+        opencl.enqueue_reorder(runtime.queue, part, dst, src=PLAIN, dst=PLAIN).wait()
     except MemdescError as refusal:
         if "part of a Buffer that was released" not in str(refusal):
             raise
@@ -66,7 +66,7 @@ def test_memory_that_is_too_small_is_refused_with_the_numbers(runtime: Runtime) 
     with refused(
         "src has 116 bytes, but memory_desc((1, 5, 3, 2), 'f32', 'abcd') touches 120 (allocate 120)"
     ):
-        opencl.pack(runtime.queue, small, IMAGE, src_desc=PLAIN)
+        opencl.pack(runtime.queue, small, IMAGE, src=PLAIN)
 
 
 def test_memory_that_kernels_may_not_read_is_refused_where_beta_adds_it(runtime: Runtime) -> None:
@@ -76,9 +76,9 @@ def test_memory_that_kernels_may_not_read_is_refused_where_beta_adds_it(runtime:
     # a known reorder too
     for _ in range(2):
         with refused("dst was created WRITE_ONLY, so kernels may not read it, but beta=0.5 adds"):
-            opencl.enqueue_reorder(runtime.queue, src, PLAIN, write_only, PLAIN, attr)
-        opencl.enqueue_reorder(runtime.queue, src, PLAIN, readable, PLAIN, attr).wait()
-    opencl.enqueue_reorder(runtime.queue, src, PLAIN, write_only, PLAIN).wait()
+            opencl.enqueue_reorder(runtime.queue, src, write_only, src=PLAIN, dst=PLAIN, attr=attr)
+        opencl.enqueue_reorder(runtime.queue, src, readable, src=PLAIN, dst=PLAIN, attr=attr).wait()
+    opencl.enqueue_reorder(runtime.queue, src, write_only, src=PLAIN, dst=PLAIN).wait()
 
 
 def test_parts_of_one_buffer_that_overlap_are_refused_and_disjoint_ones_work(
@@ -94,11 +94,11 @@ def test_parts_of_one_buffer_that_overlap_are_refused_and_disjoint_ones_work(
             OverlapError,
             match="src and dst share device memory: 48 bytes from byte 0 and 48 from byte 0",
         ):
-            opencl.enqueue_reorder(runtime.queue, one, src, other, dst)
+            opencl.enqueue_reorder(runtime.queue, one, other, src=src, dst=dst)
     far = memory_desc((4, 3), "f32", strides=(3, 1), offset0=align // 4)
     with pytest.raises(OverlapError, match=f"from byte 0 and 48 from byte {align}"):
-        opencl.enqueue_reorder(runtime.queue, low, far, high, dst)
-    event = opencl.enqueue_reorder(runtime.queue, low, src, high, dst)
+        opencl.enqueue_reorder(runtime.queue, low, high, src=far, dst=dst)
+    event = opencl.enqueue_reorder(runtime.queue, low, high, src=src, dst=dst)
     found = runtime.read(whole, event)
     x = np.arange(48, dtype=np.uint8).view(np.float32).reshape(4, 3)
     assert found[align : align + 48].tobytes() == x.T.tobytes()
@@ -111,17 +111,17 @@ def test_dims_that_do_not_match_are_refused_before_anything_is_allocated(runtime
         opencl.enqueue_reorder(
             runtime.queue,
             buffer,
-            PLAIN,
             runtime.buffer(np.zeros(64, np.float32)),
-            memory_desc((1, 5, 3, 3), "f32"),
+            src=PLAIN,
+            dst=memory_desc((1, 5, 3, 3), "f32"),
         )
     with refused("dst memory_desc((1, 5, 3, 2), 'f32', strides=(0, 0, 0, 0)) has a stride of 0"):
         opencl.enqueue_reorder(
             runtime.queue,
             buffer,
-            PLAIN,
             runtime.buffer(np.zeros(64)),
-            memory_desc((1, 5, 3, 2), "f32", strides=(0, 0, 0, 0)),
+            src=PLAIN,
+            dst=memory_desc((1, 5, 3, 2), "f32", strides=(0, 0, 0, 0)),
         )
 
 
@@ -141,9 +141,7 @@ def test_objects_of_other_kinds_are_refused(runtime: Runtime) -> None:
     with refused("queue must be a pyopencl.CommandQueue, not None"):
         opencl.pack(None, X, IMAGE)  # type: ignore[arg-type] # the mistake
     buffer = runtime.buffer(X)
-    with refused(
-        "src is a pyopencl Buffer, whose layout is not known; pass src_desc=, a MemoryDesc"
-    ):
+    with refused("src is a pyopencl Buffer, whose layout is not known; pass src=, a MemoryDesc"):
         opencl.pack(runtime.queue, buffer, IMAGE)
     with refused(
         "dst must be a pyopencl Image for image_desc((1, 5, 3, 2), 'f32', 'in_out_channel')"
@@ -153,11 +151,14 @@ def test_objects_of_other_kinds_are_refused(runtime: Runtime) -> None:
     with refused(
         "src must be a pyopencl Buffer, Array or SVM for memory_desc((1, 5, 3, 2), 'f32', 'abcd')"
     ):
-        opencl.enqueue_reorder(runtime.queue, image, PLAIN, buffer, PLAIN)
-    with refused("src_desc must be a MemoryDesc or an ImageDesc, not 'nchw'"):
-        opencl.enqueue_reorder(runtime.queue, buffer, "nchw", buffer, PLAIN)  # type: ignore[arg-type] # the mistake
+        opencl.enqueue_reorder(runtime.queue, image, buffer, src=PLAIN, dst=PLAIN)
+    with refused("src must be a MemoryDesc or an ImageDesc, not 'nchw'"):
+        opencl.enqueue_reorder(runtime.queue, buffer, buffer, src="nchw", dst=PLAIN)  # type: ignore[arg-type] # the mistake
     with refused("attr must be a reorder.Attr, not float"):
-        opencl.enqueue_reorder(runtime.queue, buffer, PLAIN, runtime.buffer(X), PLAIN, 2.0)  # type: ignore[arg-type] # the mistake
+        wrong: Any = 2.0
+        opencl.enqueue_reorder(
+            runtime.queue, buffer, runtime.buffer(X), src=PLAIN, dst=PLAIN, attr=wrong
+        )
 
 
 def test_nothing_is_written_where_something_is_refused(runtime: Runtime) -> None:
@@ -165,7 +166,7 @@ def test_nothing_is_written_where_something_is_refused(runtime: Runtime) -> None
     dst = runtime.buffer(content)
     small = runtime.buffer(np.zeros(2, np.float32))
     with pytest.raises(MemdescError):
-        opencl.enqueue_reorder(runtime.queue, small, PLAIN, dst, PLAIN)
+        opencl.enqueue_reorder(runtime.queue, small, dst, src=PLAIN, dst=PLAIN)
     assert (runtime.read(dst).view(np.float32) == 7).all()
 
 
@@ -192,7 +193,7 @@ def test_nothing_is_kept_of_what_was_refused_or_is_done(runtime: Runtime) -> Non
         reorder(X, "aBcd3b", queue=runtime.queue).get()
         for src, image, desc in ((small, images[0], PLAIN), (X, images[1], PLAIN.with_dtype("u8"))):
             with pytest.raises(MemdescError):
-                opencl.pack(runtime.queue, src, image, src_desc=desc)
+                opencl.pack(runtime.queue, src, image, src=desc)
 
     use()
     gc.collect()
@@ -220,7 +221,7 @@ def test_an_array_of_unpacked_four_bit_elements_is_refused(
     with refused(f"dst is an array of {name}, one element per byte; memory of {name} holds two"):
         reorder(np.zeros(6, np.float32), "a", out=array)
     with refused(f"dst is an array of {name}, one element per byte; memory of {name} holds two"):
-        opencl.enqueue_unpack(runtime.queue, image, IMAGE, array, "nchw")
+        opencl.enqueue_unpack(runtime.queue, image, array, "nchw", IMAGE)
     # raw bytes that a descriptor describes hold what it says
     packed = cl.array.to_device(runtime.queue, np.array([0x10, 0x32, 0x54], np.uint8))
     found = reorder(packed, "a", src=memory_desc((6,), name))
@@ -244,10 +245,10 @@ def test_buffers_over_one_array_of_the_host_share_memory(runtime: Runtime) -> No
     src, dst = memory_desc((16, 16), "f32", "ab"), memory_desc((16, 16), "f32", "ba")
     for one, other in ((whole, low), (low, whole), (low, low), (low, meeting), (meeting, high)):
         with pytest.raises(OverlapError, match="src and dst share device memory"):
-            opencl.enqueue_reorder(runtime.queue, one, src, other, dst)
+            opencl.enqueue_reorder(runtime.queue, one, other, src=src, dst=dst)
     x = np.arange(256, dtype=np.float32).reshape(16, 16)
     cl.enqueue_copy(runtime.queue, low, x)
-    event = opencl.enqueue_reorder(runtime.queue, low, src, high, dst)
+    event = opencl.enqueue_reorder(runtime.queue, low, high, src=src, dst=dst)
     assert runtime.read(high, event).tobytes() == x.T.tobytes()
 
 
@@ -270,10 +271,10 @@ def test_what_is_not_an_event_of_the_context_is_refused(runtime: Runtime) -> Non
         with refused(message):
             opencl.enqueue_pack(runtime.queue, X, image, IMAGE, wait_for=given)
         with refused(message):
-            opencl.unpack(runtime.queue, image, IMAGE, "nchw", wait_for=given)
+            opencl.unpack(runtime.queue, image, "nchw", IMAGE, wait_for=given)
         with refused(message):
-            opencl.enqueue_reorder(runtime.queue, src, PLAIN, dst, PLAIN, wait_for=given)
-    opencl.unpack(runtime.queue, image, IMAGE, "nchw", wait_for=(event,))[1].wait()
+            opencl.enqueue_reorder(runtime.queue, src, dst, src=PLAIN, dst=PLAIN, wait_for=given)
+    opencl.unpack(runtime.queue, image, "nchw", IMAGE, wait_for=(event,))[1].wait()
 
 
 def test_a_device_memory_by_hand_is_checked_before_it_is_read(runtime: Runtime) -> None:
@@ -360,14 +361,42 @@ def test_what_makes_no_image_is_refused_with_the_reason(runtime: Runtime) -> Non
         image_desc((8, 8, 3, 3), "f32", "winograd_filter")
     with refused("dw_conv2d_filter has multiplier m = 2: the kernels fill the image only for 1"):
         image_desc((2, 8, 3, 3), "f32", "dw_conv2d_filter")
-    with refused("image_desc must be an ImageDesc, not 'in_out_channel'; see memdesc.image_desc"):
-        opencl.pack(runtime.queue, X, "in_out_channel")  # type: ignore[arg-type] # the mistake
+    with refused("dst must be an ImageDesc, not memory_desc((1, 5, 3, 2), 'f32', 'acdb')"):
+        opencl.pack(runtime.queue, X, "nhwc")
+    with refused("src must be an ImageDesc, not 'in_out_channel'; see memdesc.image_desc"):
+        opencl.unpack(runtime.queue, runtime.buffer(X), "nchw", "in_out_channel")  # type: ignore[arg-type] # the mistake
+
+
+def test_the_advice_on_axes_in_memory_order_works(runtime: Runtime) -> None:
+    nhwc = np.ascontiguousarray(X.transpose(0, 2, 3, 1))
+    image, _ = opencl.pack(runtime.queue, X, IMAGE)
+    calls: tuple[Callable[..., Any], ...] = (
+        lambda **given: opencl.pack(runtime.queue, nhwc, IMAGE, **given),
+        lambda **given: opencl.enqueue_pack(runtime.queue, nhwc, image, IMAGE, **given),
+        lambda **given: reorder(nhwc, IMAGE, queue=runtime.queue, **given),
+    )
+    for call in calls:
+        with refused("if the axes are in memory order, give src=, such as src='nhwc'"):
+            call()
+        call(src="nhwc")
+
+
+def test_an_image_is_packed_and_unpacked_with_attributes_and_by_its_name(runtime: Runtime) -> None:
+    image, event = opencl.pack(runtime.queue, X, "in_out_channel", attr=Attr(src_scale=2.0))
+    nhwc, event = opencl.unpack(
+        runtime.queue, image, "nhwc", IMAGE, attr=Attr(src_scale=0.25), wait_for=[event]
+    )
+    assert runtime.read(nhwc, event).tobytes() == (X / 2).transpose(0, 2, 3, 1).tobytes()
+    opencl.enqueue_pack(runtime.queue, X, image, "in_out_channel", attr=Attr(src_scale=4.0))
+    out = cl.array.empty(runtime.queue, X.shape, np.float32)
+    opencl.enqueue_unpack(runtime.queue, image, out, "nchw", IMAGE, attr=Attr(dst_scale=2.0))
+    assert (out.get() == X * 2).all()
 
 
 def test_an_image_onto_itself_is_refused(runtime: Runtime) -> None:
     image, _ = opencl.pack(runtime.queue, X, IMAGE)
     with pytest.raises(OverlapError, match="src and dst share device memory"):
-        opencl.enqueue_reorder(runtime.queue, image, IMAGE, image, IMAGE)
+        opencl.enqueue_reorder(runtime.queue, image, image, src=IMAGE, dst=IMAGE)
 
 
 def test_buffers_that_a_device_does_not_allocate_are_refused_with_its_limit(
@@ -417,19 +446,19 @@ def test_released_memory_of_a_result_is_refused(kind: str, runtime: Runtime) -> 
 
 def test_released_results_of_pack_and_unpack_are_refused(runtime: Runtime) -> None:
     image, event = opencl.pack(runtime.queue, X, IMAGE)
-    buffer, event = opencl.unpack(runtime.queue, image, IMAGE, PLAIN, wait_for=[event])
+    buffer, event = opencl.unpack(runtime.queue, image, PLAIN, IMAGE, wait_for=[event])
     event.wait()
     image.release()
     buffer.release()
     target = runtime.buffer(X)
     with refused("src is an Image that was released"):
-        opencl.unpack(runtime.queue, image, IMAGE, "nchw")
+        opencl.unpack(runtime.queue, image, "nchw", IMAGE)
     with refused("dst is an Image that was released"):
         opencl.enqueue_pack(runtime.queue, X, image, IMAGE)
     with refused("src is a Buffer that was released"):
-        opencl.pack(runtime.queue, buffer, IMAGE, src_desc=PLAIN)
+        opencl.pack(runtime.queue, buffer, IMAGE, src=PLAIN)
     with refused("dst is a Buffer that was released"):
-        opencl.enqueue_reorder(runtime.queue, target, PLAIN, buffer, PLAIN)
+        opencl.enqueue_reorder(runtime.queue, target, buffer, src=PLAIN, dst=PLAIN)
 
 
 def test_memory_is_given_back_to_the_runtime_once(runtime: Runtime) -> None:

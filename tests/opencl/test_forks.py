@@ -69,11 +69,11 @@ if use == "memdesc":
     in_child("find_device", opencl.find_device)
     in_child("pack", lambda: opencl.pack(queue, x, pixels))
     in_child("enqueue_pack", lambda: opencl.enqueue_pack(queue, x, image, pixels))
-    in_child("unpack", lambda: opencl.unpack(queue, image, pixels, "nhwc"))
-    in_child("enqueue_unpack", lambda: opencl.enqueue_unpack(queue, image, pixels, array, "nchw"))
+    in_child("unpack", lambda: opencl.unpack(queue, image, "nhwc", pixels))
+    in_child("enqueue_unpack", lambda: opencl.enqueue_unpack(queue, image, array, "nchw", pixels))
     in_child(
         "enqueue_reorder",
-        lambda: opencl.enqueue_reorder(queue, array, plain, memory.data, memory.desc),
+        lambda: opencl.enqueue_reorder(queue, array, memory.data, src=plain, dst=memory.desc),
     )
     in_child("reorder", lambda: reorder(x, "nhwc", queue=queue))
     in_child("a DeviceMemory", lambda: reorder(memory, "nchw"))

@@ -82,7 +82,9 @@ def is_known(runtime: Runtime, src: tuple[Any, Any], dst: tuple[Any, Any]) -> bo
 
 
 def fill(runtime: Runtime, memory: tuple[Any, Any], x: Any) -> None:
-    opencl.enqueue_reorder(runtime.queue, runtime.buffer(x), PLAIN, *memory).wait()
+    opencl.enqueue_reorder(
+        runtime.queue, runtime.buffer(x), memory[0], src=PLAIN, dst=memory[1]
+    ).wait()
 
 
 def read(runtime: Runtime, memory: tuple[Any, Any]) -> Any:
@@ -99,7 +101,7 @@ def test_a_known_reorder_moves_what_memory_holds_now(
     first, dst = source(runtime), target(runtime)
     for src, scale in ((first, 1), (first, 2), (source(runtime), 3)):
         fill(runtime, src, X * scale)
-        event = opencl.enqueue_reorder(runtime.queue, *src, *dst)
+        event = opencl.enqueue_reorder(runtime.queue, src[0], dst[0], src=src[1], dst=dst[1])
         assert is_known(runtime, src, dst)
         event.wait()
         assert read(runtime, dst)[1].tobytes() == (X * scale).tobytes()
@@ -119,14 +121,16 @@ def test_events_of_arrays_are_waited_for_and_recorded(
     side: str, runtime: Runtime, gate: cl.UserEvent
 ) -> None:
     src, dst = array(runtime), array(runtime)
-    opencl.enqueue_reorder(runtime.queue, *src, *dst)
+    opencl.enqueue_reorder(runtime.queue, src[0], dst[0], src=src[1], dst=dst[1])
     assert is_known(runtime, src, dst)
     queue = cl.CommandQueue(runtime.context)
     (src if side == "src" else dst)[0].add_event(gate)
-    event = opencl.enqueue_reorder(queue, *src, *dst)
+    event = opencl.enqueue_reorder(queue, src[0], dst[0], src=src[1], dst=dst[1])
     assert dst[0].events == [event]
     assert event.command_execution_status != COMPLETE
-    later = opencl.enqueue_reorder(cl.CommandQueue(runtime.context), *dst, *src)
+    later = opencl.enqueue_reorder(
+        cl.CommandQueue(runtime.context), dst[0], src[0], src=dst[1], dst=src[1]
+    )
     assert src[0].events == [later]
     assert later.command_execution_status != COMPLETE
     gate.set_status(COMPLETE)
@@ -139,15 +143,15 @@ def test_parts_are_refused_where_they_overlap(runtime: Runtime) -> None:
     whole = runtime.buffer(np.arange(6 * align, dtype=np.uint8))
     low, mid, high = (whole.get_sub_region(align * k, align * 2) for k in (0, 1, 2))
     for _ in range(2):
-        opencl.enqueue_reorder(runtime.queue, low, flat, high, turned).wait()
+        opencl.enqueue_reorder(runtime.queue, low, high, src=flat, dst=turned).wait()
         with pytest.raises(OverlapError, match="src and dst share device memory"):
-            opencl.enqueue_reorder(runtime.queue, low, flat, mid, turned)
+            opencl.enqueue_reorder(runtime.queue, low, mid, src=flat, dst=turned)
         with pytest.raises(OverlapError, match="src and dst share device memory"):
-            opencl.enqueue_reorder(runtime.queue, whole, flat, mid, turned)
+            opencl.enqueue_reorder(runtime.queue, whole, mid, src=flat, dst=turned)
     # far enough from each other, though both are inside of one that is given whole
     far = memory_desc((align // 4, 2), "f32", "ba")
     for _ in range(2):
-        opencl.enqueue_reorder(runtime.queue, whole, flat, high, far).wait()
+        opencl.enqueue_reorder(runtime.queue, whole, high, src=flat, dst=far).wait()
 
 
 def test_memory_of_the_host_may_start_anywhere_in_the_next_call(runtime: Runtime) -> None:
@@ -155,77 +159,79 @@ def test_memory_of_the_host_may_start_anywhere_in_the_next_call(runtime: Runtime
     for start in (0, 4, 0, 12):
         src = host_buffer(runtime, start), NHWC
         fill(runtime, src, X * (start + 1))
-        opencl.enqueue_reorder(runtime.queue, *src, *dst).wait()
+        opencl.enqueue_reorder(runtime.queue, src[0], dst[0], src=src[1], dst=dst[1]).wait()
         assert read(runtime, dst)[1].tobytes() == (X * (start + 1)).tobytes()
     with refused("not a multiple of the 4 bytes of an element"):
-        opencl.enqueue_reorder(runtime.queue, host_buffer(runtime, 2), NHWC, *dst)
+        opencl.enqueue_reorder(runtime.queue, host_buffer(runtime, 2), dst[0], src=NHWC, dst=dst[1])
 
 
 def test_an_image_is_asked_what_it_is_in_each_call(runtime: Runtime) -> None:
     src, dst = buffer(runtime), image(runtime)
-    opencl.enqueue_reorder(runtime.queue, *src, *dst)
+    opencl.enqueue_reorder(runtime.queue, src[0], dst[0], src=src[1], dst=dst[1])
     assert is_known(runtime, src, dst)
     shape = (IMAGE.height, IMAGE.width, 4)
     wide = runtime.image(IMAGE, np.full((shape[0] + 1, shape[1] + 2, 4), 7, np.float32))
     fill(runtime, src, X)
-    event = opencl.enqueue_reorder(runtime.queue, *src, wide, IMAGE)
+    event = opencl.enqueue_reorder(runtime.queue, src[0], wide, src=src[1], dst=IMAGE)
     pixels = runtime.pixels(wide, np.float32, event)
     assert (pixels[-1] == 7).all()
     assert (pixels[:, -2:] == 7).all()
     assert read(runtime, (wide, IMAGE))[1].tobytes() == X.tobytes()
     narrow = runtime.image(IMAGE, np.zeros((shape[0], shape[1] - 1, 4), np.float32))
     with refused(f"has width {shape[1]}"):
-        opencl.enqueue_reorder(runtime.queue, *src, narrow, IMAGE)
+        opencl.enqueue_reorder(runtime.queue, src[0], narrow, src=src[1], dst=IMAGE)
     half = image_desc(X.shape, "f16", "in_out_channel")
     halves = runtime.image(half, np.zeros(shape, np.float16))
     with refused("needs RGBA FLOAT"):
-        opencl.enqueue_reorder(runtime.queue, *src, halves, IMAGE)
+        opencl.enqueue_reorder(runtime.queue, src[0], halves, src=src[1], dst=IMAGE)
     # others of as many bytes
     form, size = dst[0].format, (shape[1], shape[0])
     for width, height, found in ((2, 0.5, "height"), (0.5, 2, "width")):
         turned = (int(size[0] * width), int(size[1] * height))
         swapped = cl.create_image(runtime.context, FLAGS.READ_WRITE, form, shape=turned)
         with refused(f"has {found}"):
-            opencl.enqueue_reorder(runtime.queue, *src, swapped, IMAGE)
+            opencl.enqueue_reorder(runtime.queue, src[0], swapped, src=src[1], dst=IMAGE)
     words = image_desc(X.shape, "s32", "in_out_channel")
     with refused("needs RGBA FLOAT"):
         integers = runtime.image(words, np.zeros(shape, np.int32))
-        opencl.enqueue_reorder(runtime.queue, *src, integers, IMAGE)
+        opencl.enqueue_reorder(runtime.queue, src[0], integers, src=src[1], dst=IMAGE)
     deep = cl.create_image(runtime.context, FLAGS.READ_WRITE, form, shape=(*size, 1))
     with refused("dst is an image of 1 or 3 dimensions"):
-        opencl.enqueue_reorder(runtime.queue, *src, deep, IMAGE)
+        opencl.enqueue_reorder(runtime.queue, src[0], deep, src=src[1], dst=IMAGE)
     sealed = cl.create_image(runtime.context, FLAGS.READ_ONLY, form, shape=size)
     with refused("dst was created READ_ONLY"):
-        opencl.enqueue_reorder(runtime.queue, *src, sealed, IMAGE)
+        opencl.enqueue_reorder(runtime.queue, src[0], sealed, src=src[1], dst=IMAGE)
     other = cl.Context([runtime.device.device])
     foreign = cl.create_image(other, FLAGS.READ_WRITE, form, shape=size)
     with refused("dst belongs to another context"):
-        opencl.enqueue_reorder(runtime.queue, *src, foreign, IMAGE)
+        opencl.enqueue_reorder(runtime.queue, src[0], foreign, src=src[1], dst=IMAGE)
 
 
 def test_an_image_that_was_released_is_refused(runtime: Runtime) -> None:
     made, event = opencl.pack(runtime.queue, X, IMAGE)
     dst = buffer(runtime)
-    opencl.enqueue_reorder(runtime.queue, made, IMAGE, *dst, wait_for=[event]).wait()
+    opencl.enqueue_reorder(
+        runtime.queue, made, dst[0], src=IMAGE, dst=dst[1], wait_for=[event]
+    ).wait()
     assert is_known(runtime, (made, IMAGE), dst)
     made.release()
     with refused("src is an Image that was released"):
-        opencl.enqueue_reorder(runtime.queue, made, IMAGE, *dst)
+        opencl.enqueue_reorder(runtime.queue, made, dst[0], src=IMAGE, dst=dst[1])
     held = reorder(X, "nchw", queue=runtime.queue)
     lent = cl.array.Array(runtime.queue, X.shape, np.float32, data=held.data)
-    opencl.enqueue_reorder(runtime.queue, lent, PLAIN, *dst).wait()
+    opencl.enqueue_reorder(runtime.queue, lent, dst[0], src=PLAIN, dst=dst[1]).wait()
     assert is_known(runtime, (lent, PLAIN), dst)
     held.data.release()
     with refused("src is a Buffer that was released"):
-        opencl.enqueue_reorder(runtime.queue, lent, PLAIN, *dst)
+        opencl.enqueue_reorder(runtime.queue, lent, dst[0], src=PLAIN, dst=dst[1])
 
 
 def test_packing_and_unpacking_allocate_each_time(first: Runtime) -> None:
     src = first.buffer(X)
-    made = [opencl.pack(first.queue, src, IMAGE, src_desc=PLAIN) for _ in range(3)]
+    made = [opencl.pack(first.queue, src, IMAGE, src=PLAIN) for _ in range(3)]
     assert len({one.int_ptr for one, _ in made}) == 3
     for one, event in made:
-        got = [opencl.unpack(first.queue, one, IMAGE, "nhwc", wait_for=[event]) for _ in range(2)]
+        got = [opencl.unpack(first.queue, one, "nhwc", IMAGE, wait_for=[event]) for _ in range(2)]
         assert len({data.int_ptr for data, _ in got}) == 2
         for data, done in got:
             assert first.read(data, done).tobytes() == X.transpose(0, 2, 3, 1).tobytes()
@@ -234,9 +240,9 @@ def test_packing_and_unpacking_allocate_each_time(first: Runtime) -> None:
     raw, desc = first.buffer(bytes_), memory_desc(X.shape, "u8")
     for _ in range(2):
         for kind in ("UNSIGNED_INT8", "UNSIGNED_INT32"):
-            one, event = opencl.pack(first.queue, raw, small, src_desc=desc, channel_type=kind)
+            one, event = opencl.pack(first.queue, raw, small, src=desc, channel_type=kind)
             assert one.format.channel_data_type == getattr(cl.channel_type, kind)
-            data, done = opencl.unpack(first.queue, one, small, desc, wait_for=[event])
+            data, done = opencl.unpack(first.queue, one, desc, small, wait_for=[event])
             assert first.read(data, done).tobytes() == bytes_.tobytes()
 
 
@@ -271,13 +277,13 @@ def test_a_device_memory_is_what_its_fields_say_now(runtime: Runtime, gate: cl.U
 def test_a_known_reorder_keeps_no_memory_alive(runtime: Runtime) -> None:
     src, dst = array(runtime), image(runtime)
     src[0].base_data, held = runtime.buffer(X), src[0].base_data
-    opencl.enqueue_reorder(runtime.queue, *src, *dst).wait()
+    opencl.enqueue_reorder(runtime.queue, src[0], dst[0], src=src[1], dst=dst[1]).wait()
     assert is_known(runtime, src, dst)
     runtime.queue.finish()
     del held
     for memory in (src[0].base_data, dst[0]):
         counted = memory.reference_count
-        opencl.enqueue_reorder(runtime.queue, *src, *dst).wait()
+        opencl.enqueue_reorder(runtime.queue, src[0], dst[0], src=src[1], dst=dst[1]).wait()
         runtime.queue.finish()
         assert memory.reference_count <= counted
 
@@ -288,20 +294,20 @@ def test_memory_that_was_allocated_here_is_freed_with_its_last_reference(runtime
     event.wait()
     counted = sys.getrefcount(data), sys.getrefcount(made)
     for _ in range(2):
-        opencl.enqueue_reorder(runtime.queue, made, IMAGE, data, NHWC).wait()
+        opencl.enqueue_reorder(runtime.queue, made, data, src=IMAGE, dst=NHWC).wait()
     assert is_known(runtime, (made, IMAGE), (data, NHWC))
     assert (sys.getrefcount(data), sys.getrefcount(made)) == counted
     other = cl.Context([runtime.device.device])
     foreign = cl.Buffer(other, FLAGS.READ_WRITE, NHWC.nbytes)
     with refused("src belongs to another context"):
-        opencl.enqueue_reorder(cl.CommandQueue(other), made, IMAGE, foreign, NHWC)
+        opencl.enqueue_reorder(cl.CommandQueue(other), made, foreign, src=IMAGE, dst=NHWC)
 
 
 def test_what_all_checks_refuse_is_refused(runtime: Runtime) -> None:
     (src, _), (dst, _), nbytes = buffer(runtime), buffer(runtime), NHWC.nbytes
 
     def enqueue(src: Any, dst: Any, attr: Any = None) -> None:
-        opencl.enqueue_reorder(runtime.queue, src, PLAIN, dst, NHWC, attr)
+        opencl.enqueue_reorder(runtime.queue, src, dst, src=PLAIN, dst=NHWC, attr=attr)
 
     enqueue(src, dst)
     assert is_known(runtime, (src, PLAIN), (dst, NHWC))
@@ -321,8 +327,8 @@ def test_what_all_checks_refuse_is_refused(runtime: Runtime) -> None:
     ):
         with refused(reason):
             enqueue(*given)
-    with refused("src_desc must be a MemoryDesc or an ImageDesc"):
-        opencl.enqueue_reorder(runtime.queue, src, [1], dst, NHWC)  # type: ignore[arg-type] # the mistake
+    with refused("src must be a MemoryDesc or an ImageDesc"):
+        opencl.enqueue_reorder(runtime.queue, src, dst, src=[1], dst=NHWC)  # type: ignore[arg-type] # the mistake
 
 
 def test_many_reorders_are_known_to_many_threads(
@@ -337,7 +343,7 @@ def test_many_reorders_are_known_to_many_threads(
         out = np.empty(x.size, np.int16)
         src = cl.Buffer(runtime.context, FLAGS.READ_WRITE | FLAGS.COPY_HOST_PTR, hostbuf=x)
         dst = cl.Buffer(runtime.context, FLAGS.READ_WRITE, x.nbytes)
-        event = opencl.enqueue_reorder(queue, src, one, dst, other)
+        event = opencl.enqueue_reorder(queue, src, dst, src=one, dst=other)
         cl.enqueue_copy(queue, out, dst, wait_for=[event])
         return out.tobytes() == x.T.tobytes()
 
@@ -347,20 +353,20 @@ def test_many_reorders_are_known_to_many_threads(
 
 def test_what_is_known_is_released_with_the_kernels(runtime: Runtime) -> None:
     src, dst = buffer(runtime), buffer(runtime)
-    opencl.enqueue_reorder(runtime.queue, *src, *dst)
+    opencl.enqueue_reorder(runtime.queue, src[0], dst[0], src=src[1], dst=dst[1])
     clear: Any = clear_first_arg_caches  # without types
     clear()
     assert not is_known(runtime, src, dst)
-    opencl.enqueue_reorder(runtime.queue, *src, *dst).wait()
+    opencl.enqueue_reorder(runtime.queue, src[0], dst[0], src=src[1], dst=dst[1]).wait()
 
 
 def test_events_of_another_context_are_refused(runtime: Runtime) -> None:
     src, dst = array(runtime), array(runtime)
-    opencl.enqueue_reorder(runtime.queue, *src, *dst)
+    opencl.enqueue_reorder(runtime.queue, src[0], dst[0], src=src[1], dst=dst[1])
     other = cl.UserEvent(cl.Context([runtime.device.device]))
     src[0].add_event(other)
     with refused("wait_for has an event of another context than the queue"):
-        opencl.enqueue_reorder(runtime.queue, *src, *dst)
+        opencl.enqueue_reorder(runtime.queue, src[0], dst[0], src=src[1], dst=dst[1])
     other.set_status(COMPLETE)
 
 
@@ -369,21 +375,21 @@ def test_an_array_is_used_where_it_lies_now(runtime: Runtime) -> None:
     src, dst = base[: X.size], cl.array.zeros(runtime.queue, X.shape, np.float32)
     for start in (0, X.size, 2 * X.size):
         src.offset = 4 * start
-        opencl.enqueue_reorder(runtime.queue, src, PLAIN, dst, NHWC)
+        opencl.enqueue_reorder(runtime.queue, src, dst, src=PLAIN, dst=NHWC)
         wanted = np.arange(start, start + X.size, dtype=np.float32).reshape(X.shape)
         assert dst.get().tobytes() == wanted.transpose(0, 2, 3, 1).tobytes()
     src.offset += 4
     with refused(f"src has {X.nbytes - 4} bytes"):
-        opencl.enqueue_reorder(runtime.queue, src, PLAIN, dst, NHWC)
+        opencl.enqueue_reorder(runtime.queue, src, dst, src=PLAIN, dst=NHWC)
     src.offset = 2
     with refused("starts at byte 2 of its buffer, not a multiple of the 4 bytes"):
-        opencl.enqueue_reorder(runtime.queue, src, PLAIN, dst, NHWC)
+        opencl.enqueue_reorder(runtime.queue, src, dst, src=PLAIN, dst=NHWC)
     src.offset, src.base_data = 0, runtime.buffer(X)
-    opencl.enqueue_reorder(runtime.queue, src, PLAIN, dst, NHWC)
+    opencl.enqueue_reorder(runtime.queue, src, dst, src=PLAIN, dst=NHWC)
     assert dst.get().tobytes() == X.transpose(0, 2, 3, 1).tobytes()
     src.base_data = runtime.buffer(X[:1])
     with refused(f"src has {X.nbytes // 2} bytes"):
-        opencl.enqueue_reorder(runtime.queue, src, PLAIN, dst, NHWC)
+        opencl.enqueue_reorder(runtime.queue, src, dst, src=PLAIN, dst=NHWC)
 
 
 def test_an_array_that_is_reversed_later_is_read_from_its_lowest_element(first: Runtime) -> None:
@@ -393,7 +399,7 @@ def test_an_array_that_is_reversed_later_is_read_from_its_lowest_element(first: 
     src.offset = 20  # in bytes, of element 10
     for strides, shape, lowest in (((2,), (8,), 10), ((-2,), (8,), 3), ((-2,), (11,), 0)):
         src.strides, src.shape = strides, shape
-        opencl.enqueue_reorder(first.queue, src, desc, dst, desc)
+        opencl.enqueue_reorder(first.queue, src, dst, src=desc, dst=desc)
         assert dst.get().tolist() == x[lowest : lowest + 8].tolist()
     src.shape = (8,)
     assert reorder(src, out=dst).get().numpy().tolist() == x[10:2:-1].tolist()
@@ -413,6 +419,6 @@ def test_arrays_in_one_buffer_are_refused_where_they_overlap(runtime: Runtime) -
     base = cl.array.to_device(runtime.queue, np.arange(3 * X.size, dtype=np.float32))
     src = base[: X.size]
     for _ in range(2):
-        opencl.enqueue_reorder(runtime.queue, src, PLAIN, base[X.size :], NHWC).wait()
+        opencl.enqueue_reorder(runtime.queue, src, base[X.size :], src=PLAIN, dst=NHWC).wait()
         with pytest.raises(OverlapError, match="src and dst share device memory"):
-            opencl.enqueue_reorder(runtime.queue, src, PLAIN, base[X.size - 1 :], NHWC)
+            opencl.enqueue_reorder(runtime.queue, src, base[X.size - 1 :], src=PLAIN, dst=NHWC)

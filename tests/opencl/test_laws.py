@@ -133,6 +133,6 @@ def test_offsets_beyond_two_gigabytes_take_64_bits(runtime: Runtime) -> None:
     for k in range(2):
         cl.enqueue_copy(runtime.queue, source, x[k], dst_offset=k * far)
     target = runtime.buffer(np.zeros(16, np.uint8))
-    event = opencl.enqueue_reorder(runtime.queue, source, src, target, dst)
+    event = opencl.enqueue_reorder(runtime.queue, source, target, src=src, dst=dst)
     assert runtime.read(target, event).reshape(8, 2).T.tolist() == x.tolist()
     source.release()

@@ -97,7 +97,9 @@ def test_events_that_reorder_is_given_are_waited_for(runtime: Runtime, gate: Gat
 def test_a_queue_uses_what_another_fills(runtime: Runtime, gate: Gate) -> None:
     first, second = out_of_order(runtime), cl.CommandQueue(runtime.context)
     source, target = runtime.buffer(X), runtime.buffer(np.zeros(BLOCKED.nbytes, np.uint8))
-    event = opencl.enqueue_reorder(first, source, PLAIN, target, BLOCKED, wait_for=[gate.event])
+    event = opencl.enqueue_reorder(
+        first, source, target, src=PLAIN, dst=BLOCKED, wait_for=[gate.event]
+    )
     filled = opencl.DeviceMemory(first, target, BLOCKED, event)
     plain = reorder(filled, "nchw", queue=second)
     assert plain.queue == second
@@ -119,8 +121,8 @@ def test_arrays_carry_the_event_of_their_last_write(runtime: Runtime, gate: Gate
     target = cl.array.zeros(queue, X.shape, np.float32)
     reorder(source, out=target, wait_for=[gate.event])
     for _ in range(9):  # pyopencl waits for the first events where an array has twelve
-        opencl.enqueue_reorder(queue, target, PLAIN, source, PLAIN)
-        opencl.enqueue_reorder(queue, source, PLAIN, target, PLAIN)
+        opencl.enqueue_reorder(queue, target, source, src=PLAIN, dst=PLAIN)
+        opencl.enqueue_reorder(queue, source, target, src=PLAIN, dst=PLAIN)
     assert len(source.events) == len(target.events) == 1
     result = reorder(target, "nhwc")
     gate.open()

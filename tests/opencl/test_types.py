@@ -85,15 +85,15 @@ def test_a_host_buffer_in_the_orders_of_2018_gives_the_same_image(runtime: Runti
     x = np.arange(2 * 3 * 2 * 5, dtype=np.float32).reshape(2, 3, 2, 5)
     desc = image_desc(x.shape, "f32", "conv2d_filter")
     hwoi = np.ascontiguousarray(x.transpose(2, 3, 0, 1))
-    image, event = opencl.pack(runtime.queue, hwoi, desc, src_desc="HWOI")
+    image, event = opencl.pack(runtime.queue, hwoi, desc, src="HWOI")
     assert (runtime.pixels(image, np.float32, event) == expected_pixels("conv2d_filter", x)).all()
     own = opencl.pack(
-        runtime.queue, runtime.buffer(hwoi), desc, src_desc=memory_desc(x.shape, "f32", "HWOI")
+        runtime.queue, runtime.buffer(hwoi), desc, src=memory_desc(x.shape, "f32", "HWOI")
     )
     assert (runtime.pixels(own[0], np.float32, own[1]) == expected_pixels("conv2d_filter", x)).all()
     depthwise = image_desc((1, 3, 2, 5), "f32", "dw_conv2d_filter")
     hwim = np.ascontiguousarray(x[:1].transpose(2, 3, 1, 0))
-    image, event = opencl.pack(runtime.queue, hwim, depthwise, src_desc="HWIM")
+    image, event = opencl.pack(runtime.queue, hwim, depthwise, src="HWIM")
     assert (
         runtime.pixels(image, np.float32, event) == expected_pixels("dw_conv2d_filter", x[:1])
     ).all()
@@ -115,7 +115,7 @@ def test_eight_bits_lie_in_the_lanes_that_are_asked_for(
     image, event = opencl.pack(runtime.queue, x, desc, channel_type=channel_type)
     assert (runtime.pixels(image, lane, event) == expected_pixels("in_out_channel", x)).all()
     for tag in ("nchw", "nhwc"):
-        buffer, event = opencl.unpack(runtime.queue, image, desc, tag)
+        buffer, event = opencl.unpack(runtime.queue, image, tag, desc)
         got = Memory(memory_desc(x.shape, dtype, tag), runtime.read(buffer, event))
         assert got.numpy().tobytes() == x.tobytes()
 
@@ -139,7 +139,7 @@ def test_an_image_becomes_another_one(runtime: Runtime) -> None:
             out = runtime.image(
                 desc, np.full((desc.height, desc.width, desc.channels), np.nan, np.float32)
             )
-            event = opencl.enqueue_reorder(runtime.queue, image, src, out, desc)
+            event = opencl.enqueue_reorder(runtime.queue, image, out, src=src, dst=desc)
             known = other if other in IMAGES else "in_out_channel"
             assert (
                 runtime.pixels(out, np.float32, event).tobytes()

@@ -122,21 +122,20 @@ def functions(runtime: Runtime) -> dict[str, tuple[Callable[..., Any], dict[str,
     values = values_of(runtime)
     queue, image, memory = values["a queue"], values["an image"], values["a DeviceMemory"]
     waiting = {"wait_for": None}
-    packed = {"queue": queue, "src": X, "image_desc": IMAGE, "src_desc": None, **waiting}
+    packed = {"queue": queue, "x": X, "dst": IMAGE, "src": None, "attr": None, **waiting}
     resolved = {"src": None, "dtype": None, "attr": None, "out": None, "queue": queue, **waiting}
     fields = {"queue": queue, "data": memory.data, "desc": memory.desc, "event": None}
     target = cl.Buffer(runtime.context, FLAGS, X.nbytes)
-    buffers = {"src": values["a buffer"], "dst": target}
-    pixels = {"queue": queue, "image": image, "image_desc": IMAGE, "desc": "nhwc", **waiting}
+    buffers = {"x": values["a buffer"], "out": target}
+    pixels = {"queue": queue, "image": image, "dst": "nhwc", "src": IMAGE, "attr": None, **waiting}
     return {
         "pack": (opencl.pack, packed | {"channel_type": None}),
         "enqueue_pack": (opencl.enqueue_pack, packed | {"image": image}),
         "unpack": (opencl.unpack, pixels),
-        "enqueue_unpack": (opencl.enqueue_unpack, pixels | {"dst": target}),
+        "enqueue_unpack": (opencl.enqueue_unpack, pixels | {"out": target}),
         "enqueue_reorder": (
             opencl.enqueue_reorder,
-            {"queue": queue, **buffers, "src_desc": PLAIN, "dst_desc": LAST, "attr": None}
-            | waiting,
+            {"queue": queue, **buffers, "src": PLAIN, "dst": LAST, "attr": None} | waiting,
         ),
         "reorder_on_device": (opencl.reorder_on_device, {"x": X, "dst": "nhwc", **resolved}),
         "reorder": (reorder.reorder, {"x": memory, "dst": "nchw", "threads": None, **resolved}),
