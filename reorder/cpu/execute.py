@@ -9,12 +9,12 @@ import numpy as np
 
 from memdesc.dtypes import BYTE_BITS
 from reorder.cpu.machine import Machine, this_machine
-from reorder.cpu.runtime.batch import Batch, BatchBuilder, JoinedJob, joined_interpreter_at
+from reorder.cpu.runtime.batch import Batch, BatchBuilder, JoinedJob
 from reorder.cpu.runtime.fast_call import job_table, make_fast_call
-from reorder.cpu.runtime.job import JOB
 from reorder.cpu.runtime.pool import load_pool
 from reorder.cpu.runtime.sums import Sums
 from reorder.cpu.schedule.tiles import needs_tiles
+from reorder.cpu.target import LINE_NBYTES
 from reorder.forks import importing
 from reorder.memory.buffers import BufferCheck, address_of, check_disjoint
 from reorder.memory.compensation import compensate
@@ -25,8 +25,14 @@ from reorder.threads import checked_threads
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from numpy.typing import NDArray
+
     from reorder.cpu.runtime.fast_call import ArrayView, FastCall
     from reorder.plan.plan import ReorderPlan
+
+# Most places of dst within a cache line for which batches are made: a few of them are in use, such
+# as those of numpy's arrays. Other places share batches that suit any place.
+_MAX_PLACES = 8
 
 
 class PreparedReorder:
@@ -37,12 +43,11 @@ class PreparedReorder:
     """
 
     __slots__ = (
-        "_batches",
         "_dst",
         "_fast_call",
-        "_job",
         "_jobs",
-        "_joined",
+        "_machine",
+        "_places",
         "_src",
         "_sums",
         "_was_called",
@@ -60,12 +65,12 @@ class PreparedReorder:
         self.threads = limit if threads is None else min(checked_threads(threads), limit)
         self._src = BufferCheck(plan.src, "src", write=False)
         self._dst = BufferCheck(plan.dst, "dst", write=True)
-        builder = BatchBuilder(plan, self.threads, machine)
-        self._batches = (
-            _load_converter()(builder) if needs_tiles(plan) else builder.move_all(builder.boxes)
-        )
+        self._machine = machine
+        first = _Schedule(plan, self.threads, machine, 0)
+        # by bytes between the start of a cache line and dst; None: for any place
+        self._places: dict[int | None, _Schedule] = {0: first}
         # what `explain` shows: micro-kernels with the width of their elements, and "tiles"
-        self.kernels = builder.kernels
+        self.kernels = first.kernels
         # the compensation stored after the elements of s8 weights: sums, one pass for each mask
         extra = plan.dst.extra
         masks = (
@@ -74,16 +79,7 @@ class PreparedReorder:
             else ()
         )
         self._sums = {mask: Sums(plan.dst, mask, self.threads) for mask in masks}
-        # a call that runs fixed jobs needs no Python code, which halves its time
-        jobs = [batch.direct_job for batch in self._batches] if plan.dst.extra is None else []
-        fixed = [job for job in jobs if job is not None]
-        # two jobs may write 4-bit elements of the same byte, so they must not run at the same time
-        is_shared = plan.dst.dtype.bits < BYTE_BITS and any(job.workers for job in fixed)
-        is_joined = len(jobs) == len(fixed) > 1 and not is_shared
-        self._joined = JoinedJob(self._batches) if is_joined else None
-        job = fixed[0] if len(jobs) == len(fixed) == 1 else self._joined and self._joined.job
-        self._job = None if job is None else np.array(job, np.int64)
-        # the jobs that compiled code runs, by the place of dst in its cache line, with their table
+        # the jobs that compiled code runs, by the place of dst in its cache line
         self._jobs = job_table()
         self._fast_call: FastCall | None = None
         self._was_called = False
@@ -112,34 +108,52 @@ class PreparedReorder:
         call = self._fast_call
         if call is not None and call(src, dst) is None:
             return
-        if self._was_called:
-            self.load_fast_call()
         source, src_at = self._src(src)
         target, dst_at = self._dst(dst)
-        if not self._batches:
+        place = dst_at % LINE_NBYTES
+        schedule = self._schedule_at(place)
+        if self._was_called:
+            self.load_fast_call(place)
+        batches = schedule.batches
+        if not batches:
             return
         distance = dst_at - src_at
         if distance < self._src.min_nbytes and -distance < self._dst.min_nbytes:
             check_disjoint(source, self.plan.src, target, self.plan.dst)
-        for batch in self._batches:
+        for batch in batches:
             batch.execute(src_at, dst_at)
         if self.plan.dst.extra is not None:
             sums = {mask: add(dst_at) for mask, add in self._sums.items()}
             compensate(target.reshape(-1).view(np.uint8), self.plan.dst, sums)
         self._was_called = True
 
-    def load_fast_call(self) -> None:
+    def _schedule_at(self, place: int) -> _Schedule:
+        """Return the schedule for a dst that starts some bytes into a cache line."""
+        first = self._places[0]
+        found = first if not first.depends_on_place else self._places.get(place)
+        if found is None:
+            key = place if len(self._places) < _MAX_PLACES else None
+            found = self._places.get(key) or _Schedule(self.plan, self.threads, self._machine, key)
+            # of several threads that make it at once, one keeps it
+            found = self._places.setdefault(key, found)
+        return found
+
+    def load_fast_call(self, place: int = 0) -> None:
         """Load or compile what makes later calls fast, and the code of the threads.
 
-        The second call does this itself. A plan that runs once skips it, which halves the time of a
-        first reorder when no compiled code is on disk.
+        These are calls with a dst that starts `place` bytes into a cache line, or anywhere if the
+        schedule is the same. The second call does this itself. A plan that runs once skips it,
+        which halves the time of a first reorder when no compiled code is on disk.
         """
         if self.threads > 1:
             load_pool()
-        if self._fast_call is None and self._job is not None:
-            if self._joined is not None:
-                self._job[JOB.interpreter] = joined_interpreter_at()
-            self._jobs[:] = address_of(self._job)
+        schedule = self._schedule_at(place)
+        if not schedule.has_job:
+            return
+        if not self._jobs[place]:
+            is_one = self._places[0].depends_on_place
+            self._jobs[slice(place, place + 1) if is_one else slice(None)] = schedule.job_at()
+        if self._fast_call is None:
             self._fast_call = self.fast_call()
 
     def fast_call(
@@ -149,9 +163,47 @@ class PreparedReorder:
 
         This object must outlive it. None if calls need Python code. `load_fast_call` comes first.
         """
-        if self._job is None:
+        if not self._places[0].has_job:
             return None
         return make_fast_call(self._jobs, (self._src, self._dst), (src, dst))
+
+
+class _Schedule:
+    """The batches of a plan for dst at a place within its cache line, and the job of them all."""
+
+    __slots__ = ("_kept", "batches", "depends_on_place", "has_job", "kernels")
+
+    def __init__(
+        self, plan: ReorderPlan, threads: int, machine: Machine, place: int | None
+    ) -> None:
+        builder = BatchBuilder(plan, threads, machine, place)
+        self.batches = (
+            _load_converter()(builder) if needs_tiles(plan) else builder.move_all(builder.boxes)
+        )
+        self.kernels = builder.kernels
+        # whether dst at another place takes another schedule
+        self.depends_on_place = builder.depends_on_place
+        # two jobs may write 4-bit elements of the same byte, so they must not run at the same time
+        is_shared = plan.dst.dtype.bits < BYTE_BITS and any(
+            batch.partition.workers for batch in self.batches
+        )
+        # whether one job runs all batches
+        self.has_job = (
+            plan.dst.extra is None
+            and not any(batch.indirect for batch in self.batches)
+            and (len(self.batches) == 1 or (len(self.batches) > 1 and not is_shared))
+        )
+        # the job, once it was needed, and what owns its tables
+        self._kept: list[tuple[NDArray[np.int64], JoinedJob | None]] = []
+
+    def job_at(self) -> int:
+        """Return the address of the job of all batches; its interpreters are compiled first."""
+        if not self._kept:
+            joined = JoinedJob(self.batches) if len(self.batches) > 1 else None
+            job = joined.job if joined else self.batches[0].job
+            # several threads may come here at once: all get the first one
+            self._kept.append((np.array(job, np.int64), joined))
+        return address_of(self._kept[0][0])
 
 
 @cache

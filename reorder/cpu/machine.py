@@ -39,6 +39,9 @@ OWN_CACHE_NBYTES = 1 << 20
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 
 
+# Smaller reorders gain less from whole lines than the boxes at both ends of rotated rows cost.
+_FILLED_NBYTES = 1 << 16
+
 # Waking a thread costs as much as moving this many bytes.
 _MIN_THREAD_NBYTES = 1 << 16
 
@@ -58,6 +61,8 @@ class Machine(NamedTuple):
     streamed_nbytes: int = _CORE_CACHE_NBYTES
     # every thread must write at least this many bytes
     min_thread_nbytes: int = _MIN_THREAD_NBYTES
+    # bytes of dst from which transpositions write whole lines at any place of dst
+    filled_nbytes: int = _FILLED_NBYTES
 
     def exceeds_cache(self, nbytes: int) -> bool:
         """Whether src and dst together exceed three quarters of what the caches hold.

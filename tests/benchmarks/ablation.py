@@ -354,9 +354,9 @@ class Changed(NamedTuple):
 
 
 def _prepared(run: Any) -> Any:
-    """Return a prepared reorder with the code for lines of dst that are aligned, too."""
-    for batch in run._batches:  # noqa: SLF001 - as its first call would
-        batch.interpreter(True)  # noqa: FBT003 - the only parameter
+    """Return a prepared reorder with its code."""
+    for batch in run._places[0].batches:  # noqa: SLF001 - as its first call would
+        batch.interpreter()
     return run
 
 

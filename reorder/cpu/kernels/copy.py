@@ -26,11 +26,12 @@ from reorder.cpu.kernels.emit import (
     maximum,
     minimum,
     shared_constant,
+    stack_space,
     when,
     where,
 )
 from reorder.cpu.kernels.shuffle import LANE_BITS
-from reorder.cpu.target import LINE_BITS, has_masks, register_bits, step_registers
+from reorder.cpu.target import LINE_BITS, LINE_NBYTES, has_masks, register_bits, step_registers
 
 # Bytes of the longest mask.
 _MASK_NBYTES = 256
@@ -70,6 +71,10 @@ class Rows(NamedTuple):
     dst_table: Value
     # offset of the last row from the first in src
     src_span: Value
+    # `RunEnds`: elements at the end of each row that are read elsewhere, and the address of the
+    # table that says how much further on than the row
+    moved: Value
+    jumps: Value
 
     def rebased(self) -> Rows:
         """Return the same rows from locations of index 0."""
@@ -101,6 +106,10 @@ def emit_copy(rows: Rows, src_end: Value) -> None:
     data, rest = rows._replace(last=data_rows), rows._replace(first=data_rows)
     sizes = (nbytes * BYTE_BITS // elements.bits for nbytes in _VECTOR_NBYTES)
     counts = [lanes for lanes in sizes if lanes > 1]
+    if elements.streams:
+        with when(rows.moved > 0):
+            _emit_rotated(rows)
+            builder.branch(done)
     other = builder.append_basic_block("other")
     by_length = builder.switch(run.extent, other)
     for lanes in counts:
@@ -170,6 +179,34 @@ def _emit_vectors(rows: Rows, lanes: int, src_end: Value) -> None:
                         _copy_each(elements, src, dst, valid)
     for _, dst, _ in rows._replace(first=maximum(data_rows, rows.first)).each():
         elements.store_vector(elements.zeros(lanes), dst)
+
+
+def _emit_rotated(rows: Rows) -> None:
+    """Move rows of whole lines; the last line of each ends with elements from elsewhere in src.
+
+    Both parts of that line are read from whole rows, so no byte outside of src is.
+    """
+    elements = rows.elements
+    lanes = LINE_BITS // elements.bits
+    kept, last = lanes - rows.moved, rows.columns.extent - lanes
+    own = elements.lane_mask(kept, lanes) if has_masks() else None
+    pair = Location(stack_space(elements.builder, BYTE, 2 * LINE_NBYTES, LINE_NBYTES), last.like(0))
+    moves = rows.rebased()
+    with loop(rows.first, rows.last) as row:
+        src = elements.moved(moves.src, rows.src_table[row])
+        dst = elements.moved(moves.dst, rows.dst_table[row])
+        follower = elements.moved(src, rows.jumps[row])
+        with loop(0, last, lanes) as i:
+            elements.store_lines(elements.load_vector(src + i, lanes), dst + i)
+        if own is not None:
+            line = elements.load_masked(src + last, own)
+            line |= elements.load_masked(follower + (-kept), ~own)
+        else:
+            # the last line of the row and the first of its follower, of which parts are a line
+            elements.store_vector(elements.load_vector(src + (last - rows.moved), lanes), pair)
+            elements.store_vector(elements.load_vector(follower, lanes), pair + lanes)
+            line = elements.load_vector(pair + rows.moved, lanes)
+        elements.store_lines(line, dst + last)
 
 
 def _emit_masked(rows: Rows, lanes: int, vectors: int) -> None:

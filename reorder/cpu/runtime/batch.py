@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
+from math import gcd
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -17,10 +18,10 @@ from reorder.cpu.runtime.job import Job, make_job, repeated_at
 from reorder.cpu.runtime.pool import run_job
 from reorder.cpu.schedule.partition import Partition, Workload, partition
 from reorder.cpu.schedule.program import Point, each_points, encode, points_in_bytes
+from reorder.cpu.schedule.rotation import rotate
 from reorder.cpu.schedule.select import MICRO_KERNELS, Kernel, ScheduledBox, pack_for_kernels
 from reorder.cpu.schedule.tiling import stream_box, tile_boxes
 from reorder.cpu.tables import WORD_NBYTES, nbytes_of
-from reorder.cpu.target import LINE_NBYTES
 from reorder.memory.buffers import address_of
 from reorder.plan.passes import join_zeros
 
@@ -40,14 +41,12 @@ class Batch:
 
     program: NDArray[np.int64]
     partition: Partition
-    # returns the address of the interpreter, given whether dst starts at a cache line
-    interpreter: Callable[[bool], int]
+    # returns the address of the interpreter
+    interpreter: Callable[[], int]
     # returns the table of points that the interpreter reads, from offsets in elements
     place: Callable[[NDArray[np.int64]], NDArray[np.int64]]
     # the program runs once at each step of these
     indirect: tuple[IndirectLoop, ...] = ()
-    # whether the interpreter depends on the address of dst
-    streams: bool = False
     # keeps alive the arrays whose addresses are in the program
     owner: object = None
     _origin: NDArray[np.int64] = field(init=False)
@@ -56,13 +55,13 @@ class Batch:
         self._origin = self.place(np.zeros((1, len(Point._fields)), np.int64))
 
     @property
-    def direct_job(self) -> Job | None:
-        """The job, if every call runs the same one; else None."""
-        return None if self.indirect or self.streams else self._job(is_aligned=True)
+    def job(self) -> Job:
+        """The job at the origin; this batch must outlive it."""
+        return make_job(self.interpreter(), address_of(self.program), self.partition, self._origin)
 
     def execute(self, src_at: int, dst_at: int) -> None:
         """Run the program on src and dst at two addresses."""
-        job = self._job(is_aligned=dst_at % LINE_NBYTES == 0)
+        job = self.job
         if not self.indirect:
             run_job(src_at, dst_at, job)
             return
@@ -72,17 +71,18 @@ class Batch:
                 repeated, _bounds = repeated_at(job, points)
                 run_job(src_at, dst_at, repeated)
 
-    def _job(self, *, is_aligned: bool) -> Job:
-        """Return the job at the origin; this batch must outlive it."""
-        interpreter = self.interpreter(is_aligned)
-        return make_job(interpreter, address_of(self.program), self.partition, self._origin)
-
 
 class BatchBuilder:
-    """Makes the batches that move elements, and partitions those that convert."""
+    """Makes the batches that move elements, and partitions those that convert.
 
-    def __init__(self, plan: ReorderPlan, threads: int, machine: Machine) -> None:
+    They are for a dst that starts `place` bytes into a cache line, or with None for any dst.
+    """
+
+    def __init__(
+        self, plan: ReorderPlan, threads: int, machine: Machine, place: int | None = 0
+    ) -> None:
         self.plan = plan
+        self.place = place or 0
         self.boxes = join_zeros(plan.boxes)
         self.threads = threads
         self.machine = machine
@@ -91,7 +91,11 @@ class BatchBuilder:
         # whether they exceed the caches
         self.exceeds = machine.exceeds_cache(self.nbytes)
         # whether moves write whole lines of dst by non-temporal stores
-        self.streams = machine.streams(self.nbytes, threads)
+        self.streams = place is not None and machine.streams(self.nbytes, threads)
+        # whether transpositions write whole lines of dst though they do not stream
+        self.fills_lines = place is not None and plan.dst.min_nbytes >= machine.filled_nbytes
+        # whether other places of dst have other batches
+        self.depends_on_place = False
         # what `explain` shows: micro-kernels with the width of their elements, and "tiles"
         self.kernels: tuple[str, ...] = ()
 
@@ -111,15 +115,31 @@ class BatchBuilder:
         by_kernel: dict[Kernel, list[ScheduledBox]] = {}
         for box in boxes:
             packed, bits, element_stride = pack_for_kernels(box, self.plan.dst.dtype.bits)
-            # tiles for non-temporal stores if there are any, or else for the caches
-            parts = stream_box(packed, bits, element_stride) if self.streams else ()
-            parts = parts or tile_boxes(
-                (packed,), bits, element_stride, sweeps_lines=not self.exceeds, streams=self.streams
-            )
-            for scheduled in parts:
-                streams = self.streams and bits >= BYTE_BITS and scheduled.fills_lines(bits)
-                by_kernel.setdefault(Kernel(bits, streams), []).append(scheduled)
+            parts = self._schedule(packed, bits, element_stride)
+            can_stream = self.streams and bits >= BYTE_BITS
+            streams = [can_stream and part.fills_lines(bits) for part in parts]
+            for scheduled, fills_lines in zip(parts, streams, strict=True):
+                # ends of lines are written with the lines
+                is_streamed = fills_lines or (any(streams) and scheduled.writes_parts(bits))
+                by_kernel.setdefault(Kernel(bits, is_streamed), []).append(scheduled)
         return [self._batch(tuple(found), kernel) for kernel, found in by_kernel.items()]
+
+    def _schedule(self, box: Box, bits: int, element_stride: int) -> tuple[ScheduledBox, ...]:
+        """Schedule a box; offsets in dst count from the start of a line afterwards."""
+        if bits >= BYTE_BITS:
+            box, element_stride = _placed(box, bits, element_stride, self.place)
+        # tiles for non-temporal stores if there are any, or else for the caches
+        parts = stream_box(box, bits, element_stride) if self.streams else ()
+        if not parts and (self.streams or self.fills_lines):
+            parts = rotate(box, bits, element_stride, streams=self.streams)
+        parts = parts or tile_boxes(
+            (box,), bits, element_stride, sweeps_lines=not self.exceeds, streams=self.streams
+        )
+        self.depends_on_place |= any(
+            part.fills_lines(bits) and (self.streams or (self.fills_lines and part.is_transposed))
+            for part in parts
+        )
+        return parts
 
     def _batch(
         self,
@@ -132,21 +152,40 @@ class BatchBuilder:
         names = {f"{MICRO_KERNELS[box.micro_kernel]} {bits}-bit" for box in boxes}
         self.kernels += tuple(sorted(names - {*self.kernels}))
         src_end = (self.plan.src.layout.last + 1) * self.plan.src.dtype.bits // BYTE_BITS
-        program, workloads = encode(boxes, bits, src_end)
+        place = self.place if bits >= BYTE_BITS and not indirect else 0
+        program, workloads = encode(boxes, bits, src_end, place)
         nbytes = sum(scheduled.written_nbytes(bits) for scheduled in boxes)
         # two threads must not write the two 4-bit elements of one byte
-        shares = self.partition(workloads, nbytes, is_whole=kernel.is_packed)
+        threads = 1 if kernel.is_packed else self.threads
+        # the parts of rotated rows read the same lines
+        takes_turns = kernel.streams and self.place > 0
+        shares = partition(workloads, nbytes, threads, self.machine, takes_turns=takes_turns)
 
-        def interpreter(is_aligned: bool) -> int:  # noqa: FBT001 - the only parameter
-            # non-temporal stores need aligned cache lines
-            return interpreter_at(kernel._replace(streams=kernel.streams and is_aligned))
-
-        place = partial(points_in_bytes, bits=bits)
-        return Batch(program, shares, interpreter, place, indirect, kernel.streams)
+        points = partial(points_in_bytes, bits=bits)
+        return Batch(program, shares, partial(interpreter_at, kernel), points, indirect)
 
     def partition(self, workloads: list[Workload], nbytes: int, *, is_whole: bool) -> Partition:
         """Partition instructions that write `nbytes` bytes; with `is_whole` one thread runs all."""
         return partition(workloads, nbytes, 1 if is_whole else self.threads, self.machine)
+
+
+def _placed(box: Box, bits: int, element_stride: int, place: int) -> tuple[Box, int]:
+    """Return a box whose offsets in dst count from `place` bytes before it, and its element stride.
+
+    If that is no multiple of an element, strides are in narrower ones.
+    """
+    nbytes = bits // BYTE_BITS // element_stride
+    unit = gcd(nbytes, place)
+    if place % nbytes:
+        factor = nbytes // unit
+        nodes = tuple(
+            node._replace(strides=tuple(factor * stride for stride in node.strides))
+            for node in box.nodes
+        )
+        box = box._replace(offsets=tuple(factor * at for at in box.offsets), nodes=nodes)
+        element_stride *= factor
+    src, dst = box.offsets
+    return box._replace(offsets=(src, dst + place // unit)), element_stride
 
 
 class _JobRange(NamedTuple):
@@ -166,13 +205,11 @@ class JoinedJob:
 
     Its chunks are those of all jobs, in order. Threads run them at once, so no job may read what
     another one writes, and no two may write 4-bit elements of the same byte. Without workers the
-    caller runs the chunks in their order. The batches must outlive it. The field `interpreter` of
-    `job` is 0 until the first call that needs it, since compiling it takes time: then it is
-    `joined_interpreter_at`.
+    caller runs the chunks in their order. The batches must outlive it.
     """
 
     def __init__(self, batches: Sequence[Batch]) -> None:
-        jobs = [job for batch in batches if (job := batch.direct_job)]
+        jobs = [batch.job for batch in batches]
         starts = np.cumsum([0, *(job.steps for job in jobs)]).tolist()
         parts = [
             _JobRange(
@@ -188,7 +225,7 @@ class JoinedJob:
         self._program = np.array([len(parts), *(word for part in parts for word in part)], np.int64)
         self._bounds = np.array([*np.concatenate(bounds), starts[-1]], np.int64)
         self.job = jobs[0]._replace(
-            interpreter=0,
+            interpreter=joined_interpreter_at(),
             program=address_of(self._program),
             steps=starts[-1],
             bounds=address_of(self._bounds),

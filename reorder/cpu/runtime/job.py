@@ -56,7 +56,7 @@ def make_job(
         point_count=1,
         bounds=address_of(partition.bounds),
         chunks=partition.chunks,
-        workers=min(partition.chunks, partition.threads, MAX_WORKERS + 1) - 1,
+        workers=min(partition.workers, MAX_WORKERS),
     )
 
 

@@ -139,7 +139,7 @@ def _tile_batch(
     )
 
     place = partial(_only, place=_of_each_operand, is_data=True)
-    return Batch(program, shares, lambda _: tile_interpreter_at(), place, indirect, owner=config)
+    return Batch(program, shares, tile_interpreter_at, place, indirect, owner=config)
 
 
 def _size(tile: Tile) -> int:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 MAX_THREAD_CHUNKS = 4
 # A thread gets more than one chunk only if each has at least this many bytes.
 _MIN_CHUNK_NBYTES = 1 << 18
+# Bytes that instructions write in one turn; a quarter of this was slower.
+_TURN_NBYTES = 1 << 20
 # An instruction is cut at whole steps of a loop if each part has at least this many: then no chunk
 # is more than an eighth larger than another.
 _MIN_STEPS = 8
@@ -79,17 +81,36 @@ class Partition(NamedTuple):
         """Number of chunks."""
         return len(self.bounds) - 1
 
+    @property
+    def workers(self) -> int:
+        """Threads that help the caller, at most."""
+        return min(self.chunks, self.threads) - 1
 
-def partition(workloads: list[Workload], nbytes: int, threads: int, machine: Machine) -> Partition:
-    """Partition instructions that write `nbytes` bytes among at most `threads` threads."""
+
+def partition(
+    workloads: list[Workload],
+    nbytes: int,
+    threads: int,
+    machine: Machine,
+    *,
+    takes_turns: bool = False,
+) -> Partition:
+    """Partition instructions that write `nbytes` bytes among at most `threads` threads.
+
+    With `takes_turns` a chunk runs a part of each instruction, then the next part of each: lines of
+    src that several of them read are read once.
+    """
     threads = max(1, min(threads, nbytes // machine.min_thread_nbytes))
     chunks = 1
     if threads > 1:
         chunks = threads * max(1, min(MAX_THREAD_CHUNKS, nbytes // threads // _MIN_CHUNK_NBYTES))
     # src and dst of a thread
     fits_own_cache = not machine.exceeds_own_cache(2 * nbytes // threads)
-    ranges, bounds = partition_chunks(workloads, chunks, fits_own_cache=fits_own_cache)
-    return Partition(ranges, bounds, threads)
+    turns = 1
+    if takes_turns and len(workloads) > 1:
+        turns = max(1, nbytes // chunks // _TURN_NBYTES)
+    ranges, bounds = partition_chunks(workloads, chunks * turns, fits_own_cache=fits_own_cache)
+    return Partition(ranges, bounds[::turns].copy(), threads)
 
 
 def partition_chunks(

@@ -6,8 +6,8 @@ another program. The instruction of a box is
 * `BoxHead`;
 * for each outer loop, outermost first, `LoopHead` and its stride in each operand;
 * for runs and strided elements `RowsHead` and two tables, the offsets of the rows in src and in
-  dst; for transpositions `TransposeHead`, `RepeatLoop` and two tables, the offsets of the columns
-  in dst and of the rows in src.
+  dst, then the jumps of `RunEnds` if runs have these; for transpositions `TransposeHead`,
+  `RepeatLoop` and two tables, the offsets of the columns in dst and of the rows in src.
 
 All offsets and strides are in bytes, so that rows may start between two elements; those of 4-bit
 elements are in elements. A program runs once at each `Point`: one for each step of the indirect
@@ -76,6 +76,8 @@ class RowsHead(NamedTuple):
     dst_stride: int
     # offset of the last row from the first in src
     src_span: int
+    # elements at the end of each run that are read elsewhere: `RunEnds`
+    moved: int
 
 
 class TransposeHead(NamedTuple):
@@ -106,11 +108,12 @@ class RepeatLoop(NamedTuple):
 
 
 def encode(
-    boxes: tuple[ScheduledBox, ...], bits: int, src_end: int
+    boxes: tuple[ScheduledBox, ...], bits: int, src_end: int, place: int = 0
 ) -> tuple[NDArray[np.int64], list[Workload]]:
     """Encode boxes of `bits`-bit elements; returns the program, and how it can be cut.
 
-    Bytes of src from `src_end` on must not be read.
+    Bytes of src from `src_end` on must not be read. The offsets of the boxes in dst count from the
+    start of a cache line, `place` bytes before dst.
     """
     width = max(1, bits // BYTE_BITS)
     program: list[int] = []
@@ -126,7 +129,7 @@ def encode(
         micro_kernel = scheduled.micro_kernel
         step = width // scheduled.element_stride
         src, dst = (offset * step for offset in scheduled.box.offsets)
-        program += BoxHead(micro_kernel, src, dst, len(outer), src_end)
+        program += BoxHead(micro_kernel, src, dst - place, len(outer), src_end)
         for node in outer:
             program += LoopHead(node.extent, node.valid)
             program += [stride * step for stride in node.strides]
@@ -164,8 +167,12 @@ def _encode_rows(scheduled: ScheduledBox, step: int) -> list[int]:
         src_stride=run.strides[0] * step,
         dst_stride=run.strides[1] * step,
         src_span=max(src_table),
+        moved=scheduled.ends.extent if scheduled.ends else 0,
     )
-    return [*head, *src_table, *dst_table]
+    jumps = [jump * step for jump in scheduled.ends.jumps] if scheduled.ends else []
+    if len(jumps) == 1:
+        jumps *= len(src_table)
+    return [*head, *src_table, *dst_table, *jumps]
 
 
 def _encode_transpose(
@@ -173,13 +180,16 @@ def _encode_transpose(
 ) -> list[int]:
     rows, columns = scheduled.rows, scheduled.columns
     column_table, row_table = _offsets(columns, 1, step), _offsets(rows, 0, step)
+    row_run = _run_length(rows, columns, 0, scheduled.element_stride)
+    if scheduled.row_table:
+        row_table, row_run = [offset * step for offset in scheduled.row_table], 0
     head = TransposeHead(
         columns=len(column_table),
         valid_columns=_count_valid(columns),
         column_run=_run_length(columns, rows, 1, scheduled.element_stride),
         rows=len(row_table),
         valid_rows=_count_valid(rows),
-        row_run=_run_length(rows, columns, 0, scheduled.element_stride),
+        row_run=row_run,
         src_span=max(row_table),
         prefetches_dst=int(prefetches_dst),
     )

@@ -39,6 +39,18 @@ _INTERLEAVED = 2, 4
 TILE = 256
 
 
+class RunEnds(NamedTuple):
+    """Where the last elements of each run are read: at the start of the run that follows it in dst.
+
+    See `rotation`.
+    """
+
+    # elements of each run that are read there
+    extent: int
+    # how much further on in src these are than the start of the run: for each row, or for all
+    jumps: tuple[int, ...]
+
+
 class ScheduledBox(NamedTuple):
     """A box, and the micro-kernel that moves it.
 
@@ -54,6 +66,10 @@ class ScheduledBox(NamedTuple):
     outer: tuple[Node, ...]
     rows: tuple[Node, ...]
     columns: tuple[Node, ...]
+    # offsets of the rows of a transposition in src, if these are not those of their loops
+    row_table: tuple[int, ...] = ()
+    # of runs that end with elements of other ones
+    ends: RunEnds | None = None
 
     @property
     def is_transposed(self) -> bool:
@@ -104,7 +120,7 @@ class ScheduledBox(NamedTuple):
 
     def fills_lines(self, bits: int) -> bool:
         """Whether it writes whole cache lines only, if dst starts with one."""
-        if self._is_interleaved(bits):
+        if self.is_interleaved(bits):
             return self._starts_lines((*self.rows, *self.columns), bits)
         if self._is_split():
             return self._starts_lines(self.rows, bits)
@@ -114,7 +130,13 @@ class ScheduledBox(NamedTuple):
         inner = self.rows if self.is_transposed else self.columns
         return self.micro_kernel != STRIDED and self._starts_lines(inner, bits)
 
-    def _is_interleaved(self, bits: int) -> bool:
+    def writes_parts(self, bits: int) -> bool:
+        """Whether its stores are shorter than a cache line, in kernels that stream too."""
+        inner = self.rows if self.is_transposed else self.columns
+        is_short = size_of(inner) * bits < LINE_BITS
+        return self.micro_kernel == STRIDED or (is_short and not self._are_joined(1))
+
+    def is_interleaved(self, bits: int) -> bool:
         """Whether two or four rows are interleaved into whole, successive lines of dst."""
         return (
             self._are_joined(1)

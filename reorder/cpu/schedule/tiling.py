@@ -24,7 +24,7 @@ from reorder.plan.passes import split_node
 _ONE_STEP = Node(1, 1, (1, 1))
 # Bytes of the pieces into which runs of more than twice this length are cut, so that threads get
 # equal parts: each gets at least four. Shorter pieces were no faster on one thread.
-_RUN_NBYTES = 1 << 14
+RUN_NBYTES = 1 << 14
 # Elements of dst that are written in succession when runs are at most a line.
 _SWEEP = 128
 # Pages of src that are read in turn where non-temporal stores write whole lines of dst: reads stay
@@ -51,7 +51,7 @@ def tile_boxes(
     todo = [part for box in reversed(boxes) for part in _order_loops(box, runs)]
     while todo:
         scheduled = todo.pop()
-        cut = _find_cut(scheduled, bits)
+        cut = find_cut(scheduled, bits)
         if cut is None:
             done.append(scheduled)
         else:
@@ -61,7 +61,7 @@ def tile_boxes(
     return tuple(done)
 
 
-def _find_cut(scheduled: ScheduledBox, bits: int) -> tuple[Node, int] | None:
+def find_cut(scheduled: ScheduledBox, bits: int) -> tuple[Node, int] | None:
     """Return the loop at which a box is to be cut, and the steps of each piece.
 
     In this order: a run that is too long; a loop group of two sides of a cache tile or more; a loop
@@ -79,7 +79,7 @@ def _find_cut(scheduled: ScheduledBox, bits: int) -> tuple[Node, int] | None:
         limit = 4 * TILE if min(sizes) <= TILE // 4 else TILE
         # all steps of the inner loops, and as many of the outermost one as fit
         steps = max(1, limit // size_of(long[:-1]))
-    run = _RUN_NBYTES * BYTE_BITS // bits
+    run = RUN_NBYTES * BYTE_BITS // bits
     if not is_transposed and scheduled.columns[0].extent > 2 * run:
         long, steps = scheduled.columns, run
     if long is None and scheduled.repeat:
@@ -145,7 +145,7 @@ def _read_in_turn(box: Box, src_loop: Node, runs: _Runs) -> Iterator[ScheduledBo
     step = max(1, runs.bits // BYTE_BITS) // runs.element_stride
     for count in range(1, len(outer) + 1):
         inner, last = outer[:count], outer[count - 1]
-        steps = _rows_at_once(inner, 1, step, _STREAMED_PAGES)
+        steps = rows_at_once(inner, 1, step, _STREAMED_PAGES)
         if steps < last.extent:
             break
     if src_loop in inner or abs(src_loop.strides[0]) >= abs(last.strides[0]):
@@ -177,15 +177,15 @@ def stream_box(box: Box, bits: int, element_stride: int = 1) -> tuple[ScheduledB
     if not scheduled.fills_lines(bits):
         return ()
     size = bits // BYTE_BITS
-    rows_limit = _rows_at_once(scheduled.rows, LINE_BITS // bits, size // element_stride)
+    rows_limit = rows_at_once(scheduled.rows, LINE_BITS // bits, size // element_stride)
     return tuple(
-        _along_src(tile, (rows, columns), element_stride)
-        for part, rows in _cut_group(box, scheduled.rows, rows_limit)
-        for tile, columns in _cut_group(part, scheduled.columns, _most_steps(scheduled.columns))
+        along_src(tile, (rows, columns), element_stride)
+        for part, rows in cut_group(box, scheduled.rows, rows_limit)
+        for tile, columns in cut_group(part, scheduled.columns, most_steps(scheduled.columns))
     )
 
 
-def _rows_at_once(
+def rows_at_once(
     rows: tuple[Node, ...], line: int, step: int, pages: int = PREFETCHED_PAGES
 ) -> int:
     """Return how many steps of the outermost loop of a group of rows a tile takes.
@@ -195,9 +195,9 @@ def _rows_at_once(
     is `step` bytes.
 
     >>> from reorder.plan.nodes import Node
-    >>> _rows_at_once((Node(4096, 4096, (4096, 1)),), 16, 4)
+    >>> rows_at_once((Node(4096, 4096, (4096, 1)),), 16, 4)
     32
-    >>> _rows_at_once((Node(3136, 3136, (16, 1)),), 16, 4)
+    >>> rows_at_once((Node(3136, 3136, (16, 1)),), 16, 4)
     1024
     """
     *inner, outermost = rows
@@ -205,7 +205,7 @@ def _rows_at_once(
     stride = min(max(1, abs(outermost.strides[0]) * step), PAGE_NBYTES)
     steps = max(1, pages // inside) * (PAGE_NBYTES // stride)
     grain = line // gcd(line, size_of(inner))
-    limit = min(steps, _most_steps(rows))
+    limit = min(steps, most_steps(rows))
     return max(1, limit // grain) * grain
 
 
@@ -214,12 +214,12 @@ def _span(node: Node, step: int) -> int:
     return node.extent * abs(node.strides[0]) * step
 
 
-def _most_steps(group: tuple[Node, ...]) -> int:
+def most_steps(group: tuple[Node, ...]) -> int:
     """Return how many steps of the outermost loop of a group fit in a tile."""
     return max(1, _MAX_STEPS // size_of(group[:-1]))
 
 
-def _cut_group(
+def cut_group(
     box: Box, group: tuple[Node, ...], steps: int
 ) -> Iterator[tuple[Box, tuple[Node, ...]]]:
     """Cut the outermost loop of a group; yields the pieces of the box, and the group of each."""
@@ -233,7 +233,7 @@ def _cut_group(
         yield part, (*inner, piece)
 
 
-def _along_src(
+def along_src(
     box: Box, groups: tuple[tuple[Node, ...], tuple[Node, ...]], element_stride: int
 ) -> ScheduledBox:
     """Return a transposition whose outer loops are in the order of src."""

@@ -1,0 +1,52 @@
+"""Which boxes are cut into whole lines of a dst that starts within one."""
+
+from __future__ import annotations
+
+import pytest
+
+from memdesc import memory_desc
+from reorder import Box, plan_reorder
+from reorder.cpu.schedule.rotation import rotate
+
+
+def _box(kind: str, dims: tuple[int, ...], src: str, dst: str) -> tuple[Box, int]:
+    """Return the only box of a reorder, and the bits of its elements."""
+    plan = plan_reorder(memory_desc(dims, kind, src), memory_desc(dims, kind, dst))
+    (box,) = plan.boxes
+    return box, plan.dst.dtype.bits
+
+
+@pytest.mark.parametrize(
+    ("kind", "dims", "src", "dst", "place"),
+    [
+        ("f32", (4096, 4096), "ab", "ba", 4),
+        ("f32", (4096, 4096), "ab", "ba", 15),
+        ("f32", (75, 96, 75, 96), "abcd", "dacb", 4),
+        ("f32", (32, 64, 112, 112), "abcd", "acdb", 4),
+        ("f32", (16, 12, 2048, 64), "abcd", "acbd", 4),
+        ("f32", (16, 70, 16, 64), "abcd", "acbd", 4),
+        ("f32", (15, 15, 32, 15, 15, 32), "abcdef", "beafdc", 4),
+        ("s8", (4096, 4096), "ab", "ba", 1),
+        ("f64", (64, 8, 9, 17), "abcd", "dcba", 1),
+    ],
+)
+@pytest.mark.parametrize("streams", [True, False], ids=["streams", "in the caches"])
+def test_nearly_all_of_a_transposition_is_whole_lines(
+    kind: str, dims: tuple[int, ...], src: str, dst: str, place: int, *, streams: bool
+) -> None:
+    box, bits = _box(kind, dims, src, dst)
+    if not streams and box.nodes[-1].strides == (1, 1):
+        assert not rotate(box._replace(offsets=(0, place)), bits, streams=streams)
+        return
+    parts = rotate(box._replace(offsets=(0, place)), bits, streams=streams)
+    assert sum(part.box.size for part in parts) == box.size
+    whole = sum(part.box.size for part in parts if part.fills_lines(bits))
+    assert whole > box.size * 15 // 16
+
+
+def test_boxes_that_start_a_line_or_do_not_fill_lines_are_left_alone() -> None:
+    whole, bits = _box("f32", (64, 64), "ab", "ba")
+    odd, _ = _box("f32", (63, 64), "ab", "ba")
+    assert rotate(whole._replace(offsets=(0, 4)), bits, streams=True)
+    assert not rotate(whole, bits, streams=True)
+    assert not rotate(odd._replace(offsets=(0, 4)), bits, streams=True)

@@ -1,0 +1,123 @@
+"""Reorders into a dst that starts anywhere within a cache line."""
+
+from __future__ import annotations
+
+from functools import cache
+from math import prod
+from typing import TYPE_CHECKING
+
+import numpy as np
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from memdesc import MemoryDesc, memory_desc
+from reorder import execute_reference, plan_reorder
+from reorder.cpu.execute import PreparedReorder
+from reorder.cpu.machine import Machine
+from reorder.cpu.target import LINE_NBYTES
+from tests.guarded import Guarded
+from tests.reorders import random_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+# a machine that writes whole lines of every reorder: by non-temporal stores, or into its caches
+_SMALL = Machine(2, -1, -1, streamed_nbytes=-1, min_thread_nbytes=1, filled_nbytes=0)
+_LARGE = Machine(2, 1 << 30, min_thread_nbytes=1, filled_nbytes=0)
+
+_MAX_NBYTES = 1 << 22
+_KINDS = ("f32", "bf16", "s8", "f64", "u4")
+_BLOCKED = (
+    "aBcd4b",
+    "aBcd16b",
+    "ABcd16a16b",
+    "ABcd16b16a",
+    "ABcd8b8a2b",
+    "BAcd16a4b",
+    "ABcd4b16a4b",
+)
+_EXTENTS = (1, 2, 3, 4, 5, 12, 16, 17, 32, 48, 64, 65, 96, 128)
+
+
+@cache
+def _region(side: str) -> Guarded:
+    del side  # src and dst have one each
+    return Guarded(_MAX_NBYTES + 2 * LINE_NBYTES)
+
+
+def _check(
+    pair: tuple[MemoryDesc, MemoryDesc], places: Sequence[int], machine: Machine, threads: int
+) -> None:
+    """Run a reorder at some places of dst, with src at either edge of inaccessible memory."""
+    src, dst = pair
+    run = PreparedReorder(plan_reorder(src, dst), threads, machine)
+    data, before = random_bytes(src.min_nbytes, 1), random_bytes(dst.min_nbytes, 2)
+    right = before.copy()
+    execute_reference(src, dst, data, right)
+    for number, place in enumerate(places):
+        region, source = _region("dst"), _region("src")
+        source_buffer = source.buffer(data, at_end=number % 2 == 0)
+        source.forbid_writes()
+        margins = np.pad(before, (place, LINE_NBYTES))
+        buffer = region.buffer(margins, at_end=False)
+        # from the second call on, a compiled one may run
+        for _ in range(1 + number % 3):
+            buffer[:] = margins
+            run(source_buffer, buffer[place : place + right.size])
+            np.testing.assert_array_equal(buffer[place : place + right.size], right)
+            assert not buffer[:place].any()
+            assert not buffer[place + right.size :].any()
+        assert region.is_intact()
+
+
+@st.composite
+def _pairs(draw: st.DrawFn) -> tuple[MemoryDesc, MemoryDesc]:
+    """Draw two layouts of four dims, some of whose extents fill lines."""
+    kind = draw(st.sampled_from(_KINDS))
+    dims = draw(st.lists(st.sampled_from(_EXTENTS), min_size=4, max_size=4))
+    while prod(dims) > 1 << 16:
+        dims[dims.index(max(dims))] //= 2
+    tags = st.permutations("abcd").map("".join) | st.sampled_from(_BLOCKED)
+    src, dst = (memory_desc(dims, kind, draw(tags)) for _ in range(2))
+    if draw(st.integers(0, 3)) == 0 and not dst.has_padding and not dst.inner_blks:
+        gap = draw(st.sampled_from((1, LINE_NBYTES)))
+        strides = [stride if stride == 1 else stride * 2 * gap for stride in dst.strides]
+        wider = memory_desc(dims, kind, strides=tuple(strides))
+        dst = wider if wider.min_nbytes <= _MAX_NBYTES else dst
+    return src, dst
+
+
+def _cases(kind: str, dims: tuple[int, ...], src: str, dst: str) -> tuple[MemoryDesc, MemoryDesc]:
+    return memory_desc(dims, kind, src), memory_desc(dims, kind, dst)
+
+
+@settings(deadline=None)
+@given(
+    _pairs(),
+    st.lists(st.integers(0, 63), min_size=1, max_size=2),
+    st.sampled_from((_SMALL, _LARGE)),
+    st.integers(1, 2),
+)
+# rows cut into pieces; a piece that ends in the next row
+@example(_cases("f32", (4096, 33), "ab", "ba"), [4, 60], _SMALL, 2)
+@example(_cases("f32", (1040, 50), "ab", "ba"), [4], _LARGE, 1)
+# rows of two loops, around which others follow
+@example(_cases("f32", (5, 4, 20, 24), "abcd", "cdab"), [16], _SMALL, 1)
+@example(_cases("f32", (20, 96, 18, 20), "abcd", "dacb"), [16], _SMALL, 2)
+# runs, alone and several together
+@example(_cases("f32", (18, 20, 3, 64), "abcd", "acbd"), [8], _SMALL, 1)
+@example(_cases("f32", (3, 70, 5, 64), "abcd", "acbd"), [8], _SMALL, 2)
+@example(_cases("f32", (5, 3, 9000, 1), "abcd", "bacd"), [8], _SMALL, 1)
+# rows that are interleaved, columns that are split, elements of four bytes at any byte
+@example(_cases("f32", (1, 4, 64, 16), "abcd", "acdb"), [16], _SMALL, 1)
+@example(_cases("f32", (1, 4, 64, 16), "acdb", "abcd"), [16], _SMALL, 1)
+@example(_cases("s8", (64, 64, 1, 1), "abcd", "BAcd16a4b"), [1, 2, 4], _SMALL, 1)
+def test_a_reorder_is_right_at_every_place_of_dst(
+    pair: tuple[MemoryDesc, MemoryDesc], places: list[int], machine: Machine, threads: int
+) -> None:
+    size = max(1, pair[1].dtype.bits // 8)
+    _check(pair, [place // size * size for place in places], machine, threads)
+
+
+def test_more_places_than_schedules_are_right_too() -> None:
+    _check(_cases("s8", (128, 70), "ab", "ba"), range(1, 40, 2), _SMALL, 1)
