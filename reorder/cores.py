@@ -1,4 +1,7 @@
-"""How many cores this process may use, given its affinity and the quota of its container."""
+"""How many cores this process may use, given its affinity and the quota of its container.
+
+`reorder.assumed` may say another number.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,16 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
+from reorder.assumed import assumed_machine
+
 _MEMBERSHIP, _ROOT = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
 
 
 def count_cores() -> int:
-    """Return how many cores this process may use."""
+    """Return how many cores this process may use, or is to assume."""
+    assumed = assumed_machine().cores
+    if assumed is not None:
+        return assumed
     if hasattr(os, "sched_getaffinity"):
         cores = len(os.sched_getaffinity(0))
     else:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import platform
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
 import memdesc
+from reorder.assumed import VARIABLE
 from reorder.cli.command import Command, Facts, flag, lines, value
 from reorder.cli.progress import Progress
 
@@ -38,6 +40,8 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
         except PackageNotFoundError:
             facts[package] = "not installed"
     facts |= {"threads": count_threads(), "kernel_cache": cache_folder() or None}
+    if VARIABLE in os.environ:
+        facts["assumed_machine"] = os.environ[VARIABLE]
     return facts | _opencl(), 0
 
 

@@ -1,10 +1,12 @@
 """The machine that reorders are scheduled for: its cores, and how much its caches hold.
 
-The limits of the caches are a model, a pure function of what the system lists.
+The limits of the caches are a model, a pure function of what the system lists, or of what
+`reorder.assumed` says.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
@@ -13,6 +15,7 @@ from typing import NamedTuple
 
 import numba
 
+from reorder.assumed import assumed_machine
 from reorder.cores import count_cores
 from reorder.cpu.target import is_arm
 
@@ -89,13 +92,13 @@ class Machine(NamedTuple):
 
 
 def this_machine() -> Machine:
-    """Return the machine that this process runs on."""
-    return _machine_with(count_threads())
+    """Return the machine that this process runs on, or is to assume."""
+    return _machine_with(count_threads(), assumed_machine().caches)
 
 
 @cache
-def _machine_with(threads: int) -> Machine:
-    caches = read_caches(_CACHES)
+def _machine_with(threads: int, assumed: tuple[int, int, int] | None) -> Machine:
+    caches = read_caches(_CACHES) if assumed is None else _assumed_caches(assumed)
     own = own_cache(caches) or OWN_CACHE_NBYTES
     limits = cache_limits(caches, _UNKNOWN_CACHE_NBYTES)
     return Machine(threads, *limits, own, streamed_part(caches))
@@ -103,8 +106,10 @@ def _machine_with(threads: int) -> Machine:
 
 def count_threads() -> int:
     """Return how many threads a reorder may use: numba's limit, and the cores allowed."""
+    # numba's default is the number of cores of the real machine
+    is_limited = assumed_machine().cores is None or "NUMBA_NUM_THREADS" in os.environ
     limit: int = numba.config.NUMBA_NUM_THREADS
-    return max(1, min(count_cores(), limit))
+    return max(1, min(count_cores(), limit)) if is_limited else count_cores()
 
 
 class Cache(NamedTuple):
@@ -112,6 +117,12 @@ class Cache(NamedTuple):
 
     nbytes: int
     cores: int
+
+
+def _assumed_caches(nbytes: tuple[int, int, int]) -> list[Cache]:
+    """Return the caches of an assumed machine: two of each core, and one for all cores."""
+    cores = (1, 1, count_cores())
+    return [Cache(*each) for each in zip(nbytes, cores, strict=True) if each[0]]
 
 
 def cache_limits(caches: Sequence[Cache], unknown: int = _MAX_CACHE_NBYTES) -> tuple[int, int]:

@@ -13,6 +13,8 @@ from llvmlite import binding
 from numba.core import config
 
 from memdesc.dtypes import BYTE_BITS
+from memdesc.errors import MemdescError
+from reorder.assumed import PROCESSORS, VARIABLE, assumed_machine
 
 # The cache line of all current processors with these vector instructions except Apple's: theirs has
 # 128 bytes, and alignment to 64 bytes is correct there too.
@@ -29,6 +31,27 @@ def is_arm() -> bool:
     """Whether the processor is a 64-bit ARM."""
     return platform.machine().lower() in {"aarch64", "arm64"}
 
+
+def _assume(processor: str) -> None:
+    """Let numba compile for a processor that has no more instructions than this one.
+
+    Fails if this one lacks any, since kernels would crash. LLVM derives from the name what the
+    features leave open; code on disk is found by both.
+    """
+    host = binding.get_host_cpu_features() if is_x86() else {}
+    runs = [name for name in PROCESSORS if is_x86() and all(map(host.get, PROCESSORS[name]))]
+    if processor not in runs:
+        lacking = [name for name in PROCESSORS[processor] if not host.get(name)]
+        what = f"has no {', '.join(lacking)}" if is_x86() else f"is {platform.machine()}"
+        way_out = f"choose one of {', '.join(runs)}" if runs else "leave cpu= out"
+        msg = f"{VARIABLE} assumes cpu={processor}, but the processor here {what}; {way_out}"
+        raise MemdescError(msg)
+    config.CPU_NAME = processor
+    config.CPU_FEATURES = ",".join(f"+{name}" for name in PROCESSORS[processor])
+
+
+if (_assumed := assumed_machine().cpu) is not None:
+    _assume(_assumed)
 
 # Distance between words that different threads write: on ARM the cache line of Apple's processors.
 SHARED_NBYTES = 2 * LINE_NBYTES if is_arm() else LINE_NBYTES
@@ -51,7 +74,8 @@ def has_masks() -> bool:
 def has_feature(name: str) -> bool:
     """Whether kernels may use an instruction set, by LLVM's name.
 
-    Numba compiles for the features that NUMBA_CPU_FEATURES lists, or else for those of the machine.
+    Numba compiles for the features that NUMBA_CPU_FEATURES lists, or those of the processor that is
+    assumed, or else for those of the machine.
     """
     if config.CPU_FEATURES is not None:
         return f"+{name}" in config.CPU_FEATURES.split(",")

@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 
 # The facts about a machine are read when modules are imported.
 _AS_ARM = """
-import json, platform, sys
+import json, os, platform, sys
+os.environ["MEMDESC_MACHINE"] = ""
 from llvmlite import binding
 platform.machine = lambda: "aarch64"
 binding.get_host_cpu_features = binding.FeatureMap

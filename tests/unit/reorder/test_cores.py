@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from reorder.cores import count_cores, quota_cores
+from reorder.cores import quota_cores
 from tests.programs import run_python
 
 
@@ -58,9 +58,10 @@ def test_no_limit_is_found_where_there_are_no_groups(text: str, tmp_path: Path) 
 def test_a_process_counts_the_cores_of_its_affinity() -> None:
     program = "from reorder.cores import count_cores; print(count_cores())"
     core = min(os.sched_getaffinity(0))
-    ran = run_python("-c", f"import os; os.sched_setaffinity(0, [{core}]); {program}")
-    assert ran.stdout == "1\n"
-    assert 1 <= count_cores() <= len(os.sched_getaffinity(0))
+    alone = f"import os; os.sched_setaffinity(0, [{core}]); {program}"
+    assert run_python("-c", alone, MEMDESC_MACHINE="").stdout == "1\n"
+    cores = int(run_python("-c", program, MEMDESC_MACHINE="").stdout)
+    assert 1 <= cores <= len(os.sched_getaffinity(0))
 
 
 def test_a_process_in_a_group_with_a_quota_counts_its_cores() -> None:
@@ -75,7 +76,8 @@ def test_a_process_in_a_group_with_a_quota_counts_its_cores() -> None:
             for name, text in files.items():
                 (group / name).write_text(text, encoding="utf-8")
             join = f"open({str(group / 'cgroup.procs')!r}, 'w').write('0')"
-            ran = run_python("-c", f"{join}; {program}", NUMBA_NUM_THREADS="4")
+            settings = {"NUMBA_NUM_THREADS": "4", "MEMDESC_MACHINE": ""}
+            ran = run_python("-c", f"{join}; {program}", **settings)
             assert ran.stdout == "1\n"
         except OSError:
             continue

@@ -67,7 +67,7 @@ assert reorder.cli.main(bench.split()) == 0
 
 
 def test_reorders_are_right_where_nothing_of_linux_is_found() -> None:
-    ran = run_python("-W", "error", "-c", _TAKE_AWAY + _USE)
+    ran = run_python("-W", "error", "-c", _TAKE_AWAY + _USE, MEMDESC_MACHINE="")
     assert ran.stderr == ""
     assert "500 random reorders are right" in ran.stdout
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from reorder.stack import on_enough_stack
+from tests.machine import assuming
 from tests.programs import run_python
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ print(len(done), threading.stack_size() // 1024)
 
 
 def _run(kib: int, **environment: str) -> str:
-    settings = {"NUMBA_NUM_THREADS": "2", **environment}
+    settings = {**assuming(cores="2"), **environment}
     return run_python("-X", "faulthandler", "-c", _PROGRAM, str(kib), **settings).stdout
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 def test_versions_the_cache_and_every_opencl_device_are_reported(shell: Shell) -> None:
     found = shell.facts("doctor")
     assert (found["memdesc"], found["numpy"]) == (__version__, np.__version__)
+    # tests assume one
+    assert found["assumed_machine"] == os.environ["MEMDESC_MACHINE"]
     devices = found["opencl_devices"]
     assert all(device["works"] != bool(device["problem"]) for device in devices)
     lines = COMMAND.lay_out(found)

@@ -8,8 +8,8 @@ import pytest
 from llvmlite import binding
 from numba.core import config
 
+from reorder.assumed import PROCESSORS
 from reorder.cpu import target
-from tests.processors import PROCESSORS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

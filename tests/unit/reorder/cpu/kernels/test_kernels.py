@@ -12,9 +12,10 @@ import pytest
 
 from memdesc import MemoryDesc, memory_desc
 from reorder import plan_reorder, prepare
+from reorder.assumed import PROCESSORS
 from reorder.cpu import PreparedReorder, compiled_kernels
 from reorder.memory.buffers import address_of
-from tests.processors import PROCESSORS, environment_of
+from tests.processors import environment_of
 from tests.programs import run_python
 from tests.reorders import (
     assumed_machine,

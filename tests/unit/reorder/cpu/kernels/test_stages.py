@@ -15,10 +15,11 @@ from llvmlite import binding, ir
 from memdesc import DATA_TYPES, memory_desc
 from memdesc.dtypes import BYTE_BITS
 from reorder import Attr, execute, execute_reference, plan_reorder
+from reorder.assumed import PROCESSORS
 from reorder.cpu.codecs.codec import Codec
 from reorder.cpu.kernels.emit import Number
 from tests.conversions import run
-from tests.processors import PROCESSORS, environment_of
+from tests.processors import environment_of
 from tests.programs import run_python
 from tests.property.reorder.test_convert_laws import check
 from tests.reorders import beyond_caches, beyond_own_caches

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numba
 
 from reorder.cpu.runtime.jit import compile_callback
+from tests.machine import assuming
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +31,7 @@ def environment_of(**settings: str) -> dict[str, str]:
     """Return settings with which two threads are used, and teams spin between regions."""
     return {
         # so that there is something to share on any machine
-        "NUMBA_NUM_THREADS": "2",
+        **assuming(cores="2"),
         "OMP_NUM_THREADS": "2",
         "OMP_WAIT_POLICY": "active",
         **settings,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from reorder.cpu.runtime import jit
+from tests.machine import assuming
 from tests.programs import run_python
 
 if TYPE_CHECKING:
@@ -37,8 +38,8 @@ for dtype in ("f64", "s32"):
 
 def _run(folder: Path, *, uses_pool: bool) -> None:
     program = (_LARGE + _INTERPRETERS) * uses_pool + _KERNELS
-    threads = "2" if uses_pool else "1"
-    run_python("-c", program, NUMBA_CACHE_DIR=str(folder), NUMBA_NUM_THREADS=threads)
+    machine = assuming(cores="2" if uses_pool else "1")
+    run_python("-c", program, NUMBA_CACHE_DIR=str(folder), **machine)
 
 
 def _files(folder: Path) -> list[Path]:

@@ -6,6 +6,7 @@ import os
 
 import pytest
 
+from tests.machine import assuming
 from tests.programs import run_python
 
 # Each child of a process that has not loaded numba interrupts itself once, at another moment.
@@ -80,5 +81,5 @@ def test_an_interrupt_of_the_first_reorder_leaves_a_process_that_reorders(
     count: int, seed: int
 ) -> None:
     program = _PROGRAM.format(count=count, seed=seed)
-    ran = run_python("-c", program, NUMBA_NUM_THREADS="2")
+    ran = run_python("-c", program, **assuming(cores="2"))
     assert ran.stdout == "0\n", ran.stderr

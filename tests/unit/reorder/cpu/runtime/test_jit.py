@@ -15,6 +15,7 @@ from numba.core.registry import cpu_target
 
 import reorder
 from reorder.cpu.runtime import jit
+from tests.machine import assuming
 from tests.programs import run_python
 
 _PACKAGE = Path(reorder.__file__).parent
@@ -115,7 +116,7 @@ reorder.reorder(x, desc)
 def test_a_later_process_compiles_nothing_and_the_log_says_what_is_compiled(tmp_path: Path) -> None:
     logs = []
     for _ in range(2):
-        ran = run_python("-c", _WARM, NUMBA_CACHE_DIR=str(tmp_path), NUMBA_NUM_THREADS="2")
+        ran = run_python("-c", _WARM, NUMBA_CACHE_DIR=str(tmp_path), **assuming(cores="2"))
         logs.append(ran.stderr)
     cold, warm = logs
     assert "reorder: compiled the kernel 'interpreter of 32-bit elements' in" in cold
@@ -137,6 +138,6 @@ for _ in range(9):
 
 
 def test_the_first_small_reorders_need_no_code_but_their_kernel() -> None:
-    *first, last = run_python("-c", _FIRST, NUMBA_NUM_THREADS="2").stdout.split()
+    *first, last = run_python("-c", _FIRST, **assuming(cores="2")).stdout.split()
     assert first == ["1"] * 8
     assert int(last) > 1

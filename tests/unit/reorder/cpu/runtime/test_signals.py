@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.machine import assuming
 from tests.programs import run_python
 
 _HEAD = """
@@ -57,7 +58,7 @@ during(lambda *_: children.append(fork()), 0.4, 0.004)
 
 
 def test_a_signal_handler_may_raise_reorder_or_fork_inside_a_reorder() -> None:
-    run_python("-c", _PROGRAM, NUMBA_NUM_THREADS="2")
+    run_python("-c", _PROGRAM, **assuming(cores="2"))
 
 
 _COLD = """
@@ -75,4 +76,4 @@ move()
 
 @pytest.mark.parametrize("pause", [0, 0.2])
 def test_a_child_forked_while_another_thread_loads_numba_can_reorder(pause: float) -> None:
-    run_python("-c", _COLD.format(pause=pause), NUMBA_NUM_THREADS="2")
+    run_python("-c", _COLD.format(pause=pause), **assuming(cores="2"))
