@@ -29,26 +29,25 @@ if TYPE_CHECKING:
     from reorder.records.repack import repack
     from reorder.runtime_dims import RuntimePlan, plan_runtime
     from reorder.storage.checkpoint import Checkpoint, StoredTensor, open_checkpoint
-    from reorder.storage.contracts import Breach, CheckReport, check, contract_of, contract_to_toml
     from reorder.storage.convert.conversion import (
         ConvertOptions,
         ConvertProgress,
         ConvertReport,
         convert,
     )
+    from reorder.storage.differences import Differing, differences
     from reorder.storage.files import load, load_all, save, save_raw
 
 __all__ = [
     "Attr",
     "Box",
-    "Breach",
     "Candidate",
-    "CheckReport",
     "Checkpoint",
     "ConvertOptions",
     "ConvertProgress",
     "ConvertReport",
     "Difference",
+    "Differing",
     "Identification",
     "IndirectLoop",
     "Memory",
@@ -61,15 +60,13 @@ __all__ = [
     "StoredTensor",
     "TypeReading",
     "ValueComparison",
-    "check",
     "compare_layouts",
     "compare_values",
     "compile_kernels",
-    "contract_of",
-    "contract_to_toml",
     "convert",
     "dequantize",
     "dequantize_gguf",
+    "differences",
     "execute",
     "execute_reference",
     "identify",
@@ -100,14 +97,13 @@ _SUBMODULES = {"dask", "logs", "opencl", "zarr"}
 
 # Names that most programs do not use; their modules are loaded at the first use.
 _MODULES = {
-    "Breach": "reorder.storage.contracts",
     "Candidate": "reorder.identification.identify",
-    "CheckReport": "reorder.storage.contracts",
     "Checkpoint": "reorder.storage.checkpoint",
     "ConvertOptions": "reorder.storage.convert.conversion",
     "ConvertProgress": "reorder.storage.convert.conversion",
     "ConvertReport": "reorder.storage.convert.conversion",
     "Difference": "reorder.comparison",
+    "Differing": "reorder.storage.differences",
     "Identification": "reorder.identification.identify",
     "Record": "reorder.records.record",
     "Relation": "reorder.plan.compare",
@@ -115,14 +111,12 @@ _MODULES = {
     "StoredTensor": "reorder.storage.checkpoint",
     "TypeReading": "reorder.identification.readings",
     "ValueComparison": "reorder.comparison",
-    "check": "reorder.storage.contracts",
     "compare_layouts": "reorder.plan.compare",
     "compare_values": "reorder.comparison",
     "compile_kernels": "reorder.precompile",
-    "contract_of": "reorder.storage.contracts",
-    "contract_to_toml": "reorder.storage.contracts",
     "convert": "reorder.storage.convert.conversion",
     "dequantize_gguf": "reorder.records.gguf",
+    "differences": "reorder.storage.differences",
     "identify": "reorder.identification.identify",
     "load": "reorder.storage.files",
     "load_all": "reorder.storage.files",

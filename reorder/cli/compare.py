@@ -26,6 +26,7 @@ from reorder.comparison import Difference, ValueComparison, compare_values
 from reorder.storage.containers.entry import NOT_BYTES
 from reorder.storage.containers.table import FORMATS, read_container
 from reorder.storage.diagnosis import is_equal_bytes
+from reorder.storage.differences import differences
 from reorder.storage.items import Item, Model
 from reorder.storage.stored import are_as_in_models, in_order_of
 
@@ -189,6 +190,8 @@ def _checkpoint_line(row: Facts) -> str:
         said = (
             f"{row['differing']} of {row['elements']} elements, worst {at}: {a} and {b}, {amounts}"
         )
+    if row.get("causes"):
+        said += f"; {', or '.join(row['causes'])}"
     # the sides say nothing new if they are the named files, or tensors of the same type
     is_clear = row["a"].endswith(row["name"]) or row["a"] == row["b"]
     return f"{row['name']}: " + ("" if is_clear else f"{row['a']} and {row['b']}: ") + said
@@ -279,7 +282,11 @@ def _compare_checkpoints(options: argparse.Namespace) -> tuple[Facts, int]:
         name for model in models for name, group in model.weights.items() if not group.is_known
     }
     left, right = (_items(model, unknown) for model in models)
-    return _compare_sets(options, left, right, unread)
+    facts, code = _compare_sets(options, left, right, unread)
+    if rows := {row["name"]: row for row in facts["differing"]}:
+        for name, found in differences(*paths, rows).items():
+            rows[name]["causes"] = [*found.causes]
+    return facts, code
 
 
 def _compare_sets(

@@ -61,9 +61,8 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     unscaled = [name for each in listings for name in each.unscaled]
     found = [row for row in rows if is_wanted(row["name"], options.filter)]
     alike = {} if options.all else {"alike": _alike(found)}
-    if options.sort:
-        for each in (found, *alike.values()):
-            each.sort(key=lambda row: _key(row[options.sort]))
+    for each in (found, *alike.values()):
+        each.sort(key=lambda row: _key(row[options.sort]))
     facts: Facts = {
         "files": [str(file) for each in listings for file in each.files],
         "tensors": found,
@@ -73,6 +72,7 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
         "bytes": sum(row["bytes"] for row in found),
         "padding": sum(row["padding"] for row in found),
         "kinds": _kinds(found),
+        "weights": _schemes(weights, {row["name"] for row in found}),
         **_layers(weights, {row["name"] for row in found}),
         "unread": unread,
         "unscaled": unscaled,
@@ -218,6 +218,21 @@ def _layers(weights: Iterable[_Weight], shown: set[str]) -> Facts:
     return {"quantised": [*kinds.values()], "not_quantised": plain}
 
 
+def _schemes(weights: Iterable[_Weight], shown: set[str]) -> list[Facts]:
+    """Return the scheme of each quantised weight, by its name."""
+    return [
+        {
+            "name": layer,
+            "scheme": desc.name,
+            "dims": desc.dims,
+            "options": dict(desc.options),
+            "bytes": nbytes,
+        }
+        for layer, codes, desc, nbytes in sorted(weights, key=lambda each: each.layer)
+        if codes in shown and desc is not None
+    ]
+
+
 def _bits(desc: RecordDesc) -> int:
     """Return the bits of a code; whole bits of an element where several share a code."""
     if desc.rule.code.codebook:
@@ -315,7 +330,6 @@ def _row(entry: Entry, part: tuple[Field | Constant, RecordDesc] | None) -> Fact
         "padding": padding,
         "stored_as": {"dtype": entry.dtype, "shape": entry.shape},
         "file": str(entry.file),
-        "offset": entry.offset,
     }
     return facts if desc is not None else facts | {"why_unknown": entry.reason}
 
@@ -404,8 +418,9 @@ COMMAND = Command(
         ),
         value(
             "--sort COLUMN",
-            f"{', '.join(_SORTS)}: the order of the table, largest numbers first",
+            f"{', '.join(_SORTS)}: the order of the table, largest numbers first (default: name)",
             choices=_SORTS,
+            default=_SORTS[0],
         ),
         flag("--all", "a line for each tensor; without it, one for those of equal layers"),
     ),

@@ -21,7 +21,6 @@ Moving data from file to file in bounded memory:
 
 Checking a checkpoint:
 
-* `contracts`: `check`, and the rules that say what tensors must hold
 * `differences`: which values differ from those of another checkpoint
 * `diagnosis`: what explains the bytes that differ
 """

@@ -10,123 +10,155 @@ from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
-from memdesc import MemdescError, MemoryDesc, RecordDesc, memory_desc
+from memdesc import MemdescError, MemoryDesc, RecordDesc
 from reorder.api import reorder
 from reorder.comparison import compare_values
 from reorder.records.record import Record
 from reorder.records.repack import repack
 from reorder.storage.containers.entry import NOT_BYTES
-from reorder.storage.convert.rules import FormatName
 from reorder.storage.diagnosis import Compared, find_causes, is_equal_bytes, parts_of_record
 from reorder.storage.groups import Group
-from reorder.storage.items import Item
+from reorder.storage.items import Item, Model
 from reorder.storage.stored import ONE, are_as_in_models, in_order_of
-from reorder.values.formats import INTEGERS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    import os
+    from collections.abc import Callable, Collection, Iterator
 
     import numpy as np
     from numpy.typing import NDArray
 
     from reorder.memory.memory import Memory
-    from reorder.storage.items import Model
 
 # how many bytes of a tensor are used to find another one with the same bytes
 _START = 4096
-# what a tensor of the reference may be if its file does not say it
-PACKED, PLAIN = "packed", "plain"
 
 
-class Finding(NamedTuple):
-    """How something that was compared differs, in words, and what explains every byte of it.
+class Differing(NamedTuple):
+    """How a tensor or a quantised weight differs from the one with its name in a reference.
 
-    `is_unclear` if it is equal in one of two readings of the reference, and differs in the other.
+    Attributes
+    ----------
+    problem : str
+        How it differs, in words.
+    causes : tuple of str
+        What explains every byte that differs; several causes may predict the same.
+
+    Examples
+    --------
+    >>> import numpy as np, pathlib, reorder, tempfile
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> x = np.arange(6, dtype=np.int8).reshape(2, 3)
+    >>> reorder.save(folder / "a.npz", {"w": x})
+    >>> reorder.save(folder / "b.npz", {"w": x[::-1]})
+    >>> found = reorder.differences(folder / "b.npz", folder / "a.npz")["w"]
+    >>> found.problem, found.causes
+    ('differ in 6 of 6 elements', ('the halves of dim 0 are swapped',))
     """
 
     problem: str
     causes: tuple[str, ...] = ()
-    is_unclear: bool = False
-
-
-class _How(NamedTuple):
-    """What is known about all items of two checkpoints."""
-
-    # what an item of the reference may be if its file does not say it
-    kinds: tuple[str, ...]
-    # whether floats beside records have the dims of models; None if unknown
-    as_in_models: bool | None
 
 
 def differences(
-    model: Model,
-    reference: Model,
-    given: Mapping[str, FormatName | MemoryDesc],
-    reference_is: str | None = None,
-) -> Iterator[tuple[str, Finding | None]]:
-    """Yield what was compared, and how it differs from the reference if it does.
+    model: str | os.PathLike[str],
+    reference: str | os.PathLike[str],
+    names: Collection[str] | None = None,
+) -> dict[str, Differing]:
+    """Return where the values of a checkpoint differ from those of a reference, and why.
 
-    `given` says what tensors and records of the model hold, by name; and those of the reference, if
-    its files do not say it. `reference_is` says what these are: packed like that, or plain.
+    Values are compared bit for bit, whatever the layouts and packings. Each known cause predicts
+    every byte: packed twice, not packed, halves swapped, rows interleaved, nibbles or bytes
+    reversed, scales plain instead of swizzled, transposed, another tensor of the reference. One
+    that predicts all of them is named.
+
+    *Law*: a model differs nowhere from itself.
+
+    Parameters
+    ----------
+    model : path
+        A checkpoint, as for `open_checkpoint`.
+    reference : path
+        A checkpoint that is known to be right, with the same tensors in any layouts.
+    names : collection of str, optional
+        What to compare; everything by default.
+
+    Returns
+    -------
+    dict of str to Differing
+        By the names of tensors, and of the tensors that quantised weights decode to.
+
+    Raises
+    ------
+    MemdescError
+        If a checkpoint cannot be read.
+
+    Notes
+    -----
+    Files are mapped. Equal layouts are compared in pieces of 16 MiB; other tensors one by one, with
+    two copies of their elements in memory, and twice that to find the cause of a difference.
+
+    Examples
+    --------
+    >>> import os, tempfile, numpy as np, reorder
+    >>> folder = tempfile.mkdtemp()
+    >>> good, bad = os.path.join(folder, "good.npz"), os.path.join(folder, "bad.npz")
+    >>> x = np.arange(16 * 64, dtype=np.float32).reshape(16, 64)
+    >>> reorder.save(good, {"w": reorder.reorder(x, "AB8b8a")})
+    >>> reorder.save(bad, {"w": reorder.reorder(np.roll(x, 8, axis=0), "AB8b8a")})
+    >>> reorder.differences(bad, good)["w"].causes
+    ('the halves of dim 0 are swapped',)
     """
-    unknown = {name for name, group in reference.groups.items() if group.desc is None}
-    unknown |= {name for name, entry in reference.entries.items() if not entry.is_described}
-    records = {
-        name: each
-        for name, each in given.items()
-        if name in unknown and isinstance(each, FormatName)
-    }
-    items, others = _items(model, given), _items(reference, records)
+    one, other = Model(model), Model(reference)
+    found = _differences(one, other, lambda name: names is None or name in names)
+    return {name: each for name, each in found if each is not None}
+
+
+def _differences(
+    model: Model, reference: Model, is_wanted: Callable[[str], bool]
+) -> Iterator[tuple[str, Differing | None]]:
+    """Yield what was compared, and how it differs from the reference if it does."""
+    items, others = _items(model), _items(reference)
     pairs = ((items[name].desc, theirs.desc) for name, theirs in others.items() if name in items)
-    kinds = (reference_is,) if reference_is else (PACKED, PLAIN)
-    how = _How(kinds, are_as_in_models(pairs))
+    as_in_models = are_as_in_models(pairs)
     places = _ByBytes([*others.values()])
     done: set[str] = set()
     for name, theirs in others.items():
         ours = items.get(name) or _by_names_of(theirs, model)
         done.add(name)
-        if ours is None:
-            yield theirs.name, Finding(f"are in the reference only{_as_floats(theirs, name)}")
+        done |= {*ours.group.found.names} if ours is not None else set()
+        called = name.rstrip("\0") if ours is None else ours.name
+        if not is_wanted(called):
             continue
-        done |= {*ours.group.found.names}
+        if ours is None:
+            yield called, Differing("are in the reference only")
+            continue
         try:
-            found = _difference(ours, theirs, how, is_given=ours.name in given)
+            found = _difference(ours, theirs, as_in_models=as_in_models)
         except MemdescError as error:
-            found = Finding(f"cannot be compared: {error}")
-        is_explained = found is None or found.causes or found.is_unclear
-        if found is not None and not is_explained and (place := places.find(ours, theirs)):
+            found = Differing(f"cannot be compared: {error}")
+        if found is not None and not found.causes and (place := places.find(ours, theirs)):
             found = found._replace(causes=(f"it holds {place}",))
         yield ours.name, found
-    for name, item in items.items():
-        if name not in done:
-            yield item.name, Finding(f"are not in the reference{_as_floats(item, name)}")
+    for name in items:
+        called = name.rstrip("\0")
+        if name not in done and is_wanted(called):
+            yield called, Differing("are not in the reference")
     for name in sorted({*model.container.left_out, *reference.container.left_out}):
-        yield name, Finding(f"cannot be compared: {NOT_BYTES}")
+        if is_wanted(name):
+            yield name, Differing(f"cannot be compared: {NOT_BYTES}")
 
 
-def _as_floats(item: Item, name: str) -> str:
-    """Return what a message adds about a record whose floats have another name."""
-    return "" if item.name == name else f" (a record, which is called {name!r} as floats)"
-
-
-def _items(model: Model, given: Mapping[str, FormatName | MemoryDesc]) -> dict[str, Item]:
+def _items(model: Model) -> dict[str, Item]:
     """Return what a checkpoint holds: a record has the name of the tensor that it decodes to."""
     found: dict[str, Item] = {}
     taken: set[str] = set()
     for prefix in model.groups:
-        wanted = given.get(prefix)
-        item = model.record(prefix, wanted if isinstance(wanted, FormatName) else None)
-        if item.desc is None and not isinstance(wanted, FormatName):
-            continue
-        taken |= {each.name for each in item.tensors.values()}
-        found[model.name_of(item.group)] = item
-    for name in model.entries:
-        if name in taken:
-            continue
-        wanted = given.get(name)
-        desc = model.record(name, wanted).desc if isinstance(wanted, FormatName) else wanted
-        found[name] = model.tensor(name, desc)
-    return found
+        item = model.record(prefix)
+        if item.desc is not None:
+            taken |= {each.name for each in item.tensors.values()}
+            found[model.name_of(item.group)] = item
+    return found | {name: model.tensor(name) for name in model.entries if name not in taken}
 
 
 def _by_names_of(theirs: Item, model: Model) -> Item | None:
@@ -177,40 +209,33 @@ def _key(item: Item, role: str, data: NDArray[np.uint8]) -> object:
     return item.desc, role, len(data), data[:_START].tobytes()
 
 
-def _difference(ours: Item, theirs: Item, how: _How, *, is_given: bool) -> Finding | None:
+def _difference(ours: Item, theirs: Item, *, as_in_models: bool | None) -> Differing | None:
     """Return how the values of two items differ, and why if that is known.
 
-    `is_given` if a rule says what ours holds.
+    `as_in_models` says whether floats beside records have the dims of models; None if unknown.
     """
+
+    def by_numbers() -> Differing | None:
+        one, other = ours.numbers(), theirs.numbers()
+        turned = in_order_of(other, theirs.desc, one, ours.desc, as_in_models=as_in_models)
+        count = min(compare_values(one, each).differing for each in turned)
+        return Differing(f"differ in {count} of {one.desc.nelems} elements") if count else None
+
     if isinstance(theirs.desc, RecordDesc):
-        return _record_difference(ours, theirs, theirs.desc, how)
+        return _record_difference(ours, theirs, theirs.desc, by_numbers)
     if ours.entry is None or theirs.entry is None:
-        return _number_difference(ours, theirs, how)
+        return by_numbers()
     found, data = ours.model.map(ours.entry), theirs.model.map(theirs.entry)
     if ours.desc is theirs.desc is None:  # their type is unknown
         own, other = (f"{each.dtype} of {each.shape}" for each in (ours.entry, theirs.entry))
         said = "" if own == other else f"are {own}, and those of the reference {other}"
         return _explained([Compared(ours.name, found, data)], said)
-    readings = _readings(ours, theirs, is_given=is_given)
-    by_kind = {
-        kind: _layout_difference(ours, each, how)
-        for kind, each in readings.items()
-        if kind in how.kinds or len(readings) == 1
-    }
-    equal = [kind for kind, each in by_kind.items() if each is None]
-    # where all readings differ, the one that is explained
-    differing = sorted(filter(None, by_kind.values()), key=lambda each: not each.causes)
-    if not differing or not equal:
-        return differing[0] if differing else None
-    ((other, unlike),) = ((kind, each) for kind, each in by_kind.items() if each is not None)
-    problem = (
-        "does not say whether it is packed or plain, so say it with --reference-is: values are "
-        f"equal if it is {equal[0]}; if it is {other}, they {unlike.problem}"
-    )
-    return Finding(problem, unlike.causes, is_unclear=True)
+    return _layout_difference(ours, theirs, by_numbers)
 
 
-def _layout_difference(ours: Item, theirs: Item, how: _How) -> Finding | None:
+def _layout_difference(
+    ours: Item, theirs: Item, by_numbers: Callable[[], Differing | None]
+) -> Differing | None:
     """Compare two tensors of numbers through both layouts."""
     entry, wanted = ours.tensors[ONE], theirs.memory()
     found = ours.model.map(entry)
@@ -220,7 +245,7 @@ def _layout_difference(ours: Item, theirs: Item, how: _How) -> Finding | None:
     said = ""
     if (desc.dims, desc.dtype) != (wanted.desc.dims, wanted.desc.dtype):
         if desc.dims == wanted.desc.dims:
-            numbers = _number_difference(ours, theirs, how)
+            numbers = by_numbers()
             if numbers is None or desc.dtype.bits != wanted.desc.dtype.bits:
                 return numbers
         said = f"are {desc!r}, and those of the reference {wanted.desc!r}"
@@ -237,47 +262,14 @@ def _part(name: str, found: NDArray[np.uint8], wanted: Memory) -> Compared:
     return Compared(name, found, wanted.data, wanted.desc, groups, is_scale=is_scale)
 
 
-def _readings(ours: Item, theirs: Item, *, is_given: bool) -> dict[str, Item]:
-    """Return what a tensor of the reference may be: packed as ours should be, plain, or either.
-
-    It is what its file says if that has a descriptor. Without one, programs store packed elements
-    in the shape of plain ones, in the shape of words, or flat.
-    """
-    desc, other = ours.desc, theirs.tensors[ONE]
-    if (
-        not isinstance(desc, MemoryDesc)
-        or other.is_described
-        or desc.nbytes != other.nbytes
-        or not can_hold(other.dtype, desc)
-    ):
-        return {PLAIN: theirs}
-    rows = memory_desc(desc.dims, desc.dtype)
-    has_dims = theirs.desc is not None and theirs.desc.dims == desc.dims
-    is_alike = ours.tensors[ONE].dtype == other.dtype or not has_dims
-    plain = rows if is_alike and rows.nbytes == other.nbytes else theirs.desc
-    if has_dims and not is_given:
-        return {PLAIN: theirs}
-    found = {PACKED: desc, PLAIN: plain}
-    if plain == desc or (plain is theirs.desc and not has_dims):
-        del found[PLAIN]
-    return {kind: theirs._replace(desc=each) for kind, each in found.items()}
-
-
-def can_hold(dtype: str, desc: MemoryDesc) -> bool:
-    """Whether a tensor of this type may hold the elements of a layout, or words of them."""
-    return dtype in {desc.dtype.name, "u8"} or (
-        dtype in INTEGERS and INTEGERS[dtype].bits > desc.dtype.bits
-    )
-
-
-def _explained(parts: list[Compared], said: str = "") -> Finding | None:
+def _explained(parts: list[Compared], said: str = "") -> Differing | None:
     """Return how tensors differ, with the causes; None if their values do not.
 
     `said` is what is already known to differ, such as their types; it is returned in any case.
     """
     wrong = [part for part in parts if not part.is_equal]
     if not wrong:
-        return Finding(said) if said else None
+        return Differing(said) if said else None
     found = [(part.elements, part.expected) for part in wrong]
     known = [(x, y) for x, y in found if x is not None and y is not None]
     problem = said or "differ in bytes"
@@ -289,16 +281,18 @@ def _explained(parts: list[Compared], said: str = "") -> Finding | None:
         problem = f"differ in {differing} of {sum(y.size for _, y in known)} elements"
     if len(parts) > 1:
         problem += f", in {', '.join(part.name for part in wrong)}"
-    return Finding(problem, find_causes(parts))
+    return Differing(problem, find_causes(parts))
 
 
-def _record_difference(ours: Item, theirs: Item, desc: RecordDesc, how: _How) -> Finding | None:
+def _record_difference(
+    ours: Item, theirs: Item, desc: RecordDesc, by_numbers: Callable[[], Differing | None]
+) -> Differing | None:
     """Compare with a record, tensor by tensor, in the format of the model."""
     wanted = Record(desc, theirs.data)
     own, said = ours.desc, ""
     if isinstance(own, MemoryDesc) and (len(desc.tensors) > 1 or own.nelems == prod(desc.dims)):
         # floats that the record was decoded to, rather than its bytes as a plain tensor
-        return _number_difference(ours, theirs, how)
+        return by_numbers()
     if not isinstance(own, RecordDesc):
         said = f"are not those of {desc!r}"
     elif own.name == desc.name and own.dims != desc.dims:
@@ -307,16 +301,8 @@ def _record_difference(ours: Item, theirs: Item, desc: RecordDesc, how: _How) ->
         try:
             wanted = repack(wanted, own)
         except MemdescError:
-            return _number_difference(ours, theirs, how)
+            return by_numbers()
     data = ours.data
     if missing := [role for role in wanted.tensors if role not in data]:
-        return Finding(f"have no {', '.join(missing)}, as {desc!r} has")
+        return Differing(f"have no {', '.join(missing)}, as {desc!r} has")
     return _explained(parts_of_record(data, wanted.tensors, wanted.desc), said)
-
-
-def _number_difference(ours: Item, theirs: Item, how: _How) -> Finding | None:
-    """Compare the numbers that two items stand for."""
-    one, other = ours.numbers(), theirs.numbers()
-    turned = in_order_of(other, theirs.desc, one, ours.desc, as_in_models=how.as_in_models)
-    differing = min(compare_values(one, each).differing for each in turned)
-    return Finding(f"differ in {differing} of {one.desc.nelems} elements") if differing else None

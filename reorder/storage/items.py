@@ -11,8 +11,8 @@ from memdesc.disk import as_path
 from reorder.quantize import dequantize
 from reorder.storage.checkpoint import Checkpoint, container_of
 from reorder.storage.files import memory_of, value_of
-from reorder.storage.groups import Group, claims_of, find_groups, read_group, single
-from reorder.storage.siblings import Siblings, siblings_of
+from reorder.storage.groups import Group, find_groups
+from reorder.storage.siblings import Siblings
 from reorder.storage.stored import ONE
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from reorder.memory.memory import Memory
     from reorder.storage.containers.entry import Entry
-    from reorder.storage.convert.rules import FormatName
 
     Held = MemoryDesc | RecordDesc | None
 
@@ -118,20 +117,7 @@ class Model:
         group = Group(Siblings(name, {ONE: entry}), held if isinstance(held, RecordDesc) else None)
         return Item(name, self, group, held)
 
-    def record(self, name: str, wanted: FormatName | None = None) -> Item:
-        """Return the record at a prefix or in a tensor, read as `wanted` if that is given."""
-        if wanted is None and name in self.groups:
-            group = self.groups[name]
-        else:
-            claims = claims_of(self.path, self.container)
-            if name in self.groups:
-                found = self.groups[name].found
-            else:
-                found, claims = (
-                    single(siblings_of(self.entries, name)),
-                    claims._replace(declared=None),
-                )
-            if wanted is not None:
-                claims = claims._replace(name=wanted.name, options=dict(wanted.options))
-            group = read_group(found, claims)
-        return Item(name, self, group, group.desc)
+    def record(self, prefix: str) -> Item:
+        """Return the quantised weight with a prefix."""
+        group = self.groups[prefix]
+        return Item(prefix, self, group, group.desc)

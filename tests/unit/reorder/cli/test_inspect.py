@@ -12,7 +12,7 @@ from memdesc import memory_desc, record_desc
 from reorder.storage.containers.entry import Tensor
 from reorder.storage.containers.shards import plan_shards
 from reorder.storage.containers.writer import Writer
-from tests.checkpoints import fp8_layer, write_safetensors
+from tests.checkpoints import awq_layer, fp8_layer, write_safetensors
 from tests.headers import message_field, safetensors_bytes
 
 if TYPE_CHECKING:
@@ -234,3 +234,23 @@ def test_what_makes_weights_mean_other_numbers_is_noted(shell: Shell) -> None:
     _declare(Path("m"), quant_method="fp8", rotation="hadamard", **size)
     (note,) = shell.facts("inspect m")["notes"]
     assert note.startswith("config.json says rotation 'hadamard', which rotates weights or act")
+
+
+def test_what_is_listed_depends_on_what_the_tensors_are_and_not_on_their_places(
+    shell: Shell,
+) -> None:
+    tensors = {f"layers.{k}.{name}": x for k in (10, 9) for name, x in awq_layer().items()}
+    texts = []
+    for folder, names in (("a", [*tensors]), ("b", [*tensors][::-1])):
+        Path(folder).mkdir()
+        write_safetensors(
+            Path(folder, "model.safetensors"), {name: tensors[name] for name in names}
+        )
+        _declare(Path(folder), quant_method="awq")
+        found = shell.facts(f"inspect {folder} --all")
+        texts.append(json.dumps(found).replace(f"{folder}/", ""))
+        weight = {"name": "layers.10", "scheme": "awq", "dims": [128, 256], "bytes": 20_736}
+        assert found["weights"][0].items() > weight.items()
+        assert found["weights"][0]["options"]["group"] == 64
+    assert texts[0] == texts[1]
+    assert "offset" not in texts[0]

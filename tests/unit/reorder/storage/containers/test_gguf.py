@@ -263,14 +263,14 @@ def test_unknown_types_are_compared_by_their_bytes(
     for data in (raw, raw[:-32] + (last << 4 | last >> 4).tobytes()):
         paths[1].write_bytes(data)
         assert main(["compare", *map(str, paths)]) == (data != raw)
-        breaches = reorder.check(paths[1], reference=paths[0]).breaches
-        assert len(breaches) == (data != raw)
+        found = reorder.differences(paths[1], paths[0])
+        assert len(found) == (data != raw)
     assert "d: tensor 'd' of ggml_type_42: memdesc does not know" in capsys.readouterr().out
-    assert breaches[0].causes == ("the nibbles of each byte are reversed",)
+    assert found["d"].causes == ("the nibbles of each byte are reversed",)
     paths[1].write_bytes(raw.replace(struct.pack("<IQI", 1, 9, 42), struct.pack("<IQI", 1, 9, 43)))
-    (breach,) = reorder.check(paths[1], reference=paths[0]).breaches
+    (differing,) = reorder.differences(paths[1], paths[0]).values()
     assert (
-        breach.problem
+        differing.problem
         == "are ggml_type_43 of (9,), and those of the reference ggml_type_42 of (9,)"
     )
 

@@ -1,0 +1,355 @@
+"""Where two checkpoints differ, and which causes explain every byte."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import reorder
+from memdesc import memory_desc, record_desc
+from memdesc.record.gguf import GGUF_TYPES
+from reorder.cli.main import main
+from tests.checkpoints import fp8_layer, gptq_layer, write_config, write_safetensors
+from tests.records import plain_scales, random_record
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+_DIMS = (64, 128)
+_TAG = "BA16a64b4a"
+
+
+def _codes(seed: int = 0) -> NDArray[np.int8]:
+    return np.random.default_rng(seed).integers(-128, 128, _DIMS, np.int8)
+
+
+def _saved(
+    path: Path, x: Any, layout: str = _TAG, *, data: Any = None, name: str = "layers.0.up.weight"
+) -> Path:
+    """Save a tensor; `data` are other bytes under the same descriptor."""
+    memory = reorder.reorder(x, layout)
+    if data is not None:
+        memory = reorder.Memory(memory.desc, np.ascontiguousarray(data).view(np.uint8).reshape(-1))
+    reorder.save(path, {name: memory})
+    return path
+
+
+def test_a_record_that_is_only_in_one_checkpoint_is_listed_with_its_name_as_floats(
+    tmp_path: Path,
+) -> None:
+    record, floats = tmp_path / "record.safetensors", tmp_path / "floats.safetensors"
+    awq = reorder.Record(record_desc((128, 64), "awq"))
+    reorder.save(record, {"layer": awq})
+    reorder.save(floats, {"layer": reorder.dequantize(awq)})
+    ours, theirs = "are not in the reference", "are in the reference only"
+    for model, other, problem in ((record, floats, ours), (floats, record, theirs)):
+        found = reorder.differences(model, other)
+        assert found.keys() == {"layer", "layer.weight"}
+        assert found["layer.weight"].problem == problem
+
+
+def _raw_model(path: Path, x: NDArray[Any], shape: Any = _DIMS) -> Path:
+    """Save codes as programs do that store no layout."""
+    write_safetensors(path, {"w": np.ascontiguousarray(x).view(np.int8).reshape(shape)})
+    return path
+
+
+def _twice(x: NDArray[Any]) -> NDArray[Any]:
+    once = reorder.reorder(x, _TAG)
+    return reorder.reorder(once.data.view(np.int8).reshape(_DIMS), _TAG).data
+
+
+_X = _codes()
+_PACKED = reorder.reorder(_X, _TAG).data
+_TRANSPOSED = "dims 0 and 1 are transposed"
+_DAMAGED = {
+    "it is packed twice": _twice(_X),
+    "it is not packed": _X,
+    _TRANSPOSED: reorder.reorder(
+        np.ascontiguousarray(_X.T), memory_desc(_DIMS[::-1], "s8", _TAG)
+    ).data,
+    "the halves of dim 0 are swapped": reorder.reorder(np.roll(_X, 32, 0), _TAG).data,
+    "the halves of each 8 along dim 1 are swapped": reorder.reorder(
+        np.ascontiguousarray(_X.reshape(64, 16, 2, 4)[:, :, ::-1]).reshape(_DIMS), _TAG
+    ).data,
+    "the rows of the halves of dim 0 are interleaved": reorder.reorder(
+        _X.reshape(2, 32, 128).swapaxes(0, 1).reshape(_DIMS), _TAG
+    ).data,
+    "the even and the odd rows of dim 0 are in halves": reorder.reorder(
+        np.concatenate([_X[0::2], _X[1::2]]), _TAG
+    ).data,
+    "the nibbles of each byte are reversed": (_PACKED << 4) | (_PACKED >> 4),
+    "the bytes of each 8 are reversed": _PACKED.reshape(-1, 8)[:, ::-1].copy(),
+}
+
+
+@pytest.mark.parametrize("cause", _DAMAGED)
+def test_a_cause_that_predicts_every_byte_is_named(tmp_path: Path, cause: str) -> None:
+    good = _saved(tmp_path / "good.safetensors", _X)
+    bad = _saved(tmp_path / "bad.safetensors", _X, data=_DAMAGED[cause])
+    (found,) = reorder.differences(bad, good).values()
+    assert found.causes == (cause,)
+    plain = _saved(tmp_path / "plain.safetensors", _X, "ab")
+    (found,) = reorder.differences(bad, plain).values()
+    assert found.causes == (cause,)
+    # one more byte that differs, and nothing is explained
+    data = np.ascontiguousarray(_DAMAGED[cause]).view(np.uint8).reshape(-1).copy()
+    data[1000] ^= 1
+    worse = _saved(tmp_path / "worse.safetensors", _X, data=data)
+    (found,) = reorder.differences(worse, good).values()
+    assert found.causes == ()
+
+
+@pytest.mark.parametrize(
+    ("layout", "dtype", "dims", "causes"),
+    [
+        ("nvfp4_scales", "u8", (256, 32), ["the scales are plain instead of swizzled"]),
+        ("ba", "u8", (16, 16), ["it is not packed", "it is packed twice", _TRANSPOSED]),
+        # also bca, as dim b is 1: names that differ for other dims explain no transposition
+        ("cab", "s8", (4, 1, 2), ["it is not packed", "dims 0 and 2 are transposed"]),
+        # codes of 4 bits and padding take as many bytes as codes in a byte each
+        ("Ab8a", "u4", (4, 64), ["it is not packed"]),
+    ],
+)
+def test_all_causes_that_predict_the_bytes_of_plain_rows_are_named(
+    tmp_path: Path, layout: str, dtype: str, dims: tuple[int, ...], causes: list[str]
+) -> None:
+    x = np.random.default_rng(0).integers(1, 8, dims, np.uint8)
+    good = reorder.reorder(reorder.reorder(x, dtype=dtype), layout)
+    bad = reorder.Memory(good.desc)
+    rows = reorder.reorder(x, dtype=dtype).data
+    bad.data[: len(rows)] = rows
+    assert _causes(tmp_path, good, bad) == causes
+
+
+def test_a_name_that_pads_other_dims_hides_no_transposition(tmp_path: Path) -> None:
+    x = np.random.default_rng(0).integers(0, 8, (16, 16, 4, 4), np.int8)
+    good = reorder.reorder(x, "nhwc")  # also kHWC16
+    bad = reorder.Memory(good.desc, reorder.reorder(x.swapaxes(1, 2), "nhwc").data)
+    assert _causes(tmp_path, good, bad) == ["dims 1 and 2 are transposed"]
+
+
+def _causes(folder: Path, good: reorder.Memory, bad: reorder.Memory) -> list[str]:
+    reorder.save(folder / "good.npz", {"w": good})
+    reorder.save(folder / "bad.npz", {"w": bad})
+    (found,) = reorder.differences(folder / "bad.npz", folder / "good.npz").values()
+    return [*found.causes]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [("u8", "s8"), ("bf16", "f16"), ("f32", "s32"), ("f32", "f16"), ("s8", "s8")]
+)
+def test_equal_numbers_in_different_layouts_and_types_differ_nowhere(
+    tmp_path: Path, one: str, other: str
+) -> None:
+    paths = [tmp_path / f"{name}.safetensors" for name in ("a", "b", "c")]
+    x = (_X & 127).astype(np.float32)
+    for path, dtype, layout, numbers in zip(
+        paths, (one, other, other), ("AB8b8a", "ba", "ba"), (x, x, -x), strict=True
+    ):
+        reorder.save(path, {"w": reorder.reorder(numbers, layout, dtype=dtype)})
+    a, b, negative = paths
+    assert not reorder.differences(a, b)
+    assert not reorder.differences(b, a)
+    assert reorder.differences(a, negative)
+
+
+def test_tensors_of_one_side_only_differ(tmp_path: Path) -> None:
+    one, other = tmp_path / "one.npz", tmp_path / "other.npz"
+    reorder.save(one, {"a": np.ones(3), "b": np.ones(3)})
+    reorder.save(other, {"a": np.ones(3), "c": np.ones(3)})
+    assert reorder.differences(one, other).keys() == {"b", "c"}
+
+
+def test_packing_a_packed_tensor_again_copies_it(tmp_path: Path) -> None:
+    path = _saved(tmp_path / "packed.safetensors", _X)
+    report = reorder.convert(path, tmp_path / "again.safetensors", [f"*: {_TAG}"])
+    assert (report.converted, report.copied) == (0, 1)
+    assert (tmp_path / "again.safetensors").read_bytes() == path.read_bytes()
+
+
+def _quantised(folder: Path, layer: Mapping[str, NDArray[Any]], **section: Any) -> Path:
+    folder.mkdir()
+    write_safetensors(folder / "model.safetensors", layer)
+    write_config(folder, **section)
+    return folder
+
+
+def _experts() -> dict[str, NDArray[Any]]:
+    rng = np.random.default_rng(0)
+    return {
+        "e.down_blocks": rng.integers(0, 256, (3, 40, 2, 16), np.uint8),
+        "e.down_scales": rng.integers(120, 130, (3, 40, 2), np.uint8),
+    }
+
+
+_SIZES = {"fp8": {"weight_block_size": [128, 128]}}
+_MODELS: dict[str, Any] = {
+    "gptq": {f"fc.{name}": x for name, x in gptq_layer()[0].items()},
+    "square gptq": {f"fc.{name}": x for name, x in gptq_layer(dims=(128, 128))[0].items()},
+    "mxfp4": _experts(),
+    "fp8": {"e.up" + name.removeprefix("weight"): x for name, x in fp8_layer().items()},
+}
+
+
+@pytest.mark.parametrize("name", _MODELS)
+def test_a_record_and_the_floats_that_it_becomes_are_equal(tmp_path: Path, name: str) -> None:
+    method = name.removeprefix("square ")
+    model = _quantised(
+        tmp_path / "model", _MODELS[name], quant_method=method, **_SIZES.get(method, {})
+    )
+    options = reorder.ConvertOptions(threads=1)
+    reorder.convert(model, tmp_path / "bf16", (), options, to="bf16")
+    with reorder.open_checkpoint(model) as held, reorder.open_checkpoint(tmp_path / "bf16") as made:
+        (weight,) = made
+        prefix = weight.removesuffix(".weight")
+        numbers = reorder.dequantize(held.record(prefix)).numpy()
+    turned = {"gptq": (1, 0), "mxfp4": (0, 2, 1)}.get(method, (0, 1))
+    floats = np.ascontiguousarray(numbers.transpose(turned))
+    assert floats.shape == reorder.open_checkpoint(tmp_path / "bf16")[weight].shape
+    right, wrong = tmp_path / "right.safetensors", tmp_path / "wrong.safetensors"
+    reorder.save(right, {weight: floats})
+    floats[..., 0, 1] += 1
+    reorder.save(wrong, {weight: floats})
+    for one, other in ((model, right), (right, model)):
+        assert not reorder.differences(one, other)
+    for one, other in ((model, wrong), (wrong, model)):
+        (found,) = reorder.differences(one, other).values()
+        assert found.problem.startswith(f"differ in {floats[..., 0, 1].size} of {floats.size} ")
+
+
+def test_other_weights_show_the_order_of_a_square_one(tmp_path: Path) -> None:
+    sizes = {"square": (128, 128), "other": (128, 256)}
+    layers = {name: gptq_layer(dims=dims)[0] for name, dims in sizes.items()}
+    tensors = {f"{name}.{role}": x for name, each in layers.items() for role, x in each.items()}
+    model = _quantised(tmp_path / "model", tensors, quant_method="gptq")
+    with reorder.open_checkpoint(model) as held:
+        numbers = {name: reorder.dequantize(held.record(name)).numpy() for name in sizes}
+    floats = {f"{name}.weight": x.T for name, x in numbers.items()}
+    right, wrong = tmp_path / "right.safetensors", tmp_path / "wrong.safetensors"
+    reorder.save(right, floats)
+    reorder.save(wrong, floats | {"square.weight": floats["square.weight"].T})
+    for one, other in ((model, right), (right, model)):
+        assert not reorder.differences(one, other)
+    for one, other in ((model, wrong), (wrong, model)):
+        ((name, found),) = reorder.differences(one, other).items()
+        assert name.startswith("square")
+        assert found.problem.startswith("differ in ")
+    for name, code in (("right", 0), ("wrong", 1)):
+        assert main(["compare", str(model), str(tmp_path / f"{name}.safetensors")]) == code
+
+
+def test_blocks_of_gguf_and_the_floats_that_they_become_are_equal(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    blocks = plain_scales(random_record(record_desc((64, 256), "q4_0"), rng), rng)
+    reorder.convert(_saved_blocks(tmp_path / "x.npz", blocks), tmp_path / "q.gguf", ())
+    next(iter(blocks.tensors.values()))[2] ^= 1  # a bit of a code
+    reorder.convert(_saved_blocks(tmp_path / "y.npz", blocks), tmp_path / "bad.gguf", ())
+    for name in ("f.safetensors", "f.gguf"):
+        reorder.convert(tmp_path / "q.gguf", tmp_path / name, ("*: plain, f32",))
+        for one, other in (("q.gguf", name), (name, "q.gguf")):
+            assert not reorder.differences(tmp_path / one, tmp_path / other)
+        for one, other in (("bad.gguf", name), (name, "bad.gguf")):
+            (found,) = reorder.differences(tmp_path / one, tmp_path / other).values()
+            assert found.problem.startswith("differ in ")
+
+
+@pytest.mark.parametrize("name", GGUF_TYPES)
+def test_rows_of_blocks_that_were_swapped_are_named(tmp_path: Path, name: str) -> None:
+    desc = record_desc((4, 256), name)
+    blocks = random_record(desc, np.random.default_rng(0))
+    good = _saved_blocks(tmp_path / "good.npz", blocks)
+    (data,) = blocks.tensors.values()
+    data[:] = np.roll(data.reshape(4, -1), 2, 0).reshape(-1)
+    bad = _saved_blocks(tmp_path / "bad.npz", blocks)
+    (found,) = reorder.differences(bad, good).values()
+    assert found.causes == ("the halves of dim 0 are swapped",)
+
+
+@pytest.mark.parametrize("bits", [1, 2, 3, 4, 5, 6, 8])
+@pytest.mark.parametrize("dims", [(8, 128), (2, 8, 128)])
+def test_rows_of_planes_that_were_swapped_are_named(
+    tmp_path: Path, bits: int, dims: tuple[int, ...]
+) -> None:
+    record = random_record(record_desc(dims, "mlx", bits=bits), np.random.default_rng(0))
+    good = _saved_blocks(tmp_path / "good.npz", record)
+    dim = len(dims) - 2
+    for change, cause in (
+        (lambda x: np.roll(x, 4, dim), "the halves of dim {} are swapped"),
+        (
+            lambda x: np.concatenate([x[..., 0::2, :], x[..., 1::2, :]], dim),
+            "the even and the odd rows of dim {} are in halves",
+        ),
+    ):
+        tensors = {
+            role: np.ascontiguousarray(change(x.reshape(*dims[:-1], -1))).reshape(-1)
+            for role, x in record.tensors.items()
+        }
+        bad = _saved_blocks(tmp_path / "bad.npz", reorder.Record(record.desc, tensors))
+        (found,) = reorder.differences(bad, good).values()
+        assert found.causes == (cause.format(dim),)
+
+
+def test_rows_that_share_blocks_are_not_taken_for_rows_of_bytes(tmp_path: Path) -> None:
+    record = random_record(record_desc((16, 64), "q4_0_r8"), np.random.default_rng(0))
+    good = _saved_blocks(tmp_path / "good.npz", record)
+    (data,) = record.tensors.values()
+    data[:] = np.roll(data.reshape(16, -1), 1, 0).reshape(-1)
+    bad = _saved_blocks(tmp_path / "bad.npz", record)
+    (found,) = reorder.differences(bad, good).values()
+    assert found.causes == ()
+
+
+def _saved_blocks(path: Path, blocks: reorder.Record) -> Path:
+    reorder.save(path, {"w": blocks})
+    return path
+
+
+def test_padding_of_codes_is_not_a_value(tmp_path: Path) -> None:
+    good = reorder.Record(record_desc((4, 36), "pack_quantized", group=36))
+    codes = good.tensors["weight_packed"].reshape(4, 20)
+    _saved_blocks(tmp_path / "good.npz", good)
+    codes[:, 18:] = 0x88  # what compressed-tensors may write after 36 codes
+    _saved_blocks(tmp_path / "same.npz", good)
+    codes[1, :3] = 1
+    _saved_blocks(tmp_path / "bad.npz", good)
+    assert not reorder.differences(tmp_path / "same.npz", tmp_path / "good.npz")
+    (found,) = reorder.differences(tmp_path / "bad.npz", tmp_path / "good.npz").values()
+    assert found.problem == "differ in 3 of 144 elements, in weight_packed"
+
+
+def test_tensors_that_were_swapped_as_a_whole_are_told(tmp_path: Path) -> None:
+    layers = [fp8_layer(seed) for seed in range(3)]
+    models = []
+    for names in (("gate", "up", "down"), ("up", "gate", "down")):
+        tensors = {
+            f"{name}.{role}": x
+            for name, layer in zip(names, layers, strict=True)
+            for role, x in layer.items()
+        }
+        for k, name in enumerate(names):
+            tensors[f"norm.{k}"] = np.full(8, len(name), np.float32)
+        folder = tmp_path / names[0]
+        models.append(_quantised(folder, tensors, quant_method="fp8", **_SIZES["fp8"]))
+    found = reorder.differences(models[1], models[0])
+    assert {name: each.causes for name, each in found.items()} == {
+        "gate": ("it holds up.weight, up.weight_scale_inv of the reference",),
+        "up": ("it holds gate.weight, gate.weight_scale_inv of the reference",),
+        "norm.0": ("it holds norm.1 of the reference",),
+        "norm.1": ("it holds norm.0 of the reference (others with the same bytes: 1)",),
+    }
+
+
+def test_a_plain_tensor_beside_a_record_hides_no_difference(tmp_path: Path) -> None:
+    layer = _MODELS["gptq"] | {"fc.weight": np.ones((4, 4), np.float32)}
+    good = _quantised(tmp_path / "good", layer, quant_method="gptq")
+    layer = layer | {"fc.qweight": layer["fc.qweight"] + 1}
+    bad = _quantised(tmp_path / "bad", layer, quant_method="gptq")
+    assert not reorder.differences(good, good)
+    ((name, found),) = reorder.differences(bad, good).items()
+    assert (name, found.problem.rpartition(", ")[2]) == ("fc", "in qweight")
