@@ -56,9 +56,11 @@ class _Listing(NamedTuple):
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     listings = [*map(_listing, options.paths)]
     rows = [row for each in listings for row in each.rows]
-    weights = [weight for each in listings for weight in each.weights]
+    weights = sorted(
+        (weight for each in listings for weight in each.weights), key=lambda each: each.layer
+    )
     unread = {file: names for each in listings for file, names in each.unread.items()}
-    unscaled = [name for each in listings for name in each.unscaled]
+    unscaled = sorted(name for each in listings for name in each.unscaled)
     found = [row for row in rows if is_wanted(row["name"], options.filter)]
     alike = {} if options.all else {"alike": _alike(found)}
     for each in (found, *alike.values()):
@@ -228,7 +230,7 @@ def _schemes(weights: Iterable[_Weight], shown: set[str]) -> list[Facts]:
             "options": dict(desc.options),
             "bytes": nbytes,
         }
-        for layer, codes, desc, nbytes in sorted(weights, key=lambda each: each.layer)
+        for layer, codes, desc, nbytes in weights
         if codes in shown and desc is not None
     ]
 
