@@ -173,8 +173,7 @@ def read_attributes(text: str) -> VerboseAttributes:
 
 def _attributes(text: str) -> Iterator[tuple[str, str, list[str]]]:
     """Yield the name of each attribute, its text, and the items of this text."""
-    old = list(_OLD_ATTRIBUTE.finditer(text))
-    if old and "".join(match[0] for match in old) == text:
+    if old := _old_attributes(text):
         for match in old:
             name, value = match["name"], match["items"] or match["value"] or ""
             in_order = value.removesuffix(";").split(";")
@@ -187,6 +186,17 @@ def _attributes(text: str) -> Iterator[tuple[str, str, list[str]]]:
     for word in text.split():
         name, _, value = word.partition(":")
         yield name.removeprefix("attr-"), value, _NEXT.split(value)
+
+
+def _old_attributes(text: str) -> list[re.Match[str]]:
+    """Return the attributes of a text that oneDNN 2.0 to 2.2 wrote; none of any other text."""
+    found: list[re.Match[str]] = []
+    while not found or found[-1].end() < len(text):
+        match = _OLD_ATTRIBUTE.match(text, found[-1].end() if found else 0)
+        if match is None:
+            return []
+        found.append(match)
+    return found
 
 
 def _parameter(argument: str, text: str) -> QuantizationParameter | None:
