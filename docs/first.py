@@ -3,4 +3,6 @@ import reorder
 
 x = np.random.default_rng(0).random((2, 17, 5, 4), np.float32)
 m = reorder.reorder(x, "nChw8c")
-print(m.desc, m.desc.padded_dims, m.nbytes, (reorder.reorder(m, "nhwc").numpy() == x).all())
+print(m.desc.padded_dims, m.nbytes, m.desc.offset((1, 9, 2, 3)))
+print(*(name.text for name in m.desc.tags()))
+print((reorder.reorder(m, "nhwc").numpy() == x).all())

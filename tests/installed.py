@@ -1,4 +1,4 @@
-"""Reorder 500 random tensors with the installed package, which does not include the tests.
+"""Reorder 500 random tensors with the installed package, and check its page's links.
 
 Run it by its path outside of the repository, whose sources Python would find first. Each result is
 compared with the definition: the element of an index lies at the offset of its descriptor, and all
@@ -7,7 +7,9 @@ other elements are zero.
 
 from __future__ import annotations
 
+import re
 import sys
+from importlib.metadata import metadata
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +27,15 @@ _TAGS = {
 
 
 def main() -> int:
-    """Reorder, compare, and say how many were equal."""
+    """Reorder, compare, and say how many were equal; 1 if one is not, or a link is relative."""
+    page = metadata("memdesc")
+    text = page.get_payload()
+    assert isinstance(text, str)
+    links = re.findall(r"\]\(([^)\s]+)", text)
+    relative = [link for link in links if not link.startswith("https://")]
+    if relative or not links:
+        sys.stderr.write(f"links of the package page that are not absolute: {relative}\n")
+        return 1
     random = np.random.default_rng(1)
     for number in range(_COUNT):
         ndims = int(random.integers(2, 5))

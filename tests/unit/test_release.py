@@ -14,7 +14,8 @@ import memdesc
 from tests.release import problems
 
 _ROOT = Path(__file__).parents[2]
-_PROJECT = tomllib.loads((_ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+_PYPROJECT = tomllib.loads((_ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+_PROJECT, _BUILD = _PYPROJECT["project"], _PYPROJECT["tool"]["hatch"]
 
 
 @pytest.fixture
@@ -117,11 +118,19 @@ def test_the_page_names_every_module_that_asks_what_the_system_has() -> None:
     assert {name for name in named if not (_ROOT / name).is_file()} == set()
 
 
-def test_no_link_of_the_readme_is_relative() -> None:
+def test_links_of_the_readme_are_absolute_on_the_package_page() -> None:
+    """A package page shows the README without the files around it."""
     text = (_ROOT / "README.md").read_text(encoding="utf-8")
-    links = re.findall(r"\]\(([^)\s]+)", text) + re.findall(r'(?:href|src)="([^"]+)"', text)
-    assert links
-    assert [link for link in links if not link.startswith(("https://", "#"))] == []
+    relative = re.findall(r"\]\(([^)\s]+)", text)
+    assert relative
+    assert [link for link in relative if not (_ROOT / link).exists()] == []
+    for each in _BUILD["metadata"]["hooks"]["fancy-pypi-readme"]["substitutions"]:
+        text = re.sub(each["pattern"], each["replacement"], text)
+    homepage = _PROJECT["urls"]["Homepage"]
+    absolute = [
+        f"{homepage}/{'raw' if link.endswith('.svg') else 'blob'}/main/{link}" for link in relative
+    ]
+    assert re.findall(r"\]\(([^)\s]+)", text) == absolute
 
 
 def test_all_addresses_begin_with_one() -> None:
