@@ -51,6 +51,8 @@ def _reason(error: Exception) -> str:
 
 def checked_ints(name: str, values: Iterable[int]) -> tuple[int, ...]:
     """Return a tuple of Python ints; refuse anything else, bools, and what exceeds int64."""
+    if type(values) is tuple and not values:
+        return ()
     try:
         if isinstance(values, _NOT_SEQUENCES):
             raise TypeError  # noqa: TRY301 - refused below
@@ -100,6 +102,8 @@ def checked_sizes(values: Iterable[int]) -> tuple[int, ...]:
 
 def checked_int(name: str, value: object) -> int:
     """Return a Python int; refuse anything else, and what exceeds int64."""
+    if type(value) is int and -INT64_MAX <= value <= INT64_MAX:
+        return value
     try:
         return checked_ints(name, (value,))[0]  # type: ignore[arg-type] # checked there
     except MemdescError:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
+from collections import deque
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast, overload
 
 import numpy as np
 
 from memdesc import FormatTag, ImageDesc, MemdescError, MemoryDesc
 from memdesc.names import is_image
+from reorder.calls import LONG, SEEN, Passed, known, known_call, note
 from reorder.forks import importing
+from reorder.memory.dlpack import from_dlpack, is_exporter
 from reorder.memory.inputs import as_memory, as_output, from_pixels, result_desc, to_pixels
-from reorder.memory.memory import Memory
+from reorder.memory.memory import Memory, MemoryDraft
 from reorder.plan.plan import ReorderPlan, is_planned, plan_reorder
 from reorder.plan.validate import validate
 from reorder.stack import on_enough_stack
-from reorder.threads import checked_threads, current_limit, refuse_threads
+from reorder.threads import checked_threads, current_limit, limits, refuse_threads
 from reorder.values.attr import Attr, check_beta
 
 if TYPE_CHECKING:
@@ -33,8 +36,9 @@ if TYPE_CHECKING:
     Written = TypeVar("Written", bound=NDArray[Any] | Exporter | bytearray | memoryview)
     OnDevice = cl.Buffer | cl.Image | cl.SVMPointer | Array | DeviceMemory
 
+ndarray = np.ndarray
 # the types that most calls pass
-_HOST = (np.ndarray, Memory)
+_HOST = (ndarray, Memory)
 # modules whose classes hold device memory
 _ON_DEVICE = ("reorder.opencl.", "pyopencl.")
 
@@ -114,7 +118,7 @@ def reorder(
     queue: None = None,
     wait_for: Sequence[cl.Event] | None = None,
 ) -> DeviceMemory: ...
-def reorder(  # noqa: PLR0913 - all but the first two are named
+def reorder(  # noqa: C901, PLR0912, PLR0913 - all but the first two are named; for the rest see below
     x: Memory | NDArray[Any] | Exporter | OnDevice,
     dst: str | FormatTag | MemoryDesc | ImageDesc | None = None,
     *,
@@ -181,6 +185,47 @@ def reorder(  # noqa: PLR0913 - all but the first two are named
     >>> reorder.reorder(m, "nhwc", dtype="s8", attr=reorder.Attr(dst_scale=1 / 127)).desc.dtype
     data_type('s8')
     """
+    key: Any = None
+    entry: Any = None
+    # see reorder/calls.py; a function of Python would take a tenth of a small reorder
+    is_plain = queue is None and wait_for is None and (attr is None or type(attr) is Attr)
+    if is_plain and (threads is None or type(threads) is int):
+        limit = limits.get() if threads is None else threads
+        to = dst if type(dst) is str else id(dst)
+        of = src if src is None or type(src) is str else id(src)
+        kind = dtype if dtype is None or type(dtype) is str else id(dtype)
+        array: Any = x
+        target: Any = out
+        if type(x) is ndarray:
+            if out is None:
+                key = x.shape, x.strides, x.dtype, to, of, kind, attr, limit, None
+            elif type(out) is Memory:
+                target = out.data
+                key = x.shape, x.strides, x.dtype, to, of, kind, attr, limit, id(out.desc)
+            elif type(out) is ndarray:
+                out_is = out.shape, out.strides, out.dtype
+                key = x.shape, x.strides, x.dtype, to, of, kind, attr, limit, out_is
+        elif type(x) is Memory:
+            array = x.data
+            if out is None:
+                key = id(x.desc), to, of, kind, attr, limit, None
+            elif type(out) is Memory:
+                target = out.data
+                key = id(x.desc), to, of, kind, attr, limit, id(out.desc)
+            elif type(out) is ndarray:
+                out_is = out.shape, out.strides, out.dtype
+                key = id(x.desc), to, of, kind, attr, limit, out_is
+        entry = known.get(key)
+        if entry:
+            run, desc, allocate, size, _owners = entry
+            if out is None:
+                data = allocate(*size)
+                if run(array, data) is None:
+                    made: Any = MemoryDraft()  # as Memory.attached does
+                    made.desc, made.data, made.__class__ = desc, data, Memory
+                    return made  # type: ignore[no-any-return] # a Memory
+            elif run(array, target) is None:
+                return out  # type: ignore[return-value] # not an object on a device
     if queue is not None or is_on_device(x) or is_on_device(out):
         refuse_threads(threads)
         return _load_device()(
@@ -189,6 +234,51 @@ def reorder(  # noqa: PLR0913 - all but the first two are named
     if wait_for is not None:
         msg = "wait_for takes events of a device, but this reorder runs on the CPU; pass queue="
         raise MemdescError(msg)
+    call = _Call(x, dst, src, dtype, attr, out, threads)
+    return cast("Memory | Written", _reorder_on_cpu(call, key, entry))
+
+
+class _Call(NamedTuple):
+    """The arguments of a reorder on the CPU."""
+
+    x: Any
+    dst: Any
+    src: Any
+    dtype: Any
+    attr: Any
+    out: Any
+    threads: Any
+
+    def options(self) -> dict[str, Any]:
+        """Return all but the first two."""
+        return {name: value for name, value in self._asdict().items() if name not in {"x", "dst"}}
+
+
+def _without_tensors(call: _Call) -> _Call | None:
+    """Return a call with the arrays that tensors export; None if there are no tensors."""
+    x, out = call.x, call.out
+    if _is_tensor(x) and not isinstance(call.src, MemoryDesc | ImageDesc):
+        x = from_dlpack(x, "x")
+    if _is_tensor(out):
+        array = from_dlpack(out, "out", write=True)
+        out = array if array.flags.writeable else out
+    return None if x is call.x and out is call.out else call._replace(x=x, out=out)
+
+
+def _is_tensor(given: object) -> bool:
+    return type(given) not in _HOST and not isinstance(given, ndarray) and is_exporter(given)
+
+
+def _reorder_on_cpu(call: _Call, key: Any, entry: Any) -> Any:
+    """Check everything and reorder; leave what was found for later calls with the same key."""
+    arrays = _without_tensors(call) if key is None else None
+    if arrays is not None:
+        done: Any = reorder(arrays.x, arrays.dst, **arrays.options())
+        return done if call.out is None else call.out
+    _, dst, src, dtype, attr, _, threads = call
+    # another thread may assign the shape of a caller's array, but not that of a view
+    x = call.x.view() if type(call.x) is ndarray else call.x
+    out = call.out.view() if type(call.out) is ndarray else call.out
     source = from_pixels(x, src) if isinstance(src, ImageDesc) else as_memory(x, src)
     if out is not None and (isinstance(dst, ImageDesc) or (isinstance(dst, str) and is_image(dst))):
         msg = (
@@ -199,23 +289,23 @@ def reorder(  # noqa: PLR0913 - all but the first two are named
     if isinstance(dst, MemoryDesc) and dtype is not None:
         dst, dtype = dst.with_dtype(dtype), None
     target = out if out is None or isinstance(out, Memory) else as_output(out, dst)
-    desc = result_desc(dst, dtype, source.desc, None if target is None else target.desc)
-    if isinstance(desc, ImageDesc):
-        return to_pixels(_reorder(source, desc.desc, None, attr, threads), desc)
-    done = _reorder(source, desc, target, attr, threads)
-    return done if target is out else cast("Written", out)
-
-
-def _reorder(
-    source: Memory, desc: MemoryDesc, out: Memory | None, attr: Attr | None, threads: int | None
-) -> Memory:
-    """Reorder memory into `out`, or into new memory."""
+    wanted = result_desc(dst, dtype, source.desc, None if target is None else target.desc)
+    desc = wanted.desc if isinstance(wanted, ImageDesc) else wanted
     plan = plan_reorder(source.desc, desc, attr)
-    if out is None:
-        check_beta(attr, out)
-        out = Memory.to_fill(desc)
-    execute(plan, source.data, out.data, threads)
-    return out
+    if target is None:
+        check_beta(attr, target)
+    memory = Memory.to_fill(desc) if target is None else target
+    run = _prepared(plan, threads)
+    run(source.data, memory.data)
+    if isinstance(wanted, ImageDesc):
+        return to_pixels(memory, wanted)
+    if entry is None and key is not None:
+        note(key, SEEN)
+    elif entry is SEEN:
+        named = call.dst, src, call.dtype
+        sides = Passed(key[:3], x, source), Passed(key[-1], out, memory)
+        note(key, known_call(run, *sides, named) or LONG)
+    return memory if call.out is None else call.out
 
 
 def is_on_device(memory: Any) -> bool:
@@ -293,22 +383,29 @@ def prepare(plan: ReorderPlan, threads: int | None = None) -> Callable[[Any, Any
     return run
 
 
+# What the plans prepared last carry; beyond this many, the oldest plans forget it.
+_MAX_PREPARED = 512
+_carried: deque[dict[Any, Any]] = deque()
+
+
 def _prepared(plan: ReorderPlan, threads: int | None) -> PreparedReorder:
-    """Check the arguments; return what runs the plan, from a cache unless its arrays are large."""
+    """Check the arguments; return what runs the plan, which the plan carries unless it is large."""
     if not is_planned(plan):
         plan = validate(plan)
     if threads is None:
         threads = current_limit()
     elif type(threads) is not int:
         threads = checked_threads(threads)
-    if plan.attr is not None and plan.attr.is_large:
-        return _prepare.__wrapped__(plan, threads)
-    return _prepare(plan, threads)
-
-
-@lru_cache(maxsize=512)
-def _prepare(plan: ReorderPlan, threads: int | None) -> PreparedReorder:
-    return _load_backend()(plan, threads)
+    carried: dict[int | None, PreparedReorder] = getattr(plan, "prepared", {})
+    run = carried.get(threads)
+    if run is None:
+        run = _load_backend()(plan, threads)
+        if plan.attr is None or not plan.attr.is_large:
+            run = carried.setdefault(threads, run)
+            _carried.append(carried)
+            if len(_carried) > _MAX_PREPARED:
+                _carried.popleft().clear()
+    return run
 
 
 @cache

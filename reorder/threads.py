@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
+from functools import cache
 from typing import Any, TypeAlias
 
 from memdesc import MemdescError
@@ -38,7 +39,7 @@ def use_threads(threads: int) -> AbstractContextManager[None]:
     ...     reorder.reorder(np.ones((1, 3, 2, 2), np.float32), "nChw8c").nbytes
     128
     """
-    return _Limited(checked_threads(threads))
+    return _limited(threads) if type(threads) is int else _limited(checked_threads(threads))
 
 
 class _Limited(AbstractContextManager[None]):
@@ -55,6 +56,12 @@ class _Limited(AbstractContextManager[None]):
     def __exit__(self, *_: object) -> None:
         inner = limits.get()
         limits.set(inner and inner[1])
+
+
+@cache
+def _limited(count: int) -> _Limited:
+    """Return the block of a limit, the same one for equal limits."""
+    return _Limited(checked_threads(count))
 
 
 def current_limit() -> int | None:

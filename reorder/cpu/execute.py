@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from reorder.cpu.runtime.fast_call import ArrayView, FastCall
+    from reorder.cpu.runtime.fast_call import FastCall
+    from reorder.memory.buffers import ArrayView
     from reorder.plan.plan import ReorderPlan
 
 # Most places of dst within a cache line for which batches are made: a few of them are in use, such

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ctypes import c_void_p
 from operator import index
 from pickle import PickleBuffer
-from typing import TYPE_CHECKING, Any, SupportsIndex
+from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex
 
 import numpy as np
 
@@ -105,6 +105,16 @@ def pickled_bytes(data: NDArray[np.uint8], protocol: SupportsIndex) -> PickleBuf
 def address_of(array: NDArray[Any]) -> int:
     """Return the address of the first element of an array."""
     return c_void_p.from_address(id(array) + _DATA).value or 0
+
+
+class ArrayView(NamedTuple):
+    """Arrays of one shape, strides and dtype, and the buffer that each of them shows."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: np.dtype[Any]
+    # bytes from the data pointer to the start of the buffer: negative if a stride is
+    shift: int
 
 
 class BufferCheck:

@@ -32,6 +32,12 @@ _MIN_UNINITIALIZED = 128 << 10
 _set = object.__setattr__  # sets the fields of a memory while it is made
 
 
+class MemoryDraft(Indexed, Checked):
+    """Memory while its fields are set, which is faster than for one that refuses to change."""
+
+    __slots__ = ("data", "desc")
+
+
 @immutable
 class Memory(Indexed, Checked):
     """A buffer and its descriptor.
@@ -62,16 +68,20 @@ class Memory(Indexed, Checked):
     (128, (1, 3, 2, 2))
     """
 
-    __slots__ = ("_data", "_desc")
+    # not properties: a reorder reads them, and a call of Python takes as long as a small move
+    __slots__ = {  # noqa: RUF023 - in the order of the documentation
+        "desc": "The descriptor.",
+        "data": "The buffer as flat bytes, for `bytes()`, `memoryview()` and files.",
+    }
 
-    _desc: MemoryDesc
-    _data: NDArray[np.uint8]
+    desc: MemoryDesc
+    data: NDArray[np.uint8]
     _another = "Memory(desc, buffer) attaches a buffer to another descriptor"
 
     def __init__(self, desc: MemoryDesc, buffer: Any = None, *, zero_pad: bool = True) -> None:
-        _set(self, "_desc", checked_desc("desc", desc))
+        _set(self, "desc", checked_desc("desc", desc))
         if buffer is None:
-            _set(self, "_data", zeroed_bytes(desc.nbytes))
+            _set(self, "data", zeroed_bytes(desc.nbytes))
             return
         must_write = checked_flag("zero_pad", zero_pad) and desc.has_padding and desc.nelems > 0
         if must_write and desc.has_broadcast:
@@ -87,17 +97,18 @@ class Memory(Indexed, Checked):
                 "zero_pad=False if it is zero already"
             )
             raise MemdescError(msg)
-        _set(self, "_data", data[: desc.nbytes])
+        _set(self, "data", data[: desc.nbytes])
         if must_write:
-            clear_padding(self._data, desc)
+            clear_padding(self.data, desc)
 
     @classmethod
     def attached(cls, desc: MemoryDesc, data: NDArray[np.uint8]) -> Memory:
         """Return memory made of flat bytes that fit a descriptor, unchecked and unchanged."""
-        memory = object.__new__(cls)
-        _set(memory, "_desc", desc)
-        _set(memory, "_data", data)
-        return memory
+        draft: Any = MemoryDraft()
+        draft.desc, draft.data = desc, data
+        draft.__class__ = cls
+        made: Memory = draft
+        return made
 
     @classmethod
     def to_fill(cls, desc: MemoryDesc) -> Memory:
@@ -106,24 +117,8 @@ class Memory(Indexed, Checked):
         It is zeroed only if it has other bytes too: gaps, half of the last byte, compensation.
         """
         nbytes = desc.nbytes
-        is_filled = (
-            nbytes >= _MIN_UNINITIALIZED
-            and desc.extra is None
-            and desc.offset0 == 0
-            and desc.is_dense
-            and desc.padded_nelems * desc.dtype.bits % 8 == 0
-        )
+        is_filled = nbytes >= _MIN_UNINITIALIZED and fills_bytes(desc)
         return cls.attached(desc, (uninitialized_bytes if is_filled else zeroed_bytes)(nbytes))
-
-    @property
-    def desc(self) -> MemoryDesc:
-        """The descriptor."""
-        return self._desc
-
-    @property
-    def data(self) -> NDArray[np.uint8]:
-        """The buffer as flat bytes, for `bytes()`, `memoryview()` and files."""
-        return self._data
 
     @property
     def nbytes(self) -> int:
@@ -170,7 +165,7 @@ class Memory(Indexed, Checked):
         return elements_at(self.data, self.desc, select_elements(self.desc, key))
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[Any, ...]:
-        return _attached_again, (self._desc, pickled_bytes(self._data, protocol))
+        return _attached_again, (self.desc, pickled_bytes(self.data, protocol))
 
     def __format__(self, spec: str) -> str:
         return format(str(self), spec)
@@ -364,6 +359,19 @@ class Memory(Indexed, Checked):
             With the first byte that is not zero, and its position in the padded dims.
         """
         check_padding(self.data, self.desc)
+
+
+def fills_bytes(desc: MemoryDesc) -> bool:
+    """Whether elements and padding are all bytes of a descriptor's buffer.
+
+    Other bytes are gaps, half of the last byte, and compensation.
+    """
+    return (
+        desc.extra is None
+        and desc.offset0 == 0
+        and desc.is_dense
+        and desc.padded_nelems * desc.dtype.bits % 8 == 0
+    )
 
 
 def _attached_again(desc: MemoryDesc, data: PickleBuffer | bytearray) -> Memory:

@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 class _HiddenSlots:
     """Slots of a plan that are not fields: they are not compared, copied, pickled or printed."""
 
-    # the result of `bind`, once it is needed; whether `plan_reorder` made the plan
-    __slots__ = ("_bound", "_is_planned")
+    # the result of `bind`, once it is needed; whether `plan_reorder` made the plan; what a backend
+    # made of it, by the limit on threads
+    __slots__ = ("_bound", "_is_planned", "prepared")
 
 
 @immutable
@@ -273,6 +274,7 @@ def _plan(src: MemoryDesc, dst: MemoryDesc, attr: Attr | None) -> ReorderPlan:
     if dst.nelems:
         boxes = simplify(boxes_of(src.layout, dst.layout, *varying))
         object.__setattr__(plan, "boxes", boxes)  # the plan is not shared yet
+    object.__setattr__(plan, "prepared", {})
     object.__setattr__(plan, "_is_planned", True)
     return plan
 

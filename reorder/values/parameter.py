@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import isfinite
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
@@ -46,6 +46,9 @@ class Parameter:
     @staticmethod
     def of(role: str, given: Any, mask: object, groups: Any, *, is_scale: bool) -> Parameter | None:
         """Check what was given; return None for a neutral value."""
+        is_number = type(given) is (float if is_scale else int)
+        if is_number and mask is None and type(groups) is tuple and not groups:
+            return _of_number(role, given, is_scale=is_scale)
         values = _checked_scales(role, given) if is_scale else _checked_points(role, given)
         sizes = checked_ints(f"{role}_groups", groups)
         bits = 0 if mask is None else checked_int(f"{role}_mask", mask)
@@ -90,6 +93,13 @@ class Parameter:
         )
 
 
+@lru_cache(maxsize=256)
+def _of_number(role: str, given: float, *, is_scale: bool) -> Parameter | None:
+    """Return the parameter of one Python number, the same one for equal numbers."""
+    values = _checked_scales(role, given) if is_scale else _checked_points(role, given)
+    return None if given == is_scale else Parameter(role, values, 0, ())
+
+
 def _array(role: str, given: Any) -> NDArray[Any]:
     refuse_masked(role, given)
     reason = ""
@@ -109,8 +119,6 @@ def _array(role: str, given: Any) -> NDArray[Any]:
 
 
 def _checked_scales(role: str, given: Any) -> NDArray[Any]:
-    if type(given) is float and isfinite(given) and given != 0:
-        return frozen(np.array(given))
     array = _array(role, given)
     if isinstance(given, np.ndarray | np.generic) and array.dtype not in _SCALE_TYPES:
         msg = (

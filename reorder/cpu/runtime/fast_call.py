@@ -23,7 +23,7 @@ from reorder.cpu.runtime.pool_block import INT_MASK, function_at
 from reorder.cpu.runtime.worker import is_ready, share_job
 from reorder.cpu.tables import WORD_NBYTES, fields_of, nbytes_of
 from reorder.cpu.target import LINE_NBYTES
-from reorder.memory.buffers import DATA_SLOT, BufferCheck, address_of
+from reorder.memory.buffers import DATA_SLOT, ArrayView, BufferCheck, address_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,16 +33,6 @@ if TYPE_CHECKING:
 
     # returns None when it has run the job, and False when it has done nothing
     FastCall = Callable[[Any, Any], object]
-
-
-class ArrayView(NamedTuple):
-    """Arrays of one shape, strides and dtype, and the buffer that each of them shows."""
-
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    dtype: np.dtype[Any]
-    # bytes from the data pointer to the start of the buffer: negative if a stride is
-    shift: int
 
 
 class _ArrayFields(NamedTuple):
@@ -92,7 +82,8 @@ class _CallCheck(NamedTuple):
     jobs: int
     # the address of either buffer is a multiple of this
     alignment: int
-    # addresses of PyEval_SaveThread, which releases the GIL, PyEval_RestoreThread and Py_IncRef
+    # addresses of PyEval_SaveThread, which releases the GIL, or 0 to keep it; of
+    # PyEval_RestoreThread, and of Py_IncRef
     release: int
     acquire: int
     incref: int
@@ -113,6 +104,8 @@ _DTYPES_AT, _DTYPE_NBYTES = nbytes_of(_ArrayCheck), nbytes_of(_LegalDtype)
 _SRC_AT = nbytes_of(_CallCheck)
 _DST_AT = _SRC_AT + _DTYPES_AT + _DTYPES * _DTYPE_NBYTES
 _VIEWS_AT = _DST_AT + _DTYPES_AT + _DTYPES * _DTYPE_NBYTES
+# Fewer bytes of src and dst are moved in less time than other threads need to take the GIL.
+_MIN_RELEASED = 16 << 10
 _WRITABLE = 0x400  # a flag of arrays, NPY_ARRAY_WRITEABLE of numpy's C API
 
 
@@ -151,10 +144,11 @@ def _call_table(
     checks: tuple[BufferCheck, BufferCheck],
     views: tuple[ArrayView | None, ArrayView | None],
 ) -> NDArray[np.int64]:
+    nbytes = sum(check.min_nbytes for check in checks)
     call = _CallCheck(
         address_of(jobs),
         max(check.alignment for check in checks),
-        function_at(ctypes.pythonapi.PyEval_SaveThread),
+        0 if nbytes < _MIN_RELEASED else function_at(ctypes.pythonapi.PyEval_SaveThread),
         function_at(ctypes.pythonapi.PyEval_RestoreThread),
         function_at(ctypes.pythonapi.Py_IncRef),
         id(None),
@@ -291,7 +285,11 @@ def _runs(src: int, dst: int, table: int) -> bool:
     job = load_int(load_int(table, _CALL.jobs), dst_at % LINE_NBYTES)
     if job == 0 or not is_ready(job):
         return False
-    state = call_c(load_int(table, _CALL.release), (0,))
+    release = load_int(table, _CALL.release)
+    if release == 0:
+        share_job(src_at, dst_at, job)
+        return True
+    state = call_c(release, (0,))
     share_job(src_at, dst_at, job)
     call_c(load_int(table, _CALL.acquire), (state,))
     return True

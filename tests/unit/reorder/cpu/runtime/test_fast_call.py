@@ -11,7 +11,7 @@ import pytest
 
 import reorder
 from memdesc import MemdescError, memory_desc
-from reorder.cpu.runtime.fast_call import ArrayView
+from reorder.memory.buffers import ArrayView
 
 _PLAN = reorder.plan_reorder(memory_desc((2, 3), "f32", "ab"), memory_desc((2, 3), "f32", "ba"))
 

@@ -1,0 +1,117 @@
+"""Calls of `reorder` that were made before: what runs them, found by what a call says.
+
+A call says the shape, strides and dtype of x, or its descriptor, the arguments, and the same of
+`out`. The first call of a kind goes the long way, which checks everything and raises all errors;
+the second one also leaves here what it has found. Later ones need a look-up, an allocation and a
+builtin function. That function checks the arrays again, under the GIL; if they do not fit, because
+they overlap, or are misaligned or read-only, the call goes the long way.
+
+In a key, objects other than strings, dtypes and attributes stand for themselves, by `id`: equal
+descriptors may have other letters, which the result shows. What is found keeps them alive.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from memdesc import DataType, FormatTag, MemoryDesc
+from reorder.memory.allocation import uninitialized_bytes, zeroed_bytes
+from reorder.memory.buffers import ArrayView, address_of
+from reorder.memory.memory import Memory, fills_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from reorder.cpu import PreparedReorder
+
+# A program with more kinds of calls than this goes the long way for the oldest ones.
+MAX_KNOWN = 1024
+# Smaller results start where numpy's arrays do: aligning one takes longer than to fill it.
+_MIN_ALIGNED = 16 << 10
+_UINT8 = np.dtype(np.uint8)
+_SETTLED = (str, MemoryDesc, FormatTag, DataType, type(None))
+
+
+class KnownCall(NamedTuple):
+    """What runs the calls of a kind."""
+
+    # takes the arrays of x and of the result; returns None if it has run
+    run: Callable[[Any, Any], object]
+    # the descriptor of the result, and what allocates its bytes with which arguments
+    desc: MemoryDesc
+    allocate: Callable[..., Any]
+    size: tuple[Any, ...]
+    # what must outlive this
+    owners: tuple[object, ...]
+
+
+class Passed(NamedTuple):
+    """One side of a call."""
+
+    # of an array, shape, strides and dtype in the key
+    given: Any
+    # the array or memory that the caller passed, or None for a new result
+    argument: Any
+    # what it is to the reorder
+    memory: Memory
+
+
+# A kind that was seen once, and one that always goes the long way, are false.
+SEEN, LONG = (), False
+# By key: one of these, or a `KnownCall`.
+known: dict[Any, Any] = {}
+
+
+def note(key: Any, found: Any) -> None:
+    """Keep what was found for a key; beyond `MAX_KNOWN`, the oldest one leaves."""
+    known.pop(key, None)
+    known[key] = found
+    while len(known) > MAX_KNOWN:
+        # another thread may remove it, or add one meanwhile
+        with suppress(KeyError, RuntimeError, StopIteration):
+            del known[next(iter(known))]
+
+
+def known_call(
+    reorder: PreparedReorder, x: Passed, out: Passed, named: tuple[object, ...]
+) -> KnownCall | None:
+    """Return what runs calls like one that has just run; None if they must go the long way.
+
+    `named` are its other arguments: dst, src and dtype.
+    """
+    attr, desc = reorder.plan.attr, out.memory.desc
+    is_settled = all(type(each) in _SETTLED or isinstance(each, np.dtype) for each in named)
+    if not is_settled or (attr is not None and attr.is_large) or not desc.nelems:
+        return None
+    views = []
+    for side in (x, out):
+        view = None
+        if isinstance(side.argument, np.ndarray):
+            view = _view(side)
+            if view is None:
+                return None
+        views.append(view)
+    reorder.load_fast_call()
+    run = reorder.fast_call(*views)
+    if run is None:
+        return None
+    owners = reorder, x.memory.desc, attr, named
+    nbytes, is_filled = desc.nbytes, fills_bytes(desc)
+    if nbytes < _MIN_ALIGNED:
+        return KnownCall(run, desc, np.empty if is_filled else np.zeros, (nbytes, _UINT8), owners)
+    allocate = uninitialized_bytes if is_filled else zeroed_bytes
+    return KnownCall(run, desc, allocate, (nbytes,), owners)
+
+
+def _view(side: Passed) -> ArrayView | None:
+    """Return where the memory of an array is; None if it was copied, or changed meanwhile."""
+    array = side.argument
+    if (array.shape, array.strides, array.dtype) != side.given:
+        return None
+    if not np.may_share_memory(array, side.memory.data):
+        return None
+    shift = address_of(side.memory.data) - address_of(array)
+    return ArrayView(array.shape, array.strides, array.dtype, shift)

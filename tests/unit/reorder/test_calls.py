@@ -1,0 +1,330 @@
+"""Repeated calls of reorder: what they cost, and that they do what the first call did."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import reorder
+from memdesc import MemdescError, OverlapError, memory_desc
+from reorder import calls
+from reorder.memory.dlpack import TensorView
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+_DIMS = (2, 17, 5, 4)
+
+
+@pytest.fixture(autouse=True)
+def nothing_known() -> Iterator[None]:
+    """Begin without known calls."""
+    calls.known.clear()
+    yield
+    calls.known.clear()
+
+
+def cube(*dims: int, dtype: Any = np.float32) -> Any:
+    return np.random.default_rng(0).integers(-9, 9, dims).astype(dtype)
+
+
+def count_python_calls(run: Callable[[], object]) -> int:
+    """Return how many functions written in Python a call enters."""
+    entered: list[str] = []
+
+    def count(frame: Any, event: str, _argument: Any) -> None:
+        if event == "call":
+            entered.append(frame.f_code.co_name)
+
+    sys.setprofile(count)
+    try:
+        run()
+    finally:
+        sys.setprofile(None)
+    return len(entered) - 1
+
+
+X = cube(*_DIMS)
+NHWC = memory_desc(_DIMS, "f32", "nhwc")
+ATTR = reorder.Attr(dst_scale=0.5)
+INTO = reorder.Memory(NHWC)
+VIEW = np.empty((2, 5, 4, 17), np.float32).transpose(0, 3, 1, 2)
+GAPS = memory_desc(_DIMS, "f32", strides=(400, 1, 80, 20))
+LARGE = cube(64, 128)
+BROADCAST = np.broadcast_to(X[:1], _DIMS)
+RAW = np.empty(X.size, np.float32)
+KINDS: dict[str, Callable[[], Any]] = {
+    "name": lambda: reorder.reorder(X, "nhwc"),
+    "padded": lambda: reorder.reorder(X, "nChw16c"),
+    "descriptor": lambda: reorder.reorder(X, NHWC),
+    "layout only": lambda: reorder.reorder(INTO, dtype="bf16"),
+    "src": lambda: reorder.reorder(X, "nchw", src="nhwc"),
+    "src of raw bytes": lambda: reorder.reorder(RAW, "nchw", src=NHWC),
+    "gaps": lambda: reorder.reorder(X[..., ::2], "nhwc"),
+    "negative strides": lambda: reorder.reorder(X[:, ::-1, :, ::-2], "nhwc"),
+    "transposed": lambda: reorder.reorder(X.T, "nhwc"),
+    "broadcast": lambda: reorder.reorder(BROADCAST, "nhwc"),
+    "memory": lambda: reorder.reorder(INTO, "nchw"),
+    "dtype": lambda: reorder.reorder(X, "nhwc", dtype="f16"),
+    "numpy's dtype": lambda: reorder.reorder(X, "nhwc", dtype=np.dtype(np.float16)),
+    "one scale": lambda: reorder.reorder(X, "nhwc", dtype="s8", attr=ATTR),
+    "a new Attr": lambda: reorder.reorder(
+        X, "nhwc", dtype="s8", attr=reorder.Attr(dst_scale=0.5, beta=0.0)
+    ),
+    "out": lambda: reorder.reorder(X, out=INTO),
+    "out in a view": lambda: reorder.reorder(X, out=VIEW),
+    "out reversed": lambda: reorder.reorder(X, out=VIEW[:, ::-1]),
+    "raw out": lambda: reorder.reorder(X, NHWC, out=RAW),
+    "one thread": lambda: reorder.reorder(X, "nhwc", threads=1),
+    "with gaps": lambda: reorder.reorder(X, GAPS),
+    "aligned": lambda: reorder.reorder(LARGE, "ba"),
+}
+
+
+def bits_of(result: Any) -> tuple[Any, Any]:
+    """Return what a result holds, and what it is."""
+    if isinstance(result, reorder.Memory):
+        desc = result.desc
+        return result.data.tobytes(), (repr(desc), desc.letters, desc.strides, result.nbytes)
+    return np.ascontiguousarray(result).tobytes(), (result.shape, result.strides)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_first_and_all_later_calls_of_a_kind_give_the_same_bits(kind: str) -> None:
+    results = [bits_of(KINDS[kind]()) for _ in range(4)]
+    assert results == [results[0]] * 4
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "a new Attr"])
+def test_a_repeated_call_enters_at_most_five_functions_of_python(kind: str) -> None:
+    for _ in range(3):
+        KINDS[kind]()
+    # 5 at most, of which one is the lambda around it
+    assert count_python_calls(KINDS[kind]) <= 5
+
+
+def test_a_block_of_use_threads_adds_three_calls_of_python() -> None:
+    def limited() -> None:
+        with reorder.use_threads(1):
+            reorder.reorder(X, "nhwc")
+
+    for _ in range(3):
+        limited()
+    assert count_python_calls(limited) <= 5
+
+
+def test_results_are_new_memory_each_time() -> None:
+    made = [reorder.reorder(X, "nChw16c") for _ in range(4)]
+    for memory in made:
+        memory.data[:] = 7
+    assert np.array_equal(reorder.reorder(X, "nChw16c").numpy(), X)
+    assert len({memory.data.ctypes.data for memory in made}) == 4
+
+
+def test_padding_is_zero_however_the_memory_was_used_before() -> None:
+    for _ in range(20):
+        memory = reorder.reorder(X, "nChw16c")
+        memory.check_padding()
+        memory.data[:] = 255
+
+
+class Array(np.ndarray[Any, Any]):
+    """An array of another class."""
+
+
+@pytest.mark.parametrize(
+    "x",
+    [
+        X.view(Array),
+        X.reshape(34, 20).view(np.matrix),
+        cube(4, 6, dtype=ml_dtypes.int4),
+        np.zeros((0, 3), np.float32),
+    ],
+    ids=["subclass", "matrix", "4 bits", "empty"],
+)
+def test_what_is_not_known_exactly_goes_the_long_way_with_the_same_result(x: Any) -> None:
+    name = "ba" if x.ndim == 2 else "nhwc"
+    results = [bits_of(reorder.reorder(x, name)) for _ in range(4)]
+    assert results == [results[0]] * 4
+
+
+@pytest.mark.parametrize(
+    ("given", "error"),
+    [
+        ({"dst": ["nhwc"]}, MemdescError),
+        ({"dst": "nhwx"}, MemdescError),
+        ({"dst": "nhwc", "dtype": "f33"}, MemdescError),
+        ({"dst": "nhwc", "dtype": [1]}, MemdescError),
+        ({"dst": "nhwc", "attr": 3}, MemdescError),
+        ({"dst": "nhwc", "threads": True}, MemdescError),
+        ({"dst": "nhwc", "threads": 0}, MemdescError),
+        ({"dst": "nhwc", "attr": reorder.Attr(beta=1.0)}, MemdescError),
+        ({"dst": "nhwc", "out": reorder.Memory(memory_desc(_DIMS, "f32", "nchw"))}, MemdescError),
+        ({"x": np.ma.masked_array(X), "dst": "nhwc"}, MemdescError),
+        ({"x": X.astype(">f4"), "dst": "nhwc"}, MemdescError),
+    ],
+    ids=str,
+)
+def test_an_error_is_raised_at_every_call_with_the_same_message(given: Any, error: Any) -> None:
+    options = {"x": X, **given}
+    for _ in range(3):
+        reorder.reorder(X, "nhwc")
+    messages = set()
+    for _ in range(4):
+        with pytest.raises(error) as raised:
+            reorder.reorder(**options)
+        messages.add(str(raised.value))
+    assert len(messages) == 1
+
+
+def test_arrays_of_a_known_kind_that_cannot_be_written_are_refused() -> None:
+    both = np.zeros(X.size * 2, np.float32)
+    x, out = both[: X.size].reshape(_DIMS), both[X.size :].reshape(_DIMS)
+    desc = memory_desc(_DIMS, "f32", "nhwc")
+    for _ in range(3):
+        reorder.reorder(x, desc, out=out)
+    overlapping = both[X.size - 8 : 2 * X.size - 8].reshape(_DIMS)
+    with pytest.raises(OverlapError, match="share memory"):
+        reorder.reorder(x, desc, out=overlapping)
+    locked = out.copy()
+    locked.flags.writeable = False
+    with pytest.raises(MemdescError, match="read-only"):
+        reorder.reorder(x, desc, out=locked)
+    raw = np.zeros(4 * X.size + 1, np.uint8)[1:].view(np.float32).reshape(_DIMS)
+    with pytest.raises(MemdescError, match="multiple of the 4 bytes"):
+        reorder.reorder(raw, desc)
+
+
+def test_a_result_has_the_descriptor_of_its_own_call() -> None:
+    named = memory_desc((1, 3, 4), "f32", "ncw")
+    other = memory_desc((1, 3, 4), "f32", strides=(99, 4, 1))
+    plain = memory_desc((1, 3, 4), "f32", "abc")
+    assert named == other == plain
+    x = cube(1, 3, 4)
+    for _ in range(4):
+        for desc in (named, other, plain):
+            assert reorder.reorder(x, desc).desc is desc
+        for desc in (named, other, plain):
+            memory = reorder.Memory(desc, x.copy())
+            assert reorder.reorder(memory, dtype="f16").desc.letters == desc.letters
+        assert reorder.reorder(x, "ncw").desc.letters == "ncw"
+        assert reorder.reorder(x, "abc").desc.letters != "ncw"
+
+
+def test_equal_arguments_of_other_types_are_not_confused() -> None:
+    # "f16" is a half here; numpy's "f16" has 16 bytes
+    for _ in range(4):
+        assert reorder.reorder(X, "nhwc", dtype="f16").desc.dtype.name == "f16"
+        assert reorder.reorder(X, "nhwc", dtype=np.dtype("f4")).desc.dtype.name == "f32"
+        assert reorder.reorder(X, "nhwc", threads=1).desc == NHWC
+        with pytest.raises(MemdescError, match="threads must be an integer"):
+            reorder.reorder(X, "nhwc", threads=True)
+        with pytest.raises(MemdescError, match="threads must be an integer"):
+            reorder.reorder(X, "nhwc", threads=1.0)  # type: ignore[call-overload] # what a caller might pass
+
+
+def test_an_array_is_read_as_it_is_now() -> None:
+    x = cube(4, 6)
+    for _ in range(4):
+        assert np.array_equal(reorder.reorder(x, "ba").numpy(), x)
+        x += 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of numpy 2.5, for assigned shapes
+        x.shape = (6, 4)
+        assert np.array_equal(reorder.reorder(x, "ba").numpy(), x)
+        x.dtype = np.int32
+    assert reorder.reorder(x, "ba").desc.dtype.name == "s32"
+
+
+def test_tensors_are_known_as_the_arrays_that_they_export() -> None:
+    tensor: Any = TensorView(X.transpose(0, 2, 3, 1))
+    out: Any = TensorView(np.empty((2, 5, 4, 17), np.float32).transpose(0, 3, 1, 2))
+    bf16: Any = TensorView(X.astype(ml_dtypes.bfloat16))
+    for _ in range(4):
+        assert np.array_equal(reorder.reorder(tensor, "abcd").numpy(), tensor.array)
+        assert reorder.reorder(bf16, "nchw", src="nhwc").desc.dims == (2, 4, 17, 5)
+        assert reorder.reorder(bf16, "nhwc").desc == NHWC.with_dtype("bf16")
+        out.array[:] = 0
+        assert reorder.reorder(X, out=out) is out
+        assert np.array_equal(out.array, X)
+        nothing: Any = object()
+        with pytest.raises(MemdescError, match="out must be a Memory, a writable array"):
+            reorder.reorder(X, "nhwc", out=nothing)
+    assert sum(map(bool, calls.known.values())) == 4
+
+
+def test_no_more_kinds_than_the_bound_are_known_and_the_oldest_one_leaves(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(calls, "MAX_KNOWN", 4)
+    for size in range(1, 7):
+        reorder.reorder(np.ones((size, 3), np.float32), "ba")
+    assert [key[0] for key in calls.known] == [(size, 3) for size in range(3, 7)]
+    # a call that is repeated becomes the newest
+    reorder.reorder(np.ones((3, 3), np.float32), "ba")
+    reorder.reorder(np.ones((9, 3), np.float32), "ba")
+    assert [key[0] for key in calls.known] == [(5, 3), (6, 3), (3, 3), (9, 3)]
+
+
+def test_attributes_with_large_arrays_are_not_kept() -> None:
+    x = np.ones((20000, 2), np.float32)
+    attr = reorder.Attr(dst_scale=np.full(20000, 0.5), dst_scale_mask=1)
+    for _ in range(3):
+        assert int(reorder.reorder(x, "ba", dtype="s8", attr=attr).numpy()[0, 0]) == 2
+    assert not any(calls.known.values())
+
+
+def test_many_threads_reorder_many_kinds_with_a_small_bound(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(calls, "MAX_KNOWN", 16)
+    arrays = [cube(3 + k, 4) for k in range(20)]
+    failed: list[object] = []
+
+    def work(seed: int) -> None:
+        rng = np.random.default_rng(seed)
+        for k in rng.integers(0, len(arrays), 400):
+            attr = reorder.Attr(src_scale=float(k % 3 + 1))
+            found = reorder.reorder(arrays[k], "ba", attr=attr).numpy()
+            if not np.array_equal(found, arrays[k] * (k % 3 + 1)):
+                failed.append(k)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed
+    assert len(calls.known) <= 17
+
+
+def test_another_thread_may_assign_the_shape_of_an_array_meanwhile() -> None:
+    x, wanted = np.arange(512, dtype=np.float32), {}
+    shapes: tuple[tuple[int, ...], ...] = ((8, 64), (64, 8), (16, 32))
+    for shape in shapes:
+        wanted[shape] = reorder.reorder(np.arange(512, dtype=np.float32).reshape(shape), "ba")
+    x.shape = shapes[0]
+    ends = threading.Event()
+
+    def assign() -> None:
+        while not ends.is_set():
+            for shape in shapes:
+                x.shape = shape
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of numpy 2.5, for assigned shapes
+        thread = threading.Thread(target=assign)
+        thread.start()
+        try:
+            for _ in range(2000):
+                memory = reorder.reorder(x, "ba")
+                assert np.array_equal(memory.data, wanted[memory.desc.dims].data)
+        finally:
+            ends.set()
+            thread.join()
