@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from memdesc import memory_desc
 from reorder import Box, Node, plan_reorder
-from reorder.cpu.schedule.loops import contiguous_size
+from reorder.cpu.schedule.loops import contiguous_size, size_of
 from reorder.cpu.schedule.select import pack_for_kernels
 from reorder.cpu.schedule.tiling import stream_box, tile_boxes
 from tests.reorders import sorted_map
@@ -83,3 +84,33 @@ def test_tiles_beyond_the_caches_keep_which_element_goes_where(
     if tiles := stream_box(box, src.dtype.bits):
         found = sorted_map(tuple(tile.box for tile in tiles))
         assert np.array_equal(found, sorted_map((box,)))
+
+
+def _transposition(columns: int, rows: int, valid: int | None = None) -> Box:
+    nodes = Node(columns, valid or columns, (1, rows)), Node(rows, rows, (columns, 1))
+    return Box((0, 0), nodes)
+
+
+@pytest.mark.parametrize(
+    ("box", "bits", "tiles"),
+    [
+        (_transposition(64, 64), 32, {(64, 64)}),
+        (_transposition(7, 16), 32, {(16, 7)}),
+        (_transposition(48, 64), 8, {(64, 48)}),
+        # rows of src start in 32 pages, and no tile has more than 1,024 columns
+        (_transposition(4096, 4096), 32, {(32, 1024)}),
+        (_transposition(1000, 96), 32, {(32, 1000)}),
+        # parts of lines, parts of bytes, padding, and rows that are not transposed
+        (_transposition(7, 15), 32, set()),
+        (_transposition(7, 32), 8, set()),
+        (_transposition(64, 128), 4, set()),
+        (_transposition(64, 64, 60), 32, set()),
+        (Box((0, 0), (Node(64, 64, (80, 64)), Node(64, 64, (1, 1)))), 32, set()),
+    ],
+)
+def test_transpositions_of_whole_lines_are_streamed_in_tiles_and_no_others(
+    box: Box, bits: int, tiles: set[tuple[int, int]]
+) -> None:
+    found = stream_box(box, bits)
+    assert {(size_of(tile.rows), size_of(tile.columns)) for tile in found} == tiles
+    assert all(tile.fills_lines(bits) for tile in found)
