@@ -11,6 +11,7 @@ import re
 import sys
 from importlib.metadata import metadata
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -28,7 +29,7 @@ _TAGS = {
 
 def main() -> int:
     """Reorder, compare, and say how many were equal; 1 if one is not, or a link is relative."""
-    page = metadata("memdesc")
+    page: Any = metadata("memdesc")  # a message of `email`; its type says less
     text = page.get_payload()
     assert isinstance(text, str)
     links = re.findall(r"\]\(([^)\s]+)", text)
