@@ -76,6 +76,7 @@ class MemoryDesc(Checked):
     letters: str | None = None
     _key: tuple[object, ...] = field(init=False)
     _hash: int = field(init=False)
+    _spelling: str | None = field(init=False)
     _nbytes: int = field(init=False)
     _min_nbytes: int = field(init=False)
     # in messages: how to get one with other dims, strides, ...
@@ -115,6 +116,7 @@ class MemoryDesc(Checked):
             self, "_key", (self.dtype.name, self.layout.key(), self.padded_offsets, self.extra)
         )
         object.__setattr__(self, "_hash", hash(self._key))
+        object.__setattr__(self, "_spelling", None)
 
     def __eq__(self, other: object) -> bool:
         if self is other:
@@ -123,6 +125,28 @@ class MemoryDesc(Checked):
 
     def __hash__(self) -> int:
         return self._hash
+
+    @property
+    def spelling(self) -> str:
+        """What text about the descriptor shows, but equality ignores.
+
+        This is `letters`, and the strides of unit dims. Caches of what contains or makes text are
+        keyed by it too.
+
+        *Law*: results do not depend on what ran before.
+
+        Examples
+        --------
+        >>> import memdesc
+        >>> a, b = (memdesc.memory_desc((2, 3, 1), "f32", tag) for tag in ("ncw", "nwc"))
+        >>> a == b, a.spelling == b.spelling
+        (True, False)
+        """
+        if self._spelling is None:
+            spelling = f"{self.letters or ''}{self.layout.unit_strides()}"
+            object.__setattr__(self, "_spelling", spelling)
+            return spelling
+        return self._spelling
 
     def __repr__(self) -> str:
         text = expression(self.dtype, self.layout)
@@ -454,7 +478,7 @@ class MemoryDesc(Checked):
         >>> [name.text for name in memdesc.memory_desc((2, 17, 5, 4), "f32", "nChw8c").tags()]
         ['aBcd8b', 'gOiw8o', 'nChw8c', 'b_fs_yx_fsv8', 'mlas_nchwc8']
         """
-        return _names_of(self)
+        return _names_of(self, self.spelling)
 
     def show(
         self,
@@ -604,7 +628,7 @@ def checked_desc(name: str, desc: object) -> MemoryDesc:
 
 
 @lru_cache(maxsize=1024)  # tries all known names, which takes milliseconds
-def _names_of(desc: MemoryDesc) -> tuple[Name, ...]:
+def _names_of(desc: MemoryDesc, _spelling: str) -> tuple[Name, ...]:
     return names_of(desc.layout, desc.dtype.bits)
 
 

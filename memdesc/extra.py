@@ -101,6 +101,8 @@ class Extra(Checked):
         ):
             msg = f"scale_adjust must be a positive number, not {short_repr(self.scale_adjust)}"
             raise MemdescError(msg)
+        # equal numbers of other types would be shown otherwise
+        object.__setattr__(self, "scale_adjust", float(self.scale_adjust))
         if not self.flags:
             msg = "an Extra needs a mask or scale_adjust; use None for no compensation"
             raise MemdescError(msg)

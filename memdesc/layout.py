@@ -521,6 +521,16 @@ class Layout(Checked):
             for k, size in enumerate(sizes)
         ]
 
+    def unit_strides(self) -> tuple[int, ...] | str:
+        """Return the strides of unit dims, which `key` ignores; an empty string for none."""
+        if 1 not in self.dims:
+            return ""
+        return tuple(
+            block.stride
+            for block in self.blocks
+            if block.extent == 1 and self.axes[block.axis].padded == 1
+        )
+
     def key(self) -> tuple[object, ...]:
         """Return what equality compares; like oneDNN, it ignores the stride of a unit dim."""
         if 1 not in self.dims:

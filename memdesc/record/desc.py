@@ -513,7 +513,7 @@ _MAX_WIDTH, _MAX_TABLE = 24, 8
 
 
 @immutable
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class RecordDesc(Checked):
     """A tensor that is stored as several fields, in one buffer or in several tensors.
 
@@ -528,7 +528,8 @@ class RecordDesc(Checked):
     rule : Rule
         How the fields make a number.
     name : str
-        The format, such as ``q4_k``; equality ignores it, `letters` and `options`.
+        The format, such as ``q4_k``; equality ignores it, `letters` and `options`. Tables of
+        numbers are equal if their bits are: 0.0 is not -0.0.
     letters : str
         What the dims are called, such as ``oi``.
     options : tuple of (str, object)
@@ -556,10 +557,11 @@ class RecordDesc(Checked):
     dims: tuple[int, ...]
     fields: tuple[Field, ...]
     rule: Rule
-    name: str = field(default="", compare=False)
-    letters: str = field(default=LETTERS, compare=False)
-    options: tuple[tuple[str, object], ...] = field(default=(), compare=False)
+    name: str = ""
+    letters: str = LETTERS
+    options: tuple[tuple[str, object], ...] = ()
     constants: tuple[Constant, ...] = ()
+    _key: tuple[object, ...] = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "dims", exact_ints("dims", self.dims))
@@ -585,6 +587,18 @@ class RecordDesc(Checked):
             if one.tensor == other.tensor:
                 _check_apart(one, other)
         self._check_constants()
+        tables = tuple(np.array(number.table, "f8").tobytes() for number in self.rule.numbers)
+        stored = tuple(each.data for each in self.constants)
+        key = self.dims, self.fields, self.rule, self.constants, tables, stored
+        object.__setattr__(self, "_key", key)
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        return self._key == other._key if isinstance(other, RecordDesc) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._key)
 
     def _check_constants(self) -> None:
         is_typed = isinstance(self.constants, tuple)

@@ -319,7 +319,7 @@ def _row(entry: Entry, part: tuple[Field | Constant, RecordDesc] | None) -> Fact
             padding = entry.nbytes - field.desc.dtype.nbytes(field.layout.nelems)
     elif isinstance(desc, MemoryDesc):
         dims = desc.dims if entry.is_described else entry.shape
-        dtype, layout = str(desc.dtype), _layout_name(desc)
+        dtype, layout = str(desc.dtype), _layout_name(desc, desc.spelling)
         padding = desc.nbytes - desc.dtype.nbytes(desc.nelems)
     elif desc is not None:
         dims, dtype, layout = desc.dims, desc.name, "record"
@@ -337,7 +337,7 @@ def _row(entry: Entry, part: tuple[Field | Constant, RecordDesc] | None) -> Fact
 
 
 @lru_cache(maxsize=1024)
-def _layout_name(desc: MemoryDesc) -> str:
+def _layout_name(desc: MemoryDesc, _spelling: str) -> str:
     """Return ``plain``, the name of a packing, or another name or tag of a layout."""
     if desc == memory_desc(desc.dims, desc.dtype, "plain"):
         return "plain"

@@ -31,7 +31,7 @@ class _HiddenSlots:
 
 
 @immutable
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class ReorderPlan(_HiddenSlots, Checked):
     """A reorder as data: two descriptors, attributes, and the boxes that read src and write dst.
 
@@ -70,6 +70,18 @@ class ReorderPlan(_HiddenSlots, Checked):
         if not isinstance(self.boxes, tuple | list):
             msg = f"boxes must be a tuple of Box, not {short_repr(self.boxes)}"  # type: ignore[unreachable] # callers without types
             raise MemdescError(msg)
+
+    def __eq__(self, other: object) -> bool:
+        # equal plans give equal text, so what descriptors ignore counts here
+        if self is other:
+            return True
+        if not isinstance(other, ReorderPlan):
+            return NotImplemented
+        mine, theirs = (
+            (plan.src, plan.dst, plan.attr, plan.src.spelling, plan.dst.spelling, plan.boxes)
+            for plan in (self, other)
+        )
+        return mine == theirs
 
     def __hash__(self) -> int:
         # except in plans made by hand, the boxes follow from the rest
@@ -249,7 +261,13 @@ def plan_reorder(src: MemoryDesc, dst: MemoryDesc, attr: Attr | None = None) -> 
     check_types(src, dst, attr)
     if attr is not None and attr.is_large:
         return _plan.__wrapped__(src, dst, attr)
-    return _plan(src, dst, attr)
+    plan = _plan(src, dst, attr)
+    if plan.src is src and plan.dst is dst:
+        return plan
+    spelling = src.spelling, dst.spelling
+    if spelling == (plan.src.spelling, plan.dst.spelling):
+        return plan
+    return _spelled(src, dst, attr, spelling)
 
 
 def is_planned(plan: object) -> bool:
@@ -277,6 +295,14 @@ def _plan(src: MemoryDesc, dst: MemoryDesc, attr: Attr | None) -> ReorderPlan:
     object.__setattr__(plan, "prepared", {})
     object.__setattr__(plan, "_is_planned", True)
     return plan
+
+
+@lru_cache(maxsize=1024)
+def _spelled(
+    src: MemoryDesc, dst: MemoryDesc, attr: Attr | None, _spelling: tuple[str, str]
+) -> ReorderPlan:
+    """Return the plan of descriptors that equal those of another plan, but are shown otherwise."""
+    return _plan.__wrapped__(src, dst, attr)
 
 
 def check_same_dims(src: MemoryDesc, dst: MemoryDesc) -> None:

@@ -345,7 +345,7 @@ def _is_packed_twice(part: Compared) -> bool:
     desc = part.desc
     if desc is None or _is_row_major(desc) or len(part.found) != len(part.wanted):
         return False
-    again = _like(desc, desc.padded_dims, len(part.found))
+    again = _like(desc, desc.padded_dims, len(part.found), desc.spelling)
     if again is None or desc.offset0:
         return False
     flat = bits_of(part.wanted, desc)[: again.nelems]
@@ -365,14 +365,16 @@ def _transposed(pair: tuple[int, int]) -> Callable[[Compared], bool]:
             return np.array_equal(part.blocks[0].reshape(-1), elements.reshape(-1))
         if part.desc is None:
             return False
-        desc = _like(part.desc, elements.shape, len(part.found))
+        desc = _like(part.desc, elements.shape, len(part.found), part.desc.spelling)
         return desc is not None and is_equal_bytes(part.found, _packed(elements, desc))
 
     return explains
 
 
 @lru_cache(maxsize=64)
-def _like(desc: MemoryDesc, dims: tuple[int, ...], nbytes: int) -> MemoryDesc | None:
+def _like(
+    desc: MemoryDesc, dims: tuple[int, ...], nbytes: int, _spelling: str
+) -> MemoryDesc | None:
     """Return the layout of the same name for other dims; None if none or several take `nbytes`."""
     if desc.dims == dims:
         found = {desc}

@@ -168,7 +168,7 @@ def check_beta(attr: object, out: object) -> None:
 
 def _checked_beta(given: Any) -> float:
     if type(given) is float and isfinite(given):
-        return given
+        return given or 0.0  # -0.0 is the same
     try:
         # float() also accepts strings, bools and, in older numpy, arrays of one element
         is_array = is_masked(given) or (isinstance(given, np.ndarray) and given.ndim)
@@ -181,4 +181,4 @@ def _checked_beta(given: Any) -> float:
     if not isfinite(beta):
         msg = f"beta is {beta}; it must be finite"
         raise MemdescError(msg)
-    return beta
+    return beta or 0.0

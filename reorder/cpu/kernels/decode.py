@@ -27,6 +27,8 @@ from reorder.values.formats import FLOATS, INTEGERS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from numpy.typing import NDArray
+
     from reorder.cpu.kernels.emit import Type, Value
 
 
@@ -152,9 +154,8 @@ def _is_looked_up(number: NumberPattern) -> bool:
     return bool(number.table or number.codebook or number.kind)
 
 
-def _line(table: tuple[float, ...]) -> tuple[float, float] | None:
-    """Return first value and step of a table that is exactly evenly spaced in f32, else None."""
-    values = np.array(table, np.float32)
+def _line(values: NDArray[np.float32]) -> tuple[float, float] | None:
+    """Return first value and step of a table that is exactly evenly spaced, else None."""
     step = values[1] - values[0] if len(values) > 1 else np.float32(0)
     made = np.arange(len(values), dtype=np.float32) * step + values[0]
     is_line = np.array_equal(made.view(np.uint32), values.view(np.uint32))
@@ -189,7 +190,7 @@ class _Numbers:
             return self._numbers_of(number, number.codebook, positions)
         joined = self._joined(number, positions)
         if number.table:
-            return self._looked_up(codec, joined, number.table)
+            return self._looked_up(codec, joined, np.frombuffer(number.table, np.float32))
         if number.kind:
             bits = joined.trunc(codec.integers(FLOATS[number.kind].bits))
             return codec.decode(bits, number.kind, "f32")
@@ -319,14 +320,15 @@ class _Numbers:
             self._known[key] = self._joined(number, range(first, first + run * count, run))
         return self._known[key].extract_element(_I32(lane))
 
-    def _looked_up(self, codec: Codec, codes: Value, table: tuple[float, ...]) -> Value:
+    def _looked_up(self, codec: Codec, codes: Value, table: NDArray[np.float32]) -> Value:
         """Return the values of a table: by one shuffle of bytes if it is short, else by loads."""
         builder, values = self.builder, codec.values("f32")
         if (line := _line(table)) is not None:
             first, step = line
             return codes.uitofp(values) * step + first
         is_short = len(table) == MAX_LANES and all(abs(value) <= 127 for value in table)  # noqa: PLR2004 - a byte
-        is_whole = all(float(value).is_integer() for value in table)
+        # an integer has no -0.0
+        is_whole = all(value.is_integer() and (value or not np.signbit(value)) for value in table)
         if is_short and is_whole and codec.lanes == MAX_LANES and is_x86() and has_feature("ssse3"):
             vector = codec.vector(BYTE)
             entries = ir.Constant(vector, [int(value) & 255 for value in table])
@@ -334,7 +336,7 @@ class _Numbers:
             return found.sext(codes.type).sitofp(values)
         kind = ir.ArrayType(_F32, len(table))
         stored = cgutils.global_constant(
-            builder, "memdesc.table", ir.Constant(kind, [_F32(value) for value in table])
+            builder, "memdesc.table", ir.Constant(kind, [_F32(float(value)) for value in table])
         )
         each = (codes.extract_element(_I32(lane)) for lane in range(codec.lanes))
         return _vector_of((_entry(stored, code, _F32) for code in each), values)

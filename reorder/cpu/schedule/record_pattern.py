@@ -43,7 +43,8 @@ class NumberPattern(NamedTuple):
 
     parts: tuple[tuple[int, int], ...]
     minus: int
-    table: tuple[float, ...]
+    # the values as bytes of f32: code is cached by them, and 0.0 equals -0.0
+    table: bytes
     divides: bool
     codebook: Codebook | Digits | None
     kind: str
@@ -159,7 +160,9 @@ def _access(
     def pattern_of(number: Number) -> NumberPattern:
         parts = tuple((names.index(name), shift) for name, shift in number.parts)
         run = _run([fields[field].offsets for field, _ in parts], block)
-        return NumberPattern(parts, *number[1:], run)
+        table = np.array(number.table, np.float32).tobytes()
+        _, minus, _, divides, codebook, kind = number
+        return NumberPattern(parts, minus, table, divides, codebook, kind, run)
 
     rule = desc.rule
     pattern = Pattern(

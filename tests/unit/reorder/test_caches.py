@@ -1,0 +1,234 @@
+"""Results do not depend on what ran before: caches keep apart what text shows apart.
+
+Equality of descriptors is oneDNN's, so equal ones may be called and printed differently.
+"""
+
+from __future__ import annotations
+
+import sys
+from contextlib import suppress
+from dataclasses import replace
+from importlib import import_module
+from pkgutil import walk_packages
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import memdesc
+import reorder
+from memdesc import Extra, MemoryDesc, RecordDesc, memory_desc, record_desc
+from reorder.cli import main
+from tests.records import bits_of, dequantize_reference
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+DIMS = (2, 9, 3, 2)
+UNIT = (2, 3, 1, 1)
+# Caches whose keys are descriptors, records, plans or attributes, and why none mixes up two that
+# are equal: they are keyed by what equality ignores too, or their results follow from equality.
+_KEYED = {
+    "memdesc.desc._names_of": "spelling",
+    "reorder.api._prepare": "plans compare the spelling",
+    "reorder.cli.inspect._layout_name": "spelling",
+    "reorder.plan.plan._plan": "plan_reorder compares the spelling",
+    "reorder.plan.plan._spelled": "spelling",
+    "reorder.storage.diagnosis._like": "spelling",
+    "memdesc.extra.compensation_layout": "a Layout is compared exactly",
+    "reorder.dask._chunk_layout": "a Layout is compared exactly",
+    "reorder.cpu.schedule.record_pattern.find_access": "numbers; tables are compared by their bits",
+    "reorder.opencl.enqueue._has_gaps": "numbers",
+    "reorder.opencl.operands._needs": "numbers",
+    "reorder.plan.boxes.padding_boxes": "numbers",
+    "reorder.storage.pieces.changes.copied": "numbers",
+    "reorder.storage.pieces.pieces._piece": "the same bytes; only errors would show the change",
+}
+_KEYS = ("MemoryDesc", "RecordDesc", "ReorderPlan", "Attr", "Layout", "Change", "RuntimeDesc")
+
+
+def _described(*spellings: Any, **more: Any) -> tuple[MemoryDesc, ...]:
+    return tuple(
+        memory_desc(more["dims"], more.get("dtype", "f32"), **each)
+        if isinstance(each, dict)
+        else memory_desc(more["dims"], more.get("dtype", "f32"), each)
+        for each in spellings
+    )
+
+
+EQUAL = [
+    _described("nchw", "bfyx", "abcd", dims=DIMS),
+    _described("nChw4c", "b_fs_yx_fsv4", "aBcd4b", dims=DIMS),
+    _described("nchw", "nhwc", "chwn", "oihw", dims=(1, 3, 1, 1)),
+    _described("nchw", "nhwc", dims=UNIT),
+    _described({"strides": (3, 1, 1)}, {"strides": (3, 77, 1)}, dims=(2, 1, 3)),
+    _described({"strides": (3, 0, 1)}, {"strides": (3, 1, 1)}, dims=(2, 1, 3)),
+    tuple(
+        memory_desc((3, 5, 2, 2), "s8", name).with_extra(Extra(1, scale_adjust=adjust))
+        for name, adjust in (("oihw", 1), ("abcd", 1.0), ("oihw", np.float64(1)))
+    ),
+]
+
+
+def _target(desc: MemoryDesc) -> MemoryDesc:
+    return memory_desc(desc.dims, "f32" if desc.extra is None else "s8", "plain")
+
+
+def _explained(desc: MemoryDesc) -> str:
+    """Return all texts about the plans to and from a descriptor, and what runs them."""
+    texts = []
+    for pair in ((desc, _target(desc)), (_target(desc), desc)):
+        if pair[0].extra is not None:
+            continue
+        plan = reorder.plan_reorder(*pair)
+        run = reorder.prepare(plan, threads=1)
+        texts += [str(plan), repr(plan), plan.source(), str(plan.show()), repr(run)]
+        texts += [repr(plan.src), repr(plan.src.letters), repr(plan.dst), repr(plan.dst.letters)]
+        texts.append(str(reorder.compare_layouts(*pair)))
+    return "\n".join(texts)
+
+
+def _refused(desc: MemoryDesc) -> str:
+    """Return what a prepared reorder says about buffers that do not fit."""
+    if desc.extra is not None:
+        return ""
+    run = reorder.prepare(reorder.plan_reorder(desc, _target(desc)), threads=1)
+    with pytest.raises(memdesc.MemdescError) as info:
+        run(np.zeros(1, np.uint8), np.zeros(1, np.uint8))
+    return str(info.value)
+
+
+TEXTS: dict[str, Callable[[MemoryDesc], str]] = {
+    "repr": repr,
+    "tags": lambda desc: str(desc.tags()),
+    "verbose": memdesc.to_verbose,
+    "json": memdesc.to_json,
+    "source": lambda desc: desc.source(),
+    "picture": lambda desc: str(desc.show()),
+    "explained": _explained,
+    "refused": _refused,
+}
+
+
+def _clear() -> None:
+    """Forget what is cached by descriptors; results that are keyed by strings stay."""
+    for name in _KEYED:
+        module, _, function = name.rpartition(".")
+        if module in sys.modules:
+            getattr(sys.modules[module], function).cache_clear()
+
+
+@pytest.mark.parametrize("what", TEXTS)
+def test_text_about_a_descriptor_does_not_depend_on_an_equal_one(what: str) -> None:
+    text = TEXTS[what]
+    for group in EQUAL:
+        assert len(set(group)) == 1
+        fresh = []
+        for each in group:
+            _clear()
+            fresh.append(text(each))
+        for first in range(len(group)):
+            _clear()
+            text(group[first])
+            assert [text(each) for each in group] == fresh
+
+
+def test_a_plan_has_the_descriptors_that_it_was_made_of() -> None:
+    src, dst = (memory_desc(DIMS, "f32", name) for name in ("nchw", "nChw4c"))
+    other, blocked = (memory_desc(DIMS, "f32", name) for name in ("bfyx", "b_fs_yx_fsv4"))
+    assert reorder.plan_reorder(src, dst).src.letters == "nchw"
+    plan = reorder.plan_reorder(other, blocked)
+    assert (plan.src.letters, plan.dst.letters) == ("bfyx", "bfyx")
+    assert plan != reorder.plan_reorder(src, dst)
+    assert plan is reorder.plan_reorder(other, blocked)
+
+
+def test_attributes_that_are_equal_are_shown_alike() -> None:
+    for one, other in (
+        (reorder.Attr(src_scale=2), reorder.Attr(src_scale=2.0)),
+        (reorder.Attr(beta=0.0, src_scale=2.0), reorder.Attr(beta=-0.0, src_scale=2.0)),
+        (reorder.Attr(saturate=True), reorder.Attr(saturate=np.True_)),  # type: ignore[arg-type] # a bool of numpy
+        (reorder.Attr(dst_scale=3.0, dst_scale_mask=0), reorder.Attr(dst_scale=3.0)),
+        (
+            reorder.Attr(src_zero_point=[1, 2], src_zero_point_mask=np.int64(1)),  # type: ignore[arg-type] # an integer of numpy
+            reorder.Attr(src_zero_point=(1, 2), src_zero_point_mask=1),
+        ),
+    ):
+        assert (one == other) <= (repr(one) == repr(other))
+        assert str(one.beta) == str(other.beta)
+    assert reorder.Attr(src_scale=np.float32(2)) != reorder.Attr(src_scale=2.0)
+
+
+def _with_table(desc: RecordDesc, table: tuple[float, ...]) -> RecordDesc:
+    code = desc.rule.code._replace(table=table)
+    return replace(desc, rule=desc.rule._replace(code=code))
+
+
+@pytest.mark.parametrize(("factor", "is_negative_first"), [(1.0, False), (1 / 3, True)])
+def test_a_table_with_a_negative_zero_is_another_one(
+    factor: float, is_negative_first: bool
+) -> None:
+    """A table of integers is looked up in registers, where nothing is -0.0."""
+    mx = record_desc((2, 64), "gguf_mxfp4")
+    table = tuple(factor * value for value in mx.rule.code.table)
+    signed = (*table[:8], -0.0, *table[9:])
+    first, second = (
+        _with_table(mx, each)
+        for each in ((signed, table) if is_negative_first else (table, signed))
+    )
+    assert first != second
+    for desc in (first, second):
+        raw = np.full(desc.nbytes, 0x80, np.uint8)
+        record = reorder.Record(desc, {"data": raw})
+        found = reorder.dequantize(record).numpy()
+        assert (bits_of(found) == bits_of(dequantize_reference(record))).all()
+
+
+def test_constants_are_compared_by_their_bytes() -> None:
+    desc = record_desc((2, 64), "gguf_mxfp4")
+    one, other = (
+        replace(desc, constants=(memdesc.Constant("global", "f32", (value,)),))
+        for value in (0.0, -0.0)
+    )
+    assert one != other
+    assert replace(one) == one
+    assert hash(replace(one)) == hash(one)
+
+
+def test_every_cache_that_is_keyed_by_a_descriptor_is_known() -> None:
+    for package in (memdesc, reorder):
+        for module in walk_packages(package.__path__, f"{package.__name__}."):
+            if not module.name.endswith("__main__"):
+                with suppress(ImportError):  # of an optional package
+                    import_module(module.name)
+    found = {
+        f"{name}.{each.__name__}"
+        for name, module in list(sys.modules.items())
+        if name.startswith(("memdesc", "reorder"))
+        for each in vars(module).values()
+        if hasattr(each, "cache_clear") and each.__module__ == name
+        if any(
+            key in str(kind)
+            for argument, kind in each.__wrapped__.__annotations__.items()
+            if argument != "return"
+            for key in _KEYS
+        )
+    }
+    assert found <= _KEYED.keys(), "say in _KEYED why equal keys give equal results"
+
+
+def test_a_file_is_inspected_alike_whatever_was_before(
+    capsys: pytest.CaptureFixture[str], tmp_path: Any
+) -> None:
+    paths = []
+    for name in ("nchw", "nhwc"):
+        path = tmp_path / f"{name}.safetensors"
+        reorder.save(path, reorder.reorder(np.zeros(UNIT, np.float32), name))
+        paths.append(str(path))
+    shown: dict[str, str] = {}
+    for order in (paths, paths[::-1]):
+        _clear()
+        for path in order:
+            capsys.readouterr()
+            assert main(["inspect", path, "--json"]) == 0
+            assert shown.setdefault(path, text := capsys.readouterr().out) == text
