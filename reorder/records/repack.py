@@ -91,7 +91,8 @@ def repack(
 def target_desc(source: RecordDesc, target: str, options: Mapping[str, Any]) -> RecordDesc:
     """Return the descriptor of the format `target` for the numbers of `source`."""
     name, letters, legal = read_name(target, len(source.dims))
-    return record_desc(dims_in(source, letters), name, **(_defaults(source, legal) | dict(options)))
+    found = _defaults(source, name, legal) | dict(options)
+    return record_desc(dims_in(source, letters), name, **found)
 
 
 def dim_order(source: RecordDesc, letters: str) -> tuple[int, ...]:
@@ -109,10 +110,11 @@ def dims_in(source: RecordDesc, letters: str) -> tuple[int, ...]:
     return tuple(source.dims[order.index(dim)] for dim in range(len(order)))
 
 
-def _defaults(source: RecordDesc, legal: Mapping[str, Any]) -> dict[str, Any]:
+def _defaults(source: RecordDesc, name: str, legal: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options that the target takes from the source: width, group, types, zero points.
 
-    They depend only on the formats, never on the data.
+    They depend only on the formats, never on the data. Exponents, which few formats have as scales,
+    stay exponents only in the same format.
     """
     scale = source.field(source.rule.scale[0].parts[0][0])
     found: dict[str, Any] = {}
@@ -131,7 +133,8 @@ def _defaults(source: RecordDesc, legal: Mapping[str, Any]) -> dict[str, Any]:
         found["g_idx"] = bool(dict(source.options).get("g_idx"))
     if "codes" in legal and code.kind in FLOATS:
         found["codes"] = code.kind
-    if "scales" in legal and scale.kind in {"f16", "bf16", "f32"}:
+    types = {"f16", "bf16", "f32"} | ({scale.kind} if name == source.name else set())
+    if "scales" in legal and scale.kind in types:
         found["scales"] = scale.kind
     if isinstance(legal.get("zeros"), bool):
         found["zeros"] = not source.rule.is_symmetric and source.name not in _MOSTLY_SYMMETRIC

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import mmap
 import os
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import pairwise
@@ -37,7 +37,7 @@ from memdesc.layout import memory_order
 from reorder.values.formats import INTEGERS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
     from numpy.typing import NDArray
 
@@ -435,13 +435,30 @@ def desc_from_json(text: str) -> tuple[Desc, Mapping[str, Any] | None]:
     return desc, note
 
 
-def split_metadata(metadata: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """Return descriptors by the names of tensors, and the metadata without them."""
-    texts = {
-        key.removeprefix(PREFIX): text for key, text in metadata.items() if key.startswith(PREFIX)
-    }
-    rest = {key: text for key, text in metadata.items() if not key.startswith(PREFIX)}
+def split_metadata(
+    metadata: Mapping[str, str], names: Collection[str]
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Return descriptors by the names of tensors, and the metadata without them.
+
+    A key that begins like those of descriptors is other metadata, unless it names a tensor or has
+    the text of a descriptor.
+    """
+    texts, rest = dict[str, str](), dict[str, str]()
+    for key, text in metadata.items():
+        name = key.removeprefix(PREFIX)
+        if name != key and (name in names or _is_descriptor(text)):
+            texts[name] = text
+        else:
+            rest[key] = text
     return texts, rest
+
+
+def _is_descriptor(text: str) -> bool:
+    """Whether a text has the form of a descriptor, right or wrong."""
+    with suppress(ValueError, RecursionError):
+        fields = json.loads(text[:MAX_DESCRIPTOR])
+        return isinstance(fields, dict) and "schema" in fields
+    return len(text) > MAX_DESCRIPTOR
 
 
 def descriptors_of(tensors: Iterable[Tensor]) -> dict[str, str]:

@@ -26,6 +26,7 @@ from memdesc.errors import MemdescError, about, short_repr
 from memdesc.layout import memory_order
 from memdesc.record.gguf import GGUF_NUMBERS, GgufType, gguf_type
 from reorder.storage.containers.entry import (
+    PREFIX,
     Container,
     Entry,
     FileState,
@@ -265,7 +266,7 @@ def _read(
     alignment = _alignment(values.get(_ALIGNMENT_KEY))
     start = -(-reader.at // alignment) * alignment
     strings = {key: _string(value) for key, value in values.items() if value.kind == STRING}
-    texts, _ = split_metadata(strings)
+    texts, _ = split_metadata(strings, {info.name for info in infos})
     _check_offsets(infos, alignment)
     entries = []
     ends = [info.offset for info in infos[1:]]
@@ -280,8 +281,8 @@ def _read(
         else replace(each, reason=f"memdesc does not know type {info.kind} of GGUF; {_WAY}")
         for each, info in zip(described(entries, texts), infos, strict=True)
     ]
-    _, rest = split_metadata(dict.fromkeys(values, ""))
-    metadata = {key: strings.get(key, values[key]) for key in rest}
+    described_by = {f"{PREFIX}{name}" for name in texts}
+    metadata = {key: strings.get(key, values[key]) for key in values if key not in described_by}
     return metadata, entries
 
 

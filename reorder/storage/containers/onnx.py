@@ -18,7 +18,6 @@ from typing import BinaryIO, NamedTuple
 from memdesc.dtypes import BYTE_BITS, DATA_TYPES
 from memdesc.errors import MemdescError, short_repr
 from reorder.storage.containers.entry import (
-    PREFIX,
     Container,
     Entry,
     FileState,
@@ -28,6 +27,7 @@ from reorder.storage.containers.entry import (
     described,
     open_container,
     safe_path,
+    split_metadata,
 )
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
@@ -211,8 +211,6 @@ def nbytes_of(dtype: str, dims: tuple[int, ...]) -> int:
 class OnnxModel(NamedTuple):
     """What is read of a model: everything but its nodes."""
 
-    # descriptors by the names of initializers, and the other properties
-    texts: dict[str, str]
     metadata: dict[str, str]
     initializers: list[Initializer]
     # names of sparse initializers
@@ -223,15 +221,13 @@ class OnnxModel(NamedTuple):
 
 def read_model(file: BinaryIO, nbytes: int) -> OnnxModel:
     """Read a model of `nbytes` bytes. Fails if it is damaged."""
-    texts: dict[str, str] = {}
     metadata: dict[str, str] = {}
     found, sparse = [], []
     has_graph = has_nodes = False
     for field in fields(file, 0, nbytes):
         if field.number == _METADATA:
             key, text = _entry_of_map(file, field)
-            held = texts if key.startswith(PREFIX) else metadata
-            held[key.removeprefix(PREFIX)] = text
+            metadata[key] = text
         elif field.number == GRAPH:
             has_graph = True
             for inner in fields(file, field.content, field.end):
@@ -247,7 +243,7 @@ def read_model(file: BinaryIO, nbytes: int) -> OnnxModel:
     if not has_graph:
         msg = "it has no graph"
         raise MemdescError(msg)
-    return OnnxModel(texts, metadata, found, sparse, has_nodes)
+    return OnnxModel(metadata, found, sparse, has_nodes)
 
 
 def _entry_of_map(file: BinaryIO, field: ProtoField) -> tuple[str, str]:
@@ -346,7 +342,8 @@ def read(path: Path) -> Container:
     with open_container(path, "an ONNX model") as (file, state):
         model = read_model(file, state.nbytes)
         found = [each for each in model.initializers if each.is_bytes]
-        entries = described([entry_of(each, path, state, files) for each in found], model.texts)
+        texts, metadata = split_metadata(model.metadata, {each.name for each in found})
+        entries = described([entry_of(each, path, state, files) for each in found], texts)
         names = Counter(each.name for each in model.initializers)
         double, count = names.most_common(1)[0] if names else ("", 0)
         if count > 1:
@@ -357,4 +354,4 @@ def read(path: Path) -> Container:
     named = {entry.name: entry for entry in entries}
     others = [each.name for each in model.initializers if not each.is_bytes]
     left_out = (*others, *model.sparse)
-    return Container("onnx", named, model.metadata, (path, *files), left_out, model.has_nodes)
+    return Container("onnx", named, metadata, (path, *files), left_out, model.has_nodes)

@@ -96,7 +96,7 @@ def read(path: Path) -> Container:
         text = file.read(length)
     with naming(path):
         header, metadata = _parse(text)
-        texts, metadata = split_metadata(metadata)
+        texts, metadata = split_metadata(metadata, header.keys())
         start = _LENGTH + length
         entries = described(
             [_entry(name, fields, (path, start, state)) for name, fields in header.items()], texts

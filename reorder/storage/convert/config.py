@@ -42,6 +42,8 @@ _EMBEDDING = re.compile(r".*embed(ding)?s?(_tokens\w*|_in|_positions)?|wte|wpe")
 # of a model: transformers 5 writes the second and reads both, earlier versions know the first.
 _DTYPES = {name: DATA_TYPES[name].numpy.name for name in UNQUANTISED}
 _DTYPE_KEYS = ("torch_dtype", "dtype")
+# the part of a model whose type is that of the model, if the model says none
+_TEXT = "text_config"
 
 
 def moved_config(text: bytes, plan: Plan) -> tuple[bytes, list[str]]:
@@ -150,12 +152,15 @@ def _replace_sections(holder: dict[str, Any], sections: dict[str, Any]) -> list[
     return [key for key in kept if key in held - made]
 
 
-def loader_warnings(steps: Sequence[Step]) -> tuple[str, ...]:
-    """Return a warning for each record that becomes tensors which no known loader reads."""
+def loader_warnings(steps: Sequence[Step], *, is_folder: bool) -> tuple[str, ...]:
+    """Return a warning for each record that becomes tensors which no known loader reads.
+
+    A file may hold records of one tensor, as GGUF does; a folder is a model in safetensors.
+    """
     made = {
         step.dst.name: dict(step.dst.options)
         for step in steps
-        if isinstance(step.dst, RecordDesc) and len(step.targets) > 1
+        if isinstance(step.dst, RecordDesc) and (is_folder or len(step.targets) > 1)
     }
     reasons = {name: _row_of(name, options).unloaded for name, options in made.items()}
     return tuple(
@@ -233,6 +238,9 @@ def _set_dtype(config: dict[str, Any], plan: Plan) -> list[str]:
     old = [config[key] for key in _DTYPE_KEYS if config.get(key) in _DTYPES.values()]
     if not old:
         config[_DTYPE_KEYS[0]] = name
+        text = config.get(_TEXT)
+        held = text if isinstance(text, dict) else {}
+        old = [held[key] for key in _DTYPE_KEYS if held.get(key) in _DTYPES.values()]
     parts: list[Any] = [config]
     while parts:
         part = parts.pop()

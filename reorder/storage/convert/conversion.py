@@ -340,7 +340,7 @@ def plan_conversion(
             *whole.warnings,
             *plan.warnings,
             *(section_warnings(sections_in(given)) if plan.moved else ()),
-            *loader_warnings(plan.steps),
+            *loader_warnings(plan.steps, is_folder=output.is_folder),
             *output.warnings,
             *(() if options.resume else _discarded_warnings(wanted)),
             *rounding_warnings(checked),

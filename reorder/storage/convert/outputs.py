@@ -42,10 +42,12 @@ _WEIGHTS = ".safetensors"
 _UNBOUNDED = 1 << 62
 _HIDDEN = "."
 _GGUF, _ARCHITECTURE = "gguf", "general.architecture"
-# the same weights as pickles, or in the files of Mistral; neither is read
+# the same weights as pickles, in the files of Mistral, or in another type; none of them is read
 _SAME = re.compile(
     r"(pytorch_model.*\.bin|pytorch_model\.bin\.index\.json|.*\.pth"
-    r"|consolidated.*\.safetensors(\.index\.json)?)"
+    r"|consolidated.*\.safetensors(\.index\.json)?"
+    r"|(diffusion_pytorch_)?model(-\d+-of-\d+)?\.(?!safetensors)[\w-]+\.safetensors(\.index\.json)?"
+    r"|(diffusion_pytorch_)?model\.safetensors\.index\.[\w-]+\.json)"
 )
 # endings of files of tensors that are not written here
 _OTHER_ENDINGS = (".bin", ".pt", ".pth", ".ckpt", ".h5", ".ggml")
@@ -182,10 +184,6 @@ def _plan_folder(
             "index"
         )
         raise MemdescError(msg)
-    # weights that are not tensors of this checkpoint stay out of it, thanks to an index
-    is_indexed = any(path.parent == source and path.name.endswith(_WEIGHTS) for path in others)
-    planned = plan_shards(tensors, metadata, shard_bytes, stem=stem, is_indexed=is_indexed)
-    files = [*planned]
     copied: list[Step] = []
     warnings = [
         f"{str(path)!r} is a link to a folder, which is not copied"
@@ -200,6 +198,10 @@ def _plan_folder(
         others = [path for path in others if path not in same]
         names = first_of((path.relative_to(source).as_posix() for path in same), _NAMED)
         warnings.append(f"left out, because their weights are not converted: {names}")
+    # weights that are not tensors of this checkpoint stay out of it, thanks to an index
+    is_indexed = any(path.parent == source and path.name.endswith(_WEIGHTS) for path in others)
+    planned = plan_shards(tensors, metadata, shard_bytes, stem=stem, is_indexed=is_indexed)
+    files = [*planned]
     for path in others:
         name = path.relative_to(source).as_posix()
         if name == CONFIG:

@@ -112,8 +112,9 @@ def check_range(
         return
     found, values = _as_f64(held), _values(change, read)
     lost = ~np.isfinite(found) & np.isfinite(values)
-    if isinstance(change.src, RecordDesc) and _has_finite_codes(change.src):
-        lost = ~np.isfinite(found)
+    if isinstance(change.src, RecordDesc):
+        # a product may be infinite in f32 already
+        lost |= ~np.isfinite(found) & _finite_codes(change.src, read)
     if not lost.any():
         return
     at = tuple(int(i) for i in np.argwhere(lost)[0])
@@ -187,7 +188,11 @@ def _values(change: Change, read: Bytes) -> NDArray[Any]:
     return _as_f64(Memory(src, padded(data, src.nbytes)[: src.nbytes], zero_pad=False))
 
 
-def _has_finite_codes(desc: RecordDesc) -> bool:
-    """Whether no code of a record is an infinity or NaN."""
-    kind = desc.field(desc.rule.code.parts[0][0]).kind
-    return bool(desc.rule.code.table) or kind not in FLOATS or not FLOATS[kind].has_nan
+def _finite_codes(desc: RecordDesc, read: Bytes) -> NDArray[np.bool_]:
+    """Return which codes of a record are finite, over its dims; scales are checked before."""
+    code = desc.rule.code
+    kind = desc.field(code.parts[0][0]).kind
+    if code.table or kind not in FLOATS or not FLOATS[kind].has_nan:
+        return np.ones(desc.dims, np.bool_)
+    codes = read_number(record_of(desc, read).tensors, desc, code)
+    return np.asarray(np.isfinite(codes), np.bool_)

@@ -335,7 +335,7 @@ def test_inspect_says_which_layers_are_quantised(
         tensors |= _layer("int_quantized", f"m.{k}.down")
     folder = _folder(tmp_path / "in", tensors, section)
     facts = _inspected(folder, capsys)
-    assert facts["quantised"] == [
+    assert facts["quantised"][::-1] == [
         {
             "record": "pack_quantized",
             "bits": 4,
@@ -353,16 +353,16 @@ def test_inspect_says_which_layers_are_quantised(
             "weights": 2 * 30 * 48,
         },
     ]
-    plain = {"layers": ["m.2.up", "lm_head"], "bytes": 480 + 2880}
+    plain = {"layers": ["lm_head", "m.2.up"], "bytes": 480 + 2880}
     assert facts["not_quantised"] == plain
     assert facts["notes"] == [
         "m.2.up: config.json declares pack_quantized, but its weight is plain"
     ]
     assert main(["inspect", str(folder)]) == 0
     assert capsys.readouterr().out.splitlines()[-4:-1] == [
-        "pack_quantized, 4 bits, groups of 16 inputs, 5.089 bits per weight: m.*.up (2)",
         "int_quantized, 8 bits, a scale for each output, 8.333 bits per weight: m.*.down (2)",
-        "not quantised, 3360 bytes: m.*.up (1), lm_head",
+        "pack_quantized, 4 bits, groups of 16 inputs, 5.089 bits per weight: m.*.up (2)",
+        "not quantised, 3360 bytes: lm_head, m.*.up (1)",
     ]
 
 

@@ -98,7 +98,10 @@ _DEEP = struct.pack("<I", 9) + struct.pack("<IQ", 9, 1) * 99 + bytes(99)
         (_file([_text("general.alignment") + struct.pack("<II", 4, 0)], []), "not a power of 2"),
         (_file([_text("general.alignment") + struct.pack("<If", 6, 2)], []), "not an integer of"),
         (_file([_text("general.alignment") + struct.pack("<II", 4, 48)], []), "not a power of 2"),
-        (_file([_text("memdesc.a") + struct.pack("<I", 8) + _text("{}")], []), "not have"),
+        (
+            _file([_text("memdesc.a") + struct.pack("<I", 8) + _text('{"schema": 1}')], []),
+            "not have",
+        ),
         (_file([], [_info("a", (2**62,) * 4)], bytes(8)), "takes bytes"),
         (_file([], [_info("a", (2**63,))], bytes(8)), "not a list of at most"),
         (_file([], [_info("a", (2,) * 99)], bytes(8)), "not a list of at most"),

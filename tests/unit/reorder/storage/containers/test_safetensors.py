@@ -70,7 +70,11 @@ def _tensor(shape: Any = (2,), offsets: Any = (0, 8), dtype: Any = "F32") -> dic
         ({"a": _tensor()}, bytes(9), "no gaps"),
         ({"": _tensor()}, bytes(8), "the name of a tensor"),
         (b'{"\\ud800": {"dtype":"F32","shape":[2],"data_offsets":[0,8]}}', bytes(8), "the name"),
-        ({"__metadata__": {"memdesc.b": "{}"}, "a": _tensor()}, bytes(8), "does not have"),
+        (
+            {"__metadata__": {"memdesc.b": '{"schema": 1}'}, "a": _tensor()},
+            bytes(8),
+            "does not have",
+        ),
         ({"__metadata__": {"memdesc.a": "{}"}, "a": _tensor()}, bytes(8), "the key 'schema'"),
         ({"__metadata__": {"memdesc.a": "[" * 9999}, "a": _tensor()}, bytes(8), "not a descriptor"),
         *(

@@ -1,0 +1,124 @@
+"""What is beside the weights of a model stays true, or is left out and named."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import reorder
+from memdesc import MemdescError, record_desc
+from tests.checkpoints import fp8_layer, gptq_layer, write_safetensors
+from tests.unit.reorder.storage.convert.results import SMALL, words_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+_FP8 = {"quant_method": "fp8", "weight_block_size": [128, 128]}
+
+
+def _model(
+    folder: Path, layer: dict[str, NDArray[Any]], section: dict[str, Any], **config: Any
+) -> Path:
+    folder.mkdir()
+    tensors = {f"model.layers.0.mlp.{name}": x for name, x in layer.items()}
+    write_safetensors(folder / "model.safetensors", tensors)
+    text = json.dumps({"quantization_config": section, **config})
+    (folder / "config.json").write_text(text, encoding="utf-8")
+    return folder
+
+
+@pytest.mark.parametrize(
+    "variant",
+    [
+        "model.fp16.safetensors",
+        "model.fp16-00001-of-00002.safetensors",
+        "model.safetensors.index.fp16.json",
+        "model.fp16.safetensors.index.json",
+    ],
+)
+def test_variants_of_weights_that_are_converted_are_left_out(tmp_path: Path, variant: str) -> None:
+    source = _model(tmp_path / "in", fp8_layer(), _FP8)
+    if variant.endswith(".json"):
+        (source / variant).write_text("{}", encoding="utf-8")
+    else:
+        write_safetensors(source / variant, fp8_layer(1))
+    report = reorder.convert(source, tmp_path / "out", (), SMALL, to="bf16")
+    assert f"left out, because their weights are not converted: {variant}" in report.warnings
+    assert not (tmp_path / "out" / variant).exists()
+    reorder.convert(source, tmp_path / "same")
+    assert (tmp_path / "same" / variant).exists()
+
+
+def test_the_type_of_all_parts_of_a_model_is_declared(tmp_path: Path) -> None:
+    parts = {
+        "text_config": {"dtype": "float16", "model_type": "some"},
+        "vision_config": {"torch_dtype": "float32", "hidden_size": 4},
+        "note": {"dtype": "int8"},
+    }
+    source = _model(tmp_path / "in", fp8_layer(), _FP8, **parts)
+    reorder.convert(source, tmp_path / "out", (), SMALL, to="bf16")
+    config = json.loads((tmp_path / "out" / "config.json").read_text(encoding="utf-8"))
+    assert config["text_config"]["dtype"] == "bfloat16"
+    assert config["vision_config"]["torch_dtype"] == "float32"  # none of its weights was converted
+    assert config["note"] == {"dtype": "int8"}
+
+
+def test_a_model_of_blocks_that_no_loader_reads_is_told(tmp_path: Path) -> None:
+    layer, _ = gptq_layer(group=32)
+    layer["qzeros"][:] = 0x77777777
+    source = _model(tmp_path / "in", layer, {"quant_method": "gptq", "bits": 4, "group_size": 32})
+    rule = "model.layers.*: gptq -> q4_0"
+    told = "neither vLLM nor transformers loads q4_0 from a checkpoint"
+    assert told in reorder.convert(source, tmp_path / "out", [rule]).warnings
+    assert told not in reorder.convert(source, tmp_path / "out.gguf", [rule]).warnings
+
+
+def test_scales_keep_their_type_in_the_same_format() -> None:
+    record = reorder.Record(record_desc((256, 128), "fp8_block", scales="e8m0"))
+    assert dict(reorder.repack(record, "fp8_block").desc.options)["scales"] == "e8m0"
+    assert dict(reorder.repack(record, "fp8_block", scales="f32").desc.options)["scales"] == "f32"
+
+
+@pytest.mark.parametrize("text", ["1.2", "{}", '{"a": 1}', "[", "null"])
+def test_metadata_that_is_not_a_descriptor_makes_no_file_unreadable(
+    tmp_path: Path, text: str
+) -> None:
+    path = tmp_path / "x.safetensors"
+    write_safetensors(path, {"a": np.ones(4, np.float32)}, {"memdesc.version": text})
+    with reorder.open_checkpoint(path) as found:
+        assert [*found] == ["a"]
+        assert found.metadata["memdesc.version"] == text
+    reorder.convert(path, tmp_path / "y.safetensors", ["a: f16"])
+    with reorder.open_checkpoint(tmp_path / "y.safetensors") as made:
+        assert made.metadata["memdesc.version"] == text
+
+
+@pytest.mark.parametrize("to", ["bf16", "f16"])
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_finite_codes_whose_products_are_not_are_refused(
+    tmp_path: Path, to: str, *, is_whole: bool
+) -> None:
+    layer = fp8_layer()
+    layer["weight_scale_inv"][:] = 1
+    layer["weight_scale_inv"][1, 0] = 3e38
+    source = _model(tmp_path / "in", layer, _FP8)
+    settings = SMALL if is_whole else SMALL._replace(max_bytes=50_000)
+    with pytest.raises(MemdescError) as caught:
+        reorder.convert(source, tmp_path / "out", (), settings, to=to)
+    assert ("although codes are finite" if to == "bf16" else "become inf") in str(caught.value)
+    assert not (tmp_path / "out").exists()
+
+
+def test_codes_that_are_nan_stay_nan(tmp_path: Path) -> None:
+    layer = fp8_layer()
+    layer["weight"].view(np.uint8)[3, 5] = 0x7F
+    source = _model(tmp_path / "in", layer, _FP8)
+    reorder.convert(source, tmp_path / "out", (), SMALL, to="bf16")
+    found = words_of(tmp_path / "out")["model.layers.0.mlp.weight"].astype(np.float32)
+    assert np.isnan(found[3, 5])
+    assert np.isfinite(np.delete(found.reshape(-1), 3 * 128 + 5)).all()
