@@ -48,6 +48,13 @@ if TYPE_CHECKING:
 __all__ = ["MemdescCodec"]
 
 NAME = "memdesc"
+# what to do instead, by the kind of an array's type
+_WAYS_OUT = {
+    "c": "store its .real and its .imag in two arrays",
+    "M": "make the array of int64, and write .view('i8')",
+    "m": "make the array of int64, and write .view('i8')",
+    "V": "make the array of unsigned integers, such as uint32, and write .view('u4')",
+}
 # a size that every record supports along each dim, to look at its fields
 _BLOCK = 4096
 
@@ -138,9 +145,12 @@ class MemdescCodec(Checked, ArrayBytesCodec):  # type: ignore[misc] # types of z
             The dtype of the array.
         """
         part = self._field(shape)
+        given = dtype
+        if not isinstance(dtype, str | DataType):
+            given = _native(np.dtype(dtype))
+            self._check_read(given, part)
         if part is not None:
             return part.desc
-        given = dtype if isinstance(dtype, str | DataType) else _native(np.dtype(dtype))
         stored = data_type(given if self.dtype is None else self.dtype)
         if is_image(self.layout):
             return image_desc(shape, stored, self.layout).desc
@@ -158,6 +168,16 @@ class MemdescCodec(Checked, ArrayBytesCodec):  # type: ignore[misc] # types of z
             named = ", ".join(f"{self.layout}.{part.name}" for part in fields)
             msg = f"{error}; give each of its fields an array, as {named}"
             raise UnsupportedFormatError(msg) from None
+
+    def _check_read(self, dtype: np.dtype[Any], part: Field | None) -> None:
+        """Refuse the type of an array whose elements nothing here can read."""
+        try:
+            data_type(dtype)
+        except MemdescError:
+            stored = self.dtype or (part.kind if part else f"elements of {self.layout!r}")
+            way_out = _WAYS_OUT.get(dtype.kind, "make the array of numbers")
+            msg = f"an array of {dtype} cannot be stored as {stored}: {way_out}"
+            raise MemdescError(msg) from None
 
     def _stored(self, shape: tuple[int, ...], dtype: Any) -> MemoryDesc | Field:
         """Return what a chunk holds: a descriptor, or a field whose elements have no data type."""

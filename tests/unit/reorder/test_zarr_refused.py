@@ -53,6 +53,36 @@ def test_types_that_have_no_layout_are_refused() -> None:
         MemdescCodec(3)
 
 
+@pytest.mark.parametrize(
+    ("dtype", "way_out"),
+    [
+        ("c8", lambda x: x.real),
+        ("M8[s]", lambda x: x.view("i8")),
+        ("m8[ns]", lambda x: x.view("i8")),
+        ("V4", lambda x: x.view("u4")),
+    ],
+)
+@pytest.mark.parametrize(
+    ("layout", "stored"), [("plain", "f32"), ("ba", "s64"), ("q4_0.d", None), ("q4_0.qs", None)]
+)
+def test_an_array_of_a_type_that_cannot_be_read_is_refused_before_it_is_made(
+    dtype: str, way_out: Any, layout: str, stored: str | None
+) -> None:
+    codec = MemdescCodec(layout, stored)
+    store: dict[str, Any] = {}
+    name = np.dtype(dtype).newbyteorder("=").str if "V" in dtype else np.dtype(dtype).name
+    with pytest.raises(MemdescError, match="cannot be stored as") as info:
+        zarr.create_array(store, shape=(64, 64), dtype=dtype, serializer=codec)
+    assert store == {}
+    assert name.strip("|<") in str(info.value)
+    assert (stored or codec.chunk_desc((64, 64), "f32").dtype.name) in str(info.value)
+    # the way out that the message names
+    x = way_out(np.zeros((64, 64), dtype))
+    array = zarr.create_array({}, shape=x.shape, dtype=x.dtype, serializer=codec)
+    array[:] = x
+    assert (array[:] == x).all()
+
+
 def _create_and_write_shards() -> None:
     codec = MemdescCodec("marlin", "u4")
     array = zarr.create_array(
