@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     Written = TypeVar("Written", bound=NDArray[Any] | Exporter | bytearray | memoryview)
     OnDevice = cl.Buffer | cl.Image | cl.SVMPointer | Array | DeviceMemory
 
-ndarray = np.ndarray
+ndarray, uint8 = np.ndarray, np.dtype(np.uint8)
 # the types that most calls pass
 _HOST = (ndarray, Memory)
 # modules whose classes hold device memory
@@ -217,9 +217,9 @@ def reorder(  # noqa: C901, PLR0912, PLR0913 - all but the first two are named; 
                 key = id(x.desc), to, of, kind, attr, limit, out_is
         entry = known.get(key)
         if entry:
-            run, desc, allocate, size, _owners = entry
+            run, desc, allocate, nbytes, _owners = entry
             if out is None:
-                data = allocate(*size)
+                data = allocate(nbytes, uint8)
                 if run(array, data) is None:
                     made: Any = MemoryDraft()  # as Memory.attached does
                     made.desc, made.data, made.__class__ = desc, data, Memory

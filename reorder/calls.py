@@ -13,7 +13,7 @@ descriptors may have other letters, which the result shows. What is found keeps 
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -25,27 +25,24 @@ from reorder.memory.memory import Memory, fills_bytes
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from numpy.typing import NDArray
+
     from reorder.cpu import PreparedReorder
 
 # A program with more kinds of calls than this goes the long way for the oldest ones.
 MAX_KNOWN = 1024
 # Smaller results start where numpy's arrays do: aligning one takes longer than to fill it.
 _MIN_ALIGNED = 16 << 10
-_UINT8 = np.dtype(np.uint8)
 _SETTLED = (str, MemoryDesc, FormatTag, DataType, type(None))
 
 
-class KnownCall(NamedTuple):
-    """What runs the calls of a kind."""
-
-    # takes the arrays of x and of the result; returns None if it has run
-    run: Callable[[Any, Any], object]
-    # the descriptor of the result, and what allocates its bytes with which arguments
-    desc: MemoryDesc
-    allocate: Callable[..., Any]
-    size: tuple[Any, ...]
-    # what must outlive this
-    owners: tuple[object, ...]
+# What runs the calls of a kind, a plain tuple because that is the fastest to take apart:
+# * the builtin function of the arrays of x and of the result, which returns None if it has run,
+# * the descriptor of the result, and a function that allocates it, given these bytes and a dtype,
+# * what must outlive them.
+KnownCall: TypeAlias = (
+    "tuple[Callable[[Any, Any], object], MemoryDesc, Callable[..., Any], int, tuple[object, ...]]"
+)
 
 
 class Passed(NamedTuple):
@@ -98,12 +95,20 @@ def known_call(
     run = reorder.fast_call(*views)
     if run is None:
         return None
-    owners = reorder, x.memory.desc, attr, named
-    nbytes, is_filled = desc.nbytes, fills_bytes(desc)
-    if nbytes < _MIN_ALIGNED:
-        return KnownCall(run, desc, np.empty if is_filled else np.zeros, (nbytes, _UINT8), owners)
-    allocate = uninitialized_bytes if is_filled else zeroed_bytes
-    return KnownCall(run, desc, allocate, (nbytes,), owners)
+    allocate: Callable[..., Any]
+    if desc.nbytes < _MIN_ALIGNED:
+        allocate = np.empty if fills_bytes(desc) else np.zeros
+    else:
+        allocate = _aligned if fills_bytes(desc) else _aligned_zeros
+    return run, desc, allocate, desc.nbytes, (reorder, x.memory.desc, attr, named)
+
+
+def _aligned(nbytes: int, _dtype: object) -> NDArray[np.uint8]:
+    return uninitialized_bytes(nbytes)
+
+
+def _aligned_zeros(nbytes: int, _dtype: object) -> NDArray[np.uint8]:
+    return zeroed_bytes(nbytes)
 
 
 def _view(side: Passed) -> ArrayView | None:

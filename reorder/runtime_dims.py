@@ -11,7 +11,7 @@ from memdesc.errors import short_repr
 from memdesc.immutable import immutable
 from memdesc.int64 import checked_ints
 from memdesc.layout import dim_name
-from reorder.api import is_on_device, prepare, reorder
+from reorder.api import execute, is_on_device, reorder
 from reorder.memory.memory import Memory
 from reorder.plan.plan import ReorderPlan, plan_reorder
 from reorder.threads import checked_threads
@@ -129,7 +129,7 @@ class RuntimePlan(Checked):
                 raise MemdescError(msg)
         if isinstance(src, Memory) and isinstance(dst, Memory):
             plan = plan_reorder(src.desc, dst.desc, self.attr)
-            prepare(plan, threads)(src.data, dst.data)
+            execute(plan, src.data, dst.data, threads)
         else:
             options: Any = {"out": dst, "attr": self.attr, "threads": threads}
             reorder(src, **options)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-_LINE_NBYTES = 64
+_LINE_NBYTES, _UINT8 = 64, np.dtype(np.uint8)
 # A block that starts at a huge page has no small pages at its two ends: 16 times fewer page faults
 # for 64 MiB. The GNU C library maps each block of more than 32 MiB, and numpy asks for huge pages.
 _HUGE_PAGE_NBYTES, _MIN_HUGE = 2 << 20, 32 << 20
@@ -144,11 +144,11 @@ def uninitialized_bytes(nbytes: int) -> NDArray[np.uint8]:
     return _allocate(np.empty, nbytes)
 
 
-def _allocate(allocate: Callable[[int, type[np.uint8]], Any], nbytes: int) -> NDArray[np.uint8]:
+def _allocate(allocate: Callable[[int, np.dtype[np.uint8]], Any], nbytes: int) -> NDArray[np.uint8]:
     """Return the aligned part of a new array; the pool is cleared before this fails."""
     alignment = _HUGE_PAGE_NBYTES if nbytes > _MIN_HUGE else _LINE_NBYTES
     try:
-        raw: NDArray[np.uint8] = allocate(nbytes + alignment, np.uint8)
+        raw: NDArray[np.uint8] = allocate(nbytes + alignment, _UINT8)
     except (MemoryError, ValueError):
         if _POOL is not None and _POOL.clear():
             return _allocate(allocate, nbytes)

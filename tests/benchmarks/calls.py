@@ -1,10 +1,10 @@
-"""Time what a call costs besides the move: reorders of a small array, as users write them.
+"""Time reorders of a small array, as users write them: what a call costs besides the move.
 
-    python -m tests.benchmarks.calls [--dims 2,17,5,4] [--seconds 0.2]
+    python -m tests.benchmarks.calls [--dims 2,17,5,4] [--seconds 0.5]
 
-Each call takes turns with `np.ascontiguousarray(x.transpose(...))` of the same f32 array, on one
-thread. The least time of all rounds counts, since other programs only add to it. The last column is
-how many functions written in Python a call enters.
+Each call takes turns with `np.ascontiguousarray(x.transpose(...))` of the same f32 array, which is
+so small that one thread moves it. The least time of all rounds counts, since other programs only
+add to it. The last column is how many functions written in Python a call enters.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Print a row for each way to write the call."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--dims", default=",".join(map(str, _DIMS)), help="four sizes")
-    parser.add_argument("--seconds", type=float, default=0.2, help="for each row")
+    parser.add_argument("--seconds", type=float, default=0.5, help="for each row")
     given = parser.parse_args(arguments)
     dims = tuple(int(size) for size in given.dims.split(","))
     x = np.zeros(dims, np.float32)
@@ -143,13 +143,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     def copy() -> object:
         return np.ascontiguousarray(x.transpose(0, 2, 3, 1))
 
-    with reorder.use_threads(1):
-        _seconds(copy, 1000)
-        print(f"numpy's copy of f32 {dims}: {_seconds(copy, 10000) * 1e6:.2f} us")
-        print("| call | of numpy's copy | Python calls |\n| --- | ---: | ---: |")
-        for call in calls_of(dims):
-            found = ratio(call.run, copy, given.seconds)
-            print(f"| `{call.name}` | {found:.2f} | {count_python_calls(call.run)} |", flush=True)
+    _seconds(copy, 1000)
+    print(f"numpy's copy of f32 {dims}: {min(_seconds(copy, 100) for _ in range(99)) * 1e6:.2f} us")
+    print("| call | of numpy's copy | Python calls |\n| --- | ---: | ---: |")
+    for call in calls_of(dims):
+        found = ratio(call.run, copy, given.seconds)
+        print(f"| `{call.name}` | {found:.2f} | {count_python_calls(call.run)} |", flush=True)
 
 
 if __name__ == "__main__":
