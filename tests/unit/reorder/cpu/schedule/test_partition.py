@@ -6,11 +6,13 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from reorder import plan_reorder
-from reorder.cpu.schedule.partition import StepRange, Workload, partition_chunks
+from reorder.cpu.machine import Machine
+from reorder.cpu.schedule.partition import StepRange, Workload, partition, partition_chunks
 from reorder.cpu.schedule.program import encode
 from reorder.cpu.schedule.tiling import tile_boxes
 from tests.strategies import desc_pairs
@@ -70,6 +72,64 @@ def test_chunks_of_few_steps_are_equal_but_for_a_grain(
     assert sum(loads) == outer * inner
     # a part of some steps ends at one of them
     assert max(loads) <= 4 / 3 * outer * inner / chunks + 2 * grain
+
+
+_MACHINE = Machine(16, 64 << 20, own_cache_nbytes=1 << 20, min_thread_nbytes=1 << 16)
+
+
+@pytest.mark.parametrize(
+    ("nbytes", "threads", "found"),
+    [
+        # a thread for every 64 KiB, and up to four chunks for each if these have 256 KiB
+        ((1 << 16) - 1, 4, (1, 1)),
+        (3 << 16, 4, (3, 3)),
+        (1 << 20, 1, (1, 1)),
+        (1 << 20, 4, (4, 4)),
+        (2 << 20, 4, (4, 8)),
+        (64 << 20, 4, (4, 16)),
+    ],
+)
+def test_there_are_as_many_threads_and_chunks_as_the_bytes_are_worth(
+    nbytes: int, threads: int, found: tuple[int, int]
+) -> None:
+    work = Workload(0, outer=1 << 10, inner=16, grain=1, size=nbytes)
+    shares = partition([work], nbytes, threads, _MACHINE)
+    assert (shares.threads, shares.chunks) == found
+    assert shares.workers == shares.threads - 1
+    assert sum(_loads(shares.ranges, shares.bounds)) == 1 << 14
+
+
+def test_instructions_that_take_turns_write_a_mebibyte_each_time() -> None:
+    works = [Workload(k, outer=1 << 10, inner=16, grain=1, size=8 << 20) for k in range(2)]
+    rows = {}
+    for takes_turns in (False, True):
+        shares = partition(works, 16 << 20, 1, _MACHINE, takes_turns=takes_turns)
+        assert shares.chunks == 1
+        rows[takes_turns] = [StepRange(*row) for row in shares.ranges.tolist()]
+    assert [row.instruction for row in rows[False]] == [0, 1]
+    assert [row.instruction for row in rows[True]] == [0, 1] * 16
+    assert all(row.last - row.first == 64 for row in rows[True])
+    # one instruction has none to take turns with
+    assert len(partition(works[:1], 16 << 20, 1, _MACHINE, takes_turns=True).ranges) == 1
+
+
+@pytest.mark.parametrize(
+    ("pieces", "fits_own_cache", "found"),
+    [
+        # half of the rows, so that no chunk divides a line
+        (1 << 10, True, (40, 32)),
+        # reading src again costs more than a few shared lines, or than the caches of a core bear
+        (10, True, (20, 64)),
+        (1 << 10, False, (20, 64)),
+    ],
+)
+def test_rows_are_cut_where_lines_of_dst_cost_more_than_reading_src_again(
+    pieces: int, fits_own_cache: bool, found: tuple[int, int]
+) -> None:
+    work = Workload(0, 80, 64, grain=16, size=80 * 64 * 16, around=2, pieces=pieces)
+    ranges, _ = partition_chunks([work], 4, fits_own_cache=fits_own_cache)
+    rows = [StepRange(*row) for row in ranges.tolist()]
+    assert {(row.last - row.first, row.inner_last - row.inner_first) for row in rows} == {found}
 
 
 def _loads(ranges: NDArray[np.int64], bounds: NDArray[np.int64]) -> list[int]:

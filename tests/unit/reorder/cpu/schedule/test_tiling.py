@@ -68,6 +68,50 @@ def test_runs_keep_their_places_in_whatever_order_they_are_moved(
     assert np.array_equal(found, sorted_map((box,)))
 
 
+_IN_ORDER = Box(
+    (0, 0), (Node(300, 300, (6400, 6400)), Node(200, 200, (32, 64)), Node(32, 32, (1, 1)))
+)
+_SHORT_IN_ORDER = Box(
+    (0, 0), (Node(300, 300, (800, 800)), Node(200, 200, (4, 8)), Node(4, 4, (1, 1)))
+)
+_PADDED = Box((0, 0), (Node(256, 200, (4, 1200)), *_swap(300, 200, 4).nodes[1:]))
+
+
+@pytest.mark.parametrize(
+    ("box", "bits", "sweeps_lines", "streams", "loops"),
+    [
+        # less than a line: 128 elements of dst in succession, and 256 runs in a piece
+        (_swap(300, 200, 4), 32, False, False, {(8, 32, 4), (8, 12, 4)}),
+        (_swap(20, 10, 4), 32, False, False, {(10, 20, 4)}),
+        (_swap(300, 200, 4), 32, False, True, {(8, 32, 4), (8, 12, 4)}),
+        # a line: only where lines are swept
+        (_swap(300, 200, 64), 8, True, False, {(128, 2, 64), (72, 2, 64)}),
+        (_swap(300, 200, 64), 8, False, False, {(200, 300, 64)}),
+        (_swap(300, 200, 32), 32, True, False, {(200, 300, 32)}),
+        # whole lines, from eight pages of src, where these are streamed; but no pages
+        (_swap(300, 20, 1008, 5000), 32, False, True, {(20, 8, 1008), (20, 4, 1008)}),
+        (_swap(300, 20, 1008, 5000), 32, False, False, {(20, 300, 1008)}),
+        (_swap(300, 20, 1024, 5000), 32, False, True, {(20, 300, 1024)}),
+        # parts of lines
+        (_swap(300, 200, 33), 32, False, True, {(200, 300, 33)}),
+        # nothing to swap: src is read in turn already, or its loop has padding
+        (_IN_ORDER, 32, False, True, {(300, 200, 32)}),
+        (_SHORT_IN_ORDER, 32, False, False, {(300, 200, 4)}),
+        (_PADDED, 32, False, False, {(256, 300, 4)}),
+    ],
+)
+def test_runs_are_swept_along_both_sides_in_pieces(
+    box: Box, bits: int, sweeps_lines: bool, streams: bool, loops: set[tuple[int, ...]]
+) -> None:
+    tiles = tile_boxes((box,), bits, sweeps_lines=sweeps_lines, streams=streams)
+    found = [tile.box.nodes[-3:] for tile in tiles]
+    assert {tuple(node.extent for node in nodes) for nodes in found} == loops
+    # the inner one of the two loops is the one that is contiguous in dst
+    assert {tuple(node.strides for node in nodes) for nodes in found} == {
+        tuple(node.strides for node in box.nodes)
+    }
+
+
 @given(
     st.permutations("abcd"),
     st.lists(st.sampled_from([1, 2, 5, 16, 48, 96]), min_size=4, max_size=4),
