@@ -30,7 +30,6 @@ UNIT = (2, 3, 1, 1)
 # are equal: they are keyed by what equality ignores too, or their results follow from equality.
 _KEYED = {
     "memdesc.desc._names_of": "spelling",
-    "reorder.api._prepare": "plans compare the spelling",
     "reorder.cli.inspect._layout_name": "spelling",
     "reorder.plan.plan._plan": "plan_reorder compares the spelling",
     "reorder.plan.plan._spelled": "spelling",
