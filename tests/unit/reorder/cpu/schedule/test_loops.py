@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import product
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from reorder import Node
@@ -37,6 +37,8 @@ def test_offsets_are_those_of_every_step_innermost_loop_first(loops: list[tuple[
 
 
 @given(_LOOPS, st.integers(1, 4))
+@example([(4, 1), (3, 4), (2, 12)], 1)
+@example([(4, 2), (1, 99), (3, 8), (2, 25)], 2)
 def test_loops_that_extend_a_run_are_counted(loops: list[tuple[int, int]], size: int) -> None:
     extents, strides = [extent for extent, _ in loops], [stride for _, stride in loops]
 

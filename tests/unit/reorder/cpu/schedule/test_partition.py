@@ -74,6 +74,32 @@ def test_chunks_of_few_steps_are_equal_but_for_a_grain(
     assert max(loads) <= 4 / 3 * outer * inner / chunks + 2 * grain
 
 
+@pytest.mark.parametrize(
+    ("steps", "chunks", "largest"),
+    [
+        # steps of two instructions, each with its elements; what is left of large ones, small fill
+        (((6, 256), (6, 256)), 2, 1.0),
+        (((13, 64), (3, 1000)), 2, 1.05),
+        (((44, 256), (2, 1000)), 8, 1.25),
+        (((12, 1000), (11, 1024)), 8, 1.06),
+        (((26, 64), (16, 256), (31, 64)), 8, 1.06),
+        (((35, 100), (38, 100)), 8, 1.21),
+    ],
+)
+def test_instructions_of_few_steps_are_cut_as_if_they_were_one(
+    steps: tuple[tuple[int, int], ...], chunks: int, largest: float
+) -> None:
+    works = [Workload(k, outer, 1, 1, outer * size) for k, (outer, size) in enumerate(steps)]
+    ranges, bounds = partition_chunks(works, chunks)
+    rows = [StepRange(*row) for row in ranges.tolist()]
+    sizes = [
+        sum((row.last - row.first) * steps[row.instruction][1] for row in rows[a:b])
+        for a, b in pairwise(bounds)
+    ]
+    assert sum(sizes) == sum(work.size for work in works)
+    assert max(sizes) <= largest * sum(sizes) / chunks
+
+
 _MACHINE = Machine(16, 64 << 20, own_cache_nbytes=1 << 20, min_thread_nbytes=1 << 16)
 
 
@@ -130,6 +156,13 @@ def test_rows_are_cut_where_lines_of_dst_cost_more_than_reading_src_again(
     ranges, _ = partition_chunks([work], 4, fits_own_cache=fits_own_cache)
     rows = [StepRange(*row) for row in ranges.tolist()]
     assert {(row.last - row.first, row.inner_last - row.inner_first) for row in rows} == {found}
+
+
+def test_many_steps_are_cut_between_those_of_the_outermost_loop() -> None:
+    work = Workload(0, 640, 64, grain=16, size=640 * 64 * 16, around=64, pieces=1 << 20)
+    ranges, _ = partition_chunks([work], 3, fits_own_cache=True)
+    rows = [StepRange(*row) for row in ranges.tolist()]
+    assert {(row.inner_first, row.inner_last, row.first % 10) for row in rows} == {(0, 64, 0)}
 
 
 def _loads(ranges: NDArray[np.int64], bounds: NDArray[np.int64]) -> list[int]:

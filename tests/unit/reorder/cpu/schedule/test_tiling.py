@@ -13,7 +13,7 @@ from memdesc import memory_desc
 from reorder import Box, Node, plan_reorder
 from reorder.cpu.schedule.loops import contiguous_size, size_of
 from reorder.cpu.schedule.select import pack_for_kernels
-from reorder.cpu.schedule.tiling import stream_box, tile_boxes
+from reorder.cpu.schedule.tiling import rows_at_once, stream_box, tile_boxes
 from tests.reorders import sorted_map
 from tests.strategies import desc_pairs
 
@@ -71,10 +71,42 @@ def test_runs_keep_their_places_in_whatever_order_they_are_moved(
 _IN_ORDER = Box(
     (0, 0), (Node(300, 300, (6400, 6400)), Node(200, 200, (32, 64)), Node(32, 32, (1, 1)))
 )
+
+
+def _swapped(*strides: int) -> Box:
+    """Return a box of two loops around runs of 4 elements, with these strides in src."""
+    far, near = strides
+    nodes = Node(200, 200, (far, 1200)), Node(300, 300, (near, 4)), Node(4, 4, (1, 1))
+    return Box((1000, 0), nodes)
+
+
 _SHORT_IN_ORDER = Box(
     (0, 0), (Node(300, 300, (800, 800)), Node(200, 200, (4, 8)), Node(4, 4, (1, 1)))
 )
+_REPEATED = Box(
+    (20160, 0),
+    (Node(20, 20, (-1008, 2016000)), Node(2000, 2000, (0, 1008)), Node(1008, 1008, (1, 1))),
+)
 _PADDED = Box((0, 0), (Node(256, 200, (4, 1200)), *_swap(300, 200, 4).nodes[1:]))
+
+
+@pytest.mark.parametrize(
+    ("rows", "steps"),
+    [
+        # each row starts in a page of its own, then two in a page, then as many as a tile may have
+        ([(4096, 1 << 20)], 32),
+        ([(512, 1 << 20)], 64),
+        ([(16, 1 << 20)], 1024),
+        # inner rows are in four pages, in one, in more than there are; all fill whole lines
+        ([(1024, 4), (65536, 1 << 20)], 8),
+        ([(16, 4), (65536, 1 << 20)], 32),
+        ([(65536, 64), (1, 1 << 20)], 16),
+        ([(65536, 6), (70, 1 << 20)], 64),
+    ],
+)
+def test_rows_of_a_tile_start_in_few_pages(rows: list[tuple[int, int]], steps: int) -> None:
+    nodes = tuple(Node(extent, extent, (stride, 1)) for stride, extent in rows)
+    assert rows_at_once(nodes, 16, 4) == steps
 
 
 @pytest.mark.parametrize(
@@ -84,7 +116,9 @@ _PADDED = Box((0, 0), (Node(256, 200, (4, 1200)), *_swap(300, 200, 4).nodes[1:])
         (_swap(300, 200, 4), 32, False, False, {(8, 32, 4), (8, 12, 4)}),
         (_swap(20, 10, 4), 32, False, False, {(10, 20, 4)}),
         (_swap(300, 200, 4), 32, False, True, {(8, 32, 4), (8, 12, 4)}),
+        (_swap(300, 200, 3), 32, False, False, {(6, 42, 3), (2, 42, 3), (6, 6, 3), (2, 6, 3)}),
         # a line: only where lines are swept
+        (_swap(300, 200, 128), 4, True, False, {(200, 1, 128)}),
         (_swap(300, 200, 64), 8, True, False, {(128, 2, 64), (72, 2, 64)}),
         (_swap(300, 200, 64), 8, False, False, {(200, 300, 64)}),
         (_swap(300, 200, 32), 32, True, False, {(200, 300, 32)}),
@@ -96,7 +130,10 @@ _PADDED = Box((0, 0), (Node(256, 200, (4, 1200)), *_swap(300, 200, 4).nodes[1:])
         (_swap(300, 200, 33), 32, False, True, {(200, 300, 33)}),
         # nothing to swap: src is read in turn already, or its loop has padding
         (_IN_ORDER, 32, False, True, {(300, 200, 32)}),
+        (_swapped(0, 0), 32, False, False, {(200, 300, 4)}),
+        (_swapped(-4, 0), 32, False, False, {(200, 300, 4)}),
         (_SHORT_IN_ORDER, 32, False, False, {(300, 200, 4)}),
+        (_REPEATED, 32, False, True, {(20, 2000, 1008)}),
         (_PADDED, 32, False, False, {(256, 300, 4)}),
     ],
 )
