@@ -83,10 +83,6 @@ def _swapped(*strides: int) -> Box:
 _SHORT_IN_ORDER = Box(
     (0, 0), (Node(300, 300, (800, 800)), Node(200, 200, (4, 8)), Node(4, 4, (1, 1)))
 )
-_REPEATED = Box(
-    (20160, 0),
-    (Node(20, 20, (-1008, 2016000)), Node(2000, 2000, (0, 1008)), Node(1008, 1008, (1, 1))),
-)
 _PADDED = Box((0, 0), (Node(256, 200, (4, 1200)), *_swap(300, 200, 4).nodes[1:]))
 
 
@@ -133,7 +129,6 @@ def test_rows_of_a_tile_start_in_few_pages(rows: list[tuple[int, int]], steps: i
         (_swapped(0, 0), 32, False, False, {(200, 300, 4)}),
         (_swapped(-4, 0), 32, False, False, {(200, 300, 4)}),
         (_SHORT_IN_ORDER, 32, False, False, {(300, 200, 4)}),
-        (_REPEATED, 32, False, True, {(20, 2000, 1008)}),
         (_PADDED, 32, False, False, {(256, 300, 4)}),
     ],
 )
