@@ -419,7 +419,7 @@ def _load_device() -> Callable[..., DeviceMemory]:
 def _load_backend() -> type[PreparedReorder]:
     def load() -> type[PreparedReorder]:
         with importing:
-            from reorder.cpu import PreparedReorder  # loads numba, which is slow
+            from reorder.cpu import PreparedReorder  # loads LLVM, which is slow
 
         return PreparedReorder
 

@@ -1,9 +1,9 @@
 """Locks and imports that forks and signal handlers must wait for.
 
 A fork waits, so that the child does not inherit a lock that none of its threads will release. This
-module is imported before numba, so that a fork that waits for numba to be imported also takes the
+module is imported before LLVM, so that a fork that waits for LLVM to be imported also takes the
 locks of modules imported meanwhile. A signal handler is deferred while an exception from it would
-leave numba half imported, or its tables half filled: every later call would then fail.
+leave a compiler half imported, or its tables half filled: every later call would then fail.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ uninterrupted = _Uninterrupted()
 
 
 class _Importing:
-    """Held while numba is imported: a forked child cannot finish another thread's import."""
+    """Held while code is imported or compiled: a forked child cannot finish that."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -122,7 +122,7 @@ class _Importing:
     def __exit__(self, _kind: object, error: object, _traceback: object) -> None:
         self._lock.release()
         uninterrupted.__exit__()
-        check_working_folder(error)  # packages that numba imports need one
+        check_working_folder(error)  # packages that compilers import need one
 
 
 importing = _Importing()

@@ -11,14 +11,15 @@ import numpy as np
 from memdesc import DATA_TYPES, MemdescError, data_type, known_records, memory_desc, record_desc
 from memdesc.errors import short_repr
 from reorder.api import prepare
-from reorder.cpu.kernels.decode import DecodeKernel
+from reorder.cpu.kernel_files import writable_folder
 from reorder.cpu.runtime.batch import joined_interpreter_at
 from reorder.cpu.runtime.decode import decoder_at
 from reorder.cpu.runtime.fast_call import fast_call
 from reorder.cpu.runtime.interpreters import interpreter_at
-from reorder.cpu.runtime.jit import cache_folder, compiled_kernels
+from reorder.cpu.runtime.jit import compiled_kernels
 from reorder.cpu.runtime.pool import compile_pool
 from reorder.cpu.runtime.stages import tile_interpreter_at
+from reorder.cpu.schedule.record_pattern import DecodeKernel
 from reorder.cpu.schedule.select import Kernel
 from reorder.plan.plan import plan_reorder
 from reorder.records.decode import DIRECT, dequantize_record, read_by_kernels
@@ -61,8 +62,8 @@ def compile_kernels(
     """Compile the CPU kernels into the folder of compiled code, for later processes.
 
     Otherwise, each kernel is compiled at its first use. Kernels already in the folder are loaded,
-    so a second call is quick. The files only work on processors like this one: numba stores the
-    processor's name and features with them, and compiles again elsewhere.
+    so a second call is quick. The files only work on processors like this one: the processor's name
+    and features are part of their keys, and kernels are compiled again elsewhere.
 
     Parameters
     ----------
@@ -94,7 +95,7 @@ def compile_kernels(
     """
     names = [*DATA_TYPES] if dtypes is None else _checked_types(dtypes)
     kinds = known_records() if records is None else _checked_records(records)
-    if cache_folder() is None:
+    if writable_folder() is None:
         msg = (
             "there is no writable folder for compiled code, so kernels compiled now would be lost "
             "when this process ends; set NUMBA_CACHE_DIR to a writable folder"

@@ -1,6 +1,6 @@
 """Run work that needs more stack than the caller's thread may have.
 
-Loading numba and compiling take more stack than the 64 KiB that some programs give their threads,
+Compiling takes more stack than the 64 KiB that some programs give their threads,
 and a stack overflow ends the process. The main thread has a stack of megabytes.
 """
 

@@ -68,7 +68,7 @@ def memcpy(buffers: Buffers, threads: int) -> Peer:
     nbytes = min(src.nbytes, dst.nbytes)
     if threads == 1:
         return Peer("memcpy", lambda: ctypes.memmove(dst.ctypes.data, src.ctypes.data, nbytes))
-    from reorder.cpu.runtime.interpreters import compiled_interpreter  # numba is slow to load
+    from reorder.cpu.runtime.interpreters import compiled_interpreter  # LLVM is slow to load
     from reorder.cpu.runtime.job import Job
     from reorder.cpu.runtime.pool import run_job
 
@@ -91,9 +91,9 @@ def memcpy(buffers: Buffers, threads: int) -> Peer:
     return Peer("memcpy", lambda: run_job(*places, job), owner=(bounds, src, dst))
 
 
-def _emit_copy(call: InterpreterCall, _context: Any) -> None:
+def _emit_copy(call: InterpreterCall) -> None:
     """Emit the copy of some pages: the program is the number of bytes, the tasks are memcpy."""
-    from llvmlite import ir  # loaded with numba
+    from llvmlite import ir  # only where it is compiled
 
     from reorder.cpu.kernels.emit import I64, minimum
 

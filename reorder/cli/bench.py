@@ -69,7 +69,7 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
             result = measure(case, count, peers, seconds or _SECONDS)
             measured.append(result._asdict())
             shown.step(case.name, 1)
-    from reorder.cpu import compiled_kernels  # loads numba, which is slow
+    from reorder.cpu import compiled_kernels  # loads LLVM, which is slow
 
     return full_report(measured, compiled_kernels()), 0
 

@@ -27,7 +27,7 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     if options.dtypes is not None or options.records is not None:
         msg = "--dtypes and --records say what --compile compiles; add it"
         raise memdesc.MemdescError(msg)
-    from reorder.cpu import cache_folder, count_threads  # numba is slow to load
+    from reorder.cpu import cache_folder, count_threads  # LLVM is slow to load
 
     facts: Facts = {
         "memdesc": memdesc.__version__,
@@ -47,7 +47,7 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
 
 def _compile(options: argparse.Namespace) -> Facts:
     """Compile the CPU kernels, and say how many there are."""
-    # these load numba, which is slow
+    # these load LLVM, which is slow
     from reorder.cpu import cache_folder
     from reorder.precompile import compile_kernels
 

@@ -35,8 +35,8 @@ _SHOWN = ("padded_dims", "nbytes", "is_dense", "offset0")
 
 
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
-    from reorder.cpu import PreparedReorder  # numba is slow to load
-    from reorder.cpu.schedule.access import describe_access  # numba is slow to load
+    from reorder.cpu import PreparedReorder  # LLVM is slow to load
+    from reorder.cpu.schedule.access import describe_access  # LLVM is slow to load
 
     if options.beside and options.svg is None:
         msg = "--beside changes only the picture of --svg; add that, or leave --beside out"

@@ -12,11 +12,12 @@ How a box is executed:
   runs the chunks on threads (`job`, `pool`, `worker`).
 * `execute` prepares all of this once for a plan, and runs it on buffers.
 
-Import the package when it is needed: numba takes a third of a second to load.
+Import the package when it is needed: LLVM is only loaded to compile.
 """
 
 from reorder.cpu.execute import PreparedReorder
+from reorder.cpu.kernel_files import writable_folder as cache_folder
 from reorder.cpu.machine import count_threads
-from reorder.cpu.runtime.jit import cache_folder, compiled_kernels
+from reorder.cpu.runtime.jit import compiled_kernels
 
 __all__ = ["PreparedReorder", "cache_folder", "compiled_kernels", "count_threads"]

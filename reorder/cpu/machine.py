@@ -6,17 +6,15 @@ The limits of the caches are a model, a pure function of what the system lists, 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-import numba
-
 from reorder.assumed import assumed_machine
 from reorder.cores import count_cores
+from reorder.cpu import settings
 from reorder.cpu.target import is_arm
 
 # Cap on the size of the largest cache: one of hundreds of MiB serves a whole socket, so a process
@@ -52,7 +50,7 @@ _MIN_THREAD_NBYTES = 1 << 16
 class Machine(NamedTuple):
     """What the schedule of a reorder depends on."""
 
-    # cores that this process may use, and numba's limit on threads
+    # cores that this process may use, within the user's limit
     threads: int
     # bytes of src and dst that the caches of all cores hold
     cache_nbytes: int
@@ -105,11 +103,9 @@ def _machine_with(threads: int, assumed: tuple[int, int, int] | None) -> Machine
 
 
 def count_threads() -> int:
-    """Return how many threads a reorder may use: numba's limit, and the cores allowed."""
-    # numba's default is the number of cores of the real machine
-    is_limited = assumed_machine().cores is None or "NUMBA_NUM_THREADS" in os.environ
-    limit: int = numba.config.NUMBA_NUM_THREADS
-    return max(1, min(count_cores(), limit)) if is_limited else count_cores()
+    """Return how many threads a reorder may use: the user's limit, and the cores allowed."""
+    cores, limit = count_cores(), settings.thread_limit()
+    return max(1, cores if limit is None else min(cores, limit))
 
 
 class Cache(NamedTuple):

@@ -7,14 +7,16 @@ their reasons.
 from __future__ import annotations
 
 import platform
+from contextlib import suppress
 from functools import cache
+from typing import NamedTuple
 
 from llvmlite import binding
-from numba.core import config
 
 from memdesc.dtypes import BYTE_BITS
 from memdesc.errors import MemdescError
 from reorder.assumed import PROCESSORS, VARIABLE, assumed_machine
+from reorder.cpu import settings
 
 # The cache line of all current processors with these vector instructions except Apple's: theirs has
 # 128 bytes, and alignment to 64 bytes is correct there too.
@@ -31,27 +33,6 @@ def is_arm() -> bool:
     """Whether the processor is a 64-bit ARM."""
     return platform.machine().lower() in {"aarch64", "arm64"}
 
-
-def _assume(processor: str) -> None:
-    """Let numba compile for a processor that has no more instructions than this one.
-
-    Fails if this one lacks any, since kernels would crash. LLVM derives from the name what the
-    features leave open; code on disk is found by both.
-    """
-    host = binding.get_host_cpu_features() if is_x86() else {}
-    runs = [name for name in PROCESSORS if is_x86() and all(map(host.get, PROCESSORS[name]))]
-    if processor not in runs:
-        lacking = [name for name in PROCESSORS[processor] if not host.get(name)]
-        what = f"has no {', '.join(lacking)}" if is_x86() else f"is {platform.machine()}"
-        way_out = f"choose one of {', '.join(runs)}" if runs else "leave cpu= out"
-        msg = f"{VARIABLE} assumes cpu={processor}, but the processor here {what}; {way_out}"
-        raise MemdescError(msg)
-    config.CPU_NAME = processor
-    config.CPU_FEATURES = ",".join(f"+{name}" for name in PROCESSORS[processor])
-
-
-if (_assumed := assumed_machine().cpu) is not None:
-    _assume(_assumed)
 
 # Distance between words that different threads write: on ARM the cache line of Apple's processors.
 SHARED_NBYTES = 2 * LINE_NBYTES if is_arm() else LINE_NBYTES
@@ -70,16 +51,66 @@ def has_masks() -> bool:
     return register_bits() == LINE_BITS
 
 
+class Processor(NamedTuple):
+    """A processor as LLVM describes it."""
+
+    name: str
+    # instruction sets that it has and lacks, such as "+avx2,-avx512f"
+    features: str
+
+
+@cache
+def processor() -> Processor:
+    """Return the processor that kernels are compiled for: this one, unless the user names another.
+
+    One that numba's variables only name is taken to have the instruction sets of this one.
+    """
+    assumed = assumed_machine().cpu
+    if assumed is not None:
+        return _assumed(assumed)
+    name, features = settings.processor_name(), settings.processor_features()
+    if name is None or features is None:
+        host = _host()
+        name = host.name if name is None else name
+        features = host.features if features is None else features
+    return Processor(name, features)
+
+
+def _assumed(name: str) -> Processor:
+    """Return a processor that has no more instructions than this one.
+
+    Fails if this one lacks any, since kernels would crash. LLVM derives from the name what the
+    features leave open; code on disk is found by both.
+    """
+    host = binding.get_host_cpu_features() if is_x86() else {}
+    runs = [each for each in PROCESSORS if is_x86() and all(map(host.get, PROCESSORS[each]))]
+    if name not in runs:
+        lacking = [feature for feature in PROCESSORS[name] if not host.get(feature)]
+        what = f"has no {', '.join(lacking)}" if is_x86() else f"is {platform.machine()}"
+        way_out = f"choose one of {', '.join(runs)}" if runs else "leave cpu= out"
+        msg = f"{VARIABLE} assumes cpu={name}, but the processor here {what}; {way_out}"
+        raise MemdescError(msg)
+    return Processor(name, ",".join(f"+{feature}" for feature in PROCESSORS[name]))
+
+
+def _host() -> Processor:
+    """Return what LLVM says of this machine."""
+    # LLVM knows the name of a processor, but for some no list of features
+    features = ""
+    with suppress(RuntimeError):
+        features = binding.get_host_cpu_features().flatten()
+    return Processor(binding.get_host_cpu_name(), features)
+
+
+# what cannot be assumed is refused before anything is prepared
+if assumed_machine().cpu is not None:
+    processor()
+
+
 @cache
 def has_feature(name: str) -> bool:
-    """Whether kernels may use an instruction set, by LLVM's name.
-
-    Numba compiles for the features that NUMBA_CPU_FEATURES lists, or those of the processor that is
-    assumed, or else for those of the machine.
-    """
-    if config.CPU_FEATURES is not None:
-        return f"+{name}" in config.CPU_FEATURES.split(",")
-    return bool(binding.get_host_cpu_features().get(name))
+    """Whether kernels may use an instruction set, by LLVM's name."""
+    return f"+{name}" in processor().features.split(",")
 
 
 def has_fma() -> bool:
@@ -153,17 +184,11 @@ define <8 x bfloat> @round(<8 x float> %x) {
 
 
 def _assembly_for_arm(source: str) -> str:
-    """Return the assembly that LLVM generates for the processor that numba compiles for.
+    """Return the assembly that LLVM generates for the processor that kernels are compiled for.
 
     LLVM derives features from the processor's name: the machine's list of features is incomplete.
     """
-    name, features = config.CPU_NAME, config.CPU_FEATURES
-    if name is None:
-        name = binding.get_host_cpu_name()
-    if features is None:
-        features = binding.get_host_cpu_features().flatten()
-    compiler = binding.Target.from_triple("aarch64-unknown-linux-gnu").create_target_machine(
-        name, features
-    )
+    target = binding.Target.from_triple("aarch64-unknown-linux-gnu")
+    compiler = target.create_target_machine(*processor())
     assembly: str = compiler.emit_assembly(binding.parse_assembly(source))
     return assembly

@@ -67,7 +67,7 @@ def decode_into(record: Record, dst: Memory, threads: int | None) -> None:
     if 0 in dims:
         return
     with importing:
-        from reorder.cpu.runtime.decode import decode  # numba is slow to load
+        from reorder.cpu.runtime.decode import decode  # LLVM is slow to load
     access, tensors = read_by_kernels(record, threads)
     if access is None:
         reorder(dequantize_reference(record), out=dst, threads=threads)
@@ -87,7 +87,7 @@ def read_by_kernels(
     value is None if compiled code cannot read it either way.
     """
     with importing:
-        from reorder.cpu.schedule.record_pattern import find_access  # numba is slow to load
+        from reorder.cpu.schedule.record_pattern import find_access  # LLVM is slow to load
     access = find_access(record.desc)
     if access is None and _fits_plain(record.desc):
         record = _plain(record, threads)

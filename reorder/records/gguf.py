@@ -122,7 +122,7 @@ def _decode(
 @lru_cache(maxsize=64)  # the tensors of a model have few shapes
 def _decoder(name: str, dims: tuple[int, ...]) -> Callable[..., None]:
     """Return a function that decodes the blocks of a row-major array into row-major floats."""
-    with importing:  # both load numba, which is slow
+    with importing:  # both load LLVM, which is slow
         from reorder.cpu.runtime.decode import decode
         from reorder.cpu.schedule.record_pattern import find_access
     access = find_access(record_desc(_matrix_dims(dims, GGUF_TYPES[name].block), name))

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self, TypeGuard
 
-from memdesc import DATA_TYPES
+from memdesc.dtypes import DATA_TYPES
 from reorder.values.binding import BETA, BoundAttr
 from reorder.values.expressions import Expr, Function, let, name, number, select
 from reorder.values.formats import (

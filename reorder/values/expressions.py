@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from math import frexp
 from typing import Any, NamedTuple
 
-from memdesc import DATA_TYPES
+from memdesc.dtypes import DATA_TYPES
 from reorder.values.formats import INTEGERS
 
 _COMPARISONS = frozenset(("==", "!=", "<", "<=", ">", ">=", "&&"))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from memdesc import DATA_TYPES
+from memdesc.dtypes import DATA_TYPES
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -7,11 +7,11 @@ ARM, and returns the instructions of the innermost loop.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-import numba
 from llvmlite import binding, ir
 
 from memdesc.dtypes import BYTE_BITS
@@ -177,8 +177,9 @@ def compile_all(processors: Sequence[str]) -> dict[str, dict[str, Loop]]:
     binding.initialize_all_asmprinters()
     found = {}
     for processor in processors:
-        numba.config.CPU_NAME = processor
-        target.has_feature.cache_clear()
+        os.environ["NUMBA_CPU_NAME"] = processor
+        for fact in (target.processor, target.has_feature, target.register_bits):
+            fact.cache_clear()
         machine = binding.Target.from_triple(_TRIPLE).create_target_machine(processor, opt=3)
         found[processor] = {name: _compile(emit, machine) for name, emit in KERNELS.items()}
     return found

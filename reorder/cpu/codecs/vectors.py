@@ -9,8 +9,7 @@ from functools import reduce
 
 from llvmlite import ir
 
-from memdesc import DATA_TYPES
-from memdesc.dtypes import BYTE_BITS
+from memdesc.dtypes import BYTE_BITS, DATA_TYPES
 from reorder.cpu.kernels.emit import Builder, Number, Type, Value, call, constant, phi, where
 from reorder.cpu.kernels.shuffle import pick
 from reorder.values.formats import FLOATS

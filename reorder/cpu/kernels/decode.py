@@ -5,23 +5,28 @@ from __future__ import annotations
 import operator
 from functools import reduce
 from itertools import takewhile
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 from llvmlite import ir
-from numba.core import cgutils
 
-from memdesc import DATA_TYPES
-from memdesc.dtypes import BYTE_BITS
-from memdesc.record import BIT_PLANES, Codebook, Digits
+from memdesc.dtypes import BYTE_BITS, DATA_TYPES
+from memdesc.record.desc import BIT_PLANES, Codebook, Digits
 from reorder.cpu.codecs.codec import Codec
 from reorder.cpu.codecs.vectors import any_nan
-from reorder.cpu.kernels.emit import BYTE, Number, load_fields, loop, where
+from reorder.cpu.kernels.emit import BYTE, Number, load_fields, loop, new_constant, where
 from reorder.cpu.kernels.interpreter import InterpreterCall, each_range
 from reorder.cpu.kernels.shuffle import pick
-from reorder.cpu.schedule.record_pattern import MAX_LANES, NumberPattern, Pattern
+from reorder.cpu.schedule.record_pattern import (
+    MAX_LANES,
+    DecodeHead,
+    DecodeKernel,
+    FieldHead,
+    NumberPattern,
+    Pattern,
+)
 from reorder.cpu.tables import WORD_NBYTES, nbytes_of
-from reorder.cpu.target import LINE_BITS, has_feature, is_x86
+from reorder.cpu.target import has_feature, is_x86
 from reorder.values.formats import FLOATS, INTEGERS
 
 if TYPE_CHECKING:
@@ -30,42 +35,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from reorder.cpu.kernels.emit import Type, Value
-
-
-class DecodeKernel(NamedTuple):
-    """What the code depends on."""
-
-    pattern: Pattern
-    # name of the type that it writes
-    dtype: str
-    # whether dst, which is aligned to cache lines, is written by non-temporal stores
-    streams: bool = False
-
-    @property
-    def fills_lines(self) -> bool:
-        """Whether the elements of a block are whole cache lines."""
-        return self.pattern.block * DATA_TYPES[self.dtype].bits % LINE_BITS == 0
-
-    @property
-    def lanes(self) -> int:
-        """Elements of a vector."""
-        return min(MAX_LANES, self.pattern.block)
-
-
-class DecodeHead(NamedTuple):
-    """The instruction that decodes a record; a `FieldHead` for each field follows."""
-
-    # blocks of a segment
-    blocks: int
-    # address of the table of starts: for each segment, the byte at which each field starts
-    starts: int
-
-
-class FieldHead(NamedTuple):
-    """A field: the address of its tensor, and its bytes from one block to the next."""
-
-    tensor: int
-    advance: int
 
 
 def emit_decode(call: InterpreterCall, kernel: DecodeKernel) -> None:
@@ -291,7 +260,7 @@ class _Numbers:
         """
         builder, lanes = self.builder, [book.lanes[k % len(book.lanes)] for k in positions]
         kind = ir.ArrayType(BYTE, len(book.values))
-        stored = cgutils.global_constant(
+        stored = new_constant(
             builder, "memdesc.codebook", ir.Constant(kind, bytearray(book.values))
         )
         run, size = number.code_run, book.size
@@ -335,7 +304,7 @@ class _Numbers:
             found = codec.call("llvm.x86.ssse3.pshuf.b.128", vector, entries, codes.trunc(vector))
             return found.sext(codes.type).sitofp(values)
         kind = ir.ArrayType(_F32, len(table))
-        stored = cgutils.global_constant(
+        stored = new_constant(
             builder, "memdesc.table", ir.Constant(kind, [_F32(float(value)) for value in table])
         )
         each = (codes.extract_element(_I32(lane)) for lane in range(codec.lanes))

@@ -11,7 +11,6 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any, TypeAlias, TypeVar
 
 from llvmlite import ir
-from numba.core import cgutils
 
 from reorder.cpu.tables import fields_of
 
@@ -148,7 +147,7 @@ class Variable:
     """A variable, which LLVM keeps in registers where it can."""
 
     def __init__(self, builder: Builder, kind: Type = I64) -> None:
-        self._pointer = Number(builder, cgutils.alloca_once(builder, kind))
+        self._pointer = Number(builder, stack_pointer(builder, kind))
 
     @property
     def value(self) -> Number:
@@ -188,15 +187,30 @@ def shared_constant(builder: Builder, name: str, content: Value, align: int | No
     """Return the address of a constant that all kernels of a module share."""
     module = builder.module
     if name not in module.globals:
-        stored = ir.GlobalVariable(module, content.type, name)
-        stored.initializer, stored.align = content, align
-        stored.global_constant, stored.linkage = True, "private"
+        new_constant(builder, name, content).align = align
     return Number(builder, module.globals[name]).ptrtoint(I64)
+
+
+def new_constant(builder: Builder, name: str, content: Value) -> Value:
+    """Return a pointer to a new constant in memory, with a name that starts as given."""
+    module = builder.module
+    stored = ir.GlobalVariable(module, content.type, module.get_unique_name(name))
+    stored.initializer = content
+    stored.global_constant, stored.linkage = True, "private"
+    return stored
+
+
+def stack_pointer(builder: Builder, kind: Type, count: int = 1) -> Value:
+    """Return a pointer to `count` numbers of a type on the stack of the kernel; the first is 0."""
+    with builder.goto_entry_block():
+        pointer = builder.alloca(kind, size=I64(count))
+        builder.store(kind(None), pointer)
+    return pointer
 
 
 def stack_space(builder: Builder, kind: Type, count: int, align: int | None = None) -> Value:
     """Return the address of space for `count` numbers of a type, on the stack of the kernel."""
-    space = cgutils.alloca_once(builder, kind, size=count)
+    space = stack_pointer(builder, kind, count)
     space.align = align
     return Number(builder, space).ptrtoint(I64)
 
@@ -204,7 +218,8 @@ def stack_space(builder: Builder, kind: Type, count: int, align: int | None = No
 def call(builder: Builder, name: str, result: Type, *arguments: Value) -> Number:
     """Call an intrinsic of LLVM by its full name."""
     kind = ir.FunctionType(result, [argument.type for argument in arguments])
-    function = cgutils.get_or_insert_function(builder.module, kind, name)
+    known = builder.module.globals
+    function = known[name] if name in known else ir.Function(builder.module, kind, name)
     return Number(builder, builder.call(function, arguments))
 
 

@@ -16,9 +16,18 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from llvmlite import ir
-from numba.core import cgutils
 
-from reorder.cpu.kernels.emit import I64, Number, Value, Variable, load_fields, loop, phi, where
+from reorder.cpu.kernels.emit import (
+    I64,
+    Number,
+    Value,
+    Variable,
+    load_fields,
+    loop,
+    phi,
+    stack_pointer,
+    where,
+)
 from reorder.cpu.schedule.partition import StepRange
 from reorder.cpu.schedule.program import LoopHead
 from reorder.cpu.tables import WORD_NBYTES, nbytes_of
@@ -76,7 +85,7 @@ class OuterLoops:
     def __init__(self, address: Value, count: Value, operands: int) -> None:
         self._builder, self._address, self._count = address.builder, address, count
         self._nbytes = nbytes_of(LoopHead) + WORD_NBYTES * operands
-        self._counters = cgutils.alloca_once(self._builder, I64, size=_MAX_LOOPS)
+        self._counters = stack_pointer(self._builder, I64, _MAX_LOOPS)
         self._offsets = [Variable(self._builder) for _ in range(operands)]
         self._padded, self._rest = Variable(self._builder), Variable(self._builder)
 

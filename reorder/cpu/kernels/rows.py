@@ -9,8 +9,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
-from memdesc import DATA_TYPES
-from memdesc.dtypes import BYTE_BITS
+from memdesc.dtypes import BYTE_BITS, DATA_TYPES
 from reorder.cpu.kernels.elements import Elements, Location
 from reorder.cpu.kernels.emit import Builder, Value, either, load_fields, loop, minimum
 from reorder.cpu.schedule.select import Kernel

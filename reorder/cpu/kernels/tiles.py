@@ -5,10 +5,17 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from llvmlite import ir
-from numba.core import cgutils
 
 from reorder.cpu.kernels.elements import Location
-from reorder.cpu.kernels.emit import I64, Number, Value, load_fields, loop, where
+from reorder.cpu.kernels.emit import (
+    I64,
+    Number,
+    Value,
+    load_fields,
+    loop,
+    stack_pointer,
+    where,
+)
 from reorder.cpu.kernels.interpreter import (
     InterpreterCall,
     OuterLoops,
@@ -43,8 +50,8 @@ class _Tile(NamedTuple):
 def emit_tiles(call: InterpreterCall, slots: Value) -> None:
     """Run the steps of all tiles of a call."""
     builder = slots.builder
-    offsets = cgutils.alloca_once(builder, I64, size=OPERANDS)
-    placement = cgutils.alloca_once(builder, I64, size=len(Placement._fields))
+    offsets = stack_pointer(builder, I64, OPERANDS)
+    placement = stack_pointer(builder, I64, len(Placement._fields))
     tile = _Tile(call, offsets, slots, placement)
     offsets_nbytes = OPERANDS * WORD_NBYTES
     for step_range, instruction, index in each_range(call):

@@ -6,22 +6,19 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
 from math import gcd
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from memdesc.dtypes import BYTE_BITS
-from reorder.cpu.kernels.emit import load_fields, loop, maximum, minimum, when
-from reorder.cpu.kernels.interpreter import InterpreterCall, emit_call
 from reorder.cpu.runtime.interpreters import compiled_interpreter, interpreter_at
 from reorder.cpu.runtime.job import Job, make_job, repeated_at
 from reorder.cpu.runtime.pool import run_job
-from reorder.cpu.schedule.partition import Partition, Workload, partition
+from reorder.cpu.schedule.partition import JobRange, Partition, Workload, partition
 from reorder.cpu.schedule.program import Point, each_points, encode, points_in_bytes
 from reorder.cpu.schedule.rotation import rotate
 from reorder.cpu.schedule.select import MICRO_KERNELS, Kernel, ScheduledBox, pack_for_kernels
 from reorder.cpu.schedule.tiling import stream_box, tile_boxes
-from reorder.cpu.tables import WORD_NBYTES, nbytes_of
 from reorder.memory.buffers import address_of
 from reorder.plan.passes import join_zeros
 
@@ -30,6 +27,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from reorder.cpu.kernels.interpreter import InterpreterCall
     from reorder.cpu.machine import Machine
     from reorder.plan.nodes import Box, IndirectLoop
     from reorder.plan.plan import ReorderPlan
@@ -188,18 +186,6 @@ def _placed(box: Box, bits: int, element_stride: int, place: int) -> tuple[Box, 
     return box._replace(offsets=(src, dst + place // unit)), element_stride
 
 
-class _JobRange(NamedTuple):
-    """One of several joined jobs: its range of the steps of all, and what its interpreter takes."""
-
-    first: int
-    last: int
-    interpreter: int
-    program: int
-    ranges: int
-    points: int
-    point_count: int
-
-
 class JoinedJob:
     """The jobs of batches as one job, which a call runs without Python code in between.
 
@@ -212,7 +198,7 @@ class JoinedJob:
         jobs = [batch.job for batch in batches]
         starts = np.cumsum([0, *(job.steps for job in jobs)]).tolist()
         parts = [
-            _JobRange(
+            JobRange(
                 start, end, job.interpreter, job.program, job.ranges, job.points, job.point_count
             )
             for (start, end), job in zip(pairwise(starts), jobs, strict=True)
@@ -236,24 +222,10 @@ class JoinedJob:
 
 def joined_interpreter_at() -> int:
     """Return the address of the compiled interpreter of joined jobs."""
-    return compiled_interpreter("interpreter of joined jobs", lambda call, _: _emit_joined(call))
+    return compiled_interpreter("interpreter of joined jobs", _emit_joined, moves=True)
 
 
 def _emit_joined(call: InterpreterCall) -> None:
-    """Run the steps of each job that are in the range of steps of a call."""
-    first_part = call.program + WORD_NBYTES
-    with loop(0, call.program[0]) as k:
-        part = load_fields(first_part + k * nbytes_of(_JobRange), _JobRange)
-        start, stop = maximum(call.begin, part.first), minimum(call.end, part.last)
-        with when(start < stop):
-            own = InterpreterCall(
-                call.src_at,
-                call.dst_at,
-                part.program,
-                part.ranges,
-                begin=start - part.first,
-                end=stop - part.first,
-                points=part.points,
-                point_count=part.point_count,
-            )
-            emit_call(part.interpreter, own)
+    from reorder.cpu.kernels.joined import emit_joined
+
+    emit_joined(call)

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from memdesc import DATA_TYPES
-from memdesc.dtypes import BYTE_BITS
-from reorder.cpu.kernels.decode import DecodeHead, DecodeKernel, FieldHead, emit_decode
+from memdesc.dtypes import BYTE_BITS, DATA_TYPES
 from reorder.cpu.machine import Machine, this_machine
 from reorder.cpu.runtime.interpreters import compiled_interpreter
 from reorder.cpu.runtime.job import make_job
 from reorder.cpu.runtime.pool import run_job
 from reorder.cpu.schedule.partition import Partition, Workload, partition
+from reorder.cpu.schedule.record_pattern import DecodeHead, DecodeKernel, FieldHead
 from reorder.cpu.target import LINE_NBYTES
 from reorder.memory.buffers import address_of
 from reorder.threads import checked_threads
@@ -23,6 +22,7 @@ from reorder.threads import checked_threads
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from reorder.cpu.kernels.interpreter import InterpreterCall
     from reorder.cpu.schedule.record_pattern import Access
 
     Tensors = dict[str, NDArray[np.uint8]]
@@ -96,4 +96,10 @@ def decoder_at(kernel: DecodeKernel) -> int:
     count = len(kernel.pattern.fields)
     name = f"interpreter {key} of records of {count} fields to {kernel.dtype}"
     name += ", non-temporal stores" * kernel.streams
-    return compiled_interpreter(name, lambda call, _: emit_decode(call, kernel))
+
+    def emit(call: InterpreterCall) -> None:
+        from reorder.cpu.kernels.decode import emit_decode
+
+        emit_decode(call, kernel)
+
+    return compiled_interpreter(name, emit)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from reorder.cpu.runtime.intrinsics import call_c, load_int
-from reorder.cpu.runtime.jit import c_function, inner
+from reorder.cpu.runtime.jit import compiled_at
 from reorder.cpu.runtime.pool_block import INT_MASK, function_at
 from reorder.cpu.runtime.worker import is_ready, share_job
 from reorder.cpu.tables import WORD_NBYTES, fields_of, nbytes_of
@@ -197,7 +197,7 @@ def fast_call() -> _Method | None:
     if name not in _methods:
         if not (_has_gil() and _is_known_layout()):
             return None
-        method = _Method(b"reorder", function_at(c_function(_call, name)), _FASTCALL, None)
+        method = _Method(b"reorder", compiled_at(_call, name), _FASTCALL, None)
         # of the threads that come here at the same time, one sets it
         _methods.setdefault(name, method)
     return _methods[name]
@@ -225,7 +225,6 @@ def _is_known_layout() -> bool:
     )
 
 
-@inner
 def _fits(array: int, check: int, table: int) -> bool:
     """Whether an object is a numpy array of a legal dtype with the required flags and size."""
     fields = array + _FIELDS_AT
@@ -250,7 +249,6 @@ def _fits(array: int, check: int, table: int) -> bool:
     return bool(nbytes >= load_int(check, _CHECK.min_nbytes) and nbytes > 0)
 
 
-@inner
 def _matches(ndim: int, dims: int, strides: int, shown: int) -> bool:
     """Whether an array has the number of dims, the sizes and the strides of a view."""
     if load_int(shown, 0) != ndim:
@@ -263,13 +261,11 @@ def _matches(ndim: int, dims: int, strides: int, shown: int) -> bool:
     return True
 
 
-@inner
 def _buffer_at(array: int, check: int) -> int:
     at: int = load_int(array + _FIELDS_AT, _ARRAY.data) + load_int(check, _CHECK.shift)
     return at
 
 
-@inner
 def _runs(src: int, dst: int, table: int) -> bool:
     """Run the job on two objects if they fit; returns whether they did."""
     src_check, dst_check = table + _SRC_AT, table + _DST_AT

@@ -1,69 +1,50 @@
-"""The parts of numba and llvmlite that this library uses and that are not their public API.
+"""The parts of numba that this library uses and that are not its public API.
 
-Modules that need one import it from here. All of them exist in the versions that pyproject.toml
-admits; a nightly job (.github/workflows/newest.yml) tries later ones.
+The module that needs them imports them from here. All of them exist in the versions that
+pyproject.toml admits; a nightly job (.github/workflows/newest.yml) tries later ones.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 import llvmlite
 import numba
 
-from memdesc import MemdescError
+from memdesc.errors import MemdescError
 
 __all__ = [
-    "CFunc",
-    "CPUDispatcher",
-    "Compiler",
-    "FunctionCache",
-    "FunctionCompiler",
-    "IndexDataCacheFile",
-    "JITCodeLibrary",
-    "cpu_target",
-    "global_compiler_lock",
-    "llvm_lock",
+    "AOTCPUCodegen",
+    "AOTCodeLibrary",
+    "CPUContext",
+    "Flags",
+    "TypingContext",
+    "compile_extra",
 ]
 
 try:
-    from llvmlite.binding import ffi
-    from llvmlite.ir import HalfType
-    from numba.core.caching import CacheImpl, FunctionCache, IndexDataCacheFile
-    from numba.core.ccallback import CFunc
-    from numba.core.codegen import CPUCodegen, JITCodeLibrary, JITCPUCodegen
-    from numba.core.compiler import Compiler, Flags
-    from numba.core.compiler_lock import global_compiler_lock
-    from numba.core.dispatcher import (  # type: ignore[attr-defined] # there is no public one
-        _FunctionCompiler as FunctionCompiler,
-    )
-    from numba.core.registry import CPUDispatcher, cpu_target
-
-    # llvmlite holds this lock during every call of LLVM, even outside of numba's compiler lock. It
-    # has callbacks that tell when, but no public way to hold the lock
-    llvm_lock: Any = ffi.lib._lock._lock  # noqa: SLF001 - see above
+    from numba.core.base import BaseContext
+    from numba.core.codegen import AOTCodeLibrary, AOTCPUCodegen
+    from numba.core.compiler import Flags, compile_extra
+    from numba.core.cpu import CPUContext
+    from numba.core.typing.context import BaseContext as BaseTypingContext
+    from numba.core.typing.context import Context as TypingContext
 
     # What is called, set or overridden. A method that overrides nothing would never be called
-    _MEMBERS: dict[Any, tuple[str, ...]] = {
-        CFunc: ("_cache", "address", "cache_hits", "compile"),
-        CPUCodegen: ("_data_layout",),
-        CPUDispatcher: ("_compiler", "get_call_template", "targetdescr"),
-        CacheImpl: ("filename_base",),
-        Flags: ("no_compile", "no_cfunc_wrapper", "no_cpython_wrapper"),
-        FunctionCache: ("_cache_file", "_cache_path", "_impl", "_load_overload", "load_overload"),
-        FunctionCompiler: ("_customize_flags", "compile", "targetdescr"),
-        HalfType: ("_create_instance",),
-        IndexDataCacheFile: (
-            *("_data_path", "_dump", "_index_path", "_open_for_write", "_source_stamp", "_version"),
-            *("_load_index", "_save_data", "_save_index", "load", "save"),
+    _MEMBERS: dict[type, tuple[str, ...]] = {
+        AOTCPUCodegen: ("_library_class",),
+        AOTCodeLibrary: (
+            "_optimize_final_module",
+            "_optimize_functions",
+            "finalize",
+            "get_llvm_str",
         ),
-        JITCPUCodegen: ("_library_class",),
-        JITCodeLibrary: ("_codegen", "_optimize_functions"),
+        BaseContext: ("call_internal", "compile_subroutine", "get_dummy_value"),
+        BaseTypingContext: ("load_additional_registries",),
+        CPUContext: ("init", "load_additional_registries"),
+        Flags: ("error_model", "no_compile", "no_cfunc_wrapper", "no_cpython_wrapper"),
     }
     for _owner, _names in _MEMBERS.items():
         for _name in _names:
-            # instances get members in `__init__`, so look there too
-            if not hasattr(_owner, _name) and _name not in _owner.__init__.__code__.co_names:
+            if not hasattr(_owner, _name):
                 raise AttributeError(f"{_owner.__qualname__} has no {_name}")  # noqa: TRY301, TRY003, EM102 - one message, below
 except (ImportError, AttributeError) as error:
     msg = (

@@ -11,7 +11,6 @@ The CPU time of one of its threads shows whether a team is awake: it advances wh
 from __future__ import annotations
 
 from reorder.cpu.runtime.intrinsics import call_c, load_int, load_shared, pause, store_int
-from reorder.cpu.runtime.jit import inner
 from reorder.cpu.runtime.pool_block import INT_MASK, POOL, TEAM, TEAM_AT
 from reorder.cpu.tables import WORD_NBYTES
 
@@ -20,7 +19,6 @@ _NANOSECONDS = 10**9
 _PAUSES = 16
 
 
-@inner
 def _cpu_time(pool: int, fields: int) -> int:
     """Return the CPU time that the watched thread has used; -1 if it has ended."""
     time = fields + WORD_NBYTES * TEAM.seconds
@@ -31,7 +29,6 @@ def _cpu_time(pool: int, fields: int) -> int:
     return seconds * _NANOSECONDS + nanoseconds
 
 
-@inner
 def _is_awake(pool: int, fields: int) -> bool:
     """Whether the threads of a team spin."""
     before = load_int(fields, TEAM.cpu_time)
@@ -44,7 +41,6 @@ def _is_awake(pool: int, fields: int) -> bool:
     return bool(_cpu_time(pool, fields) > now)
 
 
-@inner
 def find_awake_team(pool: int) -> int:
     """Return the block of a team of the calling thread that is awake, or 0.
 
@@ -65,7 +61,6 @@ def find_awake_team(pool: int) -> int:
     return 0
 
 
-@inner
 def run_region(team: int) -> None:
     """Call the region function of a team on all its threads; returns when all have."""
     fields = team + TEAM_AT

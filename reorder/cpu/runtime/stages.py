@@ -7,16 +7,11 @@ point is a `Placement`, so the interpreter of tiles calls steps of any kind alik
 
 from __future__ import annotations
 
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from numba import types
-
-from reorder.cpu.kernels.combine import CombineTypes, emit_combine
-from reorder.cpu.kernels.convert import ConvertTypes, emit_convert
-from reorder.cpu.kernels.emit import Number, Value
-from reorder.cpu.kernels.tiles import emit_tiles
 from reorder.cpu.runtime.interpreters import compiled_interpreter
+from reorder.cpu.runtime.intrinsics import load_int, run_tiles
+from reorder.cpu.runtime.jit import compiled_at
 from reorder.cpu.runtime.scratch import free_scratch, slots_of, take_scratch
 from reorder.cpu.schedule.tile_program import TILES, TilesHead
 from reorder.cpu.tables import nbytes_of
@@ -27,25 +22,30 @@ if TYPE_CHECKING:
 
     from reorder.cpu.kernels.interpreter import InterpreterCall
 
+_HEAD_NBYTES = nbytes_of(TilesHead)
+
 
 def tile_interpreter_at() -> int:
     """Return the address of the interpreter of tiles, which takes a scratch for each call."""
-    return compiled_interpreter("interpreter of tiles", _emit_tiles_in_scratch)
+    return compiled_at(_run_tiles, "interpreter of tiles")
 
 
-def _emit_tiles_in_scratch(call: InterpreterCall, context: Any) -> None:
-    builder = call.program.builder
-
-    def run(function: Any, result: Any, *arguments: Value) -> Value:
-        signature = result(*[types.int64] * len(arguments))
-        given = [argument.raw for argument in arguments]
-        return Number(builder, context.compile_internal(builder, function, signature, given))
-
-    block = call.program[TILES.scratch_block]
-    number = run(take_scratch, types.int64, block)
-    first = call.program + nbytes_of(TilesHead)
-    emit_tiles(call._replace(program=first), run(slots_of, types.int64, block, number))
-    run(free_scratch, types.void, block, number)
+def _run_tiles(  # noqa: PLR0913, PLR0917 - `InterpreterCall` as a C signature
+    src_at: int,
+    dst_at: int,
+    program: int,
+    ranges: int,
+    begin: int,
+    end: int,
+    points: int,
+    point_count: int,
+) -> None:
+    block = load_int(program, TILES.scratch_block)
+    number = take_scratch(block)
+    first = program + _HEAD_NBYTES
+    call = (src_at, dst_at, first, ranges, begin, end, points, point_count)
+    run_tiles(call, slots_of(block, number))
+    free_scratch(block, number)
 
 
 def convert_stage(src: str, dst: str, *, streams: bool, as_codes: bool = False) -> int:
@@ -56,9 +56,13 @@ def convert_stage(src: str, dst: str, *, streams: bool, as_codes: bool = False) 
     codes are not converted, only their width changes.
     """
     work = None if as_codes else narrow_working_type(src, dst, arithmetic=False)
-    key = "convert", src, dst, *["codes"] * as_codes
-    emit = partial(emit_convert, types=ConvertTypes(src, dst, work, streams))
-    return _stage(key, emit, streams=streams)
+
+    def emit(call: InterpreterCall) -> None:
+        from reorder.cpu.kernels.convert import ConvertTypes, emit_convert
+
+        emit_convert(call, ConvertTypes(src, dst, work, streams))
+
+    return _stage(("convert", src, dst, *["codes"] * as_codes), emit, streams=streams)
 
 
 def combine_stage(src: str, dst: str, work: str, *, streams: bool) -> int:
@@ -66,13 +70,16 @@ def combine_stage(src: str, dst: str, work: str, *, streams: bool) -> int:
 
     `streams` as for `convert_stage`.
     """
-    emit = partial(emit_combine, types=CombineTypes(src, dst, work, streams))
+
+    def emit(call: InterpreterCall) -> None:
+        from reorder.cpu.kernels.combine import CombineTypes, emit_combine
+
+        emit_combine(call, CombineTypes(src, dst, work, streams))
+
     return _stage(("combine", src, dst, work), emit, streams=streams)
 
 
-def _stage(
-    key: tuple[str, ...], emit: Callable[[InterpreterCall], None], *, streams: bool = False
-) -> int:
+def _stage(key: tuple[str, ...], emit: Callable[[InterpreterCall], None], *, streams: bool) -> int:
     """Compile a stage."""
     name = ", ".join([*key, *["non-temporal stores"] * streams])
-    return compiled_interpreter(f"stage: {name}", lambda call, _: emit(call))
+    return compiled_interpreter(f"stage: {name}", emit)

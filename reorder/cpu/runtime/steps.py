@@ -13,8 +13,7 @@ from __future__ import annotations
 from math import prod
 from typing import NamedTuple
 
-from memdesc import DATA_TYPES
-from memdesc.dtypes import BYTE_BITS
+from memdesc.dtypes import BYTE_BITS, DATA_TYPES
 from reorder.cpu.machine import OWN_CACHE_NBYTES
 from reorder.cpu.runtime.interpreters import interpreter_at
 from reorder.cpu.runtime.stages import combine_stage, convert_stage

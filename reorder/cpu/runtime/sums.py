@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from reorder.cpu.kernels.reduce import emit_reduction
 from reorder.cpu.runtime.interpreters import compiled_interpreter
 from reorder.cpu.runtime.job import make_job
 from reorder.cpu.runtime.pool import run_job
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from memdesc import MemoryDesc
+    from reorder.cpu.kernels.interpreter import InterpreterCall
 
 
 class Sums:
@@ -27,7 +27,7 @@ class Sums:
         self._reduction = reduction = reduce_dims(desc, mask, threads)
         program = address_of(reduction.program)
         name = "interpreter of sums of 8-bit elements"
-        interpreter = compiled_interpreter(name, lambda call, _: emit_reduction(call))
+        interpreter = compiled_interpreter(name, _emit)
         self._job = make_job(interpreter, program, reduction.partition)
         self._offset = desc.offset0
 
@@ -36,3 +36,9 @@ class Sums:
         sums = np.zeros(self._reduction.shape, np.int32)
         run_job(address + self._offset, address_of(sums), self._job)
         return sums
+
+
+def _emit(call: InterpreterCall) -> None:
+    from reorder.cpu.kernels.reduce import emit_reduction
+
+    emit_reduction(call)

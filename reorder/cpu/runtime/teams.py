@@ -22,10 +22,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
-import numba
 import numpy as np
 
-from reorder.cpu.runtime.jit import compile_callback
+from reorder.cpu.runtime.jit import compiled_at
 from reorder.cpu.runtime.pool_block import (
     ADDRESS,
     HAS_TEAMS,
@@ -219,8 +218,7 @@ def _cpu_time(thread_id: int) -> int:
 
 def compile_region() -> int:
     """Return the address of the function that threads of a team run."""
-    signature = numba.void(numba.int64)
-    return int(compile_callback(enter_region, signature, "thread pool: region").address)
+    return compiled_at(enter_region, "thread pool: region")
 
 
 def _add(runtime: _Runtime, caller: int) -> None:

@@ -24,7 +24,6 @@ from reorder.cpu.runtime.intrinsics import (
     store_relaxed,
     store_shared,
 )
-from reorder.cpu.runtime.jit import inner
 from reorder.cpu.runtime.job import JOB
 from reorder.cpu.runtime.pool_block import (
     INT_MASK,
@@ -49,7 +48,6 @@ _SLEEP_MICROSECONDS = 20
 _WAKES = 2
 
 
-@inner
 def _wake_others(pool: int, thread: int, workers: int, number: int) -> None:
     """Wake the workers below a thread in a binary tree, numbered like a heap, if they sleep."""
     first = _WAKES * thread + 1
@@ -64,7 +62,6 @@ def _wake_others(pool: int, thread: int, workers: int, number: int) -> None:
             call_c(load_int(pool, POOL.release_at), (load_int(other, THREAD.lock),))
 
 
-@inner
 def _take(group: int, number: int, chunks: int) -> int:
     """Take a chunk of a group of a job; returns its index, or `chunks` if none is left."""
     none_taken = number * TAKEN_UNIT
@@ -77,7 +74,6 @@ def _take(group: int, number: int, chunks: int) -> int:
             return taken
 
 
-@inner
 def _interpret(job: int, src_at: int, dst_at: int, begin: int, end: int) -> None:
     """Run a range of the steps of a job."""
     call_interpreter(
@@ -95,7 +91,6 @@ def _interpret(job: int, src_at: int, dst_at: int, begin: int, end: int) -> None
     )
 
 
-@inner
 def _run_group(pool: int, group: int, number: int) -> None:
     """Run chunks of a group of the job with a number until none is left."""
     job = load_int(pool, POOL.job)
@@ -110,7 +105,6 @@ def _run_group(pool: int, group: int, number: int) -> None:
         chunk = first + _take(words, number, last - first)
 
 
-@inner
 def _helps(pool: int, thread: int, number: int) -> bool:
     """Whether a thread goes on with the groups of others when its own has no chunk left.
 
@@ -128,7 +122,6 @@ def _helps(pool: int, thread: int, number: int) -> bool:
     return bool(load_relaxed(pool, POOL.late) == number)
 
 
-@inner
 def _work(pool: int, thread: int, number: int) -> None:
     """Wake others, and run chunks of the job with a number until none is left for this thread."""
     workers = load_int(load_int(pool, POOL.job), JOB.workers)
@@ -140,7 +133,6 @@ def _work(pool: int, thread: int, number: int) -> None:
         _run_group(pool, (thread + distance) % groups, number)
 
 
-@inner
 def _spin(pool: int, spins_left: int) -> None:
     """Wait between two polls: pause, sometimes yield, and sleep if no spins are left."""
     if spins_left <= 0:
@@ -152,7 +144,6 @@ def _spin(pool: int, spins_left: int) -> None:
         call_c(load_int(pool, POOL.yield_at), (0,))
 
 
-@inner
 def _prepare(block: int, src_at: int, dst_at: int, job: int) -> None:
     """Write a job to the block of the threads that will run it."""
     store_int(block, POOL.job, job)
@@ -160,14 +151,12 @@ def _prepare(block: int, src_at: int, dst_at: int, job: int) -> None:
     store_int(block, POOL.dst_at, dst_at)
 
 
-@inner
 def _enter(worker: int, number: int) -> bool:
     """Enter the job with a number as a worker; returns False if it has ended."""
     turn = load_relaxed(worker, THREAD.turn)
     return bool(turn < 2 * number and exchange_shared(worker, THREAD.turn, turn, 2 * number + 1))
 
 
-@inner
 def _end(pool: int, workers: int, number: int) -> None:
     """End a job for the workers that have not entered it, and wait for the others."""
     spins_left = load_relaxed(pool, POOL.spins)
@@ -183,7 +172,6 @@ def _end(pool: int, workers: int, number: int) -> None:
             turn = load_shared(worker, THREAD.turn)
 
 
-@inner
 def share_job(src_at: int, dst_at: int, job: int) -> None:
     """Run a job on this thread and others: a team that is awake, else the workers.
 
@@ -211,7 +199,6 @@ def share_job(src_at: int, dst_at: int, job: int) -> None:
     store_shared(pool, POOL.busy, 0)
 
 
-@inner
 def is_ready(job: int) -> bool:
     """Whether all workers that a job may have were started, and no search for teams is due."""
     workers = load_int(job, JOB.workers)

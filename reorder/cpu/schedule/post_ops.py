@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from memdesc import DATA_TYPES
-from memdesc.dtypes import BYTE_BITS
+from memdesc.dtypes import BYTE_BITS, DATA_TYPES
 from reorder.cpu.schedule.tile_program import SLOT_BITS
 from reorder.cpu.target import has_fma
 from reorder.memory.buffers import address_of

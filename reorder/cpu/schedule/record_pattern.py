@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from memdesc.dtypes import BYTE_BITS
+from memdesc.dtypes import BYTE_BITS, DATA_TYPES
+from reorder.cpu.target import LINE_BITS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -89,6 +90,42 @@ class Access(NamedTuple):
         starts = self.starts[first:last]
         nbytes = self.nbytes * len(starts) // len(self.starts)
         return self._replace(starts=starts, nbytes=nbytes)
+
+
+class DecodeKernel(NamedTuple):
+    """What the code depends on."""
+
+    pattern: Pattern
+    # name of the type that it writes
+    dtype: str
+    # whether dst, which is aligned to cache lines, is written by non-temporal stores
+    streams: bool = False
+
+    @property
+    def fills_lines(self) -> bool:
+        """Whether the elements of a block are whole cache lines."""
+        return self.pattern.block * DATA_TYPES[self.dtype].bits % LINE_BITS == 0
+
+    @property
+    def lanes(self) -> int:
+        """Elements of a vector."""
+        return min(MAX_LANES, self.pattern.block)
+
+
+class DecodeHead(NamedTuple):
+    """The instruction that decodes a record; a `FieldHead` for each field follows."""
+
+    # blocks of a segment
+    blocks: int
+    # address of the table of starts: for each segment, the byte at which each field starts
+    starts: int
+
+
+class FieldHead(NamedTuple):
+    """A field: the address of its tensor, and its bytes from one block to the next."""
+
+    tensor: int
+    advance: int
 
 
 @lru_cache(maxsize=32)

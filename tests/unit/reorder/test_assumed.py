@@ -13,15 +13,14 @@ from tests.programs import run_python
 
 _FACTS = """
 import json
-from numba.core import config
 from reorder.cores import count_cores
 from reorder.cpu.machine import this_machine
-from reorder.cpu.target import register_bits
+from reorder.cpu.target import processor, register_bits
 
 machine = this_machine()
 print(json.dumps([
     count_cores(), machine.threads, machine.cache_nbytes, machine.own_cache_nbytes,
-    config.CPU_NAME, register_bits(),
+    processor().name, register_bits(),
 ]))
 """
 

@@ -1,4 +1,4 @@
-"""What kernels may use, on this processor and where numba compiles for another one."""
+"""What kernels may use, on this processor and where another one is named."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from llvmlite import binding
-from numba.core import config
 
-from reorder.assumed import PROCESSORS
+from reorder.assumed import PROCESSORS, VARIABLE
 from reorder.cpu import target
 
 if TYPE_CHECKING:
@@ -16,11 +15,12 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(autouse=True)
-def _asked_again() -> Iterator[None]:
-    for fact in (target.has_feature, target.register_bits):
+def _asked_again(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.delenv(VARIABLE, raising=False)
+    for fact in (target.processor, target.has_feature, target.register_bits):
         fact.cache_clear()
     yield
-    for fact in (target.has_feature, target.register_bits):
+    for fact in (target.processor, target.has_feature, target.register_bits):
         fact.cache_clear()
 
 
@@ -28,20 +28,20 @@ def _asked_again() -> Iterator[None]:
     ("processor", "bits"),
     [("x86-64", 128), ("nehalem", 128), ("haswell", 256), ("icelake-server", 512)],
 )
-def test_registers_are_those_of_the_features_that_numba_compiles_for(
+def test_registers_are_those_of_the_features_that_kernels_are_compiled_for(
     processor: str, bits: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     features = PROCESSORS[processor]
-    monkeypatch.setattr(config, "CPU_FEATURES", ",".join(f"+{name}" for name in features))
+    monkeypatch.setenv("NUMBA_CPU_FEATURES", ",".join(f"+{name}" for name in features))
     assert target.register_bits() == bits
     assert target.has_masks() == ("avx512bw" in features)
     assert target.has_feature("ssse3") == ("ssse3" in features)
 
 
-def test_a_processor_that_is_only_named_has_the_features_of_the_machine_as_in_numba(
+def test_a_processor_that_is_only_named_has_the_features_of_the_machine(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(config, "CPU_NAME", "haswell")
-    monkeypatch.setattr(config, "CPU_FEATURES", None)
+    monkeypatch.setenv("NUMBA_CPU_NAME", "haswell")
+    monkeypatch.delenv("NUMBA_CPU_FEATURES", raising=False)
     host = binding.get_host_cpu_features()
     assert all(target.has_feature(name) == bool(host.get(name)) for name in ("avx2", "avx512bw"))

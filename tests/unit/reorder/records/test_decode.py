@@ -208,7 +208,7 @@ def test_padding_is_zero_in_memory_that_another_result_had() -> None:
     found.check_padding()
 
 
-# The moment numba is looked for, which is what a signal would otherwise interrupt halfway.
+# The moment LLVM is looked for, which is what a signal would otherwise interrupt halfway.
 _INTERRUPTED = """
 import signal, sys
 import memdesc, reorder
@@ -217,7 +217,7 @@ from reorder.records.decode import read_by_kernels
 class Interrupted:
     @staticmethod
     def find_spec(name, path=None, target=None):
-        if name == "numba":
+        if name == "llvmlite":
             signal.raise_signal(signal.SIGINT)
             raise ImportError("after the signal")
 
@@ -234,7 +234,7 @@ for load in (
 """
 
 
-def test_an_interrupt_waits_until_numba_is_loaded() -> None:
+def test_an_interrupt_waits_until_llvm_is_loaded() -> None:
     assert run_python("-c", _INTERRUPTED).stdout == "after the signal\n" * 2
 
 

@@ -8,9 +8,7 @@ from pathlib import Path
 from site import getsitepackages
 from typing import TYPE_CHECKING, Any
 
-import numba
-
-from reorder.cpu.runtime.jit import compile_callback
+from reorder.cpu.runtime.jit import compiled_at
 from tests.machine import assuming
 
 if TYPE_CHECKING:
@@ -47,13 +45,11 @@ class OpenMP:
 
     def __init__(self, library: str) -> None:
         self.library: Any = ctypes.CDLL(library)
-        self._nothing = compile_callback(_nothing, numba.void(numba.int64), "nothing")
+        self._nothing = compiled_at(_nothing, "nothing")
 
-    def region(self, function_at: int = 0, threads: int = 0) -> None:
+    def region(self, address: int = 0, threads: int = 0) -> None:
         """Run a function on a team, by default one that does nothing on all of its threads."""
-        self.library.GOMP_parallel(
-            ctypes.c_void_p(function_at or self._nothing.address), None, threads, 0
-        )
+        self.library.GOMP_parallel(ctypes.c_void_p(address or self._nothing), None, threads, 0)
 
     def region_of(self, function: Callable[[], Any]) -> None:
         """Run a function of Python on each thread of a region."""

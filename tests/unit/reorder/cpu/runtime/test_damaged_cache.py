@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import glob
 import hashlib
+import os
 import random
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
-from reorder.cpu.runtime import jit
+from reorder.cpu import kernel_files
 from tests.machine import assuming
 from tests.programs import run_python
 
@@ -27,7 +29,7 @@ _INTERPRETERS = """
 assert (reorder.reorder(x[:9].astype(np.float64), "ba").numpy() == x[:9]).all()
 assert (reorder.reorder(x[:5, :7], "ba", dtype="f64").numpy() == x[:5, :7]).all()
 """
-# two kernels of one function, and one of another
+# two stages, and the interpreter that calls them
 _KERNELS = """
 import numpy as np, reorder
 x = np.arange(63, dtype=np.float32).reshape(9, 7)
@@ -43,7 +45,7 @@ def _run(folder: Path, *, uses_pool: bool) -> None:
 
 
 def _files(folder: Path) -> list[Path]:
-    return sorted(file for file in folder.rglob("*") if file.suffix in {".nbi", ".nbc"})
+    return sorted(folder.glob("*.kernel"))
 
 
 def _times(folder: Path) -> dict[Path, int]:
@@ -51,7 +53,7 @@ def _times(folder: Path) -> dict[Path, int]:
 
 
 def _truncate(data: bytes, rng: random.Random) -> bytes:
-    return data[: rng.choice([0, 1, 31, 32, len(data) // 2, len(data) - 1])]
+    return data[: rng.choice([0, 1, 31, 32, 34, len(data) // 2, len(data) - 1])]
 
 
 def _flip(data: bytes, rng: random.Random) -> bytes:
@@ -61,31 +63,96 @@ def _flip(data: bytes, rng: random.Random) -> bytes:
     return bytes(changed)
 
 
-def _of_another_numba(_data: bytes, _rng: random.Random) -> bytes:
-    content = b"cnumba.core.types.of_another_version\nType\n."
+def _another_format(_data: bytes, rng: random.Random) -> bytes:
+    """Return what has the digest of its rest, but not the fields of a kernel."""
+    content = rng.randbytes(rng.randrange(40))
     return hashlib.sha256(content).digest() + content
 
 
-def _exchange(files: list[Path]) -> None:
-    """Exchange the code of files, as two processes that compile at the same time may."""
-    contents = [file.read_bytes() for file in files]
-    for file, content in zip(files, [*contents[1:], contents[0]], strict=True):
-        file.write_bytes(content)
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the folder of the kernels of this process."""
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    return tmp_path
 
 
-@pytest.mark.parametrize("damage", [_truncate, _flip, _of_another_numba])
-@pytest.mark.parametrize("suffix", [".nbi", ".nbc"])
+@pytest.mark.parametrize("damage", [_truncate, _flip, _another_format])
 def test_a_damaged_file_is_as_if_it_were_not_there(
-    damage: Callable[[bytes, random.Random], bytes], suffix: str, tmp_path: Path
+    damage: Callable[[bytes, random.Random], bytes], folder: Path
 ) -> None:
     rng = random.Random(0)
-    cache = jit._CacheFile(str(tmp_path), "kernel", "stamp")  # noqa: SLF001 - as numba calls it
     for _ in range(100):
-        cache.save("key", b"code")
-        assert cache.load("key") == b"code"
-        (file,) = tmp_path.glob(f"*{suffix}")
+        assert kernel_files.write("name", "key", b"code") == folder
+        assert kernel_files.read("name", "key") == b"code"
+        (file,) = _files(folder)
         file.write_bytes(damage(file.read_bytes(), rng))
-        assert cache.load("key") is None
+        assert kernel_files.read("name", "key") is None
+
+
+def test_a_file_with_another_key_is_as_if_it_were_not_there(folder: Path) -> None:
+    kernel_files.write("name", "key\nof a processor", b"code")
+    for key in ("", "key", "key\nof a processor ", "key\nof another one"):
+        assert kernel_files.read("name", key) is None
+    assert kernel_files.read("another name", "key\nof a processor") is None
+    assert len(_files(folder)) == 1
+
+
+def test_names_that_differ_in_their_signs_have_files_of_their_own(folder: Path) -> None:
+    for name in ("a b", "a_b", "a/b", "a.b", "../a", "a" * 300):
+        kernel_files.write(name, "key", name.encode())
+    for name in ("a b", "a_b", "a/b", "a.b", "../a", "a" * 300):
+        assert kernel_files.read(name, "key") == name.encode()
+    assert {file.parent for file in _files(folder)} == {folder}
+
+
+def test_what_replaces_a_file_is_never_there_in_parts(folder: Path) -> None:
+    kernel_files.write("name", "key", b"code")
+    (file,) = _files(folder)
+    with file.open("rb") as opened:
+        kernel_files.write("name", "key", b"other code")
+        # a process that reads the old file goes on to do so
+        assert opened.read().endswith(b"keycode")
+    assert [each.name for each in folder.iterdir()] == [file.name]
+
+
+def test_a_folder_in_the_place_of_a_file_keeps_nothing(folder: Path) -> None:
+    kernel_files.write("name", "key", b"code")
+    (file,) = _files(folder)
+    file.unlink()
+    file.mkdir()
+    assert kernel_files.write("name", "key", b"code") is None
+    assert kernel_files.read("name", "key") is None
+    assert [each.name for each in folder.iterdir()] == [file.name]
+
+
+def test_a_folder_that_is_a_file_keeps_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "file"))
+    assert kernel_files.write("name", "key", b"code") is None
+    assert kernel_files.read("name", "key") is None
+    assert kernel_files.writable_folder() is None
+
+
+_WITHOUT_HOME = """
+import os, pathlib, pwd, sys
+from reorder.cpu import kernel_files
+# as where the installation is read-only, and the user has no entry and no home
+kernel_files._write = lambda file, content: False
+def lacks(number):
+    raise KeyError(number)
+pwd.getpwuid = lacks
+assert kernel_files.write("name", "key", b"code") is None
+assert kernel_files.read("name", "key") is None
+"""
+
+
+def test_without_a_home_there_are_no_files_of_the_user(tmp_path: Path) -> None:
+    """A relative folder, such as one named `~`, would be made wherever the process is."""
+    environment = {"HOME": "~", "XDG_CACHE_HOME": ""}
+    run_python("-c", _WITHOUT_HOME, **environment)
+    assert not [*tmp_path.iterdir()]
 
 
 # a campaign has thirty rounds in three parts, with interpreters and the code of the pool
@@ -101,19 +168,30 @@ def test_damaged_files_of_kernels_are_compiled_again_and_replaced(
     _run(tmp_path, uses_pool=uses_pool)
     for number in range(rounds):
         written = _times(tmp_path)
-        for position, index in enumerate(sorted(tmp_path.rglob("*.nbi"))):
-            code = sorted(index.parent.glob(f"{glob.escape(index.stem)}.*.nbc"))
-            assert code
-            kind = (number + position) % 3
-            if len(code) > 1 and not number % 2:
-                _exchange(code)
-            elif kind:
-                for file in code:
-                    file.write_bytes((_truncate, _flip)[kind - 1](file.read_bytes(), rng))
-            else:
-                index.write_bytes(rng.choice([_truncate, _flip])(index.read_bytes(), rng))
+        assert len(written) >= 3
+        files = _files(tmp_path)
+        if number % 2:
+            # as two processes that compile at the same time would leave them if names were equal
+            contents = [file.read_bytes() for file in files]
+            for file, content in zip(files, [*contents[1:], contents[0]], strict=True):
+                file.write_bytes(content)
+        else:
+            for file in files:
+                file.write_bytes(rng.choice([_truncate, _flip])(file.read_bytes(), rng))
         _run(tmp_path, uses_pool=uses_pool)
         replaced = _times(tmp_path)
         assert set(replaced) == set(written)
+        assert all(replaced[file] > written[file] for file in files)
         _run(tmp_path, uses_pool=uses_pool)
         assert _times(tmp_path) == replaced
+
+
+def test_processes_that_compile_at_the_same_time_leave_whole_files(tmp_path: Path) -> None:
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), **assuming(cores="1")}
+    command = [sys.executable, "-c", _KERNELS]
+    running = [subprocess.Popen(command, env=environment) for _ in range(3)]
+    assert [process.wait() for process in running] == [0] * 3
+    written = _times(tmp_path)
+    _run(tmp_path, uses_pool=False)
+    assert _times(tmp_path) == written
+    assert not [*tmp_path.glob(".*")]

@@ -9,7 +9,7 @@ import pytest
 from tests.machine import assuming
 from tests.programs import run_python
 
-# Each child of a process that has not loaded numba interrupts itself once, at another moment.
+# Each child of a process that has not loaded LLVM interrupts itself once, at another moment.
 _PROGRAM = """
 import faulthandler, os, random, signal, sys, threading, time
 import numpy as np, reorder
@@ -66,7 +66,7 @@ count = {count}
 failed = 0
 for number in range(count):
     failed += child(lambda: interrupted(seconds * (number + rng.random()) / count)) != 0
-assert "numba" not in sys.modules
+assert "llvmlite" not in sys.modules
 print(failed)
 """
 

@@ -1,131 +1,202 @@
-"""Compiled kernels are kept, and never outlive their sources."""
+"""Kernels are compiled once, kept as object files, and loaded without numba."""
 
 from __future__ import annotations
 
-import hashlib
-import pickle
-import shutil
-from pathlib import Path
-from typing import Any
+import ctypes
+import struct
+from typing import TYPE_CHECKING
 
-import numba
 import numpy as np
-from numba.core.codegen import JITCodeLibrary
+import pytest
+from llvmlite import ir
 from numba.core.registry import cpu_target
 
 import reorder
+from memdesc import record_desc
+from reorder.cpu import kernel_files, target
+from reorder.cpu.kernels.emit import I64
 from reorder.cpu.runtime import jit
+from reorder.cpu.runtime.batch import joined_interpreter_at
+from reorder.cpu.runtime.compiler import Effort, compile_text
+from reorder.cpu.runtime.decode import decoder_at
+from reorder.cpu.runtime.fast_call import fast_call
+from reorder.cpu.runtime.intrinsics import load_int
+from reorder.cpu.runtime.jit import Kernel, compiled_at
+from reorder.cpu.runtime.pool import compile_pool
+from reorder.cpu.runtime.stages import combine_stage, convert_stage
+from reorder.cpu.schedule.record_pattern import DecodeKernel, find_access
 from tests.machine import assuming
 from tests.programs import run_python
 
-_PACKAGE = Path(reorder.__file__).parent
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# What code may ask the system for: LLVM turns some loops and large constants into these.
+_OF_THE_SYSTEM = {"memset", "memcpy"}
 
 
-def test_what_is_kept_on_disk_carries_the_digest_of_all_sources() -> None:
-    reorder.reorder(np.zeros((3, 5), np.float32), "ba")
-    compiled = jit._callbacks["interpreter of 32-bit elements"]  # noqa: SLF001 - what has the digest
-    cache = compiled._cache._cache_file  # noqa: SLF001 - likewise
-    digest = hashlib.sha256().digest_size
-    content = Path(cache._index_path).read_bytes()[digest:]  # noqa: SLF001 - likewise
-    version, stamp, names = pickle.loads(content)
-    assert (version, stamp) == (numba.__version__, jit.digest_of(_PACKAGE))
-    for name in names.values():
-        code = Path(cache._data_path(name)).read_bytes()[digest:]  # noqa: SLF001 - likewise
-        assert pickle.loads(code)[1] == stamp
+def _undefined(compiled: bytes) -> set[str]:
+    """Return the names that an object file (64-bit ELF) uses and does not define."""
+    assert compiled.startswith(b"\x7fELF\x02\x01")
+    (headers_at,) = struct.unpack_from("<Q", compiled, 0x28)
+    (count,) = struct.unpack_from("<H", compiled, 0x3C)
+    header = struct.Struct("<IIQQQQIIQQ")
+    headers = [header.unpack_from(compiled, headers_at + header.size * k) for k in range(count)]
+    found = set()
+    for _, kind, _, _, offset, nbytes, link, *_ in headers:
+        if kind == 2:  # the table of symbols
+            names_at = headers[link][4]
+            for at in range(offset + 24, offset + nbytes, 24):
+                name, _, _, section = struct.unpack_from("<IBBH", compiled, at)
+                if section == 0:
+                    start = names_at + name
+                    found.add(compiled[start : compiled.index(b"\0", start)].decode())
+    return found
 
 
-def test_a_change_of_any_source_changes_the_digest(tmp_path: Path) -> None:
-    for package in ("memdesc", "reorder"):
-        ignored = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(_PACKAGE.parent / package, tmp_path / package, ignore=ignored)
-    digests = [jit.digest_of(_PACKAGE), jit.digest_of(tmp_path / "reorder")]
-    assert digests[0] == digests[1]
-    for name in (
-        "reorder/cpu/tables.py",
-        "reorder/cpu/target.py",
-        "reorder/cpu/kernels/transpose.py",
-        "reorder/cpu/schedule/program.py",
-        "reorder/plan/nodes.py",
-        "memdesc/dtypes.py",
-    ):
-        with (tmp_path / name).open("a", encoding="utf-8") as file:
-            file.write("#")
-        digests.append(jit.digest_of(tmp_path / "reorder"))
-    assert len(set(digests[1:])) == len(digests[1:])
+def _some_kernels() -> None:
+    """Prepare what has each kind of kernel."""
+    compile_pool()
+    fast_call()
+    joined_interpreter_at()
+    x = np.zeros((9, 17, 5, 3), np.float32)
+    for dtype in ("u1", "f2", "f4", "f8"):
+        reorder.reorder(x.astype(dtype), "nChw16c")
+    reorder.reorder(x, dtype="s4", attr=reorder.Attr(dst_scale=0.5))
+    for dtype in ("f16", "bf16", "f8_e4m3", "s8"):
+        convert_stage("f32", dtype, streams=False)
+        convert_stage(dtype, "f32", streams=True)
+        combine_stage("f32", dtype, "f32", streams=True)
+    for name in ("q4_k", "iq3_s"):
+        access = find_access(record_desc((256, 4096), name))
+        assert access is not None
+        decoder_at(DecodeKernel(access.pattern, "bf16"))
 
 
-def test_functions_of_others_are_compiled_as_numba_does() -> None:
-    codegen = cpu_target.target_context.codegen()
-    libraries: list[type] = []
+def test_no_object_uses_what_it_does_not_define() -> None:
+    """Python and numba would not be found by name in a later process, or would be others."""
+    _some_kernels()
+    names = [kernel["kernel"] for kernel in jit.compiled_kernels()]
+    assert len(names) > 20
+    folder = kernel_files.writable_folder()
+    assert folder is not None
+    for name in names:
+        content = (folder / kernel_files._file_name(name)).read_bytes()  # noqa: SLF001 - where it is
+        assert _undefined(content[content.index(b"\x7fELF") :]) <= _OF_THE_SYSTEM, name
 
-    def walk() -> int:
-        libraries.append(codegen._library_class)  # noqa: SLF001 - what is exchanged meanwhile
-        return 0
 
-    with jit._modules_optimized_once():  # noqa: SLF001 - as `compile_callback` does
-        walk()
-    walk()
-    assert libraries == [jit._Library, JITCodeLibrary]  # noqa: SLF001 - likewise
-    assert numba.njit(lambda x: x + 1)(1) == 2
+def test_what_an_object_lacks_is_found() -> None:
+    module = ir.Module()
+    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [I64]), "kernel")
+    other = ir.Function(module, ir.FunctionType(ir.VoidType(), []), "other")
+    builder = ir.IRBuilder(function.append_basic_block())
+    builder.call(other, [])
+    builder.ret_void()
+    assert _undefined(compile_text(str(module), "kernel", Effort.MOVES)) == {"other"}
 
 
 def test_a_running_compilation_is_timed() -> None:
     running: list[float] = []
 
-    class Signature:
-        return_type = numba.void
-
-        @property
-        def args(self) -> Any:
-            """What is asked while the compilation runs."""
-            running.append(jit.compiling_seconds())
-            return (numba.int64,)
+    def text() -> tuple[str, str]:
+        running.append(jit.compiling_seconds())
+        return "define void @timed() {\n  ret void\n}", "timed"
 
     before = sum(made["seconds"] for made in jit.compiled_kernels())
     assert jit.compiling_seconds() == 0
-    jit.compile_callback(_nothing, Signature(), "a function that is timed")
+    # the module has no file, so the kernel is not that of another run
+    jit.kernel_at(Kernel(f"a function that is timed {before}", "no module", text))
     assert running[0] > before
     assert jit.compiling_seconds() == 0
     assert sum(made["seconds"] for made in jit.compiled_kernels()) > before
 
 
-def _nothing(_: int) -> None:
-    pass
+def _first_of(words: int) -> int:
+    for k in range(3):
+        if load_int(words, k) and load_int(words, k) > 0:
+            return load_int(words, k) // 2 - k % 2
+    return -1
 
 
-def test_kernels_without_a_source_to_watch_are_compiled_all_the_same() -> None:
-    names: dict[str, Any] = {}
-    exec("def nothing(_): pass", names)
-    compiled = jit.compile_callback(names["nothing"], numba.void(numba.int64), "nothing")
-    assert compiled.address
+def test_functions_of_python_are_compiled_by_what_their_annotations_say() -> None:
+    address = compiled_at(_first_of, "the first positive number")
+    call = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(address)
+    for words in ([7, 1, 1], [0, 9, 0], [-5, -7, 3], [0, 0, 0]):
+        positive = [(k, word) for k, word in enumerate(words) if word > 0]
+        wanted = positive[0][1] // 2 - positive[0][0] % 2 if positive else -1
+        assert call(np.array(words, np.int64).ctypes.data) == wanted
+    # with a name it is compiled once
+    assert compiled_at(_first_of, "the first positive number") == address
+
+
+def test_functions_of_others_are_compiled_as_numba_does() -> None:
+    before = type(cpu_target.target_context.codegen())
+    compiled_at(_first_of, "the first positive number, again")
+    assert type(cpu_target.target_context.codegen()) is before
+
+
+def test_intrinsics_have_no_code_in_python() -> None:
+    with pytest.raises(NotImplementedError):
+        load_int(0, 0)
+
+
+def test_the_key_of_a_kernel_names_all_that_its_code_depends_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kernel = Kernel("name", "reorder.cpu.runtime.interpreters", lambda: ("", ""))
+    keys = [jit._key(kernel)]  # noqa: SLF001 - what files carry
+    keys.append(jit._key(kernel._replace(name="other")))  # noqa: SLF001 - likewise
+    keys.append(jit._key(kernel._replace(module="other")))  # noqa: SLF001 - likewise
+    for name, value in (
+        ("processor", lambda: target.Processor("haswell", "+avx2")),
+        ("processor", lambda: target.Processor("haswell", "")),
+        ("processor", lambda: target.Processor("other", "+avx2")),
+        ("_numba_version", lambda: "0.1"),
+    ):
+        with monkeypatch.context() as changed:
+            changed.setattr(jit, name, value)
+            keys.append(jit._key(kernel))  # noqa: SLF001 - likewise
+    monkeypatch.setattr("llvmlite.__version__", "0.1")
+    keys.append(jit._key(kernel))  # noqa: SLF001 - likewise
+    assert len({*keys}) == len(keys)
 
 
 _WARM = """
-import logging
+import logging, sys
 logging.basicConfig(level="INFO", format="%(name)s: %(message)s")
 import numpy as np, reorder
 from memdesc import Extra, memory_desc
 x = np.random.default_rng(0).standard_normal((300, 500), np.float32)
-assert (reorder.reorder(x, "ba").numpy() == x).all()
+for _ in range(12):
+    assert (reorder.reorder(x, "ba").numpy() == x).all()
 reorder.quantize(x, "s8", axis=0)
 desc = memory_desc(x.shape, "s8", "AB16b16a4b").with_extra(Extra(s8s8_mask=1))
 reorder.reorder(x, desc)
+print(*(name for name in ("numba", "reorder.cpu.kernels") if name in sys.modules))
 """
 
 
 def test_a_later_process_compiles_nothing_and_the_log_says_what_is_compiled(tmp_path: Path) -> None:
-    logs = []
-    for _ in range(2):
-        ran = run_python("-c", _WARM, NUMBA_CACHE_DIR=str(tmp_path), **assuming(cores="2"))
-        logs.append(ran.stderr)
-    cold, warm = logs
-    assert "reorder: compiled the kernel 'interpreter of 32-bit elements' in" in cold
-    assert f"s: {tmp_path}" in cold
-    assert "had no code for it" in cold
-    assert warm == ""
+    runs = [
+        run_python("-c", _WARM, NUMBA_CACHE_DIR=str(tmp_path), **assuming(cores="2"))
+        for _ in range(2)
+    ]
+    cold, warm = runs
+    assert "reorder: compiled the kernel 'interpreter of 32-bit elements' in" in cold.stderr
+    assert f"s: {tmp_path} had no code for it" in cold.stderr
+    assert cold.stdout == "numba reorder.cpu.kernels\n"
+    assert warm.stderr == ""
+    assert warm.stdout == "\n"
+
+
+def test_where_nothing_can_be_kept_kernels_are_compiled_all_the_same(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    ran = run_python("-c", _WARM, NUMBA_CACHE_DIR=str(tmp_path / "file"), NUMBA_NUM_THREADS="1")
+    assert "no folder for compiled code is writable" in ran.stderr
 
 
 _FIRST = """
+import sys
 import numpy as np, reorder
 from reorder.cpu import compiled_kernels
 
@@ -133,11 +204,20 @@ x = np.random.default_rng(0).standard_normal((400, 500), np.float32)
 for _ in range(9):
     x = x[1:]
     assert (reorder.reorder(x, "ba").numpy() == x).all()
-    print(len(compiled_kernels()))
+    print(len(compiled_kernels()), "numba" in sys.modules)
 """
 
 
-def test_the_first_small_reorders_need_no_code_but_their_kernel() -> None:
-    *first, last = run_python("-c", _FIRST, **assuming(cores="2")).stdout.split()
-    assert first == ["1"] * 8
-    assert int(last) > 1
+def test_the_first_small_reorders_need_no_code_but_their_kernel(tmp_path: Path) -> None:
+    ran = run_python("-c", _FIRST, NUMBA_CACHE_DIR=str(tmp_path), **assuming(cores="2"))
+    *first, last = ran.stdout.splitlines()
+    assert first == ["1 False"] * 8
+    assert int(last.split()[0]) > 1
+
+
+def test_a_number_of_threads_that_is_none_is_no_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    from reorder.cpu import settings
+
+    for value, limit in (("3", 3), ("0", 1), ("", None), ("many", None), ("-2", None)):
+        monkeypatch.setenv("NUMBA_NUM_THREADS", value)
+        assert settings.thread_limit() == limit

@@ -5,17 +5,14 @@ from __future__ import annotations
 import ctypes
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import numba
 import numpy as np
 import pytest
-from numba import types
-from numba.extending import intrinsic
 
-from reorder.cpu.kernels.emit import Number, int64_pointer
-from reorder.cpu.runtime.intrinsics import INTERPRETER
-from reorder.cpu.runtime.jit import compile_callback
+from reorder.cpu.kernels.interpreter import InterpreterCall
+from reorder.cpu.runtime.intrinsics import exchange_shared, load_relaxed
+from reorder.cpu.runtime.jit import c_function, compiled_at
 from reorder.cpu.runtime.job import Job
 from reorder.cpu.runtime.pool import load_pool, run_job
 from reorder.cpu.runtime.pool_block import MAX_WORKERS
@@ -24,24 +21,15 @@ from reorder.memory.buffers import address_of
 from tests.programs import run_python
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numba.core.typing.templates import Signature
     from numpy.typing import NDArray
 
-    from reorder.cpu.kernels.emit import Builder, Value
 
-
-@intrinsic  # type: ignore[untyped-decorator] # numba ships no types
-def add_shared(_context: Any, _address: Any, _index: Any, _value: Any) -> tuple[Signature, Any]:
-    """Add to an int64 atomically, and return what it was."""
-
-    def build(_context: Any, builder: Builder, _signature: Any, args: Sequence[Value]) -> Value:
-        address, index, value = args
-        pointer = int64_pointer(Number(builder, address), index)
-        return builder.atomic_rmw("add", pointer.raw, value, "seq_cst")
-
-    return types.int64(types.int64, types.int64, types.int64), build
+def add_shared(address: int, index: int, value: int) -> None:
+    """Add to an int64 that other threads change too."""
+    is_added = False
+    while not is_added:
+        before = load_relaxed(address, index)
+        is_added = exchange_shared(address, index, before, before + value)
 
 
 def count_tasks(
@@ -61,9 +49,9 @@ def count_tasks(
 
 
 @pytest.fixture(scope="module")
-def interpreter() -> Any:
-    """Return the compiled counter."""
-    return compile_callback(count_tasks, INTERPRETER, "counter")
+def interpreter() -> int:
+    """Return the address of the compiled counter."""
+    return compiled_at(count_tasks, "counter")
 
 
 def job_of(interpreter: int, bounds: NDArray[np.int64], workers: int, point_count: int = 1) -> Job:
@@ -85,11 +73,11 @@ class Counted:
     """A job of a number of tasks in chunks, and how often each has run."""
 
     def __init__(
-        self, interpreter: Any, tasks: int, chunks: int, workers: int, points: int = 1
+        self, interpreter: int, tasks: int, chunks: int, workers: int, points: int = 1
     ) -> None:
         self.counts = np.zeros(tasks, np.int64)
         self._bounds = np.linspace(0, tasks, chunks + 1).astype(np.int64)
-        self._job = job_of(interpreter.address, self._bounds, workers, points)
+        self._job = job_of(interpreter, self._bounds, workers, points)
 
     def run(self) -> None:
         """Run it once."""
@@ -98,14 +86,14 @@ class Counted:
 
 @pytest.mark.parametrize("workers", [0, 1, 2, 7, 40])
 @pytest.mark.parametrize("chunks", [1, 2, 3, 8, 100])
-def test_every_chunk_runs_once(interpreter: Any, chunks: int, workers: int) -> None:
+def test_every_chunk_runs_once(interpreter: int, chunks: int, workers: int) -> None:
     job = Counted(interpreter, 200, chunks, workers)
     for number in range(1, 30):
         job.run()
         assert (job.counts == number).all()
 
 
-def test_workers_that_slept_help_again(interpreter: Any) -> None:
+def test_workers_that_slept_help_again(interpreter: int) -> None:
     job = Counted(interpreter, 100, 10, 3)
     for number in range(1, 6):
         job.run()
@@ -113,7 +101,7 @@ def test_workers_that_slept_help_again(interpreter: Any) -> None:
         assert (job.counts == number).all()
 
 
-def test_callers_at_once_get_what_they_asked_for(interpreter: Any) -> None:
+def test_callers_at_once_get_what_they_asked_for(interpreter: int) -> None:
     jobs = [Counted(interpreter, 64, 16, 1 + k, points=20) for k in range(6)]
 
     def work(job: Counted) -> None:
@@ -128,7 +116,7 @@ def test_callers_at_once_get_what_they_asked_for(interpreter: Any) -> None:
     assert all((job.counts == 300 * 20).all() for job in jobs)
 
 
-def test_more_workers_than_a_system_has_cores_do_no_harm(interpreter: Any) -> None:
+def test_more_workers_than_a_system_has_cores_do_no_harm(interpreter: int) -> None:
     job = Counted(interpreter, 1000, 300, MAX_WORKERS)
     for number in range(1, 4):
         job.run()
@@ -142,7 +130,7 @@ def test_chunks_run_on_the_caller_and_on_a_worker() -> None:
         seen.append((threading.get_ident(), numbers[4]))
         time.sleep(1e-3)
 
-    callback = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * len(INTERPRETER.args))(walk)
+    callback = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * len(InterpreterCall._fields))(walk)
     bounds = np.arange(21, dtype=np.int64)
     address = ctypes.cast(callback, ctypes.c_void_p).value or 0
     run_job(0, 0, job_of(address, bounds, 1))
@@ -158,17 +146,15 @@ def share_often(src_at: int, job: int, times: int) -> int:
 
 
 @pytest.mark.campaign
-def test_a_million_jobs_lose_no_chunk(interpreter: Any) -> None:
+def test_a_million_jobs_lose_no_chunk(interpreter: int) -> None:
     rounds, times, tasks = 100, 10_000, 8
     bounds = np.arange(tasks + 1)
     counts = np.zeros(tasks, np.int64)
-    job = job_of(interpreter.address, bounds, 3)
+    job = job_of(interpreter, bounds, 3)
     load_pool()
     # the first ones start the workers
     run_job(0, address_of(counts), job)
-    signature = numba.int64(*[numba.int64] * 3)
-    share = compile_callback(share_often, signature, "jobs, one after the other")
-    call = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * 3)(share.address)
+    call = c_function(share_often, "jobs, one after the other")
     record = (ctypes.c_int64 * len(job))(*job)
     for done in range(1, rounds + 1):
         call(address_of(counts), ctypes.addressof(record), times)

@@ -1,0 +1,93 @@
+"""The instructions of the functions in `runtime/intrinsics.py`, by their names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from llvmlite import ir
+
+from reorder.cpu.kernels.emit import I64, Builder, Number, Value, call, int64_pointer, stack_space
+from reorder.cpu.kernels.interpreter import InterpreterCall, emit_call
+from reorder.cpu.kernels.tiles import emit_tiles
+from reorder.cpu.tables import WORD_NBYTES
+from reorder.cpu.target import is_arm, is_x86
+
+_PAUSE = "llvm.x86.sse2.pause"
+# The operand of ARM's `isb`: the whole system, the only one there is.
+_ISB_SYSTEM = ir.IntType(32)(15)
+
+
+def _load(order: str | None) -> Callable[..., Number]:
+    """Return what emits a load of an int64, atomic if there is an order of LLVM."""
+
+    def emit(builder: Builder, address: Number, index: Number) -> Number:
+        pointer = int64_pointer(address, index).raw
+        if order:
+            return Number(builder, builder.load_atomic(pointer, order, WORD_NBYTES))
+        return Number(builder, builder.load(pointer))
+
+    return emit
+
+
+def _store(order: str | None) -> Callable[..., None]:
+    """Return what emits a store of an int64, atomic if there is an order of LLVM."""
+
+    def emit(builder: Builder, address: Number, index: Number, value: Number) -> None:
+        pointer = int64_pointer(address, index).raw
+        if order:
+            builder.store_atomic(value.raw, pointer, order, WORD_NBYTES)
+        else:
+            builder.store(value.raw, pointer)
+
+    return emit
+
+
+def _exchange(
+    builder: Builder, address: Number, index: Number, expected: Number, value: Number
+) -> Number:
+    pointer = int64_pointer(address, index).raw
+    exchanged = builder.cmpxchg(pointer, expected.raw, value.raw, "seq_cst", "seq_cst")
+    return Number(builder, builder.extract_value(exchanged, 1))
+
+
+def _pause(builder: Builder) -> None:
+    # on ARM `yield` does nothing on cores of one thread; an instruction barrier takes as long
+    # as x86's pause
+    name, arguments = ("llvm.aarch64.isb", [_ISB_SYSTEM]) if is_arm() else (_PAUSE, [])
+    if is_arm() or is_x86():
+        call(builder, name, ir.VoidType(), *arguments)
+
+
+def _stack_address(builder: Builder) -> Value:
+    return stack_space(builder, I64, 1)
+
+
+def _call_c(builder: Builder, address: Number, values: list[Number]) -> Number:
+    kind = ir.FunctionType(I64, [I64] * len(values))
+    function = builder.inttoptr(address.raw, kind.as_pointer())
+    return Number(builder, builder.call(function, [value.raw for value in values]))
+
+
+def _call_interpreter(_: Builder, address: Number, values: list[Number]) -> None:
+    emit_call(address, InterpreterCall(*values))
+
+
+def _run_tiles(_: Builder, call: list[Number], slots: Number) -> None:
+    emit_tiles(InterpreterCall(*call), slots)
+
+
+EMITTERS: dict[str, Callable[..., Any]] = {
+    "load_int": _load(None),
+    "store_int": _store(None),
+    "load_relaxed": _load("monotonic"),
+    "store_relaxed": _store("monotonic"),
+    "load_shared": _load("acquire"),
+    "store_shared": _store("release"),
+    "exchange_shared": _exchange,
+    "pause": _pause,
+    "stack_address": _stack_address,
+    "call_c": _call_c,
+    "call_interpreter": _call_interpreter,
+    "run_tiles": _run_tiles,
+}

@@ -1,0 +1,152 @@
+"""Compile Python functions of integers with numba: the pool, scratch, and the fast call.
+
+This module is imported when such a function has no file yet; nothing else imports numba. Numba
+turns the function into LLVM's text, and all else is as for other kernels. What a function calls
+becomes part of it: other functions of ours, and intrinsics, all by the types that their signatures
+say.
+
+Numba's own tables list what it can compile, and filling them takes as long as importing numba. So
+these functions have contexts of their own, with the tables of integers, ranges and tuples.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import cache
+from types import FunctionType
+from typing import TYPE_CHECKING, Any
+
+from numba import types
+from numba.core import cgutils
+from numba.core.compiler_lock import global_compiler_lock
+from numba.extending import lower_builtin, type_callable
+
+from reorder.cpu.kernels.emit import Number
+from reorder.cpu.kernels.intrinsics import EMITTERS
+from reorder.cpu.runtime.internals import (
+    AOTCodeLibrary,
+    AOTCPUCodegen,
+    CPUContext,
+    Flags,
+    TypingContext,
+    compile_extra,
+)
+from reorder.cpu.runtime.intrinsics import is_intrinsic
+from reorder.forks import at_fork
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from reorder.cpu.kernels.emit import Builder, Value
+
+_RESULTS = {"int": types.int64, "bool": types.boolean, "None": types.void}
+
+
+def text_of(function: Callable[..., int | None]) -> tuple[str, str]:
+    """Return LLVM's text of a function of int64, and the name of the C function in it."""
+    # a fork waits for this lock; numba requires it
+    with global_compiler_lock:
+        _register_called(function)
+        count = len(inspect.signature(function).parameters)
+        flags = _flags()
+        flags.no_cfunc_wrapper = False
+        arguments, result = (types.int64,) * count, _result_of(function)
+        found = compile_extra(*_contexts(), function, arguments, result, flags, {})
+        # link the functions that it calls
+        found.library.finalize()
+        return found.library.get_llvm_str(), found.fndesc.llvm_cfunc_wrapper_name
+
+
+class _Library(AOTCodeLibrary):  # type: ignore[misc] # numba ships no types
+    """LLVM's text as numba writes it: all passes come later."""
+
+    def _optimize_functions(self, ll_module: Any) -> None:
+        pass
+
+    def _optimize_final_module(self) -> None:
+        pass
+
+
+class _Codegen(AOTCPUCodegen):  # type: ignore[misc] # numba ships no types
+    _library_class = _Library
+
+
+class _Types(TypingContext):  # type: ignore[misc] # numba ships no types
+    def load_additional_registries(self) -> None:
+        """Add no tables to those of what is built in."""
+
+
+class _Context(CPUContext):  # type: ignore[misc] # numba ships no types
+    def init(self) -> None:
+        """Set what numba's context sets, without its compiler of machine code."""
+        self.is32bit = False
+        self._internal_codegen = _Codegen("memdesc")
+
+    def load_additional_registries(self) -> None:
+        """Import the modules that say how integers, ranges and tuples are compiled."""
+        from numba.cpython import builtins, numbers, rangeobj, tupleobj  # noqa: F401 - they fill tables
+
+
+@cache
+def _contexts() -> tuple[_Types, _Context]:
+    typing = _Types()
+    return typing, _Context(typing)
+
+
+def _flags() -> Any:
+    """Return how functions are compiled: with no wrapper, and with no exceptions."""
+    flags = Flags()
+    flags.no_compile = flags.no_cpython_wrapper = flags.no_cfunc_wrapper = True
+    # a division by 0 is not checked
+    flags.error_model = "numpy"
+    return flags
+
+
+def _result_of(function: Callable[..., Any]) -> Any:
+    return _RESULTS[str(inspect.signature(function).return_annotation)]
+
+
+def _register_called(function: Any) -> None:
+    """Tell numba about all functions that a function calls."""
+    for name in function.__code__.co_names:
+        called = function.__globals__.get(name)
+        if is_intrinsic(called) or isinstance(called, FunctionType):
+            _register(called)
+
+
+@cache
+def _register(function: Any) -> None:
+    """Tell numba the types of a function, and how a call of it is emitted."""
+    signature, result = inspect.signature(function), _result_of(function)
+
+    @type_callable(function)  # type: ignore[untyped-decorator] # numba ships no types
+    def _(_context: Any) -> Any:
+        def typed(*arguments: Any) -> Any:
+            given = [
+                each if isinstance(each, types.BaseTuple) else types.int64 for each in arguments
+            ]
+            return result(*given)
+
+        typed.pysig = signature  # type: ignore[attr-defined] # numba asks for the parameters
+        return typed
+
+    if not is_intrinsic(function):
+        _register_called(function)
+
+    @lower_builtin(function, types.VarArg(types.Any))  # type: ignore[untyped-decorator] # numba ships no types
+    def _(context: Any, builder: Builder, called: Any, arguments: Sequence[Value]) -> Value:
+        if not is_intrinsic(function):
+            made = context.compile_subroutine(builder, function, called, flags=_flags())
+            return context.call_internal(builder, made.fndesc, called, arguments)
+        numbers = [
+            [Number(builder, each) for each in cgutils.unpack_tuple(builder, argument)]
+            if isinstance(kind, types.BaseTuple)
+            else Number(builder, argument)
+            for kind, argument in zip(called.args, arguments, strict=True)
+        ]
+        found = EMITTERS[function.__name__](builder, *numbers)
+        return context.get_dummy_value() if found is None else found.raw
+
+
+at_fork(global_compiler_lock.acquire, global_compiler_lock.release, global_compiler_lock.release)

@@ -1,0 +1,29 @@
+"""The variables of the environment that steer compiling and threads; no other module reads them.
+
+They have numba's names and meaning, so that one setting serves a process that uses numba too.
+"""
+
+from __future__ import annotations
+
+import os
+
+
+def thread_limit() -> int | None:
+    """Return the most threads of a reorder; None without a limit."""
+    number = os.environ.get("NUMBA_NUM_THREADS", "")
+    return max(1, int(number)) if number.isascii() and number.isdigit() else None
+
+
+def processor_name() -> str | None:
+    """Return the name, as LLVM has it, of the processor to compile for; None for this one."""
+    return os.environ.get("NUMBA_CPU_NAME")
+
+
+def processor_features() -> str | None:
+    """Return the instruction sets to compile for, such as "+avx2,+fma"; None for this machine's."""
+    return os.environ.get("NUMBA_CPU_FEATURES")
+
+
+def kernel_folder() -> str | None:
+    """Return the folder for compiled code; None for the usual ones."""
+    return os.environ.get("NUMBA_CACHE_DIR") or None
