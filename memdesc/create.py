@@ -17,7 +17,7 @@ from memdesc.errors import (
     short_repr,
 )
 from memdesc.int64 import INT64_MAX, check_length, checked_flag, checked_int, checked_ints
-from memdesc.layout import Layout, dim_name, layout_by_strides, layout_by_tag
+from memdesc.layout import Layout, check_dims, dim_name, layout_by_strides, layout_by_tag
 from memdesc.names import did_you_mean, dim_letters, expand_meta_tag, resolve, with_other_ndims
 from memdesc.notation import parse_tag
 from memdesc.overlap import check_nesting
@@ -130,10 +130,11 @@ def _check_order(dtype: object, tag: object) -> None:
 
 @lru_cache(maxsize=4096)
 def _desc_by_name(dims: tuple[int, ...], dtype: DataType, tag: str) -> MemoryDesc:
-    layout = _layout_by_name(dims, tag, dtype.bits)
-    letters = dim_letters(tag) or ""
     # a few names exist for several numbers of dims
-    return MemoryDesc(dtype, layout, letters=letters if len(letters) == len(dims) else None)
+    letters = called if len(called := dim_letters(tag) or "") == len(dims) else None
+    if letters is not None:
+        check_dims(dims, letters)
+    return MemoryDesc(dtype, _layout_by_name(dims, tag, dtype.bits), letters=letters)
 
 
 def _layout_by_name(dims: tuple[int, ...], tag: str | FormatTag | None, bits: int) -> Layout:

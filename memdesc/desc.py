@@ -98,10 +98,10 @@ class MemoryDesc(Checked):
         if any(self.padded_offsets):
             msg = f"padded_offsets {self.padded_offsets} are not supported; only 0 is"
             raise UnsupportedFormatError(msg)
-        if self.extra is not None:
-            check_extra(self.extra, self.dtype, self.layout)
         if self.letters is not None:
             check_letters(self.letters, self.layout.ndims)
+        if self.extra is not None:
+            check_extra(self.extra, self.dtype, self.layout, self.letters)
         check_overlap(self.layout)
         nbytes, min_nbytes = self._counted_nbytes()
         if nbytes > INT64_MAX:
@@ -305,7 +305,9 @@ class MemoryDesc(Checked):
         """
         if isinstance(index, Index):
             padded = True
-        found: int = self.layout.offset(checked_index(self.layout, index, padded=padded))
+        found: int = self.layout.offset(
+            checked_index(self.layout, index, padded=padded, letters=self.letters)
+        )
         return found
 
     def index(self, offset: ArrayLike) -> Index:
@@ -396,7 +398,10 @@ class MemoryDesc(Checked):
         """
         return self._with(
             views.submemory(
-                self.layout, checked_ints("dims", dims), checked_ints("offsets", offsets)
+                self.layout,
+                checked_ints("dims", dims),
+                checked_ints("offsets", offsets),
+                self.letters,
             ),
             self.letters,
         )
@@ -419,7 +424,7 @@ class MemoryDesc(Checked):
         >>> memdesc.memory_desc((2, 3, 4), "f32", "acb").reshape((6, 4))
         memory_desc((6, 4), 'f32', 'Ab3a')
         """
-        return self._with(views.reshape(self.layout, checked_ints("dims", dims)))
+        return self._with(views.reshape(self.layout, checked_ints("dims", dims), self.letters))
 
     def permute_axes(self, perm: Iterable[int]) -> MemoryDesc:
         """Reorder dims in oneDNN's direction: old dim d becomes dim `perm[d]`.

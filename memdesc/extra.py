@@ -207,7 +207,7 @@ class Extra(Checked):
         return found
 
 
-def check_extra(extra: object, dtype: DataType, layout: Layout) -> None:
+def check_extra(extra: object, dtype: DataType, layout: Layout, letters: str | None = None) -> None:
     """Refuse compensation that does not fit a data type and a layout."""
     if not isinstance(extra, Extra):
         msg = f"extra must be an Extra or None, not {short_repr(extra)}"
@@ -218,7 +218,7 @@ def check_extra(extra: object, dtype: DataType, layout: Layout) -> None:
     layout.strides()  # refuses fused dims, for which oneDNN has no padded dims
     for mask in extra.masks.values():
         if mask >> layout.ndims:
-            dim = dim_name(mask.bit_length() - 1)
+            dim = dim_name(mask.bit_length() - 1, letters)
             msg = f"{extra} names {dim}, but the dims are {layout.dims}"
             raise MemdescError(msg)
 

@@ -12,7 +12,7 @@ from memdesc.dtypes import DataType, data_type
 from memdesc.errors import MemdescError, short_repr
 from memdesc.immutable import immutable
 from memdesc.int64 import checked_int, checked_ints
-from memdesc.layout import dim_name, layout_by_tag
+from memdesc.layout import check_dims, dim_name, layout_by_tag
 from memdesc.names import dim_letters, resolve_image
 from memdesc.tags import LETTERS
 
@@ -218,14 +218,16 @@ def image_desc(dims: Iterable[int], dtype: object, name: str) -> ImageDesc:
         msg = f"an image type is a name, not {short_repr(name)}"  # type: ignore[unreachable] # callers without types
         raise MemdescError(msg)
     tag, n_rows, n_columns = resolve_image(name, sizes)
+    letters = dim_letters(name)
+    check_dims(sizes, letters)
     for dim, size in enumerate(sizes):
         if size == 0:
             msg = (
-                f"{dim_name(dim)} has size 0; the image would have no pixels, "
+                f"{dim_name(dim, letters)} has size 0; the image would have no pixels, "
                 "which OpenCL does not allow"
             )
             raise MemdescError(msg)
-    desc = MemoryDesc(dtype, layout_by_tag(tag, sizes, name), letters=dim_letters(name))
+    desc = MemoryDesc(dtype, layout_by_tag(tag, sizes, name), letters=letters)
     extents = [digit.extent or desc.axes[digit.axis].padded // digit.step for digit in tag.digits]
     rows, columns_and_lane = extents[:n_rows], extents[n_rows:]
     columns, lane = columns_and_lane[:n_columns], columns_and_lane[n_columns:]

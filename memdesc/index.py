@@ -15,7 +15,7 @@ from memdesc.diophantine import SearchLimitError, Term, solve
 from memdesc.errors import MemdescError, OutOfRangeError, short_repr
 from memdesc.immutable import immutable
 from memdesc.int64 import INT64_MAX, checked_flag, checked_int, checked_ints, entries_of
-from memdesc.layout import Block, Layout, axis_index, dim_indices, dim_name
+from memdesc.layout import Block, Layout, axis_index, dim_indices, dim_name, dim_names
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -64,11 +64,13 @@ class Index(tuple[Any, ...], Checked):  # noqa: SLOT001 - tuples of any length h
         return f"Index({text}, is_padding={self.is_padding!r})"
 
 
-def checked_index(layout: Layout, index: Any, *, padded: bool) -> tuple[Any, ...]:
+def checked_index(
+    layout: Layout, index: Any, *, padded: bool, letters: str | None = None
+) -> tuple[Any, ...]:
     """Return a caller's index as Python ints, or as int64 arrays of one shape.
 
     The entries, one for each dim, are broadcast, and must be within the dims of the layout; with
-    `padded` they may be in its padding.
+    `padded` they may be in its padding. Messages call the dims by `letters`.
     """
     at = _entries(index)
     if len(at) != layout.ndims:
@@ -79,17 +81,18 @@ def checked_index(layout: Layout, index: Any, *, padded: bool) -> tuple[Any, ...
         raise MemdescError(msg)
     if not checked_flag("padded", padded):
         for dim, (i, size) in enumerate(zip(at, layout.dims, strict=True)):
-            _check_range(i, size, dim_name(dim))
+            _check_range(i, size, dim_name(dim, letters))
         return at
     for axis in layout.axes:
         first, *others = axis.dims
         for dim in others:
-            _check_range(at[dim], layout.dims[dim], dim_name(dim))
+            _check_range(at[dim], layout.dims[dim], dim_name(dim, letters))
         # the first dim of a fused axis has all the padding
         below = prod(layout.dims[dim] for dim in others)
-        _check_range(at[first], -(-axis.padded // below) if below else 0, dim_name(first))
+        rows = -(-axis.padded // below) if below else 0
+        _check_range(at[first], rows, dim_name(first, letters))
         if others:
-            name = ", ".join(map(dim_name, axis.dims))
+            name = dim_names(axis.dims, letters)
             _check_range(axis_index(axis, layout.dims, at), axis.padded, name)
     return at
 

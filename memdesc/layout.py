@@ -28,7 +28,7 @@ from memdesc.int64 import INT64_MAX, checked_flag, checked_int, entries_of, exac
 from memdesc.tags import LETTERS, MAX_NDIMS, FormatTag
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -125,13 +125,21 @@ def single_axes(sizes: Sequence[int]) -> tuple[Axis, ...]:
 _set = object.__setattr__  # sets fields of a frozen value while it is made
 
 
-def dim_name(dim: int) -> str:
+def dim_name(dim: int, letters: str | None = None) -> str:
     """Return the letter and the index of a dim, as messages show them.
 
-    >>> dim_name(1)
-    'b (dim 1)'
+    `letters` are what the caller's name of the layout calls the dims, if it calls them anything.
+
+    >>> dim_name(1), dim_name(1, "nchw")
+    ('b (dim 1)', 'c (dim 1)')
     """
-    return f"{LETTERS[dim]} (dim {dim})"
+    called = letters if letters and dim < len(letters) else LETTERS
+    return f"{called[dim]} (dim {dim})"
+
+
+def dim_names(dims: Iterable[int], letters: str | None = None) -> str:
+    """Return the names of several dims, separated by commas."""
+    return ", ".join(dim_name(dim, letters) for dim in dims)
 
 
 def axis_index(
@@ -282,10 +290,7 @@ class Layout(Checked):
             size = prod(self.dims[dim] for dim in axis_dims)
             if padded < size or (padded and not size):
                 need = f"at least its size {size}" if size else "0, as its size is"
-                msg = (
-                    f"padded extent {padded} of {', '.join(map(dim_name, axis_dims))} must be "
-                    f"{need}"
-                )
+                msg = f"padded extent {padded} of {dim_names(axis_dims)} must be {need}"
                 raise MemdescError(msg)
             total *= padded or 1
         if sorted(seen) != list(range(ndims)):
@@ -544,7 +549,7 @@ class Layout(Checked):
         return self.dims, self.axes, blocks, self.offset0
 
 
-def check_dims(dims: tuple[int, ...]) -> None:
+def check_dims(dims: tuple[int, ...], letters: str | None = None) -> None:
     """Refuse dims that no layout can have: none, too many, or with a negative or too large size."""
     if not 1 <= len(dims) <= MAX_NDIMS:
         found = counted(len(dims), "size")
@@ -552,7 +557,7 @@ def check_dims(dims: tuple[int, ...]) -> None:
         raise MemdescError(msg)
     if min(dims) < 0 or max(dims) > INT64_MAX:
         dim = next(dim for dim, size in enumerate(dims) if not 0 <= size <= INT64_MAX)
-        msg = f"dim {dim_name(dim)} has size {dims[dim]}; sizes are 0 to {INT64_MAX}"
+        msg = f"dim {dim_name(dim, letters)} has size {dims[dim]}; sizes are 0 to {INT64_MAX}"
         raise MemdescError(msg)
 
 

@@ -7,29 +7,32 @@ from math import prod
 from typing import NamedTuple
 
 from memdesc.errors import MemdescError
-from memdesc.layout import Axis, Block, Layout, check_dims, dim_name
+from memdesc.layout import Axis, Block, Layout, check_dims, dim_name, dim_names
 
 
-def submemory(layout: Layout, dims: tuple[int, ...], offsets: tuple[int, ...]) -> Layout:
+def submemory(
+    layout: Layout, dims: tuple[int, ...], offsets: tuple[int, ...], letters: str | None = None
+) -> Layout:
     """Describe a part of a layout; the rules are oneDNN's.
 
     The part is within the parent, and neither starts inside a block nor ends inside one before the
     parent's end.
     """
-    _check_bounds(layout, dims, offsets)
+    _check_bounds(layout, dims, offsets, letters)
     axes = []
     blocks: list[Block] = []
     offset0 = layout.offset0
     for k, axis in enumerate(layout.axes):
         outer, *inner = layout.axis_blocks(k)
         if len(axis.dims) > 1:
-            _check_whole(layout, axis, dims)
+            _check_whole(layout, axis, dims, letters)
             axes.append(axis)
             blocks += [outer, *inner]
             continue
         (dim,) = axis.dims
         size, at = dims[dim], offsets[dim]
-        _check_block_bounds(layout, dim, outer.step, (size, at))
+        whole = layout.dims[dim], outer.step
+        _check_block_bounds(dim_name(dim, letters), whole, (size, at))
         offset0 += at // outer.step * outer.stride
         # a view that ends where its parent ends keeps the padding; an empty one has none
         padded = axis.padded - at if at + size == layout.dims[dim] else size
@@ -41,7 +44,9 @@ def submemory(layout: Layout, dims: tuple[int, ...], offsets: tuple[int, ...]) -
     )
 
 
-def _check_bounds(layout: Layout, dims: tuple[int, ...], offsets: tuple[int, ...]) -> None:
+def _check_bounds(
+    layout: Layout, dims: tuple[int, ...], offsets: tuple[int, ...], letters: str | None
+) -> None:
     if len(dims) != layout.ndims or len(offsets) != layout.ndims:
         msg = (
             f"a view of {layout.ndims} dims needs as many sizes and offsets, "
@@ -50,31 +55,34 @@ def _check_bounds(layout: Layout, dims: tuple[int, ...], offsets: tuple[int, ...
         raise MemdescError(msg)
     for dim, (size, at, whole) in enumerate(zip(dims, offsets, layout.dims, strict=True)):
         if size < 0 or at < 0 or at + size > whole:
-            msg = f"{dim_name(dim)}: a view of {size} at {at} leaves the parent's size {whole}"
+            name = dim_name(dim, letters)
+            msg = f"{name}: a view of {size} at {at} leaves the parent's size {whole}"
             raise MemdescError(msg)
 
 
-def _check_whole(layout: Layout, axis: Axis, dims: tuple[int, ...]) -> None:
+def _check_whole(layout: Layout, axis: Axis, dims: tuple[int, ...], letters: str | None) -> None:
     """Refuse a part that does not keep fused dims whole."""
     if any(dims[dim] != layout.dims[dim] for dim in axis.dims):
-        names = ", ".join(map(dim_name, axis.dims))
+        names = dim_names(axis.dims, letters)
         msg = f"dims {names} are fused into one index; a view must keep them whole"
         raise MemdescError(msg)
 
 
-def _check_block_bounds(layout: Layout, dim: int, step: int, part: tuple[int, int]) -> None:
+def _check_block_bounds(name: str, whole: tuple[int, int], part: tuple[int, int]) -> None:
     """Refuse a part, (size, offset), that starts inside a block, or ends inside one too early.
+
+    `whole` has the size of the dim and of its block.
 
     A part of a single block is legal, and so is one that ends where the parent ends.
     """
-    size, at = part
+    (end, step), (size, at) = whole, part
     if at % step:
-        msg = f"{dim_name(dim)}: offset {at} is not a multiple of the block {step}"
+        msg = f"{name}: offset {at} is not a multiple of the block {step}"
         raise MemdescError(msg)
-    if at + size != layout.dims[dim] and size % step and size > step:
+    if at + size != end and size % step and size > step:
         msg = (
-            f"{dim_name(dim)}: size {size} at {at} ends inside a block of {step} "
-            f"before the parent's end {layout.dims[dim]}"
+            f"{name}: size {size} at {at} ends inside a block of {step} "
+            f"before the parent's end {end}"
         )
         raise MemdescError(msg)
 
@@ -114,12 +122,13 @@ class _Group(NamedTuple):
     new: tuple[int, ...]
 
 
-def reshape(layout: Layout, dims: tuple[int, ...]) -> Layout:
+def reshape(layout: Layout, dims: tuple[int, ...], letters: str | None = None) -> Layout:
     """Regroup dims without moving data.
 
     A dim that keeps its size keeps its blocks and padding; dims of size 1 can be added and dropped.
     Other dims are regrouped with their blocks, unless the new dims have no common boundaries with
     these. oneDNN only regroups dims that are plain and contiguous, and gives the same layout there.
+    Messages call the old dims by `letters`.
     """
     check_dims(dims)
     _check_products(layout, dims)
@@ -127,13 +136,13 @@ def reshape(layout: Layout, dims: tuple[int, ...]) -> Layout:
     kept: dict[int, int] = {}
     # an added unit dim has the number of elements inside it as its stride, as in oneDNN
     unit_stride = prod(block.extent for block in layout.inner())
-    for old, new in _groups(layout, dims):
+    for old, new in _groups(layout, dims, letters):
         if len(old) == len(new) == 1 and layout.dims[old[0]] == dims[new[0]]:
             kept[old[0]] = new[0]
         elif not old:
             parts.append((Axis(new, 1), (Block(0, 1, 1, unit_stride),)))
         elif new:
-            parts += _regrouped(layout, _Group(old, new), dims)
+            parts += _regrouped(layout, _Group(old, new), dims, letters)
         if old:
             outer = layout.outer(_axis_of(layout, old[0]))
             unit_stride = outer.stride * layout.dims[old[0]] // outer.step
@@ -161,7 +170,7 @@ def _axis_of(layout: Layout, dim: int) -> int:
     return next(k for k, axis in enumerate(layout.axes) if dim in axis.dims)
 
 
-def _groups(layout: Layout, dims: tuple[int, ...]) -> Iterable[_Group]:
+def _groups(layout: Layout, dims: tuple[int, ...], letters: str | None) -> Iterable[_Group]:
     """Match old and new dims from the last one backwards.
 
     Each step does the first of these that applies: drop an old unit dim, or match it if it is
@@ -179,7 +188,7 @@ def _groups(layout: Layout, dims: tuple[int, ...]) -> Iterable[_Group]:
                 yield _Group((old,), (new,))
             else:
                 msg = (
-                    f"{dim_name(old)} of size 1 is padded or fused with "
+                    f"{dim_name(old, letters)} of size 1 is padded or fused with "
                     "other dims, so it cannot be dropped"
                 )
                 raise MemdescError(msg)
@@ -210,14 +219,14 @@ def _smallest_group(layout: Layout, dims: tuple[int, ...], ends: tuple[int, int]
 
 
 def _regrouped(
-    layout: Layout, group: _Group, dims: tuple[int, ...]
+    layout: Layout, group: _Group, dims: tuple[int, ...], letters: str | None
 ) -> list[tuple[Axis, tuple[Block, ...]]]:
     """Return the new dims of a group as axes with their blocks.
 
     Each new dim takes the innermost digits of the old dims' row-major index that are left. A digit
     that is part of two new dims is cut.
     """
-    digits = _digits(layout, group.old)
+    digits = _digits(layout, group.old, letters)
     parts = []
     for dim in reversed(group.new):
         padded = dims[dim] if dim > group.new[0] else prod(extent for extent, _ in digits)
@@ -241,7 +250,7 @@ def _regrouped(
     return parts
 
 
-def _digits(layout: Layout, dims: tuple[int, ...]) -> list[tuple[int, int]]:
+def _digits(layout: Layout, dims: tuple[int, ...], letters: str | None) -> list[tuple[int, int]]:
     """Return the extents and strides of the digits of dims' row-major index, fused where possible.
 
     Only the first dim may be padded. Fails if a dim that changes is fused with others.
@@ -253,8 +262,8 @@ def _digits(layout: Layout, dims: tuple[int, ...]) -> list[tuple[int, int]]:
         is_padded = axis.padded != layout.dims[dim] and dim > dims[0]
         if is_padded or len(axis.dims) > 1 or axis.padded % layout.outer(k).step:
             msg = (
-                f"{dim_name(dim)} is padded or fused with other dims, so it must keep its size "
-                f"{layout.dims[dim]}; reorder to a plain layout first"
+                f"{dim_name(dim, letters)} is padded or fused with other dims, so it must keep its "
+                f"size {layout.dims[dim]}; reorder to a plain layout first"
             )
             raise MemdescError(msg)
         for block in layout.axis_blocks(k):

@@ -173,6 +173,7 @@ def quantize(  # noqa: PLR0913 - most are keywords
     if symmetric is not None:
         symmetric = checked_flag("symmetric", symmetric)
     values: NDArray[Any] | None = None
+    letters: str | None = None
     if is_on_device(x):
         from reorder.opencl.quantization import desc_on_device  # loads pyopencl
 
@@ -183,11 +184,11 @@ def quantize(  # noqa: PLR0913 - most are keywords
             values = np.asarray(x)
         else:
             x = as_memory(x, None)
-            values = x.numpy()
+            values, letters = x.numpy(), x.desc.letters
         dims, given = values.shape, data_type(values.dtype)
     check_dims(dims)
     check_quantized_types(given, wanted)
-    mask, counts, sizes = split_dims(dims, axis, groups)
+    mask, counts, sizes = split_dims(dims, axis, groups, letters)
     if values is None:
         from reorder.opencl.quantization import find_ranges_on_device  # loads pyopencl
 
@@ -322,7 +323,7 @@ def dequantize(  # noqa: PLR0913 - most are keywords
     if scales is None:
         msg = "pass the scales that quantize() returned; a Memory has none"
         raise MemdescError(msg)
-    mask, _, _ = split_dims(stored.dims, axis, groups)
+    mask, _, _ = split_dims(stored.dims, axis, groups, stored.letters)
     refuse_masked("zero_points", zero_points)
     points = np.asarray(0 if zero_points is None else zero_points)
     target = memory_desc(stored.dims, dtype) if desc is None else desc

@@ -142,7 +142,7 @@ def _checked_indices(
         for dim, (i, extent) in enumerate(zip(index, cells.extents, strict=True)):
             if not 0 <= i < extent:
                 msg = (
-                    f"highlight {index}: index {i} of {dim_name(dim)} is not in "
+                    f"highlight {index}: index {i} of {dim_name(dim, cells.letters)} is not in "
                     f"0 to {extent - 1}, with padding"
                 )
                 raise MemdescError(msg)

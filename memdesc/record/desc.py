@@ -625,8 +625,9 @@ class RecordDesc(Checked):
             wanted = -(-size // group) * part.counts[dim]
             if given != wanted:
                 each = f" with {part.counts[dim]} each" if part.counts[dim] > 1 else ""
+                name = dim_name(dim, self.letters)
                 msg = (
-                    f"field {part.name} has {given} along {dim_name(dim)}, but {size} elements in "
+                    f"field {part.name} has {given} along {name}, but {size} elements in "
                     f"groups of {group}{each} are {wanted}"
                 )
                 raise MemdescError(msg)

@@ -9,7 +9,6 @@ import numpy as np
 
 from memdesc import MemdescError
 from memdesc.disk import as_path
-from memdesc.layout import dim_name
 from reorder.cli.command import (
     FILE_DIMS,
     Command,
@@ -112,8 +111,8 @@ def _compare_tensors(options: argparse.Namespace, readings: Sequence[Reading]) -
             "worst": _facts(found.worst),
             "first": [_facts(each) for each in found.first],
             "where": [
-                {"dim": dim_name(dim), "differing": _ranges(counts), "of": len(counts)}
-                for dim, counts in enumerate(found.by_dim)
+                {"dim": name, "differing": _ranges(counts), "of": len(counts)}
+                for name, counts in zip(_dim_names(a, b), found.by_dim, strict=True)
             ],
         }
     if notes := [note for path in paths if (note := codes_note(path))]:
@@ -123,6 +122,14 @@ def _compare_tensors(options: argparse.Namespace, readings: Sequence[Reading]) -
         "padding_differs": found.padding_differs,
     }
     return facts, 0 if found.is_equal else 1
+
+
+def _dim_names(a: Memory, b: Memory) -> list[str]:
+    """Return the dims, with what the layouts call them; a and b alone are the tensors here."""
+    letters = a.desc.letters or b.desc.letters
+    if letters is None:
+        return [f"dim {dim}" for dim in range(a.desc.ndims)]
+    return [f"dim {dim} ({letter})" for dim, letter in enumerate(letters)]
 
 
 def _of_raw(path: str, how: Reading) -> Reading:

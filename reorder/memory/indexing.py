@@ -126,16 +126,19 @@ def _per_dim(key: Any, desc: MemoryDesc) -> list[int | NDArray[np.int64]]:
         raise OutOfRangeError(msg)
     at = ellipses[0] if ellipses else len(given)
     given[at : at + 1] = [slice(None)] * missing
-    return [_entry(entry, dim, desc.dims[dim]) for dim, entry in enumerate(given)]
+    sizes = zip(given, desc.dims, strict=True)
+    return [
+        _entry(entry, size, dim_name(dim, desc.letters)) for dim, (entry, size) in enumerate(sizes)
+    ]
 
 
-def _entry(entry: Any, dim: int, size: int) -> int | NDArray[np.int64]:
+def _entry(entry: Any, size: int, name: str) -> int | NDArray[np.int64]:
     """Return the index, or the indices of a slice, that one entry of a key selects along a dim."""
     if isinstance(entry, slice):
         try:
             return np.arange(*entry.indices(size))
         except (TypeError, ValueError) as error:
-            msg = f"{short_repr(entry)} of {dim_name(dim)}: {error}"
+            msg = f"{short_repr(entry)} of {name}: {error}"
             raise MemdescError(msg) from None
     try:
         i = to_int(entry)
@@ -143,15 +146,15 @@ def _entry(entry: Any, dim: int, size: int) -> int | NDArray[np.int64]:
         i = None
     if i is None or isinstance(entry, bool):
         msg = (
-            f"index {short_repr(entry)} of {dim_name(dim)} is neither an integer nor a slice; to "
+            f"index {short_repr(entry)} of {name} is neither an integer nor a slice; to "
             "index by arrays or masks, use .numpy()"
         )
         raise MemdescError(msg)
     if not -size <= i < size:
         msg = (
-            f"index {short_repr(i)} of {dim_name(dim)} is not in {-size} to {size - 1}"
+            f"index {short_repr(i)} of {name} is not in {-size} to {size - 1}"
             if size
-            else f"{dim_name(dim)} has no index: its size is 0"
+            else f"{name} has no index: its size is 0"
         )
         raise OutOfRangeError(msg)
     return i % size

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from memdesc.immutable import immutable
-from memdesc.layout import block_offset, dim_name
+from memdesc.layout import block_offset, dim_names
 from reorder.plan.plan import check_pair, check_types
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def compare_layouts(src: MemoryDesc, dst: MemoryDesc) -> Relation:
         return Relation(COPY, 0, "dst has compensation that src lacks: it must be computed")
     same_axes = [axis.dims for axis in src.axes] == [axis.dims for axis in dst.axes]
     reason = (
-        _why_axes_move(src.layout, dst.layout)
+        _why_axes_move(src.layout, dst.layout, dst.letters or src.letters)
         if same_axes
         else _why_elements_move(src.layout, dst.layout)
     )
@@ -99,12 +99,15 @@ def compare_layouts(src: MemoryDesc, dst: MemoryDesc) -> Relation:
     return Relation(NO_OP, 0, f"every element has the same offset in both{padding}")
 
 
-def _why_axes_move(src: Layout, dst: Layout) -> str:
-    """Return why elements move, axis by axis: an offset is a sum of one term for each axis."""
+def _why_axes_move(src: Layout, dst: Layout, letters: str | None) -> str:
+    """Return why elements move, axis by axis: an offset is a sum of one term for each axis.
+
+    `letters` are what the dims are called.
+    """
     for k, axis in enumerate(dst.axes):
         if src.axes[k] == axis and src.axis_blocks(k) == dst.axis_blocks(k):
             continue
-        names = ", ".join(map(dim_name, axis.dims))
+        names = dim_names(axis.dims, letters)
         size = dst.axis_size(k)
         first = _first_difference(src.axis_blocks(k), dst.axis_blocks(k), axis.padded)
         if first is None:

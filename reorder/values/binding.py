@@ -158,8 +158,8 @@ def _layout_of(parameter: Parameter, desc: MemoryDesc) -> ParameterLayout:
     """Return the layout of one role's values over the dims of a descriptor."""
     role, mask, ndims = parameter.role, parameter.mask, desc.ndims
     if mask >> ndims:
-        msg = f"{role}_mask {mask} names {dim_name(mask.bit_length() - 1)}, but the dims are "
-        msg += f"{desc.dims}"
+        name = dim_name(mask.bit_length() - 1, desc.letters)
+        msg = f"{role}_mask {mask} names {name}, but the dims are {desc.dims}"
         raise MemdescError(msg)
     groups = [1] * ndims
     if parameter.groups:
@@ -176,7 +176,7 @@ def _layout_of(parameter: Parameter, desc: MemoryDesc) -> ParameterLayout:
         if size % group:
             msg = (
                 f"{role}_groups {parameter.groups}: a group of {group} does not divide "
-                f"{dim_name(dim)} of size {size}"
+                f"{dim_name(dim, desc.letters)} of size {size}"
             )
             raise MemdescError(msg)
         sizes.append(size // group if mask >> dim & 1 else 1)
@@ -193,7 +193,7 @@ def _layout_of(parameter: Parameter, desc: MemoryDesc) -> ParameterLayout:
             raise MemdescError(msg)
         fitting = [dim for dim, size in enumerate(desc.dims) if size == parameter.values.size]
         hint = "".join(
-            f"; {dim_name(dim)} has size {desc.dims[dim]}: mask {1 << dim}"
+            f"; {dim_name(dim, desc.letters)} has size {desc.dims[dim]}: mask {1 << dim}"
             for dim in fitting[:1]
             if len(given) == 1 and mask != 1 << dim
         )

@@ -48,9 +48,15 @@ def axes_of(axis: int | Iterable[int] | None) -> tuple[int, ...]:
 
 
 def split_dims(
-    dims: tuple[int, ...], axis: int | Iterable[int] | None, groups: tuple[int, ...]
+    dims: tuple[int, ...],
+    axis: int | Iterable[int] | None,
+    groups: tuple[int, ...],
+    letters: str | None = None,
 ) -> tuple[int, list[int], list[int]]:
-    """Return the mask and, for each dim, the number of scales and how many elements share one."""
+    """Return the mask and, for each dim, the number of scales and how many elements share one.
+
+    Messages call the dims by `letters`.
+    """
     axes, ndims = axes_of(axis), len(dims)
     for dim in axes:
         if not -ndims <= dim < ndims:
@@ -67,16 +73,18 @@ def split_dims(
     shared = [*(1,) * (ndims - len(sizes)), *sizes]
     for dim, (size, group) in enumerate(zip(dims, shared, strict=True)):
         if group > 1 and not mask >> dim & 1:
-            msg = f"groups {sizes}: a group of {group} needs {dim_name(dim)} among the axes"
+            msg = (
+                f"groups {sizes}: a group of {group} needs {dim_name(dim, letters)} among the axes"
+            )
             raise MemdescError(msg)
         if size % group:
-            msg = f"groups {sizes}: {group} does not divide {dim_name(dim)} of size {size}"
+            msg = f"groups {sizes}: {group} does not divide {dim_name(dim, letters)} of size {size}"
             raise MemdescError(msg)
     missing = [dim for dim in range(ndims - GROUPED_DIMS, ndims) if sizes and not mask >> dim & 1]
     if missing:
         msg = (
             f"groups {sizes} are along the last two dims, which must both be among the axes: "
-            f"{dim_name(missing[0])} is not; its group of 1 has a scale for each element"
+            f"{dim_name(missing[0], letters)} is not; its group of 1 has a scale for each element"
         )
         raise MemdescError(msg)
     counts = [

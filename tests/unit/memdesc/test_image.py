@@ -69,9 +69,9 @@ def test_an_image_survives_repr_pickle_and_copy() -> None:
             (1, 0, 4, 4),
             "f32",
             "in_out_channel",
-            r"b \(dim 1\) has size 0; the image would have no pixels, which OpenCL does not allow",
+            r"c \(dim 1\) has size 0; the image would have no pixels, which OpenCL does not allow",
         ),
-        ((1, -1, 4, 4), "f32", "in_out_channel", r"dim b \(dim 1\) has size -1; sizes are 0 to"),
+        ((1, -1, 4, 4), "f32", "in_out_channel", r"dim c \(dim 1\) has size -1; sizes are 0 to"),
         (
             (1, 4, 4),
             "f32",
@@ -101,7 +101,7 @@ def test_a_tag_of_a_buffer_is_not_an_image_type() -> None:
 
 
 def test_a_pixel_is_asked_for_an_index_within_the_dims() -> None:
-    with pytest.raises(MemdescError, match=r"index 5 of b \(dim 1\) is not in 0 to 4"):
+    with pytest.raises(MemdescError, match=r"index 5 of c \(dim 1\) is not in 0 to 4"):
         image_desc((1, 5, 3, 2), "f32", "in_out_channel").pixel((0, 5, 0, 0))
 
 

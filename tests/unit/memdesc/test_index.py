@@ -91,8 +91,8 @@ def test_only_integers_are_offsets(offset: Any) -> None:
 @pytest.mark.parametrize(
     ("index", "reason"),
     [
-        ((0, [0, 17], 0, 0), r"index 17 of b \(dim 1\) is not in 0 to 16"),
-        ((0, [-1, 0], 0, 0), "index -1 of b"),
+        ((0, [0, 17], 0, 0), r"index 17 of c \(dim 1\) is not in 0 to 16"),
+        ((0, [-1, 0], 0, 0), "index -1 of c"),
         (([0, 1], [0, 1, 2], 0, 0), r"must have one shape, or broadcast to one, not \[\(2,\), "),
         (np.zeros((3, 4), int), r"an array of rows must be transposed, index.T"),
         (np.zeros((3, 3), int), "must be 4 numbers, one for each dim"),
@@ -112,7 +112,7 @@ def test_an_index_outside_is_an_index_error() -> None:
     with pytest.raises(OutOfRangeError) as caught:
         BLOCKED.offset((0, 24, 0, 0), padded=True)
     assert isinstance(caught.value, IndexError)
-    assert str(caught.value) == "index 24 of b (dim 1) is not in 0 to 23"
+    assert str(caught.value) == "index 24 of c (dim 1) is not in 0 to 23"
 
 
 def test_the_first_dim_of_a_fused_axis_carries_its_padding() -> None:
@@ -121,9 +121,9 @@ def test_the_first_dim_of_a_fused_axis_carries_its_padding() -> None:
     assert desc.index(15).is_padding
     assert desc.offset((0, 0, 3, 0), padded=True) == 15
     for index, reason in (
-        ((0, 0, 3, 1), r"index 16 of c \(dim 2\), d \(dim 3\) is not in 0 to 15"),
-        ((0, 0, 0, 5), r"index 5 of d \(dim 3\) is not in 0 to 4"),
-        ((0, 0, [2**62], 0), r"of c \(dim 2\) is not in 0 to 3"),
+        ((0, 0, 3, 1), r"index 16 of y \(dim 2\), x \(dim 3\) is not in 0 to 15"),
+        ((0, 0, 0, 5), r"index 5 of x \(dim 3\) is not in 0 to 4"),
+        ((0, 0, [2**62], 0), r"of y \(dim 2\) is not in 0 to 3"),
     ):
         with pytest.raises(OutOfRangeError, match=reason):
             desc.offset(index, padded=True)

@@ -48,7 +48,7 @@ def test_many_highlighted_elements_do_not_make_the_picture_larger() -> None:
     ("highlight", "says"),
     [
         ([(1, 9, 2)], "must be 4 numbers"),
-        ([(1, 9, 5, 3)], r"index 5 of c \(dim 2\) is not in 0 to 4"),
+        ([(1, 9, 5, 3)], r"index 5 of h \(dim 2\) is not in 0 to 4"),
         ([(0, 24, 0, 0)], "is not in 0 to 23, with padding"),
         ([(0, -1, 0, 0)], "is not in 0 to 23"),
         ((1, 9, 2, 3), r"such as \[\(0, 0, 0, 0\)\]"),

@@ -48,16 +48,16 @@ def test_what_differs_and_where_is_listed(shell: Shell, dump: str) -> None:
     assert lines[8:] == [
         f"first             (0, 3, 0, 0): 60.0 and nan, inf apart; {_PLACES[0]}",
         f"                  (0, 16, 2, 1): 329.0 and 329.5, 0.5 apart; {_PLACES[1]}",
-        "where             a (dim 0): all of 1",
-        "                  b (dim 1): 3, 16 of 17",
-        "                  c (dim 2): 0, 2 to 3 of 5",
-        "                  d (dim 3): all of 4",
+        "where             dim 0 (b): all of 1",
+        "                  dim 1 (f): 3, 16 of 17",
+        "                  dim 2 (y): 0, 2 to 3 of 5",
+        "                  dim 3 (x): all of 4",
         "padding not zero  a 0, b 0",
         "padding differs   no",
     ]
     facts = shell.facts(f"compare {dump} ref.npy {_LAYOUT} --tolerance 0.5", 1)
     assert facts["worst"]["b"] == "nan"
-    assert facts["where"][1] == {"dim": "b (dim 1)", "differing": [[3, 3]], "of": 17}
+    assert facts["where"][1] == {"dim": "dim 1 (f)", "differing": [[3, 3]], "of": 17}
     assert "differing         0" in shell.lines(f"compare {dump} same.npy {_LAYOUT}")
 
 
@@ -67,7 +67,7 @@ def test_many_places_are_counted(shell: Shell) -> None:
     x[::2] = 1
     np.save("b.npy", x)
     shown = "\n".join(shell.lines("compare a.npy b.npy", 1))
-    assert "a (dim 0): 0, 2, 4, 6, 8, 10, 12, 14, ... (20 ranges) of 40" in shown
+    assert "dim 0: 0, 2, 4, 6, 8, 10, 12, 14, ... (20 ranges) of 40" in shown
 
 
 def test_the_step_of_the_coarser_type_is_tolerated_where_it_is_asked_for(shell: Shell) -> None:
