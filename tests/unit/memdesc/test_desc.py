@@ -138,8 +138,8 @@ def test_an_offset_is_asked_for_an_index_of_all_dims_within_their_sizes() -> Non
     assert desc.offset(np.array([1, 9, 2, 3])) == 729
     for index, reason in (
         ((1, 2, 3), r"index \(1, 2, 3\) must be 4 numbers, one for each dim"),
-        ((1, 17, 2, 3), r"index 17 of b \(dim 1\) is not in 0 to 16"),
-        ((-1, 0, 0, 0), r"index -1 of a \(dim 0\) is not in 0 to 1"),
+        ((1, 17, 2, 3), r"index 17 of c \(dim 1\) is not in 0 to 16"),
+        ((-1, 0, 0, 0), r"index -1 of n \(dim 0\) is not in 0 to 1"),
         ((0.5, 0, 0, 0), r"index must be a sequence of integers, not \(0.5, 0, 0, 0\)"),
     ):
         with pytest.raises(MemdescError, match=reason):
