@@ -227,7 +227,8 @@ def reorder(  # noqa: C901, PLR0912, PLR0913 - all but the first two are named; 
             elif run(array, target) is None:
                 return out  # type: ignore[return-value] # not an object on a device
     if queue is not None or is_on_device(x) or is_on_device(out):
-        refuse_threads(threads)
+        if threads is not None:
+            refuse_threads(threads)
         return _load_device()(
             x, dst, src=src, dtype=dtype, attr=attr, out=out, queue=queue, wait_for=wait_for
         )
@@ -310,13 +311,13 @@ def _reorder_on_cpu(call: _Call, key: Any, entry: Any) -> Any:
 
 def is_on_device(memory: Any) -> bool:
     """Whether an object is pyopencl's or a DeviceMemory; neither is imported to find out."""
-    if memory is None or type(memory) in _HOST:
-        return False
-    for base in type(memory).__mro__:
-        module = base.__module__
-        if module.startswith(_ON_DEVICE) or module == "pyopencl":
-            return True
-    return False
+    return _is_of_device(type(memory))  # type: ignore[arg-type] # a class has a hash
+
+
+@cache
+def _is_of_device(kind: Any) -> bool:
+    modules = [base.__module__ for base in kind.__mro__]
+    return any(module.startswith(_ON_DEVICE) or module == "pyopencl" for module in modules)
 
 
 def execute(plan: ReorderPlan, src: Any, dst: Any, threads: int | None = None) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from functools import cache
-from typing import Any, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 from memdesc import MemdescError
 from memdesc.errors import short_repr
@@ -70,14 +70,13 @@ def current_limit() -> int | None:
     return inner and inner[0]
 
 
-def refuse_threads(threads: Any) -> None:
+def refuse_threads(threads: Any) -> NoReturn:
     """Refuse a number of threads for a reorder on a device; a wrong one as on the CPU."""
-    if threads is not None:
-        msg = (
-            f"threads={short_repr(checked_threads(threads))} limits threads of the CPU, but this "
-            "reorder runs on a device; leave threads out"
-        )
-        raise MemdescError(msg)
+    msg = (
+        f"threads={short_repr(checked_threads(threads))} limits threads of the CPU, but this "
+        "reorder runs on a device; leave threads out"
+    )
+    raise MemdescError(msg)
 
 
 def checked_threads(threads: Any) -> int:

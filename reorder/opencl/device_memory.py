@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ctypes import c_ubyte
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -66,6 +66,8 @@ class DeviceMemory(Indexed):
     data: Any
     desc: MemoryDesc | ImageDesc
     event: cl.Event | None = None
+    # the last one that is known to be of the queue's context
+    known_event: cl.Event | None = field(default=None, init=False)
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "queue":

@@ -16,12 +16,14 @@ from pyopencl.tools import first_arg_dependent_memoize
 
 from memdesc import DataType, FormatTag, ImageDesc, MemdescError, MemoryDesc, data_type, memory_desc
 from memdesc.errors import short_repr
+from reorder.memory.buffers import address_of
 from reorder.memory.inputs import as_memory, check_axes, from_pixels, result_desc
 from reorder.memory.memory import Memory
 from reorder.opencl.allocation import allocate, allocate_buffer
 from reorder.opencl.device_memory import DeviceMemory, events_of, record_event
 from reorder.opencl.execution import enqueue_transfers, transfers_between
 from reorder.opencl.image_formats import supported_format
+from reorder.opencl.known import SMALL, Call, KnownCall, note_call, run_known
 from reorder.opencl.operands import Unallocated, array_desc, array_type, check_queue, checked_events
 from reorder.values.attr import Attr, check_beta
 
@@ -32,9 +34,12 @@ _HOST = (Memory, np.ndarray)
 _WITH_QUEUE = (DeviceMemory, cl.array.Array)
 _DESCS = (MemoryDesc, ImageDesc)
 _IN_PLACE = (cl.Buffer, cl.Image, cl.SVMPointer)
-# Buffers of at most this many bytes are created with their content, without a queue: a reorder
-# of 16 KiB takes 45 us instead of 255 on a CPU. 512 MB take 7 times as long this way on an H200.
-_SMALL = 1 << 16
+# which function a known call is of
+_REORDER, _PACK, _RESULT = range(3)
+# set the fields of a DeviceMemory that need no checks
+_set_queue, _set_data, _set_desc, _set_event, _set_known = (
+    vars(DeviceMemory)[field].__set__ for field in ("queue", "data", "desc", "event", "known_event")
+)
 
 
 def enqueue_reorder(  # noqa: PLR0913 - public: a queue, two operands, their descriptors
@@ -90,8 +95,13 @@ def enqueue_reorder(  # noqa: PLR0913 - public: a queue, two operands, their des
     >>> out.get()
     array([0, 3, 1, 4, 2, 5], dtype=int8)
     """
+    names = _REORDER, id(src), id(dst), id(attr)
+    known = run_known(queue, x, out, names, wait_for)
+    if known is not None:
+        return known[1]
     events = _checked(queue, wait_for)
-    _, event = _enqueue(queue, Source(x, src), (out, dst), events, attr)
+    call = Call((x, out), names, (src, dst, attr))
+    _, event = _enqueue(queue, Source(x, src), (out, dst), events, attr, call)
     return event
 
 
@@ -192,10 +202,20 @@ def enqueue_pack(  # noqa: PLR0913 - all but the first four are named
     >>> image, event = opencl.pack(queue, x, dst)
     >>> opencl.enqueue_pack(queue, x + 1, image, dst, wait_for=[event]).wait()
     """
+    names = (
+        _PACK,
+        dst if type(dst) is str else id(dst),
+        src if type(src) is str else id(src),
+        id(attr),
+    )
+    known = run_known(queue, x, image, names, wait_for)
+    if known is not None:
+        return known[1]
     events = _checked(queue, wait_for)
     source = as_source(x, src)
     desc = _image_desc(dst, source.desc)
-    _, event = _enqueue(queue, source, (image, desc), events, attr)
+    call = Call((x, image), names, (dst, src, attr))
+    _, event = _enqueue(queue, source, (image, desc), events, attr, call)
     return event
 
 
@@ -308,7 +328,7 @@ def enqueue_unpack(  # noqa: PLR0913 - all but the first five are named
     return event
 
 
-def reorder_on_device(  # noqa: PLR0913 - public: the arguments of `reorder.reorder`
+def reorder_on_device(  # noqa: C901, PLR0913 - public: the arguments of `reorder.reorder`
     x: Any,
     dst: LayoutLike | None,
     *,
@@ -344,38 +364,59 @@ def reorder_on_device(  # noqa: PLR0913 - public: the arguments of `reorder.reor
     array([0., 3., 1., 4., 2., 5.], dtype=float32)
     """
     if queue is None:
-        queue = _queue_of(x) or _queue_of(out)
+        if isinstance(x, _WITH_QUEUE):
+            queue = x.queue
+        if queue is None and isinstance(out, _WITH_QUEUE):
+            queue = out.queue
+    names = (
+        _RESULT,
+        dst if type(dst) is str else id(dst),
+        src if type(src) is str else id(src),
+        dtype if type(dtype) is str else id(dtype),
+        id(attr),
+    )
+    known = run_known(queue, x, out, names, wait_for)
+    if known is not None:
+        memory, event, desc = known
+        if type(out) is DeviceMemory:
+            _set_event(out, event)
+            _set_known(out, event)
+            return out
+        made: DeviceMemory = object.__new__(DeviceMemory)
+        _set_queue(made, queue)
+        _set_data(made, memory if out is None else out)
+        _set_desc(made, desc)
+        _set_event(made, event)
+        _set_known(made, event)
+        return made
     if queue is None:
         msg = "a pyopencl Buffer or Image has no queue; pass queue="
         raise MemdescError(msg)
     events = _checked(queue, wait_for)
-    memory, known = out, None
+    memory, given = out, None
     if isinstance(out, DeviceMemory):
-        memory, known = out.data, out.desc
+        memory, given = out.data, out.desc
         events += events_of(queue, out)
     elif isinstance(out, _HOST):
         msg = "out is host memory, but the result stays on a device; copy it with .get()"
         raise MemdescError(msg)
     elif isinstance(out, cl.array.Array):
-        known, dtype = _described(out, dst, dtype)
+        given, dtype = _described(out, dst, dtype)
     elif out is not None and dst is None:
         msg = "the layout of out is not known; pass its descriptor as dst"
         raise MemdescError(msg)
     source = as_source(x, src)
-    desc = result_desc(dst, dtype, source.desc, known)
+    desc = result_desc(dst, dtype, source.desc, given)
     check_beta(attr, out)
     if memory is None:
         form = supported_format(queue, desc) if isinstance(desc, ImageDesc) else None
         memory = Unallocated(form)
-    memory, event = _enqueue(queue, source, (memory, desc), events, attr)
+    call = Call((x, out), names, (dst, src, dtype, attr))
+    memory, event = _enqueue(queue, source, (memory, desc), events, attr, call)
     if isinstance(out, DeviceMemory):
         out.queue, out.event = queue, event
         return out
     return DeviceMemory(queue, memory, desc, event)
-
-
-def _queue_of(memory: Any) -> cl.CommandQueue | None:
-    return memory.queue if isinstance(memory, _WITH_QUEUE) else None
 
 
 def _described(
@@ -429,25 +470,37 @@ def _enqueue(
     target: tuple[Any, MemoryDesc | ImageDesc],
     wait_for: list[cl.Event],
     attr: Attr | None = None,
+    call: Call | None = None,
 ) -> tuple[Any, cl.Event]:
     """Check everything, allocate dst if it is `Unallocated`, and enqueue a reorder into it.
 
-    An Array's events are waited for, and it carries the event that is returned.
+    An Array's events are waited for, and it carries the event that is returned. Later ones like
+    `call` need no checks.
     """
     memory, desc = target
     transfers, (src, dst) = transfers_between(
         queue, (source.memory, memory), (source.desc, desc), attr
     )
     waiting = wait_for + source.events(queue) + events_of(queue, memory)
+    form = None
     if isinstance(memory, Unallocated):
-        memory = dst = allocate(queue.context, desc, memory.form)
+        form = memory.form
+        memory = dst = allocate(queue.context, desc, form)
         if isinstance(desc, MemoryDesc) and _has_gaps(desc):
             waiting.append(cl.enqueue_fill(queue, dst, np.zeros(1, np.uint8), desc.nbytes))
+            call = None
     if source.host is not None:
         src = _upload(queue, source.host)
     event = enqueue_transfers(queue, transfers, (src, dst), waiting or None)
     record_event(memory, event)
+    if call is not None and (source.host is None or _is_same(source.host, call.operands[0])):
+        note_call(queue, call, KnownCall(transfers, desc, form))
     return memory, event
+
+
+def _is_same(host: Memory, x: Any) -> bool:
+    """Whether memory has the bytes of an array."""
+    return isinstance(x, np.ndarray) and address_of(host.data) == address_of(x)
 
 
 @lru_cache(maxsize=1024)
@@ -504,7 +557,7 @@ def _upload(queue: cl.CommandQueue, host: Memory) -> cl.Buffer:
     if not nbytes:
         return allocate_buffer(queue.context, 0)
     data = host.data[:nbytes]
-    if nbytes <= _SMALL:
+    if nbytes <= SMALL:
         flags = cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR
         return cl.Buffer(queue.context, flags, hostbuf=data)
     buffer = allocate_buffer(queue.context, nbytes, cl.mem_flags.READ_ONLY)

@@ -62,17 +62,22 @@ class KernelPool:
     def __init__(self, program: cl.Program, name: str) -> None:
         self._program, self._name = program, name
         # raises where the program cannot make it
-        idle = [cl.Kernel(program, name)]
-        self._take = idle.pop
+        idle = [self.new()]
+        # returns an object that is not in use; raises IndexError if all are
+        self.take_idle: Callable[[], cl.Kernel] = idle.pop
         # ends the use of an object
         self.give_back: Callable[[cl.Kernel], None] = idle.append
 
     def take(self) -> cl.Kernel:
         """Return an object that is not in use."""
         try:
-            return self._take()
+            return self.take_idle()
         except IndexError:
-            return cl.Kernel(self._program, self._name)
+            return self.new()
+
+    def new(self) -> cl.Kernel:
+        """Return a new object, which is in no pool."""
+        return cl.Kernel(self._program, self._name)
 
 
 class PreparedLaunch(NamedTuple):
@@ -88,6 +93,14 @@ class PreparedLaunch(NamedTuple):
     numbers: NDArray[Any]
     sizes: tuple[tuple[int, ...], tuple[int, ...]]
 
+    def with_constants(self, varying: Sequence[cl.Buffer]) -> cl.Kernel:
+        """Return a new kernel with all arguments but src and dst."""
+        kernel = self.kernels.new()
+        for k, argument in enumerate(varying, 2):
+            kernel.set_arg(k, argument)
+        _set_numbers(kernel, len(self.names) - 1, self.numbers)
+        return kernel
+
     def enqueue(
         self,
         queue: cl.CommandQueue,
@@ -101,24 +114,28 @@ class PreparedLaunch(NamedTuple):
         """
         src, dst = memory
         _, kernels, names, numbers, sizes = self
-        last = len(names) - 1
         # a kernel that writes zeros takes no scales
-        given = ((src, dst, *varying) if names[0] == "src" else (dst, *varying))[:last]
+        given = (src, dst, *varying) if names[0] == "src" else (dst, *varying)
+        last = len(names) - 1
         shared = _BUFFERS
         if isinstance(src, cl.SVMPointer) or isinstance(dst, cl.SVMPointer):
             shared = isinstance(src, cl.SVMPointer), isinstance(dst, cl.SVMPointer)
             with _building:
                 kernels = _kernels(queue.context, queue.device, self.launch.pattern, shared)
-        kernel = kernels.take()
         try:
-            k, argument = 0, None
+            kernel = kernels.take_idle()
+        except IndexError:
+            kernel = kernels.take()
+        k = 0
+        try:
             try:
-                for k, argument in enumerate(given):
-                    kernel.set_arg(k, argument)
+                while k < last:
+                    kernel.set_arg(k, given[k])
+                    k += 1
             except cl.LogicError as error:
                 if not is_released_error(error):
                     raise
-                raise released_error(argument, names[k]) from None
+                raise released_error(given[k], names[k]) from None
             # `set_arg` calls this for bytes, but tries other kinds first, which takes 7 to 17 us
             _set_numbers(kernel, last, numbers)
             try:

@@ -6,6 +6,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
+import ml_dtypes
 import numpy as np
 import pyopencl as cl
 import pyopencl.array
@@ -413,6 +414,107 @@ def test_what_an_array_is_of_now_is_its_type(first: Runtime) -> None:
         for _ in range(2):
             reorder(src, out=dst)
             assert dst.get().tobytes() == x.astype(np.float16).tobytes()
+
+
+def calls_of(function: Callable[[], Any]) -> int:
+    """Return how many functions of Python a call of a function runs, itself included."""
+    count = 0
+
+    def note(frame: Any, event: str, arg: Any) -> None:  # noqa: ARG001 - Python's protocol
+        nonlocal count
+        count += event == "call"
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        function()
+    finally:
+        sys.setprofile(before)
+    return count
+
+
+def test_a_known_call_runs_few_functions_of_python(runtime: Runtime) -> None:
+    queue, x = runtime.queue, X.reshape(2, 4, 5, 16)
+    plain, nhwc = (memory_desc(x.shape, "f32", tag) for tag in ("nchw", "nhwc"))
+    pixels = image_desc(x.shape, "f32", "in_out_channel")
+    src, dst = (runtime.buffer(x) for _ in range(2))
+    one, other = (cl.array.to_device(queue, x) for _ in range(2))
+    image, _ = opencl.pack(queue, x, pixels)
+    memory, out = (reorder(x, tag, queue=queue) for tag in ("nchw", "nhwc"))
+    calls: dict[str, tuple[int, Callable[[], Any]]] = {
+        "buffers": (6, lambda: opencl.enqueue_reorder(queue, src, dst, src=plain, dst=nhwc)),
+        "pack": (5, lambda: opencl.enqueue_pack(queue, src, image, pixels, src=plain)),
+        "pack of the host": (4, lambda: opencl.enqueue_pack(queue, x, image, pixels)),
+        "pack by name": (6, lambda: opencl.enqueue_pack(queue, memory, image, "in_out_channel")),
+        "into": (9, lambda: reorder(memory, out=out)),
+        "a layout": (11, lambda: reorder(memory, "nhwc")),
+        "arrays": (16, lambda: reorder(one, out=other)),
+        "the host": (8, lambda: reorder(x, "nhwc", queue=queue)),
+    }
+    for what, (most, call) in calls.items():
+        call()
+        call()
+        # the function that is counted is one itself
+        assert calls_of(call) - 1 <= most, what
+    queue.finish()
+
+
+def test_equal_calls_with_other_memory_give_what_it_holds(runtime: Runtime) -> None:
+    for k in range(4):
+        x = X + k
+        found = reorder(x, "nhwc", queue=runtime.queue)
+        assert (found.get().numpy() == x).all()
+        assert (reorder(found, "nchw").get().numpy() == x).all()
+        image, event = opencl.pack(runtime.queue, x, IMAGE)
+        opencl.enqueue_pack(runtime.queue, x + 1, image, IMAGE, wait_for=[event])
+        held = opencl.DeviceMemory(runtime.queue, image, IMAGE)
+        assert (reorder(held, "nhwc").get().numpy() == x + 1).all()
+        # a kernel has the memory of the call before
+        del found, image, held
+
+
+def test_host_arrays_of_every_kind_are_read_again(first: Runtime) -> None:
+    whole = np.arange(2 * X.size, dtype=np.float32).reshape(2, 10, 4, 16)
+    arrays = [
+        whole[:, ::2],
+        whole[:, 5:],
+        np.asfortranarray(whole[:, :5]),
+        whole[:, :5] > 99,
+        whole[:, :5].astype(ml_dtypes.bfloat16),
+        np.broadcast_to(whole[:1, :5], X.shape),
+        np.zeros((2, 0, 4, 16), np.float32),
+    ]
+    for x in arrays:
+        for k in range(3):
+            again = x.copy("K") if k else x
+            found = reorder(again, "nhwc", queue=first.queue).get()
+            wanted = reorder(x, "nhwc")
+            assert found.desc == wanted.desc
+            assert found.data.tobytes() == wanted.data.tobytes(), x.dtype
+    x = X.copy()
+    for scale in (2.0, 3.0):
+        attr = Attr(src_scale=scale)
+        for _ in range(3):
+            x += 1
+            assert (
+                reorder(x, "nhwc", attr=attr, queue=first.queue).get().numpy() == x * scale
+            ).all()
+
+
+def test_a_known_call_with_events_of_another_context_is_refused(runtime: Runtime) -> None:
+    memory, out = (reorder(X, tag, queue=runtime.queue) for tag in ("nchw", "nhwc"))
+    other = cl.Context([runtime.device.device])
+    foreign = cl.UserEvent(other)
+    for _ in range(3):
+        reorder(memory, out=out)
+    memory.event = foreign
+    with refused("wait_for has an event of another context than the queue"):
+        reorder(memory, out=out)
+    memory.event = None
+    with refused("wait_for has an event of another context than the queue"):
+        reorder(memory, out=out, queue=runtime.queue, wait_for=[foreign])
+    foreign.set_status(COMPLETE)
+    assert (out.get().numpy() == X).all()
 
 
 def test_arrays_in_one_buffer_are_refused_where_they_overlap(runtime: Runtime) -> None:
