@@ -80,8 +80,7 @@ def known_call(
     `named` are its other arguments: dst, src and dtype.
     """
     attr, desc = reorder.plan.attr, out.memory.desc
-    is_settled = all(type(each) in _SETTLED or isinstance(each, np.dtype) for each in named)
-    if not is_settled or (attr is not None and attr.is_large) or not desc.nelems:
+    if not all(map(_is_settled, named)) or (attr and attr.is_large) or not desc.nelems:
         return None
     views = []
     for side in (x, out):
@@ -101,6 +100,12 @@ def known_call(
     else:
         allocate = _aligned if fills_bytes(desc) else _aligned_zeros
     return run, desc, allocate, desc.nbytes, (reorder, x.memory.desc, attr, named)
+
+
+def _is_settled(argument: object) -> bool:
+    """Whether an argument means the same as long as it exists."""
+    is_scalar_type = isinstance(argument, type) and issubclass(argument, np.generic)
+    return type(argument) in _SETTLED or isinstance(argument, np.dtype) or is_scalar_type
 
 
 def _aligned(nbytes: int, _dtype: object) -> NDArray[np.uint8]:

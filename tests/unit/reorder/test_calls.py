@@ -73,6 +73,8 @@ KINDS: dict[str, Callable[[], Any]] = {
     "memory": lambda: reorder.reorder(INTO, "nchw"),
     "dtype": lambda: reorder.reorder(X, "nhwc", dtype="f16"),
     "numpy's dtype": lambda: reorder.reorder(X, "nhwc", dtype=np.dtype(np.float16)),
+    "a type of numpy": lambda: reorder.reorder(X, "nhwc", dtype=np.float16),
+    "bf16": lambda: reorder.reorder(X, "nhwc", dtype=ml_dtypes.bfloat16),
     "one scale": lambda: reorder.reorder(X, "nhwc", dtype="s8", attr=ATTR),
     "a new Attr": lambda: reorder.reorder(
         X, "nhwc", dtype="s8", attr=reorder.Attr(dst_scale=0.5, beta=0.0)
