@@ -30,6 +30,23 @@ if TYPE_CHECKING:
     from memdesc.picture import Picture
     from memdesc.picture.draw import Look
 
+# What members of oneDNN's `memory::desc` (3.13, dnnl.hpp) and `dnnl_memory_desc_t` are called here;
+# a getter may have the prefix `get_`.
+_HERE = {
+    "size": "nbytes",
+    "data_type": "dtype",
+    "submemory_desc": "submemory(dims, offsets)",
+    "submemory_offset": "offset0",
+    "inner_nblks": "inner_blks, whose length it is",
+    "ndims": "ndims",
+    "dims": "dims",
+    "strides": "strides",
+    "padded_dims": "padded_dims",
+    "padded_offsets": "padded_offsets",
+    "inner_blks": "inner_blks",
+    "inner_idxs": "inner_idxs",
+}
+
 
 @immutable
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -151,6 +168,15 @@ class MemoryDesc(Checked):
     def __repr__(self) -> str:
         text = expression(self.dtype, self.layout)
         return text if self.extra is None else f"{text}.with_extra({self.extra!r})"
+
+    if not TYPE_CHECKING:  # for a type checker, any name would be an attribute
+
+        def __getattr__(self, name):  # noqa: ANN001, ANN204 - see above
+            # called for names that the class does not have
+            here = _HERE.get(name.removeprefix("get_"), "")
+            hint = f"; oneDNN's {name} is .{here} here" if here else ""
+            msg = f"a MemoryDesc has no attribute {short_repr(name)}{hint}"
+            raise AttributeError(msg, name=name, obj=self)
 
     @property
     def ndims(self) -> int:

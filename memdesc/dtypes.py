@@ -94,6 +94,11 @@ class DataType(Checked):
         return data_type, (self.name,)
 
     @property
+    def dtype(self) -> np.dtype[Any]:
+        """The same as `numpy`, under the name where numpy looks: `np.zeros(m.shape, m.dtype)`."""
+        return self.numpy
+
+    @property
     def is_packed(self) -> bool:
         """Whether two elements share a byte."""
         return self.bits == 4  # noqa: PLR2004 - the one packed width there is

@@ -31,18 +31,28 @@ class Indexed:
         def __getitem__(self, key: Any) -> Any: ...
 
     @property
-    def shape(self) -> tuple[int, ...]:
+    def dims(self) -> tuple[int, ...]:
         """Logical sizes, as `desc.dims`."""
         return self.desc.dims
 
     @property
+    def shape(self) -> tuple[int, ...]:
+        """Logical sizes, under numpy's name."""
+        return self.desc.dims
+
+    @property
     def dtype(self) -> DataType:
-        """Type of the elements, as `desc.dtype`."""
+        """Type of the elements, as `desc.dtype`; numpy takes it as a dtype."""
         return self.desc.dtype
 
     @property
+    def ndims(self) -> int:
+        """Number of dims, as `desc.ndims`."""
+        return len(self.desc.dims)
+
+    @property
     def ndim(self) -> int:
-        """Number of dims."""
+        """Number of dims, under numpy's name."""
         return len(self.desc.dims)
 
     def __len__(self) -> int:

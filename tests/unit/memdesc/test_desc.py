@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 
@@ -146,3 +149,28 @@ def test_an_offset_is_asked_for_an_index_of_all_dims_within_their_sizes() -> Non
             desc.offset(index)
     with pytest.raises(MemdescError, match=r"b \(dim 1\) has no index: its size is 0"):
         memory_desc((2, 0), "f32").offset((0, 0))
+
+
+@pytest.mark.parametrize(
+    ("name", "here"),
+    [
+        ("get_size", r"oneDNN's get_size is \.nbytes here"),
+        ("submemory_desc", r"oneDNN's submemory_desc is \.submemory\(dims, offsets\) here"),
+        ("inner_nblks", r"oneDNN's inner_nblks is \.inner_blks, whose length it is here"),
+        ("data_type", r"oneDNN's data_type is \.dtype here"),
+        ("get_data_type", r"oneDNN's get_data_type is \.dtype here"),
+        ("get_dims", r"oneDNN's get_dims is \.dims here"),
+        ("volume", "a MemoryDesc has no attribute 'volume'$"),
+    ],
+)
+def test_names_of_onednn_say_what_they_are_called_here(name: str, here: str) -> None:
+    desc = memory_desc((2, 17), "f32", "aB8b")
+    with pytest.raises(AttributeError, match=here) as raised:
+        getattr(desc, name)
+    assert raised.value.name == name
+    assert not hasattr(desc, name)
+
+
+def test_a_descriptor_is_copied_without_its_constructor_looking_for_other_names() -> None:
+    desc = memory_desc((2, 17), "f32", "aB8b")
+    assert copy.copy(desc) == copy.deepcopy(desc) == pickle.loads(pickle.dumps(desc)) == desc

@@ -249,3 +249,11 @@ def test_an_array_in_the_place_of_the_descriptor_is_named_by_shape_and_dtype() -
     )
     with pytest.raises(MemdescError, match=described):
         reorder.Memory(np.zeros((2, 17, 5, 4), np.float32))  # type: ignore[arg-type] # callers without types
+
+
+@pytest.mark.parametrize("dtype", ["f32", "bf16", "s8", "u4"])
+def test_numpy_makes_an_array_like_a_memory(dtype: str) -> None:
+    memory = reorder.Memory(memory_desc((2, 17), dtype, "aB8b"))
+    assert (memory.dims, memory.ndims) == (memory.shape, memory.ndim) == ((2, 17), 2)
+    array = np.zeros(memory.shape, memory.dtype)
+    assert (array.shape, array.dtype) == ((2, 17), memory.numpy().dtype)
