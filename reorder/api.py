@@ -320,17 +320,17 @@ def _is_of_device(kind: Any) -> bool:
     return any(module.startswith(_ON_DEVICE) or module == "pyopencl" for module in modules)
 
 
-def execute(plan: ReorderPlan, src: Any, dst: Any, threads: int | None = None) -> None:
+def execute(plan: ReorderPlan, x: Any, out: Any, *, threads: int | None = None) -> None:
     """Run a plan on two buffers.
 
     Parameters
     ----------
     plan : ReorderPlan
         From `plan_reorder`.
-    src, dst : ndarray or object with the buffer protocol
-        C-contiguous arrays of the dtype or of its bits, or raw bytes (uint8), of at
-        least `min_nbytes` bytes. Padding of dst becomes zero; gaps of a strided dst
-        keep what they hold.
+    x, out : ndarray or object with the buffer protocol
+        What `plan.src` and `plan.dst` describe: C-contiguous arrays of the dtype or of its bits,
+        or raw bytes (uint8), of at least `min_nbytes` bytes. Padding of `out` becomes zero; the
+        gaps of a strided layout keep what they hold.
     threads : int, optional
         At most this many threads; by default the limit of `use_threads`, or all that
         numba may use.
@@ -350,10 +350,10 @@ def execute(plan: ReorderPlan, src: Any, dst: Any, threads: int | None = None) -
     >>> out
     array([0, 3, 1, 4, 2, 5], dtype=int8)
     """
-    _prepared(plan, threads)(src, dst)
+    _prepared(plan, threads)(x, out)
 
 
-def prepare(plan: ReorderPlan, threads: int | None = None) -> Callable[[Any, Any], None]:
+def prepare(plan: ReorderPlan, *, threads: int | None = None) -> Callable[[Any, Any], None]:
     """Return a callable that runs a plan many times.
 
     As with `plan_reorder`, the last ones are cached, unless the arrays of the plan's `attr` exceed
@@ -369,7 +369,7 @@ def prepare(plan: ReorderPlan, threads: int | None = None) -> Callable[[Any, Any
     Returns
     -------
     callable
-        `run(src, dst)`, which takes what `execute` takes and may be called from
+        `run(x, out)`, which takes what `execute` takes and may be called from
         several threads at once.
 
     Examples

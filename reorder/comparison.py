@@ -143,14 +143,14 @@ def compare_values(
     a: Any,
     b: Any,
     *,
-    tolerance: float = 0.0,
-    relative: float = 0.0,
+    atol: float = 0.0,
+    rtol: float = 0.0,
     resolution: bool = False,
     limit: int = 10,
 ) -> ValueComparison:
     """Compare two tensors element by element, by their logical indices.
 
-    Elements differ if they are more than ``tolerance + relative * abs(b)`` apart. Two NaNs do not
+    Elements differ if they are more than ``atol + rtol * abs(b)`` apart. Two NaNs do not
     differ, nor do 0.0 and -0.0; a NaN and a number do. Numbers are compared as f64, and integers
     of 64 bits as the widest float of the machine.
 
@@ -160,7 +160,7 @@ def compare_values(
     ----------
     a, b : ndarray, Memory, or tensor with DLPack
         Of the same dims; the axes of an array are its logical dims.
-    tolerance, relative : float
+    atol, rtol : float
         0 or more; by default every difference counts.
     resolution : bool
         Whether one unit in the last place is also tolerated, of the coarser type at the larger
@@ -188,8 +188,8 @@ def compare_values(
     >>> found
     <ValueComparison of (1, 17, 5, 4): 1 of 340 differ, worst (0, 16, 2, 1): 329.0 and 329.5>
     """
-    check_amount("tolerance", tolerance)
-    check_amount("relative", relative)
+    check_amount("atol", atol)
+    check_amount("rtol", rtol)
     resolution = checked_flag("resolution", resolution)
     if checked_int("limit", limit) < 0:
         msg = f"limit must be 0 or more, not {limit}"
@@ -214,7 +214,7 @@ def compare_values(
         errors.add(x, y, distance)
         errors.add_ulps(moved, ulps)
         with np.errstate(invalid="ignore", over="ignore"):
-            allowed = tolerance + relative * np.abs(y[at]) + ulps * resolution
+            allowed = atol + rtol * np.abs(y[at]) + ulps * resolution
         # an infinite tolerance must not hide an infinite difference
         at = at[(moved > allowed) | np.isinf(moved)]
         if not len(at):

@@ -116,7 +116,7 @@ def quantize(  # noqa: PLR0913 - most are keywords
     x: NDArray[Any] | Memory | OnDevice,
     dtype: Any,
     axis: int | Iterable[int] | None = None,
-    desc: str | FormatTag | MemoryDesc | None = None,
+    dst: str | FormatTag | MemoryDesc | None = None,
     *,
     groups: tuple[int, ...] = (),
     symmetric: bool | None = None,
@@ -134,7 +134,7 @@ def quantize(  # noqa: PLR0913 - most are keywords
         A signed integer, an unsigned one of 4 to 16 bits (zero points are s32), or an f8 or f4.
     axis : int or iterable of int, optional
         Dims with one scale per index; by default one scale applies to all elements.
-    desc : str, FormatTag or MemoryDesc, optional
+    dst : str, FormatTag or MemoryDesc, optional
         The layout to write; by default row-major.
     groups : (int, int), optional
         How many adjacent elements along each of the last two dims share a scale; both dims must
@@ -162,7 +162,7 @@ def quantize(  # noqa: PLR0913 - most are keywords
     --------
     >>> import numpy as np, reorder
     >>> w = np.random.default_rng(0).standard_normal((32, 16, 3, 3), np.float32)
-    >>> q = reorder.quantize(w, "s8", axis=0, desc="OIhw4i16o4i")
+    >>> q = reorder.quantize(w, "s8", axis=0, dst="OIhw4i16o4i")
     >>> q.memory.desc.dtype, q.scales.shape
     (data_type('s8'), (32,))
     >>> back = reorder.dequantize(q).numpy()
@@ -208,7 +208,7 @@ def quantize(  # noqa: PLR0913 - most are keywords
         raise MemdescError(msg)
     kind = np.float64 if given.name == "f64" else np.float32
     scales, points = choose_scales(low, high, wanted.name, kind, is_symmetric=is_symmetric)
-    target = memory_desc(dims, wanted) if desc is None else desc
+    target = memory_desc(dims, wanted) if dst is None else dst
     used = None if is_symmetric else points
     # a tensor without elements may have no scales
     attr = _attr("dst", (scales, used), mask, groups, saturate=True) if prod(dims) else None
@@ -252,7 +252,7 @@ def dequantize(  # noqa: PLR0913 - most are keywords
     *,
     groups: tuple[int, ...] = (),
     dtype: Any = None,
-    desc: str | FormatTag | MemoryDesc | None = None,
+    dst: str | FormatTag | MemoryDesc | None = None,
     threads: int | None = None,
     queue: cl.CommandQueue | None = None,
 ) -> Memory:
@@ -270,8 +270,8 @@ def dequantize(  # noqa: PLR0913 - most are keywords
     axis, groups, threads, queue
         As for `quantize`.
     dtype : DataType, str or numpy dtype, optional
-        What to convert to; by default the type of `desc` if that is a MemoryDesc, else f32.
-    desc : str, FormatTag or MemoryDesc, optional
+        What to convert to; by default the type of `dst` if that is a MemoryDesc, else f32.
+    dst : str, FormatTag or MemoryDesc, optional
         The layout to write; by default row-major.
 
     Returns
@@ -292,7 +292,7 @@ def dequantize(  # noqa: PLR0913 - most are keywords
     array([[   1., -127.]], dtype=float32)
     """
     if dtype is None:
-        dtype = desc.dtype if isinstance(desc, MemoryDesc) else "f32"
+        dtype = dst.dtype if isinstance(dst, MemoryDesc) else "f32"
     if not isinstance(memory, (Memory, Quantized)) and not is_on_device(memory):
         from reorder.records import decode, record  # most programs have no records
 
@@ -300,7 +300,7 @@ def dequantize(  # noqa: PLR0913 - most are keywords
             if (scales, zero_points, axis) != (None, None, None) or groups:
                 msg = f"{memory!r} contains its scales and zero points; do not pass others"
                 raise MemdescError(msg)
-            return decode.dequantize_record(memory, dtype, desc, threads)
+            return decode.dequantize_record(memory, dtype, dst, threads)
     if isinstance(memory, Quantized):
         given = memory
         memory = given.memory
@@ -326,7 +326,7 @@ def dequantize(  # noqa: PLR0913 - most are keywords
     mask, _, _ = split_dims(stored.dims, axis, groups, stored.letters)
     refuse_masked("zero_points", zero_points)
     points = np.asarray(0 if zero_points is None else zero_points)
-    target = memory_desc(stored.dims, dtype) if desc is None else desc
+    target = memory_desc(stored.dims, dtype) if dst is None else dst
     used = points if points.any() else None
     attr = _attr("src", (scales, used), mask, groups) if stored.nelems else None
     made: Memory = _reorder(memory, target, dtype, attr, (threads, queue))

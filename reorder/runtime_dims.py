@@ -101,12 +101,12 @@ class RuntimePlan(Checked):
         return plan_reorder(self.src.resolve(sizes), self.dst.resolve(sizes), self.attr)
 
     def __call__(
-        self, src: Memory | DeviceMemory, dst: Memory | DeviceMemory, threads: int | None = None
+        self, x: Memory | DeviceMemory, out: Memory | DeviceMemory, *, threads: int | None = None
     ) -> None:
-        """Reorder src into dst; their descriptors have all sizes.
+        """Reorder x into out; their descriptors have all sizes.
 
-        If dst is on an OpenCL device, the reorder runs there, after the `event` of dst. `threads`
-        is as for `reorder`.
+        If `out` is on an OpenCL device, the reorder runs there, after the `event` of `out`.
+        `threads` is as for `reorder`.
 
         Raises
         ------
@@ -116,7 +116,7 @@ class RuntimePlan(Checked):
         """
         if threads is not None:
             threads = checked_threads(threads)
-        for memory, desc, side in ((src, self.src, "src"), (dst, self.dst, "dst")):
+        for memory, desc, side in ((x, self.src, "x"), (out, self.dst, "out")):
             if not isinstance(memory, Memory) and not is_on_device(memory):
                 msg = (
                     f"{side} must be a Memory, whose descriptor says the sizes, not "
@@ -127,12 +127,12 @@ class RuntimePlan(Checked):
             if held != desc.resolve(held.dims):
                 msg = f"{side} is {held!r}, but the plan is for {desc!r}"
                 raise MemdescError(msg)
-        if isinstance(src, Memory) and isinstance(dst, Memory):
-            plan = plan_reorder(src.desc, dst.desc, self.attr)
-            execute(plan, src.data, dst.data, threads)
+        if isinstance(x, Memory) and isinstance(out, Memory):
+            plan = plan_reorder(x.desc, out.desc, self.attr)
+            execute(plan, x.data, out.data, threads=threads)
         else:
-            options: Any = {"out": dst, "attr": self.attr, "threads": threads}
-            reorder(src, **options)
+            options: Any = {"out": out, "attr": self.attr, "threads": threads}
+            reorder(x, **options)
 
 
 def _desc_of(memory: Any) -> MemoryDesc:

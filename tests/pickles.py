@@ -96,7 +96,7 @@ def values() -> dict[str, Any]:
         ),
         "Memory": reorder.reorder(x, "aBc8b"),
         "Record": reorder.Record(record, random_bytes(record.nbytes, 0)),
-        "Quantized": reorder.quantize(x, "s8", axis=1, desc="aBc8b"),
+        "Quantized": reorder.quantize(x, "s8", axis=1, dst="aBc8b"),
         "prepared call": reorder.prepare(plan, threads=1),
     }
 

@@ -74,7 +74,7 @@ def measure(case: Case, threads: int, peers: Iterable[MakePeer], seconds: float)
         raise MemdescError(msg) from None
     start = perf_counter()
     plan = plan_reorder(case.src, case.dst, case.attr)
-    prepared: Any = prepare(plan, threads)
+    prepared: Any = prepare(plan, threads=threads)
     prepared(src, dst)
     first = perf_counter() - start
     ours = dst.copy()

@@ -141,8 +141,8 @@ def _compare(a: Memory, b: Memory, options: argparse.Namespace, limit: int) -> V
     return compare_values(
         a,
         b,
-        tolerance=options.tolerance,
-        relative=options.relative,
+        atol=options.atol,
+        rtol=options.rtol,
         resolution=options.resolution,
         limit=limit,
     )
@@ -394,7 +394,7 @@ def _is_copy(a: _Content, b: _Content) -> bool:
 COMMAND = Command(
     "compare",
     "Compare the values of two tensors in any layouts and types: exit code 1 if they differ.",
-    "compare a.npy b.npy --tolerance 0.001",
+    "compare a.npy b.npy --atol 0.001",
     (
         value(
             "a A",
@@ -407,8 +407,8 @@ COMMAND = Command(
         FILE_DIMS,
         option("--dtype", ", if a file does not say"),
         option("--offset", " in raw bytes", type=int),
-        option("--tolerance", " (default 0)", default=0.0),
-        option("--relative", default=0.0),
+        option("--atol", " (default 0)", default=0.0),
+        option("--rtol", default=0.0),
         flag("--resolution", "additional tolerance: a step (ULP) of the coarser type at the value"),
         option("--limit", " (default 10): where elements differ", default=10),
     ),

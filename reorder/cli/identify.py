@@ -59,7 +59,7 @@ def _answer_for_set(options: argparse.Namespace, plain: dict[str, Memory]) -> tu
 
 
 def _how(options: argparse.Namespace) -> dict[str, Any]:
-    return {name: getattr(options, name) for name in ("dtype", "tolerance", "relative")}
+    return {name: getattr(options, name) for name in ("dtype", "atol", "rtol")}
 
 
 def _read(options: argparse.Namespace) -> Memory | np.ndarray[Any, Any]:
@@ -154,8 +154,8 @@ COMMAND = Command(
         option("--dims", ", if there is no --like"),
         option("--dtype", " (default: that of --like, or a narrower one that holds its integers)"),
         OFFSET,
-        option("--tolerance", " (default 0, which compares bits)", default=0.0),
-        option("--relative", default=0.0),
+        option("--atol", " (default 0, which compares bits)", default=0.0),
+        option("--rtol", default=0.0),
     ),
     _answer,
     _lay_out,

@@ -37,7 +37,7 @@ _MAX_PLACES = 8
 
 
 class PreparedReorder:
-    """A plan with everything its execution needs; call it with src and dst buffers.
+    """A plan with everything its execution needs; call it with the buffers of x and out.
 
     Safe to call from several threads at once, with different dst buffers. `machine` is the machine
     to schedule for; the default is the one that this process runs on.
@@ -64,8 +64,8 @@ class PreparedReorder:
         machine = this_machine() if machine is None else machine
         limit = machine.threads
         self.threads = limit if threads is None else min(checked_threads(threads), limit)
-        self._src = BufferCheck(plan.src, "src", write=False)
-        self._dst = BufferCheck(plan.dst, "dst", write=True)
+        self._src = BufferCheck(plan.src, "x", write=False)
+        self._dst = BufferCheck(plan.dst, "out", write=True)
         self._machine = machine
         first = _Schedule(plan, self.threads, machine, 0)
         # by bytes between the start of a cache line and dst; None: for any place
@@ -92,12 +92,12 @@ class PreparedReorder:
     def __repr__(self) -> str:
         return f"<PreparedReorder of {self.plan!s}>"
 
-    def __call__(self, src: Any, dst: Any) -> None:
-        """Reorder src into dst.
+    def __call__(self, x: Any, out: Any) -> None:
+        """Reorder x into out.
 
         Parameters
         ----------
-        src, dst : buffer
+        x, out : buffer
             As for `execute`.
 
         Raises
@@ -107,10 +107,10 @@ class PreparedReorder:
             written then.
         """
         call = self._fast_call
-        if call is not None and call(src, dst) is None:
+        if call is not None and call(x, out) is None:
             return
-        source, src_at = self._src(src)
-        target, dst_at = self._dst(dst)
+        source, src_at = self._src(x)
+        target, dst_at = self._dst(out)
         place = dst_at % LINE_NBYTES
         schedule = self._schedule_at(place)
         if self._was_called:

@@ -168,8 +168,8 @@ def identify(
     *,
     dims: Iterable[int] | None = None,
     dtype: Any = None,
-    tolerance: float = 0.0,
-    relative: float = 0.0,
+    atol: float = 0.0,
+    rtol: float = 0.0,
 ) -> Identification:
     """Find the known layouts that bytes may have.
 
@@ -191,8 +191,8 @@ def identify(
         Type of the elements in the bytes. By default that of `like`, or for integers a 4-bit or
         8-bit type that holds all its values. Without `like`, that of `data` if it is a tensor; for
         plain bytes (uint8), and for integers that are fewer than the elements, any type.
-    tolerance, relative : float
-        How far an element may be from that of `like`: ``tolerance + relative * abs(like)``, as in
+    atol, rtol : float
+        How far an element may be from that of `like`: ``atol + rtol * abs(like)``, as in
         `compare_values`. By default the bits must be equal.
 
     Raises
@@ -212,12 +212,12 @@ def identify(
     (1, 0)
     """
     found = _bytes_of(data)
-    check_amount("tolerance", tolerance)
-    check_amount("relative", relative)
+    check_amount("atol", atol)
+    check_amount("rtol", rtol)
     if (like is None) == (dims is None):
         msg = "give like=, a tensor of the same values, or dims=, the logical sizes"
         raise MemdescError(msg)
-    if like is None and (tolerance or relative):
+    if like is None and (atol or rtol):
         msg = "a tolerance is for values: give like=, a tensor of the same values, or leave it out"
         raise MemdescError(msg)
     if like is None:
@@ -227,25 +227,25 @@ def identify(
     plain = as_memory(like, None)
     plain = reorder(plain, memory_desc(plain.desc.dims, plain.desc.dtype))
     kind = None if dtype is None else data_type(dtype)
-    answer = _by_values(found, plain, kind, _Allowance(tolerance, relative))
+    answer = _by_values(found, plain, kind, _Allowance(atol, rtol))
     if not answer.candidates and not answer.near:
         answer = answer._replace(verdict=answer.verdict + _if_swapped(found, plain, kind))
-    is_exact = plain.desc.dtype.name in INTEGERS or tolerance or relative
+    is_exact = plain.desc.dtype.name in INTEGERS or atol or rtol
     if answer.candidates or answer.near or is_exact:
         return answer
     # another kernel may round differently
     loose = _by_values(found, plain, kind, _Allowance(0.0, _LOOSE))
     if not loose.candidates:
         return answer
-    hint = f"; with relative={_LOOSE:g} {_titles(loose.candidates)} does: values were rounded"
+    hint = f"; with rtol={_LOOSE:g} {_titles(loose.candidates)} does: values were rounded"
     return answer._replace(near=loose.candidates[:_MAX_NEAR], verdict=answer.verdict + hint)
 
 
 class _Allowance(NamedTuple):
     """How far elements may be from the reference, absolutely and relative to it."""
 
-    tolerance: float
-    relative: float
+    atol: float
+    rtol: float
 
 
 def _bytes_of(data: Any) -> NDArray[np.uint8]:
@@ -394,9 +394,9 @@ class _Reference:
         """Return the share of elements that are equal, or near enough."""
         is_equal = found == values
         if any(self._allowed):
-            tolerance, relative = self._allowed
+            atol, rtol = self._allowed
             with np.errstate(invalid="ignore"):  # infinities
-                is_near = np.abs(found - values) <= tolerance + relative * np.abs(values)
+                is_near = np.abs(found - values) <= atol + rtol * np.abs(values)
             is_equal |= is_near & np.isfinite(values)
             is_equal |= np.isnan(found) & np.isnan(values)
         return float(is_equal.mean())

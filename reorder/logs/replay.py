@@ -55,7 +55,7 @@ def seconds_into_new_memory(case: Case, threads: int) -> float:
     """
     src = Memory(case.src)
     src.data[...] = 0  # unwritten pages would share one page of zeros
-    run: Any = prepare(plan_reorder(case.src, case.dst, case.attr), threads)
+    run: Any = prepare(plan_reorder(case.src, case.dst, case.attr), threads=threads)
     times = []
     for _ in range(_CALLS):
         dst = np.frombuffer(mmap(-1, max(case.dst.nbytes, 1)), np.uint8)[: case.dst.nbytes]

@@ -169,9 +169,9 @@ def check_disjoint(
     if (distance == 0 and src_desc == dst_desc) or are_disjoint(src_desc, dst_desc, distance):
         return
     msg = (
-        f"src and dst share memory: {src_desc.min_nbytes} bytes at {address_of(src):#x} and "
-        f"{dst_desc.min_nbytes} at {address_of(dst):#x}, and dst would overwrite bytes of "
-        "src before they are read; reorder into another buffer"
+        f"x and out share memory: {src_desc.min_nbytes} bytes at {address_of(src):#x} and "
+        f"{dst_desc.min_nbytes} at {address_of(dst):#x}, and out would overwrite bytes of "
+        "x before they are read; reorder into another buffer"
     )
     raise OverlapError(msg)
 

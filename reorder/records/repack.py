@@ -19,7 +19,7 @@ _MOSTLY_SYMMETRIC = ("gptq",)
 
 def repack(
     record: Record,
-    target: str | RecordDesc,
+    dst: str | RecordDesc,
     *,
     exact: bool = True,
     threads: int | None = None,
@@ -37,7 +37,7 @@ def repack(
     ----------
     record : Record
         What to repack.
-    target : str or RecordDesc
+    dst : str or RecordDesc
         The format, as for `record_desc`. If the formats order their dims differently, (in, out)
         becomes (out, in).
     exact : bool
@@ -70,16 +70,16 @@ def repack(
         msg = f"repack takes a Record, not {short_repr(record)}"  # type: ignore[unreachable] # callers without types
         raise MemdescError(msg)
     source = record.desc
-    if isinstance(target, RecordDesc):
-        desc = target
-        if dims_in(source, target.letters) != target.dims or options:
+    if isinstance(dst, RecordDesc):
+        desc = dst
+        if dims_in(source, dst.letters) != dst.dims or options:
             msg = (
-                f"{source!r} has dims {source.dims} ({source.letters}), and the target {target!r} "
-                f"({target.letters}); it must have the same, and no further options"
+                f"{source!r} has dims {source.dims} ({source.letters}), and dst {dst!r} "
+                f"({dst.letters}); it must have the same, and no further options"
             )
             raise MemdescError(msg)
     else:
-        desc = target_desc(source, target, options)
+        desc = target_desc(source, dst, options)
     threads = current_limit() if threads is None else checked_threads(threads)
     out = Record(desc)
     if 0 not in desc.dims:

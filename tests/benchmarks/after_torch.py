@@ -67,7 +67,7 @@ def _measure(move: _Move, threads: int, seconds: float) -> tuple[float, float]:
     expected = torch.empty([move.dims[axis] for axis in move.axes])
     found = torch.empty_like(expected)
     first, second = (memory_desc(move.dims, "f32", tag) for tag in move.tags)
-    run = reorder.prepare(reorder.plan_reorder(first, second), threads)
+    run = reorder.prepare(reorder.plan_reorder(first, second), threads=threads)
     buffers = src.numpy().reshape(-1), found.numpy().reshape(-1)
 
     def add() -> None:

@@ -52,7 +52,7 @@ def measure(case: Case, threads: Sequence[int], rounds: int) -> Row:
     if case.src.has_padding:
         src = reorder.Memory(case.src, src.data)
     plan = reorder.plan_reorder(case.src, case.dst, case.attr)
-    runs = {count: reorder.prepare(plan, count) for count in threads}
+    runs = {count: reorder.prepare(plan, threads=count) for count in threads}
     times: dict[int, list[float]] = {count: [] for count in threads}
     for _ in range(rounds):
         for count, run in runs.items():

@@ -156,7 +156,7 @@ def test_plans_with_runtime_dims_run_on_devices(first: Runtime) -> None:
     assert (dst.get().numpy() == np.rint(x + 1)).all()
     for threads in (-5, "x"):
         with refused("threads must be an integer of 1 or more"):
-            plan(reorder(x, "ab"), dst, threads)  # type: ignore[arg-type] # the mistake
+            plan(reorder(x, "ab"), dst, threads=threads)  # type: ignore[arg-type] # the mistake
     assert (dst.get().numpy() == np.rint(x + 1)).all()
     with refused("a plan with runtime dims takes Memory and reorder.opencl.DeviceMemory"):
         plan(first.buffer(x), dst)  # type: ignore[arg-type] # the mistake

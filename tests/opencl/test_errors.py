@@ -480,7 +480,7 @@ def test_threads_are_checked_as_on_the_cpu_and_refused_on_devices(runtime: Runti
         lambda threads: reorder(X, out=memory, threads=threads),
         lambda threads: quantize(X, "s8", queue=queue, threads=threads),
         lambda threads: quantize(memory, "s8", threads=threads),
-        lambda threads: plan(memory, out, threads),
+        lambda threads: plan(memory, out, threads=threads),
     ]
     for call in calls:
         for wrong in (0, -5, 1.5, "x"):

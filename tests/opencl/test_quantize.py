@@ -43,11 +43,11 @@ def test_what_lies_on_a_device_is_quantised_there(
 ) -> None:
     x = X.astype(kind)
     memory = reorder(x, tag, queue=runtime.queue)
-    wanted = quantize(x, dtype, desc="nChw16c", **given)
-    found = quantize(memory, dtype, desc="nChw16c", **given)
+    wanted = quantize(x, dtype, dst="nChw16c", **given)
+    found = quantize(memory, dtype, dst="nChw16c", **given)
     same(found, wanted)
-    back: Any = dequantize(found, desc="nhwc")
-    assert (back.get().data == dequantize(wanted, desc="nhwc").data).all()
+    back: Any = dequantize(found, dst="nhwc")
+    assert (back.get().data == dequantize(wanted, dst="nhwc").data).all()
 
 
 @pytest.mark.campaign

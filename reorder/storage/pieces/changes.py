@@ -162,7 +162,7 @@ class Reorder(Change):
         data = scratch.take("made", self.dst.min_nbytes)
         if _has_gaps(self.dst):
             data[:] = 0
-        prepare(plan_reorder(self.src, self.dst, self.attr), 1)(read[ONLY], data)
+        prepare(plan_reorder(self.src, self.dst, self.attr), threads=1)(read[ONLY], data)
         return {ONLY: data}
 
     def definition(self, read: Bytes, written: Bytes) -> tuple[NDArray[Any], NDArray[Any]]:

@@ -245,7 +245,7 @@ def test_one_prepared_reorder_serves_many_threads_at_once(
 ) -> None:
     dims = (3, 21, 17)
     src, dst = memory_desc(dims, dtype, "abc"), memory_desc(dims, dtype, "cBa4b")
-    run = reorder.prepare(reorder.plan_reorder(src, dst), threads)
+    run = reorder.prepare(reorder.plan_reorder(src, dst), threads=threads)
     sources = [random_bytes(src.min_nbytes, seed + k) for k in range(8)]
     targets = [random_bytes(dst.min_nbytes, seed + k + 20) for k in range(8)]
     wanted = [

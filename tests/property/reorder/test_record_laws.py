@@ -34,7 +34,7 @@ def test_a_record_becomes_what_its_rule_gives(
 ) -> None:
     # experts come first
     desc = tag if len(record.desc.dims) == 2 else f"a{tag.translate(_NEXT)}"
-    found = reorder.dequantize(record, desc=desc, threads=threads)
+    found = reorder.dequantize(record, dst=desc, threads=threads)
     found.check_padding()
     assert (bits_of(found.numpy()) == bits_of(dequantize_reference(record))).all()
 

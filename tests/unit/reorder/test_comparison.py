@@ -56,8 +56,8 @@ def test_nan_and_infinities_are_equal_to_themselves_only(
     x, y = np.array(a), np.array(b, np.float32)
     for found in (
         compare_values(x, y),
-        compare_values(x, y, tolerance=1e-3),
-        compare_values(x, y, relative=1e-3),
+        compare_values(x, y, atol=1e-3),
+        compare_values(x, y, rtol=1e-3),
     ):
         assert found.differing == differing
         assert (found.worst.difference if found.worst else None) == worst
@@ -65,10 +65,10 @@ def test_nan_and_infinities_are_equal_to_themselves_only(
 
 def test_a_tolerance_is_absolute_or_relative() -> None:
     a, b = np.array([1.0, 10.0, 100.0]), np.array([1.5, 10.5, 100.5])
-    assert compare_values(a, b, tolerance=0.5).is_equal
-    assert compare_values(a, b, tolerance=0.4).differing == 3
-    assert compare_values(a, b, relative=0.01).differing == 2
-    assert compare_values(a, b, relative=0.01, tolerance=0.49).is_equal
+    assert compare_values(a, b, atol=0.5).is_equal
+    assert compare_values(a, b, atol=0.4).differing == 3
+    assert compare_values(a, b, rtol=0.01).differing == 2
+    assert compare_values(a, b, rtol=0.01, atol=0.49).is_equal
 
 
 def test_integers_of_64_bits_are_compared_exactly() -> None:
@@ -132,10 +132,10 @@ def test_large_tensors_are_compared_in_parts() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"tolerance": -1.0}, "tolerance must be a finite number of 0 or more, not -1.0"),
-        ({"relative": nan}, "relative must be a finite number of 0 or more, not nan"),
-        ({"tolerance": "x"}, "tolerance must be a finite number"),
-        ({"tolerance": True}, "tolerance must be a finite number of 0 or more, not True"),
+        ({"atol": -1.0}, "atol must be a finite number of 0 or more, not -1.0"),
+        ({"rtol": nan}, "rtol must be a finite number of 0 or more, not nan"),
+        ({"atol": "x"}, "atol must be a finite number"),
+        ({"atol": True}, "atol must be a finite number of 0 or more, not True"),
         ({"resolution": "no"}, "resolution must be True or False, not 'no'"),
         ({"limit": -1}, "limit must be 0 or more, not -1"),
     ],

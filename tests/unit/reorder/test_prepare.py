@@ -22,7 +22,7 @@ def test_a_block_limits_the_threads_of_its_own_thread_of_calls_that_say_nothing(
     found: list[int] = []
 
     def threads_of(**given: int) -> int:
-        return int(reorder.prepare(plan, given.get("threads")).threads)  # type: ignore[attr-defined] # of the callable that it returns
+        return int(reorder.prepare(plan, threads=given.get("threads")).threads)  # type: ignore[attr-defined] # of the callable that it returns
 
     free = threads_of()
     with reorder.use_threads(1):
@@ -76,7 +76,7 @@ def test_a_large_reorder_allocates_no_more_than_a_mebibyte(a: str, b: str) -> No
 def test_a_prepared_reorder_is_pickled_by_its_plan() -> None:
     src, dst = memory_desc((4, 6), "f32", "ab"), memory_desc((4, 6), "s8", "ba")
     attr = reorder.Attr(dst_scale=np.array([1, 2, 4, 8], np.float32), dst_scale_mask=1)
-    run: Any = reorder.prepare(reorder.plan_reorder(src, dst, attr), 2)
+    run: Any = reorder.prepare(reorder.plan_reorder(src, dst, attr), threads=2)
     x = np.arange(24, dtype=np.float32)
     wanted, found = np.zeros(24, np.int8), np.zeros(24, np.int8)
     run(x, wanted)

@@ -32,7 +32,7 @@ def _error(w: Any, q: reorder.Quantized, **how: Any) -> Any:
 def test_each_channel_comes_back_within_half_a_step(dtype: str, desc: Any) -> None:
     w = _weights(32, 17, 3, 2)
     target = desc.with_dtype(dtype) if desc is not None and not isinstance(desc, str) else desc
-    q = reorder.quantize(w, dtype, axis=0, desc=target)
+    q = reorder.quantize(w, dtype, axis=0, dst=target)
     assert q.memory.desc.dtype.name == dtype
     assert (q.scales.shape, q.zero_points.shape) == ((32,), (32,))
     assert bool(q.zero_points.any()) == (dtype == "u8")
@@ -66,8 +66,8 @@ def test_a_range_wider_than_the_type_has_a_scale() -> None:
 def test_the_type_of_a_descriptor_is_the_type_to_go_back_to() -> None:
     q = reorder.quantize(np.array([[1.0, -127.0]], np.float32), "s8")
     desc = memory_desc((1, 2), "f16", "ba")
-    assert reorder.dequantize(q, desc=desc).desc == desc
-    assert reorder.dequantize(q, desc=desc, dtype="f64").desc == desc.with_dtype("f64")
+    assert reorder.dequantize(q, dst=desc).desc == desc
+    assert reorder.dequantize(q, dst=desc, dtype="f64").desc == desc.with_dtype("f64")
 
 
 def test_zero_points_behind_a_mask_are_refused() -> None:
@@ -108,7 +108,7 @@ def test_a_memory_is_quantised_where_it_lies() -> None:
     blocked = reorder.reorder(w, "OIhw16i16o")
     q = reorder.quantize(blocked, "s8", 0, "OIhw4i16o4i")
     assert np.array_equal(q.memory.numpy(), reorder.quantize(w, "s8", 0).memory.numpy())
-    again = reorder.dequantize(q.memory, q.scales, axis=0, desc="OIhw16i16o", dtype="bf16")
+    again = reorder.dequantize(q.memory, q.scales, axis=0, dst="OIhw16i16o", dtype="bf16")
     assert again.desc == memory_desc(w.shape, "bf16", "OIhw16i16o")
 
 

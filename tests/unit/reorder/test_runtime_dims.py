@@ -68,14 +68,12 @@ def test_sides_that_do_not_agree_are_refused(src: Any, dst: Any, message: str) -
 def test_memory_that_the_plan_is_not_for_is_refused_before_anything_is_written() -> None:
     plan = reorder.plan_runtime(SRC, DST)
     src, dst = reorder.Memory(SRC.resolve((2, 20, 3))), reorder.Memory(DST.resolve((2, 20, 3)))
-    with pytest.raises(
-        MemdescError, match=r"src is memory_desc.*, but the plan is for runtime_desc"
-    ):
+    with pytest.raises(MemdescError, match=r"x is memory_desc.*, but the plan is for runtime_desc"):
         plan(reorder.Memory(memory_desc((2, 20, 3), "f32", "acb")), dst)
     with pytest.raises(MemdescError, match="says 20"):
         plan(src, reorder.Memory(memory_desc((2, 21, 3), "s8", "aBc8b")))
     with pytest.raises(
-        MemdescError, match="dst must be a Memory, whose descriptor says the sizes, not ndarray"
+        MemdescError, match="out must be a Memory, whose descriptor says the sizes, not ndarray"
     ):
         plan(src, dst.data)  # type: ignore[arg-type] # what a caller might pass
     with pytest.raises(MemdescError, match="src has dims"):

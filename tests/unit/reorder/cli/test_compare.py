@@ -55,7 +55,7 @@ def test_what_differs_and_where_is_listed(shell: Shell, dump: str) -> None:
         "padding not zero  a 0, b 0",
         "padding differs   no",
     ]
-    facts = shell.facts(f"compare {dump} ref.npy {_LAYOUT} --tolerance 0.5", 1)
+    facts = shell.facts(f"compare {dump} ref.npy {_LAYOUT} --atol 0.5", 1)
     assert facts["worst"]["b"] == "nan"
     assert facts["where"][1] == {"dim": "dim 1 (f)", "differing": [[3, 3]], "of": 17}
     assert "differing         0" in shell.lines(f"compare {dump} same.npy {_LAYOUT}")
@@ -93,7 +93,7 @@ def test_the_step_of_the_coarser_type_is_tolerated_where_it_is_asked_for(shell: 
         ("dump.bin ref.npy", "raw bytes, and its name does not say which; give --from-a"),
         ("ref.npy dump.bin", "raw bytes, and its name does not say which; give --from-b"),
         ("ref.npy ref.npy --from-a '(8'", "unknown format '(8'"),
-        ("ref.npy ref.npy --tolerance -1", "tolerance must be a finite number"),
+        ("ref.npy ref.npy --atol -1", "atol must be a finite number"),
     ],
 )
 def test_what_cannot_be_compared_is_refused(
@@ -198,7 +198,7 @@ def test_files_of_the_same_names_are_compared(shell: Shell, dump: str) -> None:
     assert differing["worst"][0] == [0, 5, 0, 0]
     lines = "\n".join(shell.lines("compare a b", 1))
     assert f"{dump}: 20 of 340 elements, worst (0, 5, 0, 0): 100.0 and 101.0, max ulp" in lines
-    assert len(shell.facts("compare a b --tolerance 1", 1)["differing"]) == 1
+    assert len(shell.facts("compare a b --atol 1", 1)["differing"]) == 1
     shell.facts("compare a a", 1)
     Path("a/notes.txt").unlink()
     shell.facts("compare a a")

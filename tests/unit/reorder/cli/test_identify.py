@@ -132,7 +132,7 @@ def test_each_tensor_of_a_set_is_plain_or_packed(shell: Shell) -> None:
         ("q.npz --dims 2", "'q.npz' has 2 tensors: a, b; "),
         ("q.npz --like q.npz --dims 2", "--dims and --offset are for one tensor"),
         ("q.npz --like q.npz --offset 0", "--dims and --offset are for one tensor"),
-        ("dump.bin --dims 64x64 --tolerance 1", "a tolerance is for values"),
+        ("dump.bin --dims 64x64 --atol 1", "a tolerance is for values"),
         ("q.npz --like q.npy", "'q.npz' has 2 tensors: a, b; "),
         ("q.npz --like r.npz", "'q.npz' and 'r.npz' have no tensor of the same name"),
     ],

@@ -346,33 +346,33 @@ def test_values_of_another_kernel_are_found_within_a_tolerance() -> None:
     dump = reorder.reorder(x * np.float32(1 + 3e-7), "nChw8c")
     missed = reorder.identify(dump, x)
     assert not missed.candidates
-    assert "gives these bytes; with relative=0.001 aBcd8b (" in missed.verdict
+    assert "gives these bytes; with rtol=0.001 aBcd8b (" in missed.verdict
     assert {each.desc for each in missed.near} == {dump.desc}
     for found in (
-        reorder.identify(dump, x, relative=1e-6),
-        reorder.identify(dump, x, tolerance=1e-5),
+        reorder.identify(dump, x, rtol=1e-6),
+        reorder.identify(dump, x, atol=1e-5),
     ):
         assert found.candidates[0].desc == dump.desc
-    assert not reorder.identify(dump, x, relative=1e-8).candidates
-    assert not reorder.identify(dump, rng.permutation(x), relative=1e-3).candidates
-    with pytest.raises(MemdescError, match="relative must be a finite number of 0 or more"):
-        reorder.identify(dump, x, relative=-1)
-    with pytest.raises(MemdescError, match="tolerance must be a finite number of 0 or more"):
-        reorder.identify(dump, x, tolerance=10**400)
+    assert not reorder.identify(dump, x, rtol=1e-8).candidates
+    assert not reorder.identify(dump, rng.permutation(x), rtol=1e-3).candidates
+    with pytest.raises(MemdescError, match="rtol must be a finite number of 0 or more"):
+        reorder.identify(dump, x, rtol=-1)
+    with pytest.raises(MemdescError, match="atol must be a finite number of 0 or more"):
+        reorder.identify(dump, x, atol=10**400)
 
 
 def test_integers_that_f64_does_not_hold_differ_by_more_than_a_tolerance() -> None:
     x = np.arange(12, dtype=np.int64).reshape(3, 4) + 2**60
     dump = np.ascontiguousarray(x.T)
     dump[1, 1] += 50
-    assert reorder.identify(dump, x, tolerance=50).candidates
-    assert not reorder.identify(dump, x, tolerance=0.5).candidates
+    assert reorder.identify(dump, x, atol=50).candidates
+    assert not reorder.identify(dump, x, atol=0.5).candidates
 
 
 def test_infinities_and_nans_are_equal_within_a_tolerance_only_to_themselves() -> None:
     x = np.arange(1, 25, dtype=np.float32).reshape(4, 6)
     x[0, 0], x[1, 1] = np.inf, np.nan
-    found = reorder.identify(reorder.reorder(x, "ba"), x, relative=1e-3)
+    found = reorder.identify(reorder.reorder(x, "ba"), x, rtol=1e-3)
     assert [each.desc for each in found.candidates] == [memory_desc((4, 6), "f32", "ba")]
     x[0, 0] = -np.inf
-    assert not reorder.identify(reorder.reorder(x, "ba"), np.abs(x), relative=1e-3).candidates
+    assert not reorder.identify(reorder.reorder(x, "ba"), np.abs(x), rtol=1e-3).candidates

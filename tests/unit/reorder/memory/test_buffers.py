@@ -38,13 +38,13 @@ def floats(count: int = 6) -> np.ndarray[Any, Any]:
 
 
 def test_a_memory_is_not_a_buffer_and_the_message_says_what_to_pass() -> None:
-    refuse(floats(), reorder.Memory(DST), r"dst is a Memory of memory_desc.*pass its bytes, \.data")
-    refuse(reorder.Memory(SRC), floats(), r"src is a Memory of memory_desc.*pass its bytes, \.data")
+    refuse(floats(), reorder.Memory(DST), r"out is a Memory of memory_desc.*pass its bytes, \.data")
+    refuse(reorder.Memory(SRC), floats(), r"x is a Memory of memory_desc.*pass its bytes, \.data")
 
 
 def test_a_buffer_one_byte_too_small_is_refused_with_both_numbers() -> None:
-    refuse(np.zeros(23, np.uint8), floats(), "src has 23 bytes, but .* touches 24")
-    refuse(floats(), np.zeros(23, np.uint8), "dst has 23 bytes, but .* touches 24")
+    refuse(np.zeros(23, np.uint8), floats(), "x has 23 bytes, but .* touches 24")
+    refuse(floats(), np.zeros(23, np.uint8), "out has 23 bytes, but .* touches 24")
 
 
 def test_a_slice_that_ends_with_the_last_element_is_enough() -> None:
@@ -57,19 +57,19 @@ def test_a_slice_that_ends_with_the_last_element_is_enough() -> None:
 def test_a_read_only_destination_is_refused() -> None:
     frozen = floats()
     frozen.flags.writeable = False
-    refuse(floats(), frozen, "dst is read-only")
-    refuse(floats(), bytes(24), "dst is read-only")
+    refuse(floats(), frozen, "out is read-only")
+    refuse(floats(), bytes(24), "out is read-only")
 
 
 def test_arrays_of_another_type_are_refused_and_bits_are_not() -> None:
     refuse(
         np.zeros(6, np.float64),
         floats(),
-        "src is an array of float64: elements of another type than f32",
+        "x is an array of float64: elements of another type than f32",
     )
-    refuse(floats(), np.zeros(6, np.int16), "dst is an array of int16")
-    refuse(np.zeros(6, ">f4"), floats(), "src is an array of >f4")
-    refuse(np.zeros(6, object), floats(), "src is an array of object")
+    refuse(floats(), np.zeros(6, np.int16), "out is an array of int16")
+    refuse(np.zeros(6, ">f4"), floats(), "x is an array of >f4")
+    refuse(np.zeros(6, object), floats(), "x is an array of object")
     out = np.zeros(6, np.uint32)
     reorder.execute(PLAN, np.arange(6, dtype=np.float32), out)
     assert out.view(np.float32).tolist() == [0, 3, 1, 4, 2, 5]
@@ -84,9 +84,9 @@ def test_arrays_that_are_not_contiguous_are_refused_with_the_way_out() -> None:
     refuse(
         np.zeros((6, 2), np.float32)[:, 0],
         floats(),
-        "src of shape .* is not C-contiguous; describe it with array_desc",
+        "x of shape .* is not C-contiguous; describe it with array_desc",
     )
-    refuse(floats(), np.zeros((3, 2), np.float32).T, "dst of shape .* not C-contiguous")
+    refuse(floats(), np.zeros((3, 2), np.float32).T, "out of shape .* not C-contiguous")
 
 
 def test_a_buffer_off_its_alignment_is_refused() -> None:
@@ -95,14 +95,14 @@ def test_a_buffer_off_its_alignment_is_refused() -> None:
     refuse(
         raw[start : start + 24],
         floats(),
-        "src starts at address .*, which is not a multiple of the 4 bytes of f32; copy it",
+        "x starts at address .*, which is not a multiple of the 4 bytes of f32; copy it",
     )
-    refuse(floats(), raw[start : start + 24], "dst starts at address")
+    refuse(floats(), raw[start : start + 24], "out starts at address")
 
 
 def test_things_that_are_not_buffers_are_refused() -> None:
     for thing in (None, 3, "text", [1.0] * 6, object()):
-        refuse(thing, floats(), "src: .* is not a contiguous buffer")
+        refuse(thing, floats(), "x: .* is not a contiguous buffer")
     refuse(memoryview(bytes(48))[::2], floats(), "not a contiguous buffer")
 
 
@@ -116,7 +116,7 @@ def test_buffers_of_the_standard_library_work_on_both_sides() -> None:
 def test_a_reorder_within_one_buffer_is_refused_where_data_would_move() -> None:
     x = np.arange(6, dtype=np.float32)
     for run in (reorder.prepare(PLAN), lambda a, b: reorder.execute(PLAN, a, b)):
-        with pytest.raises(OverlapError, match="src and dst share memory"):
+        with pytest.raises(OverlapError, match="x and out share memory"):
             run(x, x)
     assert x.tolist() == list(range(6))
 
@@ -180,7 +180,7 @@ def test_what_bounded_work_does_not_prove_apart_is_refused() -> None:
     buffer = np.arange(96, dtype=np.float32)
     with (
         mock.patch("memdesc.diophantine._BUDGET", -1),
-        pytest.raises(OverlapError, match="src and dst share memory"),
+        pytest.raises(OverlapError, match="x and out share memory"),
     ):
         reorder.execute(plan, buffer, buffer)
     assert buffer.tolist() == list(range(96))

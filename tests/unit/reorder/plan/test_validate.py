@@ -348,7 +348,7 @@ def test_the_fields_of_a_plan_have_types() -> None:
     with pytest.raises(MemdescError, match="plan must be a ReorderPlan, not tuple"):
         reorder.prepare(())  # type: ignore[arg-type] # what a caller might pass
     with pytest.raises(MemdescError, match="threads must be an integer of 1 or more"):
-        reorder.prepare(PLAN, [2])  # type: ignore[arg-type] # likewise
+        reorder.prepare(PLAN, threads=[2])  # type: ignore[arg-type] # likewise
 
 
 def test_attributes_are_bound_once() -> None:

@@ -66,7 +66,7 @@ def test_any_float_type_and_layout_is_one_rounding_of_the_definition(
 ) -> None:
     record = random_record(record_desc((1408, 768), name), RNG)
     expected = reorder.reorder(dequantize_reference(record), tag or "ab", dtype=dtype)
-    found = reorder.dequantize(record, dtype=dtype, desc=tag)
+    found = reorder.dequantize(record, dtype=dtype, dst=tag)
     assert found.desc == expected.desc
     assert (found.data == expected.data).all()
 
@@ -75,7 +75,7 @@ def test_any_float_type_and_layout_is_one_rounding_of_the_definition(
 def test_any_number_of_dims_is_decoded(dims: tuple[int, ...]) -> None:
     record = random_record(record_desc(dims, "q4_k"), RNG)
     for desc in (None, memory_desc(dims, "f32", "abcd"[: len(dims)][::-1])):
-        found = reorder.dequantize(record, desc=desc).numpy()
+        found = reorder.dequantize(record, dst=desc).numpy()
         assert (bits_of(found) == bits_of(dequantize_reference(record))).all()
 
 
@@ -193,7 +193,7 @@ def test_more_elements_than_are_decoded_at_a_time_lie_as_the_layout_says(
     dims: tuple[int, ...], tag: str
 ) -> None:
     record = random_record(record_desc(dims, "q8_0"), RNG)
-    found = reorder.dequantize(record, desc=tag)
+    found = reorder.dequantize(record, dst=tag)
     assert (bits_of(found.numpy()) == bits_of(dequantize_reference(record))).all()
     found.check_padding()
 
@@ -202,7 +202,7 @@ def test_padding_is_zero_in_memory_that_another_result_had() -> None:
     used = reorder.reorder(np.ones((4112, 1024), np.float32), "ab")
     address = used.data.ctypes.data
     del used
-    found = reorder.dequantize(reorder.Record(record_desc((4100, 1024), "q8_0")), desc="Ab16a")
+    found = reorder.dequantize(reorder.Record(record_desc((4100, 1024), "q8_0")), dst="Ab16a")
     if hasattr(mmap, "MADV_FREE"):
         assert found.data.ctypes.data == address
     found.check_padding()

@@ -185,7 +185,7 @@ def test_a_quantised_tensor_is_read_back(tmp_path: Path, name: str) -> None:
     x = np.random.default_rng(0).random((4, 32, 8), np.float32)
     given = {
         "one": reorder.quantize(x, "u8"),
-        "axis": reorder.quantize(x, "s8", axis=0, desc="bca"),
+        "axis": reorder.quantize(x, "s8", axis=0, dst="bca"),
         "groups": reorder.quantize(x, "u4", axis=(1, 2), groups=(16, 1)),
         "f64": reorder.quantize(x.astype(np.float64), "s8", axis=(0, 2)),
         "f8": reorder.quantize(x, "f8_e4m3", axis=1),

@@ -17,7 +17,7 @@ _PLAN = reorder.plan_reorder(memory_desc((2, 3), "f32", "ab"), memory_desc((2, 3
 
 
 def enters(src: Any, dst: Any) -> bool:
-    run: Any = reorder.prepare(_PLAN, 1)
+    run: Any = reorder.prepare(_PLAN, threads=1)
     done = run.fast_call()(src, dst)
     assert done in {None, False}
     return done is None
@@ -85,7 +85,7 @@ def test_another_thread_may_assign_the_shape_of_an_array_meanwhile() -> None:
     plan = reorder.plan_reorder(
         memory_desc((8, 64), "f32", "ab"), memory_desc((8, 64), "f32", "ba")
     )
-    run = reorder.prepare(plan, 1)
+    run = reorder.prepare(plan, threads=1)
     src, dst = np.arange(512, dtype=np.float32), np.zeros(512, np.float32)
     ends = threading.Event()
 
@@ -110,7 +110,7 @@ def test_another_thread_may_assign_the_shape_of_an_array_meanwhile() -> None:
 
 def viewing(src: Any, dst: Any, *, of: Any = _PLAN) -> Any:
     """Return the call for arrays with the shapes and strides of two others."""
-    run: Any = reorder.prepare(of, 1)
+    run: Any = reorder.prepare(of, threads=1)
     views = [ArrayView(array.shape, array.strides, array.dtype, 0) for array in (src, dst)]
     return run.fast_call(*views)
 
@@ -146,7 +146,7 @@ def test_a_call_for_views_takes_arrays_of_these_sizes_and_strides_only() -> None
 
 
 def test_a_call_takes_two_arguments() -> None:
-    run: Any = reorder.prepare(_PLAN, 1)
+    run: Any = reorder.prepare(_PLAN, threads=1)
     x, dst = np.ones(6, np.float32), np.zeros(6, np.float32)
     assert run.fast_call()(x) is False
     assert run.fast_call()(x, dst, dst) is False
@@ -155,7 +155,7 @@ def test_a_call_takes_two_arguments() -> None:
 
 
 def test_a_call_does_nothing_while_the_job_of_a_place_of_dst_is_missing() -> None:
-    run: Any = reorder.prepare(_PLAN, 1)
+    run: Any = reorder.prepare(_PLAN, threads=1)
     call, jobs = run.fast_call(), run._jobs  # noqa: SLF001 - the table that it reads
     room = np.zeros(64, np.float32)
     start = next(k for k in range(16) if room[k:].ctypes.data % 64 == 20)
