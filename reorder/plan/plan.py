@@ -229,8 +229,9 @@ class ReorderPlan(_HiddenSlots, Checked):
 def plan_reorder(src: MemoryDesc, dst: MemoryDesc, attr: Attr | None = None) -> ReorderPlan:
     """Plan how to move, and convert, the elements of one descriptor into another.
 
-    The last plans are cached, so equal arguments usually give the same object. Plans are not cached
-    if the arrays of `attr` exceed 64 KiB, since the cache would keep these in memory.
+    The last plans are cached, so equal arguments of the same spelling (`MemoryDesc.spelling`)
+    usually give the same object. Plans are not cached if the arrays of `attr` exceed 64 KiB, since
+    the cache would keep these in memory.
 
     Parameters
     ----------
