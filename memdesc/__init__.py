@@ -53,7 +53,7 @@ if TYPE_CHECKING:
         known_records,
         record_desc,
     )
-    from memdesc.verbose import from_verbose, read_verbose, to_verbose
+    from memdesc.verbose import from_verbose, to_verbose
 
 __all__ = [
     "DATA_TYPES",
@@ -97,7 +97,6 @@ __all__ = [
     "memory_desc",
     "parse_layout",
     "parse_tag",
-    "read_verbose",
     "record_desc",
     "runtime_desc",
     "suggest",
@@ -121,7 +120,7 @@ _LAZY = {
         *("Codebook", "Constant", "Digits", "Field", "Number", "RecordDesc", "Rule"),
         *("known_records", "record_desc"),
     ),
-    "memdesc.verbose": ("from_verbose", "read_verbose", "to_verbose"),
+    "memdesc.verbose": ("from_verbose", "to_verbose"),
 }
 _SUBMODULES = {"exchange", "picture", "record", "source", "verbose"}
 # Held during an import: a child forked meanwhile by another thread could not finish that import.

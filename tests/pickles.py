@@ -84,7 +84,7 @@ def values() -> dict[str, Any]:
         "RecordDesc": record,
         "Field": record.field("qs"),
         "Index": small.index(20),
-        "VerbosePrimitive": memdesc.read_verbose(io.StringIO(log)).entries[0].primitive,
+        "VerbosePrimitive": reorder.logs.read_verbose(io.StringIO(log)).entries[0].primitive,
         "Attr": attr,
         "ReorderPlan": plan,
         "ReorderPlan with conversion": reorder.plan_reorder(small, s8, attr),

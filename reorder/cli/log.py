@@ -7,7 +7,7 @@ import sys
 from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any, TextIO
 
-from memdesc import MemdescError, read_verbose
+from memdesc import MemdescError
 from memdesc.disk import as_path
 from memdesc.errors import counted, first_of
 from reorder.bench.measure import measure
@@ -20,6 +20,7 @@ from reorder.logs import (
     RoundTrip,
     Times,
     read_layers,
+    read_verbose,
     report,
 )
 from reorder.logs.replay import logged_case, seconds_into_new_memory
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Collection, Sequence
 
-    from memdesc.verbose import VerboseLog, VerbosePrimitive
+    from reorder.logs import VerboseLog, VerbosePrimitive
 
 # Digits of a millisecond that are kept: a thousandth of a microsecond.
 _DIGITS = 6

@@ -1,6 +1,15 @@
-"""Analyse oneDNN logs: what the reorders cost, and which ones are unnecessary."""
+"""Read and analyse oneDNN logs: what the reorders cost, and which ones are unnecessary."""
 
 from reorder.logs.layers import Layer, OpenVinoLayers, TorchLayers, read_layers
+from reorder.logs.log import PassedOver, UnreadLine, VerboseEntry, VerboseLog, read_verbose
+from reorder.logs.primitive import (
+    PostOp,
+    Problem,
+    QuantizationParameter,
+    VerboseAttributes,
+    VerbosePrimitive,
+    VerboseTensor,
+)
 from reorder.logs.reorders import LoggedReorder, Neighbour, RoundTrip
 from reorder.logs.report import LayerTime, LogReport, Reason, report
 from reorder.logs.times import Times
@@ -12,10 +21,21 @@ __all__ = [
     "LoggedReorder",
     "Neighbour",
     "OpenVinoLayers",
+    "PassedOver",
+    "PostOp",
+    "Problem",
+    "QuantizationParameter",
     "Reason",
     "RoundTrip",
     "Times",
     "TorchLayers",
+    "UnreadLine",
+    "VerboseAttributes",
+    "VerboseEntry",
+    "VerboseLog",
+    "VerbosePrimitive",
+    "VerboseTensor",
     "read_layers",
+    "read_verbose",
     "report",
 ]

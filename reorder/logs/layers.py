@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Iterator, Sequence
 
-    from memdesc.verbose import VerboseEntry, VerbosePrimitive
+    from reorder.logs.log import VerboseEntry
+    from reorder.logs.primitive import VerbosePrimitive
     from reorder.logs.repetition import Repetition
 
 # what oneDNN calls the types of OpenVINO's nodes; `_key` calls inner products matmul
@@ -109,12 +110,12 @@ class OpenVinoLayers:
 
     Examples
     --------
-    >>> import memdesc
+    >>> import reorder.logs
     >>> from reorder.logs import Layer, OpenVinoLayers
     >>> line = "onednn_verbose,exec,cpu,reorder,jit:uni,undef,"
     >>> line += "src:f32::blocked:ab::f0 dst:f32::blocked:ba::f0,,,2x3,0.25"
     >>> layers = OpenVinoLayers([(Layer("stem", "Reorder", "ba", 0.3, 1), 6)])
-    >>> executions = memdesc.read_verbose([line]).executions
+    >>> executions = reorder.logs.read_verbose([line]).executions
     >>> layers.name(executions, None).names, layers.foreign(executions, None)
     (['stem'], ())
     """
@@ -179,12 +180,12 @@ class TorchLayers:
 
     Examples
     --------
-    >>> import memdesc
+    >>> import reorder.logs
     >>> from reorder.logs import TorchLayers
     >>> line = "onednn_verbose,1.5,exec,cpu,reorder,jit:uni,undef,"  # at 1.5 ms
     >>> line += "src:f32::blocked:ab::f0 dst:f32::blocked:ba::f0,,,2x3,0.25"
     >>> layers = TorchLayers([(0.0, 1.0, "Conv2d_0"), (1.0, 2.0, "Linear_0")])
-    >>> layers.name(memdesc.read_verbose([line]).executions, None).names
+    >>> layers.name(reorder.logs.read_verbose([line]).executions, None).names
     ['Linear_0']
     """
 

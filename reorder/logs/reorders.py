@@ -15,7 +15,8 @@ from reorder.plan.compare import compare_layouts
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from memdesc.verbose import VerboseEntry, VerbosePrimitive, VerboseTensor
+    from reorder.logs.log import VerboseEntry
+    from reorder.logs.primitive import VerbosePrimitive, VerboseTensor
 
 UNKNOWN = "unknown"
 # How many executions before and after a reorder are searched for the primitives that made and used
@@ -37,10 +38,10 @@ class Neighbour(NamedTuple):
 
     Examples
     --------
-    >>> import memdesc, reorder.logs
+    >>> import reorder.logs
     >>> line = "onednn_verbose,v1,primitive,exec,cpu,reorder,jit:uni,undef,"
     >>> line += "src:f32::blocked:ab::f0 dst:f32::blocked:ba::f0,,,2x3,0.5"
-    >>> primitive = memdesc.read_verbose([line]).entries[0].primitive
+    >>> primitive = reorder.logs.read_verbose([line]).entries[0].primitive
     >>> print(reorder.logs.Neighbour(primitive, "dst"))
     dst of reorder 2x3 (jit:uni)
     """
@@ -88,10 +89,10 @@ class LoggedReorder(NamedTuple):
 
     Examples
     --------
-    >>> import memdesc, reorder.logs
+    >>> import reorder.logs
     >>> line = "onednn_verbose,v1,primitive,exec,cpu,reorder,jit:uni,undef,"
     >>> line += "src:f32::blocked:ab::f0 dst:f32::blocked:ba::f0,,,2x3,0.25"
-    >>> logged = reorder.logs.report(memdesc.read_verbose([line])).reorders[0]
+    >>> logged = reorder.logs.report(reorder.logs.read_verbose([line])).reorders[0]
     >>> logged.times.executions, logged.relation, logged.nbytes
     (1, 'copy', 48)
     """
@@ -141,11 +142,11 @@ class RoundTrip(NamedTuple):
 
     Examples
     --------
-    >>> import memdesc, reorder.logs
+    >>> import reorder.logs
     >>> line = "onednn_verbose,v1,primitive,exec,cpu,reorder,jit:uni,undef,"
     >>> there = line + "src:f32::blocked:ab::f0 dst:f32::blocked:ba::f0,,,2x3,0.5"
     >>> back = line + "src:f32::blocked:ba::f0 dst:f32::blocked:ab::f0,,,2x3,0.5"
-    >>> found = reorder.logs.report(memdesc.read_verbose([there, back])).round_trips[0]
+    >>> found = reorder.logs.report(reorder.logs.read_verbose([there, back])).round_trips[0]
     >>> found.times.executions, found.times.median, found.between
     (1, 1.0, ())
     """

@@ -17,7 +17,7 @@ from reorder.memory.memory import Memory
 from reorder.plan.plan import plan_reorder
 
 if TYPE_CHECKING:
-    from memdesc.verbose import VerbosePrimitive, VerboseTensor
+    from reorder.logs.primitive import VerbosePrimitive, VerboseTensor
 
 # attribute arguments and the options of a case; oneDNN 2 multiplies by its output scale
 _SCALES = {"src": "src-scale", "src0": "src-scale", "dst": "scale", "": "src-scale"}
@@ -36,7 +36,7 @@ def logged_case(primitive: VerbosePrimitive) -> Case:
 
     Examples
     --------
-    >>> from memdesc.verbose import VerbosePrimitive
+    >>> from reorder.logs import VerbosePrimitive
     >>> descs = "src:f32::blocked:ab::f0 dst:s8::blocked:ba::f0"
     >>> logged = VerbosePrimitive("cpu", "reorder", "jit:uni", "undef", descs, "", "", "2x3")
     >>> logged_case(logged).dst

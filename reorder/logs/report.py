@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from memdesc import MemdescError
 from memdesc.errors import short_repr
 from memdesc.immutable import immutable
-from memdesc.verbose import VerboseEntry, VerboseLog, VerbosePrimitive
+from reorder.logs.log import VerboseEntry, VerboseLog
 from reorder.logs.reorders import data_sizes, group_reorders, is_reorder, round_trips
 from reorder.logs.repetition import Repetition, find_runs, find_stretch
 from reorder.logs.times import Times, times_of
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from reorder.logs.layers import Layer, Layers
+    from reorder.logs.primitive import VerbosePrimitive
     from reorder.logs.reorders import LoggedReorder, RoundTrip
 
 # the least share of the time that deserves a warning
@@ -63,7 +64,7 @@ class Reason(NamedTuple):
     Parameters
     ----------
     kind, implementation, reason : str
-        As in `memdesc.verbose.PassedOver`.
+        As in `PassedOver`.
     primitives : int
         For how many primitives.
     by_reference : int
@@ -118,10 +119,10 @@ class LogReport(NamedTuple):
 
     Examples
     --------
-    >>> import memdesc, reorder.logs
+    >>> import reorder.logs
     >>> line = "onednn_verbose,v1,primitive,exec,cpu,reorder,jit:uni,undef,"
     >>> line += "src:f32::blocked:ab::f0 dst:f32::blocked:ba::f0,,,2x3,0.25"
-    >>> found = reorder.logs.report(memdesc.read_verbose([line]))
+    >>> found = reorder.logs.report(reorder.logs.read_verbose([line]))
     >>> found.kinds[0].kind, len(found.reorders), found.round_trips
     ('reorder', 1, ())
     """
@@ -157,7 +158,7 @@ def report(
     Parameters
     ----------
     log : VerboseLog
-        What `memdesc.read_verbose` returned.
+        What `reorder.logs.read_verbose` returned.
     layers : OpenVinoLayers or TorchLayers, optional
         What `read_layers` returned: names for the executions.
     steady : bool
@@ -173,9 +174,9 @@ def report(
 
     Examples
     --------
-    >>> import memdesc, reorder.logs
+    >>> import reorder.logs
     >>> line = "onednn_verbose,v1,primitive,exec,cpu,reorder,jit:uni,undef,"
-    >>> log = memdesc.read_verbose([
+    >>> log = reorder.logs.read_verbose([
     ...     line + f"src:f32::blocked:abcd::f0 dst:f32::blocked:acdb::f0,,,8x1x56x56,{milliseconds}"
     ...     for milliseconds in (0.25, 0.25, 40)])
     >>> found = reorder.logs.report(log).reorders[0]

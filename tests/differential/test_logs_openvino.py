@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from memdesc import read_verbose
-from reorder.logs import OpenVinoLayers, read_layers, report
+from reorder.logs import OpenVinoLayers, read_layers, read_verbose, report
 
 # not imported here: the oneDNN 3.2 of other tests refuses all arguments in a process with OpenVINO
 pytestmark = [

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from memdesc import read_verbose
-from reorder.logs import read_layers, report
+from reorder.logs import read_layers, read_verbose, report
 
 pytestmark = pytest.mark.peers
 pytest.importorskip("torch")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import memdesc
 from memdesc import RUNTIME, memory_desc, runtime_desc
+from reorder.logs import read_verbose
 
 from .cases import draw_dims_with_tails, make_rng, tags_of
 from .libdnnl import Desc, DnnlError
@@ -14,7 +15,7 @@ from .tally import Tally
 if TYPE_CHECKING:
     import pytest
 
-    from memdesc.verbose import VerbosePrimitive
+    from reorder.logs import VerbosePrimitive
 
     from .libdnnl_reorder import Executor
 
@@ -41,7 +42,7 @@ def _printed(
     finally:
         library.c.dnnl_set_verbose(0)
         library.c.fflush(None)
-    log = memdesc.read_verbose(capfd.readouterr().out.splitlines())
+    log = read_verbose(capfd.readouterr().out.splitlines())
     assert "unread" not in log.skipped
     return log.entries[-1].primitive if log.entries else None
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from memdesc import read_verbose
-from reorder.logs import report
+from reorder.logs import read_verbose, report
 from tests.programs import run_python
 
 _MODEL = """

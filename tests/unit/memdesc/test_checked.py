@@ -19,7 +19,7 @@ from memdesc import (
 )
 from memdesc.checked import Checked, remade
 from memdesc.errors import allocates
-from memdesc.verbose import VerbosePrimitive
+from reorder.logs import VerbosePrimitive
 
 DESC = memory_desc((2, 17, 5, 4), "f32", "nChw8c")
 

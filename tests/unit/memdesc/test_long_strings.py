@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from memdesc import MemdescError, from_json, from_notation, memory_desc, read_verbose, suggest
+from memdesc import MemdescError, from_json, from_notation, memory_desc, suggest
 from memdesc.exchange import SYSTEMS
-from memdesc.verbose import VerbosePrimitive
+from reorder.logs import VerbosePrimitive, read_verbose
 from tests.work import hangs_fail
 
 if TYPE_CHECKING:

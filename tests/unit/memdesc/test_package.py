@@ -26,7 +26,7 @@ lazy = ("memdesc.exchange", "memdesc.record", "memdesc.verbose", "reorder.record
 assert not {*lazy} & {*sys.modules}, {*lazy} & {*sys.modules}
 assert memdesc.record_desc((2, 32), "q4_0") and {*lazy} & {*sys.modules} == {"memdesc.record"}
 assert memdesc.record_desc is vars(memdesc)["record_desc"]
-assert memdesc.to_notation and memdesc.read_verbose and reorder.Record
+assert memdesc.to_notation and memdesc.to_verbose and reorder.Record
 assert {*lazy} <= {*sys.modules}
 """
     run_python("-c", program)

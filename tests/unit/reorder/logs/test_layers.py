@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from memdesc import MemdescError, read_verbose
-from reorder.logs import OpenVinoLayers, read_layers, report
+from memdesc import MemdescError
+from reorder.logs import OpenVinoLayers, read_layers, read_verbose, report
 
 _FILES = Path(__file__).parents[3] / "data" / "layers"
 _OPENVINO, _TORCH = _FILES / "openvino-2026.4", _FILES / "torch-2.13"

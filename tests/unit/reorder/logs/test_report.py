@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from memdesc import MemdescError, from_verbose, read_verbose
-from memdesc.verbose import VerbosePrimitive
+from memdesc import MemdescError, from_verbose
 from reorder.bench.cases import Case, parse_cases
 from reorder.bench.measure import measure
-from reorder.logs import LogReport, report
+from reorder.logs import LogReport, VerbosePrimitive, read_verbose, report
 from reorder.logs.replay import logged_case
 
 _LOGS = Path(__file__).parents[3] / "data" / "verbose"

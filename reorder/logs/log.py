@@ -21,7 +21,7 @@ from typing import BinaryIO, NamedTuple, cast
 from memdesc.disk import as_path, open_file
 from memdesc.errors import MemdescError, counted, short_repr
 from memdesc.immutable import immutable
-from memdesc.verbose.primitive import VerbosePrimitive
+from reorder.logs.primitive import VerbosePrimitive
 
 # the marker may follow output of another program on the same line
 _LINE = re.compile(
@@ -71,10 +71,10 @@ class VerboseEntry(NamedTuple):
 
     Examples
     --------
-    >>> import memdesc
+    >>> import reorder.logs
     >>> line = "onednn_verbose,v1,primitive,exec,cpu,reorder,jit:uni,undef,"
     >>> line += "src:f32::blocked:ab::f0 dst:f32::blocked:ba::f0,,,2x3,0.25"
-    >>> entry = memdesc.read_verbose([line]).entries[0]
+    >>> entry = reorder.logs.read_verbose([line]).entries[0]
     >>> entry.line, entry.event, entry.milliseconds
     (1, 'exec', 0.25)
     """
@@ -113,10 +113,10 @@ class PassedOver(NamedTuple):
 
     Examples
     --------
-    >>> import memdesc
+    >>> import reorder.logs
     >>> line = "onednn_verbose,v1,primitive,create:dispatch,reorder,cpu,reorder,jit:uni,undef,"
     >>> line += "src:f32::blocked:ab::f0 dst:f32::blocked:ba::f0,,,2x3,too small,src/cpu/c.cpp:2"
-    >>> [(each.kind, each.reason) for each in memdesc.read_verbose([line]).passed_over]
+    >>> [(each.kind, each.reason) for each in reorder.logs.read_verbose([line]).passed_over]
     [('reorder', 'too small')]
     """
 
@@ -143,8 +143,9 @@ class UnreadLine(NamedTuple):
 
     Examples
     --------
-    >>> import memdesc
-    >>> memdesc.read_verbose(["onednn_verbose,exec,cpu,reorder,jit,undef,,,,2x3,now"]).unread[0].why
+    >>> import reorder.logs
+    >>> line = "onednn_verbose,exec,cpu,reorder,jit,undef,,,,2x3,now"
+    >>> reorder.logs.read_verbose([line]).unread[0].why
     "its time 'now' is not a number"
     """
 
@@ -177,8 +178,9 @@ class VerboseLog(NamedTuple):
 
     Examples
     --------
-    >>> import memdesc
-    >>> log = memdesc.read_verbose(["onednn_verbose,v1,info,oneDNN v3.13.2", "of another program"])
+    >>> import reorder.logs
+    >>> lines = ["onednn_verbose,v1,info,oneDNN v3.13.2", "of another program"]
+    >>> log = reorder.logs.read_verbose(lines)
     >>> len(log.entries), log.versions, log.other_lines
     (0, ('3.13.2',), 1)
     """
@@ -215,8 +217,8 @@ def read_verbose(source: str | os.PathLike[str] | Iterable[str]) -> VerboseLog:
 
     Examples
     --------
-    >>> import memdesc
-    >>> log = memdesc.read_verbose([
+    >>> import reorder.logs
+    >>> log = reorder.logs.read_verbose([
     ...     "onednn_verbose,v1,primitive,exec,cpu,reorder,jit:uni,undef,"
     ...     "src:f32::blocked:abcd::f0 dst:f32:p:blocked:aBcd16b::f0,,,2x17x8x8,0.25",
     ...     "something else"])

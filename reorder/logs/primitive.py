@@ -18,7 +18,7 @@ from memdesc.checked import Checked
 from memdesc.errors import MemdescError, short_repr
 from memdesc.immutable import immutable
 from memdesc.int64 import RUNTIME
-from memdesc.verbose.descriptor import DIMS, from_verbose, read_dims
+from memdesc.verbose import DIMS, from_verbose, read_dims
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -69,7 +69,7 @@ class QuantizationParameter(NamedTuple):
 
     Examples
     --------
-    >>> from memdesc.verbose import QuantizationParameter
+    >>> from reorder.logs import QuantizationParameter
     >>> per_channel = QuantizationParameter("wei", 1, "f32", (), None)
     >>> per_channel.argument, per_channel.mask
     ('wei', 1)
@@ -95,7 +95,7 @@ class PostOp(NamedTuple):
 
     Examples
     --------
-    >>> from memdesc.verbose import PostOp
+    >>> from reorder.logs import PostOp
     >>> PostOp("eltwise_clip", ("0", "6")).parameters
     ('0', '6')
     """
@@ -120,7 +120,7 @@ class VerboseAttributes(NamedTuple):
 
     Examples
     --------
-    >>> from memdesc.verbose import PostOp, VerboseAttributes
+    >>> from reorder.logs import PostOp, VerboseAttributes
     >>> VerboseAttributes((), (), (PostOp("eltwise_relu"),), ()).post_ops[0].kind
     'eltwise_relu'
     """
@@ -289,7 +289,7 @@ class Problem(NamedTuple):
 
     Examples
     --------
-    >>> from memdesc.verbose import Problem
+    >>> from reorder.logs import Problem
     >>> Problem({}, ((3, 7), (7, 5))).dims[1]
     (7, 5)
     """
@@ -460,10 +460,10 @@ class VerboseTensor(NamedTuple):
 
     Examples
     --------
-    >>> import memdesc
+    >>> import reorder.logs
     >>> line = "onednn_verbose,v1,primitive,exec,cpu,reorder,jit:uni,undef,"
     >>> line += "src:f32::blocked:ab::f0 dst:f32::blocked:ba::f0,,,2x3,0.25"
-    >>> src = memdesc.read_verbose([line]).entries[0].primitive.tensors["src"]
+    >>> src = reorder.logs.read_verbose([line]).entries[0].primitive.tensors["src"]
     >>> src.name, src.text, src.desc
     ('src', 'f32::blocked:ab::f0', memory_desc((2, 3), 'f32', 'ab'))
     """
@@ -500,10 +500,10 @@ class VerbosePrimitive(Checked):
 
     Examples
     --------
-    >>> import memdesc
+    >>> import reorder.logs
     >>> line = "onednn_verbose,v1,primitive,exec,cpu,reorder,jit:uni,undef,"
     >>> line += "src:f32::blocked:ab::f0 dst:f32::blocked:ba::f0,,,2x3,0.25"
-    >>> primitive = memdesc.read_verbose([line]).entries[0].primitive
+    >>> primitive = reorder.logs.read_verbose([line]).entries[0].primitive
     >>> primitive.kind, primitive.implementation, primitive.problem
     ('reorder', 'jit:uni', '2x3')
     """

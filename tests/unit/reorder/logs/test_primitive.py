@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from memdesc import RUNTIME
-from memdesc.verbose import (
+from reorder.logs import (
     PostOp,
     Problem,
     QuantizationParameter,
