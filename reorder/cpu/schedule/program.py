@@ -74,7 +74,7 @@ class RowsHead(NamedTuple):
     valid: int
     src_stride: int
     dst_stride: int
-    # offset of the last row from the first in src
+    # the largest offset in src, from the first row, of a row that holds data
     src_span: int
     # elements at the end of each run that are read elsewhere: `RunEnds`
     moved: int
@@ -93,7 +93,7 @@ class TransposeHead(NamedTuple):
     rows: int
     valid_rows: int
     row_run: int
-    # offset of the last row from the first in src
+    # the largest offset in src, from the first row, of a row that holds data
     src_span: int
     # whether lines of dst are prefetched: 0 or 1
     prefetches_dst: int
@@ -159,14 +159,15 @@ def _steps_around(outer: tuple[Node, ...], inner: Node) -> int:
 def _encode_rows(scheduled: ScheduledBox, step: int) -> list[int]:
     rows, (run,) = scheduled.rows, scheduled.columns
     src_table, dst_table = _offsets(rows, 0, step), _offsets(rows, 1, step)
+    valid_rows = _count_valid(rows)
     head = RowsHead(
         rows=len(src_table),
-        valid_rows=_count_valid(rows),
+        valid_rows=valid_rows,
         extent=run.extent,
         valid=run.valid,
         src_stride=run.strides[0] * step,
         dst_stride=run.strides[1] * step,
-        src_span=max(src_table),
+        src_span=max(src_table[:valid_rows], default=0),
         moved=scheduled.ends.extent if scheduled.ends else 0,
     )
     jumps = [jump * step for jump in scheduled.ends.jumps] if scheduled.ends else []
@@ -183,14 +184,15 @@ def _encode_transpose(
     row_run = _run_length(rows, columns, 0, scheduled.element_stride)
     if scheduled.row_table:
         row_table, row_run = [offset * step for offset in scheduled.row_table], 0
+    valid_rows = _count_valid(rows)
     head = TransposeHead(
         columns=len(column_table),
         valid_columns=_count_valid(columns),
         column_run=_run_length(columns, rows, 1, scheduled.element_stride),
         rows=len(row_table),
-        valid_rows=_count_valid(rows),
+        valid_rows=valid_rows,
         row_run=row_run,
-        src_span=max(row_table),
+        src_span=max(row_table[:valid_rows], default=0),
         prefetches_dst=int(prefetches_dst),
     )
     loop = RepeatLoop(1, 0, 0)

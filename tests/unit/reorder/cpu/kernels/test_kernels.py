@@ -140,15 +140,15 @@ def test_padding_that_is_larger_than_a_tile_is_cleared(threads: int) -> None:
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-def test_a_unit_dim_may_have_a_stride_that_no_memory_has(threads: int) -> None:
-    for stride in (2**62, -(2**62), 2**63 - 1):
-        src = memory_desc((1, 3), "u8", strides=(stride, 1))
-        for dst in (
-            memory_desc((1, 3), "u8", strides=(1, 100_000), padded_dims=(100_000, 3)),
-            memory_desc((1, 3), "u8", strides=(4, 1), padded_dims=(100_000, 3)),
-            memory_desc((1, 3), "u8", "AB4a16b4a2b"),
-        ):
-            _check_shared(src, dst, threads)
+@pytest.mark.parametrize("stride", [2**62, -(2**62), 2**63 - 1, 2**63 - 3])
+def test_a_unit_dim_may_have_a_stride_that_no_memory_has(stride: int, threads: int) -> None:
+    src = memory_desc((1, 3), "u8", strides=(stride, 1))
+    for dst in (
+        memory_desc((1, 3), "u8", strides=(1, 100_000), padded_dims=(100_000, 3)),
+        memory_desc((1, 3), "u8", strides=(4, 1), padded_dims=(100_000, 3)),
+        memory_desc((1, 3), "u8", "AB4a16b4a2b"),
+    ):
+        _check_shared(src, dst, threads)
 
 
 def _check_shared(src: MemoryDesc, dst: MemoryDesc, threads: int) -> None:
