@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html import escape
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
 import numpy as np
 
@@ -37,6 +37,13 @@ if TYPE_CHECKING:
 
     from reorder.api import OnDevice
     from reorder.records.record import Record
+
+
+class StoredWeight(Protocol):
+    """A tensor of a checkpoint, which knows the weight that it is a part of."""
+
+    def weight(self) -> Memory | Record | Quantized:
+        """Return the weight."""
 
 
 class _Values(NamedTuple):
@@ -245,7 +252,7 @@ def _reorder(
 
 
 def dequantize(  # noqa: PLR0913 - most are keywords
-    memory: Memory | Quantized | Record | OnDevice,
+    memory: Memory | Quantized | Record | OnDevice | StoredWeight,
     scales: Any = None,
     zero_points: Any = None,
     axis: int | Iterable[int] | None = None,
@@ -262,9 +269,9 @@ def dequantize(  # noqa: PLR0913 - most are keywords
 
     Parameters
     ----------
-    memory : Memory, Quantized, Record or reorder.opencl.DeviceMemory
+    memory : Memory, Quantized, Record, StoredTensor or reorder.opencl.DeviceMemory
         Of any type. A `Quantized` already carries the next four arguments; a record contains its
-        scales and zero points.
+        scales and zero points. The codes of a weight in a checkpoint stand for the whole weight.
     scales, zero_points : array or number, optional
         As `quantize` returns them.
     axis, groups, threads, queue
@@ -293,6 +300,8 @@ def dequantize(  # noqa: PLR0913 - most are keywords
     """
     if dtype is None:
         dtype = dst.dtype if isinstance(dst, MemoryDesc) else "f32"
+    if callable(weight := getattr(memory, "weight", None)):  # of a tensor in a checkpoint
+        memory = weight()
     if not isinstance(memory, (Memory, Quantized)) and not is_on_device(memory):
         from reorder.records import decode, record  # most programs have no records
 

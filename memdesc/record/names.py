@@ -111,7 +111,8 @@ def record_desc(dims: Iterable[int], name: str, **options: Any) -> RecordDesc:
 
         * ``group``: how many inputs share a scale; -1 for all.
         * ``rows``: how many outputs share a scale; -1 for all.
-        * ``block``: how many rows and columns (FP8) or inputs (bitsandbytes) share a scale.
+        * ``block``: how many rows and columns (FP8; ``"128x64"`` if these differ) or inputs
+          (bitsandbytes) share a scale.
         * ``scales``: their data type, in which ``mlx`` and ``hqq`` also compute.
         * ``bits``: 4 or 8 for ``gptq``, ``marlin`` and ``pack_quantized``; 1, 2, 4 or 8 for ``mlx``
           and ``hqq``, and for ``mlx`` also 3, 5 and 6.

@@ -197,12 +197,8 @@ def _fp8(
     dims: tuple[int, ...], *, name: str, codes: Any, scales: Any, scale_inv: Any, block: Any = 1
 ) -> _Made:
     """Return 8-bit floats with one scale for the matrix, for each output, or for each block."""
-    step = checked_int(f"{name}: block", block)
-    if step < 1:
-        msg = f"{name}: block must be at least 1, not {step}"
-        raise MemdescError(msg)
     lead = (1,) * (len(dims) - 2)
-    wanted = (*lead, *_FP8_GROUPS.get(name, (step, step)))
+    wanted = (*lead, *(_FP8_GROUPS.get(name) or block_sizes(name, block)))
     groups = tuple(min(group, max(size, 1)) for group, size in zip(wanted, dims, strict=True))
     # both names hold the factor that codes are multiplied by
     scale = "weight_scale_inv" if checked_flag(f"{name}: scale_inv", scale_inv) else "weight_scale"
@@ -213,6 +209,20 @@ def _fp8(
         _by_tag(scale, _float_scales(name, scales, _SCALES_OF_FP8), "plain", dims, groups),
     )
     return fields, Rule(_number("weight"), (_number(scale),))
+
+
+def block_sizes(name: str, block: Any) -> tuple[int, int]:
+    """Return the rows and columns of a block: a number for both, or a string such as 128x64."""
+    words = block.split("x") if isinstance(block, str) else ()
+    if len(words) == 2 and all(word.isdecimal() and int(word) > 0 for word in words):  # noqa: PLR2004 - rows, columns
+        return int(words[0]), int(words[1])
+    if isinstance(block, str | bool) or checked_int(f"{name}: block", block) < 1:
+        msg = (
+            f"{name}: block must be an integer of 1 or more, or two such as '128x64', not "
+            f"{short_repr(block)}"
+        )
+        raise MemdescError(msg)
+    return int(block), int(block)
 
 
 def _mlx(dims: tuple[int, ...], *, group: Any, bits: Any, scales: Any) -> _Made:

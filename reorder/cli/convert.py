@@ -80,6 +80,8 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
             raise
         msg = f"{error}; {hint}"
         raise MemdescError(msg) from None
+    for warning in report.warnings[shown.warned :]:
+        warn(warning)
     facts = _facts(report)
     if given.dry_run:
         estimate = _seconds(as_path(options.source), report)
@@ -106,6 +108,7 @@ class _Shown:
         self._has_rules = has_rules
         self.bar = Progress(_PERCENT)
         self.has_begun = False
+        self.warned = 0
         self.start = self._last = 0.0
 
     def show(self, now: ConvertProgress) -> None:
@@ -116,6 +119,7 @@ class _Shown:
                 warn("nothing is converted: without --to, --map or --rules all tensors are copied")
             for warning in now.report.warnings:
                 warn(warning)
+            self.warned = len(now.report.warnings)
             self.has_begun, self.start = True, seconds
         elif seconds - self._last >= _INTERVAL:
             self._last = seconds

@@ -13,6 +13,7 @@ from memdesc.disk import as_path
 from memdesc.errors import counted, first_of, starred
 from memdesc.record import BIT_PLANES, Field
 from memdesc.record.names import unjudged_by
+from memdesc.record.tensors import block_sizes
 from reorder.cli.command import Command, Facts, flag, is_wanted, table, value
 from reorder.cli.tensors import check_named, split_name
 from reorder.records.encode import number_bits
@@ -248,9 +249,10 @@ def _scales(desc: RecordDesc) -> str:
         return ""
     groups = desc.field(desc.rule.scale[0].parts[0][0]).groups
     # a matrix smaller than a block has a part of one
-    block = int(str(dict(desc.options).get("block", 1)))
+    found = block_sizes(desc.name, dict(desc.options).get("block", 1))
+    blocks = dict(zip("oi", found, strict=True))
     sizes = {
-        letter: (max(g, block) if g == n > 1 else g, n)
+        letter: (max(g, blocks.get(letter, 1)) if g == n > 1 else g, n)
         for letter, g, n in zip(desc.letters, groups, desc.dims, strict=True)
     }
     (outputs, rows), (inputs, columns) = sizes["o"], sizes["i"]

@@ -45,7 +45,7 @@ from reorder.cli.tensors import (
 from reorder.memory.memory import Memory
 from reorder.storage.containers.table import plan_file
 from reorder.storage.files import DEFAULT_NAME, save, save_raw
-from reorder.storage.reorder_file import FileReorder, reorder_file
+from reorder.storage.reorder_file import FileReorder, check_reordered, reorder_file
 from reorder.storage.stored import stored_layout
 from reorder.values.attr import Attr
 
@@ -87,6 +87,8 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
         progress.step("reordering", 1)
         old = _old(options, buffer_of(target), stored) if options.beta else None
         result = _reordered(options, x, buffer_of(target), attr, old)
+        if old is None:
+            check_reordered(x, result, attr)
         progress.step(f"writing {options.dst}", 1)
         if options.raw:
             save_raw(options.dst, result)

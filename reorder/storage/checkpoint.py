@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
 from html import escape
 from operator import getitem
 from typing import TYPE_CHECKING, Any, Self
@@ -13,12 +14,12 @@ from memdesc import MemdescError, MemoryDesc
 from memdesc.checked import Checked
 from memdesc.disk import as_path
 from memdesc.errors import about, short_repr, starred
-from reorder.quantize import dequantize
+from reorder.quantize import Quantized, dequantize
 from reorder.records.record import Record
 from reorder.storage.containers.entry import Container, Entry, map_file
 from reorder.storage.containers.table import read_container
-from reorder.storage.files import memory_of
-from reorder.storage.groups import claims_of, group_at
+from reorder.storage.files import memory_of, value_of
+from reorder.storage.groups import claims_of, group_at, read_group
 from reorder.storage.siblings import siblings_of
 
 if TYPE_CHECKING:
@@ -131,6 +132,16 @@ class StoredTensor(Checked):
             return Record(desc, data)
         return memory_of(self._entry, data)
 
+    def weight(self) -> Memory | Record | Quantized:
+        """Return the weight whose codes it holds, with all its tensors; else the same as `memory`.
+
+        Raises
+        ------
+        MemdescError
+            If nothing says what its codes mean, and as for `desc` and `data`.
+        """
+        return self._checkpoint.weight(self.name)
+
     def numpy(self) -> NDArray[Any]:
         """Return an array over the logical dims; a block-quantised tensor is decoded.
 
@@ -208,10 +219,13 @@ class Checkpoint(Checked, Mapping[str, StoredTensor]):
         return self._container.files
 
     def __getitem__(self, name: str) -> StoredTensor:
-        entry = self._container.entries.get(name)
-        if entry is None:
-            raise KeyError(name)
-        return StoredTensor(self, entry)
+        entries = self._container.entries
+        if name not in entries:
+            near = get_close_matches(str(name), entries, 3) if isinstance(name, str) else []
+            hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
+            msg = f"{str(self._path)!r} has no tensor {short_repr(name)}, of {len(entries)}{hint}"
+            raise KeyError(msg)
+        return StoredTensor(self, entries[name])
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._container.entries)
@@ -261,6 +275,14 @@ class Checkpoint(Checked, Mapping[str, StoredTensor]):
         if group.desc is None:
             raise MemdescError(group.reason)
         return Record(group.desc, {each: self.map(entry) for each, entry in group.tensors.items()})
+
+    def weight(self, name: str) -> Memory | Record | Quantized:
+        """Return a tensor, or the weight whose codes it holds, as `dequantize` takes it."""
+        entry = self[name]
+        if not self.scaled_by(name):
+            return entry.memory()
+        claims = claims_of(self._path, self._container)
+        return value_of(read_group(siblings_of(self._container.entries, name), claims), self.map)
 
     def scaled_by(self, name: str) -> tuple[str, ...]:
         """Return the names of the tensors that turn the codes of a tensor into numbers."""

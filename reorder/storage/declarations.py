@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from memdesc import MemdescError, known_records
 from memdesc.errors import short_repr
 from memdesc.record.names import read_name
+from memdesc.record.tensors import block_sizes
 from reorder.storage.experts import block_of, stacked_name
 
 if TYPE_CHECKING:
@@ -51,6 +52,12 @@ class _Option(NamedTuple):
     values: tuple[tuple[Any, Any], ...] = ()
     # what a file without the value means; None if the tensors show it
     usual: Any = None
+
+
+class _Block(NamedTuple):
+    """A place with a list of two sizes, which are one option: equal ones as a number."""
+
+    option: str
 
 
 class _Each(NamedTuple):
@@ -149,7 +156,7 @@ class Layers(NamedTuple):
     section: Mapping[str, Any]
 
 
-_BLOCK = [_Option("block"), _Option("block")]
+_BLOCK = _Block("block")
 _FMT = {"fmt": _Option("codes", (("e4m3", "f8_e4m3"), ("e5m2", "f8_e5m2")))}
 _FORMATS = (("ue8m0", "e8m0"), *(("float", kind) for kind in ("f32", "bf16", "f16")))
 # `scale_fmt` is not read: DeepSeek-V3.1 stores f32 and says ue8m0, as its scales are powers of two
@@ -478,6 +485,12 @@ def _read(form: Any, value: Any, path: str, options: dict[str, Any], *, is_whole
         case _Option():
             found = form.usual if value is None and is_whole else value
             return "" if found is None else _bind(form, found, path, options)
+        case _Block() if isinstance(value, list) and [*map(type, value)] == [int, int]:
+            rows, columns = value
+            held = rows if rows == columns else f"{rows}x{columns}"
+            if min(value) < 1 or options.setdefault(form.option, held) != held:
+                return _problem(path, value, "two positive integers, the same for all layers")
+            return ""
         case _Each() if isinstance(value, dict) and value:
             parts = [(form.form, each, f"{path}.{key}") for key, each in value.items()]
         case dict() if isinstance(value, dict):
@@ -505,6 +518,8 @@ def _shown(form: Any) -> str:
     match form:
         case dict() | _Each():
             return "an object"
+        case _Block():
+            return "a list of 2"
         case list():
             return f"a list of {len(form)}"
         case tuple():
@@ -718,15 +733,15 @@ def _written(form: Any, options: Mapping[str, Any]) -> Any:
         case _Option():
             value = options.get(form.option)
             return next((given for given, option in form.values if option == value), value)
+        case _Block():
+            return [*block_sizes("block", options.get(form.option))]
         case _Each():
             return {form.key: _written(form.form, options)}
         case dict():
             return {key: _written(each, options) for key, each in form.items()}
         case list():
             return [_written(each, options) for each in form]
-        case tuple():
-            return form[0]
-    return form
+    return form[0] if isinstance(form, tuple) else form
 
 
 def _joined(one: Any, other: Any) -> Any:

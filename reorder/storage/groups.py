@@ -218,6 +218,11 @@ def group_at(entries: Mapping[str, Entry], prefix: str, claims: Claims) -> Group
 
     Fails if there are no such codes.
     """
+    for single_name in (prefix, f"{prefix}.weight"):
+        entry = entries.get(single_name)
+        if entry is not None and isinstance(entry.desc, RecordDesc) and claims.name is None:
+            claims = claims._replace(declared=None, name=entry.desc.name)
+            return read_group(single(siblings_of(entries, single_name)), claims)
     declared = claims.declared.at(prefix)[0].name if claims.declared else None
     name = claims.name if claims.name is not None else declared
     # the most common name, if nothing says which record it is

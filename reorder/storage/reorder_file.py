@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from operator import methodcaller
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from memdesc.errors import about
 from reorder.storage.containers.entry import Entry, PlannedFile, Span
 from reorder.storage.containers.table import plan_file
 from reorder.storage.containers.writer import Writer
 from reorder.storage.files import DEFAULT_NAME
 from reorder.storage.pieces.changes import ONLY, Reorder
+from reorder.storage.pieces.losses import Losses, Move, check_range
 from reorder.storage.pieces.pieces import Bound, cut
 from reorder.storage.pieces.tasks import Task, run_tasks
 from reorder.storage.stored import stored_layout
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from memdesc import MemoryDesc
+    from reorder.memory.memory import Memory
     from reorder.values.attr import Attr
 
 
@@ -67,16 +70,33 @@ def reorder_file(
     with Writer(target, files, overwrite=True) as writer:
         src, dst = ((ONLY, each) for each in (given.entry.place, writer.where(DEFAULT_NAME)))
         tasks = (Task(DEFAULT_NAME, piece, (src,), (dst,)) for piece in pieces)
+        losses = Losses()
+
+        def finish(task: Task, lost: Any) -> None:
+            losses.add(task.name, lost)
+            if step is not None:
+                step(task.written)
+
         try:
             run_tasks(
                 tasks,
                 threads,
                 max_bytes,
-                lambda task: step(task.written) if step is not None else None,
+                finish,
                 methodcaller("run"),
             )
+            losses.check([DEFAULT_NAME])
             given.entry.check_unchanged()
             writer.finish()
         except BaseException:
             writer.discard()
             raise
+
+
+def check_reordered(src: Memory, dst: Memory, attr: Attr | None) -> None:
+    """Refuse what `reorder_file` refuses, after a reorder in memory."""
+    losses = Losses()
+    with about(DEFAULT_NAME):
+        move = Move(src.desc, dst.desc, attr)
+        losses.add(DEFAULT_NAME, check_range(move, {ONLY: src.data}, dst.data, ()))
+    losses.check([DEFAULT_NAME])

@@ -83,7 +83,7 @@ def _look(paths: list[str]) -> tuple[str, dict[str, int]]:
 def run_on_cluster(
     client: Client,
     tasks: Iterator[Task],
-    finished: Callable[[Task], None],
+    finished: Callable[[Task, Any], None],
     work: Callable[[Task], Any],
 ) -> None:
     """Run the tasks of each file on a worker, one after another; the first error ends the run.
@@ -107,14 +107,13 @@ def run_on_cluster(
             if error is not None:
                 msg = f"a worker, or the Dask scheduler, failed: {short_repr(error)}"
                 raise MemdescError(msg) from error
-            for task in parts[future]:
-                finished(task)
+            for task, result in zip(parts[future], future.result(), strict=True):
+                finished(task, result)
     finally:
         with suppress(Exception):  # the scheduler may be gone
             client.cancel(futures)
 
 
-def _run(data: bytes) -> None:
+def _run(data: bytes) -> list[Any]:
     work, tasks = pickle.loads(data)  # noqa: S301 - of the client, which runs functions here
-    for task in tasks:
-        work(task)
+    return [work(task) for task in tasks]

@@ -34,7 +34,7 @@ from reorder.storage.convert.plan import plan_steps
 from reorder.storage.convert.rules import read_rules
 from reorder.storage.convert.sections import section_warnings, sections_in
 from reorder.storage.convert.targets import TargetRules, target_rules
-from reorder.storage.pieces.losses import OverflowedError
+from reorder.storage.pieces.losses import Losses, OverflowedError
 from reorder.storage.pieces.tasks import Task, run_tasks
 from reorder.values.scales import NotFiniteError
 
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from reorder.storage.convert.steps import CutStep, Step
 
     # runs tasks by a function, and calls back with each that has finished
-    Execute = Callable[[Iterator[Task], Callable[[Task], None], Callable[[Task], Any]], None]
+    Execute = Callable[[Iterator[Task], Callable[[Task, Any], None], Callable[[Task], Any]], None]
 
 __all__ = [
     "Conversion",
@@ -111,7 +111,7 @@ class Conversion:
         with self.writer as writer, self._discarding_useless():
             kept = len(writer.finished)
             counter = _Counter(progress, self)
-            self._write(writer, counter, run_all)
+            losses = self._write(writer, counter, run_all)
             for path, state in self.states.items():
                 if not state.is_at(path):
                     msg = f"{str(path)!r} has changed while it was converted; convert it again"
@@ -120,37 +120,49 @@ class Conversion:
                 every = (task for each in self.cut_steps for task in each.tasks(writer.where))
                 run_all(every, counter.counting("verifying"), methodcaller("check"))
             writer.finish()
-        return self.report._replace(resumed=kept)
+        return self.report._replace(resumed=kept, warnings=(*self.warnings, *losses.warnings))
 
     def unfinished(self) -> list[CutStep]:
         """Return the steps that write a file that is not finished."""
         return [each for each in self.cut_steps if self._files_of(each) - self.writer.finished]
 
-    def _write(self, writer: Writer, counter: _Counter, run_all: Execute) -> None:
-        """Write all files that are not finished; each is finished as its last task has run."""
-        steps, lock = self.unfinished(), Lock()
+    def _write(self, writer: Writer, counter: _Counter, run_all: Execute) -> Losses:
+        """Write all files that are not finished; each is finished as its last task has run.
+
+        Returns what its tensors lost. Fails if that is all of a tensor.
+        """
+        steps, lock, losses = self.unfinished(), Lock(), Losses()
         left: Counter[str] = Counter()
+        names: dict[str, list[str]] = {}
         for each in steps:
-            left.update(dict.fromkeys(self._files_of(each), len(each.pieces)))
+            for file in self._files_of(each):
+                left[file] += len(each.pieces)
+                names.setdefault(file, []).append(each.step.name)
         by_path = {writer.where(name).path: writer.home_of(name) for name in writer.names}
         count = counter.counting("converting")
 
-        def finish(task: Task) -> None:
+        def finish(task: Task, lost: Any) -> None:
+            losses.add(task.name, lost)
             files = {by_path[place.path] for _, place in task.dst}
             with lock:
                 left.subtract(files)
                 done = [file for file in files if not left[file]]
             for file in done:
+                losses.check(names[file])
                 writer.complete(file)
             count(task)
 
         run_all((task for each in steps for task in each.tasks(writer.where)), finish, _RUN)
+        return losses
 
     def _files_of(self, step: CutStep) -> set[str]:
         return {self.writer.home_of(tensor.name) for tensor in step.step.tensors}
 
     def _on_threads(
-        self, tasks: Iterator[Task], finished: Callable[[Task], None], work: Callable[[Task], Any]
+        self,
+        tasks: Iterator[Task],
+        finished: Callable[[Task, Any], None],
+        work: Callable[[Task], Any],
     ) -> None:
         options = self.options
         run_tasks(tasks, options.thread_count, options.max_bytes, finished, work)
@@ -190,9 +202,9 @@ class _Counter:
             self._done += nbytes
             self._progress(ConvertProgress(stage, self._done, self._total, self._report))
 
-    def counting(self, stage: str) -> Callable[[Task], None]:
+    def counting(self, stage: str) -> Callable[..., None]:
         """Return a function that counts the bytes of a task."""
-        return lambda task: self.add(stage, task.written)
+        return lambda task, *_: self.add(stage, task.written)
 
 
 def convert(  # noqa: PLR0913 - public: what is read, what is written, and how

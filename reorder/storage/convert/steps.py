@@ -22,7 +22,7 @@ from memdesc.tags import LETTERS
 from reorder.records.repack import target_desc
 from reorder.storage.containers.entry import Entry, Place, Tensor, record_fields, stored_desc
 from reorder.storage.convert.rules import WHOLE, Rule, is_record
-from reorder.storage.pieces.changes import ONLY, Encode, Quantize, Reorder, Repack, copied
+from reorder.storage.pieces.changes import ONLY, Encode, Quantize, Reorder, Repack, Scaled, copied
 from reorder.storage.pieces.pieces import Bound, Cut, cut
 from reorder.storage.pieces.tasks import Task
 from reorder.storage.siblings import order_of, tensors_of
@@ -159,7 +159,10 @@ def layout_step(entry: Entry, rule: Rule, format_name: str) -> Step:
         dst = _target_layout(src, rule)
         if rule.scales is not None:
             return _quantize_step(entry, rule, src, dst)
-        change = Reorder(src, dst, _attr(rule, src, dst))
+        attr = _attr(rule, src, dst)
+        if rule.scale is not None or rule.zero_point is not None:
+            return _scaled_step(entry, rule, Scaled(src, dst, attr))
+        change = Reorder(src, dst, attr)
     except MemdescError as error:
         hint = ""
         if is_record(rule.dst) and not _is_encoding(rule):
@@ -221,6 +224,16 @@ def _quantize_step(entry: Entry, rule: Rule, src: MemoryDesc, dst: MemoryDesc) -
         tensors[role] = stored_layout(f"{name}{QUANTIZED[role]}", plain)
     facts = {"quantized": {"axis": axes, "groups": groups}}
     codes, *rest = joined_tensors(name, facts, tensors).items()
+    return Step(entry.name, {ONLY: entry}, {ONLY: codes[1], **dict(rest)}, change, rule)
+
+
+def _scaled_step(entry: Entry, rule: Rule, change: Scaled) -> Step:
+    """Return the step of a tensor whose scale a rule gives; it is stored beside the codes."""
+    name = rule.renamed(entry.name)
+    tensors = {"memory": stored_layout(name, change.dst)}
+    for role, each in change.constants.items():
+        tensors[role] = stored_layout(f"{name}{QUANTIZED[role]}", memory_desc((1,), each.dtype))
+    codes, *rest = joined_tensors(name, {"quantized": {"axis": (), "groups": ()}}, tensors).items()
     return Step(entry.name, {ONLY: entry}, {ONLY: codes[1], **dict(rest)}, change, rule)
 
 

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import lcm
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -88,7 +88,7 @@ class Change(ABC):
         """Whether the bytes that are written are those that are read."""
         return False
 
-    def part(self, region: Region, read: Layouts, written: Layouts) -> Self:
+    def part(self, region: Region, read: Layouts, written: Layouts) -> Change:
         """Return the change of a region, whose fields have these layouts."""
         return replace(
             self,
@@ -193,6 +193,42 @@ class Reorder(Change):
             given[f"{role}_groups"] = parameter.groups
         given |= {"saturate": self.attr.saturate, "f8_rounding": self.attr.f8_rounding}
         return {"attr": Attr(**given)}
+
+
+@dataclass(frozen=True)
+class Scaled(Reorder):
+    """A reorder by one scale and zero point that are given, and written beside the codes."""
+
+    @property
+    def constants(self) -> dict[str, NDArray[Any]]:
+        """The scale, and the zero point if there is one."""
+        given = {each.role: each.values for each in self.attr.parameters} if self.attr else {}
+        scale = np.asarray(given.get("dst_scale", 1), np.float32)
+        point = given.get("dst_zero_point")
+        points = {} if point is None else {"zero_points": np.asarray(point, np.int32)}
+        return {"scales": scale, **points}
+
+    @property
+    def writes(self) -> Operands:
+        """Codes, and the constants."""
+        constants = {role: Operand(each.nbytes, ()) for role, each in self.constants.items()}
+        return {**super().writes, **constants}
+
+    @property
+    def is_copy(self) -> bool:
+        """Never."""
+        return False
+
+    def part(self, region: Region, read: Layouts, written: Layouts) -> Change:
+        """Return the change of a region; the first one has the constants."""
+        made = super().part(region, read, written)
+        assert isinstance(made, Scaled)  # noqa: S101 - it is this change with other fields
+        return Reorder(made.src, made.dst, made.attr) if any(region.offsets) else made
+
+    def apply(self, read: Bytes) -> Bytes:
+        """Convert."""
+        constants = {role: _bytes_of(each) for role, each in self.constants.items()}
+        return {**super().apply(read), **constants}
 
 
 @lru_cache(maxsize=1024)  # the layers of a model are alike
@@ -323,7 +359,7 @@ class Repack(Change):
 
     src: RecordDesc
 
-    def part(self, region: Region, read: Layouts, written: Layouts) -> Self:
+    def part(self, region: Region, read: Layouts, written: Layouts) -> Change:
         """Return the change of a region; the first one has the constants."""
         made = super().part(region, read, written)
         if isinstance(made.dst, MemoryDesc) or not any(region.offsets):

@@ -1,23 +1,25 @@
-"""What a conversion may not lose: finite numbers that overflow, and regions that all become 0."""
+"""What a conversion may not lose: finite numbers that overflow, tensors that become 0."""
 
 from __future__ import annotations
 
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any
+from threading import Lock
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from memdesc import MemdescError, MemoryDesc, RecordDesc, memory_desc
+from memdesc import DATA_TYPES, MemdescError, MemoryDesc, RecordDesc, memory_desc
 from reorder.api import reorder
 from reorder.memory.memory import Memory
 from reorder.records.decode import dequantize_record
 from reorder.records.encode import code_range, is_integer_number
 from reorder.records.moves import read_number
 from reorder.storage.pieces.changes import padded, record_of
-from reorder.values.formats import FLOATS, FloatFormat
+from reorder.values.attr import Attr
+from reorder.values.formats import FLOATS, INTEGERS, FloatFormat
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Iterable
 
     from numpy.typing import NDArray
 
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
 # the types that a message may suggest because they hold larger numbers, the best choice first
 _WIDER = ("bf16", "f32")
+_WIDE_INTEGER = "s32"
 
 
 class OverflowedError(MemdescError):
@@ -91,22 +94,127 @@ def check_zero_points(desc: RecordDesc, read: Callable[[str], NDArray[np.uint8]]
         raise OverflowedError(msg)
 
 
+class Move(NamedTuple):
+    """A reorder of a whole tensor in memory, which may have strides that no file has."""
+
+    src: MemoryDesc
+    dst: MemoryDesc
+    attr: Attr | None = None
+
+
+class Lost(NamedTuple):
+    """What a region of a tensor lost; whether that is too much is judged on the whole tensor."""
+
+    dtype: str
+    # how many elements there are, and how many saturated
+    nelems: int
+    saturated: int
+    # the largest number, if all became 0; None if one did not
+    vanished: float | None
+
+
+class Losses:
+    """What tensors lost in all their regions, by name; threads add to it."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._found: dict[str, Lost] = {}
+
+    def add(self, name: str, found: Lost | None) -> None:
+        """Add what a region lost; None if it cannot lose anything."""
+        if found is None:
+            return
+        with self._lock:
+            old = self._found.get(name, Lost(found.dtype, 0, 0, 0.0))
+            largest = None
+            if old.vanished is not None and found.vanished is not None:
+                largest = max(old.vanished, found.vanished)
+            nelems, saturated = old.nelems + found.nelems, old.saturated + found.saturated
+            self._found[name] = Lost(found.dtype, nelems, saturated, largest)
+
+    def check(self, names: Iterable[str]) -> None:
+        """Refuse whole tensors in which every number became 0, or saturated."""
+        for name in names:
+            dtype, nelems, saturated, vanished = self._found.get(name, Lost("", 0, 0, None))
+            if vanished:
+                hint = "" if dtype in _WIDER else f"; {' and '.join(_WIDER)} hold it"
+                msg = (
+                    f"{name}: all numbers would become 0 in {dtype}: the largest is "
+                    f"{vanished:.6g}{hint}; or leave the tensor out of the rule"
+                )
+                raise OverflowedError(msg)
+            if saturated and saturated == nelems:
+                msg = (
+                    f"{name}: all {nelems} numbers are beyond {dtype} at this scale, so each would "
+                    "become its largest or least number; give a larger scale"
+                )
+                raise OverflowedError(msg)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """A warning for each tensor in which numbers saturated."""
+        return tuple(
+            f"{name}: {each.saturated} of {each.nelems} numbers are beyond {each.dtype} at this "
+            "scale and became its largest or least number"
+            for name, each in sorted(self._found.items())
+            if each.saturated
+        )
+
+
 def check_range(
-    change: Change, read: Bytes, made: NDArray[np.uint8], offsets: tuple[int, ...]
-) -> None:
-    """Refuse infinities or NaN that were finite numbers, and a region in which all became 0.
+    change: Change | Move, read: Bytes, made: NDArray[np.uint8], offsets: tuple[int, ...]
+) -> Lost | None:
+    """Refuse infinities or NaN that were finite numbers; return what else the region lost.
 
     The change is that of a region, which begins at `offsets`; `read` and `made` are the bytes that
     it read, and those of the plain tensor that it made. The error is an `OverflowedError` with the
     first number, its index, and the way out.
     """
     dst = change.dst
-    if not isinstance(dst, MemoryDesc) or dst.dtype.name not in FLOATS:
-        return
+    if not isinstance(dst, MemoryDesc) or not dst.nelems:
+        return None
+    attr = getattr(change, "attr", None)
+    saturated = 0
+    if attr is not None and attr.saturate:
+        saturated = _saturated(change, attr, read)
+    if dst.dtype.name not in FLOATS:
+        return None if attr is None else Lost(dst.dtype.name, dst.nelems, saturated, None)
     if not isinstance(change.src, RecordDesc) and _is_wider(change, change.src, dst):
-        return
+        return None
     held = Memory(dst, made[: dst.min_nbytes], zero_pad=False)
-    _check_vanished(change, read, held)
+    _check_finite(change, read, held, offsets)
+    return Lost(dst.dtype.name, dst.nelems, saturated, _vanished(change, read, held))
+
+
+def _saturated(change: Change | Move, attr: Attr, read: Bytes) -> int:
+    """Return how many finite numbers are beyond the target's type at the scale of a reorder."""
+    src, dst = change.src, change.dst
+    assert isinstance(src, MemoryDesc)  # noqa: S101 - only a reorder has an attribute
+    assert isinstance(dst, MemoryDesc)  # noqa: S101 - only a reorder has an attribute
+    name = dst.dtype.name
+    # zero points go with integers; those that are wide enough show what is beyond narrow ones
+    is_narrow = name in INTEGERS and dst.dtype.bits < DATA_TYPES[_WIDE_INTEGER].bits
+    given: dict[str, Any] = {"saturate": True}
+    for each in attr.parameters:
+        if is_narrow or each.role != "dst_zero_point":
+            values = each.values.reshape(-1) if each.mask else each.values
+            given |= {each.role: values, f"{each.role}_mask": each.mask}
+            given[f"{each.role}_groups"] = each.groups
+    (data,) = read.values()
+    memory = Memory(src, padded(data, src.nbytes)[: src.nbytes], zero_pad=False)
+    wide = memory_desc(dst.dims, _WIDE_INTEGER if is_narrow else "f64")
+    numbers = reorder(memory, wide, attr=Attr(**given), threads=1).numpy()
+    if name in INTEGERS:
+        low, high = float(INTEGERS[name].low), float(INTEGERS[name].high)
+    else:
+        low, high = -FLOATS[name].max, FLOATS[name].max
+    return int((np.isfinite(numbers) & ((numbers < low) | (numbers > high))).sum())
+
+
+def _check_finite(
+    change: Change | Move, read: Bytes, held: Memory, offsets: tuple[int, ...]
+) -> None:
+    dst = held.desc
     # four bits have neither infinities nor NaN; padding is zero
     if dst.dtype.is_packed or not _has_special(held.elements, FLOATS[dst.dtype.name]):
         return
@@ -139,23 +247,16 @@ def check_range(
     raise OverflowedError(msg)
 
 
-def _check_vanished(change: Change, read: Bytes, held: Memory) -> None:
-    """Refuse a region in which every number becomes 0, though some were not."""
+def _vanished(change: Change | Move, read: Bytes, held: Memory) -> float | None:
+    """Return the largest number of a region in which every number became 0; None in others."""
     codes = held.elements
     # as signed integers, positive numbers are positive, so this is decided without a copy
     if not codes.size or int(codes.view(f"i{codes.itemsize}").max()) > 0 or _as_f64(held).any():
-        return
-    largest = float(np.abs(_values(change, read)).max())
-    if largest > 0:
-        hint = "" if held.desc.dtype.name in _WIDER else f"; {' and '.join(_WIDER)} hold it"
-        msg = (
-            f"all numbers would become 0 in {held.desc.dtype}: the largest of a region is "
-            f"{largest:.6g}{hint}; or leave the tensor out of the rule"
-        )
-        raise OverflowedError(msg)
+        return None
+    return float(np.abs(_values(change, read)).max())
 
 
-def _is_wider(change: Change, src: MemoryDesc, dst: MemoryDesc) -> bool:
+def _is_wider(change: Change | Move, src: MemoryDesc, dst: MemoryDesc) -> bool:
     """Whether the target's type holds all numbers of the source."""
     if src.dtype.name not in FLOATS:
         return False
@@ -179,7 +280,7 @@ def _as_f64(held: Memory) -> NDArray[np.float64]:
     return found
 
 
-def _values(change: Change, read: Bytes) -> NDArray[Any]:
+def _values(change: Change | Move, read: Bytes) -> NDArray[Any]:
     """Return the numbers that were read, before an attribute is applied."""
     src = change.src
     if isinstance(src, RecordDesc):

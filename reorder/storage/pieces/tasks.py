@@ -19,6 +19,7 @@ from reorder.storage.containers.entry import Place
 from reorder.storage.pieces.changes import ONLY, permutation, sizes_of
 from reorder.storage.pieces.files import read_runs, scratch, write_runs
 from reorder.storage.pieces.losses import (
+    Lost,
     OverflowedError,
     check_range,
     check_scales,
@@ -64,19 +65,20 @@ class Task(NamedTuple):
         """Bytes that it writes."""
         return self.piece.written
 
-    def run(self) -> None:
-        """Read the tensors, change them, and write the result.
+    def run(self) -> Lost | None:
+        """Read the tensors, change them, and write the result; return what is lost.
 
         Fails if a file cannot be read or written, or the target cannot hold a number.
         """
         read = self.read()
-        made, places = self._make_checked(read), dict(self.dst)
+        (made, lost), places = self._make_checked(read), dict(self.dst)
         for role, runs in self.piece.writes:
             write_runs(runs, places[role], made[role])
+        return lost
 
     def compute(self) -> Bytes:
         """Return what is written, without writing it. Fails where `run` does."""
-        return self._make_checked(self.read())
+        return self._make_checked(self.read())[0]
 
     def check(self) -> None:
         """Read back what `run` wrote, and compare all of it with what the task makes now.
@@ -102,20 +104,20 @@ class Task(NamedTuple):
         """Return the bytes of each tensor where `run` writes them; buffers may be larger."""
         return _read("written", self.dst, self.piece.writes, sizes_of(self.piece.change.dst))
 
-    def _make_checked(self, read: Bytes) -> Bytes:
-        """Return the bytes to write. Fails if the target cannot hold a number."""
+    def _make_checked(self, read: Bytes) -> tuple[Bytes, Lost | None]:
+        """Return the bytes to write, and what is lost. Fails if a number has no place."""
         made = self._apply(read)
         if self.piece.change.is_copy:
-            return made
+            return made, None
         try:
             if ONLY in made:
-                check_range(self.piece.change, read, made[ONLY], self.piece.offsets)
-            else:
-                self._check_blocks(read)
+                lost = check_range(self.piece.change, read, made[ONLY], self.piece.offsets)
+                return made, lost
+            self._check_blocks(read)
         except OverflowedError as error:
             msg = f"{self.name}: {error}"
             raise OverflowedError(msg) from None
-        return made
+        return made, None
 
     def _check_blocks(self, read: Bytes) -> None:
         """Refuse bad scales that share a tensor with codes, since nothing has read these before."""
@@ -229,13 +231,13 @@ def run_tasks(
     tasks: Iterable[Task],
     threads: int,
     max_bytes: int,
-    finished: Callable[[Task], None],
+    finished: Callable[[Task, Any], None],
     work: Callable[[Task], Any],
 ) -> None:
     """Run tasks on several threads; the first error ends all.
 
     All running tasks together take at most `max_bytes` of memory; a task that needs more runs
-    alone. `finished` is called with each task that `work` has run, by the thread that ran it.
+    alone. `finished` is called with each task and what `work` returned, by the thread that ran it.
     """
     queue = _Queue(tasks, max_bytes)
 
@@ -243,8 +245,7 @@ def run_tasks(
         try:
             task = queue.take()
             while task is not None:
-                work(task)
-                finished(task)
+                finished(task, work(task))
                 task = queue.take(task)
         except BaseException as error:  # noqa: BLE001 - the caller raises it
             queue.stop(error)

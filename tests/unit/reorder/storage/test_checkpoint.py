@@ -173,3 +173,33 @@ def test_a_tensor_says_what_scales_it(tmp_path: Path) -> None:
         assert "codes scaled by fc.weight_scale_inv" in repr(checkpoint["fc.weight"])
         assert checkpoint["fc.weight_scale_inv"].scaled_by == ()
         assert checkpoint["fc.weight"].desc == memory_desc((256, 128), "f8_e4m3", "ab")
+
+
+def test_a_name_that_is_not_there_is_answered_by_those_that_are_near(tmp_path: Path) -> None:
+    reorder.save(tmp_path / "x.npz", {"layer.weight": np.ones(3), "layer.bias": np.ones(3)})
+    with reorder.open_checkpoint(tmp_path / "x.npz") as found:
+        with pytest.raises(KeyError, match=r"has no tensor 'layer.wieght', of 2; did you mean"):
+            found["layer.wieght"]
+        assert "layer.wieght" not in found
+        assert found.get("x") is None
+
+
+def test_a_tensor_of_a_checkpoint_is_decoded_with_what_scales_it(tmp_path: Path) -> None:
+    awq = reorder.Record(record_desc((128, 64), "awq", group=32))
+    awq.tensors["qweight"][:] = 0x35
+    awq.set_field("scales", np.ones((4, 64), np.float16))
+    codes = reorder.quantize(np.ones((4, 8), np.float32), "s8", axis=0)
+    blocks = reorder.Record(record_desc((4, 64), "q4_0"))
+    reorder.save(tmp_path / "x.npz", {"fc": awq, "w": codes, "q": blocks, "p": np.ones(3)})
+    with reorder.open_checkpoint(tmp_path / "x.npz") as found:
+        for name, wanted in (("fc.qweight", awq), ("w", codes), ("q", blocks)):
+            held = reorder.dequantize(found[name]).numpy()
+            assert np.array_equal(held, reorder.dequantize(wanted).numpy())
+        assert found.record("q").desc == blocks.desc
+        plain = found["p"].weight()
+        assert isinstance(plain, reorder.Memory)
+        assert np.array_equal(plain.numpy(), np.ones(3))
+    reorder.convert(tmp_path / "x.npz", tmp_path / "x.gguf", ["q: rename=blk.0.ffn.weight"])
+    with reorder.open_checkpoint(tmp_path / "x.gguf") as found:
+        for name in ("blk.0.ffn.weight", "blk.0.ffn"):
+            assert found.record(name).desc == blocks.desc

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import reorder
-from memdesc import MemdescError, record_desc
+from memdesc import DATA_TYPES, MemdescError, record_desc
 from tests.checkpoints import fp8_layer, gptq_layer, write_safetensors
 from tests.unit.reorder.storage.convert.results import SMALL, words_of
 
@@ -122,3 +122,38 @@ def test_codes_that_are_nan_stay_nan(tmp_path: Path) -> None:
     found = words_of(tmp_path / "out")["model.layers.0.mlp.weight"].astype(np.float32)
     assert np.isnan(found[3, 5])
     assert np.isfinite(np.delete(found.reshape(-1), 3 * 128 + 5)).all()
+
+
+@pytest.mark.parametrize(
+    ("dims", "block"), [((1000, 200), (125, 100)), ((130, 200), (128, 64)), ((96, 100), (7, 33))]
+)
+@pytest.mark.parametrize("is_compressed", [False, True])
+def test_blocks_of_any_two_sizes_are_decoded(
+    tmp_path: Path, dims: tuple[int, int], block: tuple[int, int], *, is_compressed: bool
+) -> None:
+    rng = np.random.default_rng(0)
+    counts = [-(-size // step) for size, step in zip(dims, block, strict=True)]
+    codes = rng.standard_normal(dims).astype(DATA_TYPES["f8_e4m3"].numpy)
+    scales = rng.random(counts).astype(np.float32)
+    name = "weight_scale" if is_compressed else "weight_scale_inv"
+    section: dict[str, Any] = {"quant_method": "fp8", "weight_block_size": [*block]}
+    if is_compressed:
+        weights = {"num_bits": 8, "type": "float", "symmetric": True, "strategy": "block"}
+        group = {"targets": ["Linear"], "weights": weights | {"block_structure": [*block]}}
+        section = {"quant_method": "compressed-tensors", "format": "float-quantized"}
+        section["config_groups"] = {"group_0": group}
+    source = _model(tmp_path / "in", {"weight": codes, name: scales}, section)
+    rows, columns = (np.arange(size) // step for size, step in zip(dims, block, strict=True))
+    wanted = codes.astype(np.float32) * scales[rows][:, columns]
+    with reorder.open_checkpoint(source) as found:
+        record = found.record("model.layers.0.mlp")
+        assert np.array_equal(reorder.dequantize(record).numpy(), wanted)
+    reorder.convert(source, tmp_path / "out", (), SMALL._replace(max_bytes=100_000), to="bf16")
+    made = words_of(tmp_path / "out")["model.layers.0.mlp.weight"]
+    assert np.array_equal(made, wanted.astype(DATA_TYPES["bf16"].numpy))
+
+
+@pytest.mark.parametrize("block", ["125", "0x4", "4x", "axb", "4x4x4", True])
+def test_blocks_that_are_no_sizes_are_refused(block: Any) -> None:
+    with pytest.raises(MemdescError, match="fp8_block: block"):
+        record_desc((256, 128), "fp8_block", block=block)
