@@ -307,11 +307,10 @@ def test_many_threads_reorder_many_kinds_with_a_small_bound(
 
 
 def test_another_thread_may_assign_the_shape_of_an_array_meanwhile() -> None:
-    x, wanted = np.arange(512, dtype=np.float32), {}
     shapes: tuple[tuple[int, ...], ...] = ((8, 64), (64, 8), (16, 32))
+    x, wanted = np.arange(512, dtype=np.float32).reshape(shapes[0]), {}
     for shape in shapes:
         wanted[shape] = reorder.reorder(np.arange(512, dtype=np.float32).reshape(shape), "ba")
-    x.shape = shapes[0]
     ends = threading.Event()
 
     def assign() -> None:
