@@ -52,10 +52,12 @@ def memory_desc(  # noqa: PLR0913 - the fields of a descriptor, named by keyword
         Logical sizes, 1 to 12 of them, 0 allowed.
     dtype : DataType, str or numpy dtype
         Type of the elements.
-    tag : str or FormatTag, optional
-        A name of any vocabulary: ``"nChw16c"``, ``"b_fs_yx_fsv16"``, ``"NHWC"``; for any number
-        of dims ``"plain"`` (row-major) and benchdnn's ``"abx"``, ``"axb"``, ``"aBx16b"``.
-        Without a tag and without strides the layout is row-major.
+    tag : str, FormatTag or torch.memory_format, optional
+        A name of any vocabulary: ``"nChw16c"``, ``"b_fs_yx_fsv16"``, ``"NHWC"``, ``"dnnl_nchw"``;
+        for any number of dims ``"plain"`` (row-major), ``"channels_last"`` and benchdnn's
+        ``"abx"``, ``"axb"``, ``"aBx16b"``; or any notation that `parse_layout` reads. Dims and
+        data type in it must be the given ones. Without a tag and without strides the layout is
+        row-major.
     strides : iterable of int, optional
         Elements between neighbours (outer blocks) of each dim, instead of a tag. 0
         (broadcast) and negative strides describe sources only.
@@ -109,7 +111,7 @@ def memory_desc(  # noqa: PLR0913 - the fields of a descriptor, named by keyword
         desc = (
             _desc_by_name(sizes, dtype, tag)
             if type(tag) is str
-            else MemoryDesc(dtype, _layout_by_name(sizes, tag, dtype.bits))
+            else _desc_by_object(sizes, dtype, tag)
         )
     if checked_flag("strict", strict):
         check_nesting(desc.layout, dtype.bits)
@@ -129,26 +131,77 @@ def _check_order(dtype: object, tag: object) -> None:
 
 
 @lru_cache(maxsize=4096)
-def _desc_by_name(dims: tuple[int, ...], dtype: DataType, tag: str) -> MemoryDesc:
+def _desc_by_name(dims: tuple[int, ...], dtype: DataType, text: str) -> MemoryDesc:
+    """Describe memory by a name or, if no vocabulary has it, by another notation."""
+    try:
+        return desc_by_name(dims, dtype, text)
+    except UnknownFormatError:
+        from memdesc.exchange.parse import is_notation, parse_buffer  # only other notations need it
+
+        if not is_notation(text):
+            raise
+        return parse_buffer(text, dims, dtype)
+
+
+def desc_by_name(dims: tuple[int, ...], dtype: DataType, name: str) -> MemoryDesc:
+    """Describe memory by a name of a vocabulary; no other notation is read."""
+    called = dim_letters(expand_meta_tag(name, len(dims))) or ""
     # a few names exist for several numbers of dims
-    letters = called if len(called := dim_letters(tag) or "") == len(dims) else None
+    letters = called if len(called) == len(dims) else None
     if letters is not None:
         check_dims(dims, letters)
-    return MemoryDesc(dtype, _layout_by_name(dims, tag, dtype.bits), letters=letters)
+    return MemoryDesc(dtype, _layout_by_name(dims, name, dtype.bits), letters=letters)
 
 
-def _layout_by_name(dims: tuple[int, ...], tag: str | FormatTag | None, bits: int) -> Layout:
+def _desc_by_object(dims: tuple[int, ...], dtype: DataType, tag: object) -> MemoryDesc:
+    """Describe memory by what is neither a string nor strides; None is row-major."""
     if tag is None:
-        return layout_by_tag(parse_tag(LETTERS[: len(dims)] or "a"), dims)
+        return MemoryDesc(dtype, layout_by_tag(parse_tag(LETTERS[: len(dims)] or "a"), dims))
     if isinstance(tag, FormatTag):
-        return layout_by_tag(tag, dims)
-    name = expand_meta_tag(tag, len(dims)) if isinstance(tag, str) else tag
+        return MemoryDesc(dtype, layout_by_tag(tag, dims))
+    return _desc_by_name(dims, dtype, name_of(tag))
+
+
+def tag_of(layout: object, ndims: int, bits: int) -> FormatTag:
+    """Return the tag of a layout by its name or TVM's string alone, for `ndims` dims of any size.
+
+    Other notations, which describe a tensor of certain sizes, are refused.
+    """
+    if isinstance(layout, FormatTag):
+        return layout
+    name = expand_meta_tag(name_of(layout).removeprefix("torch."), ndims)
+    try:
+        return resolve(name, (), bits)
+    except UnknownFormatError as unknown:
+        from memdesc.exchange.tvm import tag_of_string  # most names are of a vocabulary
+
+        try:
+            return tag_of_string(name)[0]
+        except UnknownFormatError:
+            raise unknown from None
+
+
+def name_of(given: object) -> str:
+    """Return the name that a caller gives as a string or as a memory format of torch."""
+    if isinstance(given, str):
+        return given
+    kind = type(given)
+    if (kind.__module__, kind.__name__) == ("torch", "memory_format"):
+        return str(given)
+    msg = f"a layout is a name, a FormatTag or a torch.memory_format, not {short_repr(given)}"
+    if isinstance(given, tuple | list) and all(isinstance(each, int) for each in given):
+        msg += f"; strides are passed as strides={tuple(given)}"
+    raise MemdescError(msg)
+
+
+def _layout_by_name(dims: tuple[int, ...], tag: str, bits: int) -> Layout:
+    name = expand_meta_tag(tag, len(dims))
     try:
         found = resolve(name, dims, bits)
     except MemdescError as error:
-        if isinstance(tag, str) and isinstance(error, UnknownFormatError):
+        if isinstance(error, UnknownFormatError):
             refuse_record(tag)
-        if name is tag or name == tag:
+        if name == tag:
             raise
         msg = f"{short_repr(tag)} stands for {name!r} where there are {len(dims)} dims: {error}"
         raise type(error)(msg) from None

@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from functools import lru_cache
+from types import MappingProxyType
 from typing import NamedTuple
 
 from memdesc.errors import MemdescError
@@ -25,13 +27,15 @@ HOST = "host"
 _AVX2 = ("ssse3", "avx2", "fma", "f16c")
 _AVX512 = (*_AVX2, "avx512f", "avx512bw", "avx512dq", "avx512vl")
 # x86-64 processors by LLVM's names, each with the features that kernels ask for, oldest first.
-PROCESSORS: dict[str, tuple[str, ...]] = {
-    "x86-64": (),
-    "nehalem": ("ssse3",),
-    "haswell": _AVX2,
-    "skylake-avx512": _AVX512,
-    "icelake-server": (*_AVX512, "avx512vbmi"),
-}
+PROCESSORS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "x86-64": (),
+        "nehalem": ("ssse3",),
+        "haswell": _AVX2,
+        "skylake-avx512": _AVX512,
+        "icelake-server": (*_AVX512, "avx512vbmi"),
+    }
+)
 
 # the bits of a factor, by the letter behind a size
 _UNITS = {"": 0, "K": 10, "M": 20, "G": 30}

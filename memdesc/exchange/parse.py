@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
-from memdesc.create import memory_desc, refuse_record
+from memdesc.create import desc_by_name, refuse_record
+from memdesc.desc import MemoryDesc
 from memdesc.errors import (
     MemdescError,
     UnknownFormatError,
@@ -14,7 +16,7 @@ from memdesc.errors import (
     excerpt,
     short_repr,
 )
-from memdesc.exchange.system import Given, System, given_of
+from memdesc.exchange.system import MAX_TEXT, Given, System, given_of
 from memdesc.exchange.table import SYSTEMS, no_system, read_with
 from memdesc.image import ImageDesc, image_desc
 from memdesc.names import expand_meta_tag, is_image, resolve
@@ -23,7 +25,7 @@ from memdesc.names.registry import parse_name
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from memdesc.desc import MemoryDesc
+    from memdesc.dtypes import DataType
 
 # The width that names are read for if the caller gives no type; some exist for some widths only.
 _DEFAULT_BITS = 32
@@ -98,12 +100,13 @@ def parse_layout(
 
 def _read(given: Given) -> MemoryDesc | ImageDesc:
     system, _, rest = given.text.partition(":")
-    if system in SYSTEMS:
+    if system in SYSTEMS and not rest.startswith(":"):  # two colons are C++'s
         return read_with(SYSTEMS[system], given._replace(text=rest))
     name = given.text.strip()
     if is_image(name):
         return image_desc(given.sizes(), given.type(), name)
     if not _is_name(given._replace(text=name)):
+        # it may look like a name, or like no notation: then the error is that of a name
         refused = ""
         try:
             if found := _readings(given):
@@ -114,7 +117,6 @@ def _read(given: Given) -> MemoryDesc | ImageDesc:
             refused = str(error)
         refuse_record(name)
         _refuse_prefix(name)
-        # it looks like a name, or like no notation, so the error is that of a name
         try:
             resolve(name, given.dims or (), _bits(given))
         except UnknownFormatError as error:
@@ -123,7 +125,30 @@ def _read(given: Given) -> MemoryDesc | ImageDesc:
             msg = str(error)
             msg += f"{' ' if msg.endswith('?') else '; '}{refused}"
             raise UnknownFormatError(msg) from None
-    return memory_desc(given.sizes(), given.type(), name)
+    return desc_by_name(given.sizes(), given.type(), name)
+
+
+def is_notation(text: str) -> bool:
+    """Whether a string that no vocabulary has looks like another notation."""
+    text = text.strip()
+    return len(text) <= MAX_TEXT and (
+        re.match(r"\w+:(?!:)", text) is not None
+        or is_image(text)
+        or any(map(partial(_looks_like, text), SYSTEMS.values()))
+    )
+
+
+def _looks_like(text: str, system: System) -> bool:
+    return bool(system.spelling and re.fullmatch(system.spelling, text, re.DOTALL))
+
+
+def parse_buffer(text: str, dims: tuple[int, ...], dtype: DataType) -> MemoryDesc:
+    """Read a layout of a buffer, in any notation; its dims and data type are the given ones."""
+    found = _read(given_of(text, dims, dtype, None, None))
+    if isinstance(found, MemoryDesc):
+        return found
+    msg = f"{short_repr(text)} is an image; image_desc(dims, dtype, name) describes it"
+    raise UnsupportedFormatError(msg)
 
 
 def _refuse_prefix(text: str) -> None:
@@ -159,7 +184,7 @@ def _readings(given: Given) -> MemoryDesc | None:
     found: dict[MemoryDesc, list[System]] = {}
     refused: list[MemdescError] = []
     for system in SYSTEMS.values():
-        if system.spelling and re.fullmatch(system.spelling, given.text, re.DOTALL):
+        if _looks_like(given.text, system):
             try:
                 found.setdefault(read_with(system, given), []).append(system)
             except MemdescError as error:

@@ -12,6 +12,7 @@ from memdesc.desc import MemoryDesc, checked_desc
 from memdesc.errors import MemdescError, short_repr
 from memdesc.exchange import cute, mlir, openvino, plain, pytorch, tvm, xla
 from memdesc.exchange.system import (
+    Given,
     System,
     cannot,
     checked_letters,
@@ -29,7 +30,6 @@ from memdesc.tags import LETTERS
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from memdesc.exchange.system import Given
     from memdesc.names.vocabulary import Vocabulary
 
 
@@ -106,7 +106,7 @@ def to_notation(desc: MemoryDesc, system: str, *, letters: str | None = None) ->
         A key of `SYSTEMS`: ``cute``, ``onednn``, ...
     letters : str, optional
         What to call the dims, such as ``nchw``, in notations with letters; by default the letters
-        of the descriptor, or a, b, c, ...
+        of the descriptor if the string is read back without them, else a, b, c, ...
 
     Returns
     -------
@@ -143,7 +143,7 @@ def written(desc: MemoryDesc, system: str, *, letters: str | None = None) -> tup
     system : str
         One of `SYSTEMS`.
     letters : str, optional
-        What the dims are called; by default as in the name that made the descriptor.
+        What the dims are called; by default as for `to_notation`.
 
     Examples
     --------
@@ -157,8 +157,16 @@ def written(desc: MemoryDesc, system: str, *, letters: str | None = None) -> tup
     if desc.extra is not None:
         reason = "it cannot describe compensation after the elements; see with_extra(None)"
         raise cannot(found.name, desc, reason)
-    called = checked_letters(letters, desc.ndims) or checked_letters(desc.letters, desc.ndims)
-    return found.write(desc, called or LETTERS[: desc.ndims])
+    alphabet = LETTERS[: desc.ndims]
+    if letters is not None:
+        return found.write(desc, checked_letters(letters, desc.ndims) or alphabet)
+    texts = found.write(desc, checked_letters(desc.letters, desc.ndims) or alphabet)
+    # without letters a string is read with those of a family, which may be other dims
+    try:
+        is_same = found.read(Given(texts[0], desc.dims, desc.dtype, None)) == desc
+    except MemdescError:
+        is_same = False
+    return texts if is_same else found.write(desc, alphabet)
 
 
 def from_notation(

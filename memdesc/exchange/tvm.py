@@ -53,6 +53,15 @@ def _read(given: Given) -> MemoryDesc:
         return _read_map(given)
     if re.search(_TILES, text):
         return _read_tiles(given)
+    tag, letters = tag_of_string(text, given.letters)
+    return replace(memory_desc(given.sizes(), given.type(), tag), letters=letters)
+
+
+def tag_of_string(text: str, called: str | None = None) -> tuple[FormatTag, str]:
+    """Return the tag of a string such as `NCHW16c`, and the letters of its logical dims in order.
+
+    `called` has these letters if the caller gave them.
+    """
     if not re.fullmatch(_STRING, text):
         reason = (
             "it is NCHW16c, or OIHW[2i4o], or a lambda such as lambda a, b: [a, b // 4, b % 4], or "
@@ -63,7 +72,7 @@ def _read(given: Given) -> MemoryDesc:
         (int(block[:-1]), block[-1]) if block else (0, outer.lower())
         for outer, block in re.findall(rf"([A-Z])|({_BLOCK})", text)
     ]
-    letters = _logical(given, text, [letter for extent, letter in found if not extent])
+    letters = _logical(called, text, [letter for extent, letter in found if not extent])
     steps = dict.fromkeys(letters, 1)
     for extent, letter in found:
         if steps.get(letter, 0) != 1 and extent:
@@ -78,19 +87,15 @@ def _read(given: Given) -> MemoryDesc:
         if extent != 1
     )
     axes = tuple((dim,) for dim in range(len(letters)))
-    tag = FormatTag(axes, digits, (1,) * len(axes))
-    return replace(memory_desc(given.sizes(), given.type(), tag), letters=letters)
+    return FormatTag(axes, digits, (1,) * len(axes)), letters
 
 
-def _logical(given: Given, text: str, outer: list[str]) -> str:
+def _logical(called: str | None, text: str, outer: list[str]) -> str:
     """Return the letters of the logical dims in order: given, alphabetical, or of a family."""
     alphabet = LETTERS[: len(outer)]
-    letters = (
-        given.letters
-        or (alphabet if set(outer) == set(alphabet) else "")
-        or onednn.letters("".join(outer))
-    )
-    if sorted(letters) != sorted(outer):
+    families = (called, alphabet, None if called else onednn.letters("".join(outer)))
+    letters = next((each for each in families if each and sorted(each) == sorted(outer)), None)
+    if letters is None:
         reason = (
             f"it has the dims {', '.join(outer).upper()}; give letters, which are these "
             "in their logical order, each once"

@@ -250,4 +250,5 @@ VOCABULARY = Vocabulary(
     _is_spelled_like,
     check_dims,
     {4: _FOUR_BIT},
+    r"(?:cldnn::)?format::",
 )

@@ -11,8 +11,10 @@ import itertools
 from functools import partial
 from typing import TYPE_CHECKING
 
+from memdesc.errors import UnknownFormatError
 from memdesc.names.vocabulary import Vocabulary, read_names, refuse
 from memdesc.notation import parse_tag
+from memdesc.tags import LETTERS
 
 if TYPE_CHECKING:
     from memdesc.tags import FormatTag
@@ -76,13 +78,23 @@ def parse(name: str) -> FormatTag:
     refuse(name, _REFUSED)
     notation = _IRREGULAR.get(name, name)
     family = _family(notation)
+    if family is None and LETTERS[0] not in (outer := _outer(notation)) and not outer <= {*LETTERS}:
+        msg = (
+            f"{name!r}: no tensor has the dims {', '.join(sorted(outer))}; data has n, c and "
+            "[d] [h] w, weights have [g], o, i and [d] [h] w, other tags have a, b, c, ..."
+        )
+        raise UnknownFormatError(msg)
     return parse_tag(notation, family[1]) if family else parse_tag(notation)
 
 
 def _family(name: str) -> tuple[str, str] | None:
     """Return the domain and the logical letters of an alias; None for other names."""
-    outer = itertools.takewhile(str.isalpha, name.lower())
-    return _LETTERS.get(frozenset(outer))
+    return _LETTERS.get(_outer(name))
+
+
+def _outer(name: str) -> frozenset[str]:
+    """Return the letters before the first block, in lower case."""
+    return frozenset(itertools.takewhile(str.isalpha, name.lower()))
 
 
 VOCABULARY = Vocabulary(
@@ -92,4 +104,5 @@ VOCABULARY = Vocabulary(
     domain,
     letters,
     is_spelled_like=lambda _name: True,  # the fallback for names without another spelling
+    scope=r"dnnl_|(?:(?:dnnl::)?memory::)?format_tag::",
 )

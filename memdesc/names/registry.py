@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache, lru_cache
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc.errors import UnknownFormatError, UnsupportedFormatError
@@ -112,7 +113,7 @@ def parse_name(name: str, bits: int) -> ParsedName:
     An unknown name is refused with the reason of the vocabulary whose spelling it follows.
     """
     for vocabulary in VOCABULARIES:
-        notation = vocabulary.by_bits.get(bits, {}).get(name)
+        notation = vocabulary.by_bits.get(bits, {}).get(vocabulary.bare(name))
         if notation is not None:
             return ParsedName(parse_tag(notation), vocabulary)
     found = _parse_name(name)
@@ -127,13 +128,15 @@ def _parse_name(name: str) -> ParsedName | str:
     reasons: dict[str, UnknownFormatError] = {}
     for vocabulary in VOCABULARIES:
         try:
-            return ParsedName(vocabulary.parse(name), vocabulary)
+            return ParsedName(vocabulary.parse(vocabulary.bare(name)), vocabulary)
         except UnsupportedFormatError as error:
             return str(error)
         except UnknownFormatError as error:
             reasons[vocabulary.name] = error
     # the most specific spelling first; oneDNN's, which accepts any letters, last
-    likely = next(each for each in reversed(VOCABULARIES) if each.is_spelled_like(name))
+    scoped = (each for each in VOCABULARIES if each.bare(name) != name)
+    spelled = (each for each in reversed(VOCABULARIES) if each.is_spelled_like(name))
+    likely = next(chain(scoped, spelled))
     msg = f"unknown format {reasons[likely.name]}"
     raise UnknownFormatError(msg)
 
@@ -147,5 +150,5 @@ def dim_letters(name: str) -> str | None:
     if name in images.IMAGES:
         return images.IMAGES[name].letters
     # tables come first: oneDNN reads letters from the start of any string
-    found = (vocabulary.letters(name) for vocabulary in reversed(VOCABULARIES))
+    found = (vocabulary.letters(vocabulary.bare(name)) for vocabulary in reversed(VOCABULARIES))
     return next(filter(None, found), None)

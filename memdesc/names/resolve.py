@@ -12,13 +12,19 @@ from memdesc.names.suggest import did_you_mean, meanings, nearest, suggest
 from memdesc.names.vocabulary import refuse
 from memdesc.tags import LETTERS, FormatTag
 
-_PLAIN = "plain"
+# Names for any number of dims. Other systems have several for a row-major layout.
+_PLAIN = ("plain", "channels_first", "contiguous_format", "contiguous", "row_major")
+# What Keras and torch call a layout whose innermost dim is 1, by the number of dims.
+_CHANNELS_LAST = {
+    "channels_last": {3: "nwc", 4: "nhwc", 5: "ndhwc"},
+    "channels_last_3d": {5: "ndhwc"},
+}
 # stands for all dims that the tag does not name
 _REST = "x"
 
 
 def expand_meta_tag(name: str, ndims: int) -> str:
-    """Return the tag that a name for any number of dims stands for; return other names unchanged.
+    """Return the name that one for any number of dims stands for; return other names unchanged.
 
     `plain` is row-major. A meta-tag of benchdnn names the first dims, and `x` stands for the
     others; as there, dims that a tensor does not have are left out.
@@ -27,11 +33,15 @@ def expand_meta_tag(name: str, ndims: int) -> str:
     ('abcd', 'acdeb', 'aBc16b')
     >>> expand_meta_tag("abx", 1), expand_meta_tag("aBx16b", 1)
     ('a', 'a')
+    >>> expand_meta_tag("channels_last", 4), expand_meta_tag("channels_last", 3)
+    ('nhwc', 'nwc')
     >>> expand_meta_tag("plain", 2), expand_meta_tag("x", 1), expand_meta_tag("bfyx", 4)
     ('ab', 'x', 'bfyx')
     """
-    if name == _PLAIN:
+    if name in _PLAIN:
         return LETTERS[:ndims]
+    if name in _CHANNELS_LAST:
+        return _CHANNELS_LAST[name].get(ndims, name)
     # after a number it would be the letter of a block
     if name.count(_REST) != 1 or not re.fullmatch(f"([A-La-l{_REST}]|[0-9]+[A-La-l])+", name):
         return name

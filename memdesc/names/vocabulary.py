@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, field
 from functools import partial
 from pkgutil import get_data
@@ -43,6 +44,12 @@ class Vocabulary:
     # for a width of elements in bits, the names with another layout than the one that `parse`
     # gives, each with its canonical notation
     by_bits: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
+    # a regular expression for what stands before a name in programs, such as `dnnl_`
+    scope: str = ""
+
+    def bare(self, name: str) -> str:
+        """Return a name without its scope."""
+        return re.sub(f"^(?:{self.scope})", "", name) if self.scope else name
 
 
 def read_names(file: str) -> tuple[str, ...]:

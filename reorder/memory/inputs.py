@@ -18,8 +18,9 @@ from memdesc import (
     image_desc,
     memory_desc,
 )
+from memdesc.create import tag_of
 from memdesc.errors import short_repr
-from memdesc.names import expand_meta_tag, is_image, resolve
+from memdesc.names import is_image
 from reorder.memory.arrays import write_back
 from reorder.memory.dlpack import from_dlpack, is_exporter
 from reorder.memory.memory import Memory
@@ -188,15 +189,8 @@ def check_axes(x: NDArray[Any], src: str | FormatTag) -> None:
 
 def _logical(x: NDArray[Any], src: str | FormatTag, dtype: DataType) -> NDArray[Any]:
     """Return an array whose axes are the logical dims: a view, or for blocked layouts a copy."""
-    if not isinstance(src, str | FormatTag):
-        msg = (  # type: ignore[unreachable] # callers without types
-            f"src must be a name, a FormatTag or a MemoryDesc, not {short_repr(src)}"
-        )
-        raise MemdescError(msg)
-    if isinstance(src, str):
-        # each block adds an axis to those of the dims
-        src = expand_meta_tag(src, x.ndim - len(re.findall("[0-9]+[a-z]", src)))
-    tag = src if isinstance(src, FormatTag) else resolve(src, (), dtype.bits)
+    # each block adds an axis to those of the dims
+    tag = tag_of(src, x.ndim - len(re.findall("[0-9]+[a-z]", str(src))), dtype.bits)
     if x.ndim != len(tag.digits):
         msg = (
             f"src '{src}' spells {len(tag.digits)} axes in memory order, but x has {x.ndim}: "

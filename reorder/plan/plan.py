@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from memdesc import MemdescError, MemoryDesc
+from memdesc import FormatTag, MemdescError, MemoryDesc, memory_desc
 from memdesc.checked import Checked
 from memdesc.desc import checked_desc
 from memdesc.errors import short_repr
@@ -226,7 +226,11 @@ class ReorderPlan(_HiddenSlots, Checked):
         return planned
 
 
-def plan_reorder(src: MemoryDesc, dst: MemoryDesc, attr: Attr | None = None) -> ReorderPlan:
+def plan_reorder(
+    src: str | FormatTag | MemoryDesc,
+    dst: str | FormatTag | MemoryDesc,
+    attr: Attr | None = None,
+) -> ReorderPlan:
     """Plan how to move, and convert, the elements of one descriptor into another.
 
     The last plans are cached, so equal arguments of the same spelling (`MemoryDesc.spelling`)
@@ -235,8 +239,9 @@ def plan_reorder(src: MemoryDesc, dst: MemoryDesc, attr: Attr | None = None) -> 
 
     Parameters
     ----------
-    src, dst : MemoryDesc
-        Of the same dims.
+    src, dst : MemoryDesc, str or FormatTag
+        Of the same dims. One of them may be a name: then it has the dims and the data type of the
+        other.
     attr : Attr, optional
         Scales, zero points, accumulation.
 
@@ -250,7 +255,7 @@ def plan_reorder(src: MemoryDesc, dst: MemoryDesc, attr: Attr | None = None) -> 
     --------
     >>> import memdesc, reorder
     >>> src = memdesc.memory_desc((8, 17, 56, 56), "f32", "nchw")
-    >>> (box,) = reorder.plan_reorder(src, memdesc.memory_desc(src.dims, "f32", "nhwc")).boxes
+    >>> (box,) = reorder.plan_reorder(src, "nhwc").boxes
     >>> for node in box.nodes:
     ...     print(node)
     8:53312:53312
@@ -259,7 +264,11 @@ def plan_reorder(src: MemoryDesc, dst: MemoryDesc, attr: Attr | None = None) -> 
     >>> box.offsets, box.nodes[0]
     ((0, 0), Node(extent=8, valid=8, strides=(53312, 53312)))
     """
-    check_types(src, dst, attr)
+    if isinstance(src, MemoryDesc) and isinstance(dst, str | FormatTag):
+        dst = memory_desc(src.dims, src.dtype, dst)
+    elif isinstance(dst, MemoryDesc) and isinstance(src, str | FormatTag):
+        src = memory_desc(dst.dims, dst.dtype, src)
+    src, dst = check_types(src, dst, attr)
     if attr is not None and attr.is_large:
         return _plan.__wrapped__(src, dst, attr)
     plan = _plan(src, dst, attr)
@@ -276,13 +285,13 @@ def is_planned(plan: object) -> bool:
     return type(plan) is ReorderPlan and getattr(plan, "_is_planned", False)
 
 
-def check_types(src: object, dst: object, attr: object) -> None:
-    """Refuse arguments that are not two descriptors and an `Attr` or None."""
-    checked_desc("src", src)
-    checked_desc("dst", dst)
+def check_types(src: object, dst: object, attr: object) -> tuple[MemoryDesc, MemoryDesc]:
+    """Return two descriptors; refuse arguments that are not these and an `Attr` or None."""
+    pair = checked_desc("src", src), checked_desc("dst", dst)
     if attr is not None and not isinstance(attr, Attr):
         msg = f"attr must be a reorder.Attr, not {type(attr).__name__}"
         raise MemdescError(msg)
+    return pair
 
 
 @lru_cache(maxsize=4096)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from llvmlite import ir
@@ -77,17 +78,19 @@ def _run_tiles(_: Builder, call: list[Number], slots: Number) -> None:
     emit_tiles(InterpreterCall(*call), slots)
 
 
-EMITTERS: dict[str, Callable[..., Any]] = {
-    "load_int": _load(None),
-    "store_int": _store(None),
-    "load_relaxed": _load("monotonic"),
-    "store_relaxed": _store("monotonic"),
-    "load_shared": _load("acquire"),
-    "store_shared": _store("release"),
-    "exchange_shared": _exchange,
-    "pause": _pause,
-    "stack_address": _stack_address,
-    "call_c": _call_c,
-    "call_interpreter": _call_interpreter,
-    "run_tiles": _run_tiles,
-}
+EMITTERS: Mapping[str, Callable[..., Any]] = MappingProxyType(
+    {
+        "load_int": _load(None),
+        "store_int": _store(None),
+        "load_relaxed": _load("monotonic"),
+        "store_relaxed": _store("monotonic"),
+        "load_shared": _load("acquire"),
+        "store_shared": _store("release"),
+        "exchange_shared": _exchange,
+        "pause": _pause,
+        "stack_address": _stack_address,
+        "call_c": _call_c,
+        "call_interpreter": _call_interpreter,
+        "run_tiles": _run_tiles,
+    }
+)

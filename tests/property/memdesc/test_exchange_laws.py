@@ -14,15 +14,20 @@ from memdesc import (
     UnknownFormatError,
     UnsupportedFormatError,
     from_notation,
+    memory_desc,
     parse_layout,
     to_notation,
 )
 from memdesc.errors import short_repr
 from memdesc.exchange import SYSTEMS, written
 from tests import strategies
+from tests.named import NAMES, uneven_desc
 
 if TYPE_CHECKING:
+    from random import Random
+
     from memdesc import MemoryDesc
+    from memdesc.names import Name
 
 
 def written_or_refused(desc: MemoryDesc, system: str) -> tuple[str, ...]:
@@ -40,6 +45,24 @@ def written_or_refused(desc: MemoryDesc, system: str) -> tuple[str, ...]:
 def test_reading_what_was_written_gives_the_same_descriptor(system: str, desc: MemoryDesc) -> None:
     for text in written_or_refused(desc, system):
         assert from_notation(text, system, desc.dims, desc.dtype, letters=desc.letters) == desc
+
+
+@given(name=st.sampled_from(NAMES), seed=st.randoms(use_true_random=False))
+@settings(max_examples=60)
+def test_what_is_printed_of_a_layout_is_read_without_letters_as_the_same_offsets(
+    name: Name, seed: Random
+) -> None:
+    desc = uneven_desc(name.text, seed)
+    if desc is None:
+        return
+    for system in SYSTEMS:
+        for text in written_or_refused(desc, system):
+            try:
+                found = memory_desc(desc.dims, desc.dtype, text)
+            except UnknownFormatError as error:
+                assert "is read as different layouts" in str(error)
+            else:
+                assert (found.layout.offsets() == desc.layout.offsets()).all()
 
 
 @given(

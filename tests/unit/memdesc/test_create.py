@@ -106,7 +106,7 @@ def test_the_widest_tensor_of_bytes_has_int64_max_elements() -> None:
             ),
         ),
         ({"dtype": "f33"}, "unknown data type 'f33'; the types are"),
-        ({"tag": 5}, "a tag is a name or a FormatTag, not 5"),
+        ({"tag": 5}, "a layout is a name, a FormatTag or a torch.memory_format, not 5"),
         ({"tag": "abc"}, "dims (2, 3) have 2 sizes, but 'abc' is for 3"),
         (
             {"tag": "ab", "strides": (3, 1)},

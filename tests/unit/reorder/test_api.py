@@ -98,7 +98,7 @@ def test_zero_sized_dims_succeed_and_do_nothing() -> None:
 
 def test_only_descriptors_have_a_plan() -> None:
     desc = memory_desc((1, 4, 3, 3), "f32", "abcd")
-    for wrong in (3, None, "nchw", [desc]):
+    for wrong in (3, None, [desc]):
         with pytest.raises(
             MemdescError, match=r"src must be a MemoryDesc, not .*; see memdesc\.memory_desc"
         ):

@@ -68,7 +68,7 @@ def test_every_file_with_a_vocabulary_is_registered() -> None:
             ", at character 5: expected a letter or a block such as 16b, found '16'; did you",
         ),
         (
-            "NCHW16c",
+            "Nchw",
             ", at character 1: dim n is upper-case, but no block of it follows; did you me",
         ),
         ("oiww", ", at character 3: dim w appears twice"),
@@ -76,7 +76,7 @@ def test_every_file_with_a_vocabulary_is_registered() -> None:
         ("b_fs_yx_fsv", ": 'fsv' is neither an outer part"),
         ("bfyxx", ": which reads as 'abcdd', at character 4: dim d appears twice"),
         # MACE's
-        ("NCWH", ": not a host buffer; they are NCHW, NHWC, OIHW, HWOI, MIHW, HWIM, W; did you"),
+        ("NCWX", ": not a host buffer; they are NCHW, NHWC, OIHW, HWOI, MIHW, HWIM, W; did you"),
     ],
 )
 def test_the_reason_is_that_of_the_vocabulary_whose_spelling_a_name_follows(

@@ -1,0 +1,164 @@
+"""A layout's name, in any vocabulary or notation, is read by every function that takes one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import reorder
+from memdesc import (
+    FormatTag,
+    MemdescError,
+    UnknownFormatError,
+    UnsupportedFormatError,
+    memory_desc,
+    parse_layout,
+    parse_tag,
+    runtime_desc,
+)
+
+DIMS = (2, 17, 5, 4)
+# texts, and the tag of the layout that they stand for
+_TEXTS = {
+    "nhwc": "acdb",
+    "channels_last": "acdb",
+    "torch.channels_last": "acdb",
+    "channels_first": "abcd",
+    "contiguous_format": "abcd",
+    "row_major": "abcd",
+    "NHWC": "acdb",
+    "NCHW16c": "aBcd16b",
+    "HWIO": "cdba",
+    "dnnl_nchw": "abcd",
+    "dnnl_aBcd16b": "aBcd16b",
+    "dnnl_nChw16c": "aBcd16b",
+    "dnnl::memory::format_tag::nhwc": "acdb",
+    "memory::format_tag::nhwc": "acdb",
+    "format_tag::nChw8c": "aBcd8b",
+    "cldnn::format::b_fs_yx_fsv16": "aBcd16b",
+    "format::byxf": "acdb",
+    "340x20x4x1": "abcd",
+    "strides:340x1x68x17": "acdb",
+    "(2,17,5,4):(340,1,68,17)": "acdb",
+    "f32[2,17,5,4]{1,3,2,0}": "acdb",
+    "memref<2x17x5x4xf32, strided<[340, 1, 68, 17]>>": "acdb",
+    "affine_map<(d0, d1, d2, d3) -> (d0, d2, d3, d1)>": "acdb",
+    "f32::blocked:acdb::f0": "acdb",
+    "f32:p:blocked:aBcd16b::f0": "aBcd16b",
+    "f32:b_fs_yx_fsv16:2x17x5x4": "aBcd16b",
+    "size=(2, 17, 5, 4), stride=(340, 1, 68, 17)": "acdb",
+    "lambda n, c, h, w: [n, h, w, c]": "acdb",
+}
+X = np.arange(2 * 17 * 5 * 4, dtype=np.float32).reshape(DIMS)
+
+
+@pytest.mark.parametrize(("text", "tag"), _TEXTS.items(), ids=_TEXTS)
+def test_every_notation_names_the_same_layout_everywhere(text: str, tag: str) -> None:
+    wanted = memory_desc(DIMS, "f32", parse_tag(tag))
+    assert memory_desc(DIMS, "f32", text) == wanted
+    assert parse_layout(text, DIMS, "f32") == wanted
+
+    moved = reorder.reorder(X, text)
+    assert moved.desc == wanted
+    assert (moved.numpy() == X).all()
+    plain = memory_desc(DIMS, "f32")
+    assert reorder.plan_reorder(plain, text).boxes == reorder.plan_reorder(plain, wanted).boxes
+    assert reorder.plan_reorder(text, plain).src == wanted
+
+
+@pytest.mark.parametrize("text", ["channels_last", "NCHW16c", "dnnl_nhwc"])
+def test_functions_that_convert_take_every_name(text: str) -> None:
+    wanted = memory_desc(DIMS, "s8", text)
+    quantized = reorder.quantize(X, "s8", dst=text)
+    assert quantized.memory.desc == wanted
+    assert reorder.dequantize(quantized, dst=text).desc == memory_desc(DIMS, "f32", text)
+
+
+@pytest.mark.parametrize(
+    ("name", "axes"),
+    [("channels_last", (0, 2, 3, 1)), ("dnnl_nhwc", (0, 2, 3, 1)), ("HWIO", (2, 3, 1, 0))],
+)
+def test_axes_in_memory_order_take_every_name_without_sizes(
+    name: str, axes: tuple[int, ...]
+) -> None:
+    stored = np.ascontiguousarray(X.transpose(axes))
+    assert (reorder.reorder(stored, "plain", src=name).numpy() == X).all()
+
+
+def test_axes_of_blocks_in_memory_order_take_tvms_strings() -> None:
+    stored = reorder.reorder(X, "NCHW16c").elements.view(np.float32).reshape(2, 2, 5, 4, 16)
+    assert (reorder.reorder(stored, "plain", src="NCHW16c").numpy()[:, :17] == X).all()
+
+
+def test_channels_last_is_for_three_to_five_dims() -> None:
+    for dims, tag in (((2, 3, 4), "acb"), ((2, 3, 4, 5), "acdb"), ((2, 3, 4, 5, 6), "acdeb")):
+        assert memory_desc(dims, "f32", "channels_last") == memory_desc(dims, "f32", tag)
+    with pytest.raises(UnknownFormatError, match="it is for 4 dims, not 2"):
+        memory_desc((2, 3), "f32", "channels_last")
+
+
+def test_names_with_a_scope_keep_what_their_names_say() -> None:
+    assert memory_desc(DIMS, "f32", "dnnl_nhwc").letters == "nchw"
+    assert memory_desc(DIMS, "f32", "channels_last").letters == "nchw"
+    assert runtime_desc(DIMS, "f32", "dnnl_nhwc").tag == parse_tag("acdb")
+    with pytest.raises(UnsupportedFormatError, match="asks oneDNN to choose"):
+        memory_desc(DIMS, "f32", "dnnl::memory::format_tag::any")
+    with pytest.raises(UnknownFormatError, match="no tensor has the dims h, n, q, w"):
+        memory_desc(DIMS, "f32", "dnnl_nqhw")
+
+
+@pytest.mark.parametrize(
+    ("dtype", "text", "reason"),
+    [
+        ("f32", "f32[2,17,5,5]{3,2,1,0}", "has dims (2, 17, 5, 5), not the given (2, 17, 5, 4)"),
+        ("f32", "bf16[2,17,5,4]{3,2,1,0}", "has data type bf16, not the given f32"),
+        ("f32", "s8::blocked:acdb::f0", "has data type s8, not the given f32"),
+        ("f32", "f16:bfyx:2x17x5x4", "has data type f16, not the given f32"),
+    ],
+)
+def test_dims_and_types_in_a_text_must_be_the_given_ones(
+    dtype: str, text: str, reason: str
+) -> None:
+    for read in (
+        lambda: memory_desc(DIMS, dtype, text),
+        lambda: reorder.reorder(X, text),
+        lambda: reorder.plan_reorder(memory_desc(DIMS, dtype), text),
+    ):
+        with pytest.raises(MemdescError) as caught:
+            read()
+        assert reason in str(caught.value)
+
+
+def test_a_text_that_two_notations_read_differently_names_both_readings() -> None:
+    with pytest.raises(UnknownFormatError) as caught:
+        memory_desc((32,), "f32", "(8,4):(1,8)")
+    message = str(caught.value)
+    assert "is read as different layouts" in message
+    for prefix in ("cute:", "tvm:"):
+        assert f"with the prefix {prefix}" in message
+        assert memory_desc((32,), "f32", f"{prefix}(8,4):(1,8)").nbytes == 128
+
+
+def test_strides_in_the_place_of_a_name_are_told_their_keyword() -> None:
+    with pytest.raises(MemdescError, match=r"strides are passed as strides=\(4, 1\)"):
+        memory_desc((3, 4), "f32", (4, 1))  # type: ignore[arg-type] # the mistake
+    assert memory_desc((3, 4), "f32", strides=(4, 1)).is_dense
+
+
+def test_an_image_type_is_refused_for_a_buffer() -> None:
+    with pytest.raises(UnsupportedFormatError, match=r"use memdesc\.image_desc"):
+        memory_desc((1, 64, 56, 56), "f32", "in_out_channel")
+
+
+def test_a_memory_format_of_torch_is_a_name() -> None:
+    torch = pytest.importorskip("torch")
+    x = torch.arange(2 * 3 * 4 * 5).reshape(2, 3, 4, 5).float()
+    wanted = memory_desc((2, 3, 4, 5), "f32", "nhwc")
+    assert memory_desc((2, 3, 4, 5), "f32", torch.channels_last) == wanted
+    assert reorder.reorder(x, torch.channels_last).desc == wanted
+
+
+def test_a_tag_is_a_name_too() -> None:
+    tag = parse_tag("acdb")
+    assert isinstance(tag, FormatTag)
+    assert reorder.reorder(X, tag).desc == memory_desc(DIMS, "f32", "nhwc")
