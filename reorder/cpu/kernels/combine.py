@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from memdesc.dtypes import BYTE_BITS
 from reorder.cpu.codecs.codec import Codec
 from reorder.cpu.codecs.vectors import GROUP, Known, any_nan, is_number, lesser
-from reorder.cpu.kernels.elements import Location
+from reorder.cpu.kernels.elements import LONG_ROW, Location
 from reorder.cpu.kernels.emit import Value, either, loop, when, where
 from reorder.cpu.kernels.rows import (
     Row,
@@ -35,8 +36,8 @@ from reorder.cpu.schedule.post_ops import (
     has_small_steps,
     rounding_bits,
 )
-from reorder.cpu.schedule.tile_program import CombineTable
-from reorder.cpu.target import has_fma
+from reorder.cpu.schedule.tile_program import MASKED_LANES, CombineTable
+from reorder.cpu.target import LINE_BITS, LINE_NBYTES, has_fma
 from reorder.values.formats import FLOATS, FORMATS, INTEGERS, FloatFormat
 
 if TYPE_CHECKING:
@@ -166,12 +167,26 @@ def _emit_row(row: _RowOperation) -> None:
     if not masks_elements(src.dtype, dst.dtype, operand.dtype):
         each_vector((0, columns), sizes, combine, overlaps=False)
         return
-    # the tail is one vector
-    whole = columns & -_BLOCK
-    each_vector((0, whole), (sizes[0], _BLOCK), combine, overlaps=False)
+    # the head, up to the first line of dst, and the tail are one vector each
+    head = _head_of(row, sizes[0])
+    whole = head + ((columns - head) & -_BLOCK)
+    each_vector((head, whole), (sizes[0], _BLOCK), combine, overlaps=False)
     tail = columns - whole
-    with when(tail > 0):
-        row.run_masked(whole, tail)
+    with loop(0, head.like(2)) as end:
+        start, count = where(end == 0, 0, whole), where(end == 0, head, tail)
+        with when(count > 0):
+            row.run_masked(start, count)
+
+
+def _head_of(row: _RowOperation, lanes: int) -> Value:
+    """Return how many elements come before the first line of dst; 0 if they should not be apart."""
+    src, dst, *_ = row.rows
+    columns: Value = row.table.columns
+    line = LINE_BITS // dst.elements.bits
+    if line > MASKED_LANES or dst.elements.bits < src.elements.bits:
+        return columns.like(0)
+    skipped = -dst.elements.address_of(dst.start) & (LINE_NBYTES - 1)
+    return where(columns >= LONG_ROW * lanes, skipped // (dst.elements.bits // BYTE_BITS), 0)
 
 
 class _OperationRows(NamedTuple):

@@ -100,7 +100,9 @@ def _emit_data(src: Row, dst: Row, table: ConvertTable, work: str | None) -> Non
     elif dst.elements.streams:
         each_line(dst, count, sizes, convert, overlaps=True)
     else:
-        each_vector((0, count), sizes, convert, overlaps=True)
+        # of loads and stores, the more bytes should not cross lines
+        aligned = dst if dst.elements.bits >= src.elements.bits else None
+        each_vector((0, count), sizes, convert, overlaps=True, dst=aligned)
 
 
 def _registers(src: Row, dst: Row) -> int:

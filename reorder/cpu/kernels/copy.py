@@ -17,7 +17,7 @@ from typing import NamedTuple
 from llvmlite import ir
 
 from memdesc.dtypes import BYTE_BITS
-from reorder.cpu.kernels.elements import Elements, Location, emit_clear
+from reorder.cpu.kernels.elements import Elements, Location, emit_clear, first_vector
 from reorder.cpu.kernels.emit import (
     BYTE,
     Value,
@@ -106,10 +106,9 @@ def emit_copy(rows: Rows, src_end: Value) -> None:
     data, rest = rows._replace(last=data_rows), rows._replace(first=data_rows)
     sizes = (nbytes * BYTE_BITS // elements.bits for nbytes in _VECTOR_NBYTES)
     counts = [lanes for lanes in sizes if lanes > 1]
-    if elements.streams:
-        with when(rows.moved > 0):
-            _emit_rotated(rows)
-            builder.branch(done)
+    with when(rows.moved > 0):
+        _emit_rotated(rows)
+        builder.branch(done)
     other = builder.append_basic_block("other")
     by_length = builder.switch(run.extent, other)
     for lanes in counts:
@@ -308,8 +307,8 @@ def _copy_vectors(elements: Elements, src: Location, dst: Location, count: Value
     with either(count >= lanes) as (enough, few):
         with enough:
             last = count - lanes
-            with loop(0, count, lanes) as next_start:
-                start = minimum(next_start, last)
+            with loop(first_vector(elements, dst, lanes, count), count, lanes) as next_start:
+                start = maximum(minimum(next_start, last), 0)
                 elements.store_vector(elements.load_vector(src + start, lanes), dst + start)
         with few:
             _copy_tail(elements, src, dst, count, lanes)

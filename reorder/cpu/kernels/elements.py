@@ -36,6 +36,9 @@ _NIBBLE_BITS, _NIBBLE = 4, 15
 # Bits of the shortest vector of zeros: shorter tails are written element by element.
 _LEAST_BITS = 64
 
+# Rows of at least this many vectors are worth one more, so that the others do not cross lines.
+LONG_ROW = 8
+
 
 @dataclass(frozen=True, slots=True)
 class Location:
@@ -203,6 +206,20 @@ class Elements:
         first = self.pointer(location, BYTE).ptrtoint(I64) + distance
         for start in range(0, lanes * self.bits // BYTE_BITS, LINE_NBYTES):
             prefetch(first + start)
+
+
+def first_vector(
+    elements: Elements, dst: Location, lanes: int, count: Value, width: int = 1
+) -> Value:
+    """Return where vectors begin so that all but the first one start cache lines: 0 or below.
+
+    The first one is moved to 0 then. Short rows, of few of `count` steps, start at 0. A step of a
+    vector writes `width` elements.
+    """
+    size = elements.bits // BYTE_BITS * width
+    grain = min(LINE_NBYTES, lanes * size)
+    skipped = (-elements.address_of(dst) & (grain - 1)) // size
+    return where((count >= LONG_ROW * lanes) & (skipped > 0), skipped - lanes, 0)
 
 
 def emit_clear(elements: Elements, dst: Location, count: Value) -> None:

@@ -10,7 +10,8 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 from memdesc.dtypes import BYTE_BITS
-from reorder.cpu.kernels.emit import Value, loop, minimum, when
+from reorder.cpu.kernels.elements import first_vector
+from reorder.cpu.kernels.emit import Value, loop, maximum, minimum, when, where
 from reorder.cpu.kernels.shuffle import LANE_BITS, concatenate, pick
 from reorder.cpu.schedule.select import MAX_INTERLEAVED
 from reorder.cpu.target import LINE_BITS, keeps_addresses
@@ -75,8 +76,11 @@ def _emit_join(move: Transposition, span: tuple[Value, Value], count: int, lanes
     elements, (first, last) = move.elements, span
     starts = _starts(elements, move.rows, move.src, count)
     end = last - lanes
-    with loop(first, last, lanes) as next_column:
-        column = minimum(next_column, end)
+    target = move.columns.locate(elements, move.dst, first)
+    start = first_vector(elements, target, lanes, last - first, count)
+    start = where(move.columns.run >= last, start, 0)  # else runs end where vectors do
+    with loop(first + start, last, lanes) as next_column:
+        column = maximum(minimum(next_column, end), first)
         lines = [elements.load_vector(starts(k) + column, lanes) for k in range(count)]
         joined = concatenate(lines if count == _PAIR else [*lines, *lines[: _QUAD - count]])
         indices = (j % count * lanes + j // count for j in range(count * lanes))
@@ -89,8 +93,10 @@ def _emit_split(move: Transposition, count: int, lanes: int) -> None:
     elements, extent = move.elements, move.rows.extent
     starts = _starts(elements, move.columns, move.dst, count)
     end = extent - lanes
-    with loop(0, extent, lanes) as next_row:
-        row = minimum(next_row, end)
+    start = first_vector(elements, move.columns.locate(elements, move.dst, 0), lanes, extent)
+    start = where(move.rows.run >= extent, start, 0)  # else runs end where vectors do
+    with loop(start, extent, lanes) as next_row:
+        row = maximum(minimum(next_row, end), 0)
         source = move.rows.locate(elements, move.src, row)
         joined = elements.load_vector(source, count * lanes)
         for k in range(count):

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from memdesc.dtypes import BYTE_BITS, DATA_TYPES
-from reorder.cpu.kernels.elements import Elements, Location
-from reorder.cpu.kernels.emit import Builder, Value, either, load_fields, loop, minimum
+from reorder.cpu.kernels.elements import Elements, Location, first_vector
+from reorder.cpu.kernels.emit import Builder, Value, either, load_fields, loop, maximum, minimum
 from reorder.cpu.schedule.select import Kernel
 from reorder.cpu.schedule.tile_program import MASKED_LANES, CombineTable, ConvertTable, Placement
 from reorder.cpu.tables import WORD_NBYTES, nbytes_of
@@ -87,12 +87,18 @@ def vector_lanes(work: str | None, registers: int) -> tuple[int, ...]:
 
 
 def each_vector(
-    span: tuple[Value, Value], sizes: tuple[int, ...], emit: EmitVector, *, overlaps: bool
+    span: tuple[Value, Value],
+    sizes: tuple[int, ...],
+    emit: EmitVector,
+    *,
+    overlaps: bool,
+    dst: Row | None = None,
 ) -> None:
     """Emit vectors that cover a span: of the widest size that fits, the tail by narrower ones.
 
     With `overlaps` the last vector may overlap the one before it, so the emitted code must give the
-    same result when it runs twice on an element.
+    same result when it runs twice on an element. `dst` is the row that they write, if the second
+    vector may overlap the first one too, so that it starts a cache line.
     """
     first, last = span
     lanes, *narrower = sizes
@@ -104,9 +110,11 @@ def each_vector(
     if overlaps:
         with either(count >= lanes) as (enough, few):
             with enough:
-                end = last - lanes
-                with loop(first, last, lanes) as i:
-                    emit(minimum(i, end), lanes)
+                end, start = last - lanes, first
+                if dst is not None:
+                    start = first_vector(dst.elements, dst.start + first, lanes, count) + first
+                with loop(start, last, lanes) as i:
+                    emit(maximum(minimum(i, end), first), lanes)
             with few:
                 each_vector(span, tuple(narrower), emit, overlaps=True)
         return

@@ -134,8 +134,7 @@ class BatchBuilder:
             (box,), bits, element_stride, sweeps_lines=not self.exceeds, streams=self.streams
         )
         self.depends_on_place |= any(
-            part.fills_lines(bits) and (self.streams or (self.fills_lines and part.is_transposed))
-            for part in parts
+            part.fills_lines(bits) and (self.streams or self.fills_lines) for part in parts
         )
         return parts
 

@@ -59,6 +59,8 @@ class _ArrayCheck(NamedTuple):
     type: int
     # the flags that must be set
     flags: int
+    # the address of the buffer is a multiple of this
+    alignment: int
     # bytes of the buffer that the reorder touches, and bytes from the data pointer to the buffer
     min_nbytes: int
     shift: int
@@ -80,8 +82,6 @@ class _CallCheck(NamedTuple):
 
     # address of the table of jobs; see `job_table`
     jobs: int
-    # the address of either buffer is a multiple of this
-    alignment: int
     # addresses of PyEval_SaveThread, which releases the GIL, or 0 to keep it; of
     # PyEval_RestoreThread, and of Py_IncRef
     release: int
@@ -147,7 +147,6 @@ def _call_table(
     nbytes = sum(check.min_nbytes for check in checks)
     call = _CallCheck(
         address_of(jobs),
-        max(check.alignment for check in checks),
         0 if nbytes < _MIN_RELEASED else function_at(ctypes.pythonapi.PyEval_SaveThread),
         function_at(ctypes.pythonapi.PyEval_RestoreThread),
         function_at(ctypes.pythonapi.Py_IncRef),
@@ -164,7 +163,9 @@ def _call_table(
             shown_at = _VIEWS_AT + WORD_NBYTES * len(listed)
             listed += [len(view.shape), *view.shape, *view.strides]
         assert len(dtypes) == _DTYPES  # noqa: S101 - compiled code reads this many
-        words += _ArrayCheck(id(np.ndarray), flags, check.min_nbytes, shift, shown_at)
+        words += _ArrayCheck(
+            id(np.ndarray), flags, check.alignment, check.min_nbytes, shift, shown_at
+        )
         for dtype in dtypes:
             words += _LegalDtype(id(dtype), dtype.itemsize)
     return np.array([*call, *words, *listed], np.int64)
@@ -276,7 +277,9 @@ def _runs(src: int, dst: int, table: int) -> bool:
     may_overlap = distance < load_int(src_check, _CHECK.min_nbytes) and -distance < load_int(
         dst_check, _CHECK.min_nbytes
     )
-    if may_overlap or (src_at | dst_at) % load_int(table, _CALL.alignment) != 0:
+    if may_overlap or src_at % load_int(src_check, _CHECK.alignment) != 0:
+        return False
+    if dst_at % load_int(dst_check, _CHECK.alignment) != 0:
         return False
     job = load_int(load_int(table, _CALL.jobs), dst_at % LINE_NBYTES)
     if job == 0 or not is_ready(job):

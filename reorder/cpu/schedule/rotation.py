@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 # The boxes of the first head and the last end may have one in so many elements: their lines are
 # written in part.
 _LEAST_SHARE = 16
+# Fewer columns are one or two tiles.
+_FEW_COLUMNS = 32
 # Rows of fewer runs than this are rotated together, if at least `_LEAST_SHARE` of these follow.
 _FEW_RUNS = 64
 
@@ -53,7 +55,7 @@ def rotate(
 ) -> tuple[ScheduledBox, ...]:
     """Schedule a box of whole lines that starts within a line, as whole lines and its ends.
 
-    Without `streams` only transpositions are. Returns nothing for boxes of other kinds.
+    Returns nothing for boxes of other kinds.
     """
     line = LINE_BITS // bits * element_stride
     start = box.offsets[1] % line
@@ -65,18 +67,17 @@ def rotate(
     if not scheduled.fills_lines(bits) or scheduled.is_interleaved(bits):
         return ()
     rotation = _Rotation(box, scheduled, (line - start) // element_stride, bits, streams)
-    if scheduled.is_transposed:
-        found = rotation.transposed()
-    else:
-        found = rotation.runs() if streams else None
-    if found is None or sum(end.size for end in found.ends) * _LEAST_SHARE > box.size:
-        return ()
-    ends = [
-        tile
-        for end in found.ends
-        for tile in tile_boxes((end,), bits, element_stride, sweeps_lines=not streams)
-    ]
-    return (*found.whole, *ends)
+    rotated = rotation.transposed if scheduled.is_transposed else rotation.runs
+    for cut in (rotated, rotation.peeled):
+        found = cut()
+        if found and sum(end.size for end in found.ends) * _LEAST_SHARE <= box.size:
+            ends = [
+                tile
+                for end in found.ends
+                for tile in tile_boxes((end,), bits, element_stride, sweeps_lines=not streams)
+            ]
+            return (*found.whole, *ends)
+    return ()
 
 
 class _Parts(NamedTuple):
@@ -120,8 +121,11 @@ class _Rotation(NamedTuple):
     def transposed(self) -> _Parts | None:
         """Cut a transposition."""
         rows, chain = self.scheduled.rows, self.followers(self.scheduled.rows)
+        columns = self.scheduled.columns
         if not chain:
-            return self._peeled(rows)
+            return None
+        if not self.streams and chain[0] in columns and size_of(columns) < _FEW_COLUMNS:
+            return None  # the last column is apart, and fewer do not fill tiles
         *inner, outermost = rows
         size, steps = size_of(inner), self._steps_at_once()
         # pieces of the rows that another one follows in the same row, and the last one, whose
@@ -238,7 +242,9 @@ class _Rotation(NamedTuple):
         (run,) = row = self.scheduled.columns
         chain = self.followers(row)
         if not chain or run.extent * self.bits > 2 * RUN_NBYTES * BYTE_BITS:
-            return self._peeled(row)
+            return None
+        if run.extent == self.line and not self.streams:
+            return None  # two loads for one store of a line: slower than a store across lines
         together: tuple[Node, ...] = ()
         if chain[0].extent < _FEW_RUNS and len(chain) > 1 and chain[1].extent >= _LEAST_SHARE:
             together, chain = (chain[0],), chain[1:]
@@ -249,7 +255,9 @@ class _Rotation(NamedTuple):
             end = _steps_of(end, node, node.extent - 1, 1)
             jump = _distance(chain, node) - head
             if not together:
-                tiles = tile_boxes((part,), self.bits, streams=True)
+                tiles = tile_boxes(
+                    (part,), self.bits, sweeps_lines=not self.streams, streams=self.streams
+                )
                 whole += [tile._replace(ends=RunEnds(head, (jump,))) for tile in tiles]
                 continue
             (loop,) = together
@@ -264,8 +272,9 @@ class _Rotation(NamedTuple):
         first, group = _first_step(self.box, chain), (run, *together)
         return _Parts(whole, [*_slice(first, group, 0, head), *self._rest(end, group, head)])
 
-    def _peeled(self, row: tuple[Node, ...]) -> _Parts | None:
-        """Cut the first and the last line off each row, which nothing follows in dst."""
+    def peeled(self) -> _Parts | None:
+        """Cut the first and the last line off each row: for long rows, or if nothing follows."""
+        row = self.scheduled.rows if self.scheduled.is_transposed else self.scheduled.columns
         if len(row) > 1:
             return None
         stop = size_of(row) - (self.line - self.head)

@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from memdesc import MemoryDesc, memory_desc
-from reorder import execute_reference, plan_reorder
+from reorder import Attr, execute_reference, plan_reorder
 from reorder.cpu.execute import PreparedReorder
 from reorder.cpu.machine import Machine
 from reorder.cpu.target import LINE_NBYTES
@@ -46,14 +46,18 @@ def _region(side: str) -> Guarded:
 
 
 def _check(
-    pair: tuple[MemoryDesc, MemoryDesc], places: Sequence[int], machine: Machine, threads: int
+    pair: tuple[MemoryDesc, MemoryDesc],
+    places: Sequence[int],
+    machine: Machine,
+    threads: int,
+    attr: Attr | None = None,
 ) -> None:
     """Run a reorder at some places of dst, with src at either edge of inaccessible memory."""
     src, dst = pair
-    run = PreparedReorder(plan_reorder(src, dst), threads, machine)
+    run = PreparedReorder(plan_reorder(src, dst, attr), threads, machine)
     data, before = random_bytes(src.min_nbytes, 1), random_bytes(dst.min_nbytes, 2)
     right = before.copy()
-    execute_reference(src, dst, data, right)
+    execute_reference(src, dst, data, right, attr)
     for number, place in enumerate(places):
         region, source = _region("dst"), _region("src")
         source_buffer = source.buffer(data, at_end=number % 2 == 0)
@@ -114,12 +118,43 @@ def _cases(kind: str, dims: tuple[int, ...], src: str, dst: str) -> tuple[Memory
 # rows that are interleaved, columns that are split, elements of four bytes at any byte
 @example(_cases("f32", (1, 4, 64, 16), "abcd", "acdb"), [16], _SMALL, 1)
 @example(_cases("f32", (1, 4, 64, 16), "acdb", "abcd"), [16], _SMALL, 1)
+# the same in runs of blocks
+@example(_cases("f32", (32, 32, 32, 7), "ABcd8b8a2b", "bdca"), [16], _SMALL, 1)
+@example(_cases("f32", (32, 32, 32, 7), "bdca", "ABcd8b8a2b"), [16], _SMALL, 1)
 @example(_cases("s8", (64, 64, 1, 1), "abcd", "BAcd16a4b"), [1, 2, 4], _SMALL, 1)
 def test_a_reorder_is_right_at_every_place_of_dst(
     pair: tuple[MemoryDesc, MemoryDesc], places: list[int], machine: Machine, threads: int
 ) -> None:
     size = max(1, pair[1].dtype.bits // 8)
     _check(pair, [place // size * size for place in places], machine, threads)
+
+
+@settings(deadline=None, max_examples=30)
+@given(
+    st.sampled_from((("s8", "f32"), ("f16", "f32"), ("f32", "bf16"), ("f32", "s8"), ("u4", "f32"))),
+    st.sampled_from(((3, 16, 40, 41), (2, 64, 30, 30), (700, 33, 1, 1))),
+    st.sampled_from(("abcd", "acdb", "aBcd16b")),
+    st.sampled_from((None, 0, 2)),
+    st.integers(0, 15),
+    st.sampled_from((_SMALL, _LARGE)),
+)
+@example(("s8", "f32"), (2, 64, 30, 30), "abcd", 2, 4, _LARGE)
+@example(("u4", "f32"), (700, 33, 1, 1), "abcd", None, 1, _LARGE)
+def test_a_conversion_is_right_at_every_place_of_dst(
+    kinds: tuple[str, str],
+    dims: tuple[int, ...],
+    tag: str,
+    mask: int | None,
+    element: int,
+    machine: Machine,
+) -> None:
+    pair = memory_desc(dims, kinds[0], "abcd"), memory_desc(dims, kinds[1], tag)
+    scales = np.array([0.5, 2, 3, 1.25] * (dims[1] // 4) + [1.5] * (dims[1] % 4), np.float32)
+    attr = None
+    if mask is not None:
+        attr = Attr(src_scale=scales if mask else 1.5, src_scale_mask=mask)
+    place = element * pair[1].dtype.bits // 8 % LINE_NBYTES
+    _check(pair, [place], machine, 1, attr)
 
 
 def test_more_places_than_schedules_are_right_too() -> None:

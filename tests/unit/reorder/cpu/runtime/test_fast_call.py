@@ -69,6 +69,15 @@ def test_anything_else_is_left_alone(src: Any) -> None:
     assert (dst == 5).all()
 
 
+def test_each_side_is_aligned_to_its_own_elements() -> None:
+    plan = reorder.plan_reorder(memory_desc((6,), "f32", "a"), memory_desc((6,), "s8", "a"))
+    run: Any = reorder.prepare(plan, threads=1)
+    src, dst = np.ones(7, np.float32), np.zeros(7, np.int8)[1:]
+    assert run.fast_call()(src[:6], dst) is None
+    assert (dst == 1).all()
+    assert run.fast_call()(src.view(np.uint8)[1:25], dst) is False
+
+
 def test_a_dst_that_is_read_only_or_shares_memory_with_src_is_left_alone() -> None:
     locked = np.zeros(6, np.float32)
     locked.flags.writeable = False

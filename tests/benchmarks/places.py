@@ -1,0 +1,180 @@
+"""How much speed depends on where dst starts within its cache line.
+
+    python -m tests.benchmarks.places [FILE ...] [--threads 1,16] [--places 0,16,odd] [--src 0]
+        [--seconds 0.3] [--json FILE]
+
+Large arrays of numpy start 16 bytes into a line. A case runs in turn at each place, in the same two
+buffers, because two buffers of one size may differ by a third for other reasons. T(0) / T(p) is the
+time of a call where dst starts a line, divided by that where it starts p bytes into one: the median
+over neighbouring slices. `odd` is nine times the size of an element.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from functools import partial
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+import reorder
+from reorder.bench.cases import Case, read_cases
+from reorder.bench.peers import memcpy
+from reorder.bench.report import geometric_mean, percentile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+_CASES = sorted(str(path) for path in Path(__file__).parent.glob("*.txt"))
+_LINE_NBYTES = 64
+# an odd multiple of the size of an element, whatever that is
+_ODD, _ODD_ELEMENTS = "odd", 9
+# A slice takes about so long, after one call that warms the caches.
+_SLICE_SECONDS = 2e-3
+_MIN_ROUNDS, _MAX_ROUNDS = 5, 40
+_SLOW = 0.85
+
+
+class Timing(NamedTuple):
+    """A case on some threads: seconds where dst starts a line, and T(0) / T(p) for each place.
+
+    `memcpy` is the time of a copy of as many bytes on as many threads, divided by these seconds.
+    """
+
+    name: str
+    threads: int
+    nbytes: int
+    seconds: float
+    memcpy: float
+    ratios: dict[str, float]
+
+
+def measure(
+    case: Case, threads: int, places: Sequence[str], src_place: int, seconds: float
+) -> Timing:
+    """Time one case at all places, about `seconds` at each."""
+    src = _starting_at(src_place, case.src.nbytes)
+    dst = _starting_at(0, case.dst.nbytes + _LINE_NBYTES)
+    _fill(case, src)
+    run = reorder.prepare(reorder.plan_reorder(case.src, case.dst, case.attr), threads=threads)
+    size = max(1, case.dst.dtype.bits // 8)
+    starts = [
+        _ODD_ELEMENTS * size % _LINE_NBYTES if place == _ODD else int(place) // size * size
+        for place in ("0", *places)
+    ]
+    targets = [dst[start : start + case.dst.nbytes] for start in starts]
+    half = (case.src.nbytes + case.dst.nbytes) // 2
+    spare = _starting_at(0, 2 * half) if case.src.nbytes != case.dst.nbytes else None
+    pair = (src, targets[0]) if spare is None else (spare[:half], spare[half:])
+    calls: list[Callable[[], Any]] = [partial(run, src, target) for target in targets]
+    times = _slices([*calls, memcpy(pair, threads).call], seconds)
+    ratios = {
+        place: median(zero / one for zero, one in zip(times[0], own, strict=True))
+        for place, own in zip(places, times[1:-1], strict=True)
+    }
+    copied = median(copy / own for copy, own in zip(times[-1], times[0], strict=True))
+    return Timing(case.name, threads, case.nbytes, min(times[0]), copied, ratios)
+
+
+def _slices(calls: Sequence[Callable[[], Any]], seconds: float) -> list[list[float]]:
+    """Return the seconds of a call in each slice; the calls take turns."""
+    once = 0.0
+    for call in calls:
+        for _ in range(3):
+            start = perf_counter()
+            call()
+            once = max(once / 2, perf_counter() - start)
+    count = max(1, round(_SLICE_SECONDS / once))
+    rounds = round(seconds / (once * (count + 1)))
+    times: list[list[float]] = [[] for _ in calls]
+    for number in range(max(_MIN_ROUNDS, min(_MAX_ROUNDS, rounds))):
+        for k in range(len(calls)) if number % 2 else reversed(range(len(calls))):
+            calls[k]()
+            start = perf_counter()
+            for _ in range(count):
+                calls[k]()
+            times[k].append((perf_counter() - start) / count)
+    return times
+
+
+def _starting_at(place: int, nbytes: int) -> NDArray[np.uint8]:
+    """Return zeros that start `place` bytes into a cache line."""
+    space = np.zeros(nbytes + 2 * _LINE_NBYTES, np.uint8)
+    start = -space.ctypes.data % _LINE_NBYTES + place
+    return space[start : start + nbytes]
+
+
+def _fill(case: Case, src: NDArray[np.uint8]) -> None:
+    """Write small integers, or normal floats where values are converted; padding holds zeros."""
+    rng, kind = np.random.default_rng(0), case.src.dtype
+    block = rng.integers(0, 63, 1 << 20, np.uint8)
+    converts = case.attr is not None or case.src.dtype != case.dst.dtype
+    if converts and not kind.is_packed and np.dtype(kind.numpy).kind not in "iu":
+        block = rng.standard_normal(1 << 17, np.float32).astype(kind.numpy).view(np.uint8)
+    src[...] = np.resize(block, src.size)
+    if case.src.has_padding:
+        reorder.Memory(case.src, src)
+
+
+def report(timings: Sequence[Timing], places: Sequence[str]) -> Iterator[str]:
+    """Lay the ratios out: for each number of threads a line for each place, and the slow cases."""
+    yield "| threads | place | cases | geometric mean | 5th percentile | least | below 0.85 |"
+    yield "| ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
+    for threads in sorted({timing.threads for timing in timings}):
+        for place in places:
+            ratios = [each.ratios[place] for each in timings if each.threads == threads]
+            low = sum(ratio < _SLOW for ratio in ratios)
+            yield (
+                f"| {threads} | {place} | {len(ratios)} | {geometric_mean(ratios):.3f} "
+                f"| {percentile(ratios, 0.05):.2f} | {min(ratios):.2f} | {low} |"
+            )
+    for timing in sorted(timings, key=lambda timing: min(timing.ratios.values())):
+        if min(timing.ratios.values()) < _SLOW:
+            yield _line(timing)
+
+
+def _line(timing: Timing) -> str:
+    ratios = "  ".join(f"{place} {ratio:.2f}" for place, ratio in timing.ratios.items())
+    speed = f"{timing.nbytes / timing.seconds / 1e9:6.1f} GB/s  of memcpy {timing.memcpy:.2f}"
+    return f"{timing.name:60} {timing.threads:2} threads {speed}  {ratios}"
+
+
+def _cases(files: Iterable[str]) -> list[Case]:
+    """Read the cases of files, each case once."""
+    return list({case.name: case for file in files for case in read_cases(file)}.values())
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure, and print the table."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("files", nargs="*", default=_CASES, help="cases of benchdnn")
+    parser.add_argument("--threads", default="1", help="a list, default %(default)s")
+    parser.add_argument("--places", default=f"16,{_ODD}", help="a list, default %(default)s")
+    parser.add_argument("--src", type=int, default=0, help="where src starts, default %(default)s")
+    parser.add_argument("--seconds", type=float, default=0.1, help="for each case and place")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all numbers there")
+    options = parser.parse_args(arguments)
+    places = options.places.split(",")
+    timings = []
+    for threads in sorted({int(count) for count in options.threads.split(",")}):
+        for case in _cases(options.files):
+            timing = measure(case, threads, places, options.src, options.seconds)
+            timings.append(timing)
+            sys.stderr.write(_line(timing) + "\n")
+    for line in report(timings, places):
+        sys.stdout.write(line + "\n")
+    if options.json:
+        rows: list[dict[str, Any]] = [timing._asdict() for timing in timings]
+        options.json.write_text(json.dumps(rows, indent=1), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
