@@ -45,15 +45,16 @@ def use_threads(threads: int) -> AbstractContextManager[None]:
 class _Limited(AbstractContextManager[None]):
     """A block with a limit. It holds no state, so that threads may share it."""
 
-    __slots__ = ("_count",)
+    __slots__ = ("_alone",)
 
     def __init__(self, count: int) -> None:
-        self._count = count
+        self._alone = count, None
 
     def __enter__(self) -> None:
-        limits.set((self._count, limits.get()))
+        outer = limits.get()
+        limits.set(self._alone if outer is None else (self._alone[0], outer))
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, _kind: object, _error: object, _traceback: object) -> None:
         inner = limits.get()
         limits.set(inner and inner[1])
 

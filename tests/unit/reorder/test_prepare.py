@@ -15,6 +15,7 @@ import pytest
 
 import reorder
 from memdesc import memory_desc
+from reorder.threads import current_limit
 
 
 def test_a_block_limits_the_threads_of_its_own_thread_of_calls_that_say_nothing() -> None:
@@ -54,6 +55,30 @@ def test_plans_and_prepared_reorders_are_cached_but_for_large_attributes() -> No
         del first, second, attrs, runs
         gc.collect()
         assert (held() is None) != is_cached
+
+
+def test_a_block_may_be_nested_in_itself_and_shared_by_threads() -> None:
+    block = reorder.use_threads(1)
+    with block, block, reorder.use_threads(2), block:
+        assert current_limit() == 1
+    assert current_limit() is None
+    found: list[int | None] = []
+
+    def work() -> None:
+        for _ in range(200):
+            with block:
+                found.append(current_limit())
+            found.append(current_limit())
+
+    threads = [Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found.count(1) == found.count(None) == 800
+    with pytest.raises(ZeroDivisionError), block:
+        _ = 1 // 0
+    assert current_limit() is None
 
 
 @pytest.mark.parametrize(
