@@ -131,7 +131,7 @@ class _Shown:
 
 def _facts(report: ConvertReport) -> Facts:
     return {
-        "tensors": report.tensors,
+        "weights": report.weights,
         "converted": report.converted,
         "copied": report.copied,
         "bytes_in": report.bytes_in,

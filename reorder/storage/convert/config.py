@@ -51,9 +51,12 @@ def moved_config(text: bytes, plan: Plan) -> tuple[bytes, list[str]]:
 
     Fails if it is not a JSON object.
     """
-    if not plan.moved:
+    if not plan.moved and plan.target.dtype is None:
         return text, []
     config, found = _read_config(text)
+    if not plan.moved:
+        warnings = _set_dtype(config, plan)
+        return json.dumps(config, indent=2).encode() + b"\n", warnings
     is_declared, moved = any(sections_of(found[0])), _redeclared(plan, found[0])
     if not moved:
         return text, []

@@ -86,7 +86,7 @@ class Conversion:
         entries = [entry for step in self.steps for entry in step.sources.values()]
         moved = [step for step in self.steps if not step.is_copy]
         return ConvertReport(
-            tensors=len(entries),
+            weights=len(self.steps),
             converted=len(moved),
             copied=len(self.steps) - len(moved),
             bytes_in=sum(entry.nbytes for entry in entries),

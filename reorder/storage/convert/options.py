@@ -82,10 +82,10 @@ class ConvertReport(NamedTuple):
 
     Attributes
     ----------
-    tensors : int
-        Tensors that are read.
+    weights : int
+        Plain tensors and quantised weights that are read; the tensors of a weight count as one.
     converted, copied : int
-        Tensors and records that a rule changes, and those that stay unchanged.
+        How many of them a rule changes, and how many stay unchanged.
     bytes_in, bytes_out : int
         Bytes of the tensors that are read, and of all files that are written.
     files : int
@@ -105,14 +105,14 @@ class ConvertReport(NamedTuple):
     >>> np.savez(source, w=np.ones((4, 8), np.float32), b=np.ones(4, np.float32))
     >>> options = reorder.ConvertOptions(dry_run=True)
     >>> report = reorder.convert(source, target, ["w: ba"], options)
-    >>> report.tensors, report.converted, report.copied, report.bytes_in
+    >>> report.weights, report.converted, report.copied, report.bytes_in
     (2, 1, 1, 144)
     >>> report.would
     ("w: memory_desc((4, 8), 'f32', 'ab') -> memory_desc((4, 8), 'f32', 'ba')",)
     >>> folder.cleanup()
     """
 
-    tensors: int
+    weights: int
     converted: int
     copied: int
     bytes_in: int

@@ -322,6 +322,8 @@ def target_rules(name: str, source: Path, container: Container) -> TargetRules:
             refuse_unknown(declared)
         if target.floats is not None:
             return _quantising_rules(name, target, source, container)
+        if target.dtype is not None and not container.has_nodes:
+            return _float_rules(name, target, target.dtype, container)
     sections = [section for _, section in declared] if groups else []
     moves, warnings = _moves(name, groups, kind, sections)
     if not moves:
@@ -417,6 +419,29 @@ def _refuse_unmoved(
     raise MemdescError(msg)
 
 
+def _float_rules(name: str, target: Target, dtype: str, container: Container) -> TargetRules:
+    """Return the rule that gives all floats of a model another type, as loaders do."""
+    floats = [each for each in container.entries.values() if each.dtype in UNQUANTISED]
+    kinds = dict.fromkeys(each.dtype for each in floats if each.dtype != dtype)
+    if not kinds:
+        why = f"all its floats are {dtype} already; copy it" if floats else "it has no floats"
+        msg = f"--to {name}: there are no weights to convert: {why}"
+        raise MemdescError(msg)
+    rounded = [kind for kind in kinds if not FLOATS[dtype].holds(FLOATS[kind])]
+    names = frozenset(each.name for each in floats if each.dtype != dtype)
+    rule = Rule(f"--to {name}: floats -> {dtype}", "*", dtype=dtype, prefixes=names)
+    return TargetRules(container, target, (rule,), tuple(_rounded(rounded, dtype)))
+
+
+def _rounded(kinds: Sequence[str], dtype: str) -> Iterator[str]:
+    """Return a warning if a type of floats does not hold the numbers of others."""
+    if kinds:
+        yield (
+            f"weights of {', '.join(kinds)} are rounded to {dtype}, which does not hold all their "
+            "numbers"
+        )
+
+
 def _quantising_rules(name: str, target: Target, source: Path, container: Container) -> TargetRules:
     """Return the rule that quantises the layers of a model of floats.
 
@@ -458,7 +483,7 @@ def _quantising_rules(name: str, target: Target, source: Path, container: Contai
     ]
     rounded = (
         f"weights of {', '.join(kinds)} are rounded to {dst.name}, {len(names)} in all, with a "
-        f"scale for each block of {rows} x {columns}; the largest error is reported at the end"
+        f"scale for each block of {rows} x {columns}"
     )
     rule = Rule(f"--to {name}: floats -> {dst}", "*", dst=dst, prefixes=names)
     return TargetRules(container, target, (rule,), (rounded, *warnings))
@@ -639,11 +664,7 @@ def _rounding_warnings(target: Target, groups: Sequence[Group]) -> Iterator[str]
         return
     descs = dict.fromkeys(group.desc for group in groups if group.desc is not None)
     names = dict.fromkeys(desc.name for desc in descs if _may_round(desc, target.dtype))
-    if names:
-        yield (
-            f"weights of {', '.join(names)} are rounded to {target.dtype}, which does not hold all "
-            "their numbers"
-        )
+    yield from _rounded([*names], target.dtype)
 
 
 def _may_round(desc: RecordDesc, dtype: str) -> bool:

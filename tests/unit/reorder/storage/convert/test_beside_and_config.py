@@ -157,3 +157,28 @@ def test_blocks_of_any_two_sizes_are_decoded(
 def test_blocks_that_are_no_sizes_are_refused(block: Any) -> None:
     with pytest.raises(MemdescError, match="fp8_block: block"):
         record_desc((256, 128), "fp8_block", block=block)
+
+
+@pytest.mark.parametrize("to", ["bf16", "f16"])
+@pytest.mark.parametrize("key", ["torch_dtype", "dtype", ""])
+def test_a_model_of_floats_takes_another_type(tmp_path: Path, to: str, key: str) -> None:
+    source = tmp_path / "in"
+    source.mkdir()
+    rng = np.random.default_rng(0)
+    floats = {"a.weight": rng.random((8, 4), np.float32), "norm": np.ones(4, np.float32)}
+    same = {"b": np.ones(3, DATA_TYPES[to].numpy), "ids": np.arange(3, dtype=np.int64)}
+    write_safetensors(source / "model.safetensors", floats | same)
+    config = {"model_type": "some"} | ({key: "float32"} if key else {})
+    (source / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    report = reorder.convert(source, tmp_path / "out", (), SMALL, to=to)
+    said = f"weights of f32 are rounded to {to}, which does not hold all their numbers"
+    assert report.warnings == (said,)
+    found = words_of(tmp_path / "out")
+    for name, x in (floats | same).items():
+        wanted = x.astype(DATA_TYPES[to].numpy) if name in floats else x
+        assert found[name].tobytes() == wanted.tobytes()
+    made = json.loads((tmp_path / "out" / "config.json").read_text(encoding="utf-8"))
+    long = {"bf16": "bfloat16", "f16": "float16"}[to]
+    assert made == {"model_type": "some", key or "torch_dtype": long}
+    with pytest.raises(MemdescError, match=f"all its floats are {to} already; copy it"):
+        reorder.convert(tmp_path / "out", tmp_path / "again", (), SMALL, to=to)

@@ -67,7 +67,7 @@ def test_a_dry_run_says_what_would_become_of_each_tensor(model: Path, tmp_path: 
     )
     assert seen == ["planned"]
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
-    assert (report.converted, report.copied) == (4, 1)
+    assert (report.weights, report.converted, report.copied) == (5, 4, 1)
     assert report.would[-1] == (
         "conv.weight: memory_desc((20, 6, 3, 3), 'f32', 'abcd') -> "
         "memory_desc((20, 6, 3, 3), 'f32', 'ABcd16b16a')"
