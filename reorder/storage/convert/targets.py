@@ -419,9 +419,21 @@ def _refuse_unmoved(
     raise MemdescError(msg)
 
 
+# types of matrices that are no codes
+_FLOATS = (*UNQUANTISED, "f64")
+
+
 def _float_rules(name: str, target: Target, dtype: str, container: Container) -> TargetRules:
     """Return the rule that gives all floats of a model another type, as loaders do."""
-    floats = [each for each in container.entries.values() if each.dtype in UNQUANTISED]
+    entries = container.entries.values()
+    floats = [each for each in entries if each.dtype in UNQUANTISED]
+    codes = [each for each in entries if len(each.shape) > 1 and each.dtype not in _FLOATS]
+    if codes:
+        msg = (
+            f"--to {name}: {codes[0].name} of {codes[0].dtype} may hold codes, which some of the "
+            f"floats may scale; if not, --map 'PATTERN: {dtype}' changes the floats that it names"
+        )
+        raise MemdescError(msg)
     kinds = dict.fromkeys(each.dtype for each in floats if each.dtype != dtype)
     if not kinds:
         why = f"all its floats are {dtype} already; copy it" if floats else "it has no floats"

@@ -11,7 +11,7 @@ import pytest
 import reorder
 from memdesc import DATA_TYPES, MemdescError, record_desc
 from tests.checkpoints import fp8_layer, gptq_layer, write_safetensors
-from tests.unit.reorder.storage.convert.results import SMALL, words_of
+from tests.unit.reorder.storage.convert.results import SMALL, refused, words_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -182,3 +182,14 @@ def test_a_model_of_floats_takes_another_type(tmp_path: Path, to: str, key: str)
     assert made == {"model_type": "some", key or "torch_dtype": long}
     with pytest.raises(MemdescError, match=f"all its floats are {to} already; copy it"):
         reorder.convert(tmp_path / "out", tmp_path / "again", (), SMALL, to=to)
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.int32, np.uint32])
+def test_floats_beside_what_may_be_codes_stay_as_they_are(tmp_path: Path, kind: Any) -> None:
+    source = tmp_path / "in"
+    source.mkdir()
+    tensors = {"w.codes": np.ones((8, 4), kind), "w.factors": np.ones((8, 1), np.float32)}
+    write_safetensors(source / "model.safetensors", tensors)
+    said = refused(source, tmp_path / "out", to="bf16")
+    assert "w.codes of " in said
+    assert "may hold codes, which some of the floats may scale" in said
