@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from reorder.cpu.runtime.intrinsics import call_c, load_int
+from reorder.cpu.runtime.intrinsics import call_c, load_int, load_shared
 from reorder.cpu.runtime.jit import compiled_at
-from reorder.cpu.runtime.pool_block import INT_MASK, function_at
-from reorder.cpu.runtime.worker import is_ready, share_job
+from reorder.cpu.runtime.job import JOB
+from reorder.cpu.runtime.pool_block import INT_MASK, POOL, function_at
+from reorder.cpu.runtime.worker import is_ready, run_steps
 from reorder.cpu.tables import WORD_NBYTES, fields_of, nbytes_of
 from reorder.cpu.target import LINE_NBYTES
 from reorder.memory.buffers import DATA_SLOT, ArrayView, BufferCheck, address_of
@@ -284,13 +285,22 @@ def _runs(src: int, dst: int, table: int) -> bool:
     job = load_int(load_int(table, _CALL.jobs), dst_at % LINE_NBYTES)
     if job == 0 or not is_ready(job):
         return False
+    # a job of one thread needs no code of the pool
+    share = 0
+    if load_int(job, JOB.workers) != 0:
+        share = load_shared(load_int(job, JOB.pool), POOL.share_at)
+        if share == 0:
+            return False
     release = load_int(table, _CALL.release)
-    if release == 0:
-        share_job(src_at, dst_at, job)
-        return True
-    state = call_c(release, (0,))
-    share_job(src_at, dst_at, job)
-    call_c(load_int(table, _CALL.acquire), (state,))
+    state = 0
+    if release != 0:
+        state = call_c(release, (0,))
+    if share != 0:
+        call_c(share, (src_at, dst_at, job))
+    else:
+        run_steps(job, src_at, dst_at, 0, load_int(job, JOB.steps))
+    if release != 0:
+        call_c(load_int(table, _CALL.acquire), (state,))
     return True
 
 

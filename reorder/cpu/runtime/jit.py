@@ -7,6 +7,7 @@ the same code; a process that compiles a kernel loads it in the same way as late
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from ctypes import CFUNCTYPE, c_int64
@@ -112,11 +113,18 @@ def _make(kernel: Kernel) -> None:
         _running.remove(start)
     seconds = perf_counter() - start
     if kept is None:
-        why = (
-            f"{folder} had no code for it" if folder else "no folder for compiled code is writable"
-        )
+        why = f"{folder} had no code for it" if folder else "no folder for it is writable"
         _LOG.info("compiled the kernel %r in %.2f s: %s", name, seconds, why)
+        _tell(seconds, folder)
     _made.append({"kernel": name, "seconds": seconds, "is_loaded": kept is not None})
+
+
+def _tell(seconds: float, folder: Path | None) -> None:
+    """Tell who waits at a terminal why, once in a process."""
+    is_first = all(kernel["is_loaded"] for kernel in _made)
+    if is_first and sys.stderr is not None and sys.stderr.isatty():
+        what = "kernels once" if folder else "kernels in each process, as no folder is writable"
+        sys.stderr.write(f"memdesc: compiling {what}: {seconds:.1f} s for the first\n")
 
 
 def _key(kernel: Kernel) -> str:

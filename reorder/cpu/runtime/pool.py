@@ -14,7 +14,7 @@ from contextlib import suppress
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from reorder.cpu.runtime.jit import c_function
+from reorder.cpu.runtime.jit import c_function, compiled_at
 from reorder.cpu.runtime.pool_block import (
     ADDRESS,
     MAX_WORKERS,
@@ -77,7 +77,10 @@ def _is_sooner_alone(job: Job) -> bool:
 def load_pool() -> Any:
     """Return the function that shares a job, compiled or loaded."""
     _State.alone = _MAX_ALONE
-    return c_function(_share, "thread pool: job")
+    name = "thread pool: job"
+    if not pool_words()[POOL.share_at]:
+        publish(ADDRESS, POOL.share_at, compiled_at(_share, name))
+    return c_function(_share, name)
 
 
 def _forget() -> None:

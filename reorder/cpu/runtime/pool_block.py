@@ -73,6 +73,9 @@ class PoolFields(NamedTuple):
     # address of the first block of a team of OpenMP, or 0: published by Python, loaded with
     # acquire, so that what that block holds is visible
     first_team: int
+    # address of the compiled function that shares a job, or 0: published by Python, loaded with
+    # acquire
+    share_at: int
     # calls until the next search for teams. Relaxed: a call that is not counted does no harm
     countdown: int
 

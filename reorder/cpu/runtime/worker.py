@@ -74,7 +74,7 @@ def _take(group: int, number: int, chunks: int) -> int:
             return taken
 
 
-def _interpret(job: int, src_at: int, dst_at: int, begin: int, end: int) -> None:
+def run_steps(job: int, src_at: int, dst_at: int, begin: int, end: int) -> None:
     """Run a range of the steps of a job."""
     call_interpreter(
         load_int(job, JOB.interpreter),
@@ -101,7 +101,7 @@ def _run_group(pool: int, group: int, number: int) -> None:
     chunk = first + _take(words, number, last - first)
     while chunk < last:
         src_at, dst_at = load_int(pool, POOL.src_at), load_int(pool, POOL.dst_at)
-        _interpret(job, src_at, dst_at, load_int(bounds, chunk), load_int(bounds, chunk + 1))
+        run_steps(job, src_at, dst_at, load_int(bounds, chunk), load_int(bounds, chunk + 1))
         chunk = first + _take(words, number, last - first)
 
 
@@ -189,7 +189,7 @@ def share_job(src_at: int, dst_at: int, job: int) -> None:
         run_region(team)
         return
     if workers == 0 or not exchange_shared(pool, POOL.busy, 0, 1):
-        _interpret(job, src_at, dst_at, 0, load_int(job, JOB.steps))
+        run_steps(job, src_at, dst_at, 0, load_int(job, JOB.steps))
         return
     _prepare(pool, src_at, dst_at, job)
     number = load_relaxed(pool, POOL.state) // JOB_UNIT + 1

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import os
+import re
 import struct
-from typing import TYPE_CHECKING
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -28,9 +32,7 @@ from reorder.cpu.schedule.record_pattern import DecodeKernel, find_access
 from tests.machine import assuming
 from tests.programs import run_python
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
+_ROOT = Path(reorder.__file__).parents[1]
 # What code may ask the system for: LLVM turns some loops and large constants into these.
 _OF_THE_SYSTEM = {"memset", "memcpy"}
 
@@ -192,9 +194,35 @@ def test_a_later_process_compiles_nothing_and_the_log_says_what_is_compiled(tmp_
 def test_where_nothing_can_be_kept_kernels_are_compiled_all_the_same(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     ran = run_python("-c", _WARM, NUMBA_CACHE_DIR=str(tmp_path / "file"), NUMBA_NUM_THREADS="1")
-    assert "no folder for compiled code is writable" in ran.stderr
+    assert "no folder for it is writable" in ran.stderr
 
 
+@pytest.mark.skipif(not hasattr(os, "openpty"), reason="the system has no terminals")
+def test_a_terminal_is_told_once_what_takes_so_long(tmp_path: Path) -> None:
+    said = []
+    for _ in range(2):
+        master, slave = os.openpty()
+        program = _KERNELS_OF_TWO_WIDTHS
+        environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+        command = [sys.executable, "-c", program]
+        subprocess.run(command, env=environment, stderr=slave, check=True, cwd=_ROOT)
+        os.set_blocking(master, False)
+        try:
+            said.append(os.read(master, 1000).decode())
+        except BlockingIOError:
+            said.append("")
+        os.close(slave)
+        os.close(master)
+    cold, warm = said
+    assert re.fullmatch(r"memdesc: compiling kernels once: \d+\.\d s for the first\s+", cold)
+    assert warm == ""
+
+
+_KERNELS_OF_TWO_WIDTHS = """
+import numpy as np, reorder
+for kind in (np.uint8, np.uint16):
+    reorder.reorder(np.zeros((3, 5), kind), "ba")
+"""
 _FIRST = """
 import sys
 import numpy as np, reorder
