@@ -53,10 +53,10 @@ if TYPE_CHECKING:
     from reorder.storage.containers.entry import Entry
 
 SOURCE = (
-    "a .npy, .npz or .safetensors, read as its descriptor says if it has one; FILE:NAME is one of "
-    "several tensors"
+    "a .npy, .npz, .safetensors, .gguf or .onnx, read as its descriptor says if it has one; "
+    "FILE:NAME, or FOLDER:NAME of a model, is one of several tensors"
 )
-_ENDINGS = (".npy", ".npz", ".safetensors")
+_ENDINGS = (".npy", ".npz", ".safetensors", ".gguf", ".onnx")
 # A word that contains no sizes is read for dims of this size, since a notation needs some. The size
 # is not 1, because a dim of 1 may lie anywhere, and blocks divide it.
 _SIZELESS = re.compile(r"[A-Za-z][\w.\[\]]*")
@@ -71,7 +71,6 @@ _TEXT = (
     "writes them into a .npy of their shape"
 )
 _ARRAYS = "`memdesc reorder` reads it; with `--to plain` it writes the values row by row"
-_CHECKPOINT = "`memdesc inspect` lists its tensors, and `memdesc convert` makes a .safetensors"
 _DECOMPRESS = "decompress it first"
 _PICKLE = (
     "reading it may run code, so memdesc does not. In Python, reorder.save('x.safetensors', "
@@ -95,7 +94,7 @@ NPY = _kind("a .npy file", rb"\x93NUMPY", _ARRAYS)
 _ZIP = _kind("a .npz, or another .zip", rb"PK(\x03\x04|\x05\x06)", _ARRAYS)
 # the length in 8 bytes, then an object of JSON
 _SAFETENSORS = _kind("a .safetensors file", rb".{5}\0\0\0\{[\s\"}]", _ARRAYS)
-_READ = (NPY, _ZIP, _SAFETENSORS)
+_GGUF = _kind("a GGUF file", rb"GGUF", _ARRAYS)
 _TORCH = _kind("a file of torch.save", _ZIP.start.pattern, _PICKLE)
 # protocol 2 and later: what torch.save wrote before version 1.6, and other programs write
 _PICKLED = _kind(
@@ -103,11 +102,12 @@ _PICKLED = _kind(
 )
 _PICKLES = (_TORCH, _PICKLED)
 # such a file has no mark at its start: only the ending of its name says what it is
-_ONNX = _kind("an ONNX model", b"", _CHECKPOINT)
+_ONNX = _kind("an ONNX model", b"", _ARRAYS)
+_READ = (NPY, _ZIP, _SAFETENSORS, _GGUF, _ONNX)
 _KINDS = (
     NPY,
     _ZIP,
-    _kind("a GGUF file", rb"GGUF", _CHECKPOINT),
+    _GGUF,
     _SAFETENSORS,
     _PICKLED,
     _kind("an HDF5 file", rb"\x89HDF\r\n\x1a\n", "h5py reads it, and numpy.save writes its arrays"),
@@ -421,17 +421,22 @@ def check_named(path: str, tensors: Collection[str]) -> None:
 
 
 def split_name(path: str) -> tuple[str, str | None]:
-    """Return the file of ``FILE.npz:NAME``, and the name; None for a file alone."""
+    """Return the file or folder of ``FILE.npz:NAME``, and the name; None for a file alone."""
     found = _NAMED.fullmatch(path)
-    if found is None or os.path.exists(path):  # noqa: PTH110 - of any length
+    if os.path.exists(path):  # noqa: PTH110 - of any length
         return path, None
-    return found[1], found[2]
+    if found is not None:
+        return found[1], found[2]
+    folder, colon, name = path.rpartition(":")
+    return (folder, name) if colon and os.path.isdir(folder) else (path, None)  # noqa: PTH112 - of any length
 
 
 def is_raw(path: str) -> bool:
     """Whether a file has neither the ending nor the start of one that commands read as tensors."""
-    file, _ = split_name(path)
-    return Path(file).suffix not in _ENDINGS and _kind_if_known(file) not in _READ
+    file, name = split_name(path)
+    is_folder = name is not None and os.path.isdir(file)  # noqa: PTH112 - of any length
+    is_tensors = is_folder or Path(file).suffix in _ENDINGS
+    return not is_tensors and _kind_if_known(file) not in _READ
 
 
 def check_output(target: str, source: str, *, is_raw: bool) -> None:

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from reorder import load, reorder, save
+from tests.headers import initializer, message_field
 
 if TYPE_CHECKING:
     from tests.unit.reorder.cli.shell import Shell
@@ -216,30 +217,25 @@ def test_odd_arguments_are_refused_in_a_short_line_and_leave_nothing(
 # Kinds of files.
 
 _LOADED = "torch.load(path, weights_only=True)"
-_CONVERTED = "`memdesc convert` makes a .safetensors"
 # what each kind is called, and the way out
 KINDS = {
     "torch": ("a file of torch.save", _LOADED),
     "legacy": ("a pickle, perhaps of torch.save", _LOADED),
     "pickle": ("a pickle, perhaps of torch.save", _LOADED),
-    "gguf": ("a GGUF file", _CONVERTED),
-    "onnx": ("an ONNX model", _CONVERTED),
     "gzip": ("compressed by gzip", "decompress it first"),
     "hdf5": ("an HDF5 file", "h5py reads it"),
 }
 
 
 def _made(kind: str) -> str:
-    """Write a file of a kind under a name that does not say it, except for a model of ONNX."""
-    path = Path("model.onnx" if kind == "onnx" else "dump.bin")
+    """Write a file of a kind under a name that does not say it."""
+    path = Path("dump.bin")
     place = {"dtype": "F32", "shape": X.shape, "data_offsets": [0, X.nbytes]}
     header = json.dumps({"x": place}).encode()
     content = {
         "legacy": pickle.dumps(0x1950A86A20F9469CFC6C, protocol=2),
         "pickle": pickle.dumps({"x": X}),
         "safetensors": struct.pack("<Q", len(header)) + header + X.tobytes(),
-        "gguf": b"GGUF" + struct.pack("<IQQ", 3, 0, 0),
-        "onnx": b"\x08\x07\x12\x03abc",
         "gzip": gzip.compress(X.tobytes()),
         "hdf5": b"\x89HDF\r\n\x1a\n" + bytes(100),
     }
@@ -390,3 +386,21 @@ def test_a_name_that_is_not_text_names_no_tensor_with_it(shell: Shell) -> None:
     assert shell.facts(["compare", name, name])["differing"] == 0
     (tensor,) = shell.facts(["inspect", name])["tensors"]
     assert tensor["name"] == r"\udcfc"
+
+
+def test_commands_read_tensors_of_gguf_onnx_and_folders_by_name(shell: Shell) -> None:
+    x = X.reshape(2 * 17, 20)
+    save("x.npz", {"w": x, "v": x + 1})
+    shell.facts("convert x.npz x.gguf")
+    shell.facts("convert x.npz model")
+    raw = message_field(9, x.tobytes())
+    Path("m.onnx").write_bytes(message_field(7, initializer("w", 1, x.shape, raw)))
+    for source in ("x.gguf:w", "m.onnx:w", "m.onnx", "model:w"):
+        assert shell.facts(f"compare {source} x.npz:w")["differing"] == 0
+        shell.facts(f"reorder {source} y.npy --to ba")
+        assert np.array_equal(np.load("y.npy"), x.T)
+        Path("y.npy").unlink()
+    assert shell.facts("compare model:v x.npz:w", 1)["differing"] == x.size
+    assert "has no tensor 'u'; it has 2: " in shell.refusal("compare model:u x.npz:w")
+    shell.facts("reorder x.npz:w y.npz --to ba")
+    assert shell.facts("compare x.gguf:w y.npz")["differing"] == 0
