@@ -48,7 +48,7 @@ def _layouts() -> list[str]:
 # The values of an argument, by its name in the help; A and B are layouts or files, so they are
 # identified by their destination.
 _VALUES: dict[str, Callable[[], list[str]]] = {
-    **dict.fromkeys(("LAYOUT", "TEXT", "layout", "other"), _layouts),
+    **dict.fromkeys(("LAYOUT", "TEXT", "layout"), _layouts),
     "DTYPE": lambda: [*DATA_TYPES],
     "LANG": lambda: [*LANGUAGES],
     "SYSTEM": lambda: [*SYSTEMS],

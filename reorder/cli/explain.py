@@ -8,6 +8,7 @@ import numpy as np
 
 from memdesc import MemdescError, MemoryDesc
 from reorder.cli.command import (
+    DIMS,
     DTYPE,
     LAYOUT,
     TO_DTYPE,
@@ -41,7 +42,7 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     if options.beside and options.svg is None:
         msg = "--beside changes only the picture of --svg; add that, or leave --beside out"
         raise MemdescError(msg)
-    pair = pair_of(options, options.other)
+    pair = pair_of(options, options.to)
     src, dst = map(buffer_of, pair)
     plan = plan_reorder(src, dst)
     relation = compare_layouts(src, dst)
@@ -127,14 +128,14 @@ def _lay_out(facts: Facts) -> list[str]:
 COMMAND = Command(
     "explain",
     "Explain how two layouts differ, and what a reorder does: no-op, view or copy, plan, bytes.",
-    "explain nchw nChw16c 8x17x56x56",
+    "explain nchw 8x17x56x56 --to nChw16c",
     (
-        value("layout SRC", LAYOUT),
-        value("other DST", "the other layout, in any of these notations"),
-        value("dims DIMS", "the logical sizes, such as 2x17x5x4, if SRC has none", nargs="?"),
+        value("layout LAYOUT", LAYOUT),
+        DIMS,
+        option("--to", " (dst); LAYOUT is src", required=True),
         DTYPE,
         TO_DTYPE,
-        option("--svg", ": the plan, with the source of each element of DST"),
+        option("--svg", ": the plan, with the source of each element of dst"),
         flag("--beside", "with --svg: draw both memories side by side instead"),
         value(
             "--kernels BACKEND",

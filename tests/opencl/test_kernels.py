@@ -65,7 +65,7 @@ def test_texts_of_buffers_need_no_device() -> None:
 
 
 def test_explain_writes_kernels_of_buffers_and_images(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ("explain", "nchw", "in_out_channel", "2x17x5x4", "--kernels", "opencl")
+    words = ("explain", "nchw", "2x17x5x4", "--to", "in_out_channel", "--kernels", "opencl")
     texts = opencl.kernel_texts(SRC, image_desc(DIMS, "f32", "in_out_channel"))
     assert main([*words]) == 0
     assert capsys.readouterr().out.endswith("\n\n" + "\n".join(texts))

@@ -25,14 +25,14 @@ def _completed(shell: Shell, *typed: str) -> list[str]:
     [
         (["sho"], ["show"]),
         (["show", "nChw"], ["nChw16c", "nChw32c", "nChw4c", "nChw8c"]),
-        (["explain", "nchw", "nChw1"], ["nChw16c"]),
+        (["explain", "nchw", "2x3x4x5", "--to", "nChw1"], ["nChw16c"]),
         (["reorder", "--to-d"], ["--to-dtype"]),
         (["show", "--dtype", ""], sorted(DATA_TYPES)),
         (["show", "--dtype=bf"], ["--dtype=bf16"]),
         (["show", "--dtype", "=", "bf"], ["bf16"]),
         (["show", "--dtype", "="], sorted(DATA_TYPES)),
         # a flag and its value are not arguments
-        (["explain", "--dtype", "f16", "nchw", "nChw1"], ["nChw16c"]),
+        (["explain", "--dtype", "f16", "nChw1"], ["nChw16c"]),
         (["completion", ""], ["bash", "fish", "zsh"]),
         (["bench", "--from", "nChw1"], ["nChw16c"]),
         (["convert", "--to", "gp"], ["gptq"]),

@@ -81,7 +81,7 @@ def test_flags_stand_anywhere_and_a_layout_may_start_with_a_minus(shell: Shell) 
         assert "bytes             1920" in shell.lines(f"show {words}")
     for words in ("-- -4x1@8 3x4", "-4x1@8 3x4", "-4x1@8 --dtype s8 3x4"):
         assert "offset0           8" in shell.lines(f"show {words}")
-    assert "strides=(-4, 1), offset0=8" in shell.facts("explain ab -4x1@8 3x4")["dst"]
+    assert "strides=(-4, 1), offset0=8" in shell.facts("explain ab 3x4 --to -4x1@8")["dst"]
     assert shell.lines("source ab 3x4 --to -4x1@8") == shell.lines("source ab 3x4 --to=-4x1@8")
 
 
@@ -108,7 +108,7 @@ def test_dims_and_strides_are_joined_by_x_or_by_commas(shell: Shell) -> None:
             "no option --fromat; did you mean '--from'?; see memdesc reorder",
         ),
         # no abbreviations: --to is another flag of another command
-        ("explain ab ba 2x3 --to s8", "did you mean '--to-dtype'"),
+        ("explain ab 2x3 --to ba --to-dtyp s8", "did you mean '--to-dtype'"),
         ("show ab 3x5 --byte -- 5", "argument --byte: expected one argument; see memdesc show"),
     ],
 )
@@ -120,7 +120,7 @@ def test_a_mistake_gets_a_suggestion(shell: Shell, command: str, said: str) -> N
     ("command", "meant"),
     [
         ("show b_fs_yx_fsv61 1x17x5x4", "b_fs_yx_fsv16"),
-        ("explain nchw nChw61c 1x17x5x4", "nChw16c"),
+        ("explain nchw 1x17x5x4 --to nChw61c", "nChw16c"),
         ("source ab --to=AB16b61a 8x32", "AB16b16a"),
     ],
 )
