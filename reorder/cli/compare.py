@@ -9,6 +9,7 @@ import numpy as np
 
 from memdesc import MemdescError
 from memdesc.disk import as_path
+from memdesc.tags import LETTERS
 from reorder.cli.command import (
     FILE_DIMS,
     Command,
@@ -88,15 +89,37 @@ def _readings(options: argparse.Namespace) -> list[Reading]:
     ]
 
 
+def _memory_order(dims: tuple[int, ...], axes: tuple[int, ...]) -> str | None:
+    """Return a name whose order of memory turns dims into the sizes of axes; None for no order."""
+    if sorted(dims) != sorted(axes):
+        return None
+    # channels last, which has a name, then any other order
+    if (name := {3: "nwc", 4: "nhwc", 5: "ndhwc"}.get(len(dims))) and axes == (
+        dims[0],
+        *dims[2:],
+        dims[1],
+    ):
+        return name
+    left, order = [*range(len(dims))], list[int]()
+    for size in axes:
+        order.append(next(dim for dim in left if dims[dim] == size))
+        left.remove(order[-1])
+    return "".join(LETTERS[dim] for dim in order)
+
+
 def _compare_tensors(options: argparse.Namespace, readings: Sequence[Reading]) -> tuple[Facts, int]:
     """Compare the only tensor, or the named one, of two files."""
     paths = options.a, options.b
     a, b = (read_tensor(path, how)[0] for path, how in zip(paths, readings, strict=True))
     if a.desc.dims != b.desc.dims:
-        msg = (
-            f"{options.a!r} has dims {a.desc.dims}, {options.b!r} has {b.desc.dims}; for the "
-            "words of a packed tensor say what they are, such as --from-a u4:gptq:4096x4096"
+        order = _memory_order(a.desc.dims, b.desc.dims)
+        hint = (
+            "for the words of a packed tensor say what they are, such as --from-a u4:gptq:4096x4096"
+            if order is None
+            else f"if the axes of {options.b!r} are the same dims in another order, say which, "
+            f"such as --from-b {order}"
         )
+        msg = f"{options.a!r} has dims {a.desc.dims}, {options.b!r} has {b.desc.dims}; {hint}"
         raise MemdescError(msg)
     found = _compare(a, b, options, options.limit)
     facts: Facts = {

@@ -28,6 +28,9 @@ _READABLE, _WRITABLE = 0x1, 0x401
 _OUT_OF_BAND = 5
 
 
+_TO_READ = "pass a numpy array or bytes"
+
+
 def bytes_over(name: str, buffer: Any, way_out: str) -> NDArray[np.uint8]:
     """Return the bytes of an object with the buffer protocol.
 
@@ -57,7 +60,8 @@ def flat_bytes(buffer: Any, desc: MemoryDesc, side: str, *, write: bool) -> NDAr
     if not isinstance(buffer, np.ndarray) and is_exporter(buffer):
         buffer = from_dlpack(buffer, side, write=write)
     if not isinstance(buffer, np.ndarray):
-        buffer = bytes_over(side, buffer, "pass a numpy array or bytes")
+        way_out = "pass a writable numpy array or a bytearray" if write else _TO_READ
+        buffer = bytes_over(side, buffer, way_out)
     buffer = np.asarray(buffer)  # a numpy.matrix always has two axes
     legal = (desc.dtype.numpy, desc.dtype.bits_dtype, np.dtype(np.uint8))
     if buffer.dtype not in (legal[1:] if desc.dtype.is_packed else legal):

@@ -48,11 +48,9 @@ def as_memory(x: Any, src: str | FormatTag | MemoryDesc | None) -> Memory:
     if not isinstance(x, np.ndarray) and is_exporter(x):
         x = from_dlpack(x, "x")
     if not isinstance(x, np.ndarray):
-        is_nested = isinstance(x, list | tuple)
-        remedy = "pass np.asarray(x)" if is_nested else "for raw bytes pass src=, a MemoryDesc"
         msg = (
             f"x must be a Memory, a numpy array or a tensor with DLPack, not {type(x).__name__}; "
-            f"{remedy}"
+            f"{_way_out(x)}"
         )
         raise MemdescError(msg)
     x = np.asarray(x)  # a numpy.matrix always has two axes
@@ -66,6 +64,17 @@ def as_memory(x: Any, src: str | FormatTag | MemoryDesc | None) -> Memory:
         write_back(bits, packed.data, packed.desc)
         return packed
     return _attached(x)
+
+
+def _way_out(x: Any) -> str:
+    """Return how to reorder an object that is neither an array nor a tensor."""
+    if type(x).__module__.startswith("dask."):
+        return "pass x.compute(), or reorder its chunks with reorder.dask.reorder(x, dst)"
+    if isinstance(x, list | tuple) or hasattr(x, "__array__"):
+        return "pass np.asarray(x)"
+    if isinstance(x, bytes | bytearray | memoryview):
+        return "to describe raw bytes, pass src=, a MemoryDesc"
+    return "pass its elements as a numpy array"
 
 
 def result_desc(
