@@ -22,8 +22,10 @@ _PAGES = [
     if "changes" not in page.parts
 ]
 _WITH_EXAMPLES = [page for page in _PAGES if ">>> " in page.read_text("utf-8")]
-# a dotted name of one of the packages, not part of a path, a file or an address
-_NAME = re.compile(r"(?<![\w./-])(?:memdesc|reorder)(?:\.[a-z_A-Z]\w*)+(?![\w/]|\.[a-z])")
+# a dotted name of one of the packages, not part of a path, a file or an address, nor imported
+_NAME = re.compile(
+    r"(?<![\w./-])(?<!import )(?:memdesc|reorder)(?:\.[a-z_A-Z]\w*)+(?![\w/]|\.[a-z])"
+)
 # such names that are keys of files
 _OTHERS = {"memdesc.NAME"}
 _FIND = """
