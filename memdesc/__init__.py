@@ -24,7 +24,6 @@ from memdesc.errors import (
     UnknownFormatError,
     UnsupportedFormatError,
 )
-from memdesc.explore import explore
 from memdesc.extra import Extra
 from memdesc.image import ImageDesc, image_desc
 from memdesc.index import Index
@@ -87,7 +86,6 @@ __all__ = [
     "UnsupportedFormatError",
     "array_desc",
     "data_type",
-    "explore",
     "from_json",
     "from_notation",
     "from_verbose",
