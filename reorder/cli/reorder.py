@@ -38,13 +38,14 @@ from reorder.cli.tensors import (
     codes_note,
     load_file,
     locate,
+    name_in,
     padding_facts,
     read_tensor,
     split_name,
 )
 from reorder.memory.memory import Memory
-from reorder.storage.containers.table import plan_file
-from reorder.storage.files import DEFAULT_NAME, save, save_raw
+from reorder.storage.containers.table import format_of, plan_file
+from reorder.storage.files import save, save_raw
 from reorder.storage.reorder_file import FileReorder, check_reordered, reorder_file
 from reorder.storage.stored import stored_layout
 from reorder.values.attr import Attr
@@ -83,7 +84,7 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
         target = _target(options, x.desc)
         stored = _stored(options, target)
         if not options.raw:  # refuse what a file cannot hold, before the work
-            plan_file(options.dst, [stored_layout(DEFAULT_NAME, stored)], {})
+            plan_file(options.dst, [stored_layout(_name(options), stored)], {})
         progress.step("reordering", 1)
         old = _old(options, buffer_of(target), stored) if options.beta else None
         result = _reordered(options, x, buffer_of(target), attr, old)
@@ -93,7 +94,9 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
         if options.raw:
             save_raw(options.dst, result)
         else:
-            save(options.dst, Memory(stored, result.data, zero_pad=False))
+            made = Memory(stored, result.data, zero_pad=False)
+            has_names = format_of(options.dst).has_names
+            save(options.dst, {_name(options): made} if has_names else made)
     facts = _facts(target, options) | padding
     packings = [name.text for name in x.desc.tags() if name.vocabulary == "weights"]
     if only_caller_knows and packings and x.desc.dtype.bits <= _CODE_BITS:
@@ -102,6 +105,12 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
             "not applied"
         )
     return facts, 0 if facts.get("padding_zero", True) else 1
+
+
+def _name(options: argparse.Namespace) -> str:
+    """Return what the tensor is called: its name in SRC, or that of SRC if it has none there."""
+    found = name_in(options.src) if options.offset is None else ""
+    return found or Path(options.src).stem
 
 
 def _facts(target: MemoryDesc | ImageDesc, options: argparse.Namespace) -> Facts:
@@ -151,7 +160,7 @@ def _large(options: argparse.Namespace, how: Reading, attr: Attr) -> FileReorder
     if isinstance(target, ImageDesc):
         return None
     stored = None if options.raw else _stored(options, target)
-    given = FileReorder(entry, src, target, attr, stored)
+    given = FileReorder(entry, src, target, attr, stored, _name(options))
     return given if given.nbytes > min(most, _AT_ONCE) else None
 
 

@@ -431,6 +431,14 @@ def split_name(path: str) -> tuple[str, str | None]:
     return (folder, name) if colon and os.path.isdir(folder) else (path, None)  # noqa: PTH112 - of any length
 
 
+def name_in(path: str) -> str:
+    """Return the name of the tensor that a path selects; empty for raw bytes and a .npy."""
+    file, name = split_name(path)
+    if name is not None or is_raw(path) or _kind_if_known(file) is NPY:
+        return name or ""
+    return _entry(path).name
+
+
 def is_raw(path: str) -> bool:
     """Whether a file has neither the ending nor the start of one that commands read as tensors."""
     file, name = split_name(path)

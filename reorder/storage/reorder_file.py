@@ -36,6 +36,8 @@ class FileReorder(NamedTuple):
     # the layout that the file gives for the bytes of dst, such as dst itself; None writes them
     # without a header, as `save_raw` does
     stored: MemoryDesc | None = None
+    # what the tensor is called in the file
+    name: str = DEFAULT_NAME
 
     @property
     def nbytes(self) -> int:
@@ -63,13 +65,13 @@ def reorder_file(
     change = Reorder(given.src, given.dst, given.attr)
     pieces = cut(change, Bound.shared(max_bytes, threads))
     if given.stored is None:
-        spans = {DEFAULT_NAME: Span(0, given.dst.nbytes)}
+        spans = {given.name: Span(0, given.dst.nbytes)}
         files: tuple[PlannedFile, ...] = (PlannedFile(target.name, given.dst.nbytes, (), spans),)
     else:
-        files = plan_file(target, [stored_layout(DEFAULT_NAME, given.stored)], {})
+        files = plan_file(target, [stored_layout(given.name, given.stored)], {})
     with Writer(target, files, overwrite=True) as writer:
-        src, dst = ((ONLY, each) for each in (given.entry.place, writer.where(DEFAULT_NAME)))
-        tasks = (Task(DEFAULT_NAME, piece, (src,), (dst,)) for piece in pieces)
+        src, dst = ((ONLY, each) for each in (given.entry.place, writer.where(given.name)))
+        tasks = (Task(given.name, piece, (src,), (dst,)) for piece in pieces)
         losses = Losses()
 
         def finish(task: Task, lost: Any) -> None:
@@ -85,7 +87,7 @@ def reorder_file(
                 finish,
                 methodcaller("run"),
             )
-            losses.check([DEFAULT_NAME])
+            losses.check([given.name])
             given.entry.check_unchanged()
             writer.finish()
         except BaseException:

@@ -15,7 +15,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from reorder import load, reorder, save
+from reorder import load, load_all, reorder, save
 from tests.headers import initializer, message_field
 
 if TYPE_CHECKING:
@@ -404,3 +404,19 @@ def test_commands_read_tensors_of_gguf_onnx_and_folders_by_name(shell: Shell) ->
     assert "has no tensor 'u'; it has 2: " in shell.refusal("compare model:u x.npz:w")
     shell.facts("reorder x.npz:w y.npz --to ba")
     assert shell.facts("compare x.gguf:w y.npz")["differing"] == 0
+
+
+@pytest.mark.parametrize("limit", ["1GiB", "4000"])
+def test_a_reordered_tensor_keeps_its_name(shell: Shell, limit: str) -> None:
+    x = X.reshape(2 * 17, 20)
+    save("x.npz", {"w": x, "v": x + 1})
+    np.save("plain.npy", x)
+    for folder, layout in (("a", "AB8b8a"), ("b", "ba")):
+        Path(folder).mkdir()
+        for name in "wv":
+            command = f"reorder x.npz:{name} {folder}/{name}.safetensors --to {layout}"
+            shell.facts(f"{command} --max-bytes {limit}")
+        shell.facts(f"reorder plain.npy {folder}/u.safetensors --to {layout} --max-bytes {limit}")
+    found = shell.facts("compare a b")
+    assert (found["compared"], found["differing"]) == (3, [])
+    assert [*load_all("a/u.safetensors")] == ["plain"]
