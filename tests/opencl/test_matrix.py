@@ -74,6 +74,12 @@ MATRIX = {
     "tiles of 64 bits": Family("Tile", (23, 21), ("f64", "f64"), ("ab", "ba")),
     "tiles of short rows": Family("Tile", (18, 22), ("u8", "u8"), ("ab", "ba")),
     "tiles of squares": Family("Tile", (64, 96), ("u4", "u4"), ("ab", "ba")),
+    "tiles of rows at any byte": Family(
+        "Tile", (32, 43), ("u8", "u8"), ("ab", "ab"), blocks=((), (0, 16))
+    ),
+    "tiles of halves at any byte": Family(
+        "Tile", (3, 24, 37), ("f16", "f16"), ("abc", "abc"), blocks=((), (1, 8))
+    ),
     "tiles into blocks": Family("Tile", (32, 40), ("s8", "s8"), ("ab", "ab"), blocks=((), (0, 16))),
     "runs": Family("Run", (9, 40), ("f32", "f16"), ("ab", "ab")),
     "runs with scales": Family("Run", (9, 12), ("s8", "f32"), ("ab", "ab"), attr=Attr(**_SCALES)),

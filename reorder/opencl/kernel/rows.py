@@ -32,6 +32,7 @@ from reorder.opencl.kernel.launch import (
 )
 from reorder.opencl.kernel.placement import Coords, Loop, Nest, without
 from reorder.opencl.kernel.statements import (
+    FIRST_BYTES,
     SHIFTS,
     VECTORS_NBYTES,
     index_lines,
@@ -142,14 +143,8 @@ _FUNCTIONS = (
     "    return shifted(*(__global const uint4 *)(src + low),",
     "                   *(__global const uint4 *)(src + high), (uint)from & 15);",
     "}",
-    # the bits of `count` bytes of a word
-    "uint bits(int count)",
-    "{ return count >= 4 ? 0xffffffffu : count <= 0 ? 0u : (1u << count * 8) - 1; }",
-    "uint4 joined(uint4 a, uint4 b, int count) {",
-    "    const uint4 mask = (uint4)(bits(count), bits(count - 4), bits(count - 8),",
-    "                               bits(count - 12));",
-    "    return (a & mask) | (b & ~mask);",
-    "}",
+    "uint4 joined(uint4 a, uint4 b, int count)",
+    "{ return first_bytes(a, count) | (b ^ first_bytes(b, count)); }",
 )
 
 
@@ -171,6 +166,7 @@ class Rows(Body):
     def functions(self, pattern: Pattern) -> Iterator[str]:
         """Return the loads of shifted vectors, and the offset of a row."""
         yield from SHIFTS
+        yield from FIRST_BYTES
         yield from _FUNCTIONS
         yield "index_t row_offset(uint row, const params_t p) {"
         yield "    index_t offset = 0;"

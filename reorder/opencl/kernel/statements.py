@@ -149,6 +149,16 @@ SHIFTS = (
 )
 
 
+FIRST_BYTES = (
+    "uint bits(int count)",
+    "{ return count >= 4 ? 0xffffffffu : count <= 0 ? 0u : (1u << count * 8) - 1; }",
+    # the first `count` bytes of a vector, and zeros
+    "uint4 first_bytes(uint4 v, int count) {",
+    "    return v & (uint4)(bits(count), bits(count - 4), bits(count - 8), bits(count - 12));",
+    "}",
+)
+
+
 def word_of(vector: str, index: int, words: int) -> str:
     """Return a word of a vector of words."""
     return vector if words == 1 else f"{vector}.s{index}"

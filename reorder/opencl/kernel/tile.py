@@ -48,6 +48,8 @@ from reorder.opencl.kernel.local_memory import (
 )
 from reorder.opencl.kernel.placement import Loop, Nest
 from reorder.opencl.kernel.statements import (
+    FIRST_BYTES,
+    SHIFTS,
     digits_of,
     index_lines,
     start_lines,
@@ -236,11 +238,15 @@ def _side(
         width = max(gcd(VECTOR, *(start * width for start in starts)), width)
     if element.rows is not None and width < WORD:
         return None
+    is_shifted = width < WORD
+    if is_shifted and operand == 0:
+        # two aligned vectors have it
+        width = VECTOR
     width *= element.nbytes // element.in_row
     order = sorted((abs(stride), k) for k, stride in enumerate(strides))
     rest = tuple(k for _, k in order if extents[k] > 1 and k not in run)
     vector = max(width, WORD)
-    return Side(run, rest, vector, vector // element.nbytes, is_shifted=width < WORD)
+    return Side(run, rest, vector, vector // element.nbytes, is_shifted)
 
 
 def _is_regular(tile: Tile, side: Side) -> bool:
@@ -306,8 +312,9 @@ class Side(NamedTuple):
     """How a tile is read or written: vectors of `lanes` elements, `nbytes` bytes, along its run.
 
     The loops of `run`, innermost first, are contiguous; `rest` are the other loops of the tile.
-    With `is_shifted` a run starts at any element, not at a multiple of a word: each word of src is
-    then taken from two aligned ones; words of dst are aligned, the first and the last one partial.
+    With `is_shifted` a run starts at any element, not at a multiple of a word: each vector of src
+    is then taken from two aligned ones; words of dst are aligned, the first and the last one
+    partial.
     """
 
     run: tuple[int, ...]
@@ -424,9 +431,12 @@ class Tile(Body):
                 yield f"{{ ((__local {kind} *)tile)[{index}] = value; }}"
         if self.is_paired:
             yield from _PAIRED
+        if self.src.is_shifted:
+            yield from SHIFTS
+            yield from FIRST_BYTES
         yield from _load(self)
         if self.dst.is_shifted:
-            yield "uint funnel(const __local uint *tile, int at) {"
+            yield "uint unaligned(const __local uint *tile, int at) {"
             yield "    const int w = at >> 2;"
             yield "    const uint low = tile[bank(max(w, 0))], high = tile[bank(w + 1)];"
             yield "    const uint shift = (at & 3) * 8;"
@@ -502,7 +512,7 @@ def _load_lines(tile: Tile, work_items: int, conditions: list[str]) -> Iterator[
                 count = f"{inside_row} ? count{s} : 0"
                 row_start += f" + {row} * p.src{packed_loop}" if row else ""
             if tile.src.is_shifted:
-                # at most a word before the first element, and one after the last
+                # at most a vector before the first element, and one after the last
                 lanes, at = tile.src.lanes, row_start.replace("run", "row_at", 1)
                 more = f"{at} >= {lanes} && {at} + {2 * lanes} <= p.src_end, "
             yield f"const {tile.src.vector} v{s}_{row} = load({row_start}, {more}{count});"
@@ -600,7 +610,7 @@ def _store_lines(tile: Tile, work_items: int) -> Iterator[str]:
         yield f"const int count = {' && '.join(inside) or '1'} ? dst_run - r : 0;"
         address = " + ".join([f"r * {tile.nbytes}", *local])
         if tile.dst.is_shifted:
-            yield f"store(to + r, funnel(tile, {address}), -r, count);"
+            yield f"store(to + r, unaligned(tile, {address}), -r, count);"
         else:
             if tile.is_gathered:
                 yield f"const int from = {' + '.join(local) or '0'};"
@@ -664,7 +674,7 @@ def _load(tile: Tile) -> Iterator[str]:
     """Return a function that loads the first `count` elements of a vector, and zeros.
 
     For squares of 4-bit elements, `other` is the distance of the second row from the first one, in
-    bytes. With `is_inside` the aligned words around the vector are in src.
+    bytes. With `is_inside` the aligned vectors around the vector are in src.
     """
     vector, words = tile.src.vector, tile.src.nbytes // WORD
     other = "index_t other, " if tile.is_paired else ""
@@ -676,13 +686,12 @@ def _load(tile: Tile) -> Iterator[str]:
         yield from _load_pair(tile)
         yield "    }"
     elif tile.src.is_shifted:
-        yield f"    if (is_inside && count >= {tile.src.lanes}) {{"
-        yield "        const uint shift = ((uint)(uintptr_t)from & 3) * 8;"
-        yield (
-            "        __global const uint *whole = "
-            "(__global const uint *)((uintptr_t)from & ~(uintptr_t)3);"
-        )
-        yield ("        return shift ? whole[0] >> shift | whole[1] << (32 - shift) : whole[0];")
+        yield "    if (is_inside && count > 0) {"
+        yield "        __global const uint4 *pair ="
+        yield "            (__global const uint4 *)((uintptr_t)from & ~(uintptr_t)15);"
+        yield "        const uint4 v = shifted(pair[0], pair[1], (uint)(uintptr_t)from & 15);"
+        part = f"first_bytes(v, count * {tile.nbytes})"
+        yield f"        return count >= {tile.src.lanes} ? v : {part};"
         yield "    }"
     else:
         yield f"    if (count >= {tile.src.lanes}) return *(__global const {vector} *)from;"
