@@ -68,7 +68,7 @@ class _Prepared:
             for name, value in case["attr"].items()
         }
         converts = bool(given) or src.dtype != dst.dtype
-        self.src, self.dst = _fill(src, as_values=converts), reorder.Memory(dst).data
+        self.src, self.dst = _fill(src, as_values=converts), np.zeros(dst.nbytes, np.uint8)
         plan = reorder.plan_reorder(src, dst, reorder.Attr(**given) if given else None)
         self.run = reorder.prepare(plan, threads=threads)
 
