@@ -9,6 +9,7 @@ import pytest
 
 import reorder
 from memdesc import MemdescError, OutOfMemoryError, memory_desc, record_desc
+from tests.memory_limit import limited_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,7 +50,7 @@ class Rows:
 def test_what_memory_does_not_hold_is_refused_with_the_bytes(
     call: Callable[[], Any], reason: str
 ) -> None:
-    with pytest.raises(OutOfMemoryError, match=reason) as caught:
+    with limited_memory(), pytest.raises(OutOfMemoryError, match=reason) as caught:
         call()
     assert isinstance(caught.value, MemdescError)
     assert isinstance(caught.value, MemoryError)

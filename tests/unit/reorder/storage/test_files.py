@@ -16,6 +16,7 @@ import reorder
 from memdesc import MemdescError, memory_desc, record_desc
 from reorder import Memory, Quantized, Record, load, load_all, save, save_raw
 from tests.files import read_metadata, write_metadata
+from tests.memory_limit import limited_memory
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -376,7 +377,7 @@ def test_a_file_of_holes_that_is_larger_than_the_memory_is_refused(tmp_path: Pat
             file.truncate(len(whole) + 2**43)
         except OSError:
             pytest.skip("the file system has no such files")
-    with pytest.raises(MemdescError, match="more memory than is available"):
+    with limited_memory(), pytest.raises(MemdescError, match="more memory than is available"):
         load(path)
 
 
