@@ -14,6 +14,7 @@ from reorder.cli.progress import Progress
 
 if TYPE_CHECKING:
     import argparse
+    from pathlib import Path
 
     from reorder.opencl import Device
 
@@ -39,7 +40,7 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
             facts[package] = version(package)
         except PackageNotFoundError:
             facts[package] = "not installed"
-    facts |= {"threads": count_threads(), "kernel_cache": cache_folder() or None}
+    facts |= {"threads": count_threads(), "kernel_cache": _text(cache_folder())}
     if VARIABLE in os.environ:
         facts["assumed_machine"] = os.environ[VARIABLE]
     return facts | _opencl(), 0
@@ -58,11 +59,15 @@ def _compile(options: argparse.Namespace) -> Facts:
 
         made = compile_kernels(_listed(options.dtypes), _listed(options.records), progress=show)
     return {
-        "folder": cache_folder(),
+        "folder": _text(cache_folder()),
         "kernels": len(made),
         "compiled": sum(not kernel["is_loaded"] for kernel in made),
         "seconds": round(sum(kernel["seconds"] for kernel in made), 2),
     }
+
+
+def _text(folder: Path | None) -> str | None:
+    return None if folder is None else str(folder)
 
 
 def _listed(names: str | None) -> list[str] | None:
