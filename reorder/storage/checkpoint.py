@@ -14,6 +14,7 @@ from memdesc import MemdescError, MemoryDesc
 from memdesc.checked import Checked
 from memdesc.disk import as_path
 from memdesc.errors import about, short_repr, starred
+from memdesc.immutable import immutable
 from reorder.quantize import Quantized, dequantize
 from reorder.records.record import Record
 from reorder.storage.containers.entry import Container, Entry, map_file
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 _ROWS = 100
 
 
+@immutable
 class StoredTensor(Checked):
     """A tensor in a checkpoint: its description and, on request, its bytes.
 
@@ -59,11 +61,15 @@ class StoredTensor(Checked):
 
     __slots__ = ("_checkpoint", "_entry")
 
+    _checkpoint: Checkpoint
+    _entry: Entry
+
     def __init__(self, checkpoint: Checkpoint, entry: Entry) -> None:
         if not (isinstance(checkpoint, Checkpoint) and isinstance(entry, Entry)):
             msg = "a StoredTensor comes from a Checkpoint: open_checkpoint(path)[name]"  # type: ignore[unreachable] # callers without types
             raise MemdescError(msg)
-        self._checkpoint, self._entry = checkpoint, entry
+        object.__setattr__(self, "_checkpoint", checkpoint)
+        object.__setattr__(self, "_entry", entry)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return getitem, (self._checkpoint, self.name)

@@ -11,6 +11,7 @@ from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc import MemdescError, MemoryDesc, RecordDesc
+from memdesc.immutable import immutable
 from reorder.api import reorder
 from reorder.comparison import compare_values
 from reorder.records.record import Record
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 _START = 4096
 
 
+@immutable
 class Differing(NamedTuple):
     """How a tensor or a quantised weight differs from the one with its name in a reference.
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from memdesc import MemdescError
@@ -37,11 +38,13 @@ _OLD_KEY = "compression_config"
 _MLX_KEY, _MLX = "quantization", "mlx"
 _MLX_OPTIONS = ("group_size", "bits")
 # files of earlier versions and other programs -> the method that they mean if they name none
-OLD_CONFIGS = {
-    "quantize_config.json": "gptq",
-    "quant_config.json": "awq",
-    "hf_quant_config.json": "modelopt",
-}
+OLD_CONFIGS = MappingProxyType(
+    {
+        "quantize_config.json": "gptq",
+        "quant_config.json": "awq",
+        "hf_quant_config.json": "modelopt",
+    }
+)
 # the most bytes of a config file
 MAX_CONFIG = 2**24
 # the prefix of regular expressions for names

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from math import prod
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memdesc import MemoryDesc, RecordDesc, data_type, memory_desc, record_desc
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 # the role of a record's only tensor
 ONE = "data"
 # roles of a Quantized's tensors -> the endings of their names
-QUANTIZED = {"memory": "", "scales": "_scale", "zero_points": "_zero_point"}
+QUANTIZED = MappingProxyType({"memory": "", "scales": "_scale", "zero_points": "_zero_point"})
 WEIGHT = ".weight"
 # the types of weights that are not quantised
 UNQUANTISED = ("f32", "f16", "bf16")
@@ -70,7 +71,7 @@ _USUAL = _Form()
 # endings of names beside codes whose name is the prefix, such as experts in one tensor:
 # transformers has NAME and NAME_scale_inv; ModelOpt NAME, NAME_weight_scale, NAME_weight_scale_2
 _BARE = {"weight": "", "weight_scale_inv": "_scale_inv"}
-BARE_ROLES = {ending.removeprefix("_"): role for role, ending in _BARE.items()}
+BARE_ROLES = MappingProxyType({ending.removeprefix("_"): role for role, ending in _BARE.items()})
 
 
 def has_split_codes(name: str) -> bool:

@@ -18,7 +18,6 @@ from memdesc.source import LANGUAGES
 
 # an open file is not a value
 _NOT_VALUES = {"Checkpoint"}
-_NOT_YET = "reorder.storage."
 
 
 def _modules(part: str) -> list[tuple[str, str]]:
@@ -44,8 +43,6 @@ def _values() -> dict[str, type]:
         for public in getattr(module, "__all__", ()):
             kind = getattr(module, public)
             if not isinstance(kind, type) or kind.__name__ in _NOT_VALUES:
-                continue
-            if kind.__module__.startswith(_NOT_YET):
                 continue
             is_frozen = is_dataclass(kind) and kind.__dataclass_params__.frozen  # type: ignore[attr-defined] # of each dataclass
             if is_frozen or hasattr(kind, "_fields") or issubclass(kind, Checked):
@@ -121,7 +118,7 @@ def _tables() -> list[tuple[str, str]]:
     found = []
     for module, source in _modules(""):
         for node in ast.parse(source).body:
-            if not isinstance(node, ast.Assign | ast.AnnAssign) or module.startswith(_NOT_YET):
+            if not isinstance(node, ast.Assign | ast.AnnAssign):
                 continue
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             names = [each.id for each in targets if isinstance(each, ast.Name)]

@@ -19,6 +19,7 @@ from dataclasses import replace
 from itertools import chain
 from math import prod
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, BinaryIO, NamedTuple
 
 from memdesc import DATA_TYPES, MemoryDesc
@@ -54,13 +55,15 @@ class GgufValue(NamedTuple):
 
 # types that are neither data types nor records keep GGUF's name
 _OTHERS = {9: GgufType("Q8_1", 32, 40), 15: GgufType("Q8_K", 256, 292)}
-TYPES = {number: gguf_type(name) for number, name in GGUF_NUMBERS.items()} | _OTHERS
+TYPES = MappingProxyType(
+    {number: gguf_type(name) for number, name in GGUF_NUMBERS.items()} | _OTHERS
+)
 _BY_NAME = {row.name: number for number, row in TYPES.items()}
 # types that are not in the table, such as those of newer or other versions of ggml
 _UNKNOWN = re.compile("ggml_type_([0-9]{1,10})")
 
 # bytes of metadata values of a fixed size
-SCALARS = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
+SCALARS = MappingProxyType({0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8})
 _FLOATS = {6, 12}
 STRING, ARRAY = 8, 9
 

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterator
 from math import prod
 from pathlib import Path
+from types import MappingProxyType
 from typing import BinaryIO, NamedTuple
 
 from memdesc.dtypes import BYTE_BITS, DATA_TYPES
@@ -159,7 +160,7 @@ _TYPES = {
 # the other types of numbers, by ONNX's names, with their bits
 _OTHERS = {14: ("complex64", 64), 15: ("complex128", 128), 25: ("uint2", 2), 26: ("int2", 2)}
 _NAMES = _TYPES | {number: name for number, (name, _) in _OTHERS.items()}
-NUMBERS = {name: number for number, name in _NAMES.items()}
+NUMBERS = MappingProxyType({name: number for number, name in _NAMES.items()})
 _BITS = {name: DATA_TYPES[name].bits for name in _TYPES.values()} | dict(_OTHERS.values())
 # the most digits in an offset
 _MAX_DIGITS = 19

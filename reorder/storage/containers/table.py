@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from importlib import import_module
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from memdesc.disk import as_path, open_file
@@ -59,17 +60,21 @@ class Format(NamedTuple):
 
 
 # A new format is one more module, and its row here.
-FORMATS: dict[str, Format] = {
-    row.name: row
-    for row in (
-        # the length of the header, about 100 MB at most, and its brace; no other pattern fits that
-        Format("safetensors", ".safetensors", rb".{3}[\0-\5]\0{4}\{"),
-        Format("gguf", ".gguf", b"GGUF", has_scalars=False),
-        Format("npy", ".npy", b"\x93NUMPY", has_metadata=False, has_names=False, shows_order=True),
-        Format("npz", ".npz", b"PK", has_metadata=False),
-        Format("onnx", ".onnx", None, is_written=False),
-    )
-}
+FORMATS: Mapping[str, Format] = MappingProxyType(
+    {
+        row.name: row
+        for row in (
+            # the length of the header, about 100 MB at most, and its brace; no other pattern fits
+            Format("safetensors", ".safetensors", rb".{3}[\0-\5]\0{4}\{"),
+            Format("gguf", ".gguf", b"GGUF", has_scalars=False),
+            Format(
+                "npy", ".npy", b"\x93NUMPY", has_metadata=False, has_names=False, shows_order=True
+            ),
+            Format("npz", ".npz", b"PK", has_metadata=False),
+            Format("onnx", ".onnx", None, is_written=False),
+        )
+    }
+)
 
 
 def format_of(path: str | os.PathLike[str]) -> Format:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator
+from types import MappingProxyType
 
 from memdesc.errors import first_of
 
@@ -14,11 +15,13 @@ _ACTIVATIONS = (
 # scales of the KV cache in compressed-tensors, vLLM and ModelOpt: beside an attention layer
 CACHE = ("k_scale", "v_scale", "q_scale", "kv_scale", "k_zero_point", "v_zero_point")
 # the last part of the name of each, and why it is left out, as a message says it
-LEFT_OUT = {
-    **dict.fromkeys(_ACTIVATIONS, f"they scale activations, {_IN_ADVANCE}"),
-    **dict.fromkeys(CACHE, f"they scale the KV cache, {_IN_ADVANCE}"),
-    "workspace": "they are memory for the kernels of Marlin",
-}
+LEFT_OUT = MappingProxyType(
+    {
+        **dict.fromkeys(_ACTIVATIONS, f"they scale activations, {_IN_ADVANCE}"),
+        **dict.fromkeys(CACHE, f"they scale the KV cache, {_IN_ADVANCE}"),
+        "workspace": "they are memory for the kernels of Marlin",
+    }
+)
 # how many tensors a warning names
 _SHOWN = 3
 

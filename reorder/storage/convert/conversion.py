@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from memdesc import MemdescError, __version__
 from memdesc.disk import as_path, reason_of
 from memdesc.errors import short_repr
+from memdesc.immutable import immutable
 from reorder.storage.containers.entry import Container, FileState
 from reorder.storage.containers.partial import has_finished, is_in_use, partial_folder
 from reorder.storage.containers.table import read_container
@@ -62,6 +63,7 @@ __all__ = [
 _RUN = methodcaller("run")
 
 
+@immutable
 @dataclass(frozen=True)
 class Conversion:
     """A conversion that is ready to run: everything that a rule can get wrong has been checked."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from memdesc.immutable import immutable
 from memdesc.int64 import checked_count, checked_flag
 from reorder.cores import count_cores
 from reorder.storage.pieces.pieces import Bound
@@ -12,6 +13,7 @@ from reorder.storage.pieces.pieces import Bound
 _MAX_THREADS = 256
 
 
+@immutable
 class ConvertOptions(NamedTuple):
     """How `convert` runs.
 
@@ -77,6 +79,7 @@ class ConvertOptions(NamedTuple):
         )
 
 
+@immutable
 class ConvertReport(NamedTuple):
     """What `convert` did, or with `dry_run` would do.
 
@@ -123,6 +126,7 @@ class ConvertReport(NamedTuple):
     would: tuple[str, ...] = ()
 
 
+@immutable
 class ConvertProgress(NamedTuple):
     """How far a call of `convert` is.
 

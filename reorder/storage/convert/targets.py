@@ -10,6 +10,7 @@ AutoAWQ 0.2, and `fp8_cast_bf16.py` of DeepSeek-V3.
 from __future__ import annotations
 
 import re
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from memdesc import MemdescError, RecordDesc, record_desc
@@ -149,75 +150,86 @@ _PARTIAL = (
 # MLX stores the products of scales and zero points as biases, and f32 holds them
 _F32 = {"scales": "f32"}
 _MLX_GROUPS = (128, 64, 32)
-TARGETS = {
-    "bf16": Target(dtype="bf16"),
-    "f16": Target(dtype="f16"),
-    "fp8-block": Target(
-        (
-            *(
+TARGETS = MappingProxyType(
+    {
+        "bf16": Target(dtype="bf16"),
+        "f16": Target(dtype="f16"),
+        "fp8-block": Target(
+            (
+                *(
+                    Way(
+                        (name,),
+                        "fp8_block",
+                        {"scale_inv": True},
+                        kept,
+                        codes=_E4M3,
+                        of_partial=_PARTIAL,
+                    )
+                    for name, kept in (("fp8_block", ("block",)), ("fp8_tensor", ()))
+                ),
+            ),
+            method="fp8",
+            takes_joint=True,
+            floats=FormatName("fp8_block", (("scale_inv", True),)),
+        ),
+        "gptq": Target(
+            (
+                # the loader of GPTQModel needs g_idx
+                Way(("gptq",), "gptq", {"g_idx": True}, ("zeros",), of_experts=_IN_GPTQ),
+                # version 1 stores zero points less 1, so it does not have 0
+                *(
+                    Way(sources, "gptq", options | {"zeros": zeros, "g_idx": True}, **more)
+                    for sources, options in ((_INTEGERS, {}), (_BYTES, {"bits": 8}))
+                    for zeros, more in (("v1", _VERSION_1), ("v2", _VERSION_2))
+                ),
+            ),
+            producer="GPTQModel",
+        ),
+        "awq": Target(
+            (Way(_INTEGERS, "awq", codes=("u4",), of_experts=_RANDOM.format("AWQ")),),
+            producer="GPTQModel",
+        ),
+        "compressed-tensors": Target(
+            (
                 Way(
-                    (name,),
-                    "fp8_block",
-                    {"scale_inv": True},
-                    kept,
-                    codes=_E4M3,
-                    of_partial=_PARTIAL,
-                )
-                for name, kept in (("fp8_block", ("block",)), ("fp8_tensor", ()))
+                    _BYTES, "int_quantized", {}, ("zeros",), of_experts=_NOT_LOADED.format("bytes")
+                ),
+                Way(_INTEGERS, "pack_quantized", {"zeros": False}, is_symmetric=True),
+                Way(_INTEGERS, "pack_quantized", {"zeros": True}, warning=_ZERO_POINTS),
+                Way(("modelopt_nvfp4", "compressed_nvfp4"), "compressed_nvfp4", of_experts=_WRONG),
+                Way(("modelopt_mxfp4", "compressed_mxfp4", "mlx_mxfp4"), "compressed_mxfp4"),
+                Way(("mxfp8", "mlx_mxfp8"), "mxfp8", of_experts=_NOT_LOADED.format("MXFP8")),
+                *(
+                    Way(
+                        (name,),
+                        name,
+                        {"scale_inv": False},
+                        kept,
+                        codes=_E4M3,
+                        of_experts=of_experts,
+                    )
+                    for name, kept, of_experts in (
+                        ("fp8_tensor", (), ""),
+                        ("fp8_channel", (), ""),
+                        ("fp8_block", ("block",), _NOT_LOADED.format("FP8 in blocks")),
+                    )
+                ),
             ),
+            method="compressed-tensors",
+            producer="llm-compressor",
         ),
-        method="fp8",
-        takes_joint=True,
-        floats=FormatName("fp8_block", (("scale_inv", True),)),
-    ),
-    "gptq": Target(
-        (
-            # the loader of GPTQModel needs g_idx
-            Way(("gptq",), "gptq", {"g_idx": True}, ("zeros",), of_experts=_IN_GPTQ),
-            # version 1 stores zero points less 1, so it does not have 0
-            *(
-                Way(sources, "gptq", options | {"zeros": zeros, "g_idx": True}, **more)
-                for sources, options in ((_INTEGERS, {}), (_BYTES, {"bits": 8}))
-                for zeros, more in (("v1", _VERSION_1), ("v2", _VERSION_2))
+        "mlx": Target(
+            (
+                Way(_INTEGERS, "mlx", _F32, groups=_MLX_GROUPS),
+                Way(_BYTES, "mlx", {**_F32, "bits": 8}, groups=_MLX_GROUPS),
+                Way(("modelopt_mxfp4", "compressed_mxfp4"), "mlx_mxfp4"),
+                Way(("mxfp8",), "mlx_mxfp8"),
             ),
+            is_stacked=True,
+            producer="mlx_lm.convert",
         ),
-        producer="GPTQModel",
-    ),
-    "awq": Target(
-        (Way(_INTEGERS, "awq", codes=("u4",), of_experts=_RANDOM.format("AWQ")),),
-        producer="GPTQModel",
-    ),
-    "compressed-tensors": Target(
-        (
-            Way(_BYTES, "int_quantized", {}, ("zeros",), of_experts=_NOT_LOADED.format("bytes")),
-            Way(_INTEGERS, "pack_quantized", {"zeros": False}, is_symmetric=True),
-            Way(_INTEGERS, "pack_quantized", {"zeros": True}, warning=_ZERO_POINTS),
-            Way(("modelopt_nvfp4", "compressed_nvfp4"), "compressed_nvfp4", of_experts=_WRONG),
-            Way(("modelopt_mxfp4", "compressed_mxfp4", "mlx_mxfp4"), "compressed_mxfp4"),
-            Way(("mxfp8", "mlx_mxfp8"), "mxfp8", of_experts=_NOT_LOADED.format("MXFP8")),
-            *(
-                Way((name,), name, {"scale_inv": False}, kept, codes=_E4M3, of_experts=of_experts)
-                for name, kept, of_experts in (
-                    ("fp8_tensor", (), ""),
-                    ("fp8_channel", (), ""),
-                    ("fp8_block", ("block",), _NOT_LOADED.format("FP8 in blocks")),
-                )
-            ),
-        ),
-        method="compressed-tensors",
-        producer="llm-compressor",
-    ),
-    "mlx": Target(
-        (
-            Way(_INTEGERS, "mlx", _F32, groups=_MLX_GROUPS),
-            Way(_BYTES, "mlx", {**_F32, "bits": 8}, groups=_MLX_GROUPS),
-            Way(("modelopt_mxfp4", "compressed_mxfp4"), "mlx_mxfp4"),
-            Way(("mxfp8",), "mlx_mxfp8"),
-        ),
-        is_stacked=True,
-        producer="mlx_lm.convert",
-    ),
-}
+    }
+)
 # The `model_type` of models whose tensors are the same in MLX and in transformers, except that MLX
 # stacks experts and leaves some tensors out; mlx-lm changes those of others as it loads them.
 # Source: mlx-lm 0.32, `sanitize` of each model.

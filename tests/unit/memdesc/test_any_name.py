@@ -150,8 +150,9 @@ def test_an_image_type_is_refused_for_a_buffer() -> None:
         memory_desc((1, 64, 56, 56), "f32", "in_out_channel")
 
 
+@pytest.mark.peers
 def test_a_memory_format_of_torch_is_a_name() -> None:
-    torch = pytest.importorskip("torch")
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     x = torch.arange(2 * 3 * 4 * 5).reshape(2, 3, 4, 5).float()
     wanted = memory_desc((2, 3, 4, 5), "f32", "nhwc")
     assert memory_desc((2, 3, 4, 5), "f32", torch.channels_last) == wanted
