@@ -198,8 +198,9 @@ def check_axes(x: NDArray[Any], src: str | FormatTag) -> None:
 
 def _logical(x: NDArray[Any], src: str | FormatTag, dtype: DataType) -> NDArray[Any]:
     """Return an array whose axes are the logical dims: a view, or for blocked layouts a copy."""
-    # each block adds an axis to those of the dims
-    tag = tag_of(src, x.ndim - len(re.findall("[0-9]+[a-z]", str(src))), dtype.bits)
+    # each block adds an axis to those of the dims; callers without types pass anything
+    text = str(src) if isinstance(src, str | FormatTag) else ""
+    tag = tag_of(src, x.ndim - len(re.findall("[0-9]+[a-z]", text)), dtype.bits)
     if x.ndim != len(tag.digits):
         msg = (
             f"src '{src}' spells {len(tag.digits)} axes in memory order, but x has {x.ndim}: "
