@@ -102,7 +102,7 @@ def _target(
     if not isinstance(desc, MemoryDesc):
         return memory_desc(dims, dtype) if desc is None else memory_desc(dims, dtype, desc)
     if desc.dims != dims or desc.dtype != dtype:
-        msg = f"desc is {desc!r}, but the record has dims {dims} and dtype is {dtype}"
+        msg = f"dst is {desc!r}, but the record has dims {dims} and dtype is {dtype}"
         raise MemdescError(msg)
     return desc
 

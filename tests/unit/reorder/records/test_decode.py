@@ -127,8 +127,8 @@ def test_buffers_at_odd_addresses_are_read() -> None:
         ({"dtype": "s8"}, r"a record is decoded to floats \(f64, f32, .*\), not s8"),
         ({"scales": 2.0}, "contains its scales and zero points; do not pass others"),
         ({"groups": (1, 32)}, "contains its scales and zero points"),
-        ({"desc": memory_desc((32, 1), "f32")}, r"desc is .*, but the record has dims \(1, 32\)"),
-        ({"desc": memory_desc((1, 32), "bf16"), "dtype": "f32"}, "desc is .* and dtype is f32"),
+        ({"dst": memory_desc((32, 1), "f32")}, r"dst is .*, but the record has dims \(1, 32\)"),
+        ({"dst": memory_desc((1, 32), "bf16"), "dtype": "f32"}, "dst is .* and dtype is f32"),
         ({"threads": 0}, "threads must be an integer of 1 or more"),
     ],
 )

@@ -43,7 +43,7 @@ def test_a_scale_is_stored_with_what_it_scaled(
     assert found.scales == np.float32(scale)
     assert found.zero_points == point
     assert abs(reorder.dequantize(found).numpy() - _X).max() <= scale / 2 + 1e-6
-    assert main(["compare", str(source), str(made), "--tolerance", "0.026"]) == 0
+    assert main(["compare", str(source), str(made), "--atol", "0.026"]) == 0
 
 
 @pytest.mark.parametrize("max_bytes", _CUTS)
