@@ -10,7 +10,7 @@ import numpy as np
 
 from memdesc import FormatTag, ImageDesc, MemdescError, MemoryDesc
 from memdesc.names import is_image
-from reorder.calls import LONG, SEEN, Passed, known, known_call, note
+from reorder.calls import SEEN, Passed, known, known_call, note
 from reorder.forks import importing
 from reorder.memory.dlpack import from_dlpack, is_exporter
 from reorder.memory.inputs import as_memory, as_output, from_pixels, result_desc, to_pixels
@@ -305,7 +305,7 @@ def _reorder_on_cpu(call: _Call, key: Any, entry: Any) -> Any:
     elif entry is SEEN:
         named = call.dst, src, call.dtype
         sides = Passed(key[:3], x, source), Passed(key[-1], out, memory)
-        note(key, known_call(run, *sides, named) or LONG)
+        note(key, known_call(run, *sides, named))
     return memory if call.out is None else call.out
 
 

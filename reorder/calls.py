@@ -2,9 +2,10 @@
 
 A call says the shape, strides and dtype of x, or its descriptor, the arguments, and the same of
 `out`. The first call of a kind goes the long way, which checks everything and raises all errors;
-the second one also leaves here what it has found. Later ones need a look-up, an allocation and a
-builtin function. That function checks the arrays again, under the GIL; if they do not fit, because
-they overlap, or are misaligned or read-only, the call goes the long way.
+the second one also leaves here what it has found, or a later one if that must be compiled first.
+From then on a call needs a look-up, an allocation and a builtin function. That function checks the
+arrays again, under the GIL; if they do not fit, because they overlap, or are misaligned or
+read-only, the call goes the long way.
 
 In a key, objects other than strings, dtypes and attributes stand for themselves, by `id`: equal
 descriptors may have other letters, which the result shows. What is found keeps them alive.
@@ -13,7 +14,7 @@ descriptors may have other letters, which the result shows. What is found keeps 
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -56,8 +57,9 @@ class Passed(NamedTuple):
     memory: Memory
 
 
-# A kind that was seen once, and one that always goes the long way, are false.
-SEEN, LONG = (), False
+# A kind that was seen, and one that always goes the long way, are false.
+SEEN: tuple[()] = ()
+LONG: Literal[False] = False
 # By key: one of these, or a `KnownCall`.
 known: dict[Any, Any] = {}
 
@@ -74,26 +76,28 @@ def note(key: Any, found: Any) -> None:
 
 def known_call(
     reorder: PreparedReorder, x: Passed, out: Passed, named: tuple[object, ...]
-) -> KnownCall | None:
-    """Return what runs calls like one that has just run; None if they must go the long way.
+) -> KnownCall | tuple[()] | Literal[False]:
+    """Return what runs calls like one that has just run; or `SEEN` or `LONG`.
 
     `named` are its other arguments: dst, src and dtype.
     """
     attr, desc = reorder.plan.attr, out.memory.desc
     if not all(map(_is_settled, named)) or (attr and attr.is_large) or not desc.nelems:
-        return None
+        return LONG
     views = []
     for side in (x, out):
         view = None
         if isinstance(side.argument, np.ndarray):
             view = _view(side)
             if view is None:
-                return None
+                return LONG
         views.append(view)
+    if not reorder.is_fast_call_due():
+        return SEEN
     reorder.load_fast_call()
     run = reorder.fast_call(*views)
     if run is None:
-        return None
+        return LONG
     allocate: Callable[..., Any]
     if desc.nbytes < _MIN_ALIGNED:
         allocate = np.empty if fills_bytes(desc) else np.zeros

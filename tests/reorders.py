@@ -12,6 +12,7 @@ import numpy as np
 
 from reorder.cpu import PreparedReorder
 from reorder.cpu.machine import Machine, this_machine
+from reorder.cpu.runtime.fast_call import fast_call
 from reorder.plan.nodes import NOWHERE
 from reorder.plan.plan import _plan
 from tests.guarded import Guarded
@@ -216,6 +217,7 @@ def move_guarded(
     src_buffer, dst_buffer = src.buffer(source, at_end=at_end), dst.buffer(before, at_end=at_end)
     src.forbid_writes()
     prepared = PreparedReorder(plan, threads, assumed_machine())
+    fast_call()
     # the second call loads the compiled one, the third one is it; large buffers are moved once
     for _ in range(3 if before.size <= _REPEATED_NBYTES else 1):
         dst_buffer[...] = before

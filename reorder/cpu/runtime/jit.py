@@ -75,8 +75,18 @@ def kernel_at(kernel: Kernel) -> int:
     return _addresses[kernel.name]
 
 
+def is_compiled(kernel: Kernel) -> bool:
+    """Whether a kernel needs no compiler: it was loaded, or its file is there."""
+    return kernel.name in _addresses or kernel_files.read(kernel.name, _key(kernel)) is not None
+
+
 def compiled_at(function: Callable[..., int | None], name: str) -> int:
-    """Return the address of a function of Python, compiled to a C function of int64.
+    """Return the address of a `kernel_of`, compiled or loaded once."""
+    return kernel_at(kernel_of(function, name))
+
+
+def kernel_of(function: Callable[..., int | None], name: str) -> Kernel:
+    """Return the kernel of a function of Python, which becomes a C function of int64.
 
     It may compute with integers, loop over ranges, and call intrinsics and such functions; all of
     their parameters are integers, and their annotations say what they return.
@@ -87,7 +97,7 @@ def compiled_at(function: Callable[..., int | None], name: str) -> int:
 
         return text_of(function)
 
-    return kernel_at(Kernel(name, function.__module__, text))
+    return Kernel(name, function.__module__, text)
 
 
 @cache

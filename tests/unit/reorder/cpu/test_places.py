@@ -14,6 +14,7 @@ from memdesc import MemoryDesc, memory_desc
 from reorder import Attr, execute_reference, plan_reorder
 from reorder.cpu.execute import PreparedReorder
 from reorder.cpu.machine import Machine
+from reorder.cpu.runtime.fast_call import fast_call
 from reorder.cpu.target import LINE_NBYTES
 from tests.guarded import Guarded
 from tests.reorders import random_bytes
@@ -55,6 +56,7 @@ def _check(
     """Run a reorder at some places of dst, with src at either edge of inaccessible memory."""
     src, dst = pair
     run = PreparedReorder(plan_reorder(src, dst, attr), threads, machine)
+    fast_call()
     data, before = random_bytes(src.min_nbytes, 1), random_bytes(dst.min_nbytes, 2)
     right = before.copy()
     execute_reference(src, dst, data, right, attr)

@@ -172,6 +172,8 @@ x = np.random.default_rng(0).standard_normal((300, 500), np.float32)
 for _ in range(12):
     assert (reorder.reorder(x, "ba").numpy() == x).all()
 reorder.quantize(x, "s8", axis=0)
+fast = memory_desc(x.shape, "f32", "ab")
+reorder.prepare(reorder.plan_reorder(fast, fast))
 desc = memory_desc(x.shape, "s8", "AB16b16a4b").with_extra(Extra(s8s8_mask=1))
 reorder.reorder(x, desc)
 print(*(name for name in ("numba", "reorder.cpu.kernels") if name in sys.modules))
@@ -241,6 +243,48 @@ def test_the_first_small_reorders_need_no_code_but_their_kernel(tmp_path: Path) 
     *first, last = ran.stdout.splitlines()
     assert first == ["1 False"] * 8
     assert int(last.split()[0]) > 1
+
+
+_REPEATED = """
+import sys
+import numpy as np, reorder
+from reorder.cpu import compiled_kernels
+from reorder.cpu.runtime.fast_call import MIN_REPEATED
+
+x = np.arange(12, dtype=np.float32).reshape(3, 4)
+# the first call of a kind is no repeated one, and the last one of these has the fast call
+for calls in (2, MIN_REPEATED - 2, 1):
+    for _ in range(calls):
+        assert (reorder.reorder(x, "ba", threads=1).numpy() == x).all()
+    names = [kernel["kernel"] for kernel in compiled_kernels()]
+    print("fast call" in names, "numba" in sys.modules)
+"""
+
+
+def test_the_fast_call_is_compiled_once_many_calls_were_repeated_and_then_loaded(
+    tmp_path: Path,
+) -> None:
+    cold, warm = (
+        run_python("-c", _REPEATED, NUMBA_CACHE_DIR=str(tmp_path)).stdout.splitlines()
+        for _ in range(2)
+    )
+    assert cold == ["False False", "False False", "True True"]
+    assert warm == ["True False"] * 3
+
+
+def test_preparing_a_plan_compiles_the_fast_call_at_once(tmp_path: Path) -> None:
+    ran = run_python("-c", _PREPARED, NUMBA_CACHE_DIR=str(tmp_path))
+    assert ran.stdout == "True\n"
+
+
+_PREPARED = """
+import memdesc, reorder
+from reorder.cpu import compiled_kernels
+
+src, dst = (memdesc.memory_desc((3, 4), "f32", tag) for tag in ("ab", "ba"))
+reorder.prepare(reorder.plan_reorder(src, dst), threads=1)
+print("fast call" in [kernel["kernel"] for kernel in compiled_kernels()])
+"""
 
 
 def test_a_number_of_threads_that_is_none_is_no_limit(monkeypatch: pytest.MonkeyPatch) -> None:
