@@ -339,8 +339,9 @@ def _text(file: BinaryIO) -> TextIOWrapper:
 @contextmanager
 def _lines(source: object) -> Iterator[Iterable[str]]:
     if isinstance(source, str | os.PathLike):
+        path = as_path(source)
         try:
-            with open_file(as_path(source)) as file:
+            with open_file(path) as file:
                 yield _text(file)
         except MemdescError as error:
             msg = f"the log {error}"
