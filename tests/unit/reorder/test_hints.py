@@ -13,20 +13,31 @@ from typing import Any
 import numpy as np
 import pytest
 
+import memdesc
 import reorder
 from memdesc import array_desc, image_desc, memory_desc
-from reorder import Memory, plan_reorder
+from reorder import Memory, logs, plan_reorder
 from reorder.cli import main
 from tests import hints
-from tests.hints import Row
+from tests.hints import ROOT, Row
 
-MODULES = (
-    "reorder/api.py",
-    "reorder/memory/buffers.py",
-    "reorder/memory/inputs.py",
-    "reorder/memory/memory.py",
-    "reorder/plan/plan.py",
+_OTHERS = (
+    "reorder/bench/",
+    "reorder/cli/",
+    "reorder/dask.py",
+    "reorder/opencl/",
+    "reorder/storage/",
+    "reorder/zarr.py",
 )
+MODULES = [
+    module
+    for path in sorted((ROOT / "reorder").rglob("*.py"))
+    if not (module := path.relative_to(ROOT).as_posix()).startswith(_OTHERS)
+]
+# not typed: most calls are mistakes that a type checker would find
+md: Any = memdesc
+r: Any = reorder
+
 X = np.arange(24, dtype=np.float32).reshape(1, 4, 3, 2)
 D = memory_desc((2, 3), "f32", "ab")
 PADDED = memory_desc((3,), "u8", "A4a")
@@ -45,6 +56,36 @@ def read_only(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return array
 
 
+class Tensor:
+    """A tensor with what torch's have, over an array."""
+
+    def __init__(
+        self,
+        array: Any,
+        *,
+        requires_grad: bool = False,
+        negated: bool = False,
+        device: object = (1, 0),
+    ) -> None:
+        self.array, self.device = array, device
+        self.requires_grad, self.negated = requires_grad, negated
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self.array.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> Any:
+        return self.device or self.array.device_of_nothing
+
+    def is_neg(self) -> bool:
+        return self.negated
+
+    def resolve_neg(self) -> Tensor:
+        return Tensor(-self.array)
+
+    def detach(self) -> Tensor:
+        return Tensor(self.array)
+
+
 class Nested:
     """An object with the array protocol alone."""
 
@@ -56,6 +97,24 @@ _MISALIGNED = np.zeros(25, np.uint8)[1:]
 _STEPPED = np.zeros((2, 6), np.float32)[:, ::2]
 _ODD = np.zeros(5, np.dtype([("a", "u1"), ("b", "<f4")]))["b"]
 _REPEATED = memory_desc((4, 3), "u8", strides=(0, 1))
+
+SIGNED = np.arange(-4, 4, dtype=np.float32).reshape(2, 4)
+QUANTIZED = reorder.quantize(SIGNED, "s8")
+RECORD = reorder.Record(md.record_desc((2, 32), "q4_0"))
+SEVERAL = reorder.Record(md.record_desc((2, 4), "fp8_channel"))
+SCALE = np.ones((2, 1), np.float32)
+ONES = np.ones((2, 1), np.float16)
+STEPPED_BYTES = np.zeros(72, np.uint8)[::2]
+BLOCKS = np.zeros((2, 18), np.uint8)
+SHARED = np.zeros(256, np.uint8)
+RUNTIME = md.runtime_desc((md.RUNTIME, 3), "f32", "ab")
+HUGE = Memory(memory_desc((0, 2**62), "f64", "ab"))
+MASKED = np.ma.masked_less(SIGNED, 0)
+S8 = memory_desc((4, 4), "s8", "ab")
+SUMS = S8.with_extra(md.Extra(s8s8_mask=1))
+HALVED = plan_reorder(D, D.with_dtype("f16"))
+DATA = ROOT / "tests/data/layers"
+LOG = logs.read_verbose(DATA / "torch-2.13.log")
 
 ROWS = (
     Row(
@@ -210,6 +269,168 @@ ROWS = (
             reorder.reorder(X, out=Memory(image_desc(X.shape, "f32", "in_out_channel").desc)),
         ),
     ),
+    # quantization, records
+    Row(
+        "leave symmetric out",
+        lambda: r.quantize(SIGNED, "u4", symmetric=True),
+        lambda: (r.quantize(SIGNED, "u4"), r.quantize(SIGNED, "s4", symmetric=True)),
+    ),
+    Row(
+        "pass the scales that quantize() returned",
+        lambda: r.dequantize(QUANTIZED.memory),
+        lambda: r.dequantize(QUANTIZED.memory, QUANTIZED.scales),
+    ),
+    Row("do not pass others", lambda: r.dequantize(RECORD, 2.0), lambda: r.dequantize(RECORD)),
+    Row(
+        "see record_desc()", lambda: r.Record(D), lambda: r.Record(md.record_desc((2, 32), "q4_0"))
+    ),
+    Row("see .tensors", lambda: SEVERAL.data, lambda: SEVERAL.tensors["weight"].data),
+    Row(
+        "pass a copy of it to Record",
+        lambda: r.Record(RECORD.desc, bytes(36)).set_field("d", ONES),
+        lambda: r.Record(RECORD.desc, bytearray(bytes(36))).set_field("d", ONES),
+    ),
+    Row(
+        "pass a dict of weight, weight_scale",
+        lambda: r.Record(SEVERAL.desc, bytes(4)),
+        lambda: r.Record(SEVERAL.desc, SEVERAL.tensors),
+    ),
+    Row(
+        "pass its bytes as uint8",
+        lambda: r.Record(SEVERAL.desc, {**SEVERAL.tensors, "weight_scale": ONES.astype("f8")}),
+        lambda: r.Record(SEVERAL.desc, {**SEVERAL.tensors, "weight_scale": SCALE.view("u1")}),
+    ),
+    Row(
+        "from numpy.ascontiguousarray",
+        lambda: r.Record(RECORD.desc, STEPPED_BYTES),
+        lambda: r.Record(RECORD.desc, np.ascontiguousarray(STEPPED_BYTES)),
+    ),
+    Row(
+        "pass the name, the number or the gguf.GGMLQuantizationType of one of",
+        lambda: r.dequantize_gguf(BLOCKS, "Q9"),
+        lambda: [r.dequantize_gguf(BLOCKS, each) for each in ("Q4_0", 2)],
+    ),
+    Row(
+        "out is read-only; pass a writable array",
+        lambda: r.dequantize_gguf(BLOCKS, "Q4_0", out=read_only(np.zeros((2, 32), "f4"))),
+        lambda: r.dequantize_gguf(BLOCKS, "Q4_0", out=np.zeros((2, 32), "f4")),
+    ),
+    Row(
+        "pass separate memory",
+        lambda: r.dequantize_gguf(
+            SHARED[:36].reshape(2, 18), "Q4_0", out=SHARED.view("f4").reshape(2, 32)
+        ),
+        lambda: r.dequantize_gguf(SHARED[:36].reshape(2, 18), "Q4_0", out=np.zeros((2, 32), "f4")),
+    ),
+    Row(
+        "pass 'Q2_0' for the former",
+        lambda: r.dequantize_gguf(np.zeros((1, 18), "u1"), 42),
+        lambda: r.dequantize_gguf(np.zeros((1, 18), "u1"), "Q2_0"),
+    ),
+    # plans and attributes
+    Row(
+        "see memdesc.runtime_desc",
+        lambda: r.plan_runtime(D, D),
+        lambda: r.plan_runtime(RUNTIME, RUNTIME),
+    ),
+    Row(
+        "pass a tag to runtime_desc",
+        lambda: r.plan_runtime(md.runtime_desc((2, 3), "f32", None), RUNTIME),
+        lambda: r.plan_runtime(md.runtime_desc((md.RUNTIME, 3), "f32", "ab"), RUNTIME),
+    ),
+    Row(
+        "pass out=, the memory that holds it",
+        lambda: r.reorder(SIX, "ba", attr=r.Attr(beta=1)),
+        lambda: r.reorder(SIX, attr=r.Attr(beta=1), out=Memory(D)),
+    ),
+    Row(
+        "pass a zero point of 0",
+        lambda: plan_reorder(D, D, r.Attr(src_zero_point=3)),
+        lambda: plan_reorder(D, D, r.Attr(src_zero_point=0)),
+    ),
+    Row(
+        "pass x.filled(value), or x.data",
+        lambda: r.reorder(MASKED, "ba"),
+        lambda: (r.reorder(MASKED.filled(0), "ba"), r.reorder(MASKED.data, "ba")),
+    ),
+    Row(
+        "use 'c' or 'c++', or with_extra(None)",
+        lambda: plan_reorder(S8, SUMS).source("cuda"),
+        lambda: (
+            plan_reorder(S8, SUMS).source("c"),
+            plan_reorder(S8, SUMS).source("c++"),
+            plan_reorder(S8, SUMS.with_extra(None)).source("cuda"),
+        ),
+    ),
+    Row(
+        "use 'c' or 'c++'",
+        lambda: HALVED.source("cuda"),
+        lambda: (HALVED.source("c"), HALVED.source("c++")),
+    ),
+    Row("see plan_reorder", lambda: r.prepare(D), lambda: r.prepare(plan_reorder(D, D))),
+    # arrays of a Memory
+    Row("see .elements", lambda: Memory(S4).blocks(), lambda: Memory(S4).elements),
+    Row("use .numpy()", lambda: Memory(D)[[0, 1]], lambda: Memory(D).numpy()[[0, 1]]),
+    Row(
+        "pass out.detach()",
+        lambda: r.reorder(SIX, out=Tensor(SIX.copy(), requires_grad=True)),
+        lambda: r.reorder(SIX, out=Tensor(SIX.copy(), requires_grad=True).detach()),
+    ),
+    Row(
+        "pass x.resolve_neg()",
+        lambda: r.reorder(Tensor(SIX, negated=True), "ba"),
+        lambda: r.reorder(Tensor(SIX, negated=True).resolve_neg(), "ba"),
+    ),
+    Row(
+        "pass a dense copy on the CPU",
+        lambda: r.reorder(Tensor(None), "ba"),
+        lambda: r.reorder(np.asarray(SIX), "ba"),
+    ),
+    Row(
+        "pass a dense tensor on the CPU",
+        lambda: r.reorder(Tensor(SIX, device=0), "ba"),
+        lambda: r.reorder(Tensor(SIX), "ba"),
+    ),
+    Row(
+        "pass a tensor",
+        lambda: r.reorder(Tensor(SIX, device="cpu"), "ba"),
+        lambda: r.reorder(Tensor(SIX), "ba"),
+    ),
+    Row("see .data", HUGE.blocks, lambda: HUGE.data),
+    # identification, logs, kernels
+    Row(
+        "give like=, a tensor of the same values, or dims=, the logical sizes",
+        lambda: r.identify(SIX),
+        lambda: (r.identify(SIX, like=SIX), r.identify(SIX, dims=(2, 3))),
+    ),
+    Row(
+        "give like=, a tensor of the same values, or leave it out",
+        lambda: r.identify(SIX, dims=(2, 3), atol=1),
+        lambda: (r.identify(SIX, SIX, atol=1), r.identify(SIX, dims=(2, 3))),
+    ),
+    Row(
+        "holds references; pass bytes",
+        lambda: r.identify(np.array([None]), dims=(8,)),
+        lambda: r.identify(np.array([None]).tobytes(), dims=(8,)),
+    ),
+    Row("; pass bytes", lambda: r.identify(3, dims=(8,)), lambda: r.identify(bytes(8), dims=(8,))),
+    Row(
+        "give how many times the model ran",
+        lambda: logs.report(LOG, runs=0),
+        lambda: logs.report(LOG, runs=1),
+    ),
+    Row(
+        "give what openvino.save_model(compiled.get_runtime_model(), 'model.xml') wrote",
+        lambda: logs.read_layers(DATA / "torch-2.13.log"),
+        lambda: [
+            logs.read_layers(DATA / each) for each in ("openvino-2026.4.xml", "torch-2.13.json")
+        ],
+    ),
+    Row(
+        "give a list of names, such as ['f32']",
+        lambda: r.compile_kernels("f32"),
+        lambda: r.compile_kernels([], []),
+    ),
 )
 
 
@@ -227,6 +448,15 @@ def test_padding_over_broadcast_data_is_left_alone_if_the_caller_says_so() -> No
 _REASONS = (
     "needs a copy",
     "several indices would write one element",
+    "may write one element of",
+    "give these bytes",
+    "the size and zero padding leave",
+    "after the event instead of",
+    "does not give its dims",
+    "the line does not give",
+    "known when the kernel runs: use when()",  # in kernels, not in calls
+    "leave cpu= out",  # on machines without a processor to assume
+    "runs on a device; leave threads out",
     "pass queue=",
     "so its padding overlaps its data; pass zero_pad=False",
     "reorder its chunks with reorder.dask.reorder(x, dst)",
