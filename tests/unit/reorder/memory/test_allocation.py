@@ -18,7 +18,7 @@ import pytest
 
 import reorder
 from memdesc import memory_desc
-from reorder.memory.allocation import Pool
+from reorder.memory.allocation import _POOL, Pool
 from reorder.memory.buffers import address_of
 from tests.programs import run_python
 
@@ -31,6 +31,12 @@ keeps_memory = pytest.mark.skipif(
 linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
 X = np.arange(3000 * 1500, dtype=np.float32).reshape(3000, 1500)
+
+
+@pytest.fixture(autouse=True)
+def no_blocks_of_earlier_tests() -> None:
+    if _POOL is not None:
+        _POOL.clear()
 
 
 @pytest.fixture
