@@ -488,9 +488,8 @@ def _read(form: Any, value: Any, path: str, options: dict[str, Any], *, is_whole
         case _Block() if isinstance(value, list) and [*map(type, value)] == [int, int]:
             rows, columns = value
             held = rows if rows == columns else f"{rows}x{columns}"
-            if min(value) < 1 or options.setdefault(form.option, held) != held:
-                return _problem(path, value, "two positive integers, the same for all layers")
-            return ""
+            is_right = min(value) > 0 and options.setdefault(form.option, held) == held
+            return "" if is_right else _problem(path, value, _shown(form))
         case _Each() if isinstance(value, dict) and value:
             parts = [(form.form, each, f"{path}.{key}") for key, each in value.items()]
         case dict() if isinstance(value, dict):
@@ -519,7 +518,7 @@ def _shown(form: Any) -> str:
         case dict() | _Each():
             return "an object"
         case _Block():
-            return "a list of 2"
+            return "two positive integers, the same for all layers"
         case list():
             return f"a list of {len(form)}"
         case tuple():
