@@ -28,7 +28,7 @@ from reorder.cli.command import (
     threads_of,
     value,
 )
-from reorder.cli.progress import Progress
+from reorder.cli.progress import Progress, warn
 from reorder.cli.tensors import (
     LIMIT,
     OFFSET,
@@ -44,9 +44,16 @@ from reorder.cli.tensors import (
     split_name,
 )
 from reorder.memory.memory import Memory
+from reorder.quantize import Quantized
 from reorder.storage.containers.table import format_of, plan_file
 from reorder.storage.files import save, save_raw
-from reorder.storage.reorder_file import FileReorder, check_reordered, reorder_file
+from reorder.storage.reorder_file import (
+    FileReorder,
+    GivenScales,
+    check_reordered,
+    given_scales,
+    reorder_file,
+)
 from reorder.storage.stored import stored_layout
 from reorder.values.attr import Attr
 
@@ -76,34 +83,38 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     )
     large = _large(options, how, attr)
     if large is not None:
-        return _facts(_in_pieces(options, large), options), 0
+        return _facts(_in_pieces(options, large), options, attr), 0
     with Progress(3) as progress:
         progress.step(f"reading {options.src}")
         x, only_caller_knows = read_tensor(options.src, how)
         padding = padding_facts(x, options.limit, "padding_zero") if only_caller_knows else {}
         target = _target(options, x.desc)
         stored = _stored(options, target)
+        scales = _scales(options, attr, x.desc, buffer_of(target))
         if not options.raw:  # refuse what a file cannot hold, before the work
             plan_file(options.dst, [stored_layout(_name(options), stored)], {})
         progress.step("reordering", 1)
         old = _old(options, buffer_of(target), stored) if options.beta else None
         result = _reordered(options, x, buffer_of(target), attr, old)
-        if old is None:
-            check_reordered(x, result, attr)
+        said = () if old is not None else check_reordered(x, result, attr, _name(options))
         progress.step(f"writing {options.dst}", 1)
         if options.raw:
             save_raw(options.dst, result)
         else:
             made = Memory(stored, result.data, zero_pad=False)
             has_names = format_of(options.dst).has_names
-            save(options.dst, {_name(options): made} if has_names else made)
-    facts = _facts(target, options) | padding
+            value = made if scales is None else Quantized(made, *scales[1:], scales.axis)
+            save(options.dst, {_name(options): value} if has_names else made)
+    for each in said:
+        warn(each)
+    facts = _facts(target, options, attr) | padding
     packings = [name.text for name in x.desc.tags() if name.vocabulary == "weights"]
     if only_caller_knows and packings and x.desc.dtype.bits <= _CODE_BITS:
-        facts["note"] = (
+        note = (
             f"{packings[0]} packs codes: scales and zero points turn them into numbers, and are "
             "not applied"
         )
+        facts["note"] = "; ".join([note, *([facts["note"]] if "note" in facts else [])])
     return facts, 0 if facts.get("padding_zero", True) else 1
 
 
@@ -113,13 +124,27 @@ def _name(options: argparse.Namespace) -> str:
     return found or Path(options.src).stem
 
 
-def _facts(target: MemoryDesc | ImageDesc, options: argparse.Namespace) -> Facts:
+def _scales(
+    options: argparse.Namespace, attr: Attr, src: MemoryDesc, dst: MemoryDesc
+) -> GivenScales | None:
+    """Return what is stored beside the result; None if nothing scales it, or DST has no place."""
+    return given_scales(attr, src, dst) if _has_place(options) else None
+
+
+def _has_place(options: argparse.Namespace) -> bool:
+    """Whether DST can hold scales beside the tensor."""
+    return not options.raw and format_of(options.dst).has_names
+
+
+def _facts(target: MemoryDesc | ImageDesc, options: argparse.Namespace, attr: Attr) -> Facts:
     facts = {"wrote": options.dst, **layout_facts(target)}
     stored = _stored(options, target)
     if stored != buffer_of(target):
         facts["shape"] = stored.dims
-    note = codes_note(options.src)
-    return {**facts, **({"note": note} if note else {})}
+    notes = [note] if (note := codes_note(options.src)) else []
+    if not _has_place(options) and any(each.role.startswith("dst") for each in attr.parameters):
+        notes.append("the scale is not stored: a .safetensors or a .npz has a place for it")
+    return {**facts, **({"note": "; ".join(notes)} if notes else {})}
 
 
 def _target(options: argparse.Namespace, src: MemoryDesc) -> MemoryDesc | ImageDesc:
@@ -160,19 +185,22 @@ def _large(options: argparse.Namespace, how: Reading, attr: Attr) -> FileReorder
     if isinstance(target, ImageDesc):
         return None
     stored = None if options.raw else _stored(options, target)
-    given = FileReorder(entry, src, target, attr, stored, _name(options))
+    scales = _scales(options, attr, src, target)
+    given = FileReorder(entry, src, target, attr, stored, _name(options), scales)
     return given if given.nbytes > min(most, _AT_ONCE) else None
 
 
 def _in_pieces(options: argparse.Namespace, given: FileReorder) -> MemoryDesc:
     with Progress(given.dst.nbytes) as progress:
-        reorder_file(
+        said = reorder_file(
             given,
             Path(os.path.realpath(options.dst)),  # a link stays, as `save` leaves it
             max_bytes=bytes_of("--max-bytes", options.max_bytes),
             threads=threads_of(options.threads),
             step=lambda nbytes: progress.step("reordering", nbytes),
         )
+    for each in said:
+        warn(each)
     return given.dst
 
 

@@ -42,10 +42,10 @@ from reorder.storage.files import (
     read_stored,
     saving_format,
 )
-from reorder.storage.siblings import siblings_of
+from reorder.storage.siblings import note_of, siblings_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterator, Mapping
 
     from numpy.typing import NDArray
 
@@ -371,7 +371,14 @@ def _entry(path: str) -> Entry:
     """Return the only tensor of a file, or the one that is named."""
     stored = _stored(path)
     file, name = split_name(path)
-    return stored[name_of_only(as_path(file), stored) if name is None else name]
+    return stored[_only(file, stored) if name is None else name]
+
+
+def _only(file: str, stored: Mapping[str, Entry]) -> str:
+    """Return the name of the only tensor of a file, or of the codes of its only weight."""
+    codes = [name for name, each in stored.items() if "quantized" in (each.note or {})]
+    beside = {each for name in codes for each in note_of(stored, name).tensors.values()} - {*codes}
+    return name_of_only(as_path(file), {name: None for name in stored if name not in beside})
 
 
 def _memory(path: str, entry: Entry, dtype: str | None) -> Memory:
@@ -515,10 +522,12 @@ def read_words(path: str, dtype: DataType | None) -> Memory | NDArray[Any] | Non
 def codes_note(path: str) -> str:
     """Return the tensors that turn the codes of a .npz tensor into numbers; empty for others."""
     file, name = split_name(path)
-    if name is None:
+    if is_raw(path):
         return ""
     try:
-        found = siblings_of(read_container(file).entries, name)
+        entries = read_container(file).entries
+        name = _only(file, entries) if name is None else name
+        found = siblings_of(entries, name)
     except (MemdescError, KeyError):  # reading it will report the error
         return ""
     others = ", ".join(each for each in found.names if each != name)
@@ -548,11 +557,9 @@ def locate(path: str, how: Reading) -> tuple[MemoryDesc, Entry] | None:
         return None
     try:
         entries = read_container(file).entries
-        entry = entries[name] if name is not None else next(iter(entries.values()))
-        if len(entries) > 1 and name is None:
-            return None
+        entry = entries[_only(file, entries) if name is None else name]
         desc = _located(entry, how)
-    except (MemdescError, KeyError, StopIteration):
+    except (MemdescError, KeyError):
         return None
     is_whole = desc is not None and desc.min_nbytes <= entry.nbytes
     return (desc, entry) if desc is not None and is_whole else None

@@ -218,11 +218,24 @@ def _parts_of_quantized(name: str, value: Quantized) -> Parts:
     if not isinstance(value.memory, Memory):
         msg = f"the codes of {short_repr(name)} are on a device; reorder them to the CPU first"  # type: ignore[unreachable] # as quantize(queue=...) returns them
         raise MemdescError(msg)
-    parts = {
-        role: _parts_of(f"{name}{ending}", getattr(value, role))[0]
-        for role, ending in QUANTIZED.items()
-    }
-    facts = {"quantized": {"axis": value.axis, "groups": value.groups}}
+    arrays = {"scales": value.scales, "zero_points": value.zero_points}
+    codes = _part_of(name, value.memory)
+    return quantized_parts(name, codes, arrays, axis=value.axis, groups=value.groups)
+
+
+def quantized_parts(
+    name: str,
+    codes: tuple[Tensor, NDArray[np.uint8]],
+    arrays: Mapping[str, Any],
+    *,
+    axis: tuple[int, ...],
+    groups: tuple[int, ...] = (),
+) -> Parts:
+    """Return how codes are stored with their scales and zero points, which `arrays` has by role."""
+    parts = {"memory": codes}
+    for role, array in arrays.items():
+        (parts[role],) = _parts_of(f"{name}{QUANTIZED[role]}", array)
+    facts = {"quantized": {"axis": axis, "groups": groups}}
     tensors = joined_tensors(name, facts, {role: tensor for role, (tensor, _) in parts.items()})
     return [(tensor, parts[role][1]) for role, tensor in tensors.items()]
 

@@ -174,11 +174,9 @@ def check_range(
     if not isinstance(dst, MemoryDesc) or not dst.nelems:
         return None
     attr = getattr(change, "attr", None)
-    saturated = 0
-    if attr is not None and attr.saturate:
-        saturated = _saturated(change, attr, read)
+    saturated = _saturated(change, attr, read) if _may_saturate(change, attr) else 0
     if dst.dtype.name not in FLOATS:
-        return None if attr is None else Lost(dst.dtype.name, dst.nelems, saturated, None)
+        return Lost(dst.dtype.name, dst.nelems, saturated, None)
     if not isinstance(change.src, RecordDesc) and _is_wider(change, change.src, dst):
         return None
     held = Memory(dst, made[: dst.min_nbytes], zero_pad=False)
@@ -186,7 +184,20 @@ def check_range(
     return Lost(dst.dtype.name, dst.nelems, saturated, _vanished(change, read, held))
 
 
-def _saturated(change: Change | Move, attr: Attr, read: Bytes) -> int:
+def _may_saturate(change: Change | Move, attr: Attr | None) -> bool:
+    """Whether a reorder has numbers beyond dst become its largest or least, if there are any."""
+    src, dst = change.src, change.dst
+    if not isinstance(src, MemoryDesc) or not isinstance(dst, MemoryDesc):
+        return False
+    if dst.dtype.name not in INTEGERS:
+        return attr is not None and attr.saturate
+    if src.dtype.name not in INTEGERS or (attr is not None and attr.parameters):
+        return attr is not None  # without one, scales are chosen from these numbers
+    held, target = INTEGERS[src.dtype.name], INTEGERS[dst.dtype.name]
+    return held.low < target.low or held.high > target.high
+
+
+def _saturated(change: Change | Move, attr: Attr | None, read: Bytes) -> int:
     """Return how many finite numbers are beyond the target's type at the scale of a reorder."""
     src, dst = change.src, change.dst
     assert isinstance(src, MemoryDesc)  # noqa: S101 - only a reorder has an attribute
@@ -195,7 +206,7 @@ def _saturated(change: Change | Move, attr: Attr, read: Bytes) -> int:
     # zero points go with integers; those that are wide enough show what is beyond narrow ones
     is_narrow = name in INTEGERS and dst.dtype.bits < DATA_TYPES[_WIDE_INTEGER].bits
     given: dict[str, Any] = {"saturate": True}
-    for each in attr.parameters:
+    for each in () if attr is None else attr.parameters:
         if is_narrow or each.role != "dst_zero_point":
             values = each.values.reshape(-1) if each.mask else each.values
             given |= {each.role: values, f"{each.role}_mask": each.mask}
