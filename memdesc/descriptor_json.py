@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from typing import Any
 
@@ -39,6 +38,8 @@ def to_json(desc: MemoryDesc) -> str:
 "padded_offsets": [0, 0], "extra": null, \
 "padded_dims": [2, 24], "strides": [24, 8], "inner_blks": [8], "inner_idxs": [1]}
     """
+    import json  # slow to load
+
     layout = checked_desc("desc", desc).layout
     fields: dict[str, Any] = {
         "schema": SCHEMA,
@@ -85,6 +86,8 @@ def from_json(text: str) -> MemoryDesc:
     >>> memdesc.from_json(text)
     memory_desc((2, 17, 5, 4), 'f32', 'aBcd8b')
     """
+    import json  # slow to load
+
     try:
         fields = json.loads(text)
         _check_schema(fields)

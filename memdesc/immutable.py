@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import fields, is_dataclass
-from difflib import get_close_matches
 from typing import NoReturn, TypeVar
 
 from memdesc.errors import short_repr
@@ -46,6 +45,8 @@ def _reason(kind: type, name: str, done: str) -> str:
     article = "an" if title[0] in "AEIOU" else "a"
     named = [each.name for each in fields(kind) if each.init] if is_dataclass(kind) else []
     if not hasattr(kind, name) and name not in named:
+        from difflib import get_close_matches  # only needed for a wrong name
+
         known = [*named, *(each for each in dir(kind) if not each.startswith("_"))]
         near = get_close_matches(name, known, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else ""

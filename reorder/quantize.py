@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from html import escape
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
@@ -110,6 +109,8 @@ class Quantized(_Values, Checked):
         shapes = f"scales: {self.scales.dtype} {self.scales.shape}, zero points: "
         shapes += f"{self.zero_points.dtype} {self.zero_points.shape}"
         summary = f"Quantized, axis {self.axis}, groups {self.groups}; {shapes}"
+        from html import escape  # slow to load
+
         return f"<p>{escape(summary)}</p>{self.memory._repr_html_()}"
 
     def _replace(self, **changes: Any) -> Self:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass, field
 from functools import partial
-from pkgutil import get_data
 from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc.errors import UnknownFormatError, UnsupportedFormatError, short_repr
@@ -54,6 +52,9 @@ class Vocabulary:
 
 def read_names(file: str) -> tuple[str, ...]:
     """Read the file with a system's names: a JSON array of strings, in the order of its source."""
+    import json  # layouts spelled in notation need neither
+    from pkgutil import get_data
+
     return tuple(json.loads(get_data(__name__, file) or b"[]"))
 
 

@@ -18,7 +18,7 @@ from reorder.cpu.runtime.fast_call import (
 )
 from reorder.cpu.runtime.pool import load_pool
 from reorder.cpu.runtime.sums import Sums
-from reorder.cpu.schedule.tiles import needs_tiles
+from reorder.cpu.schedule.tile_choice import needs_tiles
 from reorder.cpu.target import LINE_NBYTES
 from reorder.forks import importing
 from reorder.memory.buffers import BufferCheck, address_of, check_disjoint

@@ -129,7 +129,12 @@ MECHANISMS: dict[str, Mechanism] = {
     "read in turn": Mechanism({"schedule.tiling:_read_in_turn": _returns(())}),
     "sweeps over both sides": Mechanism({"schedule.tiling:_sweep_both_sides": _returns(())}),
     "tiles of narrow elements": Mechanism({"schedule.post_ops:KernelConfig.is_single": _value(0)}),
-    "scattered moves": Mechanism({"schedule.tiles:is_scattered": _returns(value=False)}),
+    "scattered moves": Mechanism(
+        {
+            "schedule.tile_choice:is_scattered": _returns(value=False),
+            "schedule.tiles:is_scattered": _returns(value=False),
+        }
+    ),
     "packing at odd bytes": Mechanism({"schedule.select:_WIDEST": _value(0)}),
     "joined jobs": Mechanism({"execute:JoinedJob": _returns(None)}),
     "cuts between columns": Mechanism({"schedule.partition:_SHARED_LINE": _value(0)}),

@@ -17,8 +17,9 @@ from reorder.cpu.schedule.loops import size_of
 from reorder.cpu.schedule.partition import Workload
 from reorder.cpu.schedule.post_ops import KernelConfig
 from reorder.cpu.schedule.program import Point
+from reorder.cpu.schedule.tile_choice import is_tiled
 from reorder.cpu.schedule.tile_program import OPERANDS, SLOT_BITS, TilesHead, encode_tile
-from reorder.cpu.schedule.tiles import Tile, cut_into_tiles, is_tiled
+from reorder.cpu.schedule.tiles import Tile, cut_into_tiles
 from reorder.cpu.tables import fields_of
 from reorder.plan.nodes import NOWHERE, Box, IndirectLoop
 from reorder.plan.passes import src_and_dst, zeros_of
