@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 from contextlib import nullcontext
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -111,10 +112,19 @@ _LARGE = {
 }
 
 
-@pytest.mark.parametrize("size", _SIZES)
-@pytest.mark.parametrize("threads", [1, 7])
-@pytest.mark.parametrize("bits", DTYPES)
-@pytest.mark.parametrize("case", _LARGE)
+# each case of each width once, in turn on one thread or seven and with either size; the campaign
+# has the other three
+_TURNS = [
+    pytest.param(
+        case, bits, threads, size, marks=() if turn == (k + j) % 4 else pytest.mark.campaign
+    )
+    for k, case in enumerate(_LARGE)
+    for j, bits in enumerate(DTYPES)
+    for turn, (threads, size) in enumerate(product((1, 7), _SIZES))
+]
+
+
+@pytest.mark.parametrize(("case", "bits", "threads", "size"), _TURNS)
 def test_what_is_larger_than_a_tile_is_cut_and_shared_without_a_seam(
     case: str, bits: int, threads: int, size: str
 ) -> None:
