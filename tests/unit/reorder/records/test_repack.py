@@ -18,6 +18,7 @@ from memdesc import (
     memory_desc,
     record_desc,
 )
+from reorder.records.repack import target_desc
 from tests.records import dequantize_reference, plain_scales, random_record
 
 if TYPE_CHECKING:
@@ -204,6 +205,16 @@ def test_the_group_and_the_type_of_scales_are_those_of_the_source() -> None:
         "record_desc((256, 256), 'gptq', group=-1, zeros='v2', bits=4, scales='bf16', g_idx=False)"
     )
     assert reorder.repack(made("q4_0", (64, 128)), "marlin", group=32).desc.dims == (128, 64)
+
+
+def test_a_target_takes_only_what_it_has_too() -> None:
+    # exponents stay exponents in the same format alone
+    exponents = reorder.Record(record_desc((256, 128), "fp8_block", scales="e8m0")).desc
+    assert dict(target_desc(exponents, "int_quantized", {}).options)["scales"] == "bf16"
+    # one row has a scale of its own; a scale of all of several rows stays one of all
+    for outputs, rows, wanted in ((1, 1, 1), (2, 1, 1), (2, 2, -1), (4, 2, 2)):
+        source = record_desc((outputs, 128), "int_quantized", rows=rows)
+        assert dict(target_desc(source, "pack_quantized", {}).options)["rows"] == wanted
 
 
 def test_an_offset_becomes_a_zero_point_and_back() -> None:
