@@ -217,7 +217,7 @@ def _reordered(
     if options.device is None:
         return reorder(x, dst, attr=attr, out=out, threads=options.threads)
     if options.threads is not None:
-        msg = "--threads is for the CPU; leave it out, or --device"
+        msg = "--threads is for the CPU; leave out --threads or --device"
         raise MemdescError(msg)
     import pyopencl as cl  # pyopencl is slow to load
 
