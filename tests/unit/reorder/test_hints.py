@@ -21,6 +21,7 @@ from reorder.cli import main
 from tests import hints
 from tests.hints import ROOT, Row
 
+# covered by tests beside those of the command line and of devices; not covered: Dask, storage, Zarr
 _OTHERS = (
     "reorder/bench/",
     "reorder/cli/",
