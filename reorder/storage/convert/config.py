@@ -49,7 +49,7 @@ _TEXT = "text_config"
 def moved_config(text: bytes, plan: Plan) -> tuple[bytes, list[str]]:
     """Return the config.json of the output, unchanged if it stays true, and warnings.
 
-    Fails if it is not a JSON object.
+    Fails if it is not a JSON object, or declares weights that become what no loader reads from it.
     """
     if not plan.moved and plan.target.dtype is None:
         return text, []
@@ -71,10 +71,11 @@ def moved_config(text: bytes, plan: Plan) -> tuple[bytes, list[str]]:
         )
     declared = [(json.loads(each), layers) for each, layers in made.items()]
     joined = join_sections(declared) if len(made) > 1 else {}
-    if (made and plan.left) or (len(made) > 1 and not joined):
+    unknown = _undeclarable(kinds)
+    if unknown or (made and plan.left) or (len(made) > 1 and not joined):
         if not is_declared:
             return text, undeclared(plan)
-        raise MemdescError(_why_undeclared(plan))
+        raise MemdescError(unknown or _why_undeclared(plan))
     if not (made or is_declared or plan.target.dtype):
         return text, []
     warnings = _set_dtype(config, plan)
@@ -226,6 +227,30 @@ def _kinds(steps: Sequence[Step]) -> list[_Kind]:
         kind = found.setdefault(repr((names, options)), _Kind(step, options, []))
         kind.layers.append(_layer_name(step))
     return [*found.values()]
+
+
+def _with_fixed(name: str, options: Mapping[str, Any]) -> str:
+    """Return the name of a record, with the options that decide which section declares it."""
+    keys = {key for row in DECLARATIONS if row.record == name for key in row.fixed}
+    shown = ", ".join(f"{key}={value}" for key, value in options.items() if key in keys)
+    return f"{name}({shown})" if shown else name
+
+
+def _undeclarable(kinds: Sequence[_Kind]) -> str:
+    """Return why records cannot be declared that no loader knows from a config.json, or nothing."""
+    descs = [(kind.step.dst, kind.options) for kind in kinds]
+    names = {
+        _with_fixed(desc.name, options)
+        for desc, options in descs
+        if isinstance(desc, RecordDesc) and declaration_of(desc.name, options) is None
+    }
+    if not names:
+        return ""
+    return (
+        f"{CONFIG} would declare {' and '.join(sorted(names))}, which no loader of checkpoints "
+        f"reads from it; write one file, such as OUT.safetensors, which has no {CONFIG}, or name a "
+        "format that loaders read, such as gptq or awq"
+    )
 
 
 def _set_dtype(config: dict[str, Any], plan: Plan) -> list[str]:

@@ -68,14 +68,28 @@ def test_the_type_of_all_parts_of_a_model_is_declared(tmp_path: Path) -> None:
     assert config["note"] == {"dtype": "int8"}
 
 
-def test_a_model_of_blocks_that_no_loader_reads_is_told(tmp_path: Path) -> None:
+def test_a_model_of_blocks_that_no_loader_reads_is_refused(tmp_path: Path) -> None:
     layer, _ = gptq_layer(group=32)
     layer["qzeros"][:] = 0x77777777
     source = _model(tmp_path / "in", layer, {"quant_method": "gptq", "bits": 4, "group_size": 32})
     rule = "model.layers.*: gptq -> q4_0"
-    told = "neither vLLM nor transformers loads q4_0 from a checkpoint"
-    assert told in reorder.convert(source, tmp_path / "out", [rule]).warnings
-    assert told not in reorder.convert(source, tmp_path / "out.gguf", [rule]).warnings
+    said = refused(source, tmp_path / "out", rule)
+    assert "config.json would declare q4_0, which no loader of checkpoints reads from it" in said
+    assert not (tmp_path / "out").exists()
+    for way_out in ("out.safetensors", "out.gguf"):
+        reorder.convert(source, tmp_path / way_out, [rule])
+    # where nothing is declared, nothing needs to be
+    (source / "config.json").write_text('{"model_type": "llama"}', encoding="utf-8")
+    reorder.convert(source, tmp_path / "out", [rule])
+    config = (tmp_path / "out" / "config.json").read_text(encoding="utf-8")
+    assert json.loads(config) == {"model_type": "llama"}
+
+
+def test_options_that_no_loader_reads_are_refused(tmp_path: Path) -> None:
+    layer = {"weight": fp8_layer()["weight"], "weight_scale": np.ones((256, 1), np.float32)}
+    source = _model(tmp_path / "in", layer, {"quant_method": "fbgemm_fp8"})
+    said = refused(source, tmp_path / "out", "*: fp8_channel -> fp8_channel(scale_inv=true)")
+    assert "scale_inv=True), which no loader of checkpoints reads from it" in said
 
 
 def test_scales_keep_their_type_in_the_same_format() -> None:

@@ -38,13 +38,17 @@ def test_mistakes_are_refused_before_anything_is_written(model: Path, tmp_path: 
         "lm_head.weight: ab, dims=40x129": "lm_head.weight has 10240 bytes, but",
         "lm_head.weight: rename=conv.weight": "would both be called conv.weight",
         "*.mlp: gptq -> awq": "config.json declares awq, not gptq: name awq, or correct",
-        "*.mlp: awq -> q4_0": "model.layers.0.mlp",
         "*.mlp: awq(bits=8) -> gptq": "awq has no option 'bits'",
         "*.mlp: awq -> gptq, f16": "records keep their types",
     }.items():
         said = refused(model, out, rule)
         assert f"rule {rule!r}" in said
         assert problem in said
+    for target, problem in (
+        (out, "config.json would declare q4_0"),
+        (tmp_path / "out.safetensors", "rule '*.mlp: awq -> q4_0': model.layers.0.mlp"),
+    ):
+        assert problem in refused(model, target, "*.mlp: awq -> q4_0")
     said = refused(model, out, "*.mlp: awq -> gptq", "*.0.mlp.scales: f32")
     assert "moves model.layers.0.mlp.scales alone" in said
 

@@ -103,7 +103,6 @@ def test_names_read_what_no_file_declares(tmp_path: Path, name: str, kind: str, 
         ("fp8_tensor", "fp8_block(scale_inv=true, block=64)", "fp8"),
         ("fp8_tensor(scale_inv=true)", "fp8_tensor", "fp8"),
         ("fp8_tensor", "fp8_tensor(scale_inv=true, scales=bf16)", "fp8"),
-        ("fp8_channel", "fp8_channel(scale_inv=true)", "fp8_channel"),
     ],
 )
 def test_a_record_is_moved_and_declared_as_its_readers_expect(

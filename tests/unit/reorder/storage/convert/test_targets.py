@@ -269,9 +269,7 @@ def test_other_scales_of_activations_are_left_out_too(tmp_path: Path, name: str)
         found, _, report = _made(source, tmp_path / target, to, *rule)
         assert not any(each.endswith(name) for each in found)
         assert any(wanted in warning for warning in report.warnings)
-    kept, *_ = _made(
-        source, tmp_path / "kept", None, "*: fp8_channel -> fp8_channel(scale_inv=true)"
-    )
+    kept, *_ = _made(source, tmp_path / "kept", None, "*: fp8_channel -> fp8_channel(scales=bf16)")
     named, *_ = _made(source, tmp_path / "own", None, "*: fp8_channel -> ab, f32", f"*.{name}: f16")
     assert kept[f"model.layers.1.mlp.{name}"] == named[f"model.layers.1.mlp.{name}"] == 1200
 
