@@ -33,7 +33,7 @@ def main() -> int:
     text = page.get_payload()
     assert isinstance(text, str)
     links = re.findall(r"\]\(([^)\s]+)", text)
-    relative = [link for link in links if not link.startswith("https://")]
+    relative = [link for link in links if not link.startswith(("https://", "#"))]
     if relative or not links:
         sys.stderr.write(f"links of the package page that are not absolute: {relative}\n")
         return 1
