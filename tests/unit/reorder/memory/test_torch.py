@@ -93,7 +93,7 @@ def test_a_tensor_that_requires_a_gradient_is_read_and_never_written(scale: int)
     padded = memory_desc((1, 3), "f32", "aB8b")
     with pytest.raises(MemdescError, match=r"requires a gradient.*pass buffer\.detach\(\)"):
         reorder.Memory(padded, torch.ones(8, requires_grad=True))
-    with pytest.raises(MemdescError, match=r"requires a gradient.*pass dst\.detach\(\)"):
+    with pytest.raises(MemdescError, match=r"requires a gradient.*pass out\.detach\(\)"):
         run(zeros, tensor)
     with pytest.raises(MemdescError, match="read-only"):
         reorder.reorder(zeros, out=memory)
