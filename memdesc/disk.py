@@ -1,6 +1,6 @@
 """Files that callers name: paths, reading regular files, and writing small files atomically.
 
-Outputs that several threads write over a long time have their own writer in `reorder.storage`.
+Outputs that several threads write over a long time have their own writer in `reorder.checkpoints`.
 """
 
 from __future__ import annotations

@@ -19,6 +19,15 @@ if TYPE_CHECKING:
     from reorder import logs as logs
     from reorder import opencl
     from reorder import zarr as zarr
+    from reorder.checkpoints.checkpoint import Checkpoint, StoredTensor, open_checkpoint
+    from reorder.checkpoints.convert.conversion import (
+        ConvertOptions,
+        ConvertProgress,
+        ConvertReport,
+        convert,
+    )
+    from reorder.checkpoints.differences import Differing, differences
+    from reorder.checkpoints.files import load, load_all, save, save_raw
     from reorder.comparison import Difference, ValueComparison, compare_values
     from reorder.identification.identify import Candidate, Identification, identify
     from reorder.identification.readings import TypeReading
@@ -28,15 +37,6 @@ if TYPE_CHECKING:
     from reorder.records.record import Record
     from reorder.records.repack import repack
     from reorder.runtime_dims import RuntimePlan, plan_runtime
-    from reorder.storage.checkpoint import Checkpoint, StoredTensor, open_checkpoint
-    from reorder.storage.convert.conversion import (
-        ConvertOptions,
-        ConvertProgress,
-        ConvertReport,
-        convert,
-    )
-    from reorder.storage.differences import Differing, differences
-    from reorder.storage.files import load, load_all, save, save_raw
 
 __all__ = [
     "Attr",
@@ -98,33 +98,33 @@ _SUBMODULES = {"dask", "logs", "opencl", "zarr"}
 # Names that most programs do not use; their modules are loaded at the first use.
 _MODULES = {
     "Candidate": "reorder.identification.identify",
-    "Checkpoint": "reorder.storage.checkpoint",
-    "ConvertOptions": "reorder.storage.convert.conversion",
-    "ConvertProgress": "reorder.storage.convert.conversion",
-    "ConvertReport": "reorder.storage.convert.conversion",
+    "Checkpoint": "reorder.checkpoints.checkpoint",
+    "ConvertOptions": "reorder.checkpoints.convert.conversion",
+    "ConvertProgress": "reorder.checkpoints.convert.conversion",
+    "ConvertReport": "reorder.checkpoints.convert.conversion",
     "Difference": "reorder.comparison",
-    "Differing": "reorder.storage.differences",
+    "Differing": "reorder.checkpoints.differences",
     "Identification": "reorder.identification.identify",
     "Record": "reorder.records.record",
     "Relation": "reorder.plan.compare",
     "RuntimePlan": "reorder.runtime_dims",
-    "StoredTensor": "reorder.storage.checkpoint",
+    "StoredTensor": "reorder.checkpoints.checkpoint",
     "TypeReading": "reorder.identification.readings",
     "ValueComparison": "reorder.comparison",
     "compare_layouts": "reorder.plan.compare",
     "compare_values": "reorder.comparison",
     "compile_kernels": "reorder.precompile",
-    "convert": "reorder.storage.convert.conversion",
+    "convert": "reorder.checkpoints.convert.conversion",
     "dequantize_gguf": "reorder.records.gguf",
-    "differences": "reorder.storage.differences",
+    "differences": "reorder.checkpoints.differences",
     "identify": "reorder.identification.identify",
-    "load": "reorder.storage.files",
-    "load_all": "reorder.storage.files",
-    "open_checkpoint": "reorder.storage.checkpoint",
+    "load": "reorder.checkpoints.files",
+    "load_all": "reorder.checkpoints.files",
+    "open_checkpoint": "reorder.checkpoints.checkpoint",
     "plan_runtime": "reorder.runtime_dims",
     "repack": "reorder.records.repack",
-    "save": "reorder.storage.files",
-    "save_raw": "reorder.storage.files",
+    "save": "reorder.checkpoints.files",
+    "save_raw": "reorder.checkpoints.files",
 }
 
 if not TYPE_CHECKING:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from reorder.storage.containers.entry import Tensor
-from reorder.storage.containers.table import plan_file
-from reorder.storage.containers.writer import Writer
+from reorder.checkpoints.formats.entry import Tensor
+from reorder.checkpoints.formats.table import plan_file
+from reorder.checkpoints.formats.writer import Writer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

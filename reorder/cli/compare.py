@@ -10,6 +10,12 @@ import numpy as np
 from memdesc import MemdescError
 from memdesc.disk import as_path
 from memdesc.tags import LETTERS
+from reorder.checkpoints.diagnosis import is_equal_bytes
+from reorder.checkpoints.differences import differences
+from reorder.checkpoints.formats.entry import NOT_BYTES
+from reorder.checkpoints.formats.table import FORMATS, read_container
+from reorder.checkpoints.items import Item, Model
+from reorder.checkpoints.stored import are_as_in_models, in_order_of
 from reorder.cli.command import (
     FILE_DIMS,
     Command,
@@ -23,12 +29,6 @@ from reorder.cli.command import (
 )
 from reorder.cli.tensors import SOURCE, Reading, codes_note, is_raw, read_tensor
 from reorder.comparison import Difference, ValueComparison, compare_values
-from reorder.storage.containers.entry import NOT_BYTES
-from reorder.storage.containers.table import FORMATS, read_container
-from reorder.storage.diagnosis import is_equal_bytes
-from reorder.storage.differences import differences
-from reorder.storage.items import Item, Model
-from reorder.storage.stored import are_as_in_models, in_order_of
 
 if TYPE_CHECKING:
     import argparse

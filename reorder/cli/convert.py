@@ -12,6 +12,10 @@ from typing import TYPE_CHECKING
 from memdesc import MemdescError
 from memdesc.disk import as_path
 from memdesc.errors import starred
+from reorder.checkpoints.convert.conversion import ConvertOptions, convert
+from reorder.checkpoints.convert.targets import TARGETS, checked_target
+from reorder.checkpoints.formats.partial import InUseError, has_finished, partial_folder
+from reorder.checkpoints.formats.table import read_container
 from reorder.cli.command import (
     MAX_BYTES,
     Command,
@@ -24,17 +28,13 @@ from reorder.cli.command import (
     value,
 )
 from reorder.cli.progress import Progress, warn
-from reorder.storage.containers.partial import InUseError, has_finished, partial_folder
-from reorder.storage.containers.table import read_container
-from reorder.storage.convert.conversion import ConvertOptions, convert
-from reorder.storage.convert.targets import TARGETS, checked_target
 
 if TYPE_CHECKING:
     import argparse
 
     from distributed import Client
 
-    from reorder.storage.convert.conversion import ConvertProgress, ConvertReport
+    from reorder.checkpoints.convert.conversion import ConvertProgress, ConvertReport
 
 # bytes that are read to measure the speed of the disk
 _SAMPLE = 64 << 20
@@ -96,7 +96,7 @@ def _cluster(address: str | None) -> AbstractContextManager[Client | None]:
     """Connect to the cluster that is named, if any."""
     if address is None:
         return nullcontext()
-    from reorder.storage.convert.cluster import connected
+    from reorder.checkpoints.convert.cluster import connected
 
     return connected(address)
 

@@ -14,14 +14,14 @@ from memdesc.errors import counted, first_of, starred
 from memdesc.record import BIT_PLANES, Field
 from memdesc.record.names import unjudged_by
 from memdesc.record.tensors import block_sizes
+from reorder.checkpoints.convert.sections import refuse_unknown, section_warnings, sections_in
+from reorder.checkpoints.formats.entry import NOT_BYTES
+from reorder.checkpoints.formats.table import read_container
+from reorder.checkpoints.groups import find_groups, find_orphans, find_plain, find_unscaled
+from reorder.checkpoints.stored import UNQUANTISED, WEIGHT
 from reorder.cli.command import Command, Facts, flag, is_wanted, table, value
 from reorder.cli.tensors import check_named, split_name
 from reorder.records.encode import number_bits
-from reorder.storage.containers.entry import NOT_BYTES
-from reorder.storage.containers.table import read_container
-from reorder.storage.convert.sections import refuse_unknown, section_warnings, sections_in
-from reorder.storage.groups import find_groups, find_orphans, find_plain, find_unscaled
-from reorder.storage.stored import UNQUANTISED, WEIGHT
 
 if TYPE_CHECKING:
     import argparse
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from memdesc import Constant
-    from reorder.storage.containers.entry import Container, Entry
-    from reorder.storage.groups import Group
+    from reorder.checkpoints.formats.entry import Container, Entry
+    from reorder.checkpoints.groups import Group
 
 _SORTS = ("name", "bytes", "padding", "dtype", "layout")
 _HEAD = ("name", "dims", "dtype", "layout", "bytes", "padding")

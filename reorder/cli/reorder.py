@@ -11,6 +11,16 @@ from memdesc.layout import memory_order
 from memdesc.tags import LETTERS
 from reorder.api import reorder
 from reorder.bench.cases import ATTRIBUTES
+from reorder.checkpoints.files import save, save_raw
+from reorder.checkpoints.formats.table import format_of, plan_file
+from reorder.checkpoints.reorder_file import (
+    FileReorder,
+    GivenScales,
+    check_reordered,
+    given_scales,
+    reorder_file,
+)
+from reorder.checkpoints.stored import stored_layout
 from reorder.cli.command import (
     FILE_DIMS,
     LAYOUT,
@@ -45,16 +55,6 @@ from reorder.cli.tensors import (
 )
 from reorder.memory.memory import Memory
 from reorder.quantize import Quantized
-from reorder.storage.containers.table import format_of, plan_file
-from reorder.storage.files import save, save_raw
-from reorder.storage.reorder_file import (
-    FileReorder,
-    GivenScales,
-    check_reordered,
-    given_scales,
-    reorder_file,
-)
-from reorder.storage.stored import stored_layout
 from reorder.values.attr import Attr
 
 if TYPE_CHECKING:

@@ -28,13 +28,7 @@ from memdesc.errors import about, counted
 from memdesc.exchange import SYSTEMS
 from memdesc.layout_names import dense_tag, is_laid_out_by
 from memdesc.names import is_image
-from reorder.cli.command import Facts, buffer_of, option
-from reorder.memory.inputs import as_memory, from_pixels
-from reorder.memory.memory import Memory
-from reorder.memory.padding import find_nonzero
-from reorder.storage.containers.npz import DAMAGES
-from reorder.storage.containers.table import read_container
-from reorder.storage.files import (
+from reorder.checkpoints.files import (
     desc_of_entry,
     memory_of,
     name_of_only,
@@ -42,7 +36,13 @@ from reorder.storage.files import (
     read_stored,
     saving_format,
 )
-from reorder.storage.siblings import note_of, siblings_of
+from reorder.checkpoints.formats.npz import DAMAGES
+from reorder.checkpoints.formats.table import read_container
+from reorder.checkpoints.siblings import note_of, siblings_of
+from reorder.cli.command import Facts, buffer_of, option
+from reorder.memory.inputs import as_memory, from_pixels
+from reorder.memory.memory import Memory
+from reorder.memory.padding import find_nonzero
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from memdesc import DataType, FormatTag
-    from reorder.storage.containers.entry import Entry
+    from reorder.checkpoints.formats.entry import Entry
 
 SOURCE = (
     "a .npy, .npz, .safetensors, .gguf or .onnx, read as its descriptor says if it has one; "

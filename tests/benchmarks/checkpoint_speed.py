@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from memdesc import DATA_TYPES, record_desc
-from reorder.storage.stored import written_tensors
+from reorder.checkpoints.stored import written_tensors
 from tests.checkpoints import write_safetensors
 from tests.records import plain_scales, random_record
 

@@ -16,7 +16,7 @@ import pytest
 
 import reorder
 from memdesc import DATA_TYPES, record_desc
-from reorder.storage.quantization import declared_record
+from reorder.checkpoints.quantization import declared_record
 
 if TYPE_CHECKING:
     from pathlib import Path

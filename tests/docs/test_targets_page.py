@@ -14,8 +14,8 @@ import pytest
 
 import reorder
 from memdesc import record_desc
+from reorder.checkpoints.convert.targets import TARGETS
 from reorder.cli import main
-from reorder.storage.convert.targets import TARGETS
 from tests.checkpoints import awq_layer, fp8_layer, gptq_layer
 
 _PAGE = Path(__file__).parents[2] / "docs" / "checkpoints.md"

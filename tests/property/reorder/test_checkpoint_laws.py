@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 
 import reorder
 from memdesc import MemdescError, memory_desc, record_desc, to_json
-from reorder.storage.containers.entry import Tensor
-from reorder.storage.containers.shards import plan_shards
-from reorder.storage.containers.writer import Writer
+from reorder.checkpoints.formats.entry import Tensor
+from reorder.checkpoints.formats.shards import plan_shards
+from reorder.checkpoints.formats.writer import Writer
 from tests.files import json_mutations, mutations
 from tests.headers import initializer, message_field, number_field, pair
 from tests.writers import write_tensors

@@ -23,7 +23,7 @@ from memdesc import MemdescError
 from tests.checkpoints import write_safetensors
 from tests.files import json_mutations
 from tests.records import bits_of, dequantize_reference
-from tests.unit.reorder.storage.schemes import SCHEMES
+from tests.unit.reorder.checkpoints.schemes import SCHEMES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,7 +9,7 @@ from hypothesis import given, reject
 from hypothesis import strategies as st
 
 from memdesc import MemdescError
-from reorder.storage.patterns import NamePattern
+from reorder.checkpoints.patterns import NamePattern
 from tests.work import hangs_fail
 
 _PARTS = ["a", "b", ".", r"\.", "[ab]", "[^a]", "[])|(*]", r"[\d.]", r"\d", r"\)", "$", "^", r"\b"]

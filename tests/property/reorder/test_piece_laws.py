@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 import reorder
 from memdesc import MemdescError, record_desc
-from reorder.storage.containers.entry import Place
-from reorder.storage.pieces.changes import ONLY, Reorder, Repack
-from reorder.storage.pieces.pieces import Bound, cut
-from reorder.storage.pieces.tasks import Task
+from reorder.checkpoints.formats.entry import Place
+from reorder.checkpoints.moves.changes import ONLY, Reorder, Repack
+from reorder.checkpoints.moves.pieces import Bound, cut
+from reorder.checkpoints.moves.tasks import Task
 from tests.records import plain_scales, random_record
 from tests.reorders import random_bytes
 from tests.strategies import desc_pairs, dims, tag_descs
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from hypothesis.strategies import DrawFn
 
     from memdesc import MemoryDesc
-    from reorder.storage.pieces.pieces import Piece
+    from reorder.checkpoints.moves.pieces import Piece
 
 _START = 24
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import reorder
 from memdesc import DATA_TYPES, MemdescError, record_desc
-from reorder.storage.stored import written_tensors
+from reorder.checkpoints.stored import written_tensors
 from tests.checkpoints import write_safetensors
 from tests.files import json_mutations
 from tests.records import bits_of, dequantize_reference, plain_scales, random_record

@@ -33,15 +33,15 @@ _KEYED = {
     "reorder.cli.inspect._layout_name": "spelling",
     "reorder.plan.plan._plan": "plan_reorder compares the spelling",
     "reorder.plan.plan._spelled": "spelling",
-    "reorder.storage.diagnosis._like": "spelling",
+    "reorder.checkpoints.diagnosis._like": "spelling",
     "memdesc.extra.compensation_layout": "a Layout is compared exactly",
     "reorder.dask._chunk_layout": "a Layout is compared exactly",
     "reorder.cpu.schedule.record_pattern.find_access": "numbers; tables are compared by their bits",
     "reorder.opencl.enqueue._has_gaps": "numbers",
     "reorder.opencl.operands._needs": "numbers",
     "reorder.plan.boxes.padding_boxes": "numbers",
-    "reorder.storage.pieces.changes.copied": "numbers",
-    "reorder.storage.pieces.pieces._piece": "the same bytes; only errors would show the change",
+    "reorder.checkpoints.moves.changes.copied": "numbers",
+    "reorder.checkpoints.moves.pieces._piece": "the same bytes; only errors would show the change",
 }
 _KEYS = ("MemoryDesc", "RecordDesc", "ReorderPlan", "Attr", "Layout", "Change", "RuntimeDesc")
 

@@ -40,7 +40,7 @@ sys.platform = "elsewhere"
 import reorder.system
 reorder.system.system_function = lambda *_: None
 import memdesc.disk
-import reorder.storage.containers.partial as partial
+import reorder.checkpoints.formats.partial as partial
 memdesc.disk._HAS_OFFSETS = memdesc.disk._OPENS_FOLDERS = False
 partial._HAS_LOCKS = False
 """

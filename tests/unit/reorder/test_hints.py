@@ -21,13 +21,13 @@ from reorder.cli import main
 from tests import hints
 from tests.hints import ROOT, Row
 
-# covered by tests beside those of the command line and of devices; not covered: Dask, storage, Zarr
+# covered beside the command line and devices; not covered: Dask, checkpoints, Zarr
 _OTHERS = (
     "reorder/bench/",
     "reorder/cli/",
     "reorder/dask.py",
     "reorder/opencl/",
-    "reorder/storage/",
+    "reorder/checkpoints/",
     "reorder/zarr.py",
 )
 MODULES = [

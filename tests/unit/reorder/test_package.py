@@ -31,11 +31,11 @@ import reorder as package
 def loaded(*names):
     return [any(name.startswith(start) for name in sys.modules) for start in names]
 
-print(*loaded("reorder.storage", "pyopencl", "reorder.dask"))
+print(*loaded("reorder.checkpoints", "pyopencl", "reorder.dask"))
 package.dask.reorder
 print(*loaded("reorder.dask", "dask", "pyopencl"))
 package.opencl.pack
-print(*loaded("pyopencl", "reorder.storage"))
+print(*loaded("pyopencl", "reorder.checkpoints"))
 from reorder import *
 print(all(name in globals() for name in package.__all__), package.load is load)
 """
@@ -64,7 +64,7 @@ import os, sys, threading, time, reorder
 class Slow:
     @staticmethod
     def find_spec(name, path=None, target=None):
-        if name == "reorder.storage.files":
+        if name == "reorder.checkpoints.files":
             begun.set()
             time.sleep(0.5)
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from reorder.checkpoints.formats.partial import Partial, partial_folder
 from reorder.cli import main
-from reorder.storage.containers.partial import Partial, partial_folder
 from tests.checkpoints import model_folder, write_safetensors
 from tests.programs import run_python
 

@@ -9,9 +9,9 @@ import pytest
 
 import reorder
 from memdesc import memory_desc, record_desc
-from reorder.storage.containers.entry import Tensor
-from reorder.storage.containers.shards import plan_shards
-from reorder.storage.containers.writer import Writer
+from reorder.checkpoints.formats.entry import Tensor
+from reorder.checkpoints.formats.shards import plan_shards
+from reorder.checkpoints.formats.writer import Writer
 from tests.checkpoints import awq_layer, fp8_layer, write_safetensors
 from tests.headers import message_field, safetensors_bytes
 

@@ -1,0 +1,172 @@
+"""Find the numbers that a new format cannot hold, before anything is written."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from memdesc import MemdescError, MemoryDesc, RecordDesc
+from memdesc.errors import about
+from reorder.checkpoints.moves.changes import permutation
+from reorder.checkpoints.moves.losses import check_scales, check_zero_points
+from reorder.records.convert_numbers import is_rounded, write_numbers
+from reorder.records.encode import code_range, is_integer_number, number_bits
+from reorder.records.record import Record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from numpy.typing import NDArray
+
+    from reorder.checkpoints.convert.options import ConvertOptions
+    from reorder.checkpoints.convert.steps import CutStep, Step
+
+# bytes of memory for each byte of scales and zero points that are checked, as numpy widens them
+_WORKING = 32
+
+
+class _RoundedScales(NamedTuple):
+    """A record in which a factor becomes its reciprocal."""
+
+    step: Step
+    # the largest relative change of a product of scales; 0 if none changes
+    error: float
+
+
+def rounding_warnings(checked: Iterable[_RoundedScales | None]) -> tuple[str, ...]:
+    """Return a warning for each kind of record that `check_numbers` found to be rounded."""
+    found: dict[tuple[str, str], list[float]] = {}
+    for each in checked:
+        if each is not None and isinstance(each.step.src, RecordDesc):
+            old, new = (_factors(desc) for desc in (each.step.src, each.step.dst))
+            found.setdefault((old, new), []).append(each.error)
+    return tuple(
+        f"{old} becomes {new}, with the reciprocal rounded to f32: scales change in "
+        f"{sum(error > 0 for error in errors)} of {len(errors)} weights, by at most "
+        f"{max(errors):.2g} of their value; codes do not change"
+        for (old, new), errors in found.items()
+    )
+
+
+def _factors(desc: MemoryDesc | RecordDesc | None) -> str:
+    """Return what multiplies the codes of a record, as its rule writes it."""
+    return str(desc.rule).rpartition(" * ")[0] if isinstance(desc, RecordDesc) else ""
+
+
+def check_numbers(steps: Sequence[CutStep], options: ConvertOptions) -> list[_RoundedScales | None]:
+    """Check the numbers of all steps, on as many threads as memory allows.
+
+    Returns what `_check_step` returns for each.
+
+    Fails if the new format of a step cannot hold its numbers; the first such step is reported.
+    """
+    most = max(map(_needed_nbytes, steps), default=0)
+    threads = max(min(options.thread_count, options.max_bytes // max(most, 1)), 1)
+    with ThreadPoolExecutor(threads, "memdesc-check") as pool:
+        return [*pool.map(_check_step, steps)]
+
+
+def _needed_nbytes(cut_step: CutStep) -> int:
+    """Return the bytes of memory that checking a step takes: all scales, and a piece at a time."""
+    src = cut_step.step.src
+    if not isinstance(src, RecordDesc):
+        return 0
+    codes = _code_tensors(src)
+    scales = sum(nbytes for name, nbytes in src.tensors.items() if name not in codes)
+    pieces = (piece.nbytes for piece in islice(cut_step.pieces, 1))
+    return max(_WORKING * scales, *pieces, 0)
+
+
+def _code_tensors(desc: RecordDesc) -> set[str]:
+    return {desc.field(name).tensor for name, _ in desc.rule.code.parts}
+
+
+def _check_step(cut_step: CutStep) -> _RoundedScales | None:
+    """Refuse scales that are not finite, and numbers that are ambiguous or that do not fit.
+
+    A zero point of 0 does not fit into version 1 of GPTQ. Returns what is rounded, if a factor
+    becomes its reciprocal.
+
+    Codes, which are most of the bytes, are read only if they change (a zero point per group becomes
+    one for all, or they get fewer bits), or if they share a tensor with their scales. In blocks of
+    GGUF they do, so these are converted once without being written, unless the two formats alone
+    show that every number fits.
+    """
+    step = cut_step.step
+    src, dst = step.src, step.dst
+    if not isinstance(src, RecordDesc) or 0 in src.dims:
+        return None
+    codes = _code_tensors(src)
+    with about(step.name):
+        check_scales(src, src.tensors.keys() - codes, lambda role: step.sources[role].read())
+        if not isinstance(dst, RecordDesc) or dst.rule.zero != src.rule.zero:
+            check_zero_points(src, lambda role: step.sources[role].read())
+    if not isinstance(dst, RecordDesc):
+        return None
+    dst, errors = dst.bare, list[float]()
+    written = _code_tensors(dst)
+    try:
+        if codes == set(src.tensors) or written == set(dst.tensors):
+            _check_pieces(cut_step, src, dst)
+            return None
+        tensors = {
+            name: _blank(nbytes) if name in codes else step.sources[name].read()
+            for name, nbytes in src.tensors.items()
+        }
+        made = {
+            name: _blank(nbytes) if {name} == written else np.zeros(nbytes, np.uint8)
+            for name, nbytes in dst.tensors.items()
+        }
+        delta = write_numbers(
+            Record(src, tensors), Record(dst, made), permutation(src, dst), 1, errors
+        )
+        is_narrower = number_bits(dst, dst.rule.code) < number_bits(src, src.rule.code)
+        if delta.values.any() or is_narrower:
+            _check_pieces(cut_step, src, dst)
+    except MemdescError as error:
+        msg = f"{step.name}: {str(error).removeprefix(f'{step.name}: ')}"
+        if step.rule is not None:
+            step.rule.fail(msg)
+        raise MemdescError(msg) from None
+    return _RoundedScales(step, max(errors, default=0.0)) if is_rounded(src, dst) else None
+
+
+def _check_pieces(cut_step: CutStep, src: RecordDesc, dst: RecordDesc) -> None:
+    """Convert all pieces without writing them, or only one if the formats show that all fit."""
+    for task in cut_step.tasks():
+        task.compute()
+        if _always_fits(src, dst):
+            return
+
+
+def _always_fits(src: RecordDesc, dst: RecordDesc) -> bool:
+    """Whether the formats alone show that all numbers fit, such as those of q4_0 and awq."""
+    old, new = src.rule, dst.rule
+    if old.zero or old.offset or new.offset or len(old.scale) != len(new.scale):
+        return False
+    if old.kind != new.kind:
+        return False
+    if not is_integer_number(src, old.code) or not is_integer_number(dst, new.code):
+        return False
+    order = np.argsort(permutation(src, dst))
+    for one, other in zip(old.scale, new.scale, strict=True):
+        (first, *more), (last, *others) = one.parts, other.parts
+        held, made = src.field(first[0]), dst.field(last[0])
+        groups = [held.groups[dim] for dim in order]
+        is_same = held.kind == made.kind and one[1:] == other[1:] and not (more or others)
+        # each group of the target must be within one of the source
+        if not is_same or any(size % part for size, part in zip(groups, made.groups, strict=True)):
+            return False
+    low, high = (code - old.code.minus for code in code_range(src, old.code))
+    least, most = (code - new.code.minus for code in code_range(dst, new.code))
+    return high - low <= most - least if new.zero else least <= low and high <= most
+
+
+@lru_cache(maxsize=2)
+def _blank(nbytes: int) -> NDArray[np.uint8]:
+    """Return bytes that are never touched, so the system gives them no memory."""
+    return np.zeros(nbytes, np.uint8)

@@ -1,0 +1,423 @@
+"""Rules: which tensors become what, as a line of text or as a table of TOML.
+
+Of the rules whose pattern matches the name of a tensor, the last one applies.
+
+A line is ``PATTERN: [SRC ->] DST[, DTYPE][, KEY=VALUE ...]``; the pattern ends at the first colon
+that is followed by a space. SRC and DST are names of layouts or of records; options of a record are
+in parentheses, as in ``gptq(zeros=v2)``. DST may be left out if the layout stays.
+"""
+
+from __future__ import annotations
+
+import glob
+import re
+import tomllib
+from collections.abc import Collection, Iterable, Mapping, Sized
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from fnmatch import translate
+from functools import lru_cache
+from itertools import pairwise
+from math import isfinite, nan
+from os import PathLike, fspath
+from typing import Any, NoReturn
+
+from memdesc import MemdescError, data_type, known_records
+from memdesc.disk import as_path, read_small
+from memdesc.errors import short_repr
+from memdesc.names import did_you_mean
+
+_ARROW = "->"
+_SYNTAX = "PATTERN: [SRC ->] DST[, DTYPE][, KEY=VALUE ...]"
+_OPTIONS = re.compile(r"([^()]+)\(([^()=]*=[^()]*)\)")
+_COUNT = re.compile("[0-9]{1,18}")
+# the most characters in a rule, or in a line of a file of rules
+_MAX_TEXT = 4096
+# the most bytes in a file of rules
+_MAX_FILE = 1 << 20
+# names and patterns are compared only up to this many characters, because more takes long
+_MAX_COMPARED = 200
+# a token of a pattern: a set of letters, a run of stars, or one letter
+_TOKEN = re.compile(r"\[!?\]?[^\]]*\]|\*+|.", re.DOTALL)
+# the value of scales= for one scale that all elements share, chosen from the data
+WHOLE = "all"
+
+
+@dataclass(frozen=True, slots=True)
+class FormatName:
+    """The name of a layout or of a record, and the options of a record."""
+
+    name: str
+    options: tuple[tuple[str, Any], ...] = ()
+
+    def __str__(self) -> str:
+        options = ", ".join(f"{key}={value}" for key, value in self.options)
+        return f"{self.name}({options})" if options else self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A pattern of names, and what the tensors or records that it matches become."""
+
+    # as it was given, for messages
+    text: str
+    # matches names of tensors, or the common prefix of a record's tensors; ``*``, ``?`` and
+    # ``[...]`` as in shells, except that ``*`` matches dots too
+    pattern: str
+    # what the tensors hold and what they become
+    src: FormatName | None = None
+    dst: FormatName | None = None
+    # the data type that they become
+    dtype: str | None = None
+    # the new name; the first ``*`` in it stands for what the first ``*`` of the pattern matched,
+    # and so on
+    rename: str | None = None
+    # the type of the elements in the container's words, if the name does not say it
+    holds: str | None = None
+    # the logical sizes, if the shape does not say them
+    dims: tuple[int, ...] | None = None
+    # as for `reorder.Attr`
+    scale: float | None = None
+    zero_point: int | None = None
+    src_scale: float | None = None
+    src_zero_point: int | None = None
+    # letters of the dims along which scales, chosen from the data, differ; or ``all``
+    scales: str | None = None
+    # how many adjacent elements along each of the last two dims share a scale
+    groups: tuple[int, ...] | None = None
+    # the tensors, or the prefixes of the records, that it moves; the pattern is then ignored
+    prefixes: frozenset[str] | None = None
+
+    @property
+    def is_renaming(self) -> bool:
+        """Whether it only renames tensors."""
+        return self == Rule(self.text, self.pattern, rename=self.rename)
+
+    def matches(self, name: str) -> bool:
+        """Whether its pattern matches a name."""
+        if self.prefixes is not None:
+            return name in self.prefixes
+        return stars_of(self.pattern, name) is not None
+
+    def matching(self, names: Collection[str]) -> list[str]:
+        """Return the names that its pattern matches."""
+        if self.prefixes is not None:
+            return [name for name in names if name in self.prefixes]
+        return names_matching(self.pattern, names)
+
+    def renamed(self, name: str) -> str:
+        """Return the new name of a tensor, or of a record, that it matches."""
+        stars = stars_of(self.pattern, name)
+        if self.rename is None or stars is None:
+            return name
+        new = self.rename
+        for each in stars:
+            new = new.replace("*", each.replace("*", "\0"), 1)
+        return new.replace("\0", "*")
+
+    def fail(self, problem: str) -> NoReturn:
+        """Raise an error that names the rule."""
+        msg = f"rule {self.text!r}: {problem}"
+        raise MemdescError(msg) from None
+
+    def fail_unmatched(self, names: Collection[str]) -> NoReturn:
+        """Refuse a rule that matches nothing, with similar names."""
+        self.fail(
+            f"no tensor and no record is called {self.pattern!r}{similar(self.pattern, names)}"
+        )
+
+
+def names_matching(pattern: str, names: Collection[str]) -> list[str]:
+    """Return the names that a pattern matches."""
+    only = re.sub(r"\[([\[*?])\]", r"\1", pattern)
+    if glob.escape(only) == pattern:
+        # the pattern is a name, as where each of thousands of layers has a rule
+        return [only] if only in names else []
+    return [name for name in names if stars_of(pattern, name) is not None]
+
+
+def similar(pattern: str, names: Collection[str]) -> str:
+    """Return a hint for a pattern that matches nothing: similar names, or how many there are."""
+    import difflib  # only a wrong rule needs it
+
+    short = [glob.escape(name) for name in names if len(name) <= _MAX_COMPARED]
+    near = difflib.get_close_matches(pattern[:_MAX_COMPARED], short, 3, 0.3)
+    return did_you_mean(tuple(near)) or f"; there are {len(names)}"
+
+
+@lru_cache(maxsize=1024)
+def _parts(pattern: str) -> tuple[re.Pattern[str], ...]:
+    """Return what comes before, between and after the stars of a pattern."""
+    parts = [""]
+    for token in _TOKEN.findall(pattern):
+        parts[-1:] = [parts[-1], ""] if token.startswith("*") else [parts[-1] + token]
+    # they end with \Z, or from Python 3.14 on with \z, which stands for the end of the name
+    return tuple(re.compile(translate(part)[: -len(r"\z")]) for part in parts)
+
+
+def stars_of(pattern: str, name: str) -> tuple[str, ...] | None:
+    """Return the text that each star matches, or None if the pattern does not match.
+
+    Earlier stars match as much as they can. The parts between stars have fixed lengths, so each is
+    placed as far right as it fits, the last one first, without backtracking.
+    """
+    first, *others = _parts(pattern)
+    head = first.match(name)
+    if head is None or not (others or head.end() == len(name)):
+        return None
+    places: list[re.Match[str]] = []
+    for part in reversed(others):
+        end = places[-1].start() if places else len(name)
+        match = part.match if places else part.fullmatch  # the last one ends where the name does
+        tried = (match(name, at, end) for at in range(end, head.end() - 1, -1))
+        place = next((each for each in tried if each is not None), None)
+        if place is None:
+            return None
+        places.append(place)
+    return tuple(name[a.end() : b.start()] for a, b in pairwise([head, *reversed(places)]))
+
+
+def is_record(given: FormatName | None) -> bool:
+    """Whether a name in a rule is that of a record; a few of these are names of layouts too."""
+    return given is not None and given.name.lower() in known_records()
+
+
+def read_rules(given: Collection[str | PathLike[str]]) -> list[Rule]:
+    """Read rules: a string is one rule, a path is a TOML file with any number of them.
+
+    Fails if something is not a rule or a file cannot be read; the error says what is wrong.
+    """
+    if isinstance(given, str | bytes | PathLike) or not isinstance(given, Iterable):
+        hint = "; put it in brackets" if isinstance(given, str | PathLike) else ""
+        msg = f"rules must be a list of rules, not {short_repr(given)}{hint}"
+        raise MemdescError(msg)
+    if not isinstance(given, Sized):
+        msg = (  # type: ignore[unreachable] # callers without types
+            f"rules must be a list of rules, not {short_repr(given)}: an iterator may never end; "
+            "give list(rules)"
+        )
+        raise MemdescError(msg)
+    if isinstance(given, AbstractSet | Mapping):
+        msg = (
+            f"rules must be a list of rules, not {short_repr(given)}: the last one that matches "
+            "applies, so their order counts"
+        )
+        raise MemdescError(msg)
+    rules: list[Rule] = []
+    for each in given:
+        if not isinstance(each, str | PathLike):
+            msg = f"a rule is a string, or the path of a file of rules, not {short_repr(each)}"  # type: ignore[unreachable] # callers without types
+            raise MemdescError(msg)
+        rules += [parse_rule(each)] if isinstance(each, str) else _rules_of_file(each)
+    return rules
+
+
+def _rules_of_file(given: PathLike[str]) -> list[Rule]:
+    text, shown = read_small(as_path(given), _MAX_FILE), repr(fspath(given))
+    try:
+        return rules_of_toml(text.decode())
+    except UnicodeDecodeError as error:
+        msg = f"{shown} is not UTF-8: {error}"
+        raise MemdescError(msg) from None
+    except MemdescError as error:
+        msg = f"{shown}: {error}"
+        raise MemdescError(msg) from None
+
+
+def parse_rule(text: str) -> Rule:
+    """Read one rule from a string. Fails if it is not a rule.
+
+    Examples
+    --------
+    >>> from reorder.checkpoints.convert.rules import parse_rule
+    >>> rule = parse_rule("model.layers.*: awq -> gptq(zeros=v2)")
+    >>> rule.pattern, str(rule.src), str(rule.dst)
+    ('model.layers.*', 'awq', 'gptq(zeros=v2)')
+    >>> parse_rule("*.weight: OIhw16i16o, bf16").dtype
+    'bf16'
+    """
+    if len(text) > _MAX_TEXT:
+        msg = f"rule {short_repr(text)}: a rule has at most {_MAX_TEXT} characters"
+        raise MemdescError(msg)
+    pattern, colon, rest = re.sub(r"\s+", " ", text.strip()).partition(": ")
+    if not colon or not pattern or not rest.strip():
+        hint = "; --rules, or a pathlib.Path, names a file of rules" if ".toml" in text else ""
+        msg = (
+            f"rule {text!r} does not match {_SYNTAX}, such as '*.weight: oihw -> OIhw16i16o'{hint}"
+        )
+        raise MemdescError(msg)
+    fields: dict[str, str] = {}
+    for k, word in enumerate(_split(rest)):
+        key, equals, value = word.partition("=")
+        if equals and "(" not in key:
+            name, value = key.strip(), value.strip()
+        elif _is_dtype(word):
+            name, value = "dtype", word
+        elif k == 0:
+            src, arrow, dst = word.rpartition(_ARROW)
+            fields |= {"src": src.strip()} if arrow else {}
+            name, value = "dst", dst.strip()
+        else:
+            msg = (
+                f"rule {text!r}: {word!r} is neither a data type nor KEY=VALUE; a layout comes "
+                "first, after the colon"
+            )
+            raise MemdescError(msg)
+        if name in fields:
+            msg = f"rule {text!r}: {name} is given twice"
+            raise MemdescError(msg)
+        fields[name] = value
+    return _make_rule(text, pattern.strip(), fields)
+
+
+def rules_of_toml(text: str) -> list[Rule]:
+    """Read rules from a file of TOML: a table ``[[map]]`` for each.
+
+    Its keys are those of a line, with ``match`` for the pattern; a value may be a string, a number,
+    or for ``dims`` and ``groups`` an array.
+
+    Fails if it is not such a file.
+    """
+    long = next((k for k, line in enumerate(text.splitlines(), 1) if len(line) > _MAX_TEXT), None)
+    if long is not None:
+        msg = f"line {long} of the rules is too long; a line has at most {_MAX_TEXT} characters"
+        raise MemdescError(msg)
+    try:
+        found = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:  # numbers of thousands of digits, deep nesting
+        msg = f"the rules are not TOML: {error}"
+        raise MemdescError(msg) from None
+    tables = found.get("map")
+    if set(found) != {"map"} or not isinstance(tables, list):
+        held = ", ".join(found) or "nothing"
+        msg = f"a file of rules consists of tables [[map]]; this one has {held}"
+        raise MemdescError(msg)
+    rules = []
+    for table in tables:
+        if not isinstance(table, dict) or not isinstance(table.get("match"), str):
+            msg = f"each [[map]] needs a string match, a pattern of names: {short_repr(table)}"
+            raise MemdescError(msg)
+        shown = ", ".join(f"{key} = {value!r}" for key, value in table.items())
+        fields = {key: _as_text(value) for key, value in table.items() if key != "match"}
+        rules.append(_make_rule(f"[[map]] {shown}", table["match"], fields))
+    return rules
+
+
+def _as_text(value: Any) -> str:
+    return "x".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _split(text: str) -> list[str]:
+    """Split at commas outside parentheses."""
+    words, depth, start = [], 0, 0
+    for k, letter in enumerate(text):
+        depth += (letter == "(") - (letter == ")")
+        if letter == "," and depth <= 0:
+            words.append(text[start:k])
+            start = k + 1
+    return [word.strip() for word in (*words, text[start:])]
+
+
+@lru_cache(maxsize=1024)  # rules for many layers are alike
+def _is_dtype(word: str) -> bool:
+    try:
+        data_type(word)
+    except MemdescError:
+        return False
+    return True
+
+
+def _make_rule(text: str, pattern: str, fields: Mapping[str, str]) -> Rule:
+    """Return a rule from strings; each is read by the function for its key."""
+    rule = Rule(text, pattern)
+    for key, value in fields.items():
+        if key not in _READERS:
+            rule.fail(f"there is no key {key!r}; the keys are {', '.join(_READERS)}")
+        if not value:
+            way_out = "; without it, leave the arrow out, as in '*: nChw16c'"
+            rule.fail(f"{key} is empty{way_out if key == 'src' else ''}")
+    made: dict[str, Any] = {key: _READERS[key](rule, key, value) for key, value in fields.items()}
+    if not made:
+        rule.fail("it changes nothing; give a layout, a data type or rename=")
+    if "groups" in made and "scales" not in made:
+        rule.fail("groups= goes with scales=, which are chosen from the data")
+    if "scales" in made and ("scale" in made or "zero_point" in made):
+        rule.fail("scales= are chosen from the data, scale= and zero_point= are given")
+    if "scales" in made and "dtype" not in made:
+        rule.fail("scales= needs the data type of the codes, such as s8")
+    if "rename" in made and made["rename"].count("*") > pattern.count("*"):
+        rule.fail(f"rename={made['rename']} has more * than the pattern {pattern}")
+    return Rule(text, pattern, **made)
+
+
+def read_format(rule: Rule, key: str, value: str) -> FormatName:
+    """Return the name of a layout or record, and its options, as in ``gptq(zeros=v2)``."""
+    if _is_dtype(value):
+        rule.fail(f"{value} is a data type, not a layout: '-> plain, {value}' has both")
+    found = _OPTIONS.fullmatch(value)
+    if not found:
+        return FormatName(value)
+    options: list[tuple[str, Any]] = []
+    for word in found[2].split(","):
+        name, equals, given = (each.strip() for each in word.partition("="))
+        if not (name and equals and given):
+            rule.fail(f"{key} {value!r}: options are NAME=VALUE, joined by commas")
+        number = int(given) if re.fullmatch("-?[0-9]{1,18}", given) else given
+        options.append((name, {"true": True, "false": False}.get(given, number)))
+    return FormatName(found[1].strip(), tuple(options))
+
+
+def _dtype(rule: Rule, key: str, value: str) -> str:
+    try:
+        return data_type(value).name
+    except MemdescError as error:
+        rule.fail(f"{key}: {error}")
+
+
+def _name(_: Rule, __: str, value: str) -> str:
+    return value
+
+
+def _float(rule: Rule, key: str, value: str) -> float:
+    try:
+        number = float(value)
+    except ValueError:
+        number = nan
+    if not isfinite(number):
+        rule.fail(f"{key}={value} is not a finite number")
+    return number
+
+
+def _integer(rule: Rule, key: str, value: str) -> int:
+    if not re.fullmatch("-?[0-9]{1,18}", value):
+        rule.fail(f"{key}={value} is not an integer")
+    return int(value)
+
+
+def _sizes(rule: Rule, key: str, value: str) -> tuple[int, ...]:
+    words = value.split("x")
+    if not all(_COUNT.fullmatch(word.strip()) for word in words):
+        rule.fail(f"{key}={value} must be integers joined by x, such as 64x128")
+    return tuple(map(int, words))
+
+
+def _letters(rule: Rule, key: str, value: str) -> str:
+    if value != WHOLE and not re.fullmatch("[a-l]+", value):
+        rule.fail(f"{key}={value} must be letters of dims, with a for the first, or {WHOLE}")
+    return value
+
+
+_READERS = {
+    "src": read_format,
+    "dst": read_format,
+    "dtype": _dtype,
+    "rename": _name,
+    "holds": _dtype,
+    "dims": _sizes,
+    "scale": _float,
+    "zero_point": _integer,
+    "src_scale": _float,
+    "src_zero_point": _integer,
+    "scales": _letters,
+    "groups": _sizes,
+}

@@ -1,0 +1,458 @@
+"""Steps: what happens to each tensor or record of a checkpoint, decided before anything is read."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING, NamedTuple
+
+from memdesc import (
+    MemdescError,
+    MemoryDesc,
+    RecordDesc,
+    UnsupportedFormatError,
+    data_type,
+    memory_desc,
+    record_desc,
+)
+from memdesc.errors import about
+from memdesc.names import expand_meta_tag, resolve
+from memdesc.tags import LETTERS
+from reorder.checkpoints.convert.rules import WHOLE, Rule, is_record
+from reorder.checkpoints.formats.entry import Entry, Place, Tensor, record_fields, stored_desc
+from reorder.checkpoints.moves.changes import (
+    ONLY,
+    Encode,
+    Quantize,
+    Reorder,
+    Repack,
+    Scaled,
+    copied,
+)
+from reorder.checkpoints.moves.pieces import Bound, Cut, cut
+from reorder.checkpoints.moves.tasks import Task
+from reorder.checkpoints.siblings import order_of, tensors_of
+from reorder.checkpoints.stored import (
+    QUANTIZED,
+    WEIGHT,
+    is_in_shape,
+    joined_tensors,
+    stored_layout,
+    stored_record,
+    written_tensors,
+)
+from reorder.records.repack import target_desc
+from reorder.values.attr import Attr
+from reorder.values.formats import FLOATS, INTEGERS
+from reorder.values.scales import check_quantized_types, split_dims
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from memdesc import FormatTag
+    from reorder.checkpoints.groups import Group
+
+# scales are chosen and stored in f32
+_MAX_BITS, _SCALES = 32, "f32"
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a tensor, or the tensors of a record, become."""
+
+    # what is converted, for messages
+    name: str
+    # what is read, by role: the tensors of a record by their names in it, or `ONLY` one tensor
+    sources: Mapping[str, Entry]
+    # what is written, by role: likewise, or codes with the ``scales`` and ``zero_points`` chosen
+    targets: Mapping[str, Tensor]
+    # how the bytes change; None if they are copied
+    change: Reorder | Repack | Encode | None = None
+    # the rule that asks for it
+    rule: Rule | None = None
+    # tensors that the output does not need, such as a `g_idx` that keeps the order of inputs
+    dropped: tuple[Entry, ...] = ()
+
+    @property
+    def src(self) -> MemoryDesc | RecordDesc | None:
+        """What the sources hold; None if their bytes are copied."""
+        return None if self.change is None else self.change.src
+
+    @property
+    def dst(self) -> MemoryDesc | RecordDesc | None:
+        """What the targets hold; None if their bytes are copied."""
+        return None if self.change is None else self.change.dst
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """All tensors that are written."""
+        return tuple(self.targets.values())
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all tensors that are written."""
+        return sum(tensor.nbytes for tensor in self.tensors)
+
+    @property
+    def is_copy(self) -> bool:
+        """Whether the bytes are copied."""
+        return self.change is None
+
+    def __str__(self) -> str:
+        return "copied" if self.change is None else str(self.change)
+
+    def cut(self, bound: Bound) -> CutStep:
+        """Cut it into pieces.
+
+        Fails if the blocks are too large for any piece to fit; the message has the tensor.
+        """
+        with about(self.name):
+            return CutStep(self, cut(self.change or copied(self.nbytes), bound))
+
+
+class CutStep(NamedTuple):
+    """A step and its pieces."""
+
+    step: Step
+    pieces: Cut
+
+    def tasks(self, where: Callable[[str], Place] | None = None) -> Iterator[Task]:
+        """Return the pieces with their places; without `where` the tasks do not write."""
+        step = self.step
+        sources = tuple((role, entry.place) for role, entry in step.sources.items())
+        targets = tuple((role, where(each.name)) for role, each in step.targets.items() if where)
+        return (Task(step.name, piece, sources, targets) for piece in self.pieces)
+
+
+def copy_step(entry: Entry, name: str, format_name: str, rule: Rule | None = None) -> Step:
+    """Return the step of a tensor that no rule changes.
+
+    Numpy arrays in Fortran order become row-major, because other containers do not have that order.
+    """
+    if isinstance(entry.desc, MemoryDesc) and not entry.is_described:
+        plain = memory_desc(entry.desc.dims, entry.desc.dtype)
+        if plain != entry.desc:
+            target = {ONLY: stored_layout(name, plain)}
+            return Step(entry.name, {ONLY: entry}, target, Reorder(entry.desc, plain), rule)
+    if isinstance(entry.desc, RecordDesc):
+        tensor = stored_record(name, entry.desc, format_name)
+    else:
+        desc, dtype = entry.desc if entry.is_described else None, entry.dtype
+        if isinstance(desc, MemoryDesc) and not desc.dtype.is_packed:
+            # a type that its container does not have, such as bf16 in archives of numpy
+            is_plain = desc == stored_desc(desc.dtype.name, entry.shape)[0]
+            dtype = desc.dtype.name if is_plain else dtype
+        tensor = Tensor(name, dtype, entry.shape, entry.nbytes, desc)
+    return _copied(entry, tensor, rule)
+
+
+def _copied(entry: Entry, target: Tensor, rule: Rule | None) -> Step:
+    noted = target._replace(note=entry.note)
+    return Step(entry.name, {ONLY: entry}, {ONLY: noted}, rule=rule)
+
+
+def layout_step(entry: Entry, rule: Rule, format_name: str) -> Step:
+    """Return the step of a tensor whose layout or type a rule changes.
+
+    Fails if that is not possible; the message has the rule and the tensor.
+    """
+    name = rule.renamed(entry.name)
+    if rule.is_renaming:
+        return copy_step(entry, name, format_name, rule)
+    src = _held_layout(entry, rule)
+    try:
+        if _is_encoding(rule):
+            return _encode_step(entry, rule, src, format_name)
+        dst = _target_layout(src, rule)
+        if rule.scales is not None:
+            return _quantize_step(entry, rule, src, dst)
+        attr = _attr(rule, src, dst)
+        if rule.scale is not None or rule.zero_point is not None:
+            return _scaled_step(entry, rule, Scaled(src, dst, attr))
+        change = Reorder(src, dst, attr)
+    except MemdescError as error:
+        hint = ""
+        if is_record(rule.dst) and not _is_encoding(rule):
+            hint = (
+                "; to move a record, match what comes before the names of its tensors"
+                if is_record(rule.src)
+                else f"; plain numbers do not become {rule.dst}: give a data type and scales=, "
+                "such as 'u4, scales=ab, groups=1x32'"
+            )
+        rule.fail(f"{entry.name}, {src!r}: {error}{hint}")
+    if src == dst and change.attr is None:
+        return _copied(entry, stored_layout(name, dst, entry.dtype), rule)
+    words = entry.dtype if data_type(entry.dtype).bits > src.dtype.bits else None
+    target = stored_layout(name, dst, words if src.dtype == dst.dtype else None)
+    return Step(entry.name, {ONLY: entry}, {ONLY: target}, change, rule)
+
+
+def _target_layout(src: MemoryDesc, rule: Rule) -> MemoryDesc:
+    dtype = src.dtype if rule.dtype is None else data_type(rule.dtype)
+    if rule.dst is None:
+        return src.with_extra(None).with_dtype(dtype)
+    return memory_desc(src.dims, dtype, str(rule.dst))
+
+
+def _attr(rule: Rule, src: MemoryDesc, dst: MemoryDesc) -> Attr | None:
+    given = {
+        "dst_scale": rule.scale,
+        "dst_zero_point": rule.zero_point,
+        "src_scale": rule.src_scale,
+        "src_zero_point": rule.src_zero_point,
+    }
+    named = {role: value for role, value in given.items() if value is not None}
+    if not named:
+        is_narrow = src.dtype.name in FLOATS and dst.dtype.name in INTEGERS
+        if is_narrow:
+            msg = (
+                f"{src.dtype} becomes {dst.dtype} by scales; give scale=, or scales= to choose "
+                "them from the data, or scale=1 to round"
+            )
+            raise MemdescError(msg)
+        return None
+    return Attr(**named, saturate=True)  # type: ignore[arg-type] # by role
+
+
+def _quantize_step(entry: Entry, rule: Rule, src: MemoryDesc, dst: MemoryDesc) -> Step:
+    letters = "" if rule.scales in (None, WHOLE) else str(rule.scales)
+    axes = tuple(sorted({LETTERS.index(letter) for letter in letters}))
+    if any(dim >= src.ndims for dim in axes):
+        msg = f"scales={letters} names a dim that {src.dims} do not have"
+        raise MemdescError(msg)
+    groups = rule.groups or ()
+    _check_quantized(src, dst, axes, groups)
+    change = Quantize(src, dst, axes=axes, groups=groups)
+    name = rule.renamed(entry.name)
+    tensors = {"memory": stored_layout(name, dst)}
+    for role, desc in change.scales.items():
+        shape = tuple(desc.dims[dim] for dim in axes) or (1,)
+        plain = memory_desc(shape, desc.dtype)
+        tensors[role] = stored_layout(f"{name}{QUANTIZED[role]}", plain)
+    facts = {"quantized": {"axis": axes, "groups": groups}}
+    codes, *rest = joined_tensors(name, facts, tensors).items()
+    return Step(entry.name, {ONLY: entry}, {ONLY: codes[1], **dict(rest)}, change, rule)
+
+
+def _scaled_step(entry: Entry, rule: Rule, change: Scaled) -> Step:
+    """Return the step of a tensor whose scale a rule gives; it is stored beside the codes."""
+    name = rule.renamed(entry.name)
+    tensors = {"memory": stored_layout(name, change.dst)}
+    for role, each in change.constants.items():
+        tensors[role] = stored_layout(f"{name}{QUANTIZED[role]}", memory_desc((1,), each.dtype))
+    codes, *rest = joined_tensors(name, {"quantized": {"axis": (), "groups": ()}}, tensors).items()
+    return Step(entry.name, {ONLY: entry}, {ONLY: codes[1], **dict(rest)}, change, rule)
+
+
+def _is_encoding(rule: Rule) -> bool:
+    """Whether a rule turns floats into a record: floats as codes, with one f32 scale each."""
+    if rule.dst is None or not is_record(rule.dst):
+        return False
+    desc = record_desc((4096, 4096), rule.dst.name)
+    kinds = [desc.field(number.parts[0][0]).kind for number in desc.rule.numbers]
+    return kinds[1:] == [_SCALES] and kinds[0] in FLOATS
+
+
+def _encode_step(entry: Entry, rule: Rule, src: MemoryDesc, format_name: str) -> Step:
+    """Return the step of floats that become a record, whose scales are chosen from the data."""
+    dst = _target_of_floats(src, rule)
+    change = Encode(src, dst)
+    _check_quantized(src, change.plain.dst, change.plain.axes, change.plain.groups)
+    prefix = rule.renamed(entry.name).removesuffix(WEIGHT)
+    written = written_tensors(prefix, dst, format_name)
+    targets = joined_tensors(prefix, record_fields(dst), written)
+    return Step(entry.name, {ONLY: entry}, targets, change, rule)
+
+
+def _target_of_floats(src: MemoryDesc, rule: Rule) -> RecordDesc:
+    """Return the record that floats become. Fails if its scales are not f32."""
+    assert rule.dst is not None  # noqa: S101 - the caller has looked
+    if rule.dtype is not None or rule.scales is not None:
+        msg = f"{rule.dst.name} says which types codes and scales have; leave out other keys"
+        raise MemdescError(msg)
+    dst = record_desc(src.dims, rule.dst.name, **dict(rule.dst.options))
+    if dst.field(dst.rule.scale[0].parts[0][0]).kind != _SCALES:
+        msg = f"scales are chosen in f32; leave out scales= of {rule.dst.name}"
+        raise MemdescError(msg)
+    return dst
+
+
+def _check_quantized(
+    src: MemoryDesc, dst: MemoryDesc, axes: tuple[int, ...], groups: tuple[int, ...]
+) -> None:
+    """Refuse types, axes and groups for which scales cannot be chosen."""
+    check_quantized_types(src.dtype, dst.dtype)
+    if src.dtype.bits > _MAX_BITS:
+        msg = f"scales are chosen and stored in f32, for floats of 16 or 32 bits, not {src.dtype}"
+        raise MemdescError(msg)
+    split_dims(src.dims, axes, groups)
+
+
+def record_step(group: Group, rule: Rule, format_name: str) -> Step:
+    """Return the step of a record: another record, or plain numbers.
+
+    Fails if it cannot become that; the message has the rule and the prefix.
+    """
+    src = group.desc
+    if src is None:
+        rule.fail(f"{group.prefix}: {group.reason}")
+    prefix = rule.renamed(group.prefix)
+    dst: MemoryDesc | RecordDesc
+    try:
+        if rule.dst is None or not is_record(rule.dst):
+            dst, plain = _decoded_layouts(src, rule)
+            targets = {ONLY: stored_layout(group.decoded_name(prefix), plain)}
+        else:
+            dst = _target_record(src, rule)
+            is_bare = len(group.tensors) > 1 and not group.found.is_dotted
+            written = written_tensors(prefix, dst, format_name, is_bare=is_bare)
+            targets = joined_tensors(prefix, record_fields(dst), written)
+    except MemdescError as error:
+        rule.fail(f"{group.prefix}: {error}")
+    order = order_of(group.found)
+    dropped = () if order is None or order in group.tensors.values() else (order,)
+    return Step(group.prefix, group.tensors, targets, Repack(src.bare, dst), rule, dropped)
+
+
+def _decoded_layouts(src: RecordDesc, rule: Rule) -> tuple[MemoryDesc, MemoryDesc]:
+    """Return the layout that a record is decoded to, and the layout that is stored for it.
+
+    `plain(axes=oi)` is row-major over the dims in another order, by the letters of the record.
+    """
+    dtype = rule.dtype or "f32"
+    options = {} if rule.dst is None else dict(rule.dst.options)
+    if rule.dst is None or options.keys() != {"axes"}:
+        found = memory_desc(src.dims, dtype, None if rule.dst is None else str(rule.dst))
+        return found, found
+    axes = str(options["axes"])
+    if rule.dst.name != "plain" or sorted(axes) != sorted(src.letters):
+        msg = f"axes= goes with plain and must be {src.letters} in some order, not {axes}"
+        raise MemdescError(msg)
+    order = [src.letters.index(letter) for letter in axes]
+    tag = "".join(LETTERS[dim] for dim in order)
+    stored = memory_desc(tuple(src.dims[dim] for dim in order), dtype)
+    return memory_desc(src.dims, dtype, tag), stored
+
+
+def _target_record(src: RecordDesc, rule: Rule) -> RecordDesc:
+    """Return the record that a rule asks for; its group and scales default to those of src."""
+    if rule.dst is None or rule.dtype is not None:
+        msg = f"records keep their types; {rule.dtype} goes with a layout, such as 'ab, f16'"
+        raise MemdescError(msg)
+    return target_desc(src, rule.dst.name, dict(rule.dst.options))
+
+
+def _held_layout(entry: Entry, rule: Rule) -> MemoryDesc:
+    """Return the layout of an entry, from its descriptor or from a rule.
+
+    Fails if the two contradict each other or the bytes, or neither names a layout.
+    """
+    if rule.src is None and rule.holds is None and rule.dims is None:
+        if isinstance(entry.desc, MemoryDesc):
+            return entry.desc
+        rule.fail(f"{entry.name}: {entry.reason or f'it holds {entry.desc!r}'}")
+    name = "plain" if rule.src is None else str(rule.src)
+    try:
+        found = _layout_of_rule(entry, rule, name)
+    except MemdescError as error:
+        hint = ""
+        if rule.src is not None and is_record(rule.src):
+            parts = ", ".join(tensors_of(rule.src.name.lower()))
+            hint = f"; no weight that it matches has all tensors of the record {name}, {parts}"
+        rule.fail(f"{entry.name} of {entry.dtype} and shape {entry.shape}: {error}{hint}")
+    if found.nbytes != entry.nbytes:
+        rule.fail(
+            f"{entry.name} has {entry.nbytes} bytes, but {found!r} takes {found.nbytes}; its dims "
+            "are given as dims="
+        )
+    if entry.is_described and found != entry.desc:
+        rule.fail(
+            f"{entry.name} holds {entry.desc!r}, as its descriptor says, not {name}; leave "
+            f"out '{name} ->'"
+        )
+    return found
+
+
+def _layout_of_rule(entry: Entry, rule: Rule, name: str) -> MemoryDesc:
+    """Return the layout that a rule names, with dims from the shape."""
+    words = data_type(entry.dtype)
+    dtype = words if rule.holds is None else data_type(rule.holds)
+    if rule.dims is not None:
+        return memory_desc(rule.dims, _element_type(name, dtype.name, dtype.bits), name)
+    if entry.is_described and isinstance(entry.desc, MemoryDesc):
+        return memory_desc(entry.desc.dims, entry.desc.dtype, name)
+    kind = _element_type(name, dtype.name, dtype.bits)
+    bits = data_type(kind).bits
+    ndims = len(entry.shape) if bits < words.bits else _ndims(name, entry.shape)
+    tag = resolve(expand_meta_tag(name, ndims), (), bits)
+    if bits < words.bits:
+        if words.name not in INTEGERS:
+            msg = f"{name} is stored in words of integers, not of {words}"
+            raise MemdescError(msg)
+        dims = _dims_of_words(entry.shape, tag, words.bits // bits, name)
+    else:
+        dims = _dims_of_blocks(entry.shape, tag)
+    return memory_desc(dims, kind, name)
+
+
+def _ndims(name: str, shape: tuple[int, ...]) -> int:
+    """Return the rank for a layout of any rank: each block adds an axis to the shape."""
+    return len(shape) - len(re.findall("[0-9]+[a-z]", name))
+
+
+def _element_type(name: str, dtype: str, bits: int) -> str:
+    """Return the type of the elements of a layout: the given one, or the one that it packs."""
+    try:
+        resolve(name, (), bits)
+    except UnsupportedFormatError:
+        for narrow in (4, 8):
+            try:
+                resolve(name, (), narrow)
+            except MemdescError:
+                continue
+            return f"u{narrow}"
+        raise
+    except MemdescError:  # a name for any number of dims, or none: the caller finds out
+        return dtype
+    return dtype
+
+
+def _dims_of_words(
+    shape: tuple[int, ...], tag: FormatTag, count: int, name: str
+) -> tuple[int, ...]:
+    """Return logical sizes from a shape of words of `count` elements.
+
+    Fails if the shape does not say them.
+    """
+    if len(shape) != tag.ndims:
+        msg = f"{name} has {tag.ndims} dims, but its words have {len(shape)}; give dims="
+        raise MemdescError(msg)
+    if is_in_shape(name):
+        return (*shape[:-1], shape[-1] * count)
+    sizes = [0] * tag.ndims
+    for digit, size in zip(tag.digits[: tag.ndims - 1], shape, strict=False):
+        if digit.extent or len(tag.axes[digit.axis]) > 1 or sizes[tag.axes[digit.axis][0]]:
+            msg = f"the shape does not say the sizes of {name}; give dims="
+            raise MemdescError(msg)
+        sizes[tag.axes[digit.axis][0]] = size * digit.step
+    last = sizes.index(0) if 0 in sizes else 0
+    others = prod(size for dim, size in enumerate(sizes) if dim != last)
+    sizes[last] = prod(shape) * count // others if others else 0
+    return tuple(sizes)
+
+
+def _dims_of_blocks(shape: tuple[int, ...], tag: FormatTag) -> tuple[int, ...]:
+    """Return logical sizes from a shape with an axis for each block in memory, or for each dim."""
+    if len(shape) == tag.ndims != len(tag.digits):
+        return shape
+    if len(shape) != len(tag.digits) or any(len(axis) > 1 for axis in tag.axes):
+        msg = f"{tag} has {len(tag.digits)} axes in memory; give its logical sizes as dims="
+        raise MemdescError(msg)
+    sizes = [1] * tag.ndims
+    for digit, size in zip(tag.digits, shape, strict=True):
+        if digit.extent and digit.extent != size:
+            msg = f"{tag} has a block of {digit.extent}, but the axis of the shape has {size}"
+            raise MemdescError(msg)
+        sizes[tag.axes[digit.axis][0]] *= size
+    return tuple(sizes)

@@ -1,0 +1,163 @@
+"""Experts of a layer: MLX has the weights of all in one tensor, others in a tensor for each expert.
+
+A stacked tensor is the concatenation of its experts' tensors, so no bytes need to move: a stack is
+read as parts of a file, and written under the names of its parts. Source: mlx-lm 0.32, `sanitize`
+of `models/qwen3_moe.py`, `mixtral.py` and others.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+from memdesc import MemdescError
+from memdesc.errors import short_repr
+from reorder.checkpoints.formats.entry import Entry, PlannedFile, Span, Tensor, stored_desc
+
+# the block, the expert's number, the layer and the rest; a stack of MLX has no number
+_EXPERT = re.compile(r"(.*)\.experts\.([0-9]{1,9})\.(\w+)(\..*)?")
+_STACK = re.compile(r"(.*)\.switch_mlp\.(\w+)(\..*)?")
+# blocks of Mixtral, whose layers have other names
+_MIXTRAL = ".block_sparse_moe"
+_LAYERS = {"w1": "gate_proj", "w2": "down_proj", "w3": "up_proj"}
+
+
+class Stack(NamedTuple):
+    """A tensor to be written, and the tensors that it consists of, in order."""
+
+    tensor: Tensor
+    parts: tuple[Tensor, ...]
+
+
+def stacked_name(name: str) -> str:
+    """Return MLX's name for the stack that an expert's layer or tensor is in; else the name."""
+    found = _EXPERT.fullmatch(name)
+    if found is None:
+        return name
+    block, _, layer, rest = found.groups("")
+    return f"{block}.switch_mlp.{_LAYERS.get(layer, layer)}{rest}"
+
+
+def block_of(name: str) -> str:
+    """Return the name of the block that an expert's layer or tensor is in; empty for others."""
+    found = _EXPERT.fullmatch(name)
+    return "" if found is None else found[1]
+
+
+def check_experts(names: Iterable[str]) -> None:
+    """Refuse blocks of experts that do not have the same layers, or whose numbers have gaps."""
+    found: dict[str, dict[str, set[int]]] = {}
+    for name in names:
+        expert = _EXPERT.fullmatch(name)
+        if expert is not None:
+            layers = found.setdefault(expert[1], {})
+            layers.setdefault(expert[3], set()).add(int(expert[2]))
+    for block, layers in found.items():
+        count = 1 + max(map(max, layers.values()))
+        for layer, numbers in layers.items():
+            if len(numbers) < count:
+                missing = next(k for k in range(count) if k not in numbers)
+                msg = (
+                    f"{short_repr(block)} has expert {count - 1}, but {layer} of expert {missing} "
+                    "is missing; get the checkpoint again"
+                )
+                raise MemdescError(msg)
+
+
+def holds_experts(tensor: Entry | Tensor) -> bool:
+    """Whether a tensor has all experts of a layer, as transformers has them."""
+    return tensor.name.rpartition(".")[0].endswith(".experts") and len(tensor.shape) == len("eoi")
+
+
+def split_stacks(entries: Mapping[str, Entry]) -> dict[str, Entry]:
+    """Return entries with the experts of each stack as entries of their own.
+
+    Fails if there is an entry of such a name already.
+    """
+    names = {layer: name for name, layer in _LAYERS.items()}
+    found: dict[str, Entry] = {}
+    for name, entry in entries.items():
+        stack = _STACK.fullmatch(name)
+        if stack is None or entry.is_described or len(entry.shape) < len("eoi"):
+            found[name] = entry
+            continue
+        block, layer, rest = stack.groups("")
+        own = names.get(layer, layer) if block.endswith(_MIXTRAL) else layer
+        count, *shape = entry.shape
+        nbytes = entry.nbytes // max(count, 1)
+        desc, reason = stored_desc(entry.dtype, tuple(shape))
+        for k in range(count):
+            part = f"{block}.experts.{k}.{own}{rest}"
+            if part in entries or part in found:
+                msg = (
+                    f"{short_repr(name)} holds {short_repr(part)}, which is also a tensor of its "
+                    "own; remove the one that is out of date"
+                )
+                raise MemdescError(msg)
+            found[part] = replace(
+                entry,
+                name=part,
+                shape=tuple(shape),
+                offset=entry.offset + k * nbytes,
+                nbytes=nbytes,
+                desc=desc,
+                reason=reason,
+                note=None,
+            )
+    return found
+
+
+def stack_experts(tensors: Iterable[Tensor]) -> list[Stack]:
+    """Return tensors as stacks: those of experts together, each other one as the only part.
+
+    Fails if an expert is missing, or has another type or shape than the others.
+    """
+    parts: dict[str, dict[int, Tensor]] = {}
+    for tensor in tensors:
+        found = _EXPERT.fullmatch(tensor.name)
+        number = -1 if found is None else int(found[2])
+        parts.setdefault(stacked_name(tensor.name), {})[number] = tensor
+    return [_stack(name, held) for name, held in parts.items()]
+
+
+def _stack(name: str, held: Mapping[int, Tensor]) -> Stack:
+    first = next(iter(held.values()))
+    if len(held) == 1 and first.name == name:
+        return Stack(first, ())
+    if -1 in held:
+        other = next(each for number, each in held.items() if number >= 0)
+        msg = f"{short_repr(other.name)} would be in {short_repr(name)}, which is there already"
+        raise MemdescError(msg)
+    missing = next((k for k in range(len(held)) if k not in held), None)
+    if missing is not None:
+        msg = (
+            f"{short_repr(name)} would be a stack of {len(held)} experts, but expert {missing} is "
+            f"missing, and {short_repr(held[max(held)].name)} is there; get the checkpoint again"
+        )
+        raise MemdescError(msg)
+    ordered = tuple(held[k] for k in range(len(held)))
+    for each in ordered:
+        if (each.dtype, each.shape) != (first.dtype, first.shape):
+            msg = (
+                f"{short_repr(name)} would be a stack of experts, which must be alike, but "
+                f"{short_repr(first.name)} is {first.dtype} of {first.shape}, and "
+                f"{short_repr(each.name)} is {each.dtype} of {each.shape}"
+            )
+            raise MemdescError(msg)
+    shape = (len(ordered), *first.shape)
+    nbytes = sum(each.nbytes for each in ordered)
+    return Stack(Tensor(name, first.dtype, shape, nbytes), ordered)
+
+
+def with_parts(file: PlannedFile, stacks: Iterable[Stack]) -> PlannedFile:
+    """Return a planned file in which the parts of its stacks have places of their own too."""
+    spans = dict(file.spans)
+    for tensor, parts in stacks:
+        if tensor.name in file.spans:
+            at = file.spans[tensor.name].offset
+            for each in parts:
+                spans[each.name] = Span(at, each.nbytes)
+                at += each.nbytes
+    return file._replace(spans=spans)

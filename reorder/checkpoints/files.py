@@ -1,0 +1,630 @@
+"""Tensors in files: `save` writes one or many with their descriptors, and `load` reads them back.
+
+A `Quantized`, or a `Record` of several tensors, is stored tensor by tensor; a note with the first
+one says what they are together.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from operator import methodcaller
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, overload
+
+import numpy as np
+
+from memdesc import DataType, MemdescError, MemoryDesc, RecordDesc, data_type, memory_desc
+from memdesc.disk import as_path, naming, write_file
+from memdesc.errors import about, allocates, first_of, short_repr
+from memdesc.int64 import checked_flag, checked_int
+from reorder.api import reorder
+from reorder.checkpoints.formats import npz
+from reorder.checkpoints.formats.entry import map_file, record_fields, record_of
+from reorder.checkpoints.formats.table import FORMATS, format_in, read_container
+from reorder.checkpoints.groups import Claims, Group, claims_of, read_group
+from reorder.checkpoints.moves.changes import padded
+from reorder.checkpoints.siblings import find_siblings, note_of, siblings_of
+from reorder.checkpoints.stored import (
+    QUANTIZED,
+    joined_tensors,
+    stored_layout,
+    stored_record,
+    written_tensors,
+)
+from reorder.memory.buffers import address_of
+from reorder.memory.memory import Memory
+from reorder.quantize import Quantized
+from reorder.records.record import Record
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from reorder.checkpoints.formats.entry import Entry, PlannedFile, Tensor
+    from reorder.memory.dlpack import Exporter
+
+    Savable = Memory | Quantized | Record | NDArray[Any] | Exporter
+    Parts = list[tuple[Tensor, NDArray[np.uint8]]]
+
+_T = TypeVar("_T", Memory, Record, Quantized)
+
+# the name of a tensor that is saved without a name
+DEFAULT_NAME = "tensor"
+_FORMATS = ("safetensors", "npz", "npy")
+# names listed in a message
+_SHOWN = 8
+
+
+def save(path: str | os.PathLike[str], tensors: Savable | Mapping[str, Savable]) -> None:
+    """Write one or many tensors into one file, with their descriptors; whole or not at all.
+
+    *Law*: `load` and `load_all` return what `save` was given, bit for bit.
+
+    Parameters
+    ----------
+    path : path
+        A `.safetensors` or a `.npz`, which keep every layout and data type; or a `.npy`, which
+        holds one row-major or column-major array of numpy's own types, and nothing else.
+    tensors : Memory, Quantized, Record, ndarray, tensor with DLPack, or a mapping of str to these
+        What to write: a tensor, or several by name, such as a `state_dict` of torch. Arrays and
+        tensors of other libraries are written as row-major ones of their data type.
+
+    Raises
+    ------
+    MemdescError
+        If the file cannot hold a tensor (the message names formats that can) or be written.
+
+    Examples
+    --------
+    >>> import os, tempfile, ml_dtypes, numpy as np, reorder
+    >>> path = os.path.join(tempfile.mkdtemp(), "conv.safetensors")
+    >>> w = reorder.reorder(np.ones((16, 3, 3, 3), ml_dtypes.bfloat16), "OIhw16o4i")
+    >>> reorder.save(path, w)
+    >>> reorder.load(path)
+    Memory(memory_desc((16, 3, 3, 3), 'bf16', 'ABcd16a4b'))
+    >>> reorder.save(path, {"weight": w, "bias": np.zeros(16, np.float32)})
+    >>> {name: str(m.dtype) for name, m in reorder.load_all(path).items()}
+    {'bias': 'f32', 'weight': 'bf16'}
+    """
+    given = as_path(path)
+    row = FORMATS[saving_format(given)]
+    if isinstance(tensors, Mapping):
+        if not row.has_names:
+            msg = (
+                f"{str(given)!r}: a {row.ending} holds one tensor without a name; write a "
+                ".safetensors or a .npz"
+            )
+            raise MemdescError(msg)
+        named = tensors
+    else:
+        named = {DEFAULT_NAME: tensors}
+    parts = [part for name, value in named.items() for part in _parts_of(name, value)]
+    (file,) = row.module.plan(given.name, [tensor for tensor, _ in parts], {})
+    data = {tensor.name: data for tensor, data in parts}
+    write_file(given, lambda out: _write(out, file, data))
+
+
+def save_raw(path: str | os.PathLike[str], memory: Memory) -> None:
+    """Write the bytes of a tensor and nothing else, as a C kernel expects them.
+
+    `memdesc.source` writes the code that finds an element in them.
+
+    Parameters
+    ----------
+    path : path
+        The file, such as a `.bin`; not one whose ending promises a descriptor or a header.
+    memory : Memory
+        What to write: `memory.desc.nbytes` bytes, padding included.
+
+    Raises
+    ------
+    MemdescError
+        If it is not a Memory, or the file cannot be written.
+
+    Examples
+    --------
+    >>> import os, tempfile, numpy as np, reorder
+    >>> path = os.path.join(tempfile.mkdtemp(), "x.bin")
+    >>> reorder.save_raw(path, reorder.reorder(np.ones((1, 3, 2, 2), np.float32), "nChw8c"))
+    >>> os.path.getsize(path)
+    128
+    """
+    given = as_path(path)
+    if not isinstance(memory, Memory):
+        msg = (  # type: ignore[unreachable] # callers without types
+            f"save_raw takes a Memory, not {type(memory).__name__}; reorder(x) makes one"
+        )
+        raise MemdescError(msg)
+    if given.suffix in {row.ending for row in FORMATS.values()}:
+        msg = f"{str(given)!r} would hold raw bytes, not a {given.suffix} file; call it a .bin"
+        raise MemdescError(msg)
+    data = padded(memory.data, memory.desc.nbytes)
+    write_file(given, lambda out: out.write(_buffer(data)))
+
+
+def saving_format(path: Path) -> str:
+    """Return the format that `save` writes for a name.
+
+    Fails if `save` does not write files with that ending.
+    """
+    for name in _FORMATS:
+        if path.name.endswith(FORMATS[name].ending):
+            return name
+    msg = (
+        f"{str(path)!r} cannot be saved: its name ends neither in .safetensors nor in .npz, which "
+        "keep a tensor with its descriptor, nor in .npy; --raw or reorder.save_raw writes its "
+        "bytes alone"
+    )
+    raise MemdescError(msg)
+
+
+def _write(out: BinaryIO, file: PlannedFile, data: Mapping[str, NDArray[np.uint8]]) -> None:
+    """Write a planned file and the bytes of its tensors."""
+    for offset, header in file.headers:
+        out.seek(offset)
+        out.write(header)
+    for name, span in file.spans.items():
+        out.seek(span.offset)
+        out.write(_buffer(data[name]))
+    if file.seal is not None:
+        out.flush()
+        file.seal(Path(out.name))
+
+
+def _buffer(data: NDArray[np.uint8]) -> memoryview:
+    return memoryview(data)  # type: ignore[arg-type] # arrays of bytes are buffers
+
+
+def _parts_of(name: str, value: Any) -> Parts:
+    """Return how a value is stored: its tensors, and the bytes of each."""
+    if isinstance(value, Quantized):
+        return _parts_of_quantized(name, value)
+    if isinstance(value, Record):
+        return _parts_of_record(name, value)
+    if isinstance(value, Memory):
+        return [_part_of(name, value)]
+    return [_part_of_array(name, value)]
+
+
+def _part_of(name: str, memory: Memory) -> tuple[Tensor, NDArray[np.uint8]]:
+    desc = memory.desc
+    if desc.has_broadcast:
+        msg = (
+            f"{short_repr(name)}, {desc!r}, repeats elements, which a stored tensor does not; "
+            "reorder it to 'plain'"
+        )
+        raise MemdescError(msg)
+    return stored_layout(name, desc), padded(memory.data, desc.nbytes)
+
+
+def _part_of_array(name: str, array: Any) -> tuple[Tensor, NDArray[np.uint8]]:
+    """Return how a tensor of numpy or of another library is stored: row-major."""
+    # a scalar, as in a state_dict of torch, has dims (1,) here
+    is_scalar = False
+    with suppress(RuntimeError):  # nested tensors of torch have no shape, and say so like this
+        is_scalar = getattr(array, "shape", None) == () and hasattr(array, "reshape")
+    with about(f"{short_repr(name)} cannot be saved"):
+        memory: object = reorder(array.reshape(1) if is_scalar else array, "plain")
+    if not isinstance(memory, Memory):
+        msg = f"{short_repr(name)} is on a device; take its .memory(), or reorder it to the CPU"
+        raise MemdescError(msg)
+    tensor, data = _part_of(name, memory)
+    return tensor._replace(shape=()) if is_scalar else tensor, data
+
+
+def _parts_of_quantized(name: str, value: Quantized) -> Parts:
+    if not isinstance(value.memory, Memory):
+        msg = f"the codes of {short_repr(name)} are on a device; reorder them to the CPU first"  # type: ignore[unreachable] # as quantize(queue=...) returns them
+        raise MemdescError(msg)
+    arrays = {"scales": value.scales, "zero_points": value.zero_points}
+    codes = _part_of(name, value.memory)
+    return quantized_parts(name, codes, arrays, axis=value.axis, groups=value.groups)
+
+
+def quantized_parts(
+    name: str,
+    codes: tuple[Tensor, NDArray[np.uint8]],
+    arrays: Mapping[str, Any],
+    *,
+    axis: tuple[int, ...],
+    groups: tuple[int, ...] = (),
+) -> Parts:
+    """Return how codes are stored with their scales and zero points, which `arrays` has by role."""
+    parts = {"memory": codes}
+    for role, array in arrays.items():
+        (parts[role],) = _parts_of(f"{name}{QUANTIZED[role]}", array)
+    facts = {"quantized": {"axis": axis, "groups": groups}}
+    tensors = joined_tensors(name, facts, {role: tensor for role, (tensor, _) in parts.items()})
+    return [(tensor, parts[role][1]) for role, tensor in tensors.items()]
+
+
+def _parts_of_record(name: str, value: Record) -> Parts:
+    fields = record_fields(value.desc)
+    if record_of(fields) != value.desc:
+        msg = (
+            f"{short_repr(name)}, {value.desc!r}, is not the record of that name and these "
+            "options, so a file cannot name it; save its tensors"
+        )
+        raise MemdescError(msg)
+    if len(value.tensors) == 1:
+        return [(stored_record(name, value.desc, "safetensors"), value.data)]
+    tensors = joined_tensors(name, fields, written_tensors(name, value.desc, "safetensors"))
+    return [(tensor, value.tensors[role]) for role, tensor in tensors.items()]
+
+
+@overload
+def load(
+    path: str | os.PathLike[str],
+    *,
+    dtype: str | None = None,
+    mmap: bool = False,
+    max_nbytes: int | None = None,
+) -> Memory: ...
+
+
+@overload
+def load(
+    path: str | os.PathLike[str],
+    kind: type[_T],
+    *,
+    dtype: str | None = None,
+    mmap: bool = False,
+    max_nbytes: int | None = None,
+) -> _T: ...
+
+
+@allocates
+def load(
+    path: str | os.PathLike[str],
+    kind: type[Any] = Memory,
+    *,
+    dtype: str | None = None,
+    mmap: bool = False,
+    max_nbytes: int | None = None,
+) -> Any:
+    """Read the tensor of a file that holds one.
+
+    Parameters
+    ----------
+    path : path
+        A file of `save`, of numpy, or of any other format that `open_checkpoint` reads. The axes
+        of an array without a descriptor are its logical dims.
+    kind : type
+        What it is: `Memory`, `Quantized` or `Record`.
+    dtype : str, optional
+        What an array holds if its file cannot say so, such as bf16, which numpy saves as void
+        elements (``V2``). Nothing is converted, and a file that says another type is refused.
+    mmap : bool
+        Whether to map the file instead of reading it: the memory is then read-only, and the system
+        reads the pages that are used. The file must not shrink while the memory lives.
+    max_nbytes : int, optional
+        As for `load_all`.
+
+    Returns
+    -------
+    Memory, Quantized or Record
+        As `kind` says.
+
+    Raises
+    ------
+    MemdescError
+        If the file is missing or damaged, holds several tensors, or one of another kind.
+
+    Examples
+    --------
+    >>> import os, tempfile, numpy as np, reorder
+    >>> path = os.path.join(tempfile.mkdtemp(), "w.safetensors")
+    >>> reorder.save(path, reorder.quantize(np.ones((4, 8), np.float32), "s8", axis=0))
+    >>> reorder.load(path, reorder.Quantized).scales.shape
+    (4,)
+    >>> reorder.load(path)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    memdesc.errors.MemdescError: '...w.safetensors' holds a Quantized, not a Memory; read it ...
+    """
+    given = as_path(path)
+    _check_kind(kind)
+    entries = read_stored(given, max_nbytes=max_nbytes, mmap=mmap)
+    with naming(given):
+        items = _items(entries, given, kind)
+    value = _made(items[name_of_only(given, items)], dtype, given)
+    if not isinstance(value, kind):
+        found = type(value).__name__
+        msg = (
+            f"{str(given)!r} holds a {found}, not a {kind.__name__}; read it with "
+            f"load(path, reorder.{found})"
+        )
+        raise MemdescError(msg)
+    return value
+
+
+@overload
+def load_all(
+    path: str | os.PathLike[str],
+    kind: None = None,
+    *,
+    mmap: bool = False,
+    max_nbytes: int | None = None,
+) -> dict[str, Memory]: ...
+
+
+@overload
+def load_all(
+    path: str | os.PathLike[str],
+    kind: type[_T],
+    *,
+    mmap: bool = False,
+    max_nbytes: int | None = None,
+) -> dict[str, _T]: ...
+
+
+@allocates
+def load_all(
+    path: str | os.PathLike[str],
+    kind: type[Any] | None = None,
+    *,
+    mmap: bool = False,
+    max_nbytes: int | None = None,
+) -> dict[str, Any]:
+    """Read all tensors of a file by name.
+
+    Parameters
+    ----------
+    path : path
+        As for `load`.
+    kind : type, optional
+        `Memory`, `Quantized` or `Record`: return those only. By default each tensor must be a
+        Memory. The tensors of a record that the config.json of a model declares are that record;
+        `open_checkpoint` also has each of them as it is stored.
+    mmap : bool
+        As for `load`.
+    max_nbytes : int, optional
+        The most bytes that all members of a `.npz` together may unpack to, checked before any is
+        read. By default 64 times the size of the file, and at least 1 GiB: compressed weights are
+        far below that.
+
+    Returns
+    -------
+    dict of str to Memory, Quantized or Record
+        As `kind` says, in the order of the file.
+
+    Raises
+    ------
+    MemdescError
+        If the file is missing or damaged, unpacks to more than allowed, has a tensor of an unknown
+        type, or without `kind` one that is not a Memory; if it is declared to hold records that it
+        does not hold, unless `kind` is Memory.
+
+    Examples
+    --------
+    >>> import os, tempfile, numpy as np, reorder
+    >>> path = os.path.join(tempfile.mkdtemp(), "x.npz")
+    >>> np.savez_compressed(path, x=np.zeros(1000))
+    >>> reorder.load_all(path)
+    {'x': Memory(memory_desc((1000,), 'f64', 'a'))}
+    >>> reorder.load_all(path, max_nbytes=4000)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    memdesc.errors.MemdescError: '...x.npz': its members unpack to 8128 bytes, more than ...
+    """
+    given = as_path(path)
+    if kind is not None:
+        _check_kind(kind)
+    entries = read_stored(given, max_nbytes=max_nbytes, mmap=mmap)
+    with naming(given):
+        items = _items(entries, given, kind)
+    values = {name: _made(item, None, given) for name, item in items.items()}
+    if kind is not None:
+        return {name: value for name, value in values.items() if isinstance(value, kind)}
+    for name, value in values.items():
+        if not isinstance(value, Memory):
+            found = type(value).__name__
+            msg = (
+                f"{str(given)!r}: {short_repr(name)} is a {found}, not a Memory; "
+                f"load_all(path, reorder.{found}) reads those, and load_all(path, reorder.Memory) "
+                "the others"
+            )
+            raise MemdescError(msg)
+    return values
+
+
+def _check_kind(kind: object) -> None:
+    if kind not in {Memory, Quantized, Record}:
+        msg = f"kind must be reorder.Memory, .Quantized or .Record, not {short_repr(kind)}"
+        raise MemdescError(msg)
+
+
+def name_of_only(path: Path, names: Mapping[str, Any]) -> str:
+    """Return the name of the only tensor of a file.
+
+    Fails if it has none, or several.
+    """
+    if len(names) == 1:
+        return next(iter(names))
+    msg = (
+        f"{str(path)!r} has {len(names)} tensors: {first_of(names, _SHOWN)}; reorder.load_all "
+        "reads them, and commands take one as FILE:NAME"
+        if names
+        else f"{str(path)!r} has no tensors"
+    )
+    raise MemdescError(msg)
+
+
+def read_stored(
+    path: Path, *, max_nbytes: int | None = None, mmap: bool = False, name: str | None = None
+) -> dict[str, Entry]:
+    """Return the entries of a file; their `read` returns the bytes.
+
+    The path is whatever `open_checkpoint` takes, `max_nbytes` and `mmap` are those of `load_all`,
+    and `name` is the only tensor whose bytes will be needed. Fails if the file cannot be read.
+    """
+    if max_nbytes is not None:
+        max_nbytes = checked_int("max_nbytes", max_nbytes)
+    # the members of a .npz may be compressed
+    is_file = not os.path.isdir(path)  # noqa: PTH112 - names of any length
+    if not checked_flag("mmap", mmap) and is_file and format_in(path) is FORMATS["npz"]:
+        return npz.read_all(path, max_nbytes, name)
+    entries = read_container(path).entries
+    if not mmap:
+        return entries
+    files = {entry.file: entry.state for entry in entries.values()}
+    maps = {file: map_file(file, state) for file, state in files.items()}
+    return {
+        each: replace(entry, data=maps[entry.file][entry.offset :][: entry.nbytes])
+        for each, entry in entries.items()
+    }
+
+
+def _items(
+    entries: Mapping[str, Entry], path: Path, kind: type[Any] | None
+) -> dict[str, Group | Entry]:
+    """Return what a file holds, by name, in its order: single tensors, and groups of them."""
+    names = {
+        name: note_of(entries, name) for name, each in entries.items() if each.note is not None
+    }
+    groups = {
+        name: (note.name, read_group(siblings_of(entries, name), Claims()))
+        for name, note in names.items()
+    }
+    members = {each for note in names.values() for each in note.tensors.values()}
+    for group in _declared_groups(entries, path):
+        if group.is_known:
+            groups[group.found.codes.name] = group.prefix, group
+            members |= {*group.found.names}
+        elif kind is not Memory:
+            msg = (
+                f"{group.reason}; reorder.open_checkpoint and load_all(path, reorder.Memory) read "
+                "its tensors as they are stored"
+            )
+            raise MemdescError(msg)
+    items: dict[str, Group | Entry] = {}
+    for name, entry in entries.items():
+        if name in members and name not in groups:
+            continue
+        called, item = groups.get(name, (name, entry))
+        if called in items:
+            msg = f"two tensors are called {short_repr(called)}"
+            raise MemdescError(msg)
+        items[called] = item
+    return items
+
+
+def _declared_groups(entries: Mapping[str, Entry], path: Path) -> list[Group]:
+    """Return the quantised weights without a note, if config.json declares what they are."""
+    found = [each for each in find_siblings(entries) if each.codes.note is None]
+    claims = claims_of(path, read_container(path)) if found else Claims()
+    return [read_group(each, claims) for each in found] if claims.declared else []
+
+
+def _made(item: Group | Entry, dtype: str | None, path: Path) -> Any:
+    """Read an item of a file as a Memory, Quantized or Record."""
+    with naming(path):
+        if isinstance(item, Group):
+            return value_of(item, methodcaller("read"))
+        data = item.read()
+        if isinstance(item.desc, RecordDesc):
+            return Record(item.desc, data)
+        return memory_of(item, data, dtype)
+
+
+def value_of(group: Group, read: Callable[[Entry], NDArray[np.uint8]]) -> Quantized | Record:
+    """Return what the tensors of a group are together; `read` returns the bytes of an entry.
+
+    Fails if they are neither a Quantized nor a Record.
+    """
+    data = {role: read(entry) for role, entry in group.tensors.items()}
+    if group.desc is not None:
+        return Record(group.desc, data)
+    if group.quantized is None:
+        raise MemdescError(group.reason)
+    codes = memory_of(group.tensors["memory"], data["memory"])
+    scales, *given = (
+        _array_of(each, data[role]) for role, each in group.tensors.items() if role != "memory"
+    )
+    points = given[0] if given else np.zeros(scales.shape, np.int32)
+    if not group.quantized["axis"]:  # some containers have no scalars
+        scales, points = scales.reshape(()), points.reshape(())
+    return Quantized(codes, scales, points, **group.quantized)
+
+
+def _array_of(entry: Entry, data: NDArray[np.uint8]) -> NDArray[Any]:
+    """Return a stored tensor as the array that was saved, which may have no dims."""
+    memory = memory_of(entry, data)
+    # a descriptor of a scalar has dims (1,)
+    if memory.desc != memory_desc(entry.shape or (1,), memory.desc.dtype):
+        msg = (
+            f"{short_repr(entry.name)}, {memory.desc!r}, is not a row-major array of shape "
+            f"{entry.shape}, as scales and zero points are stored"
+        )
+        raise MemdescError(msg)
+    return memory.numpy().reshape(entry.shape)
+
+
+def memory_of(entry: Entry, data: NDArray[np.uint8], dtype: str | None = None) -> Memory:
+    """Return a stored tensor as memory over its bytes, which are copied if they are not aligned.
+
+    `dtype` is that of `load`. Fails if nothing says what the tensor holds, or the file says that it
+    has another type.
+    """
+    desc = desc_of_entry(entry, dtype)
+    if address_of(data) % desc.dtype.bits_dtype.itemsize:
+        data = data.copy()
+    return Memory(desc, data, zero_pad=False)
+
+
+def desc_of_entry(entry: Entry, dtype: str | None) -> MemoryDesc:
+    """Return what a stored tensor holds.
+
+    Fails where `memory_of` does.
+    """
+    name = short_repr(entry.name)
+    desc = entry.desc or _void_desc(entry, dtype)
+    if not isinstance(desc, MemoryDesc):
+        msg = (
+            f"{name} is {desc!r}, not a tensor of numbers; reorder.dequantize decodes it, and "
+            "`memdesc convert` does by a rule such as 'NAME: plain, f32'"
+        )
+        raise MemdescError(msg)
+    if dtype is not None and data_type(dtype) != desc.dtype:
+        who = f"the descriptor of {name} says" if entry.is_described else f"{name} holds"
+        said = f"{who} {desc.dtype}"
+        raise other_type(said, data_type(dtype))
+    return desc
+
+
+def _void_desc(entry: Entry, dtype: str | None) -> MemoryDesc:
+    """Return what an array of void elements holds, given its type by the caller."""
+    name = short_repr(entry.name)
+    held = np.dtype(entry.dtype) if entry.dtype.startswith("|V") else None
+    if held is None:
+        msg = f"{name} is not a tensor: {entry.reason}"
+        raise MemdescError(msg)
+    if dtype is None:
+        msg = (
+            f"{name} holds elements of {held.itemsize} bytes without a type; say which: "
+            "dtype='bf16', or on the command line --dtype bf16"
+        )
+        raise MemdescError(msg)
+    wanted = data_type(dtype)
+    if wanted.is_packed or wanted.numpy.itemsize != held.itemsize:
+        msg = (
+            f"{name} of {held} cannot be read as {wanted}: its elements have {8 * held.itemsize} "
+            "bits"
+        )
+        raise MemdescError(msg)
+    return memory_desc(entry.shape or (1,), wanted)
+
+
+def other_type(said: str, wanted: DataType, way_out: str | None = None) -> MemdescError:
+    """Return the error for a type other than the one that a file gives its elements."""
+    kind = wanted.numpy.type
+    converted = (
+        f"`memdesc reorder --to-dtype {wanted}` or reorder(x, layout, dtype={wanted.name!r}) "
+        "converts its values"
+    )
+    return MemdescError(
+        f"{said}, not {wanted}; a file says its own type: {way_out or converted}. If its elements "
+        f"are the bits of {wanted}, save x.view({kind.__module__}.{kind.__name__})"
+    )

@@ -1,0 +1,461 @@
+"""GGUF: metadata by key, the tensors with dims innermost first, and aligned bytes.
+
+The package `gguf` loops over as many values as a header claims even if the file is shorter, so
+headers are read here, and never beyond the end of the file. Metadata is kept as bytes. A tensor of
+a type that is not in our table is bytes with the type's number; as its size is not known, it is
+taken to end where the next tensor starts, and may include padding.
+A model in several files, NAME-00001-of-00003.gguf and so on, is read as one: each part says how
+many there are and which one it is, and the first has the metadata.
+Source: `gguf.cpp` of llama.cpp, versions 2 and 3 of the format; gguf 0.19 (`GGML_QUANT_SIZES`,
+`GGUFValueType`, `SHARD_NAME_FORMAT`, `Keys.Split`).
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
+from math import prod
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, BinaryIO, NamedTuple
+
+from memdesc import DATA_TYPES, MemoryDesc
+from memdesc.errors import MemdescError, about, short_repr
+from memdesc.layout import memory_order
+from memdesc.record.gguf import GGUF_NUMBERS, GgufType, gguf_type
+from reorder.checkpoints.formats.entry import (
+    PREFIX,
+    Container,
+    Entry,
+    FileState,
+    PlannedFile,
+    Span,
+    Tensor,
+    check_entries,
+    check_nbytes,
+    check_planned,
+    checked_shape,
+    described,
+    descriptors_of,
+    open_container,
+    split_metadata,
+    stored_desc,
+)
+
+
+class GgufValue(NamedTuple):
+    """A value of metadata: the number of its type, and its bytes."""
+
+    kind: int
+    raw: bytes
+
+
+# types that are neither data types nor records keep GGUF's name
+_OTHERS = {9: GgufType("Q8_1", 32, 40), 15: GgufType("Q8_K", 256, 292)}
+TYPES = MappingProxyType(
+    {number: gguf_type(name) for number, name in GGUF_NUMBERS.items()} | _OTHERS
+)
+_BY_NAME = {row.name: number for number, row in TYPES.items()}
+# types that are not in the table, such as those of newer or other versions of ggml
+_UNKNOWN = re.compile("ggml_type_([0-9]{1,10})")
+
+# bytes of metadata values of a fixed size
+SCALARS = MappingProxyType({0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8})
+_FLOATS = {6, 12}
+STRING, ARRAY = 8, 9
+
+
+def type_name(number: int) -> str:
+    """Return the name of a type of tensors, made from its number if it is not in the table."""
+    return TYPES[number].name if number in TYPES else f"ggml_type_{number}"
+
+
+def type_number(name: str) -> int | None:
+    """Return the number of a type by the name that `type_name` gives it; None for other names."""
+    unknown = _UNKNOWN.fullmatch(name)
+    return int(unknown[1]) if unknown else _BY_NAME.get(name)
+
+
+# the most bytes before the data; tokenizers take some ten million
+_MAX_HEADER = 2**28
+# the most levels of arrays within arrays
+_MAX_DEPTH = 4
+
+
+class Reader:
+    """Reads a header's numbers and strings, and refuses what would end beyond the file."""
+
+    def __init__(self, file: BinaryIO, nbytes: int) -> None:
+        self.file = file
+        self.at = 0
+        self.left = min(nbytes, _MAX_HEADER)
+
+    def take(self, count: int, what: str) -> bytes:
+        """Return the next bytes."""
+        if count > self.left:
+            msg = (
+                f"{what} at byte {self.at} takes {count} bytes, but {self.left} are left of the "
+                f"file or of the {_MAX_HEADER} that a header may have"
+            )
+            raise MemdescError(msg)
+        data = self.file.read(count)
+        if len(data) < count:
+            msg = f"it ends within {what}, at byte {self.at + len(data)}"
+            raise MemdescError(msg)
+        self.at += count
+        self.left -= count
+        return data
+
+    def number(self, form: str, what: str) -> int:
+        """Return the next number, by its letter in `struct`."""
+        value: int = struct.unpack(f"<{form}", self.take(struct.calcsize(f"<{form}"), what))[0]
+        return value
+
+    def count(self, least: int, what: str) -> int:
+        """Return how many items follow; refuse more than fit if each has `least` bytes."""
+        found = self.number("Q", what)
+        if found * least > self.left:
+            msg = f"{what} are {found}, but only {self.left} bytes follow"
+            raise MemdescError(msg)
+        return found
+
+    def text(self, what: str) -> str:
+        """Return the next string."""
+        raw = self.take(self.number("Q", what), what)
+        try:
+            return raw.decode()
+        except UnicodeDecodeError:
+            msg = f"{what} at byte {self.at} is not UTF-8: {short_repr(raw)}"
+            raise MemdescError(msg) from None
+
+    def value(self, kind: int) -> bytes:
+        """Return the bytes of a value of metadata."""
+        start = self.at
+        self._skip(kind)
+        self.file.seek(start)
+        return self.file.read(self.at - start)
+
+    def _skip(self, kind: int, depth: int = 0) -> None:
+        if kind in SCALARS:
+            self.take(SCALARS[kind], "a value")
+        elif kind == STRING:
+            self.take(self.number("Q", "a string"), "a string")
+        elif kind == ARRAY and depth <= _MAX_DEPTH:
+            inner = self.number("I", "the type of an array")
+            size = SCALARS.get(inner, 8)
+            count = self.count(size, "the values of an array")
+            if inner in SCALARS:
+                self.take(size * count, "an array")
+            else:
+                for _ in range(count):
+                    self._skip(inner, depth + 1)
+        else:
+            msg = f"a value at byte {self.at} has type {kind}, which is unknown or nested too deep"
+            raise MemdescError(msg)
+
+
+_NUMBER, _COUNT, _TENSORS = "split.no", "split.count", "split.tensors.count"
+_PART_NAME = re.compile(r"(.*)-([0-9]{5})-of-([0-9]{5})\.gguf", re.DOTALL)
+
+
+def join_parts(path: Path, part: Container, read: Callable[[Path], Container]) -> Container:
+    """Return the model that a file is any part of, or the file itself if it is whole.
+
+    `read` reads another part. Fails if the name is not that of a part, or the parts do not fit
+    together.
+    """
+    count, number = _part_number(part, _COUNT) or 0, _part_number(part, _NUMBER) or 0
+    if count <= 1:
+        return part
+    name = _PART_NAME.fullmatch(path.name)
+    if name is None or (int(name[2]), int(name[3])) != (number + 1, count):
+        msg = (
+            f"{str(path)!r} is part {number + 1} of {count} of a model, so it must be called "
+            f"NAME-{number + 1:05}-of-{count:05}.gguf, and the other parts must have such names too"
+        )
+        raise MemdescError(msg)
+    entries: dict[str, Entry] = {}
+    files: list[Path] = []
+    metadata: dict[str, Any] = {}
+    for k in range(count):
+        other = path.with_name(f"{name[1]}-{k + 1:05}-of-{count:05}.gguf")
+        if not other.exists():
+            msg = (
+                f"{str(path)!r} is part {number + 1} of {count} of a model: {str(other)!r} is "
+                "missing, and all parts must be in one folder"
+            )
+            raise MemdescError(msg)
+        found = part if k == number else read(other)
+        if (_part_number(found, _NUMBER), _part_number(found, _COUNT)) != (k, count):
+            msg = f"{str(other)!r} does not say that it is part {k + 1} of {count}"
+            raise MemdescError(msg)
+        if twice := entries.keys() & found.entries.keys():
+            msg = f"{str(other)!r} has {short_repr(min(twice))}, which an earlier part has too"
+            raise MemdescError(msg)
+        entries |= found.entries
+        files.append(other)
+        for key, value in found.metadata.items():
+            metadata.setdefault(key, value)
+    wanted = _part_number(part, _TENSORS)
+    if wanted is not None and wanted != len(entries):
+        msg = f"{str(path)!r} says {wanted} tensors in {count} parts, which have {len(entries)}"
+        raise MemdescError(msg)
+    rest = {key: metadata[key] for key in metadata if key not in {_NUMBER, _COUNT, _TENSORS}}
+    return Container(part.format, entries, rest, tuple(files))
+
+
+def _part_number(part: Container, key: str) -> int | None:
+    """Return an integer of the metadata, or None if it does not have the key.
+
+    Fails if the value is something else.
+    """
+    value = part.metadata.get(key)
+    if value is None:
+        return None
+    if isinstance(value, GgufValue) and value.kind in SCALARS.keys() - _FLOATS:
+        return int.from_bytes(value.raw, "little")
+    msg = f"{str(part.files[0])!r}: {key} is not an integer"
+    raise MemdescError(msg)
+
+
+_MAGIC = b"GGUF"
+_VERSION, _VERSIONS = 3, (2, 3)
+_ALIGNMENT_KEY, _ALIGNMENT = "general.alignment", 32
+_U32 = 4
+# the most dims in ggml
+_MAX_NDIMS = 4
+# what messages say about tensors of unknown types
+_WAY = "its bytes can be read and copied into another GGUF, but not decoded"
+# substitutes for types that GGUF lacks, by their bits
+_WORDS = {8: "s8", 16: "s16", 32: "s32", 64: "s64"}
+
+
+def read(path: Path) -> Container:
+    """Read the header of a file, and those of the other parts of its model.
+
+    Fails if a file is damaged; the message names the rule, the tensor and the numbers.
+    """
+    return join_parts(path, _read_file(path), _read_file)
+
+
+def _read_file(path: Path) -> Container:
+    with open_container(path, "a GGUF file") as (file, state):
+        metadata, entries = _read(Reader(file, state.nbytes), path, state)
+    return Container("gguf", check_entries(entries), metadata, (path,))
+
+
+def _read(
+    reader: Reader, path: Path, state: FileState
+) -> tuple[dict[str, str | GgufValue], list[Entry]]:
+    magic, version = reader.take(len(_MAGIC), "the magic"), reader.number("I", "the version")
+    if magic != _MAGIC or version not in _VERSIONS:
+        msg = f"it starts with {magic!r} and version {version}; little-endian 2 and 3 are read"
+        raise MemdescError(msg)
+    # a name, dims, a type, an offset; a key and a value
+    ntensors = reader.count(8 + 4 + 4 + 8, "tensors")
+    nvalues = reader.count(8 + 4 + 1, "values of metadata")
+    values: dict[str, GgufValue] = {}
+    for _ in range(nvalues):
+        key = reader.text("a key")
+        if key in values:
+            msg = f"two values of metadata are called {short_repr(key)}"
+            raise MemdescError(msg)
+        kind = reader.number("I", "the type of a value")
+        values[key] = GgufValue(kind, reader.value(kind))
+    infos = [_info(reader) for _ in range(ntensors)]
+    alignment = _alignment(values.get(_ALIGNMENT_KEY))
+    start = -(-reader.at // alignment) * alignment
+    strings = {key: _string(value) for key, value in values.items() if value.kind == STRING}
+    texts, _ = split_metadata(strings, {info.name for info in infos})
+    _check_offsets(infos, alignment)
+    entries = []
+    ends = [info.offset for info in infos[1:]]
+    for info, end in zip(infos, chain(ends, [state.nbytes - start]), strict=False):
+        nbytes, dtype = _nbytes(info, end), type_name(info.kind)
+        entries.append(
+            Entry(info.name, dtype, info.shape, path, start + info.offset, nbytes, state)
+        )
+    entries = [
+        _restored(each)
+        if info.kind in TYPES
+        else replace(each, reason=f"memdesc does not know type {info.kind} of GGUF; {_WAY}")
+        for each, info in zip(described(entries, texts), infos, strict=True)
+    ]
+    described_by = {f"{PREFIX}{name}" for name in texts}
+    metadata = {key: strings.get(key, values[key]) for key in values if key not in described_by}
+    return metadata, entries
+
+
+class _Info(NamedTuple):
+    """What a header says about a tensor; the offset is from the start of the data."""
+
+    name: str
+    shape: tuple[int, ...]
+    kind: int
+    offset: int
+
+
+def _check_offsets(infos: Sequence[_Info], alignment: int) -> None:
+    """Refuse tensors that are not aligned, or not in the order of the header."""
+    before = ""
+    last = 0
+    for info in infos:
+        if info.offset % alignment:
+            msg = (
+                f"tensor {short_repr(info.name)} starts at byte {info.offset} of the data, which "
+                f"is not a multiple of the alignment, {alignment}"
+            )
+            raise MemdescError(msg)
+        if info.offset < last:
+            msg = (
+                f"tensor {short_repr(info.name)} starts at byte {info.offset} of the data, but "
+                f"{short_repr(before)}, which comes before it, at {last}"
+            )
+            raise MemdescError(msg)
+        before, last = info.name, info.offset
+
+
+def _nbytes(info: _Info, end: int) -> int:
+    """Return a tensor's size in bytes; one of an unknown type extends to the next tensor."""
+    row = TYPES.get(info.kind)
+    if row is not None:
+        return prod(info.shape) // row.block * row.nbytes
+    if not prod(info.shape):
+        return 0
+    if end <= info.offset:
+        msg = (
+            f"tensor {short_repr(info.name)} of type {info.kind} starts at byte {info.offset} of "
+            f"the data and ends at {end}: it has no bytes"
+        )
+        raise MemdescError(msg)
+    return end - info.offset
+
+
+def _string(value: GgufValue) -> str:
+    return value.raw[8:].decode(errors="surrogateescape")
+
+
+def _alignment(value: GgufValue | None) -> int:
+    if value is None:
+        return _ALIGNMENT
+    if len(value.raw) != _U32 or value.kind in _FLOATS:
+        msg = f"{_ALIGNMENT_KEY} is not an integer of 32 bits"
+        raise MemdescError(msg)
+    found = int.from_bytes(value.raw, "little")
+    if not found or found & (found - 1):
+        msg = f"{_ALIGNMENT_KEY} is {found}, not a power of 2"
+        raise MemdescError(msg)
+    return found
+
+
+def _info(reader: Reader) -> _Info:
+    name = reader.text("the name of a tensor")
+    ndims = reader.number("I", "the number of dims")
+    if 8 * ndims > reader.left:
+        msg = f"tensor {short_repr(name)} has {ndims} dims, but {reader.left} bytes follow"
+        raise MemdescError(msg)
+    dims = struct.unpack(f"<{ndims}Q", reader.take(8 * ndims, "dims"))
+    kind, offset = reader.number("I", "a type"), reader.number("Q", "an offset")
+    with about(f"tensor {short_repr(name)}"):
+        shape = checked_shape(dims[::-1])
+    row, last = TYPES.get(kind), shape[-1] if shape else 1
+    if row is not None and last % row.block:
+        msg = (
+            f"tensor {short_repr(name)}: {row.name} has blocks of {row.block} elements, which do "
+            f"not divide its rows of {last}"
+        )
+        raise MemdescError(msg)
+    return _Info(name, shape, kind, offset)
+
+
+def plan(
+    name: str, tensors: Sequence[Tensor], metadata: Mapping[str, Any]
+) -> tuple[PlannedFile, ...]:
+    """Plan a file; types that GGUF lacks, such as u8, become signed integers with a descriptor.
+
+    Fails if GGUF does not have a type or a kind of metadata value, or two tensors share a name.
+    """
+    check_planned(name, tensors)
+    stored = [_stored(tensor) for tensor in tensors]
+    texts = {**metadata, **descriptors_of(tensor for tensor, _ in stored)}
+    values = {key: _value(key, value) for key, value in texts.items()}
+    alignment = _alignment(values.get(_ALIGNMENT_KEY))
+    head = [_MAGIC, struct.pack("<IQQ", _VERSION, len(tensors), len(values))]
+    for key, value in values.items():
+        head += [_text(key), struct.pack("<I", value.kind), value.raw]
+    at = 0
+    offsets: dict[str, int] = {}
+    for tensor, kind in stored:
+        offsets[tensor.name] = at
+        ndims = len(tensor.shape)
+        head += [
+            _text(tensor.name),
+            struct.pack(f"<I{ndims}QIQ", ndims, *tensor.shape[::-1], kind, at),
+        ]
+        at += -(-tensor.nbytes // alignment) * alignment
+    text = b"".join(head)
+    start = -(-len(text) // alignment) * alignment
+    spans = {each.name: Span(start + offsets[each.name], each.nbytes) for each in tensors}
+    return (PlannedFile(name, start + at, ((0, text),), spans),)
+
+
+def _text(text: str) -> bytes:
+    raw = text.encode(errors="surrogateescape")  # as `_string` reads it
+    return struct.pack("<Q", len(raw)) + raw
+
+
+def _value(key: str, value: object) -> GgufValue:
+    if isinstance(value, GgufValue):
+        return value
+    if isinstance(value, str):
+        return GgufValue(STRING, _text(value))
+    msg = f"metadata {short_repr(key)} is neither a string nor a value of GGUF"
+    raise MemdescError(msg)
+
+
+def _restored(entry: Entry) -> Entry:
+    """Return a tensor with the type and the outer dims that `_stored` replaced."""
+    desc = entry.desc
+    if not isinstance(desc, MemoryDesc) or not entry.is_described or desc.dtype.is_packed:
+        return entry
+    blocks = tuple(block.extent for block in sorted(desc.blocks, key=memory_order))
+    is_joined = entry.shape[1:] == blocks[1 - _MAX_NDIMS :] and prod(entry.shape) == prod(blocks)
+    return replace(
+        entry,
+        dtype=desc.dtype.name if entry.dtype == _WORDS.get(desc.dtype.bits) else entry.dtype,
+        shape=blocks if is_joined else entry.shape,
+    )
+
+
+def _stored(tensor: Tensor) -> tuple[Tensor, int]:
+    """Return a tensor as GGUF has it, and the number of its type."""
+    kind = type_number(tensor.dtype)
+    dtype = DATA_TYPES.get(tensor.dtype)
+    if kind is None and dtype is not None and dtype.bits in _WORDS:
+        desc = tensor.desc or stored_desc(tensor.dtype, tensor.shape)[0]
+        tensor, kind = tensor._replace(desc=desc), type_number(_WORDS[dtype.bits])
+    if kind is None:
+        msg = (
+            f"tensor {short_repr(tensor.name)}: GGUF has no type {tensor.dtype!r}; store it as u8, "
+            "with a descriptor"
+        )
+        raise MemdescError(msg)
+    # the package gguf expects at least one dim
+    tensor = tensor._replace(shape=tensor.shape or (1,))
+    row = TYPES.get(kind)
+    if len(tensor.shape) > _MAX_NDIMS:
+        desc = tensor.desc or stored_desc(tensor.dtype, tensor.shape)[0]
+        outer, inner = tensor.shape[: 1 - _MAX_NDIMS], tensor.shape[1 - _MAX_NDIMS :]
+        if desc is None or row is None or row.block > 1:
+            msg = (
+                f"tensor {short_repr(tensor.name)}: GGUF has {_MAX_NDIMS} dims, not {tensor.shape}"
+            )
+            raise MemdescError(msg)
+        # the descriptor keeps the others
+        tensor = tensor._replace(desc=desc, shape=(prod(outer), *inner))
+    if row is not None:
+        check_nbytes(tensor, prod(tensor.shape) * row.nbytes / row.block)
+    return tensor._replace(dtype=type_name(kind)), kind

@@ -1,0 +1,404 @@
+"""A .npz of numpy or of `save`: members that are .npy files. `save` adds a NAME.npy.json to each.
+
+Members stored without compression, as `numpy.savez` writes them, are read in place.
+Source: APPNOTE.TXT 6.3 of .ZIP, with sizes in 64 bits.
+"""
+
+from __future__ import annotations
+
+import struct
+import zipfile
+import zlib
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from functools import partial
+from io import BytesIO
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+import numpy as np
+
+from memdesc import DATA_TYPES, DataType, MemdescError, MemoryDesc, data_type
+from memdesc.disk import open_file
+from memdesc.errors import about, short_repr
+from memdesc.layout import memory_order
+from reorder.checkpoints.formats.entry import (
+    MAX_DESCRIPTOR,
+    Container,
+    Entry,
+    FileState,
+    PlannedFile,
+    Span,
+    Tensor,
+    check_entries,
+    check_name,
+    check_planned,
+    desc_to_json,
+    describe,
+    stored_desc,
+)
+from reorder.checkpoints.formats.npy import Header, entry_of, header_of, read_data, read_header
+
+try:
+    import lzma
+except ImportError:
+    lzma = None  # type: ignore[assignment] # then zipfile refuses such members
+
+
+_ENDING, _DESCRIPTOR = ".npy", ".npy.json"
+# the longest name of a member, in bytes
+_MAX_NAME = 2**16 - 1
+_MAX_REASON = 200
+# the most that an archive may unpack to: a multiple of its size, or 1 GiB if that is more
+_MAX_RATIO, _MIN_LIMIT = 64, 2**30
+# members of up to this many bytes are unpacked into memory as a whole, in steps of `_STEP`
+_SMALL, _STEP = 2**16, 4096
+# bytes added to a checksum at a time
+_PIECE = 2**20
+# what zipfile and its decompressors raise for damaged bytes; some Pythons lack lzma
+DAMAGES: tuple[type[Exception], ...] = (
+    *([lzma.LZMAError] if lzma else []),
+    zipfile.BadZipFile,
+    zlib.error,
+    struct.error,
+    ValueError,
+    EOFError,
+    RuntimeError,
+    OverflowError,
+    MemoryError,
+)
+_LOCAL, _LOCAL_SIGN = struct.Struct("<4s5H3L2H"), b"PK\3\4"
+_CENTRAL, _CENTRAL_SIGN = struct.Struct("<4s6H3L5H2L"), b"PK\1\2"
+# version 4.5, which has sizes in 64 bits; names in UTF-8; no compression; 1980-01-01
+_VERSION, _UTF8, _STORED, _TIME, _DATE = 45, 0x800, 0, 0, 0x21
+_IN_EXTRA = 0xFFFFFFFF
+# the extra field with the sizes in 64 bits; the value above in the header refers to it
+_SIZES = 1
+# an extra field that readers skip, as Android's zipalign writes it
+_PADDING, _ALIGNMENT = 0xD935, 64
+# where the checksum is in the two headers of a member
+_LOCAL_CRC, _CENTRAL_CRC = 14, 16
+
+
+def read(path: Path) -> Container:
+    """Read the headers of all members.
+
+    Fails if one is damaged or compressed, or a descriptor does not fit its array.
+    """
+    with _opened(path) as archive:
+        entries = [member.entry for member in _members(archive, path, must_be_stored=True)]
+    return Container("npz", check_entries(entries), {}, (path,))
+
+
+def read_all(
+    path: Path, max_nbytes: int | None = None, name: str | None = None
+) -> dict[str, Entry]:
+    """Read all members with their bytes, compressed or not, and check their checksums.
+
+    All members together may unpack to `max_nbytes`; by default to 64 times the size of the file,
+    and at least 1 GiB; compressed weights are far below that. With `name` only that tensor's bytes
+    are read, and the other entries have no data. Fails if a member is damaged, a descriptor does
+    not fit its array, or they unpack to more than allowed.
+    """
+    found = {}
+    with _opened(path) as archive:
+        limit = max(_MIN_LIMIT, _MAX_RATIO * path.stat().st_size)
+        _check_unpacked(archive, limit if max_nbytes is None else max_nbytes)
+        for member in _members(archive, path, must_be_stored=False):
+            data = np.empty(0, np.uint8)
+            if name in {None, member.entry.name}:
+                with _refusing(member.entry.name):
+                    data = read_data(member.file, member.header, member.info.file_size)
+                member.file.read(1)  # zipfile compares the checksum at the end of a member
+            found[member.entry.name] = replace(member.entry, data=data)
+    return found
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
+    with open_file(path) as file:
+        try:
+            with zipfile.ZipFile(file) as archive:
+                yield archive
+        except MemdescError as error:
+            msg = f"{str(path)!r}: {error}"
+            raise MemdescError(msg) from None
+        except DAMAGES as error:
+            # zipfile quotes names of any length
+            reason = str(error)[:_MAX_REASON] or type(error).__name__
+            msg = f"{str(path)!r} is not a .npz file, or a damaged one: {reason}"
+            raise MemdescError(msg) from None
+
+
+def _refusing(name: str) -> AbstractContextManager[None]:
+    """Let errors about a member say that it is not a .npy file."""
+    return about(f"{short_repr(name)} is not a .npy file, or a damaged one")
+
+
+def _check_unpacked(archive: zipfile.ZipFile, limit: int) -> None:
+    nbytes = sum(info.file_size for info in archive.infolist())
+    if nbytes > limit:
+        msg = (
+            f"its members unpack to {nbytes} bytes, more than the {limit} allowed; pass "
+            f"max_nbytes={nbytes} if you trust it"
+        )
+        raise MemdescError(msg)
+
+
+class _OpenMember(NamedTuple):
+    """An array that is being read, positioned after its header."""
+
+    info: zipfile.ZipInfo
+    file: BinaryIO
+    header: Header
+    entry: Entry
+
+
+def _members(
+    archive: zipfile.ZipFile, path: Path, *, must_be_stored: bool
+) -> Iterator[_OpenMember]:
+    """Read the header and the descriptor of each array."""
+    infos = archive.infolist()
+    members = {info.filename: info for info in infos}
+    if len(members) < len(infos):
+        twice, count = Counter(info.filename for info in infos).most_common(1)[0]
+        msg = (
+            f"it has {count} members called {short_repr(twice)}; write it again, with a name for "
+            "each"
+        )
+        raise MemdescError(msg)
+    if members and not any(member.endswith(_ENDING) for member in members):
+        msg = (
+            f"none of its {len(members)} members is a .npy; if torch.save wrote it, "
+            "reorder.save('x.safetensors', torch.load(path, weights_only=True)) makes a file that "
+            "can be read"
+        )
+        raise MemdescError(msg)
+    raw: Any = archive.fp
+    state = FileState.of(raw.fileno())
+    for member, info in members.items():
+        if not member.endswith(_ENDING):
+            continue
+        name = check_name(member.removesuffix(_ENDING))
+        beside = members.get(f"{name}{_DESCRIPTOR}")
+        if must_be_stored:
+            _check_stored(info)
+            _check_stored(beside or info)
+        with _unpacked(archive, info) as file:
+            with _refusing(name):
+                header = read_header(file)
+            start = _start_of(raw, info) + len(header.raw)
+            entry = entry_of(name, header, (path, start, state))
+            if len(header.raw) + header.nbytes > info.file_size:
+                msg = (
+                    f"member {short_repr(member)} has {info.file_size} bytes, but its header means "
+                    f"{header.nbytes} and has {len(header.raw)}"
+                )
+                raise MemdescError(msg)
+            if beside is not None:
+                entry = describe(entry, _text_of(archive, beside))
+                _check_form(header, entry)
+            yield _OpenMember(info, file, header, entry)
+
+
+def _unpacked(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> BinaryIO:
+    """Open a member so that no read unpacks much more than it is asked for."""
+    file = archive.open(info)
+    if info.file_size > _SMALL and info.compress_type in {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
+        return file  # type: ignore[return-value] # zipfile's readers are binary files
+    # other decompressors unpack all that they are given, and small members are faster as a whole
+    with file:
+        return BytesIO(b"".join(iter(lambda: file.read(_STEP), b"")))
+
+
+def _start_of(file: BinaryIO, info: zipfile.ZipInfo) -> int:
+    """Return where a member's bytes start in the file; zipfile has checked its header."""
+    file.seek(info.header_offset)
+    *_, name_nbytes, extra_nbytes = _LOCAL.unpack(file.read(_LOCAL.size))
+    nbytes: int = _LOCAL.size + name_nbytes + extra_nbytes
+    return info.header_offset + nbytes
+
+
+def _text_of(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> str:
+    if info.file_size > MAX_DESCRIPTOR:
+        msg = f"{short_repr(info.filename)} has more than {MAX_DESCRIPTOR} bytes"
+        raise MemdescError(msg)
+    with _unpacked(archive, info) as file:
+        return file.read().decode()
+
+
+def _check_form(header: Header, entry: Entry) -> None:
+    """Refuse an array of whole elements that does not match its descriptor.
+
+    Flat bytes, and integers packed into wider words, may have any shape.
+    """
+    wanted = _plain_form(entry.desc) or (header.dtype, header.shape)
+    as_bytes = np.dtype(np.uint8), (entry.nbytes,)
+    has_words = (
+        wanted[0].kind in "iu"
+        and header.dtype.kind in "iu"
+        and header.dtype.itemsize > wanted[0].itemsize
+    )
+    is_other = (header.dtype, header.shape) not in {wanted, as_bytes} and not has_words
+    if is_other or header.is_fortran:
+        msg = (
+            f"{short_repr(entry.name)} is an array of {header.dtype} and shape {header.shape}, but "
+            f"its descriptor means {wanted[0]} and {wanted[1]} in row-major order; if the array is "
+            f"newer, delete the member {short_repr(entry.name + _DESCRIPTOR)}"
+        )
+        raise MemdescError(msg)
+
+
+def _plain_form(desc: object) -> tuple[np.dtype[Any], tuple[int, ...]] | None:
+    """Return the dtype and the shape of an array without blocks, gaps or packed elements."""
+    if (
+        isinstance(desc, MemoryDesc)
+        and len(desc.blocks) == len(desc.axes) == desc.ndims
+        and desc.is_dense
+        and not (desc.offset0 or desc.dtype.is_packed or desc.extra)
+        and desc.nelems != 1
+    ):
+        blocks = sorted(desc.blocks, key=memory_order)
+        return _numpy_type(desc.dtype), tuple(block.extent for block in blocks)
+    return None
+
+
+def _numpy_type(dtype: DataType) -> np.dtype[Any]:
+    """Return the dtype in a .npy for a type: numpy's own, or words instead of an ml_dtypes one."""
+    return dtype.numpy if dtype.numpy.isbuiltin == 1 else dtype.bits_dtype
+
+
+def _check_stored(info: zipfile.ZipInfo) -> None:
+    if info.compress_type != _STORED or info.flag_bits & 1:
+        msg = (
+            f"member {short_repr(info.filename)} is compressed; reorder.load_all reads it, and "
+            "save writes members as they are"
+        )
+        raise MemdescError(msg)
+
+
+class _PlannedMember(NamedTuple):
+    """A member of a planned archive: its first bytes, and the number of bytes that follow."""
+
+    name: bytes
+    head: bytes
+    nbytes: int = 0
+
+    @property
+    def size(self) -> int:
+        return len(self.head) + self.nbytes
+
+
+def plan(
+    name: str, tensors: Sequence[Tensor], metadata: Mapping[str, Any]
+) -> tuple[PlannedFile, ...]:
+    """Plan a file; arrays start at multiples of 64 bytes, and checksums are added at the end.
+
+    Fails if numpy has no array for a tensor, or two tensors share a name.
+    """
+    del metadata  # a .npz has no room for it
+    check_planned(name, tensors)
+    pieces: list[tuple[int, bytes]] = []
+    central: list[bytes] = []
+    spans: dict[str, Span] = {}
+    sums: list[tuple[int, int, int, int]] = []
+    at, listed = 0, 0
+    for tensor in tensors:
+        header, text = _form_of(tensor)
+        stem = tensor.name.encode()
+        if len(stem) + len(_DESCRIPTOR) > _MAX_NAME:
+            msg = f"{short_repr(tensor.name)} is too long for the name of a member of {name!r}"
+            raise MemdescError(msg)
+        for member in (
+            _PlannedMember(stem + _ENDING.encode(), header.raw, tensor.nbytes),
+            _PlannedMember(stem + _DESCRIPTOR.encode(), f"{text}\n".encode()),
+        ):
+            local = _local_header(member, at)
+            start = at + len(local)
+            pieces.append((at, local + member.head))
+            central.append(_central_header(member, at))
+            sums.append((at + _LOCAL_CRC, listed + _CENTRAL_CRC, start, member.size))
+            listed += len(central[-1])
+            if member.nbytes:
+                spans[tensor.name] = Span(start + len(member.head), tensor.nbytes)
+            at = start + member.size
+        spans.setdefault(tensor.name, Span(at, 0))
+    tail = b"".join(central)
+    end = _end(len(central), len(tail), at)
+    pieces.append((at, tail + end))
+    seal = partial(
+        _write_checksums,
+        members=[(one, at + other, start, nbytes) for one, other, start, nbytes in sums],
+    )
+    return (PlannedFile(name, at + len(tail) + len(end), tuple(pieces), spans, seal),)
+
+
+def _form_of(tensor: Tensor) -> tuple[Header, str]:
+    """Return the header of a tensor's array, and its descriptor.
+
+    Types that numpy lacks become words of as many bits; types narrower than a byte become bytes.
+    """
+    desc = tensor.desc or stored_desc(tensor.dtype, tensor.shape)[0]
+    if desc is None:
+        msg = (
+            f"tensor {short_repr(tensor.name)}: a .npz is not written with {tensor.dtype} of shape "
+            f"{tensor.shape}, which memdesc does not know as a tensor; write .safetensors"
+        )
+        raise MemdescError(msg)
+    form = _plain_form(desc)
+    if tensor.dtype in DATA_TYPES and not data_type(tensor.dtype).is_packed:
+        kind = _numpy_type(data_type(tensor.dtype))
+        is_same = form is not None and form[0].itemsize == kind.itemsize
+        header = header_of(*form) if form and is_same else header_of(kind, tensor.shape)
+    else:
+        header = header_of(np.dtype(np.uint8), (tensor.nbytes,))
+    if not header.nbytes == tensor.nbytes == desc.nbytes:
+        msg = (
+            f"tensor {short_repr(tensor.name)} has {tensor.nbytes} bytes, but {desc!r} takes "
+            f"{desc.nbytes}"
+        )
+        raise MemdescError(msg)
+    return header, desc_to_json(desc, tensor.note)
+
+
+def _local_header(member: _PlannedMember, at: int) -> bytes:
+    extra = struct.pack("<2H2Q", _SIZES, 16, member.size, member.size)
+    padding = -(at + _LOCAL.size + len(member.name) + len(extra) + 4) % _ALIGNMENT
+    extra += struct.pack("<2H", _PADDING, padding) + bytes(padding)
+    fields = (_VERSION, _UTF8, _STORED, _TIME, _DATE, 0, _IN_EXTRA, _IN_EXTRA)
+    head = _LOCAL.pack(_LOCAL_SIGN, *fields, len(member.name), len(extra))
+    return head + member.name + extra
+
+
+def _central_header(member: _PlannedMember, at: int) -> bytes:
+    extra = struct.pack("<2H3Q", _SIZES, 24, member.size, member.size, at)
+    fields = (_VERSION, _VERSION, _UTF8, _STORED, _TIME, _DATE, 0, _IN_EXTRA, _IN_EXTRA)
+    head = _CENTRAL.pack(
+        _CENTRAL_SIGN, *fields, len(member.name), len(extra), 0, 0, 0, 0, _IN_EXTRA
+    )
+    return head + member.name + extra
+
+
+def _end(count: int, nbytes: int, at: int) -> bytes:
+    """Return the end of an archive: the 64-bit record, its locator, and the short record."""
+    counts = (_VERSION, _VERSION, 0, 0, count, count, nbytes, at)
+    return (
+        struct.pack("<4sQ2H2L4Q", b"PK\6\6", 44, *counts)
+        + struct.pack("<4sLQL", b"PK\6\7", 0, at + nbytes, 1)
+        + struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, 0xFFFF, 0xFFFF, _IN_EXTRA, _IN_EXTRA, 0)
+    )
+
+
+def _write_checksums(grown: Path, *, members: Sequence[tuple[int, int, int, int]]) -> None:
+    """Read each member back, and write its checksum into both of its headers."""
+    with grown.open("r+b") as file:
+        for local, central, start, nbytes in members:
+            file.seek(start)
+            total, left = 0, nbytes
+            while piece := file.read(min(left, _PIECE)):
+                total, left = zlib.crc32(piece, total), left - len(piece)
+            for at in (local, central):
+                file.seek(at)
+                file.write(struct.pack("<L", total))

@@ -1,0 +1,481 @@
+"""Changes: what the bytes of a tensor or a record, or of a region of it, become.
+
+The part of a change in a region is a change itself, over the bytes of only that region. Each change
+is made by compiled code, and can be compared with its definition in numpy.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from math import lcm
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from memdesc import MemdescError, MemoryDesc, RecordDesc, memory_desc
+from memdesc.views import permute_axes
+from reorder.api import prepare
+from reorder.checkpoints.moves.files import scratch
+from reorder.checkpoints.moves.runs import FieldLayout, Operand, Region
+from reorder.memory.memory import Memory
+from reorder.memory.reference import execute_reference
+from reorder.plan.plan import check_pair, plan_reorder
+from reorder.quantize import quantize
+from reorder.records.convert_numbers import convert_numbers, is_rounded
+from reorder.records.decode import decode_into
+from reorder.records.fields import dequantize_reference
+from reorder.records.record import Record, fill_constants
+from reorder.records.repack import dim_order
+from reorder.values.attr import Attr
+from reorder.values.binding import bind
+from reorder.values.formats import INTEGERS
+from reorder.values.parameter import GROUPED_DIMS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from memdesc import Field, Layout
+
+    Desc = RecordDesc | MemoryDesc
+    # for each tensor that is read, or each that is written, by its role
+    Bytes = Mapping[str, NDArray[np.uint8]]
+    Operands = Mapping[str, Operand]
+    Layouts = Mapping[str, tuple[Layout, ...]]
+
+# the role of a tensor that is not part of a record
+ONLY = ""
+
+
+@dataclass(frozen=True)
+class Change(ABC):
+    """How tensors change: `src` becomes `dst`. Regions have their dims in the order of `dst`."""
+
+    src: Desc
+    dst: Desc
+
+    # bytes of memory for each byte that is read or written
+    working: ClassVar[int] = 1
+
+    def __str__(self) -> str:
+        return f"{self.src!r} -> {self.dst!r}"
+
+    @property
+    def dims(self) -> tuple[int, ...]:
+        """The logical sizes of the target."""
+        return self.dst.dims
+
+    @property
+    def alignment(self) -> tuple[int, ...]:
+        """Sizes and offsets of regions are multiples of these."""
+        return (1,) * len(self.dims)
+
+    @property
+    def reads(self) -> Operands:
+        """The tensors that are read, by their roles."""
+        return _operands(self.src, permutation(self.src, self.dst))
+
+    @property
+    def writes(self) -> Operands:
+        """The tensors that are written, by their roles; the first region writes constants."""
+        return _operands(self.dst, permutation(self.dst, self.dst))
+
+    @property
+    def is_copy(self) -> bool:
+        """Whether the bytes that are written are those that are read."""
+        return False
+
+    def part(self, region: Region, read: Layouts, written: Layouts) -> Change:
+        """Return the change of a region, whose fields have these layouts."""
+        return replace(
+            self,
+            src=_desc_of(self.src, permutation(self.src, self.dst), region, read),
+            dst=_desc_of(self.dst, permutation(self.dst, self.dst), region, written),
+            **self._other_fields(region),
+        )
+
+    def _other_fields(self, region: Region) -> dict[str, Any]:
+        """Return the fields besides src and dst that differ in a region."""
+        del region
+        return {}
+
+    @abstractmethod
+    def apply(self, read: Bytes) -> Bytes:
+        """Return the bytes to write; the next call in this thread may reuse their buffers.
+
+        Fails if dst cannot hold a number.
+        """
+
+    def with_chosen(self, written: Bytes) -> Change:
+        """Return the same change with given scales: those that `apply` chose, as written."""
+        del written
+        return self
+
+    @abstractmethod
+    def definition(self, read: Bytes, written: Bytes) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return the numbers that the definition wants, and those that the bytes written hold."""
+
+
+@dataclass(frozen=True)
+class Reorder(Change):
+    """A reorder of one tensor, without accumulation: a piece may run twice.
+
+    Fails if there is no such reorder, or it cannot be made region by region.
+    """
+
+    src: MemoryDesc
+    dst: MemoryDesc
+    attr: Attr | None = None
+
+    def __post_init__(self) -> None:
+        # boxes are planned when it runs
+        check_pair(self.src, self.dst)
+        beta = bind(self.attr, self.src, self.dst).beta
+        if beta:
+            msg = f"beta {beta} adds to what dst holds, but pieces are written, not added"
+            raise MemdescError(msg)
+        for desc in (self.src, self.dst):
+            _refuse_negative_strides(desc)
+
+    @property
+    def alignment(self) -> tuple[int, ...]:
+        """Groups that share a scale; with compensation, the whole tensor."""
+        if self.src.extra is not None or self.dst.extra is not None:
+            return self.dims  # compensation belongs to all elements
+        alignment = [1] * len(self.dims)
+        for parameter in () if self.attr is None else self.attr.parameters:
+            for dim, group in enumerate(parameter.groups, len(alignment) - GROUPED_DIMS):
+                alignment[dim] = lcm(alignment[dim], group)
+        return tuple(alignment)
+
+    @property
+    def is_copy(self) -> bool:
+        """Whether it leaves all bytes as they are."""
+        is_full = not _has_gaps(self.dst) and self.dst.padded_nelems == self.dst.nelems
+        return is_full and self.src == self.dst and self.attr is None
+
+    def apply(self, read: Bytes) -> Bytes:
+        """Reorder."""
+        data = scratch.take("made", self.dst.min_nbytes)
+        if _has_gaps(self.dst):
+            data[:] = 0
+        prepare(plan_reorder(self.src, self.dst, self.attr), threads=1)(read[ONLY], data)
+        return {ONLY: data}
+
+    def definition(self, read: Bytes, written: Bytes) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Reorder by definition."""
+        data, found = padded(read[ONLY], self.src.min_nbytes), written[ONLY]
+        wanted = np.zeros(max(len(found), self.dst.min_nbytes), np.uint8)
+        execute_reference(self.src, self.dst, data, wanted, self.attr)
+        return wanted[: len(found)], found
+
+    def _other_fields(self, region: Region) -> dict[str, Any]:
+        """Return the scales and zero points of the elements of a region."""
+        if self.attr is None or not self.attr.parameters:
+            return {}
+        bound = plan_reorder(self.src, self.dst, self.attr).bound_attr
+        operands = {operand.role: operand for operand in bound.operands}
+        given: dict[str, Any] = {}
+        for parameter in self.attr.parameters:
+            role, operand = parameter.role, operands[parameter.role]
+            along = [
+                slice(at // group, (at + size) // group) if operand.mask >> dim & 1 else slice(None)
+                for dim, (at, size, group) in enumerate(
+                    zip(region.offsets, region.sizes, operand.groups, strict=True)
+                )
+            ]
+            values = parameter.values.reshape(operand.sizes)[tuple(along)]
+            given[role] = values.reshape(-1) if parameter.mask else parameter.values
+            given[f"{role}_mask"] = parameter.mask
+            given[f"{role}_groups"] = parameter.groups
+        given |= {"saturate": self.attr.saturate, "f8_rounding": self.attr.f8_rounding}
+        return {"attr": Attr(**given)}
+
+
+@dataclass(frozen=True)
+class Scaled(Reorder):
+    """A reorder by one scale and zero point that are given, and written beside the codes."""
+
+    @property
+    def constants(self) -> dict[str, NDArray[Any]]:
+        """The scale, and the zero point if there is one."""
+        given = {each.role: each.values for each in self.attr.parameters} if self.attr else {}
+        scale = np.asarray(given.get("dst_scale", 1), np.float32)
+        point = given.get("dst_zero_point")
+        points = {} if point is None else {"zero_points": np.asarray(point, np.int32)}
+        return {"scales": scale, **points}
+
+    @property
+    def writes(self) -> Operands:
+        """Codes, and the constants."""
+        constants = {role: Operand(each.nbytes, ()) for role, each in self.constants.items()}
+        return {**super().writes, **constants}
+
+    @property
+    def is_copy(self) -> bool:
+        """Never."""
+        return False
+
+    def part(self, region: Region, read: Layouts, written: Layouts) -> Change:
+        """Return the change of a region; the first one has the constants."""
+        made = super().part(region, read, written)
+        assert isinstance(made, Scaled)  # noqa: S101 - it is this change with other fields
+        return Reorder(made.src, made.dst, made.attr) if any(region.offsets) else made
+
+    def apply(self, read: Bytes) -> Bytes:
+        """Convert."""
+        constants = {role: _bytes_of(each) for role, each in self.constants.items()}
+        return {**super().apply(read), **constants}
+
+
+@lru_cache(maxsize=1024)  # the layers of a model are alike
+def copied(nbytes: int) -> Reorder:
+    """Return the change that copies bytes."""
+    desc = memory_desc((nbytes,), "u8")
+    return Reorder(desc, desc)
+
+
+@dataclass(frozen=True)
+class Quantize(Reorder):
+    """A reorder of floats by scales that are chosen from the data, and written beside the codes.
+
+    `axes` and `groups` are those of `reorder.quantize`. All elements that share a scale are in one
+    region.
+    """
+
+    axes: tuple[int, ...] = ()
+    groups: tuple[int, ...] = ()
+
+    working: ClassVar[int] = 4  # numpy finds the largest values in f32
+
+    @property
+    def alignment(self) -> tuple[int, ...]:
+        """All elements that share a scale."""
+        groups = (*(1,) * (len(self.dims) - len(self.groups)), *self.groups)
+        return tuple(
+            groups[dim] if dim in self.axes else max(size, 1) for dim, size in enumerate(self.dims)
+        )
+
+    @property
+    def scales(self) -> dict[str, MemoryDesc]:
+        """The layouts of scales, and for unsigned integers of zero points, over all dims."""
+        counts = [
+            size // group if dim in self.axes else 1
+            for dim, (size, group) in enumerate(zip(self.dims, self.alignment, strict=True))
+        ]
+        integers = INTEGERS.get(self.dst.dtype.name)
+        types = {"scales": "f32"}
+        types |= {"zero_points": "s32"} if integers and integers.low == 0 else {}
+        return {role: memory_desc(counts, dtype) for role, dtype in types.items()}
+
+    @property
+    def writes(self) -> Operands:
+        """Codes, scales and zero points."""
+        scales = {
+            role: Operand(desc.nbytes, (FieldLayout.of(desc)._replace(groups=self.alignment),))
+            for role, desc in self.scales.items()
+        }
+        return {**super().writes, **scales}
+
+    @property
+    def is_copy(self) -> bool:
+        """Never."""
+        return False
+
+    def apply(self, read: Bytes) -> Bytes:
+        """Choose scales, and convert."""
+        codes, scales, points = quantize(
+            Memory(self.src, read[ONLY], zero_pad=False),
+            self.dst.dtype,
+            self.axes,
+            self.dst,
+            groups=self.groups,
+            threads=1,
+        )
+        made = {ONLY: codes.data, "scales": _bytes_of(scales), "zero_points": _bytes_of(points)}
+        return {role: made[role] for role in (ONLY, *self.scales)}
+
+    def with_chosen(self, written: Bytes) -> Change:
+        """Return the reorder with the scales that were written."""
+        mask = sum(1 << dim for dim in self.axes)
+        given: dict[str, Any] = {"dst_scale": written["scales"].view(np.float32)}
+        if "zero_points" in written:
+            given["dst_zero_point"] = written["zero_points"].view(np.int32)
+        for role in [*given]:
+            given |= {f"{role}_mask": mask, f"{role}_groups": self.groups}
+        return Reorder(self.src, self.dst, Attr(**given, saturate=True))
+
+
+@dataclass(frozen=True)
+class Encode(Change):
+    """Floats that become a record of codes and f32 scales, which are chosen from the data."""
+
+    src: MemoryDesc
+    dst: RecordDesc
+
+    working: ClassVar[int] = Quantize.working
+
+    @property
+    def parts(self) -> tuple[Field, Field]:
+        """The codes and the scales."""
+        code, scale = self.dst.rule.numbers
+        return self.dst.field(code.parts[0][0]), self.dst.field(scale.parts[0][0])
+
+    @property
+    def plain(self) -> Quantize:
+        """The same codes and scales without a record."""
+        codes, scales = self.parts
+        axes = tuple(range(len(self.dims)))
+        return Quantize(self.src, codes.desc, axes=axes, groups=scales.groups[-GROUPED_DIMS:])
+
+    @property
+    def alignment(self) -> tuple[int, ...]:
+        """All elements that share a scale."""
+        return self.parts[1].groups
+
+    def apply(self, read: Bytes) -> Bytes:
+        """Choose scales, and convert."""
+        codes, scales = self.parts
+        made = self.plain.apply(read)
+        return {codes.tensor: made[ONLY], scales.tensor: made["scales"]}
+
+    def definition(self, read: Bytes, written: Bytes) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Convert with the scales that were written."""
+        codes, scales = self.parts
+        nbytes = self.dst.tensors[scales.tensor]
+        chosen = self.plain.with_chosen({"scales": written[scales.tensor][:nbytes]})
+        return chosen.definition(read, {ONLY: written[codes.tensor]})
+
+
+@dataclass(frozen=True)
+class Repack(Change):
+    """A record that becomes another record, or a tensor of plain numbers.
+
+    `src` is bare; if `dst` has constants, such as `g_idx`, they are written too.
+    """
+
+    src: RecordDesc
+
+    def part(self, region: Region, read: Layouts, written: Layouts) -> Change:
+        """Return the change of a region; the first one has the constants."""
+        made = super().part(region, read, written)
+        if isinstance(made.dst, MemoryDesc) or not any(region.offsets):
+            return made
+        return replace(made, dst=made.dst.bare)
+
+    def apply(self, read: Bytes) -> Bytes:
+        """Decode, or write the same numbers in another format."""
+        record = record_of(self.src, read)
+        if isinstance(self.dst, MemoryDesc):
+            data = scratch.take("made", self.dst.nbytes)
+            if self.dst.has_padding or _has_gaps(self.dst):
+                data[:] = 0  # not all of it is written
+            decode_into(record, Memory.attached(self.dst, data), 1)
+            return {ONLY: data}
+        made = {name: scratch.take(f"made {name}", n) for name, n in self.dst.tensors.items()}
+        held = sum(part.layout.nelems * part.bits for part in self.dst.fields)
+        if held != 8 * self.dst.bare.nbytes:
+            for data in made.values():
+                data[:] = 0  # there are gaps between fields
+        fill_constants(self.dst, made)
+        # `check_numbers` has reported what is rounded
+        convert_numbers(record, Record(self.dst, made), permutation(self.src, self.dst), 1, [])
+        return made
+
+    def definition(self, read: Bytes, written: Bytes) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Decode both sides, or the one that is a record, by definition."""
+        values = _values(self.src, read)
+        if isinstance(self.dst, MemoryDesc):
+            plain = Reorder(memory_desc(self.dst.dims, "f32"), self.dst)
+            return plain.definition({ONLY: _bytes_of(values)}, written)
+        order = np.argsort(permutation(self.src, self.dst))
+        # -0 and 0 are one number
+        wanted, found = values.transpose(order) + 0.0, _values(self.dst, written) + 0.0
+        return wanted, _rounded_alike(wanted, found) if is_rounded(self.src, self.dst) else found
+
+
+def permutation(src: Desc, dst: Desc) -> tuple[int, ...]:
+    """Return which dim of dst each dim of src is, by the letters of two records."""
+    if isinstance(src, RecordDesc):
+        return dim_order(src, dst.letters if isinstance(dst, RecordDesc) else src.letters)
+    return tuple(range(len(src.dims)))
+
+
+def _has_gaps(desc: MemoryDesc) -> bool:
+    """Whether a reorder leaves bits as they are: gaps, or half of the first or the last byte."""
+    is_whole = desc.is_dense and not desc.offset0
+    return not is_whole or bool(desc.padded_nelems * desc.dtype.bits % 8)
+
+
+def _refuse_negative_strides(desc: MemoryDesc) -> None:
+    strides = [block.stride for block in desc.layout.blocks if block.extent > 1]
+    if desc.nelems and min(strides, default=0) < 0:
+        msg = (
+            f"{desc!r} has the negative stride {min(strides)}; pieces are read and written in the "
+            "order of bytes, so reorder it as a whole"
+        )
+        raise MemdescError(msg)
+
+
+def _bytes_of(values: NDArray[Any]) -> NDArray[np.uint8]:
+    return np.ascontiguousarray(values).reshape(-1).view(np.uint8)
+
+
+def padded(data: NDArray[np.uint8], nbytes: int) -> NDArray[np.uint8]:
+    """Return the bytes, with zeros after them up to `nbytes`."""
+    missing = nbytes - len(data)
+    return np.concatenate([data, np.zeros(missing, np.uint8)]) if missing > 0 else data
+
+
+def _rounded_alike(wanted: NDArray[np.float32], found: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return the numbers found, with those within two roundings to f32 replaced by the wanted."""
+    with np.errstate(all="ignore"):
+        wide = wanted.astype(np.float64), found.astype(np.float64)
+        is_close = abs(wide[0] - wide[1]) <= 2.0**-22 * abs(wide[0])
+    return np.where(is_close, wanted, found)
+
+
+def _values(desc: RecordDesc, data: Bytes) -> NDArray[np.float32]:
+    sizes = desc.tensors.items()
+    return dequantize_reference(
+        Record(desc, {name: padded(data[name], nbytes)[:nbytes] for name, nbytes in sizes})
+    )
+
+
+def record_of(desc: RecordDesc, data: Bytes) -> Record:
+    """Return a record over the bytes of its tensors, whose buffers may be larger."""
+    return Record(desc, {name: data[name][:nbytes] for name, nbytes in desc.tensors.items()})
+
+
+def sizes_of(desc: Desc) -> Mapping[str, int]:
+    """Return the bytes of each tensor, by its role."""
+    return desc.tensors if isinstance(desc, RecordDesc) else {ONLY: desc.min_nbytes}
+
+
+def _operands(desc: Desc, perm: tuple[int, ...]) -> Operands:
+    """Return each tensor; dim k of the descriptor is dim `perm[k]` of the change."""
+    if isinstance(desc, MemoryDesc):
+        return {ONLY: Operand(desc.min_nbytes, (FieldLayout.of(desc),))}
+    found: dict[str, list[FieldLayout]] = {name: [] for name in desc.tensors}
+    for field in desc.fields:
+        groups, counts = [0] * len(perm), [0] * len(perm)
+        for dim, group, count in zip(perm, field.groups, field.counts, strict=True):
+            groups[dim], counts[dim] = group, count
+        layout = permute_axes(field.layout, perm)
+        found[field.tensor].append(FieldLayout(layout, field.bits, tuple(groups), tuple(counts)))
+    return {name: Operand(nbytes, tuple(found[name])) for name, nbytes in desc.tensors.items()}
+
+
+def _desc_of(desc: Desc, perm: tuple[int, ...], region: Region, layouts: Layouts) -> Desc:
+    """Return the descriptor of a region, with new layouts of the fields of each tensor."""
+    if isinstance(desc, MemoryDesc):
+        return MemoryDesc(desc.dtype, layouts[ONLY][0])
+    back = tuple(perm.index(dim) for dim in range(len(perm)))
+    rest = {tensor: iter(found) for tensor, found in layouts.items()}
+    fields = tuple(
+        replace(field, layout=permute_axes(next(rest[field.tensor]), back)) for field in desc.fields
+    )
+    return replace(desc, dims=tuple(region.sizes[dim] for dim in perm), fields=fields)

@@ -1,0 +1,310 @@
+"""What a conversion may not lose: finite numbers that overflow, tensors that become 0."""
+
+from __future__ import annotations
+
+from itertools import zip_longest
+from threading import Lock
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from memdesc import DATA_TYPES, MemdescError, MemoryDesc, RecordDesc, memory_desc
+from reorder.api import reorder
+from reorder.checkpoints.moves.changes import padded, record_of
+from reorder.memory.memory import Memory
+from reorder.records.decode import dequantize_record
+from reorder.records.encode import code_range, is_integer_number
+from reorder.records.moves import read_number
+from reorder.values.attr import Attr
+from reorder.values.formats import FLOATS, INTEGERS, FloatFormat
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable
+
+    from numpy.typing import NDArray
+
+    from reorder.checkpoints.moves.changes import Bytes, Change
+
+# the types that a message may suggest because they hold larger numbers, the best choice first
+_WIDER = ("bf16", "f32")
+_WIDE_INTEGER = "s32"
+
+
+class OverflowedError(MemdescError):
+    """A conversion would turn finite numbers into infinities or NaN, however often it runs."""
+
+
+def check_scales(
+    desc: RecordDesc,
+    roles: Collection[str],
+    read: Callable[[str], NDArray[np.uint8]],
+    offsets: tuple[int, ...] = (),
+) -> None:
+    """Refuse scales, zero points and offsets in some tensors of a record that are not finite.
+
+    The record may be a region, which begins at `offsets`. `read` returns the bytes of a tensor by
+    its role, and is called only for those with such numbers. The error is an `OverflowedError` with
+    the first number, and its index over the groups.
+    """
+    rule = desc.rule
+    for number in (*rule.scale, *rule.offset, *filter(None, [rule.zero])):
+        part = desc.field(number.parts[0][0])
+        if part.tensor not in roles or is_integer_number(desc, number) or number.table:
+            continue
+        values = read_number({part.tensor: read(part.tensor)}, desc, number)
+        wrong = np.argwhere(~np.isfinite(values))
+        if len(wrong):
+            starts = [at // group for at, group in zip(offsets, part.groups, strict=False)]
+            index = tuple(int(i) + start for i, start in zip_longest(wrong[0], starts, fillvalue=0))
+            value = values[tuple(wrong[0])]
+            msg = (
+                f"{part.name} of {part.kind} is {'NaN' if np.isnan(value) else value} at {index}, "
+                f"and {len(wrong)} of {values.size} are not finite; the checkpoint is damaged, so "
+                "get it again"
+            )
+            raise OverflowedError(msg)
+
+
+def check_zero_points(desc: RecordDesc, read: Callable[[str], NDArray[np.uint8]]) -> None:
+    """Refuse integer zero points that are beyond every code, such as 16 for codes of 4 bits.
+
+    Formats that store them minus 1 can hold such a value, and readers disagree about it: those that
+    add 1 to each zero point read 16. GPTQModel subtracts and adds 1 in a whole word, so it stores a
+    0 as this value, with a borrow from the next zero point (GPTQModel 7.7, `utils/model.py`).
+    `read` returns the bytes of a tensor by its role.
+    """
+    code, zero = desc.rule.code, desc.rule.zero
+    if zero is None or not (is_integer_number(desc, code) and is_integer_number(desc, zero)):
+        return
+    (_, most), (_, stored) = code_range(desc, code), code_range(desc, zero)
+    if stored - zero.minus <= most - code.minus:
+        return
+    part = desc.field(zero.parts[0][0])
+    values = read_number({part.tensor: read(part.tensor)}, desc, zero)
+    wrong = np.argwhere(values > most - code.minus)
+    if len(wrong):
+        at = tuple(int(i) for i in wrong[0])
+        msg = (
+            f"{part.name} of {part.kind} is {stored} at {at}, and {len(wrong)} of {values.size} "
+            f"are: a zero point of {stored - zero.minus}, which no code has, or, as GPTQModel "
+            "writes it, a 0 that also lowers the next one by 1; save the model with GPTQModel as "
+            "checkpoint_format gptq_v2, which stores zero points as they are; if this one does, "
+            f"say {desc.name}(zeros=v2)"
+        )
+        raise OverflowedError(msg)
+
+
+class Move(NamedTuple):
+    """A reorder of a whole tensor in memory, which may have strides that no file has."""
+
+    src: MemoryDesc
+    dst: MemoryDesc
+    attr: Attr | None = None
+
+
+class Lost(NamedTuple):
+    """What a region of a tensor lost; whether that is too much is judged on the whole tensor."""
+
+    dtype: str
+    # how many elements there are, and how many saturated
+    nelems: int
+    saturated: int
+    # the largest number, if all became 0; None if one did not
+    vanished: float | None
+
+
+class Losses:
+    """What tensors lost in all their regions, by name; threads add to it."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._found: dict[str, Lost] = {}
+
+    def add(self, name: str, found: Lost | None) -> None:
+        """Add what a region lost; None if it cannot lose anything."""
+        if found is None:
+            return
+        with self._lock:
+            old = self._found.get(name, Lost(found.dtype, 0, 0, 0.0))
+            largest = None
+            if old.vanished is not None and found.vanished is not None:
+                largest = max(old.vanished, found.vanished)
+            nelems, saturated = old.nelems + found.nelems, old.saturated + found.saturated
+            self._found[name] = Lost(found.dtype, nelems, saturated, largest)
+
+    def check(self, names: Iterable[str]) -> None:
+        """Refuse whole tensors in which every number became 0, or saturated."""
+        for name in names:
+            dtype, nelems, saturated, vanished = self._found.get(name, Lost("", 0, 0, None))
+            if vanished:
+                hint = "" if dtype in _WIDER else f"; {' and '.join(_WIDER)} hold it"
+                msg = (
+                    f"{name}: all numbers would become 0 in {dtype}: the largest is "
+                    f"{vanished:.6g}{hint}; or leave the tensor out of the rule"
+                )
+                raise OverflowedError(msg)
+            if saturated and saturated == nelems:
+                msg = (
+                    f"{name}: all {nelems} numbers are beyond {dtype} at this scale, so each would "
+                    "become its largest or least number; give a larger scale"
+                )
+                raise OverflowedError(msg)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """A warning for each tensor in which numbers saturated."""
+        return tuple(
+            f"{name}: {each.saturated} of {each.nelems} numbers are beyond {each.dtype} at this "
+            "scale and became its largest or least number"
+            for name, each in sorted(self._found.items())
+            if each.saturated
+        )
+
+
+def check_range(
+    change: Change | Move, read: Bytes, made: NDArray[np.uint8], offsets: tuple[int, ...]
+) -> Lost | None:
+    """Refuse infinities or NaN that were finite numbers; return what else the region lost.
+
+    The change is that of a region, which begins at `offsets`; `read` and `made` are the bytes that
+    it read, and those of the plain tensor that it made. The error is an `OverflowedError` with the
+    first number, its index, and the way out.
+    """
+    dst = change.dst
+    if not isinstance(dst, MemoryDesc) or not dst.nelems:
+        return None
+    attr = getattr(change, "attr", None)
+    saturated = _saturated(change, attr, read) if _may_saturate(change, attr) else 0
+    if dst.dtype.name not in FLOATS:
+        return Lost(dst.dtype.name, dst.nelems, saturated, None)
+    if not isinstance(change.src, RecordDesc) and _is_wider(change, change.src, dst):
+        return None
+    held = Memory(dst, made[: dst.min_nbytes], zero_pad=False)
+    _check_finite(change, read, held, offsets)
+    return Lost(dst.dtype.name, dst.nelems, saturated, _vanished(change, read, held))
+
+
+def _may_saturate(change: Change | Move, attr: Attr | None) -> bool:
+    """Whether a reorder has numbers beyond dst become its largest or least, if there are any."""
+    src, dst = change.src, change.dst
+    if not isinstance(src, MemoryDesc) or not isinstance(dst, MemoryDesc):
+        return False
+    if dst.dtype.name not in INTEGERS:
+        return attr is not None and attr.saturate
+    if src.dtype.name not in INTEGERS or (attr is not None and attr.parameters):
+        return attr is not None  # without one, scales are chosen from these numbers
+    held, target = INTEGERS[src.dtype.name], INTEGERS[dst.dtype.name]
+    return held.low < target.low or held.high > target.high
+
+
+def _saturated(change: Change | Move, attr: Attr | None, read: Bytes) -> int:
+    """Return how many finite numbers are beyond the target's type at the scale of a reorder."""
+    src, dst = change.src, change.dst
+    assert isinstance(src, MemoryDesc)  # noqa: S101 - only a reorder has an attribute
+    assert isinstance(dst, MemoryDesc)  # noqa: S101 - only a reorder has an attribute
+    name = dst.dtype.name
+    # zero points go with integers; those that are wide enough show what is beyond narrow ones
+    is_narrow = name in INTEGERS and dst.dtype.bits < DATA_TYPES[_WIDE_INTEGER].bits
+    given: dict[str, Any] = {"saturate": True}
+    for each in () if attr is None else attr.parameters:
+        if is_narrow or each.role != "dst_zero_point":
+            values = each.values.reshape(-1) if each.mask else each.values
+            given |= {each.role: values, f"{each.role}_mask": each.mask}
+            given[f"{each.role}_groups"] = each.groups
+    (data,) = read.values()
+    memory = Memory(src, padded(data, src.nbytes)[: src.nbytes], zero_pad=False)
+    wide = memory_desc(dst.dims, _WIDE_INTEGER if is_narrow else "f64")
+    numbers = reorder(memory, wide, attr=Attr(**given), threads=1).numpy()
+    if name in INTEGERS:
+        low, high = float(INTEGERS[name].low), float(INTEGERS[name].high)
+    else:
+        low, high = -FLOATS[name].max, FLOATS[name].max
+    return int((np.isfinite(numbers) & ((numbers < low) | (numbers > high))).sum())
+
+
+def _check_finite(
+    change: Change | Move, read: Bytes, held: Memory, offsets: tuple[int, ...]
+) -> None:
+    dst = held.desc
+    # four bits have neither infinities nor NaN; padding is zero
+    if dst.dtype.is_packed or not _has_special(held.elements, FLOATS[dst.dtype.name]):
+        return
+    found, values = _as_f64(held), _values(change, read)
+    lost = ~np.isfinite(found) & np.isfinite(values)
+    if isinstance(change.src, RecordDesc):
+        # a product may be infinite in f32 already
+        lost |= ~np.isfinite(found) & _finite_codes(change.src, read)
+    if not lost.any():
+        return
+    at = tuple(int(i) for i in np.argwhere(lost)[0])
+    index = tuple(i + offset for i, offset in zip(at, offsets or (0,) * len(at), strict=True))
+    value, largest = values[at], FLOATS[dst.dtype.name].max
+    others = int(lost.sum()) - 1
+    more = f", and so do {others} more near it" if others else ""
+    if not np.isfinite(value):
+        msg = (
+            f"the number at {index} is {value:.6g}, although codes are finite: a scale is not, or "
+            f"their product is beyond f32{more}; the checkpoint is damaged, so get it again"
+        )
+        raise OverflowedError(msg)
+    wider = [name for name in _WIDER if FLOATS[name].max > largest]
+    hint = f"; {' and '.join(wider)} hold it" if wider else ""
+    if not isinstance(change.src, RecordDesc):
+        hint += "; or give scale=, or leave the tensor out of the rule"
+    msg = (
+        f"{value:.6g} at {index} would become {found[at]:.6g} in {dst.dtype}, whose largest number "
+        f"is {largest:.6g}{more}{hint}"
+    )
+    raise OverflowedError(msg)
+
+
+def _vanished(change: Change | Move, read: Bytes, held: Memory) -> float | None:
+    """Return the largest number of a region in which every number became 0; None in others."""
+    codes = held.elements
+    # as signed integers, positive numbers are positive, so this is decided without a copy
+    if not codes.size or int(codes.view(f"i{codes.itemsize}").max()) > 0 or _as_f64(held).any():
+        return None
+    return float(np.abs(_values(change, read)).max())
+
+
+def _is_wider(change: Change | Move, src: MemoryDesc, dst: MemoryDesc) -> bool:
+    """Whether the target's type holds all numbers of the source."""
+    if src.dtype.name not in FLOATS:
+        return False
+    is_wider = FLOATS[dst.dtype.name].holds(FLOATS[src.dtype.name])
+    return is_wider and getattr(change, "attr", None) is None
+
+
+def _has_special(codes: NDArray[Any], form: FloatFormat) -> bool:
+    """Whether an element is an infinity or NaN, by the extremes of the bits, without a copy."""
+    if not codes.size:
+        return False
+    signed = codes.view(f"i{codes.itemsize}")
+    if not form.has_negative_zero:  # its bits, the least integer, are the only NaN
+        return int(signed.min()) == -form.sign
+    return int(signed.max()) > form.largest or int(codes.max()) > form.sign + form.largest
+
+
+def _as_f64(held: Memory) -> NDArray[np.float64]:
+    wide = memory_desc(held.desc.dims, "f64")
+    found: NDArray[np.float64] = reorder(held, wide, threads=1).numpy()
+    return found
+
+
+def _values(change: Change | Move, read: Bytes) -> NDArray[Any]:
+    """Return the numbers that were read, before an attribute is applied."""
+    src = change.src
+    if isinstance(src, RecordDesc):
+        return dequantize_record(record_of(src, read), "f32", None, 1).numpy()
+    (data,) = read.values()
+    return _as_f64(Memory(src, padded(data, src.nbytes)[: src.nbytes], zero_pad=False))
+
+
+def _finite_codes(desc: RecordDesc, read: Bytes) -> NDArray[np.bool_]:
+    """Return which codes of a record are finite, over its dims; scales are checked before."""
+    code = desc.rule.code
+    kind = desc.field(code.parts[0][0]).kind
+    if code.table or kind not in FLOATS or not FLOATS[kind].has_nan:
+        return np.ones(desc.dims, np.bool_)
+    codes = read_number(record_of(desc, read).tensors, desc, code)
+    return np.asarray(np.isfinite(codes), np.bool_)

@@ -1,0 +1,155 @@
+"""Reorder from one file into another in pieces, with bounded memory for tensors of any size."""
+
+from __future__ import annotations
+
+from operator import methodcaller
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from memdesc.errors import about
+from reorder.checkpoints.files import DEFAULT_NAME, quantized_parts
+from reorder.checkpoints.formats.entry import Entry, PlannedFile, Span
+from reorder.checkpoints.formats.table import plan_file
+from reorder.checkpoints.formats.writer import Writer
+from reorder.checkpoints.moves.changes import ONLY, Reorder
+from reorder.checkpoints.moves.losses import Losses, Move, check_range
+from reorder.checkpoints.moves.pieces import Bound, cut
+from reorder.checkpoints.moves.tasks import Task, run_tasks
+from reorder.checkpoints.stored import stored_layout
+from reorder.values.binding import bind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from memdesc import MemoryDesc
+    from reorder.memory.memory import Memory
+    from reorder.values.attr import Attr
+
+
+class GivenScales(NamedTuple):
+    """The scales and zero points by which a reorder makes codes, over the dims of `axis`."""
+
+    axis: tuple[int, ...]
+    scales: NDArray[Any]
+    zero_points: NDArray[np.int32]
+
+
+def given_scales(attr: Attr | None, src: MemoryDesc, dst: MemoryDesc) -> GivenScales | None:
+    """Return what a `Quantized` of the result has, or None if nothing scales dst.
+
+    Fails if the attribute does not fit the descriptors.
+    """
+    sizes = {each.role: each.sizes for each in bind(attr, src, dst).operands}
+    parameters = () if attr is None else attr.parameters
+    given = {each.role: each for each in parameters if each.role.startswith("dst")}
+    if not given:
+        return None
+    axis = tuple(dim for dim in range(dst.ndims) if any(x.mask >> dim & 1 for x in given.values()))
+    counts = tuple(max(sizes[role][dim] for role in given) for dim in axis)
+    is_wide = max(src.dtype.bits, dst.dtype.bits) == np.dtype(np.float64).itemsize * 8
+    made = {"dst_scale": np.ones(counts), "dst_zero_point": np.zeros(counts)}
+    for role, each in given.items():
+        values = each.values.reshape([sizes[role][dim] for dim in axis])
+        made[role] = np.broadcast_to(values, counts)
+    scales = np.array(made["dst_scale"], np.float64 if is_wide else np.float32)
+    return GivenScales(axis, scales, np.array(made["dst_zero_point"], np.int32))
+
+
+class FileReorder(NamedTuple):
+    """A reorder between files."""
+
+    # the bytes that are read, what they hold, and what is written
+    entry: Entry
+    src: MemoryDesc
+    dst: MemoryDesc
+    attr: Attr | None = None
+    # the layout that the file gives for the bytes of dst, such as dst itself; None writes them
+    # without a header, as `save_raw` does
+    stored: MemoryDesc | None = None
+    # what the tensor is called in the file
+    name: str = DEFAULT_NAME
+    # what is stored beside it
+    scales: GivenScales | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of both tensors."""
+        return self.src.nbytes + self.dst.nbytes
+
+
+def reorder_file(
+    given: FileReorder,
+    target: Path,
+    *,
+    max_bytes: int,
+    threads: int,
+    step: Callable[[int], None] | None = None,
+) -> tuple[str, ...]:
+    """Reorder a tensor of a file into another file, which gets its name when it is complete.
+
+    *Law*: the file is the one that `save` or `save_raw` writes for the reordered tensor.
+
+    An existing target is replaced, even if it is the source. All pieces together take `max_bytes`
+    of memory; `threads` of them run at a time. `step` is called with the number of bytes written
+    since its last call. Returns warnings about numbers that saturated. Fails if all did, there is
+    no such reorder, no piece fits, or a file cannot be read or written; then no files are left.
+    """
+    change = Reorder(given.src, given.dst, given.attr)
+    pieces = cut(change, Bound.shared(max_bytes, threads))
+    if given.stored is None:
+        spans = {given.name: Span(0, given.dst.nbytes)}
+        files: tuple[PlannedFile, ...] = (PlannedFile(target.name, given.dst.nbytes, (), spans),)
+    else:
+        files = _planned(given, given.stored, target)
+    with Writer(target, files, overwrite=True) as writer:
+        src, dst = ((ONLY, each) for each in (given.entry.place, writer.where(given.name)))
+        tasks = (Task(given.name, piece, (src,), (dst,)) for piece in pieces)
+        losses = Losses()
+
+        def finish(task: Task, lost: Any) -> None:
+            losses.add(task.name, lost)
+            if step is not None:
+                step(task.written)
+
+        try:
+            run_tasks(
+                tasks,
+                threads,
+                max_bytes,
+                finish,
+                methodcaller("run"),
+            )
+            losses.check([given.name])
+            given.entry.check_unchanged()
+            writer.finish()
+        except BaseException:
+            writer.discard()
+            raise
+    return losses.warnings
+
+
+def _planned(given: FileReorder, stored: MemoryDesc, target: Path) -> tuple[PlannedFile, ...]:
+    """Return the file; scales are known before, so they are written with its header."""
+    codes = stored_layout(given.name, stored)
+    if given.scales is None:
+        return plan_file(target, [codes], {})
+    axis, scales, points = given.scales
+    arrays = {"scales": scales, "zero_points": points}
+    parts = quantized_parts(given.name, (codes, np.empty(0, np.uint8)), arrays, axis=axis)
+    (file,) = plan_file(target, [tensor for tensor, _ in parts], {})
+    values = [(file.spans[tensor.name].offset, data.tobytes()) for tensor, data in parts]
+    return (file._replace(headers=(*file.headers, *values)),)
+
+
+def check_reordered(src: Memory, dst: Memory, attr: Attr | None, name: str) -> tuple[str, ...]:
+    """Refuse what `reorder_file` refuses, after a reorder in memory; return the same warnings."""
+    losses = Losses()
+    with about(name):
+        move = Move(src.desc, dst.desc, attr)
+        losses.add(name, check_range(move, {ONLY: src.data}, dst.data, ()))
+    losses.check([name])
+    return losses.warnings

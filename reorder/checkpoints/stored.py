@@ -1,0 +1,325 @@
+"""How containers store layouts and records: the type and shape of the words, and the descriptor.
+
+Whole elements are stored in their physical shape, with an axis for each block in memory order.
+Elements narrower than a byte, or packed into wider words, have as many axes as dims: the outermost
+blocks, then the rest as words. That is how 4-bit weights are packed into int32 (AutoGPTQ, AutoAWQ,
+vLLM): (in / 8, out) for GPTQ, (in, out / 8) for AWQ, (in / 16, 2 * out) for Marlin.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import prod
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from memdesc import MemoryDesc, RecordDesc, data_type, memory_desc, record_desc
+from memdesc.layout import memory_order
+from memdesc.names.weights import PACKINGS
+from reorder.checkpoints.formats.entry import Tensor
+from reorder.memory.memory import Memory
+from reorder.records.repack import dim_order, dims_in
+from reorder.values.formats import INTEGERS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from memdesc import Constant, Field
+
+# the role of a record's only tensor
+ONE = "data"
+# roles of a Quantized's tensors -> the endings of their names
+QUANTIZED = MappingProxyType({"memory": "", "scales": "_scale", "zero_points": "_zero_point"})
+WEIGHT = ".weight"
+# the types of weights that are not quantised
+UNQUANTISED = ("f32", "f16", "bf16")
+
+
+class _Form(NamedTuple):
+    """How the tensors of a record are named and stored."""
+
+    # words of packed codes; None for bytes
+    words: str | None = None
+    # what separates the prefix and the role
+    joint: str = "."
+    # how many codes have an axis of their own; 0 for none
+    split: int = 0
+    # types of scales -> those that readers expect
+    stored: tuple[tuple[str, str], ...] = ()
+    # tensors without a descriptor, whatever they hold -> their words, and the shape of these
+    raw: tuple[tuple[str, tuple[str, str]], ...] = ()
+    # letters of its dims -> the order in which models have them as floats, if it differs
+    axes: tuple[tuple[str, str], ...] = (("io", "oi"),)
+
+
+_EXPONENTS = (("e8m0", "u8"),)
+_ROWS = ("weight", ("u32", "rows"))
+_MLX = _Form(raw=(_ROWS, ("scales", ("u8", "rows"))))
+_BITSANDBYTES = _Form(raw=(("weight", ("u8", "column")), ("weight.absmax", ("f32", "vector"))))
+_HQQ = _Form(raw=(("W_q", ("u8", "groups")), ("scale", ("", "column")), ("zero", ("", "column"))))
+# AutoGPTQ, AutoAWQ, vLLM, compressed-tensors 0.20, ModelOpt 0.47, gpt-oss, MLX, bitsandbytes, HQQ
+_FORMS = {
+    **dict.fromkeys(("gptq", "awq", "marlin", "pack_quantized"), _Form("s32")),
+    "mlx": _Form(raw=(_ROWS,)),
+    **dict.fromkeys(("mlx_mxfp4", "mlx_mxfp8", "mlx_nvfp4"), _MLX),
+    **dict.fromkeys(("bnb_nf4", "bnb_fp4"), _BITSANDBYTES),
+    "hqq": _HQQ,
+    **dict.fromkeys(("compressed_mxfp4", "modelopt_mxfp4", "mxfp8"), _Form(stored=_EXPONENTS)),
+    "gpt_oss_mxfp4": _Form(joint="_", split=32, stored=_EXPONENTS, axes=(("eoi", "eio"),)),
+}
+_USUAL = _Form()
+# endings of names beside codes whose name is the prefix, such as experts in one tensor:
+# transformers has NAME and NAME_scale_inv; ModelOpt NAME, NAME_weight_scale, NAME_weight_scale_2
+_BARE = {"weight": "", "weight_scale_inv": "_scale_inv"}
+BARE_ROLES = MappingProxyType({ending.removeprefix("_"): role for role, ending in _BARE.items()})
+
+
+def has_split_codes(name: str) -> bool:
+    """Whether groups of a record's codes have an axis of their own."""
+    return bool(_FORMS.get(name, _USUAL).split)
+
+
+def model_axes(desc: RecordDesc) -> str:
+    """Return the letters of a record's dims in the order in which models have them as floats."""
+    return dict(_FORMS.get(desc.name, _USUAL).axes).get(desc.letters, desc.letters)
+
+
+def in_order_of(
+    memory: Memory,
+    held: MemoryDesc | RecordDesc | None,
+    other: Memory,
+    wanted: MemoryDesc | RecordDesc | None,
+    *,
+    as_in_models: bool | None,
+) -> list[Memory]:
+    """Return `memory` with its dims in the order of `other`.
+
+    `held` and `wanted` are the descriptors that the two were stored with. Floats may have the order
+    of models or that of the record, and a square matrix does not show which: it has the one that
+    `as_in_models` says, or there are two results if that is None.
+    """
+    same = tuple(range(memory.desc.ndims))
+    orders = [same]
+    if isinstance(held, RecordDesc) and isinstance(wanted, RecordDesc):
+        orders = [dim_order(held, wanted.letters)]
+    elif isinstance(held, RecordDesc):
+        orders.append(dim_order(held, model_axes(held)))
+    elif isinstance(wanted, RecordDesc) and len(wanted.dims) == len(same):
+        order = dim_order(wanted, model_axes(wanted))
+        orders.append(tuple(order.index(dim) for dim in same))
+    turned = [
+        Memory(memory.desc.permute_axes(order), memory.data, zero_pad=False)
+        for order in dict.fromkeys(orders)
+    ]
+    found = [each for each in turned if each.desc.dims == other.desc.dims] or turned[:1]
+    return found if as_in_models is None or len(found) == 1 else [found[as_in_models]]
+
+
+def are_as_in_models(
+    pairs: Iterable[tuple[MemoryDesc | RecordDesc | None, MemoryDesc | RecordDesc | None]],
+) -> bool | None:
+    """Whether floats have the dims of models, from pairs of what two files have under a name.
+
+    None if the shapes do not show it, or show both.
+    """
+    shown = set()
+    for pair in pairs:
+        for desc, floats in (pair, pair[::-1]):
+            if isinstance(desc, RecordDesc) and isinstance(floats, MemoryDesc):
+                orders = (desc.letters, model_axes(desc))
+                fits = [dims_in(desc, letters) == floats.dims for letters in orders]
+                shown |= {fits[1]} if fits[0] != fits[1] else set()
+    return shown.pop() if len(shown) == 1 else None
+
+
+def stem_of(name: str, role: str, record: str) -> str:
+    """Return what precedes the role in the name of a record's tensor."""
+    ending = _FORMS.get(record, _USUAL).joint + role
+    return name.removesuffix(ending if name.endswith(ending) else _BARE.get(role, f"_{role}"))
+
+
+def stored_layout(name: str, desc: MemoryDesc, words: str | None = None) -> Tensor:
+    """Return how a layout is stored.
+
+    Elements narrower than `words`, the type of the words in the source, are packed into these.
+    Without it, elements narrower than a byte are packed into bytes.
+    """
+    dtype = desc.dtype
+    for word in (words, "u8"):
+        if word is None or data_type(word).bits <= dtype.bits:
+            continue
+        shape = _shape_of_words(desc, data_type(word).bits // dtype.bits)
+        if shape is not None:
+            return Tensor(name, word, shape, desc.nbytes, desc)
+    if dtype.is_packed or desc.extra is not None:
+        return Tensor(name, "u8", (desc.nbytes,), desc.nbytes, desc)
+    shape = _extents(desc)
+    if shape is None:
+        return Tensor(name, "u8", (desc.nbytes,), desc.nbytes, desc)
+    return Tensor(name, dtype.name, shape, desc.nbytes, desc)
+
+
+def is_order_hidden(tensor: Tensor) -> bool:
+    """Whether a permuted tensor is stored with the dtype and shape of a row-major one."""
+    desc = tensor.desc
+    if not isinstance(desc, MemoryDesc) or not desc.nelems:
+        return False
+    order = [block.axis for block in sorted(desc.blocks, key=memory_order) if block.extent > 1]
+    if order == sorted(order) or len(set(order)) < len(order):
+        return False
+    plain = stored_layout(tensor.name, memory_desc(desc.dims, desc.dtype), tensor.dtype)
+    return (plain.dtype, plain.shape) == (tensor.dtype, tensor.shape)
+
+
+def is_in_shape(name: str) -> bool:
+    """Whether the words of a packing have the shape of the tensor, except for its last dim."""
+    return name in PACKINGS and PACKINGS[name].is_in_shape
+
+
+def _extents(desc: MemoryDesc) -> tuple[int, ...] | None:
+    """Return the blocks' extents in memory order; None if they leave gaps."""
+    found = tuple(block.extent for block in sorted(desc.blocks, key=memory_order))
+    is_full = prod(found) == desc.padded_nelems == desc.layout.span and not desc.offset0
+    return found if is_full or not desc.nelems else None
+
+
+def _shape_of_words(desc: MemoryDesc, count: int) -> tuple[int, ...] | None:
+    """Return the shape in words of `count` elements; None if words would be partly filled."""
+    extents = _extents(desc)
+    if extents is None or desc.nelems == 0:
+        return None
+    if any(is_in_shape(name.text) for name in desc.tags()):
+        extents = desc.padded_dims
+    axes = max(desc.ndims - 1, 0)
+    rest = prod(extents[axes:])
+    return None if rest % count else (*extents[:axes], rest // count)
+
+
+def stored_record(name: str, desc: RecordDesc, format_name: str) -> Tensor:
+    """Return how a record of one tensor is stored: with its type in GGUF, else as bytes."""
+    if format_name == "gguf":
+        return Tensor(name, desc.name, desc.dims, desc.nbytes, desc)
+    rows = prod(desc.dims[:-1])
+    shape = (*desc.dims[:-1], desc.nbytes // rows) if rows else (desc.nbytes,)
+    return Tensor(name, "u8", shape, desc.nbytes, desc)
+
+
+def written_tensors(
+    prefix: str, desc: RecordDesc, format_name: str, *, is_bare: bool = False
+) -> dict[str, Tensor]:
+    """Return how a record is stored, by the roles of its tensors.
+
+    With `is_bare`, the codes are called `prefix` itself, and the others `prefix` and an ending.
+    `format_name` matters only for a record of one tensor, as in `stored_record`.
+    """
+    names = list(desc.tensors)
+    if names == [ONE]:
+        name = prefix if is_bare or prefix.endswith(WEIGHT) else _in_layer(prefix, WEIGHT)
+        return {ONE: stored_record(name, desc, format_name)}
+    stem = prefix.removesuffix(WEIGHT)
+    form = _FORMS.get(desc.name, _USUAL)
+
+    def full(role: str) -> str:
+        if is_bare and form.joint == _USUAL.joint:
+            return stem + _BARE.get(role, f"_{role}")
+        return _in_layer(stem, form.joint + role)
+
+    found = {each.tensor: _constant(full(each.tensor), each) for each in desc.constants}
+    raw = dict(form.raw)
+    for name in desc.bare.tensors:
+        parts = [part for part in desc.fields if part.tensor == name]
+        if name in raw:
+            found[name] = _in_words(full(name), parts[0], desc, raw[name])
+        elif len(parts) == 1:
+            is_scalar = _is_scalar(desc, parts[0])
+            found[name] = _alone(full(name), parts[0], form, is_scalar=is_scalar)
+        else:
+            found[name] = _joined(full(name), parts, desc.tensors[name])
+    return {name: found[name] for name in names}
+
+
+def _in_layer(prefix: str, rest: str) -> str:
+    """Return the name of a tensor of a layer; that of a model which is one layer has no prefix."""
+    return prefix + rest if prefix else rest.removeprefix(".")
+
+
+def joined_tensors(
+    name: str, facts: Mapping[str, Any], tensors: Mapping[str, Tensor]
+) -> dict[str, Tensor]:
+    """Return tensors by role; if they are several, the first has the note that joins them.
+
+    `name` is that of the whole, and `facts` are what `record_fields` returns for a record, or
+    ``quantized`` with axis and groups. The descriptor of a single tensor says what it is.
+    """
+    if len(tensors) == 1:
+        return dict(tensors)
+    first = next(iter(tensors))
+    note = {"name": name, **facts, "tensors": {role: each.name for role, each in tensors.items()}}
+    return {**tensors, first: tensors[first]._replace(note=note)}
+
+
+def _constant(name: str, constant: Constant) -> Tensor:
+    """Return how a constant is stored: as a vector."""
+    shape = (len(constant.values),)
+    return Tensor(name, constant.kind, shape, len(constant.data), memory_desc(shape, constant.kind))
+
+
+def _is_scalar(desc: RecordDesc, part: Field) -> bool:
+    """Whether a field has one element whatever the dims are, and not just one group here."""
+    is_one = prod(part.layout.dims) == 1
+    if not is_one or not desc.name:
+        return is_one
+    # equal records may have different names, so a cache of records would not do
+    return part.name in _scalars(desc.name, desc.options, len(desc.dims))
+
+
+@lru_cache(maxsize=256)
+def _scalars(name: str, options: tuple[tuple[str, Any], ...], ndims: int) -> frozenset[str]:
+    """Return the fields of a record that have one element for all of a large tensor."""
+    desc = record_desc((4096,) * ndims, name, **dict(options))
+    return frozenset(part.name for part in desc.fields if prod(part.layout.dims) == 1)
+
+
+def _alone(name: str, part: Field, form: _Form, *, is_scalar: bool) -> Tensor:
+    """Return how a field with a tensor of its own is stored: codes as words, scales in their dims.
+
+    Scales keep their dims whatever their order in memory, as loaders allocate them: (groups, out)
+    for Marlin, padded dims for scales of cuBLAS, (1,) for one scale of all. Source: vLLM 0.10,
+    `marlin_permute_scales` and `swizzle_blockscale`.
+    """
+    desc = part.desc
+    is_code = desc.dtype.is_packed or part.kind in INTEGERS
+    if is_code or prod(desc.padded_dims) * part.bits != 8 * desc.nbytes:
+        made = stored_layout(name, desc, form.words if part.kind in INTEGERS else None)
+        if not form.split:
+            return made
+        groups = desc.dims[-1] // form.split
+        return made._replace(shape=(*desc.dims[:-1], groups, form.split * part.bits // 8))
+    shape = (1,) if is_scalar else desc.padded_dims
+    kind = dict(form.stored).get(part.kind, part.kind)
+    return Tensor(name, kind, shape, desc.nbytes, desc)
+
+
+def _in_words(name: str, part: Field, desc: RecordDesc, how: tuple[str, str]) -> Tensor:
+    """Return how a tensor without gaps is stored: as words of some type, in one of these shapes."""
+    words, form = how[0] or part.kind, how[1]
+    dims, nbytes = part.layout.dims, desc.tensors[part.tensor]
+    count, rows = nbytes * 8 // data_type(words).bits, prod(dims[:-1])
+    group = desc.field(desc.rule.scale[0].parts[0][0]).groups[-1]
+    shapes = {
+        "rows": (*dims[:-1], count // rows if rows else 0),
+        "groups": (count // group, group),
+        "column": (count, 1),
+        "vector": (count,),
+    }
+    return Tensor(name, words, shapes[form], nbytes)
+
+
+def _joined(name: str, parts: list[Field], nbytes: int) -> Tensor:
+    """Return how interleaved fields of one type are stored: as the last axis."""
+    first = parts[0]
+    blocks = sorted(first.layout.blocks, key=memory_order)
+    shape = (*(block.extent for block in blocks), len(parts))
+    if prod(shape) * first.bits == nbytes * 8 and len({part.kind for part in parts}) == 1:
+        return Tensor(name, first.kind, shape, nbytes)
+    return Tensor(name, "u8", (nbytes,), nbytes)

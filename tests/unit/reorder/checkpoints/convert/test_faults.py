@@ -1,0 +1,123 @@
+"""Conversions that are killed, run out of disk, lose their source, or meet another conversion."""
+
+from __future__ import annotations
+
+import os
+import resource
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from memdesc import MemdescError
+from reorder import ConvertOptions
+from reorder.checkpoints.convert.conversion import plan_conversion
+from reorder.checkpoints.formats.partial import partial_folder
+from tests.checkpoints import model_folder
+from tests.programs import run_python
+
+if TYPE_CHECKING:
+    from reorder import ConvertProgress
+    from reorder.checkpoints.convert.conversion import Conversion
+
+_PROGRAM = Path(__file__).with_name("kill_program.py")
+_RULES = ("model.layers.*: awq -> gptq", "conv.weight: OIhw16i16o", "lm_head.weight: ba, f32")
+# many tasks, one at a time
+_SMALL = ConvertOptions(threads=1, max_bytes=8000)
+
+
+def planned(folder: Path, settings: ConvertOptions = _SMALL) -> Conversion:
+    if not (folder / "model").exists():
+        model_folder(folder / "model")
+    rules = _RULES
+    return plan_conversion(folder / "model", folder / "out", rules, settings)
+
+
+def kill_and_resume(folder: Path, kills: int, seed: int, layers: int) -> str:
+    model_folder(folder / "model", layers=layers)
+    return run_python(_PROGRAM, folder, str(kills), str(seed)).stdout
+
+
+def test_a_conversion_that_is_killed_is_whole_or_resumes_to_the_same_bytes(tmp_path: Path) -> None:
+    killed, _, _ = kill_and_resume(tmp_path, 2, 0, 1).split()
+    assert int(killed) == 2
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("seed", range(2))
+def test_conversions_that_are_killed_at_many_moments(tmp_path: Path, seed: int) -> None:
+    killed, whole, resumed = map(int, kill_and_resume(tmp_path, 50, seed, 6).split())
+    sys.stdout.write(f"{killed} kills, {whole} conversions whole, {resumed} files kept\n")
+    assert killed >= 50
+    assert whole
+    assert resumed
+
+
+def test_a_disk_that_fills_half_way_ends_in_an_error(tmp_path: Path) -> None:
+    made = planned(tmp_path)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def fill(now: ConvertProgress) -> None:
+        if now.done > now.total // 2:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (now.done // 2, limits[1]))
+
+    try:
+        with pytest.raises(MemdescError, match="cannot be written: File too large"):
+            made.run(fill)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert not (tmp_path / "out").exists()
+    assert not partial_folder(tmp_path / "out").exists()  # no file was finished
+    planned(tmp_path, _SMALL._replace(resume=True)).run()
+
+
+@pytest.mark.parametrize("size", [5000, 0])
+def test_a_source_that_shrinks_ends_in_an_error(tmp_path: Path, size: int) -> None:
+    made = planned(tmp_path)
+    source = tmp_path / "model" / "model.safetensors"
+    with pytest.raises(MemdescError, match="it was shortened after"):
+        made.run(lambda *_: os.truncate(source, size))
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_source_that_is_written_to_ends_in_an_error(tmp_path: Path) -> None:
+    made = planned(tmp_path)
+    source = tmp_path / "model" / "model.safetensors"
+    with pytest.raises(MemdescError, match="has changed while it was converted"):
+        made.run(lambda *_: source.touch())
+    assert not (tmp_path / "out").exists()
+
+
+def test_memory_stays_within_the_bound_however_large_tensors_are(tmp_path: Path) -> None:
+    """100 MB, of which no more than 8 MiB and what the program itself needs may be held."""
+    source, target = tmp_path / "in.npy", tmp_path / "out.npy"
+    np.lib.format.open_memmap(source, "w+", np.float32, (5000, 5000)).flush()
+    arguments = [str(source), str(target), "--map", "*: ba", "--max-bytes", "8MiB"]
+    # not ru_maxrss, which a process inherits from the one that starts it
+    code = (
+        "import re, sys; from reorder.cli import main; main(['convert', *sys.argv[1:]]); "
+        "print(re.search(r'VmHWM:\\s*(\\d+) kB', open('/proc/self/status').read())[1])"
+    )
+    peak = int(run_python("-c", code, *arguments).stdout.split()[-1]) << 10
+    assert target.stat().st_size > 100_000_000
+    assert peak < (8 << 20) + 300_000_000
+
+
+def test_bytes_that_are_damaged_on_their_way_are_found_when_they_are_read_back(
+    tmp_path: Path,
+) -> None:
+    made = planned(tmp_path, _SMALL._replace(verify=True))
+    size = made.output.files[-1].nbytes
+
+    def damage(now: ConvertProgress) -> None:
+        if now.stage == "converting" and now.done == now.total // 2:
+            finished = partial_folder(tmp_path / "out") / "files" / "model.safetensors"
+            with finished.open("r+b") as file:
+                file.seek(size - 100)
+                file.write(b"x" * 100)
+
+    with pytest.raises(MemdescError, match="what was written differs from the definition"):
+        made.run(damage)
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,251 @@
+"""`reorder.convert`: what it takes, what it says while it runs, and what it returns."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from itertools import repeat
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any
+
+import numpy as np
+import pytest
+
+import reorder
+from memdesc import MemdescError
+from reorder.checkpoints.formats.partial import partial_folder
+from reorder.checkpoints.moves.pieces import _sizes
+from tests.checkpoints import write_safetensors
+from tests.unit.reorder.checkpoints.convert.results import contents, ended_after
+
+# copies, a layout, a record, numbers of a record, scales from the data, a file next to the tensors
+_RULES = (
+    "conv.weight: OIhw16i16o",
+    "*.0.mlp: awq -> gptq",
+    "*.1.mlp: awq -> ab, f32",
+    "lm_head.weight: u8, scales=a",
+)
+_SMALL = reorder.ConvertOptions(max_bytes=20_000, threads=2)
+
+
+def test_progress_counts_every_byte_once(model: Path, tmp_path: Path) -> None:
+    seen: list[reorder.ConvertProgress] = []
+    options = _SMALL._replace(verify=True)
+    report = reorder.convert(model, tmp_path / "out", _RULES, options, seen.append)
+    first, *rest = seen
+    assert (first.stage, first.done, first.report.warnings) == ("planned", 0, report.warnings)
+    assert [now.done for now in rest] == sorted(now.done for now in rest)
+    assert {now.stage for now in rest} == {"converting", "verifying"}
+    assert {now.total for now in seen} == {rest[-1].done}
+    converted = [now for now in rest if now.stage == "converting"]
+    assert len(converted) > 10
+    assert 2 * converted[-1].done == rest[-1].done
+    assert report.resumed == 0
+
+
+def test_what_is_resumed_is_not_counted_again(model: Path, tmp_path: Path) -> None:
+    sharded = _SMALL._replace(shard_bytes=20_000, threads=1)
+    with ended_after(12) as end:
+        reorder.convert(model, tmp_path / "out", _RULES, sharded, end)
+    assert partial_folder(tmp_path / "out").exists()
+    seen: list[reorder.ConvertProgress] = []
+    options = sharded._replace(resume=True)
+    report = reorder.convert(model, tmp_path / "out", _RULES, options, seen.append)
+    assert 0 < report.resumed < report.files
+    assert seen[-1].done == seen[-1].total < seen[0].total
+    reorder.convert(model, tmp_path / "fresh", _RULES, sharded)
+    assert contents(tmp_path / "out") == contents(tmp_path / "fresh")
+
+
+def test_a_dry_run_says_what_would_become_of_each_tensor(model: Path, tmp_path: Path) -> None:
+    seen: list[str] = []
+    options = _SMALL._replace(dry_run=True)
+    report = reorder.convert(
+        model, tmp_path / "out", _RULES, options, lambda now: seen.append(now.stage)
+    )
+    assert seen == ["planned"]
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+    assert (report.weights, report.converted, report.copied) == (5, 4, 1)
+    assert report.would[-1] == (
+        "conv.weight: memory_desc((20, 6, 3, 3), 'f32', 'abcd') -> "
+        "memory_desc((20, 6, 3, 3), 'f32', 'ABcd16b16a')"
+    )
+    done = reorder.convert(model, tmp_path / "out", _RULES, _SMALL)
+    assert done.would == ()
+    assert (done.bytes_in, done.bytes_out) == (report.bytes_in, report.bytes_out)
+    assert done.bytes_out == sum(map(len, contents(tmp_path / "out").values()))
+
+
+def test_rules_are_lines_and_files(model: Path, tmp_path: Path) -> None:
+    rules = tmp_path / "rules.toml"
+    rules.write_text(
+        '[[map]]\nmatch = "*.weight"\ndtype = "f32"\n'
+        '[[map]]\nmatch = "model.layers.*"\nsrc = "awq"\ndst = "gptq(zeros=v2, g_idx=true)"\n'
+        '[[map]]\nmatch = "lm_head.weight"\ndst = "ab"\ndims = [80, 64]\n'
+    )
+    report = reorder.convert(model, tmp_path / "out", [rules, "conv.weight: ohwi"])
+    assert report.converted == 4
+    with reorder.open_checkpoint(tmp_path / "out") as found:
+        assert str(found["conv.weight"].desc).endswith("'acdb')")
+        assert str(found["lm_head.weight"].desc) == "memory_desc((80, 64), 'f16', 'ab')"
+        assert dict(found.record("model.layers.0.mlp").desc.options)["zeros"] == "v2"
+
+
+@pytest.mark.parametrize(
+    ("rules", "problem"),
+    [
+        (
+            "conv.weight: ohwi",
+            "rules must be a list of rules, not 'conv.weight: ohwi'; put it in brackets",
+        ),
+        (None, "rules must be a list of rules, not None"),
+        ([5], "a rule is a string, or the path of a file of rules, not 5"),
+        ([b"conv.weight: ohwi"], "a rule is a string, or the path of a file of rules"),
+        ({"conv.weight: ohwi"}, "the last one that matches applies, so their order counts"),
+        ({"conv.weight: ohwi": 1}, "the last one that matches applies, so their order counts"),
+        (repeat("conv.weight: ohwi"), "an iterator may never end; give list(rules)"),
+        (["nothing: ohwi"], "no tensor and no record is called 'nothing'"),
+    ],
+)
+def test_rules_that_are_none_are_refused(
+    model: Path, tmp_path: Path, rules: Any, problem: str
+) -> None:
+    with pytest.raises(MemdescError) as caught:
+        reorder.convert(model, tmp_path / "out", rules)
+    assert problem in str(caught.value)
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"max_bytes": 0}, "max_bytes must be an integer of 1 or more, not 0"),
+        ({"max_bytes": 1.5}, "max_bytes must be an integer of 1 or more, not 1.5"),
+        ({"shard_bytes": -1}, "shard_bytes must be an integer of 1 or more, not -1"),
+        ({"max_bytes": True}, "max_bytes must be an integer of 1 or more, not True"),
+        ({"verify": "no"}, "verify must be True or False, not 'no'"),
+        ({"threads": 0}, "threads must be an integer of 1 or more, not 0"),
+    ],
+)
+def test_options_out_of_range_are_refused(
+    model: Path, tmp_path: Path, options: dict[str, Any], problem: str
+) -> None:
+    with pytest.raises(MemdescError) as caught:
+        reorder.convert(model, tmp_path / "out", _RULES, _SMALL._replace(**options))
+    assert problem in str(caught.value)
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_very_many_threads_are_as_many_as_help(tmp_path: Path) -> None:
+    write_safetensors(tmp_path / "x.safetensors", {"x": np.ones((64, 64), np.float32)})
+    options = reorder.ConvertOptions(threads=10**9)
+    target = tmp_path / "y.safetensors"
+    assert reorder.convert(tmp_path / "x.safetensors", target, ["x: ba"], options).files == 1
+
+
+def test_options_are_one_value(model: Path, tmp_path: Path) -> None:
+    given: Any = {"max_bytes": 1 << 20}
+    client: Any = 5  # looked at later
+    for more in ({}, {"client": client}):
+        with pytest.raises(MemdescError, match="options must be ConvertOptions, not "):
+            reorder.convert(model, tmp_path / "out", _RULES, given, **more)
+    numbers: Any = np.int64(1 << 20)
+    options = reorder.ConvertOptions(max_bytes=numbers, threads=1)
+    assert reorder.convert(model, tmp_path / "out", _RULES, options).files
+
+
+def test_a_callback_that_is_none_is_refused(model: Path, tmp_path: Path) -> None:
+    given: Any = 5
+    with pytest.raises(MemdescError, match="progress must be a function, not 5"):
+        reorder.convert(model, tmp_path / "out", _RULES, _SMALL, given)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("error", [OSError(5, "mine", "theirs"), StopIteration(), SystemExit(3)])
+@pytest.mark.parametrize("stage", ["planned", "converting", "verifying"])
+def test_what_a_callback_raises_comes_back_as_it_is(
+    model: Path, tmp_path: Path, error: BaseException, stage: str
+) -> None:
+    def fail(now: reorder.ConvertProgress) -> None:
+        if now.stage == stage:
+            raise error
+
+    options = _SMALL._replace(verify=True)
+    with pytest.raises(type(error)) as caught:
+        reorder.convert(model, tmp_path / "out", _RULES, options, fail)
+    assert caught.value is error
+    assert not (tmp_path / "out").exists()
+    assert reorder.convert(model, tmp_path / "out", _RULES, options._replace(resume=True))
+
+
+def test_a_callback_may_change_the_working_folder(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "rules.toml").write_text('[[map]]\nmatch = "*.norm.weight"\ndtype = "f32"\n')
+    monkeypatch.chdir(tmp_path)
+    rules: list[str | Path] = [Path("rules.toml"), *_RULES]
+    options = _SMALL._replace(verify=True)
+    reorder.convert(model.name, "out", rules, options, lambda _: os.chdir(tmp_path / "elsewhere"))
+    reorder.convert(model, tmp_path / "wanted", [tmp_path / "rules.toml", *_RULES], options)
+    assert contents(tmp_path / "out") == contents(tmp_path / "wanted")
+
+
+def test_a_callback_may_convert_something_else_but_not_the_same(
+    model: Path, tmp_path: Path
+) -> None:
+    left = ["other", "out"]
+
+    def again(now: reorder.ConvertProgress) -> None:
+        if now.stage == "converting" and left:
+            reorder.convert(model, tmp_path / left.pop(0), _RULES, _SMALL)
+
+    with pytest.raises(MemdescError, match="another process is writing into"):
+        reorder.convert(model, tmp_path / "out", _RULES, _SMALL, again)
+    reorder.convert(model, tmp_path / "out", _RULES, _SMALL._replace(resume=True))
+    assert contents(tmp_path / "out") == contents(tmp_path / "other")
+
+
+def test_no_task_runs_after_an_interrupted_conversion_has_returned(
+    model: Path, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """Neither the first nor a second Ctrl-C gives the lock back while a thread still writes."""
+    # shells start commands in the background with SIGINT ignored
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    request.addfinalizer(lambda: signal.signal(signal.SIGINT, before))
+    begun, may_go_on, ended = Event(), Event(), list[int]()
+
+    def hold(now: reorder.ConvertProgress) -> None:
+        if now.stage == "converting":
+            begun.set()
+            may_go_on.wait(20)
+            ended.append(now.done)
+
+    def interrupt() -> None:
+        begun.wait(20)
+        for _ in range(3):
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.05)
+        may_go_on.set()
+
+    thread = Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        reorder.convert(model, tmp_path / "out", _RULES, _SMALL, hold)
+    assert ended
+    thread.join()
+    assert reorder.convert(model, tmp_path / "out", _RULES, _SMALL).files
+
+
+def test_each_tensor_is_cut_once(tmp_path: Path) -> None:
+    # each takes more than a piece may
+    shapes = [(rows, columns) for rows in range(1, 16) for columns in range(65, 85)]
+    options = reorder.ConvertOptions(max_bytes=512, threads=1)
+    tensors = {f"layers.{a}.{b}": np.zeros((a, b), np.float32) for a, b in shapes}
+    write_safetensors(tmp_path / "x.safetensors", tensors)
+    before = _sizes.cache_info()
+    reorder.convert(tmp_path / "x.safetensors", tmp_path / "y.npz", options=options)
+    after = _sizes.cache_info()
+    assert after.hits + after.misses - before.hits - before.misses == len(shapes)

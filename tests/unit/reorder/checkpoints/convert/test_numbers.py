@@ -1,0 +1,204 @@
+"""Numbers of converted tensors: chosen and given scales, types, what stays and what is refused."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import reorder
+from memdesc import MemdescError, record_desc
+from reorder import Quantized
+from tests.checkpoints import write_safetensors
+from tests.unit.reorder.checkpoints.convert.results import SMALL, converted, refused
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_scales_of_no_elements_are_1(tmp_path: Path) -> None:
+    source = tmp_path / "in.npz"
+    np.savez(source, a=np.ones((1, 0), np.float32), b=np.ones((0, 3), np.float32))
+    rules = ("a: u8, scales=a", "b: AB4a4b, s8, scales=ab")
+    found = converted(source, tmp_path / "out.safetensors", *rules)
+    assert found["a_scale"].tolist() == [1]
+    assert found["a_zero_point"].tolist() == [0]
+    assert found["b_scale"].shape == (0, 3)
+
+
+def test_scales_are_chosen_for_no_types_that_quantize_does_not_take(tmp_path: Path) -> None:
+    source, out = tmp_path / "in.safetensors", tmp_path / "out.safetensors"
+    write_safetensors(source, {"w": np.ones((8, 8), np.float32)})
+    small = tmp_path / "small.safetensors"
+    reorder.convert(source, small, ["w: f8_e4m3"], SMALL)
+    said = refused(small, out, "w: s8, scales=a")
+    assert "quantize takes floats of 16 bits or more, not f8_e4m3" in said
+
+
+def test_scales_that_are_given_are_applied(model: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.safetensors"
+    found = converted(model, out, "lm_head.weight: s8, scale=0.05, zero_point=3")
+    x = reorder.open_checkpoint(model)["lm_head.weight"].numpy()
+    attr = reorder.Attr(dst_scale=0.05, dst_zero_point=3, saturate=True)
+    assert np.array_equal(
+        found["lm_head.weight"], reorder.reorder(x, dtype="s8", attr=attr).numpy()
+    )
+
+
+def test_types_that_an_archive_does_not_have_come_back(tmp_path: Path) -> None:
+    names = ("in.safetensors", "b.npz", "c.gguf", "d.safetensors")
+    first, *others = (tmp_path / name for name in names)
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    write_safetensors(tmp_path / "x.safetensors", {"x": x, "y": x})
+    rules = ["x: bf16", "y: f8_e5m2"]
+    reorder.convert(tmp_path / "x.safetensors", first, rules, SMALL)
+    source = first
+    for target in others:
+        reorder.convert(source, target, [], SMALL)
+        source = target
+    with reorder.open_checkpoint(first) as old, reorder.open_checkpoint(source) as new:
+        assert new.metadata == {}
+        for name, dtype in (("x", "bf16"), ("y", "f8_e5m2")):
+            assert (new[name].dtype, new[name].shape) == (dtype, (2, 3))
+            assert new[name].data.tobytes() == old[name].data.tobytes()
+
+
+def test_tensors_without_a_data_type_are_copied(tmp_path: Path) -> None:
+    x = np.arange(8, dtype=np.complex64)
+    write_safetensors(tmp_path / "x.safetensors", {"x": x})
+    reorder.convert(
+        tmp_path / "x.safetensors", tmp_path / "y.safetensors", [], reorder.ConvertOptions()
+    )
+    with reorder.open_checkpoint(tmp_path / "y.safetensors") as found:
+        assert (found["x"].dtype, found["x"].data.tobytes()) == ("C64", x.tobytes())
+    said = refused(tmp_path / "x.safetensors", tmp_path / "z.safetensors", "x: f32")
+    assert "rule 'x: f32': x: memdesc has no data type" in said
+
+
+# A `Quantized` and a `Record` stay what they are.
+
+
+_WEIGHTS = np.random.default_rng(0).random((16, 256), np.float32)
+
+
+@pytest.mark.parametrize("name", ["x.safetensors", "x.npz", "x.gguf", "x"])
+@pytest.mark.parametrize(
+    ("rule", "axis", "groups"),
+    [
+        ("w: s8, scales=a", (0,), ()),
+        ("w: BA16a16b, u8, scales=all", (), ()),
+        ("w: s4, scales=ab, groups=1x32", (0, 1), (1, 32)),
+    ],
+)
+def test_what_is_quantised_is_read_as_one(
+    tmp_path: Path, name: str, rule: str, axis: tuple[int, ...], groups: tuple[int, ...]
+) -> None:
+    reorder.save(tmp_path / "in.safetensors", {"w": _WEIGHTS})
+    reorder.convert(
+        tmp_path / "in.safetensors", tmp_path / name, [rule], reorder.ConvertOptions(verify=True)
+    )
+    (path,) = (tmp_path / name).iterdir() if name == "x" else [tmp_path / name]
+    found = reorder.load(path, Quantized)
+    dtype = found.memory.dtype
+    wanted = reorder.quantize(_WEIGHTS, dtype, axis or None, found.memory.desc, groups=groups)
+    assert (found.axis, found.groups) == (axis, groups)
+    for one, other in zip(found, wanted, strict=True):
+        assert np.array_equal(np.asarray(one), np.asarray(other))
+    assert np.array_equal(reorder.dequantize(found).numpy(), reorder.dequantize(wanted).numpy())
+
+
+def _shards(folder: Path) -> tuple[Path, Path]:
+    """Write a Quantized whose codes are in one shard, and whose scales are in another."""
+    whole, folder = folder / "whole.safetensors", folder / "model"
+    codes = reorder.quantize(_WEIGHTS, "s8", axis=0)
+    reorder.save(whole, {"w": codes, "bias": np.ones(3, np.float32)})
+    reorder.convert(whole, folder, [], reorder.ConvertOptions(shard_bytes=_WEIGHTS.size))
+    return folder, folder / "model-00002-of-00003.safetensors"
+
+
+@pytest.mark.parametrize("name", ["w", "v"])
+def test_a_shard_keeps_what_its_tensors_are_with_those_of_another(
+    tmp_path: Path, name: str
+) -> None:
+    folder, shard = _shards(tmp_path)
+    wanted = reorder.dequantize(reorder.load_all(tmp_path / "whole.safetensors", Quantized)["w"])
+    made, index = tmp_path / "shard.safetensors", folder / "model.safetensors.index.json"
+    reorder.convert(shard, made, [f"w: rename={name}"])
+    shard.write_bytes(made.read_bytes())
+    index.write_text(index.read_text().replace('"w":', f'"{name}":'))
+    reorder.convert(folder, tmp_path / "again.safetensors", [])
+    found = reorder.load_all(tmp_path / "again.safetensors", Quantized)[name]
+    assert np.array_equal(reorder.dequantize(found).numpy(), wanted.numpy())
+
+
+# Finite numbers never become infinities or NaN: a conversion that would do so is refused.
+
+
+_IN_PIECES = SMALL._replace(max_bytes=4096)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value", "kind", "wanted"),
+    [
+        (np.float32, 1e5, "f16", "100000 at (40, 3) would become inf in f16, whose largest"),
+        (np.float32, -70000, "f16", "-70000 at (40, 3) would become -inf in f16"),
+        (np.float32, 500, "f8_e4m3", "500 at (40, 3) would become nan in f8_e4m3"),
+        (np.float32, 62000, "f8_e5m2", "number is 57344; bf16 and f32 hold it; or give scale="),
+        (np.float16, 500, "f8_e4m3fnuz", "500 at (40, 3) would become nan in f8_e4m3fnuz"),
+        (ml_dtypes.bfloat16, 2**17, "f16", "131072 at (40, 3) would become inf in f16"),
+        (np.int32, 70000, "f16", "70000 at (40, 3) would become inf in f16"),
+    ],
+)
+def test_the_first_number_is_named(
+    tmp_path: Path, dtype: Any, value: float, kind: str, wanted: str
+) -> None:
+    x = np.ones((64, 8), dtype)
+    x[40, 3] = value
+    write_safetensors(tmp_path / "x.safetensors", {"w": x, "v": np.ones(3, np.float32)})
+    said = refused(
+        tmp_path / "x.safetensors", tmp_path / "y.safetensors", f"w: {kind}", settings=_IN_PIECES
+    )
+    assert wanted in said
+    assert said.startswith("w: ")
+
+
+def test_what_was_not_finite_stays_as_it_was(tmp_path: Path) -> None:
+    x = np.array([[np.inf, -np.inf, np.nan, 1]], np.float32)
+    write_safetensors(tmp_path / "x.safetensors", {"w": x})
+    found = converted(tmp_path / "x.safetensors", tmp_path / "y.safetensors", "w: f16")
+    assert np.array_equal(found["w"], x.astype(np.float16), equal_nan=True)
+
+
+@pytest.mark.parametrize("scale", [np.inf, np.nan])
+def test_blocks_whose_scale_is_not_finite_are_not_decoded(tmp_path: Path, scale: float) -> None:
+    record = reorder.Record(record_desc((4, 64), "q8_0"))
+    record.set_field("qs", np.ones((4, 64), np.int8))
+    scales = np.ones((4, 2), np.float16)
+    scales[2, 1] = scale
+    record.set_field("d", scales)
+    reorder.save(tmp_path / "x.safetensors", {"w": record})
+    said = refused(tmp_path / "x.safetensors", tmp_path / "y.safetensors", "w: bf16")
+    assert f"w: the number at (2, 32) is {scale}, although codes are finite" in said
+
+
+@pytest.mark.parametrize(
+    ("name", "field", "target"),
+    [("q4_0", "d", "awq"), ("q4_1", "m", "mlx(scales=f32)"), ("q8_0", "d", "int_quantized")],
+)
+def test_scales_in_blocks_that_are_not_finite_do_not_move(
+    tmp_path: Path, name: str, field: str, target: str
+) -> None:
+    desc = record_desc((64, 4096), name)
+    record = reorder.Record(desc)
+    scales = np.ones(desc.field(field).layout.dims, np.float16)
+    scales[50, 17] = np.nan
+    record.set_field(field, scales)
+    reorder.save(tmp_path / "in.npz", {"fc": record})
+    rule = f"fc*: {name} -> {target}"
+    settings = SMALL._replace(max_bytes=1 << 16)
+    with pytest.raises(MemdescError) as caught:
+        reorder.convert(tmp_path / "in.npz", tmp_path / "out.npz", [rule], settings)
+    assert f"{field} of f16 is NaN at (50, 17), and 1 of " in str(caught.value)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.npz"]

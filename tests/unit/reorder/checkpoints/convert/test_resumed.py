@@ -1,0 +1,181 @@
+"""What `--resume` keeps: files whose sources, rules and headers are the same."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from memdesc import MemdescError
+from reorder import ConvertOptions
+from reorder.checkpoints.convert.conversion import Conversion, plan_conversion
+from reorder.checkpoints.formats.partial import partial_folder
+from tests.checkpoints import write_safetensors
+from tests.unit.reorder.checkpoints.convert.results import contents, ended_after
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_X = np.arange(64 * 64, dtype=np.float32).reshape(64, 64)
+# a shard for each tensor, and several pieces for each
+_SMALL = ConvertOptions(threads=1, max_bytes=8000, shard_bytes=_X.nbytes)
+_RESUME = _SMALL._replace(resume=True)
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    write_safetensors(folder / "model.safetensors", {name: _X + k for k, name in enumerate("abc")})
+    (folder / "tokenizer.json").write_text("{}")
+    return folder
+
+
+def planned(
+    source: Path, target: Path, settings: ConvertOptions = _RESUME, *rules: str
+) -> Conversion:
+    return plan_conversion(source, target, rules or ("*: ba",), settings)
+
+
+def begin(source: Path, target: Path, settings: ConvertOptions = _SMALL) -> None:
+    """Begin a conversion, and end it in the second of its three shards."""
+    pieces = len(planned(source, target, settings).cut_steps[0].pieces)
+    with ended_after(pieces + 2) as end:
+        planned(source, target, settings).run(end)
+    finished = partial_folder(target) / "files"
+    assert "model-00001-of-00003.safetensors" in contents(finished)
+    assert "model-00002-of-00003.safetensors" not in contents(finished)
+
+
+def test_finished_files_are_kept_and_the_others_start_again(source: Path, tmp_path: Path) -> None:
+    target = tmp_path / "out"
+    begin(source, target)
+    kept = len(contents(partial_folder(target) / "files"))
+    seen: list[int] = []
+    report = planned(source, target).run(lambda now: seen.append(now.total))
+    assert report.resumed == kept
+    # the last task of what is kept is not counted again
+    assert {*seen} == {2 * _X.nbytes + 2}
+    assert planned(source, tmp_path / "fresh", _SMALL).run().resumed == 0
+    assert contents(target) == contents(tmp_path / "fresh")
+    assert not partial_folder(target).exists()
+
+
+@pytest.mark.parametrize("change", ["bytes", "touch", "rule", "shards", "verify", "threads"])
+def test_what_is_made_of_other_things_starts_again(
+    source: Path, tmp_path: Path, change: str
+) -> None:
+    target, settings, rules = tmp_path / "out", _RESUME, ["*: ba"]
+    begin(source, target)
+    match change:
+        case "bytes":
+            write_safetensors(source / "model.safetensors", dict.fromkeys("abc", _X * 2))
+        case "touch":
+            (source / "model.safetensors").touch()
+        case "shards":
+            settings = settings._replace(shard_bytes=2 * _X.nbytes)
+        case "rule":
+            rules += ["a: f16"]
+        case "verify":
+            settings = settings._replace(verify=True)
+        case _:
+            settings = settings._replace(threads=3, max_bytes=20000)
+    report = planned(source, target, settings, *rules).run()
+    assert bool(report.resumed) == (change in {"verify", "threads"})
+    planned(source, tmp_path / "fresh", settings._replace(resume=False), *rules).run()
+    assert contents(target) == contents(tmp_path / "fresh")
+
+
+def test_a_source_that_was_moved_or_copied_with_its_times_is_the_same(
+    source: Path, tmp_path: Path
+) -> None:
+    begin(source, tmp_path / "out")
+    shutil.copytree(source, tmp_path / "copy")
+    shutil.rmtree(source)
+    assert planned(tmp_path / "copy", tmp_path / "out").run().resumed
+
+
+def test_without_resume_finished_files_are_discarded_and_that_is_said(
+    source: Path, tmp_path: Path
+) -> None:
+    begin(source, tmp_path / "out")
+    made = planned(source, tmp_path / "out", _SMALL)
+    assert "is discarded; --resume keeps its finished files" in " ".join(made.warnings)
+    assert made.run().resumed == 0
+    assert "discarded" not in " ".join(planned(source, tmp_path / "new", _SMALL).warnings)
+
+
+def test_a_conversion_without_finished_files_leaves_nothing(source: Path, tmp_path: Path) -> None:
+    with ended_after(2) as end:
+        planned(source, tmp_path / "out.npz", _SMALL._replace(shard_bytes=None)).run(end)
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_a_conversion_that_was_to_replace_an_output_is_resumed_and_replaces_it(
+    source: Path, tmp_path: Path
+) -> None:
+    target = tmp_path / "out"
+    planned(source, target, _SMALL, "*: f16").run()
+    old = contents(target)
+    begin(source, target, _SMALL._replace(overwrite=True))
+    assert contents(target) == old
+    with pytest.raises(MemdescError, match="exists; it is only replaced with --overwrite"):
+        planned(source, target)
+    assert planned(source, target, _RESUME._replace(overwrite=True)).run().resumed > 0
+    planned(source, tmp_path / "fresh", _SMALL).run()
+    assert contents(target) == contents(tmp_path / "fresh")
+
+
+def test_a_source_that_is_removed_meanwhile_ends_in_an_error(source: Path, tmp_path: Path) -> None:
+    tasks: list[object] = []
+    planned(source, tmp_path / "whole", _SMALL).run(tasks.append)
+    for name in ("tokenizer.json", "model.safetensors"):
+        made = planned(source, tmp_path / "out", _SMALL)
+        left = [len(tasks)]
+
+        def remove(*_: object, left: list[int] = left, name: str = name) -> None:
+            left[0] -= 1
+            if not left[0]:
+                (source / name).rename(tmp_path / name)
+
+        with pytest.raises(MemdescError, match=f"{name}' cannot be read: No such file"):
+            made.run(remove)
+        assert not (tmp_path / "out").exists()
+        (tmp_path / name).rename(source / name)
+
+
+def test_two_conversions_into_one_output_do_not_both_succeed(source: Path, tmp_path: Path) -> None:
+    first, second = (planned(source, tmp_path / "out", _SMALL) for _ in range(2))
+    assert first.run()
+    with pytest.raises(MemdescError, match="exists; it is only replaced with --overwrite"):
+        second.run()
+
+
+def test_a_target_that_another_program_makes_meanwhile_is_not_replaced(
+    source: Path, tmp_path: Path
+) -> None:
+    target = tmp_path / "out"
+
+    def make(*_: object) -> None:
+        target.write_text("somebody's")
+
+    with pytest.raises(MemdescError, match="exists; it is only replaced with --overwrite"):
+        planned(source, target, _SMALL).run(make)
+    assert target.read_text() == "somebody's"
+    target.unlink()
+    assert planned(source, target).run().resumed > 0
+
+
+def test_no_byte_of_an_output_is_of_other_rules(tmp_path: Path) -> None:
+    source, target = tmp_path / "in.npz", tmp_path / "out.gguf"
+    np.savez(source, a=np.full(3, 0.1, np.float32), b=np.full(3, 0.1, np.float32))
+    options = ConvertOptions(threads=1)
+
+    # of the same size: what the first writes after 12 bytes is padding of the second
+    with ended_after() as crash:
+        planned(source, target, options, "a: f64").run(crash)
+    planned(source, target, options, "a: f16").run()
+    planned(source, tmp_path / "fresh.gguf", options, "a: f16").run()
+    assert target.read_bytes() == (tmp_path / "fresh.gguf").read_bytes()

@@ -1,0 +1,178 @@
+"""Rules of conversions: their mistakes, what stars match and stand for, and how long that takes."""
+
+from __future__ import annotations
+
+import fnmatch
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memdesc import MemdescError
+from reorder.checkpoints.convert import rules
+from reorder.checkpoints.convert.plan import plan_steps
+from reorder.checkpoints.convert.rules import Rule, parse_rule, rules_of_toml
+from reorder.checkpoints.formats.table import read_container
+from tests.checkpoints import fp8_layer, write_safetensors
+from tests.work import count_calls, hangs_fail
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from hypothesis.strategies import DrawFn
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("*.weight", "does not match PATTERN: "),
+        ("rules.toml", "; --rules, or a pathlib.Path, names a file of rules"),
+        (": ab", "does not match PATTERN: "),
+        ("a: ", "does not match PATTERN: "),
+        ("a: ab, cd", "'cd' is neither a data type nor KEY=VALUE"),
+        ("a: ab, f16, f32", "dtype is given twice"),
+        ("a: ab, colour=red", "there is no key 'colour'; the keys are src, dst, dtype, "),
+        ("a: ab, scale=big", "scale=big is not a finite number"),
+        ("a: ab, zero_point=1.5", "zero_point=1.5 is not an integer"),
+        ("a: ab, dims=3by4", "dims=3by4 must be integers joined by x"),
+        ("a: ab, scales=xy, s8", "scales=xy must be letters of dims"),
+        ("a: ab, scales=a", "scales= needs the data type of the codes"),
+        ("a: s8, scales=a, scale=2", "scales= are chosen from the data, scale= and"),
+        ("a: ab, groups=1x32", "groups= goes with scales="),
+        ("a: ab, rename=", "rename is empty"),
+        ("a: ab -> ", "dst is empty"),
+        ("a: -> ab", "src is empty; without it, leave the arrow out"),
+        ("a: awq -> bf16", "bf16 is a data type, not a layout: '-> plain, bf16' has both"),
+        ("a: bf16 -> ab", "bf16 is a data type, not a layout"),
+        ("a: rename=*", "has more * than the pattern a"),
+        ("a: awq -> gptq(zeros=)", "options are NAME=VALUE, joined by commas"),
+        ("a: ab, holds=f5", "holds: "),
+    ],
+)
+def test_mistakes_are_told_with_the_rule(line: str, problem: str) -> None:
+    with pytest.raises(MemdescError) as caught:
+        parse_rule(line)
+    assert f"rule {line!r}" in str(caught.value)
+    assert problem in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("[[map]", "the rules are not TOML"),
+        ("", r"tables \[\[map\]\]; this one has nothing"),
+        ("map = 3", r"tables \[\[map\]\]; this one has map"),
+        ("[[rule]]\nmatch = 'a'", r"tables \[\[map\]\]; this one has rule"),
+        ("[[map]]\ndst = 'ab'", "needs a string match"),
+        ("[[map]]\nmatch = 'a'", "it changes nothing"),
+        ("[[map]]\nmatch = 'a'\nto = 'ab'", "there is no key 'to'"),
+    ],
+)
+def test_mistakes_in_files_are_told(text: str, problem: str) -> None:
+    with pytest.raises(MemdescError, match=problem):
+        rules_of_toml(text)
+
+
+# Patterns with stars.
+
+
+_LETTERS = "abA.*"
+# what matches each part of a pattern
+_MATCHED = {
+    "*": st.text(_LETTERS, max_size=3),
+    "?": st.sampled_from(_LETTERS),
+    "[ab]": st.sampled_from("ab"),
+    "[!a]": st.sampled_from("bA.*"),
+    **{letter: st.just(letter) for letter in "abA."},
+}
+
+
+@st.composite
+def _patterns_and_names(draw: DrawFn) -> tuple[str, str]:
+    parts = draw(st.lists(st.sampled_from([*_MATCHED]), max_size=7))
+    matched = "".join(draw(_MATCHED[part]) for part in parts)
+    return "".join(parts), draw(st.just(matched) | st.text(_LETTERS, max_size=9))
+
+
+@given(_patterns_and_names())
+def test_first_stars_stand_for_as_much_as_they_can(pattern_and_name: tuple[str, str]) -> None:
+    import re  # the oracle's alone
+
+    pattern, name = pattern_and_name
+    tokens = re.findall(r"\[!?[ab]+\]|\*+|.", pattern)
+    texts = {"?": ".", ".": r"\.", "[!a]": "[^a]"}
+    greedy = "".join("(.*)" if "*" in token else texts.get(token, token) for token in tokens)
+    found = re.fullmatch(greedy, name)
+    stars = [token for token in tokens if "*" in token]
+    rule = Rule("", pattern, rename="/".join("*" * len(stars)))
+    assert rule.matches(name) == (found is not None)
+    if found and stars:
+        assert rule.renamed(name) == "/".join(found.groups())
+
+
+@pytest.mark.parametrize("end", [r"\Z", r"\z"])
+def test_stars_match_with_every_python(monkeypatch: pytest.MonkeyPatch, end: str) -> None:
+    """Until Python 3.13, expressions of patterns end with one of these, from 3.14 on the other."""
+    usual = fnmatch.translate
+    monkeypatch.setattr(rules, "translate", lambda part: usual(part)[:-2] + end)
+    rule = Rule("", f"*.{end[-1]}.weight", rename="w.*")  # whose parts have not been read before
+    assert rule.renamed(f"model.{end[-1]}.weight") == "w.model"
+    assert not rule.matches(f"model.{end[-1]}.weights")
+
+
+def test_many_stars_and_long_names_take_no_time() -> None:
+    name = "a" * 65_000
+    with hangs_fail():
+        assert not Rule("", "*a" * 200 + "*b").matches(name)
+        assert Rule("", "*a" * 200 + "*").matches(name)
+        assert not Rule("", "*" + "a" * 1000 + "b*").matches(name)
+        with pytest.raises(MemdescError, match="no tensor and no record is called"):
+            Rule("", "ab" * 2000).fail_unmatched(["ba" * 30_000] * 3)
+
+
+@pytest.mark.parametrize("piece", ["=", "a=", "a(", ",", ", ", "*", "[", "(=", "->", " ", "\t"])
+def test_long_rules_take_linear_time_or_are_refused(piece: str) -> None:
+    with hangs_fail():
+        for length in (4000, 500_000):
+            many = piece * (length // len(piece))
+            for text in (f"*: awq({many}", many):
+                try:
+                    rule = parse_rule(text)
+                except MemdescError:
+                    continue
+                rule.matches("model.layers.0.weight")
+    with pytest.raises(MemdescError, match="a rule has at most 4096 characters"):
+        parse_rule("*: nchw" + " " * 5000)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("x = " + "[" * 3000, "the rules are not TOML"),
+        ("[[map]]\nmatch = '*'\nscale = 1e999", "scale=inf is not a finite number"),
+        ("[[map]]\nmatch = '*'\nscale = " + "9" * 4000, "is not a finite number"),
+        ("a." * 100_000 + "a = 1", "line 1 of the rules is too long"),
+    ],
+)
+def test_files_of_rules_that_are_deep_or_long_are_refused(text: str, problem: str) -> None:
+    with pytest.raises(MemdescError, match=problem):
+        rules_of_toml(text)
+
+
+def test_a_rule_for_each_of_many_layers_takes_time_for_each_layer_alone(tmp_path: Path) -> None:
+    def calls(count: int) -> int:
+        path = tmp_path / f"{count}.safetensors"
+        layer = fp8_layer(dims=(128, 128))
+        write_safetensors(
+            path,
+            {f"layers.{k}.{name}": each for k in range(count) for name, each in layer.items()},
+        )
+        container = read_container(path)
+        lines = [parse_rule(f"layers.{k}: fp8_block -> plain, bf16") for k in range(count)]
+        return count_calls(lambda: plan_steps(path, container, lines, "safetensors"))
+
+    calls(1)  # what is done once; what earlier tests have done is in all of the others
+    few, more, many = (calls(count) for count in (40, 80, 160))
+    assert many - more < 3 * (more - few)

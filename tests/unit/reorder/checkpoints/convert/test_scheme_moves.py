@@ -1,0 +1,482 @@
+"""What weights of quantisation schemes become: other records, and how these are declared."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import reorder
+from memdesc import (
+    Field,
+    MemdescError,
+    Number,
+    RecordDesc,
+    Rule,
+    UnsupportedFormatError,
+    memory_desc,
+    record_desc,
+)
+from tests.unit.reorder.checkpoints.convert.results import SMALL, converted, refused
+from tests.unit.reorder.checkpoints.schemes import (
+    BESIDE,
+    DIMS,
+    SCHEMES,
+    bitsandbytes,
+    declared,
+    fp8,
+    hqq,
+    mlx,
+    modelopt,
+    mxfp4,
+    nvfp4,
+    record_in,
+    refusal,
+    write_model,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    Layer = dict[str, NDArray[Any]]
+    Weight = tuple[Layer, NDArray[Any]]
+
+_SIZES = {
+    "fp8_tensor": ((1, 1), (300, 130)),
+    "fp8_channel": ((300, 1), (1, 130)),
+    "fp8_block": ((3, 2), (128, 128)),
+}
+_DEEPSEEK = declared("fp8", fmt="e4m3", weight_block_size=[128, 128])
+_STACKED = "mlp.experts.gate_up_proj"
+_EXPERTS = {each.record: each.make for each in SCHEMES.values() if each.prefix == _STACKED}
+
+
+def _fp8(name: str, scale: str = "weight_scale", **more: Any) -> Weight:
+    shape, block = _SIZES[name]
+    return fp8(scale, shape, block=block, **more)
+
+
+def _values(folder: Path, prefix: str = "fc", *name: str) -> NDArray[Any]:
+    return reorder.dequantize(record_in(folder, prefix, *name)).numpy()
+
+
+def _section(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "config.json").read_text())["quantization_config"]
+    return found
+
+
+# FP8
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "codes"),
+    [
+        ("fp8_tensor", "f32", "f8_e4m3"),
+        ("fp8_channel", "bf16", "f8_e5m2"),
+        ("fp8_block", "e8m0", "f8_e4m3"),
+        ("fp8_block", "f16", "f8_e5m2"),
+    ],
+)
+def test_names_read_what_no_file_declares(tmp_path: Path, name: str, kind: str, codes: str) -> None:
+    layer, wanted = _fp8(name, kind=kind, codes=codes)
+    folder = write_model(tmp_path / "in", {"fc": layer}, {})
+    said = refusal(folder)
+    assert name in said.partition("its tensors fit ")[2]
+    assert ": give the name" in said
+    desc = record_desc((300, 130), name, codes=codes, scales=kind)
+    assert record_in(folder, "fc", name).desc == desc
+    found = converted(folder, tmp_path / "out", f"*: {name} -> ba, f32")
+    assert np.array_equal(found["fc.weight"].reshape(130, 300).T, wanted)
+
+
+@pytest.mark.parametrize(
+    ("name", "target", "method"),
+    [
+        ("fp8_block(scale_inv=true)", "fp8_block", "compressed-tensors"),
+        ("fp8_block", "fp8_block(scale_inv=true)", "fp8"),
+        ("fp8_tensor", "fp8_channel", "fbgemm_fp8"),
+        ("fp8_tensor", "fp8_block(scale_inv=true, block=64)", "fp8"),
+        ("fp8_tensor(scale_inv=true)", "fp8_tensor", "fp8"),
+        ("fp8_tensor", "fp8_tensor(scale_inv=true, scales=bf16)", "fp8"),
+    ],
+)
+def test_a_record_is_moved_and_declared_as_its_readers_expect(
+    tmp_path: Path, name: str, target: str, method: str
+) -> None:
+    layer, wanted = _fp8(
+        name.partition("(")[0], "weight_scale_inv" if "inv" in name else "weight_scale"
+    )
+    folder = write_model(tmp_path / "in", {"fc": layer}, {})
+    made = converted(folder, tmp_path / "out", f"fc: {name} -> {target}")
+    assert made["fc.weight"].tobytes() == layer[".weight"].tobytes()
+    section = _section(tmp_path / "out")
+    assert section["quant_method"] == method
+    key = "ignore" if method == "compressed-tensors" else "modules_to_not_convert"
+    # what no other program reads is declared by its own name
+    assert section.get(key) == (None if method == "fp8_channel" else ["lm_head"])
+    assert section.get("bits", 8) == 8
+    assert record_in(tmp_path / "out", "fc").desc.name == target.partition("(")[0]
+    assert np.array_equal(_values(tmp_path / "out"), wanted)
+
+
+@pytest.mark.parametrize(("kind", "form"), [("e8m0", "ue8m0"), ("bf16", "float")])
+def test_the_type_of_scales_is_declared(tmp_path: Path, kind: str, form: str) -> None:
+    folder = write_model(tmp_path / "in", {"fc": _fp8("fp8_block", kind="e8m0")[0]}, {}, {})
+    rule = f"*: fp8_block -> fp8_block(scale_inv=true, scales={kind})"
+    converted(folder, tmp_path / "out", rule)
+    assert _section(tmp_path / "out") == {
+        "quant_method": "fp8",
+        "activation_scheme": "dynamic",
+        "fmt": "e4m3",
+        "scale_fmt": form,
+        "weight_block_size": [128, 128],
+        "modules_to_not_convert": ["lm_head"],
+    }
+
+
+def test_a_weight_without_scales_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    layer, _ = _fp8("fp8_block", "weight_scale_inv")
+    layers = {"fc": layer, "b": {".weight": layer[".weight"]}}
+    rule = "*: fp8_block -> plain, bf16"
+    said = refused(write_model(tmp_path / "in", layers, _DEEPSEEK), tmp_path / "out", rule)
+    assert "b has weight, but no weight_scale_inv: a record of fp8_block has weight" in said
+    del layers["fc"]
+    folder = write_model(tmp_path / "in", layers, _DEEPSEEK, {})
+    said = refused(folder, tmp_path / "out", rule)
+    assert "b.weight of f8_e4m3" in said
+    assert "has all tensors of the record fp8_block, weight, weight_scale" in said
+
+
+def test_bytes_without_a_type_are_codes_and_scales_where_the_rule_says_so(tmp_path: Path) -> None:
+    layer, wanted = _fp8("fp8_block", kind="e8m0")
+    words: Layer = {end: array.view(np.uint8) for end, array in layer.items()}
+    folder = write_model(tmp_path / "in", {"fc": words}, {})
+    said = refused(folder, tmp_path / "out", "*: fp8_block -> plain, f32")
+    assert "codes are f8_e4m3, f8_e5m2, not u8; give codes= if the words hold one" in said
+    rule = "*: fp8_block(codes=f8_e4m3, scales=e8m0) -> plain, f32"
+    assert np.array_equal(converted(folder, tmp_path / "out", rule)["fc.weight"], wanted)
+
+
+# Experts
+
+
+@pytest.mark.parametrize(
+    ("name", "target", "ends"),
+    [
+        ("gpt_oss_mxfp4", "modelopt_mxfp4", ("", "_weight_scale")),
+        ("fp8_block(scale_inv=true)", "fp8_block(scale_inv=true, block=64)", ("", "_scale_inv")),
+        ("fp8_block(scale_inv=true)", "fp8_block(scale_inv=false)", ("", "_weight_scale")),
+    ],
+)
+def test_experts_keep_their_names(
+    tmp_path: Path, name: str, target: str, ends: tuple[str, ...]
+) -> None:
+    layer, wanted = _EXPERTS[name.partition("(")[0]]()
+    folder = write_model(tmp_path / "in", {_STACKED: layer}, {})
+    made = converted(folder, tmp_path / "out", f"mlp*: {name} -> {target}")
+    assert made.keys() == {f"{_STACKED}{end}" for end in ends} | {*BESIDE}
+    assert record_in(tmp_path / "out", _STACKED).desc.name == target.partition("(")[0]
+    assert np.array_equal(_values(tmp_path / "out", _STACKED), wanted)
+    loaded = reorder.load_all(tmp_path / "out/model.safetensors", reorder.Record)
+    assert [*loaded] == [_STACKED]
+    # once more, from what was written
+    again = converted(tmp_path / "out", tmp_path / "b", f"mlp*: {target} -> plain, f32")
+    assert np.array_equal(again[_STACKED], wanted)
+
+
+# ModelOpt, and blocks of 4 bits
+
+
+def test_layers_of_modelopt_may_have_algorithms_of_their_own(tmp_path: Path) -> None:
+    weights = {"a.fc": nvfp4(), "b.fc": fp8("weight_scale", (), block=(300, 130))}
+    own: dict[str, dict[str, Any]] = {
+        "a.fc": {"quant_algo": "NVFP4", "group_size": 16},
+        "b.fc": {"quant_algo": "FP8"},
+    }
+    layers = {name: layer for name, (layer, _) in weights.items()}
+    config = modelopt("MIXED_PRECISION", quantized_layers=own)
+    folder = write_model(tmp_path / "in", layers, config)
+    old = {"quantization": config["quantization_config"]}
+    (folder / "hf_quant_config.json").write_text(json.dumps(old))
+    names = [record_in(folder, name).desc.name for name in own]
+    assert names == ["modelopt_nvfp4", "fp8_tensor"]
+    for name, (_, wanted) in weights.items():
+        assert np.array_equal(_values(folder, name), wanted)
+    own["b.fc"]["quant_algo"] = "NVFP4"
+    (folder / "config.json").write_text(json.dumps(config))
+    said = refusal(folder, "b.fc")
+    assert "hf_quant_config.json" in said
+    assert "correct the one that is wrong" in said
+
+
+def test_exponents_are_stored_as_bytes_with_a_descriptor(tmp_path: Path) -> None:
+    # torch would read a type of exponents as numbers
+    layer, wanted = mxfp4((48, 64), ".weight", ".weight_scale")
+    folder = write_model(tmp_path / "in", {"fc": layer}, {})
+    made = converted(folder, tmp_path / "out", "fc: modelopt_mxfp4 -> compressed_mxfp4")
+    assert made["fc.weight_scale"].dtype == np.uint8
+    assert np.array_equal(made["fc.weight_scale"], layer[".weight_scale"])
+    assert np.array_equal(made["fc.weight_packed"], layer[".weight"])
+    assert np.array_equal(_values(tmp_path / "out"), wanted)
+    section = _section(tmp_path / "out")
+    assert (section["format"], section["ignore"]) == ("mxfp4-pack-quantized", ["lm_head"])
+    assert section["config_groups"]["group_0"]["weights"] == {
+        "dynamic": False,
+        "group_size": 32,
+        "num_bits": 4,
+        "scale_dtype": "torch.uint8",
+        "strategy": "group",
+        "symmetric": True,
+        "type": "float",
+    }
+
+
+_TURNED = "fc: modelopt_nvfp4 -> compressed_nvfp4"
+
+
+def _with_factor(path: Path, factor: float) -> Path:
+    layer, _ = nvfp4()
+    layer[".weight_scale_2"] = np.array(factor, np.float32)
+    return write_model(path, {"fc": layer}, {})
+
+
+@pytest.mark.parametrize("divides", [True, False])
+def test_a_reciprocal_is_rounded_after_a_warning(tmp_path: Path, *, divides: bool) -> None:
+    layer, wanted = nvfp4(divides=divides)
+    old, new = ("compressed_nvfp4", "modelopt_nvfp4")[:: 1 if divides else -1]
+    folder = write_model(tmp_path / "in", {"fc": layer}, {})
+    options = SMALL._replace(dry_run=True)
+    report = reorder.convert(folder, tmp_path / "no", [f"fc: {old} -> {new}"], options)
+    (said,) = [each for each in report.warnings if "reciprocal" in each]
+    assert "scales change in 1 of 1 weights, by at most " in said
+    error = float(said.partition("at most ")[2].partition(" ")[0])
+    assert 0 < error <= 2.0**-23
+    made = converted(folder, tmp_path / "out", f"fc: {old} -> {new}")
+    whole = "weight_scale_2" if divides else "weight_global_scale"
+    first, second, third = layer.values()
+    assert np.array_equal(made[f"fc.{whole}"], (1 / third).astype(np.float32).reshape(1))
+    assert made["fc.weight_scale"].tobytes() == second.tobytes()
+    assert made["fc.weight" if divides else "fc.weight_packed"].tobytes() == first.tobytes()
+    assert record_in(tmp_path / "out", "fc").desc.name == new
+    found = _values(tmp_path / "out")
+    assert not np.array_equal(found, wanted)
+    assert np.allclose(found, wanted, rtol=2.0**-22, atol=0)
+
+
+def test_a_power_of_two_has_an_exact_reciprocal(tmp_path: Path) -> None:
+    folder = _with_factor(tmp_path / "in", 2**-9)
+    report = reorder.convert(folder, tmp_path / "out", [_TURNED], SMALL)
+    (said,) = [each for each in report.warnings if "reciprocal" in each]
+    assert "scales change in 0 of 1 weights, by at most 0 of their value" in said
+    made = record_in(tmp_path / "out", "fc")
+    assert made.tensors["weight_global_scale"].view(np.float32) == 2**9
+    wanted = _values(folder, "fc", "modelopt_nvfp4")
+    assert np.array_equal(reorder.dequantize(made).numpy(), wanted)
+
+
+def test_a_reciprocal_that_f32_does_not_hold_is_refused(tmp_path: Path) -> None:
+    said = refused(_with_factor(tmp_path / "in", 2.0**-140), tmp_path / "out", _TURNED)
+    assert "a factor becomes its reciprocal, and " in said
+    assert "change by more than a rounding" in said
+    said = refused(_with_factor(tmp_path / "zero", 0.0), tmp_path / "out", _TURNED)
+    assert "a factor of scales is 0, which has no reciprocal" in said
+
+
+@pytest.mark.parametrize("other", ["pre_quant_scale", "svdquant_lora_a", "weight_zero_point"])
+def test_a_tensor_that_changes_the_layer_is_not_left_behind(tmp_path: Path, other: str) -> None:
+    is_packed = other == "weight_zero_point"
+    layer, _ = nvfp4(divides=is_packed)
+    name = "compressed_nvfp4" if is_packed else "modelopt_nvfp4"
+    more = {f".{other}": np.ones(64, ml_dtypes.bfloat16)}
+    folder = write_model(tmp_path / "in", {"fc": layer | more}, {})
+    said = refused(folder, tmp_path / "out", f"fc: {name} -> plain, bf16")
+    assert f"fc.{other} belong to fc.weight" in said
+    assert "its numbers would be different" in said
+
+
+# MLX
+
+
+def _mlx(bits: int = 4, group: int = 64, **more: Any) -> dict[str, Any]:
+    return {"bits": bits, "group_size": group, **more}
+
+
+def test_layers_have_options_of_their_own_or_stay_floats(tmp_path: Path) -> None:
+    sizes = {"embed": (4, 64), "a.b": (3, 32), "fc": (8, 128)}
+    layers = {name: mlx(*each)[0] for name, each in sizes.items()}
+    layers["head"] = {".weight": np.ones((4, 8), ml_dtypes.bfloat16)}
+    own = {name: _mlx(*sizes[name]) for name in ("a.b", "fc")}
+    section = _mlx() | own | {"head": False}
+    config = {"quantization": section, "quantization_config": section}
+    folder = write_model(tmp_path / "in", layers, config)
+    for name, (bits, group) in sizes.items():
+        assert record_in(folder, name).desc == record_desc(DIMS, "mlx", bits=bits, group=group)
+    rules = [f"{name}: mlx(bits={each[0]}) -> plain, bf16" for name, each in sizes.items()]
+    found = converted(folder, tmp_path / "out", *rules)
+    for name, each in sizes.items():
+        assert np.array_equal(found[f"{name}.weight"], mlx(*each)[1])
+
+
+@pytest.mark.parametrize("mode", ["mxfp4", "mxfp8", "nvfp4"])
+def test_modes_of_floats_are_read_and_written_as_words_and_bytes(tmp_path: Path, mode: str) -> None:
+    rng = np.random.default_rng(0)
+    desc = record_desc(DIMS, f"mlx_{mode}")
+    words = rng.integers(0, 2**31, (24, desc.tensors["weight"] // 96)).astype(np.uint32)
+    layer: Layer = {
+        ".weight": words & 0x77777777,  # no NaN
+        ".scales": rng.integers(100, 120, (24, desc.tensors["scales"] // 24), np.uint8),
+    }
+    section = _mlx(8 if mode == "mxfp8" else 4, 16 if mode == "nvfp4" else 32, mode=mode)
+    folder = write_model(tmp_path / "in", {"fc": layer}, {"quantization": section})
+    assert record_in(folder, "fc").desc == desc
+    reorder.save(tmp_path / "again.safetensors", {"fc": record_in(folder, "fc")})
+    assert record_in(tmp_path / "again.safetensors", "fc").desc == desc
+    found = converted(folder, tmp_path / "out", f"*: mlx_{mode} -> mlx_{mode}")
+    for end, array in layer.items():
+        assert found[f"fc{end}"].dtype == array.dtype
+        assert np.array_equal(found[f"fc{end}"], array)
+
+
+@pytest.mark.parametrize(("bits", "group"), [(3, 64), (4, 32), (8, 128)])
+def test_experts_of_a_layer_share_a_tensor(tmp_path: Path, bits: int, group: int) -> None:
+    each = [mlx(bits, group, seed=seed) for seed in range(3)]
+    layer = {end: np.stack([tensors[end] for tensors, _ in each]) for end in each[0][0]}
+    config = {"quantization": _mlx(bits, group)}
+    folder = write_model(tmp_path / "in", {"fc": layer}, config)
+    desc = record_in(folder, "fc").desc
+    assert desc == record_desc((3, *DIMS), "mlx", bits=bits, group=group)
+    assert desc.letters == "eoi"
+    found = converted(folder, tmp_path / "out", f"*: mlx(bits={bits}) -> plain, bf16")
+    assert np.array_equal(found["fc.weight"], [numbers for _, numbers in each])
+    wide = converted(folder, tmp_path / "wide", f"*: mlx(bits={bits}) -> mlx(bits=8, group=32)")
+    assert wide["fc.weight"].shape == (3, 24, 64)
+    assert wide["fc.scales"].shape == (3, 24, 8)
+
+
+def test_bits_that_a_rule_leaves_out_are_reported(tmp_path: Path) -> None:
+    folder = write_model(tmp_path / "in", {"fc": mlx(8)[0]}, {"quantization": _mlx(8)})
+    said = refused(folder, tmp_path / "out", "*: mlx -> plain, bf16")
+    assert "config.json declares bits=8, and mlx has bits=4; say mlx(bits=8)" in said
+
+
+def test_a_scale_of_all_experts_is_refused(tmp_path: Path) -> None:
+    layer = {".weight": mlx()[0][".weight"], ".scales": np.full((24, 16), 56, np.uint8)}
+    layer[".global_scale"] = np.ones(1, np.float32)
+    config = {"quantization": _mlx(4, 16, mode="nvfp4")}
+    said = refusal(write_model(tmp_path / "in", {"fc": layer}, config))
+    assert "fc.global_scale belong to fc.weight, and record_desc" in said
+
+
+@pytest.mark.parametrize(("bits", "wide"), [(1, 2), (3, 4), (3, 5), (5, 6), (4, 8), (6, 8)])
+def test_wider_codes_hold_the_same_numbers(tmp_path: Path, bits: int, wide: int) -> None:
+    layer, wanted = mlx(bits)
+    folder = write_model(tmp_path / "in", {"fc": layer}, {"quantization": _mlx(bits)})
+    rule = f"fc: mlx(bits={bits}) -> mlx(bits={wide}, group=32)"
+    converted(folder, tmp_path / "out", rule, settings=SMALL._replace(max_bytes=1 << 14))
+    config = json.loads((tmp_path / "out/config.json").read_text())
+    section = _mlx(wide, 32, mode="affine")
+    assert config == {"quantization": section, "quantization_config": section}
+    found = reorder.dequantize(record_in(tmp_path / "out", "fc"), dtype="bf16").numpy()
+    assert np.array_equal(found, wanted)
+
+
+def test_symmetric_codes_become_offsets_only_where_nothing_is_rounded() -> None:
+    rng = np.random.default_rng(0)
+    blocks = rng.integers(0, 256, (8, 4, 18), np.uint8)
+    blocks[:, :, :2] = rng.standard_normal((8, 4, 1)).astype(np.float16).view(np.uint8)
+    source = reorder.Record(record_desc((8, 128), "q4_0"), blocks)
+    wide = reorder.repack(source, "mlx", scales="f32")
+    assert np.array_equal(reorder.dequantize(wide).numpy(), reorder.dequantize(source).numpy())
+    for record in (wide, source):
+        with pytest.raises(MemdescError, match="rounding differs between their formulas"):
+            reorder.repack(record, "mlx", scales="f16")
+
+
+def test_words_of_mlx_may_be_signed(tmp_path: Path) -> None:
+    layer, _ = mlx(kind="f16")
+    layer[".weight"] = layer[".weight"].view(np.int32)
+    folder = write_model(tmp_path / "in", {"fc": layer}, {"quantization": _mlx()})
+    assert record_in(folder, "fc").desc == record_desc(DIMS, "mlx", scales="f16")
+
+
+# HQQ and bitsandbytes
+
+
+def test_float_zero_points_are_moved_to_more_bits_and_to_nothing_else() -> None:
+    layer, wanted = hqq(2)
+    desc = record_desc(DIMS, "hqq", bits=2)
+    record = reorder.Record(desc, {name: layer[f".{name}"] for name in desc.tensors})
+    wide = reorder.repack(record, "hqq", bits=4, group=32)
+    assert reorder.dequantize(wide, dtype="bf16").numpy().tobytes() == wanted.tobytes()
+    for name in ("awq", "mlx", "q4_1"):
+        with pytest.raises(MemdescError, match="zero points that are floats"):
+            reorder.repack(record, name)
+    with pytest.raises(MemdescError, match="subtracted with different rounding"):
+        reorder.repack(record, "hqq", scales="f32")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b'{"shape": [24, 256]}',
+        b'{"blocksize": 64, "dtype": "bfloat16", "shape": 24}',
+        b'{"blocksize": 64, "dtype": "bfloat16", "shape": [24, "a"]}',
+        b'{"blocksize": "64", "dtype": "bfloat16", "shape": [24, 256]}',
+        b'{"blocksize": 0, "dtype": "bfloat16", "shape": [24, 256]}',
+        b'{"blocksize": 48, "dtype": "bfloat16", "shape": [24, 256]}',
+        b'{"blocksize": 64, "dtype": "int8", "shape": [24, 256]}',
+        b'{"blocksize": 64, "dtype": ["a"], "shape": [24, 256]}',
+        b'{"blocksize": 64, "dtype": "bfloat16", "shape": [24, 9223372036854775807]}',
+        b'{"blocksize": 64, "dtype": "bfloat16", "shape": [256, 24]}',
+        b'{"blocksize": 64, "dtype": "bfloat16", "shape": [24, 256]}',
+        b"\xff" * 79,
+    ],
+)
+def test_a_state_that_is_not_the_one_of_the_weight_is_refused(tmp_path: Path, text: bytes) -> None:
+    layer, _ = bitsandbytes()
+    layer[".weight.quant_state.bitsandbytes__nf4"] = np.frombuffer(text, np.uint8)
+    config = declared("bitsandbytes", load_in_4bit=True, bnb_4bit_quant_type="nf4")
+    said = refusal(write_model(tmp_path / "in", {"fc": layer}, config))
+    assert "config.json declares bnb_nf4: " in said
+
+
+def test_blocks_that_cross_rows_are_refused() -> None:
+    with pytest.raises(MemdescError, match="bitsandbytes counts blocks over the whole matrix"):
+        record_desc((64, 96), "bnb_nf4")
+    with pytest.raises(
+        UnsupportedFormatError,
+        match=r"this one depends on the processor .* model\.dequantize\(\) of transformers",
+    ):
+        record_desc((64, 64), "bnb_nested")
+
+
+def test_scales_of_double_quantisation_are_decoded_as_a_record_of_their_own() -> None:
+    # the recipe of docs/records.md, against the definition
+    rng = np.random.default_rng(0)
+    table = np.sort(rng.standard_normal(256)).astype(np.float32)
+    indices, nested = rng.integers(0, 256, 600, np.uint8), rng.random(3).astype(np.float32)
+    offset = np.float32(0.37)
+    wanted = table[indices] * nested.repeat(256)[:600] + offset
+
+    def field(name: str, kind: str, group: int) -> Field:
+        return Field(name, kind, memory_desc((-(-600 // group),), kind).layout, (group,), name)
+
+    desc = RecordDesc(
+        (600,),
+        (field("absmax", "u8", 1), field("nested", "f32", 256), field("offset", "f32", 600)),
+        Rule(
+            Number((("absmax", 0),), table=tuple(table.tolist())),
+            (Number((("nested", 0),)),),
+            offset=(Number((("offset", 0),)),),
+        ),
+    )
+    held = {"absmax": indices, "nested": nested, "offset": np.array([offset])}
+    assert np.array_equal(reorder.dequantize(reorder.Record(desc, held)).numpy(), wanted)

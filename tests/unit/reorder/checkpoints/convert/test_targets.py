@@ -1,0 +1,1324 @@
+"""Whole models that become another format: their tensors, config.json, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import reorder
+from memdesc import MemdescError, record_desc
+from reorder.checkpoints.convert.targets import TARGETS
+from reorder.cli import main
+from tests.checkpoints import awq_layer, fp8_layer, gptq_layer, write_safetensors
+from tests.unit.reorder.checkpoints.convert.results import SMALL, ended_after, refused, words_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    Tensors = dict[str, NDArray[Any]]
+
+_BF16 = ml_dtypes.bfloat16
+_FP8 = {"quant_method": "fp8", "fmt": "e4m3", "weight_block_size": [128, 128]}
+_FP8_TENSOR = {"weight": fp8_layer()["weight"], "weight_scale": np.ones(1, np.float32)}
+_AWQ = {"quant_method": "awq", "bits": 4, "group_size": 64, "version": "gemm"}
+_GPTQ = {"quant_method": "gptq", "bits": 4, "group_size": 64, "desc_act": False}
+_BESIDE: Tensors = {
+    "model.embed_tokens.weight": np.full((8, 128), 0.1, _BF16),
+    "model.layers.0.input_layernorm.weight": np.full(128, 3e38, np.float32),
+    "lm_head.weight": np.full((8, 128), -0.7, _BF16),
+}
+
+
+def _model(
+    folder: Path,
+    layer: Tensors,
+    section: dict[str, Any] | None,
+    beside: Tensors = _BESIDE,
+    **config: Any,
+) -> Path:
+    """Write a model of two quantised layers and some other tensors."""
+    folder.mkdir()
+    tensors = {f"model.layers.{k}.mlp.{n}": x for k in range(2) for n, x in layer.items()}
+    write_safetensors(folder / "model.safetensors", tensors | beside, {"format": "pt"})
+    if section is not None:
+        config["quantization_config"] = section
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "tokenizer.json").write_text('{"a": 1}')
+    (folder / "generation_config.json").write_text("{}")
+    return folder
+
+
+def _compressed(strategy: str, **more: Any) -> dict[str, Any]:
+    weights = {"type": "float", "num_bits": 8, "strategy": strategy, **more}
+    return {
+        "quant_method": "compressed-tensors",
+        "format": "float-quantized",
+        "config_groups": {"group_0": {"targets": ["Linear"], "weights": weights}},
+    }
+
+
+def _made(
+    source: Path,
+    target: Path,
+    to: str | None,
+    *rules: str,
+    settings: reorder.ConvertOptions = SMALL,
+) -> tuple[Tensors, dict[str, Any], reorder.ConvertReport]:
+    """Convert; returns the words of all tensors, config.json and the report."""
+    report = reorder.convert(source, target, rules, settings, to=to)
+    return words_of(target), json.loads((target / "config.json").read_text()), report
+
+
+def _refused(source: Path, to: Any, *rules: str, target: str = "out") -> str:
+    return refused(source, source.parent / target, *rules, to=to)
+
+
+def _numbers(folder: Path, prefix: str) -> NDArray[Any]:
+    with reorder.open_checkpoint(folder) as checkpoint:
+        return reorder.dequantize(checkpoint.record(prefix)).numpy()
+
+
+def _of_blocks(layer: Tensors, size: int = 128) -> NDArray[np.float32]:
+    """Return the numbers of FP8 blocks as DeepSeek's script computes them, in f32."""
+    weight, scale = (x.astype(np.float32) for x in layer.values())
+    each = scale.repeat(size, 0).repeat(size, 1)[: weight.shape[0], : weight.shape[1]]
+    found: NDArray[np.float32] = weight * each
+    return found
+
+
+@pytest.mark.parametrize(("to", "kind"), [("bf16", _BF16), ("f16", np.float16)])
+def test_blocks_of_fp8_become_floats_as_deepseek_casts_them(
+    tmp_path: Path, to: str, kind: Any
+) -> None:
+    layer = fp8_layer()
+    source = _model(tmp_path / "in", layer, _FP8, torch_dtype="bfloat16", model_type="some")
+    wanted = _of_blocks(layer)
+    found, config, report = _made(source, tmp_path / "out", to)
+    assert {*found} == {*_BESIDE, "model.layers.0.mlp.weight", "model.layers.1.mlp.weight"}
+    for k in range(2):
+        made = found[f"model.layers.{k}.mlp.weight"]
+        assert made.dtype == kind
+        assert made.tobytes() == wanted.astype(kind).tobytes()
+    for name, array in _BESIDE.items():
+        assert found[name].tobytes() == array.tobytes()
+    long = "bfloat16" if to == "bf16" else "float16"
+    assert config == {"torch_dtype": long, "model_type": "some"}
+    for name in ("tokenizer.json", "generation_config.json"):
+        assert (tmp_path / "out" / name).read_bytes() == (source / name).read_bytes()
+    warning, *others = report.warnings
+    assert warning.startswith(f"weights of fp8_block are rounded to {to}, which does not hold all")
+    assert [each[:18] for each in others] == ["loaders will round"] * (to == "f16")
+
+
+def test_a_method_in_capitals_which_transformers_does_not_know_is_declared_anew(
+    tmp_path: Path,
+) -> None:
+    source = _model(tmp_path / "in", fp8_layer(), _FP8 | {"quant_method": "FP8"})
+    _, config, _ = _made(source, tmp_path / "out", "fp8-block")
+    assert config["quantization_config"]["quant_method"] == "fp8"
+    assert "are fp8-block already; copy it" in _refused(tmp_path / "out", "fp8-block", target="b")
+
+
+@pytest.mark.parametrize("rows", [192, 256, 64])
+@pytest.mark.parametrize("strategy", ["block", "tensor"])
+def test_partial_blocks_that_transformers_decodes_otherwise_are_named(
+    tmp_path: Path, strategy: str, rows: int
+) -> None:
+    count = -(-rows // 128) if strategy == "block" else 1
+    layer = {
+        "weight": fp8_layer()["weight"][:rows],
+        "weight_scale": np.ones((count, 1) if strategy == "block" else (1,), np.float32),
+    }
+    section = _compressed(strategy, block_structure=[128, 128] if strategy == "block" else None)
+    source = _model(tmp_path / "in", layer, section)
+    _, _, report = _made(source, tmp_path / "out", "fp8-block")
+    warned = ["expects that blocks divide a matrix" in each for each in report.warnings]
+    assert warned == [True] * (rows == 192)
+
+
+def test_rounding_is_not_told_where_the_formats_rule_it_out(tmp_path: Path) -> None:
+    layer = fp8_layer()
+    layer["weight_scale_inv"] = (2.0 ** -np.arange(2))[:, None].astype(np.float32)
+    source = _model(tmp_path / "in", layer, _FP8)
+    *_, report = _made(source, tmp_path / "out", "bf16")
+    assert "are rounded to bf16" in report.warnings[0]  # other f32 scales would be
+    layer["weight_scale_inv"] = layer["weight_scale_inv"].astype(ml_dtypes.float8_e8m0fnu)
+    source = _model(tmp_path / "powers", layer, _FP8)
+    found, config, report = _made(source, tmp_path / "bf16", "bf16")
+    made = found["model.layers.0.mlp.weight"].astype(np.float32)
+    assert made.tobytes() == _of_blocks(layer).tobytes()
+    assert config == {"torch_dtype": "bfloat16"}
+    assert report.warnings == ()
+    *_, report = _made(source, tmp_path / "f16", "f16")  # f16 has fewer exponents
+    assert "are rounded to f16" in report.warnings[0]
+
+
+def test_weights_that_overflow_are_refused(tmp_path: Path) -> None:
+    layer = fp8_layer()
+    layer["weight_scale_inv"] *= 1e6
+    source = _model(tmp_path / "in", layer, _FP8)
+    said = _refused(source, "f16")
+    wanted = _of_blocks(layer)
+    at = tuple(int(i) for i in np.argwhere(abs(wanted) > 65504)[0])
+    assert said.startswith("model.layers.0.mlp: ")
+    assert f"{wanted[at]:.6g} at {at} would become" in said
+    assert "inf in f16, whose largest number is 65504" in said
+    assert said.endswith("; bf16 and f32 hold it")
+    _made(source, tmp_path / "out", "bf16")
+
+
+def test_numbers_that_all_become_zero_are_refused(tmp_path: Path) -> None:
+    layer = fp8_layer()
+    layer["weight_scale_inv"] *= 1e-11
+    source = _model(tmp_path / "in", layer, _FP8)
+    largest = abs(_of_blocks(layer)).max()
+    said = _refused(source, "f16")
+    assert "model.layers.0.mlp: all numbers would become 0 in f16: the largest is" in said
+    assert f"is {largest:.6g}; bf16 and f32 hold it" in said
+    _made(source, tmp_path / "out", "bf16")
+
+
+@pytest.mark.parametrize("to", ["f16", "awq", "compressed-tensors", "mlx"])
+def test_zero_points_of_gptq_that_readers_take_for_other_numbers_are_refused(
+    tmp_path: Path, to: str
+) -> None:
+    layer, _ = gptq_layer()
+    # GPTQModel subtracts 1 from all codes of a word: a 0 in the lowest one borrows from the next
+    layer["qzeros"][1, 2] = np.uint32((0x88888880 - 0x11111111) & 0xFFFFFFFF).view(np.int32)
+    source = _model(tmp_path / "in", layer, _GPTQ)
+    said = _refused(source, to)
+    assert (
+        "model.layers.0.mlp: qzeros of u4 is 15 at (1, 16), and 1 of 512 are: a zero point" in said
+    )
+    assert (
+        "GPTQModel writes it, a 0 that also lowers the next one by 1; save the model with" in said
+    )
+    _refused(source, None, "model.layers.*: gptq -> gptq(zeros=v2)")
+
+
+def test_a_layer_that_is_the_whole_model_has_names_without_a_dot(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    write_safetensors(tmp_path / "in" / "model.safetensors", fp8_layer())
+    config = {"quantization_config": _FP8}
+    (tmp_path / "in" / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    reorder.convert(tmp_path / "in", tmp_path / "out", to="compressed-tensors")
+    assert words_of(tmp_path / "out").keys() == {"weight", "weight_scale"}
+
+
+def test_awq_becomes_gptq_and_awq_again(tmp_path: Path) -> None:
+    layer = awq_layer(zeros=(0, 16))
+    source = _model(tmp_path / "in", layer, _AWQ)
+    found, config, report = _made(source, tmp_path / "out", "gptq")
+    (warning,) = report.warnings
+    assert warning.startswith("zero points are stored as in version 2 of GPTQ")
+    assert config["quantization_config"] == {
+        "quant_method": "gptq",
+        "checkpoint_format": "gptq_v2",
+        "bits": 4,
+        "group_size": 64,
+        "desc_act": False,
+        "sym": False,
+    }
+    assert found["model.layers.0.mlp.g_idx"].tolist() == [k // 64 for k in range(128)]
+    wanted = _numbers(source, "model.layers.1.mlp")
+    assert np.array_equal(_numbers(tmp_path / "out", "model.layers.1.mlp"), wanted)
+    back, config, _ = _made(tmp_path / "out", tmp_path / "back", "awq")
+    assert back.keys() == words_of(source).keys()
+    for name, array in layer.items():
+        assert back[f"model.layers.0.mlp.{name}"].tobytes() == array.tobytes()
+    assert config["quantization_config"] == _AWQ | {"zero_point": True}
+
+
+def test_zero_points_that_config_says_are_alike_are_not_stored(tmp_path: Path) -> None:
+    awq = _model(tmp_path / "awq", awq_layer(zeros=(8, 9)), _AWQ | {"zero_point": False})
+    _, config, report = _made(awq, tmp_path / "gptq", "gptq")
+    section = config["quantization_config"]
+    assert (section["checkpoint_format"], section["sym"], report.warnings) == ("gptq", True, ())
+    wanted = _numbers(awq, "model.layers.1.mlp")
+    for source in (awq, tmp_path / "gptq"):
+        out = tmp_path / f"from-{source.name}"
+        found, config, report = _made(source, out, "compressed-tensors")
+        assert "model.layers.0.mlp.weight_zero_point" not in found
+        weights = config["quantization_config"]["config_groups"]["group_0"]["weights"]
+        assert (weights["symmetric"], report.warnings) == (True, ())
+        assert np.array_equal(_numbers(out, "model.layers.1.mlp"), wanted.T)
+        _, config, _ = _made(out, tmp_path / f"back-{source.name}", "gptq")
+        assert config["quantization_config"]["sym"] is True
+
+
+def test_zero_points_that_differ_although_config_denies_it_are_refused(tmp_path: Path) -> None:
+    source = _model(tmp_path / "in", awq_layer(zeros=(0, 16)), _AWQ | {"zero_point": False})
+    said = _refused(source, "compressed-tensors")
+    assert "-> pack_quantized(zeros=False), symmetric as config.json says': model.layers.0" in said
+    assert "zero point 8, but the code at (0, " in said
+
+
+@pytest.mark.parametrize("name", ["input_scale_ub", "output_scale"])
+def test_other_scales_of_activations_are_left_out_too(tmp_path: Path, name: str) -> None:
+    layer = {"weight": fp8_layer()["weight"], "weight_scale": np.ones((256, 1), np.float32)}
+    layer[name] = np.full(1, 1200, np.float32)
+    source = _model(tmp_path / "in", layer, {"quant_method": "fbgemm_fp8"})
+    wanted = f"model.layers.1.mlp.{name} are left out: they scale activations"
+    for target, to, rule in (("to", "bf16", []), ("map", None, ["*: fp8_channel -> plain, bf16"])):
+        found, _, report = _made(source, tmp_path / target, to, *rule)
+        assert not any(each.endswith(name) for each in found)
+        assert any(wanted in warning for warning in report.warnings)
+    kept, *_ = _made(source, tmp_path / "kept", None, "*: fp8_channel -> fp8_channel(scales=bf16)")
+    named, *_ = _made(source, tmp_path / "own", None, "*: fp8_channel -> ab, f32", f"*.{name}: f16")
+    assert kept[f"model.layers.1.mlp.{name}"] == named[f"model.layers.1.mlp.{name}"] == 1200
+
+
+@pytest.mark.parametrize(("to", "rule"), [("f16", []), (None, ["*: marlin -> awq"])])
+def test_memory_for_kernels_is_left_out(tmp_path: Path, to: str | None, rule: list[str]) -> None:
+    source = _model(tmp_path / "in", awq_layer(zeros=(8, 9)), _AWQ)
+    _made(source, tmp_path / "marlin", None, "*: awq -> marlin")
+    path = tmp_path / "marlin/model.safetensors"
+    work = {"model.layers.0.mlp.workspace": np.zeros(32, np.int32)}
+    write_safetensors(path, {**words_of(path), **work})
+    found, _, report = _made(tmp_path / "marlin", tmp_path / "out", to, *rule)
+    assert not found.keys() & work.keys()
+    assert any("workspace are left out: they are memory" in each for each in report.warnings)
+
+
+_CACHE = {
+    f"model.layers.{k}.self_attn.{part}{role}_scale": np.ones(1, np.float32)
+    for k in range(2)
+    for role in "kv"
+    for part in ("", f"{role}_proj.")
+}
+
+
+@pytest.mark.parametrize("to", ["bf16", "fp8-block"])
+def test_scales_of_a_cache_do_not_stay_without_what_declares_them(tmp_path: Path, to: str) -> None:
+    scheme = {"num_bits": 8, "type": "float", "dynamic": False}
+    section = _compressed("tensor") | {"kv_cache_scheme": scheme}
+    source = _model(tmp_path / "in", _FP8_TENSOR, section, _BESIDE | _CACHE)
+    found, config, report = _made(source, tmp_path / "out", to)
+    assert not found.keys() & _CACHE.keys()
+    assert "kv_cache_scheme" not in config.get("quantization_config", {})
+    assert "config.json has no place for kv_cache_scheme of the input" in report.warnings
+    shown = ", ".join([*_CACHE][:3])
+    assert any(
+        each.startswith(f"{shown} and 5 more are left out: they scale the KV cache, which")
+        for each in report.warnings
+    )
+
+
+@pytest.mark.parametrize("zeros", [True, False])
+def test_integers_become_those_of_compressed_tensors(tmp_path: Path, *, zeros: bool) -> None:
+    source = _model(tmp_path / "in", awq_layer(zeros=(0, 16) if zeros else (8, 9)), _AWQ)
+    if not zeros:
+        reorder.convert(source, tmp_path / "marlin", ["*: awq -> marlin(zeros=false)"], SMALL)
+        source = tmp_path / "marlin"
+    found, config, report = _made(source, tmp_path / "out", "compressed-tensors")
+    section = config["quantization_config"]
+    assert (section["quant_method"], section["format"]) == ("compressed-tensors", "pack-quantized")
+    assert section["ignore"] == ["model.embed_tokens", "lm_head"]
+    weights = section["config_groups"]["group_0"]["weights"]
+    assert (weights["num_bits"], weights["group_size"]) == (4, 64)
+    assert weights["symmetric"] is not zeros
+    assert ("model.layers.0.mlp.weight_zero_point" in found) is zeros
+    assert found["model.layers.0.mlp.weight_shape"].tolist() == [256, 128]
+    assert any("does not load zero points" in each for each in report.warnings) is zeros
+    _, config, _ = _made(tmp_path / "out", tmp_path / "gptq", "gptq")
+    section = config["quantization_config"]
+    assert (section["checkpoint_format"], section["sym"]) == (
+        ("gptq_v2", False) if zeros else ("gptq", True)
+    )
+
+
+def _experts(count: int, block: str = "mlp", layers: tuple[str, ...] = ("up_proj",)) -> Tensors:
+    """Return the tensors of experts in AWQ, and of two other layers."""
+    return _BESIDE | {
+        f"model.layers.0.{block}.experts.{k}.{layer}.{name}": x
+        for k in range(count)
+        for n, layer in enumerate(layers)
+        for name, x in awq_layer(10 * k + n).items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("block", "layer"), [("mlp", "up_proj"), ("block_sparse_moe", "w3"), ("block_sparse_moe", "w1")]
+)
+def test_experts_are_one_tensor_in_mlx_and_several_in_other_formats(
+    tmp_path: Path, block: str, layer: str
+) -> None:
+    beside = _experts(11, block, (layer,))
+    source = _model(tmp_path / "in", awq_layer(), _AWQ, beside)
+    settings = SMALL._replace(verify=True)
+    found, config, _ = _made(source, tmp_path / "out", "mlx", settings=settings)
+    own = {"w3": "up_proj", "w1": "gate_proj"}.get(layer, layer)
+    stack = f"model.layers.0.{block}.switch_mlp.{own}"
+    assert found[f"{stack}.weight"].shape == (11, 256, 16)
+    assert found[f"{stack}.scales"].shape == found[f"{stack}.biases"].shape == (11, 256, 2)
+    assert not any("experts" in name for name in found)
+    # options of the stack's own, by its name
+    section = config["quantization"] | {stack: {"bits": 4, "group_size": 64}, "bits": 8}
+    config |= {"quantization": section, "quantization_config": section}
+    named = {**section, **{f"model.layers.{k}.mlp": section[stack] for k in range(2)}}
+    config |= {"quantization": named, "quantization_config": named}
+    whole = _numbers(tmp_path / "out", stack)
+    (tmp_path / "out/config.json").write_text(json.dumps(config))
+    back, *_ = _made(tmp_path / "out", tmp_path / "back", "bf16", settings=settings)
+    plain, *_ = _made(source, tmp_path / "plain", "bf16")
+    assert {*back} == {*plain}
+    assert all(back[name].tobytes() == plain[name].tobytes() for name in back)
+    for k in (0, 1, 10):
+        prefix = f"model.layers.0.{block}.experts.{k}.{layer}"
+        assert np.array_equal(whole[k], _numbers(source, prefix).T)
+
+
+@pytest.mark.parametrize("name", ["gptq", "awq"])
+def test_experts_that_transformers_does_not_load_are_told(tmp_path: Path, name: str) -> None:
+    source = _model(tmp_path / "in", awq_layer(), _AWQ, _experts(2))
+    if name == "awq":
+        _made(source, tmp_path / "gptq", "gptq")
+        source = tmp_path / "gptq"
+    *_, report = _made(source, tmp_path / "out", name)
+    told = f"transformers 5.24 gives experts in {name.upper()} random weights"
+    assert [told in warning for warning in report.warnings].count(True) == 1
+
+
+@pytest.mark.parametrize(("kind", "to_mlx"), [("qwen3_next", False), ("deepseek_v3", True)])
+def test_models_that_mlx_stores_otherwise_are_refused(
+    tmp_path: Path, kind: str, *, to_mlx: bool
+) -> None:
+    source = _model(tmp_path / "in", awq_layer(), _AWQ, model_type="llama")
+    _made(source, tmp_path / "mlx", "mlx")
+    for folder in ("in", "mlx"):
+        path = tmp_path / folder / "config.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"model_type": kind}))
+    assert f"says model_type '{kind}', and mlx-lm may give" in _refused(tmp_path / "mlx", "bf16")
+    if to_mlx:
+        _made(source, tmp_path / "again", "mlx")
+    else:
+        assert "or parts of a matrix; --map" in _refused(source, "mlx")
+    _made(source, tmp_path / "bf16", "bf16")
+
+
+@pytest.mark.parametrize("model_type", ["gpt2", "gpt_bigcode"])
+def test_layers_of_class_conv1d_are_decoded_with_their_outputs_last(
+    tmp_path: Path, model_type: str
+) -> None:
+    layer = {f"{name}.{key}": x for name in ("c_proj", "fc") for key, x in awq_layer().items()}
+    source = _model(tmp_path / "in", layer, _AWQ, model_type=model_type)
+    found, _, _ = _made(source, tmp_path / "out", "f16")
+    for name in ("c_proj", "fc"):
+        wanted = _numbers(source, f"model.layers.0.mlp.{name}").astype(np.float16)  # (in, out)
+        is_conv1d = (model_type, name) == ("gpt2", "c_proj")
+        made = found[f"model.layers.0.mlp.{name}.weight"]
+        assert np.array_equal(made, wanted if is_conv1d else wanted.T)
+
+
+@pytest.mark.parametrize("name", ["experts.0.up_proj", "experts.gate_up_projs.0"])
+def test_experts_that_transformers_does_not_join_are_refused(tmp_path: Path, name: str) -> None:
+    layer = {f"{name}.{key}": x for key, x in awq_layer().items()}
+    source = _model(tmp_path / "in", layer, _AWQ, model_type="gpt_oss")
+    said = _refused(source, "bf16")
+    assert f"mlp.{name} is an expert with tensors of its own" in said
+    assert "model_type 'gpt_oss', transformers only loads all experts of a layer in one" in said
+    _made(source, tmp_path / "out", "gptq")  # for GPTQModel, which makes layers of them
+
+
+_BIAS = np.zeros(256, np.float16)
+
+
+def test_stacks_of_experts_that_cannot_be_made_are_refused(tmp_path: Path) -> None:
+    beside = _experts(3)
+    few = {name: x for name, x in beside.items() if ".1." not in name}
+    said = _refused(_model(tmp_path / "few", awq_layer(), _AWQ, few), "mlx")
+    assert "'model.layers.0.mlp' has expert 2, but up_proj of expert 1 is missing" in said
+    few = beside | {f"model.layers.0.mlp.experts.{k}.up_proj.bias": _BIAS for k in (0, 2)}
+    said = _refused(_model(tmp_path / "bias", awq_layer(), _AWQ, few), "mlx")
+    assert "switch_mlp.up_proj.bias' would be a stack of 2 experts, but expert 1 is" in said
+    first = "model.layers.0.mlp.experts.0.up_proj"
+    wide = {f"{first}.{name}": x for name, x in awq_layer(dims=(128, 512)).items()}
+    said = _refused(_model(tmp_path / "wide", awq_layer(), _AWQ, beside | wide), "mlx")
+    assert f"'{first}.weight' is u32 of (512, 16), and 'model.layers.0.mlp.experts.1" in said
+    both = {"model.layers.0.mlp.switch_mlp.up_proj.weight": np.ones((2, 4, 4), np.float16)}
+    said = _refused(_model(tmp_path / "both", awq_layer(), _AWQ, beside | both), "mlx")
+    assert "would be in 'model.layers.0.mlp.switch_mlp.up_proj.weight', which is there" in said
+    twice = both | {f"{first}.weight": np.ones((4, 4), np.float16)}
+    said = _refused(_model(tmp_path / "twice", awq_layer(), _AWQ, _BESIDE | twice), "f16")
+    assert f"up_proj.weight' holds '{first}.weight', which is also a tensor of its own" in said
+
+
+def _wide() -> Tensors:
+    """Return a layer of GPTQ with codes of 8 bits."""
+    rng = np.random.default_rng(1)
+    return gptq_layer()[0] | {
+        "qweight": rng.integers(-(2**31), 2**31, (32, 256)).astype(np.int32),
+        "qzeros": np.full((2, 64), 0x7F7F7F7F, np.int32),
+    }
+
+
+@pytest.mark.parametrize(
+    ("to", "key", "own"),
+    [
+        ("gptq", "dynamic", {"+:^model\\.layers\\.2\\.mlp$": {"bits": 8}}),
+        ("mlx", "model.layers.2.mlp", {"bits": 8, "group_size": 64, "mode": "affine"}),
+    ],
+)
+def test_layers_of_more_bits_keep_them(tmp_path: Path, to: str, key: str, own: Any) -> None:
+    wide = {f"model.layers.2.mlp.{name}": x for name, x in _wide().items()}
+    dynamic = {"dynamic": {"+:.*2.*": {"bits": 8}}}
+    source = _model(tmp_path / "in", gptq_layer()[0], _GPTQ | dynamic, _BESIDE | wide)
+    _, config, report = _made(source, tmp_path / "out", to)
+    assert any("refuses to load them" in each for each in report.warnings) is (to == "gptq")
+    section = config["quantization_config"]
+    assert section["bits"] == 4
+    assert {**section[key], **own} == section[key]
+    for k in (1, 2):
+        wanted = _numbers(source, f"model.layers.{k}.mlp")
+        made = _numbers(tmp_path / "out", f"model.layers.{k}.mlp")
+        assert np.array_equal(made.T if to == "mlx" else made, wanted)
+
+
+def test_a_quantised_output_layer_is_declared(tmp_path: Path) -> None:
+    head = {f"lm_head.{name}": x for name, x in awq_layer(zeros=(1, 9)).items()}
+    source = _model(tmp_path / "in", awq_layer(zeros=(1, 9)), _AWQ, head)
+    _, config, report = _made(source, tmp_path / "out", "gptq")
+    assert config["quantization_config"]["lm_head"] is True
+    assert any("transformers 5.24 gives it random weights" in each for each in report.warnings)
+    _made(tmp_path / "out", tmp_path / "back", "awq")
+    _, config, _ = _made(source, tmp_path / "other", "gptq", "lm_head: awq -> plain(axes=oi), f16")
+    assert "lm_head" not in config["quantization_config"]
+    _, config, _ = _made(
+        tmp_path / "out", tmp_path / "plain", None, "lm_head: gptq(zeros=v2) -> ba, f16"
+    )
+    assert config["quantization_config"]["lm_head"] is False
+
+
+def test_output_codes_of_no_record_are_not_declared(tmp_path: Path) -> None:
+    source = _model(
+        tmp_path / "in",
+        awq_layer(zeros=(1, 9)),
+        _AWQ,
+        {"lm_head.weight": np.ones((8, 16), np.float16)},
+    )
+    _, config, report = _made(source, tmp_path / "out", "gptq", "lm_head.weight: ba, s8, scales=a")
+    assert "lm_head" not in config["quantization_config"]
+    assert not any("lm_head" in each for each in report.warnings)
+
+
+@pytest.mark.parametrize(
+    ("beside", "is_known"), [("perm", False), ("smooth_factor", False), ("bias", True)]
+)
+def test_tensors_that_may_change_a_weight_are_not_left_behind(
+    tmp_path: Path, beside: str, *, is_known: bool
+) -> None:
+    more = {f"model.layers.1.mlp.{beside}": np.ones(128, np.float32)}
+    source = _model(tmp_path / "in", gptq_layer()[0], _GPTQ, _BESIDE | more)
+    if is_known:
+        assert more.keys() <= _made(source, tmp_path / "out", "f16")[0].keys()
+    else:
+        said = _refused(source, "f16")
+        assert f"mlp.{beside} is beside the codes of model.layers.1.mlp, and may" in said
+
+
+@pytest.mark.parametrize("to", ["gptq", "compressed-tensors"])
+def test_quantised_embeddings_that_loaders_do_not_expect_are_refused(
+    tmp_path: Path, to: str
+) -> None:
+    layer = awq_layer(zeros=(8, 9))
+    tokens = {f"model.embed_tokens.{name}": x for name, x in layer.items()}
+    source = _model(tmp_path / "in", layer, _AWQ, tokens)
+    said = _refused(source, to)
+    assert "cannot say that model.embed_tokens is " in said
+    assert f": loaders of {to} do not expect embeddings to be quantised; " in said
+    assert said.endswith("--map 'model.embed_tokens: awq -> plain(axes=oi), bf16' decodes it")
+    _made(source, tmp_path / "out", to, "model.embed_tokens: awq -> plain(axes=oi), bf16")
+    _made(source, tmp_path / "mlx", "mlx")
+    assert "are mlx already; copy it" in _refused(tmp_path / "mlx", "mlx", target="again")
+
+
+def test_layers_that_stay_floats_are_declared_where_the_loader_does_not_know_them(
+    tmp_path: Path,
+) -> None:
+    gate: Tensors = {"model.layers.0.mlp.gate.weight": np.ones((4, 128), np.float16)}
+    plain = [*(name.removesuffix(".weight") for name in gate), "model.embed_tokens", "lm_head"]
+    source = _model(tmp_path / "in", awq_layer(), _AWQ, gate | _BESIDE)
+    _, config, _ = _made(source, tmp_path / "gptq", "gptq")
+    rule = r"-:^model\.layers\.0\.mlp\.gate$"
+    assert config["quantization_config"]["dynamic"] == {rule: {}}
+    _, config, _ = _made(tmp_path / "gptq", tmp_path / "awq", "awq")
+    assert config["quantization_config"]["modules_to_not_convert"] == plain
+
+
+def test_the_first_expression_of_dynamic_that_matches_a_layer_has_it(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    eight: Tensors = {
+        "model.layers.0.up.qweight": rng.integers(-(2**31), 2**31, (32, 64)).astype(np.int32),
+        "model.layers.0.up.qzeros": np.full((4, 16), 0x7F7F7F7F, np.int32),
+        "model.layers.0.up.scales": rng.random((4, 64)).astype(np.float16),
+    }
+    plain: Tensors = {"model.layers.0.gate.weight": np.ones((4, 128), np.float16)}
+    own = {"bits": 8, "group_size": 32}
+    dynamic = {r"-:.*\.gate$": {}, r"+:.*[.]up": own, ".*": {"bits": 4}, ".*u.*": {"bits": 3}}
+    beside = _BESIDE | eight | plain
+    section = _GPTQ | {"dynamic": dynamic}
+    source = _model(tmp_path / "in", gptq_layer()[0], section, beside)
+    found, *_ = _made(source, tmp_path / "out", "bf16")
+    codes = eight["model.layers.0.up.qweight"].view(np.uint8).reshape(32, 64, 4)
+    wanted = codes.transpose(0, 2, 1).reshape(128, 64).astype(np.float32) - 128
+    wanted *= eight["model.layers.0.up.scales"].astype(np.float32).repeat(32, 0)
+    assert found["model.layers.0.up.weight"].tobytes() == wanted.T.astype(_BF16).tobytes()
+    assert (
+        found["model.layers.0.gate.weight"].tobytes()
+        == plain["model.layers.0.gate.weight"].tobytes()
+    )
+
+
+@pytest.mark.parametrize("key", ["ignore", "exclude_modules"])
+@pytest.mark.parametrize("name", ["model.layers.1.mlp", "*layers.1*", "model.layers.1.*"])
+def test_layers_that_modelopt_leaves_out_but_are_quantised_are_refused(
+    tmp_path: Path, key: str, name: str
+) -> None:
+    layer = {"weight": fp8_layer()["weight"], "weight_scale": np.ones((), np.float32)}
+    section = {"quant_method": "modelopt", "quant_algo": "FP8", key: [name, "lm_head"]}
+    source = _model(tmp_path / "in", layer, section)
+    said = _refused(source, "bf16")
+    assert "--to bf16: model.layers.1.mlp is not known: config.json ignores model.layers.1" in said
+    (source / "config.json").write_text("{}")
+    inner = {"producer": {"name": "modelopt"}, "quantization": section}
+    (source / "hf_quant_config.json").write_text(json.dumps(inner))
+    said = _refused(source, "bf16")
+    assert "model.layers.1.mlp is not known: hf_quant_config.json ignores model.layers.1" in said
+
+
+def test_one_group_of_all_inputs_is_that_of_the_other_layers(tmp_path: Path) -> None:
+    small = {f"model.layers.0.up.{n}": x for n, x in awq_layer(3, (64, 128)).items()}
+    source = _model(tmp_path / "in", awq_layer(), _AWQ, small | _BESIDE)
+    _, config, report = _made(source, tmp_path / "out", "gptq")
+    assert len(report.warnings) == 1
+    section = config["quantization_config"]
+    assert (section["quant_method"], section["group_size"]) == ("gptq", 64)
+    wanted = _numbers(source, "model.layers.0.up")
+    assert np.array_equal(_numbers(tmp_path / "out", "model.layers.0.up"), wanted)
+
+
+def test_the_type_of_a_part_follows_that_of_the_model(tmp_path: Path) -> None:
+    parts: dict[str, Any] = {
+        "text_config": {"torch_dtype": "bfloat16", "dtype": "int8"},
+        "vision_config": {"dtype": "float32"},
+        "audio_config": {"dtype": {"encoder": "bfloat16"}},
+    }
+    source = _model(tmp_path / "in", fp8_layer(), _FP8, torch_dtype="bfloat16", **parts)
+    _, config, _ = _made(source, tmp_path / "out", "f16")
+    assert config == {
+        "torch_dtype": "float16",
+        "text_config": {"torch_dtype": "float16", "dtype": "int8"},
+        "vision_config": {"dtype": "float32"},
+        "audio_config": parts["audio_config"],
+    }
+
+
+def test_layers_with_their_outputs_last_are_not_quantised(tmp_path: Path) -> None:
+    layer = {"c_fc.weight": np.ones((128, 512), _BF16), "c_fc.bias": np.ones(512, _BF16)}
+    source = _model(tmp_path / "in", layer, None)
+    said = _refused(source, "fp8-block")
+    assert "c_fc.weight of shape (128, 512) with a bias of shape (512,) has its outputs las" in said
+    layer["c_fc.weight"] = layer["c_fc.weight"].T.copy()
+    _made(_model(tmp_path / "linear", layer, None), tmp_path / "out", "fp8-block")
+
+
+@pytest.mark.parametrize(
+    ("said", "to", "names"),
+    [
+        ({"torch_dtype": "bfloat16"}, "f16", "model.embed_tokens.weight, lm_head.weight"),
+        ({"dtype": "float32"}, "bf16", "model.layers.0.input_layernorm.weight"),
+        ({"dtype": "float16"}, "bf16", ""),  # no tensor has the type that the model had
+        ({"dtype": "bfloat16"}, "bf16", ""),
+        ({}, "f16", ""),
+    ],
+)
+def test_weights_that_the_new_type_of_a_model_does_not_hold_are_named(
+    tmp_path: Path, said: dict[str, Any], to: str, names: str
+) -> None:
+    source = _model(tmp_path / "in", fp8_layer(), _FP8, **said)
+    _, config, report = _made(source, tmp_path / "out", to)
+    found = [each for each in report.warnings if each.startswith("loaders")]
+    for key, old in said.items() if names else ():
+        why = f"config.json now says {config[key]}, not {old}"
+        assert found == [f"loaders will round {names} too: {why}"]
+    assert bool(found) == bool(names)
+
+
+def test_decoded_layers_are_in_all_lists_that_a_section_has(tmp_path: Path) -> None:
+    lists = ("modules_to_not_convert", "ignored_layers")  # of transformers and of vLLM
+    rule = "*.1.mlp: fp8_block(scale_inv=true) -> plain, bf16"
+    for k, held in enumerate((lists[:1], lists[1:], lists)):
+        section = _FP8 | {key: ["lm_head", "model.embed_tokens"] for key in held}
+        source = _model(tmp_path / f"in{k}", fp8_layer(), section)
+        found, config, report = _made(source, tmp_path / f"out{k}", None, rule)
+        assert found["model.layers.1.mlp.weight"].dtype == _BF16
+        wanted = {key: [*section[key], "model.layers.1.mlp"] for key in held}
+        assert config["quantization_config"] == section | wanted
+        assert report.warnings == ()
+
+
+def test_experts_of_a_layer_are_decoded_together(tmp_path: Path) -> None:
+    source = _model(tmp_path / "in", awq_layer(), _AWQ | {"dynamic": None}, _experts(3))
+    rule = "*.experts.{}.*: awq -> plain(axes=oi), f16"
+    said = _refused(source, None, rule.format(1))
+    assert (
+        "mlp.experts.1.up_proj would be floats beside quantised experts of model.layers.0" in said
+    )
+    _made(source, tmp_path / "out", None, rule.format("*"))
+    _, config, _ = _made(source, tmp_path / "gptq", "gptq", rule.format("*"))
+    assert len(config["quantization_config"]["dynamic"]) == 3
+
+
+@pytest.mark.parametrize("way", [("bf16",), (None, "*: fp8_tensor -> plain, bf16")])
+def test_no_section_of_an_older_name_stays(tmp_path: Path, way: tuple[str, ...]) -> None:
+    section = _compressed("tensor")
+    source = _model(tmp_path / "in", _FP8_TENSOR, None, compression_config=section)
+    assert _made(source, tmp_path / "out", *way)[1].keys() <= {"torch_dtype"}
+
+
+def test_rules_come_after_the_target(tmp_path: Path) -> None:
+    source = _model(tmp_path / "in", fp8_layer(), _FP8)
+    found, *_ = _made(
+        source,
+        tmp_path / "out",
+        "bf16",
+        "*.1.mlp: fp8_block(scale_inv=true) -> plain, f32",
+        "lm_head.weight: f32",
+    )
+    kinds = {name: found[name].dtype.name for name in found if "norm" not in name}
+    assert kinds == {
+        "model.layers.0.mlp.weight": "bfloat16",
+        "model.layers.1.mlp.weight": "float32",
+        "model.embed_tokens.weight": "bfloat16",
+        "lm_head.weight": "float32",
+    }
+
+
+def test_numbers_that_are_not_finite_are_not_quantised(tmp_path: Path) -> None:
+    weight = np.ones((128, 128), _BF16)
+    weight[3, 4] = np.nan
+    source = _model(tmp_path / "in", {"up.weight": weight}, None)
+    said = _refused(source, "fp8-block")  # which makes sure that nothing is left
+    assert "up.weight: x[3, 4] is nan; only finite values can be quantised" in said
+
+
+def test_scales_in_bytes_are_not_called_floats(tmp_path: Path) -> None:
+    layer = fp8_layer() | {"weight_scale_inv": np.full((2, 1), 127, np.uint8)}
+    said = _refused(_model(tmp_path / "in", layer, _FP8), "bf16")
+    assert "not u8; if they are exponents, store them as e8m0: x.view(torch.float8_e8m0fnu" in said
+
+
+@pytest.mark.parametrize("shard_bytes", [None, 40_000])
+def test_models_of_diffusers_keep_the_names_of_their_files(
+    tmp_path: Path, shard_bytes: int | None
+) -> None:
+    source = _model(tmp_path / "in", fp8_layer(), _FP8)
+    stem = "diffusion_pytorch_model"
+    (source / "model.safetensors").rename(source / f"{stem}.safetensors")
+    settings = SMALL._replace(shard_bytes=shard_bytes)
+    found, *_ = _made(source, tmp_path / "out", "bf16", settings=settings)
+    files = {path.name for path in (tmp_path / "out").glob("*.safetensors*")}
+    if shard_bytes is None:
+        assert files == {f"{stem}.safetensors"}
+    else:
+        index = json.loads((tmp_path / "out" / f"{stem}.safetensors.index.json").read_text())
+        assert files == {*index["weight_map"].values(), f"{stem}.safetensors.index.json"}
+        assert all(name.startswith(stem) for name in files)
+    assert {*found} == {*_BESIDE, "model.layers.0.mlp.weight", "model.layers.1.mlp.weight"}
+
+
+def test_shards_that_the_index_does_not_name_are_left_out(tmp_path: Path) -> None:
+    source = _model(tmp_path / "in", fp8_layer(), _FP8)
+    names = words_of(source)
+    index = {"weight_map": dict.fromkeys(names, "model.safetensors")}
+    (source / "model.safetensors.index.json").write_text(json.dumps(index))
+    write_safetensors(source / "model-00002-of-00003.safetensors", fp8_layer())
+    write_safetensors(source / "adapter.safetensors", fp8_layer())
+    *_, report = _made(source, tmp_path / "out", "bf16")
+    said = "left out, because they are not part of the model that was read: model-00002-of-00003"
+    assert sum(each.startswith(said) for each in report.warnings) == 1
+    assert (tmp_path / "out" / "adapter.safetensors").exists()
+    assert not (tmp_path / "out" / "model-00002-of-00003.safetensors").exists()
+
+
+def test_shards_have_an_index_and_an_interrupted_call_is_resumed(tmp_path: Path) -> None:
+    layer = fp8_layer()
+    source = _model(tmp_path / "in", layer, _FP8)
+    settings = SMALL._replace(shard_bytes=70_000, max_bytes=1 << 16)
+    with ended_after(5) as stop:
+        reorder.convert(source, tmp_path / "out", (), settings, stop, to="bf16")
+    assert not (tmp_path / "out").exists()
+    again = settings._replace(resume=True)
+    found, _, report = _made(source, tmp_path / "out", "bf16", settings=again)
+    assert 0 < report.resumed < report.files
+    wanted = _of_blocks(layer).astype(_BF16)
+    assert found["model.layers.1.mlp.weight"].tobytes() == wanted.tobytes()
+    index = json.loads((tmp_path / "out" / "model.safetensors.index.json").read_text())
+    assert {*index["weight_map"]} == {*found}
+    assert len({*index["weight_map"].values()}) > 1
+    assert index["metadata"]["total_size"] == sum(x.nbytes for x in found.values())
+
+
+_LAYERS = {
+    "q_proj.weight": (256, 384),
+    "q_proj.bias": (256,),
+    "experts.0.up_proj.weight": (256, 128),
+    "kv_a_proj.weight": (192, 384),
+    "gate.weight": (128, 384),
+    "ffn_router.weight": (128, 384),
+    "embed_positions.weight": (128, 384),
+    "lm_head.weight": (128, 384),
+    "input_layernorm.weight": (384,),
+    "q_proj.lora_A.weight": (128, 384),
+    # what transformers or vLLM do not expect in FP8
+    "eh_proj.weight": (128, 256),
+    "shared_head.head.weight": (256, 128),
+    "indexer.weights_proj.weight": (128, 128),
+    "DenseReluDense.wo.weight": (128, 128),
+    "qformer.layer.0.query.weight": (128, 128),
+    "mixer.dt_proj.weight": (256, 128),
+}
+_QUANTISED = ("q_proj", "experts.0.up_proj")
+
+
+def _floats(kind: Any, layers: dict[str, tuple[int, ...]] = _LAYERS) -> Tensors:
+    rng = np.random.default_rng(0)
+    return {
+        name: rng.standard_normal(dims, np.float32).astype(kind) for name, dims in layers.items()
+    }
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float16, _BF16])
+def test_layers_of_floats_become_blocks_of_fp8(tmp_path: Path, kind: Any) -> None:
+    layers = _floats(kind)
+    layers["q_proj.weight"][:128, 128:256] = 0
+    beside = _floats(kind, {"wte.weight": (256, 128), "visual.0.conv.weight": (128, 128, 2)})
+    source = _model(tmp_path / "in", layers, None, beside, dtype="bfloat16")
+    settings = SMALL._replace(verify=True)
+    found, config, report = _made(source, tmp_path / "out", "fp8-block", settings=settings)
+    errors = []
+    for name in _QUANTISED:
+        weight = layers[f"{name}.weight"].astype(np.float32)
+        blocks = weight.reshape(weight.shape[0] // 128, 128, -1, 128)
+        largest = abs(blocks).max((1, 3), keepdims=True)
+        scales = np.where(largest > 0, largest / np.float32(448), np.float32(1))
+        codes = (blocks / scales).astype(ml_dtypes.float8_e4m3fn)
+        decoded = (codes.astype(np.float32) * scales).reshape(weight.shape)
+        errors.append(abs(decoded - weight).max())
+        for k in range(2):
+            prefix = f"model.layers.{k}.mlp.{name}"
+            assert found.pop(f"{prefix}.weight").tobytes() == codes.tobytes()
+            made = found.pop(f"{prefix}.weight_scale_inv")
+            assert made.dtype == np.float32
+            assert np.array_equal(made, scales[:, 0, :, 0])
+            assert np.array_equal(_numbers(tmp_path / "out", prefix), decoded)
+    kept = {f"model.layers.{k}.mlp.{name}": x for k in range(2) for name, x in layers.items()}
+    for name in _QUANTISED:
+        for k in range(2):
+            del kept[f"model.layers.{k}.mlp.{name}.weight"]
+    kept |= beside
+    assert found.keys() == kept.keys()
+    assert all(found[name].tobytes() == x.tobytes() for name, x in kept.items())
+    plain = [name.removesuffix(".weight") for name, x in kept.items() if x.ndim == 2]
+    section = config.pop("quantization_config")
+    assert {*section.pop("modules_to_not_convert")} == {*plain, "lm_head"}
+    assert section == _FP8 | {"activation_scheme": "dynamic", "scale_fmt": "float"}
+    assert config == {"dtype": "bfloat16"}
+    assert report.converted == 4
+    assert max(errors) > 0
+    short = {np.float32: "f32", np.float16: "f16", _BF16: "bf16"}[kind]
+    rounded, left = report.warnings
+    assert rounded.startswith(
+        f"weights of {short} are rounded to fp8_block, 4 in all, with a scale"
+    )
+    assert left == (
+        "model.layers.0.mlp.kv_a_proj.weight, model.layers.1.mlp.kv_a_proj.weight stay floats: "
+        "blocks of 128 x 128 do not cover them"
+    )
+
+
+def test_experts_in_one_tensor_stay_floats(tmp_path: Path) -> None:
+    layers = _floats(_BF16, {"o_proj.weight": (128, 128), "experts.down_proj": (2, 128, 128)})
+    source = _model(tmp_path / "in", layers, None)
+    found, config, report = _made(source, tmp_path / "out", "fp8-block")
+    assert found["model.layers.1.mlp.experts.down_proj"].dtype == _BF16
+    plain = config["quantization_config"]["modules_to_not_convert"]
+    assert {f"model.layers.{k}.mlp.experts" for k in range(2)} < {*plain}
+    assert report.warnings[1].endswith(
+        "model.layers.1.mlp.experts.down_proj stay floats: each has all experts of a layer"
+    )
+
+
+@pytest.mark.parametrize(("to", "kind"), [("compressed-tensors", "fp8"), ("mlx", "mxfp8")])
+def test_quantised_experts_in_one_tensor_are_refused_where_no_loader_reads_them(
+    tmp_path: Path, to: str, kind: str
+) -> None:
+    each = [fp8_layer(k)["weight"] for k in range(2)]
+    codes: Tensors = {"experts.gate_up_proj": np.stack(each)}
+    scales: dict[str, Tensors] = {
+        "fp8": {"experts.gate_up_proj_scale_inv": np.ones((2, 2, 1), np.float32)},
+        "mxfp8": {"experts.gate_up_proj_weight_scale": np.full((2, 256, 4), 127, np.uint8)},
+    }
+    sections: dict[str, Any] = {
+        "fp8": _FP8,
+        "mxfp8": {"quant_method": "modelopt", "quant_algo": "MXFP8"},
+    }
+    source = _model(tmp_path / "in", codes | scales[kind], sections[kind])
+    said = _refused(source, to)
+    assert "model.layers.0.mlp.experts.gate_up_proj is" in said
+    assert f"with all experts of a layer in one tensor, and loaders of {to} do not read th" in said
+    found, *_ = _made(source, tmp_path / "out", "bf16")
+    wanted = codes["experts.gate_up_proj"].astype(_BF16)
+    assert found["model.layers.0.mlp.experts.gate_up_proj"].tobytes() == wanted.tobytes()
+
+
+_NVFP4: Tensors = {
+    "weight": np.full((256, 64), 0x21, np.uint8),
+    "weight_scale": np.ones((256, 8), ml_dtypes.float8_e4m3fn),
+    "weight_scale_2": np.array(0.5, np.float32),
+}
+_FLOAT_LAYER: NDArray[Any] = np.ones((128, 128), _BF16)
+
+
+@pytest.mark.parametrize(
+    ("to", "layer", "section", "problem"),
+    [
+        (
+            "fp8-block",
+            {"down.weight": fp8_layer()["weight"], "up.weight": _FLOAT_LAYER},
+            _FP8,
+            "down.weight of f8_e4m3 holds codes, but nothing beside it scales them",
+        ),
+        (
+            "fp8-block",
+            {"experts.down_proj": fp8_layer()["weight"][None], "up.weight": _FLOAT_LAYER},
+            None,
+            "experts.down_proj of f8_e4m3 holds codes, but nothing beside it scales them",
+        ),
+        (
+            "fp8-block",
+            {"up.weight": _FLOAT_LAYER, "up.weight_scale": np.ones((128, 1), _BF16)},
+            _compressed("channel") | {"quantization_status": "frozen"},
+            "up.weight holds plain bf16, but model.layers.0.mlp.up.weight_scale is beside it",
+        ),
+        (
+            "bf16",
+            {
+                **{f"down.{name}": x for name, x in _NVFP4.items()},
+                "up.weight": _FLOAT_LAYER,
+                "up.pre_quant_scale": np.ones(128, _BF16),
+            },
+            {"quant_method": "modelopt", "quant_algo": "NVFP4"},
+            "up.weight holds plain bf16, but model.layers.0.mlp.up.pre_quant_scale is beside",
+        ),
+    ],
+)
+def test_models_that_are_damaged_or_not_yet_compressed_are_refused(
+    tmp_path: Path, to: str, layer: Tensors, section: Any, problem: str
+) -> None:
+    assert problem in _refused(_model(tmp_path / "in", layer, section), to)
+
+
+@pytest.mark.parametrize("form", [_NVFP4, {"weight": np.ones((8, 256), np.int8)}])
+@pytest.mark.parametrize("way", ["tensor", "header"])
+def test_what_comfyui_notes_about_codes_is_refused(tmp_path: Path, form: Tensors, way: str) -> None:
+    layer = {"weight_scale": np.ones((8, 1), np.float32), **form}
+    tensors = {f"blocks.0.q.{name}": x for name, x in layer.items()}
+    note = '{"format": "int8_tensorwise", "convrot": true}'
+    if way == "tensor":
+        tensors["blocks.0.q.comfy_quant"] = np.frombuffer(note.encode(), np.uint8)
+    header = {"_quantization_metadata": f'{{"layers": {{"blocks.0.q": {note}}}}}'}
+    source = tmp_path / "in.safetensors"
+    write_safetensors(source, tensors, header if way == "header" else None)
+    name = "modelopt_nvfp4" if form is _NVFP4 else "int_quantized"
+    rule = f"blocks.0.q: {name} -> plain, bf16"
+    problem = {
+        "tensor": "blocks.0.q.comfy_quant belong to blocks.0.q.weight, and",
+        "header": "the header has _quantization_metadata, in which ComfyUI says how layers",
+    }[way]
+    assert problem in refused(source, tmp_path / "out.safetensors", rule)
+    said = refused(source, tmp_path / "out.safetensors", to="bf16")
+    assert "--to bf16: blocks.0.q is not known: " in said
+    assert "give the name" not in said
+
+
+@pytest.mark.parametrize("kind", ["deepseek_v3", "kimi_k2"])
+def test_a_layer_that_mlx_splits_is_decoded(tmp_path: Path, kind: str) -> None:
+    split = {f"model.layers.0.attn.kv_b_proj.{name}": x for name, x in awq_layer(3).items()}
+    source = _model(tmp_path / "in", awq_layer(), _AWQ, split | _BESIDE, model_type=kind)
+    found, config, report = _made(source, tmp_path / "out", "mlx")
+    wanted = _numbers(source, "model.layers.0.attn.kv_b_proj").T
+    made = found["model.layers.0.attn.kv_b_proj.weight"]
+    assert made.dtype == np.float32
+    assert made.tobytes() == np.ascontiguousarray(wanted).tobytes()
+    assert found["model.layers.0.mlp.weight"].dtype == np.uint32
+    assert config["quantization"] == {"bits": 4, "group_size": 64, "mode": "affine"}
+    (warning,) = report.warnings
+    assert warning.startswith("kv_b_proj is decoded to f32 in every layer: mlx-lm splits it")
+
+
+def _layers_of_bits(**bits: int) -> Tensors:
+    """Return layers of GPTQ with all codes and zero points 0, of 4 or 8 bits."""
+    return {
+        f"model.layers.2.mlp.{name}.{role}": np.zeros(shape, kind)
+        for name, width in bits.items()
+        for role, shape, kind in (
+            ("qweight", (128 * width // 32, 256), np.int32),
+            ("qzeros", (2, 256 * width // 32), np.int32),
+            ("scales", (2, 256), np.float16),
+        )
+    }
+
+
+@pytest.mark.parametrize("is_last", [True, False])
+def test_experts_are_a_group_that_transformers_finds(tmp_path: Path, *, is_last: bool) -> None:
+    own = 8 if is_last else 4
+    bits = {"experts.0.up": own, "experts.1.up": own, "q": 12 - own}
+    layers = _layers_of_bits(**bits)
+    wide = r"+:.*\.experts\..*" if is_last else r"+:.*\.q"
+    section = _GPTQ | {"dynamic": {wide: {"bits": 8}}}
+    source = _model(tmp_path / "in", gptq_layer()[0], section, layers | _BESIDE)
+    _, config, _ = _made(source, tmp_path / "out", "compressed-tensors")
+    groups = config["quantization_config"]["config_groups"].values()
+    (of_experts,) = [each for each in groups if any("experts" in t for t in each["targets"])]
+    assert of_experts["weights"]["num_bits"] == own
+    assert r"re:.*\.experts\.[0-9]+\..*" in of_experts["targets"]
+    names = [f"model.layers.2.mlp.experts.{k}.up" for k in range(2)]
+    assert not {*names} & {*of_experts["targets"]}
+    for name in (*names, "model.layers.2.mlp.q"):
+        assert np.array_equal(_numbers(tmp_path / "out", name), _numbers(source, name).T)
+
+
+def test_layers_of_models_with_parts_are_listed_by_how_their_names_end(tmp_path: Path) -> None:
+    # transformers 5.24 has model.vision.layers.0.mlp and model.language_model.layers.0.router
+    plain = ["vision.layers.0.mlp", "projector.linear", "language_model.model.layers.0.router"]
+    beside = {f"{name}.weight": np.ones((4, 128), np.float16) for name in plain}
+    source = _model(tmp_path / "in", awq_layer(), _AWQ, beside, text_config={"model_type": "llama"})
+    _, config, _ = _made(source, tmp_path / "out", "compressed-tensors")
+    # the quantised layers are model.layers.0.mlp and model.layers.1.mlp
+    ends = [r"vision\.layers\.0\.mlp", "linear", "router", "lm_head"]
+    wanted = [*plain, "lm_head", *(rf"re:(.*\.)?{end}$" for end in ends)]
+    section = config["quantization_config"]
+    assert section["ignore"] == wanted
+    assert section["config_groups"]["group_0"]["targets"] == ["Linear"]
+    with reorder.open_checkpoint(tmp_path / "out") as checkpoint:
+        assert checkpoint.record("model.layers.0.mlp").desc.name == "pack_quantized"
+    # groups of several formats name their layers
+    layers = _layers_of_bits(q=8) | beside
+    source = _model(
+        tmp_path / "mixed",
+        gptq_layer()[0],
+        _GPTQ | {"dynamic": {r"+:.*\.q": {"bits": 8}}},
+        layers,
+        text_config={"model_type": "llama"},
+    )
+    _, config, _ = _made(source, tmp_path / "groups", "compressed-tensors")
+    first, second = config["quantization_config"]["config_groups"].values()
+    mlps = [f"model.layers.{k}.mlp" for k in range(2)]
+    assert first["targets"] == [*mlps, r"re:(.*\.)?model\.layers\.0\.mlp$", r"re:(.*\.)?1\.mlp$"]
+    assert second["targets"] == ["model.layers.2.mlp.q", r"re:(.*\.)?q$"]
+    for name in (*mlps, "model.layers.2.mlp.q"):
+        assert np.array_equal(_numbers(tmp_path / "groups", name), _numbers(source, name).T)
+
+
+def test_experts_of_several_groups_are_refused(tmp_path: Path) -> None:
+    layers = _layers_of_bits(**{"experts.0.up": 4, "experts.0.down": 8})
+    section = _GPTQ | {"dynamic": {r"+:.*\.down": {"bits": 8}}}
+    source = _model(tmp_path / "in", gptq_layer()[0], section, layers | _BESIDE)
+    said = _refused(source, "compressed-tensors")
+    assert "experts.0.up and model.layers.2.mlp.experts.0.down have different formats" in said
+    _made(source, tmp_path / "out", "f16")
+
+
+@pytest.mark.parametrize("name", ["", "experts.0.up."])
+def test_what_transformers_does_not_read_of_experts_is_said(tmp_path: Path, name: str) -> None:
+    layer = {f"{name}{role}": x for role, x in _NVFP4.items()}
+    section = {"quant_method": "modelopt", "quant_algo": "NVFP4"}
+    source = _model(tmp_path / "in", layer, section)
+    *_, report = _made(source, tmp_path / "out", "compressed-tensors")
+    said = "transformers 5.24 merges the experts of a layer before it decodes them: it computes w"
+    assert any(each.startswith(said) for each in report.warnings) == bool(name)
+
+
+def test_a_plain_layer_whose_name_ends_a_quantised_one_is_refused(tmp_path: Path) -> None:
+    layer = {f"up_proj.{name}": x for name, x in _FP8_TENSOR.items()}
+    beside = _BESIDE | {"proj.weight": _FLOAT_LAYER}
+    source = _model(tmp_path / "in", layer, _compressed("tensor"), beside)
+    said = _refused(source, "fp8-block")
+    assert "would list proj as not quantised, in modules_to_not_convert, and transformers" in said
+    assert "finds that name in model.layers.0.mlp.up_proj, so it would load the codes" in said
+    _made(source, tmp_path / "out", "bf16")
+
+
+@pytest.mark.parametrize("to", TARGETS)
+@pytest.mark.parametrize("lost", ["experts.1.", "experts.1.up_proj"])
+def test_a_missing_expert_is_refused(tmp_path: Path, to: str, lost: str) -> None:
+    experts = {
+        f"experts.{k}.{name}.{role}": x
+        for k in range(3)
+        for name in ("up_proj", "down_proj")
+        for role, x in awq_layer(k).items()
+        if not f"experts.{k}.{name}".startswith(lost)
+    }
+    said = _refused(_model(tmp_path / "in", experts, _AWQ), to)
+    assert said.startswith(f"--to {to}: 'model.layers.0.mlp' has expert 2, but ")
+    assert "up_proj of expert 1 is missing" in said
+
+
+def test_blocks_that_do_not_cover_experts_are_refused(tmp_path: Path) -> None:
+    layers = _floats(_BF16, {"experts.0.up_proj.weight": (96, 128), "o_proj.weight": (128, 128)})
+    source = _model(tmp_path / "in", layers, None)
+    said = _refused(source, "fp8-block")
+    assert "do not cover model.layers.0.mlp.experts.0.up_proj.weight of shape (96, 128)" in said
+
+
+@pytest.mark.parametrize("name", ["fp8_tensor", "fp8_channel", "fp8_block(block=64)"])
+def test_a_rule_quantises_floats_to_a_record(tmp_path: Path, name: str) -> None:
+    weight = np.random.default_rng(0).standard_normal((128, 192), np.float32)
+    write_safetensors(tmp_path / "in.safetensors", {"fc.weight": weight})
+    target = tmp_path / "out.safetensors"
+    settings = SMALL._replace(verify=True, max_bytes=1 << 20)
+    reorder.convert(tmp_path / "in.safetensors", target, [f"fc.weight: {name}"], settings)
+    made = reorder.load(target, reorder.Record)
+    scales = made.tensors["weight_scale"].view(np.float32)
+    assert (made.desc.name, len(scales)) == {
+        "fp8_tensor": ("fp8_tensor", 1),
+        "fp8_channel": ("fp8_channel", 128),
+        "fp8_block(block=64)": ("fp8_block", 6),
+    }[name]
+    # the largest weight of each group becomes the largest code
+    assert (abs(reorder.dequantize(made).numpy() - weight) <= abs(weight) / 16 + 1e-4).all()
+
+
+def test_a_rule_does_not_quantise_to_what_its_record_does_not_have(tmp_path: Path) -> None:
+    write_safetensors(tmp_path / "in.safetensors", {"fc.weight": np.ones((192, 96), np.float32)})
+    for rule, reason in (
+        ("fp8_block", "128 does not divide a (dim 0) of size 192"),
+        ("fp8_block(block=64)", "64 does not divide b (dim 1) of size 96"),
+        ("fp8_tensor(scales=bf16)", "scales are chosen in f32; leave out scales= of fp8_tensor"),
+        ("fp8_tensor, f8_e5m2", "fp8_tensor says which types codes and scales have"),
+    ):
+        with pytest.raises(MemdescError) as caught:
+            reorder.convert(
+                tmp_path / "in.safetensors", tmp_path / "out.safetensors", [f"fc.weight: {rule}"]
+            )
+        assert reason in str(caught.value)
+        assert "plain numbers" not in str(caught.value)
+
+
+def test_what_a_target_does_not_hold_is_refused(tmp_path: Path) -> None:
+    awq = _model(tmp_path / "awq", awq_layer(zeros=(0, 2)), _AWQ)
+    said = _refused(awq, "fp8-block")
+    assert "--to fp8-block: model.layers.0.mlp is awq, and --to fp8-block takes only" in said
+    assert "takes only fp8_block, fp8_tensor, because fp8-block does not hold" in said
+    assert "--map 'model.layers.0.mlp: awq -> RECORD' tries any record" in said
+    assert "--to bf16 and --to f16 decode any, and --to fp8-" in said
+    layer = {
+        "weight": np.ones((256, 128), np.float32).astype(ml_dtypes.float8_e5m2),
+        "weight_scale": np.ones(1, np.float32),
+    }
+    wide = _model(tmp_path / "wide", layer, {"quant_method": "fp8", "fmt": "e5m2"})
+    for to in ("fp8-block", "compressed-tensors"):
+        assert "with codes of f8_e4m3, not f8_e5m2, because" in _refused(wide, to)
+    eight = {"quant_method": "gptq", "bits": 8, "group_size": 64}
+    words = gptq_layer(dims=(128, 256))[0] | {
+        "qweight": np.full((32, 256), -1, np.int32),
+        "qzeros": np.zeros((2, 64), np.int32),
+    }
+    gptq = _model(tmp_path / "gptq8", words, eight)
+    assert "with codes of u4, not u8, because awq" in _refused(gptq, "awq")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "problem"),
+    [
+        ("transform_config", {"config_groups": {"R1": {"type": "hadamard"}}}, "rotates weights"),
+        ("sparsity_config", {"format": "sparse-24-bitmask"}, "stores sparse weights"),
+        ("adapter", {"rank": 8}, "adds a low-rank adapter"),
+        ("rotation", "hadamard", "rotates weights"),
+        ("expert_dtype", "fp4", "stores experts in another type"),
+    ],
+)
+@pytest.mark.parametrize("rule", [None, "*: fp8_block -> plain, bf16"])
+def test_what_changes_the_meaning_of_weights_is_refused(
+    tmp_path: Path, key: str, value: Any, problem: str, rule: str | None
+) -> None:
+    source = _model(tmp_path / "in", fp8_layer(), _FP8 | {key: value})
+    said = _refused(source, "bf16") if rule is None else _refused(source, None, rule)
+    assert f"config.json says {key} {value!r}, which {problem}" in said
+
+
+# what transformers 5.24 writes of its own accord
+_USUAL_FP8 = {"modules_to_convert": None, "dequantize": False, "expert_dtype": "fp8"}
+_NOTHING = {"transform_config": {}, "sparsity_config": {"format": "dense"}, "adapter": None}
+_USUAL_AWQ = {"zero_point": True, "sym": True, "damp_percent": 0.1, "batch_size": 1, "meta": None}
+
+
+@pytest.mark.parametrize(
+    ("layer", "section", "to"),
+    [
+        (fp8_layer(), _FP8 | _USUAL_FP8, "bf16"),
+        (fp8_layer(), _FP8 | {"twist": None, "turns": []}, "bf16"),
+        (fp8_layer(), _FP8 | _NOTHING, "bf16"),
+        (awq_layer(), _AWQ | _USUAL_AWQ, "gptq"),
+    ],
+)
+def test_keys_that_programs_write_of_their_own_accord_say_nothing(
+    tmp_path: Path, layer: Tensors, section: dict[str, Any], to: str
+) -> None:
+    source = _model(tmp_path / "in", layer, section)
+    (warning,) = _made(source, tmp_path / "out", to)[2].warnings
+    assert warning.startswith(
+        ("weights of fp8_block are rounded", "zero points are stored as in ver")
+    )
+
+
+@pytest.mark.parametrize("method", ["fp8", "FP8"])
+def test_keys_that_are_not_known_are_named(tmp_path: Path, method: str) -> None:
+    more = {"quant_method": method, "smooth": 1, "twist": True}
+    source = _model(tmp_path / "in", fp8_layer(), _FP8 | more)
+    _, warning = _made(source, tmp_path / "out", "bf16")[2].warnings
+    assert warning.startswith("config.json says smooth, twist, which no conversion knows")
+    group = _compressed("tensor", twist=1, observer="mse")
+    group["config_groups"]["group_0"]["smooth"] = 2
+    source = _model(tmp_path / "group", _FP8_TENSOR, group)
+    _, warning = _made(source, tmp_path / "other", "bf16")[2].warnings
+    keys = "config_groups.group_0.smooth, config_groups.group_0.weights.twist"
+    assert warning.startswith(f"config.json says {keys}, which no conversion knows")
+
+
+@pytest.mark.parametrize(
+    ("layer", "section", "old", "problem"),
+    [
+        (_FP8_TENSOR, _compressed("tensor", dynamic=True), {}, "dynamic is True, not False or"),
+        (_FP8_TENSOR, _compressed("tensor", symmetric=False), {}, "symmetric is False, not True"),
+        (
+            _FP8_TENSOR,
+            _compressed("tensor") | {"config_groups": {"FP8": ["Linear"]}},
+            {},
+            "config_groups.FP8 is ['Linear'], not an object",
+        ),
+        *(
+            (gptq_layer()[0], section, old, problem)
+            for section, old, problem in (
+                (
+                    _GPTQ | {"dynamic": {r"-:.*[.]0[.]mlp": {}}},
+                    {},
+                    "says in dynamic, by '-:.*[.]0[.]mlp', that it is not quantised, but",
+                ),
+                (
+                    _GPTQ | {"dynamic": {r"+:.*": {"group_size": 32}}},
+                    {},
+                    "declares group_size 32, but the shapes of the tensors",
+                ),
+                (
+                    _GPTQ | {"dynamic": {r".*[.]1[.]": {"bits": 8}}},
+                    {},
+                    "the shapes of the tensors say groups of 32 of 64 inputs",
+                ),
+                (_GPTQ | {"dynamic": {"(": {}}}, {}, "'(' is not a regular expression"),
+                (_GPTQ, {"group_size": 32}, "and quantize_config.json gptq(group_size=32)"),
+                (_GPTQ, {"desc_act": True}, "and quantize_config.json gptq(desc_act=True)"),
+                (None, {"bits": 4, "rotation": "hadamard"}, "says rotation 'hadamard', which"),
+                (
+                    _GPTQ,
+                    {"modules_to_not_convert": ["mlp"]},
+                    "quantize_config.json ignores model.layers.0.mlp, by 'mlp'",
+                ),
+                (
+                    _GPTQ | {"modules_to_not_convert": ["lm_head"]},
+                    {"dynamic": {"-:.*layers.0.*": {}}},
+                    "correct the one that is wrong",
+                ),
+            )
+        ),
+    ],
+)
+def test_files_that_contradict_the_tensors_or_each_other_are_refused(
+    tmp_path: Path, layer: Tensors, section: Any, old: dict[str, Any], problem: str
+) -> None:
+    source = _model(tmp_path / "in", layer, section)
+    if old:
+        (source / "quantize_config.json").write_text(json.dumps(old))
+    assert problem in _refused(source, "f16")
+
+
+@pytest.mark.parametrize("to", ["bf16", "fp8-block", "awq"])
+def test_a_declared_method_whose_tensors_are_not_known_is_refused(
+    tmp_path: Path, to: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # as VPTQ stores one layer, beside another one of floats, which could become FP8
+    layer = {
+        "up_proj.weight": np.ones((128, 128), _BF16),
+        "down_proj.indices": np.zeros((1, 128, 48), np.int32),
+        "down_proj.centroids.weight": np.zeros((1, 512), np.float16),
+    }
+    source = _model(tmp_path / "in", layer, {"quant_method": "vptq"})
+    said = _refused(source, to)
+    why = "config.json declares quantised weights, by 'vptq', but no tensors have the names of a"
+    assert f"--to {to}: {why}" in said
+    assert main(["inspect", str(source)]) == 0
+    assert why in capsys.readouterr().out
+
+
+def test_torchao_is_known_by_the_names_of_its_tensors(tmp_path: Path) -> None:
+    layer = {
+        "_weight_qdata": np.zeros((16, 2, 32, 4), np.int32),
+        "_weight_scale_and_zero": np.ones((2, 128, 2), _BF16),
+        "up.weight": np.ones((128, 128), _BF16),
+    }
+    said = _refused(_model(tmp_path / "in", layer, {"quant_method": "torchao"}), "fp8-block")
+    assert "model.layers.0.mlp._weight is not known" in said
+    assert "there is no record for quant_method 'torchao'" in said
+
+
+def test_what_is_not_known_is_refused(tmp_path: Path) -> None:
+    fp8 = _model(tmp_path / "fp8", fp8_layer(), _FP8)
+    assert "no target 'fp4'; the targets are bf16, f16, fp8-block" in _refused(fp8, "fp4")
+    assert "there is no target 3" in _refused(fp8, 3)
+    for name in ("float16", "fp16"):
+        assert _refused(fp8, name).endswith("; did you mean f16")
+    bare = _model(tmp_path / "bare", fp8_layer(), None)
+    said = _refused(bare, "bf16")
+    assert "--to bf16: model.layers.0.mlp is not known: nothing declares what" in said
+    assert "; 1 other is not known either; --map" in said
+    plain = _model(tmp_path / "plain", {"weight": np.ones((4, 4), np.float32)}, None)
+    blocks = reorder.Record(record_desc((8, 64), "q4_0"), np.zeros((8, 2, 18), np.uint8))
+    reorder.save(tmp_path / "x.npz", {"blk.0.ffn_up.weight": blocks})
+    reorder.convert(tmp_path / "x.npz", tmp_path / "x.gguf")
+    reorder.save(tmp_path / "y.npz", {"blk.0.ffn_up.weight": np.ones((128, 128), np.float32)})
+    reorder.convert(tmp_path / "y.npz", tmp_path / "y.gguf")
+    for path, to in (("x.gguf", "bf16"), ("y.gguf", "fp8-block")):
+        said = _refused(tmp_path / path, to)
+        assert "is a GGUF, whose tensors have the names of llama.cpp, which loaders of" in said
+    said = _refused(tmp_path / "x.npz", "bf16")
+    assert said.endswith("they are blocks of q4_0; --map '*: bf16' decodes them")
+    said = _refused(plain, "fp8-block")
+    assert "none is quantised, and in its numbered blocks there is no matrix of floats" in said
+    said = _refused(plain, "awq")
+    assert "none is quantised; GPTQModel quantises floats" in said
+    (plain / "config.json").write_text("{")
+    for to in ("fp8-block", "awq"):
+        assert "config.json' is not JSON" in _refused(plain, to)
+    orphan = {"model.layers.2.mlp.weight": fp8_layer()["weight"]}
+    lost = _model(tmp_path / "lost", fp8_layer(), _FP8, orphan | _BESIDE)
+    said = _refused(lost, "bf16")
+    assert "model.layers.2.mlp.weight of f8_e4m3 holds codes, as other tensors of that name" in said
+    alone = {"model.layers.2.mlp.weight_scale_inv": np.ones((2, 1), np.float32)}
+    said = _refused(_model(tmp_path / "alone", fp8_layer(), _FP8, alone | _BESIDE), "bf16")
+    assert "model.layers.2.mlp.weight_scale_inv scales a weight, as other tensors of that" in said
+    assert "name do, but there is no model.layers.2.mlp.weight; get the checkpoint" in said
+    order = {"model.layers.0.mlp.g_idx": np.arange(128, dtype=np.int32)[::-1] // 64}
+    ordered = _model(tmp_path / "order", gptq_layer()[0], _GPTQ, order | _BESIDE)
+    assert "(act-order), which is a gather" in _refused(ordered, "f16")
+
+
+def test_every_target_is_named_in_the_docstring() -> None:
+    text = " ".join((reorder.convert.__doc__ or "").split())
+    assert all(f"``{name}``" in text for name in TARGETS)

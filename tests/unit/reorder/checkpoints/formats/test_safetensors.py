@@ -1,0 +1,228 @@
+"""Files of safetensors: ours, damaged ones, and those of the package."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import reorder
+from memdesc import MemdescError, memory_desc, to_json
+from reorder.checkpoints.formats.entry import Tensor
+from reorder.checkpoints.formats.safetensors import read
+from tests.headers import safetensors_bytes
+from tests.writers import write_tensors
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def _file(path: Path, header: Any, data: bytes = b"", length: int | None = None) -> Path:
+    path.write_bytes(safetensors_bytes(header, data, length))
+    return path
+
+
+def _tensor(shape: Any = (2,), offsets: Any = (0, 8), dtype: Any = "F32") -> dict[str, Any]:
+    return {"dtype": dtype, "shape": shape, "data_offsets": offsets}
+
+
+@pytest.mark.parametrize(
+    ("header", "data", "reason"),
+    [
+        (b"[]", b"", "not the JSON of safetensors at byte 0"),
+        (b"{", b"", "not the JSON of safetensors"),
+        (b"[" * 100_000, b"", "not the JSON of safetensors"),
+        (b'{"a": 1' + b"0" * 5000 + b"}", b"", "not the JSON of safetensors"),
+        (b'{"a": {}, "a": {}}', b"", "the key 'a' twice"),
+        ({"__metadata__": {"a": 1}}, b"", "not the JSON of safetensors"),
+        ({"a": 1}, b"", "not the JSON of safetensors at byte 5: b' 1}'"),
+        ({"a": {"dtype": {}}}, b"", "not the JSON of safetensors"),
+        ({"a": {"dtype": [[]] * 2000}}, b"", "not the JSON of safetensors"),
+        ({"__metadata__": []}, b"", "not the JSON of safetensors"),
+        (b'{"a": {}} {}', b"", "not the JSON of safetensors at byte 9"),
+        (b'{"a": {},}', b"", "not the JSON of safetensors at byte 9"),
+        (b'{"a": {} "b": {}}', b"", "not the JSON of safetensors at byte 8"),
+        (b'{"a" {}}', b"", "not the JSON of safetensors at byte 1"),
+        (b'{"a": {"x": 1, "x": 1}}', b"", "the key 'x' twice"),
+        (b'{"\\x": {}}', b"", "not JSON"),
+        (b'{"\xff": {}}', b"", "not JSON"),
+        (b'{"a\n": {}}', b"", "not JSON"),
+        (b'{"a": {1}}', b"", "not JSON"),
+        (b'{"__metadata__": {"a": "", "a": ""}}', b"", "the key 'a' twice"),
+        ({"a": {}}, b"", "other keys"),
+        ({"a": _tensor() | {"more": 1}}, b"", "other keys"),
+        ({"a": _tensor(dtype="F99")}, bytes(8), "'F99' is not a data type of safetensors"),
+        ({"a": _tensor(dtype=[])}, bytes(8), "is not a data type of safetensors"),
+        ({"a": _tensor((-2,))}, bytes(8), "not a list of at most 64 sizes"),
+        ({"a": _tensor((True, 2))}, bytes(8), "not a list"),
+        ({"a": _tensor((1.0,))}, bytes(8), "not a list"),
+        ({"a": _tensor(2)}, bytes(8), "not a list"),
+        ({"a": _tensor("")}, bytes(8), "not a list"),
+        ({"a": _tensor((2**62, 2**62, 4))}, bytes(8), "bits, but its data_offsets span 8"),
+        ({"a": _tensor((2**40,), (0, 2**42))}, bytes(8), "takes bytes"),
+        ({"a": _tensor(offsets=(8, 0))}, bytes(8), "not a range"),
+        ({"a": _tensor(offsets=(-8, 0))}, bytes(8), "not a range"),
+        ({"a": _tensor(offsets=(0, 4, 8))}, bytes(8), "not a range"),
+        ({"a": _tensor(), "b": _tensor()}, bytes(8), "overlap"),
+        ({"a": _tensor(offsets=(8, 16))}, bytes(16), "no gaps"),
+        ({"a": _tensor()}, bytes(9), "no gaps"),
+        ({"": _tensor()}, bytes(8), "the name of a tensor"),
+        (b'{"\\ud800": {"dtype":"F32","shape":[2],"data_offsets":[0,8]}}', bytes(8), "the name"),
+        (
+            {"__metadata__": {"memdesc.b": '{"schema": 1}'}, "a": _tensor()},
+            bytes(8),
+            "does not have",
+        ),
+        ({"__metadata__": {"memdesc.a": "{}"}, "a": _tensor()}, bytes(8), "the key 'schema'"),
+        ({"__metadata__": {"memdesc.a": "[" * 9999}, "a": _tensor()}, bytes(8), "not a descriptor"),
+        *(
+            ({"__metadata__": {"memdesc.a": text}, "a": _tensor()}, bytes(8), reason)
+            for text, reason in (
+                ('{"schema": 1, "record": "awq", "dims": [128, 8]}', "of several tensors"),
+                ('{"schema": 2, "record": "q4_0", "dims": [32]}', "of schema 1"),
+                ('{"schema": 1, "record": "q4_0", "options": {"dims": 1}}', "options of a record"),
+                ('{"schema": 1, "record": "q4_0", "options": 1}', "options of a record"),
+                ('{"schema": 1, "record": "q4_0"}', "dims"),
+                ('{"schema": 1, "record": "q4_0", "dims": [32], "options": {"a": 1}}', "option"),
+                ('{"schema": 1, "record": 1, "dims": [32]}', "name of a record must be a string"),
+                ("1" * 2**21, "characters"),
+            )
+        ),
+        (
+            {"__metadata__": {"memdesc.a": '{"schema": 1, "record": "awq", "dims": [8, 8]}'}},
+            b"",
+            "does not have",
+        ),
+        (
+            {
+                "__metadata__": {
+                    "memdesc.a": '{"schema": 1, "record": "q4_0", "dims": [9223372036854775776]}'
+                },
+                "a": _tensor(),
+            },
+            bytes(8),
+            "more than int64|has 8 bytes, but its descriptor",
+        ),
+    ],
+)
+def test_damaged_headers_are_refused(tmp_path: Path, header: Any, data: bytes, reason: str) -> None:
+    path = _file(tmp_path / "x.safetensors", header, data)
+    with pytest.raises(MemdescError, match=reason):
+        read(path)
+
+
+@pytest.mark.parametrize(
+    ("stored", "reason"),
+    [
+        ({"dtype": "BF16", "shape": (2, 3, 5, 8)}, "bf16 .* means f16: another"),
+        ({"dtype": "F16", "shape": (2, 3, 8, 5)}, "f16 .* means f16 of shape"),
+        ({"dtype": "F16", "shape": (2, 3, 5, 8)}, None),
+        ({"dtype": "F16", "shape": (2, 1, 24, 5)}, None),
+        ({"dtype": "F16", "shape": (6, 5, 8)}, None),
+        ({"dtype": "U8", "shape": (480,)}, None),
+        ({"dtype": "I32", "shape": (120,)}, None),
+    ],
+)
+def test_a_descriptor_of_what_a_tensor_was_before_is_refused(
+    tmp_path: Path, stored: dict[str, Any], reason: str | None
+) -> None:
+    desc = memory_desc((2, 17, 1, 5), "f16", "nChw8c")
+    header = {"__metadata__": {"memdesc.a": to_json(desc)}, "a": _tensor(offsets=(0, 480)) | stored}
+    path = _file(tmp_path / "x.safetensors", header, bytes(480))
+    if reason is None:
+        assert read(path).entries["a"].desc == desc
+        return
+    with pytest.raises(MemdescError, match=f"'a' is stored as {reason}.*remove 'memdesc.a' from"):
+        read(path)
+
+
+def test_many_keys_are_compared_in_time(tmp_path: Path) -> None:
+    keys = "".join(f'"{k}":{{}},' for k in range(200_000))
+    with pytest.raises(MemdescError, match="the key 'last' twice"):
+        read(_file(tmp_path / "x.safetensors", f'{{{keys}"last":{{}},"last":{{}}}}'.encode()))
+
+
+@pytest.mark.parametrize("length", [3, 2**40, 2**63, 100_000_001])
+def test_headers_longer_than_the_file_are_refused(tmp_path: Path, length: int) -> None:
+    with pytest.raises(MemdescError, match=f"{length} bytes|not JSON"):
+        read(_file(tmp_path / "x.safetensors", b"{}", length=length))
+    (tmp_path / "y.safetensors").write_bytes(b"\x02")
+    with pytest.raises(MemdescError, match="a damaged one"):
+        read(tmp_path / "y.safetensors")
+
+
+def test_headers_are_read_whatever_white_space_and_braces_are_in_them(tmp_path: Path) -> None:
+    name, text = 'a{"}\\', '{"b": ["}"]}\n'
+    header = {"__metadata__": {name: text}, name: _tensor()}
+    for indent in (None, 1, 8):
+        raw = json.dumps(header, indent=indent).encode() + b"  \n"
+        found = read(_file(tmp_path / "x.safetensors", raw, bytes(8)))
+        assert found.metadata == {name: text}
+        assert found.entries[name].shape == (2,)
+    for raw in (b"{}", b" { } ", b'{"__metadata__":null}', b'{"__metadata__":{}}'):
+        assert not read(_file(tmp_path / "x.safetensors", raw)).entries
+
+
+# The package
+
+
+# types of torch, and their names here
+_KINDS = {
+    "bool": "boolean",
+    "uint8": "u8",
+    "int8": "s8",
+    "int16": "s16",
+    "uint16": "u16",
+    "int32": "s32",
+    "uint32": "u32",
+    "int64": "s64",
+    "uint64": "u64",
+    "float16": "f16",
+    "bfloat16": "bf16",
+    "float32": "f32",
+    "float64": "f64",
+    "float8_e4m3fn": "f8_e4m3",
+    "float8_e5m2": "f8_e5m2",
+    "float8_e8m0fnu": "e8m0",
+}
+
+
+@pytest.mark.peers
+def test_every_type_of_the_package_is_read_and_written(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    from safetensors.torch import load_file, save_file  # a peer
+
+    raw = torch.arange(48, dtype=torch.uint8)
+    tensors = {kind: raw.clone().view(getattr(torch, kind)).reshape(2, -1) for kind in _KINDS}
+    tensors["bool"] = (raw % 2).bool().reshape(2, -1)
+    save_file({**tensors, "scalar": torch.tensor(2.0)}, tmp_path / "x.safetensors", {"a": "b"})
+    with reorder.open_checkpoint(tmp_path / "x.safetensors") as checkpoint:
+        assert checkpoint.metadata == {"a": "b"}
+        assert checkpoint["scalar"].numpy() == 2
+        planned = []
+        for kind, tensor in tensors.items():
+            found = checkpoint[kind]
+            assert found.desc == memory_desc(tensor.shape, _KINDS[kind])
+            assert found.data.tobytes() == tensor.contiguous().view(torch.uint8).numpy().tobytes()
+            planned.append(Tensor(kind, found.dtype, found.shape, found.nbytes, found.desc))
+        data = {kind: checkpoint[kind].data for kind in tensors}
+        target = write_tensors(tmp_path / "y.safetensors", planned, data, checkpoint.metadata)
+    again = load_file(target)
+    for kind, tensor in tensors.items():
+        assert again[kind].dtype == tensor.dtype
+        assert torch.equal(again[kind].view(torch.uint8), tensor.view(torch.uint8))
+
+
+@pytest.mark.peers
+def test_elements_of_four_bits_are_those_of_the_package(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    from safetensors.torch import save_file  # a peer
+
+    raw = torch.tensor([[0x21, 0x43], [0x65, 0x07]], dtype=torch.uint8)
+    save_file({"a": raw.view(torch.float4_e2m1fn_x2)}, tmp_path / "x.safetensors")
+    with reorder.open_checkpoint(tmp_path / "x.safetensors") as checkpoint:
+        found = checkpoint["a"]
+        assert found.desc == memory_desc((2, 4), "f4_e2m1")
+        assert np.asarray(found, np.float32).tolist() == [[0.5, 1, 1.5, 2], [3, 4, 6, 0]]

@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from memdesc import MemdescError
+from reorder import convert
+from reorder.checkpoints.formats.entry import Tensor
+from reorder.checkpoints.formats.shards import plan_shards
+from reorder.checkpoints.formats.table import format_of, read_container
+from tests.writers import write_tensors
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def _file(path: Path, *names: str) -> Path:
+    return write_tensors(path, [Tensor(name, "u8", (1,), 1) for name in names])
+
+
+def _index(folder: Path, names: object) -> Path:
+    path = folder / "model.safetensors.index.json"
+    path.write_text(json.dumps({"weight_map": names}))
+    return path
+
+
+def test_a_folder_without_an_index_is_all_its_files(tmp_path: Path) -> None:
+    _file(tmp_path / "a.safetensors", "a")
+    _file(tmp_path / "b.safetensors", "b")
+    assert [*read_container(tmp_path).entries] == ["a", "b"]
+    _file(tmp_path / "c.safetensors", "b")
+    with pytest.raises(MemdescError, match=r"'b' is in 'b.safetensors' and in 'c.safetensors'"):
+        read_container(tmp_path)
+
+
+def test_a_folder_with_a_shard_missing_is_refused(tmp_path: Path) -> None:
+    names = [f"model-{k:05}-of-00003.safetensors" for k in (1, 2, 3)]
+    for k, name in enumerate(names):
+        _file(tmp_path / name, f"t{k}")
+    assert [*read_container(tmp_path).entries] == ["t0", "t1", "t2"]
+    (tmp_path / names[1]).unlink()
+    problem = rf"has 2 files .*{names[1]} is missing.*name one file .*{names[0]}"
+    with pytest.raises(MemdescError, match=problem):
+        read_container(tmp_path)
+    with pytest.raises(MemdescError, match=f"{names[1]} is missing"):
+        convert(tmp_path, tmp_path.with_name("out"), ["*: plain, u8"])
+    assert not tmp_path.with_name("out").exists()
+    assert [*read_container(tmp_path / names[2]).entries] == ["t2"]
+    assert [*read_container(tmp_path, skip_unreadable=True).unread] == [names[1]]
+    (tmp_path / names[2]).unlink()
+    with pytest.raises(MemdescError, match=f"{names[1]}.*{names[2]} are missing"):
+        read_container(tmp_path)
+    (tmp_path / names[0]).rename(tmp_path / "model-00001-of-99999.safetensors")
+    with pytest.raises(MemdescError, match="and 9995 more are missing"):
+        read_container(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["../a.safetensors", "/etc/passwd", "x/../../a", "", "a\0", "..\\a", "link", "loop", "links/a"],
+)
+def test_shards_elsewhere_are_refused(tmp_path: Path, name: str) -> None:
+    _file(tmp_path / "a.safetensors", "a")
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "link").symlink_to("../a.safetensors")
+    (folder / "links").symlink_to("..")
+    (folder / "loop").symlink_to("loop")
+    _index(folder, {"a": name})
+    with pytest.raises(MemdescError, match=r"not the name of a file|leads out|link out|cannot be"):
+        read_container(folder)
+
+
+def test_an_index_says_what_its_shards_hold(tmp_path: Path) -> None:
+    _file(tmp_path / "s.safetensors", "a", "b")
+    path = _index(tmp_path, {"a": "s.safetensors", "b": "s.safetensors"})
+    assert [*read_container(path).entries] == ["a", "b"]
+    _index(tmp_path, {"a": "s.safetensors"})
+    with pytest.raises(MemdescError, match="does not name 'b'"):
+        read_container(path)
+    _index(tmp_path, {"a": "s.safetensors", "b": "s.safetensors", "c": "s.safetensors"})
+    with pytest.raises(MemdescError, match="'c' should be in"):
+        read_container(path)
+    _index(tmp_path, {"a": "missing.safetensors"})
+    with pytest.raises(MemdescError, match="No such file"):
+        read_container(path)
+    for text in ("[" * 99999, "{}", '{"weight_map": {"a": 1}}'):
+        path.write_text(text)
+        with pytest.raises(MemdescError, match=r"not JSON|no 'weight_map'"):
+            read_container(path)
+
+
+def test_folders_without_a_checkpoint_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(MemdescError, match="neither a file"):
+        read_container(tmp_path)
+    (tmp_path / "pytorch_model.bin").touch()
+    with pytest.raises(MemdescError, match="may be a pickle"):
+        read_container(tmp_path)
+    (tmp_path / "x.gguf").touch()
+    with pytest.raises(MemdescError, match=r"name a file, such as 'x.gguf'"):
+        read_container(tmp_path)
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.safetensors.index.json").touch()
+    with pytest.raises(MemdescError, match="2 indices"):
+        read_container(tmp_path)
+    (tmp_path / "x.bin").touch()
+    with pytest.raises(MemdescError, match="names no format of checkpoints"):
+        read_container(tmp_path / "x.bin")
+    assert format_of("x.npy").name == "npy"
+
+
+def test_tensors_of_one_name_in_two_shards_are_refused() -> None:
+    with pytest.raises(MemdescError, match="the same name"):
+        plan_shards([Tensor("a", "u8", (1000,), 1000)] * 2, {}, 10)

@@ -1,0 +1,191 @@
+"""Reorders of files in pieces: where they are cut, their attributes, and files that fail."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from math import prod
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+import reorder
+from memdesc import MemdescError, MemoryDesc, memory_desc
+from reorder.checkpoints.formats.entry import Place
+from reorder.checkpoints.moves.changes import ONLY, Reorder
+from reorder.checkpoints.moves.pieces import Bound, Piece, cut
+from reorder.checkpoints.moves.tasks import DifferentError, Task
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from reorder.checkpoints.moves.changes import Bytes
+
+
+def pieces_of(
+    dims: tuple[int, ...], dtype: str, tags: tuple[str, str], max_bytes: int
+) -> list[Piece]:
+    src, dst = (memory_desc(dims, dtype, tag) for tag in tags)
+    return list(cut(Reorder(src, dst), Bound(max_bytes, max_bytes)))
+
+
+def run(piece: Piece, src: Place, dst: Place) -> None:
+    Task("x", piece, ((ONLY, src),), ((ONLY, dst),)).run()
+
+
+def test_the_last_pieces_of_packed_elements_start_at_whole_bytes_as_well() -> None:
+    # of three rows of 5 the first two are read with what lies between them, the last one alone
+    dims, tags = (5, 17, 3, 5), ("abcd", "AcdB16a4b")
+    with pytest.raises(MemdescError, match="smallest piece of whole blocks takes 3038 bytes"):
+        pieces_of(dims, "u4", tags, 3000)
+    assert (
+        sum(prod(piece.change.dims) for piece in pieces_of(dims, "u4", tags, 3038))
+        == 5 * 17 * 3 * 5
+    )
+
+
+def test_bytes_before_a_tensor_are_zero_whatever_the_buffer_held() -> None:
+    src = memory_desc((16,), "f32", "a")
+    dst = memory_desc((4, 2), "f32", strides=(2, 1), offset0=8)
+    data = np.ones(16, np.float32).view(np.uint8)
+    for each, wanted in ((src, [1] * 16), (dst, [0] * 8 + [1] * 8)):
+        (piece,) = cut(Reorder(memory_desc(each.dims, "f32"), each), Bound(1 << 20, 1 << 20))
+        made = piece.change.apply({ONLY: data})[ONLY]
+        assert made[: each.nbytes].view(np.float32).tolist() == wanted
+
+
+def test_pieces_share_their_plan_and_travel() -> None:
+    (first, *others) = pieces_of((4096, 64), "bf16", ("ab", "Ab16a"), 1 << 16)
+    assert {piece.change for piece in others} == {first.change}
+    assert pickle.loads(pickle.dumps(first)) == first
+
+
+def test_a_bound_below_one_block_is_refused_with_what_it_takes() -> None:
+    with pytest.raises(
+        MemdescError, match=r"takes 131072 bytes.* read and written, and max_bytes is 1000"
+    ):
+        pieces_of((64, 256), "f32", ("ab", "AB64a256b"), 1000)
+
+
+def test_accumulation_is_refused() -> None:
+    desc = memory_desc((4, 4), "f32")
+    with pytest.raises(MemdescError, match=r"beta 0\.5 adds"):
+        Reorder(desc, desc, reorder.Attr(beta=0.5))
+
+
+def test_a_negative_stride_is_refused_before_the_first_piece() -> None:
+    desc = memory_desc((2, 2), "f32", "ab")
+    turned = memory_desc((2, 2), "f32", strides=(-2, 1), padded_dims=(3, 2), offset0=4)
+    for pair in ((turned, desc), (desc, turned)):
+        with pytest.raises(MemdescError, match=r"has the negative stride -2; .* as a whole"):
+            Reorder(*pair)
+
+
+def on_files(
+    folder: Path, data: np.ndarray, src: MemoryDesc, dst: MemoryDesc
+) -> tuple[Place, Place]:
+    given, made = folder / "in", folder / "out"
+    given.write_bytes(data.tobytes())
+    made.write_bytes(bytes(dst.nbytes))
+    return Place(given, 0, src.nbytes), Place(made, 0, dst.nbytes)
+
+
+def test_scales_and_zero_points_go_with_their_elements(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((48, 64)).astype(np.float32)
+    attr = reorder.Attr(
+        dst_scale=rng.random((48, 4)).astype(np.float32) + 0.5,
+        dst_scale_mask=3,
+        dst_scale_groups=(1, 16),
+        dst_zero_point=rng.integers(-3, 3, 48),
+        dst_zero_point_mask=1,
+        src_scale=2.0,
+        saturate=True,
+    )
+    src, dst = memory_desc(x.shape, "f32"), memory_desc(x.shape, "s8", "BA16a16b")
+    places = on_files(tmp_path, x, src, dst)
+    pieces = list(cut(Reorder(src, dst, attr), Bound(2048, 2048)))
+    assert len(pieces) > 4
+    for piece in pieces:
+        run(piece, *places)
+    wanted = reorder.reorder(x, dst, attr=attr).data
+    assert (tmp_path / "out").read_bytes() == wanted.tobytes()
+
+
+def test_files_that_cannot_be_opened_are_named(tmp_path: Path) -> None:
+    x = np.zeros((4, 4), np.float32)
+    desc = memory_desc(x.shape, "f32")
+    source, target = on_files(tmp_path, x, desc, desc)
+    (piece,) = cut(Reorder(desc, desc), Bound(1 << 20, 1 << 20))
+    with pytest.raises(MemdescError, match=r"none' cannot be read: No such file"):
+        run(piece, source._replace(path=tmp_path / "none"), target)
+    with pytest.raises(MemdescError, match=r"none' cannot be written: No such file"):
+        run(piece, source, target._replace(path=tmp_path / "none"))
+
+
+class _Wrong(Reorder):
+    """A reorder whose code has a fault, the same in each call."""
+
+    def apply(self, read: Bytes) -> Bytes:
+        made = super().apply(read)
+        made[ONLY][-1] ^= 1
+        return made
+
+
+@pytest.mark.parametrize(("dtype", "tag"), [("s8", "ba"), ("f16", "AB16b16a")])
+def test_code_that_is_wrong_each_time_differs_from_the_definition(
+    tmp_path: Path, dtype: str, tag: str
+) -> None:
+    x = np.arange(64 * 48, dtype=np.float32).reshape(64, 48) / 64
+    src, dst = memory_desc(x.shape, "f32"), memory_desc(x.shape, dtype, tag)
+    places = on_files(tmp_path, x, src, dst)
+    for kind, is_right in ((Reorder, True), (_Wrong, False)):
+        (piece,) = cut(kind(src, dst), Bound(1 << 20, 1 << 20))
+        task = Task("x", piece, ((ONLY, places[0]),), ((ONLY, places[1]),))
+        task.run()
+        if is_right:
+            task.check()
+        else:
+            with pytest.raises(DifferentError, match="x: what was written differs"):
+                task.check()
+
+
+@pytest.mark.parametrize("attr", [None, reorder.Attr(dst_scale=2.0)])
+def test_a_byte_that_is_damaged_anywhere_is_found(
+    tmp_path: Path, attr: reorder.Attr | None
+) -> None:
+    x = np.arange(512 * 512, dtype=np.float32).reshape(512, 512)
+    desc = memory_desc(x.shape, "f32")
+    places = on_files(tmp_path, x, desc, desc)
+    (piece,) = cut(Reorder(desc, desc, attr), Bound(1 << 24, 1 << 24))
+    task = Task("x", piece, ((ONLY, places[0]),), ((ONLY, places[1]),))
+    task.run()
+    task.check()
+    with places[1].path.open("r+b") as file:
+        file.seek(-2, os.SEEK_END)
+        file.write(b"\1")
+    with pytest.raises(DifferentError, match="in 1 places of a piece"):
+        task.check()
+
+
+@pytest.mark.parametrize(
+    ("dims", "dtype", "strides"), [((3, 5), "u4", None), ((4, 5), "s8", (8, 1))]
+)
+def test_gaps_hold_zeros_whatever_a_thread_wrote_before(
+    tmp_path: Path, dims: tuple[int, ...], dtype: str, strides: tuple[int, ...] | None
+) -> None:
+    src, dst = memory_desc(dims, dtype), memory_desc(dims, dtype, strides=strides)
+    ones = memory_desc((64,), "u8")
+    given = on_files(tmp_path, np.full(64, 255, np.uint8), ones, memory_desc((64,), "u8", "a"))
+    for change, room in (
+        (Reorder(ones, ones, reorder.Attr(dst_scale=1.0)), 64),
+        (Reorder(src, dst), dst.nbytes),
+    ):
+        given[1].path.write_bytes(bytes(room))
+        (piece,) = cut(change, Bound(1 << 20, 1 << 20))
+        run(piece, given[0], given[1]._replace(nbytes=room))
+    found = np.frombuffer(given[1].path.read_bytes(), np.uint8)
+    wanted = np.zeros(dst.nbytes, np.uint8)
+    reorder.execute(reorder.plan_reorder(src, dst), np.full(src.nbytes, 255, np.uint8), wanted)
+    assert np.array_equal(found, wanted)

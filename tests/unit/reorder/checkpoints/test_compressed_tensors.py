@@ -1,0 +1,461 @@
+"""Checkpoints of compressed-tensors: config.json and the tensors must agree, layer by layer."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import reorder
+from memdesc import MemdescError, record_desc
+from reorder.checkpoints.declarations import with_ends
+from reorder.cli import main
+from tests.checkpoints import write_config, write_safetensors
+from tests.unit.reorder.checkpoints.convert.results import SMALL, converted, refused
+from tests.unit.reorder.checkpoints.schemes import (
+    STRATEGIES,
+    record_in,
+    recorded,
+    refusal,
+    write_model,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+
+def _group(
+    bits: int, kind: str, /, *targets: str, form: str | None = None, **weights: Any
+) -> dict[str, Any]:
+    weights = {"type": "int", "num_bits": bits, **STRATEGIES[kind][0], **weights}
+    return {"targets": [*targets] or ["Linear"], "weights": weights, "format": form}
+
+
+def _section(form: str, *groups: dict[str, Any], **more: Any) -> dict[str, Any]:
+    named = {f"group_{k}": group for k, group in enumerate(groups)}
+    base = {"quant_method": "compressed-tensors", "format": form, "config_groups": named}
+    return {**base, "ignore": ["lm_head"], **more}
+
+
+def _layer(name: str, prefix: str = "fc", **options: Any) -> dict[str, NDArray[Any]]:
+    """Return a layer of 30 outputs and 48 inputs."""
+    return {f"{prefix}{end}": array for end, array in recorded(name, **options)[0].items()}
+
+
+def _folder(path: Path, tensors: dict[str, NDArray[Any]], section: dict[str, Any]) -> Path:
+    return write_model(path, {"": tensors}, {"quantization_config": section}, {})
+
+
+def test_layers_have_the_group_that_names_them(tmp_path: Path) -> None:
+    section = _section(
+        "mixed-precision",
+        _group(8, "channel", "Linear", form="int-quantized"),
+        _group(4, "group", "re:.*_proj$", form="pack-quantized"),
+        _group(8, "channel", "m.1.up_proj", form="pack-quantized"),
+        _group(4, "channel", "re:.*.up$", form="pack-quantized"),
+        {"targets": ["LlamaAttention"], "weights": None},
+    )
+    layers = {
+        "m.0.up_proj": ("pack_quantized", {"bits": 4, "group": 16}),
+        "m.1.up_proj": ("pack_quantized", {"bits": 8, "group": -1}),
+        "m.1.up": ("pack_quantized", {"bits": 4, "group": -1}),
+        "m.0.down": ("int_quantized", {}),
+    }
+    tensors: dict[str, NDArray[Any]] = {"lm_head.weight": np.ones((8, 30), np.float16)}
+    for prefix, (name, options) in layers.items():
+        tensors |= _layer(name, prefix, **options)
+    folder = _folder(tmp_path / "in", tensors, section)
+    for prefix, (name, options) in layers.items():
+        desc = record_in(folder, prefix).desc
+        assert desc == record_desc((30, 48), name, scales="f16", **options), prefix
+    # the words of another group
+    swapped = tensors | _layer("pack_quantized", "m.1.up_proj", bits=4, group=16)
+    folder = _folder(tmp_path / "in", swapped, section)
+    said = refusal(folder, "m.1.up_proj")
+    assert "config.json declares pack_quantized: 'm.1.up_proj.weight_packed'" in said
+
+
+def test_groups_that_become_several_are_declared_by_their_names(tmp_path: Path) -> None:
+    section = _section(
+        "mixed-precision",
+        _group(4, "group", "re:.*up", form="pack-quantized"),
+        _group(8, "channel", "Linear", form="pack-quantized"),
+    )
+    tensors = _layer("pack_quantized", "m.up", group=16)
+    tensors |= _layer("pack_quantized", "m.down", bits=8, group=-1)
+    tensors["lm_head.weight"] = np.ones((8, 30), np.float16)
+    folder = _folder(tmp_path / "in", tensors, section)
+    wanted = {
+        layer: reorder.dequantize(record_in(folder, layer)).numpy() for layer in ("m.up", "m.down")
+    }
+    rules = (
+        "*: pack_quantized -> pack_quantized(scales=f32)",
+        "*up: pack_quantized -> int_quantized",
+    )
+    converted(folder, tmp_path / "out", *rules)
+    written = json.loads((tmp_path / "out/config.json").read_text())["quantization_config"]
+    found = {
+        group["targets"][0]: (group["format"], group["weights"]["num_bits"])
+        for group in written["config_groups"].values()
+    }
+    assert found == {"m.up": ("int-quantized", 8), "m.down": ("pack-quantized", 8)}
+    assert (written["format"], written["ignore"]) == ("mixed-precision", ["lm_head"])
+    for layer, values in wanted.items():
+        made = reorder.dequantize(record_in(tmp_path / "out", layer)).numpy()
+        assert np.array_equal(made, values)
+
+
+@pytest.mark.parametrize("is_alike", [False, True])
+def test_activations_of_the_same_record_stay_declared(tmp_path: Path, *, is_alike: bool) -> None:
+    token = {"num_bits": 8, "type": "int", "strategy": "token", "dynamic": True}
+    groups = [
+        _group(8, "channel", *names) | {"input_activations": token} for names in ((), ("re:m",))
+    ]
+    groups[1]["input_activations"] = token if is_alike else None
+    layers = _layer("int_quantized") | _layer("int_quantized", "m")
+    scheme = {"num_bits": 8, "type": "float"}
+    section = _section("int-quantized", *groups, kv_cache_scheme=scheme)
+    folder = _folder(tmp_path / "in", layers, section)
+    for target, wanted in (
+        ("int_quantized", token if is_alike else None),
+        ("pack_quantized", None),
+    ):
+        rule = f"*: int_quantized -> {target}(scales=f32{', bits=8' if target[0] == 'p' else ''})"
+        told = reorder.convert(folder, tmp_path / target, [rule], SMALL).warnings
+        is_told = "config.json has no place for input_activations of the input" in told
+        assert is_told == (wanted is None)
+        config = json.loads((tmp_path / target / "config.json").read_text())
+        written = config["quantization_config"]
+        assert written["kv_cache_scheme"] == scheme
+        (group,) = written["config_groups"].values()
+        assert group["input_activations"] == wanted
+
+
+def test_classes_of_layers_are_decided_by_their_tensors(tmp_path: Path) -> None:
+    groups = _group(4, "group", "Linear"), _group(8, "channel", "Embedding")
+    section = _section("pack-quantized", *groups)
+    tensors = _layer("pack_quantized", "fc", group=16)
+    tensors |= _layer("pack_quantized", "embed", bits=8, group=-1)
+    folder = _folder(tmp_path / "in", tensors, section)
+    assert record_in(folder, "fc").desc.field("weight_packed").bits == 4
+    assert record_in(folder, "embed").desc.field("weight_packed").bits == 8
+
+
+_W4 = _group(4, "group")
+
+
+@pytest.mark.parametrize(
+    ("section", "change", "problem"),
+    [
+        (_section("pack-quantized", _group(8, "group")), {}, "(30, 6) and 720 bytes, not (30, 12)"),
+        (_section("pack-quantized", _group(3, "group")), {}, "bits must be 4 or 8, not 3"),
+        (
+            _section("pack-quantized", _group(4, "group", group_size=24)),
+            {},
+            "'fc.weight_scale' of f16 has the shape (30, 3) and 180 bytes, not (30, 2) of f16",
+        ),
+        (_section("pack-quantized", _group(4, "channel")), {}, "and 180 bytes, not (30, 1) of f16"),
+        (_section("pack-quantized", _group(4, "tensor")), {}, "and 180 bytes, not (1,) of f16"),
+        (
+            _section("pack-quantized", _group(4, "group", symmetric=False)),
+            {},
+            "has no tensor 'weight_zero_point'",
+        ),
+        (
+            _section("pack-quantized", _group(4, "group", symmetric=1)),
+            {},
+            "symmetric is 1, not True",
+        ),
+        (
+            _section("pack-quantized", _group(4, "group", strategy="tensor_group")),
+            {},
+            "strategy is 'tensor_group', not channel or tensor or group or block; ",
+        ),
+        (_section("int-quantized", _group(8, "group")), {}, "'fc' has no tensor 'weight'; int_"),
+        (_section("marlin-24", _W4), {}, "format is 'marlin-24', not float-quantized or naive"),
+        (
+            _section("pack-quantized", _W4, ignore="lm_head"),
+            {},
+            "ignore must be a list of strings, not 'lm_head'",
+        ),
+        (
+            _section("pack-quantized", _W4, config_groups=[_W4]),
+            {},
+            "config_groups must be an object, not [{",
+        ),
+        (
+            _section("pack-quantized", _W4, ignore=["re:fc"]),
+            {},
+            "config.json ignores fc, by 're:fc'",
+        ),
+        (_section("pack-quantized", _group(4, "group", "re:.*proj")), {}, "none of which is fc"),
+        (
+            _section("pack-quantized", _group(4, "group", "re:(")),
+            {},
+            "config.json: '(' is not a regular",
+        ),
+        (_section("pack-quantized", _W4 | {"targets": None}), {}, "declares no layers"),
+        (
+            _section("pack-quantized", _group(4, "group", actorder="group")),
+            {},
+            "declares act-order, which assigns inputs to groups by data, but there is no g_idx",
+        ),
+        (
+            _section("pack-quantized", _W4),
+            {"weight_g_idx": np.arange(48, dtype=np.int32)[::-1] // 16},
+            "fc.weight_g_idx assigns inputs to groups in an arbitrary order (act-order)",
+        ),
+        (
+            _section("pack-quantized", _W4),
+            {"weight_zero_point": np.zeros((4, 3), np.int32)},
+            "would be different; correct config.json if there are zeros",
+        ),
+        (
+            _section("pack-quantized", _group(4, "group", symmetric=False)),
+            {"weight_zero_point": np.zeros((30, 3), np.int32)},
+            "'fc.weight_zero_point' of s32 has the shape (30, 3) and 360 bytes, not (4, 3)",
+        ),
+        (
+            _section("pack-quantized", _W4),
+            {"weight_shape": np.array([30, 40], np.int64)},
+            "a group of 16 does not divide b (dim 1) of size 40",
+        ),
+        (
+            _section("pack-quantized", _W4),
+            {"weight_shape": np.array([30, 96], np.int64)},
+            "'fc.weight_packed' of s32 has the shape (30, 6) and 720 bytes, not (30, 12)",
+        ),
+        (_section("pack-quantized", _W4), {"weight_shape": np.array([30, -48])}, "-48"),
+        (_section("pack-quantized", _W4), {"weight_shape": np.array([2**62, 2**62])}, "4611686018"),
+        (
+            _section("pack-quantized", _W4),
+            {"weight_shape": np.array([30, 48, 1])},
+            "'fc.weight_shape' of s64 and shape (3,) does not hold the 2 dims of a matrix as s64",
+        ),
+        (
+            _section("pack-quantized", _W4),
+            {"weight_scale": np.ones((30, 3), np.int32)},
+            "scales are f16, bf16, f32, not s32",
+        ),
+        (
+            _section("pack-quantized", _W4),
+            {"weight_shape": np.array([30, 48], np.int16)},
+            "pack_quantized: shape must be s64 or s32, not 's16'",
+        ),
+    ],
+)
+def test_what_config_and_tensors_contradict_is_refused(
+    tmp_path: Path, section: dict[str, Any], change: dict[str, Any], problem: str
+) -> None:
+    layer = _layer("pack_quantized", group=16)
+    for role, array in change.items():
+        layer[f"fc.{role}"] = np.ascontiguousarray(array)
+    folder = _folder(tmp_path / "in", layer, section)
+    assert problem in refusal(folder)
+
+
+def test_dims_of_32_bits_as_in_kimi_k2_are_read(tmp_path: Path) -> None:
+    layer = _layer("pack_quantized", group=16)
+    folder = _folder(tmp_path / "in", layer, _section("pack-quantized", _W4))
+    wanted = reorder.dequantize(record_in(folder, "fc")).numpy()
+    layer["fc.weight_shape"] = layer["fc.weight_shape"].astype(np.int32)
+    folder = _folder(tmp_path / "in", layer, _section("pack-quantized", _W4))
+    record = record_in(folder, "fc")
+    assert dict(record.desc.options)["shape"] == "s32"
+    assert (reorder.dequantize(record).numpy() == wanted).all()
+    found = converted(folder, tmp_path / "out", "fc: pack_quantized -> plain, f16")
+    assert (found["fc.weight"].view(np.float16) == wanted.astype(np.float16)).all()
+    # a rule writes what compressed-tensors does
+    rule = "fc: pack_quantized -> pack_quantized"
+    found = converted(folder, tmp_path / "again", rule)
+    assert found["fc.weight_shape"].tolist() == [30, 48]
+    assert found["fc.weight_shape"].dtype == np.int64
+
+
+def test_bytes_without_a_sign_are_not_integers_with_one(tmp_path: Path) -> None:
+    layer = _layer("int_quantized")
+    layer["fc.weight"] = layer["fc.weight"].view(np.uint8)
+    section = _section("int-quantized", _group(8, "channel"))
+    said = refusal(_folder(tmp_path / "in", layer, section))
+    assert "'fc.weight' of u8 has the shape (30, 48) and 1440 bytes, not (30, 48) of s8" in said
+
+
+def test_an_order_of_inputs_that_changes_nothing_is_left_out(tmp_path: Path) -> None:
+    layer = _layer("pack_quantized", group=16)
+    order = {"fc.weight_g_idx": np.arange(48, dtype=np.int32) // 16}
+    section = _section("pack-quantized", _group(4, "group", actorder="group"))
+    folder = _folder(tmp_path / "in", layer | order, section)
+    assert record_in(folder, "fc").desc.name == "pack_quantized"
+    made = converted(folder, tmp_path / "out", "*: pack_quantized -> int_quantized")
+    assert {*made} == {"fc.weight", "fc.weight_scale"}
+
+
+@pytest.mark.parametrize(
+    ("ignored", "by"),
+    [("fc", ""), ("re:.*fc$", ", by 're:.*fc$'")],
+)
+def test_a_rule_does_not_convert_a_quantised_layer_that_the_config_ignores(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], ignored: str, by: str
+) -> None:
+    tensors = _layer("pack_quantized", group=16) | _layer("pack_quantized", "m.up", group=16)
+    section = _section("pack-quantized", _W4, ignore=[ignored])
+    folder = _folder(tmp_path / "in", tensors, section)
+    problem = f"config.json ignores fc{by}, but its tensors are quantised"
+    for rule in ("*: pack_quantized -> gptq", "*: pack_quantized -> plain, f32"):
+        assert problem in refused(folder, tmp_path / "out", rule)
+    with (
+        reorder.open_checkpoint(folder) as checkpoint,
+        pytest.raises(MemdescError, match=r"config\.json ignores fc"),
+    ):
+        checkpoint.record("fc", "pack_quantized")
+    (note,) = _inspected(folder, capsys)["notes"]
+    assert problem in note
+
+
+def _inspected(folder: Path, capsys: pytest.CaptureFixture[str], code: int = 0) -> dict[str, Any]:
+    assert main(["inspect", str(folder), "--json"]) == code
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def test_inspect_says_which_layers_are_quantised(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    section = _section(
+        "mixed-precision",
+        _group(4, "group", "re:.*[.]up$", form="pack-quantized"),
+        _group(8, "channel", form="int-quantized"),
+        ignore=["lm_head"],
+    )
+    tensors: dict[str, NDArray[Any]] = {
+        "lm_head.weight": np.ones((8, 30), np.float16),
+        "norm.weight": np.ones(30, np.float16),
+        "m.2.up.weight": np.ones((30, 48), np.float16),
+    }
+    for k in range(2):
+        tensors |= _layer("pack_quantized", f"m.{k}.up", group=16)
+        tensors |= _layer("int_quantized", f"m.{k}.down")
+    folder = _folder(tmp_path / "in", tensors, section)
+    facts = _inspected(folder, capsys)
+    assert facts["quantised"][::-1] == [
+        {
+            "record": "pack_quantized",
+            "bits": 4,
+            "scales": "groups of 16 inputs",
+            "layers": ["m.0.up", "m.1.up"],
+            "bytes": 2 * (720 + 180 + 16),
+            "weights": 2 * 30 * 48,
+        },
+        {
+            "record": "int_quantized",
+            "bits": 8,
+            "scales": "a scale for each output",
+            "layers": ["m.0.down", "m.1.down"],
+            "bytes": 2 * (1440 + 60),
+            "weights": 2 * 30 * 48,
+        },
+    ]
+    plain = {"layers": ["lm_head", "m.2.up"], "bytes": 480 + 2880}
+    assert facts["not_quantised"] == plain
+    assert facts["notes"] == [
+        "m.2.up: config.json declares pack_quantized, but its weight is plain"
+    ]
+    assert main(["inspect", str(folder)]) == 0
+    assert capsys.readouterr().out.splitlines()[-4:-1] == [
+        "int_quantized, 8 bits, a scale for each output, 8.333 bits per weight: m.*.down (2)",
+        "pack_quantized, 4 bits, groups of 16 inputs, 5.089 bits per weight: m.*.up (2)",
+        "not quantised, 3360 bytes: lm_head, m.*.up (1)",
+    ]
+
+
+def _shards(folder: Path, *, is_indexed: bool) -> None:
+    folder.mkdir()
+    one, other = (_layer("pack_quantized", f"m.{k}", group=16) for k in range(2))
+    moved = one.pop("m.0.weight_scale")
+    parts = {1: one, 2: {"m.0.weight_scale": moved}, 3: other}
+    names = {k: f"model-{k:05}-of-00003.safetensors" for k in parts}
+    for k, part in parts.items():
+        write_safetensors(folder / names[k], part)
+    homes = {tensor: names[k] for k, part in parts.items() for tensor in part}
+    if is_indexed:
+        (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": homes}))
+    write_config(folder, **_section("pack-quantized", _W4))
+
+
+@pytest.mark.parametrize("is_damaged", [False, True])
+@pytest.mark.parametrize("is_indexed", [False, True])
+def test_inspect_shows_what_shards_there_are(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], *, is_indexed: bool, is_damaged: bool
+) -> None:
+    folder = tmp_path / "m"
+    _shards(folder, is_indexed=is_indexed)
+    assert [each["layers"] for each in _inspected(folder, capsys)["quantised"]] == [["m.0", "m.1"]]
+    lost = folder / "model-00002-of-00003.safetensors"
+    lost.write_bytes(lost.read_bytes()[:30]) if is_damaged else lost.unlink()
+    facts = _inspected(folder, capsys, code=1)
+    assert facts["quantised"][0]["layers"] == ["m.1"]
+    assert facts["unread"] == {lost.name: ["m.0.weight_scale"] if is_indexed else []}
+    notes = "\n".join(facts["notes"])
+    assert f"{lost.name} is not shown" in notes
+    if is_indexed:
+        assert f"m.0.weight_scale is in {lost.name}, unread" in notes
+        with pytest.raises(MemdescError, match=lost.name):
+            reorder.open_checkpoint(folder)
+    for path in folder.glob("*.safetensors"):
+        path.unlink()
+    assert main(["inspect", str(folder)]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [("fp8_block", (1, 1)), ("fp8_tensor", (1,)), ("fp8_channel", (64, 1))],
+)
+def test_a_scale_of_all_and_one_block_have_the_shapes_that_readers_allocate(
+    tmp_path: Path, name: str, shape: tuple[int, ...]
+) -> None:
+    path = tmp_path / "x.safetensors"
+    reorder.save(path, {"fc": reorder.Record(record_desc((64, 64), name))})
+    with reorder.open_checkpoint(path) as found:
+        assert found["fc.weight_scale"].shape == shape
+
+
+def test_a_section_without_groups_gets_one(tmp_path: Path) -> None:
+    section = _section("pack-quantized")
+    folder = _folder(tmp_path / "in", _layer("pack_quantized", group=16), section)
+    converted(folder, tmp_path / "out", "*: pack_quantized -> pack_quantized")
+    config = json.loads((tmp_path / "out" / "config.json").read_text())
+    (group,) = config["quantization_config"]["config_groups"].values()
+    assert group["targets"] == ["Linear"]
+    assert group["weights"]["group_size"] == 16
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"config_groups": {"W4A16": ["Linear"]}},
+        {"config_groups": {"group_0": {"targets": 0}, "group_1": {"weights": None}}},
+    ],
+)
+def test_sections_of_presets_or_without_groups_keep_what_they_say(more: dict[str, Any]) -> None:
+    section = {"quant_method": "compressed-tensors", "ignore": ["lm_head"], **more}
+    found = with_ends(section, ["model.fc"])
+    assert found == section | {"ignore": ["lm_head", r"re:(.*\.)?lm_head$"]}
+
+
+def test_lists_of_awq_name_the_ends_of_layers_whose_prefixes_may_change() -> None:
+    plain = ["vision_tower.vision_model.layers.0.fc", "vision_tower.layers.0.proj"]
+    section = {"quant_method": "awq", "bits": 4, "modules_to_not_convert": plain}
+    # transformers also finds a listed name within a word, as proj in up_proj
+    found = with_ends(section, ["model.layers.0.fc", "model.layers.0.up_proj"])
+    ends = [".vision_model.layers.0.fc", ".proj"]
+    assert found == section | {"modules_to_not_convert": [*plain, *ends]}
+    assert with_ends({"quant_method": "awq", "bits": 4}, ["fc"]) == {
+        "quant_method": "awq",
+        "bits": 4,
+    }

@@ -1,0 +1,431 @@
+"""What the tensors of a quantised weight are: all that says it must agree."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import reorder
+from memdesc import MemdescError, known_records, record_desc
+from reorder.checkpoints.formats.table import plan_file
+from reorder.checkpoints.formats.writer import Writer
+from reorder.checkpoints.quantization import declared_record
+from reorder.checkpoints.stored import written_tensors
+from reorder.cli import main
+from tests.checkpoints import awq_layer, fp8_layer, gptq_layer, write_config, write_safetensors
+from tests.unit.reorder.checkpoints.convert.results import converted, refused
+from tests.work import hangs_fail
+from tests.writers import write_part
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+_ORDERED = np.arange(128, dtype=np.int32) // 64
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "m").mkdir()
+    return tmp_path / "m"
+
+
+def write(folder: Path, layer: Mapping[str, NDArray[Any]], **more: NDArray[Any]) -> None:
+    named = {f"fc.{name}": array for name, array in {**layer, **more}.items()}
+    write_safetensors(folder / "model.safetensors", named)
+
+
+def reason(folder: Path, *name: str, **options: Any) -> str:
+    """Return why there is no record."""
+    with (
+        reorder.open_checkpoint(folder) as checkpoint,
+        pytest.raises(MemdescError) as caught,
+    ):
+        checkpoint.record("fc", *name, **options)
+    return str(caught.value)
+
+
+def values(folder: Path, *name: str, **options: Any) -> NDArray[np.float32]:
+    with reorder.open_checkpoint(folder) as checkpoint:
+        found: NDArray[np.float32] = reorder.dequantize(
+            checkpoint.record("fc", *name, **options)
+        ).numpy()
+        return found
+
+
+def inspected(folder: Path, capsys: pytest.CaptureFixture[str]) -> tuple[dict[str, str], str]:
+    """Return the layout of each tensor, and the notes."""
+    assert main(["inspect", str(folder), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    return {row["name"]: row["layout"] for row in found["tensors"]}, "\n".join(found["notes"])
+
+
+def test_words_of_another_record_are_refused_by_their_shapes(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    layer, wanted = gptq_layer(dims=(256, 256))
+    write(folder, layer)
+    assert np.array_equal(values(folder, "gptq"), wanted)
+    shapes = "of s32 has the shape (32, 256) and 32768 bytes, not (256, 32)"
+    assert shapes in reason(folder, "awq")
+    assert "(32, 256) and 32768 bytes, not (16, 512)" in reason(folder, "marlin")
+    assert "no tensor 'fc'; it has fc.qweight, " in reason(folder, "q4_0")
+    write_config(folder, quant_method="awq")
+    assert shapes in reason(folder)
+    layouts, notes = inspected(folder, capsys)
+    assert layouts["fc.qweight"] == "plain"
+    assert "config.json declares awq: 'fc.qweight' of s32 has the shape (32, 256)" in notes
+    assert "config.json declares awq, not gptq" in reason(folder, "gptq")
+    write_config(folder, quant_method="gptq")
+    assert np.array_equal(values(folder), wanted)
+    assert inspected(folder, capsys) == ({f"fc.{x}": f"gptq {x}" for x in layer}, "")
+
+
+_SEVERAL = [name for name in known_records() if len(record_desc((256, 256), name).tensors) > 1]
+
+
+@pytest.mark.parametrize("is_described", [True, False])
+@pytest.mark.parametrize("name", _SEVERAL)
+def test_words_of_each_record_are_of_no_other(
+    tmp_path: Path, name: str, *, is_described: bool
+) -> None:
+    desc = record_desc((256, 256), name)
+    path = tmp_path / "x.safetensors"
+    tensors = [
+        tensor if is_described else tensor._replace(desc=None, note=None)
+        for tensor in written_tensors("fc", desc, "").values()
+    ]
+    with Writer(path, plan_file(path, tensors, {})) as writer:
+        for each in desc.constants:
+            write_part(writer, f"fc.{each.tensor}", 0, np.frombuffer(each.data, np.uint8))
+        writer.finish()
+    with reorder.open_checkpoint(path) as checkpoint:
+        found = []
+        for other in _SEVERAL:
+            with suppress(MemdescError):
+                found += [other] if checkpoint.record("fc", other) else []
+    # the words of these are only in another order, which descriptors alone tell
+    alike = [other for other in _SEVERAL if other.startswith("torch_int4") and "torch" in name]
+    assert found == ([name] if is_described or not alike else alike)
+
+
+@pytest.mark.parametrize("name", ["qweight", "qzeros", "scales"])
+def test_words_in_the_order_of_fortran_are_of_no_record(tmp_path: Path, name: str) -> None:
+    layer, wanted = gptq_layer()
+    arrays: dict[str, Any] = {f"fc.{each}": array for each, array in layer.items()}
+    np.savez(tmp_path / "c.npz", **arrays)
+    np.savez(tmp_path / "f.npz", **arrays | {f"fc.{name}": np.asfortranarray(layer[name])})
+    with reorder.open_checkpoint(tmp_path / "c.npz") as checkpoint:
+        assert np.array_equal(reorder.dequantize(checkpoint.record("fc", "gptq")).numpy(), wanted)
+    with (
+        reorder.open_checkpoint(tmp_path / "f.npz") as checkpoint,
+        pytest.raises(MemdescError, match=f"'fc.{name}' holds memory_desc"),
+    ):
+        checkpoint.record("fc", "gptq")
+
+
+def test_an_order_of_inputs_that_is_data_is_refused_everywhere(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    layer, wanted = gptq_layer()
+    order = np.random.default_rng(0).permutation(_ORDERED)
+    for desc_act in (False, True):
+        write_config(folder, quant_method="gptq", desc_act=desc_act)
+        for kind in (np.int32, np.int64):
+            write(folder, layer, g_idx=_ORDERED.astype(kind))
+            assert np.array_equal(values(folder), wanted)
+            assert np.array_equal(values(folder, "gptq"), wanted)
+            out = folder.parent / f"{kind.__name__}-{desc_act}.safetensors"
+            assert {*converted(folder, out, "fc: gptq -> awq(scales=f16)")} == {
+                f"fc.{name}" for name in layer
+            }
+        write(folder, layer, g_idx=order)
+        for name in ((), ("gptq",)):
+            assert "fc.g_idx assigns inputs to groups in an arbitrary order" in reason(
+                folder, *name
+            )
+        layouts, notes = inspected(folder, capsys)
+        assert layouts["fc.qweight"] == "plain"
+        assert "in an arbitrary order" in notes
+        assert "in an arbitrary order" in refused(
+            folder, folder.parent / "out", "fc: gptq -> ab, f32"
+        )
+    for wrong in (_ORDERED[:-1], _ORDERED.astype(np.float32), np.zeros(0, np.int32)):
+        write(folder, layer, g_idx=wrong)
+        said = reason(folder)
+        assert "is not an integer for each of the 128 inputs" in said or "not (128,) of s32" in said
+    write(folder, layer)
+    assert "declares act-order, which assigns inputs to groups by data" in reason(folder)
+
+
+def test_tensors_that_a_record_does_not_use_are_named(folder: Path) -> None:
+    layer, _ = gptq_layer()
+    write(folder, layer, zeros=np.ones((2, 256), np.float16))
+    said = reason(folder, "gptq")
+    assert "fc.zeros belong to fc.qweight, and record_desc(" in said
+    assert "'gptq'" in said
+    assert "does not use them" in said
+
+
+@pytest.mark.parametrize("shape", [(0, 256), (2, 0), (3, 256)])
+def test_scales_that_do_not_divide_the_codes_are_refused(folder: Path, shape: Any) -> None:
+    layer, _ = gptq_layer()
+    write(folder, layer | {"scales": np.ones(shape, np.float16)})
+    message = f"are not a multiple of the {shape[0]} x {shape[1]} scales"
+    assert message in reason(folder, "gptq")
+
+
+def test_groups_that_config_contradicts_are_refused(folder: Path) -> None:
+    layer, wanted = gptq_layer(dims=(192, 256), group=96)
+    write(folder, layer)
+    assert np.array_equal(values(folder, "gptq"), wanted)
+    write_config(folder, quant_method="gptq", group_size=128)
+    assert "declares group_size 128, but the shapes of the tensors say groups of 96" in reason(
+        folder
+    )
+    layer, wanted = gptq_layer(dims=(64, 256), group=64)
+    write(folder, layer)
+    assert np.array_equal(values(folder), wanted)  # one group, which is not full
+    write_config(folder, quant_method="gptq", group_size=32)
+    assert "but the shapes of the tensors say one group of 64 inputs" in reason(folder)
+
+
+def test_other_names_of_keys_say_the_same(folder: Path) -> None:
+    write(folder, gptq_layer()[0])
+    write_config(folder, quant_method="gptq", checkpoint_format="gptq_v2")
+    wanted = values(folder)
+    write_config(folder, quant_method="gptq", format="gptq_v2")
+    assert np.array_equal(values(folder), wanted)
+    write_config(folder, quant_method="gptq", format="gptq_v2", checkpoint_format="gptq")
+    assert "checkpoint_format is 'gptq', but format is 'gptq_v2'; correct" in reason(folder)
+    write_config(folder, quant_method="awq", format="gemv")
+    assert "version is 'gemv', not gemm" in reason(folder)
+
+
+@pytest.mark.parametrize(
+    ("section", "problem"),
+    [
+        ({"quant_method": "gptq", "checkpoint_format": ["gptq"]}, "checkpoint_format must be a s"),
+        ({"quant_method": {}}, "quant_method must be a string, not {}"),
+        ({"quant_method": "gptq", "bits": "4"}, "bits must be an integer, not '4'"),
+        ({"quant_method": "gptq", "bits": True}, "bits must be an integer, not True"),
+        ({"quant_method": "gptq", "bits": 4.0}, "bits must be an integer, not 4.0"),
+        ({"quant_method": "gptq", "bits": 3}, "gptq: bits must be 4 or 8, not 3"),
+        ({"quant_method": "gptq", "bits": 0}, "bits is 0, not a positive integer"),
+        ({"quant_method": "gptq", "group_size": [64]}, "group_size must be an integer"),
+        ({"quant_method": "gptq", "desc_act": "no"}, "desc_act must be true or false"),
+        ({"quant_method": "gptq", "dynamic": 1}, "dynamic must be an object"),
+        ({"quant_method": "gptq", "is_marlin_format": 1}, "is_marlin_format must be true"),
+        ({"quant_method": "awq", "version": 2}, "version must be a string"),
+        # the keys of others may hold anything
+        ({"quant_method": "exl2", "bits": 4.0}, "no record for quant_method 'exl2'"),
+        ({"quant_method": "some", "dynamic": 1}, "no record for quant_method 'some'"),
+        ({"quant_method": "awq", "bits": 8}, "quant_method 'awq': bits is 8, not 4 or null"),
+        (
+            {"quant_method": "awq", "version": "gemv"},
+            "quant_method 'awq': version is 'gemv', not gemm",
+        ),
+        (
+            {"quant_method": "gptq", "checkpoint_format": "bitblas"},
+            "checkpoint_format is 'bitblas', not marlin or ",
+        ),
+        ([{"quant_method": "gptq"}], "quantization_config is not a JSON object"),
+        ("gptq", "quantization_config is not a JSON object, but 'gptq'"),
+        ({}, "no record for quant_method ''"),
+    ],
+)
+def test_odd_values_of_config_are_told(
+    folder: Path, capsys: pytest.CaptureFixture[str], section: Any, problem: str
+) -> None:
+    write(folder, gptq_layer()[0])
+    (folder / "config.json").write_text(json.dumps({"quantization_config": section}))
+    assert problem in reason(folder)
+    assert problem in inspected(folder, capsys)[1]
+    assert main(["convert", str(folder), str(folder.parent / "out")]) == 0  # only copies
+
+
+@pytest.mark.parametrize(
+    ("file", "config", "reads"),
+    [
+        ("quantize_config.json", {"bits": 4, "group_size": 64, "desc_act": False}, True),
+        ("quantize_config.json", {"bits": 4, "checkpoint_format": "gptq_v2"}, False),
+        ("quant_config.json", {"w_bit": 4, "q_group_size": 64, "version": "GEMM"}, False),
+        ("hf_quant_config.json", {"quantization": {"quant_algo": "NVFP4"}}, False),
+        (
+            "config.json",
+            {"a": {"text_config": {"quantization_config": {"quant_method": "gptq"}}}},
+            True,
+        ),
+        ("config.json", {"quantization_config": None}, None),
+    ],
+)
+def test_other_files_and_nested_sections_declare_records(
+    folder: Path, file: str, config: Any, reads: bool | None
+) -> None:
+    layer, wanted = gptq_layer()
+    write(folder, layer)
+    (folder / file).write_text(json.dumps(config))
+    if reads:
+        assert np.array_equal(values(folder), wanted)
+    elif reads is None:
+        assert "no config.json has a quantization_config" in reason(folder)
+    elif config.get("checkpoint_format"):
+        assert not np.array_equal(values(folder), wanted)
+    else:
+        reason(folder)
+
+
+def test_files_that_contradict_each_other_are_refused(folder: Path) -> None:
+    write(folder, gptq_layer()[0])
+    write_config(folder, quant_method="gptq", checkpoint_format="gptq_v2")
+    (folder / "quantize_config.json").write_text(json.dumps({"bits": 4}))
+    assert values(folder).shape == (128, 256)  # it says nothing of the version
+    (folder / "quantize_config.json").write_text(json.dumps({"checkpoint_format": "gptq"}))
+    said = reason(folder)
+    assert "config.json in " in said
+    assert "declares gptq(zeros=v2), and quantize_config.json gptq(zeros=v1)" in said
+    assert said == reason(folder, "gptq", zeros="v2")
+
+
+def test_a_layer_without_a_prefix_is_a_group(tmp_path: Path) -> None:
+    layer, wanted = gptq_layer()
+    write_safetensors(tmp_path / "x.safetensors", layer)
+    with reorder.open_checkpoint(tmp_path / "x.safetensors") as checkpoint:
+        assert np.array_equal(reorder.dequantize(checkpoint.record("", "gptq")).numpy(), wanted)
+    found = converted(tmp_path / "x.safetensors", tmp_path / "y.safetensors", "*: gptq -> ab, f32")
+    assert np.array_equal(found["weight"], wanted)
+
+
+@pytest.mark.parametrize("note", ["not JSON", "[1]", '{"awq": 5}', "null"])
+def test_a_note_that_this_program_did_not_make_says_nothing(folder: Path, note: str) -> None:
+    named = {f"fc.{name}": array for name, array in awq_layer().items()}
+    write_safetensors(folder / "model.safetensors", named, {"memdesc_partial": note})
+    write_config(folder, quant_method="awq")
+    with reorder.open_checkpoint(folder) as checkpoint:
+        assert checkpoint.record("fc").desc.name == "awq"
+
+
+def test_a_record_of_one_tensor_is_called_as_the_tensor(folder: Path) -> None:
+    desc = record_desc((2, 32), "q4_0")
+    data = np.arange(desc.nbytes, dtype=np.uint8).reshape(2, -1)
+    write_safetensors(folder / "model.safetensors", {"fc": data})
+    with reorder.open_checkpoint(folder) as checkpoint:
+        assert checkpoint.record("fc", "q4_0").data.tobytes() == data.tobytes()
+
+
+def test_a_prefix_without_words_of_a_record_is_told_what_it_has(folder: Path) -> None:
+    write(folder, fp8_layer())
+    assert "its tensors fit fp8_block: give the name" in reason(folder)
+    write_config(folder, quant_method="quark")
+    assert "config.json: there is no record for quant_method 'quark'" in reason(folder)
+    said = reason(folder, "gptq")
+    assert (
+        said == "the checkpoint has no tensor 'fc.qweight'; it has fc.weight, fc.weight_scale_inv"
+    )
+
+
+def test_a_wrong_prefix_is_told_the_others(folder: Path) -> None:
+    write(
+        folder,
+        {"mlp.qweight": np.ones((16, 8), np.int32), "mlp.scales": np.ones((1, 8), np.float16)},
+    )
+    said = reason(folder, "gptq")
+    assert said.endswith("no tensor 'fc.qweight'; prefixes of its 1 quantised weights: 'fc.mlp'")
+    write(folder, {"weight": np.ones((16, 8), np.float16)})
+    assert reason(folder).endswith("no tensor 'fc.qweight'; it has no quantised weights")
+
+
+def test_the_name_of_the_codes_finds_the_record_too(folder: Path) -> None:
+    write(folder, fp8_layer())
+    write_config(folder, quant_method="fp8", weight_block_size=[128, 128])
+    with reorder.open_checkpoint(folder) as checkpoint:
+        assert checkpoint.record("fc.weight").desc == checkpoint.record("fc").desc
+
+
+def test_bytes_that_are_not_whole_blocks_are_told_by_their_own_number(tmp_path: Path) -> None:
+    path = tmp_path / "x.npz"
+    reorder.save(path, {"b": np.zeros((4, 256), np.uint8), "f": np.zeros((4, 110), np.float32)})
+    with reorder.open_checkpoint(path) as checkpoint:
+        with pytest.raises(MemdescError, match=r"3\.4375 bits per element: 256 bytes are not"):
+            checkpoint.record("b", "iq3_s")
+        with pytest.raises(MemdescError, match="'f' holds f32, and iq3_s is stored as bytes"):
+            checkpoint.record("f", "iq3_s")
+
+
+@pytest.mark.parametrize(
+    ("method", "options"),
+    [("marlin", {"bits": 8}), ("ocp_mxfp4", {}), ("torch_int4_cpu", {})],
+)
+def test_a_record_is_declared_with_the_options_that_it_has(
+    tmp_path: Path, method: str, options: dict[str, Any]
+) -> None:
+    section = {"quant_method": method, "bits": 8}
+    write_config(tmp_path, **section)
+    found = declared_record(tmp_path)
+    assert found is not None
+    assert (found.name, found.options) == (method, options)
+
+
+def test_files_that_disagree_are_named_with_what_each_says(tmp_path: Path) -> None:
+    section = {"quant_method": "gptq", "bits": 4}
+    write_config(tmp_path, **section)
+    old = {"bits": 4, "checkpoint_format": "mine"}
+    (tmp_path / "quantize_config.json").write_text(json.dumps(old))
+    with pytest.raises(
+        MemdescError,
+        match=(
+            r"config\.json in '.*' declares gptq\(zeros=v1, bits=4\), and quantize_config\.json "
+            r"something else \(quantize_config\.json: there is no record for quant_method 'gptq': "
+            r"checkpoint_format is 'mine', not marlin or gptq or gptq_v2\); correct the one "
+            r"that is wrong"
+        ),
+    ):
+        declared_record(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("section", "ignored"),
+    [
+        ({"quant_method": "fp8"}, "modules_to_not_convert"),
+        ({"quant_method": "awq", "bits": 4}, "modules_to_not_convert"),
+        ({"quant_method": "bitsandbytes", "load_in_8bit": True}, "llm_int8_skip_modules"),
+        ({"quant_method": "modelopt", "quant_algo": "FP8"}, "ignore"),
+    ],
+)
+def test_layers_that_a_file_leaves_plain_have_no_record(
+    tmp_path: Path, section: dict[str, Any], ignored: str
+) -> None:
+    section |= {ignored: ["lm_head", "model.layers.*.mlp.gate", "visual"]}
+    write_config(tmp_path, **section)
+    found = declared_record(tmp_path)
+    assert found is not None
+    for layer in ("lm_head", "model.lm_head", "model.layers.3.mlp.gate", "visual.blocks.0.fc"):
+        (one,) = found.at(layer)
+        assert one.is_ignored
+        assert one.name is None
+        assert found.named(layer) is None
+    for layer in ("model.layers.3.mlp.gate_proj", "model.layers.3", "head", "a.visual.b"):
+        assert found.at(layer) == (found,)
+    for wrong in ("lm_head", ["lm_head", 7], {"lm_head": True}):
+        write_config(tmp_path, **section | {ignored: wrong})
+        with pytest.raises(MemdescError, match=f"{ignored} must be a list of strings, not "):
+            declared_record(tmp_path)
+
+
+@pytest.mark.parametrize("key", ["ignore", "targets"])
+def test_hostile_patterns_of_a_config_do_not_hang(tmp_path: Path, key: str) -> None:
+    hostile = ["re:(.*.*)*x", "re:(a|aa)+$"]
+    group = {"targets": ["Linear"], "weights": {"num_bits": 8, "type": "float"}}
+    section: dict[str, Any] = {"quant_method": "compressed-tensors", "config_groups": {"g": group}}
+    (group if key == "targets" else section)[key] = hostile
+    write_config(tmp_path, **section)
+    found = declared_record(tmp_path)
+    assert found is not None
+    with hangs_fail(), pytest.raises(MemdescError, match=r"config\.json: .* repeats a group"):
+        found.named("a" * 100 + "b")

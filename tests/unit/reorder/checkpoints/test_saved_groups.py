@@ -1,0 +1,258 @@
+"""A saved Quantized or Record of several tensors keeps its meaning wherever its file is read."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import reorder
+from memdesc import MemdescError, record_desc
+from reorder import Quantized, Record, load_all, save
+from reorder.cli import main
+from tests.checkpoints import (
+    awq_layer,
+    fp8_layer,
+    model_folder,
+    write_config,
+    write_safetensors,
+)
+from tests.unit.reorder.checkpoints.convert.results import SMALL, converted, refused
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+_ENDINGS = (".safetensors", ".npz")
+
+
+def quantized(seed: int = 0) -> Quantized:
+    x = np.random.default_rng(seed).random((32, 64), np.float32)
+    return reorder.quantize(x, "s8", axis=(0, 1), groups=(1, 16))
+
+
+def record() -> tuple[Record, NDArray[np.float32]]:
+    layer = awq_layer()
+    desc = record_desc((128, 256), "awq", group=64, scales="f16")
+    made = Record(desc, {name: array.view(np.uint8).reshape(-1) for name, array in layer.items()})
+    values: NDArray[np.float32] = reorder.dequantize(made).numpy()
+    return made, values
+
+
+@pytest.fixture(params=_ENDINGS)
+def saved(request: Any, tmp_path: Path) -> Path:
+    path = tmp_path / f"saved{request.param}"
+    plain = np.ones((16, 16), np.float32)
+    save(path, {"w": quantized(), "fc.weight": record()[0], "rest": plain})
+    return path
+
+
+def check(path: Path, quantised: str | None = "w", awq: str | None = "fc.weight") -> None:
+    """Check that a file holds what was saved, under these names."""
+    wanted = quantized()
+    scaled = load_all(path, Quantized)
+    assert [*scaled] == ([quantised] if quantised else [])
+    for found in scaled.values():
+        assert np.array_equal(reorder.dequantize(found).numpy(), reorder.dequantize(wanted).numpy())
+        assert (found.axis, found.groups) == (wanted.axis, wanted.groups)
+    records = load_all(path, Record)
+    assert [*records] == ([awq] if awq else [])
+    for each in records.values():
+        assert each.desc == record()[0].desc
+        assert np.array_equal(reorder.dequantize(each).numpy(), record()[1])
+
+
+def test_they_stay_whole_across_shards(saved: Path, tmp_path: Path) -> None:
+    converted(saved, tmp_path / "out", settings=SMALL._replace(shard_bytes=1 << 11))
+    assert len([*(tmp_path / "out").glob("*.safetensors")]) > 1
+    check(tmp_path / "out")
+
+
+def test_all_their_tensors_may_take_new_names(saved: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.safetensors"
+    for target in (out.with_suffix(".gguf"), out):
+        converted(saved, target, "*: rename=model.*")
+        check(target, "model.w", "model.fc.weight")
+    # nothing but what is stored with them says that these belong together
+    converted(saved, out.with_name("odd.npz"), "w: rename=a", "w_scale: rename=b")
+    check(out.with_name("odd.npz"), "a")
+    with reorder.open_checkpoint(out.with_name("odd.npz")) as checkpoint:
+        assert checkpoint["a"].scaled_by == ("b", "w_zero_point")
+    assert "a would change without b, w_zero_point" in refused(
+        out.with_name("odd.npz"), tmp_path / "x.npz", "a: ba"
+    )
+    converted(saved, tmp_path / "x.safetensors", "fc.qweight: rename=codes")
+    check(tmp_path / "x.safetensors", awq="codes.weight")
+
+
+@pytest.mark.parametrize(
+    ("rule", "name"),
+    [
+        ("w: ba", "w"),
+        ("w_scale: f16", "w"),
+        ("w*: ba", "w"),
+        ("w: f32", "w"),
+        ("fc.scales: ba", "fc"),
+    ],
+)
+def test_their_parts_do_not_change_alone(saved: Path, tmp_path: Path, rule: str, name: str) -> None:
+    message = refused(saved, tmp_path / "out.safetensors", rule)
+    if name == "w":
+        assert (
+            "'w' is a Quantized, which reorder.load_all(path, reorder.Quantized) reads" in message
+        )
+    else:
+        assert "'fc: awq -> ...'" in message
+
+
+def test_a_record_becomes_another_or_plain_numbers(saved: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.npz"
+    converted(saved, out, "fc: awq -> gptq")
+    found = load_all(out, Record)
+    assert [*found] == ["fc.weight"]
+    assert found["fc.weight"].desc.name == "gptq"
+    assert np.array_equal(reorder.dequantize(found["fc.weight"]).numpy(), record()[1])
+    converted(saved, tmp_path / "renamed.npz", "fc: awq -> gptq, rename=model.fc")
+    assert [*load_all(tmp_path / "renamed.npz", Record)] == ["model.fc.weight"]
+    converted(saved, tmp_path / "plain.npz", "fc: awq -> ab, f32")
+    check(tmp_path / "plain.npz", awq=None)
+    assert np.array_equal(
+        load_all(tmp_path / "plain.npz", reorder.Memory)["fc.weight"].numpy(), record()[1]
+    )
+
+
+def test_the_descriptor_says_which_record_it_is(
+    saved: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with reorder.open_checkpoint(saved) as checkpoint:
+        for name in ((), ("awq",)):
+            assert checkpoint.record("fc", *name).desc == record()[0].desc
+        assert np.array_equal(reorder.dequantize(checkpoint.record("fc")).numpy(), record()[1])
+        for other, options in (("gptq", {}), ("awq", {"group": 32})):
+            with pytest.raises(MemdescError, match=r"stored (with|as part of)"):
+                checkpoint.record("fc", other, **options)
+        with pytest.raises(MemdescError, match="'w' is a Quantized, which"):
+            checkpoint.record("w")
+        assert checkpoint["w"].scaled_by == ("w_scale", "w_zero_point")
+    assert main(["inspect", str(saved), "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    layouts = {row["name"]: row["layout"] for row in facts["tensors"]}
+    assert {layouts[f"fc.{each}"] for each in ("qweight", "qzeros", "scales")} == {
+        "awq qweight",
+        "awq qzeros",
+        "awq scales",
+    }
+    assert any("w: " in note and "is a Quantized" in note for note in facts["notes"])
+    write_config(tmp_path, quant_method="gptq")
+    with (
+        reorder.open_checkpoint(saved) as checkpoint,
+        pytest.raises(MemdescError, match="declares gptq, not awq"),
+    ):
+        checkpoint.record("fc")
+
+
+def test_nothing_else_takes_their_name(saved: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.safetensors"
+    message = refused(saved, out, "rest: rename=fc.weight")
+    assert "would both be called fc.weight; see rename=" in message
+    message = refused(saved, out, "fc.qweight: rename=w.qweight", "w: rename=w.weight")
+    assert "would both be called w.weight" in message
+    assert not out.exists()
+    # the name of a tensor that belongs to another is free
+    save(saved, {"w": quantized(), "w_scale": record()[0], "rest": np.ones(3)})
+    converted(saved, out, "rest: f16")
+    check(out, "w", "w_scale")
+
+
+def test_they_are_compared_by_the_numbers_they_stand_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one, other, third = (tmp_path / f"{k}.safetensors" for k in range(3))
+    q = quantized()
+    half = reorder.reorder(q.memory, "ba")
+    save(one, {"w": q, "fc": record()[0]})
+    save(
+        other, {"w": Quantized(half, q.scales, q.zero_points, q.axis, q.groups), "fc": record()[0]}
+    )
+    save(third, {"w": Quantized(q.memory, q.scales * 2, q.zero_points, q.axis, q.groups)})
+    assert main(["compare", str(one), str(other), "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert (facts["compared"], facts["raw_codes"]) == (2, [])
+    assert main(["compare", str(one), str(third), "--json"]) == 1
+    facts = json.loads(capsys.readouterr().out)
+    assert [row["name"] for row in facts["differing"]] == ["w"]
+    assert facts["only_in_a"] == ["fc.weight"]
+
+
+@pytest.mark.parametrize("ending", _ENDINGS)
+@pytest.mark.parametrize("axis", [0, None])
+def test_scales_of_a_type_that_numpy_lacks_are_read(
+    tmp_path: Path, ending: str, axis: int | None
+) -> None:
+    whole = reorder.quantize(np.random.default_rng(0).random((4, 8), np.float32), "s8", axis=axis)
+    scales = whole.scales.astype(ml_dtypes.bfloat16)
+    path = tmp_path / f"x{ending}"
+    save(path, {"w": Quantized(whole.memory, scales, whole.zero_points, whole.axis, whole.groups)})
+    converted(path, tmp_path / f"y{ending}", "w: rename=model.w", "w_*: rename=model.w_*")
+    for found in (reorder.load(path, Quantized), reorder.load(tmp_path / f"y{ending}", Quantized)):
+        assert np.array_equal(found.scales, scales)
+        assert found.scales.shape == scales.shape
+
+
+def test_a_config_that_contradicts_the_descriptor_is_refused(tmp_path: Path) -> None:
+    desc = record_desc((256, 16), "gptq", group=128, zeros="v2")
+    tensors = {name: np.zeros(nbytes, np.uint8) for name, nbytes in desc.tensors.items()}
+    path = tmp_path / "x.safetensors"
+    save(path, {"fc": Record(desc, tensors)})
+    for version, is_same in (("gptq_v2", True), ("gptq", False)):
+        write_config(tmp_path, quant_method="gptq", bits=4, checkpoint_format=version)
+        with reorder.open_checkpoint(path) as checkpoint:
+            if is_same:
+                assert checkpoint.record("fc").desc == desc
+            else:
+                with pytest.raises(MemdescError, match=r"config\.json declares gptq: .*zeros='v2'"):
+                    checkpoint.record("fc")
+
+
+def test_declared_weights_of_a_model_are_records(tmp_path: Path) -> None:
+    tensors = model_folder(tmp_path / "m")
+    found = load_all(tmp_path / "m", Record)
+    with reorder.open_checkpoint(tmp_path / "m") as checkpoint:
+        for name, each in found.items():
+            wanted = reorder.dequantize(checkpoint.record(name)).numpy()
+            assert np.array_equal(reorder.dequantize(each).numpy(), wanted)
+    assert [*found] == [f"model.layers.{k}.mlp" for k in range(2)]
+    plain = load_all(tmp_path / "m", reorder.Memory)
+    assert {*plain} == {name for name in tensors if ".mlp." not in name}
+    with pytest.raises(MemdescError, match=r"'model.layers.0.mlp' is a Record, not a Memory"):
+        load_all(tmp_path / "m")
+
+
+def test_codes_that_are_not_what_config_declares_are_read_only_as_they_are_stored(
+    tmp_path: Path,
+) -> None:
+    layer = {f"fc.{name}": x for name, x in fp8_layer().items()}
+    write_safetensors(tmp_path / "x.safetensors", layer)
+    assert {*load_all(tmp_path / "x.safetensors")} == {*layer}  # nothing declares a record
+    write_config(tmp_path, quant_method="awq", bits=4)
+    for kind in (None, Record):
+        with pytest.raises(MemdescError, match=r"declares awq: .*; reorder\.open_checkpoint"):
+            load_all(tmp_path / "x.safetensors", kind)
+    assert {*load_all(tmp_path / "x.safetensors", reorder.Memory)} == {*layer}
+
+
+@pytest.mark.parametrize("wrong", [{"version": "gemv"}, {"bits": 8}])
+def test_a_format_in_config_json_that_no_record_has_is_not_overruled(
+    tmp_path: Path, wrong: dict[str, Any]
+) -> None:
+    source = tmp_path / "in"
+    source.mkdir()
+    save(source / "model.safetensors", {"fc": record()[0]})
+    write_config(source, **({"quant_method": "awq", "bits": 4, "group_size": 64} | wrong))
+    problem = r"'fc' say awq, but config\.json: there is no record for quant_method 'awq'"
+    with pytest.raises(MemdescError, match=problem):
+        reorder.convert(source, tmp_path / "out", to="bf16")
