@@ -31,7 +31,7 @@ GROUPS = MappingProxyType(
         "Move": ("reorder", "convert"),
         "Check": ("check", "compare"),
         "Measure": ("log", "bench"),
-        "Set up": ("source", "doctor", "completion"),
+        "Set up": ("source", "doctor"),
     }
 )
 """The commands in the order of the help; each is a module of its name."""
@@ -64,6 +64,12 @@ _DIGITS = re.compile("[0-9]")
 _MAX_PART = 2000
 # a shell adds this to the number of the signal that ended a command
 _BY_SIGNAL = 128
+# what shtab's scripts call to complete names of files, in each shell
+_FILES = {
+    "bash": "_shtab_compgen_files",
+    "zsh": "_files",
+    "fish": "(__fish_complete_path (commandline -ct))",
+}
 # Requests to end and closed terminals end a command like Ctrl-C.
 _ENDING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
 
@@ -221,15 +227,8 @@ def parse(given: Sequence[str]) -> argparse.Namespace:
         msg = f"no command {name!r}{hint or _ALL}; see memdesc --help"
         raise MemdescError(msg)
     parser = command_parser(name)
-    # argparse would interpret -- among the words after such a flag
-    takes_rest = [f for f, action in flags_of(parser).items() if action.nargs == argparse.REMAINDER]
-    end = next((k for k, word in enumerate(words) if word in takes_rest), None)
-    if end is not None:
-        options = parser.parse_args(words[: end + 1])
-        setattr(options, flags_of(parser)[words[end]].dest, words[end + 1 :])
-        return options
     _check_flags(parser, words)
-    if takes_rest or "--" in words:
+    if "--" in words:
         return parser.parse_args(words)
     return parser.parse_intermixed_args(words)  # flags may stand before an optional argument
 
@@ -238,10 +237,28 @@ def command_parser(name: str) -> argparse.ArgumentParser:
     """Return the parser of one command; no other command is loaded."""
     command = _find(name)
     parser = _Parser(f"memdesc {name}", command.summary, f"example: memdesc {command.example}")
+    _add_arguments(parser, command)
+    return parser
+
+
+def shell_parser() -> argparse.ArgumentParser:
+    """Return one parser for all commands, from which `shtab` makes completion scripts."""
+    parser = _all_commands()
+    commands = parser.add_subparsers()
+    for name in NAMES:
+        command = _find(name)
+        one = commands.add_parser(name, description=command.summary, help=command.summary)
+        _add_arguments(one, command)
+        for action in one._actions:  # noqa: SLF001 - argparse has no public list
+            if action.choices is None and action.nargs != 0:
+                action.complete = _FILES  # type: ignore[attr-defined] # shtab reads it
+    return parser
+
+
+def _add_arguments(parser: argparse.ArgumentParser, command: Command) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     command.add_arguments(parser)
     parser.set_defaults(answer=command.answer, lay_out=command.lay_out)
-    return parser
 
 
 def _all_commands() -> argparse.ArgumentParser:

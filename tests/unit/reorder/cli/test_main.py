@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from reorder.cli.command import SEVERAL, fold
-from reorder.cli.main import GROUPS, NAMES, command_parser, main
+from reorder.cli.command import SEVERAL, flags_of, fold
+from reorder.cli.main import GROUPS, NAMES, command_parser, main, shell_parser
 
 if TYPE_CHECKING:
     from tests.unit.reorder.cli.shell import Shell
@@ -30,7 +30,7 @@ def test_the_command_alone_prints_its_help_in_groups(
     shown = shell.lines([])
     assert [line[:-1] for line in shown if line[:-1] in GROUPS] == [*GROUPS]
     assert [line.split()[0] for line in shown if line.strip().startswith(NAMES)] == [*NAMES]
-    assert len(NAMES) == 14
+    assert len(NAMES) == 13
     with pytest.raises(SystemExit) as ended:
         main(["--help"])
     assert (ended.value.code, capsys.readouterr().out.splitlines()) == (0, shown)
@@ -69,6 +69,14 @@ def test_an_option_means_the_same_in_every_command() -> None:
                 # several values are one string, which the command splits
                 assert name != metavar or kind is first[1], (command, flag)
     assert {"--from", "--to", "--dims", "--dtype", "--to-dtype", "--offset"} <= known.keys()
+
+
+def test_the_parser_for_completion_has_every_command_with_its_flags() -> None:
+    (commands,) = (each for each in shell_parser()._actions if each.nargs == "A...")  # noqa: SLF001 - likewise
+    assert isinstance(commands.choices, dict)
+    assert [*commands.choices] == [*NAMES]
+    for name, parser in commands.choices.items():
+        assert [*flags_of(parser)] == [*flags_of(command_parser(name))]
 
 
 def test_flags_stand_anywhere_and_a_layout_may_start_with_a_minus(shell: Shell) -> None:
