@@ -114,7 +114,7 @@ def memory_desc(  # noqa: PLR0913 - the fields of a descriptor, named by keyword
             else _desc_by_object(sizes, dtype, tag)
         )
     if checked_flag("strict", strict):
-        check_nesting(desc.layout, dtype.bits)
+        check_nesting(desc.layout, dtype.bits, desc.letters)
     return desc
 
 

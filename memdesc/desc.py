@@ -202,7 +202,7 @@ class MemoryDesc(Checked):
         NotBlockedError
             If dims are fused.
         """
-        return self.layout.strides()
+        return self.layout.strides(self.letters)
 
     @property
     def inner_blks(self) -> tuple[int, ...]:
@@ -213,12 +213,13 @@ class MemoryDesc(Checked):
         NotBlockedError
             If the inner blocks are not a dense tile of nested blocks; with the reason.
         """
-        return tuple(block.extent for block in self.layout.tile())
+        return tuple(block.extent for block in self.layout.tile(self.letters))
 
     @property
     def inner_idxs(self) -> tuple[int, ...]:
         """Dims of the inner blocks, outermost first; raises what `inner_blks` raises."""
-        return tuple(self.layout.axes[block.axis].dims[0] for block in self.layout.tile())
+        tile = self.layout.tile(self.letters)
+        return tuple(self.layout.axes[block.axis].dims[0] for block in tile)
 
     @property
     def axes(self) -> tuple[Axis, ...]:

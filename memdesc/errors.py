@@ -75,7 +75,7 @@ class NotBlockedError(MemdescError):
     ...     fused.strides
     ... except memdesc.NotBlockedError as error:
     ...     print(error)
-    dims c (dim 2), d (dim 3) are fused into one index, so they have no strides; see .blocks
+    dims y (dim 2), x (dim 3) are fused into one index, so they have no strides; see .blocks
     """
 
 

@@ -215,7 +215,7 @@ def check_extra(extra: object, dtype: DataType, layout: Layout, letters: str | N
     if dtype.name != "s8":
         msg = f"{extra} is for s8 weights, not for {dtype}; leave it out: with_extra(None)"
         raise MemdescError(msg)
-    layout.strides()  # refuses fused dims, for which oneDNN has no padded dims
+    layout.strides(letters)  # refuses fused dims, for which oneDNN has no padded dims
     for mask in extra.masks.values():
         if mask >> layout.ndims:
             dim = dim_name(mask.bit_length() - 1, letters)

@@ -436,8 +436,8 @@ class Layout(Checked):
                 padded[axis.dims[0]] = axis.padded
         return tuple(padded)
 
-    def strides(self) -> tuple[int, ...]:
-        """Return the stride of each dim's outer block.
+    def strides(self, letters: str | None = None) -> tuple[int, ...]:
+        """Return the stride of each dim's outer block; messages call the dims by `letters`.
 
         Raises
         ------
@@ -445,25 +445,25 @@ class Layout(Checked):
             If dims are fused, because a fused dim has no stride.
         """
         if axis := self.fused():
-            names = ", ".join(map(dim_name, axis.dims))
+            names = dim_names(axis.dims, letters)
             msg = f"dims {names} are fused into one index, so they have no strides; see .blocks"
             raise NotBlockedError(msg)
         return tuple(self.outer(k).stride for k in range(self.ndims))
 
-    def tile(self) -> tuple[Block, ...]:
-        """Return the inner blocks, outermost in memory first.
+    def tile(self, letters: str | None = None) -> tuple[Block, ...]:
+        """Return the inner blocks, outermost in memory first; messages call the dims by `letters`.
 
         Raises
         ------
         NotBlockedError
             If they are not a dense tile of nested blocks; with the reason.
         """
-        self.strides()
+        self.strides(letters)
         inner = sorted(self.inner(), key=memory_order)
         dense = 1
         steps = [0] * len(self.axes)
         for block in reversed(inner):
-            name = dim_name(block.axis)
+            name = dim_name(block.axis, letters)
             if block.step < steps[block.axis]:
                 msg = (
                     f"the blocks of {name} are swizzled: block {block} lies outside one of a "

@@ -75,7 +75,7 @@ def _index_of(layout: Layout, differences: list[tuple[Block, int]], sign: int) -
     return tuple(indices)
 
 
-def check_nesting(layout: Layout, bits: int) -> None:
+def check_nesting(layout: Layout, bits: int, letters: str | None = None) -> None:
     """Refuse strides that oneDNN refuses: each must cover the ones inside it.
 
     Dims are visited from the smallest stride outwards; of dims with equal strides, those with a
@@ -85,13 +85,13 @@ def check_nesting(layout: Layout, bits: int) -> None:
     """
     if not all(layout.padded_dims()):
         return
-    tile = covered = prod(block.extent for block in layout.tile())
+    tile = covered = prod(block.extent for block in layout.tile(letters))
     outer_blocks = (layout.outer(k) for k in range(layout.ndims))
     for outer in sorted(outer_blocks, key=lambda outer: (outer.stride, outer.extent)):
         stride = outer.stride
         if stride == 0 or layout.axes[outer.axis].padded == 1:
             continue
-        name = dim_name(outer.axis)
+        name = dim_name(outer.axis, letters)
         if stride < covered:
             msg = (
                 f"strict: stride {stride} of {name} does not cover the {covered} elements inside it"

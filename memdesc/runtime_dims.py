@@ -5,7 +5,7 @@ Source: oneDNN 3.13, `DNNL_RUNTIME_DIM_VAL`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from memdesc.checked import Checked
@@ -15,8 +15,8 @@ from memdesc.errors import MemdescError, UnsupportedFormatError, short_repr
 from memdesc.immutable import immutable
 from memdesc.int64 import RUNTIME, checked_ints, checked_sizes
 from memdesc.layout import dim_name
-from memdesc.names import expand_meta_tag, resolve
-from memdesc.tags import MAX_NDIMS, FormatTag
+from memdesc.names import dim_letters, expand_meta_tag, resolve
+from memdesc.tags import MAX_NDIMS, FormatTag, check_letters
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -37,6 +37,9 @@ class RuntimeDesc(Checked):
         Type of the elements.
     tag : FormatTag or None
         The order and the blocks; None if these are not known either.
+    letters : str, optional
+        What the name of the layout calls the dims, such as ``"nchw"``; for messages, ignored by
+        equality.
 
     Raises
     ------
@@ -58,15 +61,19 @@ class RuntimeDesc(Checked):
     dims: tuple[int, ...]
     dtype: DataType
     tag: FormatTag | None
+    letters: str | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "dims", checked_sizes(self.dims))
         if not 0 < self.ndims <= MAX_NDIMS:
             msg = f"dims {short_repr(self.dims)} must be 1 to {MAX_NDIMS} sizes"
             raise MemdescError(msg)
+        if self.letters is not None:
+            check_letters(self.letters, self.ndims)
         for dim, size in enumerate(self.dims):
             if size != RUNTIME and size < 0:
-                msg = f"{dim_name(dim)} is {size}; sizes are 0 or more, or memdesc.RUNTIME"
+                name = dim_name(dim, self.letters)
+                msg = f"{name} is {size}; sizes are 0 or more, or memdesc.RUNTIME"
                 raise MemdescError(msg)
         if not isinstance(self.dtype, DataType) or not isinstance(self.tag, FormatTag | None):
             msg = (  # type: ignore[unreachable] # callers without types
@@ -151,9 +158,9 @@ class RuntimeDesc(Checked):
             raise MemdescError(msg)
         for dim, (size, known) in enumerate(zip(sizes, self.dims, strict=True)):
             if known not in {RUNTIME, size}:
-                msg = f"{dim_name(dim)} is {size}, but {self!r} says {known}"
+                msg = f"{dim_name(dim, self.letters)} is {size}, but {self!r} says {known}"
                 raise MemdescError(msg)
-        return memory_desc(sizes, self.dtype, self.tag)
+        return replace(memory_desc(sizes, self.dtype, self.tag), letters=self.letters)
 
 
 def runtime_desc(dims: Iterable[int], dtype: object, tag: str | FormatTag | None) -> RuntimeDesc:
@@ -184,8 +191,11 @@ def runtime_desc(dims: Iterable[int], dtype: object, tag: str | FormatTag | None
     """
     sizes = checked_sizes(dims)
     kind = data_type(dtype)
+    letters = None
     if isinstance(tag, str):
         tag = expand_meta_tag(tag, len(sizes))
+        called = dim_letters(tag) or ""
+        letters = called if len(called) == len(sizes) else None
     if not isinstance(tag, FormatTag | None):
         tag = resolve(tag, (), kind.bits)
-    return RuntimeDesc(sizes, kind, tag)
+    return RuntimeDesc(sizes, kind, tag, letters)

@@ -72,7 +72,7 @@ def to_verbose(desc: MemoryDesc | RuntimeDesc) -> str:
         return _runtime_to_verbose(desc)
     checked_desc("desc", desc)
     flags = ("p" if desc.dims != desc.padded_dims else "") + ("0" if desc.offset0 else "")
-    tile = desc.layout.tile()
+    tile = desc.layout.tile(desc.letters)
     outer = [desc.layout.outer(dim) for dim in range(desc.ndims)]
     tag = _letters(desc.strides, [(block.extent, block.step) for block in outer])
     tag += "".join(f"{block.extent}{LETTERS[block.axis]}" for block in tile)

@@ -80,8 +80,9 @@ class RuntimePlan(Checked):
         for dim, sizes in enumerate(zip(self.src.dims, self.dst.dims, strict=True)):
             if sizes[0] != sizes[1]:
                 shown = ["RUNTIME" if size == RUNTIME else str(size) for size in sizes]
+                name = dim_name(dim, self.src.letters or self.dst.letters)
                 msg = (
-                    f"{dim_name(dim)} is {shown[0]} in src and {shown[1]} in dst; both must be "
+                    f"{name} is {shown[0]} in src and {shown[1]} in dst; both must be "
                     "the same, known or not"
                 )
                 raise MemdescError(msg)

@@ -16,7 +16,7 @@ from memdesc.desc import MemoryDesc
 from memdesc.errors import counted, excerpt, short_repr
 from memdesc.exchange.system import Given, System, cannot, indescribable, not_understood
 from memdesc.int64 import INT64_MAX
-from memdesc.layout import Block, Layout, dim_name, single_axes
+from memdesc.layout import Block, Layout, dim_names, single_axes
 
 _NAME = "CuTe"
 _MAX_DEPTH = 64
@@ -36,7 +36,7 @@ def _write(desc: MemoryDesc, _letters: str) -> tuple[str, ...]:
         reason = f"a layout starts at offset 0, not {layout.offset0}; add the offset to the pointer"
         raise cannot(_NAME, desc, reason)
     if axis := layout.fused():
-        names = ", ".join(map(dim_name, axis.dims))
+        names = dim_names(axis.dims, desc.letters)
         raise cannot(_NAME, desc, f"dims {names} are fused into one index, and modes add up")
     if not layout.padded_nelems:
         raise cannot(_NAME, desc, "extents are at least 1")

@@ -126,7 +126,8 @@ def outputs_of(system: str, desc: MemoryDesc, names: Sequence[str]) -> list[str]
     tag = tag_of(system, desc)
     for axis, align in enumerate(tag.align):
         if align > 1:
-            reason = f"{dim_name(tag.axes[axis][0])} is aligned to {align}, and a map has no sizes"
+            name = dim_name(tag.axes[axis][0], desc.letters)
+            reason = f"{name} is aligned to {align}, and a map has no sizes"
             raise cannot(system, desc, reason)
     outputs = []
     for axis, step, extent in tag.digits:

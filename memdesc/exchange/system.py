@@ -9,7 +9,7 @@ from memdesc.dtypes import DATA_TYPES, DataType, data_type
 from memdesc.errors import MemdescError, UnknownFormatError, UnsupportedFormatError, short_repr
 from memdesc.immutable import immutable
 from memdesc.int64 import checked_ints
-from memdesc.layout import check_dims, dim_name
+from memdesc.layout import check_dims, dim_name, dim_names
 from memdesc.layout_names import dense_tag, is_laid_out_by
 
 if TYPE_CHECKING:
@@ -180,9 +180,9 @@ def strides_of(system: str, desc: MemoryDesc) -> tuple[int, ...]:
     layout = desc.layout
     for k, axis in enumerate(layout.axes):
         blocks = layout.axis_blocks(k)
-        name = dim_name(axis.dims[0])
+        name = dim_name(axis.dims[0], desc.letters)
         if len(axis.dims) > 1:
-            reason = f"dims {', '.join(map(dim_name, axis.dims))} are fused"
+            reason = f"dims {dim_names(axis.dims, desc.letters)} are fused"
         elif len(blocks) > 1:
             sizes = " of ".join(str(block.extent) for block in blocks[1:])
             reason = f"{name} is blocked, by {sizes}"

@@ -48,12 +48,12 @@ def _check_tag(desc: MemoryDesc, tag: FormatTag) -> None:
     """Refuse what tiles cannot express: alignments, and blocks outside whole dims."""
     for axis, align in enumerate(tag.align):
         if align > 1:
-            name = dim_name(tag.axes[axis][0])
+            name = dim_name(tag.axes[axis][0], desc.letters)
             raise cannot(_NAME, desc, f"{name} is aligned to {align}, and only tiles pad")
     steps: set[int] = set()
     has_inner = False
     for axis, _, extent in tag.digits:
-        name = dim_name(tag.axes[axis][0])
+        name = dim_name(tag.axes[axis][0], desc.letters)
         if bool(extent) != (axis in steps):
             raise cannot(_NAME, desc, f"a block of {name} is outside its whole blocks")
         if not extent and has_inner:

@@ -8,7 +8,17 @@ import numpy as np
 import pytest
 
 import reorder
-from memdesc import Extra, MemdescError, image_desc, memory_desc, record_desc
+from memdesc import (
+    RUNTIME,
+    Extra,
+    MemdescError,
+    image_desc,
+    memory_desc,
+    record_desc,
+    runtime_desc,
+    to_notation,
+    to_verbose,
+)
 from memdesc.record import RecordDesc
 
 if TYPE_CHECKING:
@@ -17,6 +27,10 @@ if TYPE_CHECKING:
 BFYX = memory_desc((2, 17, 5, 4), "f32", "b_fs_yx_fsv16")
 WEIGHTS = memory_desc((3, 5, 2, 2), "s8", "oihw")
 X = reorder.reorder(np.zeros(BFYX.dims, np.float32), BFYX)
+FUSED = memory_desc((3, 5, 2, 2), "s8", "os_i_yxs_osv4_yxsv4")
+SWIZZLED = memory_desc((32, 32, 2, 2), "s8", "os_is_yx_isa8_osv8_isv4_swizzled_by_4")
+ALIGNED = memory_desc((2, 17, 5, 4), "f32", "byxf_af32")
+UNKNOWN = runtime_desc((RUNTIME, 17, 5, 4), "f32", "b_fs_yx_fsv16")
 
 
 def test_the_reason_why_elements_move_names_dims_likewise() -> None:
@@ -53,6 +67,27 @@ def test_the_reason_why_elements_move_names_dims_likewise() -> None:
             "b (dim 0) has size 2",
         ),
         (lambda: reorder.quantize(X, "s8", axis=(1, 2, 3), groups=(1, 3)), "x (dim 3)"),
+        (lambda: FUSED.strides, "y (dim 2), x (dim 3)"),
+        (lambda: FUSED.inner_blks, "y (dim 2), x (dim 3)"),
+        (lambda: FUSED.inner_idxs, "y (dim 2), x (dim 3)"),
+        (lambda: FUSED.with_extra(Extra(s8s8_mask=1)), "y (dim 2), x (dim 3)"),
+        (lambda: SWIZZLED.inner_blks, "o (dim 0)"),
+        (lambda: SWIZZLED.inner_idxs, "o (dim 0)"),
+        (lambda: memory_desc((2, 3, 5, 5), "s4", "bfyx", strict=True), "y (dim 2)"),
+        (lambda: runtime_desc((RUNTIME, -3, 1, 4), "f32", "bfyx"), "f (dim 1)"),
+        (lambda: UNKNOWN.resolve((2, 17, 6, 4)), "y (dim 2)"),
+        (lambda: UNKNOWN.resolve((2, 17, 5, 4)).offset((0, 99, 0, 0)), "f (dim 1)"),
+        (lambda: to_verbose(FUSED), "y (dim 2), x (dim 3)"),
+        (lambda: to_notation(FUSED, "cute"), "y (dim 2), x (dim 3)"),
+        (lambda: to_notation(BFYX, "pytorch"), "f (dim 1)"),
+        (lambda: to_notation(FUSED, "strides"), "y (dim 2), x (dim 3)"),
+        (lambda: to_notation(ALIGNED, "tvm"), "f (dim 1)"),
+        (lambda: to_notation(ALIGNED, "xla"), "f (dim 1)"),
+        (lambda: to_notation(SWIZZLED, "xla"), "i (dim 1)"),
+        (
+            lambda: reorder.plan_runtime(UNKNOWN, runtime_desc((2, 17, 5, 4), "f32", "bfyx")),
+            "b (dim 0)",
+        ),
         (
             lambda: RecordDesc(
                 (2, 64), record_desc((2, 32), "q4_0").fields, record_desc((2, 32), "q4_0").rule

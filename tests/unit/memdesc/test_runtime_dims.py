@@ -48,7 +48,7 @@ def test_known_sizes_resolve_to_a_descriptor() -> None:
     assert desc.resolve((2, 17, 5)) == memory_desc((2, 17, 5), "bf16", "nCw16c")
     with pytest.raises(
         MemdescError,
-        match=r"b \(dim 1\) is 16, but runtime_desc\(\(memdesc\.RUNTIME, 17, .* says 17",
+        match=r"c \(dim 1\) is 16, but runtime_desc\(\(memdesc\.RUNTIME, 17, .* says 17",
     ):
         desc.resolve((2, 16, 5))
     with pytest.raises(MemdescError, match=r"are 2 sizes, but .* has 3"):
