@@ -21,7 +21,7 @@ from reorder.cli import main
 from tests import hints
 from tests.hints import ROOT, Row
 
-# covered beside the command line and devices; not covered: Dask, checkpoints, Zarr
+# covered beside the command line, devices, Dask and Zarr; not covered: checkpoints
 _OTHERS = (
     "reorder/bench/",
     "reorder/cli/",
