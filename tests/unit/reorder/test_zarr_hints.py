@@ -19,9 +19,11 @@ HALF = np.full((4, 4), 0.5, np.float32)
 CODES = np.ones((64, 64), np.uint8)
 
 
-def written(x: Any, layout: str = "ba", dtype: str | None = None) -> None:
-    """Make an array; what is read is what was written."""
-    assert (create({}, x, layout, dtype)[...] == x).all()
+def written(x: Any, layout: str = "ba", dtype: str | None = None) -> bool:
+    """Make an array, and return whether what is read is what was written."""
+    done = (create({}, x, layout, dtype)[...] == x).all()
+    assert done
+    return bool(done)
 
 
 ROWS = (
