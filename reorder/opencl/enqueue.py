@@ -101,7 +101,7 @@ def enqueue_reorder(  # noqa: PLR0913 - public: a queue, two operands, their des
         return known[1]
     events = _checked(queue, wait_for)
     call = Call((x, out), names, (src, dst, attr))
-    _, event = _enqueue(queue, Source(x, src), (out, dst), events, attr, call)
+    _, event = _enqueue(queue, Source(x, src), Target(out, dst), events, attr, call)
     return event
 
 
@@ -161,7 +161,7 @@ def pack(  # noqa: PLR0913 - all but the first three are named
     events = _checked(queue, wait_for)
     source = as_source(x, src)
     desc = _image_desc(dst, source.desc)
-    target = Unallocated(supported_format(queue, desc, channel_type)), desc
+    target = Target(Unallocated(supported_format(queue, desc, channel_type)), desc)
     return _enqueue(queue, source, target, events, attr)
 
 
@@ -215,7 +215,7 @@ def enqueue_pack(  # noqa: PLR0913 - all but the first four are named
     source = as_source(x, src)
     desc = _image_desc(dst, source.desc)
     call = Call((x, image), names, (dst, src, attr))
-    _, event = _enqueue(queue, source, (image, desc), events, attr, call)
+    _, event = _enqueue(queue, source, Target(image, desc, "image"), events, attr, call)
     return event
 
 
@@ -266,8 +266,8 @@ def unpack(
     """
     events = _checked(queue, wait_for)
     _checked_image_desc(src, "src")
-    target = Unallocated(), _unpacked(dst, src, src.dtype)
-    return _enqueue(queue, Source(image, src), target, events, attr)
+    target = Target(Unallocated(), _unpacked(dst, src, src.dtype))
+    return _enqueue(queue, Source(image, src, name="image"), target, events, attr)
 
 
 def enqueue_unpack(  # noqa: PLR0913 - all but the first five are named
@@ -322,9 +322,9 @@ def enqueue_unpack(  # noqa: PLR0913 - all but the first five are named
     dtype = src.dtype
     if isinstance(out, cl.array.Array) and not isinstance(dst, MemoryDesc):
         # as with `reorder(out=array)`
-        dtype = array_type(out.dtype, "dst")
-    target = out, _unpacked(dst, src, dtype)
-    _, event = _enqueue(queue, Source(image, src), target, events, attr)
+        dtype = array_type(out.dtype, "out")
+    target = Target(out, _unpacked(dst, src, dtype))
+    _, event = _enqueue(queue, Source(image, src, name="image"), target, events, attr)
     return event
 
 
@@ -412,7 +412,7 @@ def reorder_on_device(  # noqa: C901, PLR0913 - public: the arguments of `reorde
         form = supported_format(queue, desc) if isinstance(desc, ImageDesc) else None
         memory = Unallocated(form)
     call = Call((x, out), names, (dst, src, dtype, attr))
-    memory, event = _enqueue(queue, source, (memory, desc), events, attr, call)
+    memory, event = _enqueue(queue, source, Target(memory, desc), events, attr, call)
     if isinstance(out, DeviceMemory):
         out.queue, out.event = queue, event
         return out
@@ -427,10 +427,10 @@ def _described(
     With a descriptor as dst, an Array is raw memory. With a name, the result has its data type.
     """
     if dst is None:
-        return array_desc(out, "dst"), dtype
+        return array_desc(out, "out"), dtype
     if isinstance(dst, _DESCS):
         return None, dtype
-    own = array_type(out.dtype, "dst")
+    own = array_type(out.dtype, "out")
     if dtype is not None and data_type(dtype) != own:
         msg = (
             f"out is an Array of {own}, but dtype is {data_type(dtype)}; to write raw bytes, pass "
@@ -467,7 +467,7 @@ def _unpacked(dst: str | FormatTag | MemoryDesc, image: ImageDesc, dtype: DataTy
 def _enqueue(
     queue: cl.CommandQueue,
     source: Source,
-    target: tuple[Any, MemoryDesc | ImageDesc],
+    target: Target,
     wait_for: list[cl.Event],
     attr: Attr | None = None,
     call: Call | None = None,
@@ -477,9 +477,9 @@ def _enqueue(
     An Array's events are waited for, and it carries the event that is returned. Later ones like
     `call` need no checks.
     """
-    memory, desc = target
+    memory, desc, name = target
     transfers, (src, dst) = transfers_between(
-        queue, (source.memory, memory), (source.desc, desc), attr
+        queue, (source.memory, memory), (source.desc, desc), attr, (source.name, name)
     )
     waiting = wait_for + source.events(queue) + events_of(queue, memory)
     form = None
@@ -511,17 +511,26 @@ def _has_gaps(desc: MemoryDesc) -> bool:
     return desc.nbytes > 0 and not is_full
 
 
+class Target(NamedTuple):
+    """The memory that is written, or `Unallocated`, and its descriptor; messages call it `name`."""
+
+    memory: Any
+    desc: MemoryDesc | ImageDesc
+    name: str = "out"
+
+
 class Source(NamedTuple):
     """A tensor to be read on a device.
 
     If the tensor is in host memory, that is `host`, and `memory` is not allocated yet. `owner` is
-    the DeviceMemory that the memory belongs to, if any.
+    the DeviceMemory that the memory belongs to, if any. Messages call it `name`.
     """
 
     memory: Any
     desc: MemoryDesc | ImageDesc
     host: Memory | None = None
     owner: DeviceMemory | None = None
+    name: str = "x"
 
     def events(self, queue: cl.CommandQueue) -> list[cl.Event]:
         """Return what must be complete before a queue reads the tensor."""
@@ -536,7 +545,7 @@ def as_source(src: Any, desc: LayoutLike | None) -> Source:
             raise MemdescError(msg)
         return Source(src.data, src.desc, None, src)
     if isinstance(src, cl.array.Array):
-        known = array_desc(src, "src") if desc is None else _required_desc(desc, src)
+        known = array_desc(src, "x") if desc is None else _required_desc(desc, src)
         return Source(src, known)
     if isinstance(src, _IN_PLACE):
         return Source(src, _required_desc(desc, src))
@@ -577,7 +586,7 @@ def _required_desc(desc: LayoutLike | None, memory: Any) -> MemoryDesc | ImageDe
     is_image = isinstance(memory, cl.Image)
     kind = "Image" if is_image else "Buffer" if isinstance(memory, cl.Buffer) else "SVM"
     needed = "an ImageDesc" if is_image else "a MemoryDesc"
-    msg = f"src is a pyopencl {kind}, whose layout is not known; pass src=, {needed}"
+    msg = f"x is a pyopencl {kind}, whose layout is not known; pass src=, {needed}"
     raise MemdescError(msg)
 
 

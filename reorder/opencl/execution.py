@@ -25,6 +25,7 @@ from reorder.opencl.operands import (
     ON_HOST,
     DeviceOperand,
     Unallocated,
+    check_desc,
     check_operands,
     device_operand,
     is_allocated_svm,
@@ -64,19 +65,25 @@ Prepared = tuple[PreparedTransfer, ...]
 
 
 def transfers_between(
-    queue: cl.CommandQueue, memory: tuple[Any, Any], descs: Descs, attr: Attr | None
+    queue: cl.CommandQueue,
+    memory: tuple[Any, Any],
+    descs: Descs,
+    attr: Attr | None,
+    names: tuple[str, str],
 ) -> tuple[Prepared, tuple[Any, Any]]:
     """Check two memories; return the transfers between them, and the memory that kernels get.
 
-    `memory` is src and dst as callers pass them, or `Unallocated`. They must fit each other, their
-    descriptors and the device.
+    `memory` is what callers pass to read and to write, under these names, or `Unallocated`. They
+    must fit each other, their descriptors and the device.
     """
     found, kernel_memory, key = find_known(queue, memory, descs, attr)
     if found is not None:
         return found, kernel_memory
+    for desc, side in zip(descs, ("src", "dst"), strict=True):
+        check_desc(desc, side)
     operands = (
-        device_operand(queue, memory[0], descs[0], "src"),
-        device_operand(queue, memory[1], descs[1], "dst"),
+        device_operand(queue, memory[0], descs[0], names[0], "read"),
+        device_operand(queue, memory[1], descs[1], names[1], "write"),
     )
     found = prepare_transfers(queue, *operands, attr)
     if key is not None:

@@ -59,7 +59,7 @@ def channel_type_of(image: ImageDesc, found: cl.ImageFormat, operand: str) -> st
     order, name = _names_of(found)
     if order != _ORDERS[image.channels] or name not in names:
         legal = " or ".join(f"{_ORDERS[image.channels]} {legal}" for legal in names)
-        msg = f"{operand} is an image of {order} {name}, but {image!r} needs {legal}"
+        msg = f"{operand} has the format {order} {name}, but {image!r} needs {legal}"
         raise MemdescError(msg)
     return name
 

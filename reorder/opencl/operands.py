@@ -36,6 +36,8 @@ _INT32_NBYTES = 4
 # SVM. Its bytes are numbered by address. No memory object has this pointer.
 ON_HOST = 0
 _LISTS = (list, tuple)
+# the flag with which memory cannot be used so
+_FORBIDDEN = {"read": "WRITE_ONLY", "write": "READ_ONLY"}
 
 
 class Unallocated(NamedTuple):
@@ -66,17 +68,20 @@ class DeviceOperand(NamedTuple):
 
 
 def device_operand(
-    queue: cl.CommandQueue, memory: Any, desc: MemoryDesc | ImageDesc, name: str
+    queue: cl.CommandQueue,
+    memory: Any,
+    desc: MemoryDesc | ImageDesc,
+    name: str,
+    use: str = "",
 ) -> DeviceOperand:
     """Check memory that a queue will use against its descriptor.
 
     It is a Buffer, SVM, an Image, an Array, whose bytes count from its lowest element, or
     `Unallocated`. Messages call it `name`. It is refused if it was released, belongs to another
-    context, is too small, or may not be read (src) or written (dst).
+    context, is too small, or if kernels may not `use` it: "read" or "write" it.
     """
-    check_desc(desc, name)
     if isinstance(desc, ImageDesc):
-        return _image_operand(queue, memory, desc, name)
+        return _image_operand(queue, memory, desc, name, use)
     if isinstance(memory, Unallocated):
         return DeviceOperand(desc)
     skipped = 0
@@ -87,7 +92,7 @@ def device_operand(
     if not isinstance(memory, _LINEAR):
         msg = f"{name} must be a pyopencl Buffer, Array or SVM for {desc!r}, not {kind_of(memory)}"
         raise MemdescError(msg)
-    _check_usable(queue, memory, name)
+    _check_usable(queue, memory, name, use)
     place = place_of(memory)
     itemsize, min_nbytes = _needs(desc)
     sums = [(_INT32_NBYTES, "a compensation")] if desc.compensation_spans else []
@@ -119,7 +124,7 @@ def _needs(desc: MemoryDesc) -> tuple[int, int]:
 
 
 def _image_operand(
-    queue: cl.CommandQueue, memory: Any, desc: ImageDesc, name: str
+    queue: cl.CommandQueue, memory: Any, desc: ImageDesc, name: str, use: str
 ) -> DeviceOperand:
     shape = ImageShape.of(desc)
     if isinstance(memory, Unallocated) and memory.form is not None:
@@ -130,9 +135,9 @@ def _image_operand(
             "a buffer of the same pixels has the descriptor .desc"
         )
         raise MemdescError(msg)
-    _check_usable(queue, memory, name)
+    _check_usable(queue, memory, name, use)
     if memory.type != cl.mem_object_type.IMAGE2D:
-        msg = f"{name} is an image of 1 or 3 dimensions or an array of images; {desc!r} has 2"
+        msg = f"{name} has 1 or 3 dimensions, or is an array of images, but {desc!r} has 2"
         raise MemdescError(msg)
     check_size(desc, queue)
     channel_type = channel_type_of(desc, memory.format, name)
@@ -140,12 +145,12 @@ def _image_operand(
         needed = getattr(desc, dimension)
         if getattr(memory, dimension) < needed:
             size = f"{memory.width} x {memory.height}"
-            msg = f"{name} is an image of {size} pixels, but {desc!r} has {dimension} {needed}"
+            msg = f"{name} has {size} pixels, but {desc!r} has {dimension} {needed}"
             raise MemdescError(msg)
     return DeviceOperand(desc.desc, shape, channel_type, memory=memory, place=place_of(memory))
 
 
-def _check_usable(queue: cl.CommandQueue, memory: Any, name: str) -> None:
+def _check_usable(queue: cl.CommandQueue, memory: Any, name: str, use: str) -> None:
     """Refuse memory that was released, has another context, or that kernels may not access."""
     if isinstance(memory, cl.SVMPointer):
         _check_usable_svm(queue, memory, name)
@@ -164,10 +169,10 @@ def _check_usable(queue: cl.CommandQueue, memory: Any, name: str) -> None:
             "copy it through the host, or use a queue of its context"
         )
         raise MemdescError(msg)
-    for side, flag, use in (("dst", "READ_ONLY", "write"), ("src", "WRITE_ONLY", "read")):
-        if name == side and flags & getattr(cl.mem_flags, flag):
-            msg = f"{side} was created {flag}, so kernels may not {use} it; create it READ_WRITE"
-            raise MemdescError(msg)
+    flag = _FORBIDDEN.get(use)
+    if flag is not None and flags & getattr(cl.mem_flags, flag):
+        msg = f"{name} was created {flag}, so kernels may not {use} it; create it READ_WRITE"
+        raise MemdescError(msg)
 
 
 def _check_usable_svm(queue: cl.CommandQueue, memory: cl.SVMPointer, name: str) -> None:
@@ -223,14 +228,14 @@ def check_operands(src: DeviceOperand, dst: DeviceOperand, attr: Attr | None) ->
     channel_types = {src.channel_type, dst.channel_type}
     if "" not in channel_types and len(channel_types) > 1 and "UNORM_INT8" in channel_types:
         msg = (
-            f"src is an image of {src.channel_type}, dst of {dst.channel_type}: fractions become "
+            f"x is an image of {src.channel_type}, out of {dst.channel_type}: fractions become "
             "integers only in a buffer; reorder into a buffer first"
         )
         raise MemdescError(msg)
     flags = getattr(dst.memory, "flags", 0)
     if attr is not None and attr.beta and flags & cl.mem_flags.WRITE_ONLY:
         msg = (
-            f"dst was created WRITE_ONLY, so kernels may not read it, but beta={attr.beta} adds to "
+            f"out was created WRITE_ONLY, so kernels may not read it, but beta={attr.beta} adds to "
             "what it holds; create it READ_WRITE, or leave out beta"
         )
         raise MemdescError(msg)
@@ -248,8 +253,8 @@ def _check_disjoint(src: DeviceOperand, dst: DeviceOperand) -> None:
     if not has_image and are_disjoint(src.desc, dst.desc, distance):
         return
     msg = (
-        f"src and dst share device memory: {src.desc.min_nbytes} bytes from byte {src.place[1]} "
-        f"and {dst.desc.min_nbytes} from byte {dst.place[1]} of one buffer, and dst would "
+        f"x and out share device memory: {src.desc.min_nbytes} bytes from byte {src.place[1]} "
+        f"and {dst.desc.min_nbytes} from byte {dst.place[1]} of one buffer, and out would "
         "overwrite what is still to be read; reorder into another buffer"
     )
     raise OverlapError(msg)
@@ -278,7 +283,7 @@ def place_of(memory: Any) -> tuple[int, int]:
         if not is_released_error(error):
             raise
         msg = (
-            "src or dst is a part of a Buffer that was released; keep the whole Buffer as long as "
+            "x or out is a part of a Buffer that was released; keep the whole Buffer as long as "
             "its parts are used"
         )
         raise MemdescError(msg) from None

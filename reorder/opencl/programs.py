@@ -135,7 +135,7 @@ class PreparedLaunch(NamedTuple):
             except cl.LogicError as error:
                 if not is_released_error(error):
                     raise
-                raise released_error(given[k], names[k]) from None
+                raise released_error(given[k], _ARGUMENTS[names[k]]) from None
             # `set_arg` calls this for bytes, but tries other kinds first, which takes 7 to 17 us
             _set_numbers(kernel, last, numbers)
             try:
@@ -153,6 +153,8 @@ class PreparedLaunch(NamedTuple):
         raise MemdescError(msg)
 
 
+# what callers name the operands of a kernel
+_ARGUMENTS = {"src": "x", "dst": "out"}
 _enqueue: Callable[..., cl.Event] = cl.enqueue_nd_range_kernel
 _set_numbers: Callable[..., None] = getattr(cl.Kernel, "_set_arg_buf", cl.Kernel.set_arg)
 # neither src nor dst is SVM
@@ -325,7 +327,12 @@ def cache_folder() -> Path | None:
     """Return the folder, which may not exist yet; None if nothing is to be kept."""
     named = os.environ.get(CACHE_FOLDER)
     if named is None:
-        return Path(platformdirs.user_cache_dir("memdesc", appauthor=False)) / "opencl"
+        # without a home folder there is none for caches; some versions then return a relative path
+        with suppress(RuntimeError):
+            users = Path(platformdirs.user_cache_dir("memdesc", appauthor=False))
+            if users.is_absolute():
+                return users / "opencl"
+        return None
     return Path(named) / "opencl" if named else None
 
 

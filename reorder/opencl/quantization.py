@@ -28,7 +28,7 @@ def desc_on_device(x: Any) -> MemoryDesc:
     queue: Any = x.queue
     check_queue(queue)
     source = as_source(x, None)
-    return device_operand(queue, source.memory, source.desc, "src").desc
+    return device_operand(queue, source.memory, source.desc, "x", "read").desc
 
 
 def find_ranges_on_device(
@@ -43,7 +43,7 @@ def find_ranges_on_device(
     if isinstance(x, DeviceMemory) and isinstance(x.desc, ImageDesc):
         x = reorder_on_device(x, memory_desc(x.desc.dims, x.desc.dtype), queue=queue)
     source = as_source(x, None)
-    operand = device_operand(queue, source.memory, source.desc, "src")
+    operand = device_operand(queue, source.memory, source.desc, "x", "read")
     desc = operand.desc
     if not desc.nelems:
         return np.zeros(counts), np.zeros(counts)

@@ -151,7 +151,7 @@ def test_an_image_is_unpacked_into_memory_of_every_kind(runtime: Runtime) -> Non
     whole = cl.array.empty(runtime.queue, (X.nbytes,), np.uint8)
     opencl.enqueue_unpack(runtime.queue, image, whole, desc, image_desc_)
     assert whole.get().tobytes() == wanted.tobytes()
-    with refused(f"dst has {X.nbytes - 4} bytes"):
+    with refused(f"out has {X.nbytes - 4} bytes"):
         opencl.enqueue_unpack(runtime.queue, image, whole[4:], desc, image_desc_)
 
 

@@ -78,7 +78,7 @@ def test_a_part_of_memory_of_the_host_is_used_in_place(runtime: Runtime) -> None
     assert opencl.DeviceMemory(runtime.queue, other, TURNED).get().numpy().tolist() == (
         wanted.tolist()
     )
-    with pytest.raises(OverlapError, match="src and dst share device memory"):
+    with pytest.raises(OverlapError, match="x and out share device memory"):
         opencl.enqueue_reorder(
             runtime.queue, part, whole.get_sub_region(4096, 4096), src=SHARED, dst=TURNED
         )
@@ -126,15 +126,15 @@ def test_shared_virtual_memory_is_used_in_place(sharing: Runtime) -> None:
     image = image_desc((1, 4, 8, 32), "f32", "in_out_channel")
     image_memory = reorder(dst, image, src=memory_desc(image.dims, "f32"), queue=runtime.queue)
     assert image_memory.get().numpy().tobytes() == x.tobytes()
-    with pytest.raises(OverlapError, match="src and dst share device memory"):
+    with pytest.raises(OverlapError, match="x and out share device memory"):
         opencl.enqueue_reorder(runtime.queue, src, cl.SVM(held[1:]), src=SHARED, dst=TURNED)
-    with refused("src is a pyopencl SVM, whose layout is not known; pass src="):
+    with refused("x is a pyopencl SVM, whose layout is not known; pass src="):
         reorder(src, "ba", queue=runtime.queue)
-    with refused("dst has 4096 bytes, but memory_desc((33, 32), 'f32', 'ab') touches 4224"):
+    with refused("out has 4096 bytes, but memory_desc((33, 32), 'f32', 'ab') touches 4224"):
         reorder(X[:33, :32], "ab", out=dst, queue=runtime.queue)
     runtime.queue.finish()
     dst.release()
-    with refused("src is shared virtual memory that was released"):
+    with refused("x is shared virtual memory that was released"):
         reorder(dst, TURNED, src=SHARED, queue=runtime.queue)
 
 
@@ -156,5 +156,5 @@ def test_arrays_of_numpy_are_shared_where_the_device_shares_all_memory(runtime: 
         m = reorder(cl.SVM(x), TURNED, src=SHARED, queue=runtime.queue)
         assert m.get().numpy().tobytes() == x.tobytes()
         return
-    with refused("src is shared virtual memory, but device"):
+    with refused("x is shared virtual memory, but device"):
         reorder(cl.SVM(x), TURNED, src=SHARED, queue=runtime.queue)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import random
 import subprocess
 import sys
@@ -190,6 +191,19 @@ def test_without_a_variable_it_is_the_folder_for_caches(monkeypatch: pytest.Monk
     found = programs.cache_folder()
     assert found is not None
     assert found.parent == Path(platformdirs.user_cache_dir("memdesc", appauthor=False))
+
+
+def test_without_a_home_there_is_no_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A relative folder, such as one named `~`, would be made wherever the process is."""
+
+    def lacks(number: int) -> None:
+        raise KeyError(number)
+
+    monkeypatch.delenv(programs.CACHE_FOLDER, raising=False)
+    monkeypatch.setenv("HOME", "~")
+    monkeypatch.setenv("XDG_CACHE_HOME", "")
+    monkeypatch.setattr(pwd, "getpwuid", lacks)
+    assert programs.cache_folder() is None
 
 
 def test_threads_that_build_one_program_leave_one_whole_file(

@@ -64,7 +64,7 @@ def test_a_part_of_a_buffer_that_was_released_is_reordered_or_refused(runtime: R
 def test_memory_that_is_too_small_is_refused_with_the_numbers(runtime: Runtime) -> None:
     small = runtime.buffer(np.zeros(29, np.float32))
     with refused(
-        "src has 116 bytes, but memory_desc((1, 5, 3, 2), 'f32', 'abcd') touches 120 (allocate 120)"
+        "x has 116 bytes, but memory_desc((1, 5, 3, 2), 'f32', 'abcd') touches 120 (allocate 120)"
     ):
         opencl.pack(runtime.queue, small, IMAGE, src=PLAIN)
 
@@ -75,7 +75,7 @@ def test_memory_that_kernels_may_not_read_is_refused_where_beta_adds_it(runtime:
     attr = Attr(beta=0.5)
     # a known reorder too
     for _ in range(2):
-        with refused("dst was created WRITE_ONLY, so kernels may not read it, but beta=0.5 adds"):
+        with refused("out was created WRITE_ONLY, so kernels may not read it, but beta=0.5 adds"):
             opencl.enqueue_reorder(runtime.queue, src, write_only, src=PLAIN, dst=PLAIN, attr=attr)
         opencl.enqueue_reorder(runtime.queue, src, readable, src=PLAIN, dst=PLAIN, attr=attr).wait()
     opencl.enqueue_reorder(runtime.queue, src, write_only, src=PLAIN, dst=PLAIN).wait()
@@ -92,7 +92,7 @@ def test_parts_of_one_buffer_that_overlap_are_refused_and_disjoint_ones_work(
     for one, other in ((whole, whole), (whole, low), (low, whole)):
         with pytest.raises(
             OverlapError,
-            match="src and dst share device memory: 48 bytes from byte 0 and 48 from byte 0",
+            match="x and out share device memory: 48 bytes from byte 0 and 48 from byte 0",
         ):
             opencl.enqueue_reorder(runtime.queue, one, other, src=src, dst=dst)
     far = memory_desc((4, 3), "f32", strides=(3, 1), offset0=align // 4)
@@ -141,15 +141,15 @@ def test_objects_of_other_kinds_are_refused(runtime: Runtime) -> None:
     with refused("queue must be a pyopencl.CommandQueue, not None"):
         opencl.pack(None, X, IMAGE)  # type: ignore[arg-type] # the mistake
     buffer = runtime.buffer(X)
-    with refused("src is a pyopencl Buffer, whose layout is not known; pass src=, a MemoryDesc"):
+    with refused("x is a pyopencl Buffer, whose layout is not known; pass src=, a MemoryDesc"):
         opencl.pack(runtime.queue, buffer, IMAGE)
     with refused(
-        "dst must be a pyopencl Image for image_desc((1, 5, 3, 2), 'f32', 'in_out_channel')"
+        "image must be a pyopencl Image for image_desc((1, 5, 3, 2), 'f32', 'in_out_channel')"
     ):
         opencl.enqueue_pack(runtime.queue, X, buffer, IMAGE)  # type: ignore[arg-type] # the mistake
     image, _ = opencl.pack(runtime.queue, X, IMAGE)
     with refused(
-        "src must be a pyopencl Buffer, Array or SVM for memory_desc((1, 5, 3, 2), 'f32', 'abcd')"
+        "x must be a pyopencl Buffer, Array or SVM for memory_desc((1, 5, 3, 2), 'f32', 'abcd')"
     ):
         opencl.enqueue_reorder(runtime.queue, image, buffer, src=PLAIN, dst=PLAIN)
     with refused("src must be a MemoryDesc or an ImageDesc, not 'nchw'"):
@@ -213,14 +213,14 @@ def test_an_array_of_unpacked_four_bit_elements_is_refused(
 ) -> None:
     x = np.arange(6).astype(getattr(ml_dtypes, dtype))
     array = cl.array.to_device(runtime.queue, x)
-    with refused(f"src is an array of {name}, one element per byte; memory of {name} holds two"):
+    with refused(f"x is an array of {name}, one element per byte; memory of {name} holds two"):
         reorder(array, "a")
     image, _ = opencl.pack(runtime.queue, X, IMAGE)
-    with refused(f"dst is an array of {name}, one element per byte; memory of {name} holds two"):
+    with refused(f"out is an array of {name}, one element per byte; memory of {name} holds two"):
         reorder(x, out=array)
-    with refused(f"dst is an array of {name}, one element per byte; memory of {name} holds two"):
+    with refused(f"out is an array of {name}, one element per byte; memory of {name} holds two"):
         reorder(np.zeros(6, np.float32), "a", out=array)
-    with refused(f"dst is an array of {name}, one element per byte; memory of {name} holds two"):
+    with refused(f"out is an array of {name}, one element per byte; memory of {name} holds two"):
         opencl.enqueue_unpack(runtime.queue, image, array, "nchw", IMAGE)
     # raw bytes that a descriptor describes hold what it says
     packed = cl.array.to_device(runtime.queue, np.array([0x10, 0x32, 0x54], np.uint8))
@@ -231,7 +231,7 @@ def test_an_array_of_unpacked_four_bit_elements_is_refused(
 def test_an_array_of_unaligned_elements_is_refused(runtime: Runtime) -> None:
     base = cl.array.zeros(runtime.queue, 256, np.uint8)
     odd = cl.array.Array(runtime.queue, (30,), np.float32, data=base.base_data, offset=2)
-    with refused("src is an array of strides (4,) and offset 2 bytes"):
+    with refused("x is an array of strides (4,) and offset 2 bytes"):
         opencl.pack(runtime.queue, odd, image_desc((30,), "f32", "argument"))
 
 
@@ -244,7 +244,7 @@ def test_buffers_over_one_array_of_the_host_share_memory(runtime: Runtime) -> No
     )
     src, dst = memory_desc((16, 16), "f32", "ab"), memory_desc((16, 16), "f32", "ba")
     for one, other in ((whole, low), (low, whole), (low, low), (low, meeting), (meeting, high)):
-        with pytest.raises(OverlapError, match="src and dst share device memory"):
+        with pytest.raises(OverlapError, match="x and out share device memory"):
             opencl.enqueue_reorder(runtime.queue, one, other, src=src, dst=dst)
     x = np.arange(256, dtype=np.float32).reshape(16, 16)
     cl.enqueue_copy(runtime.queue, low, x)
@@ -288,7 +288,7 @@ def test_a_device_memory_by_hand_is_checked_before_it_is_read(runtime: Runtime) 
         (runtime.queue, 3, PLAIN, None, "the memory must be a pyopencl Buffer, Array or SVM"),
         (runtime.queue, buffer, IMAGE, None, "the memory must be a pyopencl Image"),
         (runtime.queue, small, PLAIN, None, "the memory must be a pyopencl Buffer, Array or SVM"),
-        (runtime.queue, small, IMAGE, None, "the memory is an image of 2 x 2 pixels"),
+        (runtime.queue, small, IMAGE, None, "the memory has 2 x 2 pixels"),
         (runtime.queue, runtime.buffer(X[0, :4]), PLAIN, None, "the memory has 96 bytes"),
         (runtime.queue, buffer, "nchw", None, "must be a MemoryDesc or an ImageDesc"),
         (runtime.queue, buffer, PLAIN, 3, "event must be a pyopencl.Event or None, not 3"),
@@ -338,7 +338,7 @@ def test_dtypes_and_channel_types_without_images_are_refused(runtime: Runtime) -
         shape=(9, 9),
     )
     with refused(
-        "dst is an image of RGBA HALF_FLOAT, "
+        "image has the format RGBA HALF_FLOAT, "
         "but image_desc((1, 5, 3, 2), 'f32', 'in_out_channel') needs RGBA FLOAT"
     ):
         opencl.enqueue_pack(runtime.queue, X, half, IMAGE)
@@ -395,7 +395,7 @@ def test_an_image_is_packed_and_unpacked_with_attributes_and_by_its_name(runtime
 
 def test_an_image_onto_itself_is_refused(runtime: Runtime) -> None:
     image, _ = opencl.pack(runtime.queue, X, IMAGE)
-    with pytest.raises(OverlapError, match="src and dst share device memory"):
+    with pytest.raises(OverlapError, match="x and out share device memory"):
         opencl.enqueue_reorder(runtime.queue, image, image, src=IMAGE, dst=IMAGE)
 
 
@@ -438,9 +438,9 @@ def test_released_memory_of_a_result_is_refused(kind: str, runtime: Runtime) -> 
     noun = "an Image" if kind == "image" else "a Buffer"
     with refused(f"the memory is {noun} that was released"):
         memory.get()
-    with refused(f"src is {noun} that was released"):
+    with refused(f"x is {noun} that was released"):
         reorder(memory, "nchw")
-    with refused(f"dst is {noun} that was released"):
+    with refused(f"out is {noun} that was released"):
         reorder(X, out=memory)
 
 
@@ -451,13 +451,13 @@ def test_released_results_of_pack_and_unpack_are_refused(runtime: Runtime) -> No
     image.release()
     buffer.release()
     target = runtime.buffer(X)
-    with refused("src is an Image that was released"):
+    with refused("image is an Image that was released"):
         opencl.unpack(runtime.queue, image, "nchw", IMAGE)
-    with refused("dst is an Image that was released"):
+    with refused("image is an Image that was released"):
         opencl.enqueue_pack(runtime.queue, X, image, IMAGE)
-    with refused("src is a Buffer that was released"):
+    with refused("x is a Buffer that was released"):
         opencl.pack(runtime.queue, buffer, IMAGE, src=PLAIN)
-    with refused("dst is a Buffer that was released"):
+    with refused("out is a Buffer that was released"):
         opencl.enqueue_reorder(runtime.queue, target, buffer, src=PLAIN, dst=PLAIN)
 
 

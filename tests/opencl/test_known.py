@@ -145,9 +145,9 @@ def test_parts_are_refused_where_they_overlap(runtime: Runtime) -> None:
     low, mid, high = (whole.get_sub_region(align * k, align * 2) for k in (0, 1, 2))
     for _ in range(2):
         opencl.enqueue_reorder(runtime.queue, low, high, src=flat, dst=turned).wait()
-        with pytest.raises(OverlapError, match="src and dst share device memory"):
+        with pytest.raises(OverlapError, match="x and out share device memory"):
             opencl.enqueue_reorder(runtime.queue, low, mid, src=flat, dst=turned)
-        with pytest.raises(OverlapError, match="src and dst share device memory"):
+        with pytest.raises(OverlapError, match="x and out share device memory"):
             opencl.enqueue_reorder(runtime.queue, whole, mid, src=flat, dst=turned)
     # far enough from each other, though both are inside of one that is given whole
     far = memory_desc((align // 4, 2), "f32", "ba")
@@ -197,14 +197,14 @@ def test_an_image_is_asked_what_it_is_in_each_call(runtime: Runtime) -> None:
         integers = runtime.image(words, np.zeros(shape, np.int32))
         opencl.enqueue_reorder(runtime.queue, src[0], integers, src=src[1], dst=IMAGE)
     deep = cl.create_image(runtime.context, FLAGS.READ_WRITE, form, shape=(*size, 1))
-    with refused("dst is an image of 1 or 3 dimensions"):
+    with refused("out has 1 or 3 dimensions"):
         opencl.enqueue_reorder(runtime.queue, src[0], deep, src=src[1], dst=IMAGE)
     sealed = cl.create_image(runtime.context, FLAGS.READ_ONLY, form, shape=size)
-    with refused("dst was created READ_ONLY"):
+    with refused("out was created READ_ONLY"):
         opencl.enqueue_reorder(runtime.queue, src[0], sealed, src=src[1], dst=IMAGE)
     other = cl.Context([runtime.device.device])
     foreign = cl.create_image(other, FLAGS.READ_WRITE, form, shape=size)
-    with refused("dst belongs to another context"):
+    with refused("out belongs to another context"):
         opencl.enqueue_reorder(runtime.queue, src[0], foreign, src=src[1], dst=IMAGE)
 
 
@@ -216,14 +216,14 @@ def test_an_image_that_was_released_is_refused(runtime: Runtime) -> None:
     ).wait()
     assert is_known(runtime, (made, IMAGE), dst)
     made.release()
-    with refused("src is an Image that was released"):
+    with refused("x is an Image that was released"):
         opencl.enqueue_reorder(runtime.queue, made, dst[0], src=IMAGE, dst=dst[1])
     held = reorder(X, "nchw", queue=runtime.queue)
     lent = cl.array.Array(runtime.queue, X.shape, np.float32, data=held.data)
     opencl.enqueue_reorder(runtime.queue, lent, dst[0], src=PLAIN, dst=dst[1]).wait()
     assert is_known(runtime, (lent, PLAIN), dst)
     held.data.release()
-    with refused("src is a Buffer that was released"):
+    with refused("x is a Buffer that was released"):
         opencl.enqueue_reorder(runtime.queue, lent, dst[0], src=PLAIN, dst=dst[1])
 
 
@@ -271,7 +271,7 @@ def test_a_device_memory_is_what_its_fields_say_now(runtime: Runtime, gate: cl.U
     assert (after.get().numpy() == X * 2).all()
     assert (reorder(m, out=out, attr=Attr(src_scale=0.5)).get().numpy() == X).all()
     out.data.release()
-    with refused("dst is a Buffer that was released"):
+    with refused("out is a Buffer that was released"):
         reorder(m, out=out)
 
 
@@ -300,7 +300,7 @@ def test_memory_that_was_allocated_here_is_freed_with_its_last_reference(runtime
     assert (sys.getrefcount(data), sys.getrefcount(made)) == counted
     other = cl.Context([runtime.device.device])
     foreign = cl.Buffer(other, FLAGS.READ_WRITE, NHWC.nbytes)
-    with refused("src belongs to another context"):
+    with refused("x belongs to another context"):
         opencl.enqueue_reorder(cl.CommandQueue(other), made, foreign, src=IMAGE, dst=NHWC)
 
 
@@ -316,14 +316,14 @@ def test_what_all_checks_refuse_is_refused(runtime: Runtime) -> None:
     other = cl.Context([runtime.device.device])
     foreign = cl.Buffer(other, FLAGS.READ_WRITE, nbytes)
     for given, reason in (
-        ((small, dst), f"src has {nbytes - 1} bytes"),
-        ((src, small), f"dst has {nbytes - 1} bytes"),
-        ((foreign, dst), "src belongs to another context"),
-        ((src, foreign), "dst belongs to another context"),
-        ((src, cl.Buffer(runtime.context, FLAGS.READ_ONLY, nbytes)), "dst was created READ_ONLY"),
-        ((cl.Buffer(runtime.context, FLAGS.WRITE_ONLY, nbytes), dst), "src was created WRITE_ONLY"),
-        ((src, src), "src and dst share device memory"),
-        ((src.get_sub_region(0, nbytes), src), "src and dst share device memory"),
+        ((small, dst), f"x has {nbytes - 1} bytes"),
+        ((src, small), f"out has {nbytes - 1} bytes"),
+        ((foreign, dst), "x belongs to another context"),
+        ((src, foreign), "out belongs to another context"),
+        ((src, cl.Buffer(runtime.context, FLAGS.READ_ONLY, nbytes)), "out was created READ_ONLY"),
+        ((cl.Buffer(runtime.context, FLAGS.WRITE_ONLY, nbytes), dst), "x was created WRITE_ONLY"),
+        ((src, src), "x and out share device memory"),
+        ((src.get_sub_region(0, nbytes), src), "x and out share device memory"),
         ((src, dst, [1]), "attr must be a reorder.Attr, not list"),
     ):
         with refused(reason):
@@ -380,7 +380,7 @@ def test_an_array_is_used_where_it_lies_now(runtime: Runtime) -> None:
         wanted = np.arange(start, start + X.size, dtype=np.float32).reshape(X.shape)
         assert dst.get().tobytes() == wanted.transpose(0, 2, 3, 1).tobytes()
     src.offset += 4
-    with refused(f"src has {X.nbytes - 4} bytes"):
+    with refused(f"x has {X.nbytes - 4} bytes"):
         opencl.enqueue_reorder(runtime.queue, src, dst, src=PLAIN, dst=NHWC)
     src.offset = 2
     with refused("starts at byte 2 of its buffer, not a multiple of the 4 bytes"):
@@ -389,7 +389,7 @@ def test_an_array_is_used_where_it_lies_now(runtime: Runtime) -> None:
     opencl.enqueue_reorder(runtime.queue, src, dst, src=PLAIN, dst=NHWC)
     assert dst.get().tobytes() == X.transpose(0, 2, 3, 1).tobytes()
     src.base_data = runtime.buffer(X[:1])
-    with refused(f"src has {X.nbytes // 2} bytes"):
+    with refused(f"x has {X.nbytes // 2} bytes"):
         opencl.enqueue_reorder(runtime.queue, src, dst, src=PLAIN, dst=NHWC)
 
 
@@ -522,5 +522,5 @@ def test_arrays_in_one_buffer_are_refused_where_they_overlap(runtime: Runtime) -
     src = base[: X.size]
     for _ in range(2):
         opencl.enqueue_reorder(runtime.queue, src, base[X.size :], src=PLAIN, dst=NHWC).wait()
-        with pytest.raises(OverlapError, match="src and dst share device memory"):
+        with pytest.raises(OverlapError, match="x and out share device memory"):
             opencl.enqueue_reorder(runtime.queue, src, base[X.size - 1 :], src=PLAIN, dst=NHWC)

@@ -138,7 +138,7 @@ def test_contexts_are_those_of_callers(runtime: Runtime) -> None:
         assert m.data.context == queue.context
         assert reorder(m, "nhwc").data.context == queue.context
         assert m.get().numpy().tobytes() == X.tobytes()
-    with pytest.raises(MemdescError, match="src belongs to another context than the queue"):
+    with pytest.raises(MemdescError, match="x belongs to another context than the queue"):
         reorder(m, "nhwc", queue=runtime.queue)
 
 
