@@ -10,8 +10,8 @@ from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from memdesc.create import array_desc, memory_desc
-from memdesc.desc import MemoryDesc
+from memdesc.arrays import array_desc
+from memdesc.desc import MemoryDesc, memory_desc
 from memdesc.descriptor_json import from_json, to_json
 from memdesc.dtypes import DATA_TYPES, DataType, data_type
 from memdesc.errors import (

@@ -34,6 +34,11 @@ class Checked:
     def __format__(self, spec: str) -> str:
         return format(str(self), spec)
 
+    @classmethod
+    def made(cls, *arguments: Any) -> Any:
+        """Make a value from what `_arguments` returns."""
+        return cls(*arguments)
+
     def _arguments(self) -> tuple[Any, ...]:
         """Return the arguments for the constructor."""
         return tuple(getattr(self, part.name) for part in fields(self) if part.init)  # type: ignore[arg-type] # of a dataclass; other classes override this
@@ -55,7 +60,7 @@ def _make(name: str, *arguments: Any) -> Any:
     if not (isinstance(kind, type) and issubclass(kind, Checked)):
         msg = f"a pickle says that {name!r} is a value of memdesc, which it is not: it is damaged"
         raise MemdescError(msg)
-    return kind(*map(_unpickled, arguments))
+    return kind.made(*map(_unpickled, arguments))
 
 
 class _Array(NamedTuple):

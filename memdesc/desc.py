@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast, overload
 
 import numpy as np
 
 from memdesc import views
 from memdesc.checked import Checked
+from memdesc.create import (
+    BesideStrides,
+    check_empty,
+    checked_type,
+    given_layout,
+    name_of,
+    named_layout,
+    strided_layout,
+)
 from memdesc.dtypes import DataType, data_type
-from memdesc.errors import MemdescError, UnsupportedFormatError, short_repr
+from memdesc.errors import MemdescError, UnknownFormatError, short_repr
 from memdesc.extra import Extra, check_extra
 from memdesc.immutable import immutable
 from memdesc.index import Index, checked_index, checked_integers, first_where, indices_at
-from memdesc.int64 import INT64_MAX, check_length, checked_ints, exact_ints
+from memdesc.int64 import INT64_MAX, checked_ints
 from memdesc.layout import Axis, Block, Layout
 from memdesc.layout_names import dense_tag, is_laid_out_by, names_of
 from memdesc.overlap import check_overlap
-from memdesc.tags import LETTERS, check_letters
+from memdesc.tags import LETTERS, FormatTag, check_letters
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -48,33 +56,44 @@ _HERE = {
 }
 
 
+_NO_BLOCKS: tuple[int, ...] = ()  # recognised by identity, so that nothing is checked
+
+
 @immutable
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class MemoryDesc(Checked):
     """How a tensor is laid out in memory: dims, dtype, padding, strides, blocks.
 
-    Make one with `memory_desc`. The fields have oneDNN's names and meaning; strides and
-    offsets are in elements. Equality is oneDNN's: it ignores the stride of a dim whose size
-    and padded size are 1 (oneDNN 3.13, `memory_desc_wrapper`).
+    `memory_desc` is another name of the class. The properties have oneDNN's names and meaning;
+    strides and offsets are in elements. Equality is oneDNN's: it ignores the stride of a dim whose
+    size and padded size are 1 (oneDNN 3.13, `memory_desc_wrapper`).
 
     Parameters
     ----------
-    dtype : DataType
+    dims : iterable of int
+        Logical sizes, 1 to 12 of them, 0 allowed.
+    dtype : DataType, str or numpy dtype
         Type of the elements.
-    layout : Layout
-        The offset of each element.
-    padded_offsets : tuple of int
-        Index of the logical origin inside the padded box; only 0 is supported.
-    extra : Extra, optional
-        The compensation that oneDNN stores after the elements of s8 weights.
-    letters : str, optional
-        What the name of the layout calls the dims, such as ``"nchw"``; for pictures, ignored by
-        equality.
+    layout : str, FormatTag, Layout or torch.memory_format, optional
+        A name of any vocabulary: ``"nChw16c"``, ``"b_fs_yx_fsv16"``, ``"NHWC"``, ``"dnnl_nchw"``;
+        for any number of dims ``"plain"`` (row-major), ``"channels_last"`` and benchdnn's
+        ``"abx"``, ``"axb"``, ``"aBx16b"``; or any notation that `parse_layout` reads. Dims and
+        data type in it must be the given ones. Without a layout and without strides it is
+        row-major.
+    strides : iterable of int, optional
+        Elements between neighbours (outer blocks) of each dim, instead of a layout. 0
+        (broadcast) and negative strides describe sources only.
+    padded_dims : iterable of int, optional
+        With strides: by default the dims rounded up to whole blocks.
+    inner_blks, inner_idxs : iterable of int
+        With strides: sizes and dims of the inner blocks, outermost first.
+    offset0 : int
+        With strides: offset of the element at index 0, in elements.
 
     Raises
     ------
     MemdescError
-        If two elements overlap, or the number of bytes exceeds int64.
+        If two elements overlap, the number of bytes exceeds int64, or another rule is broken; the
+        message names the rule, the dim and the numbers.
 
     Examples
     --------
@@ -82,58 +101,60 @@ class MemoryDesc(Checked):
     >>> d = memdesc.memory_desc((2, 17, 5, 4), "f32", "nChw8c")
     >>> d.padded_dims, d.strides, d.inner_blks, d.inner_idxs, d.nbytes
     ((2, 24, 5, 4), (480, 160, 32, 8), (8,), (1,), 3840)
+    >>> d == memdesc.memory_desc(
+    ...     (2, 17, 5, 4), "f32", strides=(480, 160, 32, 8), inner_blks=(8,), inner_idxs=(1,))
+    True
     >>> d
     memory_desc((2, 17, 5, 4), 'f32', 'aBcd8b')
     """
 
+    __slots__ = (
+        *("_hash", "_key", "_min_nbytes", "_nbytes", "_spelling"),
+        *("dtype", "extra", "layout", "letters"),
+    )
     dtype: DataType
     layout: Layout
-    padded_offsets: tuple[int, ...] = ()
-    extra: Extra | None = None
-    letters: str | None = None
-    _key: tuple[object, ...] = field(init=False)
-    _hash: int = field(init=False)
-    _spelling: str | None = field(init=False)
-    _nbytes: int = field(init=False)
-    _min_nbytes: int = field(init=False)
+    extra: Extra | None
+    letters: str | None
+    _key: tuple[object, ...]
+    _hash: int
+    _spelling: str | None
+    _nbytes: int
+    _min_nbytes: int
     # in messages: how to get one with other dims, strides, ...
-    _another: ClassVar[str] = "make another with memory_desc(), or dataclasses.replace()"
+    _another: ClassVar[str] = "make another with memory_desc(), with_dtype() or with_extra()"
 
-    def __post_init__(self) -> None:
-        if not isinstance(self.dtype, DataType) or not isinstance(self.layout, Layout):
-            msg = (  # type: ignore[unreachable] # callers without types
-                f"a MemoryDesc needs a DataType and a Layout, not {short_repr(self.dtype)} and "
-                f"{short_repr(self.layout)}; see memory_desc"
-            )
-            raise MemdescError(msg)
-        if isinstance(self.padded_offsets, tuple) and not self.padded_offsets:
-            object.__setattr__(self, "padded_offsets", (0,) * self.layout.ndims)
+    def __new__(  # noqa: PLR0913 - the fields of a descriptor, named by keyword
+        cls,
+        dims: Iterable[int],
+        dtype: object,
+        layout: str | FormatTag | Layout | None = None,
+        *,
+        strides: Iterable[int] | None = None,
+        padded_dims: Iterable[int] | None = None,
+        inner_blks: Iterable[int] = _NO_BLOCKS,
+        inner_idxs: Iterable[int] = _NO_BLOCKS,
+        offset0: int = 0,
+    ) -> Self:
+        """Describe memory by a layout or by strides; the class says what the arguments are."""
+        sizes = checked_ints("dims", dims)
+        kind = checked_type(dtype, layout)
+        given = BesideStrides(padded_dims, inner_blks, inner_idxs, offset0)
+        if strides is not None:
+            found = strided_layout(sizes, layout, strides, given)
         else:
-            offsets = exact_ints("padded_offsets", self.padded_offsets)
-            object.__setattr__(self, "padded_offsets", offsets)
-        check_length("padded_offsets", self.padded_offsets, self.layout.ndims)
-        if any(self.padded_offsets):
-            msg = f"padded_offsets {self.padded_offsets} are not supported; only 0 is"
-            raise UnsupportedFormatError(msg)
-        if self.letters is not None:
-            check_letters(self.letters, self.layout.ndims)
-        if self.extra is not None:
-            check_extra(self.extra, self.dtype, self.layout, self.letters)
-        check_overlap(self.layout)
-        nbytes, min_nbytes = self._counted_nbytes()
-        if nbytes > INT64_MAX:
-            msg = (
-                f"dims {self.dims} of {self.dtype} take {nbytes} bytes, "
-                f"more than int64 holds ({INT64_MAX})"
-            )
-            raise MemdescError(msg)
-        object.__setattr__(self, "_nbytes", nbytes)
-        object.__setattr__(self, "_min_nbytes", min_nbytes)
-        object.__setattr__(
-            self, "_key", (self.dtype.name, self.layout.key(), self.padded_offsets, self.extra)
-        )
-        object.__setattr__(self, "_hash", hash(self._key))
-        object.__setattr__(self, "_spelling", None)
+            if (
+                inner_blks is not _NO_BLOCKS
+                or inner_idxs is not _NO_BLOCKS
+                or padded_dims is not None
+                or type(offset0) is not int
+                or offset0
+            ):
+                check_empty(given)
+            if not isinstance(layout, Layout | FormatTag | None):
+                return cast("Self", _named(sizes, kind, name_of(layout)))
+            found = given_layout(sizes, layout)
+        return cast("Self", desc_of(kind, found))
 
     def __eq__(self, other: object) -> bool:
         if self is other:
@@ -177,6 +198,14 @@ class MemoryDesc(Checked):
             hint = f"; oneDNN's {name} is .{here} here" if here else ""
             msg = f"a MemoryDesc has no attribute {short_repr(name)}{hint}"
             raise AttributeError(msg, name=name, obj=self)
+
+    def _arguments(self) -> tuple[Any, ...]:
+        return self.dtype, self.layout, self.extra, self.letters
+
+    @classmethod
+    def made(cls, *arguments: Any) -> MemoryDesc:
+        """Make one of what `_arguments` returns; unpickling does."""
+        return desc_of(*arguments)
 
     @property
     def ndims(self) -> int:
@@ -232,6 +261,11 @@ class MemoryDesc(Checked):
         return self.layout.blocks
 
     @property
+    def padded_offsets(self) -> tuple[int, ...]:
+        """Index of the logical origin inside the padded box: 0 in each dim."""
+        return (0,) * self.ndims
+
+    @property
     def offset0(self) -> int:
         """Offset of the element at index 0, in elements."""
         return self.layout.offset0
@@ -260,16 +294,6 @@ class MemoryDesc(Checked):
     def min_nbytes(self) -> int:
         """Bytes that a buffer must have: up to the end of the padding, or of the compensation."""
         return self._min_nbytes
-
-    def _counted_nbytes(self) -> tuple[int, int]:
-        """Return `nbytes` and `min_nbytes`, which every call of a reorder needs."""
-        if not self.nelems:
-            return 0, 0
-        nbytes = self.dtype.nbytes(self.offset0 + self.layout.span)
-        if self.extra is None:
-            return nbytes, self.dtype.nbytes(self.layout.last + 1)
-        nbytes = self.extra.nbytes(nbytes, self.padded_dims)
-        return nbytes, nbytes
 
     @property
     def compensation_spans(self) -> dict[str, tuple[int, tuple[int, ...]]]:
@@ -480,8 +504,7 @@ class MemoryDesc(Checked):
         >>> memdesc.memory_desc((2, 3), "f32", "ab").with_dtype("bf16").nbytes
         12
         """
-        dtype = data_type(dtype)
-        return MemoryDesc(dtype, self.layout, self.padded_offsets, self.extra, self.letters)
+        return desc_of(data_type(dtype), self.layout, self.extra, self.letters)
 
     def with_extra(self, extra: Extra | None) -> MemoryDesc:
         """Describe the same elements followed by other compensation, or by none.
@@ -493,9 +516,20 @@ class MemoryDesc(Checked):
         >>> d.with_extra(memdesc.Extra(s8s8_mask=1)).nbytes
         28
         """
-        return MemoryDesc(self.dtype, self.layout, self.padded_offsets, extra, self.letters)
+        return desc_of(self.dtype, self.layout, extra, self.letters)
 
-    def tags(self) -> tuple[Name, ...]:
+    def with_letters(self, letters: str | None) -> MemoryDesc:
+        """Call the dims by other letters in pictures, such as ``"nchw"``; equality ignores them.
+
+        Examples
+        --------
+        >>> import memdesc
+        >>> print(memdesc.memory_desc((2, 3), "f32", "ab").with_letters("nc").letters)
+        nc
+        """
+        return desc_of(self.dtype, self.layout, self.extra, letters)
+
+    def names(self) -> tuple[Name, ...]:
         """Return every known name of exactly this layout, in all vocabularies.
 
         Most layouts have several names: a tag is an order of dims, and a dim of size 1 can be
@@ -507,7 +541,7 @@ class MemoryDesc(Checked):
         Examples
         --------
         >>> import memdesc
-        >>> [name.text for name in memdesc.memory_desc((2, 17, 5, 4), "f32", "nChw8c").tags()]
+        >>> [name.text for name in memdesc.memory_desc((2, 17, 5, 4), "f32", "nChw8c").names()]
         ['aBcd8b', 'gOiw8o', 'nChw8c', 'b_fs_yx_fsv8', 'mlas_nchwc8']
         """
         return _names_of(self, self.spelling)
@@ -644,7 +678,73 @@ class MemoryDesc(Checked):
                 "see with_extra(None)"
             )
             raise MemdescError(msg)
-        return MemoryDesc(self.dtype, layout, letters=letters)
+        return desc_of(self.dtype, layout, letters=letters)
+
+
+memory_desc = MemoryDesc
+
+
+def desc_of(
+    dtype: DataType, layout: Layout, extra: Extra | None = None, letters: str | None = None
+) -> MemoryDesc:
+    """Make a descriptor from a data type and a layout; `letters` are what text calls the dims."""
+    if not isinstance(dtype, DataType) or not isinstance(layout, Layout):
+        msg = (  # type: ignore[unreachable] # callers without types
+            f"a MemoryDesc needs a DataType and a Layout, not {short_repr(dtype)} and "
+            f"{short_repr(layout)}"
+        )
+        raise MemdescError(msg)
+    if letters is not None:
+        check_letters(letters, layout.ndims)
+    if extra is not None:
+        check_extra(extra, dtype, layout, letters)
+    check_overlap(layout)
+    nbytes, min_nbytes = _counted_nbytes(dtype, layout, extra)
+    if nbytes > INT64_MAX:
+        msg = (
+            f"dims {layout.dims} of {dtype} take {nbytes} bytes, "
+            f"more than int64 holds ({INT64_MAX})"
+        )
+        raise MemdescError(msg)
+    desc = object.__new__(MemoryDesc)
+    key = dtype.name, layout.key(), extra
+    for name, value in (
+        *(("dtype", dtype), ("layout", layout), ("extra", extra), ("letters", letters)),
+        *(("_key", key), ("_hash", hash(key)), ("_spelling", None)),
+        *(("_nbytes", nbytes), ("_min_nbytes", min_nbytes)),
+    ):
+        object.__setattr__(desc, name, value)
+    return desc
+
+
+def _counted_nbytes(dtype: DataType, layout: Layout, extra: Extra | None) -> tuple[int, int]:
+    """Return `nbytes` and `min_nbytes`, which every call of a reorder needs."""
+    if not layout.nelems:
+        return 0, 0
+    nbytes = dtype.nbytes(layout.offset0 + layout.span)
+    if extra is None:
+        return nbytes, dtype.nbytes(layout.last + 1)
+    nbytes = extra.nbytes(nbytes, layout.padded_dims())
+    return nbytes, nbytes
+
+
+@lru_cache(maxsize=4096)
+def _named(dims: tuple[int, ...], dtype: DataType, name: str) -> MemoryDesc:
+    """Describe memory by a name or, if no vocabulary has it, by another notation."""
+    try:
+        return desc_by_name(dims, dtype, name)
+    except UnknownFormatError:
+        from memdesc.exchange.parse import is_notation, parse_buffer  # only other notations need it
+
+        if not is_notation(name):
+            raise
+        return parse_buffer(name, dims, dtype)
+
+
+def desc_by_name(dims: tuple[int, ...], dtype: DataType, name: str) -> MemoryDesc:
+    """Describe memory by a name of a vocabulary; no other notation is read."""
+    layout, letters = named_layout(dims, name, dtype.bits)
+    return desc_of(dtype, layout, letters=letters)
 
 
 def checked_desc(name: str, desc: object) -> MemoryDesc:
@@ -672,7 +772,7 @@ def expression(dtype: DataType, layout: Layout) -> str:
     try:
         inner = layout.tile()
     except MemdescError:
-        return f"MemoryDesc({dtype!r}, {layout!r})"
+        return f"memory_desc({layout.dims}, '{dtype}', {layout!r})"
     arguments = [str(layout.dims), f"'{dtype}'", f"strides={layout.strides()}"]
     if inner:
         arguments.append(f"inner_blks={tuple(block.extent for block in inner)}")

@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from memdesc.create import memory_desc
-from memdesc.desc import MemoryDesc, checked_desc
+from memdesc.desc import MemoryDesc, checked_desc, desc_of, memory_desc
 from memdesc.dtypes import DataType, data_type
-from memdesc.errors import MemdescError, short_repr
+from memdesc.errors import MemdescError, UnsupportedFormatError, short_repr
 from memdesc.extra import Extra
-from memdesc.int64 import checked_int, checked_ints
+from memdesc.int64 import check_length, checked_int, checked_ints
 from memdesc.layout import Axis, Block, Layout
 
 # version of the JSON form; a different form gets a different number
@@ -94,11 +93,11 @@ def from_json(text: str) -> MemoryDesc:
         # the order decides which of several missing keys the message names
         dims, dtype = checked_ints("dims", fields["dims"]), data_type(fields["dtype"])
         offset0 = checked_int("offset0", fields["offset0"])
-        padded_offsets = checked_ints("padded_offsets", fields["padded_offsets"])
+        _check_padded_offsets(checked_ints("padded_offsets", fields["padded_offsets"]), len(dims))
         layout = _layout_of(fields, dims, dtype, offset0)
         extra = fields["extra"]
         extra = Extra(**extra) if isinstance(extra, dict) else extra
-        return MemoryDesc(dtype, layout, padded_offsets, extra)
+        return desc_of(dtype, layout, extra)
     except MemdescError:
         raise
     except KeyError as error:
@@ -129,6 +128,13 @@ def _layout_of(
         padded_dims=checked_ints("padded_dims", fields["padded_dims"]),
         offset0=offset0,
     ).layout
+
+
+def _check_padded_offsets(offsets: tuple[int, ...], ndims: int) -> None:
+    check_length("padded_offsets", offsets, ndims)
+    if any(offsets):
+        msg = f"padded_offsets {offsets} are not supported; only 0 is"
+        raise UnsupportedFormatError(msg)
 
 
 def _check_schema(fields: object) -> None:

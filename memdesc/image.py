@@ -7,7 +7,7 @@ from math import prod
 from typing import TYPE_CHECKING, ClassVar
 
 from memdesc.checked import Checked
-from memdesc.desc import MemoryDesc
+from memdesc.desc import MemoryDesc, desc_of
 from memdesc.dtypes import DataType, data_type
 from memdesc.errors import MemdescError, short_repr
 from memdesc.immutable import immutable
@@ -227,7 +227,7 @@ def image_desc(dims: Iterable[int], dtype: object, name: str) -> ImageDesc:
                 "which OpenCL does not allow"
             )
             raise MemdescError(msg)
-    desc = MemoryDesc(dtype, layout_by_tag(tag, sizes, name), letters=letters)
+    desc = desc_of(dtype, layout_by_tag(tag, sizes, name), letters=letters)
     extents = [digit.extent or desc.axes[digit.axis].padded // digit.step for digit in tag.digits]
     rows, columns_and_lane = extents[:n_rows], extents[n_rows:]
     columns, lane = columns_and_lane[:n_columns], columns_and_lane[n_columns:]

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from math import prod
 
 from memdesc.diophantine import SearchLimitError, Term, solve
 from memdesc.errors import OverlapError
-from memdesc.int64 import INT64_MAX
 from memdesc.layout import Block, Layout, dim_indices, dim_name
 
 
@@ -73,37 +71,3 @@ def _index_of(layout: Layout, differences: list[tuple[Block, int]], sign: int) -
         for dim, index in dim_indices(layout.axes[block.axis], layout.dims, along):
             indices[dim] += index
     return tuple(indices)
-
-
-def check_nesting(layout: Layout, bits: int, letters: str | None = None) -> None:
-    """Refuse strides that oneDNN refuses: each must cover the ones inside it.
-
-    Dims are visited from the smallest stride outwards; of dims with equal strides, those with a
-    single block come first. `covered` is the number of elements that the dims so far take.
-    Source: oneDNN 3.13, `memory_desc.cpp`. Broadcasts pass. Some layouts without overlap are
-    refused, such as dims (2, 2, 2) with strides (3, 1, 5).
-    """
-    if not all(layout.padded_dims()):
-        return
-    tile = covered = prod(block.extent for block in layout.tile(letters))
-    outer_blocks = (layout.outer(k) for k in range(layout.ndims))
-    for outer in sorted(outer_blocks, key=lambda outer: (outer.stride, outer.extent)):
-        stride = outer.stride
-        if stride == 0 or layout.axes[outer.axis].padded == 1:
-            continue
-        name = dim_name(outer.axis, letters)
-        if stride < covered:
-            msg = (
-                f"strict: stride {stride} of {name} does not cover the {covered} elements inside it"
-            )
-            raise OverlapError(msg)
-        if bits == 4 and stride != 1 and stride % 2:  # noqa: PLR2004 - two elements share a byte
-            msg = (
-                f"strict: stride {stride} of {name} is odd, so rows of 4-bit elements "
-                "would start inside a byte"
-            )
-            raise OverlapError(msg)
-        if stride * tile * outer.extent > INT64_MAX:
-            msg = f"strict: stride {stride} of {name} times its extent exceeds the range of int64"
-            raise OverlapError(msg)
-        covered = stride * outer.extent

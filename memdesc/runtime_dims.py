@@ -5,11 +5,11 @@ Source: oneDNN 3.13, `DNNL_RUNTIME_DIM_VAL`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from memdesc.checked import Checked
-from memdesc.create import memory_desc
+from memdesc.desc import memory_desc
 from memdesc.dtypes import DataType, data_type
 from memdesc.errors import MemdescError, UnsupportedFormatError, short_repr
 from memdesc.immutable import immutable
@@ -160,7 +160,7 @@ class RuntimeDesc(Checked):
             if known not in {RUNTIME, size}:
                 msg = f"{dim_name(dim, self.letters)} is {size}, but {self!r} says {known}"
                 raise MemdescError(msg)
-        return replace(memory_desc(sizes, self.dtype, self.tag), letters=self.letters)
+        return memory_desc(sizes, self.dtype, self.tag).with_letters(self.letters)
 
 
 def runtime_desc(dims: Iterable[int], dtype: object, tag: str | FormatTag | None) -> RuntimeDesc:

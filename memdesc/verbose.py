@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from memdesc.create import memory_desc
-from memdesc.desc import MemoryDesc, checked_desc
+from memdesc.desc import MemoryDesc, checked_desc, memory_desc
 from memdesc.errors import MemdescError, UnsupportedFormatError, short_repr
 from memdesc.extra import Extra
 from memdesc.int64 import RUNTIME, checked_int, checked_sizes

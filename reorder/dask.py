@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from memdesc import Axis, FormatTag, Layout, MemdescError, MemoryDesc, NotBlockedError, memory_desc
+from memdesc.desc import desc_of
 from memdesc.errors import short_repr
 from memdesc.layout import memory_order
 from reorder.api import reorder as reorder_memory
@@ -249,7 +250,7 @@ def _chunk_desc(
     layout, extents = _chunk_layout(desc.layout, at)
     if desc.dtype.is_packed:
         extents = (*extents[:-1], extents[-1] // _PACKED)
-    return MemoryDesc(desc.dtype, layout), extents
+    return desc_of(desc.dtype, layout), extents
 
 
 # Cached by layout: descriptors that differ only in strides of dims of size 1 are equal, although

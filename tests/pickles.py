@@ -159,7 +159,7 @@ def use(value: Any, rng: np.random.Generator) -> None:  # noqa: PLR0912, C901 - 
         case DataType():
             use(memdesc.memory_desc((3, 5), value, "ab"), rng)
         case Layout():
-            use(MemoryDesc(memdesc.data_type("u8"), value), rng)
+            use(MemoryDesc(value.dims, "u8", value), rng)
         case FormatTag():
             str(value)
             use(memdesc.memory_desc((3,) * value.ndims, "u8", value), rng)

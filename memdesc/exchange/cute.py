@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from math import prod
 
-from memdesc.desc import MemoryDesc
+from memdesc.desc import MemoryDesc, desc_of
 from memdesc.errors import counted, excerpt, short_repr
 from memdesc.exchange.system import Given, System, cannot, indescribable, not_understood
 from memdesc.int64 import INT64_MAX
@@ -90,7 +90,7 @@ def _read(given: Given) -> MemoryDesc:
         msg = f"dims {dims} have {sizes}, but {short_repr(text)} has {found}"
         raise not_understood(_NAME, text, msg)
     blocks = [block for k, mode in enumerate(modes) for block in _blocks(k, mode)]
-    return MemoryDesc(given.type(), Layout(dims, single_axes(padded), tuple(blocks)))
+    return desc_of(given.type(), Layout(dims, single_axes(padded), tuple(blocks)))
 
 
 def _blocks(axis: int, digits: list[tuple[int, int]]) -> list[Block]:

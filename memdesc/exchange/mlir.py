@@ -13,7 +13,7 @@ import ast
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from memdesc.create import memory_desc
+from memdesc.desc import memory_desc
 from memdesc.dtypes import DATA_TYPES, DataType
 from memdesc.errors import UnsupportedFormatError, excerpt
 from memdesc.exchange.expressions import integers, linear, outputs_of, parse, tag_of_outputs
@@ -223,7 +223,7 @@ def _mapped(given: Given, match: re.Match[str], dims: tuple[int, ...]) -> dict[s
     if len(outputs) == 1 and len(names) == len(dims):
         strides, offset0 = linear(text, outputs[0], names)
         return {"strides": strides, "offset0": offset0}
-    return {"tag": _tag_of_map(text, match, dims)}
+    return {"layout": _tag_of_map(text, match, dims)}
 
 
 class _Pack(NamedTuple):

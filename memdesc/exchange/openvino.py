@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from memdesc.create import memory_desc
+from memdesc.desc import memory_desc
 from memdesc.dtypes import data_type
 from memdesc.errors import MemdescError, UnsupportedFormatError, short_repr
 from memdesc.exchange.system import Given, System, cannot, not_understood
@@ -36,7 +36,7 @@ def _write(desc: MemoryDesc, letters: str) -> tuple[str, ...]:
     """Return the string for each of clDNN's names of a layout."""
     del letters
     sizes = "x".join(map(str, desc.dims))
-    names = [name.text for name in desc.tags() if name.vocabulary == "cldnn"]
+    names = [name.text for name in desc.names() if name.vocabulary == "cldnn"]
     # today's names for blocked layouts come before those of 2019 (o_i_yx_i16_o16)
     names.sort(key=lambda name: "sv" not in name)
     if not names:

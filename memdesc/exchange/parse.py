@@ -7,8 +7,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from memdesc.create import desc_by_name, refuse_record
-from memdesc.desc import MemoryDesc
+from memdesc.create import refuse_record
+from memdesc.desc import MemoryDesc, desc_by_name
 from memdesc.errors import (
     MemdescError,
     UnknownFormatError,
@@ -94,8 +94,8 @@ def parse_layout(
     if given.letters is None:
         return found
     if isinstance(found, ImageDesc):
-        return replace(found, desc=replace(found.desc, letters=given.letters))
-    return replace(found, letters=given.letters)
+        return replace(found, desc=found.desc.with_letters(given.letters))
+    return found.with_letters(given.letters)
 
 
 def _read(given: Given) -> MemoryDesc | ImageDesc:

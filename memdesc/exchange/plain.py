@@ -10,8 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from memdesc.create import memory_desc
-from memdesc.desc import MemoryDesc
+from memdesc.desc import MemoryDesc, memory_desc
 from memdesc.errors import (
     MemdescError,
     NotBlockedError,

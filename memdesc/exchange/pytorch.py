@@ -10,7 +10,7 @@ import ast
 import re
 from typing import TYPE_CHECKING
 
-from memdesc.create import memory_desc
+from memdesc.desc import memory_desc
 from memdesc.dtypes import DATA_TYPES
 from memdesc.exchange.expressions import arguments, integer, integers, keywords, parse
 from memdesc.exchange.system import (

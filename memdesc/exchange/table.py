@@ -7,8 +7,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from memdesc.create import memory_desc
-from memdesc.desc import MemoryDesc, checked_desc
+from memdesc.desc import MemoryDesc, checked_desc, desc_of, memory_desc
 from memdesc.errors import MemdescError, short_repr
 from memdesc.exchange import cute, mlir, openvino, plain, pytorch, tvm, xla
 from memdesc.exchange.system import (
@@ -44,7 +43,7 @@ def _system_of(vocabulary: Vocabulary) -> System:
 
 
 def _write(vocabulary: Vocabulary, desc: MemoryDesc, _letters: str) -> tuple[str, ...]:
-    names = [name for name in desc.tags() if name.vocabulary == vocabulary.name]
+    names = [name for name in desc.names() if name.vocabulary == vocabulary.name]
     if not names:
         tag = tag_of(vocabulary.name, desc)
         raise cannot(vocabulary.name, desc, f"it has no name for {tag} of {desc.dtype}")
@@ -58,7 +57,7 @@ def _read(vocabulary: Vocabulary, given: Given) -> MemoryDesc:
     tag = parse_tag(notation) if notation else vocabulary.parse(given.text)
     if vocabulary.check_dims is not None and len(dims) == tag.ndims:
         vocabulary.check_dims(given.text, dims, tag)
-    return MemoryDesc(dtype, layout_by_tag(tag, dims, given.text))
+    return desc_of(dtype, layout_by_tag(tag, dims, given.text))
 
 
 def _write_notation(desc: MemoryDesc, _letters: str) -> tuple[str, ...]:

@@ -12,11 +12,9 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from math import prod
 
-from memdesc.create import memory_desc
-from memdesc.desc import MemoryDesc
+from memdesc.desc import MemoryDesc, desc_of, memory_desc
 from memdesc.errors import excerpt, short_repr
 from memdesc.exchange.expressions import integer, outputs_of, parse, tag_of_outputs
 from memdesc.exchange.system import Given, System, indescribable, not_understood
@@ -54,7 +52,7 @@ def _read(given: Given) -> MemoryDesc:
     if re.search(_TILES, text):
         return _read_tiles(given)
     tag, letters = tag_of_string(text, given.letters)
-    return replace(memory_desc(given.sizes(), given.type(), tag), letters=letters)
+    return memory_desc(given.sizes(), given.type(), tag).with_letters(letters)
 
 
 def tag_of_string(text: str, called: str | None = None) -> tuple[FormatTag, str]:
@@ -158,7 +156,7 @@ def _read_tiles(given: Given) -> MemoryDesc:
         raise not_understood(_NAME, text, reason)
     dims = given.dims or tuple(extents)
     blocks = tuple(_tile_blocks(text, dims, extents, strides))
-    return MemoryDesc(given.type(), Layout(dims, single_axes(dims), blocks, offset0))
+    return desc_of(given.type(), Layout(dims, single_axes(dims), blocks, offset0))
 
 
 def _tile_blocks(

@@ -12,7 +12,7 @@ import re
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
-from memdesc.create import memory_desc
+from memdesc.desc import memory_desc
 from memdesc.dtypes import DATA_TYPES, DataType
 from memdesc.errors import excerpt
 from memdesc.exchange.system import (

@@ -63,7 +63,7 @@ class Name(NamedTuple):
     --------
     >>> import memdesc
     >>> d = memdesc.memory_desc((2, 17, 5, 4), "f32", "nChw8c")
-    >>> next(name for name in d.tags() if name.domain == "data")
+    >>> next(name for name in d.names() if name.domain == "data")
     Name(vocabulary='onednn', text='nChw8c', domain='data')
     """
 

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from memdesc.checked import Checked
-from memdesc.desc import MemoryDesc
+from memdesc.desc import MemoryDesc, desc_of
 from memdesc.diophantine import SearchLimitError, Term, solve
 from memdesc.dtypes import DATA_TYPES, data_type
 from memdesc.errors import MemdescError, OverlapError, UnsupportedFormatError, short_repr
@@ -163,7 +163,7 @@ class Field(Checked):
                 ".layout, in elements of that width"
             )
             raise UnsupportedFormatError(msg)
-        return MemoryDesc(data_type(self.kind), self.layout)
+        return desc_of(data_type(self.kind), self.layout)
 
     @property
     def dense(self) -> Field:

@@ -21,7 +21,7 @@ from math import gcd, prod
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from memdesc.create import memory_desc
+from memdesc.desc import memory_desc
 from memdesc.dtypes import data_type
 from memdesc.errors import MemdescError, short_repr
 from memdesc.int64 import checked_flag, checked_int

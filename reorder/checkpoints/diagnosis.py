@@ -382,7 +382,7 @@ def _like(
         found = {memory_desc(dims, desc.dtype)}
     else:
         found = set()
-        for name in desc.tags():
+        for name in desc.names():
             with suppress(MemdescError):
                 found.add(memory_desc(dims, desc.dtype, name.text))
     # a dim of size 1 can be anywhere in memory: names that differ there say nothing about others

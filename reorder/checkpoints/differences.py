@@ -258,7 +258,7 @@ def _layout_difference(
 
 
 def _part(name: str, found: NDArray[np.uint8], wanted: Memory) -> Compared:
-    domains = [each.domain for each in wanted.desc.tags() if each.vocabulary == "weights"]
+    domains = [each.domain for each in wanted.desc.names() if each.vocabulary == "weights"]
     is_scale = any("scales" in domain for domain in domains)
     groups = (1,) * wanted.desc.ndims
     return Compared(name, found, wanted.data, wanted.desc, groups, is_scale=is_scale)

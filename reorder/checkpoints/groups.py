@@ -790,7 +790,7 @@ def _is_spread(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
 
 def _shown_desc(desc: MemoryDesc | RecordDesc | None) -> str:
     """Return a descriptor, and the name of its packing if it has one."""
-    names = desc.tags() if isinstance(desc, MemoryDesc) else ()
+    names = desc.names() if isinstance(desc, MemoryDesc) else ()
     packing = next((name.text for name in names if name.vocabulary == "weights"), None)
     return f"{desc!r} ({packing})" if packing else repr(desc)
 

@@ -188,7 +188,7 @@ def _shape_of_words(desc: MemoryDesc, count: int) -> tuple[int, ...] | None:
     extents = _extents(desc)
     if extents is None or desc.nelems == 0:
         return None
-    if any(is_in_shape(name.text) for name in desc.tags()):
+    if any(is_in_shape(name.text) for name in desc.names()):
         extents = desc.padded_dims
     axes = max(desc.ndims - 1, 0)
     rest = prod(extents[axes:])

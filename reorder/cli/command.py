@@ -22,6 +22,7 @@ from memdesc import (
     UnknownFormatError,
     UnsupportedFormatError,
 )
+from memdesc.desc import desc_of
 from memdesc.errors import short_repr
 from memdesc.exchange import written
 from memdesc.layout_names import merged_blocks
@@ -358,7 +359,7 @@ def normal_form(layout: MemoryDesc | ImageDesc) -> MemoryDesc | ImageDesc:
 def with_merged_blocks(desc: MemoryDesc) -> MemoryDesc:
     """Return a descriptor with the same offsets and fewer blocks."""
     layout = merged_blocks(desc.layout)
-    return MemoryDesc(desc.dtype, layout, desc.padded_offsets, desc.extra, desc.letters)
+    return desc_of(desc.dtype, layout, desc.extra, desc.letters)
 
 
 def _is_blocked(desc: MemoryDesc) -> bool:
@@ -405,7 +406,7 @@ def _desc_facts(desc: MemoryDesc) -> Facts:
         "bytes": desc.nbytes,
         "unpadded_bytes": desc.dtype.nbytes(desc.nelems),
         "padding_overhead": round(desc.padding_overhead, 4),
-        "names": [name._asdict() for name in (*desc.tags(), *_memory_formats(desc))],
+        "names": [name._asdict() for name in (*desc.names(), *_memory_formats(desc))],
     }
 
 

@@ -343,7 +343,7 @@ def _layout_name(desc: MemoryDesc, _spelling: str) -> str:
     """Return ``plain``, the name of a packing, or another name or tag of a layout."""
     if desc == memory_desc(desc.dims, desc.dtype, "plain"):
         return "plain"
-    names = desc.tags()
+    names = desc.names()
     packings = [name for name in names if name.vocabulary == "weights" and name.domain != "data"]
     if names:
         return (packings or names)[0].text

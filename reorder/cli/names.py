@@ -132,7 +132,7 @@ def _of_layout(options: argparse.Namespace) -> tuple[Facts, int]:
             if options.system is not None:
                 raise
             refused[system] = str(error).partition(": ")[2]
-    names = tuple(dict.fromkeys((*image, *desc.tags(), *whole.tags())))
+    names = tuple(dict.fromkeys((*image, *desc.names(), *whole.names())))
     facts: Facts = {
         "layout": repr(layout),
         "dims": desc.dims,

@@ -108,7 +108,7 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     for each in said:
         warn(each)
     facts = _facts(target, options, attr) | padding
-    packings = [name.text for name in x.desc.tags() if name.vocabulary == "weights"]
+    packings = [name.text for name in x.desc.names() if name.vocabulary == "weights"]
     if only_caller_knows and packings and x.desc.dtype.bits <= _CODE_BITS:
         note = (
             f"{packings[0]} packs codes: scales and zero points turn them into numbers, and are "

@@ -490,7 +490,7 @@ def _likelihood(found: Candidate) -> tuple[int, ...]:
 def _names(known: Known) -> tuple[Name, ...]:
     """Return the shortest tag, then packings if the elements may be codes, then activations."""
     shortest, *others = dict.fromkeys(
-        name for desc in known.descs for name in (*desc.tags(), *_images(desc))
+        name for desc in known.descs for name in (*desc.names(), *_images(desc))
     )
     holds_codes = known.descs[0].dtype.bits <= _CODE_BITS
     others.sort(

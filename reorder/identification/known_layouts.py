@@ -9,6 +9,7 @@ from itertools import permutations
 from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc import MemdescError, MemoryDesc, UnsupportedFormatError, known_names
+from memdesc.desc import desc_of
 from memdesc.layout import layout_by_tag
 from memdesc.names import known_images, resolve, resolve_image
 from memdesc.tags import LETTERS
@@ -64,7 +65,7 @@ def known_layouts(
             continue
         sizes.add(dtype.nbytes(layout.span))
         if dtype.nbytes(layout.span) == nbytes:
-            desc = MemoryDesc(dtype, layout)
+            desc = desc_of(dtype, layout)
             found.setdefault(_key(desc.permute_axes(order)), []).append(desc)
     layouts = [Known(order, sorted(descs, key=_count_blocks), key) for key, descs in found.items()]
     return layouts, sizes

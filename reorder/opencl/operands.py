@@ -11,6 +11,7 @@ import pyopencl as cl
 import pyopencl.array
 
 from memdesc import ImageDesc, MemdescError, MemoryDesc, OverlapError, data_type, memory_desc
+from memdesc.desc import desc_of
 from memdesc.errors import short_repr
 from reorder.memory.buffers import are_disjoint
 from reorder.opencl.allocation import (
@@ -112,7 +113,7 @@ def device_operand(
     if skipped:
         elements = skipped * 8 // desc.dtype.bits
         moved = replace(desc.layout, offset0=desc.offset0 + elements)
-        desc = MemoryDesc(desc.dtype, moved, extra=desc.extra)
+        desc = desc_of(desc.dtype, moved, desc.extra)
     is_aligned = place[0] != ON_HOST or _is_aligned(place[1], itemsize, name)
     return DeviceOperand(desc, None, "", is_aligned, memory, place)
 

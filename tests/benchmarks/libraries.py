@@ -91,7 +91,7 @@ def _theirs(library: Library, desc: MemoryDesc) -> Desc | None:
         made = library.by_strides(desc.dims, dtype, desc.strides)
     else:
         tags = canonical_tags()
-        tag = next((tags.index(name.text) for name in desc.tags() if name.text in tags), None)
+        tag = next((tags.index(name.text) for name in desc.names() if name.text in tags), None)
         if tag is None:
             return None
         made = library.by_tag(desc.dims, dtype, tag + 2)

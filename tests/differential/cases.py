@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from memdesc import DATA_TYPES, MemdescError, MemoryDesc, memory_desc, parse_tag
 
 from .libdnnl import DESC_TYPES, Desc, Library, Status
+from .nesting import strict_desc
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -86,7 +87,8 @@ class Recipe(NamedTuple):
 
 def make_ours(start: Start, *, strict: bool = True) -> MemoryDesc:
     """Make the beginning of a recipe with memdesc; by default refuse what oneDNN refuses."""
-    return memory_desc(start.dims, start.dtype, start.tag, strides=start.strides, strict=strict)
+    make = strict_desc if strict else memory_desc
+    return make(start.dims, start.dtype, start.tag, strides=start.strides)
 
 
 def make_theirs(library: Library, start: Start) -> Desc | Status:

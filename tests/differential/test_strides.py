@@ -32,6 +32,7 @@ from .cases import (
 from .compare import differing_fields
 from .known import StartAnswer
 from .libdnnl import Desc
+from .nesting import strict_desc
 from .tally import Tally
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def test_strict_strides_are_accepted_exactly_where_libdnnl_accepts_them(
         dims, strides = _draw(rng, huge=library.version >= (3, 13))
         start = Start(dims, rng.choice(dtypes_of(library)), strides=strides)
         theirs = make_theirs(library, start)
-        ours = ask(memory_desc, dims, start.dtype, strides=strides, strict=True)
+        ours = ask(strict_desc, dims, start.dtype, strides=strides)
         tally.kinds["accepted" if isinstance(theirs, Desc) else "refused"] += 1
         tally.judge(
             StartAnswer(
@@ -118,7 +119,7 @@ def test_strides_without_strict_are_accepted_where_strict_ones_are_and_where_not
     more = 0
     for case in range(count):
         dims, strides = _draw(make_rng("strides", case))
-        strict = ask(memory_desc, dims, "f32", strides=strides, strict=True)
+        strict = ask(strict_desc, dims, "f32", strides=strides)
         loose = ask(memory_desc, dims, "f32", strides=strides)
         if isinstance(strict, MemoryDesc):
             assert loose == strict, (dims, strides)

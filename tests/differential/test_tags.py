@@ -27,6 +27,7 @@ from .cases import (
 from .compare import offsets_of
 from .known import StartAnswer
 from .libdnnl import Desc
+from .nesting import strict_desc
 from .tally import Tally
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ _HUGE = [
 
 def _answer(library: Executor, start: Start, name: str | None = None) -> StartAnswer:
     theirs = make_theirs(library, start)
-    ours = ask(memory_desc, start.dims, start.dtype, name or start.tag, strict=True)
+    ours = ask(strict_desc, start.dims, start.dtype, name or start.tag)
     return StartAnswer(
         library.version, ours, theirs.fields() if isinstance(theirs, Desc) else theirs, start
     )

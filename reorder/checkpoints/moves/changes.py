@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from memdesc import MemdescError, MemoryDesc, RecordDesc, memory_desc
+from memdesc.desc import desc_of
 from memdesc.views import permute_axes
 from reorder.api import prepare
 from reorder.checkpoints.moves.files import scratch
@@ -472,7 +473,7 @@ def _operands(desc: Desc, perm: tuple[int, ...]) -> Operands:
 def _desc_of(desc: Desc, perm: tuple[int, ...], region: Region, layouts: Layouts) -> Desc:
     """Return the descriptor of a region, with new layouts of the fields of each tensor."""
     if isinstance(desc, MemoryDesc):
-        return MemoryDesc(desc.dtype, layouts[ONLY][0])
+        return desc_of(desc.dtype, layouts[ONLY][0])
     back = tuple(perm.index(dim) for dim in range(len(perm)))
     rest = {tensor: iter(found) for tensor, found in layouts.items()}
     fields = tuple(

@@ -22,6 +22,7 @@ from memdesc import (
     to_json,
     to_verbose,
 )
+from memdesc.desc import desc_of
 from tests.oracles import offsets
 from tests.strategies import data_types, descs, descs_of, dims, tag_descs, tags
 
@@ -94,7 +95,7 @@ def test_a_verbose_string_that_is_read_is_written_back(desc: MemoryDesc) -> None
 
 @given(descs())
 def test_every_name_among_the_tags_makes_an_equal_descriptor(desc: MemoryDesc) -> None:
-    names = desc.tags()
+    names = desc.names()
     assert len(set(names)) == len(names)
     for name in names:
         assert memory_desc(desc.dims, desc.dtype, name.text) == desc
@@ -106,7 +107,7 @@ def test_a_layout_by_a_tag_has_that_tag_or_one_that_makes_the_same_among_its_tag
 ) -> None:
     sizes = data.draw(dims())
     desc = data.draw(tag_descs(sizes, data.draw(data_types())))
-    assert [name for name in desc.tags() if name.domain == "any"]
+    assert [name for name in desc.names() if name.domain == "any"]
 
 
 @given(st.data())
@@ -132,7 +133,7 @@ def test_the_stride_of_a_dim_of_one_changes_nothing(data: st.DataObject) -> None
         b._replace(stride=data.draw(st.integers(0, 99))) if b.axis in unit and b.extent == 1 else b
         for b in desc.blocks
     ]
-    other = MemoryDesc(desc.dtype, Layout(desc.dims, desc.axes, tuple(blocks), desc.offset0))
+    other = desc_of(desc.dtype, Layout(desc.dims, desc.axes, tuple(blocks), desc.offset0))
     assert other == desc
     assert hash(other) == hash(desc)
     assert offsets(other) == offsets(desc)

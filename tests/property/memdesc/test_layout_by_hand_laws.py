@@ -11,7 +11,16 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from memdesc import Axis, Block, Layout, MemdescError, MemoryDesc, OverlapError, data_type
+from memdesc import (
+    Axis,
+    Block,
+    Layout,
+    MemdescError,
+    MemoryDesc,
+    OverlapError,
+    data_type,
+    memory_desc,
+)
 from memdesc.index import index_at, indices_at
 from memdesc.overlap import check_overlap
 
@@ -86,7 +95,7 @@ def test_a_layout_by_hand_ends_after_its_last_padded_element(fields: Fields, mor
             Layout(*fields, front - 1)
     for dtype, nbytes in ((_U4, (last + 2) // 2), (_F32, 4 * (last + 1))):
         try:
-            desc = MemoryDesc(dtype, layout)
+            desc = memory_desc(layout.dims, dtype, layout)
         except OverlapError:
             return
         assert desc.min_nbytes == (nbytes if layout.nelems else 0)
@@ -145,7 +154,7 @@ def test_a_layout_by_hand_overlaps_where_two_indices_share_an_offset(fields: Fie
         assert overlaps or layout.has_partial_blocks or "bounded work" in refusal
         return
     _check_inverse(
-        MemoryDesc(_F32, layout),
+        memory_desc(layout.dims, _F32, layout),
         {offset + front: index for index, offset in wanted.items()},
         fields,
     )

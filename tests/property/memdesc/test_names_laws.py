@@ -16,7 +16,7 @@ def test_a_descriptor_by_a_known_name_has_this_name_among_its_tags(
     name: Name, random: Random
 ) -> None:
     if desc := uneven_desc(name.text, random):
-        assert name in desc.tags()
+        assert name in desc.names()
         assert from_json(to_json(desc)) == desc
         assert eval(repr(desc)) == desc
 
@@ -28,7 +28,7 @@ def test_every_known_name_is_among_the_tags_of_uneven_sizes(seed: int) -> None:
     described = {name: desc for name in NAMES if (desc := uneven_desc(name.text, random))}
     assert len(described) > 1800
     for name, desc in described.items():
-        assert name in desc.tags()
+        assert name in desc.names()
         with contextlib.suppress(MemdescError):  # outside of oneDNN's fields
             assert desc == memory_desc(
                 desc.dims,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from memdesc import Axis, Block, Layout, MemdescError, OverlapError
 from memdesc.diophantine import SearchLimitError, Term, solve
 from memdesc.layout import layout_by_strides
-from memdesc.overlap import check_nesting, check_overlap
+from memdesc.overlap import check_overlap
 from tests.strategies import dims, tags
 from tests.work import count_calls
 
@@ -118,17 +118,6 @@ def nests(layout: Layout, bits: int) -> str:
             return "is odd"
         need = strides[dim] * count[dim]
     return "accepted"
-
-
-@given(small_layouts(), st.sampled_from((4, 8, 32)))
-def test_strict_refuses_by_the_published_rule(layout: Layout, bits: int) -> None:
-    try:
-        check_nesting(layout, bits)
-        verdict = ""
-    except OverlapError as error:
-        verdict = str(error)
-    expected = nests(layout, bits)
-    assert expected in verdict if expected != "accepted" else not verdict
 
 
 @given(small_layouts())

@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from memdesc import Axis, Block, Layout, MemdescError, MemoryDesc, data_type, memory_desc
+from memdesc import Axis, Block, Layout, MemdescError, MemoryDesc, memory_desc
 from tests.strategies import descs, dims
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ def test_a_reshape_is_refused_only_if_no_layout_fits(data: st.DataObject) -> Non
             for k, extent in enumerate(each)
         ] or [Block(dim, 1, 1, 1)]
     axes = tuple(Axis((dim,), size) for dim, size in enumerate(sizes))
-    desc = MemoryDesc(data_type("f32"), Layout(sizes, axes, tuple(blocks)))
+    desc = memory_desc(sizes, "f32", Layout(sizes, axes, tuple(blocks)))
     new = data.draw(regrouped_dims(sizes))
     assume(prod(new) == prod(sizes))
     wanted = offsets_of(desc).reshape(new)

@@ -23,6 +23,7 @@ from memdesc import (
     image_desc,
     memory_desc,
 )
+from memdesc.desc import desc_of
 
 F32 = data_type("f32")
 
@@ -40,7 +41,7 @@ def layout(stride: Any = 1, extent: Any = 4, padded: Any = 4, **fields: Any) -> 
 def test_numbers_of_numpy_do_not_wrap() -> None:
     found = layout(np.int16(300), np.int8(4), np.uint8(4), dims=(np.int8(4),))
     assert found == layout(300)
-    assert MemoryDesc(F32, found).min_nbytes == (3 * 300 + 1) * 4
+    assert MemoryDesc((4,), F32, found).min_nbytes == (3 * 300 + 1) * 4
     numbers = (*found.dims, *found.axes[0].dims, found.axes[0].padded, *found.blocks[0])
     assert {type(number) for number in (*numbers, found.offset0, found.last)} == {int}
     with pytest.raises(MemdescError, match="more than int64 holds"):
@@ -60,9 +61,9 @@ def test_numbers_of_numpy_do_not_wrap() -> None:
         lambda: FormatTag(None, (), ()),  # type: ignore[arg-type] # likewise
         lambda: FormatTag(((0,),), ((0, 1),), (1,)),  # type: ignore[arg-type] # likewise
         lambda: FormatTag(((0,),), (Digit(0, 1, 0),), None),  # type: ignore[arg-type] # likewise
-        lambda: MemoryDesc("f32", layout()),  # type: ignore[arg-type] # likewise
-        lambda: MemoryDesc(F32, None),  # type: ignore[arg-type] # likewise
-        lambda: MemoryDesc(F32, layout(), np.zeros(2)),  # type: ignore[arg-type] # likewise
+        lambda: MemoryDesc((5,), F32, layout()),
+        lambda: desc_of("f32", layout()),  # type: ignore[arg-type] # likewise
+        lambda: desc_of(F32, None),  # type: ignore[arg-type] # likewise
     ],
 )
 def test_fields_of_another_form_are_refused(make: Any) -> None:

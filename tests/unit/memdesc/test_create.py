@@ -9,8 +9,6 @@ import pytest
 
 from memdesc import (
     MemdescError,
-    NotBlockedError,
-    OverlapError,
     UnsupportedFormatError,
     memory_desc,
 )
@@ -106,19 +104,19 @@ def test_the_widest_tensor_of_bytes_has_int64_max_elements() -> None:
             ),
         ),
         ({"dtype": "f33"}, "unknown data type 'f33'; the types are"),
-        ({"tag": 5}, "a layout is a name, a FormatTag or a torch.memory_format, not 5"),
-        ({"tag": "abc"}, "dims (2, 3) have 2 sizes, but 'abc' is for 3"),
+        ({"layout": 5}, "a layout is a name, a FormatTag or a torch.memory_format, not 5"),
+        ({"layout": "abc"}, "dims (2, 3) have 2 sizes, but 'abc' is for 3"),
         (
-            {"tag": "ab", "strides": (3, 1)},
-            "give a tag or strides, not both: tag='ab' and strides=(3, 1)",
+            {"layout": "ab", "strides": (3, 1)},
+            "give a layout or strides, not both: layout='ab' and strides=(3, 1)",
         ),
         *(
             (
                 option,
-                "inner_blks, inner_idxs, padded_dims and offset0 go with strides=, not with a tag",
+                "padded_dims and offset0 go with strides=, not with a layout",
             )
             for option in (
-                {"tag": "ab", "offset0": 3},
+                {"layout": "ab", "offset0": 3},
                 {"inner_blks": (8,)},
                 {"inner_idxs": (0,)},
                 {"padded_dims": (2, 8)},
@@ -192,21 +190,9 @@ def test_arguments_that_break_a_rule_are_refused_with_the_rule_and_the_numbers(
     assert reason in str(caught.value)
 
 
-def test_strict_refuses_what_onednn_refuses_by_tag_too() -> None:
-    assert memory_desc((3, 5), "s4", "ab").nbytes == 8
-    with pytest.raises(OverlapError, match=r"strict: stride 5 of a \(dim 0\) is odd"):
-        memory_desc((3, 5), "s4", "ab", strict=True)
-    assert memory_desc((3, 6), "s4", "ab", strict=True).nbytes == 9
-
-
-def test_strict_refuses_layouts_that_onednns_fields_cannot_describe() -> None:
-    with pytest.raises(NotBlockedError, match="are fused into one index"):
-        memory_desc((2, 3, 4, 5), "f32", "bf8_xy16", strict=True)
-
-
 @pytest.mark.parametrize("dtype", ["f32", np.float32, "torch.float32"])
 def test_a_data_type_in_the_place_of_the_tag_is_refused_with_the_order(dtype: Any) -> None:
-    with pytest.raises(MemdescError, match=r"^dtype comes before the tag: dtype is 'nchw' here"):
+    with pytest.raises(MemdescError, match=r"^dtype comes before layout: dtype is 'nchw' here"):
         memory_desc((2, 3, 4, 5), "nchw", dtype)
     with pytest.raises(MemdescError, match="unknown data type 'nchw'"):
         memory_desc((2, 3, 4, 5), "nchw")

@@ -13,7 +13,6 @@ from memdesc import (
     MemdescError,
     MemoryDesc,
     NotBlockedError,
-    UnsupportedFormatError,
     memory_desc,
 )
 
@@ -80,20 +79,18 @@ def test_two_elements_of_four_bits_share_a_byte_and_an_odd_end_takes_a_whole_one
     assert memory_desc(dims, "s4").nbytes == nbytes
 
 
-def test_padded_offsets_other_than_0_are_refused() -> None:
+def test_compensation_is_an_extra_or_none() -> None:
     desc = memory_desc((2, 3), "f32")
     assert (desc.padded_offsets, desc.extra) == ((0, 0), None)
-    assert MemoryDesc(desc.dtype, desc.layout, (0, 0)) == desc
-    with pytest.raises(
-        UnsupportedFormatError, match=r"padded_offsets \(0, 1\) are not supported; only 0 is"
-    ):
-        MemoryDesc(desc.dtype, desc.layout, (0, 1))
     with pytest.raises(MemdescError, match=r"extra must be an Extra or None, not 'x'"):
-        MemoryDesc(desc.dtype, desc.layout, (0, 0), "x")  # type: ignore[arg-type] # the mistake
-    with pytest.raises(
-        MemdescError, match=r"padded_offsets \(0,\) must be 2 numbers, one for each dim"
-    ):
-        MemoryDesc(desc.dtype, desc.layout, (0,))
+        desc.with_extra("x")  # type: ignore[arg-type] # the mistake
+
+
+def test_memory_desc_is_the_class() -> None:
+    desc = memory_desc((2, 3), "f32", "ba")
+    assert memory_desc is MemoryDesc
+    assert type(desc) is MemoryDesc
+    assert memory_desc(desc.dims, desc.dtype, desc.layout) == desc
 
 
 def test_inner_blocks_that_onednns_fields_cannot_describe_are_refused_with_the_reason() -> None:

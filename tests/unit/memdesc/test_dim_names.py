@@ -73,7 +73,6 @@ def test_the_reason_why_elements_move_names_dims_likewise() -> None:
         (lambda: FUSED.with_extra(Extra(s8s8_mask=1)), "y (dim 2), x (dim 3)"),
         (lambda: SWIZZLED.inner_blks, "o (dim 0)"),
         (lambda: SWIZZLED.inner_idxs, "o (dim 0)"),
-        (lambda: memory_desc((2, 3, 5, 5), "s4", "bfyx", strict=True), "y (dim 2)"),
         (lambda: runtime_desc((RUNTIME, -3, 1, 4), "f32", "bfyx"), "f (dim 1)"),
         (lambda: UNKNOWN.resolve((2, 17, 6, 4)), "y (dim 2)"),
         (lambda: UNKNOWN.resolve((2, 17, 5, 4)).offset((0, 99, 0, 0)), "f (dim 1)"),

@@ -29,7 +29,7 @@ IMAGE = md.image_desc((1, 4, 3, 2), "f32", "in_out_channel")
 
 ROWS = (
     Row(
-        "give a tag or strides, not both",
+        "give a layout or strides, not both",
         lambda: desc((3, 4), "f32", "ab", strides=(4, 1)),
         lambda: (desc((3, 4), "f32", "ab"), desc((3, 4), "f32", strides=(4, 1))),
     ),
@@ -39,7 +39,7 @@ ROWS = (
         lambda: desc((3, 4), "f32", strides=(4, 1)),
     ),
     Row(
-        "go with strides=, not with a tag",
+        "go with strides=, not with a layout",
         lambda: desc((3, 4), "f32", "ab", offset0=2),
         lambda: desc((3, 4), "f32", strides=(4, 1), offset0=2),
     ),
@@ -88,12 +88,9 @@ ROWS = (
         lambda: desc((8, 3), "f32", "A4ab").blocks,
     ),
     Row(
-        "see memory_desc", lambda: md.MemoryDesc("f32", D.layout), lambda: desc((2, 3), "f32", "ab")
-    ),
-    Row(
         "make another with memory_desc()",
         lambda: setattr(D, "dims", (1,)),
-        lambda: replace(D, dtype=md.data_type("s8")),
+        lambda: D.with_dtype("s8"),
     ),
     Row(
         "see permute_axes and reshape",
@@ -138,8 +135,8 @@ ROWS = (
     ),
     Row(
         "leave it out: with_extra(None)",
-        lambda: replace(COMPENSATED, dtype=md.data_type("f32")),
-        lambda: replace(COMPENSATED.with_extra(None), dtype=md.data_type("f32")),
+        lambda: COMPENSATED.with_dtype("f32"),
+        lambda: COMPENSATED.with_extra(None).with_dtype("f32"),
     ),
     Row(
         "use None for no compensation",

@@ -8,7 +8,7 @@ from memdesc import MemoryDesc, memory_desc
 
 
 def names_of(desc: MemoryDesc) -> list[str]:
-    return [name.text for name in desc.tags()]
+    return [name.text for name in desc.names()]
 
 
 def test_the_tags_are_all_names_of_the_layout_in_all_vocabularies() -> None:
@@ -43,7 +43,7 @@ def test_dims_of_one_have_no_order_so_more_tags_fit() -> None:
 
 
 def test_a_tag_that_onednn_does_not_enumerate_is_a_name_of_memdesc() -> None:
-    assert memory_desc((2, 17), "f32", "aB3b").tags() == (("memdesc", "aB3b", "any"),)
+    assert memory_desc((2, 17), "f32", "aB3b").names() == (("memdesc", "aB3b", "any"),)
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_a_tag_that_onednn_does_not_enumerate_is_a_name_of_memdesc() -> None:
 def test_notation_that_onednn_cannot_read_is_a_name_of_memdesc(
     name: str, dims: tuple[int, ...]
 ) -> None:
-    assert memory_desc(dims, "s8", name).tags()[0] == ("memdesc", name, "any")
+    assert memory_desc(dims, "s8", name).names()[0] == ("memdesc", name, "any")
     assert "aB(CD)8b16(cd)" in names_of(memory_desc((2, 3, 4, 5), "f32", "bf8_xy16"))
 
 

@@ -66,9 +66,9 @@ def test_dims_without_an_order_of_their_own_are_refused(given: Any) -> None:
 
 @pytest.mark.parametrize("given", [1, 0, None, "True", np.array([True, False]), []])
 def test_a_flag_is_true_or_false(given: Any) -> None:
-    assert checked_flag("strict", np.False_) is False
-    with pytest.raises(MemdescError, match=r"^strict must be True or False, not"):
-        memory_desc((2, 3), "f32", strides=(3, 1), strict=given)
+    assert checked_flag("padded", np.False_) is False
+    with pytest.raises(MemdescError, match=r"^padded must be True or False, not"):
+        checked_flag("padded", given)
 
 
 def test_an_adjustment_of_scales_is_a_number() -> None:

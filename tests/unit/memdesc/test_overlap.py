@@ -7,54 +7,12 @@ import pytest
 from memdesc import OverlapError, memory_desc
 from memdesc.diophantine import SearchLimitError, Term, solve
 from memdesc.layout import layout_by_strides
-from memdesc.overlap import check_nesting, check_overlap
+from memdesc.overlap import check_overlap
 from tests.work import count_calls
 
 
 def overlap(dims: tuple[int, ...], strides: tuple[int, ...]) -> None:
     check_overlap(layout_by_strides(dims, strides, offset0=10**6))
-
-
-# Examples that the specification marks as run on the real library.
-
-
-@pytest.mark.parametrize(
-    ("dims", "strides", "reason"),
-    [
-        (
-            (2, 2, 2),
-            (3, 1, 5),
-            r"strict: stride 5 of c \(dim 2\) does not cover the 6 elements inside it",
-        ),
-        (
-            (2, 3),
-            (-3, 1),
-            r"strict: stride -3 of a \(dim 0\) does not cover the 1 elements inside it",
-        ),
-    ],
-)
-def test_strict_rejects_what_onednn_rejects(
-    dims: tuple[int, ...], strides: tuple[int, ...], reason: str
-) -> None:
-    offset0 = 3 if min(strides) < 0 else 0
-    with pytest.raises(OverlapError, match=reason):
-        memory_desc(dims, "f32", strides=strides, offset0=offset0, strict=True)
-
-
-def test_strict_refuses_strides_that_wrap_in_onednn_though_they_do_not_here() -> None:
-    layout = layout_by_strides((2, 2**20), (2**59, 2**39), ((2**20, 1),))
-    with pytest.raises(
-        OverlapError,
-        match=r"strict: stride .* of a \(dim 0\) times its extent exceeds the range of int64",
-    ):
-        check_nesting(layout, 8)
-
-
-def test_strict_accepts_all_that_int64_holds() -> None:
-    # 7 divides the largest int64
-    check_nesting(layout_by_strides((7,), ((2**63 - 1) // 7,)), 8)
-    with pytest.raises(OverlapError, match="exceeds the range of int64"):
-        check_nesting(layout_by_strides((8,), (2**60,)), 8)
 
 
 def test_strides_that_share_an_element_are_refused_with_the_index_differences() -> None:

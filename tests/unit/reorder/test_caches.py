@@ -99,7 +99,7 @@ def _refused(desc: MemoryDesc) -> str:
 
 TEXTS: dict[str, Callable[[MemoryDesc], str]] = {
     "repr": repr,
-    "tags": lambda desc: str(desc.tags()),
+    "tags": lambda desc: str(desc.names()),
     "verbose": memdesc.to_verbose,
     "json": memdesc.to_json,
     "source": lambda desc: desc.source(),

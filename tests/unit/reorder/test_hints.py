@@ -5,7 +5,7 @@ A hint in one of the modules below that no row covers fails a test.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from copy import copy
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -441,7 +441,7 @@ def test_a_hint_is_given_and_works(row: Row) -> None:
 
 
 def test_padding_over_broadcast_data_is_left_alone_if_the_caller_says_so() -> None:
-    desc = replace(_REPEATED)
+    desc = copy(_REPEATED)
     assert Memory(desc, bytes(3), zero_pad=False).desc == desc
 
 

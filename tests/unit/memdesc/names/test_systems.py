@@ -233,7 +233,7 @@ def test_a_name_is_the_formula_of_its_source(
     desc = memory_desc(dims, dtype, name)
     for index in _indices(desc):
         assert desc.offset(index) == formula(index, dims)
-    assert name in [found.text for found in desc.tags()]
+    assert name in [found.text for found in desc.names()]
     assert len(desc.letters or "") == desc.ndims
 
 
@@ -257,7 +257,7 @@ def test_tensorrt_s_names_are_read_as_python_and_cpp_spell_them(spelling: str, n
     assert desc == parse_layout(spelling, dims, dtype) == memory_desc(dims, dtype, name)
     assert desc == from_notation(spelling, "tensorrt", dims, dtype)
     # they are not listed as further names of a layout
-    assert spelling not in {each.text for each in (*desc.tags(), *known_names())}
+    assert spelling not in {each.text for each in (*desc.names(), *known_names())}
 
 
 def test_letters_alone_are_still_a_layout_of_tvm() -> None:

@@ -67,7 +67,7 @@ def test_a_packing_is_its_published_formula(name: str, bits: int, uneven: bool) 
 def test_a_packing_is_found_again_under_all_its_names(name: str, bits: int) -> None:
     desc = described(name, bits, uneven=False)
     names = {name, *(alias for alias, meant in ALIASES.items() if meant == name)}
-    found = [each for each in desc.tags() if each.text in names]
+    found = [each for each in desc.names() if each.text in names]
     assert {(each.text, each.domain) for each in found} == {
         (each, PACKINGS[name].domain) for each in names
     }

@@ -45,7 +45,7 @@ def test_a_descriptor_has_the_letters_of_its_name() -> None:
     assert pickle.loads(pickle.dumps(desc)).letters == "nchw"
     for wrong in ("nch", 4, "nchh"):
         with pytest.raises(MemdescError, match="must name 4 dims"):
-            memdesc.MemoryDesc(desc.dtype, desc.layout, letters=wrong)  # type: ignore[arg-type] # callers without types
+            desc.with_letters(wrong)  # type: ignore[arg-type] # callers without types
 
 
 def test_a_long_title_is_cut() -> None:

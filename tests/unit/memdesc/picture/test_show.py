@@ -12,13 +12,13 @@ from memdesc import memory_desc
 from tests.pictures import cells, check, elements
 
 _CASES: dict[str, dict[str, Any]] = {
-    "scalar": {"dims": (1, 1), "dtype": "f32", "tag": "ab"},
-    "blocked": {"dims": (1, 5, 2, 3), "dtype": "f32", "tag": "nChw4c"},
-    "nested blocks": {"dims": (5, 6), "dtype": "s8", "tag": "BA2a4b2a"},
-    "4 bits": {"dims": (5, 7), "dtype": "s4", "tag": "Ab4a"},
-    "fused plane": {"dims": (1, 2, 2, 3), "dtype": "f32", "tag": "aB(CD)2b4(cd)"},
-    "swizzled": {"dims": (3, 3), "dtype": "s8", "tag": "AB2a/1.2a/2.2b"},
-    "aligned": {"dims": (3, 5), "dtype": "bf16", "tag": "ab__b8"},
+    "scalar": {"dims": (1, 1), "dtype": "f32", "layout": "ab"},
+    "blocked": {"dims": (1, 5, 2, 3), "dtype": "f32", "layout": "nChw4c"},
+    "nested blocks": {"dims": (5, 6), "dtype": "s8", "layout": "BA2a4b2a"},
+    "4 bits": {"dims": (5, 7), "dtype": "s4", "layout": "Ab4a"},
+    "fused plane": {"dims": (1, 2, 2, 3), "dtype": "f32", "layout": "aB(CD)2b4(cd)"},
+    "swizzled": {"dims": (3, 3), "dtype": "s8", "layout": "AB2a/1.2a/2.2b"},
+    "aligned": {"dims": (3, 5), "dtype": "bf16", "layout": "ab__b8"},
     "gaps": {"dims": (3, 4), "dtype": "f32", "strides": (6, 1), "offset0": 3},
     "broadcast": {"dims": (3, 4), "dtype": "f32", "strides": (0, 1)},
     "not nested": {"dims": (3, 2), "dtype": "f32", "strides": (2, 3)},

@@ -181,7 +181,7 @@ def test_of_layouts_without_padding_the_common_ones_come_first(
 def test_a_permutation_that_no_system_names_is_found() -> None:
     x = floats(2, 3, 5, 7, 4)
     m = reorder.reorder(x, "ecadb")
-    assert {name.vocabulary for name in m.desc.tags()} == {"memdesc"}
+    assert {name.vocabulary for name in m.desc.names()} == {"memdesc"}
     assert [each.desc for each in identify(m, x).candidates] == [m.desc]
     assert m.desc in {each.desc for each in identify(m, dims=x.shape).candidates}
 

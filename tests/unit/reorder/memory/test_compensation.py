@@ -9,7 +9,8 @@ import pytest
 
 import memdesc
 import reorder
-from memdesc import Extra, MemoryDesc, memory_desc
+from memdesc import Extra, memory_desc
+from memdesc.desc import desc_of
 from reorder import Attr
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def test_sums_of_what_was_stored_are_after_it(dtype: Any, tag: str, extra: Extra
 
 def test_a_view_that_ends_inside_a_block_is_summed_too() -> None:
     view = memory_desc((8, 20), "s8", "aB16b").submemory((8, 3), (0, 0))
-    desc = MemoryDesc(view.dtype, view.layout, extra=Extra(s8s8_mask=3, asymmetric_mask=1))
+    desc = desc_of(view.dtype, view.layout, Extra(s8s8_mask=3, asymmetric_mask=1))
     x = np.random.default_rng(0).integers(-128, 128, (8, 3)).astype(np.int8)
     _check(reorder.reorder(x, desc), x)
 

@@ -9,6 +9,7 @@ import pytest
 
 import reorder
 from memdesc import MemoryDesc, memory_desc
+from memdesc.desc import desc_of
 from reorder import execute_reference
 
 _TAGS = ("aB2b", "ABdc4b2a2b", "aBcd8b", "BAcd16a4b", "aB(CD)8b16(cd)", "Abcd3a")
@@ -24,7 +25,7 @@ def _reversed(desc: MemoryDesc, picks: tuple[int, ...]) -> MemoryDesc:
         block = blocks[pick % len(blocks)]
         blocks[pick % len(blocks)] = block._replace(stride=-block.stride)
         offset0 += (block.extent - 1) * block.stride
-    return MemoryDesc(desc.dtype, replace(layout, blocks=tuple(blocks), offset0=offset0))
+    return desc_of(desc.dtype, replace(layout, blocks=tuple(blocks), offset0=offset0))
 
 
 def test_the_high_half_of_a_byte_may_be_first() -> None:
