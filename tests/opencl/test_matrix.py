@@ -73,6 +73,7 @@ MATRIX = {
     "tiles of words": Family("Tile", (24, 20), ("f32", "f32"), ("ab", "ba")),
     "tiles of 64 bits": Family("Tile", (23, 21), ("f64", "f64"), ("ab", "ba")),
     "tiles of short rows": Family("Tile", (18, 22), ("u8", "u8"), ("ab", "ba")),
+    "tiles of runs that share a loop": Family("Tile", (24, 7), ("u8", "u8"), ("ba", "ab")),
     "tiles of squares": Family("Tile", (64, 96), ("u4", "u4"), ("ab", "ba")),
     "tiles of rows at any byte": Family(
         "Tile", (32, 43), ("u8", "u8"), ("ab", "ab"), blocks=((), (0, 16))

@@ -186,9 +186,11 @@ def _choose_tile(
         return None
     chains = src, dst
     extents = [1] * len(loops)
+    lower = {*src.run[:-1], *dst.run[:-1]}
     for chain in chains:
         for k, extent in zip(chain.run, chain.extents, strict=True):
-            extents[k] = max(extents[k], extent)
+            # a run goes on after exactly the steps of its lower loops
+            extents[k] = max(extents[k], loops[k].extent if k in lower else extent)
     if any(prod(extents[k] for k in chain.run) * element.in_row < _MIN_RUN for chain in chains):
         return None
     _grow(extents, loops, chains, shape.nbytes // nbytes)
