@@ -53,7 +53,7 @@ def _shown_files(root: Path) -> list[Path]:
     paths = [root / name for name in _SHOWN]
     inside = [file for path in paths if path.is_dir() for file in path.rglob("*")]
     files = [file for file in (*paths, *inside) if file.is_file() and file.suffix in _TEXTS]
-    return sorted(file for file in files if file.name != "contributing.md")
+    return sorted(file for file in files if file.name != "releasing.md")
 
 
 def main(arguments: list[str]) -> int:

@@ -26,8 +26,8 @@ _WITH_EXAMPLES = [page for page in _PAGES if ">>> " in page.read_text("utf-8")]
 _NAME = re.compile(
     r"(?<![\w./-])(?<!import )(?:memdesc|reorder)(?:\.[a-z_A-Z]\w*)+(?![\w/]|\.[a-z])"
 )
-# such names that are keys of files
-_OTHERS = {"memdesc.NAME"}
+# such names that are keys of files, or that a command imports
+_OTHERS = {"memdesc.NAME", "reorder.cli.main.shell_parser"}
 _FIND = """
 import sys
 from operator import attrgetter

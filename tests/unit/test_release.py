@@ -100,24 +100,6 @@ def test_the_classifiers_are_what_the_workflow_runs() -> None:
     assert claimed == ran
 
 
-def test_the_page_names_every_module_that_asks_what_the_system_has() -> None:
-    page = (_ROOT / "docs" / "platforms.md").read_text(encoding="utf-8")
-    named = set(re.findall(r"`((?:memdesc|reorder)/[\w/]+\.py)`", page))
-    asks = re.compile(
-        r"/proc/|/sys/|/etc/|fcntl|(?:has|get)attr\((?:os|signal), |os\.name|sys\.platform|CDLL\("
-        r"|sched_getaffinity|O_TMPFILE|dir_fd|register_at_fork|[gs]etxattr|geteuid|mmap\.mmap"
-        r"|system_function\("
-    )
-    modules = [path for folder in ("memdesc", "reorder") for path in (_ROOT / folder).rglob("*.py")]
-    found = {
-        path.relative_to(_ROOT).as_posix()
-        for path in modules
-        if asks.search(path.read_text(encoding="utf-8"))
-    }
-    assert found - named == set()
-    assert {name for name in named if not (_ROOT / name).is_file()} == set()
-
-
 def test_links_of_the_readme_are_absolute_on_the_package_page() -> None:
     """A package page shows the README without the files around it."""
     text = (_ROOT / "README.md").read_text(encoding="utf-8")
