@@ -191,7 +191,7 @@ class _Schedule:
     ) -> None:
         builder = BatchBuilder(plan, threads, machine, place)
         self.batches = (
-            _load_converter()(builder) if needs_tiles(plan) else builder.move_all(builder.boxes)
+            _load_converter()(builder) if needs_tiles(plan) else builder.move_all(plan.boxes)
         )
         self.kernels = builder.kernels
         # whether dst at another place takes another schedule

@@ -82,31 +82,6 @@ def split_node(box: Box, node: Node, size: int) -> Iterator[Box]:
         yield piece(done, Node(node.extent - done, 0, node.strides))
 
 
-def join_zeros(boxes: tuple[Box, ...]) -> tuple[Box, ...]:
-    """Extend innermost loops over the zeros that follow them in dst, and drop their boxes.
-
-    So dst is written in one pass: 8 channels in blocks of 32 are written as runs of 32 elements.
-    """
-    zeros = {
-        _dst(box.offsets): k for k, box in enumerate(boxes) if box.is_zero and not box.indirect
-    }
-    joined = list(boxes)
-    written = set()
-    for k, box in enumerate(boxes):
-        run = box.nodes[-1] if box.nodes else None
-        if box.is_zero or box.indirect or run is None or _dst(run.strides) != 1:
-            continue
-        follower = zeros.get(_dst(box.offsets) + run.extent, k)
-        extent = boxes[follower].size * run.extent // box.size
-        after = moved(box.offsets, run, run.extent)
-        beyond = Box(after, (*box.nodes[:-1], run._replace(extent=extent, valid=0)))
-        if boxes[follower] == _simplify(beyond):
-            longer = run._replace(extent=run.extent + extent)
-            joined[k] = box._replace(nodes=(*box.nodes[:-1], longer))
-            written.add(follower)
-    return tuple(box for k, box in enumerate(joined) if k not in written)
-
-
 def zeros_beyond(box: Box, covered: Sequence[int]) -> Iterator[Box]:
     """Yield boxes of zeros for the steps of a box beyond the first `covered` steps of each node.
 

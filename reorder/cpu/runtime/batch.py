@@ -20,7 +20,6 @@ from reorder.cpu.schedule.rotation import rotate
 from reorder.cpu.schedule.select import MICRO_KERNELS, Kernel, ScheduledBox, pack_for_kernels
 from reorder.cpu.schedule.tiling import stream_box, tile_boxes
 from reorder.memory.buffers import address_of
-from reorder.plan.passes import join_zeros
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -81,7 +80,6 @@ class BatchBuilder:
     ) -> None:
         self.plan = plan
         self.place = place or 0
-        self.boxes = join_zeros(plan.boxes)
         self.threads = threads
         self.machine = machine
         # bytes of src and dst together

@@ -50,7 +50,7 @@ def tile_batches(builder: BatchBuilder) -> list[Batch]:
         streams_rows=builder.machine.exceeds_parts(builder.nbytes, builder.threads),
         prefetches=builder.machine.exceeds_core_cache(builder.nbytes),
     )
-    tagged = [(box, is_tiled(plan, box)) for box in builder.boxes]
+    tagged = [(box, is_tiled(plan, box)) for box in plan.boxes]
     batches = builder.move_all(box for box, tiled in tagged if not tiled)
     tiles: list[Tile] = []
     zeros: list[Box] = []

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reorder import Box, Node, plan_reorder
-from reorder.plan.passes import join_zeros, pack_elements, split_node
+from reorder.plan.passes import pack_elements, split_node
 from tests.reorders import sorted_map
 from tests.strategies import desc_pairs
 
@@ -38,9 +38,3 @@ def test_cutting_a_node_keeps_its_steps_its_data_and_its_zeros(
     box = Box((5, 11), (node,))
     pieces = tuple(split_node(box, node, data.draw(st.integers(1, extent))))
     assert np.array_equal(sorted_map(pieces), sorted_map((box,)))
-
-
-@given(desc_pairs())
-def test_joining_zeros_keeps_which_element_goes_where(pair: tuple[MemoryDesc, MemoryDesc]) -> None:
-    boxes = plan_reorder(*pair).boxes
-    assert np.array_equal(sorted_map(join_zeros(boxes)), sorted_map(boxes))
