@@ -88,18 +88,7 @@ def _order_of(box: Box, counts: dict[int, int], widths: tuple[int, int]) -> _Til
     nodes = box.nodes
     if widths[0] == widths[1] and is_scattered(src_and_dst(box)):
         return _order_between(nodes, counts)
-    order = _order_by_cost(nodes, counts, widths)
-    if order.writes and _has_padding(nodes, counts):
-        # a move writes the padding of a tile together with its data, at no extra cost
-        order = _order_by_cost(nodes, counts, widths, writes=False)
-    return order
-
-
-def _has_padding(nodes: tuple[Node, ...], counts: dict[int, int]) -> bool:
-    """Whether tiles of these counts have padding."""
-    return any(
-        _covered_steps(nodes[k], count, pads=True) > nodes[k].valid for k, count in counts.items()
-    )
+    return _order_by_cost(nodes, counts, widths)
 
 
 def _tiles_of(
@@ -194,20 +183,16 @@ def _order_by_cost(
     nodes: tuple[Node, ...],
     counts: dict[int, int],
     widths: tuple[int, int],
-    *,
-    writes: bool = True,
 ) -> _TileOrder:
     """Return the order of dst or of src, whichever leaves cheaper moves; dst wins ties.
 
-    `counts` are those of `_tile_counts`; without `writes` the tile may not be converted in place in
-    dst.
+    `counts` are those of `_tile_counts`.
     """
     best: tuple[int, _TileOrder] | None = None
     for side in (1, 0):
         order = _order_of_side(nodes, counts, side)
         runs, total = _runs(nodes, counts, order)
         is_read, is_written = (run >= min(_MIN_RUN, total) for run in runs)
-        is_written &= writes
         cost = _cost(widths[0]) * (not is_read) + _cost(widths[1]) * (not is_written)
         if best is None or cost < best[0]:
             best = cost, _TileOrder(order, is_read, is_written)
