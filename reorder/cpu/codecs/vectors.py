@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
 from enum import IntEnum
-from functools import reduce
 
 from llvmlite import ir
 
@@ -88,11 +86,6 @@ class Vectors:
     def fma(self, x: Value, y: Value, z: Value) -> Value:
         """Return x * y + z, rounded once."""
         return self.call(f"llvm.fma.{self.suffix(x.type)}", x.type, x, y, z)
-
-    def any_bit(self, numbers: Value, bit: int) -> Value:
-        """Return at most `GROUP` flags; one is true if any number has the bit of mask `bit` set."""
-        joined = reduce(operator.or_, self.parts(numbers, min(self.lanes, GROUP)))
-        return (joined & bit) != 0
 
     def parts(self, vector: Value, count: int) -> list[Value]:
         """Return the parts of a vector that have `count` lanes each."""

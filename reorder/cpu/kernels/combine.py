@@ -30,7 +30,6 @@ from reorder.cpu.kernels.rows import (
 from reorder.cpu.kernels.shuffle import pick
 from reorder.cpu.schedule.post_ops import (
     MAKES_NAN,
-    QUOTIENTS,
     SCALING,
     Operation,
     has_small_steps,
@@ -38,7 +37,7 @@ from reorder.cpu.schedule.post_ops import (
 )
 from reorder.cpu.schedule.tile_program import MASKED_LANES, CombineTable
 from reorder.cpu.target import LINE_BITS, LINE_NBYTES, has_fma
-from reorder.values.formats import FLOATS, FORMATS, INTEGERS, FloatFormat
+from reorder.values.formats import FLOATS, INTEGERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -87,7 +86,7 @@ def emit_combine(call: InterpreterCall, types: CombineTypes) -> None:
     tables = table_addresses(call, CombineTable, table.rows, len(starts))
     stage = _Stage(types, table, starts, tables, placement.factor_address)
     for operation in Operation:
-        if operation in QUOTIENTS and not _has_quotient(operation, types):
+        if operation is Operation.NARROW_QUOTIENT and not _has_quotient(types):
             continue
         with when(table.operation == operation):
             if operation in {Operation.ROUND_F16, Operation.CLAMP}:
@@ -100,11 +99,9 @@ def emit_combine(call: InterpreterCall, types: CombineTypes) -> None:
                     _emit_rows(stage, operation, single=False)
 
 
-def _has_quotient(operation: Operation, types: CombineTypes) -> bool:
-    """Whether one of `QUOTIENTS` is compiled for these types."""
-    is_narrow = rounding_bits(types.dst) is not None
-    is_of_dst = (operation is Operation.NARROW_QUOTIENT) == is_narrow
-    return is_of_dst and types.work == "f32" and has_fma()
+def _has_quotient(types: CombineTypes) -> bool:
+    """Whether `NARROW_QUOTIENT` is compiled for these types."""
+    return rounding_bits(types.dst) is not None and types.work == "f32" and has_fma()
 
 
 def _emit_rows(stage: _Stage, operation: Operation, *, single: bool) -> None:
@@ -134,8 +131,8 @@ def _rows_at(stage: _Stage, operation: Operation, row: Value) -> _OperationRows:
     src, dst, operand = (
         start + offsets[row] for start, offsets in zip(stage.starts, stage.tables, strict=True)
     )
-    # reciprocals are laid out like the operands
-    factor_index = operand.index if operation in QUOTIENTS else 0
+    # inverses are laid out like their residues
+    factor_index = operand.index if operation is Operation.NARROW_QUOTIENT else 0
     return _OperationRows(
         Row.at(builder, types.src, src),
         Row.at(builder, types.dst, dst, streams=types.streams),
@@ -195,7 +192,7 @@ class _OperationRows(NamedTuple):
     src: Row
     dst: Row
     operand: Row
-    # what `ADD_PRODUCT` multiplies with, or the reciprocals of `QUOTIENTS`
+    # what `ADD_PRODUCT` multiplies with, or the inverses of `NARROW_QUOTIENT`
     factor: Row
 
 
@@ -209,7 +206,9 @@ class _RowOperation:
         self._operation = operation
         # loaded before the loop: LLVM cannot move the loads out, since stores may alias them
         self._one_operand = self._load_one(rows.operand) if single else None
-        has_one_factor = operation is Operation.ADD_PRODUCT or (operation in QUOTIENTS and single)
+        has_one_factor = operation is Operation.ADD_PRODUCT or (
+            operation is Operation.NARROW_QUOTIENT and single
+        )
         self._one_factor = self._load_one(rows.factor) if has_one_factor else None
 
     def run(self, i: Value, lanes: int, *, non_temporal: bool = False) -> None:
@@ -236,7 +235,7 @@ class _RowOperation:
         y = factor = None
         if operation is not Operation.ROUND_F16:
             y = self._read(codec, rows.operand, (i, count), self._one_operand)
-        if operation in QUOTIENTS | {Operation.ADD_PRODUCT}:
+        if operation in {Operation.NARROW_QUOTIENT, Operation.ADD_PRODUCT}:
             factor = self._read(codec, rows.factor, (i, count), self._one_factor)
         result = _apply(codec, operation, _Operands(x, y, factor), types)
         known = _known_results(operation, types)
@@ -266,9 +265,6 @@ class _RowOperation:
         return where(row.elements.lane_mask(count, codec.lanes), values, 1.0)
 
 
-# `QUOTIENT` multiplies dividends whose magnitudes are from _LOW to below _HIGH; for others it uses
-# the division instruction. `has_quotient` has the bounds of the divisors.
-_LOW, _HIGH = 2.0**-64, 2.0**64
 # Smaller quotients are divided if dst has numbers as small as those of f32: below this, the
 # products of dividends and residues of the inverses may lose bits.
 _LEAST = 2.0**-70
@@ -285,10 +281,11 @@ class _Operands(NamedTuple):
 def _known_results(operation: Operation, types: CombineTypes) -> Known:
     """Return what is known about results: finite scales and zero points make no integer a NaN."""
     is_integer = types.src in INTEGERS
-    if is_integer and operation is Operation.NARROW_QUOTIENT:
-        return Known.NORMAL
-    if operation in QUOTIENTS and types.dst in INTEGERS:
-        return Known.NUMBERS
+    if operation is Operation.NARROW_QUOTIENT:
+        if is_integer:
+            return Known.NORMAL
+        if types.dst in INTEGERS:
+            return Known.NUMBERS
     is_number = is_integer and operation is not Operation.ADD_PRODUCT
     return Known.NUMBERS if is_number else Known.NOTHING
 
@@ -306,9 +303,8 @@ def _apply(codec: Codec, operation: Operation, operands: _Operands, types: Combi
     x, y, factor = operands
     if operation in _ARITHMETIC:
         return _ARITHMETIC[operation](x, y)
-    if operation in QUOTIENTS:
-        divide = _quotient if operation is Operation.QUOTIENT else _narrow_quotient
-        return divide(codec, operands, types)
+    if operation is Operation.NARROW_QUOTIENT:
+        return _narrow_quotient(codec, operands, types)
     if operation is Operation.ADD_PRODUCT:
         return x + factor * y
     if operation is Operation.ROUND_F16:
@@ -317,63 +313,6 @@ def _apply(codec: Codec, operation: Operation, operands: _Operands, types: Combi
     low = -0.0 - y
     x = where(x > y, y, x)
     return where(x < low, low, x)
-
-
-def _quotient(codec: Codec, operands: _Operands, types: CombineTypes) -> Value:
-    """Return x / y, correctly rounded, computed from the rounded reciprocal of y.
-
-    Two corrections by the exact remainder round it correctly (Markstein, IBM J. Res. Dev. 34,
-    1990), provided that no step overflows or becomes denormal. That holds for integers. Floats for
-    which a step may do so are divided.
-    """
-    x, y, reciprocal = operands
-    first = quotient = x * reciprocal
-    for _ in range(2):
-        remainder = codec.fma(-quotient, y, x)
-        quotient = codec.fma(remainder, reciprocal, quotient)
-    if types.src in INTEGERS:
-        return quotient
-
-    def divide() -> Value:
-        return _divided(codec, x, y, types)
-
-    if _has_small_range(types.src):
-        # infinities and NaN become NaN
-        made = quotient if types.dst in INTEGERS else _with_sign(codec, quotient, first)
-        return codec.rarely(_any_nan(codec, quotient), divide, made)
-    return _quotient_in_range(codec, (x, first, quotient), divide, types.dst)
-
-
-def _quotient_in_range(
-    codec: Codec, values: tuple[Value, Value, Value], divide: Callable[[], Value], dst: str
-) -> Value:
-    """Return quotients whose dividends are in range, or all divided.
-
-    The corrections lose the sign of -0.0, so in a vector with dividends out of range zeros take the
-    first product, and the others are divided. If dst holds integers, only the rounded integer must
-    be right, so small dividends need no test.
-    """
-    x, first, quotient = values
-    low, high = (int(np.float32(limit).view(np.uint32)) for limit in (_LOW, _HIGH))
-    # high - low is a power of two: bits(x) - low has this bit clear exactly for magnitudes from
-    # _LOW to below _HIGH, whatever the sign
-    bit = high - low
-    # tensors are full of zeros, which all steps preserve; the corrections only lose the sign of
-    # -0.0
-    bits = x.bitcast(codec.integers(32))
-    difference = where(bits == 0, low, bits) - low
-    magnitude = codec.absolute(x)
-
-    def check_range() -> Value:
-        # or NaN
-        is_large = ~(magnitude < _HIGH)
-        if dst in INTEGERS:
-            return codec.rarely(is_large, divide, quotient)
-        is_zero = x == 0.0
-        is_outside = (magnitude < _LOW) & ~is_zero | is_large
-        return codec.rarely(is_outside, divide, where(is_zero, first, quotient))
-
-    return codec.rarely(codec.any_bit(difference, bit), check_range, quotient)
 
 
 def _narrow_quotient(codec: Codec, operands: _Operands, types: CombineTypes) -> Value:
@@ -407,14 +346,6 @@ def _narrow_quotient(codec: Codec, operands: _Operands, types: CombineTypes) -> 
         limit = 2 * int(np.float32(_LEAST).view(np.uint32)) - 1
         is_rare |= least.below(limit)
     return codec.rarely(is_rare, divide, quotient)
-
-
-def _has_small_range(dtype: str) -> bool:
-    """Whether the magnitudes of all finite numbers of a type are from _LOW to below _HIGH."""
-    form = FORMATS[dtype]
-    if not isinstance(form, FloatFormat):
-        return False
-    return form.max < _HIGH and 2.0 ** (1 - form.bias - form.mantissa) >= _LOW
 
 
 def _divided(codec: Codec, x: Value, y: Value, types: CombineTypes) -> Value:

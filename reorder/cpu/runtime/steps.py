@@ -25,7 +25,6 @@ from reorder.cpu.schedule.post_ops import (
     PostOp,
     has_exact_inverses,
     has_quotient,
-    rounding_bits,
 )
 from reorder.cpu.schedule.program import encode
 from reorder.cpu.schedule.select import Kernel, pack_for_kernels
@@ -436,7 +435,7 @@ def _operation_of(
 ) -> tuple[Operation, tuple[Numbers, ...]]:
     """Return the operation that runs, and what each table of its numbers holds.
 
-    Only `QUOTIENTS` have a second table.
+    Only `NARROW_QUOTIENT` has a second table.
     """
     operation, role, _ = post_op
     if operation is Operation.DIVIDE and role is not None:
@@ -444,9 +443,7 @@ def _operation_of(
         if has_exact_inverses(values):
             return Operation.MULTIPLY, (Numbers.INVERSES,)
         if has_quotient(values, sides.work, sides.dst.dtype):
-            if rounding_bits(sides.dst.dtype) is not None:
-                return Operation.NARROW_QUOTIENT, (Numbers.RESIDUES, Numbers.INVERSES)
-            return Operation.QUOTIENT, (Numbers.VALUES, Numbers.INVERSES)
+            return Operation.NARROW_QUOTIENT, (Numbers.RESIDUES, Numbers.INVERSES)
     return operation, (Numbers.VALUES,)
 
 

@@ -37,11 +37,10 @@ if TYPE_CHECKING:
 # Operands that repeat along a row do so after this many elements or a divisor of it. This many
 # values are stored twice, so that a vector can be loaded from any position in the first half.
 PERIOD = 64
-# Magnitudes of the divisors of `QUOTIENT`: with dividends from 2^-64 to 2^64 no step of it
-# overflows or loses bits.
-_MIN_DIVISOR, _MAX_DIVISOR = 2.0**-40, 2.0**40
-# Bound of divisors and their inverses if dst has few bits: then the product of any dividend and the
-# inverse's residue is finite.
+# Bound of divisors that are powers of two, and of their inverses: f32 holds these.
+_MAX_POWER = 2.0**40
+# Bound of the divisors of `NARROW_QUOTIENT` and of their inverses: the product of any dividend and
+# the inverse's residue is finite.
 _MAX_NARROW = 2.0**24
 # The widest types of few bits. A result rounds up on one side of the midpoint of two neighbouring
 # numbers and down on the other. Midpoints of these types have at most 12 bits, and products fall on
@@ -67,54 +66,48 @@ class Operation(IntEnum):
     SUBTRACT = 0
     MULTIPLY = 1
     DIVIDE = 2
-    # division by y, computed with its reciprocal, which is stored beside it
-    QUOTIENT = 3
-    # division where dst has few bits: y is the residue of the reciprocal that is stored beside it
-    NARROW_QUOTIENT = 4
-    ADD = 5
+    # division by multiplications, where dst has few bits: y is the residue of the inverse, which is
+    # stored beside it
+    NARROW_QUOTIENT = 3
+    ADD = 4
     # x + factor * y
-    ADD_PRODUCT = 6
+    ADD_PRODUCT = 5
     # x limited to the range from -y to y
-    CLAMP = 7
+    CLAMP = 6
     # x rounded to f16 and converted back; no operand
-    ROUND_F16 = 8
+    ROUND_F16 = 7
 
 
-# Divisions by multiplications: reciprocals are stored beside their operands.
-QUOTIENTS = frozenset({Operation.QUOTIENT, Operation.NARROW_QUOTIENT})
-
-
-# The operations whose results may be a NaN that is not canonical: sums and products. `QUOTIENTS`
-# make theirs canonical where they divide, and the others return what they got.
+# The operations whose results may be a NaN that is not canonical: sums and products.
+# `NARROW_QUOTIENT` makes its own canonical where it divides, and the others return what they got.
 MAKES_NAN = frozenset(
     {Operation.SUBTRACT, Operation.MULTIPLY, Operation.DIVIDE, Operation.ADD, Operation.ADD_PRODUCT}
 )
 # The operations of scales: these have code for short rows, of one block of channels.
-SCALING = QUOTIENTS | {Operation.MULTIPLY}
+SCALING = frozenset({Operation.MULTIPLY, Operation.NARROW_QUOTIENT})
 
 
 def has_exact_inverses(divisors: NDArray[np.float64]) -> bool:
     """Whether divisions by these numbers are multiplications by their inverses, to the bit.
 
-    That holds if all are powers of two with magnitudes within the divisor limits.
+    That holds if all are powers of two that f32 holds with their inverses.
     """
     mantissas, _ = np.frexp(divisors)
-    is_inside = (abs(divisors) >= _MIN_DIVISOR) & (abs(divisors) <= _MAX_DIVISOR)
+    is_inside = (abs(divisors) >= 1 / _MAX_POWER) & (abs(divisors) <= _MAX_POWER)
     return bool(((abs(mantissas) == 0.5) & is_inside).all())  # noqa: PLR2004 - a power of two
 
 
 def has_quotient(divisors: NDArray[np.float64], work: str, dst: str) -> bool:
-    """Whether divisions by these numbers may be `QUOTIENTS`: in f32, with fused multiply-add.
+    """Whether divisions by these numbers may be `NARROW_QUOTIENT`: in f32, with a multiply-add.
 
     `dst` is the type in which results are stored.
     """
     magnitudes = abs(divisors)
-    has_few_bits = rounding_bits(dst) is not None
-    low, high = (1 / _MAX_NARROW, _MAX_NARROW) if has_few_bits else (_MIN_DIVISOR, _MAX_DIVISOR)
-    is_inside = bool(((magnitudes >= low) & (magnitudes <= high)).all())
+    is_inside = bool(((magnitudes >= 1 / _MAX_NARROW) & (magnitudes <= _MAX_NARROW)).all())
     # zeros get the signs of the dividends
-    has_signs = not has_few_bits or dst in INTEGERS or bool((divisors > 0).all())
-    return work == "f32" and has_fma() and is_inside and has_signs
+    has_signs = dst in INTEGERS or bool((divisors > 0).all())
+    is_narrow = rounding_bits(dst) is not None
+    return is_narrow and work == "f32" and has_fma() and is_inside and has_signs
 
 
 def rounding_bits(dst: str) -> int | None:

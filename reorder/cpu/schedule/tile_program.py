@@ -60,7 +60,7 @@ class Placement(NamedTuple):
     dst_offset: int
     operand_address: int
     operand_offset: int
-    # address of the factor of `ADD_PRODUCT`, or of the reciprocals of `QUOTIENTS`
+    # address of the factor of `ADD_PRODUCT`, or of the inverses of `NARROW_QUOTIENT`
     factor_address: int
 
 
