@@ -15,8 +15,7 @@ from memdesc.errors import (
 from memdesc.int64 import INT64_MAX, check_length, checked_int, checked_ints
 from memdesc.layout import Layout, check_dims, layout_by_strides, layout_by_tag
 from memdesc.names import did_you_mean, dim_letters, expand_meta_tag, resolve, with_other_ndims
-from memdesc.notation import parse_tag
-from memdesc.tags import LETTERS, FormatTag
+from memdesc.tags import LETTERS, FormatTag, parse_tag
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -32,7 +32,7 @@ def to_json(desc: MemoryDesc) -> str:
     Examples
     --------
     >>> import memdesc
-    >>> print(memdesc.to_json(memdesc.memory_desc((2, 17), "f32", "aB8b")))
+    >>> print(memdesc.descriptor_json.to_json(memdesc.memory_desc((2, 17), "f32", "aB8b")))
     {"schema": 1, "dtype": "f32", "dims": [2, 17], "offset0": 0, \
 "padded_offsets": [0, 0], "extra": null, \
 "padded_dims": [2, 24], "strides": [24, 8], "inner_blks": [8], "inner_idxs": [1]}
@@ -81,8 +81,8 @@ def from_json(text: str) -> MemoryDesc:
     Examples
     --------
     >>> import memdesc
-    >>> text = memdesc.to_json(memdesc.memory_desc((2, 17, 5, 4), "f32", "nChw8c"))
-    >>> memdesc.from_json(text)
+    >>> text = memdesc.descriptor_json.to_json(memdesc.memory_desc((2, 17, 5, 4), "f32", "nChw8c"))
+    >>> memdesc.descriptor_json.from_json(text)
     memory_desc((2, 17, 5, 4), 'f32', 'aBcd8b')
     """
     import json  # slow to load

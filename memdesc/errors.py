@@ -73,7 +73,7 @@ class NotBlockedError(MemdescError):
     >>> fused = memdesc.memory_desc((1, 3, 5, 5), "f32", "bf8_xy16")
     >>> try:
     ...     fused.strides
-    ... except memdesc.NotBlockedError as error:
+    ... except memdesc.errors.NotBlockedError as error:
     ...     print(error)
     dims y (dim 2), x (dim 3) are fused into one index, so they have no strides; see .blocks
     """
@@ -117,7 +117,7 @@ class OverlapError(MemdescError):
     >>> buffer = np.zeros(8, np.uint8)
     >>> try:
     ...     reorder.execute(reorder.plan_reorder(rows, columns), buffer[:6], buffer[2:])
-    ... except memdesc.OverlapError as error:
+    ... except memdesc.errors.OverlapError as error:
     ...     print(type(error).__name__)
     OverlapError
     """

@@ -10,9 +10,8 @@ from memdesc.errors import MemdescError, UnsupportedFormatError, short_repr
 from memdesc.extra import Extra
 from memdesc.int64 import RUNTIME, checked_int, checked_sizes
 from memdesc.layout import dim_name
-from memdesc.notation import parse_tag
 from memdesc.runtime_dims import RuntimeDesc, runtime_desc
-from memdesc.tags import LETTERS
+from memdesc.tags import LETTERS, parse_tag
 
 # [src:]dtype:flags:blocked:tag:strides:extra. The flags are letters in this order: a (format kind
 # any), p (padded dims), o (padded offsets), 0 (offset0). The tag is * if a stride is known only at
@@ -64,7 +63,7 @@ def to_verbose(desc: MemoryDesc | RuntimeDesc) -> str:
     Examples
     --------
     >>> import memdesc
-    >>> memdesc.to_verbose(memdesc.memory_desc((2, 17, 5, 4), "f32", "nChw8c"))
+    >>> memdesc.verbose.to_verbose(memdesc.memory_desc((2, 17, 5, 4), "f32", "nChw8c"))
     'f32:p:blocked:aBcd8b::f0'
     """
     if isinstance(desc, RuntimeDesc):
@@ -144,9 +143,9 @@ def from_verbose(
     Examples
     --------
     >>> import memdesc
-    >>> memdesc.from_verbose("src:s8::blocked:acdb::f0", (1, 3, 2, 2))
+    >>> memdesc.verbose.from_verbose("src:s8::blocked:acdb::f0", (1, 3, 2, 2))
     memory_desc((1, 3, 2, 2), 's8', 'acdb')
-    >>> memdesc.from_verbose("src:f32:p:blocked:aBc8b::f0", "*x20x4")
+    >>> memdesc.verbose.from_verbose("src:f32:p:blocked:aBc8b::f0", "*x20x4")
     runtime_desc((memdesc.RUNTIME, 20, 4), 'f32', 'aBc8b')
     """
     match = re.fullmatch(_VERBOSE, text) if isinstance(text, str) else None

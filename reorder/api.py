@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast, overload
 
 import numpy as np
 
-from memdesc import FormatTag, ImageDesc, MemdescError, MemoryDesc
+from memdesc import ImageDesc, MemdescError, MemoryDesc
 from memdesc.names import is_image
 from reorder.calls import SEEN, Passed, known, known_call, note
 from reorder.forks import importing
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from pyopencl.array import Array
 
+    from memdesc.tags import FormatTag
     from reorder.cpu import PreparedReorder
     from reorder.memory.dlpack import Exporter
     from reorder.opencl import DeviceMemory

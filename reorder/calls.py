@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from memdesc import DataType, FormatTag, MemoryDesc
+from memdesc import DataType, MemoryDesc
+from memdesc.tags import FormatTag
 from reorder.memory.allocation import uninitialized_bytes, zeroed_bytes
 from reorder.memory.buffers import ArrayView, address_of
 from reorder.memory.memory import Memory, fills_bytes

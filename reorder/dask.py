@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from memdesc import Axis, FormatTag, Layout, MemdescError, MemoryDesc, NotBlockedError, memory_desc
+from memdesc import Axis, Layout, MemdescError, MemoryDesc, memory_desc
 from memdesc.desc import desc_of
-from memdesc.errors import short_repr
+from memdesc.errors import NotBlockedError, short_repr
 from memdesc.layout import memory_order
 from reorder.api import reorder as reorder_memory
 from reorder.memory.memory import Memory
@@ -24,6 +24,8 @@ from reorder.memory.memory import Memory
 if TYPE_CHECKING:
     from dask.array import Array
     from numpy.typing import NDArray
+
+    from memdesc.tags import FormatTag
 
 __all__ = ["reorder"]
 

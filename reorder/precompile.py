@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from memdesc import DATA_TYPES, MemdescError, data_type, known_records, memory_desc, record_desc
+from memdesc import MemdescError, data_type, memory_desc
+from memdesc.dtypes import DATA_TYPES
 from memdesc.errors import short_repr
+from memdesc.record import known_records, record_desc
 from reorder.api import prepare
 from reorder.cpu.kernel_files import writable_folder
 from reorder.cpu.runtime.batch import joined_interpreter_at
@@ -71,7 +73,7 @@ def compile_kernels(
         The types that tensors are converted between; by default all. Kernels that move elements
         without conversion are always compiled, for all widths.
     records : iterable of str, optional
-        Names of the records to decode, see `memdesc.known_records`; by default all.
+        Names of the records to decode, see `memdesc.record.known_records`; by default all.
     progress : callable, optional
         Called before each step with the number of steps done and their total.
 
@@ -89,7 +91,7 @@ def compile_kernels(
     Examples
     --------
     >>> import reorder
-    >>> made = reorder.compile_kernels(dtypes=[], records=[])
+    >>> made = reorder.precompile.compile_kernels(dtypes=[], records=[])
     >>> [kernel["kernel"] for kernel in made if "32-bit" in kernel["kernel"]]
     ['interpreter of 32-bit elements', 'interpreter of 32-bit elements, non-temporal stores']
     """

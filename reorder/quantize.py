@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
 import numpy as np
 
-from memdesc import FormatTag, MemdescError, MemoryDesc, data_type, memory_desc
+from memdesc import MemdescError, MemoryDesc, data_type, memory_desc
 from memdesc.checked import Checked
 from memdesc.errors import allocates
 from memdesc.immutable import immutable
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     import pyopencl as cl
     from numpy.typing import NDArray
 
+    from memdesc.tags import FormatTag
     from reorder.api import OnDevice
     from reorder.records.record import Record
 

@@ -44,7 +44,7 @@ class RuntimePlan(Checked):
     --------
     >>> import memdesc, numpy as np, reorder
     >>> unknown = (memdesc.RUNTIME, 20)
-    >>> plan = reorder.plan_runtime(
+    >>> plan = reorder.plan.plan_runtime(
     ...     memdesc.runtime_desc(unknown, "f32", "ab"), memdesc.runtime_desc(unknown, "s8", "aB8b")
     ... )
     >>> src = reorder.reorder(np.ones((3, 20), np.float32), "ab")
@@ -167,7 +167,7 @@ def plan_runtime(src: RuntimeDesc, dst: RuntimeDesc, attr: Attr | None = None) -
     --------
     >>> import memdesc, reorder
     >>> src, dst = (memdesc.runtime_desc((memdesc.RUNTIME, 20), "f32", t) for t in ("ab", "aB8b"))
-    >>> reorder.plan_runtime(src, dst).resolve((3, 20)).dst.padded_dims
+    >>> reorder.plan.plan_runtime(src, dst).resolve((3, 20)).dst.padded_dims
     (3, 24)
     """
     return RuntimePlan(src, dst, attr)

@@ -18,22 +18,19 @@ from zarr.registry import register_codec
 
 from memdesc import (
     DataType,
-    Field,
-    FormatTag,
     MemdescError,
     UnknownFormatError,
     UnsupportedFormatError,
     data_type,
     image_desc,
-    known_records,
     memory_desc,
-    record_desc,
 )
 from memdesc.checked import Checked
 from memdesc.errors import short_repr
 from memdesc.immutable import immutable
 from memdesc.names import is_image
-from memdesc.record import BIT_PLANES
+from memdesc.record import BIT_PLANES, Field, known_records, record_desc
+from memdesc.tags import FormatTag
 from reorder.api import reorder
 from reorder.memory.memory import Memory
 from reorder.records.fields import field_bits, read_field, write_field

@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 from hypothesis import strategies as st
 
-from memdesc import DATA_TYPES
+from memdesc.dtypes import DATA_TYPES
 from reorder import Attr
 from tests.conversions import INTEGERS
 from tests.strategies import MAX_NELEMS, descs_of, dims

@@ -9,7 +9,7 @@ import numpy as np
 
 import reorder
 from memdesc import MemdescError, memory_desc
-from reorder import Box, IndirectLoop, Node, ReorderPlan
+from reorder.plan import Box, IndirectLoop, Node, ReorderPlan
 from reorder.plan.validate import validate
 from tests.reorders import box_map, few_boxes, forced_parts, move_guarded, random_bytes
 

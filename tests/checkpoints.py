@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from memdesc import DATA_TYPES
+from memdesc.dtypes import DATA_TYPES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

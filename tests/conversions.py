@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import reorder
-from memdesc import DATA_TYPES, memory_desc
+from memdesc import memory_desc
+from memdesc.dtypes import DATA_TYPES
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -218,7 +219,7 @@ def run(
     from_desc, to_desc = memory_desc((codes.size,), src, "a"), memory_desc((codes.size,), dst, "a")
     out = np.zeros(to_desc.nbytes, np.uint8)
     if by == "definition":
-        reorder.execute_reference(from_desc, to_desc, _packed(codes, src), out, attr)
+        reorder.reference.execute_reference(from_desc, to_desc, _packed(codes, src), out, attr)
     else:
         reorder.execute(reorder.plan_reorder(from_desc, to_desc, attr), _packed(codes, src), out)
     if to_desc.dtype.is_packed:

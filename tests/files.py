@@ -108,7 +108,8 @@ def must_read_or_refuse(read: Callable[[], Any]) -> bool:
         return False
     values = found.values() if isinstance(found, dict) else [found]
     assert all(
-        isinstance(value, reorder.Memory | reorder.Quantized | reorder.Record) for value in values
+        isinstance(value, reorder.Memory | reorder.Quantized | reorder.records.Record)
+        for value in values
     )
     return True
 

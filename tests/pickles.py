@@ -21,15 +21,14 @@ from memdesc import (
     Block,
     DataType,
     Extra,
-    Field,
-    FormatTag,
     ImageDesc,
     Layout,
     MemdescError,
     MemoryDesc,
-    RecordDesc,
     RuntimeDesc,
 )
+from memdesc.record import Field, RecordDesc
+from memdesc.tags import FormatTag
 from tests.by_hand import run_plan
 from tests.reorders import few_boxes, move_guarded, random_bytes
 
@@ -59,7 +58,7 @@ def values() -> dict[str, Any]:
         5,
     )
     s8 = memdesc.memory_desc((3, 17, 2), "s8", "aBc8b")
-    record = memdesc.record_desc((2, 64), "q4_0")
+    record = memdesc.record.record_desc((2, 64), "q4_0")
     with few_boxes():
         looked_up = reorder.plan_reorder(
             memdesc.memory_desc((5, 100), "u8", "aB48b"),
@@ -75,7 +74,7 @@ def values() -> dict[str, Any]:
         "Layout": small.layout,
         "swizzled Layout": swizzled,
         "fused Layout": memdesc.memory_desc((3, 2, 5), "u8", "(ab)c").layout,
-        "FormatTag": memdesc.parse_tag("A(bc)4a"),
+        "FormatTag": memdesc.tags.parse_tag("A(bc)4a"),
         "Extra": Extra(s8s8_mask=1, asymmetric_mask=3, scale_adjust=0.5),
         "MemoryDesc": small,
         "MemoryDesc with compensation": weights.with_extra(Extra(s8s8_mask=1)),
@@ -89,13 +88,13 @@ def values() -> dict[str, Any]:
         "ReorderPlan": plan,
         "ReorderPlan with conversion": reorder.plan_reorder(small, s8, attr),
         "ReorderPlan with indirection tables": looked_up,
-        "RuntimePlan": reorder.plan_runtime(
+        "RuntimePlan": reorder.plan.plan_runtime(
             memdesc.runtime_desc(unknown, "f32", "abc"),
             memdesc.runtime_desc(unknown, "s8", "aBc8b"),
             reorder.Attr(dst_scale=0.5),
         ),
         "Memory": reorder.reorder(x, "aBc8b"),
-        "Record": reorder.Record(record, random_bytes(record.nbytes, 0)),
+        "Record": reorder.records.Record(record, random_bytes(record.nbytes, 0)),
         "Quantized": reorder.quantize(x, "s8", axis=1, dst="aBc8b"),
         "prepared call": reorder.prepare(plan, threads=1),
     }
@@ -179,24 +178,24 @@ def use(value: Any, rng: np.random.Generator) -> None:  # noqa: PLR0912, C901 - 
         case RecordDesc():
             str((value, value.tensors, value.bits_per_element))
             if value.nbytes <= _MAX_NBYTES:
-                use(reorder.Record(value), rng)
-        case memdesc.Index():
+                use(reorder.records.Record(value), rng)
+        case memdesc.index.Index():
             values()["MemoryDesc"].offset(value)
         case reorder.Attr():
             src, dst = (memdesc.memory_desc((3, 17, 2), kind, "abc") for kind in ("f32", "s8"))
             use(reorder.plan_reorder(src, dst, value), rng)
-        case reorder.ReorderPlan():
+        case reorder.plan.ReorderPlan():
             str(value)
             value.show()
             if max(value.src.min_nbytes, value.dst.min_nbytes) <= _MAX_NBYTES:
                 run_plan(value, rng)
-        case reorder.RuntimePlan():
+        case reorder.plan.RuntimePlan():
             use(value.resolve([3 if size == RUNTIME else size for size in value.src.dims]), rng)
         case reorder.Memory():
             str(value)
             value.numpy()
             reorder.reorder(value, memdesc.memory_desc(value.desc.dims, value.dtype))
-        case reorder.Record() | reorder.Quantized():
+        case reorder.records.Record() | reorder.Quantized():
             str(value)
             reorder.dequantize(value).numpy()
         case _ if hasattr(value, "plan"):

@@ -11,15 +11,15 @@ from memdesc.record import BIT_PLANES
 from reorder.records import fields
 
 if TYPE_CHECKING:
-    from memdesc import RecordDesc
+    from memdesc.record import RecordDesc
 
 # what the numbers of a record are, in numpy
 dequantize_reference = fields.dequantize_reference
 
 
-def random_record(desc: RecordDesc, rng: np.random.Generator) -> reorder.Record:
+def random_record(desc: RecordDesc, rng: np.random.Generator) -> reorder.records.Record:
     """Return a record of random bits; padding of its fields is zero."""
-    record = reorder.Record(desc)
+    record = reorder.records.Record(desc)
     for name, nbytes in desc.bare.tensors.items():
         record.tensors[name][:nbytes] = rng.integers(0, 256, nbytes, np.uint8)
     for part in desc.fields:
@@ -28,7 +28,9 @@ def random_record(desc: RecordDesc, rng: np.random.Generator) -> reorder.Record:
     return record
 
 
-def plain_scales(record: reorder.Record, rng: np.random.Generator) -> reorder.Record:
+def plain_scales(
+    record: reorder.records.Record, rng: np.random.Generator
+) -> reorder.records.Record:
     """Write small multiples of 1/64 into all float fields that are not codes."""
     codes = {name for name, _ in record.desc.rule.code.parts}
     for part in record.desc.fields:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from memdesc import MemoryDesc
-    from reorder import Box, ReorderPlan
+    from reorder.plan import Box, ReorderPlan
 
 # Buffers up to this many bytes are moved three times.
 _REPEATED_NBYTES = 1 << 13

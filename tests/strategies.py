@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING
 
 from hypothesis import strategies as st
 
-from memdesc import DATA_TYPES, Digit, FormatTag, MemdescError, MemoryDesc, known_names, memory_desc
+from memdesc import MemdescError, MemoryDesc, known_names, memory_desc
+from memdesc.dtypes import DATA_TYPES
+from memdesc.tags import Digit, FormatTag
 
 if TYPE_CHECKING:
     from hypothesis.strategies import DrawFn, SearchStrategy

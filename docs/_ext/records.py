@@ -22,7 +22,7 @@ class RecordPicture(SphinxDirective):
     def run(self) -> list[nodes.Node]:
         """Draw it."""
         name, sizes = self.arguments
-        return drawing(memdesc.record_desc(tuple(map(int, sizes.split("x"))), name).show())
+        return drawing(memdesc.record.record_desc(tuple(map(int, sizes.split("x"))), name).show())
 
 
 def setup(app: Sphinx) -> dict[str, object]:

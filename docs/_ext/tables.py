@@ -120,7 +120,7 @@ def _records() -> Iterator[Row]:
     """Return every format of records, with its tensors and its rule."""
     yield ("record", "fields", "rule", "bits each", "tensors")
     for name in known_records():
-        desc = memdesc.record_desc((256, 256), name)
+        desc = memdesc.record.record_desc((256, 256), name)
         fields = [f"{part.name}: {part.kind}" for part in desc.fields]
         bits = f"{desc.bits_per_element:.4g}"
         yield ([name], fields, [str(desc.rule)], bits, list(desc.tensors))

@@ -23,8 +23,7 @@ from memdesc.exchange.system import (
     type_named,
 )
 from memdesc.layout_names import is_laid_out_by
-from memdesc.notation import parse_tag
-from memdesc.tags import LETTERS
+from memdesc.tags import LETTERS, parse_tag
 
 if TYPE_CHECKING:
     from memdesc.desc import MemoryDesc

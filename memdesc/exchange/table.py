@@ -23,8 +23,7 @@ from memdesc.layout import layout_by_tag
 from memdesc.names.onednn import CANONICAL
 from memdesc.names.registry import VOCABULARIES
 from memdesc.names.suggest import did_you_mean, similar_words
-from memdesc.notation import parse_tag
-from memdesc.tags import LETTERS
+from memdesc.tags import LETTERS, parse_tag
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -124,7 +123,7 @@ def to_notation(desc: MemoryDesc, system: str, *, letters: str | None = None) ->
     --------
     >>> import memdesc
     >>> d = memdesc.memory_desc((2, 17, 5, 4), "f32", "nChw16c")
-    >>> memdesc.to_notation(d, "cute")
+    >>> memdesc.exchange.to_notation(d, "cute")
     '(2,(16,2),5,4):(640,(1,320),64,16)'
     """
     return written(desc, system, letters=letters)[0]
@@ -205,7 +204,7 @@ def from_notation(
     Examples
     --------
     >>> import memdesc
-    >>> memdesc.from_notation("(2,(16,2)):(32,(1,16))", "cute", (2, 17), "f16")
+    >>> memdesc.exchange.from_notation("(2,(16,2)):(32,(1,16))", "cute", (2, 17), "f16")
     memory_desc((2, 17), 'f16', 'aB16b')
     """
     return read_with(_system(system), given_of(text, dims, dtype, letters))

@@ -15,8 +15,7 @@ from typing import NamedTuple
 
 from memdesc.errors import UnknownFormatError, UnsupportedFormatError, short_repr
 from memdesc.names.vocabulary import Vocabulary, read_names, refuse
-from memdesc.notation import parse_tag
-from memdesc.tags import LETTERS, FormatTag
+from memdesc.tags import LETTERS, FormatTag, parse_tag
 
 # Letters of dims: batch, feature, group, output and input feature, and the spatial dims x to u.
 _DIMS = "bfgoixyzwuv"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc.errors import MemdescError, UnknownFormatError, short_repr
 from memdesc.names.vocabulary import refuse
-from memdesc.notation import count_digits, parse_tag
+from memdesc.tags import count_digits, parse_tag
 
 if TYPE_CHECKING:
     from memdesc.tags import FormatTag

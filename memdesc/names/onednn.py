@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 from memdesc.errors import UnknownFormatError
 from memdesc.names.vocabulary import Vocabulary, read_names, refuse
-from memdesc.notation import parse_tag
-from memdesc.tags import LETTERS
+from memdesc.tags import LETTERS, parse_tag
 
 if TYPE_CHECKING:
     from memdesc.tags import FormatTag

@@ -22,7 +22,7 @@ from memdesc.names import (
     tflite_gpu,
     weights,
 )
-from memdesc.notation import parse_tag
+from memdesc.tags import parse_tag
 
 if TYPE_CHECKING:
     from memdesc.names.vocabulary import Vocabulary

@@ -51,7 +51,7 @@ def suggest(text: str, ndims: int | None = None) -> tuple[str, ...]:
     Examples
     --------
     >>> import memdesc
-    >>> memdesc.suggest("oiww", 3)
+    >>> memdesc.names.suggest("oiww", 3)
     ('oiw', 'woi', 'owi')
     """
     if not isinstance(text, str):

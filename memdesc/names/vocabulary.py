@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc.errors import UnknownFormatError, UnsupportedFormatError, short_repr
-from memdesc.notation import parse_tag
+from memdesc.tags import parse_tag
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

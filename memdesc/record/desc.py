@@ -76,7 +76,7 @@ class Field(Checked):
     Examples
     --------
     >>> import memdesc
-    >>> d = memdesc.record_desc((2, 64), "q4_0").field("d")
+    >>> d = memdesc.record.record_desc((2, 64), "q4_0").field("d")
     >>> d.kind, d.groups, d.desc
     ('f16', (1, 32), memory_desc((2, 2), 'f16', strides=(18, 9)))
     """
@@ -131,9 +131,10 @@ class Field(Checked):
         Examples
         --------
         >>> import memdesc
-        >>> memdesc.record_desc((1, 64), "q4_0").field("d").along_last(64)[30:34].tolist()
+        >>> from memdesc.record import record_desc
+        >>> record_desc((1, 64), "q4_0").field("d").along_last(64)[30:34].tolist()
         [0, 0, 1, 1]
-        >>> memdesc.record_desc((1, 256), "tq1_0").field("qs").along_last(256)[30:34].tolist()
+        >>> record_desc((1, 256), "tq1_0").field("qs").along_last(256)[30:34].tolist()
         [30, 31, 0, 1]
         """
         elements = np.arange(size)
@@ -172,7 +173,7 @@ class Field(Checked):
         Examples
         --------
         >>> import memdesc
-        >>> memdesc.record_desc((2, 64), "q4_0").field("d").dense.desc
+        >>> memdesc.record.record_desc((2, 64), "q4_0").field("d").dense.desc
         memory_desc((2, 2), 'f16', 'ab')
         """
         layout = Layout(self.layout.dims, self.layout.axes, without_gaps(self.layout.blocks))
@@ -200,7 +201,7 @@ class Constant(NamedTuple):
     Examples
     --------
     >>> import memdesc
-    >>> memdesc.Constant("weight_shape", "s32", (1, 2)).data.hex()
+    >>> memdesc.record.Constant("weight_shape", "s32", (1, 2)).data.hex()
     '0100000002000000'
     """
 
@@ -245,7 +246,7 @@ class Codebook(NamedTuple):
     Examples
     --------
     >>> import memdesc
-    >>> signs = memdesc.record_desc((1, 256), "iq2_xs").rule.scale[-1].codebook
+    >>> signs = memdesc.record.record_desc((1, 256), "iq2_xs").rule.scale[-1].codebook
     >>> signs.size, signs.lanes, list(signs.values[:8]), list(signs.values[8:16])
     (8, (0, 1, 2, 3, 4, 5, 6, 7), [1, 1, 1, 1, 1, 1, 1, 1], [255, 1, 1, 1, 1, 1, 1, 255])
     """
@@ -270,7 +271,7 @@ class Digits(NamedTuple):
     Examples
     --------
     >>> import memdesc
-    >>> digits = memdesc.record_desc((1, 256), "tq1_0").rule.code.codebook
+    >>> digits = memdesc.record.record_desc((1, 256), "tq1_0").rule.code.codebook
     >>> digits.base, digits.lanes[::32]
     (3, (0, 1, 2, 3, 4, 0, 2, 4))
     """
@@ -309,7 +310,7 @@ class Number(NamedTuple):
     Examples
     --------
     >>> import memdesc
-    >>> code = memdesc.record_desc((1, 32), "q5_0").rule.code
+    >>> code = memdesc.record.record_desc((1, 32), "q5_0").rule.code
     >>> code.parts, code.minus
     ((('qs', 0), ('qh', 4)), 16)
     """
@@ -370,7 +371,7 @@ class Rule(NamedTuple):
     Examples
     --------
     >>> import memdesc
-    >>> print(memdesc.record_desc((1, 256), "q4_k").rule)
+    >>> print(memdesc.record.record_desc((1, 256), "q4_k").rule)
     d * (sc_low | sc_high << 4) * qs - dmin * (m_low | m_high << 4)
     """
 
@@ -547,7 +548,7 @@ class RecordDesc(Checked):
     Examples
     --------
     >>> import memdesc
-    >>> r = memdesc.record_desc((4096, 4096), "q4_0")
+    >>> r = memdesc.record.record_desc((4096, 4096), "q4_0")
     >>> r.tensors, r.bits_per_element
     ({'data': 9437184}, 4.5)
     >>> print(r.rule)
@@ -709,7 +710,7 @@ class RecordDesc(Checked):
         Examples
         --------
         >>> import memdesc
-        >>> print(memdesc.record_desc((1, 32), "q4_0").show())
+        >>> print(memdesc.record.record_desc((1, 32), "q4_0").show())
         record_desc((1, 32), 'q4_0')
         32 elements in 18 bytes, 4.5 bits each: d * (qs - 8)
         d: f16, dims (1, 1), groups (1, 32)

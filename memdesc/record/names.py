@@ -89,7 +89,7 @@ def known_records() -> tuple[str, ...]:
     Examples
     --------
     >>> import memdesc
-    >>> "q4_k" in memdesc.known_records()
+    >>> "q4_k" in memdesc.record.known_records()
     True
     """
     return tuple(_FORMATS)
@@ -138,12 +138,12 @@ def record_desc(dims: Iterable[int], name: str, **options: Any) -> RecordDesc:
     Examples
     --------
     >>> import memdesc
-    >>> r = memdesc.record_desc((4096, 11008), "gptq", group=128)
+    >>> r = memdesc.record.record_desc((4096, 11008), "gptq", group=128)
     >>> r.tensors
     {'qweight': 22544384, 'qzeros': 176128, 'scales': 704512}
     >>> print(r.rule)
     scales * (qweight - (qzeros + 1))
-    >>> print(memdesc.record_desc((4096, 11008), "marlin", zeros=True).rule)
+    >>> print(memdesc.record.record_desc((4096, 11008), "marlin", zeros=True).rule)
     scales * (qweight - qzeros)
     """
     sizes = checked_ints("dims", dims)

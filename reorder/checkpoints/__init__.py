@@ -24,3 +24,47 @@ Checking a checkpoint:
 * `differences`: which values differ from those of another checkpoint
 * `diagnosis`: what explains the bytes that differ
 """
+
+from typing import TYPE_CHECKING
+
+from memdesc.lazy import lazy, public
+from reorder.forks import importing
+
+if TYPE_CHECKING:
+    from reorder.checkpoints.checkpoint import Checkpoint, StoredTensor
+    from reorder.checkpoints.compare import Differing, differences
+    from reorder.checkpoints.convert.conversion import (
+        ConvertOptions,
+        ConvertProgress,
+        ConvertReport,
+    )
+    from reorder.checkpoints.files import save_raw
+
+__all__ = [
+    "Checkpoint",
+    "ConvertOptions",
+    "ConvertProgress",
+    "ConvertReport",
+    "Differing",
+    "StoredTensor",
+    "differences",
+    "save_raw",
+]
+
+__dir__ = public(globals())
+
+if not TYPE_CHECKING:
+    __getattr__ = lazy(
+        __name__,
+        {
+            "Checkpoint": "reorder.checkpoints.checkpoint",
+            "ConvertOptions": "reorder.checkpoints.convert.conversion",
+            "ConvertProgress": "reorder.checkpoints.convert.conversion",
+            "ConvertReport": "reorder.checkpoints.convert.conversion",
+            "Differing": "reorder.checkpoints.compare",
+            "StoredTensor": "reorder.checkpoints.checkpoint",
+            "differences": "reorder.checkpoints.compare",
+            "save_raw": "reorder.checkpoints.files",
+        },
+        importing=importing,
+    )

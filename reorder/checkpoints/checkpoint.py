@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from memdesc import RecordDesc
+    from memdesc.record import RecordDesc
     from reorder.memory.memory import Memory
 
 # the most rows of the table that a notebook shows
@@ -264,7 +264,7 @@ class Checkpoint(Checked, Mapping[str, StoredTensor]):
         Examples
         --------
         >>> import os, tempfile, memdesc, numpy as np, reorder
-        >>> w = memdesc.record_desc((128, 16), "awq")
+        >>> w = memdesc.record.record_desc((128, 16), "awq")
         >>> words = {"qweight": np.ones((128, 2), np.int32), "qzeros": np.ones((1, 2), np.int32)}
         >>> tensors = words | {"scales": np.ones((1, 16), np.float16)}
         >>> path = os.path.join(tempfile.mkdtemp(), "x.npz")

@@ -19,8 +19,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from memdesc import MemdescError, known_records
+from memdesc import MemdescError
 from memdesc.errors import short_repr
+from memdesc.record import known_records
 from memdesc.record.names import read_name
 from memdesc.record.tensors import block_sizes
 from reorder.checkpoints.experts import block_of, stacked_name

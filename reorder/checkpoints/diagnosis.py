@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from memdesc import MemdescError, MemoryDesc, RecordDesc, memory_desc, record_desc
-from memdesc.record import BIT_PLANES
+from memdesc import MemdescError, MemoryDesc, memory_desc
+from memdesc.record import BIT_PLANES, RecordDesc, record_desc
 from memdesc.record.gguf import GGUF_TYPES
 from reorder.api import reorder
 from reorder.memory.arrays import bits_of, logical_array

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, overload
 
 import numpy as np
 
-from memdesc import DataType, MemdescError, MemoryDesc, RecordDesc, data_type, memory_desc
+from memdesc import DataType, MemdescError, MemoryDesc, data_type, memory_desc
 from memdesc.disk import as_path, naming, write_file
 from memdesc.errors import about, allocates, first_of, short_repr
 from memdesc.int64 import checked_flag, checked_int
+from memdesc.record import RecordDesc
 from reorder.api import reorder
 from reorder.checkpoints.formats import npz
 from reorder.checkpoints.formats.entry import map_file, record_fields, record_of
@@ -127,7 +128,8 @@ def save_raw(path: str | os.PathLike[str], memory: Memory) -> None:
     --------
     >>> import os, tempfile, numpy as np, reorder
     >>> path = os.path.join(tempfile.mkdtemp(), "x.bin")
-    >>> reorder.save_raw(path, reorder.reorder(np.ones((1, 3, 2, 2), np.float32), "nChw8c"))
+    >>> m = reorder.reorder(np.ones((1, 3, 2, 2), np.float32), "nChw8c")
+    >>> reorder.checkpoints.save_raw(path, m)
     >>> os.path.getsize(path)
     128
     """
@@ -154,8 +156,8 @@ def saving_format(path: Path) -> str:
             return name
     msg = (
         f"{str(path)!r} cannot be saved: its name ends neither in .safetensors nor in .npz, which "
-        "keep a tensor with its descriptor, nor in .npy; --raw or reorder.save_raw writes its "
-        "bytes alone"
+        "keep a tensor with its descriptor, nor in .npy; --raw or reorder.checkpoints.save_raw "
+        "writes its bytes alone"
     )
     raise MemdescError(msg)
 

@@ -14,17 +14,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from memdesc import (
-    DATA_TYPES,
-    MemdescError,
-    MemoryDesc,
-    RecordDesc,
-    data_type,
-    known_records,
-    record_desc,
-)
-from memdesc.dtypes import BYTE_BITS
+from memdesc import MemdescError, MemoryDesc, data_type
+from memdesc.dtypes import BYTE_BITS, DATA_TYPES
 from memdesc.errors import about, short_repr
+from memdesc.record import RecordDesc, known_records, record_desc
 from memdesc.record.names import experts_of, read_name
 from reorder.checkpoints.formats.entry import Entry, FileState, record_of, stored_desc
 from reorder.checkpoints.quantization import CONFIG, KEY, Declared, declared_record

@@ -6,8 +6,8 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-from memdesc import MemoryDesc, RecordDesc
 from memdesc.disk import as_path
+from memdesc.record import RecordDesc
 from reorder.checkpoints.checkpoint import Checkpoint, container_of
 from reorder.checkpoints.files import memory_of, value_of
 from reorder.checkpoints.groups import Group, find_groups
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from memdesc import MemoryDesc
     from reorder.checkpoints.formats.entry import Entry
     from reorder.memory.memory import Memory
 

@@ -13,8 +13,10 @@ from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from memdesc import DATA_TYPES, MemdescError, MemoryDesc, RecordDesc, known_records, record_desc
+from memdesc import MemdescError, MemoryDesc
+from memdesc.dtypes import DATA_TYPES
 from memdesc.errors import short_repr
+from memdesc.record import RecordDesc, known_records, record_desc
 from memdesc.record.names import read_name
 from reorder.checkpoints.stored import BARE_ROLES, WEIGHT, stem_of
 from reorder.values.formats import INTEGERS

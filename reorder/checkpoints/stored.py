@@ -13,18 +13,19 @@ from math import prod
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from memdesc import MemoryDesc, RecordDesc, data_type, memory_desc, record_desc
+from memdesc import MemoryDesc, data_type, memory_desc
 from memdesc.layout import memory_order
 from memdesc.names.weights import PACKINGS
+from memdesc.record import RecordDesc, record_desc
 from reorder.checkpoints.formats.entry import Tensor
 from reorder.memory.memory import Memory
-from reorder.records.repack import dim_order, dims_in
+from reorder.records.repacking import dim_order, dims_in
 from reorder.values.formats import INTEGERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from memdesc import Constant, Field
+    from memdesc.record import Constant, Field
 
 # the role of a record's only tensor
 ONE = "data"

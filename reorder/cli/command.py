@@ -13,19 +13,12 @@ from math import inf, isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import memdesc
-from memdesc import (
-    ImageDesc,
-    MemdescError,
-    MemoryDesc,
-    Name,
-    NotBlockedError,
-    UnknownFormatError,
-    UnsupportedFormatError,
-)
+from memdesc import ImageDesc, MemdescError, MemoryDesc, UnknownFormatError, UnsupportedFormatError
 from memdesc.desc import desc_of
-from memdesc.errors import short_repr
+from memdesc.errors import NotBlockedError, short_repr
 from memdesc.exchange import written
 from memdesc.layout_names import merged_blocks
+from memdesc.names import Name
 from reorder.cores import count_cores
 
 if TYPE_CHECKING:

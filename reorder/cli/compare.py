@@ -10,8 +10,8 @@ import numpy as np
 from memdesc import MemdescError
 from memdesc.disk import as_path
 from memdesc.tags import LETTERS
+from reorder.checkpoints.compare import differences
 from reorder.checkpoints.diagnosis import is_equal_bytes
-from reorder.checkpoints.differences import differences
 from reorder.checkpoints.formats.entry import NOT_BYTES
 from reorder.checkpoints.formats.table import FORMATS, read_container
 from reorder.checkpoints.items import Item, Model

@@ -8,10 +8,10 @@ from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from memdesc import MemdescError, MemoryDesc, RecordDesc, memory_desc
+from memdesc import MemdescError, MemoryDesc, memory_desc
 from memdesc.disk import as_path
 from memdesc.errors import counted, first_of, starred
-from memdesc.record import BIT_PLANES, Field
+from memdesc.record import BIT_PLANES, Field, RecordDesc
 from memdesc.record.names import unjudged_by
 from memdesc.record.tensors import block_sizes
 from reorder.checkpoints.convert.sections import refuse_unknown, section_warnings, sections_in
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from memdesc import Constant
+    from memdesc.record import Constant
     from reorder.checkpoints.formats.entry import Container, Entry
     from reorder.checkpoints.groups import Group
 

@@ -6,19 +6,13 @@ import re
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from memdesc import (
-    ImageDesc,
-    MemdescError,
-    MemoryDesc,
-    UnsupportedFormatError,
-    known_names,
-    parse_tag,
-)
+from memdesc import ImageDesc, MemdescError, MemoryDesc, UnsupportedFormatError, known_names
 from memdesc.errors import counted
 from memdesc.exchange import SYSTEMS, written
 from memdesc.exchange.table import no_system
 from memdesc.names import images, known_images, resolve
 from memdesc.names.suggest import meanings
+from memdesc.tags import parse_tag
 from reorder.cli.command import (
     DTYPE,
     LETTERS,

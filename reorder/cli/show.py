@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import memdesc
-from memdesc import ImageDesc, MemdescError, MemoryDesc, known_records
+from memdesc import ImageDesc, MemdescError, MemoryDesc
 from memdesc.names.weights import PACKINGS
+from memdesc.record import known_records
 from reorder.cli.command import (
     DIMS,
     DTYPE,
@@ -92,7 +93,7 @@ def _record(options: argparse.Namespace, dims: tuple[int, ...] | None) -> Facts:
     if dims is None:
         msg = f"{options.layout!r} does not contain the sizes; give dims"
         raise MemdescError(msg)
-    record = memdesc.record_desc(dims, options.layout)
+    record = memdesc.record.record_desc(dims, options.layout)
     facts: Facts = {
         "dims": record.dims,
         "rule": str(record.rule),

@@ -12,20 +12,19 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 import numpy as np
 
 from memdesc import (
-    DATA_TYPES,
     ImageDesc,
     MemdescError,
     MemoryDesc,
     UnknownFormatError,
     UnsupportedFormatError,
     data_type,
-    from_notation,
     memory_desc,
     parse_layout,
 )
 from memdesc.disk import as_path, open_file
+from memdesc.dtypes import DATA_TYPES
 from memdesc.errors import about, counted
-from memdesc.exchange import SYSTEMS
+from memdesc.exchange import SYSTEMS, from_notation
 from memdesc.layout_names import dense_tag, is_laid_out_by
 from memdesc.names import is_image
 from reorder.checkpoints.files import (
@@ -49,7 +48,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from memdesc import DataType, FormatTag
+    from memdesc import DataType
+    from memdesc.tags import FormatTag
     from reorder.checkpoints.formats.entry import Entry
 
 SOURCE = (

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from memdesc import DATA_TYPES, MemdescError, PaddingError, data_type, image_desc, memory_desc
+from memdesc import MemdescError, PaddingError, data_type, image_desc, memory_desc
+from memdesc.dtypes import DATA_TYPES
 from memdesc.errors import allocates, first_of
 from memdesc.immutable import immutable
 from memdesc.int64 import check_amount, checked_ints
@@ -33,7 +34,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from memdesc import DataType, MemoryDesc, Name
+    from memdesc import DataType, MemoryDesc
+    from memdesc.names import Name
 
 # How many further names of a layout, and how many layouts or sizes, a sentence lists.
 _MAX_NAMES = 3

@@ -15,7 +15,8 @@ from memdesc.names import known_images, resolve, resolve_image
 from memdesc.tags import LETTERS
 
 if TYPE_CHECKING:
-    from memdesc import DataType, FormatTag
+    from memdesc import DataType
+    from memdesc.tags import FormatTag
 
 # All orders of at most this many dims are tried for every name: 24 of them.
 MAX_ORDERED = 4

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from memdesc import DATA_TYPES, DataType, memory_desc
+from memdesc import DataType, memory_desc
+from memdesc.dtypes import DATA_TYPES
 from memdesc.immutable import immutable
 from reorder.api import reorder
 from reorder.memory.memory import Memory

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from memdesc import OutOfMemoryError
+from memdesc.errors import OutOfMemoryError
 from reorder.forks import at_fork
 from reorder.memory.buffers import address_of
 

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from memdesc import Block, MemdescError, MemoryDesc, NotBlockedError
+from memdesc import Block, MemdescError, MemoryDesc
+from memdesc.errors import NotBlockedError
 from memdesc.layout import memory_order
 
 if TYPE_CHECKING:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex
 
 import numpy as np
 
-from memdesc import MemdescError, MemoryDesc, OverlapError
+from memdesc import MemdescError, MemoryDesc
 from memdesc.diophantine import SearchLimitError, Term, solve
+from memdesc.errors import OverlapError
 from reorder.memory.dlpack import from_dlpack, is_exporter
 from reorder.values.masked import refuse_masked
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from memdesc import DataType, ImageDesc, MemdescError, MemoryDesc, OutOfRangeError
-from memdesc.errors import short_repr
+from memdesc import DataType, ImageDesc, MemdescError, MemoryDesc
+from memdesc.errors import OutOfRangeError, short_repr
 from memdesc.layout import dim_name
 
 if TYPE_CHECKING:

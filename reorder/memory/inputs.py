@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from memdesc import (
-    FormatTag,
     ImageDesc,
     MemdescError,
     MemoryDesc,
@@ -21,6 +20,7 @@ from memdesc import (
 from memdesc.create import tag_of
 from memdesc.errors import short_repr
 from memdesc.names import is_image
+from memdesc.tags import FormatTag
 from reorder.memory.arrays import write_back
 from reorder.memory.dlpack import from_dlpack, is_exporter
 from reorder.memory.memory import Memory

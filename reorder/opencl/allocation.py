@@ -11,7 +11,8 @@ from typing import Any
 import pyopencl as cl
 import pyopencl.array
 
-from memdesc import ImageDesc, MemdescError, MemoryDesc, OutOfMemoryError
+from memdesc import ImageDesc, MemdescError, MemoryDesc
+from memdesc.errors import OutOfMemoryError
 
 
 class AllocatedBuffer(cl.Buffer):

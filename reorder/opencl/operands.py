@@ -10,9 +10,9 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array
 
-from memdesc import ImageDesc, MemdescError, MemoryDesc, OverlapError, data_type, memory_desc
+from memdesc import ImageDesc, MemdescError, MemoryDesc, data_type, memory_desc
 from memdesc.desc import desc_of
-from memdesc.errors import short_repr
+from memdesc.errors import OverlapError, short_repr
 from reorder.memory.buffers import are_disjoint
 from reorder.opencl.allocation import (
     allocate_buffer,

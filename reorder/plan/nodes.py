@@ -41,7 +41,7 @@ class Node(NamedTuple):
     Examples
     --------
     >>> import reorder
-    >>> print(reorder.Node(extent=16, valid=1, strides=(3136, 1)))
+    >>> print(reorder.plan.Node(extent=16, valid=1, strides=(3136, 1)))
     16(1):3136:1
     """
 

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from memdesc import FormatTag, MemdescError, MemoryDesc, memory_desc
+from memdesc import MemdescError, MemoryDesc, memory_desc
 from memdesc.checked import Checked
 from memdesc.desc import checked_desc
 from memdesc.errors import short_repr
 from memdesc.immutable import immutable
+from memdesc.tags import FormatTag
 from reorder.plan.boxes import boxes_of
 from reorder.plan.passes import simplify
 from reorder.values.attr import Attr

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
-from memdesc import DATA_TYPES, DataType, MemdescError, MemoryDesc
+from memdesc import DataType, MemdescError, MemoryDesc
+from memdesc.dtypes import DATA_TYPES
 from memdesc.extra import FACTORS, compensation_layout
 from memdesc.source import Language, language_of
 from memdesc.source.layouts import about_elements, axis_name, check_name, dims_of_axis, share_loops

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from memdesc import RecordDesc
+    from memdesc.record import RecordDesc
     from reorder.records.record import Record
 
 # the relative error of a product with a reciprocal instead of a quotient: two roundings to f32

@@ -10,8 +10,8 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from memdesc import MemdescError, MemoryDesc, RecordDesc, data_type, memory_desc
-from memdesc.record import BIT_PLANES, Field
+from memdesc import MemdescError, MemoryDesc, data_type, memory_desc
+from memdesc.record import BIT_PLANES, Field, RecordDesc
 from reorder.api import reorder
 from reorder.forks import importing
 from reorder.memory.allocation import uninitialized_bytes
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from memdesc import DataType, FormatTag
+    from memdesc import DataType
+    from memdesc.tags import FormatTag
     from reorder.cpu.schedule.record_pattern import Access
 
 # The types that compiled code writes; others are converted from f32.

@@ -15,7 +15,7 @@ from reorder.values.formats import INTEGERS
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from memdesc import RecordDesc
+    from memdesc.record import RecordDesc
     from reorder.records.record import Record
 
 

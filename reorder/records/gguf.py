@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from memdesc import DATA_TYPES, MemdescError, data_type, record_desc
+from memdesc import MemdescError, data_type
+from memdesc.dtypes import DATA_TYPES
 from memdesc.errors import counted, short_repr
+from memdesc.record import record_desc
 from memdesc.record.gguf import GGUF_NUMBERS, GGUF_TYPES, TENSOR, GgufType, gguf_type
 from reorder.api import reorder
 from reorder.forks import importing
@@ -77,7 +79,7 @@ def dequantize_gguf(data: Any, qtype: Any, out: Any = None, *, threads: int | No
     >>> import numpy as np, reorder
     >>> block = np.arange(18, dtype=np.uint8)
     >>> block[:2] = np.array([0.5], np.float16).view(np.uint8)
-    >>> reorder.dequantize_gguf(np.stack([block, block]), "Q4_0")[:, :4].tolist()
+    >>> reorder.records.dequantize_gguf(np.stack([block, block]), "Q4_0")[:, :4].tolist()
     [[-3.0, -2.5, -2.0, -1.5], [-3.0, -2.5, -2.0, -1.5]]
     """
     kind = _type_of(qtype)

@@ -18,7 +18,8 @@ from reorder.values.formats import INTEGERS
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from memdesc import MemoryDesc, RecordDesc
+    from memdesc import MemoryDesc
+    from memdesc.record import RecordDesc
     from reorder.records.record import Record
 
 

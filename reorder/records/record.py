@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import numpy as np
 
-from memdesc import DATA_TYPES, MemdescError, PaddingError, RecordDesc, memory_desc
+from memdesc import MemdescError, PaddingError, memory_desc
 from memdesc.checked import Checked, remade
+from memdesc.dtypes import DATA_TYPES
 from memdesc.errors import short_repr
 from memdesc.immutable import immutable
-from memdesc.record import BIT_PLANES
+from memdesc.record import BIT_PLANES, RecordDesc
 from reorder.memory.allocation import zeroed_bytes
 from reorder.memory.buffers import flat_bytes, pickled_bytes
 from reorder.memory.dlpack import from_dlpack, is_exporter
@@ -31,7 +32,7 @@ class Record(Checked):
     Parameters
     ----------
     desc : RecordDesc
-        What the buffers hold, see `memdesc.record_desc`.
+        What the buffers hold, see `memdesc.record.record_desc`.
     buffers : buffer, or mapping of str to buffer, optional
         C-contiguous memory of each tensor of `desc.tensors`, used without a copy: raw bytes,
         integers of any width, or the data type of a field. A record of one tensor takes its
@@ -48,7 +49,7 @@ class Record(Checked):
     >>> import memdesc, numpy as np, reorder
     >>> block = np.arange(18, dtype=np.uint8)
     >>> block[:2] = np.array([0.5], np.float16).view(np.uint8)
-    >>> r = reorder.Record(memdesc.record_desc((1, 32), "q4_0"), block)
+    >>> r = reorder.records.Record(memdesc.record.record_desc((1, 32), "q4_0"), block)
     >>> r.field("d"), r.field("qs")[0, :4]
     (array([[0.5]], dtype=float16), array([2, 3, 4, 5], dtype=uint4))
     >>> reorder.dequantize(r).numpy()[0, :4].tolist()
@@ -126,7 +127,7 @@ class Record(Checked):
         Examples
         --------
         >>> import memdesc, numpy as np, reorder
-        >>> r = reorder.Record(memdesc.record_desc((1, 32), "q4_0"))
+        >>> r = reorder.records.Record(memdesc.record.record_desc((1, 32), "q4_0"))
         >>> r.field("d"), r.field("qs").shape
         (array([[0.]], dtype=float16), (1, 32))
         """
@@ -156,7 +157,7 @@ class Record(Checked):
         Examples
         --------
         >>> import memdesc, numpy as np, reorder
-        >>> r = reorder.Record(memdesc.record_desc((1, 32), "q4_0"))
+        >>> r = reorder.records.Record(memdesc.record.record_desc((1, 32), "q4_0"))
         >>> r.set_field("d", np.full((1, 1), 0.5, np.float16))
         >>> r.set_field("qs", np.arange(32).reshape(1, 32) % 16)
         >>> reorder.dequantize(r).numpy()[0, 14:18].tolist()

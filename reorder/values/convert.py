@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from memdesc import DATA_TYPES, DataType
+from memdesc.dtypes import DATA_TYPES
 from reorder.values.formats import (
     FLOATS,
     FORMATS,
@@ -46,6 +46,7 @@ from reorder.values.formats import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from memdesc import DataType
     from reorder.values.binding import BoundAttr
 
 _WIDE = FLOATS["f64"]

@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from memdesc import DATA_TYPES, record_desc
+from memdesc.dtypes import DATA_TYPES
+from memdesc.record import record_desc
 from reorder.checkpoints.stored import written_tensors
 from tests.checkpoints import write_safetensors
 from tests.records import plain_scales, random_record

@@ -73,8 +73,8 @@ def _measure(
     data = np.random.default_rng(0).integers(0, 60, (size, size // block * nbytes), np.uint8)
     tensor, out = torch.from_numpy(data), torch.zeros(size, size)
     calls: list[Callable[[], Any]] = [
-        lambda: reorder.dequantize_gguf(tensor, kind, threads=threads),
-        lambda: reorder.dequantize_gguf(tensor, kind, out, threads=threads),
+        lambda: reorder.records.dequantize_gguf(tensor, kind, threads=threads),
+        lambda: reorder.records.dequantize_gguf(tensor, kind, out, threads=threads),
         lambda: gguf.dequantize(data, kind),
         lambda: torch.from_numpy(np.copy(gguf.dequantize(data, kind))),
     ]

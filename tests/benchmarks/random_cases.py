@@ -9,7 +9,8 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING
 
-from memdesc import DATA_TYPES, MemdescError
+from memdesc import MemdescError
+from memdesc.dtypes import DATA_TYPES
 from reorder.bench.cases import parse_cases
 
 if TYPE_CHECKING:

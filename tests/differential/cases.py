@@ -13,7 +13,9 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from memdesc import DATA_TYPES, MemdescError, MemoryDesc, memory_desc, parse_tag
+from memdesc import MemdescError, MemoryDesc, memory_desc
+from memdesc.dtypes import DATA_TYPES
+from memdesc.tags import parse_tag
 
 from .libdnnl import DESC_TYPES, Desc, Library, Status
 from .nesting import strict_desc

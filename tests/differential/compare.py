@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from memdesc import NotBlockedError
+from memdesc.errors import NotBlockedError
 
 from .libdnnl import DATA_TYPES, FORMAT_KIND_BLOCKED
 

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from memdesc import MemdescError, MemoryDesc, data_type, parse_tag
+from memdesc import MemdescError, MemoryDesc, data_type
+from memdesc.tags import parse_tag
 
 from .compare import count_blocks, differing_fields, is_padding, offsets_of, where_bytes_differ
 from .libdnnl import Fields, Status
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from reorder import ReorderPlan
+    from reorder.plan import ReorderPlan
 
     from .cases import Start, Step
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from memdesc import DATA_TYPES as OUR_TYPES
+from memdesc.dtypes import DATA_TYPES as OUR_TYPES
 
 from .libdnnl import DATA_TYPES, RUNTIME, Desc, DnnlError, ExecArg, Fields, Library, Status
 

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from memdesc import DATA_TYPES, MemdescError, MemoryDesc, parse_tag
+from memdesc import MemdescError, MemoryDesc
+from memdesc.dtypes import DATA_TYPES
+from memdesc.tags import parse_tag
 
 from .cases import (
     SEED,

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import reorder
-from memdesc import DATA_TYPES, MemoryDesc, memory_desc
+from memdesc import MemoryDesc, memory_desc
+from memdesc.dtypes import DATA_TYPES
 from reorder import Attr
 from tests.conversions import INTEGERS
 

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import reorder
-from memdesc import Field, Number, RecordDesc, Rule, memory_desc, record_desc
+from memdesc import memory_desc
+from memdesc.record import Field, Number, RecordDesc, Rule, record_desc
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -105,9 +106,9 @@ def test_scales_of_double_quantisation_are_decoded_first(kind: str) -> None:
         "nested_absmax": held["weight.nested_absmax"],
         "offset": np.array([state["nested_offset"]], np.float32),
     }
-    scales = reorder.dequantize(reorder.Record(RecordDesc((count,), fields, rule), parts))
+    scales = reorder.dequantize(reorder.records.Record(RecordDesc((count,), fields, rule), parts))
     desc = record_desc(_DIMS, f"bnb_{kind}")
-    record = reorder.Record(desc)
+    record = reorder.records.Record(desc)
     record.set_field("absmax", scales.numpy().reshape(desc.field("absmax").layout.dims))
     record.tensors["weight"][:] = held["weight"].reshape(-1)
     for out in _TYPES:

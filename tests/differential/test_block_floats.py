@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 
 import reorder
-from memdesc import DATA_TYPES, record_desc
+from memdesc.dtypes import DATA_TYPES
+from memdesc.record import record_desc
 from reorder.checkpoints.quantization import declared_record
 
 if TYPE_CHECKING:
@@ -43,11 +44,11 @@ def _modelopt() -> Any:
     )
 
 
-def _record(name: str, dims: tuple[int, ...]) -> reorder.Record:
+def _record(name: str, dims: tuple[int, ...]) -> reorder.records.Record:
     """Return a record of random bits; exponents are those of finite numbers."""
     rng = np.random.default_rng(0)
     desc = record_desc(dims, name)
-    record = reorder.Record(desc)
+    record = reorder.records.Record(desc)
     for part in desc.fields:
         shape = part.layout.dims
         words = rng.integers(0, 255, shape, np.uint8)
@@ -60,12 +61,12 @@ def _record(name: str, dims: tuple[int, ...]) -> reorder.Record:
     return record
 
 
-def _tensor(record: reorder.Record, name: str, kind: str, *shape: int) -> Any:
+def _tensor(record: reorder.records.Record, name: str, kind: str, *shape: int) -> Any:
     """Return a tensor of a record in torch."""
     return torch.from_numpy(record.tensors[name]).view(getattr(torch, kind)).reshape(shape)
 
 
-def _decoded(record: reorder.Record, kind: str) -> Any:
+def _decoded(record: reorder.records.Record, kind: str) -> Any:
     """Return what a record becomes here, in torch."""
     found = reorder.dequantize(record, dtype=kind).numpy()
     bits = torch.from_numpy(found.view(np.uint32 if kind == "f32" else np.uint16).copy())
@@ -86,7 +87,7 @@ def _same(found: Any, wanted: Any, *, is_signed: bool = True) -> bool:
 _DIMS = (72, 256)
 
 
-def _compressed(record: reorder.Record, preset: str, compressor: str, **types: Any) -> Any:
+def _compressed(record: reorder.records.Record, preset: str, compressor: str, **types: Any) -> Any:
     """Return what compressed-tensors makes of a record."""
     from compressed_tensors.compressors import BaseCompressor
     from compressed_tensors.quantization.quant_scheme import preset_name_to_scheme
@@ -214,7 +215,7 @@ def test_bits_of_experts_are_those_of_gpt_oss(kind: str) -> None:
 def test_an_exponent_of_255_is_not_a_number_by_ocp_and_a_power_of_two_in_transformers() -> None:
     from transformers.integrations.mxfp4 import convert_moe_packed_tensors
 
-    record = reorder.Record(record_desc((1, 1, 32), "gpt_oss_mxfp4"))
+    record = reorder.records.Record(record_desc((1, 1, 32), "gpt_oss_mxfp4"))
     record.tensors["blocks"][:] = 0x11  # codes of 0.5
     record.tensors["scales"][:] = 255
     blocks = _tensor(record, "blocks", "uint8", 1, 1, 1, 16)
@@ -524,7 +525,7 @@ def test_nvfp4_experts_of_modelopt_have_inputs_first(tmp_path: Path, modelopt: A
         record = checkpoint.record(name)
     assert record.desc == record_desc((4, 64, 192), "modelopt_nvfp4")
     assert _same(_decoded(record, "f32").transpose(1, 2), theirs, is_signed=False)
-    made = reorder.repack(record, "compressed_nvfp4", exact=False)
+    made = reorder.records.repack(record, "compressed_nvfp4", exact=False)
     assert made.desc == record_desc((4, 192, 64), "compressed_nvfp4")
     found = _decoded(made, "f32")
     assert torch.allclose(found, theirs, rtol=2**-22, atol=0)

@@ -14,14 +14,14 @@ import numpy as np
 import pytest
 
 import reorder
-from memdesc import record_desc
+from memdesc.record import record_desc
 from tests.records import random_record
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from memdesc import RecordDesc
+    from memdesc.record import RecordDesc
 
 pytestmark = [pytest.mark.judges, pytest.mark.filterwarnings("ignore")]
 
@@ -57,7 +57,7 @@ def _scheme(form: str, bits: int, strategy: str, *, zeros: bool) -> Any:
     return QuantizationScheme(targets=["Linear"], weights=QuantizationArgs(**weights), format=form)
 
 
-def _torch(record: reorder.Record) -> dict[str, Any]:
+def _torch(record: reorder.records.Record) -> dict[str, Any]:
     """Return the tensors of a record as they lie in a file of compressed-tensors."""
     desc = record.desc
     kinds = {"weight_packed": torch.int32, "weight": torch.int8, "weight_shape": torch.int64}
@@ -77,7 +77,7 @@ def _torch(record: reorder.Record) -> dict[str, Any]:
     }
 
 
-def _random(desc: RecordDesc) -> reorder.Record:
+def _random(desc: RecordDesc) -> reorder.records.Record:
     rng = np.random.default_rng(0)
     record = random_record(desc, rng)
     scale = desc.field("weight_scale")

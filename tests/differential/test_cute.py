@@ -11,14 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memdesc import (
-    MemdescError,
-    UnsupportedFormatError,
-    from_notation,
-    known_names,
-    memory_desc,
-    to_notation,
-)
+from memdesc import MemdescError, UnsupportedFormatError, known_names, memory_desc
+from memdesc.exchange import from_notation, to_notation
 from tests import strategies
 
 if TYPE_CHECKING:

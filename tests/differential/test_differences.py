@@ -91,10 +91,10 @@ def _tally(
         sound, cases = produce(seed)
         good = write(folder / f"good{seed}", sound)
         again = write(folder / f"again{seed}", sound)
-        accused += bool(reorder.differences(again, good))
+        accused += bool(reorder.checkpoints.differences(again, good))
         for k, case in enumerate(cases):
             bad = write(folder / f"bad{seed}_{k}", {**sound, **case.tensors})
-            differing = reorder.differences(bad, good).values()
+            differing = reorder.checkpoints.differences(bad, good).values()
             causes = [cause for each in differing for cause in each.causes]
             hit = any(cause.startswith(case.cause) for cause in causes)
             found.setdefault(case.damage, []).append(hit)
@@ -105,7 +105,7 @@ def _tally(
             flat = worse.reshape(-1).view(np.uint8)
             flat[rng.integers(len(flat))] ^= 1 << rng.integers(8)
             file = write(folder / f"worse{seed}_{k}", {**sound, **case.tensors, name: worse})
-            differing = reorder.differences(file, good).values()
+            differing = reorder.checkpoints.differences(file, good).values()
             assert differing
             guessed += any(each.causes for each in differing)
     for damage, hits in found.items():

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import reorder
-from memdesc import record_desc
+from memdesc.record import record_desc
 
 pytestmark = pytest.mark.peers
 
@@ -32,7 +32,7 @@ def _layer(dims: tuple[int, int], name: str, codes: str, scales: str) -> tuple[A
     values = torch.from_numpy(rng.lognormal(-5, 1, sizes).astype(np.float32))
     scale = values.to(getattr(torch, _SCALES[scales]))
     tensors = {"weight": words.numpy(), "weight_scale": scale.view(torch.uint8).numpy()}
-    return reorder.Record(desc, tensors), words.view(getattr(torch, _CODES[codes])), scale
+    return reorder.records.Record(desc, tensors), words.view(getattr(torch, _CODES[codes])), scale
 
 
 def _of_each(scale: Any, groups: tuple[int, ...], dims: tuple[int, int]) -> Any:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import reorder
-from memdesc import record_desc
+from memdesc.record import record_desc
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,7 +62,7 @@ def _same(ours: Any, theirs: Any) -> bool:
     return bool((same | is_nan).all() and (np.isnan(found) == is_nan).all())
 
 
-def _layer(bits: int, group: int, scales: str) -> tuple[reorder.Record, list[Any]]:
+def _layer(bits: int, group: int, scales: str) -> tuple[reorder.records.Record, list[Any]]:
     """Return a record with random bits in all codes, and its tensors in MLX."""
     rng = np.random.default_rng(bits * group)
     outputs, inputs = _DIMS
@@ -73,7 +73,7 @@ def _layer(bits: int, group: int, scales: str) -> tuple[reorder.Record, list[Any
         "biases": rng.standard_normal(sizes).astype(_TYPES[scales]),
     }
     desc = record_desc(_DIMS, "mlx", bits=bits, group=group, scales=scales)
-    return reorder.Record(desc, tensors), [_theirs(each) for each in tensors.values()]
+    return reorder.records.Record(desc, tensors), [_theirs(each) for each in tensors.values()]
 
 
 @pytest.mark.parametrize("scales", _TYPES)
@@ -97,7 +97,7 @@ def test_experts_in_one_tensor_are_decoded_as_by_mlx(mode: str) -> None:
     held = {
         role: np.array(each.view(mx.uint8)) for role, each in zip(desc.tensors, parts, strict=True)
     }
-    made = reorder.dequantize(reorder.Record(desc, held), dtype="bf16").numpy()
+    made = reorder.dequantize(reorder.records.Record(desc, held), dtype="bf16").numpy()
     biases = parts[2] if mode == "affine" else None
     assert _same(made, mx.dequantize(parts[0], parts[1], biases, group, bits, mode=mode))
 
@@ -110,7 +110,7 @@ def test_floats_are_decoded_as_by_mlx(mode: str, kind: str) -> None:
     words = rng.integers(0, 2**32, (255, 256 * bits // 32), np.uint32)
     # all but 255: NaN of OCP's e8m0, infinity of MLX
     scales = np.arange(255 * 256 // group).astype(np.uint8).reshape(255, -1) % 255
-    record = reorder.Record(
+    record = reorder.records.Record(
         record_desc((255, 256), f"mlx_{mode}"), {"weight": words, "scales": scales}
     )
     made = mx.dequantize(
@@ -270,8 +270,8 @@ def test_weights_of_others_are_written_for_mlx(tmp_path: Path, mode: str, source
     }
     if mode == "mxfp8":
         tensors["data"] &= 0xF7  # no NaN
-    record = reorder.Record(desc, tensors)
-    moved = reorder.repack(record, f"mlx_{mode}")
+    record = reorder.records.Record(desc, tensors)
+    moved = reorder.records.repack(record, f"mlx_{mode}")
     reorder.save(tmp_path / "x.safetensors", {"fc": moved})
     loaded = mx.load(str(tmp_path / "x.safetensors"))
     assert loaded["fc.weight"].dtype == mx.uint32

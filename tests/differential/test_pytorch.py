@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import example, given, settings
 
-from memdesc import MemdescError, UnsupportedFormatError, from_notation, memory_desc
-from memdesc.exchange import written
+from memdesc import MemdescError, UnsupportedFormatError, memory_desc
+from memdesc.exchange import from_notation, written
 from tests import strategies
 
 if TYPE_CHECKING:

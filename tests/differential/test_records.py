@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import reorder
-from memdesc import record_desc
+from memdesc.record import record_desc
 from tests.records import plain_scales, random_record
 
 pytestmark = pytest.mark.peers
@@ -32,7 +32,7 @@ def test_torch_multiplies_with_what_was_repacked_from_gpu_formats(
     desc = record_desc((_INPUTS, _OUTPUTS), source, group=_GROUP, **options)
     record = plain_scales(random_record(desc, rng), rng)
     name = _CPU_NAMES[torch.backends.cpu.get_cpu_capability()]
-    packed = reorder.repack(record, name, scales="f32")
+    packed = reorder.records.repack(record, name, scales="f32")
     numbers = reorder.dequantize(record).numpy()
     assert np.array_equal(reorder.dequantize(packed).numpy().T, numbers)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from memdesc import DATA_TYPES
+from memdesc.dtypes import DATA_TYPES
 from reorder import execute, plan_reorder
 from tests.reorders import few_boxes
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from memdesc import memory_desc, parse_tag
+from memdesc import memory_desc
+from memdesc.tags import parse_tag
 
 from . import known
 from .cases import (

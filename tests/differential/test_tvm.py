@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from memdesc import UnsupportedFormatError, from_notation, memory_desc
-from memdesc.exchange import written
+from memdesc import UnsupportedFormatError, memory_desc
+from memdesc.exchange import from_notation, written
 from tests import strategies
 
 if TYPE_CHECKING:

@@ -69,13 +69,13 @@ def test_libdnnl_prints_what_to_verbose_writes(
         tally.compared += 1
         tally.kinds["runtime"] += RUNTIME in sizes
         tally.kinds["*"] += "*" in text
-        if memdesc.to_verbose(ours) != text:
-            tally.differ(f"{ours!r}: {memdesc.to_verbose(ours)}, theirs {text}")
+        if memdesc.verbose.to_verbose(ours) != text:
+            tally.differ(f"{ours!r}: {memdesc.verbose.to_verbose(ours)}, theirs {text}")
             continue
-        read = memdesc.from_verbose(text, shown)
+        read = memdesc.verbose.from_verbose(text, shown)
         # flag p is not held where the tag is not
         again = text.replace(":p:", "::") if "*" in text else text
-        if read.dims != sizes or memdesc.to_verbose(read) != again:
+        if read.dims != sizes or memdesc.verbose.to_verbose(read) != again:
             tally.differ(f"{text} over {shown} reads as {read!r}")
     tally.check()
     assert tally.compared > _COUNT / 2
@@ -100,7 +100,7 @@ def test_lines_of_both_libraries_are_read_as_descriptors(
             tally.compared += 1
             found = printed.tensors["dst"].desc
             # the order of dims of one index is not in a line
-            if found is None or memdesc.to_verbose(found) != printed.tensors["dst"].text:
+            if found is None or memdesc.verbose.to_verbose(found) != printed.tensors["dst"].text:
                 tally.differ(f"{dims} {tag}: {printed.tensors['dst']}")
         tally.check()
         assert tally.compared > _COUNT / 6

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from memdesc import MemoryDesc, parse_tag
+from memdesc import MemoryDesc
+from memdesc.tags import parse_tag
 
 from . import known
 from .cases import (

@@ -57,7 +57,7 @@ _COUNTS["llava"] = _COUNTS["llama"]
 _COUNTS["deepseek_v3"] = 2 * 4 + 3 + 3 * (_EXPERTS + 1)
 # what Mixtral calls the layers of an expert
 _OF_MIXTRAL = {"gate_proj": "w1", "down_proj": "w2", "up_proj": "w3"}
-_VERIFIED = reorder.ConvertOptions(verify=True)
+_VERIFIED = reorder.checkpoints.ConvertOptions(verify=True)
 
 
 def _model(kind: str, dtype: Any) -> Any:

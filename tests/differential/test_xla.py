@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import given, settings
 
-from memdesc import DATA_TYPES, UnsupportedFormatError, from_notation, memory_desc, to_notation
+from memdesc import UnsupportedFormatError, memory_desc
+from memdesc.dtypes import DATA_TYPES
+from memdesc.exchange import from_notation, to_notation
 from tests import strategies
 
 if TYPE_CHECKING:

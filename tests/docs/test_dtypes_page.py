@@ -3,8 +3,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from memdesc import DATA_TYPES
-from memdesc.dtypes import ALIASES
+from memdesc.dtypes import ALIASES, DATA_TYPES
 from reorder.values.formats import ONEDNN_TYPES
 
 _PAGE = Path(__file__).parents[2] / "docs" / "dtypes.md"

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import memdesc
-from memdesc import Digit, FormatTag, MemdescError
+from memdesc import MemdescError
 from memdesc.names.images import IMAGES
+from memdesc.tags import Digit, FormatTag
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -151,7 +152,7 @@ def test_the_script_refuses_the_tags_that_the_package_refuses() -> None:
             text[at : at + pick.choice([0, 1])] = pick.choice(["", *"abcABC01248()/._z"])
         word = "".join(text)
         try:
-            padded = memdesc.memory_desc(dims, "f32", memdesc.parse_tag(word)).padded_nelems
+            padded = memdesc.memory_desc(dims, "f32", memdesc.tags.parse_tag(word)).padded_nelems
         except MemdescError:
             refused.append(True)
         else:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import reorder
-from memdesc import record_desc
+from memdesc.record import record_desc
 from reorder.checkpoints.convert.targets import TARGETS
 from reorder.cli import main
 from tests.checkpoints import awq_layer, fp8_layer, gptq_layer
@@ -39,11 +39,11 @@ def _fp8() -> dict[str, Any]:
 
 
 def _record(name: str, **options: Any) -> dict[str, Any]:
-    made = reorder.Record(
+    made = reorder.records.Record(
         record_desc((128, 256), "awq", group=64),
         {n: x.view(np.uint8).reshape(-1) for n, x in awq_layer(zeros=(8, 9)).items()},
     )
-    return {"fc": reorder.repack(made, name, **options)}
+    return {"fc": reorder.records.repack(made, name, **options)}
 
 
 _INT4 = {"num_bits": 4, "strategy": "group", "group_size": 64, "symmetric": True}

@@ -11,13 +11,14 @@ import pyopencl as cl
 import pytest
 
 from memdesc import MemdescError, memory_desc
-from reorder import execute_reference, opencl
+from reorder import opencl
 from reorder.opencl.execution import build_transfers, enqueue_transfers
 from reorder.opencl.image_formats import image_format
 from reorder.opencl.kernel.launch import GPU, DeviceTraits
 from reorder.opencl.kernel.transfers import OperandSpec, plan_transfers
 from reorder.opencl.operands import device_operand
 from reorder.opencl.programs import floats_of
+from reorder.reference import execute_reference
 from tests.property.reorder.test_convert_laws import elements
 from tests.reorders import random_bytes
 

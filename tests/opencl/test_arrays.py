@@ -10,7 +10,9 @@ import pyopencl.array
 import pytest
 from pyopencl.tools import SVMAllocator, SVMPool
 
-from memdesc import DATA_TYPES, MemdescError, OverlapError, image_desc, memory_desc
+from memdesc import MemdescError, image_desc, memory_desc
+from memdesc.dtypes import DATA_TYPES
+from memdesc.errors import OverlapError
 from reorder import opencl, reorder
 from tests.opencl.runtimes import refused
 

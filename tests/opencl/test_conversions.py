@@ -12,12 +12,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memdesc import DATA_TYPES, RUNTIME, Extra, image_desc, memory_desc, runtime_desc
-from reorder import Attr, execute_reference, opencl, plan_runtime, reorder
+from memdesc import RUNTIME, Extra, image_desc, memory_desc, runtime_desc
+from memdesc.dtypes import DATA_TYPES
+from reorder import Attr, opencl, reorder
 from reorder.opencl import DeviceMemory
 from reorder.opencl.kernel.launch import GPU, DeviceTraits
 from reorder.opencl.kernel.runs import RunTile
 from reorder.opencl.kernel.transfers import OperandSpec, plan_transfers
+from reorder.plan import plan_runtime
+from reorder.reference import execute_reference
 from tests.attributes import attrs, conversions
 from tests.conversions import every_code, random_codes, run
 from tests.opencl.runtimes import check_buffers, check_image, check_reorder, refused

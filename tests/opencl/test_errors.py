@@ -15,15 +15,15 @@ import pytest
 from memdesc import (
     RUNTIME,
     MemdescError,
-    OutOfMemoryError,
-    OverlapError,
     UnsupportedFormatError,
     image_desc,
     memory_desc,
     runtime_desc,
 )
-from reorder import Attr, Memory, opencl, plan_runtime, quantize, reorder, use_threads
+from memdesc.errors import OutOfMemoryError, OverlapError
+from reorder import Attr, Memory, opencl, quantize, reorder, use_threads
 from reorder.opencl import image_formats
+from reorder.plan import plan_runtime
 from tests.opencl.runtimes import refused
 
 if TYPE_CHECKING:

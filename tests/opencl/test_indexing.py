@@ -8,7 +8,8 @@ import pyopencl as cl
 import pytest
 from pyopencl.array import to_device
 
-from memdesc import MemdescError, OutOfRangeError, image_desc, memory_desc
+from memdesc import MemdescError, image_desc, memory_desc
+from memdesc.errors import OutOfRangeError
 from reorder import opencl, reorder
 
 if TYPE_CHECKING:

@@ -13,7 +13,8 @@ import pyopencl.array
 import pytest
 from pyopencl.tools import clear_first_arg_caches
 
-from memdesc import MemdescError, OverlapError, image_desc, memory_desc
+from memdesc import MemdescError, image_desc, memory_desc
+from memdesc.errors import OverlapError
 from reorder import Attr, opencl, reorder
 from reorder.opencl import execution
 from tests.opencl.runtimes import refused

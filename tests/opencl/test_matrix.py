@@ -15,13 +15,15 @@ import numpy as np
 import pyopencl.array as cl_array
 import pytest
 
-from memdesc import DATA_TYPES, Extra, ImageDesc, MemoryDesc, image_desc, memory_desc
-from reorder import Attr, execute, execute_reference, plan_reorder, quantize, reorder
+from memdesc import Extra, ImageDesc, MemoryDesc, image_desc, memory_desc
+from memdesc.dtypes import DATA_TYPES
+from reorder import Attr, execute, plan_reorder, quantize, reorder
 from reorder.opencl.execution import build_transfers, enqueue_transfers
 from reorder.opencl.kernel.launch import GPU, Body, DeviceTraits
 from reorder.opencl.kernel.placement import ImageShape
 from reorder.opencl.kernel.transfers import OperandSpec, plan_transfers
 from reorder.opencl.programs import floats_of
+from reorder.reference import execute_reference
 from tests.opencl.runtimes import BESIDE
 from tests.property.reorder.test_convert_laws import elements
 from tests.reorders import random_bytes

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 import reorder
 from memdesc import MemoryDesc, memory_desc
-from reorder import ReorderPlan
 from reorder.opencl.kernel.launch import GPU, DeviceTraits, Profile, kernel_source
+from reorder.plan import ReorderPlan
 from tests.strategies import desc_pairs, descs
 from tests.unit.reorder.opencl.test_kernels import planned
 
@@ -57,7 +57,7 @@ def check(runtime: Runtime, cases: list[Case], size: int) -> None:
         content = np.random.default_rng(k).integers(0, 256, src.min_nbytes, np.uint8)
         wanted = np.full(dst.min_nbytes, 0xA5, np.uint8)
         given_, moved = runtime.buffer(content), runtime.buffer(wanted)
-        reorder.execute_reference(src, dst, content, wanted)
+        reorder.reference.execute_reference(src, dst, content, wanted)
         cl.Kernel(program, f"t{k}_{kernel}")(runtime.queue, (size,), None, given_, moved)
         assert np.array_equal(runtime.read(moved), wanted), made.source("opencl")
 

@@ -14,6 +14,7 @@ import pytest
 import memdesc
 import reorder
 from memdesc.checked import Checked
+from memdesc.index import Index
 from memdesc.source import LANGUAGES
 
 # an open file is not a value
@@ -50,7 +51,7 @@ def _values() -> dict[str, type]:
     return found
 
 
-VALUES = _values()
+VALUES = {"Index": Index, **_values()}
 
 
 def _names(kind: type) -> list[str]:
@@ -138,7 +139,7 @@ def test_public_tables_cannot_be_changed(module: str, name: str) -> None:
 
 def test_a_table_of_the_library_refuses_a_new_row() -> None:
     with pytest.raises(TypeError):
-        memdesc.DATA_TYPES["zz"] = memdesc.data_type("f32")  # type: ignore[index] # the point
+        memdesc.dtypes.DATA_TYPES["zz"] = memdesc.data_type("f32")  # type: ignore[index] # the point
     with pytest.raises(memdesc.MemdescError, match="unknown data type 'zz'"):
         memdesc.data_type("zz")
     with pytest.raises(TypeError):

@@ -6,8 +6,10 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from memdesc import DATA_TYPES, MemdescError, RecordDesc
+from memdesc import MemdescError
+from memdesc.dtypes import DATA_TYPES
 from memdesc.errors import first_of
+from memdesc.record import RecordDesc
 from reorder.checkpoints.convert.sections import says_symmetric
 from reorder.checkpoints.declarations import (
     DECLARATIONS,

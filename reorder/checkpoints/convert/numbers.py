@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from memdesc import MemdescError, MemoryDesc, RecordDesc
+from memdesc import MemdescError, MemoryDesc
 from memdesc.errors import about
+from memdesc.record import RecordDesc
 from reorder.checkpoints.moves.changes import permutation
 from reorder.checkpoints.moves.losses import check_scales, check_zero_points
 from reorder.records.convert_numbers import is_rounded, write_numbers

@@ -41,7 +41,7 @@ class ConvertOptions(NamedTuple):
     Examples
     --------
     >>> import reorder
-    >>> options = reorder.ConvertOptions(max_bytes=1 << 28, verify=True)
+    >>> options = reorder.checkpoints.ConvertOptions(max_bytes=1 << 28, verify=True)
     >>> options.max_bytes, options.verify, options.overwrite
     (268435456, True, False)
     """
@@ -106,7 +106,7 @@ class ConvertReport(NamedTuple):
     >>> folder = tempfile.TemporaryDirectory()
     >>> source, target = f"{folder.name}/x.npz", f"{folder.name}/y.npz"
     >>> np.savez(source, w=np.ones((4, 8), np.float32), b=np.ones(4, np.float32))
-    >>> options = reorder.ConvertOptions(dry_run=True)
+    >>> options = reorder.checkpoints.ConvertOptions(dry_run=True)
     >>> report = reorder.convert(source, target, ["w: ba"], options)
     >>> report.weights, report.converted, report.copied, report.bytes_in
     (2, 1, 1, 144)
@@ -146,7 +146,7 @@ class ConvertProgress(NamedTuple):
     >>> folder = tempfile.TemporaryDirectory()
     >>> source, target = f"{folder.name}/x.npz", f"{folder.name}/y.npz"
     >>> np.savez(source, w=np.ones((4, 8), np.float32))
-    >>> def show(now: reorder.ConvertProgress) -> None:
+    >>> def show(now: reorder.checkpoints.ConvertProgress) -> None:
     ...     print(now.stage, now.done, "of", now.total)
     >>> report = reorder.convert(source, target, progress=show)
     planned 0 of 128

@@ -12,7 +12,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from memdesc import DATA_TYPES, MemdescError, MemoryDesc, RecordDesc, record_desc
+from memdesc import MemdescError, MemoryDesc
+from memdesc.dtypes import DATA_TYPES
+from memdesc.record import RecordDesc, record_desc
 from memdesc.record.names import read_name
 from reorder.checkpoints.convert.beside import beside, left_out_warnings
 from reorder.checkpoints.convert.rules import Rule, is_record

@@ -22,10 +22,11 @@ from math import isfinite, nan
 from os import PathLike, fspath
 from typing import Any, NoReturn
 
-from memdesc import MemdescError, data_type, known_records
+from memdesc import MemdescError, data_type
 from memdesc.disk import as_path, read_small
 from memdesc.errors import short_repr
 from memdesc.names import did_you_mean
+from memdesc.record import known_records
 
 _ARROW = "->"
 _SYNTAX = "PATTERN: [SRC ->] DST[, DTYPE][, KEY=VALUE ...]"

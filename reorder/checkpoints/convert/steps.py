@@ -7,17 +7,10 @@ from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
-from memdesc import (
-    MemdescError,
-    MemoryDesc,
-    RecordDesc,
-    UnsupportedFormatError,
-    data_type,
-    memory_desc,
-    record_desc,
-)
+from memdesc import MemdescError, MemoryDesc, UnsupportedFormatError, data_type, memory_desc
 from memdesc.errors import about
 from memdesc.names import expand_meta_tag, resolve
+from memdesc.record import RecordDesc, record_desc
 from memdesc.tags import LETTERS
 from reorder.checkpoints.convert.rules import WHOLE, Rule, is_record
 from reorder.checkpoints.formats.entry import Entry, Place, Tensor, record_fields, stored_desc
@@ -42,7 +35,7 @@ from reorder.checkpoints.stored import (
     stored_record,
     written_tensors,
 )
-from reorder.records.repack import target_desc
+from reorder.records.repacking import target_desc
 from reorder.values.attr import Attr
 from reorder.values.formats import FLOATS, INTEGERS
 from reorder.values.scales import check_quantized_types, split_dims
@@ -50,7 +43,7 @@ from reorder.values.scales import check_quantized_types, split_dims
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from memdesc import FormatTag
+    from memdesc.tags import FormatTag
     from reorder.checkpoints.groups import Group
 
 # scales are chosen and stored in f32

@@ -13,9 +13,10 @@ import re
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-from memdesc import MemdescError, RecordDesc, record_desc
+from memdesc import MemdescError
 from memdesc.dtypes import ALIASES
 from memdesc.errors import about, first_of, short_repr
+from memdesc.record import RecordDesc, record_desc
 from reorder.checkpoints.convert.beside import CACHE, LEFT_OUT, beside, left_out_warnings
 from reorder.checkpoints.convert.rules import FormatName, Rule
 from reorder.checkpoints.convert.sections import refuse_unknown, says_symmetric, sections_in
@@ -32,7 +33,7 @@ from reorder.checkpoints.quantization import CONFIG, model_type
 from reorder.checkpoints.siblings import beside_floats, holds_codes
 from reorder.checkpoints.stored import UNQUANTISED, WEIGHT, model_axes
 from reorder.records.encode import is_integer_number, number_bits
-from reorder.records.repack import target_desc
+from reorder.records.repacking import target_desc
 from reorder.values.formats import FLOATS
 
 if TYPE_CHECKING:

@@ -19,21 +19,13 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import numpy as np
 
-from memdesc import (
-    DATA_TYPES,
-    MemdescError,
-    MemoryDesc,
-    RecordDesc,
-    UnknownFormatError,
-    from_json,
-    memory_desc,
-    record_desc,
-    to_json,
-)
-from memdesc.descriptor_json import SCHEMA
+from memdesc import MemdescError, MemoryDesc, UnknownFormatError, memory_desc
+from memdesc.descriptor_json import SCHEMA, from_json, to_json
 from memdesc.disk import open_file
+from memdesc.dtypes import DATA_TYPES
 from memdesc.errors import about, short_repr
 from memdesc.layout import memory_order
+from memdesc.record import RecordDesc, record_desc
 from reorder.values.formats import INTEGERS
 
 if TYPE_CHECKING:

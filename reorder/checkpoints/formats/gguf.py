@@ -22,7 +22,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, BinaryIO, NamedTuple
 
-from memdesc import DATA_TYPES, MemoryDesc
+from memdesc import MemoryDesc
+from memdesc.dtypes import DATA_TYPES
 from memdesc.errors import MemdescError, about, short_repr
 from memdesc.layout import memory_order
 from memdesc.record.gguf import GGUF_NUMBERS, GgufType, gguf_type

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import numpy as np
 
-from memdesc import MemdescError, MemoryDesc, RecordDesc, data_type, memory_desc
+from memdesc import MemdescError, MemoryDesc, data_type, memory_desc
 from memdesc.errors import short_repr
+from memdesc.record import RecordDesc
 from reorder.checkpoints.formats.entry import (
     Container,
     Entry,
@@ -283,5 +284,5 @@ def _inexpressible(name: str, what: str, way_out: str) -> MemdescError:
     return MemdescError(
         f"{name!r}: a .npy has no place for {what}: it holds row-major and column-major arrays of "
         "numpy's own types. Write a .safetensors or a .npz, which keep it; or only its bytes, as a "
-        f"C kernel takes them, with --raw or reorder.save_raw; or {way_out}"
+        f"C kernel takes them, with --raw or reorder.checkpoints.save_raw; or {way_out}"
     )

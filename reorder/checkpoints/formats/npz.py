@@ -20,8 +20,9 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
-from memdesc import DATA_TYPES, DataType, MemdescError, MemoryDesc, data_type
+from memdesc import DataType, MemdescError, MemoryDesc, data_type
 from memdesc.disk import open_file
+from memdesc.dtypes import DATA_TYPES
 from memdesc.errors import about, short_repr
 from memdesc.layout import memory_order
 from reorder.checkpoints.formats.entry import (

@@ -14,21 +14,22 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from memdesc import MemdescError, MemoryDesc, RecordDesc, memory_desc
+from memdesc import MemdescError, MemoryDesc, memory_desc
 from memdesc.desc import desc_of
+from memdesc.record import RecordDesc
 from memdesc.views import permute_axes
 from reorder.api import prepare
 from reorder.checkpoints.moves.files import scratch
 from reorder.checkpoints.moves.runs import FieldLayout, Operand, Region
 from reorder.memory.memory import Memory
-from reorder.memory.reference import execute_reference
 from reorder.plan.plan import check_pair, plan_reorder
 from reorder.quantize import quantize
 from reorder.records.convert_numbers import convert_numbers, is_rounded
 from reorder.records.decode import decode_into
 from reorder.records.fields import dequantize_reference
 from reorder.records.record import Record, fill_constants
-from reorder.records.repack import dim_order
+from reorder.records.repacking import dim_order
+from reorder.reference import execute_reference
 from reorder.values.attr import Attr
 from reorder.values.binding import bind
 from reorder.values.formats import INTEGERS
@@ -39,7 +40,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from memdesc import Field, Layout
+    from memdesc import Layout
+    from memdesc.record import Field
 
     Desc = RecordDesc | MemoryDesc
     # for each tensor that is read, or each that is written, by its role

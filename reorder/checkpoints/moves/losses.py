@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from memdesc import DATA_TYPES, MemdescError, MemoryDesc, RecordDesc, memory_desc
+from memdesc import MemdescError, MemoryDesc, memory_desc
+from memdesc.dtypes import DATA_TYPES
+from memdesc.record import RecordDesc
 from reorder.api import reorder
 from reorder.checkpoints.moves.changes import padded, record_of
 from reorder.memory.memory import Memory

@@ -125,7 +125,8 @@ def cut(change: Change, bound: Bound) -> Cut:
     ...     print(piece.change.dst, piece.reads[0][1].start, piece.writes[0][1].start)
     memory_desc((32, 6), 'f32', 'Ab16a') 0 0
     memory_desc((32, 6), 'f32', 'Ab16a') 768 768
-    >>> src, dst = (memdesc.record_desc((256, 64), name, group=32) for name in ("awq", "gptq"))
+    >>> of = memdesc.record.record_desc
+    >>> src, dst = (of((256, 64), name, group=32) for name in ("awq", "gptq"))
     >>> pieces = list(cut(Repack(src, dst), Bound(10000, 10000)))
     >>> len(pieces), pieces[1].change.dst.dims, pieces[1].writes[0]
     (2, (128, 64), ('qweight', Runs(start=4096, length=4096, loops=())))

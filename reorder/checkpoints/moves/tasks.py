@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from memdesc import MemdescError, RecordDesc
+from memdesc import MemdescError
 from memdesc.errors import about
+from memdesc.record import RecordDesc
 from reorder.checkpoints.formats.entry import Place
 from reorder.checkpoints.moves.changes import ONLY, permutation, sizes_of
 from reorder.checkpoints.moves.files import read_runs, scratch, write_runs

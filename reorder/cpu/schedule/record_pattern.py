@@ -20,8 +20,7 @@ from reorder.cpu.target import LINE_BITS
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from memdesc import RecordDesc
-    from memdesc.record import Codebook, Digits, Field, Number
+    from memdesc.record import Codebook, Digits, Field, Number, RecordDesc
 
 # Elements of one vector: a 512-bit register of f32.
 MAX_LANES = 16

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
-from memdesc import DATA_TYPES, MemdescError
+from memdesc import MemdescError
+from memdesc.dtypes import DATA_TYPES
 from memdesc.source import LANGUAGES
 from reorder.values.binding import BETA, BoundAttr
 from reorder.values.codecs import Formula, integer_of

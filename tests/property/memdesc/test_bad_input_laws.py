@@ -7,23 +7,12 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memdesc import (
-    DATA_TYPES,
-    Digit,
-    FormatTag,
-    ImageDesc,
-    MemdescError,
-    MemoryDesc,
-    data_type,
-    from_json,
-    from_verbose,
-    image_desc,
-    memory_desc,
-    parse_tag,
-    suggest,
-    to_json,
-    to_verbose,
-)
+from memdesc import ImageDesc, MemdescError, MemoryDesc, data_type, image_desc, memory_desc
+from memdesc.descriptor_json import from_json, to_json
+from memdesc.dtypes import DATA_TYPES
+from memdesc.names import suggest
+from memdesc.tags import Digit, FormatTag, parse_tag
+from memdesc.verbose import from_verbose, to_verbose
 from tests.strategies import descs, name_strings
 
 if TYPE_CHECKING:

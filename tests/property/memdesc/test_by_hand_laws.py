@@ -8,7 +8,8 @@ import numpy as np
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from memdesc import Axis, Block, FormatTag, ImageDesc, Layout, MemdescError, image_desc, parse_tag
+from memdesc import Axis, Block, ImageDesc, Layout, MemdescError, image_desc
+from memdesc.tags import FormatTag, parse_tag
 from tests.by_hand import disguised, mutated
 from tests.strategies import descs, tags
 

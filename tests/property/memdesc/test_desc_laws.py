@@ -16,13 +16,11 @@ from memdesc import (
     MemoryDesc,
     array_desc,
     data_type,
-    from_json,
-    from_verbose,
     memory_desc,
-    to_json,
-    to_verbose,
 )
 from memdesc.desc import desc_of
+from memdesc.descriptor_json import from_json, to_json
+from memdesc.verbose import from_verbose, to_verbose
 from tests.oracles import offsets
 from tests.strategies import data_types, descs, descs_of, dims, tag_descs, tags
 

@@ -13,13 +13,11 @@ from memdesc import (
     MemdescError,
     UnknownFormatError,
     UnsupportedFormatError,
-    from_notation,
     memory_desc,
     parse_layout,
-    to_notation,
 )
 from memdesc.errors import short_repr
-from memdesc.exchange import SYSTEMS, written
+from memdesc.exchange import SYSTEMS, from_notation, to_notation, written
 from tests import strategies
 from tests.named import NAMES, uneven_desc
 

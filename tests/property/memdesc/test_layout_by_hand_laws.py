@@ -11,16 +11,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from memdesc import (
-    Axis,
-    Block,
-    Layout,
-    MemdescError,
-    MemoryDesc,
-    OverlapError,
-    data_type,
-    memory_desc,
-)
+from memdesc import Axis, Block, Layout, MemdescError, MemoryDesc, data_type, memory_desc
+from memdesc.errors import OverlapError
 from memdesc.index import index_at, indices_at
 from memdesc.overlap import check_overlap
 

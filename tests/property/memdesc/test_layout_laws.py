@@ -6,9 +6,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memdesc import FormatTag, MemoryDesc, memory_desc, parse_tag
+from memdesc import MemoryDesc, memory_desc
 from memdesc.index import index_at, indices_at
 from memdesc.layout_names import merged_blocks
+from memdesc.tags import FormatTag, parse_tag
 from tests.oracles import offsets
 from tests.strategies import descs, dims, tags
 

@@ -2,13 +2,18 @@ from __future__ import annotations
 
 import contextlib
 from random import Random
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memdesc import MemdescError, Name, from_json, memory_desc, to_json
+from memdesc import MemdescError, memory_desc
+from memdesc.descriptor_json import from_json, to_json
 from tests.named import NAMES, uneven_desc
+
+if TYPE_CHECKING:
+    from memdesc.names import Name
 
 
 @given(st.sampled_from(NAMES), st.randoms(use_true_random=False))

@@ -8,8 +8,9 @@ from math import prod
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memdesc import Axis, Block, Layout, MemdescError, OverlapError
+from memdesc import Axis, Block, Layout, MemdescError
 from memdesc.diophantine import SearchLimitError, Term, solve
+from memdesc.errors import OverlapError
 from memdesc.layout import layout_by_strides
 from memdesc.overlap import check_overlap
 from tests.strategies import dims, tags

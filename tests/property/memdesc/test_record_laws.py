@@ -5,8 +5,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from memdesc import Field, Layout, MemdescError, Number, OverlapError, RecordDesc, Rule
+from memdesc import Layout, MemdescError
+from memdesc.errors import OverlapError
 from memdesc.layout import layout_by_strides
+from memdesc.record import Field, Number, RecordDesc, Rule
 
 _RULE = Rule(Number((("q", 0),)), (Number((("d", 0),)),))
 

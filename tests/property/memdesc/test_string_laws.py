@@ -9,24 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memdesc import (
-    ImageDesc,
-    MemoryDesc,
-    from_json,
-    from_verbose,
-    image_desc,
-    known_names,
-    memory_desc,
-    parse_tag,
-    to_json,
-    to_verbose,
-)
+from memdesc import ImageDesc, MemoryDesc, image_desc, known_names, memory_desc
+from memdesc.descriptor_json import from_json, to_json
 from memdesc.names import is_image
+from memdesc.tags import parse_tag
+from memdesc.verbose import from_verbose, to_verbose
 from tests.files import mutations
 from tests.property.memdesc.test_bad_input_laws import check, only_memdesc_errors
 
 if TYPE_CHECKING:
-    from memdesc import FormatTag
+    from memdesc.tags import FormatTag
 
 _DIMS = (2, 17, 5, 4)
 _DESCS = [

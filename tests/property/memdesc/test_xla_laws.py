@@ -8,7 +8,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memdesc import UnsupportedFormatError, from_notation
+from memdesc import UnsupportedFormatError
+from memdesc.exchange import from_notation
 from tests import strategies
 
 if TYPE_CHECKING:

@@ -103,7 +103,7 @@ _X = np.ones((2, 17, 5, 4), np.float32)
 _LAYOUT = _desc().layout
 _MEMORY = reorder.reorder(_X, "nChw8c")
 _PLAN = reorder.plan_reorder(_desc("nchw"), _desc())
-_RECORD = reorder.Record(memdesc.record_desc((1, 32), "q4_0"))
+_RECORD = reorder.records.Record(memdesc.record.record_desc((1, 32), "q4_0"))
 _EXTRA = memdesc.Extra(1, 2)
 _IMAGE = memdesc.image_desc((1, 64, 56, 56), "f16", "in_out_channel")
 _INDEX = (0, 1, 2, 3)
@@ -119,25 +119,25 @@ _CALLS: list[tuple[Callable[..., Any], tuple[Any, ...]]] = [
         ((480, 160, 32, 8), (8,), (1,), (2, 24, 5, 4), 0),
     ),
     (memdesc.runtime_desc, ((memdesc.RUNTIME, 17, 5, 4), "f32", "nChw8c")),
-    (memdesc.record_desc, ((64, 128), "gptq")),
+    (memdesc.record.record_desc, ((64, 128), "gptq")),
     (memdesc.image_desc, ((1, 64, 56, 56), "f16", "in_out_channel")),
-    (memdesc.parse_tag, ("aBcd8b", "abcd")),
-    (memdesc.from_notation, ("(2,3):(3,1)", "cute", None, "f32")),
+    (memdesc.tags.parse_tag, ("aBcd8b", "abcd")),
+    (memdesc.exchange.from_notation, ("(2,3):(3,1)", "cute", None, "f32")),
     (memdesc.parse_layout, ("(2,3):(3,1)", None, "f32")),
-    (memdesc.from_verbose, (memdesc.to_verbose(_desc()), _DIMS)),
-    (memdesc.from_json, (memdesc.to_json(_desc()),)),
-    (memdesc.to_json, (_desc(),)),
-    (memdesc.to_notation, (_desc("abcd"), "xla")),
-    (memdesc.to_verbose, (_desc(),)),
+    (memdesc.verbose.from_verbose, (memdesc.verbose.to_verbose(_desc()), _DIMS)),
+    (memdesc.descriptor_json.from_json, (memdesc.descriptor_json.to_json(_desc()),)),
+    (memdesc.descriptor_json.to_json, (_desc(),)),
+    (memdesc.exchange.to_notation, (_desc("abcd"), "xla")),
+    (memdesc.verbose.to_verbose, (_desc(),)),
     (memdesc.array_desc, (_X,)),
-    (memdesc.suggest, ("nChw8", 4)),
+    (memdesc.names.suggest, ("nChw8", 4)),
     (memdesc.data_type, ("f32",)),
     (memdesc.Extra, (1, 2, 1.0)),
     (memdesc.Extra.from_verbose, (_EXTRA.to_verbose(),)),
     (_EXTRA.spans, (64, (2, 3))),
     (_EXTRA.nbytes, (64, (2, 3))),
     (_desc().dtype.nbytes, (3,)),
-    (memdesc.FormatTag, (((0,), (1,)), (), (1, 1))),
+    (memdesc.tags.FormatTag, (((0,), (1,)), (), (1, 1))),
     (memdesc.Layout, (_LAYOUT.dims, _LAYOUT.axes, _LAYOUT.blocks, 0)),
     (_LAYOUT.axis_size, (1,)),
     (_LAYOUT.axis_blocks, (1,)),
@@ -164,7 +164,7 @@ _CALLS: list[tuple[Callable[..., Any], tuple[Any, ...]]] = [
     ),
     (reorder.execute, (_PLAN, _X, _MEMORY.data, 1)),
     (
-        reorder.execute_reference,
+        reorder.reference.execute_reference,
         (_desc("nchw"), _desc(), _X, np.zeros(_desc().nbytes, np.uint8), None),
     ),
     (reorder.Memory, (_desc(), np.zeros(_desc().nbytes, np.uint8))),
@@ -175,7 +175,7 @@ _CALLS: list[tuple[Callable[..., Any], tuple[Any, ...]]] = [
     (reorder.compare_layouts, (_desc(), _desc("nchw"))),
     (reorder.compare_values, (_MEMORY, _X)),
     (_RECORD.set_field, ("d", np.ones((1, 1), np.float16))),
-    (reorder.repack, (_RECORD, "q8_0")),
+    (reorder.records.repack, (_RECORD, "q8_0")),
 ]
 
 

@@ -17,7 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import reorder
-from memdesc import MemdescError, memory_desc, record_desc, to_json
+from memdesc import MemdescError, memory_desc
+from memdesc.descriptor_json import to_json
+from memdesc.record import record_desc
 from reorder.checkpoints.formats.entry import Tensor
 from reorder.checkpoints.formats.shards import plan_shards
 from reorder.checkpoints.formats.writer import Writer

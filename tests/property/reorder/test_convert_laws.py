@@ -40,7 +40,7 @@ def check(
     src, dst, attr = case
     source, before = elements(src, seed), elements(dst, seed + 1)
     wanted = before.copy()
-    reorder.execute_reference(src, dst, source, wanted, attr)
+    reorder.reference.execute_reference(src, dst, source, wanted, attr)
     plan = reorder.plan_reorder(src, dst, attr)
     moved = move_guarded(plan, source, before, at_end=at_end, threads=threads)
     assert np.array_equal(moved, wanted), plan

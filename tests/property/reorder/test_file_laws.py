@@ -21,8 +21,12 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 import reorder
-from memdesc import MemdescError, MemoryDesc, memory_desc, record_desc, to_json
-from reorder import Memory, Quantized, Record, load, load_all, save, save_raw
+from memdesc import MemdescError, MemoryDesc, memory_desc
+from memdesc.descriptor_json import to_json
+from memdesc.record import record_desc
+from reorder import Memory, Quantized, load, load_all, save
+from reorder.checkpoints import save_raw
+from reorder.records import Record
 from tests.files import json_mutations, must_read_or_refuse, mutations, temporaries
 from tests.strategies import descs
 
@@ -172,7 +176,7 @@ _DESCS = [memory_desc(_SHAPE, "u8", tag) for tag in ("abcd", "acdb", "aBcd8b", "
 _SAVER = """
 import itertools, sys
 import numpy as np
-from memdesc import from_json
+from memdesc.descriptor_json import from_json
 from reorder import Memory, save
 path, tensors, first, *descs = sys.argv[1:]
 tensors, descs = np.load(tensors), list(map(from_json, descs))
@@ -244,7 +248,7 @@ def test_five_hundred_killed_processes_leave_whole_tensors(
 _SAVERS = """
 import sys, threading
 import numpy as np
-from memdesc import from_json
+from memdesc.descriptor_json import from_json
 from reorder import Memory, save
 path, tensors, first, count, *descs = sys.argv[1:]
 tensors, descs = np.load(tensors), list(map(from_json, descs))

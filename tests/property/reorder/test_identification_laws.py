@@ -13,7 +13,7 @@ from tests.named import NAMES, uneven_desc
 if TYPE_CHECKING:
     from random import Random
 
-    from memdesc import Name
+    from memdesc.names import Name
 
 
 @settings(max_examples=30)

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memdesc import MemoryDesc, from_verbose, to_verbose
+from memdesc.verbose import from_verbose, to_verbose
 from reorder.logs import read_verbose
 from tests.strategies import dims, tag_descs
 
 if TYPE_CHECKING:
     from hypothesis.strategies import DataObject
+
+    from memdesc import MemoryDesc
 
 _LINES = [
     line

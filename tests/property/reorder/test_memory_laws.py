@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import basic_indices
 
 import reorder
-from memdesc import MemdescError, NotBlockedError, PaddingError
+from memdesc import MemdescError, PaddingError
+from memdesc.errors import NotBlockedError
 from memdesc.index import index_at
 from tests.reorders import element_map, random_bytes
 from tests.strategies import descs

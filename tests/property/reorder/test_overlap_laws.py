@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import reorder
-from memdesc import MemdescError, MemoryDesc, OverlapError
+from memdesc import MemdescError, MemoryDesc
+from memdesc.errors import OverlapError
 from tests.reorders import element_map, expect, random_bytes
 from tests.strategies import desc_pairs, descs
 

@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import reorder
-from memdesc import MemdescError, record_desc
+from memdesc import MemdescError
+from memdesc.record import record_desc
 from reorder.checkpoints.formats.entry import Place
 from reorder.checkpoints.moves.changes import ONLY, Reorder, Repack
 from reorder.checkpoints.moves.pieces import Bound, cut
@@ -94,7 +95,7 @@ def test_pieces_of_records_write_what_repacking_the_whole_writes(
     record = plain_scales(random_record(desc, rng), rng)
     if "qzeros" in record.tensors and names[1] != "marlin":  # which holds any
         record.tensors["qzeros"][:] = 0x77 if names[0] == "gptq" else 0x88
-    whole = reorder.repack(record, names[1])
+    whole = reorder.records.repack(record, names[1])
     bound = (desc.nbytes + whole.desc.nbytes) // count + 1
     try:
         pieces = list(cut(Repack(desc, whole.desc), Bound(bound, 1 << 40)))

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memdesc import memory_desc
-from reorder import Box, Node, plan_reorder
+from reorder import plan_reorder
+from reorder.plan import Box, Node
 from reorder.plan.boxes import padding_boxes
 from reorder.plan.passes import simplify
 from tests.reorders import box_map, element_map, expect, few_boxes, move_guarded, random_bytes

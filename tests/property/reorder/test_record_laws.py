@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import reorder
-from memdesc import Field, Number, RecordDesc, Rule, known_records, memory_desc, record_desc
+from memdesc import memory_desc
+from memdesc.record import Field, Number, RecordDesc, Rule, known_records, record_desc
 from memdesc.record.names import experts_of
 from tests.records import bits_of, dequantize_reference, random_record
 
@@ -18,7 +19,7 @@ _SIZES = st.sampled_from((128, 256, 384, 512, 1280))
 
 
 @st.composite
-def records(draw: st.DrawFn) -> reorder.Record:
+def records(draw: st.DrawFn) -> reorder.records.Record:
     name = draw(st.sampled_from(known_records()))
     dims: tuple[int, ...] = draw(_SIZES), draw(_SIZES) // 128 * 256
     if experts_of(name) and draw(st.booleans()):
@@ -30,7 +31,7 @@ def records(draw: st.DrawFn) -> reorder.Record:
 @settings(max_examples=settings().max_examples // 2)
 @given(records(), st.sampled_from(("ab", "ba", "AB16a8b", "Ab3a")), st.sampled_from((1, 2)))
 def test_a_record_becomes_what_its_rule_gives(
-    record: reorder.Record, tag: str, threads: int
+    record: reorder.records.Record, tag: str, threads: int
 ) -> None:
     # experts come first
     desc = tag if len(record.desc.dims) == 2 else f"a{tag.translate(_NEXT)}"

@@ -50,7 +50,7 @@ def check(src: MemoryDesc, dst: MemoryDesc, seed: int, *, at_end: bool, threads:
         move_guarded(plan, spoilt, before, at_end=not at_end, threads=threads), wanted
     )
     reference = before.copy()
-    reorder.execute_reference(src, dst, source, reference)
+    reorder.reference.execute_reference(src, dst, source, reference)
     assert np.array_equal(reference, wanted)
 
 

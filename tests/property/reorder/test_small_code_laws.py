@@ -14,7 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import reorder
-from memdesc import DATA_TYPES, MemdescError, record_desc
+from memdesc import MemdescError
+from memdesc.dtypes import DATA_TYPES
+from memdesc.record import record_desc
 from reorder.checkpoints.stored import written_tensors
 from tests.checkpoints import write_safetensors
 from tests.files import json_mutations

@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import reorder
-from memdesc import DATA_TYPES, memory_desc
+from memdesc import memory_desc
+from memdesc.dtypes import DATA_TYPES
 from tests.attributes import conversions
 from tests.compiled import COMPILERS, address, compile_library, run_python
 from tests.conversions import every_code, random_codes
@@ -23,7 +24,8 @@ from tests.strategies import desc_pairs
 
 if TYPE_CHECKING:
     from memdesc import MemoryDesc
-    from reorder import Attr, ReorderPlan
+    from reorder import Attr
+    from reorder.plan import ReorderPlan
 
     Case = tuple[MemoryDesc, MemoryDesc, Attr | None]
 
@@ -45,7 +47,7 @@ def check(cases: list[Case], seed: int, compiler: tuple[str, str], *flags: str) 
             src = elements(plan.src, seed + k)
             before = elements(plan.dst, seed + k + 1)
             wanted, moved = before.copy(), before.copy()
-            reorder.execute_reference(plan.src, plan.dst, src, wanted, plan.attr)
+            reorder.reference.execute_reference(plan.src, plan.dst, src, wanted, plan.attr)
             arrays = [src, moved, *_parameters(plan)]
             getattr(library, name)(*map(address, arrays))
             assert np.array_equal(moved, wanted), f"{plan}\n{sources[k]}"
@@ -135,7 +137,7 @@ def test_every_code_of_every_type_becomes_the_bits_of_every_other_type(
         if plan.src.dtype.is_packed:
             given_ = given_[0::2] | given_[1::2] << 4
         wanted, moved = (np.zeros(plan.dst.min_nbytes, np.uint8) for _ in range(2))
-        reorder.execute_reference(plan.src, plan.dst, given_.view(np.uint8), wanted)
+        reorder.reference.execute_reference(plan.src, plan.dst, given_.view(np.uint8), wanted)
         call = getattr(library, f"{src}_{dst}{'_reorder' if compiler[1] == 'c' else ''}")
         call(address(given_), address(moved))
         assert np.array_equal(moved, wanted), (src, dst)
@@ -153,6 +155,6 @@ def test_a_plan_in_python_moves_the_elements_of_the_reorder(
     given_ = np.random.default_rng(0).integers(0, 256, src.min_nbytes, np.uint8)
     wanted = np.full(dst.min_nbytes, 0xA5, np.uint8)
     moved = wanted.copy()
-    reorder.execute_reference(src, dst, given_, wanted)
+    reorder.reference.execute_reference(src, dst, given_, wanted)
     move(given_, moved)
     assert np.array_equal(moved, wanted)

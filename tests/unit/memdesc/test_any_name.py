@@ -7,15 +7,14 @@ import pytest
 
 import reorder
 from memdesc import (
-    FormatTag,
     MemdescError,
     UnknownFormatError,
     UnsupportedFormatError,
     memory_desc,
     parse_layout,
-    parse_tag,
     runtime_desc,
 )
+from memdesc.tags import FormatTag, parse_tag
 
 DIMS = (2, 17, 5, 4)
 # texts, and the tag of the layout that they stand for

@@ -8,7 +8,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from memdesc import MemdescError, OverlapError, array_desc, memory_desc
+from memdesc import MemdescError, array_desc, memory_desc
+from memdesc.errors import OverlapError
 
 
 def test_an_array_is_described_where_it_is() -> None:

@@ -13,8 +13,6 @@ from memdesc import (
     Axis,
     Block,
     DataType,
-    Digit,
-    FormatTag,
     ImageDesc,
     Layout,
     MemdescError,
@@ -24,6 +22,7 @@ from memdesc import (
     memory_desc,
 )
 from memdesc.desc import desc_of
+from memdesc.tags import Digit, FormatTag
 
 F32 = data_type("f32")
 

@@ -8,17 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from memdesc import (
-    RUNTIME,
-    MemdescError,
-    OutOfMemoryError,
-    RuntimeDesc,
-    data_type,
-    memory_desc,
-    runtime_desc,
-)
+from memdesc import RUNTIME, MemdescError, RuntimeDesc, data_type, memory_desc, runtime_desc
 from memdesc.checked import Checked, remade
-from memdesc.errors import allocates
+from memdesc.errors import OutOfMemoryError, allocates
 from reorder.logs import VerbosePrimitive
 
 DESC = memory_desc((2, 17, 5, 4), "f32", "nChw8c")

@@ -8,13 +8,8 @@ import pickle
 import numpy as np
 import pytest
 
-from memdesc import (
-    Block,
-    MemdescError,
-    MemoryDesc,
-    NotBlockedError,
-    memory_desc,
-)
+from memdesc import Block, MemdescError, MemoryDesc, memory_desc
+from memdesc.errors import NotBlockedError
 
 # The asserts at the end of the seed page of oneDNN.
 

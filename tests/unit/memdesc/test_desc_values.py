@@ -17,9 +17,9 @@ from memdesc import (
     data_type,
     image_desc,
     memory_desc,
-    parse_tag,
     runtime_desc,
 )
+from memdesc.tags import parse_tag
 
 
 def test_the_stride_of_a_padded_unit_dim_and_of_a_zero_dim_is_compared() -> None:

@@ -8,18 +8,10 @@ import numpy as np
 import pytest
 
 import reorder
-from memdesc import (
-    RUNTIME,
-    Extra,
-    MemdescError,
-    image_desc,
-    memory_desc,
-    record_desc,
-    runtime_desc,
-    to_notation,
-    to_verbose,
-)
-from memdesc.record import RecordDesc
+from memdesc import RUNTIME, Extra, MemdescError, image_desc, memory_desc, runtime_desc
+from memdesc.exchange import to_notation
+from memdesc.record import RecordDesc, record_desc
+from memdesc.verbose import to_verbose
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -84,7 +76,7 @@ def test_the_reason_why_elements_move_names_dims_likewise() -> None:
         (lambda: to_notation(ALIGNED, "xla"), "f (dim 1)"),
         (lambda: to_notation(SWIZZLED, "xla"), "i (dim 1)"),
         (
-            lambda: reorder.plan_runtime(UNKNOWN, runtime_desc((2, 17, 5, 4), "f32", "bfyx")),
+            lambda: reorder.plan.plan_runtime(UNKNOWN, runtime_desc((2, 17, 5, 4), "f32", "bfyx")),
             "b (dim 0)",
         ),
         (

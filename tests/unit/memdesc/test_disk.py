@@ -22,7 +22,7 @@ def test_only_paths_are_taken_as_paths(path: Any) -> None:
     for use in (
         lambda: reorder.save(path, memory),
         lambda: reorder.load(path),
-        lambda: reorder.save_raw(path, memory),
+        lambda: reorder.checkpoints.save_raw(path, memory),
         lambda: reorder.load_all(path),
         lambda: memory_desc((2, 3), "f32", "ab").show().save(path),
     ):
@@ -33,7 +33,7 @@ def test_only_paths_are_taken_as_paths(path: Any) -> None:
 def test_standard_output_is_not_a_file_called_so() -> None:
     memory = reorder.reorder(np.ones((2, 3), np.float32), "ba")
     with pytest.raises(MemdescError, match="'-' is not a file: nothing is read from stdin"):
-        reorder.save_raw("-", memory)
+        reorder.checkpoints.save_raw("-", memory)
     assert as_path("./-") == Path("-")
 
 
@@ -160,7 +160,7 @@ def test_names_that_lead_in_a_circle_are_refused_wherever_a_path_is_taken(tmp_pa
     for use in (
         lambda: reorder.save(tmp_path / "a.npz", memory),
         lambda: reorder.load(tmp_path / "a.npz"),
-        lambda: reorder.save_raw(tmp_path / "b.svg", memory),
+        lambda: reorder.checkpoints.save_raw(tmp_path / "b.svg", memory),
         lambda: memory_desc((2, 3), "f32", "ab").show().save(tmp_path / "b.svg"),
     ):
         with pytest.raises(MemdescError, match=r"cannot be .*: Too many levels of symbolic links"):

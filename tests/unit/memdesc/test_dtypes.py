@@ -7,7 +7,8 @@ import re
 import numpy as np
 import pytest
 
-from memdesc import DATA_TYPES, DataType, MemdescError, data_type
+from memdesc import DataType, MemdescError, data_type
+from memdesc.dtypes import DATA_TYPES
 
 
 @pytest.mark.parametrize("found", DATA_TYPES.values(), ids=str)

@@ -6,19 +6,11 @@ from typing import Any
 import pytest
 
 import memdesc
-from memdesc import (
-    Extra,
-    MemdescError,
-    MemoryDesc,
-    NotBlockedError,
-    UnsupportedFormatError,
-    from_json,
-    from_verbose,
-    memory_desc,
-    to_json,
-    to_verbose,
-)
+from memdesc import Extra, MemdescError, MemoryDesc, UnsupportedFormatError, memory_desc
+from memdesc.descriptor_json import from_json, to_json
+from memdesc.errors import NotBlockedError
 from memdesc.extra import compensation_layout
+from memdesc.verbose import from_verbose, to_verbose
 
 WEIGHTS = memory_desc((3, 5, 2, 2), "s8", "ABcd4b16a4b")
 BOTH = Extra(s8s8_mask=1, asymmetric_mask=1)

@@ -22,7 +22,7 @@ desc = md.memory_desc
 D = desc((2, 3), "f32", "ab")
 COMPENSATED = desc((4, 4), "s8", "ab").with_extra(md.Extra(s8s8_mask=1))
 FUSED = desc((2, 4), "f32", "(ab)")
-Q3 = md.record_desc((2, 256), "q3_k")
+Q3 = md.record.record_desc((2, 256), "q3_k")
 ODD = np.zeros(5, np.dtype([("a", "u1"), ("b", "<f4")]))["b"]
 PAIR = np.zeros(4, ml_dtypes.int4)
 IMAGE = md.image_desc((1, 4, 3, 2), "f32", "in_out_channel")
@@ -47,7 +47,7 @@ ROWS = (
     Row(
         "record_desc(dims, ",
         lambda: desc((2, 32), "f32", "q4_0"),
-        lambda: md.record_desc((2, 32), "q4_0"),
+        lambda: md.record.record_desc((2, 32), "q4_0"),
     ),
     Row(
         "write one, such as cute:(8,4):(1,8)",
@@ -74,8 +74,16 @@ ROWS = (
         lambda: setattr(D.layout.blocks[0], "stride", 1),
         lambda: D.layout.blocks[0]._replace(stride=1),
     ),
-    Row("see memdesc.memory_desc", lambda: md.to_json(3), lambda: md.to_json(D)),
-    Row("its .desc is one", lambda: md.to_json(IMAGE), lambda: md.to_json(IMAGE.desc)),
+    Row(
+        "see memdesc.memory_desc",
+        lambda: md.descriptor_json.to_json(3),
+        lambda: md.descriptor_json.to_json(D),
+    ),
+    Row(
+        "its .desc is one",
+        lambda: md.descriptor_json.to_json(IMAGE),
+        lambda: md.descriptor_json.to_json(IMAGE.desc),
+    ),
     Row("make it again", lambda: D.__setstate__(()), lambda: pickle.loads(pickle.dumps(D))),
     Row(
         "see .blocks",
@@ -125,13 +133,13 @@ ROWS = (
     ),
     Row(
         "see with_extra(None)",
-        lambda: md.to_notation(COMPENSATED, "cute"),
-        lambda: md.to_notation(COMPENSATED.with_extra(None), "cute"),
+        lambda: md.exchange.to_notation(COMPENSATED, "cute"),
+        lambda: md.exchange.to_notation(COMPENSATED.with_extra(None), "cute"),
     ),
     Row(
         "give letters, which are these",
-        lambda: md.from_notation("QZ", "tvm", (2, 3)),
-        lambda: md.from_notation("QZ", "tvm", (2, 3), letters="zq"),
+        lambda: md.exchange.from_notation("QZ", "tvm", (2, 3)),
+        lambda: md.exchange.from_notation("QZ", "tvm", (2, 3), letters="zq"),
     ),
     Row(
         "leave it out: with_extra(None)",
@@ -202,41 +210,42 @@ ROWS = (
     ),
     Row(
         "see record_desc",
-        lambda: md.RecordDesc((2,), "x", (), 3),
-        lambda: md.record_desc((2, 32), "q4_0"),
+        lambda: md.record.RecordDesc((2,), "x", (), 3),
+        lambda: md.record.record_desc((2, 32), "q4_0"),
     ),
     Row(
         "use fp8_tensor, fp8_channel or fp8_block",
-        lambda: md.record_desc((128, 128), "fp8"),
+        lambda: md.record.record_desc((128, 128), "fp8"),
         lambda: [
-            md.record_desc((128, 128), f"fp8_{each}") for each in ("tensor", "channel", "block")
+            md.record.record_desc((128, 128), f"fp8_{each}")
+            for each in ("tensor", "channel", "block")
         ],
     ),
     Row(
         "use gguf_mxfp4",
-        lambda: md.record_desc((4, 64), "mxfp4"),
+        lambda: md.record.record_desc((4, 64), "mxfp4"),
         lambda: [
-            md.record_desc((4, 64), f"{each}_mxfp4")
+            md.record.record_desc((4, 64), f"{each}_mxfp4")
             for each in ("gguf", "gpt_oss", "compressed", "modelopt", "ocp")
         ],
     ),
     Row(
         "use gguf_nvfp4",
-        lambda: md.record_desc((4, 64), "nvfp4"),
+        lambda: md.record.record_desc((4, 64), "nvfp4"),
         lambda: [
-            md.record_desc((4, 64), f"{each}_nvfp4")
+            md.record.record_desc((4, 64), f"{each}_nvfp4")
             for each in ("gguf", "modelopt", "compressed", "cublas")
         ],
     ),
     Row(
         "give codes=",
-        lambda: md.record_desc((128, 128), "fp8_tensor", codes="u8"),
-        lambda: md.record_desc((128, 128), "fp8_tensor", codes="f8_e4m3"),
+        lambda: md.record.record_desc((128, 128), "fp8_tensor", codes="u8"),
+        lambda: md.record.record_desc((128, 128), "fp8_tensor", codes="f8_e4m3"),
     ),
     Row(
         "give scales=f32 if it holds them exactly",
-        lambda: md.record_desc((128, 128), "fp8_tensor", scales="f64"),
-        lambda: md.record_desc((128, 128), "fp8_tensor", scales="f32"),
+        lambda: md.record.record_desc((128, 128), "fp8_tensor", scales="f64"),
+        lambda: md.record.record_desc((128, 128), "fp8_tensor", scales="f32"),
     ),
     Row(
         "see runtime_desc",

@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from memdesc import MemdescError, MemoryDesc, OutOfRangeError, memory_desc
+from memdesc import MemdescError, MemoryDesc, memory_desc
+from memdesc.errors import OutOfRangeError
 from memdesc.index import index_at
 from memdesc.layout import layout_by_strides
 

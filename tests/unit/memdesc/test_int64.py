@@ -6,17 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from memdesc import (
-    RUNTIME,
-    Extra,
-    MemdescError,
-    from_verbose,
-    image_desc,
-    memory_desc,
-    runtime_desc,
-    to_verbose,
-)
+from memdesc import RUNTIME, Extra, MemdescError, image_desc, memory_desc, runtime_desc
 from memdesc.int64 import checked_flag, checked_int, checked_ints
+from memdesc.verbose import from_verbose, to_verbose
 
 Take = Callable[[Any], object]
 

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from memdesc import Axis, Block, Layout, MemdescError, NotBlockedError, memory_desc
+from memdesc import Axis, Block, Layout, MemdescError, memory_desc
+from memdesc.errors import NotBlockedError
 from memdesc.layout import layout_by_strides, memory_order
 
 if TYPE_CHECKING:

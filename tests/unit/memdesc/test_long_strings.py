@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from memdesc import MemdescError, from_json, from_notation, memory_desc, suggest
-from memdesc.exchange import SYSTEMS
+from memdesc import MemdescError, memory_desc
+from memdesc.descriptor_json import from_json
+from memdesc.exchange import SYSTEMS, from_notation
+from memdesc.names import suggest
 from reorder.logs import VerbosePrimitive, read_verbose
 from tests.work import hangs_fail
 

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from memdesc import UnknownFormatError, parse_tag
+from memdesc import UnknownFormatError
+from memdesc.tags import parse_tag
 
 
 def test_a_block_of_one_is_dropped_as_onednn_does() -> None:

@@ -4,8 +4,9 @@ from itertools import permutations
 
 import pytest
 
-from memdesc import OverlapError, memory_desc
+from memdesc import memory_desc
 from memdesc.diophantine import SearchLimitError, Term, solve
+from memdesc.errors import OverlapError
 from memdesc.layout import layout_by_strides
 from memdesc.overlap import check_overlap
 from tests.work import count_calls

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from memdesc import Digit, FormatTag, MemdescError
+from memdesc import MemdescError
+from memdesc.tags import Digit, FormatTag
 
 
 @pytest.mark.parametrize(

@@ -5,16 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from memdesc import (
-    MemdescError,
-    UnsupportedFormatError,
-    from_json,
-    image_desc,
-    memory_desc,
-    runtime_desc,
-    to_json,
-    to_verbose,
-)
+from memdesc import MemdescError, UnsupportedFormatError, image_desc, memory_desc, runtime_desc
+from memdesc.descriptor_json import from_json, to_json
+from memdesc.verbose import to_verbose
 
 if TYPE_CHECKING:
     from collections.abc import Callable

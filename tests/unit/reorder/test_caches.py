@@ -17,7 +17,8 @@ import pytest
 
 import memdesc
 import reorder
-from memdesc import Extra, MemoryDesc, RecordDesc, memory_desc, record_desc
+from memdesc import Extra, MemoryDesc, memory_desc
+from memdesc.record import RecordDesc, record_desc
 from reorder.cli import main
 from tests.records import bits_of, dequantize_reference
 
@@ -100,8 +101,8 @@ def _refused(desc: MemoryDesc) -> str:
 TEXTS: dict[str, Callable[[MemoryDesc], str]] = {
     "repr": repr,
     "tags": lambda desc: str(desc.names()),
-    "verbose": memdesc.to_verbose,
-    "json": memdesc.to_json,
+    "verbose": memdesc.verbose.to_verbose,
+    "json": memdesc.descriptor_json.to_json,
     "source": lambda desc: desc.source(),
     "picture": lambda desc: str(desc.show()),
     "explained": _explained,
@@ -178,7 +179,7 @@ def test_a_table_with_a_negative_zero_is_another_one(
     assert first != second
     for desc in (first, second):
         raw = np.full(desc.nbytes, 0x80, np.uint8)
-        record = reorder.Record(desc, {"data": raw})
+        record = reorder.records.Record(desc, {"data": raw})
         found = reorder.dequantize(record).numpy()
         assert (bits_of(found) == bits_of(dequantize_reference(record))).all()
 
@@ -186,7 +187,7 @@ def test_a_table_with_a_negative_zero_is_another_one(
 def test_constants_are_compared_by_their_bytes() -> None:
     desc = record_desc((2, 64), "gguf_mxfp4")
     one, other = (
-        replace(desc, constants=(memdesc.Constant("global", "f32", (value,)),))
+        replace(desc, constants=(memdesc.record.Constant("global", "f32", (value,)),))
         for value in (0.0, -0.0)
     )
     assert one != other

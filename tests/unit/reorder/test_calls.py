@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 import reorder
-from memdesc import MemdescError, OverlapError, memory_desc
+from memdesc import MemdescError, memory_desc
+from memdesc.errors import OverlapError
 from reorder import calls
 from reorder.memory.dlpack import TensorView
 

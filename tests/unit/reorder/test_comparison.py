@@ -11,7 +11,8 @@ import pytest
 
 import reorder
 from memdesc import MemdescError, memory_desc
-from reorder import Difference, Memory, compare_values
+from reorder import Memory, compare_values
+from reorder.comparison import Difference
 
 
 def test_tensors_in_other_layouts_and_types_are_compared_by_index() -> None:

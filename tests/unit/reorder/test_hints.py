@@ -47,7 +47,7 @@ SIX = np.zeros((2, 3), np.float32)
 S4 = memory_desc((2, 4), "s4", "ab")
 
 
-def run(plan: reorder.ReorderPlan, x: object, out: object) -> object:
+def run(plan: reorder.plan.ReorderPlan, x: object, out: object) -> object:
     reorder.execute(plan, x, out)
     return out
 
@@ -101,8 +101,8 @@ _REPEATED = memory_desc((4, 3), "u8", strides=(0, 1))
 
 SIGNED = np.arange(-4, 4, dtype=np.float32).reshape(2, 4)
 QUANTIZED = reorder.quantize(SIGNED, "s8")
-RECORD = reorder.Record(md.record_desc((2, 32), "q4_0"))
-SEVERAL = reorder.Record(md.record_desc((2, 4), "fp8_channel"))
+RECORD = reorder.records.Record(md.record.record_desc((2, 32), "q4_0"))
+SEVERAL = reorder.records.Record(md.record.record_desc((2, 4), "fp8_channel"))
 SCALE = np.ones((2, 1), np.float32)
 ONES = np.ones((2, 1), np.float16)
 STEPPED_BYTES = np.zeros(72, np.uint8)[::2]
@@ -283,61 +283,69 @@ ROWS = (
     ),
     Row("do not pass others", lambda: r.dequantize(RECORD, 2.0), lambda: r.dequantize(RECORD)),
     Row(
-        "see record_desc()", lambda: r.Record(D), lambda: r.Record(md.record_desc((2, 32), "q4_0"))
+        "see record_desc()",
+        lambda: r.records.Record(D),
+        lambda: r.records.Record(md.record.record_desc((2, 32), "q4_0")),
     ),
     Row("see .tensors", lambda: SEVERAL.data, lambda: SEVERAL.tensors["weight"].data),
     Row(
         "pass a copy of it to Record",
-        lambda: r.Record(RECORD.desc, bytes(36)).set_field("d", ONES),
-        lambda: r.Record(RECORD.desc, bytearray(bytes(36))).set_field("d", ONES),
+        lambda: r.records.Record(RECORD.desc, bytes(36)).set_field("d", ONES),
+        lambda: r.records.Record(RECORD.desc, bytearray(bytes(36))).set_field("d", ONES),
     ),
     Row(
         "pass a dict of weight, weight_scale",
-        lambda: r.Record(SEVERAL.desc, bytes(4)),
-        lambda: r.Record(SEVERAL.desc, SEVERAL.tensors),
+        lambda: r.records.Record(SEVERAL.desc, bytes(4)),
+        lambda: r.records.Record(SEVERAL.desc, SEVERAL.tensors),
     ),
     Row(
         "pass its bytes as uint8",
-        lambda: r.Record(SEVERAL.desc, {**SEVERAL.tensors, "weight_scale": ONES.astype("f8")}),
-        lambda: r.Record(SEVERAL.desc, {**SEVERAL.tensors, "weight_scale": SCALE.view("u1")}),
+        lambda: r.records.Record(
+            SEVERAL.desc, {**SEVERAL.tensors, "weight_scale": ONES.astype("f8")}
+        ),
+        lambda: r.records.Record(
+            SEVERAL.desc, {**SEVERAL.tensors, "weight_scale": SCALE.view("u1")}
+        ),
     ),
     Row(
         "from numpy.ascontiguousarray",
-        lambda: r.Record(RECORD.desc, STEPPED_BYTES),
-        lambda: r.Record(RECORD.desc, np.ascontiguousarray(STEPPED_BYTES)),
+        lambda: r.records.Record(RECORD.desc, STEPPED_BYTES),
+        lambda: r.records.Record(RECORD.desc, np.ascontiguousarray(STEPPED_BYTES)),
     ),
     Row(
         "pass the name, the number or the gguf.GGMLQuantizationType of one of",
-        lambda: r.dequantize_gguf(BLOCKS, "Q9"),
-        lambda: [r.dequantize_gguf(BLOCKS, each) for each in ("Q4_0", 2)],
+        lambda: r.records.dequantize_gguf(BLOCKS, "Q9"),
+        lambda: [r.records.dequantize_gguf(BLOCKS, each) for each in ("Q4_0", 2)],
     ),
     Row(
         "out is read-only; pass a writable array",
-        lambda: r.dequantize_gguf(BLOCKS, "Q4_0", out=read_only(np.zeros((2, 32), "f4"))),
-        lambda: r.dequantize_gguf(BLOCKS, "Q4_0", out=np.zeros((2, 32), "f4")),
+        lambda: r.records.dequantize_gguf(BLOCKS, "Q4_0", out=read_only(np.zeros((2, 32), "f4"))),
+        lambda: r.records.dequantize_gguf(BLOCKS, "Q4_0", out=np.zeros((2, 32), "f4")),
     ),
     Row(
         "pass separate memory",
-        lambda: r.dequantize_gguf(
+        lambda: r.records.dequantize_gguf(
             SHARED[:36].reshape(2, 18), "Q4_0", out=SHARED.view("f4").reshape(2, 32)
         ),
-        lambda: r.dequantize_gguf(SHARED[:36].reshape(2, 18), "Q4_0", out=np.zeros((2, 32), "f4")),
+        lambda: r.records.dequantize_gguf(
+            SHARED[:36].reshape(2, 18), "Q4_0", out=np.zeros((2, 32), "f4")
+        ),
     ),
     Row(
         "pass 'Q2_0' for the former",
-        lambda: r.dequantize_gguf(np.zeros((1, 18), "u1"), 42),
-        lambda: r.dequantize_gguf(np.zeros((1, 18), "u1"), "Q2_0"),
+        lambda: r.records.dequantize_gguf(np.zeros((1, 18), "u1"), 42),
+        lambda: r.records.dequantize_gguf(np.zeros((1, 18), "u1"), "Q2_0"),
     ),
     # plans and attributes
     Row(
         "see memdesc.runtime_desc",
-        lambda: r.plan_runtime(D, D),
-        lambda: r.plan_runtime(RUNTIME, RUNTIME),
+        lambda: r.plan.plan_runtime(D, D),
+        lambda: r.plan.plan_runtime(RUNTIME, RUNTIME),
     ),
     Row(
         "pass a tag to runtime_desc",
-        lambda: r.plan_runtime(md.runtime_desc((2, 3), "f32", None), RUNTIME),
-        lambda: r.plan_runtime(md.runtime_desc((md.RUNTIME, 3), "f32", "ab"), RUNTIME),
+        lambda: r.plan.plan_runtime(md.runtime_desc((2, 3), "f32", None), RUNTIME),
+        lambda: r.plan.plan_runtime(md.runtime_desc((md.RUNTIME, 3), "f32", "ab"), RUNTIME),
     ),
     Row(
         "pass out=, the memory that holds it",
@@ -429,8 +437,8 @@ ROWS = (
     ),
     Row(
         "give a list of names, such as ['f32']",
-        lambda: r.compile_kernels("f32"),
-        lambda: r.compile_kernels([], []),
+        lambda: r.precompile.compile_kernels("f32"),
+        lambda: r.precompile.compile_kernels([], []),
     ),
 )
 

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import reorder
-from memdesc import MemdescError, OverlapError, memory_desc
+from memdesc import MemdescError, memory_desc
+from memdesc.errors import OverlapError
 from tests.unit.reorder.test_api import cube
 
 

@@ -10,13 +10,31 @@ import reorder
 from tests.programs import run_python
 
 
+def test_the_public_names_are_these() -> None:
+    assert reorder.__all__ == [
+        *("Attr", "Memory", "Quantized", "compare_layouts", "compare_values", "convert"),
+        *("dequantize", "execute", "identify", "load", "load_all", "open_checkpoint", "opencl"),
+        *("plan_reorder", "prepare", "quantize", "reorder", "save", "use_threads"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "package", ["checkpoints", "identification", "opencl", "plan", "records", "comparison"]
+)
+def test_packages_have_the_names_that_they_list(package: str) -> None:
+    module = getattr(reorder, package)
+    assert all(hasattr(module, name) for name in getattr(module, "__all__", ()))
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        _ = module.nothing
+
+
 def test_dir_lists_public_names_and_dunder_names_only() -> None:
     listed = dir(reorder)
     assert {name for name in listed if not name.startswith("__")} == set(reorder.__all__)
     assert {"__all__", "__doc__", "__file__", "__name__", "__path__", "__version__"} <= set(listed)
     opencl = {name for name in dir(reorder.opencl) if not name.startswith("__")}
     assert opencl == set(reorder.opencl.__all__)
-    assert import_module("reorder.plan") is reorder.plan  # type: ignore[attr-defined] # a submodule
+    assert import_module("reorder.plan") is reorder.plan
 
 
 def test_both_packages_have_one_version() -> None:

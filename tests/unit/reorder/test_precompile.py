@@ -33,8 +33,8 @@ def convert(case):
 convert()
 for nbytes in (1, 2, 4, 8):
     reorder.reorder(np.zeros((2048, 2**19 // nbytes), f"u{nbytes}"), "ba")
-for name in memdesc.known_records():
-    record = reorder.Record(memdesc.record_desc((256, 4096), name))
+for name in memdesc.record.known_records():
+    record = reorder.records.Record(memdesc.record.record_desc((256, 4096), name))
     for dtype in ("f32", "f16", "bf16", "f8_e4m3"):
         reorder.dequantize(record, dtype=dtype)
 """
@@ -42,7 +42,7 @@ for name in memdesc.known_records():
 
 def test_kernels_that_move_are_compiled_for_all_widths() -> None:
     steps: list[tuple[int, int]] = []
-    made = reorder.compile_kernels([], [], progress=lambda *step: steps.append(step))
+    made = reorder.precompile.compile_kernels([], [], progress=lambda *step: steps.append(step))
     names = {kernel["kernel"] for kernel in made}
     for bits in (4, 8, 16, 32, 64):
         assert f"interpreter of {bits}-bit elements" in names
@@ -53,7 +53,7 @@ def test_kernels_that_move_are_compiled_for_all_widths() -> None:
 
 
 def test_kernels_of_a_type_and_a_record_are_compiled() -> None:
-    made = reorder.compile_kernels(["u8"], ["q8_0"])
+    made = reorder.precompile.compile_kernels(["u8"], ["q8_0"])
     names = [kernel["kernel"] for kernel in made]
     assert any("records" in name and name.endswith("f32") for name in names)
     assert any("records" in name and name.endswith("f32, non-temporal stores") for name in names)
@@ -72,7 +72,7 @@ def test_kernels_of_a_type_and_a_record_are_compiled() -> None:
 )
 def test_unknown_names_are_refused(dtypes: Any, records: Any, message: str) -> None:
     with pytest.raises(MemdescError, match=message):
-        reorder.compile_kernels(dtypes, records)
+        reorder.precompile.compile_kernels(dtypes, records)
 
 
 @pytest.mark.campaign

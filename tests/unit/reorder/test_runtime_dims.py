@@ -15,7 +15,7 @@ SRC, DST = (
 
 
 def test_one_plan_serves_all_sizes() -> None:
-    plan = reorder.plan_runtime(SRC, DST, reorder.Attr(dst_scale=0.5))
+    plan = reorder.plan.plan_runtime(SRC, DST, reorder.Attr(dst_scale=0.5))
     for sizes in ((1, 20, 3), (4, 20, 1), (0, 20, 2)):
         x = np.random.default_rng(0).integers(-60, 60, sizes).astype(np.float32)
         src, dst = reorder.reorder(x, "abc"), reorder.Memory(DST.resolve(sizes))
@@ -27,7 +27,7 @@ def test_one_plan_serves_all_sizes() -> None:
 @pytest.mark.parametrize("threads", [0, -5, 1.5, "x"])
 @pytest.mark.parametrize("rows", [0, 2])
 def test_threads_are_checked_before_anything_is_written(threads: Any, rows: int) -> None:
-    plan = reorder.plan_runtime(SRC, DST)
+    plan = reorder.plan.plan_runtime(SRC, DST)
     src, dst = (
         reorder.Memory(SRC.resolve((rows, 20, 3))),
         reorder.Memory(DST.resolve((rows, 20, 3))),
@@ -62,11 +62,11 @@ def test_threads_are_checked_before_anything_is_written(threads: Any, rows: int)
 )
 def test_sides_that_do_not_agree_are_refused(src: Any, dst: Any, message: str) -> None:
     with pytest.raises(MemdescError, match=message):
-        reorder.plan_runtime(src, dst)
+        reorder.plan.plan_runtime(src, dst)
 
 
 def test_memory_that_the_plan_is_not_for_is_refused_before_anything_is_written() -> None:
-    plan = reorder.plan_runtime(SRC, DST)
+    plan = reorder.plan.plan_runtime(SRC, DST)
     src, dst = reorder.Memory(SRC.resolve((2, 20, 3))), reorder.Memory(DST.resolve((2, 20, 3)))
     with pytest.raises(MemdescError, match=r"x is memory_desc.*, but the plan is for runtime_desc"):
         plan(reorder.Memory(memory_desc((2, 20, 3), "f32", "acb")), dst)

@@ -158,12 +158,12 @@ def test_another_program_opens_it_by_the_name_in_the_metadata(tmp_path: Path) ->
 
 
 def test_a_record_is_kept_as_an_array_for_each_field(tmp_path: Path) -> None:
-    desc = memdesc.record_desc((256, 64), "gptq", group=32)
+    desc = memdesc.record.record_desc((256, 64), "gptq", group=32)
     tensors = {
         name: _RNG.integers(0, 100, nbytes).astype(np.uint8)
         for name, nbytes in desc.tensors.items()
     }
-    record = reorder.Record(desc, tensors)
+    record = reorder.records.Record(desc, tensors)
     group = zarr.create_group(tmp_path)
     for name, layout, dtype in (
         ("qweight", "gptq", "u4"),
@@ -183,12 +183,12 @@ def test_a_record_is_kept_as_an_array_for_each_field(tmp_path: Path) -> None:
         name: (tmp_path / name / "c" / "0" / "0").read_bytes() for name in ("qweight", "qzeros")
     } | {"scales": (tmp_path / "scales" / "c" / "0" / "0").read_bytes()}
     assert stored == {name: data.tobytes() for name, data in tensors.items()}
-    again = reorder.Record(desc, stored)
+    again = reorder.records.Record(desc, stored)
     assert (reorder.dequantize(again).data == reorder.dequantize(record).data).all()
 
 
 def test_a_tag_is_stored_by_its_notation() -> None:
-    codec = MemdescCodec(memdesc.parse_tag("Ab16a"), np.dtype("f4"))
+    codec = MemdescCodec(memdesc.tags.parse_tag("Ab16a"), np.dtype("f4"))
     fields = {"name": "memdesc", "configuration": {"layout": "Ab16a", "dtype": "f32"}}
     assert codec.to_dict() == fields
     assert MemdescCodec.from_dict(fields) == codec

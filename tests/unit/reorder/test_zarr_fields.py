@@ -21,16 +21,16 @@ _RNG = np.random.default_rng(0)
 # those of one tensor
 _BLOCKS = [
     name
-    for name in memdesc.known_records()
-    if len(memdesc.record_desc((256, 256), name).tensors) == 1
+    for name in memdesc.record.known_records()
+    if len(memdesc.record.record_desc((256, 256), name).tensors) == 1
 ]
 
 
 @pytest.mark.parametrize("name", _BLOCKS)
 def test_chunks_hold_the_fields_of_a_record_and_make_it_again(name: str) -> None:
-    desc = memdesc.record_desc((32, 512), name)
-    record = reorder.Record(desc, _RNG.integers(0, 256, desc.nbytes, np.uint8))
-    again = reorder.Record(desc)
+    desc = memdesc.record.record_desc((32, 512), name)
+    record = reorder.records.Record(desc, _RNG.integers(0, 256, desc.nbytes, np.uint8))
+    again = reorder.records.Record(desc)
     nbytes = 0
     for part in desc.fields:
         store: dict[str, Any] = {}
@@ -50,7 +50,7 @@ def test_the_order_of_a_field_is_that_of_its_record() -> None:
     store: dict[str, Any] = {}
     codes = np.arange(64, dtype=np.uint8).reshape(1, 64) % 16
     create(store, codes, "q4_0.qs", chunks=(1, 64))
-    record = reorder.Record(memdesc.record_desc((1, 64), "q4_0"))
+    record = reorder.records.Record(memdesc.record.record_desc((1, 64), "q4_0"))
     record.set_field("qs", codes)
     assert chunk_bytes(store, 0, 0) == record.data.reshape(2, 18)[:, 2:].tobytes()
 

@@ -6,11 +6,10 @@ from memdesc import (
     MemdescError,
     UnknownFormatError,
     UnsupportedFormatError,
-    from_notation,
     memory_desc,
     parse_layout,
-    to_notation,
 )
+from memdesc.exchange import from_notation, to_notation
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from memdesc import (
-    DATA_TYPES,
-    from_notation,
-    memory_desc,
-)
-from memdesc.exchange import written
+from memdesc import memory_desc
+from memdesc.dtypes import DATA_TYPES
+from memdesc.exchange import from_notation, written
 
 _DIMS = (2, 17, 5, 4)
 _BLOCKED = memory_desc(_DIMS, "f32", "aBcd16b")

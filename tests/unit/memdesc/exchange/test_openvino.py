@@ -4,14 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from memdesc import (
-    MemdescError,
-    MemoryDesc,
-    UnknownFormatError,
-    from_notation,
-    memory_desc,
-    to_notation,
-)
+from memdesc import MemdescError, MemoryDesc, UnknownFormatError, memory_desc
+from memdesc.exchange import from_notation, to_notation
 
 _DESC = memory_desc((1, 17, 5, 4), "f16", "b_fs_yx_fsv16")
 

@@ -8,12 +8,11 @@ from memdesc import (
     MemdescError,
     UnknownFormatError,
     UnsupportedFormatError,
-    from_notation,
     image_desc,
     memory_desc,
     parse_layout,
 )
-from memdesc.exchange import SYSTEMS, written
+from memdesc.exchange import SYSTEMS, from_notation, written
 
 _DIMS = (2, 17, 5, 4)
 

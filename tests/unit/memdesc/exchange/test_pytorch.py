@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from memdesc import from_notation, memory_desc
-from memdesc.exchange import written
+from memdesc import memory_desc
+from memdesc.exchange import from_notation, written
 
 _NHWC = memory_desc((2, 17, 5, 4), "bf16", "nhwc")
 

@@ -6,14 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from memdesc import (
-    Extra,
-    UnknownFormatError,
-    UnsupportedFormatError,
-    from_notation,
-    memory_desc,
-    to_notation,
-)
+from memdesc import Extra, UnknownFormatError, UnsupportedFormatError, memory_desc
+from memdesc.exchange import from_notation, to_notation
 
 if TYPE_CHECKING:
     from memdesc import MemoryDesc

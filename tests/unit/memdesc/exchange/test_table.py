@@ -4,14 +4,8 @@ from typing import Any
 
 import pytest
 
-from memdesc import (
-    MemdescError,
-    UnknownFormatError,
-    from_notation,
-    memory_desc,
-    to_notation,
-)
-from memdesc.exchange import SYSTEMS, written
+from memdesc import MemdescError, UnknownFormatError, memory_desc
+from memdesc.exchange import SYSTEMS, from_notation, to_notation, written
 
 _DESC = memory_desc((2, 17, 5, 4), "f32", "nChw16c")
 

@@ -2,13 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from memdesc import (
-    UnknownFormatError,
-    from_notation,
-    memory_desc,
-    to_notation,
-)
-from memdesc.exchange import written
+from memdesc import UnknownFormatError, memory_desc
+from memdesc.exchange import from_notation, to_notation, written
 
 _DIMS = (2, 17, 5, 4)
 

@@ -11,15 +11,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from memdesc import (
-    MemoryDesc,
-    UnknownFormatError,
-    UnsupportedFormatError,
-    from_notation,
-    known_names,
-    memory_desc,
-    parse_tag,
-)
+from memdesc import MemoryDesc, UnknownFormatError, UnsupportedFormatError, known_names, memory_desc
+from memdesc.exchange import from_notation
+from memdesc.tags import parse_tag
 from tests.tables import CLDNN
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ from memdesc import (
     MemdescError,
     UnknownFormatError,
     UnsupportedFormatError,
-    from_notation,
     image_desc,
     memory_desc,
 )
+from memdesc.exchange import from_notation
 
 
 @pytest.mark.parametrize("name", ["NCHW", "NHWC", "OIHW", "HWOI", "MIHW", "HWIM", "W"])

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from memdesc import UnsupportedFormatError, known_names, memory_desc, parse_tag
+from memdesc import UnsupportedFormatError, known_names, memory_desc
+from memdesc.tags import parse_tag
 from tests.tables import ONEDNN_ALIASES, ONEDNN_CANONICAL
 
 

@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from memdesc import MemdescError, UnknownFormatError, image_desc, memory_desc, suggest
+from memdesc import MemdescError, UnknownFormatError, image_desc, memory_desc
+from memdesc.names import suggest
 
 
 def test_a_string_that_resembles_no_name_gets_no_suggestion() -> None:

@@ -7,14 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from memdesc import (
-    MemdescError,
-    data_type,
-    from_notation,
-    known_names,
-    memory_desc,
-    parse_layout,
-)
+from memdesc import MemdescError, data_type, known_names, memory_desc, parse_layout
+from memdesc.exchange import from_notation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -15,9 +15,8 @@ from memdesc import (
     UnsupportedFormatError,
     known_names,
     memory_desc,
-    suggest,
 )
-from memdesc.names import resolve
+from memdesc.names import resolve, suggest
 from memdesc.names.weights import ALIASES, EXPERTS, PACKINGS
 from tests.packings import FORMULAS
 

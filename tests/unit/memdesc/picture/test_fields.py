@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from memdesc import known_records, record_desc
+from memdesc.record import known_records, record_desc
 
 
 @pytest.mark.parametrize("name", known_records())

@@ -9,22 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from memdesc import (
-    Codebook,
-    Constant,
-    Digits,
-    Field,
-    Layout,
-    MemdescError,
-    Number,
-    OverlapError,
-    RecordDesc,
-    Rule,
-    UnsupportedFormatError,
-    memory_desc,
-    record_desc,
-)
+from memdesc import Layout, MemdescError, UnsupportedFormatError, memory_desc
+from memdesc.errors import OverlapError
 from memdesc.layout import layout_by_strides
+from memdesc.record import Codebook, Constant, Digits, Field, Number, RecordDesc, Rule, record_desc
 
 
 def layout(dims: tuple[int, ...], strides: tuple[int, ...], offset0: int = 0) -> Layout:

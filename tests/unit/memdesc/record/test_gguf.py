@@ -3,7 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from memdesc import Field, MemdescError, record_desc
+from memdesc import MemdescError
+from memdesc.record import Field, record_desc
 from memdesc.record.gguf import GGUF_TYPES
 
 

@@ -5,14 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from memdesc import (
-    MemdescError,
-    UnknownFormatError,
-    UnsupportedFormatError,
-    known_records,
-    memory_desc,
-    record_desc,
-)
+from memdesc import MemdescError, UnknownFormatError, UnsupportedFormatError, memory_desc
+from memdesc.record import known_records, record_desc
 
 DIMS = (256, 512)
 

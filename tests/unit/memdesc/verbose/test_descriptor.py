@@ -9,13 +9,12 @@ import pytest
 from memdesc import (
     MemdescError,
     MemoryDesc,
-    NotBlockedError,
     UnknownFormatError,
     UnsupportedFormatError,
-    from_verbose,
     memory_desc,
-    to_verbose,
 )
+from memdesc.errors import NotBlockedError
+from memdesc.verbose import from_verbose, to_verbose
 
 # Verbose: the examples of the specification.
 

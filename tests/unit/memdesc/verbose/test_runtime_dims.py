@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from memdesc import RUNTIME, MemdescError, RuntimeDesc, from_verbose, runtime_desc, to_verbose
+from memdesc import RUNTIME, MemdescError, RuntimeDesc, runtime_desc
+from memdesc.verbose import from_verbose, to_verbose
 
 _R = RUNTIME
 

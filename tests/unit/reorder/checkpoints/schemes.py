@@ -14,7 +14,9 @@ import numpy as np
 import pytest
 
 import reorder
-from memdesc import DATA_TYPES, MemdescError, record_desc
+from memdesc import MemdescError
+from memdesc.dtypes import DATA_TYPES
+from memdesc.record import record_desc
 from tests.records import random_record
 
 if TYPE_CHECKING:
@@ -61,7 +63,7 @@ def write_model(
     return path
 
 
-def record_in(folder: Path, prefix: str, *name: str, **options: Any) -> reorder.Record:
+def record_in(folder: Path, prefix: str, *name: str, **options: Any) -> reorder.records.Record:
     """Return a weight of a model."""
     with reorder.open_checkpoint(folder) as checkpoint:
         return checkpoint.record(prefix, *name, **options)

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import reorder
-from memdesc import MemdescError, memory_desc, record_desc
+from memdesc import MemdescError, memory_desc
+from memdesc.record import record_desc
 from reorder.checkpoints.formats.entry import Tensor
 from tests.checkpoints import fp8_layer, write_safetensors
 from tests.writers import write_tensors
@@ -72,7 +73,7 @@ def test_tensors_are_mapped_with_their_descriptors(model: Path) -> None:
 def test_records_of_one_tensor_are_decoded(model: Path) -> None:
     with reorder.open_checkpoint(model) as checkpoint:
         record = checkpoint["q4"].memory()
-        assert isinstance(record, reorder.Record)
+        assert isinstance(record, reorder.records.Record)
         assert (checkpoint["q4"].numpy() == reorder.dequantize(record).numpy()).all()
 
 
@@ -185,11 +186,11 @@ def test_a_name_that_is_not_there_is_answered_by_those_that_are_near(tmp_path: P
 
 
 def test_a_tensor_of_a_checkpoint_is_decoded_with_what_scales_it(tmp_path: Path) -> None:
-    awq = reorder.Record(record_desc((128, 64), "awq", group=32))
+    awq = reorder.records.Record(record_desc((128, 64), "awq", group=32))
     awq.tensors["qweight"][:] = 0x35
     awq.set_field("scales", np.ones((4, 64), np.float16))
     codes = reorder.quantize(np.ones((4, 8), np.float32), "s8", axis=0)
-    blocks = reorder.Record(record_desc((4, 64), "q4_0"))
+    blocks = reorder.records.Record(record_desc((4, 64), "q4_0"))
     reorder.save(tmp_path / "x.npz", {"fc": awq, "w": codes, "q": blocks, "p": np.ones(3)})
     with reorder.open_checkpoint(tmp_path / "x.npz") as found:
         for name, wanted in (("fc.qweight", awq), ("w", codes), ("q", blocks)):

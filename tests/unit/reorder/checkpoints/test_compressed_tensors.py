@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import reorder
-from memdesc import MemdescError, record_desc
+from memdesc import MemdescError
+from memdesc.record import record_desc
 from reorder.checkpoints.declarations import with_ends
 from reorder.cli import main
 from tests.checkpoints import write_config, write_safetensors
@@ -419,7 +420,7 @@ def test_a_scale_of_all_and_one_block_have_the_shapes_that_readers_allocate(
     tmp_path: Path, name: str, shape: tuple[int, ...]
 ) -> None:
     path = tmp_path / "x.safetensors"
-    reorder.save(path, {"fc": reorder.Record(record_desc((64, 64), name))})
+    reorder.save(path, {"fc": reorder.records.Record(record_desc((64, 64), name))})
     with reorder.open_checkpoint(path) as found:
         assert found["fc.weight_scale"].shape == shape
 

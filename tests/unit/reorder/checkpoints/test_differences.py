@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import reorder
-from memdesc import memory_desc, record_desc
+from memdesc import memory_desc
+from memdesc.record import record_desc
 from memdesc.record.gguf import GGUF_TYPES
 from reorder.cli.main import main
 from tests.checkpoints import fp8_layer, gptq_layer, write_config, write_safetensors
@@ -43,12 +44,12 @@ def test_a_record_that_is_only_in_one_checkpoint_is_listed_with_its_name_as_floa
     tmp_path: Path,
 ) -> None:
     record, floats = tmp_path / "record.safetensors", tmp_path / "floats.safetensors"
-    awq = reorder.Record(record_desc((128, 64), "awq"))
+    awq = reorder.records.Record(record_desc((128, 64), "awq"))
     reorder.save(record, {"layer": awq})
     reorder.save(floats, {"layer": reorder.dequantize(awq)})
     ours, theirs = "are not in the reference", "are in the reference only"
     for model, other, problem in ((record, floats, ours), (floats, record, theirs)):
-        found = reorder.differences(model, other)
+        found = reorder.checkpoints.differences(model, other)
         assert found.keys() == {"layer", "layer.weight"}
         assert found["layer.weight"].problem == problem
 
@@ -92,16 +93,16 @@ _DAMAGED = {
 def test_a_cause_that_predicts_every_byte_is_named(tmp_path: Path, cause: str) -> None:
     good = _saved(tmp_path / "good.safetensors", _X)
     bad = _saved(tmp_path / "bad.safetensors", _X, data=_DAMAGED[cause])
-    (found,) = reorder.differences(bad, good).values()
+    (found,) = reorder.checkpoints.differences(bad, good).values()
     assert found.causes == (cause,)
     plain = _saved(tmp_path / "plain.safetensors", _X, "ab")
-    (found,) = reorder.differences(bad, plain).values()
+    (found,) = reorder.checkpoints.differences(bad, plain).values()
     assert found.causes == (cause,)
     # one more byte that differs, and nothing is explained
     data = np.ascontiguousarray(_DAMAGED[cause]).view(np.uint8).reshape(-1).copy()
     data[1000] ^= 1
     worse = _saved(tmp_path / "worse.safetensors", _X, data=data)
-    (found,) = reorder.differences(worse, good).values()
+    (found,) = reorder.checkpoints.differences(worse, good).values()
     assert found.causes == ()
 
 
@@ -137,7 +138,7 @@ def test_a_name_that_pads_other_dims_hides_no_transposition(tmp_path: Path) -> N
 def _causes(folder: Path, good: reorder.Memory, bad: reorder.Memory) -> list[str]:
     reorder.save(folder / "good.npz", {"w": good})
     reorder.save(folder / "bad.npz", {"w": bad})
-    (found,) = reorder.differences(folder / "bad.npz", folder / "good.npz").values()
+    (found,) = reorder.checkpoints.differences(folder / "bad.npz", folder / "good.npz").values()
     return [*found.causes]
 
 
@@ -154,16 +155,16 @@ def test_equal_numbers_in_different_layouts_and_types_differ_nowhere(
     ):
         reorder.save(path, {"w": reorder.reorder(numbers, layout, dtype=dtype)})
     a, b, negative = paths
-    assert not reorder.differences(a, b)
-    assert not reorder.differences(b, a)
-    assert reorder.differences(a, negative)
+    assert not reorder.checkpoints.differences(a, b)
+    assert not reorder.checkpoints.differences(b, a)
+    assert reorder.checkpoints.differences(a, negative)
 
 
 def test_tensors_of_one_side_only_differ(tmp_path: Path) -> None:
     one, other = tmp_path / "one.npz", tmp_path / "other.npz"
     reorder.save(one, {"a": np.ones(3), "b": np.ones(3)})
     reorder.save(other, {"a": np.ones(3), "c": np.ones(3)})
-    assert reorder.differences(one, other).keys() == {"b", "c"}
+    assert reorder.checkpoints.differences(one, other).keys() == {"b", "c"}
 
 
 def test_packing_a_packed_tensor_again_copies_it(tmp_path: Path) -> None:
@@ -203,7 +204,7 @@ def test_a_record_and_the_floats_that_it_becomes_are_equal(tmp_path: Path, name:
     model = _quantised(
         tmp_path / "model", _MODELS[name], quant_method=method, **_SIZES.get(method, {})
     )
-    options = reorder.ConvertOptions(threads=1)
+    options = reorder.checkpoints.ConvertOptions(threads=1)
     reorder.convert(model, tmp_path / "bf16", (), options, to="bf16")
     with reorder.open_checkpoint(model) as held, reorder.open_checkpoint(tmp_path / "bf16") as made:
         (weight,) = made
@@ -217,9 +218,9 @@ def test_a_record_and_the_floats_that_it_becomes_are_equal(tmp_path: Path, name:
     floats[..., 0, 1] += 1
     reorder.save(wrong, {weight: floats})
     for one, other in ((model, right), (right, model)):
-        assert not reorder.differences(one, other)
+        assert not reorder.checkpoints.differences(one, other)
     for one, other in ((model, wrong), (wrong, model)):
-        (found,) = reorder.differences(one, other).values()
+        (found,) = reorder.checkpoints.differences(one, other).values()
         assert found.problem.startswith(f"differ in {floats[..., 0, 1].size} of {floats.size} ")
 
 
@@ -235,9 +236,9 @@ def test_other_weights_show_the_order_of_a_square_one(tmp_path: Path) -> None:
     reorder.save(right, floats)
     reorder.save(wrong, floats | {"square.weight": floats["square.weight"].T})
     for one, other in ((model, right), (right, model)):
-        assert not reorder.differences(one, other)
+        assert not reorder.checkpoints.differences(one, other)
     for one, other in ((model, wrong), (wrong, model)):
-        ((name, found),) = reorder.differences(one, other).items()
+        ((name, found),) = reorder.checkpoints.differences(one, other).items()
         assert name.startswith("square")
         assert found.problem.startswith("differ in ")
     for name, code in (("right", 0), ("wrong", 1)):
@@ -253,9 +254,9 @@ def test_blocks_of_gguf_and_the_floats_that_they_become_are_equal(tmp_path: Path
     for name in ("f.safetensors", "f.gguf"):
         reorder.convert(tmp_path / "q.gguf", tmp_path / name, ("*: plain, f32",))
         for one, other in (("q.gguf", name), (name, "q.gguf")):
-            assert not reorder.differences(tmp_path / one, tmp_path / other)
+            assert not reorder.checkpoints.differences(tmp_path / one, tmp_path / other)
         for one, other in (("bad.gguf", name), (name, "bad.gguf")):
-            (found,) = reorder.differences(tmp_path / one, tmp_path / other).values()
+            (found,) = reorder.checkpoints.differences(tmp_path / one, tmp_path / other).values()
             assert found.problem.startswith("differ in ")
 
 
@@ -267,7 +268,7 @@ def test_rows_of_blocks_that_were_swapped_are_named(tmp_path: Path, name: str) -
     (data,) = blocks.tensors.values()
     data[:] = np.roll(data.reshape(4, -1), 2, 0).reshape(-1)
     bad = _saved_blocks(tmp_path / "bad.npz", blocks)
-    (found,) = reorder.differences(bad, good).values()
+    (found,) = reorder.checkpoints.differences(bad, good).values()
     assert found.causes == ("the halves of dim 0 are swapped",)
 
 
@@ -290,8 +291,8 @@ def test_rows_of_planes_that_were_swapped_are_named(
             role: np.ascontiguousarray(change(x.reshape(*dims[:-1], -1))).reshape(-1)
             for role, x in record.tensors.items()
         }
-        bad = _saved_blocks(tmp_path / "bad.npz", reorder.Record(record.desc, tensors))
-        (found,) = reorder.differences(bad, good).values()
+        bad = _saved_blocks(tmp_path / "bad.npz", reorder.records.Record(record.desc, tensors))
+        (found,) = reorder.checkpoints.differences(bad, good).values()
         assert found.causes == (cause.format(dim),)
 
 
@@ -301,25 +302,25 @@ def test_rows_that_share_blocks_are_not_taken_for_rows_of_bytes(tmp_path: Path) 
     (data,) = record.tensors.values()
     data[:] = np.roll(data.reshape(16, -1), 1, 0).reshape(-1)
     bad = _saved_blocks(tmp_path / "bad.npz", record)
-    (found,) = reorder.differences(bad, good).values()
+    (found,) = reorder.checkpoints.differences(bad, good).values()
     assert found.causes == ()
 
 
-def _saved_blocks(path: Path, blocks: reorder.Record) -> Path:
+def _saved_blocks(path: Path, blocks: reorder.records.Record) -> Path:
     reorder.save(path, {"w": blocks})
     return path
 
 
 def test_padding_of_codes_is_not_a_value(tmp_path: Path) -> None:
-    good = reorder.Record(record_desc((4, 36), "pack_quantized", group=36))
+    good = reorder.records.Record(record_desc((4, 36), "pack_quantized", group=36))
     codes = good.tensors["weight_packed"].reshape(4, 20)
     _saved_blocks(tmp_path / "good.npz", good)
     codes[:, 18:] = 0x88  # what compressed-tensors may write after 36 codes
     _saved_blocks(tmp_path / "same.npz", good)
     codes[1, :3] = 1
     _saved_blocks(tmp_path / "bad.npz", good)
-    assert not reorder.differences(tmp_path / "same.npz", tmp_path / "good.npz")
-    (found,) = reorder.differences(tmp_path / "bad.npz", tmp_path / "good.npz").values()
+    assert not reorder.checkpoints.differences(tmp_path / "same.npz", tmp_path / "good.npz")
+    (found,) = reorder.checkpoints.differences(tmp_path / "bad.npz", tmp_path / "good.npz").values()
     assert found.problem == "differ in 3 of 144 elements, in weight_packed"
 
 
@@ -336,7 +337,7 @@ def test_tensors_that_were_swapped_as_a_whole_are_told(tmp_path: Path) -> None:
             tensors[f"norm.{k}"] = np.full(8, len(name), np.float32)
         folder = tmp_path / names[0]
         models.append(_quantised(folder, tensors, quant_method="fp8", **_SIZES["fp8"]))
-    found = reorder.differences(models[1], models[0])
+    found = reorder.checkpoints.differences(models[1], models[0])
     assert {name: each.causes for name, each in found.items()} == {
         "gate": ("it holds up.weight, up.weight_scale_inv of the reference",),
         "up": ("it holds gate.weight, gate.weight_scale_inv of the reference",),
@@ -350,6 +351,6 @@ def test_a_plain_tensor_beside_a_record_hides_no_difference(tmp_path: Path) -> N
     good = _quantised(tmp_path / "good", layer, quant_method="gptq")
     layer = layer | {"fc.qweight": layer["fc.qweight"] + 1}
     bad = _quantised(tmp_path / "bad", layer, quant_method="gptq")
-    assert not reorder.differences(good, good)
-    ((name, found),) = reorder.differences(bad, good).items()
+    assert not reorder.checkpoints.differences(good, good)
+    ((name, found),) = reorder.checkpoints.differences(bad, good).items()
     assert (name, found.problem.rpartition(", ")[2]) == ("fc", "in qweight")

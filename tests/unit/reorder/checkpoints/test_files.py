@@ -13,8 +13,11 @@ import pytest
 
 import memdesc
 import reorder
-from memdesc import MemdescError, memory_desc, record_desc
-from reorder import Memory, Quantized, Record, load, load_all, save, save_raw
+from memdesc import MemdescError, memory_desc
+from memdesc.record import record_desc
+from reorder import Memory, Quantized, load, load_all, save
+from reorder.checkpoints import save_raw
+from reorder.records import Record
 from tests.files import read_metadata, write_metadata
 from tests.memory_limit import limited_memory
 
@@ -292,7 +295,7 @@ def test_scales_that_are_not_a_plain_array_are_refused(
     path = tmp_path / "x.safetensors"
     weights = np.random.default_rng(0).random((4, 8), np.float32)
     save(path, reorder.quantize(weights, "s4", axis=axis, groups=groups))
-    other = memdesc.to_json(memory_desc(dims, dtype, "plain"))
+    other = memdesc.descriptor_json.to_json(memory_desc(dims, dtype, "plain"))
     write_metadata(path, read_metadata(path) | {f"memdesc.tensor_{ending}": other})
     reason = r"_(scale|zero_point)'(, .* is not a row-major array| is stored as f32 of shape)"
     with pytest.raises(MemdescError, match=reason):

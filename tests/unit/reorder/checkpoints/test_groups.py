@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import reorder
-from memdesc import MemdescError, known_records, record_desc
+from memdesc import MemdescError
+from memdesc.record import known_records, record_desc
 from reorder.checkpoints.formats.table import plan_file
 from reorder.checkpoints.formats.writer import Writer
 from reorder.checkpoints.quantization import declared_record

@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 
 import reorder
-from memdesc import MemdescError, record_desc
-from reorder import Quantized, Record, load_all, save
+from memdesc import MemdescError
+from memdesc.record import record_desc
+from reorder import Quantized, load_all, save
 from reorder.cli import main
+from reorder.records import Record
 from tests.checkpoints import (
     awq_layer,
     fp8_layer,

@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 
 import reorder
-from memdesc import DATA_TYPES, MemdescError, record_desc
+from memdesc import MemdescError
+from memdesc.dtypes import DATA_TYPES
+from memdesc.record import record_desc
 from reorder.checkpoints.convert.targets import TARGETS
 from reorder.checkpoints.quantization import declared_record
 from reorder.cli import main
@@ -94,7 +96,7 @@ def test_a_weight_is_written_and_declared_as_it_was(tmp_path: Path, scheme: Sche
     assert (one.name, one.group) == (other.name, other.group)
     assert one.options.items() <= other.options.items()
     reorder.save(tmp_path / "x.safetensors", {scheme.prefix: record_in(folder, scheme.prefix)})
-    assert reorder.load(tmp_path / "x.safetensors", reorder.Record).desc == desc
+    assert reorder.load(tmp_path / "x.safetensors", reorder.records.Record).desc == desc
 
 
 @pytest.mark.parametrize(

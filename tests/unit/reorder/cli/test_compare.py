@@ -412,7 +412,7 @@ def test_tensors_that_cannot_be_read_are_not_called_equal(shell: Shell) -> None:
     assert (found["compared"], found["differing"]) == (1, [])
     names = [each.partition(":")[0] for each in found["not_compared"]]
     assert names == ["gaps", "shape"]
-    assert [*reorder.differences("a.onnx", "a.onnx")] == ["gaps", "shape"]
+    assert [*reorder.checkpoints.differences("a.onnx", "a.onnx")] == ["gaps", "shape"]
     assert "shape, gaps: not shown: the file does not store" in shell.lines("inspect a.onnx")[-1]
     assert "'shape', 'gaps' are not written" in shell.facts("convert a.onnx b.npz")["warnings"][0]
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import reorder
-from memdesc import memory_desc, record_desc
+from memdesc import memory_desc
+from memdesc.record import record_desc
 from reorder.checkpoints.formats.entry import Tensor
 from reorder.checkpoints.formats.shards import plan_shards
 from reorder.checkpoints.formats.writer import Writer
@@ -169,7 +170,7 @@ def test_names_send_no_commands_to_the_terminal(shell: Shell) -> None:
     ],
 )
 def test_records_that_no_test_compares_are_reported(shell: Shell, name: str, library: str) -> None:
-    reorder.save("x.safetensors", {"fc": reorder.Record(record_desc((256, 256), name))})
+    reorder.save("x.safetensors", {"fc": reorder.records.Record(record_desc((256, 256), name))})
     (kind,) = shell.facts("inspect x.safetensors")["quantised"]
     assert kind.get("not_compared_with", "") == library
     told = f" bits per weight, not compared with {library}: fc" if library else " bits per weight: "

@@ -66,7 +66,7 @@ def test_an_image_has_pixels(shell: Shell) -> None:
 
 def test_a_record_has_fields(shell: Shell) -> None:
     shown = shell.facts("show Q4_K 2x256 --draw --svg a.svg")
-    record = memdesc.record_desc((2, 256), "q4_k")
+    record = memdesc.record.record_desc((2, 256), "q4_k")
     assert (shown["bits_per_element"], shown["rule"]) == (4.5, str(record.rule))
     assert [field["name"] for field in shown["fields"]] == [part.name for part in record.fields]
     assert shown["picture"] == record.show().text.splitlines()

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from memdesc import memory_desc
-from reorder import execute_reference, plan_reorder
+from reorder import plan_reorder
 from reorder.cpu.execute import PreparedReorder
 from reorder.cpu.machine import this_machine
+from reorder.reference import execute_reference
 
 
 @pytest.mark.parametrize(

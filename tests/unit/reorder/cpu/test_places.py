@@ -11,11 +11,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from memdesc import MemoryDesc, memory_desc
-from reorder import Attr, execute_reference, plan_reorder
+from reorder import Attr, plan_reorder
 from reorder.cpu.execute import PreparedReorder
 from reorder.cpu.machine import Machine
 from reorder.cpu.runtime.fast_call import fast_call
 from reorder.cpu.target import LINE_NBYTES
+from reorder.reference import execute_reference
 from tests.guarded import Guarded
 from tests.reorders import random_bytes
 

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 import memdesc
 import reorder
-from memdesc import MemdescError, NotBlockedError
+from memdesc import MemdescError
+from memdesc.errors import NotBlockedError
 from tests.strategies import dims, tags
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def test_four_bits_are_bytes_and_move_between_packings() -> None:
 
 def test_fused_axes_and_views_of_strides_keep_their_dims_whole() -> None:
     x = _RNG.random((6, 4, 8), np.float32)
-    desc = memdesc.memory_desc(x.shape, "f32", memdesc.parse_tag("a(bc)"))
+    desc = memdesc.memory_desc(x.shape, "f32", memdesc.tags.parse_tag("a(bc)"))
     whole = reorder.reorder(x, desc)
     blocks = rd.reorder(da.from_array(x, chunks=(2, 4, 8)), desc)
     assert blocks.chunks == ((2, 2, 2), (32,))

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from memdesc import RUNTIME, MemdescError, memory_desc, runtime_desc, to_verbose
+from memdesc import RUNTIME, MemdescError, memory_desc, runtime_desc
+from memdesc.verbose import to_verbose
 from reorder.logs import VerbosePrimitive, read_verbose
 
 if TYPE_CHECKING:

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from memdesc import MemdescError, from_verbose
+from memdesc import MemdescError
+from memdesc.verbose import from_verbose
 from reorder.bench.cases import Case, parse_cases
 from reorder.bench.measure import measure
 from reorder.logs import LogReport, VerbosePrimitive, read_verbose, report

@@ -279,7 +279,7 @@ resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 assert not reorder.Memory(memdesc.memory_desc((200 << 20,), "u8")).data.any()
 try:
     reorder.Memory(memdesc.memory_desc((900 << 20,), "u8"))
-except memdesc.OutOfMemoryError as error:
+except memdesc.errors.OutOfMemoryError as error:
     print(error)
 """
     assert f"{900 << 20} bytes are more memory" in run_python("-c", _SIZES + source).stdout

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import reorder
-from memdesc import MemdescError, NotBlockedError, memory_desc
+from memdesc import MemdescError, memory_desc
+from memdesc.errors import NotBlockedError
 
 
 def test_blocked_memory_is_copied_and_never_promised_as_a_view() -> None:

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 import reorder
-from memdesc import MemdescError, OverlapError, memory_desc
+from memdesc import MemdescError, memory_desc
+from memdesc.errors import OverlapError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,7 +24,7 @@ DST = memory_desc((2, 3), "f32", "ba")
 PLAN = reorder.plan_reorder(SRC, DST)
 
 
-def refuse(src: Any, dst: Any, match: str, plan: reorder.ReorderPlan = PLAN) -> None:
+def refuse(src: Any, dst: Any, match: str, plan: reorder.plan.ReorderPlan = PLAN) -> None:
     """Both ways to run a plan must refuse, and leave dst as it was."""
     before = dst.tobytes() if isinstance(dst, np.ndarray) else None
     for run in (reorder.prepare(plan), lambda a, b: reorder.execute(plan, a, b)):

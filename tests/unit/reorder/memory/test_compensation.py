@@ -70,7 +70,7 @@ def test_sums_of_what_was_stored_are_after_it(dtype: Any, tag: str, extra: Extra
     attr = (
         Attr(dst_scale=np.linspace(0.5, 2, 19), dst_scale_mask=1) if dtype is np.float32 else None
     )
-    reorder.execute_reference(source.desc, desc, source.data, by_definition, attr)
+    reorder.reference.execute_reference(source.desc, desc, source.data, by_definition, attr)
     _check(reorder.Memory(desc, by_definition), q)
 
 
@@ -128,7 +128,7 @@ def test_compensated_weights_are_saved_and_loaded_and_have_none_without_extra(
 def test_sums_over_several_dims_lie_as_the_tag_trimmed_to_these_dims(
     tag: str, mask: int, order: list[tuple[int, int, int]]
 ) -> None:
-    ndims = memdesc.parse_tag(tag).ndims
+    ndims = memdesc.tags.parse_tag(tag).ndims
     dims = (19, 5, 6, 2, 3)[:ndims]
     extra = Extra(s8s8_mask=mask, asymmetric_mask=mask)
     desc = memory_desc(dims, "s8", tag).with_extra(extra)
@@ -147,7 +147,7 @@ def test_sums_over_several_dims_lie_as_the_tag_trimmed_to_these_dims(
         expected[offset] = padded[index]
     memory = reorder.reorder(x, desc)
     by_definition = reorder.Memory(desc)
-    reorder.execute_reference(memory_desc(dims, "s8"), desc, x, by_definition.data)
+    reorder.reference.execute_reference(memory_desc(dims, "s8"), desc, x, by_definition.data)
     for m in (memory, by_definition):
         _check(m, x)
         for name, factor in (("s8s8", -128), ("asymmetric", -1)):

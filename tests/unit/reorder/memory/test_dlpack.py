@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import reorder
-from memdesc import DATA_TYPES, MemdescError, memory_desc
+from memdesc import MemdescError, memory_desc
+from memdesc.dtypes import DATA_TYPES
 from reorder import Memory
 from reorder.memory.dlpack import TensorView, _tensor_in, from_dlpack
 from tests.programs import run_python

@@ -6,7 +6,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from memdesc import MemdescError, OutOfRangeError, memory_desc
+from memdesc import MemdescError, memory_desc
+from memdesc.errors import OutOfRangeError
 from reorder import Memory, reorder
 
 X = np.arange(2 * 17 * 5 * 4, dtype=np.float32).reshape(2, 17, 5, 4)

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 import reorder
-from memdesc import MemdescError, OutOfMemoryError, memory_desc, record_desc
+from memdesc import MemdescError, memory_desc
+from memdesc.errors import OutOfMemoryError
+from memdesc.record import record_desc
 from tests.memory_limit import limited_memory
 
 if TYPE_CHECKING:
@@ -35,7 +37,10 @@ class Rows:
     ("call", "reason"),
     [
         (lambda: reorder.Memory(memory_desc((2**60,), "u8", "a")), f"{2**60} bytes are more"),
-        (lambda: reorder.Record(record_desc((_ROWS, 2**15), "q4_0")), "bytes are more memory"),
+        (
+            lambda: reorder.records.Record(record_desc((_ROWS, 2**15), "q4_0")),
+            "bytes are more memory",
+        ),
         (
             lambda: reorder.reorder(Rows(), "ab"),
             f"{12 * _ROWS} bytes are more memory than is",

@@ -10,7 +10,7 @@ import pytest
 import reorder
 from memdesc import MemoryDesc, memory_desc
 from memdesc.desc import desc_of
-from reorder import execute_reference
+from reorder.reference import execute_reference
 
 _TAGS = ("aB2b", "ABdc4b2a2b", "aBcd8b", "BAcd16a4b", "aB(CD)8b16(cd)", "Abcd3a")
 _DIMS = (5, 18, 3, 4)

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import reorder
-from memdesc import DATA_TYPES, MemdescError, data_type, memory_desc
+from memdesc import MemdescError, data_type, memory_desc
+from memdesc.dtypes import DATA_TYPES
 
 pytestmark = pytest.mark.peers
 

@@ -8,7 +8,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reorder import Box, Node, plan_reorder
+from reorder import plan_reorder
+from reorder.plan import Box, Node
 from reorder.plan.passes import pack_elements, split_node
 from tests.reorders import sorted_map
 from tests.strategies import desc_pairs

@@ -55,7 +55,7 @@ def test_a_copy_of_a_plan_has_the_same_source() -> None:
 
 
 def test_a_plan_with_other_boxes_is_refused() -> None:
-    other = reorder.ReorderPlan(_PLAN.src, _PLAN.dst, _PLAN.boxes[:1])
+    other = reorder.plan.ReorderPlan(_PLAN.src, _PLAN.dst, _PLAN.boxes[:1])
     with pytest.raises(
         MemdescError, match="source is generated from the boxes that plan_reorder makes"
     ):
@@ -93,7 +93,7 @@ def test_compensation_is_summed_behind_the_elements(
     x = np.random.default_rng(0).standard_normal(src.dims).astype(np.float32)
     wanted = np.full(dst.nbytes, 0xA5, np.uint8)
     moved = wanted.copy()
-    reorder.execute_reference(src, dst, x, wanted, plan.attr)
+    reorder.reference.execute_reference(src, dst, x, wanted, plan.attr)
     library = compile_library(plan.source("c"), tmp_path, ("gcc", "c"))
     library.tensor_reorder(address(x), address(moved))
     assert np.array_equal(moved, wanted)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _SHAPE = (64, 33)
 
 
-def _sum_plan() -> reorder.ReorderPlan:
+def _sum_plan() -> reorder.plan.ReorderPlan:
     src, dst = (memory_desc(_SHAPE, "f32", tag) for tag in ("ab", "ba"))
     return reorder.plan_reorder(src, dst, reorder.Attr(src_scale=0.3, beta=0.1))
 
@@ -30,7 +30,7 @@ def test_products_and_sums_are_rounded_one_by_one(compiler: str, flag: str, tmp_
     src = rng.standard_normal(_SHAPE).astype(np.float32)
     moved = rng.standard_normal(_SHAPE).astype(np.float32)
     wanted = moved.copy()
-    reorder.execute_reference(plan.src, plan.dst, src, wanted, plan.attr)
+    reorder.reference.execute_reference(plan.src, plan.dst, src, wanted, plan.attr)
     flags = ("-O3", "-march=native", flag)
     library = compile_library(plan.source("c"), tmp_path, (compiler, "c"), *flags)
     library.tensor_reorder(address(src), address(moved))
@@ -44,7 +44,7 @@ def test_wide_integers_are_rounded_to_the_nearest_even_one(
     one, other = memory_desc((8,), src), memory_desc((8,), dst)
     x = np.array([-1.5, -0.5, 0.5, 1.5, 2.5, 2.0**22 + 0.5, 7.3, 1e30], one.dtype.numpy)
     moved, wanted = np.zeros(8, other.dtype.numpy), np.zeros(8, other.dtype.numpy)
-    reorder.execute_reference(one, other, x, wanted)
+    reorder.reference.execute_reference(one, other, x, wanted)
     library = compile_library(reorder.plan_reorder(one, other).source("c"), tmp_path, ("gcc", "c"))
     library.tensor_reorder(address(x), address(moved))
     assert np.array_equal(moved, wanted)

@@ -12,7 +12,7 @@ import pytest
 
 import reorder
 from memdesc import Axis, Block, MemdescError, memory_desc
-from reorder import Box, IndirectLoop, Node, ReorderPlan
+from reorder.plan import Box, IndirectLoop, Node, ReorderPlan
 from reorder.plan.plan import is_planned
 from reorder.plan.validate import validate
 

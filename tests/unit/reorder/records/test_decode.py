@@ -7,18 +7,15 @@ import numpy as np
 import pytest
 
 import reorder
-from memdesc import (
+from memdesc import Layout, MemdescError, data_type, memory_desc
+from memdesc.record import (
     Codebook,
     Digits,
     Field,
-    Layout,
-    MemdescError,
     Number,
     RecordDesc,
     Rule,
-    data_type,
     known_records,
-    memory_desc,
     record_desc,
 )
 from memdesc.record.gguf import GGUF_TYPES
@@ -117,7 +114,7 @@ def test_buffers_at_odd_addresses_are_read() -> None:
     for name, data in record.tensors.items():
         moved[name] = np.zeros(len(data) + 1, np.uint8)[1:]
         moved[name][:] = data
-    found = reorder.dequantize(reorder.Record(desc, moved)).numpy()
+    found = reorder.dequantize(reorder.records.Record(desc, moved)).numpy()
     assert (bits_of(found) == bits_of(dequantize_reference(record))).all()
 
 
@@ -133,7 +130,7 @@ def test_buffers_at_odd_addresses_are_read() -> None:
     ],
 )
 def test_what_does_not_fit_a_record_is_refused(given: dict[str, Any], message: str) -> None:
-    record = reorder.Record(record_desc((1, 32), "q8_0"))
+    record = reorder.records.Record(record_desc((1, 32), "q8_0"))
     with pytest.raises(MemdescError, match=message):
         reorder.dequantize(record, **given)
 
@@ -143,7 +140,7 @@ def test_what_does_not_fit_a_record_is_refused(given: dict[str, Any], message: s
 def test_a_record_without_elements_needs_no_tables_of_its_other_dims(
     dims: tuple[int, ...], name: str
 ) -> None:
-    record = reorder.Record(record_desc(dims, name))
+    record = reorder.records.Record(record_desc(dims, name))
     assert reorder.dequantize(record, dtype="f16").desc.dims == dims
     assert record.field("qs").size == 0
 
@@ -156,10 +153,10 @@ def test_groups_larger_than_a_dim_are_the_whole_dim() -> None:
     desc = RecordDesc((6, 32), (codes, scales, zeros), rule, "mine")
     x = RNG.integers(-128, 128, (6, 32), np.int8)
     given = {"q": x, "d": np.full(1, 0.5, np.float32), "m": np.full(1, 2, np.float32)}
-    record = reorder.Record(desc, given)
+    record = reorder.records.Record(desc, given)
     assert (reorder.dequantize(record).numpy() == x * 0.5 + 2).all()
     assert (dequantize_reference(record) == x * 0.5 + 2).all()
-    packed = reorder.repack(record, desc)
+    packed = reorder.records.repack(record, desc)
     assert (reorder.dequantize(packed).numpy() == x * 0.5 + 2).all()
 
 
@@ -202,7 +199,9 @@ def test_padding_is_zero_in_memory_that_another_result_had() -> None:
     used = reorder.reorder(np.ones((4112, 1024), np.float32), "ab")
     address = used.data.ctypes.data
     del used
-    found = reorder.dequantize(reorder.Record(record_desc((4100, 1024), "q8_0")), dst="Ab16a")
+    found = reorder.dequantize(
+        reorder.records.Record(record_desc((4100, 1024), "q8_0")), dst="Ab16a"
+    )
     if hasattr(mmap, "MADV_FREE"):
         assert found.data.ctypes.data == address
     found.check_padding()
@@ -222,7 +221,7 @@ class Interrupted:
             raise ImportError("after the signal")
 
 sys.meta_path.insert(0, Interrupted)
-record = reorder.Record(memdesc.record_desc((1, 256), "q8_0"))
+record = reorder.records.Record(memdesc.record.record_desc((1, 256), "q8_0"))
 for load in (
     lambda: reorder.dequantize(record),
     lambda: read_by_kernels(record, 1),

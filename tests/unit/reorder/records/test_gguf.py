@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 import reorder
-from memdesc import DATA_TYPES, MemdescError, record_desc
+from memdesc import MemdescError
+from memdesc.dtypes import DATA_TYPES
+from memdesc.record import record_desc
 from reorder.cpu.machine import Machine
 from reorder.cpu.runtime.decode import choose_kernel, decode
 from reorder.cpu.schedule.record_pattern import find_access
@@ -56,7 +58,7 @@ def by_gguf(data: np.ndarray, name: str) -> np.ndarray:
 @pytest.mark.parametrize("name", DECODED)
 def test_every_type_that_gguf_decodes_is_decoded_to_the_same_bits(name: str) -> None:
     data = random_rows(name, 4, 3)
-    assert_same(reorder.dequantize_gguf(data, KIND[name]), by_gguf(data, name))
+    assert_same(reorder.records.dequantize_gguf(data, KIND[name]), by_gguf(data, name))
 
 
 @pytest.mark.parametrize("dtype", ["f32", "f16", "bf16"])
@@ -86,9 +88,9 @@ def test_results_that_exceed_the_cache_are_the_same_at_every_address(name: str, 
 def test_arrays_of_any_dims_equal_those_of_gguf(name: str, shape: tuple[int, ...]) -> None:
     data = random_rows(name, *shape)
     expected = by_gguf(data, name)
-    assert_same(reorder.dequantize_gguf(data, KIND[name]), expected)
+    assert_same(reorder.records.dequantize_gguf(data, KIND[name]), expected)
     out = np.zeros(expected.shape[::-1], np.float32).T
-    assert reorder.dequantize_gguf(data, name.lower(), out=out, threads=1) is out
+    assert reorder.records.dequantize_gguf(data, name.lower(), out=out, threads=1) is out
     assert_same(out, expected)
 
 
@@ -96,17 +98,17 @@ def test_arrays_of_any_dims_equal_those_of_gguf(name: str, shape: tuple[int, ...
 def test_a_type_may_be_a_number_and_data_need_not_be_contiguous(name: str) -> None:
     data = random_rows(name, 4, 6)
     expected = by_gguf(data[::-2], name)
-    assert_same(reorder.dequantize_gguf(data[::-2], int(KIND[name])), expected)
+    assert_same(reorder.records.dequantize_gguf(data[::-2], int(KIND[name])), expected)
     moved = np.zeros(data.size + 1, np.uint8)[1:].reshape(data.shape)
     moved[:] = data
-    assert_same(reorder.dequantize_gguf(moved, qtype=name), by_gguf(data, name))
+    assert_same(reorder.records.dequantize_gguf(moved, qtype=name), by_gguf(data, name))
 
 
 def test_long_rows_and_many_rows_are_cut_alike() -> None:
     data = random_rows("Q8_0", 3 * 1031)
-    assert_same(reorder.dequantize_gguf(data, "Q8_0"), by_gguf(data, "Q8_0"))
+    assert_same(reorder.records.dequantize_gguf(data, "Q8_0"), by_gguf(data, "Q8_0"))
     data = random_rows("Q8_0", 2, 2 * 1025)
-    assert_same(reorder.dequantize_gguf(data, "Q8_0"), by_gguf(data, "Q8_0"))
+    assert_same(reorder.records.dequantize_gguf(data, "Q8_0"), by_gguf(data, "Q8_0"))
 
 
 @pytest.mark.parametrize("name", ["F32", "F16", "Q8_0", "IQ2_XXS"])
@@ -114,28 +116,28 @@ def test_long_rows_and_many_rows_are_cut_alike() -> None:
 def test_records_without_blocks_become_empty_tensors(name: str, shape: tuple[int, ...]) -> None:
     block, nbytes = gguf.GGML_QUANT_SIZES[KIND[name]]
     data = np.zeros((*shape[:-1], shape[-1] * nbytes), np.uint8)
-    assert reorder.dequantize_gguf(data, name).shape == (*shape[:-1], shape[-1] * block)
+    assert reorder.records.dequantize_gguf(data, name).shape == (*shape[:-1], shape[-1] * block)
 
 
 def test_floats_are_read_as_floats_too_and_f32_is_not_copied() -> None:
     x = RNG.standard_normal((3, 8), np.float32)
-    assert np.shares_memory(reorder.dequantize_gguf(x.view(np.uint8), "F32"), x)
+    assert np.shares_memory(reorder.records.dequantize_gguf(x.view(np.uint8), "F32"), x)
     # numpy keeps any stride of a dim of size 1; torch wants whole elements
     row = x[:1].view(np.uint8).copy(order="F")
     assert row.strides[0] % 4
-    assert reorder.dequantize_gguf(row, "F32").strides == (32, 4)
+    assert reorder.records.dequantize_gguf(row, "F32").strides == (32, 4)
     for kind in (np.float32, np.float16):
         data = x.astype(kind)
         name = "F32" if kind is np.float32 else "F16"
-        assert_same(reorder.dequantize_gguf(data, name), by_gguf(data, name))
+        assert_same(reorder.records.dequantize_gguf(data, name), by_gguf(data, name))
 
 
 @pytest.mark.parametrize(("dtype", "tag"), [("f16", np.float16), ("f64", np.float64)])
 def test_out_of_another_float_type_is_one_rounding(dtype: str, tag: Any) -> None:
     data = random_rows("Q8_0", 4, 3)
     out = np.zeros((4, 96), tag)
-    reorder.dequantize_gguf(data, "Q8_0", out)
-    record = reorder.Record(record_desc((4, 96), "q8_0"), data)
+    reorder.records.dequantize_gguf(data, "Q8_0", out)
+    record = reorder.records.Record(record_desc((4, 96), "q8_0"), data)
     assert np.array_equal(out, reorder.dequantize(record, dtype=dtype).numpy(), equal_nan=True)
 
 
@@ -144,10 +146,10 @@ def test_bits_of_q1_0_and_q2_0_are_those_of_llama_cpp() -> None:
     scale = np.array([-1.5], np.float16).view(np.uint8)
     bits, codes = RNG.integers(0, 2, 128), RNG.integers(0, 4, 64)
     ones = np.concatenate([scale, np.packbits(bits.astype(np.uint8), bitorder="little")])
-    assert (reorder.dequantize_gguf(ones, 41) == np.where(bits, -1.5, 1.5)).all()
+    assert (reorder.records.dequantize_gguf(ones, 41) == np.where(bits, -1.5, 1.5)).all()
     packed = (codes.reshape(-1, 4) << np.array([0, 2, 4, 6])).sum(1).astype(np.uint8)
     twos = np.concatenate([scale, packed])
-    assert (reorder.dequantize_gguf(twos, "Q2_0") == (codes - 1) * -1.5).all()
+    assert (reorder.records.dequantize_gguf(twos, "Q2_0") == (codes - 1) * -1.5).all()
 
 
 BLOCK = np.zeros(18, np.uint8)
@@ -190,18 +192,18 @@ BLOCK = np.zeros(18, np.uint8)
 )
 def test_what_is_not_an_array_of_blocks_is_refused(given: tuple[Any, ...], message: str) -> None:
     with pytest.raises(MemdescError, match=message):
-        reorder.dequantize_gguf(*given)
+        reorder.records.dequantize_gguf(*given)
 
 
 def test_threads_are_checked() -> None:
     with pytest.raises(MemdescError, match="threads must be an integer of 1 or more"):
-        reorder.dequantize_gguf(BLOCK, "Q4_0", threads=0)
+        reorder.records.dequantize_gguf(BLOCK, "Q4_0", threads=0)
 
 
 def test_out_must_be_memory_of_its_own() -> None:
     memory = np.zeros(128, np.uint8)
     with pytest.raises(MemdescError, match="out overlaps data"):
-        reorder.dequantize_gguf(memory[:18], "Q4_0", memory.view(np.float32))
+        reorder.records.dequantize_gguf(memory[:18], "Q4_0", memory.view(np.float32))
 
 
 @pytest.mark.peers
@@ -211,11 +213,11 @@ def test_tensors_of_torch_become_tensors(name: str) -> None:
     data = random_rows(name, 6, 4)
     expected = by_gguf(data, name)
     tensor = torch.from_numpy(data)
-    found = reorder.dequantize_gguf(tensor, KIND[name])
+    found = reorder.records.dequantize_gguf(tensor, KIND[name])
     assert found.dtype == torch.float32
     assert_same(found.numpy(), expected)
     for dtype in (torch.float32, torch.bfloat16, torch.float16):
         out = torch.zeros(expected.shape, dtype=dtype)
-        assert reorder.dequantize_gguf(tensor, KIND[name], out) is out
+        assert reorder.records.dequantize_gguf(tensor, KIND[name], out) is out
         wanted = torch.from_numpy(np.nan_to_num(expected, nan=0.0)).to(dtype)
         assert torch.equal(torch.where(out.isnan(), 0, out), wanted)

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import reorder
-from memdesc import MemdescError, record_desc
+from memdesc import MemdescError
+from memdesc.record import record_desc
 from tests.records import plain_scales, random_record
 
 if TYPE_CHECKING:
@@ -63,9 +64,9 @@ def test_rows_are_interleaved_as_ik_llama_does(
         for rows in blocks[first : first + count].swapaxes(0, 1)
         for part in (rows[:, :2].reshape(-1), interleave(rows[:, 2:]))
     ]
-    packed = reorder.repack(record, f"{name}_r{count}")
+    packed = reorder.records.repack(record, f"{name}_r{count}")
     assert np.array_equal(packed.data, np.concatenate(expected))
-    assert np.array_equal(reorder.repack(packed, name).data, record.data)
+    assert np.array_equal(reorder.records.repack(packed, name).data, record.data)
     values = gguf.dequantize(blocks.reshape(dims[0], -1), gguf.GGMLQuantizationType[name.upper()])
     assert np.array_equal(reorder.dequantize(packed).numpy(), values)
 

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import reorder
-from memdesc import MemdescError, data_type, record_desc
+from memdesc import MemdescError, data_type
+from memdesc.record import record_desc
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -73,9 +74,9 @@ def numbers_of(bits: int, group: int, scales: str, points: tuple[int, int]) -> N
     )
 
 
-def record_of(name: str, numbers: Numbers, **options: Any) -> reorder.Record:
+def record_of(name: str, numbers: Numbers, **options: Any) -> reorder.records.Record:
     """Return a record by its fields; zero points of GPTQ v1 are stored minus 1."""
-    record = reorder.Record(record_desc(DIMS, name, **options))
+    record = reorder.records.Record(record_desc(DIMS, name, **options))
     codes, points, scales = numbers
     record.set_field("qweight", codes)
     record.set_field("scales", scales)
@@ -105,7 +106,7 @@ def test_zero_points_reach_marlin_and_come_back(bits: int, group: int, scales: s
         codes, points, factors = numbers
         width = {} if name == "awq" else {"bits": bits}
         held = record_of(name, numbers, group=group, scales=scales, **width, **options)
-        made = reorder.repack(held, "marlin", zeros=True)
+        made = reorder.records.repack(held, "marlin", zeros=True)
         expected = {
             "qweight": marlin_codes(codes, bits),
             "qzeros": marlin_zero_points(points, bits),
@@ -117,7 +118,7 @@ def test_zero_points_reach_marlin_and_come_back(bits: int, group: int, scales: s
         steps = (codes - points.repeat(DIMS[0] // len(points), 0)).astype(np.float32)
         wide = factors.astype(np.float32).repeat(DIMS[0] // len(points), 0)
         assert np.array_equal(reorder.dequantize(made).numpy(), wide * steps)
-        back = reorder.repack(made, held.desc)
+        back = reorder.records.repack(made, held.desc)
         assert all((back.tensors[each] == held.tensors[each]).all() for each in held.tensors)
 
 
@@ -126,17 +127,17 @@ def test_without_zero_points_they_are_all_in_the_middle(bits: int, group: int, s
     middle = 1 << bits - 1
     numbers = numbers_of(bits, group, scales, (middle, middle + 1))
     held = record_of("gptq", numbers, group=group, scales=scales, bits=bits, zeros="v1")
-    made = reorder.repack(held, "marlin")
+    made = reorder.records.repack(held, "marlin")
     assert made.tensors.keys() == {"qweight", "scales"}
     assert made.tensors["qweight"].tobytes() == marlin_codes(numbers[0], bits).tobytes()
     assert made.tensors["scales"].tobytes() == marlin_scales(numbers[2]).tobytes()
-    back = reorder.repack(made, held.desc)
+    back = reorder.records.repack(made, held.desc)
     assert all((back.tensors[each] == held.tensors[each]).all() for each in held.tensors)
     # and with zero points of their own
-    with_points = reorder.repack(made, "marlin", zeros=True)
+    with_points = reorder.records.repack(made, "marlin", zeros=True)
     assert (with_points.field("qzeros").astype(int) == middle).all()
     assert with_points.tensors["qweight"].tobytes() == made.tensors["qweight"].tobytes()
-    again = reorder.repack(with_points, made.desc)
+    again = reorder.records.repack(with_points, made.desc)
     assert all((again.tensors[each] == made.tensors[each]).all() for each in made.tensors)
 
 
@@ -157,10 +158,10 @@ def test_formats_alone_decide_whether_zero_points_are_kept(
     source: str, options: dict[str, Any], zeros: bool
 ) -> None:
     group = {"group": 32} if source not in {"q4_0", "q4_1"} else {}
-    record = reorder.Record(record_desc((256, 256), source, **group, **options))
+    record = reorder.records.Record(record_desc((256, 256), source, **group, **options))
     if source == "gptq":
         record.set_field("qzeros", np.full((8, 256), 7 + (options != {})))
-    made = reorder.repack(record, "marlin")
+    made = reorder.records.repack(record, "marlin")
     assert dict(made.desc.options)["zeros"] is zeros
     assert ("qzeros" in made.tensors) is zeros
 
@@ -170,18 +171,22 @@ def test_zero_points_are_never_dropped_unless_they_are_in_the_middle(source: str
     chosen: dict[str, Any] = {"zeros": False} if source == "awq" else {}
     codes, points, scales = numbers_of(4, 64, "f16", (8, 9))
     options: dict[str, Any] = {"group": 64} | ({"zeros": "v2"} if source == "gptq" else {})
-    made = reorder.repack(record_of(source, (codes, points, scales), **options), "marlin", **chosen)
+    made = reorder.records.repack(
+        record_of(source, (codes, points, scales), **options), "marlin", **chosen
+    )
     assert made.tensors.keys() == {"qweight", "scales"}
     points[3, 5], codes[200, 5] = 7, 15
     with pytest.raises(
         MemdescError, match=r"becomes 16; .*; marlin\(zeros=true\) holds more zero p"
     ):
-        reorder.repack(record_of(source, (codes, points, scales), **options), "marlin", **chosen)
+        reorder.records.repack(
+            record_of(source, (codes, points, scales), **options), "marlin", **chosen
+        )
 
 
-def assert_refused(source: reorder.Record, message: str, **options: Any) -> None:
+def assert_refused(source: reorder.records.Record, message: str, **options: Any) -> None:
     with pytest.raises(MemdescError, match=message):
-        reorder.repack(source, "marlin", **options)
+        reorder.records.repack(source, "marlin", **options)
 
 
 def test_what_marlin_does_not_hold_is_refused_with_the_way_out() -> None:
@@ -190,16 +195,16 @@ def test_what_marlin_does_not_hold_is_refused_with_the_way_out() -> None:
     assert_refused(wide, "scales: f16 of scales of marlin cannot hold", scales="f16")
     assert_refused(wide, "marlin: zeros must be True or False, not 1", zeros=1, scales="f16")
     wide.set_field("scales", np.full((4, 192), 0.25, np.float32))
-    made = reorder.repack(wide, "marlin", scales="f16")
+    made = reorder.records.repack(wide, "marlin", scales="f16")
     assert np.array_equal(reorder.dequantize(made).numpy(), reorder.dequantize(wide).numpy())
     for dims, pad in (((256, 96), (256, 128)), ((24, 64), (32, 64)), ((256, 32), (256, 64))):
-        small = reorder.Record(record_desc(dims, "awq", group=8))
+        small = reorder.records.Record(record_desc(dims, "awq", group=8))
         assert_refused(small, rf"out = {dims[1]}: .*pad the tensor to \({pad[0]}, {pad[1]}\)")
     # a symmetric source has no zero points to keep
-    bytes_of = reorder.Record(record_desc((192, 256), "q8_0"))
+    bytes_of = reorder.records.Record(record_desc((192, 256), "q8_0"))
     bytes_of.set_field("qs", np.full((192, 256), -100))
     with pytest.raises(MemdescError, match=r"do not fit$"):
-        reorder.repack(bytes_of, "marlin")
+        reorder.records.repack(bytes_of, "marlin")
 
 
 def test_scales_and_zero_points_of_one_group_have_different_orders() -> None:

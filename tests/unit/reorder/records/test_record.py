@@ -6,17 +6,8 @@ import numpy as np
 import pytest
 
 import reorder
-from memdesc import (
-    Field,
-    MemdescError,
-    Number,
-    PaddingError,
-    RecordDesc,
-    Rule,
-    known_records,
-    memory_desc,
-    record_desc,
-)
+from memdesc import MemdescError, PaddingError, memory_desc
+from memdesc.record import Field, Number, RecordDesc, Rule, known_records, record_desc
 from tests.records import random_record
 
 RNG = np.random.default_rng(0)
@@ -28,14 +19,14 @@ def test_buffers_are_used_without_a_copy_whatever_their_type() -> None:
         "qzeros": np.zeros((1, 16), np.int32),
         "scales": np.zeros((1, 128), np.float16),
     }
-    record = reorder.Record(record_desc((64, 128), "gptq", group=64), buffers)
+    record = reorder.records.Record(record_desc((64, 128), "gptq", group=64), buffers)
     buffers["scales"][0, 3] = 2
     assert record.field("scales")[0, 3] == 2
     assert buffers.keys() == record.tensors.keys()
 
 
 def test_a_record_without_buffers_is_zeroed() -> None:
-    record = reorder.Record(record_desc((2, 64), "q8_0"))
+    record = reorder.records.Record(record_desc((2, 64), "q8_0"))
     assert record.data.nbytes == 136
     assert not record.data.any()
     assert repr(record) == "Record(record_desc((2, 64), 'q8_0'))"
@@ -78,21 +69,21 @@ DATA = np.zeros(34, np.uint8)
 def test_buffers_that_do_not_fit_are_refused(name: str, buffers: Any, message: str) -> None:
     dims = (1, 32) if name == "q8_0" else (128, 32)
     with pytest.raises(MemdescError, match=message):
-        reorder.Record(record_desc(dims, name), buffers)
+        reorder.records.Record(record_desc(dims, name), buffers)
 
 
 def test_other_descriptors_are_refused() -> None:
     with pytest.raises(MemdescError, match="desc must be a RecordDesc, see record_desc"):
-        reorder.Record("q8_0", DATA)  # type: ignore[arg-type] # what is refused
+        reorder.records.Record("q8_0", DATA)  # type: ignore[arg-type] # what is refused
 
 
 def test_bytes_of_several_tensors_are_asked_for_by_name() -> None:
     with pytest.raises(MemdescError, match="has several tensors, qweight, qzeros, scales; see"):
-        _ = reorder.Record(record_desc((128, 32), "awq")).data
+        _ = reorder.records.Record(record_desc((128, 32), "awq")).data
 
 
 def test_padding_of_a_field_is_checked_with_its_name() -> None:
-    record = reorder.Record(record_desc((130, 96), "ocp_mxfp4"))
+    record = reorder.records.Record(record_desc((130, 96), "ocp_mxfp4"))
     record.check_padding()
     record.tensors["scales"][-1] = 1
     with pytest.raises(PaddingError, match=r"field scales of .*ocp_mxfp4.*padding of .* at \(255"):
@@ -104,7 +95,7 @@ def test_padding_of_planes_of_bits_is_checked() -> None:
     scales = memory_desc((1, 1), "f32").layout
     fields = (Field("q", "u2", layout, (1, 1), "q"), Field("d", "f32", scales, (3, 8), "d"))
     rule = Rule(Number((("q", 0),)), (Number((("d", 0),)),))
-    record = reorder.Record(RecordDesc((3, 8), fields, rule))
+    record = reorder.records.Record(RecordDesc((3, 8), fields, rule))
     record.tensors["q"][2] = 0x3F
     record.check_padding()
     record.tensors["q"][2] = 0x40
@@ -130,7 +121,7 @@ def test_arrays_of_other_numbers_than_the_fields_are_refused(scales: Any, messag
     desc = record_desc((64, 128), "gptq", group=64)
     given = {name: np.zeros(nbytes, np.uint8) for name, nbytes in desc.tensors.items()}
     with pytest.raises(MemdescError, match=message):
-        reorder.Record(desc, given | {"scales": scales})
+        reorder.records.Record(desc, given | {"scales": scales})
 
 
 class Exported:
@@ -151,14 +142,14 @@ def test_tensors_of_other_libraries_and_void_elements_are_used_without_a_copy() 
     scales = np.ones((1, 128), np.float16)
     for given in (Exported(scales), scales.view("V2")):
         zeros = {name: np.zeros(nbytes, np.uint8) for name, nbytes in desc.tensors.items()}
-        record = reorder.Record(desc, zeros | {"scales": given})
+        record = reorder.records.Record(desc, zeros | {"scales": given})
         assert np.shares_memory(record.tensors["scales"], scales)
 
 
 def test_elements_of_4_bits_that_take_a_byte_are_refused() -> None:
     desc = record_desc((128, 64), "awq")
     with pytest.raises(MemdescError, match=r"qweight of .* holds u4, but the array is of uint4"):
-        reorder.Record(
+        reorder.records.Record(
             desc,
             {name: np.zeros(n, np.uint8) for name, n in desc.tensors.items()}
             | {"qweight": np.zeros((128, 64), memory_desc((1,), "u4").dtype.numpy)},
@@ -166,7 +157,7 @@ def test_elements_of_4_bits_that_take_a_byte_are_refused() -> None:
 
 
 def test_integers_of_any_width_are_set_as_bits() -> None:
-    made = reorder.Record(record_desc((4, 32), "q4_0_4x4"))
+    made = reorder.records.Record(record_desc((4, 32), "q4_0_4x4"))
     codes = np.arange(128).reshape(4, 32) % 16 - 8
     made.set_field("qs", codes)
     assert (made.field("qs").astype(int) == codes).all()
@@ -195,18 +186,18 @@ def test_values_that_a_field_does_not_hold_are_refused(name: str, values: Any, r
 
 
 def test_a_record_over_memory_that_is_read_only_is_not_set() -> None:
-    record = reorder.Record(record_desc((2, 32), "q8_0"), bytes(68))
+    record = reorder.records.Record(record_desc((2, 32), "q8_0"), bytes(68))
     with pytest.raises(MemdescError, match=r"data of .* is read-only; pass a copy"):
         record.set_field("d", np.zeros((2, 1), np.float16))
 
 
 def test_constants_are_written_and_checked() -> None:
     desc = record_desc((30, 40), "pack_quantized", group=8)
-    record = reorder.Record(desc)
+    record = reorder.records.Record(desc)
     assert record.tensors["weight_shape"].view(np.int64).tolist() == [30, 40]
-    assert reorder.Record(desc, record.tensors).tensors.keys() == record.tensors.keys()
+    assert reorder.records.Record(desc, record.tensors).tensors.keys() == record.tensors.keys()
     wrong = record.tensors | {"weight_shape": np.array([40, 30])}
     with pytest.raises(
         MemdescError, match=r"weight_shape of .* must hold \[30, 40\], not \[40, 30\]"
     ):
-        reorder.Record(desc, wrong)
+        reorder.records.Record(desc, wrong)

@@ -8,17 +8,9 @@ import numpy as np
 import pytest
 
 import reorder
-from memdesc import (
-    Field,
-    MemdescError,
-    Number,
-    RecordDesc,
-    Rule,
-    known_records,
-    memory_desc,
-    record_desc,
-)
-from reorder.records.repack import target_desc
+from memdesc import MemdescError, memory_desc
+from memdesc.record import Field, Number, RecordDesc, Rule, known_records, record_desc
+from reorder.records.repacking import target_desc
 from tests.records import dequantize_reference, plain_scales, random_record
 
 if TYPE_CHECKING:
@@ -31,7 +23,7 @@ MXFP4 = ("ocp_mxfp4", "gguf_mxfp4", "modelopt_mxfp4", "compressed_mxfp4", "gpt_o
 GROUPED = {"gptq", "awq", "marlin", *INT4}
 
 
-def made(name: str, dims: tuple[int, int] = (256, 256), **options: Any) -> reorder.Record:
+def made(name: str, dims: tuple[int, int] = (256, 256), **options: Any) -> reorder.records.Record:
     options = ({"group": 32} if name in GROUPED else {}) | options
     record = plain_scales(random_record(record_desc(dims, name, **options), RNG), RNG)
     if name == "gguf_mxfp4":
@@ -39,13 +31,13 @@ def made(name: str, dims: tuple[int, int] = (256, 256), **options: Any) -> reord
     return record
 
 
-def set_field(record: reorder.Record, name: str, value: Any) -> None:
+def set_field(record: reorder.records.Record, name: str, value: Any) -> None:
     part = record.desc.field(name)
     bits = np.broadcast_to(value, part.layout.dims).astype(part.desc.dtype.bits_dtype)
     record.set_field(name, bits.view(part.desc.dtype.numpy))
 
 
-def assert_same(one: reorder.Record, other: reorder.Record) -> None:
+def assert_same(one: reorder.records.Record, other: reorder.records.Record) -> None:
     # compiled decoding equals this definition: another test's law
     x, y = (dequantize_reference(record) for record in (one, other))
     y = y if one.desc.letters == other.desc.letters else y.T
@@ -80,7 +72,7 @@ def test_a_pair_of_records_is_exact_or_refused(source: str) -> None:
     record = made(source)
     for target in known_records():
         try:
-            assert_same(record, reorder.repack(record, target))
+            assert_same(record, reorder.records.repack(record, target))
         except MemdescError:
             assert (source, target) not in EXACT
 
@@ -88,7 +80,7 @@ def test_a_pair_of_records_is_exact_or_refused(source: str) -> None:
 def test_scales_that_both_formats_store_alike_keep_their_bits() -> None:
     record = made("q4_0")
     set_field(record, "d", 0x7D01)  # a signalling NaN, which any arithmetic would make quiet
-    found = reorder.repack(record, "q4_0_4x4")
+    found = reorder.records.repack(record, "q4_0_4x4")
     assert (found.field("d").view(np.uint16) == 0x7D01).all()
 
 
@@ -104,17 +96,17 @@ def test_a_factor_becomes_its_reciprocal_if_no_number_changes_or_the_caller_allo
     old, new = (record_desc((256, 256), name).fields[2].name for name in (source, target))
     for value in (1.0, 2.0**-100, 2.0**20):
         record.set_field(old, np.full((1, 1), value, np.float32))
-        found = reorder.repack(record, target)
+        found = reorder.records.repack(record, target)
         assert_same(record, found)
         assert found.field(new) == 1 / value
-        assert_same(record, reorder.repack(found, source))
+        assert_same(record, reorder.records.repack(found, source))
     record.set_field(old, np.full((1, 1), 1.7, np.float32))
     with pytest.raises(MemdescError) as caught:
-        reorder.repack(record, target)
+        reorder.records.repack(record, target)
     assert "a factor becomes its reciprocal, and " in str(caught.value)
     assert "of 4096 scales change by up to " in str(caught.value)
     assert str(caught.value).endswith(" of their value; exact=False allows that")
-    found = reorder.repack(record, target, exact=False)
+    found = reorder.records.repack(record, target, exact=False)
     assert found.field(new) == np.float32(1) / np.float32(1.7)
     for name in (0, 1):
         one, other = (each.tensors[[*each.tensors][name]] for each in (record, found))
@@ -125,22 +117,22 @@ def test_a_factor_becomes_its_reciprocal_if_no_number_changes_or_the_caller_allo
     # the reciprocal has few bits
     record.set_field(old, np.full((1, 1), 1.7 * 2.0**127, np.float32))
     with pytest.raises(MemdescError, match="scales change by more than a rounding"):
-        reorder.repack(record, target, exact=False)
+        reorder.records.repack(record, target, exact=False)
 
 
 def test_experts_are_turned_where_formats_order_their_dims_differently() -> None:
     desc = record_desc((3, 64, 48), "modelopt_nvfp4")
     record = plain_scales(random_record(desc, RNG), RNG)
     record.set_field("weight_scale_2", np.full((1, 1, 1), 0.25, np.float32))
-    found = reorder.repack(record, "compressed_nvfp4")
+    found = reorder.records.repack(record, "compressed_nvfp4")
     assert found.desc == record_desc((3, 48, 64), "compressed_nvfp4")
     x, y = (dequantize_reference(each) for each in (record, found))
     assert np.array_equal(x.swapaxes(1, 2), y)
-    assert reorder.repack(found, "modelopt_nvfp4").desc == desc
+    assert reorder.records.repack(found, "modelopt_nvfp4").desc == desc
     # each expert may have a scale of its own there
     found.set_field("weight_global_scale", np.array([[[1]], [[2]], [[4]]], np.float32))
     with pytest.raises(MemdescError, match="scales differ within 3 adjacent elements along dim 0"):
-        reorder.repack(found, "modelopt_nvfp4")
+        reorder.records.repack(found, "modelopt_nvfp4")
 
 
 @pytest.mark.parametrize("dims", [(300, 130), (7, 200)])
@@ -149,20 +141,20 @@ def test_scales_of_fp8_are_repeated_for_smaller_parts_and_joined_where_equal(
 ) -> None:
     whole = made("fp8_tensor", dims, codes="f8_e5m2", scales="bf16")
     for target in FP8:
-        part = reorder.repack(whole, target, scale_inv=True)
+        part = reorder.records.repack(whole, target, scale_inv=True)
         assert part.desc.field("weight_scale_inv").kind == "bf16"
         assert part.tensors["weight"].tobytes() == whole.tensors["weight"].tobytes()
         assert_same(whole, part)
-        back = reorder.repack(part, whole.desc)
+        back = reorder.records.repack(part, whole.desc)
         assert back.tensors["weight_scale"].tobytes() == whole.tensors["weight_scale"].tobytes()
     blocks = made("fp8_block", (300, 130))
     with pytest.raises(MemdescError, match="scales differ within"):
-        reorder.repack(blocks, "fp8_tensor")
-    fine = reorder.repack(blocks, "fp8_block", block=2)
+        reorder.records.repack(blocks, "fp8_tensor")
+    fine = reorder.records.repack(blocks, "fp8_block", block=2)
     assert_same(blocks, fine)
-    assert_same(fine, reorder.repack(fine, "fp8_block"))
+    assert_same(fine, reorder.records.repack(fine, "fp8_block"))
     with pytest.raises(MemdescError, match="codes stand for different numbers"):
-        reorder.repack(blocks, "fp8_block", codes="f8_e5m2")
+        reorder.records.repack(blocks, "fp8_block", codes="f8_e5m2")
 
 
 def pack_words(codes: NDArray[Any], order: tuple[int, ...]) -> NDArray[np.uint32]:
@@ -190,26 +182,29 @@ def test_gptq_and_awq_are_what_their_scripts_pack(zeros: str) -> None:
         "qzeros": pack_words(points, mixed),
         "scales": scales,
     }
-    record = reorder.Record(record_desc((256, 64), "gptq", zeros=zeros), gptq)
+    record = reorder.records.Record(record_desc((256, 64), "gptq", zeros=zeros), gptq)
     expected = scales.astype(np.float32).repeat(128, 0) * (codes - points.repeat(128, 0))
     assert (reorder.dequantize(record).numpy() == expected).all()
-    found = reorder.repack(record, "awq")
+    found = reorder.records.repack(record, "awq")
     assert all(found.tensors[name].tobytes() == awq[name].tobytes() for name in awq)
-    back = reorder.repack(found, record.desc)
+    back = reorder.records.repack(found, record.desc)
     assert all(back.tensors[name].tobytes() == gptq[name].tobytes() for name in gptq)
 
 
 def test_the_group_and_the_type_of_scales_are_those_of_the_source() -> None:
-    desc = reorder.repack(made("awq", group=-1, scales="bf16"), "gptq", zeros="v2").desc
+    desc = reorder.records.repack(made("awq", group=-1, scales="bf16"), "gptq", zeros="v2").desc
     assert repr(desc) == (
         "record_desc((256, 256), 'gptq', group=-1, zeros='v2', bits=4, scales='bf16', g_idx=False)"
     )
-    assert reorder.repack(made("q4_0", (64, 128)), "marlin", group=32).desc.dims == (128, 64)
+    assert reorder.records.repack(made("q4_0", (64, 128)), "marlin", group=32).desc.dims == (
+        128,
+        64,
+    )
 
 
 def test_a_target_takes_only_what_it_has_too() -> None:
     # exponents stay exponents in the same format alone
-    exponents = reorder.Record(record_desc((256, 128), "fp8_block", scales="e8m0")).desc
+    exponents = reorder.records.Record(record_desc((256, 128), "fp8_block", scales="e8m0")).desc
     assert dict(target_desc(exponents, "int_quantized", {}).options)["scales"] == "bf16"
     # one row has a scale of its own; a scale of all of several rows stays one of all
     for outputs, rows, wanted in ((1, 1, 1), (2, 1, 1), (2, 2, -1), (4, 2, 2)):
@@ -221,10 +216,10 @@ def test_an_offset_becomes_a_zero_point_and_back() -> None:
     record = made("q4_1")
     d, zero = record.field("d").astype(np.float32), RNG.integers(0, 16, (256, 8))
     set_field(record, "m", (-d * zero).astype(np.float16).view(np.uint16))
-    packed = reorder.repack(record, "awq")
+    packed = reorder.records.repack(record, "awq")
     assert (packed.field("qzeros").astype(np.uint8) == zero.T).all()
     assert_same(record, packed)
-    assert_same(record, reorder.repack(packed, "q4_1"))
+    assert_same(record, reorder.records.repack(packed, "q4_1"))
 
 
 @pytest.mark.parametrize("target", ["q8_0", "q4_0"])
@@ -240,14 +235,14 @@ def test_an_offset_of_very_many_scales_is_refused(target: str, steps: int, sign:
     if steps > 1 << 16:
         message = f"the offset of group .*, {sign * 64.0}, is not a multiple of the scale "
     with pytest.raises(MemdescError, match=message):
-        reorder.repack(record, target)
+        reorder.records.repack(record, target)
 
 
 def test_rows_of_more_dims_are_repacked_too() -> None:
     record = plain_scales(random_record(record_desc((2, 3, 256), "q4_0"), RNG), RNG)
-    assert_same(record, reorder.repack(record, "q8_0", threads=1))
-    empty = reorder.Record(record_desc((0, 256), "q4_0"))
-    assert reorder.repack(empty, "q8_0").data.nbytes == 0
+    assert_same(record, reorder.records.repack(record, "q8_0", threads=1))
+    empty = reorder.records.Record(record_desc((0, 256), "q4_0"))
+    assert reorder.records.repack(empty, "q8_0").data.nbytes == 0
 
 
 def by_hand(kind: str) -> RecordDesc:
@@ -293,38 +288,38 @@ def test_what_would_change_a_number_is_refused(
     source: str, target: Any, options: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(MemdescError, match=message):
-        reorder.repack(made(source), target, **options)
+        reorder.records.repack(made(source), target, **options)
 
 
 def test_the_target_may_be_a_descriptor_of_swapped_dims() -> None:
     record = made("q4_0", (64, 256))
     target = record_desc((256, 64), "awq", group=32)
-    assert_same(record, reorder.repack(record, target))
+    assert_same(record, reorder.records.repack(record, target))
     with pytest.raises(MemdescError, match="it must have the same, and no further options"):
-        reorder.repack(record, record_desc((64, 256), "awq", group=32))
+        reorder.records.repack(record, record_desc((64, 256), "awq", group=32))
 
 
 def test_scales_and_zero_points_that_a_format_does_not_hold_are_named() -> None:
     record = made("q4_0")
     set_field(record, "d", np.float16(1.001).view(np.uint16))
     with pytest.raises(MemdescError, match=r"scales: bf16 of scales of awq cannot hold 1.00097"):
-        reorder.repack(record, "awq", scales="bf16")
+        reorder.records.repack(record, "awq", scales="bf16")
     scales = np.full(record.field("d").shape, 0.5, np.float16)
     scales[3, 1] = 1.001
     record.set_field("d", scales)
     with pytest.raises(MemdescError, match=r"exactly, at \(1, 3\); 1 do not fit"):
-        reorder.repack(record, "awq", scales="bf16")
+        reorder.records.repack(record, "awq", scales="bf16")
     awq = made("awq")
     set_field(awq, "qzeros", 0)
     with pytest.raises(MemdescError, match=r"zero points: qzeros of gptq cannot hold 0 exactly"):
-        reorder.repack(awq, "gptq")
-    assert_same(awq, reorder.repack(awq, "gptq", zeros="v2"))
+        reorder.records.repack(awq, "gptq")
+    assert_same(awq, reorder.records.repack(awq, "gptq", zeros="v2"))
     scaled = made("ocp_mxfp4")
     set_field(scaled, "scales", 255)
     with pytest.raises(MemdescError, match=r"the table of table\[e\] cannot hold nan exactly"):
-        reorder.repack(scaled, "gguf_mxfp4")
+        reorder.records.repack(scaled, "gguf_mxfp4")
     set_field(scaled, "scales", 0)
-    assert_same(scaled, reorder.repack(scaled, "gguf_mxfp4"))
+    assert_same(scaled, reorder.records.repack(scaled, "gguf_mxfp4"))
 
 
 @pytest.mark.parametrize(("scale", "zero"), [(1 / 3, 5), (1 / 11, 9)])
@@ -334,43 +329,43 @@ def test_an_offset_whose_sum_is_rounded_is_refused(scale: float, zero: int) -> N
     set_field(record, "scales", np.float32(scale).view(np.uint32))
     set_field(record, "qzeros", zero)
     with pytest.raises(MemdescError, match=r"rounding differs between their formulas$"):
-        reorder.repack(record, "torch_int4_cpu")
+        reorder.records.repack(record, "torch_int4_cpu")
 
 
 def test_offsets_that_are_rounded_name_the_type_that_holds_them() -> None:
     record = made("awq")
     set_field(record, "scales", np.float16(1.001).view(np.uint16))
     with pytest.raises(MemdescError, match=r"; torch_int4_cpu\(scales=f32\) holds more offsets$"):
-        reorder.repack(record, "torch_int4_cpu")
-    assert_same(record, reorder.repack(record, "torch_int4_cpu", scales="f32"))
+        reorder.records.repack(record, "torch_int4_cpu")
+    assert_same(record, reorder.records.repack(record, "torch_int4_cpu", scales="f32"))
 
 
 def test_codes_of_more_than_a_byte_are_refused() -> None:
-    record = reorder.Record(by_hand("s16"))
+    record = reorder.records.Record(by_hand("s16"))
     with pytest.raises(MemdescError, match="codes of more than 8 bits are not repacked"):
-        reorder.repack(record, replace(record.desc, name="other"))
+        reorder.records.repack(record, replace(record.desc, name="other"))
     with pytest.raises(MemdescError, match="repack takes a Record, not 7"):
-        reorder.repack(7, "q4_0")  # type: ignore[arg-type] # what is refused
+        reorder.records.repack(7, "q4_0")  # type: ignore[arg-type] # what is refused
 
 
 def test_scales_whose_ratio_leaves_f32_are_refused() -> None:
     record = plain_scales(random_record(by_hand("f4_e2m1"), RNG), RNG)
     set_field(record, "d", np.float32(2.0**-149).view(np.uint32))
     target = replace(record.desc, rule=record.desc.rule._replace(code=Number((("q", 0),))))
-    assert_same(record, reorder.repack(record, target))
+    assert_same(record, reorder.records.repack(record, target))
     doubled = (0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12)
     fields = (replace(record.desc.fields[0], kind="u4"), record.desc.fields[1])
     rule = record.desc.rule._replace(code=Number((("q", 0),), 0, doubled))
     with pytest.raises(MemdescError, match=r"scales times 0.5 are not f32"):
-        reorder.repack(record, RecordDesc((8, 32), fields, rule, "other"))
+        reorder.records.repack(record, RecordDesc((8, 32), fields, rule, "other"))
 
 
 @pytest.mark.parametrize("dims", [(0, 32), (4, 64)])
 def test_threads_of_a_repack_are_checked(dims: tuple[int, ...]) -> None:
-    record = reorder.Record(record_desc(dims, "q4_0"))
+    record = reorder.records.Record(record_desc(dims, "q4_0"))
     for threads in (0, -1, "a", True):
         with pytest.raises(MemdescError, match="threads must be an integer of 1 or more"):
-            reorder.repack(record, "q5_0", threads=threads)  # type: ignore[arg-type] # callers without types
+            reorder.records.repack(record, "q5_0", threads=threads)  # type: ignore[arg-type] # callers without types
 
 
 @pytest.mark.parametrize("kind", ["u1", "s4", "u8", "s8", "u16", "s16"])
@@ -386,13 +381,13 @@ def test_zero_points_of_any_integers_stay_the_same_in_other_groups(kind: str, gr
         code, scale, zero = (Number(((name, 0),)) for name in "qdz")
         return RecordDesc((4, 64), fields, Rule(code, (scale,), zero))
 
-    record = reorder.Record(desc(16))
+    record = reorder.records.Record(desc(16))
     record.set_field("q", RNG.integers(-128, 128, (4, 64)))
     # neighbours are equal, so that larger groups hold them
     for name, values in (("d", RNG.random(4, np.float32)), ("z", RNG.integers(-(2**15), 2**15, 4))):
         legal = values if name == "d" else as_integers(values, kind)
         record.set_field(name, legal.repeat(4).reshape(4, 4))
-    assert_same(record, reorder.repack(record, desc(group)))
+    assert_same(record, reorder.records.repack(record, desc(group)))
 
 
 def float_zeros(minus: int = 0, *, has_offset: bool = False) -> RecordDesc:
@@ -411,13 +406,13 @@ def float_zeros(minus: int = 0, *, has_offset: bool = False) -> RecordDesc:
 
 def test_zero_points_that_are_floats_stay_only_in_the_same_formula() -> None:
     record = plain_scales(random_record(float_zeros(), RNG), RNG)
-    assert_same(record, reorder.repack(record, float_zeros()))
+    assert_same(record, reorder.records.repack(record, float_zeros()))
     with pytest.raises(MemdescError, match="are subtracted with different rounding"):
-        reorder.repack(record, float_zeros(8))
+        reorder.records.repack(record, float_zeros(8))
     for pair in ((False, True), (True, False)):
         source, target = (float_zeros(has_offset=has_offset) for has_offset in pair)
         with pytest.raises(MemdescError, match="zero points that are floats, and the other has"):
-            reorder.repack(reorder.Record(source), target)
+            reorder.records.repack(reorder.records.Record(source), target)
 
 
 @pytest.mark.parametrize("minus", [(0, 0), (3, 0), (0, 3), (3, -5)])
@@ -436,7 +431,7 @@ def test_codes_may_be_less_a_number_and_a_zero_point(minus: tuple[int, int]) -> 
     record = random_record(source, RNG)
     record.set_field("d", RNG.random((4, 4), np.float32))
     record.set_field("z", RNG.integers(-100, 100, (4, 4)))
-    assert_same(record, reorder.repack(record, target))
+    assert_same(record, reorder.records.repack(record, target))
 
 
 def as_integers(values: NDArray[Any], kind: str) -> NDArray[Any]:
@@ -470,7 +465,7 @@ def test_scales_that_are_stored_in_another_way_stay_the_same(number: Number) -> 
         # multiples of 16 from 16 on are what all of them hold
         wanted = RNG.integers(1, 15, (4, 4)) * 16
         record.set_field("s", (wanted + number.minus) >> number.parts[0][1])
-        repacked = reorder.repack(record, desc(other))
+        repacked = reorder.records.repack(record, desc(other))
         assert_same(record, repacked)
         assert np.array_equal(repacked.field("s"), wanted + other.minus >> other.parts[0][1])
 
@@ -481,7 +476,7 @@ def test_fields_may_begin_at_any_address() -> None:
         name: np.frombuffer(bytes(3) + tensor.tobytes(), np.uint8)[3:]
         for name, tensor in record.tensors.items()
     }
-    assert_same(record, reorder.repack(reorder.Record(record.desc, odd), "gptq"))
+    assert_same(record, reorder.records.repack(reorder.records.Record(record.desc, odd), "gptq"))
 
 
 @pytest.mark.parametrize("parts", [(("low", 0), ("high", 2)), (("high", 2), ("low", 0))])
@@ -501,11 +496,11 @@ def test_codes_may_lie_in_planes_that_share_bytes(
         RecordDesc(dims, (whole, scale), Rule(Number((("q", 0),)), (Number((("d", 0),)),))), RNG
     )
     record.set_field("d", np.ones((1, 1), np.float32))
-    repacked = reorder.repack(record, desc)
+    repacked = reorder.records.repack(record, desc)
     assert_same(record, repacked)
     is_alike = np.array_equal(repacked.tensors["q"], record.tensors["q"])
     assert is_alike == (places == ("low", "high"))
-    assert_same(record, reorder.repack(repacked, record.desc))
+    assert_same(record, reorder.records.repack(repacked, record.desc))
 
 
 @pytest.mark.parametrize("n_factors", [1, 2])
@@ -516,11 +511,13 @@ def test_tables_of_any_ratio_keep_numbers_or_are_refused(n_factors: int) -> None
         sizes = [4096, *RNG.choice((16, 4096), n_factors)]
         ratio, *scales = (np.float32(RNG.integers(size // 2, size) | 1) for size in sizes)
         value = np.float32(RNG.integers(2**23, 2**24) | 1 if RNG.integers(2) else 1)
-        record = reorder.Record(of_a_table((float(value * ratio), 0.0), n_factors))
+        record = reorder.records.Record(of_a_table((float(value * ratio), 0.0), n_factors))
         for k, scale in enumerate(scales):
             record.set_field(f"d{k}", np.full((1, 1), scale))
         try:
-            assert_same(record, reorder.repack(record, of_a_table((float(value), 0.0), n_factors)))
+            assert_same(
+                record, reorder.records.repack(record, of_a_table((float(value), 0.0), n_factors))
+            )
         except MemdescError:
             refused += 1
     assert 0 < refused < 100
@@ -545,7 +542,7 @@ def test_codes_that_are_looked_up_may_be_numbers_of_the_same_values(
     for source, target in (records, records[::-1]):
         record = random_record(source, RNG)
         record.set_field("d", np.full((1, 1), np.float32(0.75)))
-        repacked = reorder.repack(record, target)
+        repacked = reorder.records.repack(record, target)
         assert_same(record, repacked)
         assert np.array_equal(repacked.tensors["q"], record.tensors["q"])
 
@@ -555,7 +552,7 @@ def test_tables_of_other_numbers_are_refused() -> None:
     for one, other in (((1.0, 2.0), (1.0, 3.0)), (nothing, nothing), ((1.0, 2.0), nothing)):
         record = random_record(of_a_table(one), RNG)
         with pytest.raises(MemdescError, match="their codes stand for different numbers"):
-            reorder.repack(record, of_a_table(other))
+            reorder.records.repack(record, of_a_table(other))
 
 
 def of_a_table(table: tuple[float, ...], n_factors: int = 1) -> RecordDesc:

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 import reorder
-from memdesc import DATA_TYPES, memory_desc
+from memdesc import memory_desc
+from memdesc.dtypes import DATA_TYPES
 from reorder.values.formats import FORMATS, FloatFormat, IntegerFormat, largest_number
 from tests.conversions import (
     BY,

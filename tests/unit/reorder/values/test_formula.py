@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import reorder
-from memdesc import DATA_TYPES, memory_desc
+from memdesc import memory_desc
+from memdesc.dtypes import DATA_TYPES
 from reorder import Attr
 from reorder.values.formats import INTEGERS
 from tests.conversions import BY
@@ -27,7 +28,7 @@ def _run(x: Any, dst: str, attr: Attr, old: Any, by: str) -> Any:
     if by == "kernels":
         return reorder.reorder(x, out=out, attr=attr).numpy()
     source = reorder.reorder(x, "abcdefghijkl"[: x.ndim])
-    reorder.execute_reference(source.desc, out.desc, source.data, out.data, attr)
+    reorder.reference.execute_reference(source.desc, out.desc, source.data, out.data, attr)
     return out.numpy()
 
 
@@ -238,6 +239,6 @@ def test_zero_points_stay_out_of_the_padding(by: str) -> None:
     if by == "kernels":
         reorder.execute(reorder.plan_reorder(src, dst, attr), x, out)
     else:
-        reorder.execute_reference(src, dst, x, out, attr)
+        reorder.reference.execute_reference(src, dst, x, out, attr)
     assert (out.reshape(4, 8)[:, :3] == 101).all()
     assert (out.reshape(4, 8)[:, 3:] == 0).all()

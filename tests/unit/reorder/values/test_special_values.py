@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import reorder
-from memdesc import DATA_TYPES
+from memdesc.dtypes import DATA_TYPES
 from tests.conversions import BY, ONLY_NAN, run
 
 

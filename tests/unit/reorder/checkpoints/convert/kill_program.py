@@ -21,7 +21,9 @@ _RULES = ("model.layers.*: awq -> gptq", "conv.weight: OIhw16i16o", "lm_head.wei
 
 def once(folder: Path, target: str) -> int:
     """Convert, with many tasks; return how many files an earlier process had finished."""
-    settings = reorder.ConvertOptions(max_bytes=8000, threads=2, resume=True, shard_bytes=30000)
+    settings = reorder.checkpoints.ConvertOptions(
+        max_bytes=8000, threads=2, resume=True, shard_bytes=30000
+    )
     found = reorder.convert(folder / "model", folder / target, _RULES, settings)
     return int(found.resumed)
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import reorder
-from memdesc import DATA_TYPES, MemdescError
+from memdesc import MemdescError
+from memdesc.dtypes import DATA_TYPES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -16,13 +17,13 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from reorder import ConvertProgress
+    from reorder.checkpoints import ConvertProgress
 
-SMALL = reorder.ConvertOptions(threads=1, max_bytes=1 << 20, verify=True)
+SMALL = reorder.checkpoints.ConvertOptions(threads=1, max_bytes=1 << 20, verify=True)
 
 
 def converted(
-    source: Path, target: Path, *rules: str, settings: reorder.ConvertOptions = SMALL
+    source: Path, target: Path, *rules: str, settings: reorder.checkpoints.ConvertOptions = SMALL
 ) -> dict[str, NDArray[Any]]:
     """Convert, and return the words of each tensor of the output, by its name."""
     reorder.convert(source, target, rules, settings)
@@ -66,7 +67,7 @@ def refused(
     source: Path,
     target: Path,
     *rules: str,
-    settings: reorder.ConvertOptions = SMALL,
+    settings: reorder.checkpoints.ConvertOptions = SMALL,
     to: str | None = None,
 ) -> str:
     """Return the line that refuses a conversion; nothing was written."""

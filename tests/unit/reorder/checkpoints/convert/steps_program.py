@@ -35,7 +35,7 @@ _CALLS = {
     "rename": 2,
     "replace": 2,
 }
-_SMALL = reorder.ConvertOptions(threads=1, max_bytes=2000, resume=True)
+_SMALL = reorder.checkpoints.ConvertOptions(threads=1, max_bytes=2000, resume=True)
 
 
 class Recorder:

@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 import reorder
-from memdesc import DATA_TYPES, MemdescError, record_desc
+from memdesc import MemdescError
+from memdesc.dtypes import DATA_TYPES
+from memdesc.record import record_desc
 from tests.checkpoints import fp8_layer, gptq_layer, write_safetensors
 from tests.unit.reorder.checkpoints.convert.results import SMALL, refused, words_of
 
@@ -93,9 +95,12 @@ def test_options_that_no_loader_reads_are_refused(tmp_path: Path) -> None:
 
 
 def test_scales_keep_their_type_in_the_same_format() -> None:
-    record = reorder.Record(record_desc((256, 128), "fp8_block", scales="e8m0"))
-    assert dict(reorder.repack(record, "fp8_block").desc.options)["scales"] == "e8m0"
-    assert dict(reorder.repack(record, "fp8_block", scales="f32").desc.options)["scales"] == "f32"
+    record = reorder.records.Record(record_desc((256, 128), "fp8_block", scales="e8m0"))
+    assert dict(reorder.records.repack(record, "fp8_block").desc.options)["scales"] == "e8m0"
+    assert (
+        dict(reorder.records.repack(record, "fp8_block", scales="f32").desc.options)["scales"]
+        == "f32"
+    )
 
 
 @pytest.mark.parametrize("text", ["1.2", "{}", '{"a": 1}', "[", "null"])

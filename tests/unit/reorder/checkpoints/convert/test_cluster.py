@@ -11,7 +11,7 @@ import pytest
 
 import reorder
 from memdesc import MemdescError
-from reorder import ConvertOptions, ConvertProgress
+from reorder.checkpoints import ConvertOptions, ConvertProgress
 from reorder.checkpoints.formats.entry import FileState
 from reorder.checkpoints.formats.partial import partial_folder
 from reorder.cli.main import main

@@ -59,7 +59,9 @@ def test_a_rule_takes_no_record_for_another_version_than_the_model_says(tmp_path
         write_metadata(path, {})  # as other programs write it
     for rule in ("model.*: gptq -> awq", "model.*.mlp: gptq -> ba, f16"):
         with pytest.raises(MemdescError, match=r"config\.json declares zeros=v2") as caught:
-            reorder.convert(tmp_path / "v2", tmp_path / "back", [rule], reorder.ConvertOptions())
+            reorder.convert(
+                tmp_path / "v2", tmp_path / "back", [rule], reorder.checkpoints.ConvertOptions()
+            )
         assert f"rule {rule!r}: model.layers.0.mlp: " in str(caught.value)
         assert "say gptq(zeros=v2), or gptq(zeros=v1) if config.json is wrong" in str(caught.value)
     back = "model.*: gptq(zeros=v2) -> awq"

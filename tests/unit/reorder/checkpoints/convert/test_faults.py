@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 
 from memdesc import MemdescError
-from reorder import ConvertOptions
+from reorder.checkpoints import ConvertOptions
 from reorder.checkpoints.convert.conversion import plan_conversion
 from reorder.checkpoints.formats.partial import partial_folder
 from tests.checkpoints import model_folder
 from tests.programs import run_python
 
 if TYPE_CHECKING:
-    from reorder import ConvertProgress
+    from reorder.checkpoints import ConvertProgress
     from reorder.checkpoints.convert.conversion import Conversion
 
 _PROGRAM = Path(__file__).with_name("kill_program.py")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from reorder import ConvertOptions
+from reorder.checkpoints import ConvertOptions
 from reorder.checkpoints.convert.conversion import plan_conversion
 from reorder.cli.main import main
 from tests.checkpoints import model_folder

@@ -27,11 +27,11 @@ _RULES = (
     "*.1.mlp: awq -> ab, f32",
     "lm_head.weight: u8, scales=a",
 )
-_SMALL = reorder.ConvertOptions(max_bytes=20_000, threads=2)
+_SMALL = reorder.checkpoints.ConvertOptions(max_bytes=20_000, threads=2)
 
 
 def test_progress_counts_every_byte_once(model: Path, tmp_path: Path) -> None:
-    seen: list[reorder.ConvertProgress] = []
+    seen: list[reorder.checkpoints.ConvertProgress] = []
     options = _SMALL._replace(verify=True)
     report = reorder.convert(model, tmp_path / "out", _RULES, options, seen.append)
     first, *rest = seen
@@ -50,7 +50,7 @@ def test_what_is_resumed_is_not_counted_again(model: Path, tmp_path: Path) -> No
     with ended_after(12) as end:
         reorder.convert(model, tmp_path / "out", _RULES, sharded, end)
     assert partial_folder(tmp_path / "out").exists()
-    seen: list[reorder.ConvertProgress] = []
+    seen: list[reorder.checkpoints.ConvertProgress] = []
     options = sharded._replace(resume=True)
     report = reorder.convert(model, tmp_path / "out", _RULES, options, seen.append)
     assert 0 < report.resumed < report.files
@@ -140,7 +140,7 @@ def test_options_out_of_range_are_refused(
 
 def test_very_many_threads_are_as_many_as_help(tmp_path: Path) -> None:
     write_safetensors(tmp_path / "x.safetensors", {"x": np.ones((64, 64), np.float32)})
-    options = reorder.ConvertOptions(threads=10**9)
+    options = reorder.checkpoints.ConvertOptions(threads=10**9)
     target = tmp_path / "y.safetensors"
     assert reorder.convert(tmp_path / "x.safetensors", target, ["x: ba"], options).files == 1
 
@@ -152,7 +152,7 @@ def test_options_are_one_value(model: Path, tmp_path: Path) -> None:
         with pytest.raises(MemdescError, match="options must be ConvertOptions, not "):
             reorder.convert(model, tmp_path / "out", _RULES, given, **more)
     numbers: Any = np.int64(1 << 20)
-    options = reorder.ConvertOptions(max_bytes=numbers, threads=1)
+    options = reorder.checkpoints.ConvertOptions(max_bytes=numbers, threads=1)
     assert reorder.convert(model, tmp_path / "out", _RULES, options).files
 
 
@@ -168,7 +168,7 @@ def test_a_callback_that_is_none_is_refused(model: Path, tmp_path: Path) -> None
 def test_what_a_callback_raises_comes_back_as_it_is(
     model: Path, tmp_path: Path, error: BaseException, stage: str
 ) -> None:
-    def fail(now: reorder.ConvertProgress) -> None:
+    def fail(now: reorder.checkpoints.ConvertProgress) -> None:
         if now.stage == stage:
             raise error
 
@@ -198,7 +198,7 @@ def test_a_callback_may_convert_something_else_but_not_the_same(
 ) -> None:
     left = ["other", "out"]
 
-    def again(now: reorder.ConvertProgress) -> None:
+    def again(now: reorder.checkpoints.ConvertProgress) -> None:
         if now.stage == "converting" and left:
             reorder.convert(model, tmp_path / left.pop(0), _RULES, _SMALL)
 
@@ -217,7 +217,7 @@ def test_no_task_runs_after_an_interrupted_conversion_has_returned(
     request.addfinalizer(lambda: signal.signal(signal.SIGINT, before))
     begun, may_go_on, ended = Event(), Event(), list[int]()
 
-    def hold(now: reorder.ConvertProgress) -> None:
+    def hold(now: reorder.checkpoints.ConvertProgress) -> None:
         if now.stage == "converting":
             begun.set()
             may_go_on.wait(20)
@@ -242,7 +242,7 @@ def test_no_task_runs_after_an_interrupted_conversion_has_returned(
 def test_each_tensor_is_cut_once(tmp_path: Path) -> None:
     # each takes more than a piece may
     shapes = [(rows, columns) for rows in range(1, 16) for columns in range(65, 85)]
-    options = reorder.ConvertOptions(max_bytes=512, threads=1)
+    options = reorder.checkpoints.ConvertOptions(max_bytes=512, threads=1)
     tensors = {f"layers.{a}.{b}": np.zeros((a, b), np.float32) for a, b in shapes}
     write_safetensors(tmp_path / "x.safetensors", tensors)
     before = _sizes.cache_info()

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import reorder
-from memdesc import MemdescError, record_desc
+from memdesc import MemdescError
+from memdesc.record import record_desc
 from reorder import Quantized
 from tests.checkpoints import write_safetensors
 from tests.unit.reorder.checkpoints.convert.results import SMALL, converted, refused
@@ -69,7 +70,10 @@ def test_tensors_without_a_data_type_are_copied(tmp_path: Path) -> None:
     x = np.arange(8, dtype=np.complex64)
     write_safetensors(tmp_path / "x.safetensors", {"x": x})
     reorder.convert(
-        tmp_path / "x.safetensors", tmp_path / "y.safetensors", [], reorder.ConvertOptions()
+        tmp_path / "x.safetensors",
+        tmp_path / "y.safetensors",
+        [],
+        reorder.checkpoints.ConvertOptions(),
     )
     with reorder.open_checkpoint(tmp_path / "y.safetensors") as found:
         assert (found["x"].dtype, found["x"].data.tobytes()) == ("C64", x.tobytes())
@@ -97,7 +101,10 @@ def test_what_is_quantised_is_read_as_one(
 ) -> None:
     reorder.save(tmp_path / "in.safetensors", {"w": _WEIGHTS})
     reorder.convert(
-        tmp_path / "in.safetensors", tmp_path / name, [rule], reorder.ConvertOptions(verify=True)
+        tmp_path / "in.safetensors",
+        tmp_path / name,
+        [rule],
+        reorder.checkpoints.ConvertOptions(verify=True),
     )
     (path,) = (tmp_path / name).iterdir() if name == "x" else [tmp_path / name]
     found = reorder.load(path, Quantized)
@@ -114,7 +121,9 @@ def _shards(folder: Path) -> tuple[Path, Path]:
     whole, folder = folder / "whole.safetensors", folder / "model"
     codes = reorder.quantize(_WEIGHTS, "s8", axis=0)
     reorder.save(whole, {"w": codes, "bias": np.ones(3, np.float32)})
-    reorder.convert(whole, folder, [], reorder.ConvertOptions(shard_bytes=_WEIGHTS.size))
+    reorder.convert(
+        whole, folder, [], reorder.checkpoints.ConvertOptions(shard_bytes=_WEIGHTS.size)
+    )
     return folder, folder / "model-00002-of-00003.safetensors"
 
 
@@ -173,7 +182,7 @@ def test_what_was_not_finite_stays_as_it_was(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("scale", [np.inf, np.nan])
 def test_blocks_whose_scale_is_not_finite_are_not_decoded(tmp_path: Path, scale: float) -> None:
-    record = reorder.Record(record_desc((4, 64), "q8_0"))
+    record = reorder.records.Record(record_desc((4, 64), "q8_0"))
     record.set_field("qs", np.ones((4, 64), np.int8))
     scales = np.ones((4, 2), np.float16)
     scales[2, 1] = scale
@@ -191,7 +200,7 @@ def test_scales_in_blocks_that_are_not_finite_do_not_move(
     tmp_path: Path, name: str, field: str, target: str
 ) -> None:
     desc = record_desc((64, 4096), name)
-    record = reorder.Record(desc)
+    record = reorder.records.Record(desc)
     scales = np.ones(desc.field(field).layout.dims, np.float16)
     scales[50, 17] = np.nan
     record.set_field(field, scales)

@@ -10,7 +10,8 @@ import pytest
 
 import reorder
 from memdesc import MemdescError
-from reorder import ConvertOptions, convert
+from reorder import convert
+from reorder.checkpoints import ConvertOptions
 from tests.checkpoints import model_folder, write_safetensors
 from tests.gguf_files import gguf_file
 from tests.headers import message_field

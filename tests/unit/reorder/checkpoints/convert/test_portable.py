@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _NAME = "x.safetensors"
 _RULES = ("conv.weight: ohwi", "*.1.mlp: awq -> ab, f32")
-_SMALL = reorder.ConvertOptions(max_bytes=20_000, threads=2)
+_SMALL = reorder.checkpoints.ConvertOptions(max_bytes=20_000, threads=2)
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import reorder
-from memdesc import record_desc
+from memdesc.record import record_desc
 from tests.checkpoints import awq_layer, model_folder, write_safetensors
 from tests.unit.reorder.checkpoints.convert.results import converted, refused
 from tests.unit.reorder.checkpoints.schemes import recorded
@@ -79,7 +79,7 @@ def test_blocks_that_the_other_format_does_not_have_are_refused(
 ) -> None:
     desc = record_desc((64, 64), name)
     rng = np.random.default_rng(0)
-    record = reorder.Record(desc)
+    record = reorder.records.Record(desc)
     for part in desc.fields:
         whole = np.float16 if part.kind == "f16" else np.int64
         values = rng.integers(0, 8 if part.kind in {"u4", "s4"} else 100, part.layout.dims)

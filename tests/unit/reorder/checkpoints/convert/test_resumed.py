@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from memdesc import MemdescError
-from reorder import ConvertOptions
+from reorder.checkpoints import ConvertOptions
 from reorder.checkpoints.convert.conversion import Conversion, plan_conversion
 from reorder.checkpoints.formats.partial import partial_folder
 from tests.checkpoints import write_safetensors

@@ -10,16 +10,8 @@ import numpy as np
 import pytest
 
 import reorder
-from memdesc import (
-    Field,
-    MemdescError,
-    Number,
-    RecordDesc,
-    Rule,
-    UnsupportedFormatError,
-    memory_desc,
-    record_desc,
-)
+from memdesc import MemdescError, UnsupportedFormatError, memory_desc
+from memdesc.record import Field, Number, RecordDesc, Rule, record_desc
 from tests.unit.reorder.checkpoints.convert.results import SMALL, converted, refused
 from tests.unit.reorder.checkpoints.schemes import (
     BESIDE,
@@ -182,7 +174,7 @@ def test_experts_keep_their_names(
     assert made.keys() == {f"{_STACKED}{end}" for end in ends} | {*BESIDE}
     assert record_in(tmp_path / "out", _STACKED).desc.name == target.partition("(")[0]
     assert np.array_equal(_values(tmp_path / "out", _STACKED), wanted)
-    loaded = reorder.load_all(tmp_path / "out/model.safetensors", reorder.Record)
+    loaded = reorder.load_all(tmp_path / "out/model.safetensors", reorder.records.Record)
     assert [*loaded] == [_STACKED]
     # once more, from what was written
     again = converted(tmp_path / "out", tmp_path / "b", f"mlp*: {target} -> plain, f32")
@@ -389,12 +381,12 @@ def test_symmetric_codes_become_offsets_only_where_nothing_is_rounded() -> None:
     rng = np.random.default_rng(0)
     blocks = rng.integers(0, 256, (8, 4, 18), np.uint8)
     blocks[:, :, :2] = rng.standard_normal((8, 4, 1)).astype(np.float16).view(np.uint8)
-    source = reorder.Record(record_desc((8, 128), "q4_0"), blocks)
-    wide = reorder.repack(source, "mlx", scales="f32")
+    source = reorder.records.Record(record_desc((8, 128), "q4_0"), blocks)
+    wide = reorder.records.repack(source, "mlx", scales="f32")
     assert np.array_equal(reorder.dequantize(wide).numpy(), reorder.dequantize(source).numpy())
     for record in (wide, source):
         with pytest.raises(MemdescError, match="rounding differs between their formulas"):
-            reorder.repack(record, "mlx", scales="f16")
+            reorder.records.repack(record, "mlx", scales="f16")
 
 
 def test_words_of_mlx_may_be_signed(tmp_path: Path) -> None:
@@ -410,14 +402,14 @@ def test_words_of_mlx_may_be_signed(tmp_path: Path) -> None:
 def test_float_zero_points_are_moved_to_more_bits_and_to_nothing_else() -> None:
     layer, wanted = hqq(2)
     desc = record_desc(DIMS, "hqq", bits=2)
-    record = reorder.Record(desc, {name: layer[f".{name}"] for name in desc.tensors})
-    wide = reorder.repack(record, "hqq", bits=4, group=32)
+    record = reorder.records.Record(desc, {name: layer[f".{name}"] for name in desc.tensors})
+    wide = reorder.records.repack(record, "hqq", bits=4, group=32)
     assert reorder.dequantize(wide, dtype="bf16").numpy().tobytes() == wanted.tobytes()
     for name in ("awq", "mlx", "q4_1"):
         with pytest.raises(MemdescError, match="zero points that are floats"):
-            reorder.repack(record, name)
+            reorder.records.repack(record, name)
     with pytest.raises(MemdescError, match="subtracted with different rounding"):
-        reorder.repack(record, "hqq", scales="f32")
+        reorder.records.repack(record, "hqq", scales="f32")
 
 
 @pytest.mark.parametrize(
@@ -479,4 +471,4 @@ def test_scales_of_double_quantisation_are_decoded_as_a_record_of_their_own() ->
         ),
     )
     held = {"absmax": indices, "nested": nested, "offset": np.array([offset])}
-    assert np.array_equal(reorder.dequantize(reorder.Record(desc, held)).numpy(), wanted)
+    assert np.array_equal(reorder.dequantize(reorder.records.Record(desc, held)).numpy(), wanted)

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import reorder
-from memdesc import MemdescError, record_desc
+from memdesc import MemdescError
+from memdesc.record import record_desc
 from reorder.checkpoints.convert.targets import TARGETS
 from reorder.cli import main
 from tests.checkpoints import awq_layer, fp8_layer, gptq_layer, write_safetensors
@@ -68,8 +69,8 @@ def _made(
     target: Path,
     to: str | None,
     *rules: str,
-    settings: reorder.ConvertOptions = SMALL,
-) -> tuple[Tensors, dict[str, Any], reorder.ConvertReport]:
+    settings: reorder.checkpoints.ConvertOptions = SMALL,
+) -> tuple[Tensors, dict[str, Any], reorder.checkpoints.ConvertReport]:
     """Convert; returns the words of all tensors, config.json and the report."""
     report = reorder.convert(source, target, rules, settings, to=to)
     return words_of(target), json.loads((target / "config.json").read_text()), report
@@ -1085,7 +1086,7 @@ def test_a_rule_quantises_floats_to_a_record(tmp_path: Path, name: str) -> None:
     target = tmp_path / "out.safetensors"
     settings = SMALL._replace(verify=True, max_bytes=1 << 20)
     reorder.convert(tmp_path / "in.safetensors", target, [f"fc.weight: {name}"], settings)
-    made = reorder.load(target, reorder.Record)
+    made = reorder.load(target, reorder.records.Record)
     scales = made.tensors["weight_scale"].view(np.float32)
     assert (made.desc.name, len(scales)) == {
         "fp8_tensor": ("fp8_tensor", 1),
@@ -1289,7 +1290,7 @@ def test_what_is_not_known_is_refused(tmp_path: Path) -> None:
     assert "--to bf16: model.layers.0.mlp is not known: nothing declares what" in said
     assert "; 1 other is not known either; --map" in said
     plain = _model(tmp_path / "plain", {"weight": np.ones((4, 4), np.float32)}, None)
-    blocks = reorder.Record(record_desc((8, 64), "q4_0"), np.zeros((8, 2, 18), np.uint8))
+    blocks = reorder.records.Record(record_desc((8, 64), "q4_0"), np.zeros((8, 2, 18), np.uint8))
     reorder.save(tmp_path / "x.npz", {"blk.0.ffn_up.weight": blocks})
     reorder.convert(tmp_path / "x.npz", tmp_path / "x.gguf")
     reorder.save(tmp_path / "y.npz", {"blk.0.ffn_up.weight": np.ones((128, 128), np.float32)})

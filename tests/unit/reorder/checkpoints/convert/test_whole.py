@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import reorder
-from memdesc import DATA_TYPES
+from memdesc.dtypes import DATA_TYPES
 from tests.checkpoints import (
     fp8_layer,
     gptq_layer,

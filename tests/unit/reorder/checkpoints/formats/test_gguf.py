@@ -266,12 +266,12 @@ def test_unknown_types_are_compared_by_their_bytes(
     for data in (raw, raw[:-32] + (last << 4 | last >> 4).tobytes()):
         paths[1].write_bytes(data)
         assert main(["compare", *map(str, paths)]) == (data != raw)
-        found = reorder.differences(paths[1], paths[0])
+        found = reorder.checkpoints.differences(paths[1], paths[0])
         assert len(found) == (data != raw)
     assert "d: tensor 'd' of ggml_type_42: memdesc does not know" in capsys.readouterr().out
     assert found["d"].causes == ("the nibbles of each byte are reversed",)
     paths[1].write_bytes(raw.replace(struct.pack("<IQI", 1, 9, 42), struct.pack("<IQI", 1, 9, 43)))
-    (differing,) = reorder.differences(paths[1], paths[0]).values()
+    (differing,) = reorder.checkpoints.differences(paths[1], paths[0]).values()
     assert (
         differing.problem
         == "are ggml_type_43 of (9,), and those of the reference ggml_type_42 of (9,)"
@@ -311,7 +311,7 @@ def test_no_other_conversion_takes_unknown_types(tmp_path: Path) -> None:
 
 
 def _convert(folder: Path, output: str, *rules: str) -> None:
-    options = reorder.ConvertOptions(verify=True)
+    options = reorder.checkpoints.ConvertOptions(verify=True)
     reorder.convert(folder / "x.gguf", folder / output, rules, options)
 
 

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 import reorder
-from memdesc import MemdescError, data_type, memory_desc, to_json
+from memdesc import MemdescError, data_type, memory_desc
+from memdesc.descriptor_json import to_json
 from reorder import load_all, save
 from reorder.checkpoints.formats.entry import Tensor
 from reorder.checkpoints.formats.table import read_container

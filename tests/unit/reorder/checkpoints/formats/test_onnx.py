@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 import reorder
-from memdesc import DATA_TYPES, MemdescError, memory_desc, to_json
+from memdesc import MemdescError, memory_desc
+from memdesc.descriptor_json import to_json
+from memdesc.dtypes import DATA_TYPES
 from reorder.checkpoints.formats.onnx import NUMBERS, read
 from reorder.checkpoints.formats.table import read_container
 from tests.headers import initializer as _initializer

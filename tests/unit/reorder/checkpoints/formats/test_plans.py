@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from memdesc import MemdescError, record_desc
+from memdesc import MemdescError
+from memdesc.record import record_desc
 from reorder.checkpoints.formats.entry import Tensor
 from reorder.checkpoints.formats.table import plan_file
 

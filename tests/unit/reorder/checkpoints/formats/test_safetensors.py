@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import reorder
-from memdesc import MemdescError, memory_desc, to_json
+from memdesc import MemdescError, memory_desc
+from memdesc.descriptor_json import to_json
 from reorder.checkpoints.formats.entry import Tensor
 from reorder.checkpoints.formats.safetensors import read
 from tests.headers import safetensors_bytes

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from memdesc import DATA_TYPES, memory_desc
+from memdesc import memory_desc
+from memdesc.dtypes import DATA_TYPES
 from reorder import Attr
 from tests.conversions import every_code, random_codes, run
 from tests.property.reorder.test_convert_laws import check

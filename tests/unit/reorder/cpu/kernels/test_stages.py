@@ -12,12 +12,13 @@ import numpy as np
 import pytest
 from llvmlite import binding, ir
 
-from memdesc import DATA_TYPES, memory_desc
-from memdesc.dtypes import BYTE_BITS
-from reorder import Attr, execute, execute_reference, plan_reorder
+from memdesc import memory_desc
+from memdesc.dtypes import BYTE_BITS, DATA_TYPES
+from reorder import Attr, execute, plan_reorder
 from reorder.assumed import PROCESSORS
 from reorder.cpu.codecs.codec import Codec
 from reorder.cpu.kernels.emit import Number
+from reorder.reference import execute_reference
 from tests.conversions import run
 from tests.processors import environment_of
 from tests.programs import run_python

@@ -16,7 +16,7 @@ from llvmlite import ir
 from numba.core.registry import cpu_target
 
 import reorder
-from memdesc import record_desc
+from memdesc.record import record_desc
 from reorder.cpu import kernel_files, target
 from reorder.cpu.kernels.emit import I64
 from reorder.cpu.runtime import jit

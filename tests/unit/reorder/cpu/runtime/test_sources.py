@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import reorder
-from memdesc import record_desc
+from memdesc.record import record_desc
 from reorder.cpu.runtime import sources
 from reorder.cpu.runtime.decode import decoder_at
 from reorder.cpu.runtime.interpreters import interpreter_at

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from reorder import Node
 from reorder.cpu.schedule.loops import (
     contiguous_loops,
     contiguous_size,
@@ -16,6 +15,7 @@ from reorder.cpu.schedule.loops import (
     offset_table,
     size_of,
 )
+from reorder.plan import Node
 
 _LOOPS = st.lists(st.tuples(st.integers(1, 4), st.integers(-8, 16)), max_size=4)
 

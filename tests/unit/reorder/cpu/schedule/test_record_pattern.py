@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from memdesc import known_records, record_desc
+from memdesc.record import known_records, record_desc
 from memdesc.record.gguf import GGUF_TYPES
 from reorder.cpu.schedule.record_pattern import find_access
 

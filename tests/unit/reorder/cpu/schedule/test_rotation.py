@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from memdesc import memory_desc
-from reorder import Box, plan_reorder
+from reorder import plan_reorder
 from reorder.cpu.schedule.rotation import rotate
+
+if TYPE_CHECKING:
+    from reorder.plan import Box
 
 
 def _box(kind: str, dims: tuple[int, ...], src: str, dst: str) -> tuple[Box, int]:

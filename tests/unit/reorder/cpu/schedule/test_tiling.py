@@ -10,10 +10,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from memdesc import memory_desc
-from reorder import Box, Node, plan_reorder
+from reorder import plan_reorder
 from reorder.cpu.schedule.loops import contiguous_size, size_of
 from reorder.cpu.schedule.select import pack_for_kernels
 from reorder.cpu.schedule.tiling import rows_at_once, stream_box, tile_boxes
+from reorder.plan import Box, Node
 from tests.reorders import sorted_map
 from tests.strategies import desc_pairs
 

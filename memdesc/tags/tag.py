@@ -1,17 +1,4 @@
-"""FormatTag: how dims are divided into blocks and ordered, without sizes; and its notation.
-
-The notation is oneDNN's: in `aBcd16b` letter k is logical dim k, in upper case if the dim is
-blocked; the inner blocks `<extent><letter>` follow, outermost first. Four additions describe
-layouts that oneDNN's notation cannot:
-
-* `(cd)` is one axis made of several dims, indexed row-major over them;
-* `4a/1` gives the step of a digit, (index / step) % extent, if the steps of an axis's digits
-  are not in descending order (`.` separates the step from a number that follows);
-* an inner digit may come before an outer letter;
-* `__b8` at the end rounds the extent of an axis up to a multiple of 8.
-
-`str(tag)` writes this notation, `notation.parse_tag` reads it.
-"""
+"""FormatTag: the order of dims and their blocks; it writes its notation."""
 
 from __future__ import annotations
 
@@ -47,7 +34,7 @@ class Digit(NamedTuple):
     Examples
     --------
     >>> import memdesc
-    >>> memdesc.parse_tag("aB8b").digits[1:]
+    >>> memdesc.tags.parse_tag("aB8b").digits[1:]
     (Digit(axis=1, step=8, extent=0), Digit(axis=1, step=1, extent=8))
     """
 
@@ -79,7 +66,7 @@ class FormatTag(Checked):
 
     Examples
     --------
-    >>> from memdesc import parse_tag
+    >>> from memdesc.tags import parse_tag
     >>> parse_tag("aBcd16b").digits[-1]
     Digit(axis=1, step=1, extent=16)
     >>> str(parse_tag("aBcd16b"))

@@ -10,8 +10,9 @@ from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
-from memdesc import MemdescError, MemoryDesc, RecordDesc
+from memdesc import MemdescError, MemoryDesc
 from memdesc.immutable import immutable
+from memdesc.record import RecordDesc
 from reorder.api import reorder
 from reorder.checkpoints.diagnosis import Compared, find_causes, is_equal_bytes, parts_of_record
 from reorder.checkpoints.formats.entry import NOT_BYTES
@@ -20,7 +21,7 @@ from reorder.checkpoints.items import Item, Model
 from reorder.checkpoints.stored import ONE, are_as_in_models, in_order_of
 from reorder.comparison import compare_values
 from reorder.records.record import Record
-from reorder.records.repack import repack
+from reorder.records.repacking import repack
 
 if TYPE_CHECKING:
     import os
@@ -53,7 +54,7 @@ class Differing(NamedTuple):
     >>> x = np.arange(6, dtype=np.int8).reshape(2, 3)
     >>> reorder.save(folder / "a.npz", {"w": x})
     >>> reorder.save(folder / "b.npz", {"w": x[::-1]})
-    >>> found = reorder.differences(folder / "b.npz", folder / "a.npz")["w"]
+    >>> found = reorder.checkpoints.differences(folder / "b.npz", folder / "a.npz")["w"]
     >>> found.problem, found.causes
     ('differ in 6 of 6 elements', ('the halves of dim 0 are swapped',))
     """
@@ -108,7 +109,7 @@ def differences(
     >>> x = np.arange(16 * 64, dtype=np.float32).reshape(16, 64)
     >>> reorder.save(good, {"w": reorder.reorder(x, "AB8b8a")})
     >>> reorder.save(bad, {"w": reorder.reorder(np.roll(x, 8, axis=0), "AB8b8a")})
-    >>> reorder.differences(bad, good)["w"].causes
+    >>> reorder.checkpoints.differences(bad, good)["w"].causes
     ('the halves of dim 0 are swapped',)
     """
     one, other = Model(model), Model(reference)

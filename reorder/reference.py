@@ -44,7 +44,7 @@ def execute_reference(
     >>> import memdesc, numpy as np, reorder
     >>> src, dst = (memdesc.memory_desc((2, 3), "s8", tag) for tag in ("ab", "ba"))
     >>> moved = np.empty(6, np.int8)
-    >>> reorder.execute_reference(src, dst, np.arange(6, dtype=np.int8), moved)
+    >>> reorder.reference.execute_reference(src, dst, np.arange(6, dtype=np.int8), moved)
     >>> moved
     array([0, 3, 1, 4, 2, 5], dtype=int8)
     """

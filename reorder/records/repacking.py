@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from memdesc import MemdescError, RecordDesc, record_desc
+from memdesc import MemdescError
 from memdesc.errors import short_repr
+from memdesc.record import RecordDesc, record_desc
 from memdesc.record.names import read_name
 from reorder.records.convert_numbers import convert_numbers
 from reorder.records.record import Record
@@ -59,8 +60,8 @@ def repack(
     >>> import memdesc, numpy as np, reorder
     >>> blocks = np.zeros((8, 4, 18), np.uint8)    # 8 outputs, 128 inputs: d of f16, 16 bytes
     >>> blocks[:, :, :2] = np.array([0.5], np.float16).view(np.uint8)
-    >>> r = reorder.Record(memdesc.record_desc((8, 128), "q4_0"), blocks)
-    >>> p = reorder.repack(r, "awq")
+    >>> r = reorder.records.Record(memdesc.record.record_desc((8, 128), "q4_0"), blocks)
+    >>> p = reorder.records.repack(r, "awq")
     >>> p.desc
     record_desc((128, 8), 'awq', group=32, scales='f16')
     >>> bool((reorder.dequantize(p).numpy().T == reorder.dequantize(r).numpy()).all())

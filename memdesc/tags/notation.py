@@ -1,4 +1,4 @@
-"""Parse the canonical notation of a tag, such as `aBcd16b`; `tags` explains it."""
+"""Parse the canonical notation of a tag, such as `aBcd16b`; the package explains it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from memdesc.errors import UnknownFormatError, excerpt, short_repr
 from memdesc.int64 import INT64_MAX
-from memdesc.tags import LETTERS, Digit, FormatTag
+from memdesc.tags.tag import LETTERS, Digit, FormatTag
 
 # A tag of a tensor whose elements int64 can count is shorter: it has at most 63 blocks.
 _MAX_TEXT = 4096
@@ -39,7 +39,7 @@ def parse_tag(text: str, letters: str = LETTERS) -> FormatTag:
     Examples
     --------
     >>> import memdesc
-    >>> memdesc.parse_tag("aBcd16c")
+    >>> memdesc.tags.parse_tag("aBcd16c")
     Traceback (most recent call last):
         ...
     memdesc.errors.UnknownFormatError: 'aBcd16c', at character 5: block 16c, \

@@ -1,0 +1,63 @@
+"""Names of a package that are imported at their first use."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from contextlib import suppress
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+    from contextlib import AbstractContextManager
+
+# Held during an import: a child forked meanwhile by another thread could not finish that import.
+_importing = threading.RLock()
+with suppress(AttributeError):  # Windows does not fork
+    os.register_at_fork(
+        before=_importing.acquire,
+        after_in_parent=_importing.release,
+        after_in_child=_importing.release,
+    )
+
+
+def lazy(
+    package: str,
+    homes: Mapping[str, str],
+    modules: Collection[str] = (),
+    importing: AbstractContextManager[Any] = _importing,
+) -> Callable[[str], Any]:
+    """Return the `__getattr__` of a package.
+
+    Parameters
+    ----------
+    package : str
+        Its name.
+    homes : mapping of str to str
+        The module of each name.
+    modules : collection of str
+        Modules of the package that its name alone gives access to.
+    importing : context manager
+        Held during an import.
+    """
+
+    def load(name: str) -> Any:
+        if name in modules:
+            with importing:
+                return import_module(f"{package}.{name}")
+        if name not in homes:
+            msg = f"module {package!r} has no attribute {name!r}"
+            raise AttributeError(msg)
+        with importing:
+            value = getattr(import_module(homes[name]), name)
+        vars(sys.modules[package])[name] = value
+        return value
+
+    return load
+
+
+def public(package: dict[str, Any]) -> Callable[[], list[str]]:
+    """Return the `__dir__` of a package: its public names and the dunder names, no submodules."""
+    return lambda: [*package["__all__"], *(name for name in package if name.startswith("__"))]
