@@ -1,6 +1,6 @@
 """The variables of the environment that steer compiling and threads; no other module reads them.
 
-They have numba's names and meaning, so that one setting serves a process that uses numba too.
+Those named after numba have its meaning, so that one setting serves a process that uses numba too.
 """
 
 from __future__ import annotations
@@ -22,6 +22,11 @@ def processor_name() -> str | None:
 def processor_features() -> str | None:
     """Return the instruction sets to compile for, such as "+avx2,+fma"; None for this machine's."""
     return os.environ.get("NUMBA_CPU_FEATURES")
+
+
+def uses_openmp() -> bool:
+    """Whether jobs are to run in parallel regions of an OpenMP runtime that the process has."""
+    return os.environ.get("MEMDESC_OPENMP") == "1"
 
 
 def kernel_folder() -> str | None:

@@ -62,8 +62,7 @@ _SHARED_RUNTIME = (
     "job",
     "pool",
     "pool_block",
-    "region",
-    "teams",
+    "openmp",
     "worker",
     "intrinsics",
 )

@@ -3,7 +3,7 @@
     python -m tests.benchmarks.after_torch [--threads 16] [--seconds 0.5]
 
 Right after an operation the threads of torch's OpenMP runtime are awake. The columns are ours on
-these threads, ours on threads of its own only (`MEMDESC_OPENMP=0`), and torch's `permute` and
+these threads (`MEMDESC_OPENMP=1`), ours on threads of its own, and torch's `permute` and
 `copy_`. Each takes turns with an addition that writes src; medians count. The two of ours need a
 process each; both time torch, and the faster of the two counts.
 """
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 _WARM_CALLS, _MIN_CALLS = 20, 20
-# the first search for teams, and those after it, are over then
-_SEARCHED_CALLS = 200
 
 
 class _Move(NamedTuple):
@@ -79,9 +77,6 @@ def _measure(move: _Move, threads: int, seconds: float) -> tuple[float, float]:
     def theirs() -> None:
         expected.copy_(src.permute(move.axes))
 
-    for _ in range(_SEARCHED_CALLS if src.nelement() < 1 << 22 else _MIN_CALLS):
-        add()
-        ours()
     times = _time(add, ours, seconds), _time(add, theirs, seconds)
     if not torch.equal(found, expected):
         msg = f"{move.dims} is not what torch's permute gives"
@@ -115,9 +110,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     sys.stdout.write(
         "| f32 | ours | without OpenMP's threads | torch |\n| --- | --- | --- | --- |\n"
     )
-    for move, with_teams, without in zip(_MOVES, *both, strict=True):
+    for move, inside, without in zip(_MOVES, *both, strict=True):
         case = f"{'x'.join(map(str, move.dims))} {' -> '.join(move.tags)}"
-        columns = with_teams[0], without[0], min(with_teams[1], without[1])
+        columns = inside[0], without[0], min(inside[1], without[1])
         numbers = " | ".join(f"{seconds * 1e6:.1f}" for seconds in columns)
         sys.stdout.write(f"| {case} | {numbers} |\n")
     return 0

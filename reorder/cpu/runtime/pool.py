@@ -15,6 +15,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from reorder.cpu.runtime.jit import c_function, compiled_at
+from reorder.cpu.runtime.openmp import compile_region, is_loaded, load_openmp
 from reorder.cpu.runtime.pool_block import (
     ADDRESS,
     MAX_WORKERS,
@@ -26,7 +27,6 @@ from reorder.cpu.runtime.pool_block import (
     taken_lock,
     thread_words,
 )
-from reorder.cpu.runtime.teams import compile_region, refresh_teams
 from reorder.cpu.runtime.worker import serve, share_job
 from reorder.cpu.schedule.partition import MAX_THREAD_CHUNKS
 from reorder.forks import at_fork
@@ -55,15 +55,16 @@ def run_job(src_at: int, dst_at: int, job: Job) -> None:
         run = _INTERPRETER(job.interpreter)
         run(src_at, dst_at, job.program, job.ranges, 0, job.steps, job.points, job.point_count)
         return
-    refresh_teams()
+    share = load_pool()
     starting = _State.starting
-    if job.workers > pool_words()[POOL.started] and starting.acquire(blocking=False):
+    is_short = job.workers > pool_words()[POOL.started] and not is_loaded()
+    if is_short and starting.acquire(blocking=False):
         try:
             _start_workers(min(job.workers, MAX_WORKERS), starting)
         finally:
             starting.release()
     table = (ctypes.c_int64 * len(job))(*job)
-    load_pool()(src_at, dst_at, ctypes.addressof(table))
+    share(src_at, dst_at, ctypes.addressof(table))
 
 
 def _is_sooner_alone(job: Job) -> bool:
@@ -79,6 +80,7 @@ def load_pool() -> Any:
     _State.alone = _MAX_ALONE
     name = "thread pool: job"
     if not pool_words()[POOL.share_at]:
+        load_openmp()
         publish(ADDRESS, POOL.share_at, compiled_at(_share, name))
     return c_function(_share, name)
 
@@ -87,7 +89,8 @@ def _forget() -> None:
     """Reset the pool in a forked child, which has no workers."""
     _State.starting = threading.Lock()
     words = pool_words()
-    for field in (POOL.busy, POOL.state, POOL.late, POOL.started):
+    # the threads of an OpenMP runtime do not survive a fork either
+    for field in (POOL.busy, POOL.state, POOL.late, POOL.started, POOL.region_at):
         words[field] = 0
     for thread in range(MAX_WORKERS + 1):
         for field in (THREAD.taken, THREAD.turn, THREAD.asleep):

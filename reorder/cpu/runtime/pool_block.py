@@ -19,20 +19,17 @@ all workers from their caches before a job could begin.
 from __future__ import annotations
 
 import ctypes
-import sys
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from reorder.cpu.runtime.intrinsics import store_shared
 from reorder.cpu.runtime.jit import c_function
-from reorder.cpu.tables import WORD_NBYTES, fields_in_lines, fields_of, nbytes_in_lines, nbytes_of
+from reorder.cpu.tables import WORD_NBYTES, fields_in_lines, nbytes_in_lines
 from reorder.cpu.target import SHARED_NBYTES
 from reorder.memory.buffers import address_of
 from reorder.system import system_function
 
-# Whether teams of OpenMP are found: clocks of other threads are known on Linux.
-HAS_TEAMS = sys.platform == "linux" and hasattr(ctypes.CDLL(None), "gettid")
 # Threads that help a caller, at most.
 MAX_WORKERS = 255
 
@@ -59,25 +56,22 @@ class PoolFields(NamedTuple):
     spins: int
     # addresses of C functions: yield the core; wait some microseconds for a lock of Python, which
     # is how a thread sleeps on every system, and a lock that is never free; acquire and release a
-    # lock. Those up to `first_team` are written before any thread is started
+    # lock. They are written before any thread is started
     yield_at: int
     sleep_at: int
     never_free: int
     acquire_at: int
     release_at: int
-    # addresses of C functions: the calling thread as a number; the time of a clock; the number
-    # of the calling thread by which its clock is known; 0 where the system lacks one
-    self_at: int
-    clock_at: int
-    thread_id_at: int
-    # address of the first block of a team of OpenMP, or 0: published by Python, loaded with
-    # acquire, so that what that block holds is visible
-    first_team: int
+    # addresses of functions of an OpenMP runtime: GOMP_parallel, or 0, published by Python after
+    # the others and loaded with acquire; omp_get_thread_num, omp_in_parallel; and of the compiled
+    # function that each thread of a region runs
+    region_at: int
+    number_at: int
+    inside_at: int
+    enter_at: int
     # address of the compiled function that shares a job, or 0: published by Python, loaded with
     # acquire
     share_at: int
-    # calls until the next search for teams. Relaxed: a call that is not counted does no harm
-    countdown: int
 
 
 class ThreadFields(NamedTuple):
@@ -99,47 +93,12 @@ class ThreadFields(NamedTuple):
     lock: int
 
 
-class TeamFields(NamedTuple):
-    """A team: threads of an OpenMP runtime that run the parallel regions of one caller.
-
-    The block of a team is that of the pool with these fields at its end. `next` and `caller` are
-    written once, before the block is published, and read by all callers. The other fields are read
-    and written by the thread `caller`, and by its team in a parallel region, whose start
-    and end order them; other threads read `cpu_time` in searches, where an old value does no harm.
-    """
-
-    # address of the block of the next team, or 0
-    next: int
-    # the thread whose regions the team runs, as the function at `self_at` returns it
-    caller: int
-    # addresses of functions of the runtime: GOMP_parallel, omp_get_thread_num, omp_in_parallel,
-    # omp_get_max_threads
-    parallel_at: int
-    number_at: int
-    inside_at: int
-    size_at: int
-    # address of the compiled function that each thread runs in a region
-    enter_at: int
-    # clock of the CPU time of one of the threads, and what it showed last, in nanoseconds; -1 if
-    # the thread has ended
-    clock: int
-    cpu_time: int
-    # where the clock is read to: a `struct timespec`
-    seconds: int
-    nanoseconds: int
-    # address of a table to which threads write their numbers instead of working, or 0
-    members: int
-
-
-POOL = fields_in_lines(PoolFields, "busy", "state", "started", "countdown")
+POOL = fields_in_lines(PoolFields, "busy", "state", "started")
 THREAD = fields_in_lines(ThreadFields, "taken", "turn", "asleep")
 # Byte offset of the fields of thread 0, and the bytes of each thread.
 THREADS_AT = nbytes_in_lines(POOL)
 THREAD_NBYTES = nbytes_in_lines(THREAD)
-# Byte offset of the fields of a team in its block.
-TEAM_AT = THREADS_AT + THREAD_NBYTES * (MAX_WORKERS + 1)
-TEAM = fields_of(TeamFields)
-_TEAM_NBYTES = nbytes_of(TeamFields)
+_NBYTES = THREADS_AT + THREAD_NBYTES * (MAX_WORKERS + 1)
 
 # The low half of a word: what a function that returns a C int has returned.
 INT_MASK = (1 << 32) - 1
@@ -150,9 +109,9 @@ JOB_UNIT = 1 << 16
 TAKEN_UNIT = 1 << 20
 
 
-def pool_words(block: int | None = None) -> Any:
-    """Return the words of `PoolFields` of the block at an address, by default of the pool."""
-    return _words_at(ADDRESS if block is None else block, THREADS_AT)
+def pool_words() -> Any:
+    """Return the words of `PoolFields`."""
+    return _words_at(ADDRESS, THREADS_AT)
 
 
 def thread_words(thread: int) -> Any:
@@ -160,19 +119,13 @@ def thread_words(thread: int) -> Any:
     return _words_at(ADDRESS + THREADS_AT + THREAD_NBYTES * thread, THREAD_NBYTES)
 
 
-def team_words(team: int) -> Any:
-    """Return the words of the `TeamFields` of the block at an address."""
-    return _words_at(team + TEAM_AT, _TEAM_NBYTES)
-
-
 def _words_at(address: int, nbytes: int) -> Any:
     return (ctypes.c_int64 * (nbytes // WORD_NBYTES)).from_address(address)
 
 
-def allocate_block() -> int:
+def _allocate_block() -> int:
     """Return the address of a block that is never freed: workers read it until the process ends."""
-    nbytes = TEAM_AT + _TEAM_NBYTES
-    buffer = np.zeros(nbytes + SHARED_NBYTES, np.uint8)
+    buffer = np.zeros(_NBYTES + SHARED_NBYTES, np.uint8)
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(buffer))
     return -(-address_of(buffer) // SHARED_NBYTES) * SHARED_NBYTES
 
@@ -186,11 +139,6 @@ def write_functions(words: Any) -> None:
     words[POOL.never_free] = taken_lock()
     words[POOL.acquire_at] = function_at(python.PyThread_acquire_lock)
     words[POOL.release_at] = function_at(python.PyThread_release_lock)
-    if HAS_TEAMS:
-        library = ctypes.CDLL(None)
-        words[POOL.self_at] = function_at(library.pthread_self)
-        words[POOL.clock_at] = function_at(library.clock_gettime)
-        words[POOL.thread_id_at] = function_at(library.gettid)
 
 
 def taken_lock() -> int:
@@ -226,5 +174,5 @@ def compile_publish() -> Any:
     return c_function(_store, "thread pool: publish")
 
 
-ADDRESS = allocate_block()
+ADDRESS = _allocate_block()
 write_functions(pool_words())

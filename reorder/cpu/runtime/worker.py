@@ -28,16 +28,12 @@ from reorder.cpu.runtime.job import JOB
 from reorder.cpu.runtime.pool_block import (
     INT_MASK,
     JOB_UNIT,
-    MAX_WORKERS,
     POOL,
     TAKEN_UNIT,
-    TEAM,
-    TEAM_AT,
     THREAD,
     THREAD_NBYTES,
     THREADS_AT,
 )
-from reorder.cpu.runtime.region import find_awake_team, run_region
 
 # One of this many spins yields the core, which the thread that is waited for may need; the others
 # pause.
@@ -123,10 +119,8 @@ def _helps(pool: int, thread: int, number: int) -> bool:
 
 
 def _work(pool: int, thread: int, number: int) -> None:
-    """Wake others, and run chunks of the job with a number until none is left for this thread."""
-    workers = load_int(load_int(pool, POOL.job), JOB.workers)
-    _wake_others(pool, thread, workers, number)
-    groups = workers + 1
+    """Run chunks of the job with a number until none is left for this thread."""
+    groups = load_int(load_int(pool, POOL.job), JOB.workers) + 1
     for distance in range(groups):
         if distance == 1 and not _helps(pool, thread, number):
             return
@@ -142,13 +136,6 @@ def _spin(pool: int, spins_left: int) -> None:
         pause()
     else:
         call_c(load_int(pool, POOL.yield_at), (0,))
-
-
-def _prepare(block: int, src_at: int, dst_at: int, job: int) -> None:
-    """Write a job to the block of the threads that will run it."""
-    store_int(block, POOL.job, job)
-    store_int(block, POOL.src_at, src_at)
-    store_int(block, POOL.dst_at, dst_at)
 
 
 def _enter(worker: int, number: int) -> bool:
@@ -173,41 +160,44 @@ def _end(pool: int, workers: int, number: int) -> None:
 
 
 def share_job(src_at: int, dst_at: int, job: int) -> None:
-    """Run a job on this thread and others: a team that is awake, else the workers.
+    """Run a job on this thread and others: the workers, or those of an OpenMP runtime.
 
     If there are none, or another caller has the pool, this thread runs it alone.
     """
     pool = load_int(job, JOB.pool)
     workers = load_int(job, JOB.workers)
-    team = find_awake_team(pool) if workers else 0
-    if team:
-        _prepare(team, src_at, dst_at, job)
-        number = load_int(team, POOL.state) // JOB_UNIT + 1
-        store_int(team, POOL.state, number * JOB_UNIT)
-        # a team may have fewer threads
-        store_int(team, POOL.late, number)
-        run_region(team)
-        return
     if workers == 0 or not exchange_shared(pool, POOL.busy, 0, 1):
         run_steps(job, src_at, dst_at, 0, load_int(job, JOB.steps))
         return
-    _prepare(pool, src_at, dst_at, job)
+    store_int(pool, POOL.job, job)
+    store_int(pool, POOL.src_at, src_at)
+    store_int(pool, POOL.dst_at, dst_at)
     number = load_relaxed(pool, POOL.state) // JOB_UNIT + 1
-    store_shared(pool, POOL.state, number * JOB_UNIT + workers)
-    _work(pool, 0, number)
-    _end(pool, workers, number)
+    region = load_shared(pool, POOL.region_at)
+    if region and not call_c(load_int(pool, POOL.inside_at), (0,)) & INT_MASK:
+        # no worker may enter
+        store_shared(pool, POOL.state, number * JOB_UNIT)
+        # a region may have fewer threads
+        store_relaxed(pool, POOL.late, number)
+        # 0: as many threads as the caller's regions have; another number would end threads
+        call_c(region, (load_int(pool, POOL.enter_at), pool, 0, 0))
+    else:
+        store_shared(pool, POOL.state, number * JOB_UNIT + workers)
+        _wake_others(pool, 0, workers, number)
+        _work(pool, 0, number)
+        _end(pool, workers, number)
     store_shared(pool, POOL.busy, 0)
 
 
 def is_ready(job: int) -> bool:
-    """Whether all workers that a job may have were started, and no search for teams is due."""
+    """Whether all threads that a job may have are there."""
     workers = load_int(job, JOB.workers)
-    if workers == 0:
-        return True
     pool = load_int(job, JOB.pool)
-    countdown = load_relaxed(pool, POOL.countdown) - 1
-    store_relaxed(pool, POOL.countdown, countdown)
-    return bool(countdown > 0 and load_shared(pool, POOL.started) >= workers)
+    return bool(
+        workers == 0
+        or load_shared(pool, POOL.started) >= workers
+        or load_shared(pool, POOL.region_at)
+    )
 
 
 def serve(pool: int, thread: int, spins: int) -> int:
@@ -221,6 +211,7 @@ def serve(pool: int, thread: int, spins: int) -> int:
         if state // JOB_UNIT > number:
             number = state // JOB_UNIT
             if 0 < thread <= state % JOB_UNIT and _enter(this, number):
+                _wake_others(pool, thread, state % JOB_UNIT, number)
                 _work(pool, thread, number)
                 store_shared(this, THREAD.turn, 2 * number)
                 spins_left = spins
@@ -234,14 +225,8 @@ def serve(pool: int, thread: int, spins: int) -> int:
             spins_left = spins
 
 
-def enter_region(team: int) -> None:
-    """Work as a thread of a team in a parallel region, or write the number of the thread."""
-    fields = team + TEAM_AT
-    thread = call_c(load_int(fields, TEAM.number_at), (0,)) & INT_MASK
-    members = load_int(fields, TEAM.members)
-    if members:
-        if thread <= MAX_WORKERS:
-            thread_id = call_c(load_int(team, POOL.thread_id_at), (0,)) & INT_MASK
-            store_int(members, thread, thread_id)
-    elif thread <= load_int(load_int(team, POOL.job), JOB.workers):
-        _work(team, thread, load_int(team, POOL.state) // JOB_UNIT)
+def enter_region(pool: int) -> None:
+    """Work as a thread of an OpenMP runtime in a parallel region."""
+    thread = call_c(load_int(pool, POOL.number_at), (0,)) & INT_MASK
+    if thread <= load_int(load_int(pool, POOL.job), JOB.workers):
+        _work(pool, thread, load_relaxed(pool, POOL.state) // JOB_UNIT)

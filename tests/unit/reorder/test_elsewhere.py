@@ -48,10 +48,8 @@ _USE = """
 import numpy as np, reorder, reorder.cli, tempfile
 from reorder.cores import count_cores
 from reorder.cpu.machine import this_machine
-from reorder.cpu.runtime.pool_block import HAS_TEAMS
 from tests import installed
 
-assert not HAS_TEAMS
 assert count_cores() == os.cpu_count()
 assert this_machine().own_cache_nbytes == 1 << 20
 assert installed.main() == 0

@@ -26,7 +26,7 @@ RUNTIMES = [*filter(None, [find_library("gomp")]), *_intel()]
 
 
 def environment_of(**settings: str) -> dict[str, str]:
-    """Return settings with which two threads are used, and teams spin between regions."""
+    """Return settings with which two threads are used, and OpenMP's spin between regions."""
     return {
         # so that there is something to share on any machine
         **assuming(cores="2"),
@@ -48,7 +48,7 @@ class OpenMP:
         self._nothing = compiled_at(_nothing, "nothing")
 
     def region(self, address: int = 0, threads: int = 0) -> None:
-        """Run a function on a team, by default one that does nothing on all of its threads."""
+        """Run a function on threads of the runtime, by default one that does nothing on all."""
         self.library.GOMP_parallel(ctypes.c_void_p(address or self._nothing), None, threads, 0)
 
     def region_of(self, function: Callable[[], Any]) -> None:

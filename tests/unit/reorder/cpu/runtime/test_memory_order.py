@@ -75,10 +75,6 @@ def _call_interpreter(_interpreter: int, call: tuple[int, ...]) -> Thread:
         yield Access("write", dst + WORD_NBYTES * step, done + value)
 
 
-def _no_team(_pool: int) -> Thread:
-    yield from ()
-
-
 class _AsThreads(ast.NodeTransformer):
     """Functions as generators: intrinsics yield an access, and functions yield those of others."""
 
@@ -102,7 +98,7 @@ def _functions(**accesses: Callable[..., Access]) -> dict[str, Any]:
     """Return the functions of worker.py as threads; `accesses` replace some of their accesses."""
     tree = ast.parse(inspect.getsource(worker))
     defined = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
-    others = {"call_c": _call_c, "call_interpreter": _call_interpreter, "find_awake_team": _no_team}
+    others = {"call_c": _call_c, "call_interpreter": _call_interpreter}
     tree.body = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
     tree = ast.fix_missing_locations(_AsThreads(defined | others.keys()).visit(tree))
     names = {**vars(worker), **_ACCESSES, **others, **accesses}

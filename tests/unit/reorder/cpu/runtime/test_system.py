@@ -31,7 +31,6 @@ def test_a_system_without_a_c_library_yields_by_doing_nothing(
 ) -> None:
     words = [0] * len(pool_words())
     monkeypatch.setattr(pool_block, "system_function", lambda _: None)
-    monkeypatch.setattr(pool_block, "HAS_TEAMS", False)
     pool_block.write_functions(words)
     assert words[POOL.yield_at] != pool_words()[POOL.yield_at]
     assert ctypes.CFUNCTYPE(ctypes.c_int)(words[POOL.yield_at])() == 1
