@@ -25,7 +25,7 @@ from memdesc.immutable import immutable
 from memdesc.index import Index, checked_index, checked_integers, first_where, indices_at
 from memdesc.int64 import INT64_MAX, checked_ints
 from memdesc.layout import Axis, Block, Layout
-from memdesc.layout_names import dense_tag, is_laid_out_by, names_of
+from memdesc.layout_names import cute_text, dense_tag, is_laid_out_by, names_of
 from memdesc.overlap import check_overlap
 from memdesc.tags import LETTERS, FormatTag, check_letters
 
@@ -257,8 +257,15 @@ class MemoryDesc(Checked):
 
     @property
     def blocks(self) -> tuple[Block, ...]:
-        """The layout as data: index i of a block's axis adds (i // step) % extent * stride."""
-        return self.layout.blocks
+        """The layout as data: index i of a block's axis adds (i // step) % extent * stride.
+
+        Raises
+        ------
+        NotBlockedError
+            If the layout is swizzled: its blocks give only the base of each offset.
+        """
+        layout = self.layout
+        return layout.blocks if not layout.xor else layout.axis_blocks(0)
 
     @property
     def padded_offsets(self) -> tuple[int, ...]:
@@ -312,15 +319,18 @@ class MemoryDesc(Checked):
     @property
     def has_broadcast(self) -> bool:
         """Whether a stride of 0 lets several indices read one element."""
-        return any(block.stride == 0 and block.extent > 1 for block in self.blocks)
+        return any(block.stride == 0 and block.extent > 1 for block in self.layout.blocks)
 
     @property
     def is_dense(self) -> bool:
         """Whether elements and padding fill the memory after `offset0` without a gap."""
+        layout = self.layout
         if not self.nelems:
             return True
-        return self.padded_nelems == self.layout.span and all(
-            block.stride > 0 for block in self.blocks if block.extent > 1
+        if layout.xor:  # one-to-one, so as many elements as offsets leave no gap
+            return not self.offset0 and not self.has_broadcast and self.padded_nelems == layout.span
+        return self.padded_nelems == layout.span and all(
+            block.stride > 0 for block in layout.blocks if block.extent > 1
         )
 
     @overload
@@ -449,7 +459,7 @@ class MemoryDesc(Checked):
         """
         return self._with(
             views.submemory(
-                self.layout,
+                self.layout.base(),
                 checked_ints("dims", dims),
                 checked_ints("offsets", offsets),
                 self.letters,
@@ -475,7 +485,8 @@ class MemoryDesc(Checked):
         >>> memdesc.memory_desc((2, 3, 4), "f32", "acb").reshape((6, 4))
         memory_desc((6, 4), 'f32', 'Ab3a')
         """
-        return self._with(views.reshape(self.layout, checked_ints("dims", dims), self.letters))
+        base = self.layout.base()
+        return self._with(views.reshape(base, checked_ints("dims", dims), self.letters))
 
     def permute_axes(self, perm: Iterable[int]) -> MemoryDesc:
         """Reorder dims in oneDNN's direction: old dim d becomes dim `perm[d]`.
@@ -489,7 +500,7 @@ class MemoryDesc(Checked):
         (3, 4, 2)
         """
         to = checked_ints("perm", perm)
-        layout = views.permute_axes(self.layout, to)
+        layout = views.permute_axes(self.layout.base(), to)
         if self.letters is None:
             return self._with(layout)
         named = dict(zip(to, self.letters, strict=True))
@@ -678,7 +689,7 @@ class MemoryDesc(Checked):
                 "see with_extra(None)"
             )
             raise MemdescError(msg)
-        return desc_of(self.dtype, layout, letters=letters)
+        return desc_of(self.dtype, layout.with_xor(self.layout.xor), letters=letters)
 
 
 memory_desc = MemoryDesc
@@ -698,7 +709,7 @@ def desc_of(
         check_letters(letters, layout.ndims)
     if extra is not None:
         check_extra(extra, dtype, layout, letters)
-    check_overlap(layout)
+    check_overlap(layout.base())  # XOR terms are one-to-one
     nbytes, min_nbytes = _counted_nbytes(dtype, layout, extra)
     if nbytes > INT64_MAX:
         msg = (
@@ -766,6 +777,11 @@ def _names_of(desc: MemoryDesc, _spelling: str) -> tuple[Name, ...]:
 
 def expression(dtype: DataType, layout: Layout) -> str:
     """Return the shortest call that makes a descriptor: with a tag, strides or a Layout."""
+    if layout.xor:
+        try:
+            return f"memory_desc({layout.dims}, '{dtype}', '{cute_text(layout)}')"
+        except MemdescError:
+            return f"memory_desc({layout.dims}, '{dtype}', {layout!r})"
     tag = dense_tag(layout)
     if is_laid_out_by(layout, tag):
         return f"memory_desc({layout.dims}, '{dtype}', '{tag}')"

@@ -14,14 +14,17 @@ from memdesc.layout import Axis, Block, Layout
 
 # version of the JSON form; a different form gets a different number
 SCHEMA = 1
+# the form with XOR terms, which a reader of schema 1 would skip
+_SWIZZLED = 2
 
 
 def to_json(desc: MemoryDesc) -> str:
     """Write a descriptor as JSON that other programs can read.
 
     The keys are oneDNN's fields. A layout that these cannot describe has ``axes`` and ``blocks``
-    instead of ``padded_dims``, ``strides`` and the inner blocks. ``schema`` is 1: readers skip
-    unknown keys, and a form that older readers would misread gets a new number.
+    instead of ``padded_dims``, ``strides`` and the inner blocks, and ``xor`` if it is swizzled.
+    ``schema`` is 1, or 2 with ``xor``: readers skip unknown keys, and a form that older readers
+    would misread gets a new number.
     `docs/descriptor.schema.json` is its JSON Schema.
 
     Parameters
@@ -41,7 +44,7 @@ def to_json(desc: MemoryDesc) -> str:
 
     layout = checked_desc("desc", desc).layout
     fields: dict[str, Any] = {
-        "schema": SCHEMA,
+        "schema": _SWIZZLED if layout.xor else SCHEMA,
         "dtype": desc.dtype.name,
         "dims": desc.dims,
         "offset0": desc.offset0,
@@ -60,6 +63,8 @@ def to_json(desc: MemoryDesc) -> str:
             "axes": [[axis.dims, axis.padded] for axis in layout.axes],
             "blocks": layout.blocks,
         }
+    if layout.xor:
+        fields["xor"] = layout.xor
     return json.dumps(fields)
 
 
@@ -118,7 +123,10 @@ def _layout_of(
             for axis_dims, padded in fields["axes"]
         )
         blocks = tuple(Block(*checked_ints("blocks", block)) for block in fields["blocks"])
-        return Layout(dims, axes, blocks, offset0)
+        is_swizzled = fields["schema"] == _SWIZZLED
+        terms = fields["xor"] if is_swizzled else ()
+        xor = tuple(checked_ints("xor", term) for term in terms)
+        return Layout(dims, axes, blocks, offset0, xor)  # type: ignore[arg-type] # it checks
     return memory_desc(
         dims,
         dtype,
@@ -142,6 +150,12 @@ def _check_schema(fields: object) -> None:
         msg = f"a descriptor is a JSON object, not {short_repr(fields)}; to_json() shows the form"
         raise MemdescError(msg)
     schema = fields["schema"]
-    if schema != SCHEMA or not isinstance(schema, int) or isinstance(schema, bool):
-        msg = f"descriptor of schema {short_repr(schema)}; this version reads schema {SCHEMA}"
+    if not isinstance(schema, int) or schema is True or schema not in {SCHEMA, _SWIZZLED}:
+        msg = (
+            f"descriptor of schema {short_repr(schema)}; this version reads schema {SCHEMA} and "
+            f"{_SWIZZLED}"
+        )
+        raise MemdescError(msg)
+    if schema == _SWIZZLED and "axes" not in fields:
+        msg = f"a descriptor of schema {_SWIZZLED} has axes, blocks and xor"
         raise MemdescError(msg)

@@ -16,6 +16,7 @@ from memdesc.errors import MemdescError, OutOfRangeError, short_repr
 from memdesc.immutable import immutable
 from memdesc.int64 import INT64_MAX, checked_flag, checked_int, checked_ints, entries_of
 from memdesc.layout import Block, Layout, axis_index, dim_indices, dim_name, dim_names
+from memdesc.swizzle import unswizzled
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -171,6 +172,8 @@ def index_at(layout: Layout, offset: int) -> tuple[int, ...] | None:
 
     *Law*: for every index in range, `index_at(layout, layout.offset(index)) == index`.
     """
+    if layout.xor:
+        return index_at(layout.base(), unswizzled(layout.xor, offset))
     loops = [block for block in layout.blocks if block.extent > 1 and block.stride]
     try:
         digits = solve(
@@ -204,6 +207,8 @@ def indices_at(
 
     *Law*: equal to `index_at` of each offset.
     """
+    if layout.xor:
+        return indices_at(layout.base(), unswizzled(layout.xor, offsets))
     if not layout.padded_nelems:
         return (np.zeros_like(offsets),) * layout.ndims, np.zeros(offsets.shape, np.bool_)
     loops = [block for block in layout.blocks if block.extent > 1 and block.stride]

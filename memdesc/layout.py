@@ -1,8 +1,9 @@
 """Layout: the offset of each element, as data: axes and a flat list of blocks.
 
 `offset(index) = offset0 + sum over blocks of (i // step) % extent * stride`, where i is the index
-of the block's axis. Each axis adds its own part, `block_offset`, to the offset. A layout has
-neither a dtype nor a name; all numbers count elements.
+of the block's axis. Each axis adds its own part, `block_offset`, to the offset. If the layout is
+swizzled, this sum is only the base, and `xor` maps it to the offset. A layout has neither a dtype
+nor a name; all numbers count elements.
 """
 
 from __future__ import annotations
@@ -25,6 +26,14 @@ from memdesc.errors import (
 )
 from memdesc.immutable import immutable
 from memdesc.int64 import INT64_MAX, checked_flag, checked_int, entries_of, exact_ints
+from memdesc.swizzle import (
+    Terms,
+    concerned,
+    exact_terms,
+    period_of,
+    swizzled,
+    terms_within,
+)
 from memdesc.tags import LETTERS, MAX_NDIMS, FormatTag
 
 if TYPE_CHECKING:
@@ -122,6 +131,9 @@ def single_axes(sizes: Sequence[int]) -> tuple[Axis, ...]:
     return tuple(Axis((dim,), size) for dim, size in enumerate(sizes))
 
 
+# The most offsets among which the last one of a swizzled layout is searched.
+_MAX_BASES = 1 << 20
+
 _set = object.__setattr__  # sets fields of a frozen value while it is made
 
 
@@ -198,7 +210,7 @@ def without_gaps(blocks: tuple[Block, ...]) -> tuple[Block, ...]:
 
 
 @immutable
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Layout(Checked):
     """Axes and blocks over the logical dims.
 
@@ -213,7 +225,12 @@ class Layout(Checked):
         product of the blocks inside it, so an index is a mixed-radix number with a digit for
         each block. The block with the largest step counts whole blocks of the padded extent.
     offset0 : int
-        Offset of the element at index 0.
+        Offset of the element at index 0, or its base if there are XOR terms.
+    xor : tuple of (shift, mask)
+        A swizzle: ``offset = base ^ (base >> shift & mask) ^ ...``, where all terms read the base,
+        which is what the rest gives. A negative shift goes left. Bits that no base sets are
+        dropped from the masks. `strides`, `axis_blocks` and what else describes blocks refuse a
+        swizzled layout; `base` returns it without the terms.
 
     Raises
     ------
@@ -233,6 +250,7 @@ class Layout(Checked):
     axes: tuple[Axis, ...]
     blocks: tuple[Block, ...]
     offset0: int = 0
+    xor: Terms = ()
     # the highest offset of an element, padding included
     last: int = field(init=False, repr=False, compare=False)
 
@@ -241,7 +259,12 @@ class Layout(Checked):
         _set(self, "axes", exact_axes(self.axes))
         _set(self, "blocks", exact_blocks(self.blocks))
         _set(self, "offset0", checked_int("offset0", self.offset0))
+        _set(self, "xor", exact_terms(self.xor))
         self._check()
+
+    def __repr__(self) -> str:
+        names = ["dims", "axes", "blocks", "offset0", *(["xor"] if self.xor else [])]
+        return f"Layout({', '.join(f'{name}={getattr(self, name)!r}' for name in names)})"
 
     @classmethod
     def computed(
@@ -250,6 +273,7 @@ class Layout(Checked):
         axes: tuple[Axis, ...],
         blocks: tuple[Block, ...],
         offset0: int = 0,
+        xor: Terms = (),
     ) -> Layout:
         """Make a layout from numbers that this package computed: they are Python ints already."""
         layout = object.__new__(cls)
@@ -257,6 +281,7 @@ class Layout(Checked):
         _set(layout, "axes", axes)
         _set(layout, "blocks", blocks)
         _set(layout, "offset0", offset0)
+        _set(layout, "xor", xor)
         layout._check()
         return layout
 
@@ -274,6 +299,86 @@ class Layout(Checked):
             msg = f"the layout reaches offset {high}, more than int64 holds ({INT64_MAX})"
             raise MemdescError(msg)
         _set(self, "last", high)
+        if self.xor:
+            _set(self, "xor", terms_within(self.xor, (1 << high.bit_length()) - 1))
+            _set(self, "last", self._last_swizzled())
+
+    def _last_swizzled(self) -> int:
+        """Return the highest offset: the bits above all masks are those of the highest base."""
+        if not self.nelems:
+            return self.last
+        bits = concerned(self.xor)[1].bit_length()
+        return int(swizzled(self.xor, self._bases_from(self.last >> bits << bits)).max())
+
+    def _bases_from(self, lowest: int) -> NDArray[np.int64]:
+        """Return all bases that are at least `lowest`, which is near the highest."""
+        loops = sorted((block for block in self.blocks if block.extent > 1), key=memory_order)
+        bases = np.full(1, self.offset0, np.int64)
+        along = np.zeros((len(self.axes), 1), np.int64)
+        for k, (axis, step, extent, stride) in enumerate(loops):
+            # what the loops inside can still add
+            need = lowest - sum(max(0, (b.extent - 1) * b.stride) for b in loops[k + 1 :])
+            first = np.zeros_like(bases)
+            counts = np.full_like(bases, extent)
+            if stride > 0:
+                first = np.clip(-((bases - max(need, 0)) // stride), 0, extent)
+                counts -= first
+            elif stride < 0:
+                counts = np.clip((bases - max(need, 0)) // -stride + 1, 0, extent)
+            if (total := int(counts.sum())) > _MAX_BASES:
+                msg = (
+                    f"xor {self.xor} moves bits of more than {_MAX_BASES} offsets of strides that "
+                    "do not nest, so the last offset is not known"
+                )
+                raise MemdescError(msg)
+            parents = np.repeat(np.arange(len(bases)), counts)
+            digits = np.arange(total) - np.repeat(np.cumsum(counts) - counts, counts)
+            digits += first[parents]
+            bases = bases[parents] + digits * stride
+            along = along[:, parents]
+            along[axis] += digits * step
+        padded = np.array([[axis.padded] for axis in self.axes])
+        return bases[(along < padded).all(axis=0) & (bases >= lowest)]
+
+    def base(self) -> Layout:
+        """Return the layout without its XOR terms.
+
+        Examples
+        --------
+        >>> import memdesc
+        >>> tile = memdesc.parse_layout("Sw<3,3,3> o (64,64):(64,1)", dtype="f16").layout
+        >>> tile.offset((1, 0)), tile.base().offset((1, 0)), tile.base().strides()
+        (72, 64, (64, 1))
+        """
+        if not self.xor:
+            return self
+        return Layout.computed(self.dims, self.axes, self.blocks, self.offset0)
+
+    def with_xor(self, xor: Terms) -> Layout:
+        """Return the layout with the XOR terms of another one."""
+        if xor == self.xor:
+            return self
+        return Layout.computed(self.dims, self.axes, self.blocks, self.offset0, xor)
+
+    def shifted(self, elements: int) -> Layout:
+        """Return the layout of a buffer that starts `elements` earlier; refuse to cut a swizzle."""
+        period = period_of(self.xor)
+        if elements % period:
+            msg = (
+                f"the swizzle repeats every {period} elements, so it cannot start {elements} "
+                "elements later; copy the buffer"
+            )
+            raise MemdescError(msg)
+        return Layout.computed(self.dims, self.axes, self.blocks, self.offset0 + elements, self.xor)
+
+    def _refuse_xor(self, lacks: str) -> None:
+        """Refuse to describe a swizzled layout by its blocks alone."""
+        if self.xor:
+            msg = (
+                f"offsets are swizzled, by XOR terms {self.xor}, so {lacks}; .base() is the layout "
+                "before the swizzle"
+            )
+            raise NotBlockedError(msg)
 
     def _check_axes(self) -> None:
         ndims = len(self.dims)
@@ -348,8 +453,9 @@ class Layout(Checked):
             return self.offset0, self.offset0
         for k in partial:
             # the digits of such an axis are not independent, so the sums above are too wide
-            free = [(block.extent - 1) * block.stride for block in self.axis_blocks(k)]
-            below, above = _bounds(self.axis_blocks(k), self.axes[k].padded - 1)
+            blocks = self._blocks_of(k)
+            free = [(block.extent - 1) * block.stride for block in blocks]
+            below, above = _bounds(blocks, self.axes[k].padded - 1)
             low += below - sum(min(bound, 0) for bound in free)
             high += above - sum(max(bound, 0) for bound in free)
         return low, high
@@ -377,7 +483,7 @@ class Layout(Checked):
     @property
     def has_partial_blocks(self) -> bool:
         """Whether an axis ends inside a block, so that its digits are not independent."""
-        return any(axis.padded % self.outer(k).step for k, axis in enumerate(self.axes))
+        return any(axis.padded % self._blocks_of(k)[0].step for k, axis in enumerate(self.axes))
 
     @property
     def span(self) -> int:
@@ -408,16 +514,21 @@ class Layout(Checked):
 
     def axis_blocks(self, axis: int) -> tuple[Block, ...]:
         """Return the blocks of an axis, the largest step first."""
-        axis = self._known_axis(axis)
+        self._refuse_xor("the blocks of an axis do not add up to its part of an offset")
+        return self._blocks_of(self._known_axis(axis))
+
+    def _blocks_of(self, axis: int) -> tuple[Block, ...]:
         return tuple(block for block in self.blocks if block.axis == axis)
 
     def outer(self, axis: int) -> Block:
         """Return the outer block of an axis, which counts its whole blocks."""
+        self._refuse_xor("no block has a stride")
         axis = self._known_axis(axis)
         return next(block for block in self.blocks if block.axis == axis)
 
     def inner(self) -> tuple[Block, ...]:
         """Return all blocks except the outer ones, axis by axis."""
+        self._refuse_xor("no block has a stride")
         return tuple(
             block
             for k, block in enumerate(self.blocks)
@@ -442,8 +553,9 @@ class Layout(Checked):
         Raises
         ------
         NotBlockedError
-            If dims are fused, because a fused dim has no stride.
+            If dims are fused, because a fused dim has no stride, or the layout is swizzled.
         """
+        self._refuse_xor("no dim has a stride")
         if axis := self.fused():
             names = dim_names(axis.dims, letters)
             msg = f"dims {names} are fused into one index, so they have no strides; see .blocks"
@@ -482,10 +594,11 @@ class Layout(Checked):
 
     def offset(self, index: tuple[int, ...]) -> int:
         """Return the offset of a logical index, which must be in range."""
-        return self.offset0 + sum(
-            block_offset(self.axis_blocks(k), axis_index(axis, self.dims, index))
+        base = self.offset0 + sum(
+            block_offset(self._blocks_of(k), axis_index(axis, self.dims, index))
             for k, axis in enumerate(self.axes)
         )
+        return swizzled(self.xor, base) if self.xor else base
 
     @allocates
     def offsets(self, *, padded: bool = False) -> NDArray[np.int64]:
@@ -497,7 +610,7 @@ class Layout(Checked):
             Cover the padded extents; each axis of the layout is one array axis, at its first dim.
         """
         total = np.full((1,) * self.ndims, self.offset0, dtype=np.int64)
-        for axis, table in zip(self.axes, self.tables(padded=padded), strict=True):
+        for axis, table in zip(self.axes, self._tables(padded=padded), strict=True):
             shape = [1] * self.ndims
             if padded or len(axis.dims) == 1:
                 shape[axis.dims[0]] = len(table)
@@ -509,7 +622,7 @@ class Layout(Checked):
             for dim in axis.dims:
                 shape[dim] = self.dims[dim]
             total = total + over_dims.reshape(shape)
-        return total
+        return swizzled(self.xor, total)
 
     def tables(self, *, padded: bool = False) -> list[NDArray[np.int64]]:
         """Return the offsets of the indices of each axis; their outer sum is the layout.
@@ -518,11 +631,20 @@ class Layout(Checked):
         ----------
         padded : bool
             Cover the padded extents instead of the logical ones.
+
+        Raises
+        ------
+        NotBlockedError
+            If the layout is swizzled.
         """
+        self._refuse_xor("it is no sum over axes")
+        return self._tables(padded=padded)
+
+    def _tables(self, *, padded: bool) -> list[NDArray[np.int64]]:
         padded = checked_flag("padded", padded)
         sizes = [axis.padded if padded else self.axis_size(k) for k, axis in enumerate(self.axes)]
         return [
-            block_offset(self.axis_blocks(k), np.arange(size, dtype=np.int64))
+            block_offset(self._blocks_of(k), np.arange(size, dtype=np.int64))
             for k, size in enumerate(sizes)
         ]
 
@@ -539,14 +661,14 @@ class Layout(Checked):
     def key(self) -> tuple[object, ...]:
         """Return what equality compares; like oneDNN, it ignores the stride of a unit dim."""
         if 1 not in self.dims:
-            return self.dims, self.axes, self.blocks, self.offset0
+            return self.dims, self.axes, self.blocks, self.offset0, self.xor
         blocks = tuple(
             block._replace(stride=0)
             if block.extent == 1 and self.axes[block.axis].padded == 1
             else block
             for block in self.blocks
         )
-        return self.dims, self.axes, blocks, self.offset0
+        return self.dims, self.axes, blocks, self.offset0, self.xor
 
 
 def check_dims(dims: tuple[int, ...], letters: str | None = None) -> None:

@@ -1,11 +1,11 @@
-"""From a layout back to names: its tag, and its name in every vocabulary."""
+"""From a layout back to names: its tag, its CuTe notation, its name in every vocabulary."""
 
 from __future__ import annotations
 
 from math import prod
 
 from memdesc.errors import MemdescError, UnsupportedFormatError
-from memdesc.layout import Block, Layout, layout_by_tag, memory_order
+from memdesc.layout import Block, Layout, dim_names, layout_by_tag, memory_order
 from memdesc.names import Name, known_names, resolve
 from memdesc.names.onednn import CANONICAL
 from memdesc.tags import Digit, FormatTag
@@ -41,7 +41,7 @@ def merged_blocks(layout: Layout) -> Layout:
             blocks[-1] = Block(axis, step, last.extent * extent, stride)
         else:
             blocks.append(block)
-    return Layout(layout.dims, layout.axes, tuple(blocks), layout.offset0)
+    return Layout(layout.dims, layout.axes, tuple(blocks), layout.offset0, layout.xor)
 
 
 def dense_tag(layout: Layout) -> FormatTag:
@@ -74,6 +74,8 @@ def names_of(layout: Layout, bits: int) -> tuple[Name, ...]:
 
     A canonical tag that oneDNN does not enumerate comes first, as a name of memdesc.
     """
+    if layout.xor:
+        return ()
     found = tuple(name for name in known_names() if _has_name(layout, name.text, bits))
     tag = dense_tag(layout)
     if not any(name.domain == CANONICAL for name in found) and is_laid_out_by(layout, tag):
@@ -86,3 +88,51 @@ def _has_name(layout: Layout, name: str, bits: int) -> bool:
         return is_laid_out_by(layout, resolve(name, layout.dims, bits))
     except UnsupportedFormatError:
         return False
+
+
+def cute_text(layout: Layout, letters: str | None = None) -> str:
+    """Write a layout as CuTe prints it, swizzled or not; raise with the reason if CuTe cannot.
+
+    >>> import memdesc
+    >>> cute_text(memdesc.memory_desc((2, 17), "f32", "aB8b").layout)
+    '(2,(8,3)):(24,(1,8))'
+    """
+    modes = [
+        [block for block in reversed(layout.blocks) if block.axis == k]
+        for k in range(len(layout.axes))
+    ]
+    if axis := layout.fused():
+        reason = f"dims {dim_names(axis.dims, letters)} are fused into one index, and modes add up"
+    elif not layout.padded_nelems:
+        reason = "extents are at least 1"
+    elif layout.has_partial_blocks:
+        reason = "a dim ends inside a block, and modes count whole blocks"
+    elif layout.offset0 and not layout.xor:
+        reason = f"a layout starts at offset 0, not {layout.offset0}; add the offset to the pointer"
+    else:
+        swizzle = f"Sw<{','.join(map(str, cute_swizzle(layout)))}> o {layout.offset0} o "
+        parts = [
+            [_mode([getattr(block, part) for block in mode]) for mode in modes]
+            for part in ("extent", "stride")
+        ]
+        is_number = len(modes) == len(modes[0]) == 1
+        shape, stride = (each[0] if is_number else f"({','.join(each)})" for each in parts)
+        return f"{swizzle if layout.xor else ''}{shape}:{stride}"
+    raise UnsupportedFormatError(reason)
+
+
+def _mode(values: list[int]) -> str:
+    return str(values[0]) if len(values) == 1 else f"({','.join(map(str, values))})"
+
+
+def cute_swizzle(layout: Layout) -> tuple[int, int, int]:
+    """Return B, M and S of CuTe's `Swizzle<B,M,S>`, whose unit is an element."""
+    if not layout.xor:
+        return 0, 0, 0
+    (shift, mask), *others = layout.xor
+    low = (mask & -mask).bit_length() - 1
+    bits = mask.bit_length() - low
+    if others or mask != (1 << bits) - 1 << low or abs(shift) < bits:
+        reason = f"a swizzle moves a run of bits by at least its length, not {layout.xor}"
+        raise UnsupportedFormatError(reason)
+    return bits, low + min(shift, 0), shift

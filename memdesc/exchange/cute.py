@@ -11,20 +11,58 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from math import prod
+from typing import NamedTuple
 
 from memdesc.desc import MemoryDesc, desc_of
-from memdesc.errors import counted, excerpt, short_repr
-from memdesc.exchange.system import Given, System, cannot, indescribable, not_understood
+from memdesc.dtypes import BYTE_BITS, DATA_TYPES, DataType
+from memdesc.errors import UnsupportedFormatError, counted, excerpt, short_repr
+from memdesc.exchange.system import (
+    Given,
+    System,
+    cannot,
+    indescribable,
+    not_understood,
+    type_named,
+)
 from memdesc.int64 import INT64_MAX
-from memdesc.layout import Block, Layout, dim_names, single_axes
+from memdesc.layout import Block, Layout, single_axes
+from memdesc.layout_names import cute_swizzle, cute_text
+from memdesc.swizzle import Terms, exact_terms
 
 _NAME = "CuTe"
 _MAX_DEPTH = 64
 # an integer, which CuTe prints as _16 if it is static
 _TOKEN = r"\s*(?:_?(?P<number>-?[0-9]{1,19})|(?P<mark>[(),]))\s*"  # noqa: S105 - not a password
 
-# gmem_ptr[32b](0x7f0000) o, or smem_ptr o; a swizzle may stand before it
-_POINTER = r"\b\w*ptr\b(?:\[[^\]]*\])?(?:\([^)]*\))?\s+o\s+"
+# Sw<3,3,3> of C++, S<3,3,3> of the DSL, SW_3_3_3 of pycute, (Swizzle(3, 3, 3)) of tensor-layouts
+_SWIZZLE = (
+    r"\(?(?:S[wW]?|Swizzle)\s*[<(_]\s*(?P<B>-?\d{1,3})\s*[,_]\s*(?P<M>-?\d{1,3})\s*[,_]"
+    r"\s*(?P<S>-?\d{1,3})\s*[>)]?\)?"
+)
+# gmem_ptr[32b](0x7f0000), smem_ptr[16b](unset), smem_ptr
+_POINTER = (
+    r"\w*ptr\b(?:\[(?:(?P<bits>\d{1,3})b|(?P<type>\w+))\])?(?:\((?:0x(?P<address>\w+)|[^)]*)\))?"
+)
+_COMPOSITION = (
+    rf"(?:{_SWIZZLE}(?:_(?=\w*ptr)|\s+o\s+)(?:\{{?_?(?P<offset>-?\d{{1,19}})\}}?\s+o\s+)?)?"
+    rf"(?:{_POINTER}\s+o\s+)?(?P<layout>.*)"
+)
+# the DSL's tensor<ptr<f16, smem, align<1024>, S<3,4,3>> o (8,64):(64,1)>
+_TENSOR = (
+    r"tensor<\s*ptr<\s*(?P<type>\w+)(?:,(?!\s*S<)(?:[^,<>]|<[^<>]*>)*)*(?:,\s*(?P<swizzle>S<[^<>]*>))?"
+    r"\s*>\s*o\s+(?P<layout>.*)>"
+)
+# ComposedLayout(Swizzle(3,3,3),0,Layout(..)) of pycute; tensor-layouts has offset=0 at the end
+_REPR = (
+    r"ComposedLayout\((?P<swizzle>Swizzle\([^()]*\)),\s*(?:(?P<first>-?\d+),\s*)?"
+    r"(?P<layout>Layout\(.*\))(?:,\s*offset=(?P<last>-?\d+))?\)"
+)
+# the DSL's names of types
+_TYPES = DATA_TYPES | {
+    **{f"i{bits}": DATA_TYPES[f"s{bits}"] for bits in (4, 8, 16, 32, 64)},
+    "f8E4M3FN": DATA_TYPES["f8_e4m3"],
+    "f8E5M2": DATA_TYPES["f8_e5m2"],
+}
 
 # a shape, a stride: an integer, or a tuple of them
 _Tree = int | list["_Tree"]
@@ -32,42 +70,104 @@ _Tree = int | list["_Tree"]
 
 def _write(desc: MemoryDesc, _letters: str) -> tuple[str, ...]:
     layout = desc.layout
-    if layout.offset0:
-        reason = f"a layout starts at offset 0, not {layout.offset0}; add the offset to the pointer"
-        raise cannot(_NAME, desc, reason)
-    if axis := layout.fused():
-        names = dim_names(axis.dims, desc.letters)
-        raise cannot(_NAME, desc, f"dims {names} are fused into one index, and modes add up")
-    if not layout.padded_nelems:
-        raise cannot(_NAME, desc, "extents are at least 1")
-    if layout.has_partial_blocks:
-        raise cannot(_NAME, desc, "a dim ends inside a block, and modes count whole blocks")
-    modes = [layout.axis_blocks(k)[::-1] for k in range(layout.ndims)]
-    if len(modes) == len(modes[0]) == 1:
-        return (f"{modes[0][0].extent}:{modes[0][0].stride}",)
-    shape, stride = (
-        _tuple([_mode([getattr(block, part) for block in mode]) for mode in modes])
-        for part in ("extent", "stride")
+    try:
+        text = cute_text(layout, desc.letters)
+    except UnsupportedFormatError as error:
+        raise cannot(_NAME, desc, str(error)) from None
+    if not layout.xor:
+        return (text,)
+    bits, low, shift = cute_swizzle(layout)
+    base = text.rpartition(" o ")[2]
+    texts = [text, f"SW_{bits}_{low}_{shift} o {layout.offset0} o {base}"]
+    # a pointer swizzles byte addresses
+    in_bytes = low + _log2_nbytes(desc.dtype)
+    if not layout.offset0 and in_bytes >= 0:
+        pointer = f"smem_ptr[{desc.dtype.bits}b](unset)"
+        texts.append(f"Sw<{bits},{in_bytes},{shift}> o {pointer} o {base}")
+    return tuple(texts)
+
+
+class _Composed(NamedTuple):
+    """A layout's text without what is around it: B, M and S, the offset, and the pointer's bits."""
+
+    text: str
+    swizzle: tuple[int, int, int]
+    offset0: int
+    bits: int | None
+    dtype: DataType | None
+    address: int
+
+
+def _composed(given: Given) -> _Composed:
+    """Take a swizzle, an offset and a pointer off the text of a layout."""
+    text = given.text.strip()
+    if tensor := re.fullmatch(_TENSOR, text, re.DOTALL):
+        swizzle = f"{tensor['swizzle']} o " if tensor["swizzle"] else ""
+        text = f"{swizzle}ptr[{tensor['type']}] o {tensor['layout']}"
+    elif composed := re.fullmatch(_REPR, text, re.DOTALL):
+        offset = composed["first"] or composed["last"] or 0
+        text = f"{composed['swizzle']} o {offset} o {composed['layout']}"
+    match = re.fullmatch(_COMPOSITION, text, re.DOTALL)
+    assert match is not None  # noqa: S101 - all parts but the last may be missing
+    found = match["layout"].strip()
+    if called := re.fullmatch(r"Layout(\(.*\))", found, re.DOTALL):
+        found = _as_pair(given.text, called[1])
+    shape = found.partition(":")[0]
+    if shape != found and shape.count("(") == shape.count(")") + 1 and found[-1] == ")":
+        found = found[1:-1]  # tensor-layouts writes parentheses around a layout
+    dtype = type_named(match["type"], _TYPES, given.text) if match["type"] else None
+    bits, low, shift = (int(match[part] or 0) for part in "BMS")
+    return _Composed(
+        found,
+        (bits, low, shift),
+        int(match["offset"] or 0),
+        int(match["bits"]) if match["bits"] else None,
+        dtype,
+        int(match["address"] or "0", 16),
     )
-    return (f"{shape}:{stride}",)
 
 
-def _mode(values: list[int]) -> str:
-    return str(values[0]) if len(values) == 1 else _tuple(map(str, values))
+def _as_pair(text: str, arguments: str) -> str:
+    """Return `(shape, stride)` as `shape:stride`."""
+    tree = _parse(text, arguments)
+    if isinstance(tree, int) or len(tree) != 2:  # noqa: PLR2004 - a pair
+        raise not_understood(_NAME, text, "a Layout has a shape and a stride")
+    return ":".join(str(part).replace("[", "(").replace("]", ")") for part in tree)
 
 
-def _tuple(parts: Iterator[str] | list[str]) -> str:
-    return f"({','.join(parts)})"
+def _terms(given: Given, composed: _Composed, dtype: DataType) -> Terms:
+    """Return the XOR term of a swizzle in elements; refuse what CuTe does not compile."""
+    bits, low, shift = composed.swizzle
+    if min(bits, low) < 0 or abs(shift) < bits:
+        reason = f"Swizzle<{bits},{low},{shift}> needs B and M of 0 or more, and |S| of at least B"
+        raise not_understood(_NAME, given.text, reason)
+    pointed = composed.dtype.bits if composed.dtype else composed.bits
+    if pointed is not None:
+        unit = 1 << bits + low + abs(shift)
+        if pointed != dtype.bits and (bits or given.dtype):
+            reason = f"its pointer has elements of {pointed} bits, not {dtype}; give dtype"
+            raise not_understood(_NAME, given.text, reason)
+        if bits and composed.address % unit:
+            reason = (
+                f"a pointer swizzles its address, and {composed.address:#x} is not a multiple of "
+                f"{unit} bytes, so the pattern starts inside its period"
+            )
+            raise indescribable(given.text, reason)
+        # from bytes to elements: what swaps bits inside an element is dropped
+        low -= _log2_nbytes(dtype)
+        bits, low = bits + min(low, 0), max(low, 0)
+    mask = (1 << max(bits, 0)) - 1 << low
+    return exact_terms(((shift, mask if shift > 0 else mask << -shift),) if mask else ())
 
 
 def _read(given: Given) -> MemoryDesc:
-    # a tensor is printed as its pointer, then its layout
-    text = re.sub(_POINTER, "", given.text)
-    if re.search(r"S[wW]?\s*<|[Ss]wizzle", text):
-        reason = (
-            "an XOR swizzle mixes the digits of several dims, and a layout adds up those of each"
-        )
-        raise indescribable(text, reason)
+    composed = _composed(given)
+    dtype = given.type(composed.dtype)
+    terms = _terms(given, composed, dtype)
+    text = composed.text
+    if re.search(r"S[wW]?\s*<|[Ss]wizzle|SW_", text):
+        reason = "a swizzle is Sw<B,M,S> o 0 o shape:stride, or before a pointer"
+        raise not_understood(_NAME, given.text, reason)
     if "@" in text or "o" in text.split():
         what = "strides E<k> or 1@0 give coordinates" if "@" in text else "a composition is given"
         raise indescribable(text, f"{what}, not one layout of offsets")
@@ -90,7 +190,12 @@ def _read(given: Given) -> MemoryDesc:
         msg = f"dims {dims} have {sizes}, but {short_repr(text)} has {found}"
         raise not_understood(_NAME, text, msg)
     blocks = [block for k, mode in enumerate(modes) for block in _blocks(k, mode)]
-    return desc_of(given.type(), Layout(dims, single_axes(padded), tuple(blocks)))
+    layout = Layout(dims, single_axes(padded), tuple(blocks), composed.offset0, terms)
+    return desc_of(dtype, layout)
+
+
+def _log2_nbytes(dtype: DataType) -> int:
+    return dtype.bits.bit_length() - BYTE_BITS.bit_length()
 
 
 def _blocks(axis: int, digits: list[tuple[int, int]]) -> list[Block]:
@@ -161,6 +266,11 @@ def _parse(text: str, part: str) -> _Tree:
     return open_tuples[0][0]
 
 
-_SPELLING = r"\s*(?:Sw?(?:izzle)?\s*<.*|\w*ptr\b.*:.*|\(.*:.*|_?[0-9]+\s*:\s*[_(]?-?[0-9]+.*)"
+_SPELLING = (
+    r"\s*(?:S[wW]?(?:izzle)?\s*[<(_].*|\w*ptr\b.*:.*|tensor<\s*ptr<.*|ComposedLayout\(.*|Layout\(.*"
+    r"|\(.*:.*|_?[0-9]+\s*:\s*[_(]?-?[0-9]+.*)"
+)
 
-SYSTEM = System("cute", "CuTe's shape:stride", _write, _read, _SPELLING)
+SYSTEM = System(
+    "cute", "CuTe's shape:stride, swizzled or not", _write, _read, _SPELLING, writes_xor=True
+)

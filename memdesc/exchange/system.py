@@ -119,6 +119,8 @@ class System:
     spelling : str
         A regular expression for strings that look like this notation, which `parse_layout` then
         tries; None for names.
+    writes_xor : bool
+        Whether `write` is asked for swizzled layouts too.
 
     Examples
     --------
@@ -134,6 +136,7 @@ class System:
     write: Callable[[MemoryDesc, str], tuple[str, ...]]
     read: Callable[[Given], MemoryDesc]
     spelling: str | None = None
+    writes_xor: bool = False
 
 
 def cannot(system: str, desc: MemoryDesc, reason: str) -> UnsupportedFormatError:

@@ -155,6 +155,8 @@ def written(desc: MemoryDesc, system: str, *, letters: str | None = None) -> tup
     if desc.extra is not None:
         reason = "it cannot describe compensation after the elements; see with_extra(None)"
         raise cannot(found.name, desc, reason)
+    if desc.layout.xor and not found.writes_xor:
+        raise cannot(found.name, desc, "its offsets are swizzled by XOR, which no digits describe")
     alphabet = LETTERS[: desc.ndims]
     if letters is not None:
         return found.write(desc, checked_letters(letters, desc.ndims) or alphabet)

@@ -138,10 +138,11 @@ def cells_of(
     pixels: tuple[int, int] | None = None,
 ) -> Cells:
     """Make the cells of a layout; in an image, each pixel is a run."""
+    base = layout.base()
     # loops without a stride do not move in memory
     order = [
         block
-        for block in sorted(layout.blocks, key=memory_order)
+        for block in sorted(base.blocks, key=memory_order)
         if block.extent > 1 and block.stride
     ]
     loops = list(order)
@@ -151,7 +152,7 @@ def cells_of(
     extents = list(layout.dims)
     for axis in layout.axes:
         extents[axis.dims[0]] = -(-axis.padded // prod(layout.dims[dim] for dim in axis.dims[1:]))
-    inner = layout.inner()
+    inner = base.inner()
     tiles = tuple(block for block in order if block not in inner) if inner else ()
     return Cells(
         layout,
@@ -168,6 +169,7 @@ def cells_of(
 def digits(layout: Layout, letters: str) -> str:
     """Write the digits of a layout, outermost in memory first: `a(2) b/8(3) c(5) b%8(8)`."""
     parts = []
+    layout = layout.base()
     for block in sorted(layout.blocks, key=memory_order):
         dims = layout.axes[block.axis].dims
         name = "".join(letters[dim] for dim in dims)

@@ -87,7 +87,12 @@ def checked_cells(
 def _picture(cells: Cells, lines: Lines, head: list[str], what: str, limits: Limits) -> Picture:
     grid = arrange(cells, limits)
     names = ",".join(cells.letters[dim] for dim in cells.long_dims)
-    head = [*head, f"memory order, outermost first: {digits(cells.layout, cells.letters)}"]
+    order = f"memory order, outermost first: {digits(cells.layout, cells.letters)}"
+    terms = [f"(o >> {shift} & {mask:#x})" for shift, mask in cells.layout.xor]
+    head = [
+        *head,
+        " ^ ".join([f"{order}; then the offset o becomes o", *terms] if terms else [order]),
+    ]
     logical = f"logical: {grid.summary}; numbers are offsets"
     memory = f"{what} {names}".rstrip() + (
         "; two elements share a byte" if cells.dtype.is_packed else ""

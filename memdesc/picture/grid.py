@@ -65,7 +65,7 @@ class Grid(NamedTuple):
 
     def block(self, panel: tuple[int, ...]) -> tuple[int, ...] | None:
         """Return the blocks of the panel dims that contain a panel; None without blocks."""
-        layout = self.cells.layout
+        layout = self.cells.layout.base()
         steps = {
             axis.dims[0]: layout.outer(k).step
             for k, axis in enumerate(layout.axes)

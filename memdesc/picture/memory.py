@@ -9,6 +9,7 @@ from typing import NamedTuple
 from memdesc.picture.cells import LANES, Cell, Cells, visible_indices
 from memdesc.picture.grid import FULL, Limits, place
 from memdesc.picture.svg import ACCENT, cell_width, element, label, outline, paint_cell, text_width
+from memdesc.swizzle import swizzled
 
 # bytes, on nearly all processors
 CACHE_LINE = 64
@@ -59,12 +60,10 @@ def lines_of(cells: Cells, limits: Limits = FULL) -> Lines:
     """Choose the lines of a buffer: whole blocks, with 8 to 16 elements if possible."""
     layout = cells.layout
     tile = 1
-    for block in layout.inner():
+    for block in layout.base().inner():
         tile *= block.extent
-    low = max(
-        layout.offset0 + sum(min((block.extent - 1) * block.stride, 0) for block in layout.blocks),
-        0,
-    )
+    below = sum(min((block.extent - 1) * block.stride, 0) for block in layout.blocks)
+    low = 0 if layout.xor else max(layout.offset0 + below, 0)
     length = (
         _LENGTH if tile < _MAX_LENGTH and layout.last - low < _LENGTH * _FEW_LINES else _MAX_LENGTH
     )
@@ -86,13 +85,9 @@ def _lines_with_elements(cells: Cells, length: int, limit: int, wanted: list[int
     rows = {layout.last // length, *wanted}
     # a few steps of a long loop fill the page
     for index in product(*(range(min(block.extent, _FOLLOWED * length)) for block in cells.order)):
-        rows.add(
-            (
-                layout.offset0
-                + sum(i * block.stride for i, block in zip(index, cells.order, strict=True))
-            )
-            // length
-        )
+        base = layout.offset0
+        base += sum(i * block.stride for i, block in zip(index, cells.order, strict=True))
+        rows.add(swizzled(layout.xor, base) // length)
         if len(rows) >= limit:
             break
     return sorted(rows)

@@ -163,7 +163,7 @@ def stored_layout(name: str, desc: MemoryDesc, words: str | None = None) -> Tens
 def is_order_hidden(tensor: Tensor) -> bool:
     """Whether a permuted tensor is stored with the dtype and shape of a row-major one."""
     desc = tensor.desc
-    if not isinstance(desc, MemoryDesc) or not desc.nelems:
+    if not isinstance(desc, MemoryDesc) or not desc.nelems or desc.layout.xor:
         return False
     order = [block.axis for block in sorted(desc.blocks, key=memory_order) if block.extent > 1]
     if order == sorted(order) or len(set(order)) < len(order):
@@ -179,6 +179,8 @@ def is_in_shape(name: str) -> bool:
 
 def _extents(desc: MemoryDesc) -> tuple[int, ...] | None:
     """Return the blocks' extents in memory order; None if they leave gaps."""
+    if desc.layout.xor:
+        return None
     found = tuple(block.extent for block in sorted(desc.blocks, key=memory_order))
     is_full = prod(found) == desc.padded_nelems == desc.layout.span and not desc.offset0
     return found if is_full or not desc.nelems else None

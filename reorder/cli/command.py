@@ -391,9 +391,11 @@ def _desc_facts(desc: MemoryDesc) -> Facts:
         }
     except NotBlockedError as reason:
         facts |= {
-            "blocks": [block._asdict() for block in desc.blocks],
+            "blocks": [block._asdict() for block in desc.layout.blocks],
             "not_in_onednn": str(reason),
         }
+        if desc.layout.xor:
+            facts["xor"] = [{"shift": shift, "mask": mask} for shift, mask in desc.layout.xor]
     return facts | {
         "offset0": desc.offset0,
         "bytes": desc.nbytes,

@@ -156,6 +156,8 @@ def _written(desc: MemoryDesc, whole: MemoryDesc, system: str) -> tuple[str, ...
 def _why_nameless(desc: MemoryDesc) -> str:
     if desc.offset0:
         return "it does not start at element 0"
+    if desc.layout.xor:
+        return "names describe offsets without XOR"
     return "names describe dense layouts, but these strides leave gaps or overlap"
 
 

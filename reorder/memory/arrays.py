@@ -30,7 +30,9 @@ def write_back(elements: NDArray[Any], data: NDArray[np.uint8], desc: MemoryDesc
 
 def is_plain(desc: MemoryDesc) -> bool:
     """Whether a strided numpy array over the dims can describe the elements."""
-    return len(desc.blocks) == len(desc.axes) == desc.ndims and not desc.dtype.is_packed
+    layout = desc.layout
+    has_strides = len(layout.blocks) == len(layout.axes) == layout.ndims and not layout.xor
+    return has_strides and not desc.dtype.is_packed
 
 
 def logical_array(data: NDArray[np.uint8], desc: MemoryDesc) -> NDArray[Any]:
@@ -47,7 +49,7 @@ def logical_array(data: NDArray[np.uint8], desc: MemoryDesc) -> NDArray[Any]:
         return _strided(values, desc, loops).view(desc.dtype.numpy)
     if not desc.nelems:
         found = np.zeros(desc.dims, values.dtype)
-    elif desc.layout.has_partial_blocks:
+    elif desc.layout.has_partial_blocks or desc.layout.xor:
         found = values[desc.layout.offsets()]
     else:
         found = _from_whole_blocks(values, desc)

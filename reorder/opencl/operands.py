@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -112,8 +111,7 @@ def device_operand(
         raise MemdescError(msg)
     if skipped:
         elements = skipped * 8 // desc.dtype.bits
-        moved = replace(desc.layout, offset0=desc.offset0 + elements)
-        desc = desc_of(desc.dtype, moved, desc.extra)
+        desc = desc_of(desc.dtype, desc.layout.shifted(elements), desc.extra)
     is_aligned = place[0] != ON_HOST or _is_aligned(place[1], itemsize, name)
     return DeviceOperand(desc, None, "", is_aligned, memory, place)
 

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from memdesc.desc import desc_of
 from memdesc.immutable import immutable
 from memdesc.layout import block_offset, dim_names
+from memdesc.swizzle import period_of
 from reorder.plan.plan import check_pair, check_types
 
 if TYPE_CHECKING:
@@ -80,6 +82,26 @@ def compare_layouts(src: MemoryDesc, dst: MemoryDesc) -> Relation:
         return Relation(COPY, 0, f"elements are converted from {src.dtype} to {dst.dtype}")
     if dst.extra is not None and src.extra != dst.extra:
         return Relation(COPY, 0, "dst has compensation that src lacks: it must be computed")
+    if src.layout.xor or dst.layout.xor:
+        return _compare_swizzled(src, dst)
+    return _compare(src, dst)
+
+
+def _compare_swizzled(src: MemoryDesc, dst: MemoryDesc) -> Relation:
+    """Compare layouts of which at least one is swizzled: by their bases if both are alike."""
+    if src.layout.xor == dst.layout.xor:
+        plain = (desc_of(desc.dtype, desc.layout.base(), None, desc.letters) for desc in (src, dst))
+        relation = _compare(*plain)
+        if relation.kind == COPY or relation.shift % period_of(src.layout.xor) == 0:
+            return relation
+    names = [
+        f"swizzled by {layout.xor}" if layout.xor else "not swizzled"
+        for layout in (src.layout, dst.layout)
+    ]
+    return Relation(COPY, 0, f"elements move: src is {names[0]}, dst is {names[1]}")
+
+
+def _compare(src: MemoryDesc, dst: MemoryDesc) -> Relation:
     same_axes = [axis.dims for axis in src.axes] == [axis.dims for axis in dst.axes]
     reason = (
         _why_axes_move(src.layout, dst.layout, dst.letters or src.letters)

@@ -259,7 +259,7 @@ def _steps(dims: _Sizes, uses: Sequence[_OperandUse], alignment: _Sizes) -> _Siz
     """Return the step along each dim: multiples of it cut no block, no group and no byte."""
     steps = list(alignment)
     for layout, bits, groups, counts in (field for fields, _ in uses for field in fields):
-        if layout.has_partial_blocks:
+        if layout.has_partial_blocks or layout.xor:
             return dims
         for k, axis in enumerate(layout.axes):
             if len(axis.dims) > 1:

@@ -113,6 +113,8 @@ def compact(
 
 def _runs(layout: Layout, bits: int, *, is_exact: bool) -> tuple[Runs, Layout] | None:
     """Return the runs of one layout; those that are exact have no gaps."""
+    if layout.xor:
+        return None
     blocks = sorted(
         (block for block in layout.blocks if block.extent > 1 and block.stride),
         key=lambda block: abs(block.stride),
@@ -163,7 +165,7 @@ def _joined(
 ) -> tuple[Runs, tuple[Layout, ...]] | None:
     """Return the one run of all fields, if they fill it."""
     pairs = list(zip(fields, views, strict=True))
-    if any(map(_below, views)):
+    if any(map(_below, views)) or any(view.xor for view in views):
         return None
     low = min(view.offset0 * field.bits for field, view in pairs)
     high = max((view.last + 1) * field.bits for field, view in pairs)

@@ -22,6 +22,7 @@ desc = md.memory_desc
 D = desc((2, 3), "f32", "ab")
 COMPENSATED = desc((4, 4), "s8", "ab").with_extra(md.Extra(s8s8_mask=1))
 FUSED = desc((2, 4), "f32", "(ab)")
+SWIZZLED = desc((8, 64), "f16", "Sw<3,3,3> o 0 o (8,64):(64,1)").layout
 Q3 = md.record.record_desc((2, 256), "q3_k")
 ODD = np.zeros(5, np.dtype([("a", "u1"), ("b", "<f4")]))["b"]
 PAIR = np.zeros(4, ml_dtypes.int4)
@@ -53,6 +54,16 @@ ROWS = (
         "write one, such as cute:(8,4):(1,8)",
         lambda: desc((32,), "f32", "(8,4):(1,8)"),
         lambda: desc((32,), "f32", "cute:(8,4):(1,8)"),
+    ),
+    Row(
+        "; give dtype",
+        lambda: md.parse_layout("Sw<3,4,3> o smem_ptr[16b](unset) o (8,64):(64,1)"),
+        lambda: md.parse_layout("Sw<3,4,3> o smem_ptr[16b](unset) o (8,64):(64,1)", None, "f16"),
+    ),
+    Row(
+        "; copy the buffer",
+        lambda: SWIZZLED.shifted(64),
+        lambda: SWIZZLED.shifted(0),
     ),
     Row(
         "; give dims",
@@ -125,6 +136,16 @@ ROWS = (
         "give the sizes of one run",
         lambda: md.parse_layout("f16:bfyx:?x17x5x4"),
         lambda: md.parse_layout("f16:bfyx:2x17x5x4"),
+    ),
+    Row(
+        "; give dtype",
+        lambda: md.parse_layout("Sw<3,4,3> o smem_ptr[16b](unset) o (8,64):(64,1)"),
+        lambda: md.parse_layout("Sw<3,4,3> o smem_ptr[16b](unset) o (8,64):(64,1)", None, "f16"),
+    ),
+    Row(
+        "; copy the buffer",
+        lambda: SWIZZLED.shifted(64),
+        lambda: SWIZZLED.shifted(0),
     ),
     Row(
         "; give dims",

@@ -5,7 +5,6 @@ import pytest
 from memdesc import (
     MemdescError,
     UnknownFormatError,
-    UnsupportedFormatError,
     memory_desc,
     parse_layout,
 )
@@ -48,8 +47,6 @@ def test_layouts_are_read_as_other_programs_print_them() -> None:
 )
 def test_the_pointer_of_a_printed_tensor_is_left_out(pointer: str) -> None:
     assert parse_layout(f"{pointer} o (8,64):(64,1)") == memory_desc((8, 64), "f32", "ab")
-    with pytest.raises(UnsupportedFormatError, match="an XOR swizzle"):
-        parse_layout(f"Swizzle<3,4,3> o {pointer} o (8,64):(64,1)")
 
 
 def test_there_are_as_many_dims_as_modes_and_none_is_larger() -> None:

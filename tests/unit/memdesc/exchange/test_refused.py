@@ -105,8 +105,6 @@ _MISREAD: dict[str, list[tuple[str, str]]] = {
 # strings of layouts that no descriptor can describe
 _INDESCRIBABLE: dict[str, list[tuple[str, str]]] = {
     "cute": [
-        ("Sw<3,3,3> o 0 o (8,8):(8,1)", "an XOR swizzle"),
-        ("Swizzle(3,3,3) o (8,8):(8,1)", "an XOR swizzle"),
         ("(8,8):(8,1) o (4,4):(4,1)", "a composition"),
         ("(8,8):(1@0,1@1)", "coordinates"),
     ],

@@ -1,0 +1,142 @@
+"""XOR terms, the swizzle of a layout: `offset = base ^ (base >> shift & mask) ^ ...`.
+
+The base is the offset that blocks and strides give, `offset0` included. All terms read the base,
+and a negative shift goes left. Over bits, with XOR as the sum, this is a linear map. Source:
+CUTLASS 4.7, `include/cute/swizzle.hpp`, whose `Swizzle<B,M,S>` is one term.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, TypeVar
+
+from memdesc.errors import MemdescError, short_repr
+from memdesc.int64 import entries_of, exact_ints
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    # one offset, or an array of them
+    Int = TypeVar("Int", int, NDArray[np.int64])
+
+# the shift and the mask of each term
+Terms = tuple[tuple[int, int], ...]
+
+# bits of an offset; the last one is the sign
+_BITS = 63
+# Masks end below this bit: the last offset of a layout is searched in a range of as many bits.
+_MAX_TARGET = 20
+
+
+def swizzled(terms: Terms, base: Int) -> Int:
+    """Return the offset that terms make of a base.
+
+    >>> swizzled(((3, 0b111000),), 64)
+    72
+    """
+    offset = base
+    for shift, mask in terms:
+        offset = offset ^ ((base >> shift if shift > 0 else base << -shift) & mask)
+    return offset
+
+
+def xor_expression(base: str, terms: Terms) -> str:
+    """Write `swizzled` of a name, in the syntax of Python and C.
+
+    >>> xor_expression("o", ((3, 0b111000),))
+    'o ^ (o >> 3 & 56)'
+    """
+    parts = (
+        f" ^ ({base} {'>>' if shift > 0 else '<<'} {abs(shift)} & {mask})" for shift, mask in terms
+    )
+    return base + "".join(parts)
+
+
+def unswizzled(terms: Terms, offset: Int) -> Int:
+    """Return the base of an offset: the inverse of `swizzled`."""
+    base = offset >> _length(terms) << _length(terms)
+    rest = offset ^ base
+    for image, source in _pivots(terms):
+        bit = rest >> image.bit_length() - 1 & 1
+        rest = rest ^ bit * image
+        base = base ^ bit * source
+    return base
+
+
+@lru_cache(maxsize=256)
+def _pivots(terms: Terms) -> tuple[tuple[int, int], ...]:
+    """Return (offset, base) pairs, the highest bits first, that together solve for any base.
+
+    Fewer pairs than bits that the terms concern mean that two bases have the same offset.
+    """
+    found: dict[int, tuple[int, int]] = {}
+    for bit in range(_length(terms)):
+        source = 1 << bit
+        image = swizzled(terms, source)
+        while image and image.bit_length() in found:
+            other, other_source = found[image.bit_length()]
+            image, source = image ^ other, source ^ other_source
+        if image:
+            found[image.bit_length()] = image, source
+    return tuple(found[length] for length in sorted(found, reverse=True))
+
+
+def concerned(terms: Terms) -> tuple[int, int]:
+    """Return the bits that terms read, and the bits that they change."""
+    sources = targets = 0
+    for shift, mask in terms:
+        sources |= mask << shift if shift > 0 else mask >> -shift
+        targets |= mask
+    return sources, targets
+
+
+def period_of(terms: Terms) -> int:
+    """Return after how many elements the pattern of terms repeats; 1 without terms."""
+    sources, targets = concerned(terms)
+    return 1 << (sources | targets).bit_length()
+
+
+def _length(terms: Terms) -> int:
+    """Return how many of the lowest bits terms read or change."""
+    return period_of(terms).bit_length() - 1
+
+
+def exact_terms(terms: object) -> Terms:
+    """Return terms sorted by shift, those of equal shift joined; refuse what is not one-to-one."""
+    masks: dict[int, int] = {}
+    try:
+        pairs = [exact_ints("numbers of an XOR term", term) for term in entries_of("xor", terms)]
+    except TypeError:
+        pairs = [()]
+    for pair in pairs:
+        shift, mask = pair if len(pair) == 2 else (0, 0)  # noqa: PLR2004 - a pair
+        if not 0 < abs(shift) < _BITS or not 0 <= mask < 1 << _MAX_TARGET:
+            msg = (
+                f"xor must be a tuple of (shift, mask), the shift not 0, the mask below "
+                f"2**{_MAX_TARGET}, not {short_repr(terms)}"
+            )
+            raise MemdescError(msg)
+        masks[shift] = masks.get(shift, 0) ^ mask & _reachable(shift, (1 << _BITS) - 1)
+    found = tuple(sorted((shift, mask) for shift, mask in masks.items() if mask))
+    if len(_pivots(found)) < _length(found):
+        msg = f"xor {short_repr(terms)} gives two bases the same offset, so elements would overlap"
+        raise MemdescError(msg)
+    return found
+
+
+def _reachable(shift: int, bits: int) -> int:
+    """Return the bits that a term of this shift may change in bases made of the given bits."""
+    return bits >> shift if shift > 0 else bits << -shift & (1 << _BITS) - 1
+
+
+def terms_within(terms: Terms, bits: int) -> Terms:
+    """Return terms without what they read beyond the given bits, which is always 0.
+
+    >>> terms_within(((3, 0b111000),), 0xFF)  # bit 8 is never set
+    ((3, 24),)
+    """
+    if len({shift > 0 for shift, _ in terms}) > 1:
+        return terms  # fewer bits might not be one-to-one
+    kept = ((shift, mask & _reachable(shift, bits)) for shift, mask in terms)
+    return tuple((shift, mask) for shift, mask in kept if mask)

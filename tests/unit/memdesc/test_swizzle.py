@@ -1,0 +1,338 @@
+"""XOR terms: what a swizzled descriptor answers, against the formula, and what it refuses."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import memdesc
+from memdesc import (
+    Axis,
+    Block,
+    Extra,
+    Layout,
+    MemdescError,
+    MemoryDesc,
+    UnsupportedFormatError,
+    memory_desc,
+    parse_layout,
+)
+from memdesc.descriptor_json import from_json, to_json
+from memdesc.errors import NotBlockedError, OverlapError
+from memdesc.exchange import SYSTEMS, from_notation, written
+from memdesc.verbose import to_verbose
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# 7 rows of 40 in a tile of 8 rows of 64: bits 6 to 8 of an offset are added to bits 3 to 5
+TILE = memory_desc((7, 40), "f16", "Sw<3,3,3> o 0 o (8,64):(64,1)")
+
+
+def described(layout: Layout) -> MemoryDesc:
+    return memory_desc(layout.dims, "f16", layout)
+
+
+def formula(rows: int, columns: int) -> Any:
+    row, column = np.indices((rows, columns))
+    base = row * 64 + column
+    return base ^ (base >> 3 & 0b111000)
+
+
+# What each attribute of a descriptor is here; an exception is a refusal.
+ANSWERS: dict[str, Any] = {
+    "axes": (Axis((0,), 8), Axis((1,), 64)),
+    "blocks": NotBlockedError,
+    "compensation_spans": {},
+    "dims": (7, 40),
+    "dtype": memdesc.data_type("f16"),
+    "extra": None,
+    "has_broadcast": False,
+    "has_padding": True,
+    "inner_blks": NotBlockedError,
+    "inner_idxs": NotBlockedError,
+    "is_dense": True,
+    "layout": TILE.layout,
+    "letters": None,
+    "min_nbytes": 1024,
+    "nbytes": 1024,
+    "ndims": 2,
+    "nelems": 280,
+    "offset0": 0,
+    "padded_dims": (8, 64),
+    "padded_nelems": 512,
+    "padded_offsets": (0, 0),
+    "padding_overhead": 512 / 280,
+    "spelling": "",
+    "strides": NotBlockedError,
+}
+# And what each method is, given arguments.
+CALLS: dict[str, tuple[Callable[[], Any], Any]] = {
+    "byte": (lambda: TILE.byte((1, 8)), 128),
+    "index": (lambda: TILE.index(72), (1, 0)),
+    "offset": (lambda: TILE.offset((1, 8)), 64),
+    "permute_axes": (
+        lambda: TILE.permute_axes((1, 0)),
+        memory_desc((40, 7), "f16", "Sw<3,3,3> o 0 o (64,8):(1,64)"),
+    ),
+    "reshape": (
+        lambda: TILE.reshape((7, 40, 1)),
+        memory_desc((7, 40, 1), "f16", "Sw<3,3,3> o 0 o (8,64,1):(64,1,1)"),
+    ),
+    "show": (lambda: "72" in str(TILE.show()), True),
+    "source": (TILE.source, NotBlockedError),
+    "submemory": (
+        lambda: TILE.submemory((2, 40), (1, 0)).layout.offsets().tolist(),
+        formula(7, 40)[1:3].tolist(),
+    ),
+    "names": (TILE.names, ()),
+    "with_letters": (lambda: TILE.with_letters("mk"), TILE),
+    "with_dtype": (lambda: TILE.with_dtype("s8").nbytes, 512),
+    "with_extra": (lambda: TILE.with_dtype("s8").with_extra(Extra(s8s8_mask=1)), NotBlockedError),
+}
+
+
+def test_every_attribute_of_a_descriptor_is_known_here() -> None:
+    public = {name for name in dir(MemoryDesc) if not name.startswith("_")}
+    assert public - {"made"} == {*ANSWERS, *CALLS}
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_an_attribute_is_right_or_refused(name: str) -> None:
+    check(lambda: getattr(TILE, name), ANSWERS[name])
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_method_is_right_or_refuses(name: str) -> None:
+    check(*CALLS[name])
+
+
+def check(ask: Callable[[], Any], expected: Any) -> None:
+    if isinstance(expected, type):
+        with pytest.raises(expected, match="swizzled"):
+            ask()
+    else:
+        assert ask() == expected
+
+
+@pytest.mark.parametrize("system", sorted({*SYSTEMS} - {"cute"}))
+def test_no_other_system_writes_a_swizzle(system: str) -> None:
+    with pytest.raises(UnsupportedFormatError, match="swizzled by XOR"):
+        written(TILE, system)
+    with pytest.raises(NotBlockedError, match="swizzled"):
+        to_verbose(TILE)
+
+
+def test_offsets_are_those_of_the_formula_and_have_their_indices() -> None:
+    assert np.array_equal(TILE.layout.offsets(), formula(7, 40))
+    assert np.array_equal(TILE.layout.offsets(padded=True), formula(8, 64))
+    index = TILE.index(formula(8, 64))
+    assert np.array_equal(index, np.indices((8, 64)))
+    assert index.is_padding.sum() == 512 - 280
+
+
+@pytest.mark.parametrize(
+    ("text", "dims", "offsets"),
+    [
+        (
+            "Sw<3,3,3> o (64,64):(64,1)",
+            (64, 64),
+            {(1, 0): 72, (1, 8): 64, (3, 9): 209, (7, 63): 455, (63, 63): 4039},
+        ),
+        ("Sw<2,4,3> o (64,64):(64,1)", (64, 64), {(2, 0): 144, (3, 17): 193}),
+        ("Sw<1,4,3> o (64,64):(64,1)", (64, 64), {(2, 0): 144, (3, 17): 193}),
+        ("Sw<3,4,3> o (8,128):(128,1)", (8, 128), {(1, 0): 144, (1, 16): 128, (7, 127): 911}),
+        ("Sw<3,2,3> o (8,32):(32,1)", (8, 32), {(1, 0): 36, (1, 4): 32, (7, 31): 227}),
+        ("Sw<2,3,-3> o (64,64):(64,1)", (64, 64), {(0, 8): 72, (1, 8): 8, (2, 24): 88}),
+        ("Sw<3,3,3> o (64,64):(1,64)", (64, 64), {(0, 1): 72, (8, 1): 64, (9, 3): 209}),
+        ("Sw<3,3,3> o 64 o (8,64):(64,1)", (8, 64), {(0, 0): 72, (0, 8): 64}),
+        ("S<3,4,3> o 0 o (8,64):(64,1)", (8, 64), {(1, 0): 64, (2, 0): 144, (4, 8): 296}),
+    ],
+)
+def test_cute_s_own_offsets(
+    text: str, dims: tuple[int, ...], offsets: dict[tuple[int, ...], int]
+) -> None:
+    desc = parse_layout(text, dims, "f16")
+    assert isinstance(desc, MemoryDesc)
+    assert {index: desc.offset(index) for index in offsets} == offsets
+    assert {desc.index(offset): offset for offset in offsets.values()} == offsets
+
+
+ROWS = "o (_8,_64):(_64,_1)"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"Sw<3,3,3> o 0 {ROWS}",
+        f"Sw<3,3,3> o _0 {ROWS}",
+        f"Sw<3,3,3> {ROWS}",
+        f"Swizzle<3, 3, 3> {ROWS}",
+        f"Sw<3,4,3> o smem_ptr[16b](unset) {ROWS}",
+        f"Sw<3,4,3>_smem_ptr[16b](0x7f2a00000400) {ROWS}",
+        "S<3,3,3> o 0 o (8,64):(64,1)",
+        "tensor<ptr<f16, smem, align<1024>, S<3,4,3>> o (8,64):(64,1)>",
+        "SW_3_3_3 o 0 o (8, 64):(64, 1)",
+        "ComposedLayout(Swizzle(3,3,3),0,Layout((8, 64),(64, 1)))",
+        "(Swizzle(3, 3, 3)) o ((8, 64) : (64, 1))",
+        "ComposedLayout(Swizzle(3, 3, 3), Layout((8, 64), (64, 1)), offset=0)",
+    ],
+)
+def test_a_swizzle_is_read_in_each_form_that_is_printed(text: str) -> None:
+    assert memory_desc((7, 40), "f16", text) == TILE
+    assert from_notation(text, "cute", (7, 40), "f16") == TILE
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("Sw<3,3,2> o (8,8):(8,1)", r"Swizzle<3,3,2> needs B and M of 0 or more, and \|S\|"),
+        (f"Sw<3,4,3> o smem_ptr[32b](unset) {ROWS}", "elements of 32 bits, not f16"),
+        (
+            f"Sw<3,4,3>_smem_ptr[16b](0x410) {ROWS}",
+            "0x410 is not a multiple of 1024 bytes",
+        ),
+        ("tensor<ptr<tf32, smem, S<3,4,3>> o (8,64):(64,1)>", "has the type 'tf32'"),
+        (f"Sw<3,3> {ROWS}", "a swizzle is Sw<B,M,S> o 0 o shape:stride"),
+        ("ComposedLayout(Swizzle(3,3,3),0,Layout(8))", "a Layout has a shape and a stride"),
+    ],
+)
+def test_what_is_no_swizzle_is_refused(text: str, reason: str) -> None:
+    with pytest.raises(MemdescError, match=reason):
+        memory_desc((8, 64), "f16", text)
+
+
+def test_a_byte_swizzle_counts_elements_of_its_width() -> None:
+    pairs = (("s4", 5), ("s8", 4), ("f16", 3), ("f32", 2), ("f64", 1))
+    for dtype, low in pairs:
+        bits = memdesc.data_type(dtype).bits
+        text = f"Sw<3,4,3> o smem_ptr[{bits}b](unset) o (64,64):(64,1)"
+        assert memory_desc((64, 64), dtype, text) == memory_desc(
+            (64, 64), dtype, f"Sw<3,{low},3> o (64,64):(64,1)"
+        )
+    # bits inside an element are not swapped
+    assert memory_desc((8, 64), "f64", "Sw<3,1,3> o smem_ptr[64b](unset) o (8,64):(64,1)") == (
+        memory_desc((8, 64), "f64", "Sw<1,0,3> o (8,64):(64,1)")
+    )
+
+
+@pytest.mark.parametrize("text", written(TILE, "cute"))
+def test_a_swizzle_is_read_as_it_is_written(text: str) -> None:
+    assert memory_desc((7, 40), "f16", text) == TILE
+
+
+def test_cute_writes_one_term_of_adjacent_bits() -> None:
+    base = memory_desc((64, 64), "f16").layout
+    assert written(described(replace(base, xor=((-3, 0b110000),))), "cute") == (
+        "Sw<2,1,-3> o 0 o (64,64):(64,1)",
+        "SW_2_1_-3 o 0 o (64,64):(64,1)",
+        "Sw<2,2,-3> o smem_ptr[16b](unset) o (64,64):(64,1)",
+    )
+    for xor in (((3, 0b101000),), ((3, 8), (4, 8)), ((2, 0b11100),)):
+        swizzled = described(replace(base, xor=xor))
+        with pytest.raises(UnsupportedFormatError, match="a swizzle moves a run of bits"):
+            written(swizzled, "cute")
+        # with no notation, it is shown by its parts
+        made = eval(repr(swizzled), vars(memdesc))
+        assert made == swizzled
+
+
+def test_equal_swizzles_are_equal_values() -> None:
+    base = memory_desc((4, 64), "f16").layout
+    # rows 0 to 3 have no bit 8
+    one, other = replace(base, xor=((3, 0b111000),)), replace(base, xor=((3, 16), (3, 8)))
+    assert one == other
+    assert hash(one) == hash(other)
+    assert one.xor == ((3, 0b11000),)
+    assert replace(base, xor=((3, 8), (3, 8))) == replace(base, xor=()) == base
+    assert described(one) == described(other)
+    assert described(one) != described(base)
+    assert hash(described(one)) == hash(described(other))
+    assert repr(one) == f"{repr(base)[:-1]}, xor=((3, 24),))"
+
+
+def test_a_swizzle_survives_json_and_pickle() -> None:
+    text = to_json(TILE)
+    assert '"schema": 2' in text
+    assert '"xor": [[3, 56]]' in text
+    assert from_json(text) == pickle.loads(pickle.dumps(TILE)) == TILE
+    assert from_json(text).layout.xor == TILE.layout.xor
+    for damaged in (text.replace('"xor"', '"other"'), text.replace("[[3, 56]]", "[[0, 56]]")):
+        with pytest.raises(MemdescError):
+            from_json(damaged)
+
+
+@pytest.mark.parametrize(
+    "xor",
+    [
+        1,
+        "ab",
+        ((3,),),
+        ((0, 8),),
+        ((3, -8),),
+        ((64, 8),),
+        ((3, 2**40),),
+        ((3, 8, 1),),
+        ((3, True),),
+    ],
+)
+def test_what_is_no_term_is_refused(xor: Any) -> None:
+    with pytest.raises(MemdescError, match=r"xor|XOR"):
+        replace(memory_desc((64, 64), "f16").layout, xor=xor)
+
+
+def test_terms_both_ways_must_be_one_to_one() -> None:
+    base = memory_desc((8, 8), "f16").layout
+    with pytest.raises(MemdescError, match="two bases the same offset"):
+        replace(base, xor=((3, 1), (-3, 8)))  # 1 and 8 both become 9
+    both = replace(base, xor=((2, 1), (-1, 8)))
+    offsets = both.offsets()
+    assert len(np.unique(offsets)) == 64
+    desc = described(both)
+    assert np.array_equal(desc.index(offsets), np.indices((8, 8)))
+    # the overlap of a base is found before its swizzle
+    blocks = Block(0, 1, 8, 4), Block(1, 1, 8, 1)
+    with pytest.raises(OverlapError):
+        described(Layout((8, 8), (Axis((0,), 8), Axis((1,), 8)), blocks, 0, ((2, 1),)))
+
+
+def test_the_last_offset_is_that_of_the_highest_element() -> None:
+    rng = np.random.default_rng(5)
+    for _ in range(60):
+        dims = tuple(int(size) for size in rng.integers(1, 12, 3))
+        strides = [int(stride) for stride in rng.permutation([1, 16, 256])]
+        strides[0] *= int(rng.choice([-1, 1]))
+        offset0 = int(rng.integers(0, 40)) + (dims[0] - 1) * max(-strides[0], 0)
+        base = memory_desc(dims, "u8", strides=strides, offset0=offset0).layout
+        shift = int(rng.choice([-4, -3, -1, 1, 3, 4, 7]))
+        layout = replace(base, xor=((shift, int(rng.integers(0, 512))),))
+        offsets = layout.offsets()
+        assert layout.last == offsets.max()
+        assert offsets.min() >= 0
+        assert len(np.unique(offsets)) == offsets.size
+        view = described(layout).submemory((1, *dims[1:]), (dims[0] - 1, 0, 0))
+        assert np.array_equal(view.layout.offsets(), offsets[-1:])
+        assert view.min_nbytes == 2 * (offsets[-1:].max() + 1)
+
+
+def test_a_swizzled_matrix_that_no_memory_holds_has_a_last_offset() -> None:
+    desc = memory_desc((1 << 40, 64), "u8", "Sw<3,3,3> o (1099511627776,64):(64,1)")
+    assert desc.nbytes == desc.min_nbytes == 1 << 46
+    assert desc.offset(((1 << 40) - 1, 63)) == (1 << 46) - 1 - 56
+
+
+def test_a_swizzle_may_end_beyond_its_base() -> None:
+    desc = memory_desc((48, 40), "u8", "Sw<3,3,3> o (48,40):(64,1)")
+    assert desc.layout.base().last + 1 == 3048
+    assert desc.layout.last + 1 == desc.min_nbytes == desc.nbytes == 3072
+
+
+def test_a_buffer_starts_where_a_pattern_starts() -> None:
+    layout = TILE.layout
+    assert np.array_equal(layout.shifted(512).offsets(), layout.offsets() + 512)
+    with pytest.raises(MemdescError, match="repeats every 512 elements, so it cannot start 64"):
+        layout.shifted(64)
