@@ -9,7 +9,7 @@ import numpy as np
 
 from memdesc.dtypes import BYTE_BITS
 from reorder.cpu.machine import Machine, this_machine
-from reorder.cpu.runtime.batch import Batch, BatchBuilder, JoinedJob
+from reorder.cpu.runtime.batch import JoinedJob, LinkedBatch
 from reorder.cpu.runtime.fast_call import (
     count_repeated_call,
     is_fast_call_due,
@@ -18,6 +18,7 @@ from reorder.cpu.runtime.fast_call import (
 )
 from reorder.cpu.runtime.pool import load_pool
 from reorder.cpu.runtime.sums import Sums
+from reorder.cpu.schedule.batches import Batch, BatchBuilder
 from reorder.cpu.schedule.tile_choice import needs_tiles
 from reorder.cpu.target import LINE_NBYTES
 from reorder.forks import importing
@@ -190,21 +191,22 @@ class _Schedule:
         self, plan: ReorderPlan, threads: int, machine: Machine, place: int | None
     ) -> None:
         builder = BatchBuilder(plan, threads, machine, place)
-        self.batches = (
+        scheduled = (
             _load_converter()(builder) if needs_tiles(plan) else builder.move_all(plan.boxes)
         )
+        self.batches = [*map(LinkedBatch, scheduled)]
         self.kernels = builder.kernels
         # whether dst at another place takes another schedule
         self.depends_on_place = builder.depends_on_place
         # two jobs may write 4-bit elements of the same byte, so they must not run at the same time
         is_shared = plan.dst.dtype.bits < BYTE_BITS and any(
-            batch.partition.workers for batch in self.batches
+            batch.partition.workers for batch in scheduled
         )
         # whether one job runs all batches
         self.has_job = (
             plan.dst.extra is None
-            and not any(batch.indirect for batch in self.batches)
-            and (len(self.batches) == 1 or (len(self.batches) > 1 and not is_shared))
+            and not any(batch.indirect for batch in scheduled)
+            and (len(scheduled) == 1 or (len(scheduled) > 1 and not is_shared))
         )
         # the job, once it was needed, and what owns its tables
         self._kept: list[tuple[NDArray[np.int64], JoinedJob | None]] = []
@@ -225,7 +227,7 @@ def _load_converter() -> Callable[[BatchBuilder], list[Batch]]:
 
     def load() -> Callable[[BatchBuilder], list[Batch]]:
         with importing:
-            from reorder.cpu.runtime.tile_batches import tile_batches  # see above
+            from reorder.cpu.schedule.tile_batches import tile_batches  # see above
 
         return tile_batches
 

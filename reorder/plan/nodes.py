@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from memdesc import Axis, Block
 
+# The operands that every box has, in the order of offsets and strides.
+SRC, DST = 0, 1
 # Marks padding in the indirection table of src. It is the least int64, since real offsets, which
 # are relative to the start of a box, may be negative.
 NOWHERE = -(2**63)

@@ -71,8 +71,6 @@ _SLICE_SECONDS, _MIN_ROUNDS, _MAX_ROUNDS = 2e-3, 4, 12
 _PART = 12
 _RANDOM_NBYTES = 1 << 20
 _SLOWDOWN = 2.0
-# Smaller numbers in a step are not addresses.
-_LEAST_ADDRESS = 1 << 16
 
 
 class Mechanism(NamedTuple):
@@ -110,6 +108,11 @@ def _under_name(variant: str) -> Callable[[Any], Any]:
     return lambda old: lambda name, *of, **more: old(f"{name}, without {variant}", *of, **more)
 
 
+def _in_place(old: Any) -> Any:
+    """Leave operands where they are."""
+    return lambda nodes, sides, *_, **__: old.__globals__["rows_in_place"](nodes, sides)
+
+
 def _without_joined_jobs(old: Any) -> Any:
     """Run the batches of a schedule one by one."""
 
@@ -135,10 +138,12 @@ def _without_blocks(old: Any) -> Any:
 
 MECHANISMS: dict[str, Mechanism] = {
     "itself": Mechanism({}),
-    "streaming order": Mechanism({"runtime.batch:stream_box": _returns(())}),
+    "streaming order": Mechanism({"schedule.batches:stream_box": _returns(())}),
     "read in turn": Mechanism({"schedule.tiling:_read_in_turn": _returns(())}),
     "sweeps over both sides": Mechanism({"schedule.tiling:_sweep_both_sides": _returns(())}),
-    "tiles of narrow elements": Mechanism({"schedule.post_ops:KernelConfig.is_single": _value(0)}),
+    "tiles of narrow elements": Mechanism(
+        {"schedule.kernel_config:KernelConfig.is_single": _value(0)}
+    ),
     "scattered moves": Mechanism(
         {
             "schedule.tile_choice:is_scattered": _returns(value=False),
@@ -148,19 +153,25 @@ MECHANISMS: dict[str, Mechanism] = {
     "packing at odd bytes": Mechanism({"schedule.select:_WIDEST": _value(0)}),
     "joined jobs": Mechanism({"execute:_Schedule": _without_joined_jobs}),
     "cuts between columns": Mechanism({"schedule.partition:_SHARED_LINE": _value(0)}),
-    "spread operands": Mechanism({"runtime.steps:spread_operands": _returns(None)}),
-    "gathered operands": Mechanism({"runtime.steps:gathered_operands": _returns(None)}),
-    "periods": Mechanism({"runtime.steps:operand_period": _returns(0)}),
+    "gathered operands": Mechanism({"schedule.steps:rows_of_operand": _in_place}),
+    "operands that repeat": Mechanism({"schedule.operands:_repeated_rows": _returns(None)}),
+    "exact inverses": Mechanism(
+        {"schedule.kernel_config:has_exact_inverses": _returns(value=False)}
+    ),
+    "quotients": Mechanism({"schedule.kernel_config:has_quotient": _returns(value=False)}),
+    "direct stages": Mechanism({"schedule.kernel_config:_DIRECT": _value(())}),
+    "rotated rows": Mechanism({"schedule.batches:rotate": _returns(())}),
+    "loops of kernels": Mechanism({"schedule.select:ScheduledBox.repeat": _value(None)}),
     "streamed rows": Mechanism(
-        {"runtime.tile_batches:KernelConfig": _with_option(streams_rows=False)}
+        {"schedule.tile_batches:KernelConfig": _with_option(streams_rows=False)}
     ),
     "prefetch of dst": Mechanism(
         {"schedule.select:ScheduledBox.prefetches_dst": _returns(value=False)}
     ),
     "prefetch, conversions": Mechanism(
-        {"runtime.tile_batches:KernelConfig": _with_option(prefetches=False)}
+        {"schedule.tile_batches:KernelConfig": _with_option(prefetches=False)}
     ),
-    "prefetch in rows": Mechanism({"runtime.steps:_StepWriter.prefetch_distance": _returns(0)}),
+    "prefetch in rows": Mechanism({"schedule.steps:_StepWriter.prefetch_distance": _returns(0)}),
     "interleave of 2 to 4": Mechanism(
         {"kernels.transpose:emit_interleaved": _does_nothing},
         code=r"transposed ([2-4]x|\d+x[2-4];)",
@@ -173,7 +184,7 @@ MECHANISMS: dict[str, Mechanism] = {
     "whole vectors": Mechanism({"kernels.copy:_VECTOR_NBYTES": _value(())}, code="run "),
     "overlapping parts": Mechanism({"kernels.copy:_PARTS": _value(((16, 1, 16),))}, code="run "),
     "masked conversions": Mechanism(
-        {"kernels.rows:masks_elements": _returns(value=False)}, code="(?m)^(combine|.*convert)"
+        {"kernels.rows:masks_elements": _returns(value=False)}, code="combine|ConvertTypes"
     ),
     "blocks of 16, post-ops": Mechanism(
         {"kernels.combine:_RowOperation.run": _without_blocks}, code="combine 16;"
@@ -200,18 +211,15 @@ class Variant:
                 for module in ("runtime.interpreters", "runtime.stages", "runtime.batch"):
                     self._replace(f"{module}:compiled_interpreter", _under_name(name))
             # the engine imports its converter when the first plan needs it
-            converter = self._module("runtime.tile_batches").tile_batches
+            converter = self._module("schedule.tile_batches").tile_batches
             self._replace("execute:_load_converter", _returns(converter))
             self.prepared = self._module("execute").PreparedReorder
             self.schedules: list[str] = []
-            self._record("runtime.batch", "encode", _text_of_program)
-            self._record("runtime.batch", "partition", _text_of_partition)
-            self._record("runtime.batch", "tile_boxes", _text_of_boxes)
-            self._record("runtime.batch", "stream_box", _text_of_boxes)
-            self._record("runtime.steps", "tile_boxes", _text_of_boxes)
-            self._record("runtime.steps", "CombineTable", _text_of_combine)
-            self._record("runtime.tile_batches", "cut_into_tiles", _text_of_tiles)
-            self._record("runtime.tile_batches", "steps_of", _text_of_steps)
+            self._record("execute", "LinkedBatch", _text_of_batch)
+            self._record("schedule.batches", "tile_boxes", _text_of_boxes)
+            self._record("schedule.batches", "stream_box", _text_of_boxes)
+            self._record("schedule.steps", "tile_boxes", _text_of_boxes)
+            self._record("schedule.steps", "CombineTable", _text_of_combine)
         finally:
             for key in [key for key in sys.modules if _is_ours(key)]:
                 del sys.modules[key]
@@ -256,13 +264,15 @@ class Variant:
         return self.name == "itself" or schedule != other
 
 
-def _text_of_program(result: Any, *_: Any) -> str:
-    program, workloads = result
-    return f"{program.tobytes().hex()} {workloads}"
-
-
-def _text_of_partition(result: Any, *_: Any) -> str:
-    return f"{result.ranges.tobytes().hex()} {result.bounds} {result.threads}"
+def _text_of_batch(_linked: Any, batch: Any) -> str:
+    """Return all of a batch: what it names is code, or an array."""
+    shares = batch.partition
+    arrays = [batch.program, shares.ranges, shares.bounds]
+    named = [target for _, target in batch.relocations]
+    arrays += [target for target in named if isinstance(target, np.ndarray)]
+    code = [target for target in named if not isinstance(target, np.ndarray)]
+    digest = hashlib.sha256(b" ".join(array.tobytes() for array in arrays)).hexdigest()
+    return f"{batch.kernel} {code} {digest}"
 
 
 def _text_of_boxes(result: Any, *_: Any) -> str:
@@ -275,18 +285,6 @@ def _text_of_boxes(result: Any, *_: Any) -> str:
 
 def _text_of_combine(result: Any, *_: Any) -> str:
     return f"combine {result.columns};"
-
-
-def _text_of_tiles(result: Any, *_: Any) -> str:
-    tiles, zeros = result
-    return f"{[str(tile) for tile in tiles]} {zeros}"
-
-
-def _text_of_steps(result: Any, config: Any, *_: Any) -> str:
-    """Return steps without addresses of tables, and the contents of these."""
-    steps = [[word for word in step[4:] if word < _LEAST_ADDRESS] for step in result]
-    kept = hashlib.sha256(b" ".join(array.tobytes() for array in config.kept)).hexdigest()
-    return f"{[step[0] for step in result]} {steps} {kept}"
 
 
 def _is_ours(key: str) -> bool:

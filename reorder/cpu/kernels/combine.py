@@ -35,7 +35,7 @@ from reorder.cpu.schedule.post_ops import (
     has_small_steps,
     rounding_bits,
 )
-from reorder.cpu.schedule.tile_program import MASKED_LANES, CombineTable
+from reorder.cpu.schedule.tile_program import MASKED_LANES, CombineTable, CombineTypes
 from reorder.cpu.target import LINE_BITS, LINE_NBYTES, has_fma
 from reorder.values.formats import FLOATS, INTEGERS
 
@@ -48,17 +48,6 @@ if TYPE_CHECKING:
 _REGISTERS = 4
 # Rows of exactly this many elements, one block of channels, are one vector without loops.
 _BLOCK = 16
-
-
-class CombineTypes(NamedTuple):
-    """What the arithmetic is compiled for."""
-
-    src: str
-    dst: str
-    # the working type, which the operands have: f32 or f64
-    work: str
-    # whether whole cache lines of dst are written by non-temporal stores
-    streams: bool
 
 
 class _Stage(NamedTuple):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from memdesc.dtypes import BYTE_BITS
 from reorder.cpu.codecs.codec import Codec
@@ -18,7 +18,7 @@ from reorder.cpu.kernels.rows import (
     table_addresses,
     vector_lanes,
 )
-from reorder.cpu.schedule.tile_program import ConvertTable
+from reorder.cpu.schedule.tile_program import ConvertTable, ConvertTypes
 from reorder.cpu.target import step_registers
 from reorder.values.formats import FORMATS, IntegerFormat
 
@@ -28,17 +28,6 @@ if TYPE_CHECKING:
 
 # Registers of one vector of a conversion, to be multiplied by `step_registers`; more do not help.
 _REGISTERS = 2
-
-
-class ConvertTypes(NamedTuple):
-    """What a conversion is compiled for."""
-
-    src: str
-    dst: str
-    # the working type between the two; None: codes are not converted
-    work: str | None
-    # whether whole cache lines of dst are written by non-temporal stores
-    streams: bool
 
 
 def emit_convert(call: InterpreterCall, types: ConvertTypes) -> None:

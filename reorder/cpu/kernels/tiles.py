@@ -76,7 +76,7 @@ def _emit_step(tile: _Tile, step_at: Value) -> None:
     step = load_fields(step_at, TileStep)
     src = _locate(tile, step.src_base, step.src_placed_by, step.src_shift)
     dst = _locate(tile, step.dst_base, step.dst_placed_by, step.dst_shift)
-    operand = _locate(tile, step.operand_base, step.operand_placed_by, step.operand_shift)
+    operand = _locate(tile, step.operand_base, step.operand_placed_by)
     placement = Placement(
         src.index, dst.index, operand.address, operand.index, _address(tile, step.factor_base)
     )
@@ -104,10 +104,11 @@ def _address(tile: _Tile, base: Value) -> Value:
     return address
 
 
-def _locate(tile: _Tile, base: Value, placed_by: Value, shift: Value) -> Location:
+def _locate(tile: _Tile, base: Value, placed_by: Value, shift: Value | None = None) -> Location:
     """Return where one of the three sides of a step starts, by its fields of a `TileStep`."""
     is_placed = placed_by != NO_OPERAND
     pointer = base.builder.gep(tile.offsets, [where(is_placed, placed_by, 0)])
     offset = Number(base.builder, pointer).load()
-    offset = where(shift < 0, offset << -shift, offset >> shift)
+    if shift is not None:
+        offset = where(shift < 0, offset << -shift, offset >> shift)
     return Location(_address(tile, base), where(is_placed, offset, 0))

@@ -13,13 +13,10 @@ from reorder.cpu.runtime.interpreters import compiled_interpreter
 from reorder.cpu.runtime.intrinsics import load_int, run_tiles
 from reorder.cpu.runtime.jit import compiled_at
 from reorder.cpu.runtime.scratch import free_scratch, slots_of, take_scratch
-from reorder.cpu.schedule.tile_program import TILES, TilesHead
+from reorder.cpu.schedule.tile_program import TILES, CombineTypes, ConvertTypes, TilesHead
 from reorder.cpu.tables import nbytes_of
-from reorder.values.formats import narrow_working_type
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from reorder.cpu.kernels.interpreter import InterpreterCall
 
 _HEAD_NBYTES = nbytes_of(TilesHead)
@@ -48,38 +45,23 @@ def _run_tiles(  # noqa: PLR0913, PLR0917 - `InterpreterCall` as a C signature
     free_scratch(block, number)
 
 
-def convert_stage(src: str, dst: str, *, streams: bool, as_codes: bool = False) -> int:
-    """Return the address of the stage that converts one type to another, one the working type.
-
-    With `streams` whole cache lines of dst, which must be aligned to its elements, are written by
-    non-temporal stores; the interpreter of tiles emits the fence that these need. With `as_codes`
-    codes are not converted, only their width changes.
-    """
-    work = None if as_codes else narrow_working_type(src, dst, arithmetic=False)
-
-    def emit(call: InterpreterCall) -> None:
-        from reorder.cpu.kernels.convert import ConvertTypes, emit_convert
-
-        emit_convert(call, ConvertTypes(src, dst, work, streams))
-
-    return _stage(("convert", src, dst, *["codes"] * as_codes), emit, streams=streams)
-
-
-def combine_stage(src: str, dst: str, work: str, *, streams: bool) -> int:
-    """Return the address of the stage that does arithmetic in a working type, from src to dst.
-
-    `streams` as for `convert_stage`.
-    """
+def stage_at(types: ConvertTypes | CombineTypes) -> int:
+    """Return the address of a stage."""
+    key = ["convert" if isinstance(types, ConvertTypes) else "combine", types.src, types.dst]
+    if isinstance(types, CombineTypes):
+        key.append(types.work)
+    elif types.work is None:
+        key.append("codes")
+    key += ["non-temporal stores"] * types.streams
 
     def emit(call: InterpreterCall) -> None:
-        from reorder.cpu.kernels.combine import CombineTypes, emit_combine
+        if isinstance(types, ConvertTypes):
+            from reorder.cpu.kernels.convert import emit_convert
 
-        emit_combine(call, CombineTypes(src, dst, work, streams))
+            emit_convert(call, types)
+        else:
+            from reorder.cpu.kernels.combine import emit_combine
 
-    return _stage(("combine", src, dst, work), emit, streams=streams)
+            emit_combine(call, types)
 
-
-def _stage(key: tuple[str, ...], emit: Callable[[InterpreterCall], None], *, streams: bool) -> int:
-    """Compile a stage."""
-    name = ", ".join([*key, *["non-temporal stores"] * streams])
-    return compiled_interpreter(f"stage: {name}", emit)
+    return compiled_interpreter(f"stage: {', '.join(key)}", emit)

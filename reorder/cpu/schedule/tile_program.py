@@ -8,12 +8,14 @@ strides 0. Offsets and strides are in elements.
 A step moves a tile, by the interpreter of boxes with a program of its own, or runs a stage, which
 is compiled code that converts rows or does arithmetic on them. A stage reads a table, whose address
 is in the step; tables of offsets follow it, one int64 for each row.
+
+A schedule names the code and the arrays of a step. `runtime.link` writes their addresses.
 """
 
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memdesc.dtypes import BYTE_BITS
 from reorder.cpu.schedule.program import LoopHead
@@ -21,6 +23,12 @@ from reorder.cpu.tables import fields_of
 from reorder.cpu.target import LINE_NBYTES
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from reorder.cpu.schedule.select import Kernel
     from reorder.plan.nodes import Node
 
 # Lanes of the vectors of masked loads and stores: where the processor has these, rows of fewer
@@ -81,8 +89,6 @@ class Base(IntEnum):
     OLD_ELEMENTS = 4
     OLD_VALUES = 5
     RESULT = 6
-    OPERANDS = 7
-    RECIPROCALS = 8
 
 
 # Two slots fill a 32 KiB L1, so that a step finds there what the previous step wrote. The extra
@@ -94,10 +100,10 @@ SLOT_BITS = SLOT_NBYTES * BYTE_BITS
 class TileStep(NamedTuple):
     """One step of a tile, which the interpreter of tiles calls.
 
-    Three sides (src, dst, operand) have three fields each. The base is a `Base` or an address.
+    The base of a side (src, dst, operand) is a `Base` or an address.
     `placed_by` is the operand of the box whose offset is added to the base, or `NO_OPERAND`.
     That offset, in elements, is shifted right by `shift`, or left by `-shift`: moves take offsets
-    in bytes, and the values of an operand may be stored repeatedly.
+    in bytes.
     """
 
     # address of a compiled interpreter or stage
@@ -114,9 +120,71 @@ class TileStep(NamedTuple):
     dst_shift: int
     operand_base: int
     operand_placed_by: int
-    operand_shift: int
     # what becomes the `factor_address` of a `Placement`: a `Base` or an address
     factor_base: int
+
+
+class ConvertTypes(NamedTuple):
+    """The stage that converts one type to another, one of which is the working type."""
+
+    src: str
+    dst: str
+    # the working type between the two; None: codes are not converted, only their width changes
+    work: str | None
+    # whether whole cache lines of dst, which must be aligned to its elements, are written by
+    # non-temporal stores; the interpreter of tiles emits the fence that these need
+    streams: bool
+
+
+class CombineTypes(NamedTuple):
+    """The stage that does arithmetic."""
+
+    src: str
+    dst: str
+    # the working type, which the operands have: f32 or f64
+    work: str
+    # as for `ConvertTypes`
+    streams: bool
+
+
+class Side(NamedTuple):
+    """A side of a step: fields of a `TileStep`."""
+
+    base: Base | NDArray[Any]
+    placed_by: int = NO_OPERAND
+
+
+class Step(NamedTuple):
+    """A step of a tile: a `TileStep` whose code and arrays have no addresses yet."""
+
+    code: Kernel | ConvertTypes | CombineTypes
+    # what the code reads: a table, or a program of the interpreter of boxes with its ranges
+    program: NDArray[np.int64]
+    src: Side
+    dst: Side
+    ranges: NDArray[np.int64] | None = None
+    # of the offsets in src and dst
+    shift: int = 0
+    operand: Side = Side(Base.SRC)
+    factor: Base | NDArray[Any] = Base.SRC
+
+    @property
+    def words(self) -> tuple[Any, ...]:
+        """The fields of the `TileStep`; code and arrays stand for their addresses."""
+        ranges = (0, 1) if self.ranges is None else (self.ranges, len(self.ranges))
+        sides = *self.src, self.shift, *self.dst, self.shift, *self.operand
+        return (self.code, self.program, *ranges, *sides, self.factor)
+
+
+class ScheduledTile(NamedTuple):
+    """Tiles of one shape: the offset of the first in each operand, the loops over them, the steps.
+
+    The loops have a stride in each operand.
+    """
+
+    offsets: Sequence[int]
+    outer: Sequence[Node]
+    steps: Sequence[Step]
 
 
 # src, dst, and the scale and the zero point of each.
@@ -141,17 +209,15 @@ class TileHead(NamedTuple):
     steps: int
 
 
-def encode_tile(
-    offsets: tuple[int, ...], outer: tuple[Node, ...], steps: list[TileStep]
-) -> list[int]:
-    """Return the instruction of a tile, as a list of int64."""
-    words = [*TileHead(len(outer), len(steps)), *_of_each_operand(offsets)]
-    for node in outer:
+def encode_tile(tile: ScheduledTile) -> list[Any]:
+    """Return the instruction of a tile, in which code and arrays stand for their addresses."""
+    words = [*TileHead(len(tile.outer), len(tile.steps)), *_of_each_operand(tile.offsets)]
+    for node in tile.outer:
         words += [*LoopHead(node.extent, node.valid), *_of_each_operand(node.strides)]
-    return [*words, *(word for step in steps for word in step)]
+    return [*words, *(word for step in tile.steps for word in step.words)]
 
 
-def _of_each_operand(values: tuple[int, ...]) -> list[int]:
+def _of_each_operand(values: Sequence[int]) -> list[int]:
     """Return a value for each operand, 0 for those that a reorder lacks."""
     assert len(values) <= OPERANDS  # noqa: S101 - there are no others
     return [*values, *[0] * (OPERANDS - len(values))]

@@ -27,8 +27,9 @@ from reorder.cpu.runtime.fast_call import fast_call
 from reorder.cpu.runtime.intrinsics import load_int
 from reorder.cpu.runtime.jit import Kernel, compiled_at
 from reorder.cpu.runtime.pool import compile_pool
-from reorder.cpu.runtime.stages import combine_stage, convert_stage
+from reorder.cpu.runtime.stages import stage_at
 from reorder.cpu.schedule.record_pattern import DecodeKernel, find_access
+from reorder.cpu.schedule.tile_program import CombineTypes, ConvertTypes
 from tests.machine import assuming
 from tests.programs import run_python
 
@@ -66,9 +67,9 @@ def _some_kernels() -> None:
         reorder.reorder(x.astype(dtype), "nChw16c")
     reorder.reorder(x, dtype="s4", attr=reorder.Attr(dst_scale=0.5))
     for dtype in ("f16", "bf16", "f8_e4m3", "s8"):
-        convert_stage("f32", dtype, streams=False)
-        convert_stage(dtype, "f32", streams=True)
-        combine_stage("f32", dtype, "f32", streams=True)
+        stage_at(ConvertTypes("f32", dtype, "f32", streams=False))
+        stage_at(ConvertTypes(dtype, "f32", "f32", streams=True))
+        stage_at(CombineTypes("f32", dtype, "f32", streams=True))
     for name in ("q4_k", "iq3_s"):
         access = find_access(record_desc((256, 4096), name))
         assert access is not None

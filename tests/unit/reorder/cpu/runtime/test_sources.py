@@ -15,9 +15,10 @@ from memdesc.record import record_desc
 from reorder.cpu.runtime import sources
 from reorder.cpu.runtime.decode import decoder_at
 from reorder.cpu.runtime.interpreters import interpreter_at
-from reorder.cpu.runtime.stages import combine_stage, convert_stage, tile_interpreter_at
+from reorder.cpu.runtime.stages import stage_at, tile_interpreter_at
 from reorder.cpu.schedule.record_pattern import DecodeKernel, find_access
 from reorder.cpu.schedule.select import Kernel as MoveKernel
+from reorder.cpu.schedule.tile_program import CombineTypes, ConvertTypes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -89,8 +90,8 @@ def _compiles(name: str) -> Callable[[], object]:
     kernel = DecodeKernel(access.pattern, "f32")
     return {
         "moves": lambda: interpreter_at(MoveKernel(8, streams=True)),
-        "conversions": lambda: convert_stage("bf16", "f32", streams=True),
-        "arithmetic": lambda: combine_stage("s8", "u8", "f32", streams=True),
+        "conversions": lambda: stage_at(ConvertTypes("bf16", "f32", "f32", streams=True)),
+        "arithmetic": lambda: stage_at(CombineTypes("s8", "u8", "f32", streams=True)),
         "records": lambda: decoder_at(kernel),
         "tiles": tile_interpreter_at,
     }[name]

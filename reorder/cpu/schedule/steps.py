@@ -1,4 +1,4 @@
-"""The steps of a tile, and the tables that the interpreter of tiles reads for them.
+"""The steps of a tile: which code runs, what it reads, and where: a pure function of the tile.
 
 A step reads one buffer and writes another. A buffer is the tile in src or in dst, or a slot of
 scratch, in which the tile is dense, in the order of its nodes.
@@ -11,21 +11,21 @@ of dst; convert to the type of dst; move into dst, which writes the padding too.
 from __future__ import annotations
 
 from math import prod
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from memdesc.dtypes import BYTE_BITS, DATA_TYPES
 from reorder.cpu.machine import OWN_CACHE_NBYTES
-from reorder.cpu.runtime.interpreters import interpreter_at
-from reorder.cpu.runtime.stages import combine_stage, convert_stage
-from reorder.cpu.schedule.partition import partition_chunks
-from reorder.cpu.schedule.post_ops import (
-    KernelConfig,
-    Numbers,
-    Operation,
-    PostOp,
-    has_exact_inverses,
-    has_quotient,
+from reorder.cpu.schedule.operands import (
+    OperandRows,
+    Sides,
+    gather,
+    rows_in_place,
+    rows_of_operand,
 )
+from reorder.cpu.schedule.partition import partition_chunks
+from reorder.cpu.schedule.post_ops import Operation, PostOp
 from reorder.cpu.schedule.program import encode
 from reorder.cpu.schedule.select import Kernel, pack_for_kernels
 from reorder.cpu.schedule.tile_program import (
@@ -33,26 +33,28 @@ from reorder.cpu.schedule.tile_program import (
     SLOT_BITS,
     Base,
     CombineTable,
+    CombineTypes,
     ConvertTable,
-    TileStep,
+    ConvertTypes,
+    ScheduledTile,
+    Side,
+    Step,
 )
-from reorder.cpu.schedule.tile_rows import (
-    TileRows,
-    dense_strides,
-    gathered_operands,
-    operand_period,
-    operand_rows,
-    row_offsets,
-    spread_operands,
-    tile_rows,
-)
+from reorder.cpu.schedule.tile_rows import TileRows, dense_strides, tile_rows
 from reorder.cpu.schedule.tiles import LONG_ROW_BITS, Tile
 from reorder.cpu.schedule.tiling import tile_boxes
 from reorder.cpu.target import LINE_BITS
-from reorder.memory.buffers import address_of
-from reorder.plan.nodes import Box, Node
+from reorder.plan.nodes import DST, Box, Node
 from reorder.plan.passes import simplify
 from reorder.values.formats import FORMATS, IntegerFormat, narrow_working_type
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import NDArray
+
+    from reorder.cpu.schedule.kernel_config import KernelConfig
+    from reorder.cpu.schedule.post_ops import OperandTable
 
 # Rows are prefetched this many bytes before they are read, all rows of a tile together.
 _PREFETCH_NBYTES = 8192
@@ -61,8 +63,7 @@ _PREFETCH_NBYTES = 8192
 class _TileBuffer(NamedTuple):
     """A buffer that holds a tile: elements of a type, with a stride for each node of the tile."""
 
-    # a `Base` or an address
-    base: int
+    base: Base
     dtype: str
     # operand whose offset places the tile, `NO_OPERAND` for slots
     placed_by: int
@@ -78,52 +79,48 @@ class _TileBuffer(NamedTuple):
         """Width of an element."""
         return DATA_TYPES[self.dtype].bits
 
+    @property
+    def side(self) -> Side:
+        """The side of a step."""
+        return Side(self.base, self.placed_by)
+
     def reordered(self, order: list[int]) -> _TileBuffer:
         """Return the buffer for a tile whose nodes are taken in another order."""
         return self._replace(strides=[self.strides[k] for k in order])
 
 
-class _Code(NamedTuple):
-    """The code that a step calls, and its arguments: fields of a `TileStep`."""
-
-    interpreter: int
-    program: int
-    ranges: int = 0
-    range_count: int = 1
-
-
-class _StepOperand(NamedTuple):
-    """The third side of a step, which only arithmetic has: fields of a `TileStep`."""
-
-    base: int = Base.SRC
-    placed_by: int = NO_OPERAND
-    shift: int = 0
-    factor_base: int = Base.SRC
-
-
 class _StepWriter:
     """Writes the steps of tiles of one shape.
 
-    `outer_strides` has for each operand the offset of the first tile and the strides of the loops
-    over tiles. 4-bit elements are moved as whole bytes only if all of these are even.
+    With `is_indirect` the tiles of a box with indirect loops start at any offsets.
     """
 
-    def __init__(
-        self, config: KernelConfig, tile: Tile, outer_strides: list[tuple[int, ...]]
-    ) -> None:
-        self.config, self.tile, self.outer_strides = config, tile, outer_strides
+    def __init__(self, config: KernelConfig, tile: Tile, *, is_indirect: bool) -> None:
+        self.config, self.tile, self.is_indirect = config, tile, is_indirect
         # the data of a tile: moves write its padding
         self.nodes = tuple(node._replace(extent=node.valid) for node in tile.inner)
         self.dense = dense_strides(self.nodes)
-        self.steps: list[TileStep] = []
+        self.steps: list[Step] = []
+        # for each operand the offset of the first tile, and the strides of the loops over tiles
+        self.offsets = [*tile.offsets]
+        self.outer_strides = [
+            [node.strides[k] for node in tile.outer] for k in range(len(self.offsets))
+        ]
 
     def reordered(self, nodes: list[Node]) -> _StepWriter:
         """Return a writer of steps for the same tiles with their inner nodes in another order."""
-        writer = _StepWriter(
-            self.config, self.tile._replace(inner=tuple(nodes)), self.outer_strides
-        )
+        tile = self.tile._replace(inner=tuple(nodes))
+        writer = _StepWriter(self.config, tile, is_indirect=self.is_indirect)
         writer.steps = self.steps
         return writer
+
+    def scheduled(self) -> ScheduledTile:
+        """Return the tiles with the steps that were written."""
+        outer = [
+            node._replace(strides=tuple(strides[n] for strides in self.outer_strides))
+            for n, node in enumerate(self.tile.outer)
+        ]
+        return ScheduledTile(self.offsets, outer, self.steps)
 
     def slot(self, base: Base, dtype: str) -> _TileBuffer:
         """Return a slot of scratch that holds the tile."""
@@ -141,6 +138,13 @@ class _StepWriter:
         if buffer.is_slot:
             return SLOT_BITS // buffer.bits
         return self.config.ends[buffer.placed_by]
+
+    def starts_bytes(self, buffer: _TileBuffer) -> bool:
+        """Whether all tiles start whole bytes of a buffer of 4-bit elements."""
+        if buffer.is_slot:
+            return True
+        steps = self.offsets[buffer.placed_by], *self.outer_strides[buffer.placed_by]
+        return not self.is_indirect and not any(step % _PER_BYTE for step in steps)
 
     def streams(self, dst: _TileBuffer, columns: int) -> bool:
         """Whether rows are written to dst by non-temporal stores."""
@@ -179,42 +183,29 @@ class _StepWriter:
     def convert(self, src: _TileBuffer, dst: _TileBuffer, *, as_codes: bool = False) -> _TileBuffer:
         """Convert into another type; with `as_codes` only the width of codes changes."""
         rows = tile_rows(self.nodes, [src.strides, dst.strides])
-        distance = self.prefetch_distance(src, rows)
-        head = ConvertTable(rows.rows, rows.columns, distance)
-        src_table, dst_table = rows.tables
-        program = self.config.keep([*head, *src_table, *dst_table])
-        streams = self.streams(dst, rows.columns)
-        stage = convert_stage(src.dtype, dst.dtype, streams=streams, as_codes=as_codes)
-        return self.step(_Code(stage, program), src, dst)
-
-    def step(
-        self,
-        code: _Code,
-        src: _TileBuffer,
-        dst: _TileBuffer,
-        *,
-        shift: int = 0,
-        operand: _StepOperand = _StepOperand(),  # noqa: B008 - a constant
-    ) -> _TileBuffer:
-        """Write a step; returns where it leaves the tile."""
-        src_side, dst_side = (src.base, src.placed_by, shift), (dst.base, dst.placed_by, shift)
-        self.steps.append(TileStep(*code, *src_side, *dst_side, *operand))
+        head = ConvertTable(rows.rows, rows.columns, self.prefetch_distance(src, rows))
+        work = None if as_codes else narrow_working_type(src.dtype, dst.dtype, arithmetic=False)
+        code = ConvertTypes(src.dtype, dst.dtype, work, self.streams(dst, rows.columns))
+        self.steps.append(Step(code, _table(head, rows), src.side, dst.side))
         return dst
+
+
+def _table(head: ConvertTable | CombineTable, rows: TileRows) -> NDArray[np.int64]:
+    """Return the table of a stage."""
+    return np.array([*head, *(start for table in rows.tables for start in table)], np.int64)
 
 
 # A type of each width: elements that are not converted share a stage.
 _SAME_BITS = {4: "u4", 8: "u8", 16: "bf16", 32: "f32", 64: "f64"}
 
 
-def steps_of(
-    config: KernelConfig, tile: Tile, outer_strides: list[tuple[int, ...]]
-) -> list[TileStep]:
-    """Return the steps for tiles of one shape; parameters as for `_StepWriter`."""
-    writer = _StepWriter(config, tile, outer_strides)
+def schedule_tile(config: KernelConfig, tile: Tile, *, is_indirect: bool) -> ScheduledTile:
+    """Return tiles of one shape with their steps; parameters as for `_StepWriter`."""
+    writer = _StepWriter(config, tile, is_indirect=is_indirect)
     if config.moves_packed:
         src, dst = writer.in_place(Base.SRC, config.src), writer.in_place(Base.DST, config.dst)
         _move(writer, src, dst, pads=True)
-        return writer.steps
+        return writer.scheduled()
     buffer = _read(writer)
     in_dst = writer.in_place(Base.DST, config.dst)
     dtype = _computed(writer, config.dst, in_place=tile.writes)
@@ -229,7 +220,7 @@ def steps_of(
         _move(writer, buffer, in_dst, pads=True)
     elif is_packed_later:
         writer.convert(buffer, in_dst)
-    return writer.steps
+    return writer.scheduled()
 
 
 def _computed(writer: _StepWriter, dtype: str, *, in_place: bool) -> str:
@@ -289,7 +280,7 @@ def _run_post_ops(writer: _StepWriter, buffer: _TileBuffer, target: _TileBuffer)
     if config.subtracts_wide:
         # the difference of numbers of more than 24 bits is exact in f64 only
         buffer = _change(writer, buffer, writer.slot(Base.RESULT, config.difference))
-        buffer = _combine(writer, _Sides(buffer, buffer, config.difference), post_ops.pop(0))
+        buffer = _combine(writer, _Buffers(buffer, buffer, config.difference), post_ops.pop(0))
         buffer = _change(writer, buffer, writer.slot(Base.VALUES, work))
     else:
         has_values = _loads(buffer.dtype) if post_ops else config.is_direct
@@ -300,7 +291,7 @@ def _run_post_ops(writer: _StepWriter, buffer: _TileBuffer, target: _TileBuffer)
         has_stage = buffer.dtype == work or config.has_stage(buffer.dtype, target.dtype)
         stores = target.dtype == work or (_loads(target.dtype) and has_stage)
         dst = target if is_last and stores else writer.slot(Base.VALUES, work)
-        buffer = _combine(writer, _Sides(buffer, dst, work), post_op, old)
+        buffer = _combine(writer, _Buffers(buffer, dst, work), post_op, old)
     return buffer
 
 
@@ -322,7 +313,6 @@ def _move(
     is_packed = any(DATA_TYPES[buffer.dtype].is_packed for buffer in (src, dst))
     if is_packed and (src.dtype != dst.dtype or _has_byte_slots(writer.config)):
         return _move_as_bytes(writer, src, dst, pads=pads)
-    config = writer.config
     nodes = writer.tile.inner if pads else writer.nodes
     inner = tuple(
         Node(node.extent, node.valid, strides)
@@ -334,20 +324,15 @@ def _move(
     packed, bits, element_stride = pack_for_kernels(box, src.bits)
     if is_packed and bits >= BYTE_BITS:
         # 4-bit elements, joined to whole bytes
-        outer = [writer.outer_strides[side.placed_by] for side in (src, dst) if not side.is_slot]
-        if any(stride % _PER_BYTE for strides in outer for stride in strides):
-            packed, bits, element_stride = box, src.bits, 1
-        else:
+        if all(writer.starts_bytes(side) for side in (src, dst)):
             shift = _PER_BYTE.bit_length() - 1
-    program, workloads = encode(
-        tile_boxes((packed,), bits, element_stride),
-        bits,
-        writer.end_of(src) * src.bits // BYTE_BITS,
-    )
+        else:
+            packed, bits, element_stride = box, src.bits, 1
+    boxes = tile_boxes((packed,), bits, element_stride)
+    program, workloads = encode(boxes, bits, writer.end_of(src) * src.bits // BYTE_BITS)
     ranges, _ = partition_chunks(workloads, 1)
-    config.kept += [program, ranges]
-    code = _Code(interpreter_at(Kernel(bits)), address_of(program), address_of(ranges), len(ranges))
-    return writer.step(code, src, dst, shift=shift)
+    writer.steps.append(Step(Kernel(bits), program, src.side, dst.side, ranges, shift))
+    return dst
 
 
 def _has_byte_slots(config: KernelConfig) -> bool:
@@ -392,12 +377,7 @@ def _inverse(order: list[int]) -> list[int]:
     return [order.index(k) for k in range(len(order))]
 
 
-# Operands with more values than this are not stored repeatedly in periods, which takes up to 16
-# times the memory (2 * PERIOD / 8).
-_MAX_REPEATED_VALUES = 1 << 14
-
-
-class _Sides(NamedTuple):
+class _Buffers(NamedTuple):
     """What an operation reads and writes."""
 
     src: _TileBuffer
@@ -407,82 +387,56 @@ class _Sides(NamedTuple):
 
 
 def _combine(
-    writer: _StepWriter, sides: _Sides, post_op: PostOp, old: _TileBuffer | None = None
+    writer: _StepWriter, buffers: _Buffers, post_op: PostOp, old: _TileBuffer | None = None
 ) -> _TileBuffer:
     """Write the step of an operation; `old` holds the values of dst, for `ADD_PRODUCT`."""
-    operation, kinds = _operation_of(writer, post_op, sides)
-    src, dst, work = sides
+    src, dst, work = buffers
+    operation, tables = writer.config.operation_of(post_op, work, dst.dtype)
+    number = np.array([post_op.number], DATA_TYPES[work].numpy)
+    factor: Base | NDArray[Any] = Base.SRC
     if post_op.role is not None:
-        rows, operand = _with_values(writer, sides, post_op.role, kinds)
+        found, operand, factor = _with_values(writer, buffers, post_op.role, tables)
     elif operation is Operation.ADD_PRODUCT:
         assert old is not None  # noqa: S101 - there are values to add
-        rows = operand_rows(writer.nodes, (src.strides, dst.strides, old.strides), 0)
-        factor = writer.config.keep([post_op.number], work)
-        operand = _StepOperand(old.base, old.placed_by, 0, factor)
+        found = rows_in_place(writer.nodes, Sides(src.strides, dst.strides, old.strides))
+        operand, factor = old.side, number
     else:
-        rows = operand_rows(writer.nodes, (src.strides, dst.strides, [0] * len(writer.nodes)), 0)
-        operand = _StepOperand(writer.config.keep([post_op.number], work))
+        found = rows_in_place(writer.nodes, _with_one(writer, buffers))
+        operand = Side(number)
+    rows = found.rows
     distance = writer.prefetch_distance(src, rows)
-    head = CombineTable(operation, rows.rows, rows.columns, rows.mask, distance)
-    program = writer.config.keep([*head, *(start for table in rows.tables for start in table)])
-    streams = writer.streams(dst, rows.columns)
-    stage = combine_stage(src.dtype, dst.dtype, work, streams=streams)
-    return writer.step(_Code(stage, program), src, dst, operand=operand)
+    head = CombineTable(operation, rows.rows, rows.columns, found.mask, distance)
+    code = CombineTypes(src.dtype, dst.dtype, work, writer.streams(dst, rows.columns))
+    step = Step(code, _table(head, rows), src.side, dst.side, operand=operand, factor=factor)
+    writer.steps.append(step)
+    return dst
 
 
-def _operation_of(
-    writer: _StepWriter, post_op: PostOp, sides: _Sides
-) -> tuple[Operation, tuple[Numbers, ...]]:
-    """Return the operation that runs, and what each table of its numbers holds.
-
-    Only `NARROW_QUOTIENT` has a second table.
-    """
-    operation, role, _ = post_op
-    if operation is Operation.DIVIDE and role is not None:
-        values = writer.config.values[role]
-        if has_exact_inverses(values):
-            return Operation.MULTIPLY, (Numbers.INVERSES,)
-        if has_quotient(values, sides.work, sides.dst.dtype):
-            return Operation.NARROW_QUOTIENT, (Numbers.RESIDUES, Numbers.INVERSES)
-    return operation, (Numbers.VALUES,)
+def _with_one(writer: _StepWriter, buffers: _Buffers) -> Sides:
+    """Return the sides of an operation whose operand is one number."""
+    return Sides(buffers.src.strides, buffers.dst.strides, [0] * len(writer.nodes))
 
 
 def _with_values(
-    writer: _StepWriter, sides: _Sides, role: str, kinds: tuple[Numbers, ...]
-) -> tuple[TileRows, _StepOperand]:
-    """Return the rows and the operand for the values of a role; `kinds` from `_operation_of`."""
-    config, nodes = writer.config, writer.nodes
-    values = config.values[role]
-    placed_by, period, strides = NO_OPERAND, 0, [0] * len(nodes)
-    if role in config.varying:
-        # operands follow src and dst
-        placed_by = 2 + config.varying.index(role)
-        strides = [node.strides[placed_by] for node in nodes]
-        if values.size <= _MAX_REPEATED_VALUES:
-            period = operand_period(nodes, strides, writer.outer_strides[placed_by])
-    strided = (sides.src.strides, sides.dst.strides, strides)
-    rows = operand_rows(nodes, strided, period)
-    spread = spread_operands(nodes, strided, rows)
-    if spread is not None and not any(writer.outer_strides[placed_by][1:]):
-        # all tiles have the same operands
-        start = writer.outer_strides[placed_by][0]
-        places = [start + place for place in row_offsets(nodes, strides, 1)]
-        bases = [config.address_of_places(role, sides.work, places, kind) for kind in kinds]
-        return spread, _StepOperand(bases[0], factor_base=bases[-1])
-    streams = writer.config.streams and sides.dst.base is Base.DST
-    gathered = gathered_operands(nodes, strided, rows, streams=streams)
-    if gathered is not None:
-        for kind, slot in zip(kinds, (Base.OPERANDS, Base.RECIPROCALS), strict=False):
-            address = config.address_of_values(role, sides.work, 0, kind)
-            operand = _TileBuffer(address, sides.work, placed_by, strides)
-            _gather(writer, operand, slot)
-        return gathered, _StepOperand(Base.OPERANDS, factor_base=Base.RECIPROCALS)
-    bases = [config.address_of_values(role, sides.work, rows.period, kind) for kind in kinds]
-    return rows, _StepOperand(bases[0], placed_by, -rows.shift, bases[-1])
-
-
-def _gather(writer: _StepWriter, operand: _TileBuffer, slot: Base) -> None:
-    """Write the step that moves the operands of a tile into a slot."""
-    kept = [k for k, stride in enumerate(operand.strides) if stride]
-    parts = writer.reordered([writer.nodes[k] for k in kept])
-    _move(parts, operand.reordered(kept), parts.slot(slot, operand.dtype))
+    writer: _StepWriter, buffers: _Buffers, role: str, tables: Iterable[OperandTable]
+) -> tuple[OperandRows, Side, NDArray[Any]]:
+    """Return the rows for the values of a role, where they are, and those of the last table."""
+    config, sides = writer.config, _with_one(writer, buffers)
+    dtype = DATA_TYPES[buffers.work].numpy
+    values = [config.numbers(role, table).astype(dtype).reshape(-1) for table in tables]
+    if role not in config.varying:
+        return rows_in_place(writer.nodes, sides), Side(values[0]), values[-1]
+    # operands follow src and dst
+    k = DST + 1 + config.varying.index(role)
+    sides = sides._replace(operand=[node.strides[k] for node in writer.nodes])
+    if writer.is_indirect:
+        return rows_in_place(writer.nodes, sides), Side(values[0], k), values[-1]
+    extents = [node.extent for node in writer.tile.outer]
+    loops = [*zip(extents, writer.outer_strides[k], strict=True)]
+    streams = config.streams and buffers.dst.base is Base.DST
+    found = rows_of_operand(writer.nodes, sides, loops, streams=streams)
+    if found.block is not None:
+        gathered = [gather(each, writer.offsets[k], loops, found.block) for each in values]
+        values = [table for table, _ in gathered]
+        writer.offsets[k], writer.outer_strides[k] = 0, gathered[0][1]
+    return found, Side(values[0], k), values[-1]

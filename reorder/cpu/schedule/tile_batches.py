@@ -4,29 +4,25 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from memdesc.dtypes import BYTE_BITS
-from reorder.cpu.runtime.batch import Batch, BatchBuilder
-from reorder.cpu.runtime.scratch import SCRATCH_BLOCK
-from reorder.cpu.runtime.stages import tile_interpreter_at
-from reorder.cpu.runtime.steps import steps_of
+from reorder.cpu.schedule.batches import Batch, BatchBuilder, Relocation
+from reorder.cpu.schedule.kernel_config import KernelConfig
 from reorder.cpu.schedule.loops import size_of
 from reorder.cpu.schedule.partition import Workload
-from reorder.cpu.schedule.post_ops import KernelConfig
-from reorder.cpu.schedule.program import Point
+from reorder.cpu.schedule.program import points_in_bytes
+from reorder.cpu.schedule.steps import schedule_tile
 from reorder.cpu.schedule.tile_choice import is_tiled
 from reorder.cpu.schedule.tile_program import OPERANDS, SLOT_BITS, TilesHead, encode_tile
 from reorder.cpu.schedule.tiles import Tile, cut_into_tiles
-from reorder.cpu.tables import fields_of
-from reorder.plan.nodes import NOWHERE, Box, IndirectLoop
+from reorder.cpu.target import has_fma
+from reorder.plan.nodes import DST, NOWHERE, SRC, Box, IndirectLoop
 from reorder.plan.passes import src_and_dst, zeros_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numpy.typing import NDArray
 
 
@@ -49,6 +45,7 @@ def tile_batches(builder: BatchBuilder) -> list[Batch]:
         streams=builder.exceeds,
         streams_rows=builder.machine.exceeds_parts(builder.nbytes, builder.threads),
         prefetches=builder.machine.exceeds_core_cache(builder.nbytes),
+        has_fma=has_fma(),
     )
     tagged = [(box, is_tiled(plan, box)) for box in plan.boxes]
     batches = builder.move_all(box for box, tiled in tagged if not tiled)
@@ -87,27 +84,9 @@ def _indirect_batches(builder: BatchBuilder, config: KernelConfig, box: Box) -> 
     batches += [builder.move_indirect(zeros._replace(indirect=indirect)) for zeros in beyond]
     if tiles:
         padding = builder.move_indirect(zeros_of(src_and_dst(box))._replace(indirect=()))
-        place = partial(_only, place=padding.place, is_data=False)
+        place = partial(place_padding, bits=builder.plan.dst.dtype.bits)
         batches.append(replace(padding, place=place, indirect=box.indirect))
     return batches
-
-
-_POINT = fields_of(Point)
-
-
-def _only(
-    points: NDArray[np.int64],
-    place: Callable[[NDArray[np.int64]], NDArray[np.int64]],
-    *,
-    is_data: bool,
-) -> NDArray[np.int64]:
-    """Place only those points of indirect loops that have data, or only those that have none."""
-    return place(points[(points[:, _POINT.src] != NOWHERE) == is_data])
-
-
-def _of_each_operand(points: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return points with an offset for each operand, as `encode_tile` writes offsets."""
-    return np.pad(points, ((0, 0), (0, OPERANDS - points.shape[1])))
 
 
 def _tile_batch(
@@ -116,31 +95,34 @@ def _tile_batch(
     tiles: list[Tile],
     indirect: tuple[IndirectLoop, ...] = (),
 ) -> Batch:
-    """Return the batch of tiles; `config` owns the arrays that their steps point to."""
-    words: list[int] = []
+    """Return the batch of tiles."""
+    words: list[Any] = [*TilesHead(0)]
     workloads = []
     for tile in tiles:
-        # offsets of points may be odd: a stride of 1 keeps 4-bit elements from moving as bytes
-        point = (1,) if indirect else ()
-        outer_strides = [
-            (offset, *(node.strides[n] for node in tile.outer), *point)
-            for n, offset in enumerate(tile.offsets)
-        ]
-        steps = size_of(tile.outer)
-        workloads.append(Workload(len(words), steps, 1, 1, _size(tile)))
-        words += encode_tile(tile.offsets, tile.outer, steps_of(config, tile, outer_strides))
-    program = np.array([*TilesHead(SCRATCH_BLOCK), *words], np.int64)
+        start = len(words) - len(TilesHead._fields)
+        workloads.append(Workload(start, size_of(tile.outer), 1, 1, _size(tile)))
+        words += encode_tile(schedule_tile(config, tile, is_indirect=bool(indirect)))
+    relocations = [Relocation(k, each) for k, each in enumerate(words) if not isinstance(each, int)]
+    program = np.array([each if isinstance(each, int) else 0 for each in words], np.int64)
     src, dst = builder.plan.src.dtype, builder.plan.dst.dtype
-    points = size_of(indirect)
-    size = sum(map(_size, tiles)) * points
+    size = sum(map(_size, tiles)) * size_of(indirect)
     # two threads must not write the two 4-bit elements of one byte
     is_shared = dst.is_packed and not (indirect == () and all(map(_owns_bytes, tiles)))
     shares = builder.partition(
         workloads, size * max(src.bits, dst.bits) // BYTE_BITS, is_whole=is_shared
     )
+    return Batch(None, program, shares, place_data, indirect, tuple(relocations))
 
-    place = partial(_only, place=_of_each_operand, is_data=True)
-    return Batch(program, shares, tile_interpreter_at, place, indirect, owner=config)
+
+def place_data(points: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return those points that have data, with an offset for each operand of `encode_tile`."""
+    points = points[points[:, SRC] != NOWHERE]
+    return np.pad(points, ((0, 0), (0, OPERANDS - points.shape[1])))
+
+
+def place_padding(points: NDArray[np.int64], bits: int) -> NDArray[np.int64]:
+    """Return those points that have no data, as `points_in_bytes` returns all."""
+    return points_in_bytes(points[points[:, SRC] == NOWHERE], bits)
 
 
 def _size(tile: Tile) -> int:
@@ -153,6 +135,6 @@ def _owns_bytes(tile: Tile) -> bool:
     That holds if the contiguous node has whole pairs, and all other strides and the offset are
     even.
     """
-    steps = [tile.offsets[1], *(node.strides[1] for node in (*tile.outer, *tile.inner))]
-    pairs = [node for node in tile.inner if node.strides[1] == 1]
+    steps = [tile.offsets[DST], *(node.strides[DST] for node in (*tile.outer, *tile.inner))]
+    pairs = [node for node in tile.inner if node.strides[DST] == 1]
     return bool(pairs) and pairs[0].extent % 2 == 0 and sum(step % 2 for step in steps) == 1

@@ -1,0 +1,161 @@
+"""Batches of a plan: boxes scheduled, encoded and partitioned among threads, to be run in order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from math import gcd
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from memdesc.dtypes import BYTE_BITS
+from reorder.cpu.schedule.partition import Partition, Workload, partition
+from reorder.cpu.schedule.program import encode, points_in_bytes
+from reorder.cpu.schedule.rotation import rotate
+from reorder.cpu.schedule.select import MICRO_KERNELS, Kernel, ScheduledBox, pack_for_kernels
+from reorder.cpu.schedule.tiling import stream_box, tile_boxes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from reorder.cpu.machine import Machine
+    from reorder.plan.nodes import Box, IndirectLoop
+    from reorder.plan.plan import ReorderPlan
+
+
+class Relocation(NamedTuple):
+    """A word of a program that is to hold the address of compiled code or of an array."""
+
+    word: int
+    target: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A program, and how threads share its work."""
+
+    # whose interpreter of boxes runs the program; None: the interpreter of tiles
+    kernel: Kernel | None
+    program: NDArray[np.int64]
+    partition: Partition
+    # returns the table of points that the interpreter reads, from offsets in elements
+    place: Callable[[NDArray[np.int64]], NDArray[np.int64]]
+    # the program runs once at each step of these
+    indirect: tuple[IndirectLoop, ...] = ()
+    relocations: tuple[Relocation, ...] = ()
+
+
+class BatchBuilder:
+    """Makes the batches that move elements, and partitions those that convert.
+
+    They are for a dst that starts `place` bytes into a cache line, or with None for any dst.
+    """
+
+    def __init__(
+        self, plan: ReorderPlan, threads: int, machine: Machine, place: int | None = 0
+    ) -> None:
+        self.plan = plan
+        self.place = place or 0
+        self.threads = threads
+        self.machine = machine
+        # bytes of src and dst together
+        self.nbytes = plan.src.min_nbytes + plan.dst.min_nbytes
+        # whether they exceed the caches
+        self.exceeds = machine.exceeds_cache(self.nbytes)
+        # whether moves write whole lines of dst by non-temporal stores
+        self.streams = place is not None and machine.streams(self.nbytes, threads)
+        # whether transpositions write whole lines of dst though they do not stream
+        self.fills_lines = place is not None and plan.dst.min_nbytes >= machine.filled_nbytes
+        # whether other places of dst have other batches
+        self.depends_on_place = False
+        # what `explain` shows: micro-kernels with the width of their elements, and "tiles"
+        self.kernels: tuple[str, ...] = ()
+
+    def move_all(self, boxes: Iterable[Box]) -> list[Batch]:
+        """Return batches that move boxes, those without indirect loops first."""
+        boxes = list(boxes)
+        batches = self.move(box for box in boxes if not box.indirect)
+        return batches + [self.move_indirect(box) for box in boxes if box.indirect]
+
+    def move_indirect(self, box: Box) -> Batch:
+        """Return the batch of a box with indirect loops."""
+        kernel = Kernel(self.plan.dst.dtype.bits)
+        return self._batch(tile_boxes((box,), kernel.bits), kernel, box.indirect)
+
+    def move(self, boxes: Iterable[Box]) -> list[Batch]:
+        """Return batches that move boxes without indirect loops, one for each kernel."""
+        by_kernel: dict[Kernel, list[ScheduledBox]] = {}
+        for box in boxes:
+            packed, bits, element_stride = pack_for_kernels(box, self.plan.dst.dtype.bits)
+            parts = self._schedule(packed, bits, element_stride)
+            can_stream = self.streams and bits >= BYTE_BITS
+            streams = [can_stream and part.fills_lines(bits) for part in parts]
+            for scheduled, fills_lines in zip(parts, streams, strict=True):
+                # ends of lines are written with the lines
+                is_streamed = fills_lines or (any(streams) and scheduled.writes_parts(bits))
+                by_kernel.setdefault(Kernel(bits, is_streamed), []).append(scheduled)
+        return [self._batch(tuple(found), kernel) for kernel, found in by_kernel.items()]
+
+    def _schedule(self, box: Box, bits: int, element_stride: int) -> tuple[ScheduledBox, ...]:
+        """Schedule a box; offsets in dst count from the start of a line afterwards."""
+        if bits >= BYTE_BITS:
+            box, element_stride = _placed(box, bits, element_stride, self.place)
+        # tiles for non-temporal stores if there are any, or else for the caches
+        parts = stream_box(box, bits, element_stride) if self.streams else ()
+        if not parts and (self.streams or self.fills_lines):
+            parts = rotate(box, bits, element_stride, streams=self.streams)
+        parts = parts or tile_boxes(
+            (box,), bits, element_stride, sweeps_lines=not self.exceeds, streams=self.streams
+        )
+        self.depends_on_place |= any(
+            part.fills_lines(bits) and (self.streams or self.fills_lines) for part in parts
+        )
+        return parts
+
+    def _batch(
+        self,
+        boxes: tuple[ScheduledBox, ...],
+        kernel: Kernel,
+        indirect: tuple[IndirectLoop, ...] = (),
+    ) -> Batch:
+        """Return the batch of boxes of one kernel; if it streams, they must fill cache lines."""
+        bits = kernel.bits
+        names = {f"{MICRO_KERNELS[box.micro_kernel]} {bits}-bit" for box in boxes}
+        self.kernels += tuple(sorted(names - {*self.kernels}))
+        src_end = (self.plan.src.layout.last + 1) * self.plan.src.dtype.bits // BYTE_BITS
+        place = self.place if bits >= BYTE_BITS and not indirect else 0
+        program, workloads = encode(boxes, bits, src_end, place)
+        nbytes = sum(scheduled.written_nbytes(bits) for scheduled in boxes)
+        # two threads must not write the two 4-bit elements of one byte
+        threads = 1 if kernel.is_packed else self.threads
+        # the parts of rotated rows read the same lines
+        takes_turns = kernel.streams and self.place > 0
+        shares = partition(workloads, nbytes, threads, self.machine, takes_turns=takes_turns)
+
+        points = partial(points_in_bytes, bits=bits)
+        return Batch(kernel, program, shares, points, indirect)
+
+    def partition(self, workloads: list[Workload], nbytes: int, *, is_whole: bool) -> Partition:
+        """Partition instructions that write `nbytes` bytes; with `is_whole` one thread runs all."""
+        return partition(workloads, nbytes, 1 if is_whole else self.threads, self.machine)
+
+
+def _placed(box: Box, bits: int, element_stride: int, place: int) -> tuple[Box, int]:
+    """Return a box whose offsets in dst count from `place` bytes before it, and its element stride.
+
+    If that is no multiple of an element, strides are in narrower ones.
+    """
+    nbytes = bits // BYTE_BITS // element_stride
+    unit = gcd(nbytes, place)
+    if place % nbytes:
+        factor = nbytes // unit
+        nodes = tuple(
+            node._replace(strides=tuple(factor * stride for stride in node.strides))
+            for node in box.nodes
+        )
+        box = box._replace(offsets=tuple(factor * at for at in box.offsets), nodes=nodes)
+        element_stride *= factor
+    src, dst = box.offsets
+    return box._replace(offsets=(src, dst + place // unit)), element_stride
