@@ -66,7 +66,13 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     try:
         with _cluster(options.dask) as client, shown.bar:
             report = convert(
-                options.source, options.target, rules, given, shown.show, client, to=options.to
+                options.source,
+                options.target,
+                options.to,
+                map=rules,
+                options=given,
+                progress=shown.show,
+                client=client,
             )
     except InUseError:
         raise

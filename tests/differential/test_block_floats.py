@@ -327,7 +327,7 @@ def test_a_model_of_compressed_tensors_gives_its_logits_as_bf16(
         assert record.desc == record_desc((64, 128), name)
         found = _decoded(record, "bf16")
     assert _same(found, theirs["model.layers.0.mlp.down_proj.weight"].detach())
-    report = reorder.convert(tmp_path / "in", tmp_path / "out", [f"*: {name} -> plain, bf16"])
+    report = reorder.convert(tmp_path / "in", tmp_path / "out", map=[f"*: {name} -> plain, bf16"])
     assert report.converted == 7
     assert declared_record(tmp_path / "out") is None
     assert torch.equal(_loaded(tmp_path / "out")[1], logits)
@@ -370,7 +370,7 @@ def test_layers_of_modelopt_may_have_algorithms_of_their_own(tmp_path: Path, mod
         config["quant_cfg"].append({"quantizer_name": f"*self_attn*{end}", "cfg": chosen})
     _saved_modelopt(_llama(), tmp_path / "in", config)
     rules = ["*.self_attn.*: fp8_tensor -> plain, bf16", "*.mlp.*: modelopt_nvfp4 -> plain, bf16"]
-    report = reorder.convert(tmp_path / "in", tmp_path / "out", rules)
+    report = reorder.convert(tmp_path / "in", tmp_path / "out", map=rules)
     assert report.converted == 7
     with reorder.open_checkpoint(tmp_path / "in") as checkpoint:
         records = [checkpoint.record(f"model.layers.0.{each}") for each in _MIXED]
@@ -411,7 +411,7 @@ def test_nvfp4_of_modelopt_is_loaded_by_compressed_tensors(tmp_path: Path, model
 
     _saved_modelopt(_llama(), tmp_path / "in", "NVFP4_DEFAULT_CFG")
     rule = "*: modelopt_nvfp4 -> compressed_nvfp4"
-    report = reorder.convert(tmp_path / "in", tmp_path / "out", [rule])
+    report = reorder.convert(tmp_path / "in", tmp_path / "out", map=[rule])
     said = "weight_scale * weight_scale_2 becomes weight_scale / weight_global_scale, with the"
     assert any(said in warning for warning in report.warnings)
     theirs, _ = _loaded(tmp_path / "out")
@@ -436,7 +436,7 @@ def test_nvfp4_of_compressed_tensors_is_decoded_by_modelopt(tmp_path: Path, mode
     _saved_compressed(tmp_path / "in", "NVFP4A16")
     theirs, _ = _loaded(tmp_path / "in")
     rule = "*: compressed_nvfp4 -> modelopt_nvfp4"
-    reorder.convert(tmp_path / "in", tmp_path / "out", [rule])
+    reorder.convert(tmp_path / "in", tmp_path / "out", map=[rule])
     section = json.loads((tmp_path / "out/config.json").read_text())["quantization_config"]
     assert section["quant_algo"] == "NVFP4"
     prefix = "model.layers.0.self_attn.q_proj"
@@ -494,7 +494,7 @@ def test_a_mixture_of_experts_of_gpt_oss_gives_its_logits_as_bf16(tmp_path: Path
             found = _decoded(checkpoint.record(name), "bf16").transpose(1, 2)
             assert _same(found, theirs[name].detach())
     # transformers has inputs before outputs
-    reorder.convert(tmp_path / "in", tmp_path / "out", ["*: gpt_oss_mxfp4 -> acb, bf16"])
+    reorder.convert(tmp_path / "in", tmp_path / "out", map=["*: gpt_oss_mxfp4 -> acb, bf16"])
     assert torch.equal(_loaded(tmp_path / "out")[1], logits)
     reorder.convert(tmp_path / "in", tmp_path / "whole", to="bf16")
     assert torch.equal(_loaded(tmp_path / "whole")[1], logits)
@@ -504,8 +504,8 @@ def test_a_mixture_of_experts_is_moved_into_the_format_of_gpt_oss_and_back(tmp_p
     _gpt_oss(tmp_path / "in")
     logits = _loaded(tmp_path / "in")[1]
     first, second = "*: gpt_oss_mxfp4 -> modelopt_mxfp4", "*: modelopt_mxfp4 -> gpt_oss_mxfp4"
-    reorder.convert(tmp_path / "in", tmp_path / "a", [first])
-    reorder.convert(tmp_path / "a", tmp_path / "b", [second])
+    reorder.convert(tmp_path / "in", tmp_path / "a", map=[first])
+    reorder.convert(tmp_path / "a", tmp_path / "b", map=[second])
     assert torch.equal(_loaded(tmp_path / "b")[1], logits)
 
 

@@ -206,7 +206,7 @@ def test_a_model_with_several_groups_gives_the_same_logits_as_bf16(tmp_path: Pat
     groups = {name: dict(group) for name, group in _CONFIGS["mixed"].items()}
     del groups["third"]["input_activations"]  # transformers would quantise the activations too
     _produced(tmp_path / "in", groups)
-    reorder.convert(tmp_path / "in", tmp_path / "out", (), to="bf16")
+    reorder.convert(tmp_path / "in", tmp_path / "out", to="bf16")
     assert torch.equal(_logits(tmp_path / "out"), _logits(tmp_path / "in"))
 
 
@@ -241,14 +241,16 @@ def test_models_written_here_give_the_logits_of_the_numbers(tmp_path: Path, bits
         _saved(folder, "gptq", plain=plain, group=8, bits=bits, scales="bf16")
     wanted = _logits(tmp_path / "plain")
     rule = f"*: gptq(bits={bits}) -> pack_quantized"
-    reorder.convert(tmp_path / "gptq", tmp_path / "packed", [rule])
+    reorder.convert(tmp_path / "gptq", tmp_path / "packed", map=[rule])
     config = json.loads((tmp_path / "packed/config.json").read_text())
     assert config["quantization_config"]["format"] == "pack-quantized"
     assert torch.equal(_logits(tmp_path / "packed"), wanted)
-    reorder.convert(tmp_path / "packed", tmp_path / "ints", ["*: pack_quantized -> int_quantized"])
+    reorder.convert(
+        tmp_path / "packed", tmp_path / "ints", map=["*: pack_quantized -> int_quantized"]
+    )
     assert torch.equal(_logits(tmp_path / "ints"), wanted)
     some = "*mlp*: pack_quantized -> int_quantized", "*attn*: pack_quantized -> pack_quantized"
-    reorder.convert(tmp_path / "packed", tmp_path / "mixed", some)
+    reorder.convert(tmp_path / "packed", tmp_path / "mixed", map=some)
     config = json.loads((tmp_path / "mixed/config.json").read_text())
     assert config["quantization_config"]["format"] == "mixed-precision"
     assert torch.equal(_logits(tmp_path / "mixed"), wanted)
@@ -262,7 +264,7 @@ def test_fp8_written_here_gives_the_logits_of_the_numbers_in_f32(tmp_path: Path,
     config = json.loads((tmp_path / "in/config.json").read_text())
     config["quantization_config"] = {"quant_method": "compressed-tensors"}
     (tmp_path / "in/config.json").write_text(json.dumps(config))
-    reorder.convert(tmp_path / "in", tmp_path / "out", [f"*: {name} -> {name}"])
+    reorder.convert(tmp_path / "in", tmp_path / "out", map=[f"*: {name} -> {name}"])
     config = json.loads((tmp_path / "out/config.json").read_text())
     assert config["quantization_config"]["format"] == "float-quantized"
     found, wanted = (_logits(tmp_path / each, dtype=torch.float32) for each in ("out", "plain"))

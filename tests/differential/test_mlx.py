@@ -184,7 +184,7 @@ def test_what_is_written_here_is_loaded_by_mlx(tmp_path: Path, bits: int, wide: 
     model = _model(lambda _, layer: hasattr(layer, "to_quantized"), mx.bfloat16, bits)
     folder = _saved(tmp_path / "in", model, {"group_size": 64, "bits": bits})
     rule = f"*: mlx(bits={bits}) -> mlx(bits={wide}, group=32)"
-    reorder.convert(folder, tmp_path / "out", [rule])
+    reorder.convert(folder, tmp_path / "out", map=[rule])
     config = json.loads((tmp_path / "out/config.json").read_text())
     assert config["quantization"] == {"bits": wide, "group_size": 32, "mode": "affine"}
     assert config["quantization"] == config["quantization_config"]
@@ -239,13 +239,13 @@ def test_a_llama_of_mlx_lm_is_decoded_and_written_as_by_mlx_lm(tmp_path: Path, k
     reorder.convert(
         tmp_path / "in",
         tmp_path / "wide",
-        [f"*: mlx -> {wide}", f"*.down_proj: mlx(bits=6) -> {wide}"],
+        map=[f"*: mlx -> {wide}", f"*.down_proj: mlx(bits=6) -> {wide}"],
     )
     loaded, config = lm.load_model(tmp_path / "wide")
     assert config["quantization"] == {"bits": 8, "group_size": 32, "mode": "affine"}
     assert mx.array_equal(loaded(tokens), logits)
     rules = [f"*: mlx -> plain, {kind}", f"*.down_proj: mlx(bits=6) -> plain, {kind}"]
-    reorder.convert(tmp_path / "in", tmp_path / "out", rules)
+    reorder.convert(tmp_path / "in", tmp_path / "out", map=rules)
     loaded, config = lm.load_model(tmp_path / "out")
     assert "quantization" not in config
     wanted = lm.dequantize_model(model)

@@ -271,8 +271,8 @@ def test_models_of_modelopt_are_decoded_by_compressed_tensors(
     tmp_path: Path, by_modelopt: Callable[[str, str], Path], kind: str, form: str
 ) -> None:
     source = by_modelopt(kind, form)
-    reorder.convert(source, tmp_path / "bf16", (), _VERIFIED, to="bf16")
-    reorder.convert(source, tmp_path / "ct", (), _VERIFIED, to="compressed-tensors")
+    reorder.convert(source, tmp_path / "bf16", options=_VERIFIED, to="bf16")
+    reorder.convert(source, tmp_path / "ct", options=_VERIFIED, to="compressed-tensors")
     ours = _tensors(tmp_path / "bf16")
     assert sum(name.endswith("_proj.weight") for name in ours) == _COUNTS[kind]
     theirs = _decompressed(tmp_path / "ct", tmp_path / "theirs", torch.bfloat16)
@@ -293,8 +293,8 @@ def test_transformers_computes_with_models_of_modelopt(
     tmp_path: Path, by_modelopt: Callable[[str, str], Path], kind: str, form: str
 ) -> None:
     to = "compressed-tensors"
-    reorder.convert(by_modelopt(kind, form), tmp_path / "ct", (), _VERIFIED, to=to)
-    reorder.convert(tmp_path / "ct", tmp_path / "bf16", (), _VERIFIED, to="bf16")
+    reorder.convert(by_modelopt(kind, form), tmp_path / "ct", options=_VERIFIED, to=to)
+    reorder.convert(tmp_path / "ct", tmp_path / "bf16", options=_VERIFIED, to="bf16")
     logits = _logits(tmp_path / "bf16", torch.bfloat16)
     assert _same(_logits(tmp_path / "ct", torch.bfloat16), logits)
 
@@ -305,8 +305,8 @@ def test_fp8_of_modelopt_is_decoded_by_transformers(
     tmp_path: Path, by_modelopt: Callable[[str, str], Path], kind: str, form: str
 ) -> None:
     source = by_modelopt(kind, form)
-    reorder.convert(source, tmp_path / "fp8", (), _VERIFIED, to="fp8-block")
-    reorder.convert(source, tmp_path / "bf16", (), _VERIFIED, to="bf16")
+    reorder.convert(source, tmp_path / "fp8", options=_VERIFIED, to="fp8-block")
+    reorder.convert(source, tmp_path / "bf16", options=_VERIFIED, to="bf16")
     logits = _logits(tmp_path / "bf16", torch.bfloat16)
     assert _same(_logits(tmp_path / "fp8", torch.bfloat16), logits)
 
@@ -337,7 +337,7 @@ def _by_deepseek(folder: Path, kind: str) -> dict[str, Any]:
 def test_fp8_becomes_what_deepseek_casts_it_to(tmp_path: Path, kind: str) -> None:
     source = tmp_path / "in"
     casted = _by_deepseek(source, kind)
-    reorder.convert(source, tmp_path / "out", (), _VERIFIED, to="bf16")
+    reorder.convert(source, tmp_path / "out", options=_VERIFIED, to="bf16")
     assert _all_same(_tensors(tmp_path / "out"), casted)
     # transformers decodes FP8 itself where there is no GPU
     logits = _logits(tmp_path / "out", torch.bfloat16)
@@ -348,7 +348,7 @@ def test_fp8_becomes_what_deepseek_casts_it_to(tmp_path: Path, kind: str) -> Non
 def test_mlx_lm_loads_the_numbers_to_which_it_decodes_fp8_itself(tmp_path: Path) -> None:
     utils = pytest.importorskip("mlx.utils", reason="mlx is not installed")
     _by_deepseek(tmp_path / "in", "deepseek_v3")
-    reorder.convert(tmp_path / "in", tmp_path / "out", (), _VERIFIED, to="bf16")
+    reorder.convert(tmp_path / "in", tmp_path / "out", options=_VERIFIED, to="bf16")
     models = [_mlx_model(tmp_path / name)[0] for name in ("in", "out")]
     theirs, ours = (dict(utils.tree_flatten(model.parameters())) for model in models)
     assert theirs.keys() == ours.keys()
@@ -366,7 +366,7 @@ def test_floats_become_the_fp8_that_producers_make_and_transformers_loads(
     from transformers.integrations.finegrained_fp8 import replace_with_fp8_linear
 
     _model(kind, torch.bfloat16).save_pretrained(tmp_path / "plain")
-    reorder.convert(tmp_path / "plain", tmp_path / "fp8", (), _VERIFIED, to="fp8-block")
+    reorder.convert(tmp_path / "plain", tmp_path / "fp8", options=_VERIFIED, to="fp8-block")
     decoded, made = _tensors(tmp_path / "plain"), _tensors(tmp_path / "fp8")
     names = [name for name in decoded if name.endswith("_proj.weight")]
     assert len(names) == _COUNTS[kind]
@@ -386,7 +386,7 @@ def test_floats_become_the_fp8_that_producers_make_and_transformers_loads(
     assert all(made[name].dtype == wanted[name].dtype for name in made)
     assert all(torch.equal(made[n].view(torch.uint8), wanted[n].view(torch.uint8)) for n in made)
     # and back
-    reorder.convert(tmp_path / "fp8", tmp_path / "bf16", (), _VERIFIED, to="bf16")
+    reorder.convert(tmp_path / "fp8", tmp_path / "bf16", options=_VERIFIED, to="bf16")
     assert _all_same(_tensors(tmp_path / "bf16"), decoded)
     # without a GPU, transformers decodes the weights as it loads them
     logits = _logits(tmp_path / "bf16", torch.bfloat16)
@@ -414,16 +414,18 @@ def test_the_parts_of_a_model_are_found_by_the_lists_of_config(
     if is_published:
         _rename_as_published(tmp_path / "plain")
     # all linear layers of both parts become FP8, the projector does not
-    reorder.convert(tmp_path / "plain", tmp_path / "fp8", (), _VERIFIED, to="fp8-block")
+    reorder.convert(tmp_path / "plain", tmp_path / "fp8", options=_VERIFIED, to="fp8-block")
     codes = [each for each in _tensors(tmp_path / "fp8").values() if each.dtype.itemsize == 1]
     assert len(codes) == _COUNTS["llava"] + 2 * 6
-    reorder.convert(tmp_path / "fp8", tmp_path / "bf16", (), _VERIFIED, to="bf16")
+    reorder.convert(tmp_path / "fp8", tmp_path / "bf16", options=_VERIFIED, to="bf16")
     logits = _logits(tmp_path / "bf16", torch.bfloat16)
     assert _same(_logits(tmp_path / "fp8", torch.bfloat16), logits)
     assert logits.isfinite().all()
-    reorder.convert(tmp_path / "fp8", tmp_path / "ct", (), _VERIFIED, to="compressed-tensors")
+    reorder.convert(tmp_path / "fp8", tmp_path / "ct", options=_VERIFIED, to="compressed-tensors")
     # transformers rounds scales of FP8 to bf16 first
-    reorder.convert(tmp_path / "ct", tmp_path / "f32", ["*: fp8_block -> plain, f32"], _VERIFIED)
+    reorder.convert(
+        tmp_path / "ct", tmp_path / "f32", map=["*: fp8_block -> plain, f32"], options=_VERIFIED
+    )
     wanted = _logits(tmp_path / "f32", torch.float32)
     assert _same(_logits(tmp_path / "ct", torch.float32), wanted)
 
@@ -434,15 +436,15 @@ def test_mlx_computes_with_mx_of_modelopt(
     tmp_path: Path, by_modelopt: Callable[[str, str], Path], kind: str, form: str
 ) -> None:
     source = by_modelopt(kind, form)
-    reorder.convert(source, tmp_path / "mlx", (), _VERIFIED, to="mlx")
-    reorder.convert(source, tmp_path / "bf16", (), _VERIFIED, to="bf16")
+    reorder.convert(source, tmp_path / "mlx", options=_VERIFIED, to="mlx")
+    reorder.convert(source, tmp_path / "bf16", options=_VERIFIED, to="bf16")
     wanted = _logits(tmp_path / "bf16", torch.float32)
     assert torch.allclose(_mlx_logits(_mlx_model(tmp_path / "mlx")[0]), wanted, atol=1e-2)
     # and back
-    reorder.convert(tmp_path / "mlx", tmp_path / "back", (), _VERIFIED, to="bf16")
+    reorder.convert(tmp_path / "mlx", tmp_path / "back", options=_VERIFIED, to="bf16")
     assert _all_same(_tensors(tmp_path / "back"), _tensors(tmp_path / "bf16"))
     for name, each in (("direct", source), ("again", tmp_path / "mlx")):
-        reorder.convert(each, tmp_path / name, (), _VERIFIED, to="compressed-tensors")
+        reorder.convert(each, tmp_path / name, options=_VERIFIED, to="compressed-tensors")
     assert _all_same(_tensors(tmp_path / "again"), _tensors(tmp_path / "direct"))
 
 
@@ -531,7 +533,7 @@ def test_models_of_compressed_tensors_are_decoded_as_by_it(
     source = by_compressed_tensors(kind, preset)
     dtype = torch.float16 if _PRESETS[preset] == "pack-quantized" else torch.bfloat16
     to = "f16" if dtype == torch.float16 else "bf16"
-    reorder.convert(source, tmp_path / "out", (), _VERIFIED, to=to)
+    reorder.convert(source, tmp_path / "out", options=_VERIFIED, to=to)
     theirs = _decompressed(source, tmp_path / "theirs", dtype)
     assert _all_same(theirs, _tensors(tmp_path / "out"))
     logits = _logits(tmp_path / "out", dtype)
@@ -539,7 +541,7 @@ def test_models_of_compressed_tensors_are_decoded_as_by_it(
     if preset not in _NOT_LOADED[kind]:
         assert _same(_logits(source, dtype), logits)
     if preset in {"FP8", "FP8_BLOCK"}:
-        reorder.convert(source, tmp_path / "fp8", (), _VERIFIED, to="fp8-block")
+        reorder.convert(source, tmp_path / "fp8", options=_VERIFIED, to="fp8-block")
         assert _same(_logits(tmp_path / "fp8", dtype), logits)
 
 
@@ -559,8 +561,10 @@ def test_mlx_computes_with_models_of_compressed_tensors(
     tmp_path: Path, by_compressed_tensors: Callable[[str, str], Path], kind: str, preset: str
 ) -> None:
     source = by_compressed_tensors(kind, preset)
-    reorder.convert(source, tmp_path / "mlx", (), _VERIFIED, to="mlx")
-    reorder.convert(source, tmp_path / "plain", [f"*: {_FOR_MLX[preset]} -> plain, f32"], _VERIFIED)
+    reorder.convert(source, tmp_path / "mlx", options=_VERIFIED, to="mlx")
+    reorder.convert(
+        source, tmp_path / "plain", map=[f"*: {_FOR_MLX[preset]} -> plain, f32"], options=_VERIFIED
+    )
     model, _ = _mlx_model(tmp_path / "mlx")
     weights, plain = _mlx_weights(model), _tensors(tmp_path / "plain")
     assert len(weights) == _COUNTS[kind]
@@ -586,7 +590,7 @@ def test_models_of_mlx_lm_are_loaded_by_transformers(
     (tmp_path / "in").mkdir()
     lm.save_model(tmp_path / "in", model)
     lm.save_config(config, tmp_path / "in/config.json")
-    reorder.convert(tmp_path / "in", tmp_path / "out", (), _VERIFIED, to="bf16")
+    reorder.convert(tmp_path / "in", tmp_path / "out", options=_VERIFIED, to="bf16")
     found = _tensors(tmp_path / "out")
     assert found.keys() == _tensors(tmp_path / "plain").keys()
     weights = _mlx_weights(model)
@@ -612,7 +616,7 @@ def test_models_of_bitsandbytes_are_decoded_as_by_transformers(
     load(tmp_path / "plain", quantization_config=section, **options).save_pretrained(
         tmp_path / "in"
     )
-    reorder.convert(tmp_path / "in", tmp_path / "out", (), _VERIFIED, to="bf16")
+    reorder.convert(tmp_path / "in", tmp_path / "out", options=_VERIFIED, to="bf16")
     model = load(tmp_path / "in", **options).dequantize()
     model.save_pretrained(tmp_path / "theirs")
     found = _tensors(tmp_path / "out")
@@ -638,7 +642,7 @@ def test_a_model_of_hqq_is_decoded_as_by_hqq(tmp_path: Path, bits: int) -> None:
     models.AutoHQQHFModel.quantize_model(model, config, **options)
     models.AutoHQQHFModel.save_to_safetensors(model, str(tmp_path / "in"))
     # hqq does not declare what its files hold, but its tensors do
-    reorder.convert(tmp_path / "in", tmp_path / "out", (), _VERIFIED, to="bf16")
+    reorder.convert(tmp_path / "in", tmp_path / "out", options=_VERIFIED, to="bf16")
     found = _tensors(tmp_path / "out")
     layers = {n: each for n, each in model.named_modules() if isinstance(each, HQQLinear)}
     assert len(layers) == _COUNTS["llama"]
@@ -716,7 +720,7 @@ def test_gptqmodel_computes_the_same_with_the_other_format(
 ) -> None:
     source = by_gptqmodel(kind, method)
     other = "gptq" if method == "awq" else "awq"
-    reorder.convert(source, tmp_path / other, (), _VERIFIED, to=other)
+    reorder.convert(source, tmp_path / other, options=_VERIFIED, to=other)
     logits = _computed(source, method)
     assert logits.isfinite().all()
     assert _same(_computed(tmp_path / other, other), logits)
@@ -730,10 +734,10 @@ def test_gptqmodel_computes_the_same_with_the_other_format(
     }
     assert len(wanted) == _COUNTS[kind]
     for each in (source, tmp_path / other):
-        reorder.convert(each, tmp_path / f"{each.name}_f16", (), _VERIFIED, to="f16")
+        reorder.convert(each, tmp_path / f"{each.name}_f16", options=_VERIFIED, to="f16")
         found = _tensors(tmp_path / f"{each.name}_f16")
         assert all(_same(found[f"{name}.weight"], weight) for name, weight in wanted.items())
-    reorder.convert(source, tmp_path / "bf16", (), _VERIFIED, to="bf16")
+    reorder.convert(source, tmp_path / "bf16", options=_VERIFIED, to="bf16")
     plain = _tensors(tmp_path / "bf16")
     assert plain.keys() == _tensors(tmp_path / "made_f16").keys()
     assert _logits(tmp_path / "bf16", torch.bfloat16).isfinite().all()
@@ -745,8 +749,8 @@ def test_models_of_gptqmodel_are_decoded_by_compressed_tensors(
     tmp_path: Path, by_gptqmodel: Callable[[str, str], Path], kind: str, method: str
 ) -> None:
     source = by_gptqmodel(kind, method)
-    reorder.convert(source, tmp_path / "ct", (), _VERIFIED, to="compressed-tensors")
-    reorder.convert(source, tmp_path / "f16", (), _VERIFIED, to="f16")
+    reorder.convert(source, tmp_path / "ct", options=_VERIFIED, to="compressed-tensors")
+    reorder.convert(source, tmp_path / "f16", options=_VERIFIED, to="f16")
     theirs = _decompressed(tmp_path / "ct", tmp_path / "theirs", torch.float16)
     assert _all_same(theirs, _tensors(tmp_path / "f16"))
     if method not in {"gptq_v1", "gptq_v2"}:
@@ -756,7 +760,7 @@ def test_models_of_gptqmodel_are_decoded_by_compressed_tensors(
     # transformers 5.24 does not load zero points; compressed-tensors packs those of AWQ likewise
     from compressed_tensors.entrypoints.convert import AutoAWQConverter, convert_checkpoint
 
-    reorder.convert(source, tmp_path / "awq", (), _VERIFIED, to="awq")
+    reorder.convert(source, tmp_path / "awq", options=_VERIFIED, to="awq")
     convert_checkpoint(tmp_path / "awq", tmp_path / "packed", AutoAWQConverter(4, 64), 1, "cpu")
     assert _all_same(_tensors(tmp_path / "packed"), _tensors(tmp_path / "ct"))
 
@@ -767,10 +771,10 @@ def test_mlx_computes_with_models_of_gptqmodel(
     tmp_path: Path, by_gptqmodel: Callable[[str, str], Path], kind: str, method: str
 ) -> None:
     source = by_gptqmodel(kind, method)
-    reorder.convert(source, tmp_path / "mlx", (), _VERIFIED, to="mlx")
+    reorder.convert(source, tmp_path / "mlx", options=_VERIFIED, to="mlx")
     rule = f"*: {method.partition('_')[0]} -> plain(axes=oi), f32"
     rule = rule.replace("gptq ->", "gptq(zeros=v2) ->") if method == "gptq_v2" else rule
-    reorder.convert(source, tmp_path / "plain", [rule])
+    reorder.convert(source, tmp_path / "plain", map=[rule])
     wanted = _logits(tmp_path / "plain", torch.float32)
     model, _ = _mlx_model(tmp_path / "mlx")
     weights, plain = _mlx_weights(model), _tensors(tmp_path / "plain")
@@ -780,7 +784,9 @@ def test_mlx_computes_with_models_of_gptqmodel(
     # and back to what transformers reads
     for name in ("mlx", "plain"):
         rules, to = ((), "bf16") if name == "mlx" else (["*_proj.weight: bf16"], None)
-        reorder.convert(tmp_path / name, tmp_path / f"{name}_bf16", rules, _VERIFIED, to=to)
+        reorder.convert(
+            tmp_path / name, tmp_path / f"{name}_bf16", map=rules, options=_VERIFIED, to=to
+        )
     one, two = (_tensors(tmp_path / f"{name}_bf16") for name in ("mlx", "plain"))
     assert _all_same(one, two)
 
@@ -791,11 +797,11 @@ def test_experts_of_compressed_tensors_become_other_formats(
 ) -> None:
     pytest.importorskip("gptqmodel", reason="gptqmodel is not installed")
     source = by_compressed_tensors("qwen3_moe", preset)
-    reorder.convert(source, tmp_path / "f16", (), _VERIFIED, to="f16")
+    reorder.convert(source, tmp_path / "f16", options=_VERIFIED, to="f16")
     wanted = _logits(tmp_path / "f16", torch.float16)
     logits = {}
     for to in ("gptq",) if preset == "W8A16" else ("gptq", "awq"):
-        reorder.convert(source, tmp_path / to, (), _VERIFIED, to=to)
+        reorder.convert(source, tmp_path / to, options=_VERIFIED, to=to)
         logits[to] = _computed(tmp_path / to, to)
         assert torch.allclose(logits[to], wanted, atol=1e-2)
     assert all(_same(each, logits["gptq"]) for each in logits.values())
@@ -809,11 +815,11 @@ def test_transformers_finds_the_parts_of_a_model_in_gptq_and_awq(
     shutil.copytree(by_compressed_tensors("llava", "W4A16"), tmp_path / "in")
     if is_published:
         _rename_as_published(tmp_path / "in")
-    reorder.convert(tmp_path / "in", tmp_path / "f16", (), _VERIFIED, to="f16")
+    reorder.convert(tmp_path / "in", tmp_path / "f16", options=_VERIFIED, to="f16")
     wanted = _logits(tmp_path / "f16", torch.float16)
     logits = {}
     for to in ("gptq", "awq"):
-        reorder.convert(tmp_path / "in", tmp_path / to, (), _VERIFIED, to=to)
+        reorder.convert(tmp_path / "in", tmp_path / to, options=_VERIFIED, to=to)
         logits[to] = _through_transformers(tmp_path / to, to)
         assert torch.allclose(logits[to], wanted, atol=1e-2)
     assert _same(logits["awq"], logits["gptq"])

@@ -212,12 +212,12 @@ class _Counter:
 def convert(  # noqa: PLR0913 - public: what is read, what is written, and how
     source: str | os.PathLike[str],
     target: str | os.PathLike[str],
-    rules: Collection[str | os.PathLike[str]] = (),
+    to: str | None = None,
+    *,
+    map: Collection[str | os.PathLike[str]] | None = None,  # noqa: A002 - as the command calls it
     options: ConvertOptions = ConvertOptions(),  # noqa: B008 - it never changes
     progress: Callable[[ConvertProgress], None] | None = None,
     client: Client | None = None,
-    *,
-    to: str | None = None,
 ) -> ConvertReport:
     """Move a checkpoint into other layouts, packings and types, as `memdesc convert` does.
 
@@ -233,10 +233,15 @@ def convert(  # noqa: PLR0913 - public: what is read, what is written, and how
     target : path
         What to write: its ending names the container; without an ending it is a folder of
         safetensors with all other files of the source.
-    rules : list of str or path, optional
-        Strings are rules, ``"PATTERN: [SRC ->] DST[, DTYPE][, KEY=VALUE ...]"``, and paths are
-        TOML files of rules. The last rule that matches a tensor applies; tensors without one are
-        copied.
+    to : str, optional
+        What all quantised weights of a model become: ``bf16``, ``f16``, ``fp8-block``, ``gptq``,
+        ``awq``, ``compressed-tensors`` or ``mlx``. ``fp8-block`` also quantises the layers of a
+        model of floats. Norms, embeddings and other layers are copied, and config.json declares the
+        new weights.
+    map : list of str or path, optional
+        Rules that come after `to`: strings, ``"PATTERN: [SRC ->] DST[, DTYPE][, KEY=VALUE ...]"``,
+        and paths of TOML files of rules. The last rule that matches a tensor applies; tensors
+        without one are copied.
     options : ConvertOptions, optional
         Bounds, and what the conversion may do.
     progress : callable, optional
@@ -245,11 +250,6 @@ def convert(  # noqa: PLR0913 - public: what is read, what is written, and how
     client : distributed.Client, optional
         Its workers write the files of the output, one file at a time each; they see the same files
         under the same paths.
-    to : str, optional
-        What all quantised weights of a model become: ``bf16``, ``f16``, ``fp8-block``, ``gptq``,
-        ``awq``, ``compressed-tensors`` or ``mlx``. ``fp8-block`` also quantises the layers of a
-        model of floats. Norms, embeddings and other layers are copied, and config.json declares the
-        new weights. `rules` come after it.
 
     Returns
     -------
@@ -270,7 +270,8 @@ def convert(  # noqa: PLR0913 - public: what is read, what is written, and how
     >>> source, target = f"{folder.name}/model.npz", f"{folder.name}/model.safetensors"
     >>> np.savez(source, weight=np.ones((32, 20), np.float32), bias=np.ones(32, np.float32))
     >>> seen = []
-    >>> report = reorder.convert(source, target, ["weight: AB16b16a, bf16"], progress=seen.append)
+    >>> report = reorder.convert(
+    ...     source, target, map=["weight: AB16b16a, bf16"], progress=seen.append)
     >>> report.converted, report.copied, report.bytes_in
     (1, 1, 2688)
     >>> seen[0].stage, seen[-1].done == seen[-1].total
@@ -287,6 +288,7 @@ def convert(  # noqa: PLR0913 - public: what is read, what is written, and how
         msg = f"options must be ConvertOptions, not {short_repr(options)}"  # type: ignore[unreachable] # callers without types
         raise MemdescError(msg)
     options = options.checked()
+    rules = () if map is None else map
     execute: Execute | None = None
     if client is None:
         made = plan_conversion(source, target, rules, options, to)

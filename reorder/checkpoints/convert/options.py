@@ -107,7 +107,7 @@ class ConvertReport(NamedTuple):
     >>> source, target = f"{folder.name}/x.npz", f"{folder.name}/y.npz"
     >>> np.savez(source, w=np.ones((4, 8), np.float32), b=np.ones(4, np.float32))
     >>> options = reorder.checkpoints.ConvertOptions(dry_run=True)
-    >>> report = reorder.convert(source, target, ["w: ba"], options)
+    >>> report = reorder.convert(source, target, map=["w: ba"], options=options)
     >>> report.weights, report.converted, report.copied, report.bytes_in
     (2, 1, 1, 144)
     >>> report.would

@@ -190,17 +190,17 @@ def read_rules(given: Collection[str | PathLike[str]]) -> list[Rule]:
     """
     if isinstance(given, str | bytes | PathLike) or not isinstance(given, Iterable):
         hint = "; put it in brackets" if isinstance(given, str | PathLike) else ""
-        msg = f"rules must be a list of rules, not {short_repr(given)}{hint}"
+        msg = f"map must be a list of rules, not {short_repr(given)}{hint}"
         raise MemdescError(msg)
     if not isinstance(given, Sized):
         msg = (  # type: ignore[unreachable] # callers without types
-            f"rules must be a list of rules, not {short_repr(given)}: an iterator may never end; "
+            f"map must be a list of rules, not {short_repr(given)}: an iterator may never end; "
             "give list(rules)"
         )
         raise MemdescError(msg)
     if isinstance(given, AbstractSet | Mapping):
         msg = (
-            f"rules must be a list of rules, not {short_repr(given)}: the last one that matches "
+            f"map must be a list of rules, not {short_repr(given)}: the last one that matches "
             "applies, so their order counts"
         )
         raise MemdescError(msg)

@@ -200,7 +200,7 @@ def test_a_tensor_of_a_checkpoint_is_decoded_with_what_scales_it(tmp_path: Path)
         plain = found["p"].weight()
         assert isinstance(plain, reorder.Memory)
         assert np.array_equal(plain.numpy(), np.ones(3))
-    reorder.convert(tmp_path / "x.npz", tmp_path / "x.gguf", ["q: rename=blk.0.ffn.weight"])
+    reorder.convert(tmp_path / "x.npz", tmp_path / "x.gguf", map=["q: rename=blk.0.ffn.weight"])
     with reorder.open_checkpoint(tmp_path / "x.gguf") as found:
         for name in ("blk.0.ffn.weight", "blk.0.ffn"):
             assert found.record(name).desc == blocks.desc

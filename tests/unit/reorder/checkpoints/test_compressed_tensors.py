@@ -126,7 +126,7 @@ def test_activations_of_the_same_record_stay_declared(tmp_path: Path, *, is_alik
         ("pack_quantized", None),
     ):
         rule = f"*: int_quantized -> {target}(scales=f32{', bits=8' if target[0] == 'p' else ''})"
-        told = reorder.convert(folder, tmp_path / target, [rule], SMALL).warnings
+        told = reorder.convert(folder, tmp_path / target, map=[rule], options=SMALL).warnings
         is_told = "config.json has no place for input_activations of the input" in told
         assert is_told == (wanted is None)
         config = json.loads((tmp_path / target / "config.json").read_text())

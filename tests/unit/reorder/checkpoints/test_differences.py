@@ -169,7 +169,7 @@ def test_tensors_of_one_side_only_differ(tmp_path: Path) -> None:
 
 def test_packing_a_packed_tensor_again_copies_it(tmp_path: Path) -> None:
     path = _saved(tmp_path / "packed.safetensors", _X)
-    report = reorder.convert(path, tmp_path / "again.safetensors", [f"*: {_TAG}"])
+    report = reorder.convert(path, tmp_path / "again.safetensors", map=[f"*: {_TAG}"])
     assert (report.converted, report.copied) == (0, 1)
     assert (tmp_path / "again.safetensors").read_bytes() == path.read_bytes()
 
@@ -205,7 +205,7 @@ def test_a_record_and_the_floats_that_it_becomes_are_equal(tmp_path: Path, name:
         tmp_path / "model", _MODELS[name], quant_method=method, **_SIZES.get(method, {})
     )
     options = reorder.checkpoints.ConvertOptions(threads=1)
-    reorder.convert(model, tmp_path / "bf16", (), options, to="bf16")
+    reorder.convert(model, tmp_path / "bf16", options=options, to="bf16")
     with reorder.open_checkpoint(model) as held, reorder.open_checkpoint(tmp_path / "bf16") as made:
         (weight,) = made
         prefix = weight.removesuffix(".weight")
@@ -248,11 +248,11 @@ def test_other_weights_show_the_order_of_a_square_one(tmp_path: Path) -> None:
 def test_blocks_of_gguf_and_the_floats_that_they_become_are_equal(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     blocks = plain_scales(random_record(record_desc((64, 256), "q4_0"), rng), rng)
-    reorder.convert(_saved_blocks(tmp_path / "x.npz", blocks), tmp_path / "q.gguf", ())
+    reorder.convert(_saved_blocks(tmp_path / "x.npz", blocks), tmp_path / "q.gguf", map=())
     next(iter(blocks.tensors.values()))[2] ^= 1  # a bit of a code
-    reorder.convert(_saved_blocks(tmp_path / "y.npz", blocks), tmp_path / "bad.gguf", ())
+    reorder.convert(_saved_blocks(tmp_path / "y.npz", blocks), tmp_path / "bad.gguf", map=())
     for name in ("f.safetensors", "f.gguf"):
-        reorder.convert(tmp_path / "q.gguf", tmp_path / name, ("*: plain, f32",))
+        reorder.convert(tmp_path / "q.gguf", tmp_path / name, map=("*: plain, f32",))
         for one, other in (("q.gguf", name), (name, "q.gguf")):
             assert not reorder.checkpoints.differences(tmp_path / one, tmp_path / other)
         for one, other in (("bad.gguf", name), (name, "bad.gguf")):

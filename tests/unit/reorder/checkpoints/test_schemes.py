@@ -121,7 +121,7 @@ def test_a_weight_becomes_each_target_with_its_numbers_or_is_refused(
     for to, target in TARGETS.items():
         out = tmp_path / to
         try:
-            reorder.convert(folder, out, (), settings, to=to)
+            reorder.convert(folder, out, options=settings, to=to)
         except MemdescError as error:
             said = str(error)
             taken = {each for way in target.ways for each in (*way.sources, way.record)}
@@ -428,7 +428,7 @@ def test_tensors_that_say_what_they_are_need_no_declaration(
     layer, numbers = made
     # hqq itself declares nothing in its files
     folder = write_model(tmp_path / "in", {"fc": layer}, {"model_type": "llama"})
-    reorder.convert(folder, tmp_path / "out", (), SMALL, to="f16")
+    reorder.convert(folder, tmp_path / "out", options=SMALL, to="f16")
     found = words_of(tmp_path / "out")["fc.weight"].view(np.float16)
     assert (found == numbers.astype(np.float16)).all()
     # what a file declares is not overruled

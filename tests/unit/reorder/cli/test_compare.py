@@ -315,7 +315,7 @@ def test_records_are_compared_by_their_numbers(shell: Shell, rule: str) -> None:
     model_folder(Path("a"), zeros=(1, 9))
     # no config.json declares what no loader reads from it
     other = "b.safetensors" if "torch" in rule else "b"
-    reorder.convert("a", other, [f"model.*.mlp: {rule}"])
+    reorder.convert("a", other, map=[f"model.*.mlp: {rule}"])
     found = shell.facts(f"compare a {other}")
     assert (found["compared"], found["differing"], found["raw_codes"]) == (5, [], [])
     assert "differing  none" in "\n".join(shell.lines(f"compare a {other}"))
@@ -347,7 +347,7 @@ def test_experts_in_one_tensor_have_the_name_of_their_floats(shell: Shell) -> No
     write_safetensors(
         Path("a/model.safetensors"), {f"mlp.experts.up{end}": x for end, x in layer.items()}
     )
-    reorder.convert("a", "b", ["mlp*: fp8_block(scale_inv=true) -> plain, f32"])
+    reorder.convert("a", "b", map=["mlp*: fp8_block(scale_inv=true) -> plain, f32"])
     found = shell.facts("compare a b")
     assert (found["compared"], found["only_in_a"], found["differing"]) == (1, [], [])
 
@@ -357,7 +357,7 @@ def test_a_code_that_differs_is_found_in_another_packing(shell: Shell) -> None:
     tensors = model_folder(Path("b"))
     tensors["model.layers.1.mlp.qweight"][5, 1] ^= 1
     write_safetensors(Path("b/model.safetensors"), tensors)
-    reorder.convert("b", "c", ["model.*.mlp: awq -> gptq"])
+    reorder.convert("b", "c", map=["model.*.mlp: awq -> gptq"])
     (row,) = shell.facts("compare a c", 1)["differing"]
     assert (row["name"], row["differing"], row["worst"][0]) == (_LAYERS[1], 1, [5, 8])
     shown = "\n".join(shell.lines("compare a c", 1))
@@ -393,7 +393,7 @@ def test_a_tensor_with_the_name_of_a_decoded_record_is_compared_too(shell: Shell
 
 def test_a_copy_without_its_config_is_compared_by_its_codes(shell: Shell) -> None:
     model_folder(Path("a"))
-    reorder.convert("a", "b.safetensors", [])
+    reorder.convert("a", "b.safetensors", map=[])
     names = {f"model.layers.{k}.mlp.{x}" for k in (0, 1) for x in ("qweight", "qzeros", "scales")}
     for pair in ("a b.safetensors", "b.safetensors a"):
         found = shell.facts(f"compare {pair}")

@@ -69,5 +69,5 @@ def test_what_saturates_is_counted_and_refused_if_it_is_all(shell: Shell, max_by
     reorder.save("x.safetensors", {"w": np.arange(2048, dtype=np.int32) % 256})
     shell.facts(command.removesuffix(" --scale"))
     assert "w: 1024 of 2048 numbers are beyond s8" in shell.warnings[0]
-    report = reorder.convert("x.safetensors", "z.npz", ["w: s8"])
+    report = reorder.convert("x.safetensors", "z.npz", map=["w: s8"])
     assert report.warnings[0].startswith("w: 1024 of 2048 numbers are beyond s8")

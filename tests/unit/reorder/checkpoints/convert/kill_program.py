@@ -24,7 +24,7 @@ def once(folder: Path, target: str) -> int:
     settings = reorder.checkpoints.ConvertOptions(
         max_bytes=8000, threads=2, resume=True, shard_bytes=30000
     )
-    found = reorder.convert(folder / "model", folder / target, _RULES, settings)
+    found = reorder.convert(folder / "model", folder / target, map=_RULES, options=settings)
     return int(found.resumed)
 
 

@@ -26,7 +26,7 @@ def converted(
     source: Path, target: Path, *rules: str, settings: reorder.checkpoints.ConvertOptions = SMALL
 ) -> dict[str, NDArray[Any]]:
     """Convert, and return the words of each tensor of the output, by its name."""
-    reorder.convert(source, target, rules, settings)
+    reorder.convert(source, target, map=rules, options=settings)
     return words_of(target)
 
 
@@ -73,7 +73,7 @@ def refused(
     """Return the line that refuses a conversion; nothing was written."""
     before = sorted(target.parent.rglob("*"))
     with pytest.raises(MemdescError) as caught:
-        reorder.convert(source, target, rules, settings, to=to)
+        reorder.convert(source, target, map=rules, options=settings, to=to)
     assert sorted(target.parent.rglob("*")) == before
     assert "\n" not in str(caught.value)
     return str(caught.value)

@@ -152,7 +152,7 @@ class Trial:
 
     def _run(self, *, overwrite: bool) -> None:
         settings = _SMALL._replace(overwrite=overwrite)
-        reorder.convert(self._folder / "source", self._target, ["x: f16"], settings)
+        reorder.convert(self._folder / "source", self._target, map=["x: f16"], options=settings)
 
 
 def main(folder: Path, name: str, can_exchange: str) -> None:

@@ -49,7 +49,7 @@ def test_variants_of_weights_that_are_converted_are_left_out(tmp_path: Path, var
         (source / variant).write_text("{}", encoding="utf-8")
     else:
         write_safetensors(source / variant, fp8_layer(1))
-    report = reorder.convert(source, tmp_path / "out", (), SMALL, to="bf16")
+    report = reorder.convert(source, tmp_path / "out", options=SMALL, to="bf16")
     assert f"left out, because their weights are not converted: {variant}" in report.warnings
     assert not (tmp_path / "out" / variant).exists()
     reorder.convert(source, tmp_path / "same")
@@ -63,7 +63,7 @@ def test_the_type_of_all_parts_of_a_model_is_declared(tmp_path: Path) -> None:
         "note": {"dtype": "int8"},
     }
     source = _model(tmp_path / "in", fp8_layer(), _FP8, **parts)
-    reorder.convert(source, tmp_path / "out", (), SMALL, to="bf16")
+    reorder.convert(source, tmp_path / "out", options=SMALL, to="bf16")
     config = json.loads((tmp_path / "out" / "config.json").read_text(encoding="utf-8"))
     assert config["text_config"]["dtype"] == "bfloat16"
     assert config["vision_config"]["torch_dtype"] == "float32"  # none of its weights was converted
@@ -79,10 +79,10 @@ def test_a_model_of_blocks_that_no_loader_reads_is_refused(tmp_path: Path) -> No
     assert "config.json would declare q4_0, which no loader of checkpoints reads from it" in said
     assert not (tmp_path / "out").exists()
     for way_out in ("out.safetensors", "out.gguf"):
-        reorder.convert(source, tmp_path / way_out, [rule])
+        reorder.convert(source, tmp_path / way_out, map=[rule])
     # where nothing is declared, nothing needs to be
     (source / "config.json").write_text('{"model_type": "llama"}', encoding="utf-8")
-    reorder.convert(source, tmp_path / "out", [rule])
+    reorder.convert(source, tmp_path / "out", map=[rule])
     config = (tmp_path / "out" / "config.json").read_text(encoding="utf-8")
     assert json.loads(config) == {"model_type": "llama"}
 
@@ -112,7 +112,7 @@ def test_metadata_that_is_not_a_descriptor_makes_no_file_unreadable(
     with reorder.open_checkpoint(path) as found:
         assert [*found] == ["a"]
         assert found.metadata["memdesc.version"] == text
-    reorder.convert(path, tmp_path / "y.safetensors", ["a: f16"])
+    reorder.convert(path, tmp_path / "y.safetensors", map=["a: f16"])
     with reorder.open_checkpoint(tmp_path / "y.safetensors") as made:
         assert made.metadata["memdesc.version"] == text
 
@@ -128,7 +128,7 @@ def test_finite_codes_whose_products_are_not_are_refused(
     source = _model(tmp_path / "in", layer, _FP8)
     settings = SMALL if is_whole else SMALL._replace(max_bytes=50_000)
     with pytest.raises(MemdescError) as caught:
-        reorder.convert(source, tmp_path / "out", (), settings, to=to)
+        reorder.convert(source, tmp_path / "out", options=settings, to=to)
     assert ("although codes are finite" if to == "bf16" else "become inf") in str(caught.value)
     assert not (tmp_path / "out").exists()
 
@@ -137,7 +137,7 @@ def test_codes_that_are_nan_stay_nan(tmp_path: Path) -> None:
     layer = fp8_layer()
     layer["weight"].view(np.uint8)[3, 5] = 0x7F
     source = _model(tmp_path / "in", layer, _FP8)
-    reorder.convert(source, tmp_path / "out", (), SMALL, to="bf16")
+    reorder.convert(source, tmp_path / "out", options=SMALL, to="bf16")
     found = words_of(tmp_path / "out")["model.layers.0.mlp.weight"].astype(np.float32)
     assert np.isnan(found[3, 5])
     assert np.isfinite(np.delete(found.reshape(-1), 3 * 128 + 5)).all()
@@ -167,7 +167,7 @@ def test_blocks_of_any_two_sizes_are_decoded(
     with reorder.open_checkpoint(source) as found:
         record = found.record("model.layers.0.mlp")
         assert np.array_equal(reorder.dequantize(record).numpy(), wanted)
-    reorder.convert(source, tmp_path / "out", (), SMALL._replace(max_bytes=100_000), to="bf16")
+    reorder.convert(source, tmp_path / "out", options=SMALL._replace(max_bytes=100_000), to="bf16")
     made = words_of(tmp_path / "out")["model.layers.0.mlp.weight"]
     assert np.array_equal(made, wanted.astype(DATA_TYPES["bf16"].numpy))
 
@@ -189,7 +189,7 @@ def test_a_model_of_floats_takes_another_type(tmp_path: Path, to: str, key: str)
     write_safetensors(source / "model.safetensors", floats | same)
     config = {"model_type": "some"} | ({key: "float32"} if key else {})
     (source / "config.json").write_text(json.dumps(config), encoding="utf-8")
-    report = reorder.convert(source, tmp_path / "out", (), SMALL, to=to)
+    report = reorder.convert(source, tmp_path / "out", options=SMALL, to=to)
     said = f"weights of f32 are rounded to {to}, which does not hold all their numbers"
     assert report.warnings == (said,)
     found = words_of(tmp_path / "out")
@@ -200,7 +200,7 @@ def test_a_model_of_floats_takes_another_type(tmp_path: Path, to: str, key: str)
     long = {"bf16": "bfloat16", "f16": "float16"}[to]
     assert made == {"model_type": "some", key or "torch_dtype": long}
     with pytest.raises(MemdescError, match=f"all its floats are {to} already; copy it"):
-        reorder.convert(tmp_path / "out", tmp_path / "again", (), SMALL, to=to)
+        reorder.convert(tmp_path / "out", tmp_path / "again", options=SMALL, to=to)
 
 
 @pytest.mark.parametrize("kind", [np.uint8, np.int32, np.uint32])

@@ -51,7 +51,7 @@ def _checkpoint(path: Path) -> Path:
 
 def _alone(source: Path, target: Path) -> dict[str, bytes]:
     """Convert on this machine; return the bytes."""
-    reorder.convert(source, target, _RULES, _OPTIONS._replace(threads=1))
+    reorder.convert(source, target, map=_RULES, options=_OPTIONS._replace(threads=1))
     return contents(target)
 
 
@@ -62,7 +62,9 @@ def test_a_cluster_writes_the_bytes_that_one_machine_writes(
     target, seen = tmp_path / "many.safetensors", list[ConvertProgress]()
     with connected(str(cluster.file)) as client:
         options = _OPTIONS._replace(verify=True)
-        report = reorder.convert(source, target, _RULES, options, seen.append, client)
+        report = reorder.convert(
+            source, target, map=_RULES, options=options, progress=seen.append, client=client
+        )
         assert contents(target) == _alone(source, tmp_path / "one.safetensors")
         assert report.files == 1
         written = max(now.done for now in seen if now.stage == "converting")
@@ -103,10 +105,10 @@ def test_a_worker_that_is_killed_half_way_costs_no_byte(tmp_path: Path) -> None:
                 killed[0].kill()
                 killed[0].wait()
 
-        reorder.convert(source, target, _RULES, options, step, client)
+        reorder.convert(source, target, map=_RULES, options=options, progress=step, client=client)
         assert killed
         assert len(client.nthreads()) == 1
-    reorder.convert(source, tmp_path / "one", _RULES, options)
+    reorder.convert(source, tmp_path / "one", map=_RULES, options=options)
     assert contents(target) == contents(tmp_path / "one")
 
 
@@ -123,14 +125,23 @@ def test_an_error_of_a_worker_ends_the_conversion_and_it_is_resumed(
                 os.truncate(source, 40_000)
 
         with pytest.raises(MemdescError, match=r"was shortened after|has changed"):
-            reorder.convert(source, target, _RULES, _OPTIONS, step, client)
+            reorder.convert(
+                source, target, map=_RULES, options=_OPTIONS, progress=step, client=client
+            )
         assert not target.exists()
         _checkpoint(source)
         os.utime(source, ns=(before.st_atime_ns, before.st_mtime_ns))  # it is the one it was
         options = _OPTIONS._replace(resume=True)
-        assert reorder.convert(source, target, _RULES, options, None, client).files
+        assert reorder.convert(source, target, map=_RULES, options=options, client=client).files
         with pytest.raises(MemdescError, match="threads are those of this machine"):
-            reorder.convert(source, target, _RULES, _OPTIONS._replace(threads=2), None, client)
+            reorder.convert(
+                source,
+                target,
+                map=_RULES,
+                options=_OPTIONS._replace(threads=2),
+                progress=None,
+                client=client,
+            )
     assert contents(target) == _alone(source, tmp_path / "one.safetensors")
 
 
@@ -138,7 +149,7 @@ def test_a_client_is_one_of_dask(tmp_path: Path) -> None:
     given: Any = "tcp://127.0.0.1:8786"
     source = _checkpoint(tmp_path / "in.safetensors")
     with pytest.raises(MemdescError, match="is not a synchronous distributed"):
-        reorder.convert(source, tmp_path / "x.npz", _RULES, _OPTIONS, None, given)
+        reorder.convert(source, tmp_path / "x.npz", map=_RULES, options=_OPTIONS, client=given)
 
 
 def test_what_is_not_a_cluster_is_refused_before_a_byte_is_written(

@@ -25,7 +25,7 @@ def moved(folder: Path, config: dict[str, Any]) -> dict[str, Any]:
     """Convert a model with a config.json; returns that of the output."""
     model_folder(folder / "model")
     (folder / "model" / "config.json").write_text(json.dumps(config))
-    reorder.convert(folder / "model", folder / "out", [_RULE])
+    reorder.convert(folder / "model", folder / "out", map=[_RULE])
     found: dict[str, Any] = json.loads((folder / "out" / "config.json").read_text())
     return found
 
@@ -41,38 +41,41 @@ def test_a_section_moves_where_it_is(tmp_path: Path) -> None:
 def test_files_of_old_programs_do_not_stay_where_they_are_wrong(tmp_path: Path) -> None:
     model_folder(tmp_path / "model")
     (tmp_path / "model" / "quant_config.json").write_text('{"w_bit": 4, "q_group_size": 64}')
-    made = reorder.convert(tmp_path / "model", tmp_path / "out", [_RULE])
+    made = reorder.convert(tmp_path / "model", tmp_path / "out", map=[_RULE])
     (warning,) = made.warnings
     assert warning == "quant_config.json is left out: it describes the input"
     assert not (tmp_path / "out" / "quant_config.json").exists()
     (tmp_path / "model" / "config.json").write_text("{}")
     some = "model.layers.0.*: awq -> plain(axes=oi), f16"
     with pytest.raises(MemdescError, match=r"does not declare model\.layers\.1\.mlp\.qweight"):
-        reorder.convert(tmp_path / "model", tmp_path / "some", [some])
+        reorder.convert(tmp_path / "model", tmp_path / "some", map=[some])
 
 
 def test_a_rule_takes_no_record_for_another_version_than_the_model_says(tmp_path: Path) -> None:
     model_folder(tmp_path / "model", zeros=(1, 3))
     to_v2 = "model.*: awq -> gptq(zeros=v2)"
-    reorder.convert(tmp_path / "model", tmp_path / "v2", [to_v2])
+    reorder.convert(tmp_path / "model", tmp_path / "v2", map=[to_v2])
     for path in (tmp_path / "v2").glob("*.safetensors"):
         write_metadata(path, {})  # as other programs write it
     for rule in ("model.*: gptq -> awq", "model.*.mlp: gptq -> ba, f16"):
         with pytest.raises(MemdescError, match=r"config\.json declares zeros=v2") as caught:
             reorder.convert(
-                tmp_path / "v2", tmp_path / "back", [rule], reorder.checkpoints.ConvertOptions()
+                tmp_path / "v2",
+                tmp_path / "back",
+                map=[rule],
+                options=reorder.checkpoints.ConvertOptions(),
             )
         assert f"rule {rule!r}: model.layers.0.mlp: " in str(caught.value)
         assert "say gptq(zeros=v2), or gptq(zeros=v1) if config.json is wrong" in str(caught.value)
     back = "model.*: gptq(zeros=v2) -> awq"
-    reorder.convert(tmp_path / "v2", tmp_path / "back", [back])
+    reorder.convert(tmp_path / "v2", tmp_path / "back", map=[back])
     insisted = "model.*: gptq(zeros=v1) -> awq"  # who says it means it
-    reorder.convert(tmp_path / "v2", tmp_path / "other", [insisted])
+    reorder.convert(tmp_path / "v2", tmp_path / "other", map=[insisted])
 
 
 def _converted(source: Path, target: Path, *rules: str) -> tuple[dict[str, Any], list[str]]:
     """Convert; returns the section of the config.json of the output, and the warnings."""
-    made = reorder.convert(source, target, rules)
+    made = reorder.convert(source, target, map=rules)
     path = target / "config.json"
     config = json.loads(path.read_text()) if path.exists() else {}
     return config.get("quantization_config", {}), [*made.warnings]
@@ -101,7 +104,7 @@ def test_a_rule_that_the_model_contradicts_is_refused(
         (tmp_path / "model" / "config.json").write_text(json.dumps(place))
         for source in (tmp_path / "model", tmp_path / "model" / "model.safetensors"):
             with pytest.raises(MemdescError, match=problem):
-                reorder.convert(source, tmp_path / "out", [rule])
+                reorder.convert(source, tmp_path / "out", map=[rule])
 
 
 def test_what_no_config_says_of_the_output_is_a_warning(tmp_path: Path) -> None:
@@ -131,9 +134,9 @@ def test_what_no_config_can_say_is_refused(tmp_path: Path) -> None:
     )
     for k, (rules, problem) in enumerate(cases):
         with pytest.raises(MemdescError, match=problem) as caught:
-            reorder.convert(tmp_path / "model", tmp_path / "out", rules)
+            reorder.convert(tmp_path / "model", tmp_path / "out", map=rules)
         assert "such as OUT.safetensors, which has no config.json" in str(caught.value)
-        reorder.convert(tmp_path / "model", tmp_path / f"{k}.safetensors", rules)
+        reorder.convert(tmp_path / "model", tmp_path / f"{k}.safetensors", map=rules)
 
 
 def test_layers_that_stay_what_config_says_may_change_alone(tmp_path: Path) -> None:

@@ -33,7 +33,9 @@ _SMALL = reorder.checkpoints.ConvertOptions(max_bytes=20_000, threads=2)
 def test_progress_counts_every_byte_once(model: Path, tmp_path: Path) -> None:
     seen: list[reorder.checkpoints.ConvertProgress] = []
     options = _SMALL._replace(verify=True)
-    report = reorder.convert(model, tmp_path / "out", _RULES, options, seen.append)
+    report = reorder.convert(
+        model, tmp_path / "out", map=_RULES, options=options, progress=seen.append
+    )
     first, *rest = seen
     assert (first.stage, first.done, first.report.warnings) == ("planned", 0, report.warnings)
     assert [now.done for now in rest] == sorted(now.done for now in rest)
@@ -48,14 +50,16 @@ def test_progress_counts_every_byte_once(model: Path, tmp_path: Path) -> None:
 def test_what_is_resumed_is_not_counted_again(model: Path, tmp_path: Path) -> None:
     sharded = _SMALL._replace(shard_bytes=20_000, threads=1)
     with ended_after(12) as end:
-        reorder.convert(model, tmp_path / "out", _RULES, sharded, end)
+        reorder.convert(model, tmp_path / "out", map=_RULES, options=sharded, progress=end)
     assert partial_folder(tmp_path / "out").exists()
     seen: list[reorder.checkpoints.ConvertProgress] = []
     options = sharded._replace(resume=True)
-    report = reorder.convert(model, tmp_path / "out", _RULES, options, seen.append)
+    report = reorder.convert(
+        model, tmp_path / "out", map=_RULES, options=options, progress=seen.append
+    )
     assert 0 < report.resumed < report.files
     assert seen[-1].done == seen[-1].total < seen[0].total
-    reorder.convert(model, tmp_path / "fresh", _RULES, sharded)
+    reorder.convert(model, tmp_path / "fresh", map=_RULES, options=sharded)
     assert contents(tmp_path / "out") == contents(tmp_path / "fresh")
 
 
@@ -63,7 +67,11 @@ def test_a_dry_run_says_what_would_become_of_each_tensor(model: Path, tmp_path: 
     seen: list[str] = []
     options = _SMALL._replace(dry_run=True)
     report = reorder.convert(
-        model, tmp_path / "out", _RULES, options, lambda now: seen.append(now.stage)
+        model,
+        tmp_path / "out",
+        map=_RULES,
+        options=options,
+        progress=lambda now: seen.append(now.stage),
     )
     assert seen == ["planned"]
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
@@ -72,7 +80,7 @@ def test_a_dry_run_says_what_would_become_of_each_tensor(model: Path, tmp_path: 
         "conv.weight: memory_desc((20, 6, 3, 3), 'f32', 'abcd') -> "
         "memory_desc((20, 6, 3, 3), 'f32', 'ABcd16b16a')"
     )
-    done = reorder.convert(model, tmp_path / "out", _RULES, _SMALL)
+    done = reorder.convert(model, tmp_path / "out", map=_RULES, options=_SMALL)
     assert done.would == ()
     assert (done.bytes_in, done.bytes_out) == (report.bytes_in, report.bytes_out)
     assert done.bytes_out == sum(map(len, contents(tmp_path / "out").values()))
@@ -85,7 +93,7 @@ def test_rules_are_lines_and_files(model: Path, tmp_path: Path) -> None:
         '[[map]]\nmatch = "model.layers.*"\nsrc = "awq"\ndst = "gptq(zeros=v2, g_idx=true)"\n'
         '[[map]]\nmatch = "lm_head.weight"\ndst = "ab"\ndims = [80, 64]\n'
     )
-    report = reorder.convert(model, tmp_path / "out", [rules, "conv.weight: ohwi"])
+    report = reorder.convert(model, tmp_path / "out", map=[rules, "conv.weight: ohwi"])
     assert report.converted == 4
     with reorder.open_checkpoint(tmp_path / "out") as found:
         assert str(found["conv.weight"].desc).endswith("'acdb')")
@@ -98,9 +106,9 @@ def test_rules_are_lines_and_files(model: Path, tmp_path: Path) -> None:
     [
         (
             "conv.weight: ohwi",
-            "rules must be a list of rules, not 'conv.weight: ohwi'; put it in brackets",
+            "map must be a list of rules, not 'conv.weight: ohwi'; put it in brackets",
         ),
-        (None, "rules must be a list of rules, not None"),
+        (3, "map must be a list of rules, not 3"),
         ([5], "a rule is a string, or the path of a file of rules, not 5"),
         ([b"conv.weight: ohwi"], "a rule is a string, or the path of a file of rules"),
         ({"conv.weight: ohwi"}, "the last one that matches applies, so their order counts"),
@@ -113,7 +121,7 @@ def test_rules_that_are_none_are_refused(
     model: Path, tmp_path: Path, rules: Any, problem: str
 ) -> None:
     with pytest.raises(MemdescError) as caught:
-        reorder.convert(model, tmp_path / "out", rules)
+        reorder.convert(model, tmp_path / "out", map=rules)
     assert problem in str(caught.value)
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
@@ -133,7 +141,7 @@ def test_options_out_of_range_are_refused(
     model: Path, tmp_path: Path, options: dict[str, Any], problem: str
 ) -> None:
     with pytest.raises(MemdescError) as caught:
-        reorder.convert(model, tmp_path / "out", _RULES, _SMALL._replace(**options))
+        reorder.convert(model, tmp_path / "out", map=_RULES, options=_SMALL._replace(**options))
     assert problem in str(caught.value)
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
@@ -142,7 +150,10 @@ def test_very_many_threads_are_as_many_as_help(tmp_path: Path) -> None:
     write_safetensors(tmp_path / "x.safetensors", {"x": np.ones((64, 64), np.float32)})
     options = reorder.checkpoints.ConvertOptions(threads=10**9)
     target = tmp_path / "y.safetensors"
-    assert reorder.convert(tmp_path / "x.safetensors", target, ["x: ba"], options).files == 1
+    assert (
+        reorder.convert(tmp_path / "x.safetensors", target, map=["x: ba"], options=options).files
+        == 1
+    )
 
 
 def test_options_are_one_value(model: Path, tmp_path: Path) -> None:
@@ -150,16 +161,16 @@ def test_options_are_one_value(model: Path, tmp_path: Path) -> None:
     client: Any = 5  # looked at later
     for more in ({}, {"client": client}):
         with pytest.raises(MemdescError, match="options must be ConvertOptions, not "):
-            reorder.convert(model, tmp_path / "out", _RULES, given, **more)
+            reorder.convert(model, tmp_path / "out", map=_RULES, options=given, **more)
     numbers: Any = np.int64(1 << 20)
     options = reorder.checkpoints.ConvertOptions(max_bytes=numbers, threads=1)
-    assert reorder.convert(model, tmp_path / "out", _RULES, options).files
+    assert reorder.convert(model, tmp_path / "out", map=_RULES, options=options).files
 
 
 def test_a_callback_that_is_none_is_refused(model: Path, tmp_path: Path) -> None:
     given: Any = 5
     with pytest.raises(MemdescError, match="progress must be a function, not 5"):
-        reorder.convert(model, tmp_path / "out", _RULES, _SMALL, given)
+        reorder.convert(model, tmp_path / "out", map=_RULES, options=_SMALL, progress=given)
     assert not (tmp_path / "out").exists()
 
 
@@ -174,10 +185,12 @@ def test_what_a_callback_raises_comes_back_as_it_is(
 
     options = _SMALL._replace(verify=True)
     with pytest.raises(type(error)) as caught:
-        reorder.convert(model, tmp_path / "out", _RULES, options, fail)
+        reorder.convert(model, tmp_path / "out", map=_RULES, options=options, progress=fail)
     assert caught.value is error
     assert not (tmp_path / "out").exists()
-    assert reorder.convert(model, tmp_path / "out", _RULES, options._replace(resume=True))
+    assert reorder.convert(
+        model, tmp_path / "out", map=_RULES, options=options._replace(resume=True)
+    )
 
 
 def test_a_callback_may_change_the_working_folder(
@@ -188,8 +201,16 @@ def test_a_callback_may_change_the_working_folder(
     monkeypatch.chdir(tmp_path)
     rules: list[str | Path] = [Path("rules.toml"), *_RULES]
     options = _SMALL._replace(verify=True)
-    reorder.convert(model.name, "out", rules, options, lambda _: os.chdir(tmp_path / "elsewhere"))
-    reorder.convert(model, tmp_path / "wanted", [tmp_path / "rules.toml", *_RULES], options)
+    reorder.convert(
+        model.name,
+        "out",
+        map=rules,
+        options=options,
+        progress=lambda _: os.chdir(tmp_path / "elsewhere"),
+    )
+    reorder.convert(
+        model, tmp_path / "wanted", map=[tmp_path / "rules.toml", *_RULES], options=options
+    )
     assert contents(tmp_path / "out") == contents(tmp_path / "wanted")
 
 
@@ -200,11 +221,11 @@ def test_a_callback_may_convert_something_else_but_not_the_same(
 
     def again(now: reorder.checkpoints.ConvertProgress) -> None:
         if now.stage == "converting" and left:
-            reorder.convert(model, tmp_path / left.pop(0), _RULES, _SMALL)
+            reorder.convert(model, tmp_path / left.pop(0), map=_RULES, options=_SMALL)
 
     with pytest.raises(MemdescError, match="another process is writing into"):
-        reorder.convert(model, tmp_path / "out", _RULES, _SMALL, again)
-    reorder.convert(model, tmp_path / "out", _RULES, _SMALL._replace(resume=True))
+        reorder.convert(model, tmp_path / "out", map=_RULES, options=_SMALL, progress=again)
+    reorder.convert(model, tmp_path / "out", map=_RULES, options=_SMALL._replace(resume=True))
     assert contents(tmp_path / "out") == contents(tmp_path / "other")
 
 
@@ -233,10 +254,10 @@ def test_no_task_runs_after_an_interrupted_conversion_has_returned(
     thread = Thread(target=interrupt)
     thread.start()
     with pytest.raises(KeyboardInterrupt):
-        reorder.convert(model, tmp_path / "out", _RULES, _SMALL, hold)
+        reorder.convert(model, tmp_path / "out", map=_RULES, options=_SMALL, progress=hold)
     assert ended
     thread.join()
-    assert reorder.convert(model, tmp_path / "out", _RULES, _SMALL).files
+    assert reorder.convert(model, tmp_path / "out", map=_RULES, options=_SMALL).files
 
 
 def test_each_tensor_is_cut_once(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ def test_a_scale_is_stored_with_what_it_scaled(
 ) -> None:
     source = _saved(tmp_path / "x.safetensors", _X)
     made = tmp_path / "y.safetensors"
-    report = reorder.convert(source, made, [rule], SMALL._replace(max_bytes=max_bytes))
+    report = reorder.convert(source, made, map=[rule], options=SMALL._replace(max_bytes=max_bytes))
     assert report.warnings == ()
     found = reorder.load(made, reorder.Quantized)
     assert found.scales == np.float32(scale)
@@ -50,7 +50,9 @@ def test_a_scale_is_stored_with_what_it_scaled(
 def test_numbers_that_saturate_are_counted_and_said(tmp_path: Path, max_bytes: int) -> None:
     source = _saved(tmp_path / "x.safetensors", _X)
     options = SMALL._replace(max_bytes=max_bytes)
-    report = reorder.convert(source, tmp_path / "y.safetensors", ["x: s8, scale=0.02"], options)
+    report = reorder.convert(
+        source, tmp_path / "y.safetensors", map=["x: s8, scale=0.02"], options=options
+    )
     count = int((abs(np.rint(_X / np.float32(0.02)) - -0.5) > 127.5).sum())
     assert 0 < count < _X.size
     (said,) = report.warnings
@@ -65,7 +67,10 @@ def test_a_scale_at_which_all_numbers_saturate_is_refused(
     source = _saved(tmp_path / "x.safetensors", np.where(_X < 0, np.float32(-1), np.float32(1)))
     with pytest.raises(MemdescError, match="x: all 4096 numbers are beyond"):
         reorder.convert(
-            source, tmp_path / "y.safetensors", [rule], SMALL._replace(max_bytes=max_bytes)
+            source,
+            tmp_path / "y.safetensors",
+            map=[rule],
+            options=SMALL._replace(max_bytes=max_bytes),
         )
     assert [path.name for path in tmp_path.iterdir()] == ["x.safetensors"]
 
@@ -78,12 +83,18 @@ def test_whether_all_numbers_become_zero_is_judged_on_the_tensor(
     tiny = np.full((64, 64), 1e-12, np.float32)
     with pytest.raises(MemdescError, match="x: all numbers would become 0 in f16: the largest is"):
         reorder.convert(
-            _saved(tmp_path / "x.safetensors", tiny), tmp_path / "y.npz", ["x: f16"], options
+            _saved(tmp_path / "x.safetensors", tiny),
+            tmp_path / "y.npz",
+            map=["x: f16"],
+            options=options,
         )
     assert not (tmp_path / "y.npz").exists()
     tiny[-1, -1] = 1
     reorder.convert(
-        _saved(tmp_path / "x.safetensors", tiny), tmp_path / "y.npz", ["x: f16"], options
+        _saved(tmp_path / "x.safetensors", tiny),
+        tmp_path / "y.npz",
+        map=["x: f16"],
+        options=options,
     )
 
 

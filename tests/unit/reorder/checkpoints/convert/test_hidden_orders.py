@@ -31,7 +31,7 @@ def _warned(folder: Path, output: str, *rules: str) -> tuple[str, ...]:
     source = folder / "x.safetensors"
     if not source.exists():
         write_safetensors(source, _ARRAYS)
-    report = reorder.convert(source, folder / output, rules)
+    report = reorder.convert(source, folder / output, map=rules)
     # every GGUF file that is made of other files gets this one
     return tuple(each for each in report.warnings if "llama.cpp" not in each)
 
@@ -77,7 +77,7 @@ def test_one_warning_names_the_first_few_and_counts_the_others(tmp_path: Path) -
 
 def test_a_npy_says_that_its_array_is_column_major(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", _ARRAYS["square"])
-    assert not reorder.convert(tmp_path / "x.npy", tmp_path / "y.npy", ["x: ba"]).warnings
+    assert not reorder.convert(tmp_path / "x.npy", tmp_path / "y.npy", map=["x: ba"]).warnings
     found = np.load(tmp_path / "y.npy")
     assert found.flags.f_contiguous
     assert np.array_equal(found, _ARRAYS["square"])
@@ -91,7 +91,7 @@ def test_arrays_in_fortran_order_become_row_major(
     arrays = {name: np.asfortranarray(array) for name, array in _ARRAYS.items()}
     np.savez(tmp_path / "x.npz", allow_pickle=False, **arrays)
     target = tmp_path / output
-    assert not reorder.convert(tmp_path / "x.npz", target, rules).warnings
+    assert not reorder.convert(tmp_path / "x.npz", target, map=rules).warnings
     with reorder.open_checkpoint(target) as found:
         for name, array in arrays.items():
             stored = found[f"new.{name}" if rules else name]

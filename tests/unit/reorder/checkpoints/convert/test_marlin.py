@@ -30,7 +30,9 @@ def section(folder: Path) -> dict[str, Any]:
 
 def warnings_of(source: Path, target: Path, rule: str) -> tuple[str, ...]:
     """Return the warnings of a conversion that is not run."""
-    return reorder.convert(source, target, [rule], SMALL._replace(dry_run=True)).warnings
+    return reorder.convert(
+        source, target, map=[rule], options=SMALL._replace(dry_run=True)
+    ).warnings
 
 
 def numbers(folder: Path, *named: str, **options: Any) -> NDArray[np.float32]:

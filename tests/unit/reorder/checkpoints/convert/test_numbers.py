@@ -33,7 +33,7 @@ def test_scales_are_chosen_for_no_types_that_quantize_does_not_take(tmp_path: Pa
     source, out = tmp_path / "in.safetensors", tmp_path / "out.safetensors"
     write_safetensors(source, {"w": np.ones((8, 8), np.float32)})
     small = tmp_path / "small.safetensors"
-    reorder.convert(source, small, ["w: f8_e4m3"], SMALL)
+    reorder.convert(source, small, map=["w: f8_e4m3"], options=SMALL)
     said = refused(small, out, "w: s8, scales=a")
     assert "quantize takes floats of 16 bits or more, not f8_e4m3" in said
 
@@ -54,10 +54,10 @@ def test_types_that_an_archive_does_not_have_come_back(tmp_path: Path) -> None:
     x = np.arange(6, dtype=np.float32).reshape(2, 3)
     write_safetensors(tmp_path / "x.safetensors", {"x": x, "y": x})
     rules = ["x: bf16", "y: f8_e5m2"]
-    reorder.convert(tmp_path / "x.safetensors", first, rules, SMALL)
+    reorder.convert(tmp_path / "x.safetensors", first, map=rules, options=SMALL)
     source = first
     for target in others:
-        reorder.convert(source, target, [], SMALL)
+        reorder.convert(source, target, map=[], options=SMALL)
         source = target
     with reorder.open_checkpoint(first) as old, reorder.open_checkpoint(source) as new:
         assert new.metadata == {}
@@ -72,8 +72,8 @@ def test_tensors_without_a_data_type_are_copied(tmp_path: Path) -> None:
     reorder.convert(
         tmp_path / "x.safetensors",
         tmp_path / "y.safetensors",
-        [],
-        reorder.checkpoints.ConvertOptions(),
+        map=[],
+        options=reorder.checkpoints.ConvertOptions(),
     )
     with reorder.open_checkpoint(tmp_path / "y.safetensors") as found:
         assert (found["x"].dtype, found["x"].data.tobytes()) == ("C64", x.tobytes())
@@ -103,8 +103,8 @@ def test_what_is_quantised_is_read_as_one(
     reorder.convert(
         tmp_path / "in.safetensors",
         tmp_path / name,
-        [rule],
-        reorder.checkpoints.ConvertOptions(verify=True),
+        map=[rule],
+        options=reorder.checkpoints.ConvertOptions(verify=True),
     )
     (path,) = (tmp_path / name).iterdir() if name == "x" else [tmp_path / name]
     found = reorder.load(path, Quantized)
@@ -122,7 +122,7 @@ def _shards(folder: Path) -> tuple[Path, Path]:
     codes = reorder.quantize(_WEIGHTS, "s8", axis=0)
     reorder.save(whole, {"w": codes, "bias": np.ones(3, np.float32)})
     reorder.convert(
-        whole, folder, [], reorder.checkpoints.ConvertOptions(shard_bytes=_WEIGHTS.size)
+        whole, folder, map=[], options=reorder.checkpoints.ConvertOptions(shard_bytes=_WEIGHTS.size)
     )
     return folder, folder / "model-00002-of-00003.safetensors"
 
@@ -134,10 +134,10 @@ def test_a_shard_keeps_what_its_tensors_are_with_those_of_another(
     folder, shard = _shards(tmp_path)
     wanted = reorder.dequantize(reorder.load_all(tmp_path / "whole.safetensors", Quantized)["w"])
     made, index = tmp_path / "shard.safetensors", folder / "model.safetensors.index.json"
-    reorder.convert(shard, made, [f"w: rename={name}"])
+    reorder.convert(shard, made, map=[f"w: rename={name}"])
     shard.write_bytes(made.read_bytes())
     index.write_text(index.read_text().replace('"w":', f'"{name}":'))
-    reorder.convert(folder, tmp_path / "again.safetensors", [])
+    reorder.convert(folder, tmp_path / "again.safetensors", map=[])
     found = reorder.load_all(tmp_path / "again.safetensors", Quantized)[name]
     assert np.array_equal(reorder.dequantize(found).numpy(), wanted.numpy())
 
@@ -208,6 +208,6 @@ def test_scales_in_blocks_that_are_not_finite_do_not_move(
     rule = f"fc*: {name} -> {target}"
     settings = SMALL._replace(max_bytes=1 << 16)
     with pytest.raises(MemdescError) as caught:
-        reorder.convert(tmp_path / "in.npz", tmp_path / "out.npz", [rule], settings)
+        reorder.convert(tmp_path / "in.npz", tmp_path / "out.npz", map=[rule], options=settings)
     assert f"{field} of f16 is NaN at (50, 17), and 1 of " in str(caught.value)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.npz"]

@@ -80,13 +80,13 @@ def test_weights_outside_of_the_index_do_not_replace_what_is_written(tmp_path: P
         settings = ConvertOptions(shard_bytes=shard_bytes)
         said = r"model\.safetensors' is not a file of the checkpoint, whose index names other files"
         with pytest.raises(MemdescError, match=said):
-            convert(tmp_path / "model", tmp_path / "out", [], settings)
+            convert(tmp_path / "model", tmp_path / "out", map=[], options=settings)
 
 
 def test_weights_outside_of_the_index_are_copied_and_stay_outside(tmp_path: Path) -> None:
     indexed_model(tmp_path / "model", "other.safetensors")
     out = tmp_path / "out"
-    convert(tmp_path / "model", out, ["a: ba"], ConvertOptions(shard_bytes=1 << 30))
+    convert(tmp_path / "model", out, map=["a: ba"], options=ConvertOptions(shard_bytes=1 << 30))
     stray = (tmp_path / "model" / "other.safetensors").read_bytes()
     assert (out / "other.safetensors").read_bytes() == stray
     with reorder.open_checkpoint(out) as found:
@@ -98,7 +98,7 @@ def test_a_name_that_the_container_keeps_for_itself_is_refused(tmp_path: Path) -
     write_safetensors(tmp_path / "x.safetensors", {"x": _X})
     rule = "x: rename=__metadata__"
     with pytest.raises(MemdescError, match="cannot be called '__metadata__'"):
-        convert(tmp_path / "x.safetensors", tmp_path / "y.safetensors", [rule])
+        convert(tmp_path / "x.safetensors", tmp_path / "y.safetensors", map=[rule])
 
 
 def test_files_of_a_model_that_one_file_has_no_place_for_are_named(tmp_path: Path) -> None:
@@ -150,7 +150,7 @@ def test_other_files_of_weights_that_are_converted_are_left_out(tmp_path: Path, 
     (tmp_path / "model.safetensors").rename(source / "model.safetensors")
     for name in names:
         (source / name).write_bytes(b"x")
-    report = convert(source, tmp_path / "out", ["a: f16"])
+    report = convert(source, tmp_path / "out", map=["a: f16"])
     assert report.warnings == (f"left out, because their weights are not converted: {same}",)
     assert not (tmp_path / "out" / names[0]).exists()
     assert (tmp_path / "out" / names[1]).exists()
@@ -161,7 +161,7 @@ def test_other_files_of_weights_that_are_converted_are_left_out(tmp_path: Path, 
 @pytest.mark.parametrize("name", ["Llama-3.1-8B-bf16", "Qwen2.5", "Some.Instruct", "x.tensors/"])
 def test_names_of_models_may_have_dots(tmp_path: Path, name: str) -> None:
     indexed_model(tmp_path / "model", "other.safetensors")
-    convert(tmp_path / "model", f"{tmp_path}/{name}", ["a: f16"])
+    convert(tmp_path / "model", f"{tmp_path}/{name}", map=["a: f16"])
     assert names_in(tmp_path / name) == {"a", "b"}
 
 

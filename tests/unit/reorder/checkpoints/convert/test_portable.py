@@ -98,11 +98,13 @@ def test_a_checkpoint_is_converted_to_the_same_bytes_after_an_interrupt_too(
 ) -> None:
     portable, usual = tmp_path / "portable", tmp_path / "usual"
     with ended_after(8) as end:
-        reorder.convert(model, portable, _RULES, _SMALL._replace(shard_bytes=20_000), end)
+        reorder.convert(
+            model, portable, map=_RULES, options=_SMALL._replace(shard_bytes=20_000), progress=end
+        )
     assert partial_folder(portable).exists()
-    reorder.convert(model, portable, _RULES, _SMALL._replace(resume=True))
-    reorder.convert(model, portable, _RULES, _SMALL._replace(overwrite=True))
+    reorder.convert(model, portable, map=_RULES, options=_SMALL._replace(resume=True))
+    reorder.convert(model, portable, map=_RULES, options=_SMALL._replace(overwrite=True))
     monkeypatch.undo()
-    reorder.convert(model, usual, _RULES, _SMALL)
+    reorder.convert(model, usual, map=_RULES, options=_SMALL)
     assert contents(usual) == contents(portable)
     assert not partial_folder(portable).exists()

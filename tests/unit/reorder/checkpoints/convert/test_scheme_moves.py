@@ -243,7 +243,7 @@ def test_a_reciprocal_is_rounded_after_a_warning(tmp_path: Path, *, divides: boo
     old, new = ("compressed_nvfp4", "modelopt_nvfp4")[:: 1 if divides else -1]
     folder = write_model(tmp_path / "in", {"fc": layer}, {})
     options = SMALL._replace(dry_run=True)
-    report = reorder.convert(folder, tmp_path / "no", [f"fc: {old} -> {new}"], options)
+    report = reorder.convert(folder, tmp_path / "no", map=[f"fc: {old} -> {new}"], options=options)
     (said,) = [each for each in report.warnings if "reciprocal" in each]
     assert "scales change in 1 of 1 weights, by at most " in said
     error = float(said.partition("at most ")[2].partition(" ")[0])
@@ -262,7 +262,7 @@ def test_a_reciprocal_is_rounded_after_a_warning(tmp_path: Path, *, divides: boo
 
 def test_a_power_of_two_has_an_exact_reciprocal(tmp_path: Path) -> None:
     folder = _with_factor(tmp_path / "in", 2**-9)
-    report = reorder.convert(folder, tmp_path / "out", [_TURNED], SMALL)
+    report = reorder.convert(folder, tmp_path / "out", map=[_TURNED], options=SMALL)
     (said,) = [each for each in report.warnings if "reciprocal" in each]
     assert "scales change in 0 of 1 weights, by at most 0 of their value" in said
     made = record_in(tmp_path / "out", "fc")

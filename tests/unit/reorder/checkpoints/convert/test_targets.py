@@ -72,7 +72,7 @@ def _made(
     settings: reorder.checkpoints.ConvertOptions = SMALL,
 ) -> tuple[Tensors, dict[str, Any], reorder.checkpoints.ConvertReport]:
     """Convert; returns the words of all tensors, config.json and the report."""
-    report = reorder.convert(source, target, rules, settings, to=to)
+    report = reorder.convert(source, target, map=rules, options=settings, to=to)
     return words_of(target), json.loads((target / "config.json").read_text()), report
 
 
@@ -315,7 +315,9 @@ def test_scales_of_a_cache_do_not_stay_without_what_declares_them(tmp_path: Path
 def test_integers_become_those_of_compressed_tensors(tmp_path: Path, *, zeros: bool) -> None:
     source = _model(tmp_path / "in", awq_layer(zeros=(0, 16) if zeros else (8, 9)), _AWQ)
     if not zeros:
-        reorder.convert(source, tmp_path / "marlin", ["*: awq -> marlin(zeros=false)"], SMALL)
+        reorder.convert(
+            source, tmp_path / "marlin", map=["*: awq -> marlin(zeros=false)"], options=SMALL
+        )
         source = tmp_path / "marlin"
     found, config, report = _made(source, tmp_path / "out", "compressed-tensors")
     section = config["quantization_config"]
@@ -753,7 +755,7 @@ def test_shards_have_an_index_and_an_interrupted_call_is_resumed(tmp_path: Path)
     source = _model(tmp_path / "in", layer, _FP8)
     settings = SMALL._replace(shard_bytes=70_000, max_bytes=1 << 16)
     with ended_after(5) as stop:
-        reorder.convert(source, tmp_path / "out", (), settings, stop, to="bf16")
+        reorder.convert(source, tmp_path / "out", options=settings, progress=stop, to="bf16")
     assert not (tmp_path / "out").exists()
     again = settings._replace(resume=True)
     found, _, report = _made(source, tmp_path / "out", "bf16", settings=again)
@@ -1085,7 +1087,9 @@ def test_a_rule_quantises_floats_to_a_record(tmp_path: Path, name: str) -> None:
     write_safetensors(tmp_path / "in.safetensors", {"fc.weight": weight})
     target = tmp_path / "out.safetensors"
     settings = SMALL._replace(verify=True, max_bytes=1 << 20)
-    reorder.convert(tmp_path / "in.safetensors", target, [f"fc.weight: {name}"], settings)
+    reorder.convert(
+        tmp_path / "in.safetensors", target, map=[f"fc.weight: {name}"], options=settings
+    )
     made = reorder.load(target, reorder.records.Record)
     scales = made.tensors["weight_scale"].view(np.float32)
     assert (made.desc.name, len(scales)) == {
@@ -1107,7 +1111,9 @@ def test_a_rule_does_not_quantise_to_what_its_record_does_not_have(tmp_path: Pat
     ):
         with pytest.raises(MemdescError) as caught:
             reorder.convert(
-                tmp_path / "in.safetensors", tmp_path / "out.safetensors", [f"fc.weight: {rule}"]
+                tmp_path / "in.safetensors",
+                tmp_path / "out.safetensors",
+                map=[f"fc.weight: {rule}"],
             )
         assert reason in str(caught.value)
         assert "plain numbers" not in str(caught.value)

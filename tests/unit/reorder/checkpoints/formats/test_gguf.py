@@ -66,7 +66,7 @@ def test_tensors_of_every_type_are_those_of_the_package(tmp_path: Path) -> None:
 
 def test_the_package_reads_what_was_copied(tmp_path: Path) -> None:
     _write_every_type(tmp_path / "x.gguf")
-    reorder.convert(tmp_path / "x.gguf", tmp_path / "y.gguf", ["I16: rename=words"])
+    reorder.convert(tmp_path / "x.gguf", tmp_path / "y.gguf", map=["I16: rename=words"])
     old, new = (gguf.GGUFReader(tmp_path / f"{name}.gguf") for name in "xy")
     for one, other in zip(old.tensors, new.tensors, strict=True):
         assert other.name == one.name.replace("I16", "words")
@@ -183,7 +183,7 @@ def test_types_and_dims_that_gguf_lacks_survive_a_round_trip(tmp_path: Path, end
     }
     reorder.save(tmp_path / f"a.{ending}", given)
     for one, other in (("a." + ending, "b.gguf"), ("b.gguf", "c." + ending)):
-        reorder.convert(tmp_path / one, tmp_path / other, [])
+        reorder.convert(tmp_path / one, tmp_path / other, map=[])
     first, last = (reorder.open_checkpoint(tmp_path / f"{each}.{ending}") for each in "ac")
     assert {name: (each.dtype, each.shape, each.desc) for name, each in first.items()} == {
         name: (each.dtype, each.shape, each.desc) for name, each in last.items()
@@ -312,7 +312,7 @@ def test_no_other_conversion_takes_unknown_types(tmp_path: Path) -> None:
 
 def _convert(folder: Path, output: str, *rules: str) -> None:
     options = reorder.checkpoints.ConvertOptions(verify=True)
-    reorder.convert(folder / "x.gguf", folder / output, rules, options)
+    reorder.convert(folder / "x.gguf", folder / output, map=rules, options=options)
 
 
 # Models in several files, as the package writes them

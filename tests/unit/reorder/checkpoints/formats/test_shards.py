@@ -45,7 +45,7 @@ def test_a_folder_with_a_shard_missing_is_refused(tmp_path: Path) -> None:
     with pytest.raises(MemdescError, match=problem):
         read_container(tmp_path)
     with pytest.raises(MemdescError, match=f"{names[1]} is missing"):
-        convert(tmp_path, tmp_path.with_name("out"), ["*: plain, u8"])
+        convert(tmp_path, tmp_path.with_name("out"), map=["*: plain, u8"])
     assert not tmp_path.with_name("out").exists()
     assert [*read_container(tmp_path / names[2]).entries] == ["t2"]
     assert [*read_container(tmp_path, skip_unreadable=True).unread] == [names[1]]
