@@ -64,5 +64,5 @@ if not TYPE_CHECKING:
     __getattr__ = lazy(
         __name__,
         {"parse_layout": "memdesc.exchange"},
-        {"descriptor_json", "exchange", "picture", "record", "source", "verbose"},
+        {"exchange", "picture", "record", "source", "verbose"},
     )

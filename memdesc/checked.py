@@ -35,7 +35,7 @@ class Checked:
         return format(str(self), spec)
 
     @classmethod
-    def made(cls, *arguments: Any) -> Any:
+    def _made(cls, *arguments: Any) -> Any:
         """Make a value from what `_arguments` returns."""
         return cls(*arguments)
 
@@ -60,7 +60,7 @@ def _make(name: str, *arguments: Any) -> Any:
     if not (isinstance(kind, type) and issubclass(kind, Checked)):
         msg = f"a pickle says that {name!r} is a value of memdesc, which it is not: it is damaged"
         raise MemdescError(msg)
-    return kind.made(*map(_unpickled, arguments))
+    return kind._made(*map(_unpickled, arguments))  # noqa: SLF001 - of a class of this module
 
 
 class _Array(NamedTuple):

@@ -203,8 +203,7 @@ class MemoryDesc(Checked):
         return self.dtype, self.layout, self.extra, self.letters
 
     @classmethod
-    def made(cls, *arguments: Any) -> MemoryDesc:
-        """Make one of what `_arguments` returns; unpickling does."""
+    def _made(cls, *arguments: Any) -> MemoryDesc:
         return desc_of(*arguments)
 
     @property
@@ -556,6 +555,92 @@ class MemoryDesc(Checked):
         ['aBcd8b', 'gOiw8o', 'nChw8c', 'b_fs_yx_fsv8', 'mlas_nchwc8']
         """
         return _names_of(self, self.spelling)
+
+    def to_json(self) -> str:
+        """Write the descriptor as JSON that other programs can read.
+
+        The keys are oneDNN's fields. A layout that these cannot describe has ``axes`` and
+        ``blocks`` instead of ``padded_dims``, ``strides`` and the inner blocks, and ``xor`` if it
+        is swizzled. ``schema`` is 1, or 2 with ``xor``: readers skip unknown keys, and a form that
+        older readers would misread gets a new number.
+        `docs/descriptor.schema.json` is its JSON Schema.
+
+        Examples
+        --------
+        >>> import memdesc
+        >>> print(memdesc.memory_desc((2, 17), "f32", "aB8b").to_json())
+        {"schema": 1, "dtype": "f32", "dims": [2, 17], "offset0": 0, \
+"padded_offsets": [0, 0], "extra": null, \
+"padded_dims": [2, 24], "strides": [24, 8], "inner_blks": [8], "inner_idxs": [1]}
+        """
+        from memdesc.descriptor_json import written  # only descriptors that are written need it
+
+        return written(self)
+
+    @classmethod
+    def from_json(cls, text: str) -> MemoryDesc:
+        """Read a descriptor that `to_json` wrote.
+
+        *Law*: `MemoryDesc.from_json(d.to_json()) == d`.
+
+        Parameters
+        ----------
+        text : str
+            One JSON object.
+
+        Raises
+        ------
+        MemdescError
+            If it is not a JSON object of this schema, or the layout it describes is not legal.
+
+        Examples
+        --------
+        >>> import memdesc
+        >>> text = memdesc.memory_desc((2, 17, 5, 4), "f32", "nChw8c").to_json()
+        >>> memdesc.MemoryDesc.from_json(text)
+        memory_desc((2, 17, 5, 4), 'f32', 'aBcd8b')
+        """
+        from memdesc.descriptor_json import read  # only descriptors that are read need it
+
+        return read(text)
+
+    def to_notation(self, system: str, *, letters: str | None = None) -> str:
+        """Write the layout in the notation of another system.
+
+        *Law*: `parse_layout(f"{system}:{d.to_notation(system)}", d.dims, d.dtype) == d`, with the
+        letters of d.
+
+        Parameters
+        ----------
+        system : str
+            A key of `memdesc.exchange.SYSTEMS`: ``cute``, ``onednn``, ...
+        letters : str, optional
+            What to call the dims, such as ``nchw``, in notations with letters; by default the
+            letters of the descriptor if the string is read back without them, else a, b, c, ...
+
+        Returns
+        -------
+        str
+            The first string if the system has several, which `memdesc.exchange.written` returns;
+            for ``onednn`` this is the canonical tag, which its enum must have (``memdesc`` writes
+            others).
+
+        Raises
+        ------
+        UnsupportedFormatError
+            If the system cannot express exactly this layout; with the reason.
+        MemdescError
+            If there is no such system, or there is not a different letter for each dim.
+
+        Examples
+        --------
+        >>> import memdesc
+        >>> memdesc.memory_desc((2, 17, 5, 4), "f32", "nChw16c").to_notation("cute")
+        '(2,(16,2),5,4):(640,(1,320),64,16)'
+        """
+        from memdesc.exchange import written  # only other notations need it
+
+        return written(self, system, letters=letters)[0]
 
     def show(
         self,

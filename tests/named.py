@@ -5,7 +5,14 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
-from memdesc import MemoryDesc, UnsupportedFormatError, data_type, known_names, memory_desc
+from memdesc import (
+    MemoryDesc,
+    UnsupportedFormatError,
+    data_type,
+    known_names,
+    memory_desc,
+    parse_layout,
+)
 from memdesc.names import resolve
 
 if TYPE_CHECKING:
@@ -28,3 +35,10 @@ def uneven_desc(name: str, random: Random) -> MemoryDesc | None:
         dims = [size * block for size, block in zip(dims, tag.block_sizes, strict=True)]
         return memory_desc(dims, dtype, name)
     return None
+
+
+def buffer_layout(text: str, dims: tuple[int, ...] | None = None) -> MemoryDesc:
+    """Read a layout that is not an image."""
+    found = parse_layout(text, dims)
+    assert isinstance(found, MemoryDesc)
+    return found

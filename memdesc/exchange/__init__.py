@@ -7,6 +7,6 @@ or refuses it with the reason, and it reads what it writes. To add a system, wri
 
 from memdesc.exchange.parse import parse_layout
 from memdesc.exchange.system import System
-from memdesc.exchange.table import SYSTEMS, from_notation, to_notation, written
+from memdesc.exchange.table import SYSTEMS, written
 
-__all__ = ["SYSTEMS", "System", "from_notation", "parse_layout", "to_notation", "written"]
+__all__ = ["SYSTEMS", "System", "parse_layout", "written"]

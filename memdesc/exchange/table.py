@@ -15,7 +15,6 @@ from memdesc.exchange.system import (
     System,
     cannot,
     checked_letters,
-    given_of,
     not_understood,
     tag_of,
 )
@@ -26,8 +25,6 @@ from memdesc.names.suggest import did_you_mean, similar_words
 from memdesc.tags import LETTERS, parse_tag
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from memdesc.names.vocabulary import Vocabulary
 
 
@@ -91,48 +88,10 @@ SYSTEMS: Mapping[str, System] = MappingProxyType(
 )
 
 
-def to_notation(desc: MemoryDesc, system: str, *, letters: str | None = None) -> str:
-    """Write a layout in the notation of another system.
-
-    *Law*: `from_notation(to_notation(d, system), system, d.dims, d.dtype, letters=d.letters) == d`.
-
-    Parameters
-    ----------
-    desc : MemoryDesc
-        The descriptor.
-    system : str
-        A key of `SYSTEMS`: ``cute``, ``onednn``, ...
-    letters : str, optional
-        What to call the dims, such as ``nchw``, in notations with letters; by default the letters
-        of the descriptor if the string is read back without them, else a, b, c, ...
-
-    Returns
-    -------
-    str
-        The first string if the system has several; for ``onednn`` this is the canonical tag, which
-        its enum must have (``memdesc`` writes others).
-
-    Raises
-    ------
-    UnsupportedFormatError
-        If the system cannot express exactly this layout; with the reason.
-    MemdescError
-        If there is no such system, or there is not a different letter for each dim.
-
-    Examples
-    --------
-    >>> import memdesc
-    >>> d = memdesc.memory_desc((2, 17, 5, 4), "f32", "nChw16c")
-    >>> memdesc.exchange.to_notation(d, "cute")
-    '(2,(16,2),5,4):(640,(1,320),64,16)'
-    """
-    return written(desc, system, letters=letters)[0]
-
-
 def written(desc: MemoryDesc, system: str, *, letters: str | None = None) -> tuple[str, ...]:
     """Return every string of a layout in the notation of a system, the best one first.
 
-    `to_notation` returns the first of them, and raises the same errors.
+    `MemoryDesc.to_notation` returns the first of them, and raises the same errors.
 
     Parameters
     ----------
@@ -167,49 +126,6 @@ def written(desc: MemoryDesc, system: str, *, letters: str | None = None) -> tup
     except MemdescError:
         is_same = False
     return texts if is_same else found.write(desc, alphabet)
-
-
-def from_notation(
-    text: str,
-    system: str,
-    dims: Iterable[int] | None = None,
-    dtype: object = None,
-    *,
-    letters: str | None = None,
-) -> MemoryDesc:
-    """Read a layout in the notation of another system.
-
-    Parameters
-    ----------
-    text : str
-        Such as ``"(2,(16,2),5,4):(640,(1,320),64,16)"``.
-    system : str
-        A key of `SYSTEMS`: ``cute``, ``onednn``, ...
-    dims : iterable of int, optional
-        The logical sizes; needed if the notation does not contain them. CuTe's shapes are padded
-        sizes, which are all data unless dims are given.
-    dtype : DataType, str or numpy dtype, optional
-        By default the one in the string, or f32 if the string has none.
-    letters : str, optional
-        The logical dims in order, such as ``nchw``, for notations that name dims by letters but do
-        not give their order.
-
-    Raises
-    ------
-    UnknownFormatError
-        If the string does not have this form, or contradicts the dims or the data type.
-    UnsupportedFormatError
-        If no descriptor can describe this layout; with the reason.
-    MemdescError
-        If there is no such system, or the layout is illegal for the dims.
-
-    Examples
-    --------
-    >>> import memdesc
-    >>> memdesc.exchange.from_notation("(2,(16,2)):(32,(1,16))", "cute", (2, 17), "f16")
-    memory_desc((2, 17), 'f16', 'aB16b')
-    """
-    return read_with(_system(system), given_of(text, dims, dtype, letters))
 
 
 def read_with(system: System, given: Given) -> MemoryDesc:

@@ -24,7 +24,7 @@ from memdesc import (
 from memdesc.disk import as_path, open_file
 from memdesc.dtypes import DATA_TYPES
 from memdesc.errors import about, counted
-from memdesc.exchange import SYSTEMS, from_notation
+from memdesc.exchange import SYSTEMS
 from memdesc.layout_names import dense_tag, is_laid_out_by
 from memdesc.names import is_image
 from reorder.checkpoints.files import (
@@ -299,10 +299,10 @@ def _read_raw(path: str, how: Reading) -> Memory:
 def _raw_layout(path: str, how: Reading) -> MemoryDesc | ImageDesc:
     """Return the layout of raw bytes: the one that is given, or that the name of the file has."""
     name = Path(path).name
-    named = None
+    named: MemoryDesc | None = None
     reason = ", or a name like those of OpenVINO's dumps, such as conv1__f16__1_17_5_4__bfyx.bin"
     try:
-        named = from_notation(name, "openvino")
+        named = buffer_of(parse_layout(f"openvino:{name}"))
     except UnsupportedFormatError:
         if how.layout is None:
             raise

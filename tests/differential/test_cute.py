@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memdesc import MemdescError, UnsupportedFormatError, known_names, memory_desc
-from memdesc.exchange import from_notation, to_notation
 from tests import strategies
+from tests.named import buffer_layout
 
 if TYPE_CHECKING:
     from hypothesis.strategies import DrawFn
@@ -31,7 +31,7 @@ def parsed(text: str) -> Any:
 
 
 def check_offsets(desc: MemoryDesc) -> None:
-    layout = parsed(to_notation(desc, "cute"))
+    layout = parsed(desc.to_notation("cute"))
     shape = layout.shape if isinstance(layout.shape, tuple) else (layout.shape,)
     assert tuple(map(tensor_layouts.size, shape)) == desc.padded_dims
     offsets = desc.layout.offsets()
@@ -79,7 +79,7 @@ def _strides(shape: Any, at: list[int], gap: int) -> Any:
 @settings(max_examples=100, deadline=None)
 def test_nested_tuples_are_read_with_equal_offsets(shape: Any, gap: int) -> None:
     layout = tensor_layouts.Layout(shape, _strides(shape, [1], gap))
-    desc = from_notation(str(layout), "cute")
+    desc = buffer_layout(f"cute:{layout!s}")
     offsets = desc.layout.offsets()
     for index in np.ndindex(desc.dims):
         assert layout(*index) == offsets[index]

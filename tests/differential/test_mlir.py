@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 
 import reorder
-from memdesc import UnsupportedFormatError, memory_desc
-from memdesc.exchange import from_notation, written
+from memdesc import UnsupportedFormatError, memory_desc, parse_layout
+from memdesc.exchange import written
 from tests import strategies
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def check_map(desc: MemoryDesc, text: str) -> None:
     """Compare what MLIR makes of a map with the descriptor, at some indices."""
     with ir.Context():
         attribute = ir.Attribute.parse(text)
-        assert from_notation(str(attribute), "mlir", desc.dims, desc.dtype) == desc
+        assert parse_layout(f"mlir:{attribute!s}", desc.dims, desc.dtype) == desc
         affine_map = ir.AffineMapAttr(attribute).value
         assert affine_map.n_inputs == desc.ndims
 
@@ -76,7 +76,7 @@ def test_maps_have_the_offsets_of_the_descriptor(desc: MemoryDesc) -> None:
         if text.startswith("memref"):
             with ir.Context():
                 kind = str(ir.Type.parse(text))
-            assert from_notation(kind, "mlir") == desc
+            assert parse_layout(f"mlir:{kind}") == desc
 
 
 _RUN = [

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import example, given, settings
 
 from memdesc import MemdescError, UnsupportedFormatError, memory_desc
-from memdesc.exchange import from_notation, written
+from memdesc.exchange import written
 from tests import strategies
+from tests.named import buffer_layout
 
 if TYPE_CHECKING:
     from memdesc import MemoryDesc
@@ -36,9 +37,9 @@ def test_memory_formats_have_torchs_strides_where_there_are_elements(
     dims: tuple[int, ...], name: str
 ) -> None:
     tensor = torch.empty(dims, memory_format=getattr(torch, name))
-    assert same(tensor, from_notation(name, "pytorch", dims))
+    assert same(tensor, buffer_layout(f"pytorch:{name}", dims))
     tensor = torch.empty((*dims, 3), memory_format=torch.channels_last_3d)
-    assert same(tensor, from_notation("channels_last_3d", "pytorch", (*dims, 3)))
+    assert same(tensor, buffer_layout("pytorch:channels_last_3d", (*dims, 3)))
 
 
 @given(strategies.descs(max_ndims=5))

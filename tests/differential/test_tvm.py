@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from memdesc import UnsupportedFormatError, memory_desc
-from memdesc.exchange import from_notation, written
+from memdesc import UnsupportedFormatError, memory_desc, parse_layout
+from memdesc.exchange import written
 from tests import strategies
+from tests.named import buffer_layout
 
 if TYPE_CHECKING:
     from memdesc import MemoryDesc
@@ -55,7 +56,7 @@ def check_map(desc: MemoryDesc, text: str) -> None:
     shape = numbers(index_map.map_shape(desc.padded_dims))
     for index in some_indices(desc.dims):
         assert place(numbers(index_map.map_indices(index)), shape) == desc.offset(index)
-    assert from_notation(str(index_map), "tvm", desc.dims, desc.dtype) == desc
+    assert parse_layout(f"tvm:{index_map!s}", desc.dims, desc.dtype) == desc
 
 
 @given(strategies.descs(max_ndims=5))
@@ -76,7 +77,7 @@ def test_tvm_maps_shapes_and_indices_as_the_descriptor(desc: MemoryDesc) -> None
 
 @pytest.mark.parametrize("text", ["NCHW16c", "NHWC", "N4cCHW", "NCHW4n4c", "NCHW[2c4n]", "NCHW1c"])
 def test_strings_by_hand_are_read_as_tvm_reads_them(text: str) -> None:
-    check_string(from_notation(text, "tvm", (2, 17, 5, 4)), text, "NCHW")
+    check_string(buffer_layout(f"tvm:{text}", (2, 17, 5, 4)), text, "NCHW")
 
 
 def test_fused_dims_are_mapped_as_the_descriptor_does() -> None:
@@ -89,7 +90,7 @@ def test_what_tvm_refuses_is_refused_here(text: str) -> None:
     with pytest.raises(Exception, match=r"Invalid layout|Check failed"):
         s_tir.slayout(text)
     with pytest.raises(ValueError, match="is not TVM's notation"):
-        from_notation(text, "tvm", (2, 17, 5, 4))
+        parse_layout(f"tvm:{text}", (2, 17, 5, 4))
 
 
 @pytest.mark.parametrize(
@@ -106,6 +107,6 @@ def test_tile_layouts_place_elements_where_tvm_does(
     shape: tuple[int, ...], strides: tuple[int, ...], dims: tuple[int, ...]
 ) -> None:
     layout = tirx.layout.TileLayout(tirx.layout.S[shape:strides] + 3)
-    desc = from_notation(str(layout), "tvm", dims)
+    desc = buffer_layout(f"tvm:{layout!s}", dims)
     for index in some_indices(dims):
         assert int(layout.apply(*index, shape=list(dims))["m"]) == desc.offset(index)

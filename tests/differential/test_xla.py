@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import given, settings
 
-from memdesc import UnsupportedFormatError, memory_desc
+from memdesc import UnsupportedFormatError, memory_desc, parse_layout
 from memdesc.dtypes import DATA_TYPES
-from memdesc.exchange import from_notation, to_notation
 from tests import strategies
 
 if TYPE_CHECKING:
@@ -24,19 +23,19 @@ xla_client = pytest.importorskip("jaxlib.xla_client", reason="jaxlib is not inst
 @settings(max_examples=300)
 def test_xla_reads_what_is_written_and_prints_it_again(desc: MemoryDesc) -> None:
     try:
-        text = to_notation(desc, "xla")
+        text = desc.to_notation("xla")
     except UnsupportedFormatError:
         return
     shape = xla_client.Shape(text)
     assert str(shape) == text
     assert shape.dimensions() == desc.dims
-    assert from_notation(str(shape), "xla") == desc
+    assert parse_layout(f"xla:{shape!s}") == desc
 
 
 @pytest.mark.parametrize("name", DATA_TYPES)
 def test_data_types_have_the_names_and_widths_of_xla(name: str) -> None:
     desc = memory_desc((4,), name, "a")
-    shape = xla_client.Shape(to_notation(desc, "xla"))
+    shape = xla_client.Shape(desc.to_notation("xla"))
     assert shape.numpy_dtype() == desc.dtype.numpy
 
 
@@ -54,6 +53,6 @@ def test_data_types_have_the_names_and_widths_of_xla(name: str) -> None:
 def test_every_suffix_is_one_of_xla(text: str) -> None:
     assert xla_client.Shape(text).dimensions()
     try:
-        from_notation(text, "xla")
+        parse_layout(f"xla:{text}")
     except UnsupportedFormatError as refused:
         assert "cannot be described" in str(refused)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 import numpy as np
 
 from memdesc import MemdescError, MemoryDesc, UnknownFormatError, memory_desc
-from memdesc.descriptor_json import SCHEMA, from_json, to_json
+from memdesc.descriptor_json import SCHEMA
 from memdesc.disk import open_file
 from memdesc.dtypes import DATA_TYPES
 from memdesc.errors import about, short_repr
@@ -365,7 +365,7 @@ def desc_to_json(desc: Desc, note: Mapping[str, Any] | None = None) -> str:
     without a name, and for one of several tensors.
     """
     if isinstance(desc, MemoryDesc):
-        text = to_json(desc)
+        text = desc.to_json()
     elif not desc.name or len(desc.tensors) > 1:
         msg = f"{desc!r} is not one tensor of a format with a name; describe each of its tensors"
         raise MemdescError(msg)
@@ -416,7 +416,7 @@ def desc_from_json(text: str) -> tuple[Desc, Mapping[str, Any] | None]:
         msg = f"{_NOTE!r} in a descriptor is not a JSON object, but {short_repr(note)}"
         raise MemdescError(msg)
     if not isinstance(fields, dict) or "record" not in fields:
-        return from_json(text), note
+        return MemoryDesc.from_json(text), note
     if fields.get("schema") != SCHEMA:
         msg = f"not a descriptor of a record of schema {SCHEMA}: {short_repr(fields)}"
         raise MemdescError(msg)

@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memdesc import ImageDesc, MemdescError, MemoryDesc, data_type, image_desc, memory_desc
-from memdesc.descriptor_json import from_json, to_json
 from memdesc.dtypes import DATA_TYPES
 from memdesc.names import suggest
 from memdesc.tags import Digit, FormatTag, parse_tag
@@ -72,7 +71,7 @@ def only_memdesc_errors(make: Callable[..., T], *args: Any, **options: Any) -> T
 def check(desc: MemoryDesc) -> None:
     """Ask what can be asked of any descriptor, however large."""
     assert eval(repr(desc)) == desc if "MemoryDesc" not in repr(desc) else True
-    assert from_json(to_json(desc)) == desc
+    assert MemoryDesc.from_json(desc.to_json()) == desc
     assert 0 <= desc.min_nbytes <= desc.nbytes < 2**63
     assert type(desc.nbytes) is int
     assert {type(size) for size in (*desc.dims, *desc.padded_dims)} == {int}
@@ -189,21 +188,21 @@ JSON = st.recursive(
 
 @given(st.one_of(st.text(max_size=20), st.binary(max_size=20), JSON.map(json.dumps), NUMBERS))
 def test_anything_is_json_or_refused(text: Any) -> None:
-    assert only_memdesc_errors(from_json, text) is None
+    assert only_memdesc_errors(MemoryDesc.from_json, text) is None
 
 
 @given(descs(max_ndims=4, max_nelems=64), st.data())
 def test_json_with_any_field_changed_is_described_or_refused(
     desc: MemoryDesc, data: st.DataObject
 ) -> None:
-    fields = json.loads(to_json(desc))
+    fields = json.loads(desc.to_json())
     key = data.draw(st.sampled_from(sorted(fields)))
     value = fields[key]
     if isinstance(value, list) and value and data.draw(st.booleans()):
         value[data.draw(st.integers(0, len(value) - 1))] = data.draw(JSON)
     else:
         fields[key] = data.draw(JSON)
-    if read := only_memdesc_errors(from_json, json.dumps(fields)):
+    if read := only_memdesc_errors(MemoryDesc.from_json, json.dumps(fields)):
         check(read)
 
 

@@ -19,7 +19,6 @@ from memdesc import (
     memory_desc,
 )
 from memdesc.desc import desc_of
-from memdesc.descriptor_json import from_json, to_json
 from memdesc.verbose import from_verbose, to_verbose
 from tests.oracles import offsets
 from tests.strategies import data_types, descs, descs_of, dims, tag_descs, tags
@@ -42,7 +41,7 @@ def test_the_repr_evaluates_to_an_equal_descriptor(desc: MemoryDesc) -> None:
 
 @given(descs())
 def test_json_reads_back_as_an_equal_descriptor(desc: MemoryDesc) -> None:
-    assert from_json(to_json(desc)) == desc
+    assert MemoryDesc.from_json(desc.to_json()) == desc
 
 
 @given(descs(), st.integers(0, pickle.HIGHEST_PROTOCOL))

@@ -17,7 +17,7 @@ from memdesc import (
     parse_layout,
 )
 from memdesc.errors import short_repr
-from memdesc.exchange import SYSTEMS, from_notation, to_notation, written
+from memdesc.exchange import SYSTEMS, written
 from tests import strategies
 from tests.named import NAMES, uneven_desc
 
@@ -42,7 +42,7 @@ def written_or_refused(desc: MemoryDesc, system: str) -> tuple[str, ...]:
 @settings(max_examples=12)
 def test_reading_what_was_written_gives_the_same_descriptor(system: str, desc: MemoryDesc) -> None:
     for text in written_or_refused(desc, system):
-        assert from_notation(text, system, desc.dims, desc.dtype, letters=desc.letters) == desc
+        assert parse_layout(f"{system}:{text}", desc.dims, desc.dtype, letters=desc.letters) == desc
 
 
 @given(name=st.sampled_from(NAMES), seed=st.randoms(use_true_random=False))
@@ -74,10 +74,10 @@ def test_letters_of_dims_name_them_both_ways(
 ) -> None:
     names = "".join(letters[: desc.ndims])
     try:
-        text = to_notation(desc, system, letters=names)
+        text = desc.to_notation(system, letters=names)
     except UnsupportedFormatError:
         return
-    assert from_notation(text, system, desc.dims, desc.dtype, letters=names) == desc
+    assert parse_layout(f"{system}:{text}", desc.dims, desc.dtype, letters=names) == desc
 
 
 @given(
@@ -126,7 +126,7 @@ def test_any_string_is_read_or_refused(text: str) -> None:
     for system in SYSTEMS:
         for dims in (None, (2, 17)):
             try:
-                desc = from_notation(text, system, dims)
+                desc = parse_layout(f"{system}:{text}", dims)
             except MemdescError:
                 continue
             assert dims in (None, desc.dims)

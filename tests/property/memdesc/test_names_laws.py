@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memdesc import MemdescError, memory_desc
-from memdesc.descriptor_json import from_json, to_json
+from memdesc import MemdescError, MemoryDesc, memory_desc
 from tests.named import NAMES, uneven_desc
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ def test_a_descriptor_by_a_known_name_has_this_name_among_its_tags(
 ) -> None:
     if desc := uneven_desc(name.text, random):
         assert name in desc.names()
-        assert from_json(to_json(desc)) == desc
+        assert MemoryDesc.from_json(desc.to_json()) == desc
         assert eval(repr(desc)) == desc
 
 

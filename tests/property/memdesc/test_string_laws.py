@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memdesc import ImageDesc, MemoryDesc, image_desc, known_names, memory_desc
-from memdesc.descriptor_json import from_json, to_json
 from memdesc.names import is_image
 from memdesc.tags import parse_tag
 from memdesc.verbose import from_verbose, to_verbose
@@ -46,7 +45,8 @@ def check_string(data: st.DataObject) -> None:
     kind = data.draw(st.sampled_from(["name", "name", "json", "verbose"]))
     found: FormatTag | MemoryDesc | ImageDesc | None
     if kind == "json":
-        found = only_memdesc_errors(from_json, data.draw(_mutated([to_json(d) for d in _DESCS])))
+        texts = [desc.to_json() for desc in _DESCS]
+        found = only_memdesc_errors(MemoryDesc.from_json, data.draw(_mutated(texts)))
         if found:
             check(found)
     elif kind == "verbose":

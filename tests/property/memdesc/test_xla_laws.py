@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memdesc import UnsupportedFormatError
-from memdesc.exchange import from_notation
 from tests import strategies
+from tests.named import buffer_layout
 
 if TYPE_CHECKING:
     from hypothesis.strategies import DrawFn
@@ -88,7 +88,7 @@ def test_offsets_are_those_of_the_definition_wherever_a_tiling_is_read(
     tiling: tuple[tuple[int, ...], tuple[int, ...], list[tuple[int, ...]]],
 ) -> None:
     try:
-        desc = from_notation(text_of(*tiling), "xla")
+        desc = buffer_layout(f"xla:{text_of(*tiling)}")
     except UnsupportedFormatError:  # tiles that pad the inside of others
         return
     expected = expected_offsets(*tiling)

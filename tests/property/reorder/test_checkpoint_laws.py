@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 
 import reorder
 from memdesc import MemdescError, memory_desc
-from memdesc.descriptor_json import to_json
 from memdesc.record import record_desc
 from reorder.checkpoints.formats.entry import Tensor
 from reorder.checkpoints.formats.shards import plan_shards
@@ -65,7 +64,7 @@ def _onnx(*, is_external: bool) -> bytes:
 
 
 def memory_json() -> str:
-    return to_json(memory_desc((1, 3), "f32", "ba"))
+    return memory_desc((1, 3), "f32", "ba").to_json()
 
 
 @lru_cache(maxsize=16)

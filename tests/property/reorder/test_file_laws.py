@@ -22,7 +22,6 @@ from hypothesis import strategies as st
 
 import reorder
 from memdesc import MemdescError, MemoryDesc, memory_desc
-from memdesc.descriptor_json import to_json
 from memdesc.record import record_desc
 from reorder import Memory, Quantized, load, load_all, save
 from reorder.checkpoints import save_raw
@@ -176,10 +175,10 @@ _DESCS = [memory_desc(_SHAPE, "u8", tag) for tag in ("abcd", "acdb", "aBcd8b", "
 _SAVER = """
 import itertools, sys
 import numpy as np
-from memdesc.descriptor_json import from_json
+from memdesc import MemoryDesc
 from reorder import Memory, save
 path, tensors, first, *descs = sys.argv[1:]
-tensors, descs = np.load(tensors), list(map(from_json, descs))
+tensors, descs = np.load(tensors), list(map(MemoryDesc.from_json, descs))
 for number in itertools.count(int(first)):
     k = number % len(descs)
     print(number, flush=True)
@@ -197,7 +196,7 @@ def _kill_savers(folder: Path, count: int, kind: signal.Signals) -> dict[str, in
     save(path, Memory(_DESCS[0], reorder.reorder(x, _DESCS[0]).data))
     number = 1
     for _ in range(count):
-        arguments = [str(path), str(tensors), str(number), *map(to_json, _DESCS)]
+        arguments = [str(path), str(tensors), str(number), *map(MemoryDesc.to_json, _DESCS)]
         saver = subprocess.Popen(
             [sys.executable, "-c", _SAVER, *arguments], stdout=subprocess.PIPE, text=True
         )
@@ -248,10 +247,10 @@ def test_five_hundred_killed_processes_leave_whole_tensors(
 _SAVERS = """
 import sys, threading
 import numpy as np
-from memdesc.descriptor_json import from_json
+from memdesc import MemoryDesc
 from reorder import Memory, save
 path, tensors, first, count, *descs = sys.argv[1:]
-tensors, descs = np.load(tensors), list(map(from_json, descs))
+tensors, descs = np.load(tensors), list(map(MemoryDesc.from_json, descs))
 def work(first):
     for number in range(first, first + int(count)):
         k = number % len(descs)
@@ -271,7 +270,13 @@ def _check_savers(folder: Path, count: int) -> None:
     with ExitStack() as stack:  # it waits for them, even after an error
         savers = []
         for first in (0, 3):
-            arguments = [str(path), str(tensors), str(first), str(count), *map(to_json, _DESCS)]
+            arguments = [
+                str(path),
+                str(tensors),
+                str(first),
+                str(count),
+                *map(MemoryDesc.to_json, _DESCS),
+            ]
             saver = subprocess.Popen([sys.executable, "-c", _SAVERS, *arguments])
             savers.append(stack.enter_context(saver))
         running = True

@@ -9,7 +9,6 @@ import pytest
 
 import reorder
 from memdesc import RUNTIME, Extra, MemdescError, image_desc, memory_desc, runtime_desc
-from memdesc.exchange import to_notation
 from memdesc.record import RecordDesc, record_desc
 from memdesc.verbose import to_verbose
 
@@ -69,12 +68,12 @@ def test_the_reason_why_elements_move_names_dims_likewise() -> None:
         (lambda: UNKNOWN.resolve((2, 17, 6, 4)), "y (dim 2)"),
         (lambda: UNKNOWN.resolve((2, 17, 5, 4)).offset((0, 99, 0, 0)), "f (dim 1)"),
         (lambda: to_verbose(FUSED), "y (dim 2), x (dim 3)"),
-        (lambda: to_notation(FUSED, "cute"), "y (dim 2), x (dim 3)"),
-        (lambda: to_notation(BFYX, "pytorch"), "f (dim 1)"),
-        (lambda: to_notation(FUSED, "strides"), "y (dim 2), x (dim 3)"),
-        (lambda: to_notation(ALIGNED, "tvm"), "f (dim 1)"),
-        (lambda: to_notation(ALIGNED, "xla"), "f (dim 1)"),
-        (lambda: to_notation(SWIZZLED, "xla"), "i (dim 1)"),
+        (lambda: FUSED.to_notation("cute"), "y (dim 2), x (dim 3)"),
+        (lambda: BFYX.to_notation("pytorch"), "f (dim 1)"),
+        (lambda: FUSED.to_notation("strides"), "y (dim 2), x (dim 3)"),
+        (lambda: ALIGNED.to_notation("tvm"), "f (dim 1)"),
+        (lambda: ALIGNED.to_notation("xla"), "f (dim 1)"),
+        (lambda: SWIZZLED.to_notation("xla"), "i (dim 1)"),
         (
             lambda: reorder.plan.plan_runtime(UNKNOWN, runtime_desc((2, 17, 5, 4), "f32", "bfyx")),
             "b (dim 0)",

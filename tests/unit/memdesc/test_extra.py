@@ -7,7 +7,6 @@ import pytest
 
 import memdesc
 from memdesc import Extra, MemdescError, MemoryDesc, UnsupportedFormatError, memory_desc
-from memdesc.descriptor_json import from_json, to_json
 from memdesc.errors import NotBlockedError
 from memdesc.extra import compensation_layout
 from memdesc.verbose import from_verbose, to_verbose
@@ -56,7 +55,7 @@ def test_flags_and_string_are_those_of_onednn_and_are_read_back(
     desc = WEIGHTS.with_extra(extra)
     assert to_verbose(desc) == f"s8:p:blocked:ABcd4b16a4b::{text}"
     assert from_verbose(to_verbose(desc), desc.dims) == desc
-    assert from_json(to_json(desc)) == desc
+    assert MemoryDesc.from_json(desc.to_json()) == desc
     assert eval(repr(desc), {"memory_desc": memory_desc, "Extra": Extra}) == desc
     assert pickle.loads(pickle.dumps(desc)) == desc
     assert len({desc, WEIGHTS, WEIGHTS.with_extra(extra)}) == 2

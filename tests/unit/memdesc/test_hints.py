@@ -12,11 +12,13 @@ import numpy as np
 import pytest
 
 import memdesc
+from memdesc.exchange import written as _written
 from tests import hints
 from tests.hints import ROOT, Row
 
 # not typed: most rows are mistakes that a type checker would find
 md: Any = memdesc
+written: Any = _written
 desc = md.memory_desc
 
 D = desc((2, 3), "f32", "ab")
@@ -87,13 +89,13 @@ ROWS = (
     ),
     Row(
         "see memdesc.memory_desc",
-        lambda: md.descriptor_json.to_json(3),
-        lambda: md.descriptor_json.to_json(D),
+        lambda: written(3, "cute"),
+        lambda: written(D, "cute"),
     ),
     Row(
         "its .desc is one",
-        lambda: md.descriptor_json.to_json(IMAGE),
-        lambda: md.descriptor_json.to_json(IMAGE.desc),
+        lambda: written(IMAGE, "cute"),
+        lambda: written(IMAGE.desc, "cute"),
     ),
     Row("make it again", lambda: D.__setstate__(()), lambda: pickle.loads(pickle.dumps(D))),
     Row(
@@ -154,13 +156,13 @@ ROWS = (
     ),
     Row(
         "see with_extra(None)",
-        lambda: md.exchange.to_notation(COMPENSATED, "cute"),
-        lambda: md.exchange.to_notation(COMPENSATED.with_extra(None), "cute"),
+        lambda: COMPENSATED.to_notation("cute"),
+        lambda: COMPENSATED.with_extra(None).to_notation("cute"),
     ),
     Row(
         "give letters, which are these",
-        lambda: md.exchange.from_notation("QZ", "tvm", (2, 3)),
-        lambda: md.exchange.from_notation("QZ", "tvm", (2, 3), letters="zq"),
+        lambda: md.parse_layout("tvm:QZ", (2, 3)),
+        lambda: md.parse_layout("tvm:QZ", (2, 3), letters="zq"),
     ),
     Row(
         "leave it out: with_extra(None)",

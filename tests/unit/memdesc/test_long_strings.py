@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from memdesc import MemdescError, memory_desc
-from memdesc.descriptor_json import from_json
-from memdesc.exchange import SYSTEMS, from_notation
+from memdesc import MemdescError, MemoryDesc, memory_desc, parse_layout
+from memdesc.exchange import SYSTEMS
 from memdesc.names import suggest
 from reorder.logs import VerbosePrimitive, read_verbose
 from tests.work import hangs_fail
@@ -61,11 +60,11 @@ def test_a_long_word_of_a_log_takes_linear_time(piece: str) -> None:
 def test_a_long_notation_takes_linear_time(system: str, start: str) -> None:
     for piece in _PIECES:
         text = start + piece * (_LENGTH // len(piece))
-        _try(lambda text: from_notation(text, system, (2, 3)), text)
+        _try(lambda text: parse_layout(f"{system}:{text}", (2, 3)), text)
 
 
 @pytest.mark.parametrize(
-    "read", [suggest, from_json, lambda text: memory_desc((2, 3), "f32", text)]
+    "read", [suggest, MemoryDesc.from_json, lambda text: memory_desc((2, 3), "f32", text)]
 )
 def test_long_names_and_descriptors_take_linear_time(read: Callable[[str], object]) -> None:
     for piece in (*_PIECES, '{"a":', "[[", '"'):

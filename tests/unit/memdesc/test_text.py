@@ -1,16 +1,18 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from memdesc import MemdescError, UnsupportedFormatError, image_desc, memory_desc, runtime_desc
-from memdesc.descriptor_json import from_json, to_json
+from memdesc import (
+    MemdescError,
+    MemoryDesc,
+    UnsupportedFormatError,
+    image_desc,
+    memory_desc,
+)
 from memdesc.verbose import to_verbose
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 BLOCKED = {
     "schema": 1,
@@ -39,11 +41,11 @@ FUSED = {
 def test_json_has_onednns_fields_or_else_blocks() -> None:
     view = memory_desc((2, 17), "bf16", "aB8b").submemory((2, 3), (0, 8))
     fused = memory_desc((1, 3, 2, 5), "f32", "bf8_xy16")
-    assert json.loads(to_json(view)) == BLOCKED
-    assert json.loads(to_json(fused)) == FUSED
-    assert from_json(to_json(view)) == view
-    assert from_json(to_json(fused)) == fused
-    assert from_json(to_json(fused).encode()) == fused  # type: ignore[arg-type] # bytes are read, too
+    assert json.loads(view.to_json()) == BLOCKED
+    assert json.loads(fused.to_json()) == FUSED
+    assert MemoryDesc.from_json(view.to_json()) == view
+    assert MemoryDesc.from_json(fused.to_json()) == fused
+    assert MemoryDesc.from_json(fused.to_json().encode()) == fused  # type: ignore[arg-type] # bytes are read, too
 
 
 @pytest.mark.parametrize("key", BLOCKED)
@@ -53,7 +55,7 @@ def test_a_missing_key_is_named(key: str) -> None:
         MemdescError,
         match=rf"^not a descriptor: the key '{key}' is missing; to_json\(\) shows the form$",
     ):
-        from_json(text)
+        MemoryDesc.from_json(text)
 
 
 @pytest.mark.parametrize("schema", [0, 3, "1", None, True, 1.0, [1]])
@@ -61,7 +63,7 @@ def test_another_schema_is_refused(schema: object) -> None:
     with pytest.raises(
         MemdescError, match=r"^descriptor of schema .*; this version reads schema 1 and 2$"
     ):
-        from_json(json.dumps(BLOCKED | {"schema": schema}))
+        MemoryDesc.from_json(json.dumps(BLOCKED | {"schema": schema}))
 
 
 @pytest.mark.parametrize("text", ["[]", "3", "null", '"schema"', "NaN", "true", "[[1, 2]]"])
@@ -69,7 +71,7 @@ def test_json_that_is_not_an_object_is_refused(text: str) -> None:
     with pytest.raises(
         MemdescError, match=r"^a descriptor is a JSON object, not .*; to_json\(\) shows the form$"
     ):
-        from_json(text)
+        MemoryDesc.from_json(text)
 
 
 @pytest.mark.parametrize(
@@ -91,7 +93,7 @@ def test_strings_that_are_not_json_are_refused(text: Any) -> None:
         MemdescError,
         match=r"^not a descriptor: .*; to_json\(\) shows the form$|^a descriptor is a JSON",
     ) as caught:
-        from_json(text)
+        MemoryDesc.from_json(text)
     assert len(str(caught.value)) < 300
 
 
@@ -145,28 +147,27 @@ def test_fields_of_an_illegal_layout_are_refused_with_the_rule(
     base: dict[str, Any], changes: dict[str, Any], reason: str
 ) -> None:
     with pytest.raises(MemdescError, match=reason):
-        from_json(json.dumps(base | changes))
+        MemoryDesc.from_json(json.dumps(base | changes))
 
 
 def test_padded_offsets_other_than_0_are_read_and_refused() -> None:
     with pytest.raises(
         UnsupportedFormatError, match=r"padded_offsets \(0, 1\) are not supported; only 0"
     ):
-        from_json(json.dumps(BLOCKED | {"padded_offsets": [0, 1]}))
+        MemoryDesc.from_json(json.dumps(BLOCKED | {"padded_offsets": [0, 1]}))
     with pytest.raises(MemdescError, match=r"not a descriptor: .*'flags'"):
-        from_json(json.dumps(BLOCKED | {"extra": {"flags": 1}}))
+        MemoryDesc.from_json(json.dumps(BLOCKED | {"extra": {"flags": 1}}))
     with pytest.raises(MemdescError, match="extra must be an Extra or None, not 3"):
-        from_json(json.dumps(BLOCKED | {"extra": 3}))
+        MemoryDesc.from_json(json.dumps(BLOCKED | {"extra": 3}))
     with pytest.raises(
         MemdescError, match=r"padded_offsets \(0,\) must be 2 numbers, one for each dim"
     ):
-        from_json(json.dumps(BLOCKED | {"padded_offsets": [0]}))
+        MemoryDesc.from_json(json.dumps(BLOCKED | {"padded_offsets": [0]}))
 
 
-@pytest.mark.parametrize("write", [to_json, to_verbose])
-def test_only_descriptors_are_written(write: Callable[[Any], str]) -> None:
-    runtime = [runtime_desc((2, 3), "f32", "ab")] if write is to_json else []
-    for value in (3, None, "nchw", *runtime):
+def test_only_descriptors_are_written() -> None:
+    write: Any = to_verbose
+    for value in (3, None, "nchw"):
         with pytest.raises(
             MemdescError, match=r"desc must be a MemoryDesc, not .*; see memdesc\.memory_desc"
         ):

@@ -102,7 +102,7 @@ TEXTS: dict[str, Callable[[MemoryDesc], str]] = {
     "repr": repr,
     "tags": lambda desc: str(desc.names()),
     "verbose": memdesc.verbose.to_verbose,
-    "json": memdesc.descriptor_json.to_json,
+    "json": memdesc.MemoryDesc.to_json,
     "source": lambda desc: desc.source(),
     "picture": lambda desc: str(desc.show()),
     "explained": _explained,

@@ -8,7 +8,7 @@ from memdesc import (
     memory_desc,
     parse_layout,
 )
-from memdesc.exchange import from_notation, to_notation
+from tests.named import buffer_layout
 
 
 @pytest.mark.parametrize(
@@ -22,24 +22,24 @@ from memdesc.exchange import from_notation, to_notation
 )
 def test_digits_are_modes_from_the_innermost_on(dims: tuple[int, ...], tag: str, text: str) -> None:
     desc = memory_desc(dims, "f32", tag)
-    assert to_notation(desc, "cute") == text
-    assert from_notation(text, "cute", dims) == desc
+    assert desc.to_notation("cute") == text
+    assert parse_layout(f"cute:{text}", dims) == desc
 
 
 def test_strides_with_gaps_and_of_zero_are_layouts() -> None:
     desc = memory_desc((3, 4, 2), "f32", strides=(7, 0, 3))
-    assert to_notation(desc, "cute") == "(3,4,2):(7,0,3)"
-    assert from_notation("(3,4,2):(7,0,3)", "cute") == desc
+    assert desc.to_notation("cute") == "(3,4,2):(7,0,3)"
+    assert parse_layout("cute:(3,4,2):(7,0,3)") == desc
 
 
 def test_layouts_are_read_as_other_programs_print_them() -> None:
     desc = memory_desc((6, 5), "f16", strides=(1, 6))
     for text in ["(_6,_5):(_1,_6)", "(6, 5) : (1, 6)", "(6,5,):(1,6,)", "((6),5):((1),6)"]:
-        assert from_notation(text, "cute", dtype="f16") == desc
-    assert from_notation("16:2", "cute") == memory_desc((16,), "f32", strides=(2,))
+        assert parse_layout(f"cute:{text}", dtype="f16") == desc
+    assert parse_layout("cute:16:2") == memory_desc((16,), "f32", strides=(2,))
     # inner extents of 1 are not digits; deeper tuples are digits in turn
-    assert from_notation("((1,(2,2),3)):((9,(1,2),4))", "cute").offset((7,)) == 7
-    assert from_notation("((2,4),(3,5)):((3,6),(1,24))", "cute").offset((5, 7)) == 64
+    assert buffer_layout("cute:((1,(2,2),3)):((9,(1,2),4))").offset((7,)) == 7
+    assert buffer_layout("cute:((2,4),(3,5)):((3,6),(1,24))").offset((5, 7)) == 64
 
 
 @pytest.mark.parametrize(
@@ -51,6 +51,6 @@ def test_the_pointer_of_a_printed_tensor_is_left_out(pointer: str) -> None:
 
 def test_there_are_as_many_dims_as_modes_and_none_is_larger() -> None:
     with pytest.raises(UnknownFormatError, match="has 2 modes"):
-        from_notation("(8,8):(8,1)", "cute", (8,))
+        parse_layout("cute:(8,8):(8,1)", (8,))
     with pytest.raises(MemdescError, match="padded extent 8"):
-        from_notation("(8,8):(8,1)", "cute", (8, 9))
+        parse_layout("cute:(8,8):(8,1)", (8, 9))

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from memdesc import MemdescError, MemoryDesc, UnknownFormatError, memory_desc
-from memdesc.exchange import from_notation, to_notation
+from memdesc import MemdescError, MemoryDesc, UnknownFormatError, memory_desc, parse_layout
 
 _DESC = memory_desc((1, 17, 5, 4), "f16", "b_fs_yx_fsv16")
 
@@ -24,19 +23,19 @@ _DESC = memory_desc((1, 17, 5, 4), "f16", "b_fs_yx_fsv16")
     ],
 )  # fmt: skip
 def test_a_layout_says_type_format_and_dims(text: str, desc: MemoryDesc) -> None:
-    assert from_notation(text, "openvino") == desc
+    assert parse_layout(f"openvino:{text}") == desc
 
 
 def test_a_layout_is_written_by_the_names_of_its_gpu_plugin() -> None:
-    assert to_notation(_DESC, "openvino") == "f16:b_fs_yx_fsv16:1x17x5x4:nopad"
+    assert _DESC.to_notation("openvino") == "f16:b_fs_yx_fsv16:1x17x5x4:nopad"
     weights = memory_desc((32, 16, 3, 3), "s8", "os_is_yx_isv16_osv16")
-    assert to_notation(weights, "openvino") == "i8:os_is_yx_isv16_osv16:32x16x3x3:nopad"
+    assert weights.to_notation("openvino") == "i8:os_is_yx_isv16_osv16:32x16x3x3:nopad"
 
 
 def test_other_dims_and_types_are_refused() -> None:
     with pytest.raises(MemdescError, match=r"dims \(1, 3, 4, 4\) have 4 sizes, but 'bfzyx' is for"):
-        from_notation("f16:bfzyx:1x3x4x4", "openvino")
+        parse_layout("openvino:f16:bfzyx:1x3x4x4")
     with pytest.raises(UnknownFormatError, match="data type f16, not the given f32"):
-        from_notation("f16:bfyx:1x3x4x4", "openvino", dtype="f32")
+        parse_layout("openvino:f16:bfyx:1x3x4x4", dtype="f32")
     with pytest.raises(UnknownFormatError, match="not the given"):
-        from_notation("f16:bfyx:1x3x4x4", "openvino", (1, 3, 4, 5))
+        parse_layout("openvino:f16:bfyx:1x3x4x4", (1, 3, 4, 5))

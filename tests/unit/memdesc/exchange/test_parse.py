@@ -12,7 +12,8 @@ from memdesc import (
     memory_desc,
     parse_layout,
 )
-from memdesc.exchange import SYSTEMS, from_notation, written
+from memdesc.exchange import SYSTEMS, written
+from tests.named import buffer_layout
 
 _DIMS = (2, 17, 5, 4)
 
@@ -185,12 +186,12 @@ def test_tile_layouts_that_are_not_one_memory_are_refused(text: str, reason: str
 
 def test_extents_of_a_tile_layout_are_digits_of_the_dims_that_are_given() -> None:
     text = "S[(2, 4, 3, 8):(96, 1 @ Axis.m, 32, 4)] + 5"
-    desc = from_notation(text, "tvm", (8, 24))
+    desc = buffer_layout(f"tvm:{text}", (8, 24))
     for i, j in ((0, 0), (3, 7), (5, 23), (7, 9)):
         place = 5 + i // 4 * 96 + i % 4 + j // 8 * 32 + j % 8 * 4
         assert desc.offset((i, j)) == place
     with pytest.raises(UnknownFormatError, match="do not multiply to the sizes"):
-        from_notation(text, "tvm", (6, 32))
+        parse_layout(f"tvm:{text}", (6, 32))
 
 
 @pytest.mark.parametrize(
@@ -205,7 +206,7 @@ def test_extents_of_a_tile_layout_are_digits_of_the_dims_that_are_given() -> Non
 def test_the_map_of_a_memref_to_one_number_gives_strides(
     text: str, strides: tuple[int, ...], offset0: int
 ) -> None:
-    desc = from_notation(text, "mlir")
+    desc = buffer_layout(f"mlir:{text}")
     assert (desc.strides, desc.offset0) == (strides, offset0)
 
 
@@ -214,4 +215,4 @@ def test_the_map_of_a_memref_to_one_number_gives_strides(
 )
 def test_other_maps_of_a_memref_to_one_number_are_refused(output: str) -> None:
     with pytest.raises(UnsupportedFormatError, match="is not an index times a stride"):
-        from_notation(f"memref<3x4xf32, affine_map<(d0, d1) -> ({output})>>", "mlir")
+        parse_layout(f"mlir:{f'memref<3x4xf32, affine_map<(d0, d1) -> ({output})>>'}")

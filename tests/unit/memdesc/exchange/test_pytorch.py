@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from memdesc import memory_desc
-from memdesc.exchange import from_notation, written
+from memdesc import memory_desc, parse_layout
+from memdesc.exchange import written
 
 _NHWC = memory_desc((2, 17, 5, 4), "bf16", "nhwc")
 
@@ -17,9 +17,9 @@ def test_every_notation_of_a_layout_is_written_and_read() -> None:
         "FixedLayout('cpu', torch.bfloat16, size=[2, 17, 5, 4], stride=[340, 1, 68, 17])",
     )
     for text in texts:
-        assert from_notation(text, "pytorch", _NHWC.dims, "bf16") == _NHWC
-    assert from_notation(texts[2], "pytorch", dtype="bf16") == _NHWC
-    assert from_notation(texts[3], "pytorch") == _NHWC
+        assert parse_layout(f"pytorch:{text}", _NHWC.dims, "bf16") == _NHWC
+    assert parse_layout(f"pytorch:{texts[2]}", dtype="bf16") == _NHWC
+    assert parse_layout(f"pytorch:{texts[3]}") == _NHWC
 
 
 def test_strides_with_gaps_and_an_offset_have_no_memory_format() -> None:
@@ -30,7 +30,7 @@ def test_strides_with_gaps_and_an_offset_have_no_memory_format() -> None:
         "FixedLayout('cpu', torch.float32, size=[3, 4], stride=[9, 2], offset=5)",
     )
     for text in texts:
-        assert from_notation(text, "pytorch") == desc
+        assert parse_layout(f"pytorch:{text}") == desc
 
 
 def test_tensors_without_elements_are_not_channels_last_there() -> None:
@@ -50,4 +50,4 @@ def test_tensors_without_elements_are_not_channels_last_there() -> None:
     ],
 )
 def test_other_spellings_are_read(dims: tuple[int, ...], text: str, tag: str) -> None:
-    assert from_notation(text, "pytorch", dims) == memory_desc(dims, "f32", tag)
+    assert parse_layout(f"pytorch:{text}", dims) == memory_desc(dims, "f32", tag)

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from memdesc import MemdescError, UnknownFormatError, memory_desc
-from memdesc.exchange import SYSTEMS, from_notation, to_notation, written
+from memdesc import MemdescError, UnknownFormatError, memory_desc, parse_layout
+from memdesc.exchange import SYSTEMS, written
 
 _DESC = memory_desc((2, 17, 5, 4), "f32", "nChw16c")
 
@@ -13,16 +13,16 @@ _DESC = memory_desc((2, 17, 5, 4), "f32", "nChw16c")
 def test_the_canonical_tag_is_onednns_first_name() -> None:
     assert written(_DESC, "onednn") == ("aBcd16b", "gOiw16o", "nChw16c")
     assert written(_DESC, "cldnn")[0] == "b_fs_yx_fsv16"
-    assert to_notation(_DESC, "memdesc") == "aBcd16b"
+    assert _DESC.to_notation("memdesc") == "aBcd16b"
 
 
 def test_a_vocabulary_reads_its_own_names_only() -> None:
-    assert from_notation("b_fs_yx_fsv16", "cldnn", _DESC.dims) == _DESC
-    assert from_notation("b_fs_yx_fsv16", "memdesc", _DESC.dims) == _DESC
+    assert parse_layout("cldnn:b_fs_yx_fsv16", _DESC.dims) == _DESC
+    assert parse_layout("memdesc:b_fs_yx_fsv16", _DESC.dims) == _DESC
     with pytest.raises(UnknownFormatError, match="b_fs_yx_fsv16"):
-        from_notation("b_fs_yx_fsv16", "onednn", _DESC.dims)
+        parse_layout("onednn:b_fs_yx_fsv16", _DESC.dims)
     with pytest.raises(UnknownFormatError, match="does not contain the sizes; give dims"):
-        from_notation("nChw16c", "onednn")
+        parse_layout("onednn:nChw16c")
 
 
 def test_a_vocabulary_reads_names_of_four_bits_and_checks_sizes_as_memory_desc_does() -> None:
@@ -33,39 +33,39 @@ def test_a_vocabulary_reads_names_of_four_bits_and_checks_sizes_as_memory_desc_d
                     desc = memory_desc(dims, dtype, name)
                 except MemdescError:
                     with pytest.raises(MemdescError):
-                        from_notation(name, "cldnn", dims, dtype)
+                        parse_layout(f"cldnn:{name}", dims, dtype)
                 else:
-                    assert from_notation(name, "cldnn", dims, dtype) == desc
+                    assert parse_layout(f"cldnn:{name}", dims, dtype) == desc
 
 
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        ((_DESC, "xlb"), "no system 'xlb'; the systems are memdesc, onednn"),
         (("aBcd16b", "xla"), "aBcd16b"),
+        ((_DESC, "xlb"), "no system 'xlb'; the systems are memdesc, onednn"),
     ],
 )
 def test_wrong_arguments_of_writing_are_named(arguments: Any, reason: str) -> None:
     with pytest.raises(MemdescError, match=reason):
-        to_notation(*arguments)
+        written(*arguments)
 
 
 @pytest.mark.parametrize(
     ("arguments", "letters", "reason"),
     [
-        ((3, "xla"), None, "a notation is a string, not 3"),
-        (("a" * 10_000, "xla"), None, "at most 8192 characters"),
-        (("a", "onednn", ()), None, "1 to 12"),
-        (("a", "onednn", (2,)), "a1", "letters are a string"),
-        (("a", "onednn", (2,)), "ab", "1 different ones"),
-        (("a", "onednn"), "aa", "be different ones"),
+        ((3,), None, "a notation is a string, not 3"),
+        (("xla:" + "a" * 10_000,), None, "at most 8192 characters"),
+        (("onednn:a", ()), None, "1 to 12"),
+        (("onednn:a", (2,)), "a1", "letters are a string"),
+        (("onednn:a", (2,)), "ab", "1 different ones"),
+        (("onednn:a",), "aa", "be different ones"),
     ],
 )
 def test_wrong_arguments_of_reading_are_named(
     arguments: Any, letters: str | None, reason: str
 ) -> None:
     with pytest.raises(MemdescError, match=reason):
-        from_notation(*arguments, letters=letters)
+        parse_layout(*arguments, letters=letters)
 
 
 # systems that have names for blocked or other layouts only
@@ -76,7 +76,7 @@ _PACKED = {"weights", "acl", "ascend", "ncnn", "mnn", "tflite_gpu"}
 def test_a_plain_layout_is_written_by_every_system(system: str) -> None:
     assert SYSTEMS[system].name == system
     desc = memory_desc((2, 17, 5, 4), "f32", "abcd")
-    assert from_notation(to_notation(desc, system), system, desc.dims, "f32") == desc
+    assert parse_layout(f"{system}:{desc.to_notation(system)}", desc.dims, "f32") == desc
 
 
 _HUGE = "0x" + "f" * 4000
@@ -100,5 +100,5 @@ def test_strings_that_contradict_themselves_or_exceed_all_sizes_are_refused(
     text: str, system: str, reason: str
 ) -> None:
     with pytest.raises(MemdescError) as caught:
-        from_notation(text, system)
+        parse_layout(f"{system}:{text}")
     assert reason in str(caught.value)

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from memdesc import UnknownFormatError, memory_desc
-from memdesc.exchange import from_notation, to_notation, written
+from memdesc import UnknownFormatError, memory_desc, parse_layout
+from memdesc.exchange import written
 
 _DIMS = (2, 17, 5, 4)
 
@@ -28,22 +28,22 @@ def test_a_layout_is_a_string_and_an_index_map(
     texts = written(desc, "tvm", letters="nchw")
     assert texts == ((string, index_map) if string else (index_map,))
     for text in texts:
-        assert from_notation(text, "tvm", _DIMS, letters="nchw") == desc
+        assert parse_layout(f"tvm:{text}", _DIMS, letters="nchw") == desc
 
 
 def test_dims_are_ordered_by_the_alphabet_or_by_a_family_of_letters() -> None:
     for text, tag in [("NHWC", "acdb"), ("ACDB", "acdb"), ("HWIO", "cdba"), ("NCHW16c", "aBcd16b")]:
-        assert from_notation(text, "tvm", _DIMS) == memory_desc(_DIMS, "f32", tag)
-    assert to_notation(memory_desc(_DIMS, "f32", "aBcd16b"), "tvm") == "ABCD16b"
+        assert parse_layout(f"tvm:{text}", _DIMS) == memory_desc(_DIMS, "f32", tag)
+    assert memory_desc(_DIMS, "f32", "aBcd16b").to_notation("tvm") == "ABCD16b"
     with pytest.raises(UnknownFormatError, match="the dims B, F, Y, X; give letters"):
-        from_notation("BFYX", "tvm", _DIMS)
+        parse_layout("tvm:BFYX", _DIMS)
     with pytest.raises(UnknownFormatError, match="give letters"):
-        from_notation("NCHW", "tvm", _DIMS, letters="oihw")
+        parse_layout("tvm:NCHW", _DIMS, letters="oihw")
 
 
 def test_blocks_that_are_one_physical_dim_are_blocks() -> None:
-    assert from_notation("OIHW[2i4o]", "tvm", _DIMS) == memory_desc(_DIMS, "f32", "ABcd2b4a")
-    assert from_notation("NCHW1c", "tvm", _DIMS) == memory_desc(_DIMS, "f32", "abcd")
+    assert parse_layout("tvm:OIHW[2i4o]", _DIMS) == memory_desc(_DIMS, "f32", "ABcd2b4a")
+    assert parse_layout("tvm:NCHW1c", _DIMS) == memory_desc(_DIMS, "f32", "abcd")
 
 
 @pytest.mark.parametrize(
@@ -57,4 +57,4 @@ def test_blocks_that_are_one_physical_dim_are_blocks() -> None:
     ],
 )
 def test_index_maps_are_read_as_written_by_hand_and_as_printed(text: str) -> None:
-    assert from_notation(text, "tvm", (9, 3)) == memory_desc((9, 3), "f32", "Ab4a")
+    assert parse_layout(f"tvm:{text}", (9, 3)) == memory_desc((9, 3), "f32", "Ab4a")

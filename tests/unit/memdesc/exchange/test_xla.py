@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from memdesc import UnknownFormatError, memory_desc
-from memdesc.exchange import from_notation, to_notation
+from memdesc import UnknownFormatError, memory_desc, parse_layout
+from tests.named import buffer_layout
 
 
 @pytest.mark.parametrize(
@@ -38,17 +38,17 @@ from memdesc.exchange import from_notation, to_notation
 )
 def test_blocks_are_tiles(dims: tuple[int, ...], dtype: str, tag: str, text: str) -> None:
     desc = memory_desc(dims, dtype, tag)
-    assert to_notation(desc, "xla") == text
-    assert from_notation(text, "xla") == desc
+    assert desc.to_notation("xla") == text
+    assert parse_layout(f"xla:{text}") == desc
 
 
 def test_the_example_of_its_page_on_tiled_layouts_holds() -> None:
     # tiled_layout.md: element (2, 3) of F32[3,5]{1,0:T(2,2)} lies at 17
-    assert from_notation("f32[3,5]{1,0:T(2,2)}", "xla").offset((2, 3)) == 17
+    assert buffer_layout("xla:f32[3,5]{1,0:T(2,2)}").offset((2, 3)) == 17
 
 
 def test_dims_are_joined_after_a_tile_that_divides_nothing() -> None:
-    desc = from_notation("f32[3,4,5]{0,1,2:T(1)(*,1,1)}", "xla")
+    desc = parse_layout("xla:f32[3,4,5]{0,1,2:T(1)(*,1,1)}")
     assert desc == memory_desc((3, 4, 5), "f32", "c(ba)")
 
 
@@ -62,11 +62,11 @@ def test_suffixes_that_do_not_change_offsets_are_read() -> None:
         "f32[3,4]{1,0:L(4)}",
         "f32[3,4]{1,0:E(32)M(0)}",
     ]:
-        assert from_notation(text, "xla", (3, 4), "f32") == plain
+        assert parse_layout(f"xla:{text}", (3, 4), "f32") == plain
 
 
 def test_dims_and_types_that_contradict_the_string_are_refused() -> None:
     with pytest.raises(UnknownFormatError, match=r"has dims \(3, 4\), not the given \(4, 3\)"):
-        from_notation("f32[3,4]", "xla", (4, 3))
+        parse_layout("xla:f32[3,4]", (4, 3))
     with pytest.raises(UnknownFormatError, match="has data type f32, not the given f16"):
-        from_notation("f32[3,4]", "xla", dtype="f16")
+        parse_layout("xla:f32[3,4]", dtype="f16")

@@ -11,8 +11,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from memdesc import MemoryDesc, UnknownFormatError, UnsupportedFormatError, known_names, memory_desc
-from memdesc.exchange import from_notation
+from memdesc import (
+    MemoryDesc,
+    UnknownFormatError,
+    UnsupportedFormatError,
+    known_names,
+    memory_desc,
+    parse_layout,
+)
 from memdesc.tags import parse_tag
 from tests.tables import CLDNN
 
@@ -221,5 +227,5 @@ def test_a_name_that_breaks_the_grammar_is_refused_with_the_part_at_fault(
     name: str, reason: str
 ) -> None:
     with pytest.raises(UnknownFormatError) as caught:
-        from_notation(name, "cldnn", (2, 3, 4, 5))
+        parse_layout(f"cldnn:{name}", (2, 3, 4, 5))
     assert str(caught.value).startswith(f"{name!r}: {reason}")

@@ -14,8 +14,8 @@ from memdesc import (
     UnsupportedFormatError,
     image_desc,
     memory_desc,
+    parse_layout,
 )
-from memdesc.exchange import from_notation
 
 
 @pytest.mark.parametrize("name", ["NCHW", "NHWC", "OIHW", "HWOI", "MIHW", "HWIM", "W"])
@@ -34,7 +34,7 @@ def test_an_image_type_is_not_a_buffer_and_the_message_names_image_desc(name: st
         UnsupportedFormatError,
         match=re.escape(f"{name!r} is an image type, not a linear buffer; use memdesc.image_desc("),
     ):
-        from_notation(name, "mace", (2,))
+        parse_layout(f"mace:{name}", (2,))
 
 
 def test_names_that_are_not_buffers_are_refused() -> None:
@@ -42,7 +42,7 @@ def test_names_that_are_not_buffers_are_refused() -> None:
         UnknownFormatError,
         match=r"^'NWHC': not a host buffer; they are NCHW, NHWC, OIHW, HWOI, MIHW, HWIM, W$",
     ):
-        from_notation("NWHC", "mace", (2,))
+        parse_layout("mace:NWHC", (2,))
     make: Any
     for make in (memory_desc, image_desc):
         with pytest.raises(UnsupportedFormatError, match=r"holds G g G\^T of each 3x3 filter, wh"):

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from memdesc import MemdescError, data_type, known_names, memory_desc, parse_layout
-from memdesc.exchange import from_notation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -249,7 +248,7 @@ def test_tensorrt_s_names_are_read_as_python_and_cpp_spell_them(spelling: str, n
     dims, dtype = (2, 3, 5, 7), "f32" if name in {"kCHW32", "kHWC", "kLINEAR"} else "f16"
     desc = memory_desc(dims, dtype, spelling)
     assert desc == parse_layout(spelling, dims, dtype) == memory_desc(dims, dtype, name)
-    assert desc == from_notation(spelling, "tensorrt", dims, dtype)
+    assert desc == parse_layout(f"tensorrt:{spelling}", dims, dtype)
     # they are not listed as further names of a layout
     assert spelling not in {each.text for each in (*desc.names(), *known_names())}
 

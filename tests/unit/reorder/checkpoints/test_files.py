@@ -11,7 +11,6 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-import memdesc
 import reorder
 from memdesc import MemdescError, memory_desc
 from memdesc.record import record_desc
@@ -65,7 +64,7 @@ def test_what_numpy_cannot_express_is_refused_with_the_ways_out(
 ) -> None:
     with pytest.raises(
         MemdescError,
-        match=r"has no place for .* \.safetensors or a \.npz.*--raw or reorder\.save_raw",
+        match=r"has no place for .* \.safetensors or a \.npz.*reorder\.checkpoints\.save_raw",
     ):
         save(tmp_path / "x.npy", memory)
     assert not list(tmp_path.iterdir())
@@ -295,7 +294,7 @@ def test_scales_that_are_not_a_plain_array_are_refused(
     path = tmp_path / "x.safetensors"
     weights = np.random.default_rng(0).random((4, 8), np.float32)
     save(path, reorder.quantize(weights, "s4", axis=axis, groups=groups))
-    other = memdesc.descriptor_json.to_json(memory_desc(dims, dtype, "plain"))
+    other = memory_desc(dims, dtype, "plain").to_json()
     write_metadata(path, read_metadata(path) | {f"memdesc.tensor_{ending}": other})
     reason = r"_(scale|zero_point)'(, .* is not a row-major array| is stored as f32 of shape)"
     with pytest.raises(MemdescError, match=reason):

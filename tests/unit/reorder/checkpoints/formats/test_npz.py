@@ -14,7 +14,6 @@ import pytest
 
 import reorder
 from memdesc import MemdescError, data_type, memory_desc
-from memdesc.descriptor_json import to_json
 from reorder import load_all, save
 from reorder.checkpoints.formats.entry import Tensor
 from reorder.checkpoints.formats.table import read_container
@@ -50,7 +49,7 @@ def test_words_and_shapes_of_what_is_written_are_kept(tmp_path: Path) -> None:
     assert (loaded["codes"].numpy() == codes.numpy()).all()
     np.savez(tmp_path / "y.npz", codes=np.zeros(7, np.int32))
     with zipfile.ZipFile(tmp_path / "y.npz", "a") as archive:
-        archive.writestr("codes.npy.json", to_json(codes.desc))
+        archive.writestr("codes.npy.json", codes.desc.to_json())
     with pytest.raises(MemdescError, match=r"'codes' has 28 bytes, but its descriptor .* takes 32"):
         read_container(tmp_path / "y.npz")
 
@@ -105,7 +104,7 @@ def test_compressed_descriptors_are_refused_as_compressed_arrays_are(tmp_path: P
     path = tmp_path / "x.npz"
     np.savez(path, a=np.zeros(100))
     with zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("a.npy.json", " " * 2**19 + to_json(memory_desc((100,), "f64")))
+        archive.writestr("a.npy.json", " " * 2**19 + memory_desc((100,), "f64").to_json())
     with pytest.raises(MemdescError, match=r"'a.npy.json' is compressed; reorder.load_all"):
         read_container(path)
 
@@ -256,7 +255,7 @@ def test_an_array_of_as_many_bytes_that_its_descriptor_does_not_mean_is_refused(
     with zipfile.ZipFile(path, "w") as archive:
         with archive.open("x.npy", "w") as file:
             np.lib.format.write_array(file, array)
-        archive.writestr("x.npy.json", to_json(memory_desc((2, 3), "f32")))
+        archive.writestr("x.npy.json", memory_desc((2, 3), "f32").to_json())
     with pytest.raises(MemdescError, match=r"its descriptor means float32 and \(2, 3\)") as caught:
         load_all(path)
     assert reason in str(caught.value)

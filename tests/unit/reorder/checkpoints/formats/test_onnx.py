@@ -7,7 +7,6 @@ import pytest
 
 import reorder
 from memdesc import MemdescError, memory_desc
-from memdesc.descriptor_json import to_json
 from memdesc.dtypes import DATA_TYPES
 from reorder.checkpoints.formats.onnx import NUMBERS, read
 from reorder.checkpoints.formats.table import read_container
@@ -52,7 +51,7 @@ def test_initializers_are_read_in_place(tmp_path: Path) -> None:
         _initializer("empty", 1, (0, 3)),
         _initializer("shape", 7, (2,), message_field(7, bytes([1, 2]))),
         _initializer("text", 8, (1,), message_field(6, b"a")),
-        more=message_field(14, _pair("memdesc.u4", to_json(memory_desc((1, 4), "u4", "ba"))))
+        more=message_field(14, _pair("memdesc.u4", memory_desc((1, 4), "u4", "ba").to_json()))
         + message_field(14, _pair("author", "me")),
     )
     found = read_container(path)

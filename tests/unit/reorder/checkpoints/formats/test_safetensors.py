@@ -10,7 +10,6 @@ import pytest
 
 import reorder
 from memdesc import MemdescError, memory_desc
-from memdesc.descriptor_json import to_json
 from reorder.checkpoints.formats.entry import Tensor
 from reorder.checkpoints.formats.safetensors import read
 from tests.headers import safetensors_bytes
@@ -130,7 +129,10 @@ def test_a_descriptor_of_what_a_tensor_was_before_is_refused(
     tmp_path: Path, stored: dict[str, Any], reason: str | None
 ) -> None:
     desc = memory_desc((2, 17, 1, 5), "f16", "nChw8c")
-    header = {"__metadata__": {"memdesc.a": to_json(desc)}, "a": _tensor(offsets=(0, 480)) | stored}
+    header = {
+        "__metadata__": {"memdesc.a": desc.to_json()},
+        "a": _tensor(offsets=(0, 480)) | stored,
+    }
     path = _file(tmp_path / "x.safetensors", header, bytes(480))
     if reason is None:
         assert read(path).entries["a"].desc == desc
