@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from memdesc.desc import MemoryDesc, desc_of, memory_desc
 from memdesc.dtypes import DataType, data_type
 from memdesc.errors import MemdescError, UnsupportedFormatError, short_repr
 from memdesc.extra import Extra
+from memdesc.image import ImageDesc
 from memdesc.int64 import check_length, checked_int, checked_ints
 from memdesc.layout import Axis, Block, Layout
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_Read = TypeVar("_Read", MemoryDesc, ImageDesc)
+_SIDES = ("width", "height", "channels", "depth")
 # version of the JSON form; a different form gets a different number
 SCHEMA = 1
 # the form with XOR terms, which a reader of schema 1 would skip
@@ -22,6 +28,10 @@ def written(desc: MemoryDesc) -> str:
     """Return the text of a descriptor: a line of JSON."""
     import json  # slow to load
 
+    return json.dumps(_fields(desc))
+
+
+def _fields(desc: MemoryDesc) -> dict[str, Any]:
     layout = desc.layout
     fields: dict[str, Any] = {
         "schema": _SWIZZLED if layout.xor else SCHEMA,
@@ -45,24 +55,43 @@ def written(desc: MemoryDesc) -> str:
         }
     if layout.xor:
         fields["xor"] = layout.xor
-    return json.dumps(fields)
+    return fields
 
 
 def read(text: str) -> MemoryDesc:
     """Return the descriptor of a text that `written` made; refuse other texts."""
+    return _read(text, _desc_of)
+
+
+def written_image(image: ImageDesc) -> str:
+    """Return the text of an image: the descriptor of its pixels, its sides, its kind and name."""
+    import json  # slow to load
+
+    sides = {side: getattr(image, side) for side in _SIDES}
+    return (
+        json.dumps({"schema": SCHEMA, "image": image.name, "kind": image.kind, **sides})[:-1]
+        + f', "desc": {written(image.desc)}}}'
+    )
+
+
+def read_image(text: str) -> ImageDesc:
+    """Return the image of a text that `written_image` made; refuse other texts."""
+    return _read(text, _image_of)
+
+
+def _image_of(fields: dict[str, Any]) -> ImageDesc:
+    _check_schema(fields)
+    desc = _desc_of(fields["desc"])
+    width, height, channels, depth = (fields[side] for side in _SIDES)
+    return ImageDesc(desc, width, height, channels, fields["image"], depth, fields["kind"])
+
+
+def _read(text: str, made: Callable[[Any], _Read]) -> _Read:
+    """Return what a function makes of the JSON of a text; refuse other texts."""
     import json  # slow to load
 
     try:
-        fields = json.loads(text)
-        _check_schema(fields)
-        # the order decides which of several missing keys the message names
-        dims, dtype = checked_ints("dims", fields["dims"]), data_type(fields["dtype"])
-        offset0 = checked_int("offset0", fields["offset0"])
-        _check_padded_offsets(checked_ints("padded_offsets", fields["padded_offsets"]), len(dims))
-        layout = _layout_of(fields, dims, dtype, offset0)
-        extra = fields["extra"]
-        extra = Extra(**extra) if isinstance(extra, dict) else extra
-        return desc_of(dtype, layout, extra)
+        return made(json.loads(text))
     except MemdescError:
         raise
     except KeyError as error:
@@ -71,6 +100,18 @@ def read(text: str) -> MemoryDesc:
     except (TypeError, ValueError, RecursionError) as error:
         msg = f"not a descriptor: {error}; to_json() shows the form"
         raise MemdescError(msg) from error
+
+
+def _desc_of(fields: dict[str, Any]) -> MemoryDesc:
+    _check_schema(fields)
+    # the order decides which of several missing keys the message names
+    dims, dtype = checked_ints("dims", fields["dims"]), data_type(fields["dtype"])
+    offset0 = checked_int("offset0", fields["offset0"])
+    _check_padded_offsets(checked_ints("padded_offsets", fields["padded_offsets"]), len(dims))
+    layout = _layout_of(fields, dims, dtype, offset0)
+    extra = fields["extra"]
+    extra = Extra(**extra) if isinstance(extra, dict) else extra
+    return desc_of(dtype, layout, extra)
 
 
 def _layout_of(

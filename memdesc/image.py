@@ -1,4 +1,4 @@
-"""ImageDesc: a dense layout as rows of pixels, for OpenCL 2-D images."""
+"""ImageDesc: a dense layout as rows of pixels, for OpenCL images of two and three dimensions."""
 
 from __future__ import annotations
 
@@ -13,33 +13,42 @@ from memdesc.errors import MemdescError, short_repr
 from memdesc.immutable import immutable
 from memdesc.int64 import checked_int, checked_ints
 from memdesc.layout import check_dims, dim_name, layout_by_tag
-from memdesc.names import dim_letters, resolve_image
+from memdesc.names import dim_letters, known_images, resolve_image
 from memdesc.tags import LETTERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from memdesc.index import Index
+    from memdesc.names import Name
     from memdesc.picture import Picture
     from memdesc.picture.draw import Look
 
-_CHANNELS = (1, 4)  # R, RGBA
+_CHANNELS = (1, 2, 4)  # R, RG, RGBA
+_KINDS = ("2d", "3d", "array")
 
 
 @immutable
 @dataclass(frozen=True, slots=True)
 class ImageDesc(Checked):
-    """The place of each element of a tensor in a 2-D image: column x, row y, lane.
+    """The place of each element of a tensor in an image: column x, row y, lane.
+
+    A 3-D image or an array of 2-D images also has a slice z.
 
     Parameters
     ----------
     desc : MemoryDesc
-        The same pixels as a dense linear buffer, row by row.
+        The same pixels as a dense linear buffer, slice by slice and row by row.
     width, height : int
         Size in pixels.
     channels : int
-        Lanes of a pixel: 4 (RGBA) or 1 (R).
+        Lanes of a pixel: 4 (RGBA), 2 (RG) or 1 (R).
     name : str
         The image type that it was made from; ignored by equality.
+    depth : int
+        Slices; 1 for a 2-D image.
+    kind : str
+        ``"2d"``, ``"3d"``, or ``"array"`` for an array of 2-D images.
 
     Raises
     ------
@@ -52,6 +61,9 @@ class ImageDesc(Checked):
     >>> i = memdesc.image_desc((1, 64, 56, 56), "f16", "in_out_channel")
     >>> i.width, i.height, i.channels, i.pixel((0, 5, 2, 3))
     (896, 56, 4, (59, 2, 1))
+    >>> t = memdesc.image_desc((2, 6, 5, 7), "f16", "executorch_channels_packed")
+    >>> (t.width, t.height, t.depth), t.pixel((0, 5, 2, 3))
+    ((7, 5, 4), (3, 2, 1, 1))
     """
 
     desc: MemoryDesc
@@ -59,6 +71,8 @@ class ImageDesc(Checked):
     height: int
     channels: int
     name: str = field(compare=False)
+    depth: int = 1
+    kind: str = "2d"
     _another: ClassVar[str] = "image_desc(dims, dtype, name) makes another"
 
     def __post_init__(self) -> None:
@@ -68,30 +82,63 @@ class ImageDesc(Checked):
                 f"{short_repr(self.desc)} and {short_repr(self.name)}; see image_desc"
             )
             raise MemdescError(msg)
-        for side in ("width", "height", "channels"):
+        for side in ("width", "height", "channels", "depth"):
             object.__setattr__(self, side, checked_int(side, getattr(self, side)))
-        size = (self.width, self.height, self.channels)
-        if min(size) < 1 or self.channels not in _CHANNELS:
+        if self.kind not in _KINDS or (self.kind == "2d" and self.depth != 1):
             msg = (
-                f"an image of {self.width} x {self.height} pixels of {self.channels} lanes does "
-                "not exist; width and height are 1 or more, lanes 1 or 4"
+                f"an image of kind {short_repr(self.kind)} and depth {self.depth} does not exist; "
+                "kinds are '3d', 'array', and '2d', of depth 1"
+            )
+            raise MemdescError(msg)
+        if min(*self._size, self.channels) < 1 or self.channels not in _CHANNELS:
+            msg = (
+                f"an image of {self._spelled} of {self.channels} lanes does not exist; its sides "
+                "are 1 or more, lanes 1, 2 or 4"
             )
             raise MemdescError(msg)
         desc = self.desc
         _check_lanes(desc.dtype)
         is_whole = desc.is_dense and not desc.offset0 and desc.extra is None
-        if not is_whole or desc.padded_nelems != prod(size):
+        needed = prod((*self._size, self.channels))
+        if not is_whole or desc.padded_nelems != needed:
             msg = (
-                f"{desc!r} is not {self.width} x {self.height} pixels of {self.channels} lanes: "
-                f"it has {desc.padded_nelems} elements with padding, and must have {prod(size)}, "
+                f"{desc!r} is not {self._spelled} of {self.channels} lanes: "
+                f"it has {desc.padded_nelems} elements with padding, and must have {needed}, "
                 "without gaps, starting at offset 0"
             )
             raise MemdescError(msg)
 
     @property
+    def _size(self) -> tuple[int, ...]:
+        """Width and height, and for a 3-D image or an array the depth."""
+        flat = (self.width, self.height)
+        return flat if self.kind == "2d" else (*flat, self.depth)
+
+    @property
+    def _spelled(self) -> str:
+        return f"{' x '.join(map(str, self._size))} pixels"
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the pixels as an array: ([depth,] height, width, channels).
+
+        Examples
+        --------
+        >>> import memdesc
+        >>> memdesc.image_desc((2, 6, 5, 7), "f16", "tvm_texture").shape
+        (4, 5, 7, 4)
+        """
+        return (*self._size[::-1], self.channels)
+
+    @property
     def dims(self) -> tuple[int, ...]:
         """Logical sizes."""
         return self.desc.dims
+
+    @property
+    def padded_dims(self) -> tuple[int, ...]:
+        """Sizes with the padding to whole pixels and alignments."""
+        return self.desc.padded_dims
 
     @property
     def dtype(self) -> DataType:
@@ -103,8 +150,10 @@ class ImageDesc(Checked):
         """Bytes of all pixels, without row padding."""
         return self.desc.nbytes
 
-    def pixel(self, index: Iterable[int]) -> tuple[int, int, int]:
-        """Return column, row and lane of a logical index; raises as `MemoryDesc.offset` does.
+    def pixel(self, index: Iterable[int]) -> tuple[int, ...]:
+        """Return column, row, slice (not for a 2-D image) and lane of a logical index.
+
+        Raises as `MemoryDesc.offset` does.
 
         Examples
         --------
@@ -112,54 +161,208 @@ class ImageDesc(Checked):
         >>> memdesc.image_desc((1, 8, 5, 4), "f32", "in_out_channel").pixel((0, 6, 2, 3))
         (7, 2, 2)
         """
-        pixel, lane = divmod(self.desc.offset(index), self.channels)
-        y, x = divmod(pixel, self.width)
-        return x, y, lane
+        return self.pixel_at(self.desc.offset(index))
 
-    def fits(self, max_width: int, max_height: int) -> bool:
-        """Whether the image is within a device's limits for width and height.
+    def pixel_at(self, offset: int) -> tuple[int, ...]:
+        """Return column, row, slice (not for a 2-D image) and lane of an offset in `desc`.
+
+        Examples
+        --------
+        >>> import memdesc
+        >>> memdesc.image_desc((1, 8, 5, 4), "f32", "in_out_channel").pixel_at(5)
+        (1, 0, 1)
+        """
+        at, lane = divmod(offset, self.channels)
+        found = []
+        for side in self._size[:-1]:
+            at, step = divmod(at, side)
+            found.append(step)
+        return (*found, at, lane)
+
+    def index(self, *pixel: int) -> Index:
+        """Return the logical index of a lane, given what `pixel` returns.
+
+        Raises
+        ------
+        MemdescError
+            If the image has no such pixel or lane.
+
+        Examples
+        --------
+        >>> import memdesc
+        >>> i = memdesc.image_desc((1, 6, 5, 4), "f32", "in_out_channel")
+        >>> i.index(7, 2, 1), i.index(7, 2, 2)
+        ((0, 5, 2, 3), Index((0, 6, 2, 3), is_padding=True))
+        """
+        sides = (*self._size, self.channels)
+        names = (*"xyz"[: len(self._size)], "lane")
+        if len(pixel) != len(sides):
+            msg = f"a place in {self!r} is ({', '.join(names)}), not {short_repr(pixel)}"
+            raise MemdescError(msg)
+        place = [checked_int(name, at) for name, at in zip(names, pixel, strict=True)]
+        for name, at, side in zip(names, place, sides, strict=True):
+            if not 0 <= at < side:
+                msg = f"{name} = {at} is not in {self!r}, whose {name} is 0 to {side - 1}"
+                raise MemdescError(msg)
+        *steps, lane = place
+        at = 0
+        for step, side in zip(reversed(steps), reversed(self._size), strict=True):
+            at = at * side + step
+        return self.desc.index(at * self.channels + lane)
+
+    def names(self) -> tuple[Name, ...]:
+        """Return every image type with these pixels, arrays and 3-D images alike.
+
+        Examples
+        --------
+        >>> import memdesc
+        >>> i = memdesc.image_desc((1, 6, 5, 4), "f16", "ac|Bd|4b")
+        >>> [name.text for name in i.names()]
+        ['in_out_channel', 'mnn_image', 'paddle_image_default']
+        """
+        return tuple(name for name in known_images() if self._is_called(name.text))
+
+    def _is_called(self, name: str) -> bool:
+        try:
+            other = image_desc(self.dims, self.dtype, name)
+        except MemdescError:
+            return False
+        return other.shape == self.shape and other.desc == self.desc
+
+    def fits(self, max_width: int, max_height: int, max_depth: int | None = None) -> bool:
+        """Whether the image is within a device's limits.
+
+        Parameters
+        ----------
+        max_width, max_height : int
+            In pixels; OpenCL's ``CL_DEVICE_IMAGE2D_MAX_WIDTH`` and ``_HEIGHT``, or those of 3-D.
+        max_depth : int, optional
+            In slices; ``CL_DEVICE_IMAGE3D_MAX_DEPTH``, or ``CL_DEVICE_IMAGE_MAX_ARRAY_SIZE``.
 
         Examples
         --------
         >>> import memdesc
         >>> memdesc.image_desc((1, 512, 7, 145), "f16", "in_out_channel").fits(16384, 16384)
         False
+        >>> memdesc.image_desc((2, 6, 5, 7), "f16", "tvm_texture").fits(2048, 2048, 2048)
+        True
         """
-        return self.width <= checked_int("max_width", max_width) and self.height <= checked_int(
-            "max_height", max_height
-        )
+        return not self._excess(max_width, max_height, max_depth)
 
-    def check_size(self, max_width: int, max_height: int, where: str = "") -> None:
+    def check_size(
+        self, max_width: int, max_height: int, where: str = "", *, max_depth: int | None = None
+    ) -> None:
         """Refuse an image that is too large for a device.
 
         Parameters
         ----------
-        max_width, max_height : int
-            In pixels; OpenCL's ``CL_DEVICE_IMAGE2D_MAX_WIDTH`` and ``_HEIGHT``.
+        max_width, max_height, max_depth : int
+            As for `fits`.
         where : str
             What the message says about the device, such as ``on cl:0``.
 
         Raises
         ------
         MemdescError
-            With the width or the height that is too large, and the limit.
+            With the sides that are too large, and the limits.
         """
-        if self.fits(max_width, max_height):
+        over = self._excess(max_width, max_height, max_depth)
+        if not over:
             return
-        over = [
-            f"{name} {size} is more than the {most} pixels allowed"
-            for name, size, most in (
-                ("width", self.width, max_width),
-                ("height", self.height, max_height),
-            )
-            if size > most
-        ]
-        size = f"{self.width} x {self.height} pixels"
         msg = (
-            f"{self!r} is {size}: {' and '.join(over)}{where and f' {where}'}; split a dim, "
-            "or use a buffer of .desc"
+            f"{self!r} is {self._spelled}: {' and '.join(over)}{where and f' {where}'}; split a "
+            "dim, or use a buffer of .desc"
         )
         raise MemdescError(msg)
+
+    def _excess(self, max_width: int, max_height: int, max_depth: int | None) -> list[str]:
+        """Return which sides are more than a device allows."""
+        limits = {"width": max_width, "height": max_height}
+        if max_depth is not None:
+            limits["depth"] = max_depth
+        sizes = {side: getattr(self, side) for side in limits}
+        return [
+            f"{side} {sizes[side]} is more than the {most} "
+            f"{'slices' if side == 'depth' else 'pixels'} allowed"
+            for side, most in limits.items()
+            if sizes[side] > checked_int(f"max_{side}", most)
+        ]
+
+    def to_json(self) -> str:
+        """Write the image as JSON: the descriptor of its pixels, its sides, its kind and name.
+
+        Examples
+        --------
+        >>> import memdesc
+        >>> i = memdesc.image_desc((1, 6, 5, 4), "f16", "in_out_channel")
+        >>> memdesc.ImageDesc.from_json(i.to_json()) == i
+        True
+        """
+        from memdesc.descriptor_json import written_image  # only images that are written need it
+
+        return written_image(self)
+
+    @classmethod
+    def from_json(cls, text: str) -> ImageDesc:
+        """Read an image that `to_json` wrote.
+
+        *Law*: `ImageDesc.from_json(i.to_json()) == i`.
+
+        Parameters
+        ----------
+        text : str
+            One JSON object.
+
+        Raises
+        ------
+        MemdescError
+            If it is not a JSON object of this form, or its pixels are not those of its descriptor.
+
+        Examples
+        --------
+        >>> import memdesc
+        >>> text = memdesc.image_desc((1, 6, 5, 4), "f16", "tvm_texture").to_json()
+        >>> memdesc.ImageDesc.from_json(text)
+        image_desc((1, 6, 5, 4), 'f16', 'tvm_texture')
+        """
+        from memdesc.descriptor_json import read_image  # only images that are read need it
+
+        return read_image(text)
+
+    def source(self, lang: str, name: str = "image", letters: str | None = None) -> str:
+        """Write the functions of the place of an element as source code: x, y, z and lane.
+
+        Parameters
+        ----------
+        lang : str
+            ``"c"``, ``"c++"``, ``"opencl"``, ``"cuda"`` or ``"python"``. In OpenCL C,
+            ``NAME_pixel`` returns the coordinates as an ``int2``, or an ``int4`` for a 3-D image.
+        name : str
+            Prefix of the functions.
+        letters : str, optional
+            Names of the dims; by default those of the image type.
+
+        Raises
+        ------
+        MemdescError
+            If the language is unknown, or a name is not one.
+
+        Examples
+        --------
+        >>> import memdesc
+        >>> i = memdesc.image_desc((1, 6, 5, 4), "f16", "in_out_channel")
+        >>> print(i.source("python").split("# The ")[2])
+        x of the pixel of an index.
+        def image_x(n, c, h, w):
+            return c // 4 * 4 + w
+        <BLANKLINE>
+        <BLANKLINE>
+        <BLANKLINE>
+        """
+        from memdesc.source import image_source  # only code needs it
+
+        letters = self.desc.letters or LETTERS if letters is None else letters
+        return image_source(self.desc.layout, self.shape, lang, (name, letters), repr(self))
 
     def show(
         self, letters: str | None = None, *, highlight: Iterable[Iterable[int]] = ()
@@ -177,17 +380,18 @@ class ImageDesc(Checked):
         return self._drawn(Look(self.desc.letters or LETTERS, limits=COMPACT)).fragment
 
     def _drawn(self, look: Look) -> Picture:
-        from memdesc.picture.draw import draw_image  # only pictures need it
+        from memdesc.picture.cells import Pixels  # only pictures need them
+        from memdesc.picture.draw import draw_image
 
-        size = self.width, self.channels
-        return draw_image(self.desc.layout, self.dtype, repr(self), size, look)
+        pixels = Pixels(self.width, self.channels, 0 if self.kind == "2d" else self.height)
+        return draw_image(self.desc.layout, self.dtype, repr(self), pixels, look)
 
     def __repr__(self) -> str:
         return f"image_desc({self.dims}, '{self.dtype}', {self.name!r})"
 
 
 def image_desc(dims: Iterable[int], dtype: object, name: str) -> ImageDesc:
-    """Describe a 2-D image by its type.
+    """Describe an image by its type.
 
     Parameters
     ----------
@@ -196,8 +400,9 @@ def image_desc(dims: Iterable[int], dtype: object, name: str) -> ImageDesc:
     dtype : DataType, str or numpy dtype
         Type of a lane; 4-bit types have no image.
     name : str
-        A MACE type (``"in_out_channel"``), a clDNN image (``"image_2d_weights_c4_fyx_b"``)
-        or ``rows|columns|lane`` (``"ac|Bd|4b"``).
+        A type of MACE (``"in_out_channel"``), clDNN, ExecuTorch, TFLite, MNN, Paddle-Lite, TVM
+        or ncnn, or ``rows|columns|lane`` (``"ac|Bd|4b"``), or with a depth before the rows
+        (``"aB|c|d|4b"``).
 
     Raises
     ------
@@ -217,7 +422,7 @@ def image_desc(dims: Iterable[int], dtype: object, name: str) -> ImageDesc:
     if not isinstance(name, str):
         msg = f"an image type is a name, not {short_repr(name)}"  # type: ignore[unreachable] # callers without types
         raise MemdescError(msg)
-    tag, n_rows, n_columns = resolve_image(name, sizes)
+    found = resolve_image(name, sizes)
     letters = dim_letters(name)
     check_dims(sizes, letters)
     for dim, size in enumerate(sizes):
@@ -227,11 +432,16 @@ def image_desc(dims: Iterable[int], dtype: object, name: str) -> ImageDesc:
                 "which OpenCL does not allow"
             )
             raise MemdescError(msg)
-    desc = desc_of(dtype, layout_by_tag(tag, sizes, name), letters=letters)
-    extents = [digit.extent or desc.axes[digit.axis].padded // digit.step for digit in tag.digits]
-    rows, columns_and_lane = extents[:n_rows], extents[n_rows:]
-    columns, lane = columns_and_lane[:n_columns], columns_and_lane[n_columns:]
-    return ImageDesc(desc, prod(columns), prod(rows), prod(lane), name)
+    desc = desc_of(dtype, layout_by_tag(found.tag, sizes, name), letters=letters)
+    left = [
+        digit.extent or desc.axes[digit.axis].padded // digit.step for digit in found.tag.digits
+    ]
+    sides = []
+    for count in (found.n_depth, found.n_rows, found.n_columns):
+        sides.append(prod(left[:count]))
+        del left[:count]
+    depth, height, width = sides
+    return ImageDesc(desc, width, height, prod(left), name, depth, found.kind)
 
 
 def _check_lanes(dtype: DataType) -> None:

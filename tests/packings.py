@@ -386,7 +386,27 @@ def mlas_filter(n: int, *, blocked_input: bool) -> Formula:
     return pack
 
 
+def ggml_soa(q: Elements) -> Elements:
+    """GGUF's order within a block of 32: byte j holds the values j and j + 16."""
+    return q.reshape(-1, 2, 16).swapaxes(1, 2).reshape(-1)
+
+
+def transposed_words(per_word: int) -> Formula:
+    """Words of neighbours along in, as a matrix that is transposed."""
+    return lambda q: q.reshape(len(q), -1, per_word).swapaxes(0, 1).reshape(-1)
+
+
+def adreno_experts(q: Elements) -> Elements:
+    """Words of eight values, transposed for each expert."""
+    return np.concatenate([transposed_words(8)(expert) for expert in q])
+
+
 FORMULAS: dict[tuple[str, int], Formula] = {
+    ("ggml_soa", 4): ggml_soa,
+    ("adreno_noshuffle", 4): transposed_words(4),
+    ("adreno_noshuffle", 8): transposed_words(4),
+    ("adreno_trans4_ns", 4): adreno_experts,
+    ("adreno_scales", 16): lambda q: q.T.reshape(-1),
     ("gptq", 4): gptq(4),
     ("gptq", 8): gptq(8),
     ("gptq_exllama", 4): gptq_exllama,

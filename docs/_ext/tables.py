@@ -32,6 +32,7 @@ _OTHERS = {
     "ncnn": "ncnn",
     "mnn": "MNN",
     "tflite_gpu": "TFLite GPU",
+    "executorch": "ExecuTorch",
     "kvcache": "KV caches",
 }
 _WIDTHS = (8, 16, 32)
@@ -92,14 +93,17 @@ def _systems() -> Iterator[Row]:
 
 
 def _images() -> Iterator[Row]:
-    """Return the image types, as rows, columns and lanes."""
-    yield ("image type", "dims", "row y", "column x", "lane", "memdesc")
-    for name, (letters, text) in images.IMAGES.items():
+    """Return the image types, those of the same pixels together, as slices, rows and columns."""
+    yield ("image type", "dims", "slice z", "row y", "column x", "lane", "memdesc")
+    rows: dict[tuple[str, str], list[str]] = {}
+    for name, row in images.IMAGES.items():
+        rows.setdefault((row.letters, row.parts), []).append(name)
+    for (letters, text), names in rows.items():
         own = str.maketrans(
             LETTERS[: len(letters)] + LETTERS[: len(letters)].upper(), letters + letters.upper()
         )
-        cells = [part.translate(own) or "1" for part in text.split("|")]
-        yield ([name], ", ".join(letters), *([cell] for cell in cells), [text])
+        *slices, y, x, lane = [part.translate(own) or "1" for part in text.split("|")]
+        yield (names, ", ".join(letters), slices, [y], [x], [lane], [text])
 
 
 def _notations(*systems: str) -> Iterator[Row]:

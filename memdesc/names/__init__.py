@@ -1,8 +1,8 @@
 """Names of layouts: a file for each vocabulary, and functions that search all of them.
 
-`onednn`, `cldnn`, `mace`, `weights`, `tensorrt`, `acl`, `ascend`, `ncnn`, `mnn`, `tflite_gpu` and
-`kvcache` are vocabularies; `images` has the types of 2-D images. To add a vocabulary, write a file
-with a `VOCABULARY` (made by `vocabulary.Table` if it is a table), and add it to
+`onednn`, `cldnn`, `mace`, `weights`, `tensorrt`, `acl`, `ascend`, `ncnn`, `mnn`, `tflite_gpu`,
+`executorch` and `kvcache` are vocabularies; `images` has the types of images. To add a vocabulary,
+write a file with a `VOCABULARY` (made by `vocabulary.Table` if it is a table), and add it to
 `registry.VOCABULARIES`.
 """
 

@@ -1,9 +1,12 @@
-"""Types of OpenCL 2-D images, MACE's and clDNN's, as `rows|columns|lane`.
+"""Types of OpenCL images as `rows|columns|lane`, and of 3-D ones as `depth|rows|columns|lane`.
 
 `Acd|b|4a` has a row for each (a / 4, c, d), a column for each b, and four values of a in
 a pixel; each part is a piece of the canonical notation. Sources: MACE at 0fc55a54,
 `buffer_to_image.cl` and `CalImage2DShape`, and where its layout pages and the kernels differ
-(height- and width-major activations), the kernels; `format.hpp` of OpenVINO 2025.
+(height- and width-major activations), the kernels; `format.hpp` of OpenVINO 2025; ExecuTorch at
+cff6f4dd, `backends/vulkan`, `Tensor.cpp` and `nchw_to_image.glsl`; TensorFlow's GPU delegate,
+`tensor_desc.cc`; MNN at 4d40bdbd, `buffer_to_image.cl`; Paddle-Lite at 3d329c95,
+`cl_image_converter.cc`; TVM at 5d4dc872, `texture.h`; ncnn before June 2025, `allocator.cpp`.
 """
 
 from __future__ import annotations
@@ -19,42 +22,98 @@ if TYPE_CHECKING:
     from memdesc.tags import FormatTag
 
 
-class _ImageType(NamedTuple):
-    """The letters of the logical dims, and rows|columns|lane over dims a, b, c, ..."""
+class ImageType(NamedTuple):
+    """What an image type of a system holds.
+
+    `letters` are the logical dims; `parts` is [depth|]rows|columns|lane over dims a, b, c, ...
+    Dims in `ones` must have size 1, and dims in `whole` whole blocks. With a depth, it is an array
+    of 2-D images if `is_array`, and a 3-D image otherwise.
+    """
 
     letters: str
     parts: str
+    system: str
+    ones: str = ""
+    whole: str = ""
+    is_array: bool = False
 
+
+# what the parts before the lane are, by their number
+_SIDES = {2: ("rows", "columns"), 3: ("depth", "rows", "columns")}
 
 IMAGES = MappingProxyType(
     {
-        "in_out_channel": _ImageType("nchw", "ac|Bd|4b"),
-        "in_out_height": _ImageType("nchw", "aC|bd|4c"),
-        "in_out_width": _ImageType("nchw", "ac|bD|4d"),
-        "conv2d_filter": _ImageType("oihw", "Acd|b|4a"),
-        "dw_conv2d_filter": _ImageType("mihw", "B|acd|4b"),
-        "weight_height": _ImageType("oihw", "A|cdb|4a"),
-        "weight_width": _ImageType("oihw", "a|cdB|4b"),
-        "argument": _ImageType("a", "|A|4a"),
-        "image_2d_weights_c4_fyx_b": _ImageType("oiyx", "a|(BCD)|4(bcd)"),
-        "image_2d_weights_c1_b_fyx": _ImageType("oiyx", "bcd|a|"),
-        "image_2d_rgba": _ImageType("bfyx", "Bac|d|4b"),
+        "in_out_channel": ImageType("nchw", "ac|Bd|4b", "mace"),
+        "in_out_height": ImageType("nchw", "aC|bd|4c", "mace"),
+        "in_out_width": ImageType("nchw", "ac|bD|4d", "mace"),
+        "conv2d_filter": ImageType("oihw", "Acd|b|4a", "mace"),
+        "dw_conv2d_filter": ImageType("mihw", "B|acd|4b", "mace", ones="m"),
+        "weight_height": ImageType("oihw", "A|cdb|4a", "mace"),
+        "weight_width": ImageType("oihw", "a|cdB|4b", "mace"),
+        "argument": ImageType("a", "|A|4a", "mace"),
+        "image_2d_weights_c4_fyx_b": ImageType("oiyx", "a|(BCD)|4(bcd)", "cldnn"),
+        "image_2d_weights_c1_b_fyx": ImageType("oiyx", "bcd|a|", "cldnn"),
+        "image_2d_rgba": ImageType("bfyx", "Bac|d|4b", "cldnn", ones="b"),
+        "executorch_channels_packed": ImageType("nchw", "aB|c|d|4b", "executorch"),
+        "executorch_height_packed": ImageType("nchw", "ab|C|d|4c", "executorch"),
+        "executorch_width_packed": ImageType("nchw", "ab|c|D|4d", "executorch"),
+        "executorch_conv2d_weight": ImageType("oihw", "Ac|Bd4b|4a", "executorch"),
+        "executorch_dw_conv2d_weight": ImageType("oihw", "A|bcd|4a", "executorch", ones="i"),
+        "tflite_gpu_texture_2d": ImageType("bhwc", "bD|ca|4d", "tflite_gpu"),
+        "tflite_gpu_texture_3d": ImageType("bhwc", "D|b|ca|4d", "tflite_gpu"),
+        "tflite_gpu_texture_array": ImageType("bhwc", "D|b|ca|4d", "tflite_gpu", is_array=True),
+        "tflite_gpu_image_buffer": ImageType("bhwc", "|Dbca|4d", "tflite_gpu"),
+        "tflite_gpu_single_texture_2d": ImageType("bhwc", "b|ca|d", "tflite_gpu"),
+        "mnn_image": ImageType("nchw", "ac|Bd|4b", "mnn"),
+        "mnn_conv2d_filter": ImageType("oihw", "Acd|b|4a", "mnn"),
+        "mnn_conv2d_1x1_filter": ImageType("oihw", "acd|B|4b", "mnn", ones="hw"),
+        "mnn_dw_conv2d_filter": ImageType("mihw", "B|acd|4b", "mnn", ones="m"),
+        "paddle_image_default": ImageType("nchw", "ac|Bd|4b", "paddle"),
+        "paddle_image_folder": ImageType("hw", "a|B|4b", "paddle"),
+        "paddle_image_nw": ImageType("nchw", "bc|Ad|4a", "paddle"),
+        "paddle_conv2d_filter": ImageType("oihw", "Acd|b|4a__b4", "paddle"),
+        "paddle_conv2d_filter_n2": ImageType("oihw", "Acd|B2a4b|4a", "paddle"),
+        "paddle_dw_conv2d_filter": ImageType("oihw", "A|bcd|4a", "paddle", ones="i"),
+        "tvm_texture": ImageType("nchw", "aB|c|d|4b", "tvm", is_array=True),
+        "tvm_texture_nhwc": ImageType("nchw", "a|c|dB|4b", "tvm", is_array=True),
+        "tvm_texture_weight": ImageType("oihw", "A|bcd|4a", "tvm"),
+        "ncnn_image_elempack1": ImageType("chw", "a|b|c|", "ncnn"),
+        "ncnn_image_elempack4": ImageType("chw", "A|b|c|4a", "ncnn", whole="c"),
+        "ncnn_image_elempack8": ImageType("chw", "A|b|c2a/4|4a/1", "ncnn", whole="c"),
     }
 )
 
 
-# MACE's name that is neither a buffer nor an image of elements -> the reason
+# names that are no images of elements, or of which there are several -> the reason
 REFUSED = MappingProxyType(
-    {"winograd_filter": "it holds G g G^T of each 3x3 filter, which a reorder cannot make"}
+    {
+        "winograd_filter": "it holds G g G^T of each 3x3 filter, which a reorder cannot make",
+        "WinoTransWeight": "it holds transformed filters, which a reorder cannot make",
+        "PACKED_INT8_CONV2D": (
+            "it is the packing that ExecuTorch's device picks as it loads the model; name that one"
+        ),
+        **{
+            f"TENSOR_{axis}_PACKED": (
+                f"it is a texture or a buffer in ExecuTorch: 'executorch_{axis.lower()}_packed' "
+                f"names the texture, and {buffer!r} the buffer"
+            )
+            for axis, buffer in (("WIDTH", "abcd"), ("HEIGHT", "abdc"), ("CHANNELS", "acdb"))
+        },
+    }
 )
 
 
 class ParsedImage(NamedTuple):
-    """The digits of rows, columns and lane in this order, and how many the first two have."""
+    """The digits of depth, rows, columns and lane in this order, and how many the first have.
+
+    `kind` is ``2d``, or with a depth ``3d`` or ``array``.
+    """
 
     tag: FormatTag
+    n_depth: int
     n_rows: int
     n_columns: int
+    kind: str
 
 
 def is_image(name: str) -> bool:
@@ -63,51 +122,61 @@ def is_image(name: str) -> bool:
 
 
 def parse_image(name: str) -> ParsedImage:
-    """Read an image type, or `rows|columns|lane`."""
+    """Read an image type, `rows|columns|lane` or `depth|rows|columns|lane`."""
     refuse(name, REFUSED)
-    written = IMAGES[name].parts if name in IMAGES else name
-    if written.count("|") != 2:  # noqa: PLR2004 - two bars between three parts
-        known = ", ".join(IMAGES)
+    known = IMAGES.get(name)
+    *parts, lane = (known.parts if known else name).split("|")
+    if len(parts) not in _SIDES:
+        mace = ", ".join(text for text, row in IMAGES.items() if row.system == "mace")
         msg = (
-            f"{short_repr(name)} is not an image type; they are {known}, "
-            "or rows|columns|lane such as 'ac|Bd|4b'"
+            f"{short_repr(name)} is not an image type; they are {mace} and those of other systems, "
+            "or rows|columns|lane such as 'ac|Bd|4b', or depth|rows|columns|lane"
         )
         raise UnknownFormatError(msg)
-    rows, columns, lane = written.split("|")
-    n_rows, n_columns = count_digits(rows), count_digits(columns)
-    if n_rows is None or n_columns is None:
-        msg = (
-            f"{short_repr(name)}: rows {short_repr(rows)} and columns {short_repr(columns)} "
-            "must be letters and blocks; alignments go at the end"
-        )
-        raise UnknownFormatError(msg)
+    counts = []
+    for side, part in zip(_SIDES[len(parts)], parts, strict=True):
+        count = count_digits(part)
+        if count is None:
+            msg = (
+                f"{short_repr(name)}: {side} {short_repr(part)} must be letters and blocks; "
+                "alignments go at the end"
+            )
+            raise UnknownFormatError(msg)
+        counts.append(count)
     # `.` separates the step at the end of a part from the number that starts the next part
-    joined = "".join(part + "." if part[-1:].isdigit() else part for part in (rows, columns)) + lane
+    joined = "".join(part + "." if part[-1:].isdigit() else part for part in parts) + lane
     try:
         tag = parse_tag(joined)
     except UnknownFormatError as error:
         msg = f"{short_repr(name)}, which reads as {error}"
         raise UnknownFormatError(msg) from None
-    lanes = tag.digits[n_rows + n_columns :]
-    if len(lanes) > 1 or any(digit.extent != 4 for digit in lanes):  # noqa: PLR2004 - RGBA
+    n_depth, n_rows, n_columns = (0, *counts)[-3:]
+    lanes = tag.digits[n_depth + n_rows + n_columns :]
+    if len(lanes) > 1 or any(digit.extent not in (0, 4) for digit in lanes):
         msg = (
-            f"{short_repr(name)}: the lane part {short_repr(lane)} must be empty (one channel) "
-            "or one block of 4, such as '4b' (RGBA)"
+            f"{short_repr(name)}: the lane part {short_repr(lane)} must be empty (one channel), "
+            "one block of 4, such as '4b' (RGBA), or a dim of 1, 2 or 4"
         )
         raise UnknownFormatError(msg)
-    return ParsedImage(tag, n_rows, n_columns)
+    kind = "2d" if len(parts) == len(_SIDES[2]) else "array" if known and known.is_array else "3d"
+    return ParsedImage(tag, n_depth, n_rows, n_columns, kind)
 
 
 def check_image_dims(name: str, dims: tuple[int, ...]) -> None:
     """Refuse sizes that an image type does not support."""
-    if name == "dw_conv2d_filter" and dims[0] != 1:
-        msg = (
-            f"dw_conv2d_filter has multiplier m = {dims[0]}: the kernels fill the image only for 1"
-        )
-        raise MemdescError(msg)
-    if name == "image_2d_rgba" and (dims[0] != 1 or dims[1] not in (3, 4)):
-        msg = (
-            f"image_2d_rgba has b = {dims[0]}, f = {dims[1]}: "
-            "the image holds a batch of 1 with 3 or 4 features"
-        )
+    known = IMAGES.get(name)
+    if known is None:
+        return
+    for letter, size in zip(known.letters, dims, strict=True):
+        if letter in known.ones and size != 1:
+            msg = f"{name} has {letter} = {size}: its image holds only {letter} = 1"
+            raise MemdescError(msg)
+    for letter in known.whole:
+        size = dims[known.letters.index(letter)]
+        block = parse_image(name).tag.block_sizes[known.letters.index(letter)]
+        if size % block:
+            msg = f"{name} has {letter} = {size}: its images hold multiples of {block}"
+            raise MemdescError(msg)
+    if name == "image_2d_rgba" and dims[1] not in (3, 4):
+        msg = f"image_2d_rgba has f = {dims[1]}: its image holds only 3 or 4 features"
         raise MemdescError(msg)

@@ -12,6 +12,7 @@ from memdesc.names import (
     acl,
     ascend,
     cldnn,
+    executorch,
     images,
     kvcache,
     mace,
@@ -40,6 +41,7 @@ VOCABULARIES: tuple[Vocabulary, ...] = (
     ncnn.VOCABULARY,
     mnn.VOCABULARY,
     tflite_gpu.VOCABULARY,
+    executorch.VOCABULARY,
     kvcache.VOCABULARY,
 )
 
@@ -52,8 +54,9 @@ class Name(NamedTuple):
     ----------
     vocabulary : str
         ``onednn``, ``cldnn``, ``mace``, ``weights`` (packings of quantised weights), ``tensorrt``,
-        ``acl``, ``ascend``, ``ncnn``, ``mnn``, ``tflite_gpu`` or ``kvcache`` (orders of paged KV
-        caches); ``memdesc`` for a tag with additions to oneDNN's notation.
+        ``acl``, ``ascend``, ``ncnn``, ``mnn``, ``tflite_gpu``, ``executorch`` or ``kvcache``
+        (orders of paged KV caches); ``memdesc`` for a tag with additions to oneDNN's notation.
+        Image types of Paddle-Lite and TVM have ``paddle`` and ``tvm``.
     text : str
         The name itself.
     domain : str
@@ -102,9 +105,11 @@ def known_names() -> tuple[Name, ...]:
 
 @cache
 def known_images() -> tuple[Name, ...]:
-    """Return the names of all image types: MACE's, and those among OpenVINO's formats."""
+    """Return the names of all image types: those of OpenVINO are also among its formats."""
     linear = {name.text: name for name in known_names()}
-    return tuple(linear.get(text, Name("mace", text, "image")) for text in images.IMAGES)
+    return tuple(
+        linear.get(text, Name(row.system, text, "image")) for text, row in images.IMAGES.items()
+    )
 
 
 def parse_name(name: str, bits: int) -> ParsedName:

@@ -32,6 +32,8 @@ def _weights(group: int) -> dict[str, str]:
         f"kOSpatialIOGroupO4I4_{group}": f"AbcD{4 * group}a4d",
         # four textures, one for each input channel of a slice
         f"k2DX4I4YIsSpatialIAndXIsOOGroupO4_{group}": f"4d/1bcDA4a{align}",
+        # four textures, one for each output channel of a slice
+        f"k2DX4O4YIsSpatialIAndXIsOOGroupI4_{group}": f"4a/1bcDA4d{align}",
     }
 
 

@@ -38,6 +38,7 @@ _AITER = "ROCm aiter, shuffle.py"
 _FLASHINFER = "FlashInfer 0.7.2"
 _SM90 = f"{_FLASHINFER}, interleave_moe_"
 _CUBLASLT = "cuBLASLt, cublasLtOrder_t; FasterTransformer, quantize_weight.cu"
+_ADRENO = "llama.cpp, ggml-opencl, cvt.cl"
 _MLAS = "onnxruntime 1.31, MLAS"
 
 _SHUFFLED16 = f"{_FLASHINFER}, shuffle_matrix_a, epilogue_tile_m=64"
@@ -104,6 +105,11 @@ _ROWS = {
     "aiter_a16w4_separate": Row(
         "oi", "weights", {4: "AB16a4b/8.4b/32.8b/1"}, "oi",
         f"{_AITER}: shuffle_weight_a16w4_sep_fp4"),
+    "ggml_soa": Row("oi", "weights", {4: "aB16b/1.2b/16"}, "i", _ADRENO),
+    "adreno_noshuffle": Row(
+        "oi", "weights", {4: "Ba4b", 8: "Ba4b"}, "i", f"{_ADRENO}, transposed words"),
+    "adreno_trans4_ns": Row("eoi", "weights", {4: "aCb8c"}, "i", f"{_ADRENO}, experts"),
+    "adreno_scales": Row("og", "scales", {16: "ba"}, "", f"{_ADRENO}, transposed scales"),
     "aiter_scales": Row(
         "rc", "scales", {8: "AB4b/1.16a/1.2b/4.2a/16__a256"}, "", "ROCm aiter: e8m0_shuffle"),
     "aiter_a16w4_scales": Row(

@@ -45,13 +45,28 @@ class Cell(NamedTuple):
     is_highlighted: bool = False
 
 
+class Pixels(NamedTuple):
+    """The width and the lanes of an image, and the rows of a slice, or 0 if it is 2-D."""
+
+    width: int
+    channels: int
+    slice_rows: int = 0
+
+    def row_name(self, row: int) -> str:
+        """Return what a row is called: its y, after its z if there are slices."""
+        if not self.slice_rows:
+            return f"y {row}"
+        z, y = divmod(row, self.slice_rows)
+        return f"z {z}, y {y}"
+
+
 @dataclass(frozen=True, slots=True)
 class Cells:
     """The cells of a layout, found by index or by offset.
 
     `extents` are the padded sizes of the dims. `order` has the loops, outermost in memory
     first; `runs` those that count runs, `tiles` those that count blocks. `pixels` is
-    (width, channels) of an image, or None for a buffer; `letters` name the dims. `highlighted`
+    that of an image, or None for a buffer; `letters` name the dims. `highlighted`
     has padded indices; the first of them are `wanted`, that is, always shown.
     """
 
@@ -61,7 +76,7 @@ class Cells:
     order: tuple[Block, ...]
     runs: tuple[Block, ...]
     tiles: tuple[Block, ...]
-    pixels: tuple[int, int] | None
+    pixels: Pixels | None
     letters: str
     highlighted: tuple[tuple[int, ...], ...] = ()
 
@@ -116,10 +131,10 @@ class Cells:
         half = f", {'high' if rest else 'low'} half" if self.dtype.is_packed else ""
         lines = [f"offset {offset}", f"byte {at}{half}"]
         if self.pixels is not None:
-            width, channels = self.pixels
-            pixel, lane = divmod(offset, channels)
-            y, x = divmod(pixel, width)
-            lines.insert(0, f"pixel x {x}, y {y}, lane {lane} ({LANES[lane]})")
+            pixel, lane = divmod(offset, self.pixels.channels)
+            row, x = divmod(pixel, self.pixels.width)
+            place = self.pixels.row_name(row)
+            lines.insert(0, f"pixel x {x}, {place}, lane {lane} ({LANES[lane]})")
         return lines
 
     def _count(self, index: tuple[int, ...], blocks: tuple[Block, ...]) -> int:
@@ -135,7 +150,7 @@ def cells_of(
     layout: Layout,
     dtype: DataType,
     letters: str = LETTERS,
-    pixels: tuple[int, int] | None = None,
+    pixels: Pixels | None = None,
 ) -> Cells:
     """Make the cells of a layout; in an image, each pixel is a run."""
     base = layout.base()

@@ -9,7 +9,7 @@ from memdesc.errors import MemdescError, short_repr
 from memdesc.index import index_at
 from memdesc.int64 import check_length, checked_ints, entries_of
 from memdesc.layout import Layout, dim_name
-from memdesc.picture.cells import Cell, Cells, cells_of, digits
+from memdesc.picture.cells import Cell, Cells, Pixels, cells_of, digits
 from memdesc.picture.grid import FULL, Limits, Panels, arrange
 from memdesc.picture.memory import CACHE_LINE, Lines, Strip, lines_of, pixel_lines
 from memdesc.picture.sheet import Half, Sheet, right_of, top_under
@@ -55,19 +55,18 @@ def draw_layout(
     return _picture(cells, lines, head, "memory: each offset shows the index", look.limits)
 
 
-def draw_image(
-    layout: Layout, dtype: DataType, title: str, pixels: tuple[int, int], look: Look
-) -> Picture:
-    """Draw an image as pixels, like `draw_layout`; `pixels` is (width, channels) of the image."""
+def draw_image(layout: Layout, dtype: DataType, title: str, pixels: Pixels, look: Look) -> Picture:
+    """Draw an image as pixels, like `draw_layout`; `pixels` says how its pixels lie."""
     cells = checked_cells(layout, dtype, look, pixels)
-    width, channels = pixels
+    width, channels, slice_rows = pixels
+    rows = (layout.last + 1) // (width * channels)
+    sides = (width, slice_rows, rows // slice_rows) if slice_rows else (width, rows)
     size = (
-        f"{width} x {(layout.last + 1) // (width * channels)} pixels of {channels} "
-        f"channel{'s' if channels != 1 else ''}"
+        f"{' x '.join(map(str, sides))} pixels of {channels} channel{'s' if channels != 1 else ''}"
     )
     return _picture(
         cells,
-        pixel_lines(cells, *pixels, look.limits),
+        pixel_lines(cells, pixels, look.limits),
         [title, f"{_count(layout)}, {size}"],
         "image: each lane shows the offset and the index",
         look.limits,
@@ -75,7 +74,7 @@ def draw_image(
 
 
 def checked_cells(
-    layout: Layout, dtype: DataType, look: Look, pixels: tuple[int, int] | None = None
+    layout: Layout, dtype: DataType, look: Look, pixels: Pixels | None = None
 ) -> Cells:
     """Return the cells of a layout, with the letters and the highlighted indices checked."""
     if not isinstance(look.letters, str) or look.letters != LETTERS:

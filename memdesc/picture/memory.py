@@ -6,7 +6,7 @@ from collections.abc import Callable
 from itertools import product
 from typing import NamedTuple
 
-from memdesc.picture.cells import LANES, Cell, Cells, visible_indices
+from memdesc.picture.cells import LANES, Cell, Cells, Pixels, visible_indices
 from memdesc.picture.grid import FULL, Limits, place
 from memdesc.picture.svg import ACCENT, cell_width, element, label, outline, paint_cell, text_width
 from memdesc.swizzle import swizzled
@@ -27,15 +27,19 @@ class Lines(NamedTuple):
     """The offsets that are shown, all below `stop`.
 
     Line k starts at offset `k * length`; `rows` are the visible lines, `columns` the visible
-    offsets in a line. In an image a line is a row of pixels with `lanes` lanes; otherwise `lanes`
-    is 0.
+    offsets in a line. In an image a line is a row of its `pixels`.
     """
 
     stop: int
     length: int
     rows: list[int]
     columns: list[int]
-    lanes: int = 0
+    pixels: Pixels | None = None
+
+    @property
+    def lanes(self) -> int:
+        """Lanes of a pixel; 0 in a buffer."""
+        return self.pixels.channels if self.pixels else 0
 
     def starts(self) -> list[int]:
         """Return the offset at which each shown line starts."""
@@ -51,7 +55,7 @@ class Lines(NamedTuple):
     def heads(self, bits: int) -> list[str]:
         """Return the heading of each shown line."""
         return [
-            f"y {row}" if self.lanes else f"byte {start * bits // 8}"
+            self.pixels.row_name(row) if self.pixels else f"byte {start * bits // 8}"
             for row, start in zip(self.rows, self.starts(), strict=True)
         ]
 
@@ -93,8 +97,9 @@ def _lines_with_elements(cells: Cells, length: int, limit: int, wanted: list[int
     return sorted(rows)
 
 
-def pixel_lines(cells: Cells, width: int, channels: int, limits: Limits = FULL) -> Lines:
+def pixel_lines(cells: Cells, pixels: Pixels, limits: Limits = FULL) -> Lines:
     """Choose the lines of an image: some rows of pixels, and some pixels of each."""
+    width, channels, _ = pixels
     height = (cells.layout.last + 1) // (width * channels)
     wanted = [divmod(cells.layout.offset(index) // channels, width) for index in cells.wanted]
     shown = visible_indices(
@@ -106,7 +111,7 @@ def pixel_lines(cells: Cells, width: int, channels: int, limits: Limits = FULL) 
         width * channels,
         visible_indices(height, height, limits.lines, (y for y, _ in wanted)),
         columns,
-        channels,
+        pixels,
     )
 
 

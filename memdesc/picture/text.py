@@ -81,7 +81,7 @@ def cells_text(
         written = [f"{mark}{text:>{width}}" for mark, text in zip(marks, row, strict=True)]
         rows.append("".join(_gapped(lines.columns[: len(line)], written)))
     heads = [
-        f"y {row}" if lines.lanes else str(start)
+        lines.pixels.row_name(row) if lines.pixels else str(start)
         for row, start in zip(lines.rows, lines.starts(), strict=True)
     ]
     wide = max(6, *map(len, heads))

@@ -5,6 +5,6 @@
 """
 
 from memdesc.source.languages import LANGUAGES, Language, language_of
-from memdesc.source.layouts import layout_source
+from memdesc.source.layouts import image_source, layout_source
 
-__all__ = ["LANGUAGES", "Language", "language_of", "layout_source"]
+__all__ = ["LANGUAGES", "Language", "image_source", "language_of", "layout_source"]

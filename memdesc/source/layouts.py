@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from memdesc.dtypes import DataType, data_type
 from memdesc.errors import MemdescError, short_repr
@@ -126,20 +126,93 @@ def dims_of_axis(
 
 
 def _offset(layout: Layout, name: str, letters: str) -> Function:
+    return _sum(layout, letters, f"{name}_offset", "The offset of an index.", _stride_of)
+
+
+def _stride_of(block: Block) -> int:
+    return block.stride
+
+
+def _sum(
+    layout: Layout, letters: str, name: str, comment: str, stride_of: Callable[[Block], int]
+) -> Function:
+    """Return the function that sums the digits of an index times their strides."""
     lets, terms = [], []
     for k, axis in enumerate(layout.axes):
         index = axis_name(axis, letters)
         if len(axis.dims) > 1:
             own = tuple(letters[dim] for dim in axis.dims)
             lets.append(Let(index, joined_index(own, tuple(layout.dims[d] for d in axis.dims))))
-        terms += digit_terms(index, layout.axis_blocks(k))
+        blocks = layout.axis_blocks(k)
+        terms += digit_terms(
+            index, tuple(block._replace(stride=stride_of(block)) for block in blocks)
+        )
     return Function(
-        f"{name}_offset",
-        ("The offset of an index.",),
+        name,
+        (comment,),
         "integer",
         tuple(map(Parameter, letters)),
         (*lets, Return(sum_of(layout.offset0, terms))),
     )
+
+
+def image_source(
+    layout: Layout, shape: tuple[int, ...], lang: str, names: tuple[str, str], head: str
+) -> str:
+    """Return functions for the place of an element in an image: its x, y, z and lane.
+
+    Parameters
+    ----------
+    layout : Layout
+        The pixels as a dense buffer.
+    shape : tuple of int
+        ([depth,] height, width, channels).
+    lang : str
+        A key of `LANGUAGES`; OpenCL C also gets a function that returns the coordinates as a
+        vector.
+    names : (str, str)
+        The prefix of functions and constants, and the letters of the dims.
+    head : str
+        The image as text.
+    """
+    language = language_of(lang)
+    name, letters = check_name(names[0]), _checked_letters(names[1], layout.ndims)
+    sides = dict(zip(("lane", "x", "y", "z"), shape[::-1], strict=False))
+    parts = [[*language.comment([head])], list(language.head)]
+    sizes = dict(zip(("LANES", "WIDTH", "HEIGHT", "DEPTH"), shape[::-1], strict=False))
+    constants: dict[str, int | tuple[int, ...]] = {
+        f"{name}_{key}": size for key, size in (*sizes.items(), ("DIMS", layout.dims))
+    }
+    parts.append(language.constants(constants))
+    unit = 1
+    for side, size in sides.items():
+
+        def stride_of(block: Block, unit: int = unit, size: int = size) -> int:
+            return block.stride // unit if unit <= block.stride < unit * size else 0
+
+        what = "lane" if side == "lane" else f"{side} of the pixel"
+        made = _sum(layout, letters, f"{name}_{side}", f"The {what} of an index.", stride_of)
+        parts.append(language.function(made))
+        unit *= size
+    if lang == "opencl":
+        parts.append(_vector(name, letters, [side for side in sides if side != "lane"]))
+    blank = "\n\n\n" if lang == "python" else "\n\n"
+    return blank.join("\n".join(part) for part in parts if part) + "\n"
+
+
+def _vector(name: str, letters: str, sides: list[str]) -> list[str]:
+    """Return the function of OpenCL C that returns coordinates for read_image and write_image."""
+    kind = "int2" if len(sides) == 2 else "int4"  # noqa: PLR2004 - images have 2 or 3 sides
+    given = ", ".join(f"long {letter}" for letter in letters)
+    passed = ", ".join(letters)
+    values = [f"(int){name}_{side}({passed})" for side in sides] + ["0"] * (kind == "int4")
+    return [
+        "/* The coordinates of the pixel of an index. */",
+        f"{kind} {name}_pixel({given})",
+        "{",
+        f"    return ({kind})({', '.join(values)});",
+        "}",
+    ]
 
 
 def _inverse(layout: Layout, name: str, letters: str) -> Function | str:

@@ -420,9 +420,11 @@ def _image_facts(image: ImageDesc) -> Facts:
         "dtype": str(image.dtype),
         "width": image.width,
         "height": image.height,
+        **({} if image.kind == "2d" else {"depth": image.depth, "kind": image.kind}),
         "channels": image.channels,
         "bytes": image.nbytes,
         "padding_overhead": round(image.desc.padding_overhead, 4),
+        "names": [name._asdict() for name in image.names()],
         "first_pixels": [
             {"pixel": (x, 0), "holds": _lanes(image, x)} for x in range(min(image.width, _PIXELS))
         ],

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 # Element widths in bits: a name without a layout at the first one is listed at the others.
 _BITS, *_NARROWER = (32, 16, 8, 4)
-_VOCABULARIES = tuple(dict.fromkeys(name.vocabulary for name in known_names()))
+_VOCABULARIES = tuple(dict.fromkeys(name.vocabulary for name in (*known_names(), *known_images())))
 # sizes without strides, or strides without sizes: not a name, but the likeliest mistake
 _STRIDES = re.compile("-?[0-9]+(x-?[0-9]+)+")
 # the characters of a name's part, or of a pattern: other text is a layout
@@ -46,7 +46,7 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     system = options.system
     is_listed = system is None or system in _VOCABULARIES
     is_of_one = any((options.dims, options.dtype, options.letters)) or not is_listed
-    if system is not None and system not in SYSTEMS:
+    if system is not None and system not in SYSTEMS and (is_of_one or not is_listed):
         raise MemdescError(no_system(system))
     if is_of_one and not options.layout:
         msg = "--dtype and --letters apply to a single layout; name it, with its dims"

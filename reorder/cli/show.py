@@ -46,6 +46,7 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     desc = buffer_of(layout)
     indices = [numbers_of(text, "index") for text in options.at]
     indices += [desc.index(offset) for byte in options.byte for offset in _offsets_in(desc, byte)]
+    indices += [index for text in options.pixel for index in _lanes_of(layout, text)]
     facts = layout_facts(layout)
     if indices:
         facts["elements"] = [_element(layout, index) for index in indices]
@@ -53,6 +54,15 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
         marked = [tuple(one["index"]) for one in facts.get("elements", ())]
         _draw(options, layout.show(highlight=marked), facts)
     return facts, 0
+
+
+def _lanes_of(layout: MemoryDesc | ImageDesc, text: str) -> list[tuple[int, ...]]:
+    """Return the index of each lane of a pixel."""
+    if not isinstance(layout, ImageDesc):
+        msg = f"--pixel {text} asks for a pixel of an image, but {layout!r} is a buffer; use --byte"
+        raise MemdescError(msg)
+    pixel = numbers_of(text, "pixel")
+    return [layout.index(*pixel, lane) for lane in range(layout.channels)]
 
 
 def _offsets_in(desc: MemoryDesc, byte: int) -> list[int]:
@@ -79,14 +89,14 @@ def _element(layout: MemoryDesc | ImageDesc, index: tuple[int, ...]) -> Facts:
     if desc.dtype.is_packed:
         facts["half"] = "high" if offset % 2 else "low"
     if isinstance(layout, ImageDesc):
-        pixel, lane = divmod(offset, layout.channels)
-        facts |= {"pixel": (pixel % layout.width, pixel // layout.width), "lane": lane}
+        *pixel, lane = layout.pixel_at(offset)
+        facts |= {"pixel": tuple(pixel), "lane": lane}
     return facts | {"padding": any(one >= size for one, size in zip(index, desc.dims, strict=True))}
 
 
 def _record(options: argparse.Namespace, dims: tuple[int, ...] | None) -> Facts:
     """Return the facts of a record."""
-    flags = ("dtype", "letters", "at", "byte")
+    flags = ("dtype", "letters", "at", "byte", "pixel")
     if given := [f"--{name}" for name in flags if getattr(options, name)]:
         msg = f"{options.layout} is a record: it has its own types; leave {', '.join(given)} out"
         raise MemdescError(msg)
@@ -166,6 +176,12 @@ COMMAND = Command(
             action="append",
             default=[],
             type=int,
+        ),
+        value(
+            "--pixel X,Y",
+            "say which elements this pixel of an image holds, such as 5,1 or 5,1,0",
+            action="append",
+            default=[],
         ),
         option("--svg", ": the logical grid beside the memory"),
         flag("--draw", "draw the picture here, as text"),

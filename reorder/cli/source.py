@@ -36,7 +36,7 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
         if options.to_dtype is not None:
             msg = "--to-dtype is for a reorder; add --to, or leave --to-dtype out"
             raise MemdescError(msg)
-        return {"source": buffer_of(layout_of(options)).source(options.lang, name)}, 0
+        return {"source": layout_of(options).source(options.lang, name)}, 0
     if options.letters is not None:
         msg = "--letters are for the dims of a layout; the loops of a reorder have none"
         raise MemdescError(msg)

@@ -229,19 +229,19 @@ def _logical(x: NDArray[Any], src: str | FormatTag, dtype: DataType) -> NDArray[
 
 
 def to_pixels(memory: Memory, image: ImageDesc) -> NDArray[Any]:
-    """Return memory of `image.desc` as its pixels, without copying: (height, width, channels)."""
+    """Return memory of `image.desc` as its pixels, an array of `image.shape`, without copying."""
     flat = memory.elements[: image.desc.padded_nelems]
-    return flat.view(image.dtype.numpy).reshape(image.height, image.width, image.channels)
+    return flat.view(image.dtype.numpy).reshape(image.shape)
 
 
 def from_pixels(pixels: Any, image: ImageDesc, name: str = "x") -> Memory:
     """Return pixels as memory of `image.desc`; larger images and strided arrays are copied.
 
-    Fails if they are not an array of (height, width, channels), at least as large as the image, of
-    the dtype of its lanes or of its bits; `name` is what messages call them.
+    Fails if they are not an array of ([depth,] height, width, channels), at least as large as the
+    image, of the dtype of its lanes or of its bits; `name` is what messages call them.
     """
     refuse_masked(name, pixels)
-    shape = (image.height, image.width, image.channels)
+    shape = image.shape
     if not isinstance(pixels, np.ndarray) or pixels.dtype not in {
         image.dtype.numpy,
         image.dtype.bits_dtype,
@@ -258,14 +258,18 @@ def from_pixels(pixels: Any, image: ImageDesc, name: str = "x") -> Memory:
         raise MemdescError(msg)
     if (
         pixels.ndim != len(shape)
-        or pixels.shape[2] != shape[2]
-        or pixels.shape[0] < shape[0]
-        or pixels.shape[1] < shape[1]
+        or pixels.shape[-1] != shape[-1]
+        or any(size < least for size, least in zip(pixels.shape, shape, strict=True))
     ):
+        sides = (
+            "height, width, channels" if image.kind == "2d" else "depth, height, width, channels"
+        )
         msg = (
-            f"{name} has shape {pixels.shape}, but {image!r} has pixels of (height, width, "
-            f"channels) {shape}, or larger"
+            f"{name} has shape {pixels.shape}, but {image!r} has pixels of ({sides}) {shape}, or "
+            "larger"
         )
         raise MemdescError(msg)
     # padding lanes are not read, so they need not be zero
-    return Memory(image.desc, np.ascontiguousarray(pixels[: shape[0], : shape[1]]), zero_pad=False)
+    return Memory(
+        image.desc, np.ascontiguousarray(pixels[tuple(map(slice, shape))]), zero_pad=False
+    )

@@ -98,7 +98,7 @@ IMAGE = image_desc((1, 5, 3, 2), "f32", "in_out_channel")
     ("desc", "size"),
     [
         (IMAGE.desc, (IMAGE.width - 1, IMAGE.height, 4)),
-        (IMAGE.desc, (IMAGE.width * 2, IMAGE.height, 2)),
+        (IMAGE.desc, (IMAGE.width * 4, IMAGE.height, 3)),
         (IMAGE.desc, (-IMAGE.width, -IMAGE.height, 4)),
         (IMAGE.desc, (0, IMAGE.height, 4)),
         (memory_desc((4, 4), "f32", strides=(5, 1)), (4, 1, 4)),

@@ -288,6 +288,7 @@ _REASONS = (
     "these strides leave gaps",
     "padded to {} make",
     "G g G^T",
+    "transformed filters",
     "give a step and some do not",
     "the blocks inside make",
     "several indices would write",

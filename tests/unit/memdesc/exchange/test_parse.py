@@ -127,7 +127,7 @@ def test_nothing_follows_the_stride(rest: str) -> None:
         ("nchw", None, "does not contain the sizes; give dims"),
         ("nChw8d", _DIMS, "did you mean 'nChw8c'"),
         ("foo:nchw", _DIMS, "unknown format 'foo:nchw': there is no system 'foo'; the systems are"),
-        ("torch:channels_last", _DIMS, "openvino; did you mean 'pytorch'?"),
+        ("torch:channels_last", _DIMS, "openvino; did you mean 'pytorch' or 'executorch'?"),
         ("CuTe:(8,4):(1,8)", (32,), "did you mean 'cute'"),
         ("rowmajor", _DIMS, "it is 'plain' here"),
         ("AB16q", (2, 256), "or 'AB8b16a'? 'AB16q' is not TVM's notation"),

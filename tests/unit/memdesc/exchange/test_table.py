@@ -69,7 +69,7 @@ def test_wrong_arguments_of_reading_are_named(
 
 
 # systems that have names for blocked or other layouts only
-_PACKED = {"weights", "acl", "ascend", "ncnn", "mnn", "tflite_gpu"}
+_PACKED = {"weights", "acl", "ascend", "ncnn", "mnn", "tflite_gpu", "executorch"}
 
 
 @pytest.mark.parametrize("system", [name for name in SYSTEMS if name not in _PACKED])

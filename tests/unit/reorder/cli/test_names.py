@@ -65,7 +65,7 @@ def test_an_image_type_is_among_the_names_of_its_image(shell: Shell) -> None:
         ("'(8,4):(1'", "is not CuTe's notation"),
         ("1x4 3x2 --system xla", "these strides leave gaps"),
         ("nchw 2x3x4x5 --system glow", "no system 'glow'"),
-        ("nchw 2x3x4x5 --system torch", "did you mean 'pytorch'?"),
+        ("nchw 2x3x4x5 --system torch", "did you mean 'pytorch' or 'executorch'?"),
         ("340x1x68x17", "'340x1x68x17' is read as strides, which do not contain the sizes"),
         ("nchw --system cute", "give dims"),
         ("ab 2x3 --ndims 2", "--ndims is for a list"),
@@ -111,7 +111,12 @@ def test_names_are_filtered_in_any_case(shell: Shell) -> None:
 
 
 def test_a_system_limits_the_list_to_its_names(shell: Shell) -> None:
-    assert _texts(shell, "--system ncnn") == [f"elempack{n}" for n in (1, 4, 8, 16)]
+    packs, images = (1, 4, 8, 16), (1, 4, 8)
+    assert _texts(shell, "--system ncnn") == [
+        *(f"elempack{n}" for n in packs),
+        *(f"ncnn_image_elempack{n}" for n in images),
+    ]
+    assert "paddle_image_nw" in _texts(shell, "--system paddle")
     assert _texts(shell, "nchwc16 --system weights") == ["mlas_nchwc16"]
     assert shell.facts("names nchw --system onednn")["count"] > 1
     assert shell.facts("names nchw --system ncnn", 1)["names"] == []

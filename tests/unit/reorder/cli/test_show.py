@@ -171,3 +171,13 @@ def test_sizes_are_read_as_numpy_and_torch_print_them(shell: Shell) -> None:
         found = shell.facts(["show", "ab", dims, "--at", at])
         assert (found["dims"], found["elements"][0]["offset"]) == ([2, 3], 5)
     assert shell.facts(["show", "a", "(5,)"])["dims"] == [5]
+
+
+def test_a_pixel_is_asked_for_what_its_lanes_hold(shell: Shell) -> None:
+    found = shell.facts("show in_out_channel 1x6x5x4 --pixel 5,1")["elements"]
+    assert [one["index"] for one in found] == [[0, 4 + lane, 1, 1] for lane in range(4)]
+    assert [one["padding"] for one in found] == [False, False, True, True]
+    found = shell.facts("show tvm_texture 2x6x5x7 --pixel 3,2,1")["elements"]
+    assert found[1] | {"pixel": [3, 2, 1], "lane": 1, "index": [0, 5, 2, 3]} == found[1]
+    assert "x = 9 is not in" in shell.refusal("show in_out_channel 1x6x5x4 --pixel 9,1")
+    assert "use --byte" in shell.refusal("show nchw 1x6x5x4 --pixel 5,1")

@@ -25,7 +25,7 @@ def test_functions_are_called_by_the_layout_or_as_given(shell: Shell) -> None:
         ("ab 2x3 --name weights", "weights_offset(int64_t a, int64_t b)"),
         ("OIHW16i16o 32x17x3x3", "OIHW16i16o_offset(int64_t o, int64_t i, int64_t h, int64_t w)"),
         ("480x160x32x8:8b 2x17x5x4", "tensor_offset(int64_t a, int64_t b, int64_t c, int64_t d)"),
-        ("in_out_channel 2x17x5x4", "in_out_channel_offset(int64_t n, int64_t c, int64_t h"),
+        ("in_out_channel 2x17x5x4", "in_out_channel_lane(int64_t n, int64_t c, int64_t h"),
     ):
         assert f"int64_t {function}" in "\n".join(shell.lines(f"source {command}"))
 

@@ -1,0 +1,221 @@
+"""Images of ExecuTorch, TFLite, MNN, Paddle-Lite, TVM and ncnn: pixels worked out by hand."""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+
+import reorder
+from memdesc import ImageDesc, MemdescError, image_desc, memory_desc
+from memdesc.names import known_images
+from memdesc.names.images import IMAGES
+
+_ACTIVATIONS = ((0, 5, 2, 3), (1, 0, 0, 0), (1, 5, 4, 6))  # of (2, 6, 5, 7), n c h w
+_SLICES = ((0, 2, 3, 5), (1, 0, 0, 0), (1, 4, 6, 5))  # of (2, 5, 7, 6), b h w c
+_FILTER = ((0, 4, 1, 1), (5, 0, 0, 1), (5, 4, 2, 1))  # of (6, 5, 3, 2), o i h w
+# name, dims, the shape of the pixels, indices and their pixels
+_PIXELS = """
+executorch_channels_packed 2,6,5,7 4,5,7,4 A 3,2,1,1 0,0,2,0 6,4,3,1
+executorch_height_packed 2,6,5,7 12,2,7,4 A 3,0,5,2 0,0,6,0 6,1,11,0
+executorch_width_packed 2,6,5,7 12,5,2,4 A 0,2,5,3 0,0,6,0 1,4,11,2
+executorch_conv2d_weight 6,5,3,2 6,16,4 F 12,1,0 4,3,1 12,5,1
+executorch_dw_conv2d_weight 6,1,3,2 2,6,4 5,0,2,1 5,1,1
+tflite_gpu_texture_2d 2,5,7,6 10,14,4 S 6,5,1 1,0,0 13,9,1
+tflite_gpu_texture_3d 2,5,7,6 2,5,14,4 S 6,2,1,1 1,0,0,0 13,4,1,1
+tflite_gpu_texture_array 2,5,7,6 2,5,14,4 S 6,2,1,1 1,0,0,0 13,4,1,1
+tflite_gpu_image_buffer 2,5,7,6 1,140,4 S 104,0,1 1,0,0 139,0,1
+tflite_gpu_single_texture_2d 2,5,7,2 5,14,2 0,2,3,1 6,2,1
+mnn_conv2d_filter 6,5,3,2 12,5,4 F 4,3,0 0,7,1 4,11,1
+mnn_conv2d_1x1_filter 6,5,1,1 6,2,4 5,3,0,0 0,5,3
+paddle_image_folder 3,10 3,3,4 0,5 1,0,1
+paddle_image_folder 3,10 3,3,4 2,9 2,2,1
+paddle_image_nw 6,5,3,2 15,4,4 0,4,1,1 1,13,0
+paddle_image_nw 6,5,3,2 15,4,4 5,4,2,1 3,14,1
+paddle_conv2d_filter 6,5,3,2 12,8,4 0,4,1,1 4,3,0
+paddle_conv2d_filter_n2 10,5,3,2 12,16,4 0,4,1,1 8,3,0
+paddle_conv2d_filter_n2 10,5,3,2 12,16,4 5,0,0,1 4,1,1
+paddle_conv2d_filter_n2 10,5,3,2 12,16,4 9,4,2,1 8,11,1
+tvm_texture 2,6,5,7 4,5,7,4 A 3,2,1,1 0,0,2,0 6,4,3,1
+tvm_texture_nhwc 2,6,5,7 2,5,14,4 0,5,2,3 7,2,0,1
+tvm_texture_nhwc 2,6,5,7 2,5,14,4 1,5,4,6 13,4,1,1
+tvm_texture_weight 6,5,3,2 2,30,4 0,4,1,1 27,0,0
+tvm_texture_weight 6,5,3,2 2,30,4 5,4,2,1 29,1,1
+ncnn_image_elempack8 16,5,7 2,5,14,4 5,2,3 7,2,0,1
+"""
+_NAMED = {"A": _ACTIVATIONS, "S": _SLICES, "F": _FILTER}
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(map(int, text.split(",")))
+
+
+@pytest.mark.parametrize("line", _PIXELS.strip().splitlines())
+def test_pixels_are_where_the_system_puts_them(line: str) -> None:
+    name, dims, shape, first, *rest = line.split()
+    indices = _NAMED[first] if first in _NAMED else [_numbers(first)]
+    image = image_desc(_numbers(dims), "f16", name)
+    assert image.shape == _numbers(shape)
+    for index, pixel in zip(indices, map(_numbers, rest), strict=True):
+        assert image.pixel(index) == pixel
+        assert image.index(*pixel) == index
+
+
+def _small(name: str) -> tuple[int, ...]:
+    """Return ragged sizes that an image type can have."""
+    row = IMAGES[name]
+    sizes = dict(zip(row.letters, (3, 2, 5, 6), strict=False))
+    if name == "tflite_gpu_single_texture_2d":
+        sizes["c"] = 2
+    if name == "image_2d_rgba":
+        sizes["f"] = 3
+    return tuple(
+        1 if letter in row.ones else 16 if letter in row.whole else size
+        for letter, size in sizes.items()
+    )
+
+
+@pytest.mark.parametrize("name", IMAGES)
+def test_every_lane_has_an_index_and_every_move_comes_back(name: str) -> None:
+    dims = _small(name)
+    image = image_desc(dims, "f32", name)
+    assert name in [known.text for known in image.names()]
+    assert image.padded_dims == image.desc.padded_dims
+    *sides, lanes = image.shape
+    met = 0
+    for place in itertools.product(*map(range, sides), range(lanes)):
+        *at, lane = place
+        index = image.index(*at[::-1], lane)
+        if not index.is_padding:
+            assert image.pixel(index) == (*at[::-1], lane)
+            met += 1
+    assert met == image.desc.nelems
+    x = np.arange(image.desc.nelems, dtype=np.float32).reshape(dims) + 1
+    pixels = reorder.reorder(x, image)
+    assert pixels.shape == image.shape
+    assert (reorder.reorder(pixels, "plain", src=image).numpy() == x).all()
+    written = ImageDesc.from_json(image.to_json())
+    for copied in (eval(repr(image)), pickle.loads(pickle.dumps(image)), written):
+        assert (copied, copied.kind, copied.name) == (image, image.kind, name)
+
+
+@pytest.mark.parametrize("name", IMAGES)
+def test_the_source_of_an_image_computes_its_pixels(name: str) -> None:
+    image = image_desc(_small(name), "f32", name)
+    made: dict[str, Any] = {}
+    exec(image.source("python", "t"), made)
+    sides = ["t_x", "t_y", "t_z", "t_lane"] if image.kind != "2d" else ["t_x", "t_y", "t_lane"]
+    for index in itertools.product(*map(range, image.dims)):
+        assert tuple(made[side](*index) for side in sides) == image.pixel(index)
+    assert ("int2 t_pixel" if image.kind == "2d" else "int4 t_pixel") in image.source("opencl", "t")
+    assert ("t_DEPTH" in image.source("c", "t")) == (image.kind != "2d")
+
+
+def test_a_depth_is_an_axis_even_if_it_is_one() -> None:
+    flat = image_desc((1, 3, 5, 7), "f16", "in_out_channel")
+    deep = image_desc((1, 3, 5, 7), "f16", "executorch_channels_packed")
+    assert flat != deep
+    assert (flat.pixel((0, 1, 2, 3)), deep.pixel((0, 1, 2, 3))) == ((3, 2, 1), (3, 2, 0, 1))
+    assert reorder.reorder(np.ones((1, 3, 5, 7), np.float16), deep).shape == (1, 5, 7, 4)
+
+
+def test_an_image_is_compared_with_limits_of_depth_too() -> None:
+    image = image_desc((2, 6, 5, 7), "f16", "tvm_texture")
+    assert image.fits(7, 5, 4)
+    assert not image.fits(7, 5, 3)
+    with pytest.raises(MemdescError, match="7 x 5 x 4 pixels: depth 4 is more than the 3 slices"):
+        image.check_size(7, 5, max_depth=3)
+
+
+# what is refused, and why
+_REFUSED = {
+    ("tflite_gpu_single_texture_2d", (2, 5, 7, 3)): "3 lanes does not exist; its sides are 1 or",
+    ("executorch_dw_conv2d_weight", (6, 2, 3, 2)): "i = 2: its image holds only i = 1",
+    ("mnn_conv2d_1x1_filter", (6, 5, 3, 1)): "h = 3: its image holds only h = 1",
+    ("ncnn_image_elempack4", (6, 5, 7)): "c = 6: its images hold multiples of 4",
+    (
+        "TENSOR_WIDTH_PACKED",
+        (2, 6, 5, 7),
+    ): "'executorch_width_packed' names the texture, and 'abcd'",
+    ("WinoTransWeight", (2, 6, 5, 7)): "transformed filters",
+}
+
+
+@pytest.mark.parametrize("asked", _REFUSED)
+def test_what_no_image_holds_is_refused(asked: tuple[str, tuple[int, ...]]) -> None:
+    name, dims = asked
+    with pytest.raises(MemdescError, match=_REFUSED[asked]):
+        image_desc(dims, "f16", name)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        ('"width": 7', '"width": 8', "is not 8 x 5 x 4 pixels of 4 lanes"),
+        ('"depth": 4, ', "", "the key 'depth' is missing"),
+        ('"schema": 1', '"schema": 7', "descriptor of schema 7"),
+        ('"kind": "array"', '"kind": "cube"', "kind 'cube'"),
+        ("{", "[", "not a descriptor"),
+    ],
+)
+def test_damaged_json_of_an_image_is_refused(old: str, new: str, reason: str) -> None:
+    text = image_desc((2, 6, 5, 7), "f16", "tvm_texture").to_json()
+    assert old in text
+    with pytest.raises(MemdescError, match=reason):
+        ImageDesc.from_json(text.replace(old, new, 1))
+
+
+def test_a_place_outside_the_image_is_refused() -> None:
+    image = image_desc((2, 6, 5, 7), "f16", "tvm_texture")
+    for place, reason in (
+        ((7, 0, 0, 0), "x = 7 is not in .*, whose x is 0 to 6"),
+        ((0, 0, 4, 0), "z = 4 is not in .*, whose z is 0 to 3"),
+        ((0, 0, 0, -1), "lane = -1"),
+        ((0, 0, 0), r"a place in .* is \(x, y, z, lane\), not \(0, 0, 0\)"),
+    ):
+        with pytest.raises(MemdescError, match=reason):
+            image.index(*place)
+    with pytest.raises(MemdescError, match="kind '2d' and depth 4"):
+        type(image)(image.desc, 7, 5, 4, "mine", depth=4)
+
+
+def test_pixels_of_another_shape_are_refused() -> None:
+    image = image_desc((2, 6, 5, 7), "f16", "tvm_texture")
+    with pytest.raises(MemdescError, match=r"\(depth, height, width, channels\) \(4, 5, 7, 4\)"):
+        reorder.reorder(np.zeros((5, 7, 4), np.float16), "nchw", src=image)
+
+
+# name, dims, type: offsets of some indices, and how many elements with padding
+_BUFFERS = {
+    ("PACKED_INT8_4W4C", "s8"): ((157, 320, 633), 640),
+    ("PACKED_INT8_4H4W", "s8"): ((331, 384, 754), 768),
+    ("PACKED_INT8_4W", "s8"): ((219, 240, 478), 480),
+    ("PACKED_INT8_4C", "s8"): ((141, 280, 557), 560),
+    ("PACKED_INT8_4C1W", "s8"): ((153, 280, 557), 560),
+    ("C4NHW4", "f16"): ((349, 140, 557), 560),
+}
+_WEIGHTS = (
+    ("executorch_q8_conv2d_weight", (6, 3, 2, 5), "s8", {(0, 1, 1, 4): 208, (5, 2, 1, 4): 372}),
+    ("executorch_q8_linear_weight", (6, 10), "s8", {(0, 5): 33, (5, 0): 20, (5, 9): 85}),
+    ("ggml_soa", (8, 64), "u4", {(0, 16): 1, (3, 40): 240, (7, 63): 511}),
+    ("adreno_noshuffle", (8, 64), "u4", {(0, 16): 128, (3, 40): 332, (7, 63): 511}),
+    ("adreno_trans4_ns", (2, 8, 64), "u4", {(0, 0, 16): 128, (1, 3, 40): 856, (1, 7, 63): 1023}),
+    ("adreno_scales", (8, 2), "f16", {(0, 1): 8, (3, 0): 3}),
+)
+
+
+def test_buffers_of_the_same_systems_are_where_they_put_them() -> None:
+    for (name, dtype), (offsets, padded) in _BUFFERS.items():
+        desc = memory_desc((2, 6, 5, 7), dtype, name)
+        assert (tuple(map(desc.offset, _ACTIVATIONS)), desc.padded_nelems) == (offsets, padded)
+    for name, dims, dtype, places in _WEIGHTS:
+        desc = memory_desc(dims, dtype, name)
+        assert {index: desc.offset(index) for index in places} == places
+
+
+def test_names_of_images_say_which_system_has_them() -> None:
+    systems = {name.vocabulary for name in known_images()}
+    assert systems == {"mace", "cldnn", "executorch", "tflite_gpu", "mnn", "paddle", "tvm", "ncnn"}
