@@ -179,10 +179,9 @@ def image_source(
     name, letters = check_name(names[0]), _checked_letters(names[1], layout.ndims)
     sides = dict(zip(("lane", "x", "y", "z"), shape[::-1], strict=False))
     parts = [[*language.comment([head])], list(language.head)]
-    sizes = dict(zip(("LANES", "WIDTH", "HEIGHT", "DEPTH"), shape[::-1], strict=False))
-    constants: dict[str, int | tuple[int, ...]] = {
-        f"{name}_{key}": size for key, size in (*sizes.items(), ("DIMS", layout.dims))
-    }
+    constants: dict[str, int | tuple[int, ...]] = {f"{name}_DIMS": layout.dims}
+    for key, size in zip(("LANES", "WIDTH", "HEIGHT", "DEPTH"), shape[::-1], strict=False):
+        constants[f"{name}_{key}"] = size
     parts.append(language.constants(constants))
     unit = 1
     for side, size in sides.items():
