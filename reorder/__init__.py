@@ -7,7 +7,7 @@ from memdesc.lazy import lazy, public
 from reorder.api import execute, prepare, reorder
 from reorder.forks import importing
 from reorder.memory.memory import Memory
-from reorder.plan.plan import plan_reorder
+from reorder.plan.planner import plan_reorder
 from reorder.quantize import Quantized, dequantize, quantize
 from reorder.threads import use_threads
 from reorder.values.attr import Attr

@@ -15,8 +15,8 @@ from reorder.forks import importing
 from reorder.memory.dlpack import from_dlpack, is_exporter
 from reorder.memory.inputs import as_memory, as_output, from_pixels, result_desc, to_pixels
 from reorder.memory.memory import Memory, MemoryDraft
-from reorder.plan.plan import ReorderPlan, is_planned, plan_reorder
-from reorder.plan.validate import validate
+from reorder.plan.plan import ReorderPlan, is_planned
+from reorder.plan.planner import plan_reorder, validate
 from reorder.stack import on_enough_stack
 from reorder.threads import checked_threads, current_limit, limits, refuse_threads
 from reorder.values.attr import Attr, check_beta

@@ -13,7 +13,7 @@ from memdesc.int64 import checked_ints
 from memdesc.layout import dim_name
 from reorder.api import execute, is_on_device, reorder
 from reorder.memory.memory import Memory
-from reorder.plan.plan import ReorderPlan, plan_reorder
+from reorder.plan.planner import plan_reorder
 from reorder.threads import checked_threads
 from reorder.values.attr import Attr
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from reorder.opencl import DeviceMemory
+    from reorder.plan.plan import ReorderPlan
 
 
 @immutable

@@ -10,7 +10,7 @@ import numpy as np
 import reorder
 from memdesc import MemdescError, memory_desc
 from reorder.plan import Box, IndirectLoop, Node, ReorderPlan
-from reorder.plan.validate import validate
+from reorder.plan.planner import validate
 from tests.reorders import box_map, few_boxes, forced_parts, move_guarded, random_bytes
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from reorder.cpu import PreparedReorder
 from reorder.cpu.machine import Machine, this_machine
 from reorder.cpu.runtime.fast_call import fast_call
 from reorder.plan.nodes import NOWHERE
-from reorder.plan.plan import _plan
+from reorder.plan.planner import _plan
 from tests.guarded import Guarded
 
 if TYPE_CHECKING:

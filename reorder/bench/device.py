@@ -21,7 +21,7 @@ from reorder.opencl.allocation import allocate, allocate_buffer
 from reorder.opencl.execution import enqueue_transfers, prepare_transfers
 from reorder.opencl.image_formats import image_format
 from reorder.opencl.operands import device_operand
-from reorder.plan.plan import plan_reorder
+from reorder.plan.planner import plan_reorder
 
 if TYPE_CHECKING:
     from collections.abc import Callable

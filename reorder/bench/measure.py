@@ -17,7 +17,7 @@ from memdesc import MemdescError
 from reorder.api import prepare
 from reorder.bench.peers import Buffers, MakePeer, Peer, memcpy
 from reorder.memory.memory import Memory
-from reorder.plan.plan import plan_reorder
+from reorder.plan.planner import plan_reorder
 from reorder.values.formats import FLOATS
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from reorder.plan.passes import zeros_beyond
-from reorder.plan.plan import plan_reorder
+from reorder.plan.planner import plan_reorder
 from reorder.system import system_function
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from reorder.cli.command import (
     value,
 )
 from reorder.plan.compare import COPY, NO_OP, compare_layouts
-from reorder.plan.plan import plan_reorder
+from reorder.plan.planner import plan_reorder
 
 if TYPE_CHECKING:
     import argparse

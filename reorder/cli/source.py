@@ -21,7 +21,7 @@ from reorder.cli.command import (
     pair_of,
     value,
 )
-from reorder.plan.plan import plan_reorder
+from reorder.plan.planner import plan_reorder
 
 if TYPE_CHECKING:
     import argparse

@@ -24,7 +24,7 @@ from reorder.cpu.target import LINE_NBYTES
 from reorder.forks import importing
 from reorder.memory.buffers import BufferCheck, address_of, check_disjoint
 from reorder.memory.compensation import compensate
-from reorder.plan.validate import validate
+from reorder.plan.planner import validate
 from reorder.stack import on_enough_stack
 from reorder.threads import checked_threads
 

@@ -14,7 +14,7 @@ from reorder.api import prepare
 from reorder.bench.cases import Case, attr_of
 from reorder.logs.reorders import why_not_understood
 from reorder.memory.memory import Memory
-from reorder.plan.plan import plan_reorder
+from reorder.plan.planner import plan_reorder
 
 if TYPE_CHECKING:
     from reorder.logs.primitive import VerbosePrimitive, VerboseTensor

@@ -23,6 +23,8 @@ from reorder.plan.nodes import Box, IndirectLoop, Node
 from reorder.plan.passes import simplify, zeros_beyond
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from memdesc import Axis, Block, Layout, MemoryDesc
     from reorder.values.binding import ParameterLayout
 
@@ -30,6 +32,13 @@ if TYPE_CHECKING:
 
 # A plan with more boxes than this is slower than one with an indirect loop.
 _MAX_BOXES = 64
+
+
+def planned_boxes(
+    src: MemoryDesc, dst: MemoryDesc, varying: Iterable[ParameterLayout]
+) -> tuple[Box, ...]:
+    """Return the boxes of a plan between two descriptors."""
+    return simplify(boxes_of(src.layout, dst.layout, *varying)) if dst.nelems else ()
 
 
 def boxes_of(*operands: OperandLayout) -> tuple[Box, ...]:

@@ -1,19 +1,17 @@
-"""ReorderPlan: a reorder as a value, and `plan_reorder`, which makes one."""
+"""ReorderPlan: a reorder as a value."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from memdesc import MemdescError, MemoryDesc, memory_desc
+from memdesc import MemdescError, MemoryDesc
 from memdesc.checked import Checked
 from memdesc.desc import checked_desc
 from memdesc.errors import short_repr
 from memdesc.immutable import immutable
-from memdesc.tags import FormatTag
-from reorder.plan.boxes import boxes_of
-from reorder.plan.passes import simplify
+from reorder.plan.boxes import planned_boxes
+from reorder.plan.validate import bounded_boxes, exact_boxes
 from reorder.values.attr import Attr
 from reorder.values.binding import BoundAttr, bind
 
@@ -110,21 +108,15 @@ class ReorderPlan(_HiddenSlots, Checked):
 
     def __str__(self) -> str:
         count = f"{len(self.boxes)} box{'es' if len(self.boxes) != 1 else ''}"
-        varying = [operand.role for operand in self.bound_attr.varying]
         types = (
             f"{self.dst.dtype}"
             if self.src.dtype == self.dst.dtype
             else f"{self.src.dtype} -> {self.dst.dtype}"
         )
         given = "" if self.attr is None else f", {self.attr}"
-        fields = ":".join(["extent(valid):src:dst", *varying])
+        fields = ":".join(["extent(valid):src:dst", *self._roles])
         head = f"{types} {self.dst.dims}{given}, {count} of {fields}"
-        if is_planned(self):
-            boxes = self.boxes
-        else:
-            from reorder.plan.validate import exact_boxes  # it imports this module
-
-            boxes = exact_boxes(self)
+        boxes = self.boxes if is_planned(self) else exact_boxes(self.boxes, self.dst, self._roles)
         return "\n  ".join([head, *map(str, boxes)])
 
     def show(self) -> Picture:
@@ -156,9 +148,8 @@ class ReorderPlan(_HiddenSlots, Checked):
 
     def _drawn(self, limits: Limits) -> Picture:
         from reorder.plan.picture import draw_plan  # planning needs no pictures
-        from reorder.plan.validate import validate  # it imports this module
 
-        return draw_plan(self.src, self.dst, validate(self).boxes, str(self), limits)
+        return draw_plan(self.src, self.dst, self.checked_boxes(), str(self), limits)
 
     def source(self, lang: str = "c", name: str = "tensor") -> str:
         """Write the reorder as one function: a loop nest for each box, tails as conditions.
@@ -206,79 +197,33 @@ class ReorderPlan(_HiddenSlots, Checked):
         """
         from reorder.plan.source import plan_source  # planning needs no code generator
 
-        planned = self._planned()
-        return plan_source(
-            (planned.src, planned.dst),
-            planned.boxes,
-            planned.bound_attr,
-            "" if planned.attr is None else str(planned.attr),
-            (lang, name),
-        )
-
-    def _planned(self) -> ReorderPlan:
-        """Return the plan as `plan_reorder` makes it; refuse boxes made by hand."""
-        planned = self if is_planned(self) else plan_reorder(self.src, self.dst, self.attr)
-        if tuple(self.boxes) != planned.boxes:
+        if not is_planned(self) and tuple(self.boxes) != self._planned_boxes():
             msg = (
                 "source is generated from the boxes that plan_reorder makes for src, dst and attr; "
                 "this plan has different ones"
             )
             raise MemdescError(msg)
-        return planned
+        attr = "" if self.attr is None else str(self.attr)
+        return plan_source((self.src, self.dst), self.boxes, self.bound_attr, attr, (lang, name))
 
+    def checked_boxes(self) -> tuple[Box, ...]:
+        """Return the boxes, which stay inside the descriptors; refuse others."""
+        if is_planned(self):
+            return self.boxes
+        planned = self._planned_boxes()
+        boxes = exact_boxes(self.boxes, self.dst, self._roles)
+        if boxes == planned:
+            return planned
+        return bounded_boxes(boxes, (self.src, self.dst), self.bound_attr.varying)
 
-def plan_reorder(
-    src: str | FormatTag | MemoryDesc,
-    dst: str | FormatTag | MemoryDesc,
-    attr: Attr | None = None,
-) -> ReorderPlan:
-    """Plan how to move, and convert, the elements of one descriptor into another.
+    def _planned_boxes(self) -> tuple[Box, ...]:
+        check_pair(self.src, self.dst)
+        return planned_boxes(self.src, self.dst, self.bound_attr.varying)
 
-    The last plans are cached, so equal arguments of the same spelling (`MemoryDesc.spelling`)
-    usually give the same object. Plans are not cached if the arrays of `attr` exceed 64 KiB, since
-    the cache would keep these in memory.
-
-    Parameters
-    ----------
-    src, dst : MemoryDesc, str or FormatTag
-        Of the same dims. One of them may be a name: then it has the dims and the data type of the
-        other.
-    attr : Attr, optional
-        Scales, zero points, accumulation.
-
-    Raises
-    ------
-    MemdescError
-        If dims differ, a stride of 0 makes dst write one element twice, or the
-        attributes do not fit.
-
-    Examples
-    --------
-    >>> import memdesc, reorder
-    >>> src = memdesc.memory_desc((8, 17, 56, 56), "f32", "nchw")
-    >>> (box,) = reorder.plan_reorder(src, "nhwc").boxes
-    >>> for node in box.nodes:
-    ...     print(node)
-    8:53312:53312
-    3136:1:17
-    17:3136:1
-    >>> box.offsets, box.nodes[0]
-    ((0, 0), Node(extent=8, valid=8, strides=(53312, 53312)))
-    """
-    if isinstance(src, MemoryDesc) and isinstance(dst, str | FormatTag):
-        dst = memory_desc(src.dims, src.dtype, dst)
-    elif isinstance(dst, MemoryDesc) and isinstance(src, str | FormatTag):
-        src = memory_desc(dst.dims, dst.dtype, src)
-    src, dst = check_types(src, dst, attr)
-    if attr is not None and attr.is_large:
-        return _plan.__wrapped__(src, dst, attr)
-    plan = _plan(src, dst, attr)
-    if plan.src is src and plan.dst is dst:
-        return plan
-    spelling = src.spelling, dst.spelling
-    if spelling == (plan.src.spelling, plan.dst.spelling):
-        return plan
-    return _spelled(src, dst, attr, spelling)
+    @property
+    def _roles(self) -> list[str]:
+        """The operands of boxes besides src and dst."""
+        return [operand.role for operand in self.bound_attr.varying]
 
 
 def is_planned(plan: object) -> bool:
@@ -293,27 +238,6 @@ def check_types(src: object, dst: object, attr: object) -> tuple[MemoryDesc, Mem
         msg = f"attr must be a reorder.Attr, not {type(attr).__name__}"
         raise MemdescError(msg)
     return pair
-
-
-@lru_cache(maxsize=4096)
-def _plan(src: MemoryDesc, dst: MemoryDesc, attr: Attr | None) -> ReorderPlan:
-    check_pair(src, dst)
-    plan = ReorderPlan(src, dst, (), attr)
-    varying = plan.bound_attr.varying
-    if dst.nelems:
-        boxes = simplify(boxes_of(src.layout, dst.layout, *varying))
-        object.__setattr__(plan, "boxes", boxes)  # the plan is not shared yet
-    object.__setattr__(plan, "prepared", {})
-    object.__setattr__(plan, "_is_planned", True)
-    return plan
-
-
-@lru_cache(maxsize=1024)
-def _spelled(
-    src: MemoryDesc, dst: MemoryDesc, attr: Attr | None, _spelling: tuple[str, str]
-) -> ReorderPlan:
-    """Return the plan of descriptors that equal those of another plan, but are shown otherwise."""
-    return _plan.__wrapped__(src, dst, attr)
 
 
 def check_same_dims(src: MemoryDesc, dst: MemoryDesc) -> None:

@@ -4,41 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import prod
+from typing import TYPE_CHECKING
 
 from memdesc import Axis, Block, MemdescError, MemoryDesc
 from memdesc.diophantine import SearchLimitError, Term, solve
 from memdesc.errors import short_repr
 from memdesc.int64 import INT64_MAX, checked_int, exact_ints
 from memdesc.layout import exact_axes, exact_blocks
-from reorder.plan.nodes import Box, IndirectLoop, Node
-from reorder.plan.plan import ReorderPlan, is_planned, plan_reorder
+from reorder.plan.nodes import DST, Box, IndirectLoop, Node
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from reorder.values.binding import ParameterLayout
 
 _MAX_NODES = 64
-# the index of dst among operands
-_DST = 1
 _COUNTS = ("two", "three", "four", "five", "six")
 
 
-def validate(plan: ReorderPlan) -> ReorderPlan:
-    """Return a plan whose boxes stay inside its descriptors; refuse others.
+def exact_boxes(boxes: tuple[Box, ...], dst: MemoryDesc, roles: Sequence[str]) -> tuple[Box, ...]:
+    """Return boxes with Python ints as numbers; refuse what is not a box.
 
-    Plans from `plan_reorder` need no check. The numbers of other plans become Python ints. If the
-    boxes are not those of `plan_reorder`, their bounds are compared with the descriptors, and no
-    box may write an element twice. The message gives the box and the numbers.
+    `roles` are the operands besides src and dst. Bounds are not checked.
     """
-    if not isinstance(plan, ReorderPlan):
-        msg = f"plan must be a ReorderPlan, not {type(plan).__name__}; see plan_reorder"  # type: ignore[unreachable] # callers without types
-        raise MemdescError(msg)
-    if is_planned(plan):
-        return plan
-    planned = plan_reorder(plan.src, plan.dst, plan.attr)
-    boxes = exact_boxes(plan)
-    varying = plan.bound_attr.varying
-    lasts = [(repr(desc), _last(desc)) for desc in (plan.src, plan.dst)]
+    return tuple(_checked_box(box, DST + 1 + len(roles), dst.ndims) for box in boxes)
+
+
+def bounded_boxes(
+    boxes: tuple[Box, ...],
+    descs: tuple[MemoryDesc, MemoryDesc],
+    varying: tuple[ParameterLayout, ...],
+) -> tuple[Box, ...]:
+    """Return boxes that stay inside src and dst, and write no element twice; refuse others."""
+    lasts = [(repr(desc), _last(desc)) for desc in descs]
     lasts += [(f"{operand.sizes}", prod(operand.sizes) - 1) for operand in varying]
     names = ["src", "dst", *(operand.role for operand in varying)]
-    if boxes == planned.boxes:
-        return planned
     for box in boxes:
         for (low, high), (described, last), name in zip(_bounds(box), lasts, names, strict=True):
             if low < 0 or high > last:
@@ -49,20 +49,11 @@ def validate(plan: ReorderPlan) -> ReorderPlan:
                 raise MemdescError(msg)
         if not _writes_once(box):
             msg = (
-                f"box {box} may write one element of {plan.dst!r} twice; every step of a box must "
-                "lead to a different element of dst"
+                f"box {box} may write one element of {descs[DST]!r} twice; every step of a box "
+                "must lead to a different element of dst"
             )
             raise MemdescError(msg)
-    return ReorderPlan(plan.src, plan.dst, tuple(map(_without_unused, boxes)), plan.attr)
-
-
-def exact_boxes(plan: ReorderPlan) -> tuple[Box, ...]:
-    """Return the boxes of a plan, with Python ints as numbers; refuse what is not a box.
-
-    Their bounds are not checked.
-    """
-    count = _DST + 1 + len(plan.bound_attr.varying)
-    return tuple(_checked_box(box, count, plan.dst.ndims) for box in plan.boxes)
+    return tuple(map(_without_unused, boxes))
 
 
 def _last(desc: MemoryDesc) -> int:
@@ -72,7 +63,7 @@ def _last(desc: MemoryDesc) -> int:
 
 def _writes_once(box: Box) -> bool:
     """Whether a bounded search proves that all steps of a box lead to different elements of dst."""
-    loops = [(node.strides[_DST], node.extent) for node in box.nodes if node.extent > 1]
+    loops = [(node.strides[DST], node.extent) for node in box.nodes if node.extent > 1]
     for loop in box.indirect:
         for axis, blocks in loop.dst:
             extents = [min(block.extent, -(-axis.padded // block.step)) for block in blocks]
@@ -102,7 +93,7 @@ def _writes_once(box: Box) -> bool:
 def _without_unused(box: Box) -> Box:
     """Set to 0 the numbers of a box that no offset depends on, since no check bounds them."""
     offsets = tuple(
-        0 if box.is_zero and operand != _DST else offset
+        0 if box.is_zero and operand != DST else offset
         for operand, offset in enumerate(box.offsets)
     )
     nodes = tuple(
@@ -119,7 +110,7 @@ def _without_unused(box: Box) -> Box:
 
 def _count_steps(box: Box, node: Node, operand: int) -> int:
     """Return how many steps of a loop read an operand, or write dst."""
-    if operand == _DST:
+    if operand == DST:
         return node.extent
     return 1 if box.is_zero else node.valid
 
@@ -205,7 +196,7 @@ def _bounds(box: Box) -> list[tuple[int, int]]:
     bounds = []
     for operand, offset in enumerate(box.offsets):
         # a box of zeros reads nothing
-        if operand != _DST and box.is_zero:
+        if operand != DST and box.is_zero:
             bounds.append((0, 0))
             continue
         steps = [step for loop in box.indirect for step in _loop_steps(loop, operand)]
@@ -222,6 +213,6 @@ def _loop_steps(loop: IndirectLoop, operand: int) -> Iterator[int]:
     sizes = dict(loop.sizes)
     for axis, blocks in (loop.src, loop.dst, *loop.params)[operand]:
         # dst is written in its padding too
-        size = axis.padded if operand == _DST else prod(sizes[dim] for dim in axis.dims)
+        size = axis.padded if operand == DST else prod(sizes[dim] for dim in axis.dims)
         for block in blocks:
             yield min(block.extent - 1, (size - 1) // block.step) * block.stride

@@ -22,7 +22,8 @@ from reorder.api import prepare
 from reorder.checkpoints.moves.files import scratch
 from reorder.checkpoints.moves.runs import FieldLayout, Operand, Region
 from reorder.memory.memory import Memory
-from reorder.plan.plan import check_pair, plan_reorder
+from reorder.plan.plan import check_pair
+from reorder.plan.planner import plan_reorder
 from reorder.quantize import quantize
 from reorder.records.convert_numbers import convert_numbers, is_rounded
 from reorder.records.decode import decode_into

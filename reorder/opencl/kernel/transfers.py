@@ -20,7 +20,7 @@ from reorder.opencl.kernel.launch import DeviceTraits, KernelTask, Launch
 from reorder.opencl.kernel.placement import ImageShape, place_box
 from reorder.opencl.kernel.reductions import lower_sums
 from reorder.plan.passes import pack_elements, src_and_dst
-from reorder.plan.plan import ReorderPlan, plan_reorder
+from reorder.plan.planner import plan_reorder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from reorder.plan.nodes import Box
+    from reorder.plan.plan import ReorderPlan
     from reorder.values.attr import Attr
 
 # bits of the widest element that a work item moves

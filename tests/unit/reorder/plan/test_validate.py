@@ -14,7 +14,7 @@ import reorder
 from memdesc import Axis, Block, MemdescError, memory_desc
 from reorder.plan import Box, IndirectLoop, Node, ReorderPlan
 from reorder.plan.plan import is_planned
-from reorder.plan.validate import validate
+from reorder.plan.planner import validate
 
 SRC, DST = memory_desc((4, 6), "u8", "ab"), memory_desc((4, 6), "u8", "ba")
 PLAN = reorder.plan_reorder(SRC, DST)

@@ -1,0 +1,103 @@
+"""`plan_reorder`: from two descriptors to a plan; and plans made by hand, checked."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from memdesc import MemdescError, MemoryDesc, memory_desc
+from memdesc.tags import FormatTag
+from reorder.plan.boxes import planned_boxes
+from reorder.plan.plan import ReorderPlan, check_pair, check_types, is_planned
+
+if TYPE_CHECKING:
+    from reorder.values.attr import Attr
+
+
+def plan_reorder(
+    src: str | FormatTag | MemoryDesc,
+    dst: str | FormatTag | MemoryDesc,
+    attr: Attr | None = None,
+) -> ReorderPlan:
+    """Plan how to move, and convert, the elements of one descriptor into another.
+
+    The last plans are cached, so equal arguments of the same spelling (`MemoryDesc.spelling`)
+    usually give the same object. Plans are not cached if the arrays of `attr` exceed 64 KiB, since
+    the cache would keep these in memory.
+
+    Parameters
+    ----------
+    src, dst : MemoryDesc, str or FormatTag
+        Of the same dims. One of them may be a name: then it has the dims and the data type of the
+        other.
+    attr : Attr, optional
+        Scales, zero points, accumulation.
+
+    Raises
+    ------
+    MemdescError
+        If dims differ, a stride of 0 makes dst write one element twice, or the
+        attributes do not fit.
+
+    Examples
+    --------
+    >>> import memdesc, reorder
+    >>> src = memdesc.memory_desc((8, 17, 56, 56), "f32", "nchw")
+    >>> (box,) = reorder.plan_reorder(src, "nhwc").boxes
+    >>> for node in box.nodes:
+    ...     print(node)
+    8:53312:53312
+    3136:1:17
+    17:3136:1
+    >>> box.offsets, box.nodes[0]
+    ((0, 0), Node(extent=8, valid=8, strides=(53312, 53312)))
+    """
+    if isinstance(src, MemoryDesc) and isinstance(dst, str | FormatTag):
+        dst = memory_desc(src.dims, src.dtype, dst)
+    elif isinstance(dst, MemoryDesc) and isinstance(src, str | FormatTag):
+        src = memory_desc(dst.dims, dst.dtype, src)
+    src, dst = check_types(src, dst, attr)
+    if attr is not None and attr.is_large:
+        return _plan.__wrapped__(src, dst, attr)
+    plan = _plan(src, dst, attr)
+    if plan.src is src and plan.dst is dst:
+        return plan
+    spelling = src.spelling, dst.spelling
+    if spelling == (plan.src.spelling, plan.dst.spelling):
+        return plan
+    return _spelled(src, dst, attr, spelling)
+
+
+@lru_cache(maxsize=4096)
+def _plan(src: MemoryDesc, dst: MemoryDesc, attr: Attr | None) -> ReorderPlan:
+    check_pair(src, dst)
+    plan = ReorderPlan(src, dst, (), attr)
+    boxes = planned_boxes(src, dst, plan.bound_attr.varying)
+    object.__setattr__(plan, "boxes", boxes)  # the plan is not shared yet
+    object.__setattr__(plan, "prepared", {})
+    object.__setattr__(plan, "_is_planned", True)
+    return plan
+
+
+@lru_cache(maxsize=1024)
+def _spelled(
+    src: MemoryDesc, dst: MemoryDesc, attr: Attr | None, _spelling: tuple[str, str]
+) -> ReorderPlan:
+    """Return the plan of descriptors that equal those of another plan, but are shown otherwise."""
+    return _plan.__wrapped__(src, dst, attr)
+
+
+def validate(plan: ReorderPlan) -> ReorderPlan:
+    """Return a plan whose boxes stay inside its descriptors; refuse others.
+
+    Plans from `plan_reorder` need no check. The numbers of other plans become Python ints. If the
+    boxes are not those of `plan_reorder`, their bounds are compared with the descriptors, and no
+    box may write an element twice. The message gives the box and the numbers.
+    """
+    if not isinstance(plan, ReorderPlan):
+        msg = f"plan must be a ReorderPlan, not {type(plan).__name__}; see plan_reorder"  # type: ignore[unreachable] # callers without types
+        raise MemdescError(msg)
+    if is_planned(plan):
+        return plan
+    planned, boxes = plan_reorder(plan.src, plan.dst, plan.attr), plan.checked_boxes()
+    return planned if boxes == planned.boxes else ReorderPlan(plan.src, plan.dst, boxes, plan.attr)
