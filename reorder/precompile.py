@@ -13,15 +13,15 @@ from memdesc.dtypes import DATA_TYPES
 from memdesc.errors import short_repr
 from memdesc.record import known_records, record_desc
 from reorder.api import prepare
+from reorder.cpu.decoding.jobs import decoder_at
+from reorder.cpu.decoding.pattern import DecodeKernel
 from reorder.cpu.kernel_files import writable_folder
 from reorder.cpu.runtime.batch import joined_interpreter_at
-from reorder.cpu.runtime.decode import decoder_at
 from reorder.cpu.runtime.fast_call import fast_call
 from reorder.cpu.runtime.interpreters import interpreter_at
 from reorder.cpu.runtime.jit import compiled_kernels
 from reorder.cpu.runtime.pool import compile_pool
 from reorder.cpu.runtime.stages import tile_interpreter_at
-from reorder.cpu.schedule.record_pattern import DecodeKernel
 from reorder.cpu.schedule.select import Kernel
 from reorder.plan.planner import plan_reorder
 from reorder.records.decode import DIRECT, dequantize_record, read_by_kernels

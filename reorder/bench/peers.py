@@ -95,7 +95,7 @@ def _emit_copy(call: InterpreterCall) -> None:
     """Emit the copy of some pages: the program is the number of bytes, the tasks are memcpy."""
     from llvmlite import ir  # only where it is compiled
 
-    from reorder.cpu.kernels.emit import I64, minimum
+    from reorder.cpu.llvm.emit import I64, minimum
 
     start = call.begin * _PAGE
     nbytes = minimum((call.end - call.begin) * _PAGE, call.program - start)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from memdesc import DataType
     from memdesc.tags import FormatTag
-    from reorder.cpu.schedule.record_pattern import Access
+    from reorder.cpu.decoding.pattern import Access
 
 # The types that compiled code writes; others are converted from f32.
 DIRECT = ("f32", "f16", "bf16")
@@ -68,7 +68,7 @@ def decode_into(record: Record, dst: Memory, threads: int | None) -> None:
     if 0 in dims:
         return
     with importing:
-        from reorder.cpu.runtime.decode import decode  # LLVM is slow to load
+        from reorder.cpu.decoding.jobs import decode  # LLVM is slow to load
     access, tensors = read_by_kernels(record, threads)
     if access is None:
         reorder(dequantize_reference(record), out=dst, threads=threads)
@@ -88,7 +88,7 @@ def read_by_kernels(
     value is None if compiled code cannot read it either way.
     """
     with importing:
-        from reorder.cpu.schedule.record_pattern import find_access  # LLVM is slow to load
+        from reorder.cpu.decoding.pattern import find_access  # LLVM is slow to load
     access = find_access(record.desc)
     if access is None and _fits_plain(record.desc):
         record = _plain(record, threads)

@@ -125,8 +125,8 @@ def _decode(
 def _decoder(name: str, dims: tuple[int, ...]) -> Callable[..., None]:
     """Return a function that decodes the blocks of a row-major array into row-major floats."""
     with importing:  # both load LLVM, which is slow
-        from reorder.cpu.runtime.decode import decode
-        from reorder.cpu.schedule.record_pattern import find_access
+        from reorder.cpu.decoding.jobs import decode
+        from reorder.cpu.decoding.pattern import find_access
     access = find_access(record_desc(_matrix_dims(dims, GGUF_TYPES[name].block), name))
     assert access is not None  # noqa: S101 - a test checks every row of the table
     return partial(decode, access)

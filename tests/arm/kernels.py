@@ -19,11 +19,11 @@ from reorder.cpu import target
 from reorder.cpu.kernels.convert import _emit_row
 from reorder.cpu.kernels.copy import _copy_lines, _copy_vectors
 from reorder.cpu.kernels.elements import Elements, Location
-from reorder.cpu.kernels.emit import I64, Number, loop
 from reorder.cpu.kernels.interleave import _emit_join, _emit_split
 from reorder.cpu.kernels.loop_group import LoopGroup, Transposition
 from reorder.cpu.kernels.register_tile import emit_tile, tile_heights, tile_shapes
 from reorder.cpu.kernels.rows import Row, vector_lanes
+from reorder.cpu.llvm.emit import I64, Number, loop
 from reorder.cpu.schedule.select import Kernel
 from reorder.cpu.schedule.tile_program import ConvertTable
 from reorder.cpu.tables import WORD_NBYTES
@@ -32,7 +32,7 @@ from reorder.cpu.target import LINE_BITS, register_bits, step_registers
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from reorder.cpu.kernels.emit import Builder, Value
+    from reorder.cpu.llvm.emit import Builder, Value
 
 # The facts about a machine are read when modules are imported.
 _AS_ARM = """

@@ -21,9 +21,9 @@ from reorder.cpu.codecs.integers import (
     encode_boolean,
     encode_integer,
 )
-from reorder.cpu.codecs.vectors import Known, Vectors, code_bits, is_number
 from reorder.cpu.codecs.x86 import truncated
-from reorder.cpu.kernels.emit import Value, where
+from reorder.cpu.llvm.emit import Value, where
+from reorder.cpu.llvm.vectors import Known, Vectors, code_bits, is_number
 from reorder.values.formats import (
     FLOATS,
     FORMATS,

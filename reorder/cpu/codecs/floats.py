@@ -9,7 +9,6 @@ from __future__ import annotations
 from llvmlite import ir
 
 from memdesc.dtypes import BYTE_BITS
-from reorder.cpu.codecs.vectors import BFLOAT, GROUP, Known, Vectors, any_nan, greater, lesser
 from reorder.cpu.codecs.x86 import (
     are_special,
     narrows_registers,
@@ -17,7 +16,8 @@ from reorder.cpu.codecs.x86 import (
     small_codes,
     truncated,
 )
-from reorder.cpu.kernels.emit import Value, where
+from reorder.cpu.llvm.emit import Value, where
+from reorder.cpu.llvm.vectors import BFLOAT, GROUP, Known, Vectors, any_nan, greater, lesser
 from reorder.cpu.target import has_bfloat, has_exact_bfloat, has_half, quietens_in_one
 from reorder.values.formats import FLOATS, ExponentFormat, FloatFormat, Format
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from llvmlite import ir
 
 from memdesc.dtypes import BYTE_BITS
-from reorder.cpu.codecs.vectors import GROUP, Known, Vectors, code_bits, greater, is_number, lesser
 from reorder.cpu.codecs.x86 import narrow_integers, narrows_registers, rounded
-from reorder.cpu.kernels.emit import Value, maximum, minimum, where
-from reorder.cpu.kernels.shuffle import LANE_BITS, concatenate
+from reorder.cpu.llvm.emit import Value, maximum, minimum, where
+from reorder.cpu.llvm.shuffle import LANE_BITS, concatenate
+from reorder.cpu.llvm.vectors import GROUP, Known, Vectors, code_bits, greater, is_number, lesser
 from reorder.cpu.target import has_masks, is_arm, saturates_floats
 from reorder.values.formats import FLOATS, INTEGERS, BooleanFormat, IntegerFormat
 

@@ -8,9 +8,9 @@ from functools import reduce
 from llvmlite import ir
 
 from memdesc.dtypes import BYTE_BITS
-from reorder.cpu.codecs.vectors import BFLOAT, GROUP, Vectors, greater, lesser
-from reorder.cpu.kernels.emit import Value, where
-from reorder.cpu.kernels.shuffle import LANE_BITS, concatenate, pick
+from reorder.cpu.llvm.emit import Value, where
+from reorder.cpu.llvm.shuffle import LANE_BITS, concatenate, pick
+from reorder.cpu.llvm.vectors import BFLOAT, GROUP, Vectors, greater, lesser
 from reorder.cpu.target import LINE_BITS, has_masks
 from reorder.values.formats import FLOATS, INTEGERS, FloatFormat, IntegerFormat
 

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from reorder.cpu.kernels.copy import InnerLoop, Rows, emit_copy, emit_strided
 from reorder.cpu.kernels.elements import Elements, Location
-from reorder.cpu.kernels.emit import Value, either, load_fields, where
 from reorder.cpu.kernels.interpreter import InterpreterCall, OuterLoops, Position, each_range
 from reorder.cpu.kernels.loop_group import ColumnSpan, LoopGroup, Transposition
 from reorder.cpu.kernels.transpose import emit_transposed
+from reorder.cpu.llvm.emit import Value, either, load_fields, where
 from reorder.cpu.schedule.program import BoxHead, Point, RepeatLoop, RowsHead, TransposeHead
 from reorder.cpu.schedule.select import RUN, TRANSPOSED, Kernel
 from reorder.cpu.tables import WORD_NBYTES, nbytes_of

@@ -14,9 +14,7 @@ import numpy as np
 
 from memdesc.dtypes import BYTE_BITS
 from reorder.cpu.codecs.codec import Codec
-from reorder.cpu.codecs.vectors import GROUP, Known, any_nan, is_number, lesser
 from reorder.cpu.kernels.elements import LONG_ROW, Location
-from reorder.cpu.kernels.emit import Value, either, loop, when, where
 from reorder.cpu.kernels.rows import (
     Row,
     each_line,
@@ -27,7 +25,9 @@ from reorder.cpu.kernels.rows import (
     table_addresses,
     vector_lanes,
 )
-from reorder.cpu.kernels.shuffle import pick
+from reorder.cpu.llvm.emit import Value, either, loop, when, where
+from reorder.cpu.llvm.shuffle import pick
+from reorder.cpu.llvm.vectors import GROUP, Known, any_nan, is_number, lesser
 from reorder.cpu.schedule.post_ops import (
     MAKES_NAN,
     SCALING,

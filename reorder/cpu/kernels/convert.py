@@ -6,9 +6,7 @@ from typing import TYPE_CHECKING
 
 from memdesc.dtypes import BYTE_BITS
 from reorder.cpu.codecs.codec import Codec
-from reorder.cpu.codecs.vectors import Known
 from reorder.cpu.kernels.elements import Location
-from reorder.cpu.kernels.emit import Value, loop, minimum, when
 from reorder.cpu.kernels.rows import (
     Row,
     each_line,
@@ -18,6 +16,8 @@ from reorder.cpu.kernels.rows import (
     table_addresses,
     vector_lanes,
 )
+from reorder.cpu.llvm.emit import Value, loop, minimum, when
+from reorder.cpu.llvm.vectors import Known
 from reorder.cpu.schedule.tile_program import ConvertTable, ConvertTypes
 from reorder.cpu.target import step_registers
 from reorder.values.formats import FORMATS, IntegerFormat

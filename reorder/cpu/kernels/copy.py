@@ -18,7 +18,7 @@ from llvmlite import ir
 
 from memdesc.dtypes import BYTE_BITS
 from reorder.cpu.kernels.elements import Elements, Location, emit_clear, first_vector
-from reorder.cpu.kernels.emit import (
+from reorder.cpu.llvm.emit import (
     BYTE,
     Value,
     either,
@@ -30,7 +30,7 @@ from reorder.cpu.kernels.emit import (
     when,
     where,
 )
-from reorder.cpu.kernels.shuffle import LANE_BITS
+from reorder.cpu.llvm.shuffle import LANE_BITS
 from reorder.cpu.target import LINE_BITS, LINE_NBYTES, has_masks, register_bits, step_registers
 
 # Bytes of the longest mask.

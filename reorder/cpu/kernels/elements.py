@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from llvmlite import ir
 
 from memdesc.dtypes import BYTE_BITS
-from reorder.cpu.kernels.emit import (
+from reorder.cpu.llvm.emit import (
     BYTE,
     I64,
     Builder,
@@ -26,7 +26,7 @@ from reorder.cpu.kernels.emit import (
     when,
     where,
 )
-from reorder.cpu.kernels.shuffle import pick
+from reorder.cpu.llvm.shuffle import pick
 from reorder.cpu.target import LINE_BITS, LINE_NBYTES, register_bits
 
 if TYPE_CHECKING:

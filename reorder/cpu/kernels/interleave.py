@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from memdesc.dtypes import BYTE_BITS
 from reorder.cpu.kernels.elements import first_vector
-from reorder.cpu.kernels.emit import Value, loop, maximum, minimum, when, where
-from reorder.cpu.kernels.shuffle import LANE_BITS, concatenate, pick
+from reorder.cpu.llvm.emit import Value, loop, maximum, minimum, when, where
+from reorder.cpu.llvm.shuffle import LANE_BITS, concatenate, pick
 from reorder.cpu.schedule.select import MAX_INTERLEAVED
 from reorder.cpu.target import LINE_BITS, keeps_addresses
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from llvmlite import ir
 
-from reorder.cpu.kernels.emit import (
+from reorder.cpu.llvm.emit import (
     I64,
     Number,
     Value,

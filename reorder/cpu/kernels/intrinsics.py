@@ -8,9 +8,9 @@ from typing import Any
 
 from llvmlite import ir
 
-from reorder.cpu.kernels.emit import I64, Builder, Number, Value, call, int64_pointer, stack_space
 from reorder.cpu.kernels.interpreter import InterpreterCall, emit_call
 from reorder.cpu.kernels.tiles import emit_tiles
+from reorder.cpu.llvm.emit import I64, Builder, Number, Value, call, int64_pointer, stack_space
 from reorder.cpu.tables import WORD_NBYTES
 from reorder.cpu.target import is_arm, is_x86
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from reorder.cpu.kernels.emit import load_fields, loop, maximum, minimum, when
 from reorder.cpu.kernels.interpreter import InterpreterCall, emit_call
+from reorder.cpu.llvm.emit import load_fields, loop, maximum, minimum, when
 from reorder.cpu.schedule.partition import JobRange
 from reorder.cpu.tables import WORD_NBYTES, nbytes_of
 

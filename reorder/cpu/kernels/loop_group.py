@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from reorder.cpu.kernels.emit import Value, load_fields, loop
+from reorder.cpu.llvm.emit import Value, load_fields, loop
 from reorder.cpu.schedule.program import RepeatLoop
 
 if TYPE_CHECKING:

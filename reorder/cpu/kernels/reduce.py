@@ -8,9 +8,9 @@ from functools import reduce
 from llvmlite import ir
 
 from memdesc.dtypes import BYTE_BITS
-from reorder.cpu.kernels.emit import Value, Variable, either, load_fields, loop, when
 from reorder.cpu.kernels.interpreter import InterpreterCall, OuterLoops, Position, each_range
-from reorder.cpu.kernels.shuffle import pick
+from reorder.cpu.llvm.emit import Value, Variable, either, load_fields, loop, when
+from reorder.cpu.llvm.shuffle import pick
 from reorder.cpu.schedule.reduction import GROUPS, ReductionHead
 from reorder.cpu.tables import nbytes_of
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from reorder.cpu.kernels.emit import Value, when
 from reorder.cpu.kernels.loop_group import TileShape
-from reorder.cpu.kernels.shuffle import LANE_BITS, concatenate, exchange, pick, transpose
+from reorder.cpu.llvm.emit import Value, when
+from reorder.cpu.llvm.shuffle import LANE_BITS, concatenate, exchange, pick, transpose
 from reorder.cpu.target import LINE_BITS, keeps_addresses, max_tile_rows, register_bits
 
 if TYPE_CHECKING:

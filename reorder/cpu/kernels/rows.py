@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from memdesc.dtypes import BYTE_BITS, DATA_TYPES
 from reorder.cpu.kernels.elements import Elements, Location, first_vector
-from reorder.cpu.kernels.emit import Builder, Value, either, load_fields, loop, maximum, minimum
+from reorder.cpu.llvm.emit import Builder, Value, either, load_fields, loop, maximum, minimum
 from reorder.cpu.schedule.select import Kernel
 from reorder.cpu.schedule.tile_program import MASKED_LANES, CombineTable, ConvertTable, Placement
 from reorder.cpu.tables import WORD_NBYTES, nbytes_of

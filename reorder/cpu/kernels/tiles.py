@@ -7,7 +7,14 @@ from typing import NamedTuple
 from llvmlite import ir
 
 from reorder.cpu.kernels.elements import Location
-from reorder.cpu.kernels.emit import (
+from reorder.cpu.kernels.interpreter import (
+    InterpreterCall,
+    OuterLoops,
+    Position,
+    each_range,
+    emit_call,
+)
+from reorder.cpu.llvm.emit import (
     I64,
     Number,
     Value,
@@ -15,13 +22,6 @@ from reorder.cpu.kernels.emit import (
     loop,
     stack_pointer,
     where,
-)
-from reorder.cpu.kernels.interpreter import (
-    InterpreterCall,
-    OuterLoops,
-    Position,
-    each_range,
-    emit_call,
 )
 from reorder.cpu.schedule.tile_program import (
     NO_OPERAND,

@@ -16,7 +16,10 @@ from llvmlite import ir
 
 from memdesc.dtypes import BYTE_BITS
 from reorder.cpu.kernels.elements import Elements, Location, emit_clear
-from reorder.cpu.kernels.emit import (
+from reorder.cpu.kernels.interleave import emit_interleaved
+from reorder.cpu.kernels.loop_group import ColumnSpan, LoopGroup, TileShape, Transposition
+from reorder.cpu.kernels.register_tile import emit_tile, tile_heights, tile_shapes
+from reorder.cpu.llvm.emit import (
     BYTE,
     I64,
     Value,
@@ -31,10 +34,7 @@ from reorder.cpu.kernels.emit import (
     when,
     where,
 )
-from reorder.cpu.kernels.interleave import emit_interleaved
-from reorder.cpu.kernels.loop_group import ColumnSpan, LoopGroup, TileShape, Transposition
-from reorder.cpu.kernels.register_tile import emit_tile, tile_heights, tile_shapes
-from reorder.cpu.kernels.shuffle import LANE_BITS
+from reorder.cpu.llvm.shuffle import LANE_BITS
 from reorder.cpu.schedule.select import MAX_INTERLEAVED
 from reorder.cpu.tables import WORD_NBYTES
 from reorder.cpu.target import LINE_BITS, LINE_NBYTES, is_x86

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from llvmlite import binding, ir
 
-from reorder.cpu.kernels.emit import I64, Builder, Number
+from reorder.cpu.llvm.emit import I64, Builder, Number
 from reorder.cpu.runtime.machine_code import target_machine
 
 if TYPE_CHECKING:
-    from reorder.cpu.kernels.emit import Value
+    from reorder.cpu.llvm.emit import Value
 
 
 class Effort(Enum):

@@ -22,8 +22,8 @@ from numba.core import cgutils
 from numba.core.compiler_lock import global_compiler_lock
 from numba.extending import lower_builtin, type_callable
 
-from reorder.cpu.kernels.emit import Number
 from reorder.cpu.kernels.intrinsics import EMITTERS
+from reorder.cpu.llvm.emit import Number
 from reorder.cpu.runtime.internals import (
     AOTCodeLibrary,
     AOTCPUCodegen,
@@ -38,7 +38,7 @@ from reorder.forks import at_fork
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from reorder.cpu.kernels.emit import Builder, Value
+    from reorder.cpu.llvm.emit import Builder, Value
 
 _RESULTS = {"int": types.int64, "bool": types.boolean, "None": types.void}
 

@@ -9,9 +9,9 @@ import reorder
 from memdesc import MemdescError
 from memdesc.dtypes import DATA_TYPES
 from memdesc.record import record_desc
+from reorder.cpu.decoding.jobs import choose_kernel, decode
+from reorder.cpu.decoding.pattern import find_access
 from reorder.cpu.machine import Machine
-from reorder.cpu.runtime.decode import choose_kernel, decode
-from reorder.cpu.schedule.record_pattern import find_access
 from reorder.cpu.target import LINE_NBYTES
 from reorder.memory.buffers import address_of
 from tests.records import bits_of, random_record

@@ -17,7 +17,7 @@ from memdesc.dtypes import BYTE_BITS, DATA_TYPES
 from reorder import Attr, execute, plan_reorder
 from reorder.assumed import PROCESSORS
 from reorder.cpu.codecs.codec import Codec
-from reorder.cpu.kernels.emit import Number
+from reorder.cpu.llvm.emit import Number
 from reorder.reference import execute_reference
 from tests.conversions import run
 from tests.processors import environment_of

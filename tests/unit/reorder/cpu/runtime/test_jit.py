@@ -18,17 +18,17 @@ from numba.core.registry import cpu_target
 import reorder
 from memdesc.record import record_desc
 from reorder.cpu import kernel_files, target
-from reorder.cpu.kernels.emit import I64
+from reorder.cpu.decoding.jobs import decoder_at
+from reorder.cpu.decoding.pattern import DecodeKernel, find_access
+from reorder.cpu.llvm.emit import I64
 from reorder.cpu.runtime import jit
 from reorder.cpu.runtime.batch import joined_interpreter_at
 from reorder.cpu.runtime.compiler import Effort, compile_text
-from reorder.cpu.runtime.decode import decoder_at
 from reorder.cpu.runtime.fast_call import fast_call
 from reorder.cpu.runtime.intrinsics import load_int
 from reorder.cpu.runtime.jit import Kernel, compiled_at
 from reorder.cpu.runtime.pool import compile_pool
 from reorder.cpu.runtime.stages import stage_at
-from reorder.cpu.schedule.record_pattern import DecodeKernel, find_access
 from reorder.cpu.schedule.tile_program import CombineTypes, ConvertTypes
 from tests.machine import assuming
 from tests.programs import run_python

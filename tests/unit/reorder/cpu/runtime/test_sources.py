@@ -12,11 +12,11 @@ import pytest
 
 import reorder
 from memdesc.record import record_desc
+from reorder.cpu.decoding.jobs import decoder_at
+from reorder.cpu.decoding.pattern import DecodeKernel, find_access
 from reorder.cpu.runtime import sources
-from reorder.cpu.runtime.decode import decoder_at
 from reorder.cpu.runtime.interpreters import interpreter_at
 from reorder.cpu.runtime.stages import stage_at, tile_interpreter_at
-from reorder.cpu.schedule.record_pattern import DecodeKernel, find_access
 from reorder.cpu.schedule.select import Kernel as MoveKernel
 from reorder.cpu.schedule.tile_program import CombineTypes, ConvertTypes
 
@@ -144,8 +144,8 @@ def test_a_change_of_any_source_changes_the_digest(tmp_path: Path) -> None:
     for name in (
         "reorder/cpu/tables.py",
         "reorder/cpu/target.py",
-        "reorder/cpu/kernels/decode.py",
-        "reorder/cpu/schedule/record_pattern.py",
+        "reorder/cpu/decoding/kernel.py",
+        "reorder/cpu/decoding/pattern.py",
         "reorder/cpu/runtime/compiler.py",
         "reorder/values/formats.py",
         "memdesc/record/desc.py",

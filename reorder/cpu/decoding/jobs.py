@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from memdesc.dtypes import BYTE_BITS, DATA_TYPES
+from reorder.cpu.decoding.pattern import DecodeHead, DecodeKernel, FieldHead
 from reorder.cpu.machine import Machine, this_machine
 from reorder.cpu.runtime.interpreters import compiled_interpreter
 from reorder.cpu.runtime.job import make_job
 from reorder.cpu.runtime.pool import run_job
 from reorder.cpu.schedule.partition import Partition, Workload, partition
-from reorder.cpu.schedule.record_pattern import DecodeHead, DecodeKernel, FieldHead
 from reorder.cpu.target import LINE_NBYTES
 from reorder.memory.buffers import address_of
 from reorder.threads import checked_threads
@@ -22,8 +22,8 @@ from reorder.threads import checked_threads
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from reorder.cpu.decoding.pattern import Access
     from reorder.cpu.kernels.interpreter import InterpreterCall
-    from reorder.cpu.schedule.record_pattern import Access
 
     Tensors = dict[str, NDArray[np.uint8]]
 
@@ -98,7 +98,7 @@ def decoder_at(kernel: DecodeKernel) -> int:
     name += ", non-temporal stores" * kernel.streams
 
     def emit(call: InterpreterCall) -> None:
-        from reorder.cpu.kernels.decode import emit_decode
+        from reorder.cpu.decoding.kernel import emit_decode
 
         emit_decode(call, kernel)
 

@@ -13,11 +13,7 @@ from llvmlite import ir
 from memdesc.dtypes import BYTE_BITS, DATA_TYPES
 from memdesc.record.desc import BIT_PLANES, Codebook, Digits
 from reorder.cpu.codecs.codec import Codec
-from reorder.cpu.codecs.vectors import any_nan
-from reorder.cpu.kernels.emit import BYTE, Number, load_fields, loop, new_constant, where
-from reorder.cpu.kernels.interpreter import InterpreterCall, each_range
-from reorder.cpu.kernels.shuffle import pick
-from reorder.cpu.schedule.record_pattern import (
+from reorder.cpu.decoding.pattern import (
     MAX_LANES,
     DecodeHead,
     DecodeKernel,
@@ -25,6 +21,10 @@ from reorder.cpu.schedule.record_pattern import (
     NumberPattern,
     Pattern,
 )
+from reorder.cpu.kernels.interpreter import InterpreterCall, each_range
+from reorder.cpu.llvm.emit import BYTE, Number, load_fields, loop, new_constant, where
+from reorder.cpu.llvm.shuffle import pick
+from reorder.cpu.llvm.vectors import any_nan
 from reorder.cpu.tables import WORD_NBYTES, nbytes_of
 from reorder.cpu.target import has_feature, is_x86
 from reorder.values.formats import FLOATS, INTEGERS
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from reorder.cpu.kernels.emit import Type, Value
+    from reorder.cpu.llvm.emit import Type, Value
 
 
 def emit_decode(call: InterpreterCall, kernel: DecodeKernel) -> None:

@@ -11,7 +11,7 @@ from reorder.cpu.target import transposes_pairs
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from reorder.cpu.kernels.emit import Value
+    from reorder.cpu.llvm.emit import Value
 
 # Shuffles within lanes of this many bits are one instruction on all processors.
 LANE_BITS = 128

@@ -8,8 +8,8 @@ from enum import IntEnum
 from llvmlite import ir
 
 from memdesc.dtypes import BYTE_BITS, DATA_TYPES
-from reorder.cpu.kernels.emit import Builder, Number, Type, Value, call, constant, phi, where
-from reorder.cpu.kernels.shuffle import pick
+from reorder.cpu.llvm.emit import Builder, Number, Type, Value, call, constant, phi, where
+from reorder.cpu.llvm.shuffle import pick
 from reorder.values.formats import FLOATS
 
 _F32, _F64 = ir.FloatType(), ir.DoubleType()

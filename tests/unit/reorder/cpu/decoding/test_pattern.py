@@ -6,7 +6,7 @@ import pytest
 
 from memdesc.record import known_records, record_desc
 from memdesc.record.gguf import GGUF_TYPES
-from reorder.cpu.schedule.record_pattern import find_access
+from reorder.cpu.decoding.pattern import find_access
 
 
 @pytest.mark.parametrize("name", GGUF_TYPES)

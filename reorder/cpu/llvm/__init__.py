@@ -1,0 +1,1 @@
+"""Write LLVM: numbers with operators, loops and branches, shuffles, and vectors of elements."""
