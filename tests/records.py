@@ -8,13 +8,13 @@ import numpy as np
 
 import reorder
 from memdesc.record import BIT_PLANES
-from reorder.records import fields
+from reorder.records import reference
 
 if TYPE_CHECKING:
     from memdesc.record import RecordDesc
 
 # what the numbers of a record are, in numpy
-dequantize_reference = fields.dequantize_reference
+dequantize_reference = reference.dequantize_reference
 
 
 def random_record(desc: RecordDesc, rng: np.random.Generator) -> reorder.records.Record:

@@ -30,7 +30,7 @@ from reorder.records.encode import (
     way_out,
     write_number,
 )
-from reorder.records.fields import expand, read_field, rounded, write_field
+from reorder.records.fields import read_field, write_field
 from reorder.records.moves import (
     field_memory,
     move_field,
@@ -39,6 +39,7 @@ from reorder.records.moves import (
     read_number,
     stored_integers,
 )
+from reorder.records.reference import expand, rounded
 from reorder.values.convert import decode
 
 if TYPE_CHECKING:

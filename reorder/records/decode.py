@@ -17,8 +17,9 @@ from reorder.forks import importing
 from reorder.memory.allocation import uninitialized_bytes
 from reorder.memory.buffers import address_of
 from reorder.memory.memory import Memory
-from reorder.records.fields import dequantize_reference, read_field
+from reorder.records.fields import read_field
 from reorder.records.record import Record
+from reorder.records.reference import dequantize_reference
 from reorder.threads import checked_threads, current_limit
 from reorder.values.formats import FLOATS
 
