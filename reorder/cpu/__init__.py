@@ -4,12 +4,13 @@ How a box is executed:
 
 * `schedule/` selects the micro-kernel that moves it, cuts it into tiles, and encodes it as an
   instruction of a program: `program` if elements are moved, `tile_program` if they are converted.
-  Then `partition` cuts it into ranges of steps, and groups these into chunks for threads. All of
-  these are pure functions.
-* `kernels/` emits LLVM: the interpreters that run such programs, and the micro-kernels and stages
-  that they call. `codecs/` emits the conversions of elements in registers.
-* `runtime/` compiles an interpreter (`jit`), joins it with a program and its chunks (`batch`), and
-  runs the chunks on threads (`job`, `pool`, `worker`).
+  Then `partition` cuts it into ranges of steps, and groups these into chunks for threads, and
+  `batches` puts these together. All of these are pure functions of the box and the machine.
+* `kernels/` emits LLVM, by `llvm/`: the interpreters that run such programs, and the micro-kernels
+  and stages that they call. `codecs/` emits the conversions of elements in registers.
+* `runtime/` compiles an interpreter (`jit`), writes the addresses of compiled code and of arrays
+  into a program (`link`, `batch`), and runs its chunks on threads (`job`, `pool`, `worker`).
+* `decoding/` decodes block-quantised tensors by kernels of their own, on the same threads.
 * `execute` prepares all of this once for a plan, and runs it on buffers.
 
 Import the package when it is needed: LLVM is only loaded to compile.
