@@ -161,7 +161,7 @@ MECHANISMS: dict[str, Mechanism] = {
     "quotients": Mechanism({"schedule.kernel_config:has_quotient": _returns(value=False)}),
     "direct stages": Mechanism({"schedule.kernel_config:_DIRECT": _value(())}),
     "rotated rows": Mechanism({"schedule.batches:rotate": _returns(())}),
-    "loops of kernels": Mechanism({"schedule.select:ScheduledBox.repeat": _value(None)}),
+    "loops of kernels": Mechanism({"schedule.select:ScheduledBox.kernel_loop": _value(None)}),
     "streamed rows": Mechanism(
         {"schedule.tile_batches:KernelConfig": _with_option(streams_rows=False)}
     ),

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from reorder.cpu.codecs.floats import (
     as_f32,
+    canonicalises_in_branch,
     decode_exponent,
     decode_float,
     encode_exponent,
     encode_float,
-    quietens_rarely,
 )
 from reorder.cpu.codecs.integers import (
     decode_boolean,
@@ -23,7 +23,7 @@ from reorder.cpu.codecs.integers import (
 )
 from reorder.cpu.codecs.x86 import truncated
 from reorder.cpu.llvm.emit import Value, where
-from reorder.cpu.llvm.vectors import Known, Vectors, code_bits, is_number
+from reorder.cpu.llvm.vectors import Vectors, code_bits, is_number
 from reorder.values.formats import (
     FLOATS,
     FORMATS,
@@ -65,26 +65,31 @@ class Codec(Vectors):
         work: str,
         name: str,
         *,
-        known: Known = Known.NOTHING,
+        may_be_nan: bool = True,
+        may_be_denormal: bool = True,
         canonical: bool = False,
     ) -> Value:
         """Return the codes, in the type `name`, of values of the working type `work`.
 
-        `known` says what is known about floats. With `canonical=True` every NaN becomes the one
-        that the method `canonical` returns.
+        Floats that cannot be NaN or denormal may be encoded faster. With `canonical=True` every
+        NaN becomes the one that the method `canonical` returns.
         """
-        has_nan = canonical and name not in INTEGERS and not quietens_rarely(FORMATS[name], work)
+        has_nan = (
+            canonical and name not in INTEGERS and not canonicalises_in_branch(FORMATS[name], work)
+        )
         values = self.canonical(values, work) if has_nan else values
         if name == work:
             return values.bitcast(self.integers(code_bits(name)))
         match FORMATS[name]:
             case IntegerFormat() as form:
-                return encode_integer(self, values, work, form, known)
+                return encode_integer(self, values, work, form, may_be_nan=may_be_nan)
             case BooleanFormat() as form:
                 return encode_boolean(self, values, work, form)
             case ExponentFormat():
                 codes = encode_exponent(self, as_f32(self, values))
             case FloatFormat() as form:
                 numbers = as_f32(self, values, form)
-                codes = encode_float(self, numbers, form, known=known, canonical=canonical)
+                codes = encode_float(
+                    self, numbers, form, may_be_denormal=may_be_denormal, canonical=canonical
+                )
         return truncated(self, codes, code_bits(name))

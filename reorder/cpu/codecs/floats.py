@@ -17,7 +17,7 @@ from reorder.cpu.codecs.x86 import (
     truncated,
 )
 from reorder.cpu.llvm.emit import Value, where
-from reorder.cpu.llvm.vectors import BFLOAT, GROUP, Known, Vectors, any_nan, greater, lesser
+from reorder.cpu.llvm.vectors import BFLOAT, GROUP, Vectors, any_nan, greater, lesser
 from reorder.cpu.target import has_bfloat, has_exact_bfloat, has_half, quietens_in_one
 from reorder.values.formats import FLOATS, ExponentFormat, FloatFormat, Format
 
@@ -106,7 +106,7 @@ def _round_to_odd(vectors: Vectors, values: Value) -> Value:
     return where(inexact, bits | 1, bits).bitcast(f32)
 
 
-def quietens_rarely(form: Format, work: str) -> bool:
+def canonicalises_in_branch(form: Format, work: str) -> bool:
     """Whether `encode_float` itself makes NaN canonical, in a branch that rarely runs.
 
     It does so for formats with f32's exponent width, which it tests for NaN anyway.
@@ -120,20 +120,20 @@ def encode_float(
     values: Value,
     form: FloatFormat,
     *,
-    known: Known = Known.NOTHING,
+    may_be_denormal: bool = True,
     canonical: bool = False,
 ) -> Value:
     """Return the codes of f32 values in f32 or a narrower format.
 
     They have the width of the format, or 32 bits where `truncated` is yet to narrow them. With
-    `canonical` NaN has no payload, in formats for which `quietens_rarely` holds.
+    `canonical` NaN has no payload, in formats for which `canonicalises_in_branch` holds.
     """
     if form == _HALF and has_half():
         return values.fptrunc(vectors.vector(ir.HalfType())).bitcast(vectors.integers(16))
     bits = values.bitcast(vectors.integers(32))
     if form == _F32:
         return bits
-    if form == _BFLOAT and has_bfloat() and known is Known.NORMAL and vectors.lanes >= GROUP:
+    if form == _BFLOAT and has_bfloat() and not may_be_denormal and vectors.lanes >= GROUP:
         return round_to_bfloat(vectors, values)
     if form.exponent == _F32.exponent:
         return _cut_mantissa(vectors, bits, form, canonical=canonical)

@@ -8,7 +8,7 @@ from memdesc.dtypes import BYTE_BITS
 from reorder.cpu.codecs.x86 import narrow_integers, narrows_registers, rounded
 from reorder.cpu.llvm.emit import Value, maximum, minimum, where
 from reorder.cpu.llvm.shuffle import LANE_BITS, concatenate
-from reorder.cpu.llvm.vectors import GROUP, Known, Vectors, code_bits, greater, is_number, lesser
+from reorder.cpu.llvm.vectors import GROUP, Vectors, code_bits, greater, is_number, lesser
 from reorder.cpu.target import has_masks, is_arm, saturates_floats
 from reorder.values.formats import FLOATS, INTEGERS, BooleanFormat, IntegerFormat
 
@@ -34,7 +34,7 @@ def decode_integer(vectors: Vectors, codes: Value, form: IntegerFormat, work: st
 
 
 def encode_integer(
-    vectors: Vectors, values: Value, work: str, form: IntegerFormat, known: Known
+    vectors: Vectors, values: Value, work: str, form: IntegerFormat, *, may_be_nan: bool
 ) -> Value:
     """Return the codes of values, saturated; floats are rounded, ties to even, and NaN is 0."""
     width = max(form.bits, BYTE_BITS)
@@ -43,7 +43,7 @@ def encode_integer(
     codes = (
         _clamp(values, INTEGERS[work], form)
         if work in INTEGERS
-        else _round(vectors, values, work, form, known)
+        else _round(vectors, values, work, form, may_be_nan=may_be_nan)
     )
     if codes.type.element.width != width:
         codes = codes.trunc(vectors.integers(width))
@@ -58,20 +58,26 @@ def _clamp(values: Value, work: IntegerFormat, form: IntegerFormat) -> Value:
     return maximum(minimum(values, high), low)
 
 
-def _round(vectors: Vectors, values: Value, work: str, form: IntegerFormat, known: Known) -> Value:
+def _round(
+    vectors: Vectors, values: Value, work: str, form: IntegerFormat, *, may_be_nan: bool
+) -> Value:
     """Round floats to nearest, ties to even, and saturate; NaN becomes 0."""
     if form.bits == code_bits(work):
-        return _round_to_width(vectors, values, form, known)
+        return _round_to_width(vectors, values, form, may_be_nan=may_be_nan)
     if saturates_floats() and vectors.lanes * code_bits(work) >= LANE_BITS:
         return _saturate(vectors, values, work, form)
     if work == "f32" and narrows_registers(vectors.lanes, form.bits):
-        return narrow_integers(vectors, _round_below(vectors, values, form, known), form)
+        return narrow_integers(
+            vectors, _round_below(vectors, values, form, may_be_nan=may_be_nan), form
+        )
     if work == "f32" and vectors.lanes == GROUP and has_masks() and form.is_signed:
         # LLVM finds the instruction that saturates a single register
-        return _clamp(_round_below(vectors, values, form, known), INTEGERS[_NARROWED], form)
+        return _clamp(
+            _round_below(vectors, values, form, may_be_nan=may_be_nan), INTEGERS[_NARROWED], form
+        )
     # The first comparison makes NaN the least number, if that is 0. On ARM, LLVM makes it a
     # maximum, which keeps signalling NaN.
-    if (form.low or is_arm()) and not known:
+    if (form.low or is_arm()) and may_be_nan:
         values = where(is_number(values), values, 0.0)
     low, high = (values.like(float(limit)) for limit in form)
     values = minimum(maximum(values, low), high)
@@ -81,7 +87,9 @@ def _round(vectors: Vectors, values: Value, work: str, form: IntegerFormat, know
     return (values + magic).bitcast(vectors.integers(code_bits(work)))
 
 
-def _round_to_width(vectors: Vectors, values: Value, form: IntegerFormat, known: Known) -> Value:
+def _round_to_width(
+    vectors: Vectors, values: Value, form: IntegerFormat, *, may_be_nan: bool
+) -> Value:
     """Round floats to integers as wide as they are, and saturate; NaN becomes 0."""
     integers, suffix = vectors.integers(form.bits), vectors.suffix(values.type)
     values = vectors.call(f"llvm.rint.{suffix}", values.type, values)
@@ -93,15 +101,17 @@ def _round_to_width(vectors: Vectors, values: Value, form: IntegerFormat, known:
     bounded = maximum(values, values.like(float(form.low)))
     codes = bounded.fptosi(integers) if form.is_signed else bounded.fptoui(integers)
     codes = where(values >= float(form.high + 1), form.high, codes)
-    return where(is_number(values), codes, 0) if form.low and not known else codes
+    return where(is_number(values), codes, 0) if form.low and may_be_nan else codes
 
 
-def _round_below(vectors: Vectors, values: Value, form: IntegerFormat, known: Known) -> Value:
+def _round_below(
+    vectors: Vectors, values: Value, form: IntegerFormat, *, may_be_nan: bool
+) -> Value:
     """Round f32 to s32, at most the format's upper limit; NaN becomes 0 or the least s32."""
     # NaN passes this comparison, and rounding makes it the least s32: 0 in an unsigned format
     high = values.like(float(form.high))
     bounded = where(high < values, high, values)
-    if form.is_signed and not known:
+    if form.is_signed and may_be_nan:
         bounded = where(is_number(values), bounded, 0.0)
     return rounded(vectors, bounded)
 

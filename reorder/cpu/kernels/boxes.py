@@ -10,7 +10,7 @@ from reorder.cpu.kernels.interpreter import InterpreterCall, OuterLoops, Positio
 from reorder.cpu.kernels.loop_group import ColumnSpan, LoopGroup, Transposition
 from reorder.cpu.kernels.transpose import emit_transposed
 from reorder.cpu.llvm.emit import Value, either, load_fields, where
-from reorder.cpu.schedule.program import BoxHead, Point, RepeatLoop, RowsHead, TransposeHead
+from reorder.cpu.schedule.program import BoxHead, KernelLoop, Point, RowsHead, TransposeHead
 from reorder.cpu.schedule.select import RUN, TRANSPOSED, Kernel
 from reorder.cpu.tables import WORD_NBYTES, nbytes_of
 from reorder.plan.nodes import NOWHERE
@@ -87,8 +87,8 @@ def _rows(inner: _Inner, src: Location, dst: Location, is_data: Value) -> Rows:
 
 def _emit_transpose(inner: _Inner, src: Location, dst: Location, is_data: Value) -> None:
     """Run the transposing kernel on a `TransposeHead`."""
-    repeat_at = inner.address + nbytes_of(TransposeHead)
-    column_table = repeat_at + nbytes_of(RepeatLoop)
+    kernel_loop_at = inner.address + nbytes_of(TransposeHead)
+    column_table = kernel_loop_at + nbytes_of(KernelLoop)
     head = load_fields(inner.address, TransposeHead)
     row_table = column_table + head.columns * WORD_NBYTES
     valid_columns = where(is_data, head.valid_columns, 0)
@@ -99,7 +99,7 @@ def _emit_transpose(inner: _Inner, src: Location, dst: Location, is_data: Value)
         LoopGroup(head.columns, valid_columns, head.column_run, column_table),
         LoopGroup(head.rows, head.valid_rows, head.row_run, row_table),
         head.prefetches_dst != 0,
-        repeat_at,
+        kernel_loop_at,
     )
     first, last = inner.step_range.inner_first, inner.step_range.inner_last
     span = ColumnSpan(first, last, inner.box.src_end, head.src_span)

@@ -27,7 +27,7 @@ from reorder.cpu.kernels.rows import (
 )
 from reorder.cpu.llvm.emit import Value, either, loop, when, where
 from reorder.cpu.llvm.shuffle import pick
-from reorder.cpu.llvm.vectors import GROUP, Known, any_nan, is_number, lesser
+from reorder.cpu.llvm.vectors import GROUP, any_nan, is_number, lesser
 from reorder.cpu.schedule.post_ops import (
     MAKES_NAN,
     SCALING,
@@ -227,9 +227,15 @@ class _RowOperation:
         if operation in {Operation.NARROW_QUOTIENT, Operation.ADD_PRODUCT}:
             factor = self._read(codec, rows.factor, (i, count), self._one_factor)
         result = _apply(codec, operation, _Operands(x, y, factor), types)
-        known = _known_results(operation, types)
-        canonical = operation in MAKES_NAN and known is Known.NOTHING
-        return codec.encode(result, types.work, types.dst, known=known, canonical=canonical)
+        may_be_nan = _may_be_nan(operation, types)
+        return codec.encode(
+            result,
+            types.work,
+            types.dst,
+            may_be_nan=may_be_nan,
+            may_be_denormal=operation is not Operation.NARROW_QUOTIENT or types.src not in INTEGERS,
+            canonical=may_be_nan and operation in MAKES_NAN,
+        )
 
     def _load_one(self, row: Row) -> Value:
         kind = Codec(row.elements.builder, 1).values(row.dtype)
@@ -267,16 +273,11 @@ class _Operands(NamedTuple):
     factor: Value
 
 
-def _known_results(operation: Operation, types: CombineTypes) -> Known:
-    """Return what is known about results: finite scales and zero points make no integer a NaN."""
-    is_integer = types.src in INTEGERS
-    if operation is Operation.NARROW_QUOTIENT:
-        if is_integer:
-            return Known.NORMAL
-        if types.dst in INTEGERS:
-            return Known.NUMBERS
-    is_number = is_integer and operation is not Operation.ADD_PRODUCT
-    return Known.NUMBERS if is_number else Known.NOTHING
+def _may_be_nan(operation: Operation, types: CombineTypes) -> bool:
+    """Whether a result may be a NaN: finite scales and zero points make no integer one."""
+    if operation is Operation.NARROW_QUOTIENT and types.dst in INTEGERS:
+        return False
+    return types.src not in INTEGERS or operation is Operation.ADD_PRODUCT
 
 
 _ARITHMETIC: dict[Operation, Callable[[Value, Value], Value]] = {

@@ -17,7 +17,6 @@ from reorder.cpu.kernels.rows import (
     vector_lanes,
 )
 from reorder.cpu.llvm.emit import Value, loop, minimum, when
-from reorder.cpu.llvm.vectors import Known
 from reorder.cpu.schedule.tile_program import ConvertTable, ConvertTypes
 from reorder.cpu.target import step_registers
 from reorder.values.formats import FORMATS, IntegerFormat
@@ -66,8 +65,8 @@ def _converted(src: Row, dst: Row, codes: Value, work: str | None) -> Value:
         return codes
     codec = Codec(src.elements.builder, codes.type.count)
     values = codec.decode(codes, src.dtype, work)
-    known = Known.NORMAL if isinstance(FORMATS[src.dtype], IntegerFormat) else Known.NOTHING
-    return codec.encode(values, work, dst.dtype, known=known)
+    is_float = not isinstance(FORMATS[src.dtype], IntegerFormat)
+    return codec.encode(values, work, dst.dtype, may_be_nan=is_float, may_be_denormal=is_float)
 
 
 def _emit_data(src: Row, dst: Row, table: ConvertTable, work: str | None) -> None:

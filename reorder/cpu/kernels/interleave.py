@@ -40,7 +40,7 @@ def emit_interleaved(move: Transposition, span: tuple[Value, Value], done: Value
     for lanes, count in product(_lanes(move.elements.bits), _COUNTS):
         fits = has_all_rows & (rows.extent == count)
         with when(fits & _is_run(columns.run, span, lanes)):
-            for part in move.each_repeat():
+            for part in move.each_step():
                 _emit_join(part, span, count, lanes)
             branch(done)
         fits = has_all_columns & (columns.extent == count) & has_all_rows
@@ -48,7 +48,7 @@ def emit_interleaved(move: Transposition, span: tuple[Value, Value], done: Value
         if move.elements.streams and count != _ODD:
             wide = max(lanes, LINE_BITS // move.elements.bits)
         with when(fits & _is_run(rows.run, (rows.run.like(0), rows.extent), wide)):
-            for part in move.each_repeat():
+            for part in move.each_step():
                 _emit_split(part, count, wide)
             branch(done)
 

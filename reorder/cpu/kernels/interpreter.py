@@ -4,10 +4,10 @@ An interpreter runs a program, which is bytecode: Python encodes a plan as table
 compiled code reads them. An instruction is a loop nest with what runs inside of it: a micro-kernel,
 the steps of a tile, or sums. So a new layout is a new program, not new code.
 
-A range is some consecutive steps of one instruction. A point is where the loop nest starts: the
-offsets of the operands at one step of the indirect loops around it, which follow indirection tables
-instead of strides. An interpreter is a C function whose parameters are `InterpreterCall`; it runs
-each range at each point, with the outer loops of the instruction over any number of operands.
+A range is some consecutive steps of one instruction. A point is the start of the nest in each
+operand: one for each step of the indirect loops, which follow indirection tables, not strides. An
+interpreter is a C function whose parameters are `InterpreterCall`; it runs each range at each
+point, with the outer loops of the instruction over any number of operands.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from reorder.cpu.llvm.emit import Value, load_fields, loop
-from reorder.cpu.schedule.program import RepeatLoop
+from reorder.cpu.schedule.program import KernelLoop
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,14 +62,14 @@ class Transposition(NamedTuple):
     rows: LoopGroup
     # whether lines of dst are prefetched; see `ScheduledBox.prefetches_dst`
     prefetches_dst: Value
-    # address of the `RepeatLoop`: it is loaded where its loop begins, to save registers until then
-    repeat_at: Value
+    # address of the `KernelLoop`: it is loaded where its loop begins, to save registers until then
+    kernel_loop_at: Value
 
-    def each_repeat(self) -> Iterator[Transposition]:
+    def each_step(self) -> Iterator[Transposition]:
         """Emit the loop around both groups; yields the transposition of each step."""
-        repeat = load_fields(self.repeat_at, RepeatLoop)
-        with loop(0, repeat.extent) as i:
+        kernel_loop = load_fields(self.kernel_loop_at, KernelLoop)
+        with loop(0, kernel_loop.extent) as i:
             yield self._replace(
-                src=self.elements.moved(self.src, i * repeat.src_stride),
-                dst=self.elements.moved(self.dst, i * repeat.dst_stride),
+                src=self.elements.moved(self.src, i * kernel_loop.src_stride),
+                dst=self.elements.moved(self.dst, i * kernel_loop.dst_stride),
             )

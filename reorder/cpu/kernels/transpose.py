@@ -57,7 +57,7 @@ def emit_transposed(move: Transposition, span: ColumnSpan) -> None:
     elements, rows, stop = move.elements, move.rows, span.last
     builder = elements.builder
     if elements.is_nibble:
-        for part in move.each_repeat():
+        for part in move.each_step():
             _emit_scalar(part, span)
         return
     data = span._replace(last=minimum(stop, move.columns.valid))
@@ -67,7 +67,7 @@ def emit_transposed(move: Transposition, span: ColumnSpan) -> None:
         emit_interleaved(move, (data.first, data.last), done)
     for height in tile_heights(elements.bits, streams=elements.streams):
         _emit_tiles(move, data, height, done)
-    for part in move.each_repeat():
+    for part in move.each_step():
         _emit_scalar(part, data)
     builder.branch(done)
     builder.position_at_end(done)
@@ -78,7 +78,7 @@ def emit_transposed(move: Transposition, span: ColumnSpan) -> None:
         is_run = run >= stop
         step = where((first % run | stop % run) == 0, run, 1)
         step = where(is_run, stop - first, step)
-        for part in move.each_repeat():
+        for part in move.each_step():
             with loop(first, stop, step) as column:
                 target = part.columns.locate(elements, part.dst, column)
                 emit_clear(elements, target, step * rows.extent)
@@ -127,7 +127,7 @@ def _emit_sweeps(move: Transposition, span: ColumnSpan, shape: TileShape) -> Non
     has_edges = is_narrow | (move.rows.valid < move.rows.extent)
     with when(is_narrow):
         edge.write_columns(move.columns, span)
-    for part in move.each_repeat():
+    for part in move.each_step():
         src = elements.rebased(part.src)
         with loop(span.first, span.last, step) as start:
             stop = minimum(start + step, span.last)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from enum import IntEnum
 
 from llvmlite import ir
 
@@ -27,16 +26,6 @@ BFLOAT = _BfloatType()
 
 # Fewest lanes for which a branch around rare numbers pays off: a 512-bit register of f32.
 GROUP = 16
-
-
-class Known(IntEnum):
-    """What is known about floats to encode; each value implies those before it."""
-
-    NOTHING = 0
-    # none is NaN
-    NUMBERS = 1
-    # none is denormal
-    NORMAL = 2
 
 
 def code_bits(name: str) -> int:

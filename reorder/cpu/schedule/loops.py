@@ -1,7 +1,7 @@
 """Facts about groups of loops: their number of steps, contiguous runs and offset tables.
 
-A side is 0 for src and 1 for dst. An element stride is the stride between neighbouring elements. It
-is above 1 where elements were packed into wider ones, but strides still count the narrow ones.
+A side is 0 for src and 1 for dst. Strides count narrow elements; where these were packed,
+`element_stride` of them make one wide element.
 """
 
 from __future__ import annotations

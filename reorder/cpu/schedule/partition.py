@@ -49,9 +49,9 @@ class Workload(NamedTuple):
     size: int
     # product of the extents of those outer loops whose steps are farther apart in dst than the rows
     # or columns
-    around: int = 1
-    # pieces of dst that two threads share if the outer loops are divided between them
-    pieces: int = 0
+    coarse_steps: int = 1
+    # cache lines of dst that two threads would both write if they divided the outer loops
+    shared_lines: int = 0
 
 
 class StepRange(NamedTuple):
@@ -143,13 +143,13 @@ def _cut_loops(workload: Workload, chunks: int, *, fits_own_cache: bool) -> tupl
     """
     outer, inner = workload.outer, workload.inner
     grains = max(1, round(inner / workload.grain))
-    around = workload.around
+    coarse = workload.coarse_steps
     if chunks == 1:
         return outer, 1, 1
-    read_again = workload.size // (outer * inner) * min(outer // around, outer * grains // chunks)
-    if not fits_own_cache or around == outer or read_again >= _SHARED_LINE * workload.pieces:
+    read_again = workload.size // (outer * inner) * min(outer // coarse, outer * grains // chunks)
+    if not fits_own_cache or coarse == outer or read_again >= _SHARED_LINE * workload.shared_lines:
         return outer, grains, 1
-    return around, grains, outer // around
+    return coarse, grains, outer // coarse
 
 
 def _cuts(

@@ -7,7 +7,7 @@ another program. The instruction of a box is
 * for each outer loop, outermost first, `LoopHead` and its stride in each operand;
 * for runs and strided elements `RowsHead` and two tables, the offsets of the rows in src and in
   dst, then the jumps of `RunEnds` if runs have these; for transpositions `TransposeHead`,
-  `RepeatLoop` and two tables, the offsets of the columns in dst and of the rows in src.
+  `KernelLoop` and two tables, the offsets of the columns in dst and of the rows in src.
 
 All offsets and strides are in bytes, so that rows may start between two elements; those of 4-bit
 elements are in elements. A program runs once at each `Point`: one for each step of the indirect
@@ -81,7 +81,7 @@ class RowsHead(NamedTuple):
 
 
 class TransposeHead(NamedTuple):
-    """The fields of the transposing kernel; `RepeatLoop` and both tables follow."""
+    """The fields of the transposing kernel; `KernelLoop` and both tables follow."""
 
     # columns, and how many of them hold data: the first ones
     columns: int
@@ -99,7 +99,7 @@ class TransposeHead(NamedTuple):
     prefetches_dst: int
 
 
-class RepeatLoop(NamedTuple):
+class KernelLoop(NamedTuple):
     """The loop around columns and rows; a single step if there is none."""
 
     extent: int
@@ -120,10 +120,10 @@ def encode(
     workloads = []
     for scheduled in boxes:
         outer = scheduled.outer
-        repeat = scheduled.repeat
-        if repeat and repeat.extent > MAX_CALL_SIZE // scheduled.inner_size:
-            repeat = None
-        if repeat:
+        kernel_loop = scheduled.kernel_loop
+        if kernel_loop and kernel_loop.extent > MAX_CALL_SIZE // scheduled.inner_size:
+            kernel_loop = None
+        if kernel_loop:
             outer = outer[:-1]
         start = len(program)
         micro_kernel = scheduled.micro_kernel
@@ -135,20 +135,22 @@ def encode(
             program += [stride * step for stride in node.strides]
         if scheduled.is_transposed:
             ahead = scheduled.prefetches_dst(bits)
-            program += _encode_transpose(scheduled, repeat, step, prefetches_dst=ahead)
+            program += _encode_transpose(scheduled, kernel_loop, step, prefetches_dst=ahead)
             group, grain = scheduled.columns, max(_GRAIN_COLUMNS, _GRAIN_NBYTES // width)
         else:
             program += _encode_rows(scheduled, step)
             group, grain = scheduled.rows, 1
         inner, steps = map(size_of, (group, outer))
-        pieces = scheduled.divided_pieces((n for n in scheduled.box.nodes if n not in outer), bits)
+        shared_lines = scheduled.shared_lines(
+            (n for n in scheduled.box.nodes if n not in outer), bits
+        )
         size = scheduled.box.size
-        around = _steps_around(outer, group[-1])
-        workloads.append(Workload(start, steps, inner, grain, size, around, pieces))
+        coarse_steps = _coarse_steps(outer, group[-1])
+        workloads.append(Workload(start, steps, inner, grain, size, coarse_steps, shared_lines))
     return np.array(program, dtype=np.int64), workloads
 
 
-def _steps_around(outer: tuple[Node, ...], inner: Node) -> int:
+def _coarse_steps(outer: tuple[Node, ...], inner: Node) -> int:
     """Return the number of steps of the outer loops with larger strides in dst than a loop."""
     stride = abs(inner.strides[1])
     return prod(
@@ -177,7 +179,7 @@ def _encode_rows(scheduled: ScheduledBox, step: int) -> list[int]:
 
 
 def _encode_transpose(
-    scheduled: ScheduledBox, repeat: Node | None, step: int, *, prefetches_dst: bool
+    scheduled: ScheduledBox, kernel_loop: Node | None, step: int, *, prefetches_dst: bool
 ) -> list[int]:
     rows, columns = scheduled.rows, scheduled.columns
     column_table, row_table = _offsets(columns, 1, step), _offsets(rows, 0, step)
@@ -195,9 +197,9 @@ def _encode_transpose(
         src_span=max(row_table[:valid_rows], default=0),
         prefetches_dst=int(prefetches_dst),
     )
-    loop = RepeatLoop(1, 0, 0)
-    if repeat:
-        loop = RepeatLoop(repeat.extent, *(stride * step for stride in repeat.strides))
+    loop = KernelLoop(1, 0, 0)
+    if kernel_loop:
+        loop = KernelLoop(kernel_loop.extent, *(stride * step for stride in kernel_loop.strides))
     return [*head, *loop, *column_table, *row_table]
 
 

@@ -16,8 +16,7 @@ RUN, STRIDED, TRANSPOSED = 0, 1, 2
 MICRO_KERNELS = MappingProxyType({RUN: "run", STRIDED: "strided", TRANSPOSED: "transposed"})
 
 _ONE_STEP = Node(1, 1, (1, 1))
-# Loop groups score up to this many elements, a cache line of 16-bit ones: longer groups gain
-# nothing.
+# Only the first 32 elements of a group count towards its score, a cache line of 16-bit ones.
 _LANES = 32
 # Elements of both loop groups together score up to this number.
 _MAX_SIZE = 4096
@@ -82,10 +81,10 @@ class ScheduledBox(NamedTuple):
         return size_of((*self.rows, *self.columns))
 
     @property
-    def repeat(self) -> Node | None:
-        """The innermost outer loop, if the transposing kernel runs it; else None.
+    def kernel_loop(self) -> Node | None:
+        """The outer loop that the transposing kernel runs itself, so that a call moves enough.
 
-        It does so around small loop groups, if all steps of that loop hold data.
+        It is the innermost one, if the loop groups are small and all of its steps hold data.
         """
         if not self.is_transposed or 2 * self.inner_size > MAX_CALL_SIZE or not self.outer:
             return None
@@ -106,10 +105,10 @@ class ScheduledBox(NamedTuple):
             and not self._starts_lines(self.rows, bits)
         )
 
-    def divided_pieces(self, inner: Iterable[Node], bits: int) -> int:
-        """Return how many contiguous pieces of dst some loops write, or 0 if these are whole lines.
+    def shared_lines(self, inner: Iterable[Node], bits: int) -> int:
+        """Return how many cache lines two threads would both write.
 
-        Two threads that divide the other loops between them share that many lines.
+        They divide the loops between them that are not in `inner`.
         """
         nodes = tuple(inner)
         size = contiguous_size(nodes, 1, self.element_stride)

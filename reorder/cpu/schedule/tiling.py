@@ -82,8 +82,8 @@ def find_cut(scheduled: ScheduledBox, bits: int) -> tuple[Node, int] | None:
     run = RUN_NBYTES * BYTE_BITS // bits
     if not is_transposed and scheduled.columns[0].extent > 2 * run:
         long, steps = scheduled.columns, run
-    if long is None and scheduled.repeat:
-        long, steps = (scheduled.repeat,), max(1, MAX_CALL_SIZE // prod(sizes))
+    if long is None and scheduled.kernel_loop:
+        long, steps = (scheduled.kernel_loop,), max(1, MAX_CALL_SIZE // prod(sizes))
     return None if long is None or steps >= long[-1].extent else (long[-1], steps)
 
 

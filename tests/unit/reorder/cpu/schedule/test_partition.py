@@ -140,7 +140,7 @@ def test_instructions_that_take_turns_write_a_mebibyte_each_time() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pieces", "fits_own_cache", "found"),
+    ("shared_lines", "fits_own_cache", "found"),
     [
         # half of the rows, so that no chunk divides a line
         (1 << 10, True, (40, 32)),
@@ -150,16 +150,18 @@ def test_instructions_that_take_turns_write_a_mebibyte_each_time() -> None:
     ],
 )
 def test_rows_are_cut_where_lines_of_dst_cost_more_than_reading_src_again(
-    pieces: int, fits_own_cache: bool, found: tuple[int, int]
+    shared_lines: int, fits_own_cache: bool, found: tuple[int, int]
 ) -> None:
-    work = Workload(0, 80, 64, grain=16, size=80 * 64 * 16, around=2, pieces=pieces)
+    work = Workload(
+        0, 80, 64, grain=16, size=80 * 64 * 16, coarse_steps=2, shared_lines=shared_lines
+    )
     ranges, _ = partition_chunks([work], 4, fits_own_cache=fits_own_cache)
     rows = [StepRange(*row) for row in ranges.tolist()]
     assert {(row.last - row.first, row.inner_last - row.inner_first) for row in rows} == {found}
 
 
 def test_many_steps_are_cut_between_those_of_the_outermost_loop() -> None:
-    work = Workload(0, 640, 64, grain=16, size=640 * 64 * 16, around=64, pieces=1 << 20)
+    work = Workload(0, 640, 64, grain=16, size=640 * 64 * 16, coarse_steps=64, shared_lines=1 << 20)
     ranges, _ = partition_chunks([work], 3, fits_own_cache=True)
     rows = [StepRange(*row) for row in ranges.tolist()]
     assert {(row.inner_first, row.inner_last, row.first % 10) for row in rows} == {(0, 64, 0)}
