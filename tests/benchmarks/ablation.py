@@ -1,7 +1,8 @@
 """Measure what each mechanism of the CPU backend is worth: switch it off, and time both.
 
-    python -m tests.benchmarks.ablation [MECHANISM ...] [--threads 1,16] [--random 240] [--seed 7]
-        [--sample 360] [--most-mb 48] [--seconds 0.02] [--seconds-total 60] [--json FILE]
+    python -m tests.benchmarks.ablation [MECHANISM[+MECHANISM ...] ...] [--threads 1,16]
+        [--place 16] [--random 240] [--seed 7] [--sample 360] [--most-mb 48] [--seconds 0.02]
+        [--seconds-total 60] [--json FILE]
 
 All variants run in one process. A variant is the package `reorder.cpu`, imported again with some
 functions or constants replaced; threads are shared. Which cases a mechanism changes is found first,
@@ -9,6 +10,10 @@ by a process for each core, which compiles their code too. A case is not timed i
 tables and machine code stay the same. The others run in short slices, in turns with the engine as
 it is, in random order; `--seconds-total` ends this early, for each number of threads. On one thread
 its CPU time counts, which other processes disturb less than the time of day.
+
+Mechanisms that are joined by + are off together: one may hide what another is worth. A row says in
+how many listed and fresh cases its mechanism changes anything. dst starts `--place` bytes into a
+cache line, by default where large arrays of numpy do.
 
 The first variant replaces nothing: it shows the spread of the same code against itself. A mechanism
 stays if switching it off costs 1 % of the geometric mean of moves or of conversions, or makes at
@@ -27,6 +32,7 @@ import re
 import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from itertools import groupby
 from multiprocessing import get_context
@@ -44,10 +50,11 @@ from reorder.bench.cases import Case, parse_cases, read_cases
 from reorder.bench.report import geometric_mean
 from reorder.cpu.schedule.loops import size_of
 from reorder.cpu.schedule.select import MICRO_KERNELS
+from reorder.cpu.target import LINE_NBYTES
 from tests.benchmarks.random_cases import random_words
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from types import ModuleType
 
     from reorder.plan import ReorderPlan
@@ -192,27 +199,29 @@ MECHANISMS: dict[str, Mechanism] = {
 }
 
 
+def _joined(names: str) -> Mechanism:
+    """Return mechanisms that are joined by + as one."""
+    parts = [MECHANISMS[name] for name in names.split("+")]
+    replaced = {place: replace for part in parts for place, replace in part.replaced.items()}
+    return Mechanism(replaced, "|".join(part.code for part in parts if part.code))
+
+
 class Variant:
     """A copy of the CPU backend without a mechanism."""
 
     def __init__(self, name: str) -> None:
-        self.name, self.mechanism = name, MECHANISMS[name]
+        self.name, self.mechanism = name, _joined(name)
         names = [found.name for found in walk_packages(reorder.cpu.__path__, "reorder.cpu.")]
-        kept = {key: importlib.import_module(key) for key in ("reorder.cpu", *names)}
-        for key in kept:
-            if not _is_shared(key):
-                del sys.modules[key]
-        try:
-            self._modules = {key: importlib.import_module(key) for key in kept}
+        names = ["reorder.cpu", *names]
+        self._modules = {key: importlib.import_module(key) for key in names if _is_shared(key)}
+        with self._active():
+            self._modules = {key: importlib.import_module(key) for key in names}
             for place, replace in self.mechanism.replaced.items():
                 self._replace(place, replace)
             if self.mechanism.code:
                 # its code must not be taken for that of the engine
                 for module in ("runtime.interpreters", "runtime.stages", "runtime.batch"):
                     self._replace(f"{module}:compiled_interpreter", _under_name(name))
-            # the engine imports its converter when the first plan needs it
-            converter = self._module("schedule.tile_batches").tile_batches
-            self._replace("execute:_load_converter", _returns(converter))
             self.prepared = self._module("execute").PreparedReorder
             self.schedules: list[str] = []
             self._record("execute", "LinkedBatch", _text_of_batch)
@@ -220,6 +229,16 @@ class Variant:
             self._record("schedule.batches", "stream_box", _text_of_boxes)
             self._record("schedule.steps", "tile_boxes", _text_of_boxes)
             self._record("schedule.steps", "CombineTable", _text_of_combine)
+
+    @contextmanager
+    def _active(self) -> Iterator[None]:
+        """Let imports find the modules of this variant: some are imported when they are needed."""
+        kept = {key: module for key, module in sys.modules.items() if _is_ours(key)}
+        for key in kept:
+            del sys.modules[key]
+        sys.modules.update(self._modules)
+        try:
+            yield
         finally:
             for key in [key for key in sys.modules if _is_ours(key)]:
                 del sys.modules[key]
@@ -249,18 +268,28 @@ class Variant:
 
         self._replace(f"{module}:{name}", recording)
 
-    def prepare(self, plan: ReorderPlan, threads: int) -> tuple[Any, str]:
-        """Return a prepared plan, and what its schedule is."""
+    def prepare(self, plan: ReorderPlan, threads: int, place: int = 0) -> tuple[Any, str]:
+        """Return a prepared plan, and what its schedule is for dst at a place."""
         self.schedules.clear()
-        run = self.prepared(plan, threads)
-        joins = f"joined: {run._places[0].has_job}"  # noqa: SLF001 - no text shows it
+        with self._active():
+            run = self.prepared(plan, threads)
+            schedule = run._schedule_at(place)  # noqa: SLF001 - as the first call there would
+        joins = f"joined: {schedule.has_job}"
         return run, "\n".join([*self.schedules, *run.kernels, joins])
+
+    def compile(self, run: Any) -> Any:
+        """Compile the code of a prepared plan; returns the plan."""
+        with self._active():
+            for schedule in run._places.values():  # noqa: SLF001 - as its first calls would
+                for batch in schedule.batches:
+                    _ = batch.job
+        return run
 
     def changes(self, schedule: str, other: str) -> bool:
         """Whether a case has to be timed: its schedule with the mechanism, and without."""
         code = self.mechanism.code
-        if code:
-            return re.search(code, schedule) is not None
+        if code and re.search(code, schedule):
+            return True
         return self.name == "itself" or schedule != other
 
 
@@ -366,33 +395,29 @@ class Changed(NamedTuple):
     variants: tuple[str, ...]
 
 
-def _prepared(run: Any) -> Any:
-    """Return a prepared reorder with its code."""
-    for batch in run._places[0].batches:  # noqa: SLF001 - as its first call would
-        batch.interpreter()
-    return run
-
-
 def _find_changed(
     engine: Variant,
     variants: Sequence[Variant],
-    threads: int,
+    where: tuple[int, int],
     cases: Sequence[tuple[Case, bool]],
 ) -> list[Changed]:
-    """Compile what cases need, and find the variants that run them differently."""
+    """Compile what cases need, and find the variants that run them differently.
+
+    `where` are the threads, and the place of dst.
+    """
     found = []
     for case, is_random in cases:
         plan = plan_reorder(case.src, case.dst, case.attr)
-        run, schedule = engine.prepare(plan, threads)
-        _prepared(run)
+        run, schedule = engine.prepare(plan, *where)
+        engine.compile(run)
         names = []
         for variant in variants:
-            code = variant.mechanism.code
-            if code and not variant.changes(schedule, schedule):
+            is_code = all(MECHANISMS[name].code for name in variant.name.split("+"))
+            if is_code and not variant.changes(schedule, schedule):
                 continue
-            run, other = variant.prepare(plan, threads)
+            run, other = variant.prepare(plan, *where)
             if variant.changes(schedule, other):
-                _prepared(run)
+                variant.compile(run)
                 names.append(variant.name)
         found.append(Changed(case, is_random, tuple(names)))
     return found
@@ -409,25 +434,30 @@ def measure(
     cases: Sequence[tuple[Case, bool]],
     threads: int,
     options: argparse.Namespace,
-) -> dict[str, list[Timing]]:
-    """Time all cases without each mechanism; where nothing changes the ratio is 1."""
+) -> tuple[dict[str, list[Timing]], dict[str, str]]:
+    """Time all cases without each mechanism; where nothing changes the ratio is 1.
+
+    Returns also in how many of all cases each changes anything.
+    """
     engine, *variants = variants
     parts = [list(part) for _, part in groupby(sorted(cases, key=_kinds), key=_kinds)]
     parts = [part[k : k + _PART] for part in parts for k in range(0, len(part), _PART)]
-    find = partial(_find_changed, engine, variants, threads)
+    find = partial(_find_changed, engine, variants, (threads, options.place))
     changed = [each for part in _in_processes(find, parts) for each in part]
     Random(options.seed).shuffle(changed)
     end = time.perf_counter() + options.seconds_total
     found: dict[str, list[Timing]] = {variant.name: [] for variant in variants}
+    fired = {variant.name: _count_changed(changed, variant.name) for variant in variants}
     for case, is_random, names in changed:
         if time.perf_counter() > end:
             break
         plan = plan_reorder(case.src, case.dst, case.attr)
-        runs = [engine.prepare(plan, threads)[0]]
-        runs += [each.prepare(plan, threads)[0] for each in variants if each.name in names]
+        timed = [engine, *(variant for variant in variants if variant.name in names)]
+        where = threads, options.place
+        runs = [variant.compile(variant.prepare(plan, *where)[0]) for variant in timed]
         times = _in_turns(
             runs,
-            (_filled(case.src.min_nbytes, case), np.zeros(case.dst.min_nbytes, np.uint8)),
+            (_filled(case.src.min_nbytes, case), _zeros_at(options.place, case.dst.min_nbytes)),
             options.seconds,
             time.thread_time if threads == 1 else time.perf_counter,
         )
@@ -436,7 +466,24 @@ def measure(
         for name, timings in found.items():
             ratio, seconds_of = ratios.get(name, 1.0), min(times[0])
             timings.append(Timing(case.name, is_move, is_random, threads, seconds_of, ratio))
-    return found
+    return found, fired
+
+
+def _count_changed(changed: Sequence[Changed], name: str) -> str:
+    """Return in how many listed cases, and in how many fresh ones, a mechanism changes anything."""
+    counts = []
+    for is_random, what in ((False, "listed"), (True, "fresh")):
+        cases = [each for each in changed if each.is_random == is_random]
+        fires = sum(name in each.variants for each in cases)
+        counts.append(f"{fires} of {len(cases)} {what}")
+    return ", ".join(counts)
+
+
+def _zeros_at(place: int, nbytes: int) -> Any:
+    """Return zeros that start some bytes into a cache line."""
+    data = np.zeros(nbytes + 2 * LINE_NBYTES, np.uint8)
+    start = -data.ctypes.data % LINE_NBYTES + place
+    return data[start : start + nbytes]
 
 
 # what forked processes do: they have all variants, which cannot be sent to them
@@ -460,13 +507,13 @@ def _ratio(off: list[float], on: list[float]) -> float:
     return (min(off) / min(on) + median(a / b for a, b in zip(off, on, strict=True))) / 2
 
 
-def _line(name: str, timings: list[Timing]) -> str:
-    words = [f"{name:24} {timings[0].threads:2}t"]
+def _line(name: str, timings: list[Timing], fires: str) -> str:
+    words = [f"{name:24} {timings[0].threads:2}t  {fires:32}"]
     for is_move in (True, False):
         for is_random in (False, True):
             ratios = [t.ratio for t in timings if (t.is_move, t.is_random) == (is_move, is_random)]
             mean = 100 * (geometric_mean(ratios) - 1) if ratios else 0.0
-            words.append(f"{mean:+6.2f}% ({sum(r != 1 for r in ratios):3})")
+            words.append(f"{mean:+6.2f}%")
     fresh = [t.ratio for t in timings if t.is_random]
     slow = sum(ratio > _SLOWDOWN for ratio in fresh)
     words.append(f"{slow:3} of {len(fresh)}")
@@ -480,6 +527,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("mechanisms", nargs="*", metavar="MECHANISM", help=", ".join(MECHANISMS))
     parser.add_argument("--threads", default=f"1,{len(os.sched_getaffinity(0))}")
+    parser.add_argument("--place", type=int, default=16, help="of dst in its line (default 16)")
     parser.add_argument("--random", type=int, default=240, help="random cases (default 240)")
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--sample", type=int, default=360, help="cases of the set (default 360)")
@@ -489,23 +537,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all numbers there")
     options = parser.parse_args(arguments)
     names = options.mechanisms or list(MECHANISMS)
-    if unknown := set(names) - set(MECHANISMS):
+    if unknown := {part for name in names for part in name.split("+")} - set(MECHANISMS):
         parser.error(f"no mechanism {min(unknown)!r}; there are {', '.join(MECHANISMS)}")
     names = ["itself", *(name for name in names if name != "itself")]
     cases = _cases(options)
     variants = [Variant("itself"), *map(Variant, names)]
     facts = []
     sys.stdout.write(
-        "what each costs when switched off (cases that change): moves of the set, random moves, "
-        "conversions of the set, random conversions; random cases over 2x; the worst\n"
+        "where each changes anything; what it costs when switched off: moves of the set, random "
+        "moves, conversions of the set, random conversions; random cases over 2x; the worst\n"
     )
     for threads in sorted({int(count) for count in options.threads.split(",")}):
         start = time.perf_counter()
-        found = measure(variants, cases, threads, options)
+        found, fired = measure(variants, cases, threads, options)
         counts = len(found["itself"]), len(cases), time.perf_counter() - start
         sys.stdout.write("{} of {} cases, {:.0f} s\n".format(*counts))
         for name, timings in found.items():
-            sys.stdout.write(_line(name, timings) + "\n")
+            sys.stdout.write(_line(name, timings, fired[name]) + "\n")
             facts += [{"mechanism": name, **timing._asdict()} for timing in timings]
         sys.stdout.flush()
         if options.json:
