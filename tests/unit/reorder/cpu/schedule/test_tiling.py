@@ -45,10 +45,13 @@ def test_tiling_and_packing_keep_which_element_goes_where(
 
 
 def _swap(rows: int, steps: int, run: int, gap: int = 0) -> Box:
-    """Return the box of a swap of two loops around runs; rows of src are followed by a gap."""
-    stride = steps * run + gap
-    nodes = Node(steps, steps, (run, rows * run)), Node(rows, rows, (stride, run))
-    return Box((0, 0), (*nodes, Node(run, run, (1, 1))))
+    """Return the box of a swap of two loops around runs; rows of src are followed by a gap.
+
+    Negative runs and gaps: both loops go backwards in src.
+    """
+    stride, size = steps * run + gap, abs(run)
+    nodes = Node(steps, steps, (run, rows * size)), Node(rows, rows, (stride, size))
+    return Box((max(0, -stride * rows), 0), (*nodes, Node(size, size, (1, 1))))
 
 
 @given(
@@ -83,6 +86,10 @@ def _swapped(*strides: int) -> Box:
 
 _SHORT_IN_ORDER = Box(
     (0, 0), (Node(300, 300, (800, 800)), Node(200, 200, (4, 8)), Node(4, 4, (1, 1)))
+)
+_REPEATED = Box(
+    (20 * 1008, 0),
+    (Node(20, 20, (-1008, 2000 * 1008)), Node(2000, 2000, (0, 1008)), Node(1008, 1008, (1, 1))),
 )
 _PADDED = Box((0, 0), (Node(256, 200, (4, 1200)), *_swap(300, 200, 4).nodes[1:]))
 
@@ -123,6 +130,9 @@ def test_rows_of_a_tile_start_in_few_pages(rows: list[tuple[int, int]], steps: i
         (_swap(300, 20, 1008, 5000), 32, False, True, {(20, 8, 1008), (20, 4, 1008)}),
         (_swap(300, 20, 1008, 5000), 32, False, False, {(20, 300, 1008)}),
         (_swap(300, 20, 1024, 5000), 32, False, True, {(20, 300, 1024)}),
+        # src is read backwards
+        (_swap(300, 20, -1008, -5000), 32, False, True, {(20, 8, 1008), (20, 4, 1008)}),
+        (_swap(300, 200, -4), 32, False, False, {(8, 32, 4), (8, 12, 4)}),
         # parts of lines
         (_swap(300, 200, 33), 32, False, True, {(200, 300, 33)}),
         # nothing to swap: src is read in turn already, or its loop has padding
@@ -143,6 +153,15 @@ def test_runs_are_swept_along_both_sides_in_pieces(
     assert {tuple(node.strides for node in nodes) for nodes in found} == {
         tuple(node.strides for node in box.nodes)
     }
+
+
+def test_rows_in_hardly_more_than_eight_pages_are_not_cut() -> None:
+    box = _swap(11, 20, 1008, 5000)
+    assert [tile.box for tile in tile_boxes((box,), 32, streams=True)] == [box]
+
+
+def test_rows_that_are_repeated_are_not_read_in_the_order_of_others() -> None:
+    assert tile_boxes((_REPEATED,), 32, streams=True) == tile_boxes((_REPEATED,), 32)
 
 
 @given(
