@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+import pytest
 
 from reorder import compare_values, comparison
 from tests.notice import without_notice
 from tests.programs import run_python
-
-if TYPE_CHECKING:
-    import pytest
 
 # Packages that are imported first may use what the system has; ours must not.
 _TAKE_AWAY = """
@@ -65,6 +61,7 @@ assert reorder.cli.main(bench.split()) == 0
 """
 
 
+@pytest.mark.slow
 def test_reorders_are_right_where_nothing_of_linux_is_found() -> None:
     ran = run_python("-W", "error", "-c", _TAKE_AWAY + _USE, MEMDESC_MACHINE="")
     assert without_notice(ran.stderr) == ""

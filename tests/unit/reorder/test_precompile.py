@@ -52,6 +52,7 @@ def test_kernels_that_move_are_compiled_for_all_widths() -> None:
     assert {total for _, total in steps} == {len(steps)}
 
 
+@pytest.mark.slow
 def test_kernels_of_a_type_and_a_record_are_compiled() -> None:
     made = reorder.precompile.compile_kernels(["u8"], ["q8_0"])
     names = [kernel["kernel"] for kernel in made]

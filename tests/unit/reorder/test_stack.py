@@ -61,6 +61,7 @@ def _run(kib: int, **environment: str) -> str:
 _STACKS = sorted({max(kib, os.sysconf("SC_THREAD_STACK_MIN") >> 10) for kib in (32, 64)})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kib", [_STACKS[0], *(pytest.param(kib, marks=pytest.mark.campaign) for kib in _STACKS[1:])]
 )

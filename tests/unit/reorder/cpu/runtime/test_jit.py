@@ -76,6 +76,7 @@ def _some_kernels() -> None:
         decoder_at(DecodeKernel(access.pattern, "bf16"))
 
 
+@pytest.mark.slow
 def test_no_object_uses_what_it_does_not_define() -> None:
     """Python and numba would not be found by name in a later process, or would be others."""
     _some_kernels()
@@ -181,6 +182,7 @@ print(*(name for name in ("numba", "reorder.cpu.kernels") if name in sys.modules
 """
 
 
+@pytest.mark.slow
 def test_a_later_process_compiles_nothing_and_the_log_says_what_is_compiled(tmp_path: Path) -> None:
     runs = [
         run_python("-c", _WARM, NUMBA_CACHE_DIR=str(tmp_path), **assuming(cores="2"))
@@ -194,6 +196,7 @@ def test_a_later_process_compiles_nothing_and_the_log_says_what_is_compiled(tmp_
     assert warm.stdout == "\n"
 
 
+@pytest.mark.slow
 def test_where_nothing_can_be_kept_kernels_are_compiled_all_the_same(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     ran = run_python("-c", _WARM, NUMBA_CACHE_DIR=str(tmp_path / "file"), NUMBA_NUM_THREADS="1")
@@ -239,6 +242,7 @@ for _ in range(9):
 """
 
 
+@pytest.mark.slow
 def test_the_first_small_reorders_need_no_code_but_their_kernel(tmp_path: Path) -> None:
     ran = run_python("-c", _FIRST, NUMBA_CACHE_DIR=str(tmp_path), **assuming(cores="2"))
     *first, last = ran.stdout.splitlines()
@@ -262,6 +266,7 @@ for calls in (2, MIN_REPEATED - 2, 1):
 """
 
 
+@pytest.mark.slow
 def test_the_fast_call_is_compiled_once_many_calls_were_repeated_and_then_loaded(
     tmp_path: Path,
 ) -> None:
@@ -273,6 +278,7 @@ def test_the_fast_call_is_compiled_once_many_calls_were_repeated_and_then_loaded
     assert warm == ["True False"] * 3
 
 
+@pytest.mark.slow
 def test_preparing_a_plan_compiles_the_fast_call_at_once(tmp_path: Path) -> None:
     ran = run_python("-c", _PREPARED, NUMBA_CACHE_DIR=str(tmp_path))
     assert ran.stdout == "True\n"

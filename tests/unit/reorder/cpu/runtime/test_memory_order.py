@@ -138,6 +138,7 @@ def _search(functions: dict[str, Any], callers: int, jobs: int, workers: int) ->
     return search(threads, memory, callers)
 
 
+@pytest.mark.slow
 def test_a_job_is_whole_in_every_order() -> None:
     assert _search(_functions(), callers=1, jobs=1, workers=1) > 400
 
@@ -164,6 +165,7 @@ _WEAKER = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weaker", _WEAKER)
 def test_weaker_orders_are_found(weaker: str) -> None:
     with pytest.raises(DataRaceError):
