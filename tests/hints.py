@@ -42,18 +42,17 @@ def check(row: Row) -> None:
     row.works()
 
 
-def hints(module: str) -> list[str]:
-    """Return the texts of a module that have a word of a hint, with {} for what is put in."""
-    return [text for text in _texts(module) if _WORDS.search(text)]
-
-
-def without_row(texts: Iterable[str], messages: Iterable[str], others: Iterable[str]) -> list[str]:
-    """Return which texts are in none of the messages, and contain none of the other strings."""
+def without_row(
+    modules: Iterable[str], messages: Iterable[str], others: Iterable[str] = ()
+) -> list[str]:
+    """Return which hints of modules are in none of the messages, and contain none of the others."""
     known = [*messages]
     return [
-        text
-        for text in texts
-        if not any(other in text for other in others)
+        f"{module}: {text}"
+        for module in modules
+        for text in _texts(module)
+        if _WORDS.search(text)
+        and not any(other in text for other in others)
         and not any(_pattern(text).search(each) for each in known)
     ]
 

@@ -39,6 +39,10 @@ def blocks(page: Path) -> list[Block]:
     return [Block(*found) for found in _FENCE.findall(page.read_text(encoding="utf-8"))]
 
 
+def every_block() -> list[tuple[Path, Block]]:
+    return [(page, block) for page in _PAGES for block in blocks(page)]
+
+
 def steps(text: str) -> Iterator[tuple[str, str]]:
     """Return the commands of a console block, each with the output that is shown."""
     for part in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
@@ -52,9 +56,8 @@ def is_shown(shown: str, said: str) -> bool:
     return re.fullmatch(pattern, said.rstrip(), re.DOTALL) is not None
 
 
-@pytest.mark.parametrize("page", _PAGES, ids=lambda page: page.name)
-def test_every_block_is_of_a_kind_that_some_test_runs(page: Path) -> None:
-    for block in blocks(page):
+def test_every_block_is_of_a_kind_that_some_test_runs() -> None:
+    for page, block in every_block():
         directive = block.language.startswith("{")
         assert directive or block.language in {"python", "console", "c", "sh", "text"}
         if block.language == "python":
@@ -65,9 +68,8 @@ def test_every_block_is_of_a_kind_that_some_test_runs(page: Path) -> None:
             assert page.name == "README.md"
 
 
-@pytest.mark.parametrize("page", _PAGES, ids=lambda page: page.name)
-def test_comments_after_lines_fit_the_page_at_1280_pixels(page: Path) -> None:
-    for block in blocks(page):
+def test_comments_after_lines_fit_the_page_at_1280_pixels() -> None:
+    for page, block in every_block():
         if block.language == "python" and page.name != "README.md":
             for line in block.text.splitlines():
                 assert len(line) <= 91 or not re.search("\\S +# ", line) or "doctest:" in line

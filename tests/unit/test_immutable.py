@@ -131,10 +131,10 @@ def _tables() -> list[tuple[str, str]]:
     return found
 
 
-@pytest.mark.parametrize(("module", "name"), _tables())
-def test_public_tables_cannot_be_changed(module: str, name: str) -> None:
-    table = getattr(importlib.import_module(module), name)
-    assert not isinstance(table, dict | list | set | bytearray)
+def test_public_tables_cannot_be_changed() -> None:
+    tables = [(*at, getattr(importlib.import_module(at[0]), at[1])) for at in _tables()]
+    assert len(tables) > 50
+    assert not [each for each in tables if isinstance(each[-1], dict | list | set | bytearray)]
 
 
 def test_a_table_of_the_library_refuses_a_new_row() -> None:

@@ -34,13 +34,13 @@ NUMBERS: dict[str, Take] = {
 }
 
 
-@pytest.mark.parametrize("given", [True, np.True_, "1", b"1", 1.0, (None,), 1 << 63, {1}])
 @pytest.mark.parametrize("take", NUMBERS.values(), ids=NUMBERS)
-def test_only_integers_are_taken_as_integers(take: Take, given: Any) -> None:
+def test_only_integers_are_taken_as_integers(take: Take) -> None:
     take(1)
     take(np.uint8(1))
-    with pytest.raises(MemdescError, match=r"integer|not in|sequence"):
-        take(given)
+    for given in (True, np.True_, "1", b"1", 1.0, (None,), 1 << 63, {1}):
+        with pytest.raises(MemdescError, match=r"integer|not in|sequence"):
+            take(given)
 
 
 def test_a_bool_among_dims_is_refused_with_the_reason() -> None:

@@ -80,4 +80,4 @@ def test_a_hint_is_given_and_works(row: Row) -> None:
 
 
 def test_no_hint_is_without_a_row() -> None:
-    assert hints.without_row(hints.hints("reorder/zarr.py"), map(hints.message, ROWS), ()) == []
+    assert hints.without_row(["reorder/zarr.py"], map(hints.message, ROWS)) == []

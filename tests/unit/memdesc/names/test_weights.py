@@ -49,22 +49,18 @@ def in_memory(desc: MemoryDesc, q: np.ndarray) -> np.ndarray:
     return found
 
 
-@pytest.mark.parametrize("uneven", [False, True])
 @pytest.mark.parametrize(("name", "bits"), CASES)
-def test_a_packing_is_its_published_formula(name: str, bits: int, uneven: bool) -> None:
-    desc = described(name, bits, uneven=uneven)
-    q = np.random.default_rng(0).integers(0, 2 ** min(bits or 8, 8), desc.dims, np.uint8)
-    if name.endswith(EXPERTS):
-        pack = FORMULAS[name.removesuffix(EXPERTS), bits]
-        expected = np.concatenate([pack(each) for each in q])
-    else:
-        expected = FORMULAS[name, bits](q)
-    assert np.array_equal(in_memory(desc, q), expected)
-
-
-@pytest.mark.parametrize(("name", "bits"), CASES)
-def test_a_packing_is_found_again_under_all_its_names(name: str, bits: int) -> None:
-    desc = described(name, bits, uneven=False)
+def test_a_packing_is_its_published_formula_and_found_again_under_all_its_names(
+    name: str, bits: int
+) -> None:
+    for desc in (described(name, bits, uneven=True), described(name, bits, uneven=False)):
+        q = np.random.default_rng(0).integers(0, 2 ** min(bits or 8, 8), desc.dims, np.uint8)
+        if name.endswith(EXPERTS):
+            pack = FORMULAS[name.removesuffix(EXPERTS), bits]
+            expected = np.concatenate([pack(each) for each in q])
+        else:
+            expected = FORMULAS[name, bits](q)
+        assert np.array_equal(in_memory(desc, q), expected)
     names = {name, *(alias for alias, meant in ALIASES.items() if meant == name)}
     found = [each for each in desc.names() if each.text in names]
     assert {(each.text, each.domain) for each in found} == {

@@ -164,11 +164,11 @@ def test_records_that_cannot_be_made_are_refused_with_the_reason(
         record_desc(dims, name, **options)
 
 
-@pytest.mark.parametrize("name", known_records())
 @pytest.mark.parametrize("dims", [(), (1,) * 12 + (32,)])
-def test_too_few_or_too_many_dims_are_refused(name: str, dims: tuple[int, ...]) -> None:
-    with pytest.raises(MemdescError, match=f"have {len(dims)} sizes; a descriptor has 1 to 12"):
-        record_desc(dims, name)
+def test_too_few_or_too_many_dims_are_refused(dims: tuple[int, ...]) -> None:
+    for name in known_records():
+        with pytest.raises(MemdescError, match=f"have {len(dims)} sizes; a descriptor has 1 to 12"):
+            record_desc(dims, name)
 
 
 @pytest.mark.parametrize(("name", "letters"), [("Q4_0", "oi"), ("awq", "io"), ("ocp_mxfp4", "oi")])
