@@ -1,22 +1,17 @@
-"""Cases in the notation of oneDNN's benchdnn: options that hold until changed, then dims."""
+"""A reorder to measure: how it is spelled, and its two layouts."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import pairwise, product
+from collections.abc import Mapping
 from math import prod
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from memdesc import ImageDesc, MemdescError, MemoryDesc, parse_layout
-from memdesc.disk import as_path, open_file
-from memdesc.errors import about
 from reorder.values.attr import Attr
-
-T = TypeVar("T")
 
 # Options, and the parameters of an `Attr` that they set.
 ATTRIBUTES = MappingProxyType(
@@ -28,13 +23,7 @@ ATTRIBUTES = MappingProxyType(
         "beta": "beta",
     }
 )
-# the largest file of cases, in bytes; real ones have a few thousand
-_MAX_NBYTES = 1 << 24
-_OPTIONS = ("stag", "dtag", "sdt", "ddt", "strides", *ATTRIBUTES)
-_PROBLEM = re.compile(r"(?P<dims>[0-9]{1,19}(x[0-9]{1,19})*)(_?n\"(?P<name>[^\"]*)\")?")
 _MASK = re.compile(r"mask:(?P<mask>[0-9]{1,4})(:(?P<groups>[0-9]{1,19}(x[0-9]{1,19})*))?")
-# quoted names may hold blanks
-_WORD = re.compile(r"""(?:[^\s"]|"[^"]*")+""")
 
 
 class Case(NamedTuple):
@@ -110,113 +99,6 @@ def _checked_buffer(desc: MemoryDesc | ImageDesc, layout: str) -> MemoryDesc:
         )
         raise MemdescError(msg)
     return desc
-
-
-def read_cases(path: str) -> Iterator[Case]:
-    """Read a file of cases; fails like `read_problems`."""
-    return _read(path, Problem.case)
-
-
-def read_problems(path: str) -> Iterator[Problem]:
-    """Read a file of problems: lines of benchdnn, ``#`` for comments; options hold for later lines.
-
-    Fails if the file cannot be read, or a line is wrong; the message has its number.
-    """
-    return _read(path, lambda problem: problem)
-
-
-def _read(path: str, make: Callable[[Problem], T]) -> Iterator[T]:
-    try:
-        with open_file(as_path(path)) as file:
-            data = file.read(_MAX_NBYTES + 1)
-        text = data.decode()
-    except ValueError as error:  # of the path, or of the encoding
-        msg = f"cannot read cases from {path!r}: {error}"
-        raise MemdescError(msg) from None
-    if len(data) > _MAX_NBYTES:
-        msg = f"{path!r} has more than {_MAX_NBYTES} bytes; give a file of cases"
-        raise MemdescError(msg)
-    state: dict[str, list[str]] = {}
-    for number, line in enumerate(text.splitlines(), 1):
-        with about(f"{path!r}, line {number}"):
-            yield from _parse(_words(line), state, make)
-
-
-def parse_cases(words: Iterable[str]) -> Iterator[Case]:
-    """Read options and dims.
-
-    Each tuple of dims makes a case for every combination of the lists in the options before it.
-    Words are ``--stag=abcd,acdb``, ``--dtag=aBcd16b``, ``--sdt=f32``, ``--ddt=f32``,
-    ``--strides=SRC:DST``, ``--reset``, ``--batch=FILE``, and dims such as ``8x256x56x56`` or
-    ``8x3x224x224n"input"``. A layout is what `memdesc.parse_layout` reads; a type is by default the
-    one in the layout, or f32.
-
-    Fails if an option is unknown or has no value, or a layout does not fit.
-    """
-    return _parse(words, {}, Problem.case)
-
-
-def _parse(
-    words: Iterable[str], state: dict[str, list[str]], make: Callable[[Problem], T]
-) -> Iterator[T]:
-    """Read what `make` makes of each problem; `state` has the options in force, and is changed."""
-    todo = iter(words)
-    for word in todo:
-        if word.startswith("--"):
-            name, sign, value = word[2:].partition("=")
-            if name == "reset":
-                state.clear()
-                continue
-            value = value if sign else next(todo, "")
-            if not value:
-                msg = f"--{name} has no value"
-                raise MemdescError(msg)
-            if name == "batch":
-                yield from _read(value, make)
-            elif name in _OPTIONS:
-                state[name] = [value] if name in ATTRIBUTES else _items(value)
-            else:
-                known = ", ".join(f"--{option}" for option in _OPTIONS)
-                msg = f"no option --{name}; there are {known}, --batch and --reset"
-                raise MemdescError(msg)
-        else:
-            yield from map(make, _problems(word, state))
-
-
-def _items(text: str) -> list[str]:
-    """Split a list at its commas; those in brackets belong to a layout, such as (8,4):(4,1)."""
-    items, depth = [""], 0
-    for previous, char in pairwise(f" {text}"):
-        depth += (char in "([{<") - (char in ")]}>" and previous != "-")  # -> is an arrow
-        if char == "," and not depth:
-            items.append("")
-        else:
-            items[-1] += char
-    return items
-
-
-def _words(line: str) -> list[str]:
-    """Split a line at blanks outside of quotes, up to a comment."""
-    words = _WORD.findall(line)
-    return words[: next((k for k, word in enumerate(words) if word.startswith("#")), None)]
-
-
-def _problems(word: str, state: dict[str, list[str]]) -> Iterator[Problem]:
-    match = _PROBLEM.fullmatch(word)
-    if match is None:
-        msg = f"{word!r} is neither an option nor dims such as 8x256x56x56"
-        raise MemdescError(msg)
-    dims = tuple(map(int, match["dims"].split("x")))
-    options = {option: state[option][0] for option in ATTRIBUTES if option in state}
-    plain: list[str | None] = [None]
-    for stag, dtag, strides, sdt, ddt in product(
-        state.get("stag", ["abx"]),
-        state.get("dtag", ["abx"]),
-        state.get("strides", [""]),
-        state.get("sdt", plain),
-        state.get("ddt", plain),
-    ):
-        yield Problem(dims, stag, dtag, sdt, ddt, strides, options, match["name"] or "")
 
 
 def attr_of(dims: tuple[int, ...], options: Mapping[str, str]) -> Attr | None:

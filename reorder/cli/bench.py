@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-import sys
-from itertools import product
-from typing import TYPE_CHECKING, Any, NamedTuple
+from statistics import geometric_mean
+from typing import TYPE_CHECKING, Any
 
 from memdesc import MemdescError
-from reorder.bench.cases import ATTRIBUTES, Case, Problem, parse_cases
+from reorder.bench.cases import ATTRIBUTES, Problem
 from reorder.bench.measure import measure
-from reorder.bench.peers import MakePeer, known_peers
-from reorder.bench.report import full_report, geometric_mean
-from reorder.cli.command import Command, Facts, check_threads, option, table, value
+from reorder.bench.peers import known_peers
+from reorder.cli.command import (
+    TO_DTYPE,
+    Command,
+    Facts,
+    check_threads,
+    dims_of,
+    option,
+    table,
+    value,
+)
 from reorder.cli.progress import Progress
 from reorder.cores import count_cores
 
@@ -27,94 +34,47 @@ _CPU_NBYTES, _GPU_NBYTES = 16 * _MEGA, 1100 * _MEGA
 _MOST_MB = 1e7
 
 
-class _Column(NamedTuple):
-    """A column of the summary, shown if a row sums up at least `least_cases` cases."""
-
-    key: str
-    head: str
-    least_cases: int = 0
-
-
-_SUMMARY = (
-    _Column("threads", "threads"),
-    _Column("beside", "times faster than"),
-    _Column("cases", "cases"),
-    _Column("geomean", "geometric mean"),
-    # with fewer cases, it is almost the minimum or the maximum
-    _Column("p5", "5th percentile", 20),
-    _Column("p50", "median"),
-    _Column("p95", "95th", 20),
-    _Column("least", "least"),
-    _Column("slower", "slower in"),
-)
-# The names that benchdnn gives options which other commands have too; files of cases have them.
-_SHARED = {"stag": "--from", "dtag": "--to", "sdt": "--dtype", "ddt": "--to-dtype"}
-# Options of a case, by the names of benchdnn; and others that --device does not take either.
-_OF_CASES = (*_SHARED, "strides", *ATTRIBUTES)
-_OF_CPU = ("batch", "threads", "peers")
+# what --device does not take, by the names that argparse gives them
+_OF_CASE = ("dims", "src", "dst", "dtype", "to_dtype", "strides", "threads")
 _VALUES = "; a number, or mask:M for generated values along the dims whose bits are set in M"
 
 
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
-    seconds = options.seconds
     if options.device is not None or options.size is not None:
         return _on_device(options), 0
-    cases = _cases(options)
-    threads = _threads(options.threads)
-    peers = _peers(options)
+    case = _problem(options).case()
+    counts = sorted({1, count_cores()})
+    if options.threads is not None:
+        check_threads([options.threads], str(options.threads))
+        counts = [options.threads]
+    peers = [make for make in known_peers().values() if make]
     measured = []
-    with Progress(len(cases) * len(threads)) as shown:
-        for count, case in product(threads, cases):
+    with Progress(len(counts)) as shown:
+        for count in counts:
             shown.step(case.name)
-            result = measure(case, count, peers, seconds or _SECONDS)
+            result = measure(case, count, peers, options.seconds or _SECONDS)
             measured.append(result._asdict())
             shown.step(case.name, 1)
     from reorder.cpu import compiled_kernels  # loads LLVM, which is slow
 
-    return full_report(measured, compiled_kernels()), 0
+    return {"cases": measured, "kernels": compiled_kernels()}, 0
 
 
-def _cases(options: argparse.Namespace) -> list[Case]:
-    given = {name: getattr(options, name.replace("-", "_")) for name in _OF_CASES}
-    words = [f"--{name}={value}" for name, value in given.items() if value is not None]
-    words += map(_with_x, options.dims)
-    words += [f"--batch={file}" for file in options.batch]
-    cases = list(parse_cases(words))
-    if not cases:
-        msg = "nothing to measure: give dims, such as 8x256x56x56, or --batch with a file of cases"
+def _problem(options: argparse.Namespace) -> Problem:
+    dims = dims_of(options.dims)
+    if dims is None:
+        msg = "nothing to measure: give dims, such as 8x256x56x56"
         raise MemdescError(msg)
-    return cases
-
-
-def _peers(options: argparse.Namespace) -> list[MakePeer]:
-    """Return the requested peers; report those that are not installed."""
-    known: dict[str, MakePeer | None] = getattr(options, "known_peers", known_peers)()
-    if options.peers is None:
-        return [make for make in known.values() if make]
-    names = [name for name in options.peers.split(",") if name]
-    if unknown := set(names) - known.keys():
-        msg = f"no peer {min(unknown)!r}; the peers are {', '.join(known)}"
-        raise MemdescError(msg)
-    if missing := [name for name in names if known[name] is None]:
-        sys.stderr.write(f"memdesc: {', '.join(missing)}: not installed, so not measured\n")
-    return [make for name in names if (make := known[name])]
-
-
-def _with_x(problem: str) -> str:
-    """Return dims joined by x, as in benchdnn; a name after them is kept."""
-    dims, quote, name = problem.partition('n"')
-    return f"{dims.replace(',', 'x')}{quote}{name}"
-
-
-def _threads(text: str | None) -> list[int]:
-    if text is None:
-        return sorted({1, count_cores()})
-    try:
-        counts = [int(part) for part in text.split(",")]
-    except ValueError:
-        counts = [0]
-    check_threads(counts, repr(text))
-    return list(dict.fromkeys(counts))
+    given = {name: getattr(options, name.replace("-", "_")) for name in ATTRIBUTES}
+    return Problem(
+        dims,
+        options.src or "abx",
+        options.dst or "abx",
+        options.dtype,
+        options.to_dtype,
+        options.strides or "",
+        {name: str(value) for name, value in given.items() if value is not None},
+    )
 
 
 def _on_device(options: argparse.Namespace) -> Facts:
@@ -124,11 +84,11 @@ def _on_device(options: argparse.Namespace) -> Facts:
     if options.size is not None and not 0 < options.size < _MOST_MB:
         msg = f"--size {options.size:g}: give megabytes above 0, such as 16"
         raise MemdescError(msg)
-    given = [name for name in (*_OF_CASES, *_OF_CPU) if getattr(options, name.replace("-", "_"))]
-    given = [_SHARED.get(name, f"--{name}") for name in given]
-    if options.dims:
-        given.insert(0, "DIMS")
+    flags = {"dims": "DIMS", "src": "--from", "dst": "--to"}
+    named = (name.replace("-", "_") for name in (*_OF_CASE, *ATTRIBUTES))
+    given = [name for name in named if getattr(options, name) is not None]
     if given:
+        given = [flags.get(name, f"--{name.replace('_', '-')}") for name in given]
         msg = f"--device measures a fixed list of reorders, so leave out {', '.join(given)}"
         raise MemdescError(msg)
     from reorder.bench.device import CASES, DeviceBench, resized  # pyopencl is slow to load
@@ -159,8 +119,11 @@ def _on_device(options: argparse.Namespace) -> Facts:
 
 
 def _lay_out(facts: Facts) -> list[str]:
-    if "device" in facts:
-        return device_lines(facts)
+    return device_lines(facts) if "device" in facts else case_lines(facts)
+
+
+def case_lines(facts: Facts) -> list[str]:
+    """Return the measurements of reorders as a table."""
     cases = facts["cases"]
     peers = list(dict.fromkeys(peer for case in cases for peer in case["peers"]))
     head = ("case", "threads", "time", "p90", "first call", "GB/s", "memcpy", *peers, "kernels")
@@ -187,13 +150,6 @@ def _lay_out(facts: Facts) -> list[str]:
     compiled = sum(kernel["seconds"] for kernel in facts["kernels"])
     count = len(facts["kernels"])
     lines.append(f"kernels compiled or loaded: {count} in {compiled:.2f} s; --json lists them")
-    counts = [row["cases"] for row in facts["summary"]]
-    if max(counts, default=0) > 1:
-        columns = [column for column in _SUMMARY if max(counts) >= column.least_cases]
-        head = tuple(column.head for column in columns)
-        rows = [tuple(_cell(row[column.key]) for column in columns) for row in facts["summary"]]
-        lines += ["", "cases of 64 KiB and more:"]
-        lines += table([head, *rows], {0, *range(2, len(head))})
     return lines
 
 
@@ -244,30 +200,15 @@ COMMAND = Command(
     "Measure reorders against memcpy, numpy and torch.",
     "bench --from abcd --to aBcd16b --dtype f32 8x256x56x56",
     (
-        value("dims DIMS", "logical sizes, such as 8x256x56x56; each makes a case", nargs="*"),
-        *(
-            option(_SHARED[name], f" (default: {default})", several=True, dest=name)
-            for name, default in (
-                ("stag", "abx"),
-                ("dtag", "abx"),
-                ("sdt", "what the layout says, else f32"),
-                ("ddt", "the type that was read"),
-            )
-        ),
-        value("--strides STRIDES,...", "strides instead of --from, or of both sides as SRC:DST"),
+        value("dims DIMS", "the logical sizes, such as 8x256x56x56", nargs="?"),
+        option("--from", " (default: abx)", dest="src"),
+        option("--to", " (default: abx)", dest="dst"),
+        option("--dtype", " (default: what the layout says, else f32)"),
+        TO_DTYPE,
+        value("--strides STRIDES", "strides instead of --from, or of both sides as SRC:DST"),
         *(option(f"--{name}", _VALUES) for name in ATTRIBUTES if name != "beta"),
         option("--beta", type=float),
-        value(
-            "--batch FILE",
-            "a file of cases in the notation of benchdnn",
-            action="append",
-            default=[],
-        ),
-        option("--threads", " (default: 1 and all cores)", several=True),
-        value(
-            "--peers PEER,...",
-            f"what to compare with: {', '.join(known_peers())} (default: those that are installed)",
-        ),
+        option("--threads", " (default: 1, then all cores)", type=int),
         option("--device", "; a fixed list of reorders is measured there"),
         value(
             "--size MB",

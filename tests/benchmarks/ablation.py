@@ -46,17 +46,18 @@ import numpy as np
 
 import reorder.cpu
 from reorder import plan_reorder
-from reorder.bench.cases import Case, parse_cases, read_cases
-from reorder.bench.report import geometric_mean
 from reorder.cpu.schedule.loops import size_of
 from reorder.cpu.schedule.select import MICRO_KERNELS
 from reorder.cpu.target import LINE_NBYTES
+from tests.benchmarks.cases import parse_cases, read_cases
 from tests.benchmarks.random_cases import random_words
+from tests.benchmarks.report import geometric_mean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from types import ModuleType
 
+    from reorder.bench.cases import Case
     from reorder.plan import ReorderPlan
 
 _FILES = sorted(Path(__file__).parent.glob("*.txt"))

@@ -24,14 +24,15 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from reorder.bench.cases import Case, read_cases
-from reorder.bench.report import geometric_mean, percentile
+from tests.benchmarks.cases import read_cases
 from tests.benchmarks.checkout import Checkout, Worker, compare_starts
+from tests.benchmarks.report import geometric_mean, percentile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from memdesc import MemoryDesc
+    from reorder.bench.cases import Case
 
 _CASES = sorted(Path(__file__).parent.glob("*.txt"))
 # A slice lasts about so long, after calls that fill the caches and wake the threads.

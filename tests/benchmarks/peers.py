@@ -1,11 +1,12 @@
 """Compare reorders with other libraries: `memdesc bench` with more peers.
 
-    python -m tests.benchmarks.peers --from abcd --to aBcd16b 8x256x56x56
+    python -m tests.benchmarks.peers --stag=abcd --dtag=aBcd16b 8x256x56x56
         [--peers 'numpy,onednn 3.2'] [--peer-library libhptt.so] [--json]
 
-It takes the options of `memdesc bench`, and prints its table with a column for each library that is
-installed: oneDNN (of every version, generated code and reference apart), onnxruntime, MKL, and
-libraries with HPTT's C interface. `--random N` adds random cases, and lists the slowest ones.
+It takes cases as benchdnn spells them (`tests.benchmarks.cases`), and prints the table of
+`memdesc bench` with a column for each library that is installed: oneDNN (of every version,
+generated code and reference apart), onnxruntime, MKL, and libraries with HPTT's C interface.
+`--random N` adds random cases, and lists the slowest ones.
 
 There is a process for each number of threads, since libraries read once how many cores they may
 use, and for each oneDNN beyond the first: builds keep threads of their own (OpenMP, TBB), and those
@@ -20,20 +21,20 @@ import os
 import subprocess
 import sys
 from contextlib import contextmanager
-from functools import partial
 from itertools import product
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from memdesc import MemdescError
+from reorder.bench.measure import measure
 from reorder.bench.peers import SHORT_SPIN
-from reorder.bench.report import full_report
-from reorder.cli.bench import COMMAND
+from reorder.cli.bench import case_lines
 from reorder.cli.command import table
 from reorder.cores import count_cores
+from reorder.cpu import compiled_kernels
+from tests.benchmarks.cases import parse_cases
 from tests.benchmarks.libraries import all_peers, open_library
 from tests.benchmarks.random_cases import CLASSES, random_words
+from tests.benchmarks.report import full_report, summary_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -63,17 +64,17 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--classes", metavar="A,B", help=f"classes of random cases: {', '.join(CLASSES)}"
     )
-    COMMAND.add_arguments(parser)
+    parser.add_argument("--threads", metavar="N,...", help="default: 1 and all cores")
+    parser.add_argument("--peers", metavar="PEER,...", help="default: those that are installed")
+    parser.add_argument("--seconds", type=float, default=0.3, help="for each case and library")
     return parser
 
 
 def main(arguments: Sequence[str]) -> int:
     """Measure, and print the table or JSON."""
     parser = _parser()
-    options = parser.parse_args(arguments)
-    if options.device is not None or options.size is not None:
-        parser.error("`memdesc bench --device` measures devices")
-    options.known_peers = partial(all_peers, options.peer_library)
+    options, options.words = parser.parse_known_args(arguments)
+    options.known = all_peers(options.peer_library)
     try:
         for path in options.peer_library:
             open_library(path)
@@ -89,29 +90,46 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _in_process(options: argparse.Namespace) -> dict[str, Any]:
-    """Measure here; random cases reach the command as a file of cases."""
-    if options.random is None:
-        return COMMAND.answer(options)[0]
-    classes = options.classes.split(",") if options.classes else None
-    words = random_words(options.random, options.seed, classes)
-    with TemporaryDirectory() as folder:
-        file = Path(folder, "random")
-        file.write_text(" ".join(words), encoding="utf-8")
-        options.batch = [*options.batch, str(file)]
-        return COMMAND.answer(options)[0]
+    """Measure all cases here."""
+    words = options.words
+    if options.random is not None:
+        classes = options.classes.split(",") if options.classes else None
+        words = [*words, "--reset", *random_words(options.random, options.seed, classes)]
+    peers = [make for name in _peers(options) if (make := options.known[name])]
+    cases = [
+        measure(case, count, peers, options.seconds)._asdict()
+        for count in map(int, _counts(options))
+        for case in parse_cases(words)
+    ]
+    return full_report(cases, compiled_kernels(), _PACKAGES)
+
+
+def _counts(options: argparse.Namespace) -> list[str]:
+    """Return the numbers of threads."""
+    given = options.threads.split(",") if options.threads else sorted({"1", str(count_cores())})
+    cores = count_cores()
+    if wrong := [each for each in given if not each.isdecimal() or not 1 <= int(each) <= cores]:
+        msg = f"--threads {wrong[0]!r} is not a number from 1 to {cores}, the cores of this process"
+        raise MemdescError(msg)
+    return given
+
+
+def _peers(options: argparse.Namespace) -> list[str]:
+    """Return the names of the libraries to measure."""
+    if options.peers is None:
+        return [name for name, make in options.known.items() if make]
+    names = [name for name in options.peers.split(",") if name]
+    if unknown := set(names) - options.known.keys():
+        msg = f"no peer {min(unknown)!r}; the peers are {', '.join(options.known)}"
+        raise MemdescError(msg)
+    return names
 
 
 def _collected(options: argparse.Namespace, arguments: Sequence[str]) -> dict[str, Any]:
     """Return what the workers measured, all peers of a case together."""
-    counts = options.threads.split(",") if options.threads else sorted({"1", str(count_cores())})
-    known = options.known_peers()
-    if options.peers is None:
-        names = [name for name, make in known.items() if make]
-    else:
-        names = [name for name in options.peers.split(",") if name]
     cases: dict[tuple[str, int], dict[str, Any]] = {}
     kernels: dict[tuple[str, str], dict[str, Any]] = {}
-    for count, group in product(counts, _groups(names)):
+    for count, group in product(_counts(options), _groups(_peers(options))):
         facts = _measured(arguments, count, group)
         for number, case in enumerate(facts["cases"]):
             first = cases.setdefault((count, number), case)
@@ -171,7 +189,7 @@ def _cores(count: str) -> Iterator[None]:
 
 def _lay_out(facts: dict[str, Any]) -> list[str]:
     """Return the table of the command, then the slowest cases."""
-    lines = COMMAND.lay_out(facts)
+    lines = case_lines(facts) + summary_lines(facts["summary"])
     if "slowest" in facts:
         rows = [
             (str(r["threads"]), r["case"], r["beside"], str(r["ratio"])) for r in facts["slowest"]

@@ -23,14 +23,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 import reorder
-from reorder.bench.cases import Case, read_cases
 from reorder.bench.peers import memcpy
-from reorder.bench.report import geometric_mean, percentile
+from tests.benchmarks.cases import read_cases
+from tests.benchmarks.report import geometric_mean, percentile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
+
+    from reorder.bench.cases import Case
 
 _CASES = sorted(str(path) for path in Path(__file__).parent.glob("*.txt"))
 _LINE_NBYTES = 64

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from memdesc import MemdescError
 from memdesc.dtypes import DATA_TYPES
-from reorder.bench.cases import parse_cases
+from tests.benchmarks.cases import parse_cases
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

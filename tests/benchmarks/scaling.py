@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 import reorder
-from reorder.bench.cases import read_cases
+from tests.benchmarks.cases import read_cases
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from memdesc import MemdescError
-from reorder.bench.cases import parse_cases
 from reorder.bench.measure import measure
+from tests.benchmarks.cases import parse_cases
 from tests.benchmarks.libraries import (
     dense_permutation,
     library_peer,
@@ -115,7 +115,7 @@ def test_the_command_measures_what_bench_measures_and_a_library(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = _library(tmp_path, 0)
-    words = ["--from=abc", "--to=cab", "30x40x50", f"--peer-library={path}"]
+    words = ["--stag=abc", "--dtag=cab", "30x40x50", f"--peer-library={path}"]
     facts = _facts(capsys, *words, "--peers=numpy,source0")
     (case,) = facts["cases"]
     assert set(case["peers"]) == {"numpy", "source0"}
@@ -143,7 +143,7 @@ def test_each_onednn_has_a_process_and_a_column(capsys: pytest.CaptureFixture[st
     if not (versions := find_libraries()):
         pytest.skip("no libdnnl: pip install onednn-cpu-gomp")
     names = [f"onednn {version}" for version in versions]
-    words = ["--from=abcd", "--to=aBcd16b", "2x32x4x4", f"--peers={','.join(names)}"]
+    words = ["--stag=abcd", "--dtag=aBcd16b", "2x32x4x4", f"--peers={','.join(names)}"]
     (case,) = _facts(capsys, *words)["cases"]
     # whether it generates code depends on the processor
     assert {peer.rpartition(" ")[0] for peer in case["peers"]} == set(names)

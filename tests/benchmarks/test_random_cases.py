@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from memdesc import MemdescError
-from reorder.bench.cases import parse_cases
+from tests.benchmarks.cases import parse_cases
 from tests.benchmarks.libraries import dense_permutation
 from tests.benchmarks.random_cases import (
     CLASSES,

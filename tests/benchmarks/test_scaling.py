@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reorder.bench.cases import parse_cases
+from tests.benchmarks.cases import parse_cases
 from tests.benchmarks.scaling import Row, measure
 
 

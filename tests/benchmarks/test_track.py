@@ -33,7 +33,7 @@ def _line(commit: str, ratio: float, processor: str = "one") -> dict[str, Any]:
 
 def test_a_small_case_is_measured_and_appended(tmp_path: Path) -> None:
     file = tmp_path / "speed.jsonl"
-    given = ["--threads", "1", "--to", "aB8b", "--seconds", "0.001", "--peers", "", "200x300"]
+    given = ["--threads", "1", "--dtag", "aB8b", "--seconds", "0.001", "--peers", "", "200x300"]
     for _ in range(2):
         assert track.main([str(file), *given]) == 0
     first, second = (json.loads(line) for line in file.read_text().splitlines())

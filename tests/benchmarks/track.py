@@ -134,7 +134,7 @@ def _geomean(line: dict[str, Any], name: str) -> float | None:
 def _measured(arguments: Iterable[str]) -> dict[str, Any]:
     """Run `tests.benchmarks.peers` in a process of its own."""
     given = [*arguments]
-    if not any(word.startswith(("--batch", "--to", "--random")) for word in given):
+    if not any(word.startswith(("--batch", "--dtag", "--random")) for word in given):
         given += [word for file in _SET for word in ("--batch", str(file))]
     command = [sys.executable, "-m", "tests.benchmarks.peers", "--json", *given]
     ran = subprocess.run(command, cwd=_ROOT, stdout=subprocess.PIPE, text=True, check=True)

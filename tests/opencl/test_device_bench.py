@@ -92,8 +92,8 @@ def test_cases_are_made_smaller() -> None:
         ),
         (["--device", "no such device"], "no OpenCL device"),
         (["--device", "x", "1x64x56x56"], "fixed list of reorders, so leave out DIMS"),
-        (["--device", "x", "--to=ba", "--batch=x"], "leave out --to, --batch"),
-        (["--device", "x", "--scale=2", "--threads=1"], "--scale, --threads"),
+        (["--device", "x", "--to=ba", "--strides=1"], "leave out --to, --strides"),
+        (["--device", "x", "--scale=2", "--threads=1"], "--threads, --scale"),
     ],
 )
 def test_wrong_options_are_refused(

@@ -8,10 +8,11 @@ from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from math import exp, log
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from reorder.cli.command import table
 from reorder.cores import count_cores
 
 # In smaller cases the overhead of a call matters, not bytes per second.
@@ -101,3 +102,40 @@ def summarise(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
             if ratios
         ]
     return rows
+
+
+class _Column(NamedTuple):
+    """A column of the summary, shown if a row sums up at least `least_cases` cases."""
+
+    key: str
+    head: str
+    least_cases: int = 0
+
+
+_SUMMARY = (
+    _Column("threads", "threads"),
+    _Column("beside", "times faster than"),
+    _Column("cases", "cases"),
+    _Column("geomean", "geometric mean"),
+    # with fewer cases, it is almost the minimum or the maximum
+    _Column("p5", "5th percentile", 20),
+    _Column("p50", "median"),
+    _Column("p95", "95th", 20),
+    _Column("least", "least"),
+    _Column("slower", "slower in"),
+)
+
+
+def summary_lines(summary: list[dict[str, Any]]) -> list[str]:
+    """Return a summary as a table; none if it has a single case."""
+    most = max((row["cases"] for row in summary), default=0)
+    if most <= 1:
+        return []
+    columns = [column for column in _SUMMARY if most >= column.least_cases]
+    rows = [tuple(_cell(row[column.key]) for column in columns) for row in summary]
+    head = tuple(column.head for column in columns)
+    return ["", "cases of 64 KiB and more:", *table([head, *rows], {0, *range(2, len(head))})]
+
+
+def _cell(value: Any) -> str:
+    return f"{value:.2f}" if isinstance(value, float) else str(value)

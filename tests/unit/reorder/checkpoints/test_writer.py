@@ -1,0 +1,364 @@
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from memdesc import MemdescError
+from reorder.checkpoints.formats.entry import PlannedFile, Span, Tensor
+from reorder.checkpoints.formats.partial import Partial, partial_folder
+from reorder.checkpoints.formats.shards import plan_shards
+from reorder.checkpoints.formats.table import plan_file, read_container
+from reorder.checkpoints.formats.writer import Writer
+from tests.writers import one_tensor, write_part
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_TENSOR = Tensor("a", "u8", (100,), 100)
+_NAME = "x.safetensors"
+
+
+def _names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+def test_targets_that_exist_are_refused(tmp_path: Path) -> None:
+    (tmp_path / _NAME).write_text("old")
+    with pytest.raises(MemdescError, match="exists"):
+        one_tensor(tmp_path / _NAME)
+    with one_tensor(tmp_path / _NAME, overwrite=True) as writer:
+        writer.finish()
+    assert (tmp_path / _NAME).read_bytes() != b"old"
+    with pytest.raises(MemdescError, match="is a folder"):
+        Writer(tmp_path, [])
+
+
+def test_a_full_disk_is_told_before_the_start(tmp_path: Path) -> None:
+    huge = PlannedFile("x", 2**55, (), {"a": Span(0, 2**55)})
+    with pytest.raises(MemdescError, match="takes 36028797018963968 bytes, but its disk has"):
+        Writer(tmp_path / "x", [huge]).begin()
+    # the lock was given back
+    with Writer(tmp_path / "x", [PlannedFile("x", 1, (), {"a": Span(0, 1)})]) as writer:
+        writer.discard()
+    with pytest.raises(MemdescError, match="cannot be written: No such file"):
+        Writer(tmp_path / "no" / "x", []).begin()
+
+
+def test_folders_get_their_names_whole(tmp_path: Path) -> None:
+    tensors = [Tensor(f"t{k}", "u8", (60,), 60) for k in range(5)]
+    files = plan_shards(tensors, {"format": "pt"}, 128)
+    target = tmp_path / "model"
+    for fill in (1, 2):
+        with Writer(target, files, is_folder=True, overwrite=fill > 1) as writer:
+            for tensor in tensors:
+                write_part(writer, tensor.name, 0, np.full(60, fill, np.uint8))
+            writer.finish()
+        found = read_container(target)
+        assert [*found.entries] == [tensor.name for tensor in tensors]
+        assert all((entry.read() == fill).all() for entry in found.entries.values())
+    assert len(found.files) == 3
+    assert found.metadata == {"format": "pt"}
+    assert _names(tmp_path) == {"model"}
+    # a process ended between the two names
+    grown = partial_folder(target)
+    grown.mkdir()
+    target.rename(grown / "old")
+    with Writer(target, files, is_folder=True, overwrite=True) as writer:
+        assert (read_container(target).entries["t0"].read() == 2).all()
+        writer.discard()
+    # or after them, before it had removed the old folder
+    shutil.copytree(target, grown / "old")
+    with Writer(target, files, is_folder=True, overwrite=True) as writer:
+        writer.finish()
+    assert (read_container(target).entries["t0"].read() == 0).all()
+    assert _names(tmp_path) == {"model"}
+
+
+def _files(*names: str) -> list[PlannedFile]:
+    return [PlannedFile(name, 10, (), {name: Span(0, 10)}) for name in names]
+
+
+def _fill(target: Path, fill: int, *, overwrite: bool = False) -> None:
+    tensors = [Tensor("a", "u8", (60,), 60)]
+    with Writer(
+        target, plan_shards(tensors, {}, 128), is_folder=True, overwrite=overwrite
+    ) as writer:
+        write_part(writer, "a", 0, np.full(60, fill, np.uint8))
+        writer.finish()
+
+
+def _filled(target: Path) -> int:
+    data = read_container(target).entries["a"].read()
+    assert (data == data[0]).all()
+    return int(data[0])
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "sub/notes.txt", ".git", "link", "linked_folder"])
+def test_a_folder_with_files_of_others_is_not_replaced(tmp_path: Path, name: str) -> None:
+    target = tmp_path / "model"
+    _fill(target, 1)
+    (target / "sub").mkdir()
+    match name:
+        case "link":
+            (target / name).symlink_to("nowhere")
+        case "linked_folder":
+            (target / name).symlink_to(tmp_path)
+        case _:
+            (target / name).write_text("mine")
+    with pytest.raises(MemdescError, match=f"it holds '{name}', which this conversion does not"):
+        _fill(target, 2, overwrite=True)
+    assert _filled(target) == 1
+    (target / name).unlink()
+    (target / "model-00001-of-00002.safetensors").touch()  # of other shards
+    _fill(target, 2, overwrite=True)
+    assert _filled(target) == 2
+    assert _names(target) == {"model.safetensors"}
+
+
+def test_files_that_are_added_meanwhile_are_not_lost(tmp_path: Path) -> None:
+    target = tmp_path / "model"
+    _fill(target, 1)
+    files = plan_shards([Tensor("a", "u8", (60,), 60)], {}, 128)
+    with Writer(target, files, is_folder=True, overwrite=True) as writer:
+        (target / "notes").write_text("mine")
+        with pytest.raises(MemdescError, match="it holds 'notes'"):
+            writer.finish()
+    assert (target / "notes").read_text() == "mine"
+    assert _filled(target) == 1
+
+
+@pytest.mark.parametrize("can_exchange", [True, False])
+def test_a_folder_is_replaced_with_and_without_exchanging_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, can_exchange: bool
+) -> None:
+    if not can_exchange:
+        monkeypatch.setattr("reorder.checkpoints.formats.partial._renameat2", lambda: None)
+    target = tmp_path / "model"
+    for fill in (1, 2):
+        _fill(target, fill, overwrite=True)
+        assert _filled(target) == fill
+        assert _names(tmp_path) == {"model"}
+
+
+def test_a_folder_has_its_name_back_if_the_new_one_cannot_get_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target, rename = tmp_path / "model", os.replace
+    _fill(target, 1)
+
+    def fail(src: Path, dst: Path) -> None:
+        if src.name == "files" and dst == target:
+            raise OSError(errno.EIO, "no")
+        rename(src, dst)
+
+    monkeypatch.setattr("reorder.checkpoints.formats.partial._renameat2", lambda: None)
+    monkeypatch.setattr(os, "replace", fail)
+    with pytest.raises(MemdescError, match="cannot be written"):
+        _fill(target, 2, overwrite=True)
+    assert _filled(target) == 1
+
+
+def test_a_target_that_is_made_while_the_lock_is_taken_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def made_meanwhile(folder: Path) -> Partial:
+        (tmp_path / _NAME).write_text("mine")
+        return Partial(folder)
+
+    monkeypatch.setattr("reorder.checkpoints.formats.writer.Partial", made_meanwhile)
+    with pytest.raises(MemdescError, match="exists; it is only replaced with --overwrite"):
+        one_tensor(tmp_path / _NAME)
+    assert (tmp_path / _NAME).read_text() == "mine"
+
+
+def test_a_link_is_replaced_and_not_what_it_leads_to(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("old")
+    (tmp_path / _NAME).symlink_to("file")
+    with pytest.raises(MemdescError, match="exists"):
+        one_tensor(tmp_path / _NAME)
+    with one_tensor(tmp_path / _NAME, overwrite=True) as writer:
+        writer.finish()
+    assert not (tmp_path / _NAME).is_symlink()
+    assert (tmp_path / "file").read_text() == "old"
+    _fill(tmp_path / "folder", 1)
+    (tmp_path / "folder" / "notes").write_text("mine")
+    for name in ("folder", "nowhere"):
+        (tmp_path / "model").symlink_to(name)
+        _fill(tmp_path / "model", 2, overwrite=True)
+        assert not (tmp_path / "model").is_symlink()
+        assert _filled(tmp_path / "model") == 2
+        (tmp_path / "model").rename(tmp_path / f"old-{name}")
+    assert _filled(tmp_path / "folder") == 1
+
+
+def test_names_may_have_any_character_and_almost_any_length(tmp_path: Path) -> None:
+    longest = 255 - len("..memdesc-partial")
+    for name in ("a\nb.safetensors", "é" * 100 + ".safetensors", "x" * (longest - 12) + _NAME[1:]):
+        with one_tensor(tmp_path / name) as writer:
+            writer.finish()
+        assert (tmp_path / name).is_file()
+    with pytest.raises(
+        MemdescError, match=f"its name has 239 bytes, and may have at most {longest}"
+    ):
+        one_tensor(tmp_path / ("x" * (longest - 11) + _NAME[1:]))
+
+
+def test_files_beside_a_folder_are_not_its_own(tmp_path: Path) -> None:
+    files = _files("data", "more", "x")
+    (tmp_path / "data").write_text("mine")
+    with Writer(tmp_path / "model", files, is_folder=True) as writer:
+        writer.finish()
+    assert _names(tmp_path) == {"data", "model"}
+    assert (tmp_path / "data").read_text() == "mine"
+
+
+def test_a_pipe_is_not_replaced(tmp_path: Path) -> None:
+    target = tmp_path / _NAME
+    os.mkfifo(target)
+    with pytest.raises(MemdescError, match="pipe"):
+        one_tensor(tmp_path / _NAME, overwrite=True)
+    with pytest.raises(MemdescError, match="pipe"):
+        _fill(target, 1, overwrite=True)
+    assert target.is_fifo()
+
+
+@pytest.mark.skipif(not Path("/proc").is_mount(), reason="a mount point that is always there")
+def test_a_mount_point_is_not_replaced() -> None:
+    with pytest.raises(MemdescError, match="'/proc' is a mount point, which cannot be replaced"):
+        Writer(Path("/proc"), [], is_folder=True, overwrite=True)
+
+
+def test_nothing_is_written_after_the_end(tmp_path: Path) -> None:
+    with one_tensor(tmp_path / _NAME) as writer:
+        writer.finish()
+    with pytest.raises(MemdescError, match=f"{_NAME}' is no longer being written"):
+        write_part(writer, "a", 0, np.ones(100, np.uint8))
+
+
+def test_a_file_that_the_disk_has_no_room_for_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(handle: int, nbytes: int) -> None:
+        del handle, nbytes
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("reorder.checkpoints.formats.writer.reserve", full)
+    with pytest.raises(MemdescError, match=f"{_NAME}' cannot be written: No space left"):
+        one_tensor(tmp_path / _NAME)
+    assert _names(tmp_path) == set()
+    monkeypatch.undo()
+    with one_tensor(tmp_path / _NAME) as writer:  # nobody has the lock
+        writer.discard()
+
+
+@pytest.mark.parametrize("is_folder", [False, True])
+def test_files_that_are_not_planned_are_not_published(tmp_path: Path, *, is_folder: bool) -> None:
+    target = tmp_path / ("model" if is_folder else _NAME)
+    files = plan_shards([_TENSOR], {}, 128) if is_folder else plan_file(target, [_TENSOR], {})
+    facts = {file.name: "same" for file in files}
+    with Writer(target, files, is_folder=is_folder, facts=facts) as writer:
+        writer.complete(files[0].name)
+        (writer.open.path / "files" / "more").write_text("x")
+    with Writer(target, files, is_folder=is_folder, facts=facts, resume=True) as writer:
+        assert writer.finished == {files[0].name}
+        writer.finish()
+    assert _names(tmp_path) == {target.name}
+    assert not is_folder or _names(target) == {"model.safetensors"}
+
+
+def test_names_are_bounded_where_the_system_does_not_say(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(os, "pathconf")
+    names = ["x" * (nbytes - len("..memdesc-partial")) for nbytes in (255, 256)]
+    Writer(tmp_path / names[0], [], is_folder=True)
+    with pytest.raises(MemdescError, match="its name has 239 bytes, and may have at most 238"):
+        Writer(tmp_path / names[1], [], is_folder=True)
+
+
+def test_files_that_would_be_lost_are_named(tmp_path: Path) -> None:
+    for name in "cba":
+        (tmp_path / name).touch()
+    with pytest.raises(MemdescError, match="it holds 'a', 'b', 'c', which"):
+        Writer(tmp_path, [], is_folder=True, overwrite=True)
+    (tmp_path / "d").touch()
+    with pytest.raises(MemdescError, match="it holds 'a', 'b', 'c' and 1 more, which"):
+        Writer(tmp_path, [], is_folder=True, overwrite=True)
+
+
+def _sharded(target: Path, **options: Any) -> Writer:
+    facts = {"a": "1", "b": "1", "c": "1"} | options.pop("facts", {})
+    files = _files("a", "b", "c")
+    return Writer(target, files, is_folder=True, facts=facts, **options).begin()
+
+
+def _finish_some(target: Path) -> None:
+    """Leave an output of which two files are finished."""
+    with _sharded(target) as writer:
+        for name in ("a", "b"):
+            write_part(writer, name, 0, np.full(10, 7, np.uint8))
+            writer.complete(name)
+        write_part(writer, "c", 0, np.full(10, 7, np.uint8))
+
+
+def test_finished_files_with_equal_facts_are_kept_and_others_start_again(tmp_path: Path) -> None:
+    target = tmp_path / "model"
+    _finish_some(target)
+    with _sharded(target, resume=True, facts={"b": "2"}) as writer:
+        assert writer.finished == {"a"}
+        writer.finish()
+    assert [(target / name).read_bytes() for name in "abc"] == [b"\7" * 10, bytes(10), bytes(10)]
+    assert _names(tmp_path) == {"model"}
+
+
+@pytest.mark.parametrize(
+    ("damage", "kept"),
+    [
+        (os.listdir, {"a", "b"}),
+        (lambda folder: os.truncate(folder / "files" / "a", 9), {"b"}),
+        (lambda folder: (folder / "files" / "a").unlink(), {"b"}),
+        *(
+            (lambda folder, text=text: (folder / "facts").write_bytes(text), set())
+            for text in (b"", b"{", b"[1]", b'"a"', b"\xff", b"[" * 9999)
+        ),
+        (lambda folder: (folder / "facts").unlink(), set()),
+    ],
+)
+def test_what_is_not_known_to_be_finished_starts_again(
+    tmp_path: Path, damage: Callable[[Path], object], kept: set[str]
+) -> None:
+    target = tmp_path / "model"
+    _finish_some(target)
+    damage(partial_folder(target))
+    with _sharded(target, resume=True) as writer:
+        assert writer.finished == kept
+        assert {path.name for path in (writer.open.path / "files").glob("*")} == kept
+
+
+def test_nothing_is_kept_without_resume(tmp_path: Path) -> None:
+    _finish_some(tmp_path / "model")
+    with _sharded(tmp_path / "model") as writer:
+        assert not writer.finished
+        writer.finish()
+    assert (tmp_path / "model" / "a").read_bytes() == bytes(10)
+
+
+def test_files_that_are_written_together_are_kept_together(tmp_path: Path) -> None:
+    _finish_some(tmp_path / "model")
+    together = [frozenset("bc")]
+    with _sharded(tmp_path / "model", resume=True, together=together) as writer:
+        assert writer.finished == {"a"}
+
+
+def test_a_lost_worker_does_not_reach_files_of_a_later_run(tmp_path: Path) -> None:
+    with _sharded(tmp_path / "model") as writer:
+        old = writer.where("a").path
+    with _sharded(tmp_path / "model", resume=True) as writer:
+        assert not old.exists()
+        assert writer.where("a").path.name == old.name
