@@ -8,7 +8,7 @@ import numpy as np
 
 from reorder.checkpoints.formats.entry import Tensor
 from reorder.checkpoints.formats.table import plan_file
-from reorder.checkpoints.formats.writer import Writer
+from reorder.checkpoints.writer import Writer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -25,9 +25,9 @@ def one_tensor(target: Path, *, resume: bool = False, overwrite: bool = False) -
 def write_part(writer: Writer, name: str, offset: int, data: Any) -> None:
     """Write bytes of a tensor, from an offset in it on."""
     path, start, _ = writer.where(name)
-    flat = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
-    grown = path.relative_to(writer.open.path).as_posix()
-    writer.open.write_at(grown, start + offset, memoryview(flat))  # type: ignore[arg-type] # arrays of bytes are buffers
+    with path.open("r+b") as file:
+        file.seek(start + offset)
+        file.write(np.ascontiguousarray(data).tobytes())
 
 
 def write_tensors(

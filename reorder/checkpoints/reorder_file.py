@@ -11,12 +11,12 @@ from memdesc.errors import about
 from reorder.checkpoints.files import DEFAULT_NAME, quantized_parts
 from reorder.checkpoints.formats.entry import Entry, PlannedFile, Span
 from reorder.checkpoints.formats.table import plan_file
-from reorder.checkpoints.formats.writer import Writer
 from reorder.checkpoints.moves.changes import ONLY, Reorder
 from reorder.checkpoints.moves.losses import Losses, Move, check_range
 from reorder.checkpoints.moves.pieces import Bound, cut
 from reorder.checkpoints.moves.tasks import Task, run_tasks
 from reorder.checkpoints.stored import stored_layout
+from reorder.checkpoints.writer import Writer
 from reorder.values.binding import bind
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from memdesc.disk import as_path
 from memdesc.errors import starred
 from reorder.checkpoints.convert.conversion import ConvertOptions, convert
 from reorder.checkpoints.convert.targets import TARGETS, checked_target
-from reorder.checkpoints.formats.partial import InUseError, has_finished, partial_folder
 from reorder.checkpoints.formats.table import read_container
+from reorder.checkpoints.writer import InUseError, has_finished, partial_folder
 from reorder.cli.command import (
     MAX_BYTES,
     Command,

@@ -73,7 +73,8 @@ def _parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str]) -> int:
     """Measure, and print the table or JSON."""
     parser = _parser()
-    options, options.words = parser.parse_known_args(arguments)
+    options, words = parser.parse_known_args(arguments)
+    options.words = words
     options.known = all_peers(options.peer_library)
     try:
         for path in options.peer_library:

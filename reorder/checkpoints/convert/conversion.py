@@ -32,11 +32,10 @@ from reorder.checkpoints.convert.rules import read_rules
 from reorder.checkpoints.convert.sections import section_warnings, sections_in
 from reorder.checkpoints.convert.targets import TargetRules, target_rules
 from reorder.checkpoints.formats.entry import Container, FileState
-from reorder.checkpoints.formats.partial import has_finished, is_in_use, partial_folder
 from reorder.checkpoints.formats.table import read_container
-from reorder.checkpoints.formats.writer import Writer
 from reorder.checkpoints.moves.losses import Losses, OverflowedError
 from reorder.checkpoints.moves.tasks import Task, run_tasks
+from reorder.checkpoints.writer import Writer, has_finished, partial_folder
 from reorder.values.scales import NotFiniteError
 
 if TYPE_CHECKING:
@@ -136,8 +135,9 @@ class Conversion:
         steps, lock, losses = self.unfinished(), Lock(), Losses()
         left: Counter[str] = Counter()
         names: dict[str, list[str]] = {}
+        # a step may also write into a file that was kept: the bytes that it already holds
         for each in steps:
-            for file in self._files_of(each):
+            for file in self._files_of(each) - writer.finished:
                 left[file] += len(each.pieces)
                 names.setdefault(file, []).append(each.step.name)
         by_path = {writer.where(name).path: writer.home_of(name) for name in writer.names}
@@ -145,7 +145,7 @@ class Conversion:
 
         def finish(task: Task, lost: Any) -> None:
             losses.add(task.name, lost)
-            files = {by_path[place.path] for _, place in task.dst}
+            files = {by_path[place.path] for _, place in task.dst} & names.keys()
             with lock:
                 left.subtract(files)
                 done = [file for file in files if not left[file]]
@@ -349,7 +349,6 @@ def plan_conversion(
             overwrite=options.overwrite,
             resume=options.resume,
             facts=facts,
-            together=_together(plan.steps, output),
         )
         checked = check_numbers(cut_steps, options)
         warnings = (
@@ -406,16 +405,9 @@ def _facts(
     }
 
 
-def _together(steps: Iterable[Step], output: Output) -> set[frozenset[str]]:
-    """Return the files that share a step, which writes all of them at a time."""
-    homes = {name: file.name for file in output.files for name in file.spans}
-    found = (frozenset(homes[each.name] for each in step.tensors) for step in steps)
-    return {files for files in found if len(files) > 1}
-
-
 def _discarded_warnings(target: Path) -> Iterator[str]:
     """Warn about finished files of an interrupted conversion, which are removed."""
-    if has_finished(target) and not is_in_use(partial_folder(target)):
+    if has_finished(target):
         yield (
             f"what an interrupted conversion left in {str(partial_folder(target))!r} is discarded; "
             "--resume keeps its finished files"

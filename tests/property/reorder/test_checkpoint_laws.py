@@ -21,7 +21,7 @@ from memdesc import MemdescError, memory_desc
 from memdesc.record import record_desc
 from reorder.checkpoints.formats.entry import Tensor
 from reorder.checkpoints.formats.shards import plan_shards
-from reorder.checkpoints.formats.writer import Writer
+from reorder.checkpoints.writer import Writer
 from tests.files import json_mutations, mutations
 from tests.headers import initializer, message_field, number_field, pair
 from tests.writers import write_tensors

@@ -36,9 +36,9 @@ sys.platform = "elsewhere"
 import reorder.system
 reorder.system.system_function = lambda *_: None
 import memdesc.disk
-import reorder.checkpoints.formats.partial as partial
+import reorder.checkpoints.writer as writing
 memdesc.disk._HAS_OFFSETS = memdesc.disk._OPENS_FOLDERS = False
-partial._HAS_LOCKS = False
+writing.fcntl = None
 """
 _USE = """
 import numpy as np, reorder, reorder.cli, tempfile

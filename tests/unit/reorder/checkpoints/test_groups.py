@@ -13,9 +13,9 @@ import reorder
 from memdesc import MemdescError
 from memdesc.record import known_records, record_desc
 from reorder.checkpoints.formats.table import plan_file
-from reorder.checkpoints.formats.writer import Writer
 from reorder.checkpoints.quantization import declared_record
 from reorder.checkpoints.stored import written_tensors
+from reorder.checkpoints.writer import Writer
 from reorder.cli import main
 from tests.checkpoints import awq_layer, fp8_layer, gptq_layer, write_config, write_safetensors
 from tests.unit.reorder.checkpoints.convert.results import converted, refused

@@ -11,10 +11,9 @@ import pytest
 
 from memdesc import MemdescError
 from reorder.checkpoints.formats.entry import PlannedFile, Span, Tensor
-from reorder.checkpoints.formats.partial import Partial, partial_folder
 from reorder.checkpoints.formats.shards import plan_shards
 from reorder.checkpoints.formats.table import plan_file, read_container
-from reorder.checkpoints.formats.writer import Writer
+from reorder.checkpoints.writer import InUseError, Writer, partial_folder
 from tests.writers import one_tensor, write_part
 
 if TYPE_CHECKING:
@@ -138,7 +137,7 @@ def test_a_folder_is_replaced_with_and_without_exchanging_names(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, can_exchange: bool
 ) -> None:
     if not can_exchange:
-        monkeypatch.setattr("reorder.checkpoints.formats.partial._renameat2", lambda: None)
+        monkeypatch.setattr("reorder.checkpoints.writer._renameat2", lambda: None)
     target = tmp_path / "model"
     for fill in (1, 2):
         _fill(target, fill, overwrite=True)
@@ -157,24 +156,20 @@ def test_a_folder_has_its_name_back_if_the_new_one_cannot_get_it(
             raise OSError(errno.EIO, "no")
         rename(src, dst)
 
-    monkeypatch.setattr("reorder.checkpoints.formats.partial._renameat2", lambda: None)
+    monkeypatch.setattr("reorder.checkpoints.writer._renameat2", lambda: None)
     monkeypatch.setattr(os, "replace", fail)
     with pytest.raises(MemdescError, match="cannot be written"):
         _fill(target, 2, overwrite=True)
     assert _filled(target) == 1
 
 
-def test_a_target_that_is_made_while_the_lock_is_taken_stays(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def made_meanwhile(folder: Path) -> Partial:
-        (tmp_path / _NAME).write_text("mine")
-        return Partial(folder)
-
-    monkeypatch.setattr("reorder.checkpoints.formats.writer.Partial", made_meanwhile)
+def test_a_target_that_is_made_while_the_lock_is_taken_stays(tmp_path: Path) -> None:
+    files = plan_file(tmp_path / _NAME, [_TENSOR], {})
+    writer = Writer(tmp_path / _NAME, files)
+    (tmp_path / _NAME).write_text("mine")
     with pytest.raises(MemdescError, match="exists; it is only replaced with --overwrite"):
-        one_tensor(tmp_path / _NAME)
-    assert (tmp_path / _NAME).read_text() == "mine"
+        writer.begin()
+    assert _names(tmp_path) == {_NAME}
 
 
 def test_a_link_is_replaced_and_not_what_it_leads_to(tmp_path: Path) -> None:
@@ -197,15 +192,13 @@ def test_a_link_is_replaced_and_not_what_it_leads_to(tmp_path: Path) -> None:
     assert _filled(tmp_path / "folder") == 1
 
 
-def test_names_may_have_any_character_and_almost_any_length(tmp_path: Path) -> None:
+def test_a_name_may_have_any_character_and_is_not_too_long(tmp_path: Path) -> None:
     longest = 255 - len("..memdesc-partial")
     for name in ("a\nb.safetensors", "é" * 100 + ".safetensors", "x" * (longest - 12) + _NAME[1:]):
         with one_tensor(tmp_path / name) as writer:
             writer.finish()
         assert (tmp_path / name).is_file()
-    with pytest.raises(
-        MemdescError, match=f"its name has 239 bytes, and may have at most {longest}"
-    ):
+    with pytest.raises(MemdescError, match="cannot be written: File name too long"):
         one_tensor(tmp_path / ("x" * (longest - 11) + _NAME[1:]))
 
 
@@ -248,8 +241,8 @@ def test_a_file_that_the_disk_has_no_room_for_is_an_error(
         del handle, nbytes
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("reorder.checkpoints.formats.writer.reserve", full)
-    with pytest.raises(MemdescError, match=f"{_NAME}' cannot be written: No space left"):
+    monkeypatch.setattr("reorder.checkpoints.writer._reserve", full)
+    with pytest.raises(MemdescError, match="cannot be written: No space left"):
         one_tensor(tmp_path / _NAME)
     assert _names(tmp_path) == set()
     monkeypatch.undo()
@@ -264,22 +257,12 @@ def test_files_that_are_not_planned_are_not_published(tmp_path: Path, *, is_fold
     facts = {file.name: "same" for file in files}
     with Writer(target, files, is_folder=is_folder, facts=facts) as writer:
         writer.complete(files[0].name)
-        (writer.open.path / "files" / "more").write_text("x")
+        (writer.folder / "files" / "more").write_text("x")
     with Writer(target, files, is_folder=is_folder, facts=facts, resume=True) as writer:
         assert writer.finished == {files[0].name}
         writer.finish()
     assert _names(tmp_path) == {target.name}
     assert not is_folder or _names(target) == {"model.safetensors"}
-
-
-def test_names_are_bounded_where_the_system_does_not_say(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delattr(os, "pathconf")
-    names = ["x" * (nbytes - len("..memdesc-partial")) for nbytes in (255, 256)]
-    Writer(tmp_path / names[0], [], is_folder=True)
-    with pytest.raises(MemdescError, match="its name has 239 bytes, and may have at most 238"):
-        Writer(tmp_path / names[1], [], is_folder=True)
 
 
 def test_files_that_would_be_lost_are_named(tmp_path: Path) -> None:
@@ -338,7 +321,7 @@ def test_what_is_not_known_to_be_finished_starts_again(
     damage(partial_folder(target))
     with _sharded(target, resume=True) as writer:
         assert writer.finished == kept
-        assert {path.name for path in (writer.open.path / "files").glob("*")} == kept
+        assert {path.name for path in (writer.folder / "files").glob("*")} == kept
 
 
 def test_nothing_is_kept_without_resume(tmp_path: Path) -> None:
@@ -349,16 +332,223 @@ def test_nothing_is_kept_without_resume(tmp_path: Path) -> None:
     assert (tmp_path / "model" / "a").read_bytes() == bytes(10)
 
 
-def test_files_that_are_written_together_are_kept_together(tmp_path: Path) -> None:
-    _finish_some(tmp_path / "model")
-    together = [frozenset("bc")]
-    with _sharded(tmp_path / "model", resume=True, together=together) as writer:
-        assert writer.finished == {"a"}
-
-
 def test_a_lost_worker_does_not_reach_files_of_a_later_run(tmp_path: Path) -> None:
     with _sharded(tmp_path / "model") as writer:
         old = writer.where("a").path
     with _sharded(tmp_path / "model", resume=True) as writer:
         assert not old.exists()
         assert writer.where("a").path.name == old.name
+
+
+# The folder in which an output grows.
+
+
+def _write(target: Path, *, resume: bool = False) -> None:
+    with one_tensor(target, resume=resume) as writer:
+        write_part(writer, "a", 0, np.ones(100, np.uint8))
+        writer.finish()
+
+
+def _begun(target: Path) -> Path:
+    """Leave the folder of a conversion that has ended."""
+    with one_tensor(target) as writer:
+        writer.complete(target.name)
+    return partial_folder(target)
+
+
+@pytest.mark.parametrize("kind", ["link", "broken link", "file", "of others", "open to others"])
+@pytest.mark.parametrize("resume", [False, True])
+def test_a_folder_that_others_made_or_may_write_into_is_refused(
+    tmp_path: Path, kind: str, *, resume: bool
+) -> None:
+    precious = tmp_path / "precious"
+    folder = partial_folder(tmp_path / _NAME)
+    (precious / "files").mkdir(parents=True)
+    (precious / "files" / _NAME).write_text("precious")
+    match kind:
+        case "link":
+            folder.symlink_to(precious)
+        case "broken link":
+            folder.symlink_to(tmp_path / "nowhere")
+        case "file":
+            folder.touch()
+        case "of others":
+            if os.geteuid():
+                pytest.skip("only root gives files to others")
+            os.chown(_begun(tmp_path / _NAME), 12345, -1)
+        case _:
+            _begun(tmp_path / _NAME).chmod(0o775)
+    with pytest.raises(MemdescError, match=r"is where a conversion writes, but (it|other)"):
+        _write(tmp_path / _NAME, resume=resume)
+    assert (precious / "files" / _NAME).read_text() == "precious"
+    assert not (tmp_path / "nowhere").exists()
+    assert not (tmp_path / _NAME).exists()
+
+
+def test_others_may_not_put_files_beside_what_grows(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        folder = _begun(tmp_path / _NAME)
+        assert folder.stat().st_mode & 0o777 == 0o755
+        assert (folder / "files" / _NAME).stat().st_mode & 0o777 == 0o666
+    finally:
+        os.umask(before)
+
+
+def test_links_in_an_old_output_are_removed_and_not_followed(tmp_path: Path) -> None:
+    precious = tmp_path / "precious"
+    precious.mkdir()
+    (precious / "data").touch()
+    (_begun(tmp_path / _NAME) / "old").mkdir()
+    (partial_folder(tmp_path / _NAME) / "old" / "link").symlink_to(precious)
+    _write(tmp_path / _NAME)
+    (_begun(tmp_path / f"y{_NAME}") / "old").symlink_to(precious)
+    _write(tmp_path / f"y{_NAME}")
+    assert _names(tmp_path) == {"precious", _NAME, f"y{_NAME}"}
+    assert _names(precious) == {"data"}
+
+
+def test_what_others_put_into_the_folder_in_the_end_stays(tmp_path: Path) -> None:
+    target = tmp_path / _NAME
+    with one_tensor(target) as writer:
+        (writer.folder / "notes").write_text("mine")
+        writer.finish()
+    assert target.is_file()
+    assert _names(partial_folder(target)) == {"notes"}
+
+
+def test_a_folder_that_takes_the_place_of_the_locked_one_is_not_published(tmp_path: Path) -> None:
+    target = tmp_path / _NAME
+    folder = partial_folder(target)
+    with one_tensor(target) as writer:
+        write_part(writer, "a", 0, np.ones(100, np.uint8))
+        writer.complete(_NAME)
+        folder.rename(tmp_path / "away")
+        with one_tensor(target) as second:
+            with pytest.raises(MemdescError, match="it is no longer the folder that was locked"):
+                writer.finish()
+            writer.discard()
+            second.finish()
+    assert (target.read_bytes()[-100:], folder.exists()) == (bytes(100), False)
+
+
+@pytest.mark.parametrize("is_opened", [False, True])
+def test_a_folder_that_is_removed_before_it_is_locked_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_opened: bool
+) -> None:
+    folder, opened = partial_folder(tmp_path / _NAME), os.open
+    left = [1, 1]
+
+    def with_others(name: Path, *arguments: int) -> int:
+        is_removed = name == folder / "lock" and left and left.pop()
+        if is_removed and not is_opened:
+            folder.rmdir()
+        handle = opened(name, *arguments)
+        if is_removed and is_opened:
+            name.unlink()
+            folder.rmdir()
+        return handle
+
+    monkeypatch.setattr(os, "open", with_others)
+    with one_tensor(tmp_path / _NAME):
+        assert not left
+        with pytest.raises(InUseError, match="another process is writing into"):
+            one_tensor(tmp_path / _NAME)
+
+
+@pytest.mark.parametrize("discards", [True, False])
+def test_a_child_that_is_forked_holds_no_lock(tmp_path: Path, *, discards: bool) -> None:
+    target = tmp_path / _NAME
+    writer = one_tensor(target)
+    asked, answer = os.pipe()
+    closed, said = os.pipe()
+    child = os.fork()
+    if not child:  # it may close what it has, and lives on until it is told to end
+        try:
+            if discards:
+                writer.discard()
+            os.close(answer)
+            os.write(said, b"x")
+            os.read(asked, 1)
+        finally:
+            os._exit(0)
+    os.close(said)
+    try:
+        assert os.read(closed, 1)
+        with pytest.raises(InUseError):
+            one_tensor(target)
+        write_part(writer, "a", 0, np.ones(100, np.uint8))
+        writer.close()
+        _write(target, resume=True)
+    finally:
+        for handle in (answer, asked, closed):
+            os.close(handle)
+        os.waitpid(child, 0)
+
+
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS])
+def test_a_file_system_that_cannot_lock_is_not_another_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("fcntl.flock", fail)
+    with pytest.raises(MemdescError) as caught:
+        one_tensor(tmp_path / _NAME)
+    assert str(caught.value) == (
+        f"{str(partial_folder(tmp_path / _NAME))!r} cannot be locked, so another process could "
+        f"write into it too: {os.strerror(number)}; write to a file system that supports locks"
+    )
+    assert not isinstance(caught.value, InUseError)
+    assert _names(tmp_path) == set()
+
+
+def test_facts_are_gone_from_the_disk_before_the_files_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[str] = []
+    with one_tensor(tmp_path / _NAME) as writer:
+        writer.complete(_NAME)
+        for module, name in ((os, "unlink"), (os, "fsync"), (shutil, "rmtree")):
+            call = getattr(module, name)
+
+            def recorded(
+                path: Path | int,
+                *,
+                name: str = name,
+                call: Callable[..., None] = call,
+                **options: int | None,
+            ) -> None:
+                full = Path(f"/proc/self/fd/{path}").readlink() if isinstance(path, int) else path
+                calls.append(f"{name} {Path(full).name}")
+                call(path, **options)
+
+            monkeypatch.setattr(module, name, recorded)
+        writer.discard()
+    assert calls[:3] == ["unlink facts", f"fsync {writer.folder.name}", f"unlink {_NAME}"]
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="Linux lists open files")
+def test_no_file_stays_open(tmp_path: Path) -> None:
+    open_files = Path("/proc/self/fd")
+    before = len([*open_files.iterdir()])
+    for _ in range(3):
+        _begun(tmp_path / _NAME)
+        _write(tmp_path / _NAME, resume=True)
+        with one_tensor(tmp_path / "z.npz"), pytest.raises(InUseError):
+            one_tensor(tmp_path / "z.npz")
+        (tmp_path / _NAME).unlink()
+    assert len([*open_files.iterdir()]) == before
+
+
+def test_a_file_has_its_size_where_room_cannot_be_promised(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: int) -> None:
+        raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
+
+    monkeypatch.setattr(os, "posix_fallocate", fail)
+    with one_tensor(tmp_path / _NAME) as writer:
+        writer.finish()
+    assert (tmp_path / _NAME).read_bytes()[-100:] == bytes(100)

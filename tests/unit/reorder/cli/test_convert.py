@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from reorder.checkpoints.formats.partial import Partial, partial_folder
+from reorder.checkpoints.writer import Writer, partial_folder
 from reorder.cli import main
 from tests.checkpoints import model_folder, write_safetensors
 from tests.programs import run_python
@@ -50,11 +50,9 @@ def test_rules_of_a_file_come_before_those_of_the_command(shell: Shell) -> None:
 
 
 def test_an_output_that_another_process_writes_is_waited_for_and_not_resumed(shell: Shell) -> None:
-    folder = partial_folder(Path("out"))
-    partial = Partial(folder)
-    (folder / "files" / "model.safetensors").mkdir(parents=True)
-    said = shell.refusal("convert model out --map 'conv.*: f16'")
-    partial.close()
+    with Writer(Path("out"), [], is_folder=True):
+        (partial_folder(Path("out")) / "files" / "model.safetensors").mkdir(parents=True)
+        said = shell.refusal("convert model out --map 'conv.*: f16'")
     assert "another process is writing into" in said
     assert "--resume" not in said
 

@@ -12,7 +12,7 @@ from memdesc import memory_desc
 from memdesc.record import record_desc
 from reorder.checkpoints.formats.entry import Tensor
 from reorder.checkpoints.formats.shards import plan_shards
-from reorder.checkpoints.formats.writer import Writer
+from reorder.checkpoints.writer import Writer
 from tests.checkpoints import awq_layer, fp8_layer, write_safetensors
 from tests.headers import message_field, safetensors_bytes
 

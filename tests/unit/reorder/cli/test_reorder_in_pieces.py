@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import reorder
-from reorder.checkpoints.formats.partial import partial_folder
+from reorder.checkpoints.writer import partial_folder
 from tests.programs import run_python
 
 if TYPE_CHECKING:

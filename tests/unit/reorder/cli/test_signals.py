@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from reorder.checkpoints.formats.partial import partial_folder
+from reorder.checkpoints.writer import partial_folder
 from tests.checkpoints import write_safetensors
 from tests.programs import run_python
 

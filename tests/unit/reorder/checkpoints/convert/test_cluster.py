@@ -13,7 +13,7 @@ import reorder
 from memdesc import MemdescError
 from reorder.checkpoints import ConvertOptions, ConvertProgress
 from reorder.checkpoints.formats.entry import FileState
-from reorder.checkpoints.formats.partial import partial_folder
+from reorder.checkpoints.writer import partial_folder
 from reorder.cli.main import main
 from tests.checkpoints import model_folder, write_safetensors
 from tests.clusters import Cluster, started

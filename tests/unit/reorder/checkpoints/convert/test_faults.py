@@ -14,7 +14,7 @@ import pytest
 from memdesc import MemdescError
 from reorder.checkpoints import ConvertOptions
 from reorder.checkpoints.convert.conversion import plan_conversion
-from reorder.checkpoints.formats.partial import partial_folder
+from reorder.checkpoints.writer import partial_folder
 from tests.checkpoints import model_folder
 from tests.programs import run_python
 

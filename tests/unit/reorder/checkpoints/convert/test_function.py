@@ -15,8 +15,8 @@ import pytest
 
 import reorder
 from memdesc import MemdescError
-from reorder.checkpoints.formats.partial import partial_folder
 from reorder.checkpoints.moves.pieces import _sizes
+from reorder.checkpoints.writer import partial_folder
 from tests.checkpoints import write_safetensors
 from tests.unit.reorder.checkpoints.convert.results import contents, ended_after
 

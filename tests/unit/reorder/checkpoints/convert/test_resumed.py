@@ -11,7 +11,7 @@ import pytest
 from memdesc import MemdescError
 from reorder.checkpoints import ConvertOptions
 from reorder.checkpoints.convert.conversion import Conversion, plan_conversion
-from reorder.checkpoints.formats.partial import partial_folder
+from reorder.checkpoints.writer import partial_folder
 from tests.checkpoints import write_safetensors
 from tests.unit.reorder.checkpoints.convert.results import contents, ended_after
 
