@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["IMAGES", "SHAPES"]
+from memdesc.names.images import IMAGES as IMAGE_TYPES
+
+__all__ = ["IMAGES", "SHAPES", "small_dims"]
 
 Mapping = tuple[tuple[int, int, int], Any]
 
@@ -96,3 +98,17 @@ SHAPES: dict[str, list[tuple[int, ...]]] = {
     "image_2d_weights_c1_b_fyx": [(3, 2, 3, 5), (5, 1, 1, 1)],
     "image_2d_rgba": [(1, 3, 5, 7), (1, 4, 5, 7)],
 }
+
+
+def small_dims(name: str) -> tuple[int, ...]:
+    """Return ragged sizes that an image type can have."""
+    row = IMAGE_TYPES[name]
+    sizes = dict(zip(row.letters, (3, 2, 5, 6), strict=False))
+    if name == "tflite_gpu_single_texture_2d":
+        sizes["c"] = 2
+    if name == "image_2d_rgba":
+        sizes["f"] = 3
+    return tuple(
+        1 if letter in row.ones else 16 if letter in row.whole else size
+        for letter, size in sizes.items()
+    )

@@ -13,6 +13,7 @@ import pyopencl.array
 
 from memdesc import ImageDesc, MemdescError, MemoryDesc
 from memdesc.errors import OutOfMemoryError
+from reorder.opencl.image_formats import object_type
 
 
 class AllocatedBuffer(cl.Buffer):
@@ -49,8 +50,10 @@ def allocate(
     if not isinstance(desc, ImageDesc):
         return allocate_buffer(context, desc.nbytes)
     size = cl.ImageDescriptor()
-    size.image_type = cl.mem_object_type.IMAGE2D
-    size.shape = (desc.width, desc.height)  # type: ignore[assignment] # two, as pyopencl does
+    size.image_type = object_type(desc.kind)
+    size.shape = desc.shape[-2::-1]  # type: ignore[assignment] # as many sides as the image has
+    if desc.kind == "array":
+        size.array_size = desc.depth
     try:
         return AllocatedImage(context, cl.mem_flags.READ_WRITE, form, desc=size)  # type: ignore[arg-type] # an image has a format
     except cl.Error as error:

@@ -99,7 +99,7 @@ class DeviceMemory(Indexed):
         selection = select_elements(desc, key)
         first, end = selection.span(desc)
         if isinstance(self.desc, ImageDesc):
-            row_nbytes = desc.nbytes // self.desc.height
+            row_nbytes = desc.nbytes // (self.desc.depth * self.desc.height)
             rows = range(first // row_nbytes, -(-end // row_nbytes))
             data = self._pixels(self.desc, wait_for, rows)
             first = rows.start * row_nbytes
@@ -125,7 +125,7 @@ class DeviceMemory(Indexed):
         """
         wait_for = self._checked_events()
         if isinstance(self.desc, ImageDesc):
-            pixels = self._pixels(self.desc, wait_for, range(self.desc.height))
+            pixels = self._pixels(self.desc, wait_for, range(self.desc.depth * self.desc.height))
             return Memory(self.desc.desc, pixels, zero_pad=False)
         memory = Memory(self.desc)
         self._copy(memory.data[: self.desc.min_nbytes], 0, wait_for)
@@ -154,14 +154,20 @@ class DeviceMemory(Indexed):
         cl.enqueue_copy(self.queue, data, memory, src_offset=start, wait_for=wait_for)
 
     def _pixels(self, desc: ImageDesc, wait_for: list[cl.Event], rows: range) -> NDArray[np.uint8]:
-        """Copy rows of the image to the host, as bytes of its dtype."""
-        shape = (len(rows), desc.width, desc.channels)
+        """Copy rows, counted through all slices, to the host, as bytes of the dtype."""
+        first, end = rows.start, rows.stop
+        origin, region = (0, first, 0), (desc.width, end - first, 1)
+        if desc.kind != "2d":  # whole slices
+            z = first // desc.height
+            first, slices = z * desc.height, -(-end // desc.height) - z
+            origin, region = (0, 0, z), (desc.width, desc.height, slices)
+        shape = (region[1] * region[2], desc.width, desc.channels)
         pixels = np.empty(shape, _lane_dtype(desc, self.data))
         if len(rows):
-            origin, region = (0, rows.start, 0), (desc.width, len(rows), 1)
             cl.enqueue_copy(
                 self.queue, pixels, self.data, origin=origin, region=region, wait_for=wait_for
             )
+        pixels = pixels[rows.start - first : end - first]
         return pixels.astype(desc.dtype.numpy, copy=False).view(np.uint8).reshape(-1)
 
 

@@ -295,13 +295,13 @@ def device_traits(device: cl.Device) -> DeviceTraits:
 def _copy_pixels(
     queue: cl.CommandQueue,
     memory: tuple[Any, Any],
-    region: tuple[int, int],
+    region: tuple[int, int, int],
     wait_for: Sequence[cl.Event] | None,
 ) -> cl.Event:
     """Copy pixels between an image and a linear buffer, without conversion."""
     copy: Any = cl.enqueue_copy  # pyopencl's type stubs lack the parameter offset
     src, dst = memory
     event: cl.Event = copy(
-        queue, dst, src, offset=0, origin=(0, 0, 0), region=(*region, 1), wait_for=wait_for
+        queue, dst, src, offset=0, origin=(0, 0, 0), region=region, wait_for=wait_for
     )
     return event

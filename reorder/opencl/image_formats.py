@@ -19,14 +19,16 @@ _CHANNEL_TYPES = {
     "s8": ("SIGNED_INT8", "SIGNED_INT32"),
     "u8": ("UNSIGNED_INT8", "UNSIGNED_INT32", "UNORM_INT8"),
 }
-_ORDERS = {4: "RGBA", 1: "R"}
+_ORDERS = {4: "RGBA", 2: "RG", 1: "R"}
+# the kind of an image -> the type of its object
+_OBJECTS = {"2d": "IMAGE2D", "3d": "IMAGE3D", "array": "IMAGE2D_ARRAY"}
 
 
 def image_format(image: ImageDesc, channel_type: int | str | None = None) -> cl.ImageFormat:
     """Return the format of an image: of a `pyopencl.channel_type` or its name, or the default."""
     names = _legal(image.dtype)
     given = names[0] if channel_type is None else channel_type
-    name = given if isinstance(given, str) else _name_of(cl.channel_type, given)
+    name = given if isinstance(given, str) else name_of(cl.channel_type, given)
     if name not in names:
         msg = (
             f"channel_type {short_repr(channel_type)} ({name}) cannot hold {image.dtype}; "
@@ -44,7 +46,7 @@ def supported_format(
     """Return the format of an image; refuse a format or size that the device does not support."""
     form = image_format(image, channel_type)
     check_size(image, queue)
-    if (form.channel_order, form.channel_data_type) not in _supported(queue.context):
+    if (form.channel_order, form.channel_data_type) not in _supported(queue.context, image.kind):
         msg = (
             f"the devices of the context have no images of {' '.join(_names_of(form))}; "
             "use another dtype or channel_type, or a buffer of .desc"
@@ -67,8 +69,8 @@ def channel_type_of(image: ImageDesc, found: cl.ImageFormat, operand: str) -> st
 def check_size(image: ImageDesc, queue: cl.CommandQueue) -> None:
     """Refuse an image that the device of a queue cannot hold, or a device without images."""
     device = queue.device
-    (width, height), is_supported, is_listed = _limits(queue.context, device)
-    if is_supported and is_listed and image.width <= width and image.height <= height:
+    limits, is_supported, is_listed = _limits(queue.context, device, image.kind)
+    if is_supported and is_listed and image.fits(*limits):
         return
     name = device.name.strip()
     if not is_supported:
@@ -77,7 +79,8 @@ def check_size(image: ImageDesc, queue: cl.CommandQueue) -> None:
             "reorder into a buffer of image.desc instead, the same pixels row by row"
         )
         raise MemdescError(msg)
-    image.check_size(width, height, f"on device {name!r}")
+    width, height, depth = limits
+    image.check_size(width, height, f"on device {name!r}", max_depth=depth)
     if not is_listed:
         msg = (
             f"device {name!r} is a sub-device that the context of the queue does not list: PoCL "
@@ -87,10 +90,32 @@ def check_size(image: ImageDesc, queue: cl.CommandQueue) -> None:
 
 
 @first_arg_dependent_memoize
-def _limits(context: cl.Context, device: cl.Device) -> tuple[tuple[int, int], bool, bool]:
+def _limits(
+    context: cl.Context, device: cl.Device, kind: str
+) -> tuple[tuple[int, int, int], bool, bool]:
     """Return a device's largest image, whether it has images, and whether a context includes it."""
-    largest = device.image2d_max_width, device.image2d_max_height
+    if kind == "3d":
+        largest = device.image3d_max_width, device.image3d_max_height, device.image3d_max_depth
+    else:
+        slices = device.image_max_array_size if kind == "array" else 1
+        largest = device.image2d_max_width, device.image2d_max_height, slices
     return largest, bool(device.image_support), device in context.devices
+
+
+def object_type(kind: str) -> Any:
+    """Return OpenCL's type of the objects of a kind of images, a number."""
+    return getattr(cl.mem_object_type, _OBJECTS[kind])
+
+
+def check_writable(image: ImageDesc, queue: cl.CommandQueue) -> None:
+    """Refuse an image that kernels of the queue's device cannot write."""
+    extension = "cl_khr_3d_image_writes"
+    if image.kind == "3d" and extension not in queue.device.extensions:
+        msg = (
+            f"device {queue.device.name.strip()!r} lacks {extension}, so its kernels cannot write "
+            f"{image!r}; use an array of images, or a buffer of .desc"
+        )
+        raise MemdescError(msg)
 
 
 def _legal(dtype: DataType) -> tuple[str, ...]:
@@ -102,17 +127,17 @@ def _legal(dtype: DataType) -> tuple[str, ...]:
 
 def _names_of(form: cl.ImageFormat) -> tuple[str, str]:
     """Return the names of the order and the type of the channels."""
-    order = _name_of(cl.channel_order, form.channel_order)
-    return order, _name_of(cl.channel_type, form.channel_data_type)
+    order = name_of(cl.channel_order, form.channel_order)
+    return order, name_of(cl.channel_type, form.channel_data_type)
 
 
-def _name_of(kind: Any, value: object) -> str:
+def name_of(kind: Any, value: object) -> str:
     """Return the name of an OpenCL constant of a kind, or its number."""
     return str(kind.to_string(value, "%#x")) if isinstance(value, int) else "?"
 
 
 @first_arg_dependent_memoize
-def _supported(context: cl.Context) -> frozenset[tuple[int, int]]:
+def _supported(context: cl.Context, kind: str) -> frozenset[tuple[int, int]]:
     flags = cl.mem_flags.READ_WRITE
-    found = cl.get_supported_image_formats(context, flags, cl.mem_object_type.IMAGE2D)
+    found = cl.get_supported_image_formats(context, flags, object_type(kind))
     return frozenset((form.channel_order, form.channel_data_type) for form in found)

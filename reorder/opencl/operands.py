@@ -19,7 +19,13 @@ from reorder.opencl.allocation import (
     is_released_error,
     released_error,
 )
-from reorder.opencl.image_formats import channel_type_of, check_size
+from reorder.opencl.image_formats import (
+    channel_type_of,
+    check_size,
+    check_writable,
+    name_of,
+    object_type,
+)
 from reorder.opencl.kernel.access import VECTOR
 from reorder.opencl.kernel.placement import ImageShape
 from reorder.opencl.kernel.transfers import OperandSpec
@@ -126,6 +132,8 @@ def _image_operand(
     queue: cl.CommandQueue, memory: Any, desc: ImageDesc, name: str, use: str
 ) -> DeviceOperand:
     shape = ImageShape.of(desc)
+    if use == "write":
+        check_writable(desc, queue)
     if isinstance(memory, Unallocated) and memory.form is not None:
         return DeviceOperand(desc.desc, shape, channel_type_of(desc, memory.form, name))
     if not isinstance(memory, cl.Image):
@@ -135,15 +143,21 @@ def _image_operand(
         )
         raise MemdescError(msg)
     _check_usable(queue, memory, name, use)
-    if memory.type != cl.mem_object_type.IMAGE2D:
-        msg = f"{name} has 1 or 3 dimensions, or is an array of images, but {desc!r} has 2"
+    if memory.type != object_type(desc.kind):
+        given = name_of(cl.mem_object_type, memory.type)
+        kind = name_of(cl.mem_object_type, object_type(desc.kind))
+        msg = f"{name} is an {given}, but {desc!r} is an {kind}"
         raise MemdescError(msg)
     check_size(desc, queue)
     channel_type = channel_type_of(desc, memory.format, name)
-    for dimension in ("width", "height"):
+    depth = memory.array_size if desc.kind == "array" else memory.depth
+    sizes = {"width": memory.width, "height": memory.height}
+    if desc.kind != "2d":
+        sizes["depth"] = depth
+    for dimension, size_of in sizes.items():
         needed = getattr(desc, dimension)
-        if getattr(memory, dimension) < needed:
-            size = f"{memory.width} x {memory.height}"
+        if size_of < needed:
+            size = " x ".join(map(str, sizes.values()))
             msg = f"{name} has {size} pixels, but {desc!r} has {dimension} {needed}"
             raise MemdescError(msg)
     return DeviceOperand(desc.desc, shape, channel_type, memory=memory, place=place_of(memory))

@@ -348,7 +348,7 @@ def test_a_format_that_no_device_has_is_refused(
     runtime: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # runtimes here have all formats
-    monkeypatch.setattr(image_formats, "_supported", lambda _: frozenset())
+    monkeypatch.setattr(image_formats, "_supported", lambda *_: frozenset())
     with refused("the devices of the context have no images of RGBA FLOAT"):
         opencl.pack(runtime.queue, X, IMAGE)
 
@@ -359,7 +359,7 @@ def test_what_makes_no_image_is_refused_with_the_reason(runtime: Runtime) -> Non
         match=re.escape("holds G g G^T of each 3x3 filter, which a reorder cannot make"),
     ):
         image_desc((8, 8, 3, 3), "f32", "winograd_filter")
-    with refused("dw_conv2d_filter has multiplier m = 2: the kernels fill the image only for 1"):
+    with refused("dw_conv2d_filter has m = 2: its image holds only m = 1"):
         image_desc((2, 8, 3, 3), "f32", "dw_conv2d_filter")
     with refused("dst must be an ImageDesc, not memory_desc((1, 5, 3, 2), 'f32', 'acdb')"):
         opencl.pack(runtime.queue, X, "nhwc")

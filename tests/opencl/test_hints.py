@@ -32,6 +32,7 @@ PIXELS = np.ones((1, 4, 3, 2), np.float32)
 _REASONS = (
     "have no images of",
     "has no images",
+    "cannot write",
     "has no f64",
     "is shared virtual memory, but device",
     "do not take shared virtual memory",

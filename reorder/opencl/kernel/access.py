@@ -103,12 +103,28 @@ class Access(NamedTuple):
     """How an operand is read or written.
 
     `kind` is one of `AccessKind`, `bits` is the width of an element. If kernels read its value,
-    `channel` names its type, such as ``f16`` or ``unorm8``; otherwise its bits move.
+    `channel` names its type, such as ``f16`` or ``unorm8``; otherwise its bits move. An image with
+    slices has `slice_rows` rows in each.
     """
 
     kind: str
     bits: int
     channel: str = ""
+    slice_rows: int = 0
+    is_array: bool = False
+
+    @property
+    def image_type(self) -> str:
+        """OpenCL C's type of an image."""
+        if not self.slice_rows:
+            return "image2d_t"
+        return "image2d_array_t" if self.is_array else "image3d_t"
+
+    def pixel(self, coords: str) -> str:
+        """Return the coordinates that OpenCL's functions take, given an int2 of column and row."""
+        if not self.slice_rows:
+            return coords
+        return f"in_slice({coords}, {self.slice_rows})"
 
     @property
     def nbytes(self) -> int:

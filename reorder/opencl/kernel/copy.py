@@ -361,7 +361,8 @@ def _load(pattern: Pattern, value: str, steps: tuple[int, ...]) -> str:
 
 def _load_pixel(pattern: Pattern, value: str, steps: tuple[int, ...]) -> str:
     element = pattern.src.element
-    pixel = f"read_image{element.image_suffix}(src, {_pixel_coords('src', steps)})"
+    at = pattern.src.pixel(_pixel_coords("src", steps))
+    pixel = f"read_image{element.image_suffix}(src, {at})"
     if pattern.dst.kind == AccessKind.IMAGE or pattern.lanes == _IN_ORDER:
         if pattern.lanes in {_IN_ORDER, (0,)}:
             return f"{value} = {pixel};"
@@ -375,7 +376,7 @@ def _store(pattern: Pattern, value: str, steps: tuple[int, ...]) -> str:
     """Return the statement that stores the lanes of a value to some steps."""
     element = pattern.dst.element
     if pattern.dst.kind == AccessKind.IMAGE:
-        coords = _pixel_coords("dst", steps)
+        coords = pattern.dst.pixel(_pixel_coords("dst", steps))
         return f"write_image{element.image_suffix}(dst, {coords}, {value});"
     start = _coord("dst", steps)
     if pattern.conversion is not None:
@@ -417,7 +418,7 @@ def _load_lanes(
     reads_image = pattern.src.kind == AccessKind.IMAGE
     if reads_image:
         element = pattern.src.element
-        pixel = f"read_image{element.image_suffix}(src, {start('src')})"
+        pixel = f"read_image{element.image_suffix}(src, {pattern.src.pixel(start('src'))})"
         yield f"const {element.value}4 pixel = {pixel};"
     src_bits, dst_bits = conversion.widths
     if pattern.src.kind == AccessKind.VECTOR:

@@ -419,20 +419,27 @@ def kernel_source(pattern: Pattern) -> str:
 
 
 def _head(pattern: Pattern) -> Iterator[str]:
+    if pattern.dst.image_type == "image3d_t":
+        yield "#pragma OPENCL EXTENSION cl_khr_3d_image_writes : enable"
     yield f"typedef {'long' if pattern.is_wide else 'int'} index_t;"
     yield "typedef struct {"
     names = pattern.params
     for k in range(0, len(names), _PARAMS_PER_LINE):
         yield f"    index_t {', '.join(names[k : k + _PARAMS_PER_LINE])};"
     yield "} params_t;"
+    if pattern.src.slice_rows or pattern.dst.slice_rows:
+        yield "int4 in_slice(const int2 at, const int rows)"
+        yield "{"
+        yield "    return (int4)(at.x, at.y % rows, at.y / rows, 0);"
+        yield "}"
     yield from pattern.body.functions(pattern)
     arguments = []
     if pattern.src.kind == AccessKind.IMAGE:
-        arguments.append("__read_only image2d_t src")
+        arguments.append(f"__read_only {pattern.src.image_type} src")
     elif pattern.src.kind != AccessKind.NONE:
         arguments.append(f"__global const {pattern.src.element.memory} *restrict src")
     if pattern.dst.kind == AccessKind.IMAGE:
-        arguments.append("__write_only image2d_t dst")
+        arguments.append(f"__write_only {pattern.dst.image_type} dst")
     else:
         arguments.append(f"__global {pattern.dst.element.memory} *restrict dst")
     if pattern.conversion is not None:

@@ -354,7 +354,8 @@ class PixelTile(Body):
                 yield from _pixel_lines(self, pattern, s, "dst", [])
                 suffix = pattern.dst.element.image_suffix
                 value = _loaded(self, pattern, s)
-                yield f"if (inside{s}) write_image{suffix}(dst, (int2)(x{s}, y{s}), {value});"
+                at = pattern.dst.pixel(f"(int2)(x{s}, y{s})")
+                yield f"if (inside{s}) write_image{suffix}(dst, {at}, {value});"
                 yield "}"
             return
         value = f"{pattern.src.element.value}4"
@@ -362,7 +363,8 @@ class PixelTile(Body):
         for s in pixels:
             yield from _pixel_lines(self, pattern, s, "src", alone)
             yield f"{value} v{s} = ({value})(0);"
-            read = f"read_image{suffix}(src, (int2)(x{s}, y{s}))"
+            at = pattern.src.pixel(f"(int2)(x{s}, y{s})")
+            read = f"read_image{suffix}(src, {at})"
             yield f"if (inside{s}) v{s} = {read};"
         for s in pixels:
             yield _within(

@@ -21,15 +21,22 @@ if TYPE_CHECKING:
 
 
 class ImageShape(NamedTuple):
-    """The pixels of an image as a linear buffer: rows of `width` pixels of `channels` lanes."""
+    """The pixels of an image as a linear buffer: rows of `width` pixels of `channels` lanes.
+
+    Rows are counted through all slices. A slice has `slice_rows`, which is 0 in a 2-D image; the
+    slices are those of a 3-D image, or of an array of images if `is_array`.
+    """
 
     width: int
     channels: int
+    slice_rows: int = 0
+    is_array: bool = False
 
     @classmethod
     def of(cls, image: ImageDesc) -> ImageShape:
         """Return the shape of an image."""
-        return cls(image.width, image.channels)
+        slice_rows = 0 if image.kind == "2d" else image.height
+        return cls(image.width, image.channels, slice_rows, image.kind == "array")
 
     def coords(self, offset: int) -> Coords:
         """Return column, row and lane of a linear offset, or of a stride."""

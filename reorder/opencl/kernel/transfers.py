@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 # bits of the widest element that a work item moves
 _MAX_BITS = 128
+# lanes of pixels that only the runtime copies
+_RG = 2
 # The first family that makes launches lowers a nest; the last one lowers every nest.
 _FAMILIES = (
     rows.try_lower,
@@ -59,14 +61,20 @@ class OperandSpec(NamedTuple):
     @property
     def is_linear(self) -> bool:
         """Whether kernels access the pixels as a buffer because they cannot access the image."""
-        return self.image is not None and self.image.channels == 1 and self.desc.dtype.name == "f16"
+        image = self.image
+        return image is not None and (
+            image.channels == _RG or (image.channels == 1 and self.desc.dtype.name == "f16")
+        )
 
     @property
     def access(self) -> Access:
         """How kernels access it."""
-        kind = AccessKind.BUFFER if self.image is None else AccessKind.IMAGE
         dtype = self.desc.dtype
-        return Access(kind, dtype.bits, "unorm8" if self.is_fraction else dtype.name)
+        channel = "unorm8" if self.is_fraction else dtype.name
+        if self.image is None:
+            return Access(AccessKind.BUFFER, dtype.bits, channel)
+        slices = self.image.slice_rows, self.image.is_array
+        return Access(AccessKind.IMAGE, dtype.bits, channel, *slices)
 
     @property
     def code_access(self) -> Access:
@@ -83,13 +91,13 @@ class OperandSpec(NamedTuple):
 class Transfer(NamedTuple):
     """Stages of launches that may run at the same time, and the operand that they write.
 
-    Without launches the runtime copies `region`, (width, height) pixels, without conversion.
+    Without launches the runtime copies `region`, (width, height, depth) pixels, without conversion.
     `buffers` are the scales and zero points that differ along the dims.
     """
 
     stages: tuple[tuple[Launch, ...], ...]
     dst: OperandSpec
-    region: tuple[int, int] | None = None
+    region: tuple[int, int, int] | None = None
     buffers: tuple[NDArray[Any], ...] = ()
 
     @property
@@ -194,9 +202,10 @@ def _moved(
 def _copied_pixels(image: OperandSpec, dst: OperandSpec) -> Transfer:
     """Return the transfer between all pixels of an image and a linear buffer of them."""
     assert image.image is not None  # noqa: S101 - for the type checker
-    width, channels = image.image
-    region = width, image.desc.padded_nelems // (width * channels)
-    return Transfer((), dst, region)
+    width, channels, slice_rows, _ = image.image
+    rows = image.desc.padded_nelems // (width * channels)
+    height = slice_rows or rows
+    return Transfer((), dst, (width, height, rows // height))
 
 
 def _lowered(task: KernelTask) -> tuple[Launch, ...]:

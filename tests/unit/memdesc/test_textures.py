@@ -13,6 +13,7 @@ import reorder
 from memdesc import ImageDesc, MemdescError, image_desc, memory_desc
 from memdesc.names import known_images
 from memdesc.names.images import IMAGES
+from tests.images import small_dims
 
 _ACTIVATIONS = ((0, 5, 2, 3), (1, 0, 0, 0), (1, 5, 4, 6))  # of (2, 6, 5, 7), n c h w
 _SLICES = ((0, 2, 3, 5), (1, 0, 0, 0), (1, 4, 6, 5))  # of (2, 5, 7, 6), b h w c
@@ -64,23 +65,9 @@ def test_pixels_are_where_the_system_puts_them(line: str) -> None:
         assert image.index(*pixel) == index
 
 
-def _small(name: str) -> tuple[int, ...]:
-    """Return ragged sizes that an image type can have."""
-    row = IMAGES[name]
-    sizes = dict(zip(row.letters, (3, 2, 5, 6), strict=False))
-    if name == "tflite_gpu_single_texture_2d":
-        sizes["c"] = 2
-    if name == "image_2d_rgba":
-        sizes["f"] = 3
-    return tuple(
-        1 if letter in row.ones else 16 if letter in row.whole else size
-        for letter, size in sizes.items()
-    )
-
-
 @pytest.mark.parametrize("name", IMAGES)
 def test_every_lane_has_an_index_and_every_move_comes_back(name: str) -> None:
-    dims = _small(name)
+    dims = small_dims(name)
     image = image_desc(dims, "f32", name)
     assert name in [known.text for known in image.names()]
     assert image.padded_dims == image.desc.padded_dims
@@ -104,7 +91,7 @@ def test_every_lane_has_an_index_and_every_move_comes_back(name: str) -> None:
 
 @pytest.mark.parametrize("name", IMAGES)
 def test_the_source_of_an_image_computes_its_pixels(name: str) -> None:
-    image = image_desc(_small(name), "f32", name)
+    image = image_desc(small_dims(name), "f32", name)
     made: dict[str, Any] = {}
     exec(image.source("python", "t"), made)
     sides = ["t_x", "t_y", "t_z", "t_lane"] if image.kind != "2d" else ["t_x", "t_y", "t_lane"]

@@ -1,0 +1,70 @@
+"""Images with slices, and those of other systems than MACE: packed, read back and unpacked."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyopencl as cl
+import pytest
+
+from memdesc import MemdescError, image_desc
+from memdesc.names.images import IMAGES
+from reorder import opencl, reorder
+from tests.images import small_dims
+
+if TYPE_CHECKING:
+    from memdesc import ImageDesc
+    from tests.opencl.runtimes import Runtime
+
+# one type of each kind of pixels, and one of each width
+_TYPES = ("f32", "f16", "u8")
+# large enough for tiles in local memory
+_LARGE = ("executorch_channels_packed", "tvm_texture", "tvm_texture_nhwc", "tflite_gpu_texture_2d")
+
+
+def _check(runtime: Runtime, image: ImageDesc) -> None:
+    """Compare an image on a device with the one in host memory, both ways."""
+    x: Any = (np.arange(image.desc.nelems) % 100).astype(image.dtype.numpy).reshape(image.dims)
+    made, event = opencl.pack(runtime.queue, x, image)
+    memory = opencl.DeviceMemory(runtime.queue, made, image, event)
+    assert (memory.get().elements.view(x.dtype) == reorder(x, image).reshape(-1)).all()
+    last = tuple(size - 1 for size in image.dims)
+    assert memory[last] == x[last]
+    buffer, event = opencl.unpack(runtime.queue, made, "plain", image, wait_for=[event])
+    back = np.empty_like(x)
+    cl.enqueue_copy(runtime.queue, back, buffer, wait_for=[event])
+    assert (back == x).all()
+
+
+@pytest.mark.parametrize("dtype", _TYPES)
+def test_every_image_is_packed_as_in_host_memory_and_unpacked(runtime: Runtime, dtype: str) -> None:
+    for name in IMAGES:
+        image = image_desc(small_dims(name), dtype, name)
+        try:
+            _check(runtime, image)
+        except MemdescError as error:
+            if image.channels != 2:
+                raise
+            assert "no images of RG" in str(error)
+
+
+@pytest.mark.parametrize("name", _LARGE)
+def test_large_images_with_slices_too(runtime: Runtime, name: str) -> None:
+    _check(runtime, image_desc((2, 37, 33, 41), "f32", name))
+
+
+def test_an_image_of_another_kind_or_too_few_slices_is_refused(runtime: Runtime) -> None:
+    x = np.ones((2, 6, 5, 7), np.float32)
+    array = image_desc(x.shape, "f32", "tvm_texture")
+    made, _ = opencl.pack(runtime.queue, x, array)
+    with pytest.raises(MemdescError, match=r"image is an IMAGE2D_ARRAY, but .* is an IMAGE3D"):
+        opencl.enqueue_pack(
+            runtime.queue, x, made, image_desc(x.shape, "f32", "executorch_channels_packed")
+        )
+    more = np.ones((3, 6, 5, 7), np.float32)
+    with pytest.raises(MemdescError, match=r"has 7 x 5 x 4 pixels, but .* has depth 6"):
+        opencl.enqueue_pack(runtime.queue, more, made, image_desc(more.shape, "f32", "tvm_texture"))
+    deep = image_desc((1, 4 * 100_000, 1, 1), "f32", "tvm_texture")
+    with pytest.raises(MemdescError, match="depth 100000 is more than the"):
+        opencl.pack(runtime.queue, np.ones(deep.dims, np.float32), deep)
