@@ -51,7 +51,7 @@ def element_map(src: MemoryDesc, dst: MemoryDesc) -> tuple[NDArray[np.int64], ND
     is_data = np.full(count, fill_value=True)
     index: dict[int, NDArray[np.int64]] = {}
     for k, axis in enumerate(dst.axes):
-        to += _offsets([block for block in dst.blocks if block.axis == k], grid[k])
+        to += _offsets([block for block in dst.layout.blocks if block.axis == k], grid[k])
         is_data &= grid[k] < prod(dst.dims[dim] for dim in axis.dims)
         rest = grid[k]
         for dim in reversed(axis.dims):
@@ -62,8 +62,16 @@ def element_map(src: MemoryDesc, dst: MemoryDesc) -> tuple[NDArray[np.int64], ND
         joint = np.zeros(count, np.int64)
         for dim in axis.dims:
             joint = joint * src.dims[dim] + index[dim]
-        fro += _offsets([block for block in src.blocks if block.axis == k], joint)
+        fro += _offsets([block for block in src.layout.blocks if block.axis == k], joint)
+    to, fro = _swizzled(dst, to), _swizzled(src, fro)
     return to, np.where(is_data, fro, -1)
+
+
+def _swizzled(desc: MemoryDesc, base: NDArray[np.int64]) -> NDArray[np.int64]:
+    offset = base.copy()
+    for shift, mask in desc.layout.xor:
+        offset ^= np.floor_divide(base, 1 << shift) & mask if shift > 0 else (base << -shift) & mask
+    return offset
 
 
 def box_map(boxes: tuple[Box, ...]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

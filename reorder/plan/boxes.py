@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from memdesc.layout import block_offset
 from reorder.plan.nodes import Box, IndirectLoop, Node
 from reorder.plan.passes import simplify, zeros_beyond
+from reorder.plan.swizzle import TooManyBoxesError, swizzled_boxes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -41,8 +42,20 @@ def planned_boxes(
     return simplify(boxes_of(src.layout, dst.layout, *varying)) if dst.nelems else ()
 
 
-def boxes_of(*operands: OperandLayout) -> tuple[Box, ...]:
-    """Return boxes over the padded space of dst, which is the second operand."""
+def boxes_of(src: Layout, dst: Layout, *params: ParameterLayout) -> tuple[Box, ...]:
+    """Return boxes over the padded space of dst."""
+    bases: tuple[OperandLayout, ...] = (src.base(), dst.base(), *params)
+    terms = src.xor, dst.xor
+    try:
+        return swizzled_boxes(_boxes_of_bases(*bases), terms)
+    except TooManyBoxesError:
+        # all dims as one indirect loop, whose tables have the offsets after the XOR
+        (loop,) = _indirect_loop(bases, tuple(range(len(dst.dims)))).indirect
+        xor = (src.offset0, src.xor), (dst.offset0, dst.xor)
+        return (Box((0,) * len(bases), (), (loop._replace(xor=xor),)),)
+
+
+def _boxes_of_bases(*operands: OperandLayout) -> tuple[Box, ...]:
     groups = _groups(operands)
     boxes = [_boxes_of_group(operands, dims) for dims in groups]
     # if there are too many, the group with the most boxes becomes an indirect loop
@@ -273,7 +286,7 @@ def padding_boxes(desc: MemoryDesc) -> tuple[Box, ...]:
     """
     if not desc.has_padding or not desc.nelems:
         return ()
-    layout = desc.layout
+    layout = desc.layout.base()
     blocks = [_join_blocks(layout, axis.dims, axis.dims) or () for axis in layout.axes]
     # the range of each axis as if all of it held data: a box below has padding in one axis only
     whole = [
@@ -286,4 +299,4 @@ def padding_boxes(desc: MemoryDesc) -> tuple[Box, ...]:
         for choice in product(*whole[:k], padded, *whole[k + 1 :]):
             box = _nested((layout.offset0,), choice)
             boxes += zeros_beyond(box, [node.valid for node in box.nodes])
-    return simplify(tuple(boxes))
+    return swizzled_boxes(simplify(tuple(boxes)), [desc.layout.xor], most=None)

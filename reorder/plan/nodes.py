@@ -14,11 +14,13 @@ import numpy as np
 
 from memdesc.immutable import immutable
 from memdesc.layout import axis_index, block_offset
+from memdesc.swizzle import swizzled, xor_expression
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from memdesc import Axis, Block
+    from memdesc.swizzle import Terms
 
 # The operands that every box has, in the order of offsets and strides.
 SRC, DST = 0, 1
@@ -72,6 +74,8 @@ class IndirectLoop(NamedTuple):
         The axes of the operand over these dims, each with its blocks, the largest step first.
     params : tuple
         The same for each scale and zero point that differs along the dims.
+    xor : tuple of (start, terms)
+        Of src and dst, if one is swizzled: the base where it starts, and its XOR terms.
 
     Examples
     --------
@@ -89,6 +93,7 @@ class IndirectLoop(NamedTuple):
     src: tuple[tuple[Axis, tuple[Block, ...]], ...]
     dst: tuple[tuple[Axis, tuple[Block, ...]], ...]
     params: tuple[tuple[tuple[Axis, tuple[Block, ...]], ...], ...] = ()
+    xor: tuple[tuple[int, Terms], ...] = ()
 
     @property
     def extent(self) -> int:
@@ -115,6 +120,11 @@ class IndirectLoop(NamedTuple):
             )
             for operand in (self.src, *self.params)
         )
+        if self.xor:
+            src, dst = (
+                swizzled(terms, start + table)
+                for (start, terms), table in zip(self.xor, (src, dst), strict=True)
+            )
         src[is_padding] = NOWHERE
         return src, dst, *params
 
@@ -123,6 +133,9 @@ class IndirectLoop(NamedTuple):
             " ".join(_axis_string(axis, blocks) for axis, blocks in operand)
             for operand in (self.src, self.dst, *self.params)
         ]
+        for k, (start, terms) in enumerate(self.xor):
+            operands[k] = f"{start}+{operands[k]}" if start else operands[k]
+            operands[k] += f" as o, {xor_expression('o', terms)}" if terms else ""
         return f"[{self.extent}: {' -> '.join(operands)}]"
 
 

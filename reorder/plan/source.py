@@ -172,6 +172,12 @@ def _indirect_terms(
 
     Return its loops over the axes of dst, and the conditions for an index not to be padding.
     """
+    if loop.xor:
+        msg = (
+            "no source is written for a swizzle over strides that are neither powers of two nor "
+            "multiples of its pattern"
+        )
+        raise MemdescError(msg)
     sizes = dict(loop.sizes)
     dims = [sizes.get(dim, 1) for dim in range(max(sizes) + 1)]
     loops, valid = [], []

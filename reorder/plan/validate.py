@@ -11,6 +11,7 @@ from memdesc.diophantine import SearchLimitError, Term, solve
 from memdesc.errors import short_repr
 from memdesc.int64 import INT64_MAX, checked_int, exact_ints
 from memdesc.layout import exact_axes, exact_blocks
+from memdesc.swizzle import exact_terms
 from reorder.plan.nodes import DST, Box, IndirectLoop, Node
 
 if TYPE_CHECKING:
@@ -39,6 +40,9 @@ def bounded_boxes(
     lasts = [(repr(desc), _last(desc)) for desc in descs]
     lasts += [(f"{operand.sizes}", prod(operand.sizes) - 1) for operand in varying]
     names = ["src", "dst", *(operand.role for operand in varying)]
+    if any(loop.xor for box in boxes for loop in box.indirect):
+        msg = "boxes with swizzled indirect loops are not checked; take those of plan_reorder"
+        raise MemdescError(msg)
     for box in boxes:
         for (low, high), (described, last), name in zip(_bounds(box), lasts, names, strict=True):
             if low < 0 or high > last:
@@ -159,7 +163,9 @@ def _checked_node(node: Node) -> Node:
 
 def _checked_loop(loop: IndirectLoop, ndims: int) -> IndirectLoop:
     """Refuse an indirect loop unless all its operands have axes over the same dims."""
-    given, src, dst, params = loop
+    given, src, dst, params, xor = loop
+    terms = tuple((checked_int("start", start), exact_terms(own)) for start, own in xor)
+    _require(len(terms) in {0, 2})
     sizes = tuple((checked_int("dim", dim), checked_int("size", size)) for dim, size in given)
     _require(bool(sizes), all(0 <= dim < ndims and size >= 1 for dim, size in sizes))
     return IndirectLoop(
@@ -167,6 +173,7 @@ def _checked_loop(loop: IndirectLoop, ndims: int) -> IndirectLoop:
         _checked_operand(src, dict(sizes)),
         _checked_operand(dst, dict(sizes)),
         tuple(_checked_operand(param, dict(sizes)) for param in params),
+        terms,
     )
 
 

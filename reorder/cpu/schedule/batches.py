@@ -131,7 +131,8 @@ class BatchBuilder:
         # two threads must not write the two 4-bit elements of one byte
         threads = 1 if kernel.is_packed else self.threads
         # the parts of rotated rows read the same lines
-        takes_turns = kernel.streams and self.place > 0
+        is_swizzled = bool(self.plan.src.layout.xor or self.plan.dst.layout.xor)
+        takes_turns = is_swizzled or (kernel.streams and self.place > 0)
         shares = partition(workloads, nbytes, threads, self.machine, takes_turns=takes_turns)
 
         points = partial(points_in_bytes, bits=bits)

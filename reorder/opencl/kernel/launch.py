@@ -31,6 +31,7 @@ from abc import ABC, abstractmethod
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from memdesc import MemdescError
 from reorder.opencl.kernel.access import PARAMETER, Access, AccessKind
 from reorder.opencl.kernel.formula import Floats, KernelFormula
 
@@ -348,6 +349,12 @@ def _operands(indirect: IndirectLoop) -> tuple[Axes, ...]:
 
 def _indirect_shape(indirect: IndirectLoop) -> IndirectShape:
     """Return the structure of an indirect loop."""
+    if indirect.xor:
+        msg = (
+            "kernels for devices have no swizzle over strides that are neither powers of two nor "
+            "multiples of its pattern; reorder in host memory"
+        )
+        raise MemdescError(msg)
     operands = (
         tuple((axis.dims, len(blocks)) for axis, blocks in axes) for axes in _operands(indirect)
     )

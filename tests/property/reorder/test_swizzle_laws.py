@@ -1,0 +1,152 @@
+"""Swizzled layouts: each reorder, from and to one, equals its definition at guard pages."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import reorder
+from memdesc import MemdescError, MemoryDesc, memory_desc
+from reorder import Attr
+from reorder.plan.plan import ReorderPlan
+from reorder.reference import execute_reference
+from tests.reorders import expect, forced_parts, move_guarded, random_bytes
+from tests.strategies import desc_pairs
+
+if TYPE_CHECKING:
+    from hypothesis.strategies import DrawFn
+
+
+@st.composite
+def _swizzled(draw: DrawFn, desc: MemoryDesc) -> MemoryDesc:
+    shift = draw(st.sampled_from([3, 3, 4, 2, 1, 6, -1, -3]))
+    bits = draw(st.integers(1, 3))
+    low = draw(st.integers(0, 4))
+    masks = [((1 << bits) - 1) << low]
+    if draw(st.integers(0, 7)) == 7:
+        masks.append(draw(st.integers(0, 63)))
+    xor = tuple((shift + (k if shift > 0 else -k), mask) for k, mask in enumerate(masks))
+    layout = replace(desc.layout, xor=draw(st.sampled_from([xor, xor, ()])))
+    return memory_desc(desc.dims, desc.dtype, layout)
+
+
+@st.composite
+def _pairs(draw: DrawFn) -> tuple[MemoryDesc, MemoryDesc]:
+    src, dst = draw(desc_pairs())
+    return draw(_swizzled(src)), draw(_swizzled(dst))
+
+
+def check(src: MemoryDesc, dst: MemoryDesc, seed: int, *, at_end: bool, threads: int) -> None:
+    source = random_bytes(src.min_nbytes, seed)
+    before = random_bytes(dst.min_nbytes, seed + 1)
+    wanted = expect(src, dst, source, before)
+    plan = reorder.plan_reorder(src, dst)
+    assert np.array_equal(
+        move_guarded(plan, source, before, at_end=at_end, threads=threads), wanted
+    )
+    reference = before.copy()
+    execute_reference(src, dst, source, reference)
+    assert np.array_equal(reference, wanted)
+
+
+@given(_pairs(), st.integers(0, 2**31), st.booleans(), st.sampled_from([1, 2]))
+def test_a_swizzled_reorder_equals_its_definition(
+    pair: tuple[MemoryDesc, MemoryDesc], seed: int, at_end: bool, threads: int
+) -> None:
+    with forced_parts(threads):
+        check(*pair, seed, at_end=at_end, threads=threads)
+
+
+@pytest.mark.campaign
+@settings(max_examples=20_000)
+@given(_pairs(), st.integers(0, 2**31), st.booleans(), st.sampled_from([1, 2, 5]))
+def test_twenty_thousand_swizzled_reorders_equal_their_definition(
+    pair: tuple[MemoryDesc, MemoryDesc], seed: int, at_end: bool, threads: int
+) -> None:
+    with forced_parts(threads):
+        check(*pair, seed, at_end=at_end, threads=threads)
+
+
+TILE = memory_desc((7, 40), "f16", "Sw<3,3,3> o 0 o (8,64):(64,1)")
+# strides that are neither powers of two nor multiples of the pattern
+ODD = memory_desc((200, 65), "f16", "Sw<3,3,3> o 0 o (200,65):(65,1)")
+
+
+@pytest.mark.parametrize(
+    ("text", "boxes"),
+    [
+        ("Sw<3,3,3> o 0 o (64,64):(64,1)", 8),
+        ("Sw<1,3,3> o 0 o (64,64):(64,1)", 2),
+        ("Sw<3,3,3> o 0 o (64,64):(1,64)", 8),
+        ("Sw<2,3,-3> o 0 o (64,64):(64,1)", 4),
+        ("Sw<3,3,3> o 512 o (64,64):(64,1)", 8),
+    ],
+)
+def test_a_swizzle_takes_a_box_for_each_value_of_its_bits(text: str, boxes: int) -> None:
+    desc = memory_desc((64, 64), "f16", text)
+    assert len(reorder.plan_reorder("ab", desc).boxes) == boxes
+    # rows that a pattern is a multiple of are joined into one
+    rows = memory_desc((3, 5, 64), "f16", "Sw<3,3,3> o 0 o (3,5,64):(320,64,1)")
+    assert len(reorder.plan_reorder("abc", rows).boxes) <= 16
+
+
+def test_offsets_without_constant_strides_come_from_a_table() -> None:
+    (box,) = reorder.plan_reorder("ba", ODD).boxes
+    (loop,) = box.indirect
+    assert loop.xor == ((0, ()), (0, ((3, 0b111000),)))
+    assert "a*65 b*1 as o, o ^ (o >> 3 & 56)" in str(box)
+    check(memory_desc((200, 65), "f16", "ba"), ODD, 3, at_end=True, threads=2)
+    check(ODD, TILE_OF_ODD, 4, at_end=False, threads=1)
+    plan = reorder.plan_reorder("ba", ODD)
+    with pytest.raises(MemdescError, match="no source is written for a swizzle"):
+        plan.source()
+    # a copy of the plan's own boxes is the plan
+    same = ReorderPlan(plan.src, plan.dst, plan.boxes)
+    source, out = random_bytes(26000, 1), np.zeros(ODD.nbytes, np.uint8)
+    reorder.execute(same, source, out)
+    assert np.array_equal(out, expect(plan.src, ODD, source, np.zeros_like(out)))
+    changed = box._replace(indirect=(loop._replace(xor=((0, ()), (0, ((3, 8),)))),))
+    with pytest.raises(MemdescError, match="take those of plan_reorder"):
+        reorder.execute(ReorderPlan(plan.src, plan.dst, (changed,)), source, out)
+
+
+TILE_OF_ODD = memory_desc((200, 65), "f16", "Sw<3,3,3> o 0 o (200,128):(128,1)")
+
+
+def test_conversions_know_a_swizzle() -> None:
+    x = np.random.default_rng(7).standard_normal((7, 40)).astype(np.float32)
+    memory = reorder.reorder(x, TILE)
+    assert np.array_equal(memory.numpy(), x.astype(np.float16))
+    assert np.array_equal(
+        memory.elements[TILE.layout.offsets()], x.astype(np.float16).view(np.uint16)
+    )
+    scales = np.linspace(0.5, 2, 40, dtype=np.float32)
+    attr = Attr(src_scale=scales, src_scale_mask=2)
+    plain = reorder.reorder(memory, "ab", dtype="f32", attr=attr).numpy()
+    assert np.array_equal(plain, x.astype(np.float16).astype(np.float32) * scales)
+
+
+def test_memory_of_a_swizzle_is_right_or_refuses() -> None:
+    x = np.arange(280, dtype=np.float16).reshape(7, 40)
+    memory = reorder.reorder(x, TILE)
+    assert np.array_equal(memory.numpy(), x)
+    memory.check_padding()
+    data: Any = memory.data.copy()
+    data[2 * TILE.offset((7, 63), padded=True)] = 1
+    with pytest.raises(MemdescError, match=r"\(7, 63\)"):
+        reorder.Memory(TILE, data, zero_pad=False).check_padding()
+    assert not reorder.Memory(TILE, data).data[2 * TILE.offset((7, 63), padded=True)]
+    with pytest.raises(MemdescError, match="swizzled"):
+        memory.blocks()
+    relation = reorder.compare_layouts(TILE, memory_desc((7, 40), "f16"))
+    assert relation.kind == "copy"
+    same = memory_desc((7, 40), "f16", "Sw<3,3,3> o 512 o (8,64):(64,1)")
+    assert reorder.compare_layouts(same, TILE)[:2] == ("view", 512)
+    beyond = memory_desc((7, 40), "f16", "Sw<3,3,3> o 64 o (8,64):(64,1)")
+    assert reorder.compare_layouts(beyond, TILE).kind == "copy"
+    assert reorder.compare_layouts(TILE, TILE).kind == "no-op"
