@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import reorder
-from reorder.checkpoints.formats import writer
+from reorder.checkpoints import writer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,7 +46,7 @@ class Recorder:
         self.calls: list[list[str]] = []
         for name, paths in _CALLS.items():
             setattr(os, name, self._recorded(name, getattr(os, name), paths))
-        vars(writer)["exchange"] = self._recorded("exchange", vars(writer)["exchange"], 2)
+        vars(writer)["_exchange"] = self._recorded("exchange", vars(writer)["_exchange"], 2)
 
     def _recorded(self, name: str, call: Callable[..., Any], paths: int) -> Callable[..., Any]:
         def recorded(*arguments: Any, **options: Any) -> Any:
@@ -158,7 +158,7 @@ class Trial:
 def main(folder: Path, name: str, can_exchange: str) -> None:
     """End at each call."""
     if can_exchange == "no":
-        vars(writer)["exchange"] = lambda *_: False
+        vars(writer)["_exchange"] = lambda *_: False
     trial = Trial(folder, name)
     calls = trial.calls()
     for last, call in enumerate(calls):
