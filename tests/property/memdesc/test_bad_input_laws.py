@@ -88,7 +88,7 @@ def test_anything_by_tag_is_described_or_refused(sizes: Any, dtype: Any, tag: An
     SIZES,
     SIZES,
     st.fixed_dictionaries(
-        {"strict": st.booleans()},
+        {},
         optional={
             "inner_blks": SIZES,
             "inner_idxs": SIZES,
