@@ -94,7 +94,7 @@ def test_anything_by_tag_is_described_or_refused(sizes: Any, dtype: Any, tag: An
             "inner_idxs": SIZES,
             "padded_dims": SIZES,
             "offset0": NUMBERS,
-            "tag": name_strings(),
+            "layout": name_strings(),
         },
     ),
 )
