@@ -24,7 +24,7 @@ def one_tensor(target: Path, *, resume: bool = False, overwrite: bool = False) -
 
 def write_part(writer: Writer, name: str, offset: int, data: Any) -> None:
     """Write bytes of a tensor, from an offset in it on."""
-    path, start, _ = writer.where(name)
+    path, start, *_ = writer.where(name)
     with path.open("r+b") as file:
         file.seek(start + offset)
         file.write(np.ascontiguousarray(data).tobytes())

@@ -1,16 +1,9 @@
 """Records: tensors stored as several fields, with the rule that joins the fields."""
 
-from memdesc.record.desc import (
-    BIT_PLANES,
-    Codebook,
-    Constant,
-    Digits,
-    Field,
-    Number,
-    RecordDesc,
-    Rule,
-)
+from memdesc.record.desc import RecordDesc
+from memdesc.record.field import BIT_PLANES, Field
 from memdesc.record.names import known_records, record_desc
+from memdesc.record.rule import Codebook, Constant, Digits, Number, Rule
 
 __all__ = [
     "BIT_PLANES",

@@ -1,8 +1,7 @@
 """The block types of GGUF as rows of a table: the fields of a block, and the rule.
 
 Source: `ggml-common.h` (the structs) and `gguf/quants.py` (order of operations) of
-llama.cpp, as in the package gguf 0.19; `dequantize_row_q1_0` and `dequantize_row_q2_0` of its
-`ggml-quants.c`, with blocks of 64 for q2_0.
+llama.cpp, as in the package gguf 0.19.
 
 `gguf_codebooks.bin` has the numbers of `iq2xxs_grid`, `iq2xs_grid`, `iq2s_grid`, `iq3xxs_grid`,
 `iq3s_grid` and `iq1s_grid` of the same `ggml-common.h` (MIT licence, copyright 2023-2026 The ggml
@@ -23,7 +22,8 @@ import numpy as np
 from memdesc.dtypes import DATA_TYPES
 from memdesc.errors import MemdescError
 from memdesc.layout import Block, Layout, dim_name, single_axes
-from memdesc.record.desc import BIT_PLANES, Codebook, Digits, Field, Number, Rule
+from memdesc.record.field import BIT_PLANES, Field
+from memdesc.record.rule import Codebook, Digits, Number, Rule
 
 TENSOR = "data"
 
@@ -50,8 +50,6 @@ class _BlockType(NamedTuple):
     block: int
     fields: tuple[_BlockField, ...]
     rule: Rule
-    # the library that uses it, if no test compares with that library
-    unjudged: str = ""
 
 
 class GgufType(NamedTuple):
@@ -237,12 +235,6 @@ GGUF_TYPES: Mapping[str, _BlockType] = MappingProxyType({
             _BlockField("qh", "u2", 1, 512, _PAIRS_32),
             _BlockField("sc", "s8", 16, 192, ((16, 1),)), _BlockField("d", "f16", 256, 104)),
         Rule(_number("ql:4", "qh", minus=32), (_D, _number("sc")))),
-    "q1_0": _BlockType(
-        18, 128, (_BlockField("d", "f16", 128, 0), _BlockField("qs", "u1", 1, 16, ((128, 1),))),
-        Rule(_number("qs", table=(-1, 1)), (_D,)), "llama.cpp"),
-    "q2_0": _BlockType(
-        18, 64, (_BlockField("d", "f16", 64, 0), _BlockField("qs", "u2", 1, 8, ((64, 1),))),
-        Rule(_number("qs", minus=1), (_D,)), "llama.cpp"),
     "tq1_0": _BlockType(
         54, 256, (
             _BlockField("qs", "u8", 256, 0, ((52, 1),), tuple(byte for byte, _ in _TERNARY)),
@@ -337,14 +329,13 @@ GGUF_TYPES: Mapping[str, _BlockType] = MappingProxyType({
         Rule(_number("qs", table=_E2M1), (_number("d", table=_HALF_E4M3),))),
 })
 
-# Numbers of GGUF's types, with the names of data types and records here. Number 42 is q2_0 in
-# llama.cpp, and a type with blocks of 128 elements in files of its forks, so it is not listed.
+# Numbers of GGUF's types, with the names of data types and records here.
 GGUF_NUMBERS: Mapping[int, str] = MappingProxyType({
     0: "f32", 1: "f16", 2: "q4_0", 3: "q4_1", 6: "q5_0", 7: "q5_1", 8: "q8_0", 10: "q2_k",
     11: "q3_k", 12: "q4_k", 13: "q5_k", 14: "q6_k", 16: "iq2_xxs", 17: "iq2_xs", 18: "iq3_xxs",
     19: "iq1_s", 20: "iq4_nl", 21: "iq3_s", 22: "iq2_s", 23: "iq4_xs", 24: "s8", 25: "s16",
     26: "s32", 27: "s64", 28: "f64", 29: "iq1_m", 30: "bf16", 34: "tq1_0", 35: "tq2_0",
-    39: "gguf_mxfp4", 40: "gguf_nvfp4", 41: "q1_0",
+    39: "gguf_mxfp4", 40: "gguf_nvfp4",
 })
 # fmt: on
 

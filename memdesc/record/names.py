@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
-from functools import lru_cache, partial
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,39 +15,19 @@ from memdesc.int64 import checked_ints
 from memdesc.layout import check_dims
 from memdesc.record.desc import RecordDesc
 from memdesc.record.gguf import GGUF_TYPES, gguf_record
-from memdesc.record.tensors import TENSOR_FORMATS
+from memdesc.record.rows import SCHEMES
+from memdesc.record.scheme import check_names
 from memdesc.tags import LETTERS
 
-
-class _Format(NamedTuple):
-    """How a format makes its fields, rule and constants from dims and options."""
-
-    make: Callable[..., tuple[Any, ...]]
-    # names of the dims of a matrix format; empty for any number of dims
-    letters: str = ""
-    # options with their defaults
-    options: tuple[tuple[str, Any], ...] = ()
-    # names of the dims of stacked matrices, such as the experts of a layer; empty if there are none
-    experts: str = ""
-    # the library that uses it, if no test compares with that library
-    unjudged: str = ""
-
-
-_FORMATS = {
-    **{
-        name: _Format(partial(gguf_record, name), unjudged=row.unjudged)
-        for name, row in GGUF_TYPES.items()
-    },
-    **{name: _Format(*row) for name, row in TENSOR_FORMATS.items()},
-}
+if TYPE_CHECKING:
+    from memdesc.record.scheme import Scheme
 
 # the dims of a matrix with blocks along the last one: outputs and inputs
 _MATRIX = "oi"
 
 _IK_LLAMA = (
     "only ik_llama.cpp interleaves rows like this, and no test here compares with it; its "
-    "llama-quantize also writes the types without the ending; q4_0_r8, q8_0_r8 and iq4_nl_r4 are "
-    "records"
+    "llama-quantize also writes the types without the ending"
 )
 _IK_LLAMA_NAME = re.compile(r"i?q[1-9]_\w+_r(4|8|16)", re.ASCII)
 _REFUSED = {
@@ -77,8 +57,8 @@ _REFUSED = {
     ),
     "nvfp4": (
         "several formats have this name; use gguf_nvfp4 (blocks of 36 bytes), or for separate "
-        "tensors modelopt_nvfp4 (weight, weight_scale, weight_scale_2), compressed_nvfp4 "
-        "(weight_packed, weight_scale, weight_global_scale) or cublas_nvfp4"
+        "tensors modelopt_nvfp4 (weight, weight_scale, weight_scale_2) or compressed_nvfp4 "
+        "(weight_packed, weight_scale, weight_global_scale)"
     ),
 }
 
@@ -92,7 +72,7 @@ def known_records() -> tuple[str, ...]:
     >>> "q4_k" in memdesc.record.known_records()
     True
     """
-    return tuple(_FORMATS)
+    return (*GGUF_TYPES, *SCHEMES)
 
 
 def record_desc(dims: Iterable[int], name: str, **options: Any) -> RecordDesc:
@@ -101,8 +81,8 @@ def record_desc(dims: Iterable[int], name: str, **options: Any) -> RecordDesc:
     Parameters
     ----------
     dims : iterable of int
-        Logical sizes. GGUF formats have blocks along the last dim; the dims of ``gptq``, ``awq``
-        and ``marlin`` are (in, out), those of other matrix formats (out, in): see
+        Logical sizes. GGUF formats have blocks along the last dim; the dims of ``gptq`` and
+        ``awq`` are (in, out), those of other matrix formats (out, in): see
         `RecordDesc.letters`. FP8 and the formats of MX and NVFP4 take (experts, out, in) too.
     name : str
         One of `known_records`, in upper or lower case.
@@ -114,11 +94,10 @@ def record_desc(dims: Iterable[int], name: str, **options: Any) -> RecordDesc:
         * ``block``: how many rows and columns (FP8; ``"128x64"`` if these differ) or inputs
           (bitsandbytes) share a scale.
         * ``scales``: their data type, in which ``mlx`` and ``hqq`` also compute.
-        * ``bits``: 4 or 8 for ``gptq``, ``marlin`` and ``pack_quantized``; 1, 2, 4 or 8 for ``mlx``
-          and ``hqq``, and for ``mlx`` also 3, 5 and 6.
+        * ``bits``: 4 or 8 for ``gptq`` and ``pack_quantized``; 1, 2, 4 or 8 for ``mlx`` and
+          ``hqq``, and for ``mlx`` also 3, 5 and 6.
         * ``zeros``: for ``gptq`` ``"v1"`` if zero points are stored minus 1, ``"v2"`` if they are
-          stored unchanged; elsewhere whether there are zero points. Without them, the zero point
-          of ``marlin`` is 8, or 128 for 8 bits.
+          stored unchanged; elsewhere whether there are zero points.
         * ``swizzled``: whether block scales are.
         * ``g_idx``: whether ``gptq`` has the tensor with the group of each input.
         * ``codes`` (FP8): ``f8_e4m3`` or ``f8_e5m2``.
@@ -143,17 +122,11 @@ def record_desc(dims: Iterable[int], name: str, **options: Any) -> RecordDesc:
     {'qweight': 22544384, 'qzeros': 176128, 'scales': 704512}
     >>> print(r.rule)
     scales * (qweight - (qzeros + 1))
-    >>> print(memdesc.record.record_desc((4096, 11008), "marlin", zeros=True).rule)
-    scales * (qweight - qzeros)
     """
     sizes = checked_ints("dims", dims)
     check_dims(sizes)
     found, _, legal = read_name(name)
-    for option in options:
-        if option not in legal:
-            what = f"takes {', '.join(legal)}" if legal else "takes none"
-            msg = f"{found} has no option {option!r}; it {what}"
-            raise MemdescError(msg)
+    check_names(found, legal, options)
     merged = tuple((option, _plain(value)) for option, value in (legal | options).items())
     try:
         # 1 equals True, but only one of them is legal
@@ -170,28 +143,28 @@ def read_name(name: str, ndims: int = len(_MATRIX)) -> tuple[str, str, dict[str,
         raise UnknownFormatError(msg)
     found = name.lower()
     reason = _REFUSED.get(found)
-    if found not in _FORMATS and _IK_LLAMA_NAME.fullmatch(found):
+    if found not in known_records() and _IK_LLAMA_NAME.fullmatch(found):
         reason = _IK_LLAMA
     if reason is not None:
         msg = f"{name!r} cannot be described as a record: {reason}"
         raise UnsupportedFormatError(msg)
-    if found not in _FORMATS:
-        msg = f"unknown record {short_repr(name)}; the records are {', '.join(_FORMATS)}"
+    if found not in known_records():
+        msg = f"unknown record {short_repr(name)}; the records are {', '.join(known_records())}"
         raise UnknownFormatError(msg)
-    made = _FORMATS[found]
-    legal = (made.letters or _MATRIX, made.experts)
-    letters = next((each for each in legal if len(each) == ndims), LETTERS[:ndims])
-    return found, letters, dict(made.options)
+    scheme = SCHEMES.get(found)
+    if scheme is None:
+        return found, _MATRIX if ndims == len(_MATRIX) else LETTERS[:ndims], {}
+    return found, scheme.letters_of(ndims) or LETTERS[:ndims], scheme.defaults
+
+
+def scheme_of(name: str) -> Scheme | None:
+    """Return the scheme of a record in several tensors; None for a block type of GGUF."""
+    return SCHEMES.get(name)
 
 
 def experts_of(name: str) -> str:
     """Return the letters of stacked matrices of a record; empty if it has no dim for them."""
-    return _FORMATS[name].experts
-
-
-def unjudged_by(name: str) -> str:
-    """Return the library that uses a record if no test compares with it; otherwise nothing."""
-    return _FORMATS[name].unjudged if name in _FORMATS else ""
+    return SCHEMES[name].stacked if name in SCHEMES else ""
 
 
 def _plain(value: Any) -> Any:
@@ -206,12 +179,7 @@ def _plain(value: Any) -> Any:
 def _made(
     dims: tuple[int, ...], name: str, options: tuple[tuple[str, Any], ...], _kinds: tuple[type, ...]
 ) -> RecordDesc:
-    form = _FORMATS[name]
-    legal = [each for each in (form.letters, form.experts) if each]
-    if legal and len(dims) not in map(len, legal):
-        listed = " or ".join(f"{len(each)} dims, ({', '.join(each)})" for each in legal)
-        msg = f"{name} is for {listed}; not for {dims}"
-        raise MemdescError(msg)
-    fields, rule, *constants = form.make(dims, **dict(options))
-    letters = read_name(name, len(dims))[1]
-    return RecordDesc(dims, fields, rule, name, letters, options, *constants)
+    scheme = SCHEMES.get(name)
+    if scheme is not None:
+        return scheme.bound(dims, dict(options))
+    return RecordDesc(dims, *gguf_record(name, dims), name, read_name(name, len(dims))[1])

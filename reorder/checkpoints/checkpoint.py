@@ -18,7 +18,8 @@ from memdesc.immutable import immutable
 from reorder.checkpoints.files import memory_of, value_of
 from reorder.checkpoints.formats.entry import Container, Entry, map_file
 from reorder.checkpoints.formats.table import read_container
-from reorder.checkpoints.groups import claims_of, group_at, read_group
+from reorder.checkpoints.groups import Model, claims_of, group_at
+from reorder.checkpoints.quantization import Configs
 from reorder.checkpoints.siblings import siblings_of
 from reorder.quantize import Quantized, dequantize
 from reorder.records.record import Record
@@ -276,7 +277,9 @@ class Checkpoint(Checked, Mapping[str, StoredTensor]):
         if not isinstance(prefix, str):
             msg = f"prefix must be a string, not {short_repr(prefix)}"  # type: ignore[unreachable] # callers without types
             raise MemdescError(msg)
-        claims = claims_of(self._path, self._container)._replace(name=name, options=options)
+        claims = claims_of(Configs(self._path), self._container)._replace(
+            name=name, options=options
+        )
         group = group_at(self._container.entries, prefix, claims)
         if group.desc is None:
             raise MemdescError(group.reason)
@@ -287,8 +290,8 @@ class Checkpoint(Checked, Mapping[str, StoredTensor]):
         entry = self[name]
         if not self.scaled_by(name):
             return entry.memory()
-        claims = claims_of(self._path, self._container)
-        return value_of(read_group(siblings_of(self._container.entries, name), claims), self.map)
+        model = Model(self._path, self._container)
+        return value_of(model.group(siblings_of(self._container.entries, name)), self.map)
 
     def scaled_by(self, name: str) -> tuple[str, ...]:
         """Return the names of the tensors that turn the codes of a tensor into numbers."""
@@ -304,7 +307,8 @@ class Checkpoint(Checked, Mapping[str, StoredTensor]):
             raise MemdescError(msg)
         if entry.file not in self._maps:
             self._maps[entry.file] = map_file(entry.file, entry.state)
-        return self._maps[entry.file][entry.offset : entry.offset + entry.nbytes]
+        data = self._maps[entry.file][entry.offset : entry.offset + entry.stored_nbytes]
+        return entry.in_rows(data)
 
     def close(self) -> None:
         """Forget the mapped files; the system unmaps each when no array uses it any more."""

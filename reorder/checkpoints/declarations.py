@@ -7,7 +7,7 @@ declares its record, and a converted record is declared by the first row that ha
 without rows is declared by its name.
 
 Sources: AutoAWQ 0.2, AutoGPTQ 0.7 and GPTQModel 2 (`checkpoint_format`), vLLM 0.10
-(`gptq_marlin.py`, `marlin.py`), transformers 5.24 (`FineGrainedFP8Config`,
+(`gptq_marlin.py`), transformers 5.24 (`FineGrainedFP8Config`,
 `FbgemmFp8Config`, `Mxfp4Config`), compressed-tensors 0.20 (`QuantizationConfig`,
 `QuantizationArgs`), ModelOpt 0.47 (`hf_quant_config.json`), vLLM 0.10 (`fp8.py`: without
 `weight_block_size`, a scale is for a whole tensor), and mlx-lm 0.32 (`utils.py`, `load_model`,
@@ -23,7 +23,7 @@ from memdesc import MemdescError
 from memdesc.errors import short_repr
 from memdesc.record import known_records
 from memdesc.record.names import read_name
-from memdesc.record.tensors import block_sizes
+from memdesc.record.scheme import block_sizes
 from reorder.checkpoints.experts import block_of, stacked_name
 
 if TYPE_CHECKING:
@@ -143,6 +143,11 @@ class Declaration(NamedTuple):
     listing: Listing = _list_all
     # whether sections are written in this form; otherwise they are only read
     is_written: bool = True
+    # other records that it declares, with the options that they share; the names of their tensors
+    # tell them apart
+    others: tuple[str, ...] = ()
+    # what it says of options that those do not have
+    usual: Mapping[str, Any] = {}
     # why no known program loads such a checkpoint, empty if there is no reason to give; None if one
     # does
     unloaded: str | None = None
@@ -227,14 +232,6 @@ _MLX: dict[str, Any] = {
 
 # AWQ, GPTQ, and records that no other program declares
 _PACKED: dict[str, Any] = {"group": "group_size", "carried": (*_IGNORED, OUTPUT, "dynamic")}
-_MARLIN: dict[str, Any] = {
-    **_PACKED,
-    "listing": _list_none,
-    "unloaded": (
-        "vLLM packs AWQ and GPTQ weights for Marlin itself when it loads them, and its loader of "
-        "checkpoint_format marlin reads tensors called B and s"
-    ),
-}
 _BITS = {"bits": _Option("bits")}
 _SYM = {"desc_act": False, "sym": _Option(IS_SYMMETRIC)}
 _ZEROS = _Option("zeros", (("gptq", "v1"), ("gptq_v2", "v2")), usual="gptq")
@@ -250,15 +247,6 @@ DECLARATIONS = (
         listing=_list_inner,
         **_PACKED,
     ),
-    Declaration("marlin", "awq", {"version": "marlin", **_BITS}, is_written=False, **_MARLIN),
-    Declaration(
-        "marlin",
-        "gptq",
-        {"checkpoint_format": "marlin", **_BITS},
-        written={"is_marlin_format": True, **_SYM},
-        **_MARLIN,
-    ),
-    Declaration("marlin", "gptq", {"is_marlin_format": True, **_BITS}, is_written=False, **_MARLIN),
     Declaration(
         "gptq",
         "gptq",
@@ -274,6 +262,8 @@ DECLARATIONS = (
         {"scale_inv": True},
         _DYNAMIC,
         _FP8_PLAIN,
+        others=("deepseek_fp8", "deepseek_fp4"),
+        usual={"codes": "f8_e4m3", "block": 128},
     ),
     Declaration("fp8_tensor", "fp8", {"weight_block_size": None, **_FMT}, {}, _DYNAMIC, _FP8_PLAIN),
     Declaration("fp8_channel", "fbgemm_fp8", fixed=_PLAIN),
@@ -318,7 +308,8 @@ DECLARATIONS = (
         for record, fixed, form in (
             ("fp8_tensor", _PLAIN, {"quant_algo": "FP8"}),
             ("fp8_channel", _PLAIN, {"quant_algo": "FP8_PER_CHANNEL_PER_TOKEN"}),
-            ("fp8_block", _PLAIN, {"quant_algo": "FP8_PB_WO"}),
+            # in blocks of 128 x 128 (`quantization/config.py`, `FP8_2D_BLOCKWISE_WEIGHT_ONLY_CFG`)
+            ("fp8_block", {**_PLAIN, "block": 128}, {"quant_algo": "FP8_PB_WO"}),
             ("modelopt_nvfp4", {}, {"quant_algo": _NVFP4, "group_size": (16, None)}),
             ("modelopt_mxfp4", {}, {"quant_algo": _MXFP4, "group_size": (32, None)}),
             ("mxfp8", {}, {"quant_algo": "MXFP8", "group_size": (32, None)}),
@@ -563,13 +554,15 @@ def declaration_of(
     """
     rows = [row for row in DECLARATIONS if row.record == record and row.is_written]
     rows.sort(key=lambda row: row.method != method)
-    return next((row for row in rows if row.fixed.items() <= options.items()), None)
+    fits = [row for row in rows if row.fixed.items() <= options.items()]
+    return next(iter([*fits, *(row for row in DECLARATIONS if record in row.others)]), None)
 
 
 def section_of(
     row: Declaration, options: Mapping[str, Any], kept: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """Return the section that declares a record with such options, with the keys in `kept`."""
+    options = {**row.usual, **options}
     known = {
         key: form
         for key, form in row.written.items()

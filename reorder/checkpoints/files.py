@@ -27,6 +27,7 @@ from reorder.checkpoints.formats.entry import map_file, record_fields, record_of
 from reorder.checkpoints.formats.table import FORMATS, format_in, read_container
 from reorder.checkpoints.groups import Claims, Group, claims_of, read_group
 from reorder.checkpoints.moves.changes import padded
+from reorder.checkpoints.quantization import Configs
 from reorder.checkpoints.siblings import find_siblings, note_of, siblings_of
 from reorder.checkpoints.stored import (
     QUANTIZED,
@@ -516,7 +517,7 @@ def _items(
 def _declared_groups(entries: Mapping[str, Entry], path: Path) -> list[Group]:
     """Return the quantised weights without a note, if config.json declares what they are."""
     found = [each for each in find_siblings(entries) if each.codes.note is None]
-    claims = claims_of(path, read_container(path)) if found else Claims()
+    claims = claims_of(Configs(path), read_container(path)) if found else Claims()
     return [read_group(each, claims) for each in found] if claims.declared else []
 
 

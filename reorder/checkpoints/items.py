@@ -10,7 +10,8 @@ from memdesc.disk import as_path
 from memdesc.record import RecordDesc
 from reorder.checkpoints.checkpoint import Checkpoint, container_of
 from reorder.checkpoints.files import memory_of, value_of
-from reorder.checkpoints.groups import Group, find_groups
+from reorder.checkpoints.groups import Group
+from reorder.checkpoints.groups import Model as Weights
 from reorder.checkpoints.siblings import Siblings
 from reorder.checkpoints.stored import ONE
 from reorder.quantize import dequantize
@@ -85,7 +86,7 @@ class Model:
         self.container = container_of(checkpoint)
         self.entries = self.container.entries
         self.map = checkpoint.map
-        found = find_groups(self.path, self.container)
+        found = Weights(self.path, self.container).groups
         # the weight that each tensor belongs to, if any
         self.weights = {name: group for group in found for name in group.found.names}
         self.groups = {

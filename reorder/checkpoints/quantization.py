@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from memdesc import MemdescError
 from memdesc.disk import read_if_exists
 from memdesc.errors import about, short_repr
+from memdesc.record.names import read_name
 from reorder.checkpoints.declarations import (
     ACT_ORDER,
     IGNORED,
@@ -94,6 +95,8 @@ class Declared(NamedTuple):
     is_unlisted: bool = False
     # what other files declare; they agree on the record
     others: tuple[Declared, ...] = ()
+    # what the file may declare too, by other names of tensors
+    alike: tuple[Declared, ...] = ()
 
     def at(self, layer: str) -> tuple[Declared, ...]:
         """Return what is declared about a layer.
@@ -111,10 +114,10 @@ class Declared(NamedTuple):
                 reason = f"{each.file} ignores {layer}" + ("" if by == layer else f", by {by!r}")
                 return (Declared(each.file, None, reason=reason, is_ignored=True),)
         if not self.parts:
-            return (self,)
+            return (self, *self.alike)
         named = self.named(layer)
         if named is not None:
-            return (named,)
+            return (named, *named.alike)
         classes = [part for part in self.parts if any(map(_is_class, part.targets))]
         targets = ", ".join(target for part in self.parts for target in part.targets)
         reason = f"{self.file} declares {targets or 'no layers'}, none of which is {layer}"
@@ -202,15 +205,71 @@ def _is_part(text: str, layer: str) -> bool:
     )
 
 
-def declared_record(folder: Path) -> Declared | None:
-    """Return what the config files of a model declare; None if they declare nothing.
+class Configs:
+    """The config files of a model, each of which is read once, when it is asked for."""
 
-    Fails if a file is not a JSON object, has a value of the wrong type, or contradicts another.
-    """
+    def __init__(self, source: Path) -> None:
+        self.folder = source if source.is_dir() else source.parent
+        self._read: dict[str, Any] = {}
+
+    def _parsed(self, file: str) -> Any:
+        """Return the JSON of a file; None if there is no file. Fails if it is not JSON."""
+        if file not in self._read:
+            text = read_if_exists(self.folder / file, MAX_CONFIG)
+            try:
+                self._read[file] = None if text is None else json.loads(text)
+            except (ValueError, RecursionError) as error:
+                msg = f"{str(self.folder / file)!r} is not JSON: {error}"
+                raise MemdescError(msg) from None
+        return self._read[file]
+
+    def sections(self, file: str) -> list[dict[str, Any]]:
+        """Return the sections in a file, if there is one. Fails if it is not a JSON object."""
+        config = self._parsed(file)
+        if config is None:
+            return []
+        sections = [config]
+        if file == CONFIG:
+            try:
+                sections = [each for part in holders(config) for each in sections_of(part).values()]
+            except RecursionError as error:
+                msg = f"{str(self.folder / file)!r} is not JSON: {error}"
+                raise MemdescError(msg) from None
+        for found in (config, *sections):
+            if not isinstance(found, dict):
+                what = "it" if found is config else KEY
+                where = str(self.folder / file)
+                msg = f"{where!r}: {what} is not a JSON object, but {short_repr(found)}"
+                raise MemdescError(msg)
+        return sections
+
+    @property
+    def model_type(self) -> str | None:
+        """What config.json calls the architecture of the model; None if it does not say."""
+        found = None
+        with suppress(MemdescError, AttributeError):  # `sections` says what is wrong
+            found = self._parsed(CONFIG).get("model_type")
+        return found if isinstance(found, str) else None
+
+    @cached_property
+    def declared(self) -> Declared | None:
+        """What the files declare; None if they declare nothing.
+
+        Fails if a file is not a JSON object, has a value of the wrong type, or contradicts another.
+        """
+        return _declared_by(self)
+
+
+def declared_record(folder: Path) -> Declared | None:
+    """Return what the config files of a model declare. Fails where `Configs.declared` does."""
+    return Configs(folder).declared
+
+
+def _declared_by(configs: Configs) -> Declared | None:
     found = [
         _declared(file, section)
         for file in (CONFIG, *OLD_CONFIGS)
-        for section in read_sections(folder, file)
+        for section in configs.sections(file)
     ]
     for other in found[1:]:
         first = found[0]
@@ -218,9 +277,10 @@ def declared_record(folder: Path) -> Declared | None:
         is_same = all(said[k] == told[k] for k in said.keys() & told.keys())
         is_same &= _parts_of(first) == _parts_of(other)
         if first.name != other.name or not is_same:
+            where = f"{first.file} in {str(configs.folder)!r}"
             msg = (
-                f"{first.file} in {str(folder)!r} declares {_shown(first)}, and {other.file} "
-                f"{_shown(other)}; correct the one that is wrong"
+                f"{where} declares {_shown(first)}, and {other.file} {_shown(other)}; correct the "
+                "one that is wrong"
             )
             raise MemdescError(msg)
     return found[0]._replace(others=tuple(found[1:])) if found else None
@@ -253,39 +313,6 @@ def sections_of(config: Mapping[str, Any]) -> dict[str, Any]:
     is_mlx = isinstance(mlx, dict) and {*_MLX_OPTIONS} <= mlx.keys()
     found = {key: config.get(key) for key in (KEY, _OLD_KEY)} | {_MLX_KEY: mlx if is_mlx else None}
     return {key: section for key, section in found.items() if section is not None}
-
-
-def read_sections(folder: Path, file: str) -> list[dict[str, Any]]:
-    """Return the sections in a file, if there is one.
-
-    Fails if it is not a JSON object.
-    """
-    text = read_if_exists(folder / file, MAX_CONFIG)
-    if text is None:
-        return []
-    try:
-        config = json.loads(text)
-        sections = [config]
-        if file == CONFIG:
-            sections = [each for part in holders(config) for each in sections_of(part).values()]
-    except (ValueError, RecursionError) as error:
-        msg = f"{str(folder / file)!r} is not JSON: {error}"
-        raise MemdescError(msg) from None
-    for found in (config, *sections):
-        if not isinstance(found, dict):
-            what = "it" if found is config else KEY
-            msg = f"{str(folder / file)!r}: {what} is not a JSON object, but {short_repr(found)}"
-            raise MemdescError(msg)
-    return sections
-
-
-def model_type(source: Path) -> str | None:
-    """Return what the config.json of a model calls its architecture; None if it does not say."""
-    text = read_if_exists((source if source.is_dir() else source.parent) / CONFIG, MAX_CONFIG)
-    found = None
-    with suppress(ValueError, RecursionError, AttributeError):  # `read_sections` says what is wrong
-        found = json.loads(text or b"{}").get("model_type")
-    return found if isinstance(found, str) else None
 
 
 def _declared(file: str, section: Mapping[str, Any]) -> Declared:
@@ -383,7 +410,13 @@ def _read_layers(file: str, method: str, section: Mapping[str, Any]) -> Declared
         return Declared(file, None, reason=f"{file}: {reason}{declared and f': {declared}'}")
     row, options = declared
     is_ordered = options.pop(ACT_ORDER, section.get("desc_act"))
-    return Declared(file, row.record, options, section.get(row.group), is_ordered)
+    found = Declared(file, row.record, options, section.get(row.group), is_ordered)
+    alike = [
+        found._replace(name=name, options={k: options[k] for k in legal.keys() & options.keys()})
+        for name in row.others
+        for _, _, legal in [read_name(name)]
+    ]
+    return found._replace(alike=tuple(alike))
 
 
 def _several(parts: Sequence[Declared]) -> str:
@@ -403,7 +436,7 @@ _KINDS = {
 _TYPES = {
     **dict.fromkeys(("checkpoint_format", "version"), str),
     **dict.fromkeys(("bits", "group_size"), int),
-    **dict.fromkeys(("desc_act", "is_marlin_format"), bool),
+    **dict.fromkeys(("desc_act",), bool),
     **dict.fromkeys(("dynamic", "config_groups", "quantized_layers"), dict),
 }
 

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from memdesc import MemdescError, MemoryDesc
 from memdesc.dtypes import DATA_TYPES
 from memdesc.errors import short_repr
-from memdesc.record import RecordDesc, known_records, record_desc
-from memdesc.record.names import read_name
-from reorder.checkpoints.stored import BARE_ROLES, WEIGHT, stem_of
+from memdesc.record import RecordDesc
+from memdesc.record.names import scheme_of
+from memdesc.record.rows import SCHEMES
+from reorder.checkpoints.stored import BARE_ROLES, ONE, WEIGHT, stem_of
 from reorder.values.formats import INTEGERS
 
 if TYPE_CHECKING:
@@ -262,30 +263,20 @@ def holds_codes(entry: Entry) -> bool:
 def _rows() -> tuple[_Endings, ...]:
     """Return all rows: the table, and the records of several tensors by their own names."""
     made = []
-    for name in known_records():
-        first, *others = (*tensors_of(name), *optional_tensors(name))
-        if others:
-            made.append(_endings(f".{first}", " ".join(f".{each}" for each in others)))
+    for scheme in SCHEMES.values():
+        first, *others = (*scheme.tensors(), *scheme.optional)
+        ends = " ".join(f"{scheme.joint}{each}" for each in others)
+        made.append(_endings(f"{scheme.joint}{first}", ends))
     return tuple(dict.fromkeys((*_ROWS, *made)))
 
 
-@lru_cache(maxsize=64)
 def tensors_of(name: str) -> tuple[str, ...]:
     """Return the names of the tensors of a record."""
-    return tuple(record_desc((4096, 4096), name).tensors)
-
-
-@lru_cache(maxsize=64)
-def optional_tensors(name: str) -> dict[str, str]:
-    """Return the tensors that a record has only with a non-default option, with that option."""
-    found: dict[str, str] = {}
-    for option, default in read_name(name)[2].items():
-        if default is False:
-            made = record_desc((4096, 4096), name, **{option: True})
-            found |= {each: option for each in made.tensors if each not in tensors_of(name)}
-    return found
+    scheme = scheme_of(name)
+    return (ONE,) if scheme is None else scheme.tensors()
 
 
 def shown_options(name: str, held: Container[str]) -> dict[str, bool]:
     """Return the options of a record that the names of its tensors show."""
-    return {option: tensor in held for tensor, option in optional_tensors(name).items()}
+    scheme = scheme_of(name)
+    return {} if scheme is None else scheme.shown(held)

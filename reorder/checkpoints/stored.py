@@ -3,86 +3,54 @@
 Whole elements are stored in their physical shape, with an axis for each block in memory order.
 Elements narrower than a byte, or packed into wider words, have as many axes as dims: the outermost
 blocks, then the rest as words. That is how 4-bit weights are packed into int32 (AutoGPTQ, AutoAWQ,
-vLLM): (in / 8, out) for GPTQ, (in, out / 8) for AWQ, (in / 16, 2 * out) for Marlin.
+vLLM): (in / 8, out) for GPTQ, (in, out / 8) for AWQ.
 """
 
 from __future__ import annotations
 
-from functools import lru_cache
 from math import prod
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from memdesc import MemoryDesc, data_type, memory_desc
 from memdesc.layout import memory_order
 from memdesc.names.weights import PACKINGS
-from memdesc.record import RecordDesc, record_desc
+from memdesc.record import RecordDesc
+from memdesc.record.names import scheme_of
+from memdesc.record.scheme import Words
 from reorder.checkpoints.formats.entry import Tensor
 from reorder.memory.memory import Memory
 from reorder.records.repacking import dim_order, dims_in
-from reorder.values.formats import INTEGERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from memdesc.record import Constant, Field
 
 # the role of a record's only tensor
 ONE = "data"
 # roles of a Quantized's tensors -> the endings of their names
 QUANTIZED = MappingProxyType({"memory": "", "scales": "_scale", "zero_points": "_zero_point"})
 WEIGHT = ".weight"
+_DOT = "."
 # the types of weights that are not quantised
 UNQUANTISED = ("f32", "f16", "bf16")
-
-
-class _Form(NamedTuple):
-    """How the tensors of a record are named and stored."""
-
-    # words of packed codes; None for bytes
-    words: str | None = None
-    # what separates the prefix and the role
-    joint: str = "."
-    # how many codes have an axis of their own; 0 for none
-    split: int = 0
-    # types of scales -> those that readers expect
-    stored: tuple[tuple[str, str], ...] = ()
-    # tensors without a descriptor, whatever they hold -> their words, and the shape of these
-    raw: tuple[tuple[str, tuple[str, str]], ...] = ()
-    # letters of its dims -> the order in which models have them as floats, if it differs
-    axes: tuple[tuple[str, str], ...] = (("io", "oi"),)
-
-
-_EXPONENTS = (("e8m0", "u8"),)
-_ROWS = ("weight", ("u32", "rows"))
-_MLX = _Form(raw=(_ROWS, ("scales", ("u8", "rows"))))
-_BITSANDBYTES = _Form(raw=(("weight", ("u8", "column")), ("weight.absmax", ("f32", "vector"))))
-_HQQ = _Form(raw=(("W_q", ("u8", "groups")), ("scale", ("", "column")), ("zero", ("", "column"))))
-# AutoGPTQ, AutoAWQ, vLLM, compressed-tensors 0.20, ModelOpt 0.47, gpt-oss, MLX, bitsandbytes, HQQ
-_FORMS = {
-    **dict.fromkeys(("gptq", "awq", "marlin", "pack_quantized"), _Form("s32")),
-    "mlx": _Form(raw=(_ROWS,)),
-    **dict.fromkeys(("mlx_mxfp4", "mlx_mxfp8", "mlx_nvfp4"), _MLX),
-    **dict.fromkeys(("bnb_nf4", "bnb_fp4"), _BITSANDBYTES),
-    "hqq": _HQQ,
-    **dict.fromkeys(("compressed_mxfp4", "modelopt_mxfp4", "mxfp8"), _Form(stored=_EXPONENTS)),
-    "gpt_oss_mxfp4": _Form(joint="_", split=32, stored=_EXPONENTS, axes=(("eoi", "eio"),)),
-}
-_USUAL = _Form()
 # endings of names beside codes whose name is the prefix, such as experts in one tensor:
 # transformers has NAME and NAME_scale_inv; ModelOpt NAME, NAME_weight_scale, NAME_weight_scale_2
 _BARE = {"weight": "", "weight_scale_inv": "_scale_inv"}
 BARE_ROLES = MappingProxyType({ending.removeprefix("_"): role for role, ending in _BARE.items()})
 
 
-def has_split_codes(name: str) -> bool:
-    """Whether groups of a record's codes have an axis of their own."""
-    return bool(_FORMS.get(name, _USUAL).split)
+def _joint(name: str) -> str:
+    """Return what separates the name of a layer and those of a record's tensors."""
+    scheme = scheme_of(name)
+    return _DOT if scheme is None else scheme.joint
 
 
 def model_axes(desc: RecordDesc) -> str:
     """Return the letters of a record's dims in the order in which models have them as floats."""
-    return dict(_FORMS.get(desc.name, _USUAL).axes).get(desc.letters, desc.letters)
+    scheme = scheme_of(desc.name)
+    model = scheme.model if scheme else ""
+    return model if len(model) == len(desc.letters) else desc.letters
 
 
 def in_order_of(
@@ -135,7 +103,7 @@ def are_as_in_models(
 
 def stem_of(name: str, role: str, record: str) -> str:
     """Return what precedes the role in the name of a record's tensor."""
-    ending = _FORMS.get(record, _USUAL).joint + role
+    ending = _joint(record) + role
     return name.removesuffix(ending if name.endswith(ending) else _BARE.get(role, f"_{role}"))
 
 
@@ -220,25 +188,22 @@ def written_tensors(
         name = prefix if is_bare or prefix.endswith(WEIGHT) else _in_layer(prefix, WEIGHT)
         return {ONE: stored_record(name, desc, format_name)}
     stem = prefix.removesuffix(WEIGHT)
-    form = _FORMS.get(desc.name, _USUAL)
+    joint = _joint(desc.name)
 
     def full(role: str) -> str:
-        if is_bare and form.joint == _USUAL.joint:
+        if is_bare and joint == _DOT:
             return stem + _BARE.get(role, f"_{role}")
-        return _in_layer(stem, form.joint + role)
+        return _in_layer(stem, joint + role)
 
-    found = {each.tensor: _constant(full(each.tensor), each) for each in desc.constants}
-    raw = dict(form.raw)
-    for name in desc.bare.tensors:
-        parts = [part for part in desc.fields if part.tensor == name]
-        if name in raw:
-            found[name] = _in_words(full(name), parts[0], desc, raw[name])
-        elif len(parts) == 1:
-            is_scalar = _is_scalar(desc, parts[0])
-            found[name] = _alone(full(name), parts[0], form, is_scalar=is_scalar)
-        else:
-            found[name] = _joined(full(name), parts, desc.tensors[name])
-    return {name: found[name] for name in names}
+    return {role: Tensor(full(role), *each) for role, each in _words_of(desc).items()}
+
+
+def _words_of(desc: RecordDesc) -> dict[str, Words]:
+    """Return how the tensors of a record are stored; as bytes if it is not of a known scheme."""
+    scheme = scheme_of(desc.name)
+    if scheme is not None and scheme.bound(desc.dims, dict(desc.options)) == desc:
+        return scheme.words(desc)
+    return {name: Words("u8", (size,), size, None) for name, size in desc.tensors.items()}
 
 
 def _in_layer(prefix: str, rest: str) -> str:
@@ -259,70 +224,3 @@ def joined_tensors(
     first = next(iter(tensors))
     note = {"name": name, **facts, "tensors": {role: each.name for role, each in tensors.items()}}
     return {**tensors, first: tensors[first]._replace(note=note)}
-
-
-def _constant(name: str, constant: Constant) -> Tensor:
-    """Return how a constant is stored: as a vector."""
-    shape = (len(constant.values),)
-    return Tensor(name, constant.kind, shape, len(constant.data), memory_desc(shape, constant.kind))
-
-
-def _is_scalar(desc: RecordDesc, part: Field) -> bool:
-    """Whether a field has one element whatever the dims are, and not just one group here."""
-    is_one = prod(part.layout.dims) == 1
-    if not is_one or not desc.name:
-        return is_one
-    # equal records may have different names, so a cache of records would not do
-    return part.name in _scalars(desc.name, desc.options, len(desc.dims))
-
-
-@lru_cache(maxsize=256)
-def _scalars(name: str, options: tuple[tuple[str, Any], ...], ndims: int) -> frozenset[str]:
-    """Return the fields of a record that have one element for all of a large tensor."""
-    desc = record_desc((4096,) * ndims, name, **dict(options))
-    return frozenset(part.name for part in desc.fields if prod(part.layout.dims) == 1)
-
-
-def _alone(name: str, part: Field, form: _Form, *, is_scalar: bool) -> Tensor:
-    """Return how a field with a tensor of its own is stored: codes as words, scales in their dims.
-
-    Scales keep their dims whatever their order in memory, as loaders allocate them: (groups, out)
-    for Marlin, padded dims for scales of cuBLAS, (1,) for one scale of all. Source: vLLM 0.10,
-    `marlin_permute_scales` and `swizzle_blockscale`.
-    """
-    desc = part.desc
-    is_code = desc.dtype.is_packed or part.kind in INTEGERS
-    if is_code or prod(desc.padded_dims) * part.bits != 8 * desc.nbytes:
-        made = stored_layout(name, desc, form.words if part.kind in INTEGERS else None)
-        if not form.split:
-            return made
-        groups = desc.dims[-1] // form.split
-        return made._replace(shape=(*desc.dims[:-1], groups, form.split * part.bits // 8))
-    shape = (1,) if is_scalar else desc.padded_dims
-    kind = dict(form.stored).get(part.kind, part.kind)
-    return Tensor(name, kind, shape, desc.nbytes, desc)
-
-
-def _in_words(name: str, part: Field, desc: RecordDesc, how: tuple[str, str]) -> Tensor:
-    """Return how a tensor without gaps is stored: as words of some type, in one of these shapes."""
-    words, form = how[0] or part.kind, how[1]
-    dims, nbytes = part.layout.dims, desc.tensors[part.tensor]
-    count, rows = nbytes * 8 // data_type(words).bits, prod(dims[:-1])
-    group = desc.field(desc.rule.scale[0].parts[0][0]).groups[-1]
-    shapes = {
-        "rows": (*dims[:-1], count // rows if rows else 0),
-        "groups": (count // group, group),
-        "column": (count, 1),
-        "vector": (count,),
-    }
-    return Tensor(name, words, shapes[form], nbytes)
-
-
-def _joined(name: str, parts: list[Field], nbytes: int) -> Tensor:
-    """Return how interleaved fields of one type are stored: as the last axis."""
-    first = parts[0]
-    blocks = sorted(first.layout.blocks, key=memory_order)
-    shape = (*(block.extent for block in blocks), len(parts))
-    if prod(shape) * first.bits == nbytes * 8 and len({part.kind for part in parts}) == 1:
-        return Tensor(name, first.kind, shape, nbytes)
-    return Tensor(name, "u8", (nbytes,), nbytes)

@@ -212,7 +212,7 @@ COMMAND = Command(
         ),
         value(
             "--map RULE",
-            "'PATTERN: [SRC ->] DST[, DTYPE][, KEY=VALUE ...]', such as '*.mlp.*: awq -> marlin'; "
+            "'PATTERN: [SRC ->] DST[, DTYPE][, KEY=VALUE ...]', such as '*.mlp.*: awq -> gptq'; "
             "may be given several times: the last rule that matches a tensor applies, and tensors "
             "without a rule are copied",
             dest="maps",

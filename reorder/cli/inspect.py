@@ -12,12 +12,11 @@ from memdesc import MemdescError, MemoryDesc, memory_desc
 from memdesc.disk import as_path
 from memdesc.errors import counted, first_of, starred
 from memdesc.record import BIT_PLANES, Field, RecordDesc
-from memdesc.record.names import unjudged_by
-from memdesc.record.tensors import block_sizes
+from memdesc.record.scheme import block_sizes
 from reorder.checkpoints.convert.sections import refuse_unknown, section_warnings, sections_in
 from reorder.checkpoints.formats.entry import NOT_BYTES
 from reorder.checkpoints.formats.table import read_container
-from reorder.checkpoints.groups import find_groups, find_orphans, find_plain, find_unscaled
+from reorder.checkpoints.groups import Model, find_orphans, find_plain, find_unscaled
 from reorder.checkpoints.stored import UNQUANTISED, WEIGHT
 from reorder.cli.command import Command, Facts, flag, is_wanted, table, value
 from reorder.cli.tensors import check_named, split_name
@@ -90,16 +89,17 @@ def _listing(given: str) -> _Listing:
     path = as_path(file)
     container = read_container(path, skip_unreadable=True)
     check_named(given, container.entries)
-    groups = find_groups(path, container)
+    model = Model(path, container)
+    groups = model.groups
     rows = [row for row in _rows(container, groups) if name in {None, row["name"]}]
     notes = _codes_notes(groups)
     weights = _weights(container, groups)
     plain = [weight.layer for weight in weights if weight.desc is None]
-    unscaled = find_unscaled(path, container, groups)
-    orphans = find_orphans(container, groups)
+    unscaled = find_unscaled(model)
+    orphans = find_orphans(model)
     why = "it scales a weight, as other tensors of that name do, but there is no "
     for reasons in (
-        find_plain(path, container, plain),
+        find_plain(model, plain),
         unscaled,
         {name: why + weight for name, weight in orphans.items()},
     ):
@@ -107,9 +107,9 @@ def _listing(given: str) -> _Listing:
     if container.left_out:
         notes.append(f"{first_of(container.left_out, _SHOWN)}: not shown: {NOT_BYTES}")
     if any(group.desc is not None for group in groups):
-        notes += _section_notes(path, is_known=True)
+        notes += _section_notes(model, is_known=True)
     elif path.is_dir() and not (groups or unscaled or container.unread or _has_blocks(container)):
-        notes += _section_notes(path, is_known=False)
+        notes += _section_notes(model, is_known=False)
     notes += [
         f"{file} is not shown{_count_of(each.names)}: {each.reason}"
         for file, each in container.unread.items()
@@ -130,13 +130,13 @@ def _kinds(rows: Iterable[Facts]) -> list[Facts]:
     return sorted(kinds.values(), key=lambda kind: -kind["bytes"])
 
 
-def _section_notes(path: Path, *, is_known: bool) -> list[str]:
+def _section_notes(model: Model, *, is_known: bool) -> list[str]:
     """Return a note if the config files of a model do not fit its weights.
 
     They may say that known weights mean other numbers, or that a model without any is quantised.
     """
     try:
-        sections = sections_in(path)
+        sections = sections_in(model.configs)
         if is_known:
             [*section_warnings(sections)]
         else:
@@ -212,8 +212,6 @@ def _layers(weights: Iterable[_Weight], shown: set[str]) -> Facts:
         else:
             bits, scales, elements = _bits(desc), _scales(desc), prod(desc.dims)
             facts = {"record": desc.name, "bits": bits, "scales": scales, "layers": []}
-            unjudged = unjudged_by(desc.name)
-            facts |= {"not_compared_with": unjudged} if unjudged else {}
             kind = kinds.setdefault((desc.name, bits, scales), facts | {"bytes": 0, "weights": 0})
             kind["weights"] += elements
         kind["layers"].append(layer)
@@ -247,7 +245,7 @@ def _scales(desc: RecordDesc) -> str:
     """Return what shares a scale, in words; empty for blocks of GGUF, whose name says it."""
     if len(desc.tensors) == 1:
         return ""
-    groups = desc.field(desc.rule.scale[0].parts[0][0]).groups
+    groups = desc.scales.groups
     # a matrix smaller than a block has a part of one
     found = block_sizes(desc.name, dict(desc.options).get("block", 1))
     blocks = dict(zip("oi", found, strict=True))
@@ -385,8 +383,6 @@ def _kind_line(kind: Facts) -> str:
     each = 8 * kind["bytes"] / max(kind["weights"], 1)
     scales = f", {kind['scales']}" if kind["scales"] else ""
     head = f"{kind['record']}, {kind['bits']} bits{scales}, {each:.4g} bits per weight"
-    if "not_compared_with" in kind:
-        head += f", not compared with {kind['not_compared_with']}"
     return f"{head}: {_patterns(kind['layers'])}"
 
 

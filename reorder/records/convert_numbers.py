@@ -243,7 +243,7 @@ class _NumberWriter:
             # int32 can hold any byte minus what a rule subtracts
             values = read_integers(self.record, field, self.threads).astype(np.int32)
             values -= number.minus
-        groups = desc.field(number.parts[0][0]).groups
+        groups = desc.field_of(number).groups
         return _Grouped(values.transpose(order), tuple(groups[dim] for dim in order))
 
     def _zero(self) -> _Grouped:
@@ -291,7 +291,7 @@ class _NumberWriter:
 
     def _write(self, number: Number, each: _Grouped, what: str) -> None:
         """Write a number of the target."""
-        groups = self.out.desc.field(number.parts[0][0]).groups
+        groups = self.out.desc.field_of(number).groups
         values = regroup(each.values, each.groups, groups, self.dims, what)
         write_number(self.out, number, values, what)
 
@@ -426,7 +426,7 @@ def _code_values(desc: RecordDesc) -> NDArray[np.float32]:
     codes = np.arange(1 << number_bits(desc, number), dtype=np.uint8)
     if number.table:
         return np.array(number.table, np.float32)[codes]
-    kind = desc.field(number.parts[0][0]).kind
+    kind = desc.field_of(number).kind
     if kind in BIT_PLANES or len(number.parts) > 1:
         return codes.astype(np.float32) - number.minus
     return decode(codes, data_type(kind), "f32") - np.float32(number.minus)

@@ -29,7 +29,7 @@ _WAYS_OUT: dict[str, dict[tuple[str, object], str]] = {
 
 def is_integer_number(desc: RecordDesc, number: Number) -> bool:
     """Whether a number is an integer, neither a float nor in a table."""
-    kind = desc.field(number.parts[0][0]).kind
+    kind = desc.field_of(number).kind
     return not number.is_looked_up and (kind in BIT_PLANES or kind in INTEGERS)
 
 
@@ -40,7 +40,7 @@ def number_bits(desc: RecordDesc, number: Number) -> int:
 
 def code_range(desc: RecordDesc, number: Number) -> tuple[int, int]:
     """Return the least and the largest integer that the joined fields can hold, before `minus`."""
-    kind, bits = desc.field(number.parts[0][0]).kind, number_bits(desc, number)
+    kind, bits = desc.field_of(number).kind, number_bits(desc, number)
     is_signed = kind in INTEGERS and INTEGERS[kind].is_signed and not number.is_looked_up
     return (-(1 << bits - 1), (1 << bits - 1) - 1) if is_signed else (0, (1 << bits) - 1)
 
@@ -58,7 +58,7 @@ def write_number(record: Record, number: Number, values: NDArray[Any], what: str
     Fails if the fields cannot hold one of them exactly; nothing is written then.
     """
     desc = record.desc
-    first = desc.field(number.parts[0][0])
+    first = desc.field_of(number)
     if number.table:
         codes = _looked_up(number, values, what)
     elif is_integer_number(desc, number):

@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 # GGUF types that are floats rather than blocks of codes
 _PLAIN = ("f32", "f16", "bf16")
 _FLOAT_DTYPES = {DATA_TYPES[name].numpy for name in FLOATS}
-# A type number that llama.cpp and its forks use for different types.
-_TWO_MEANINGS = 42
 # The most blocks in a row of the matrix that blocks are decoded as: each needs offsets of its own.
 _MAX_BLOCKS = 1024
 
@@ -55,9 +53,7 @@ def dequantize_gguf(data: Any, qtype: Any, out: Any = None, *, threads: int | No
         Rows of bytes: the last dim has whole blocks. For F32, F16 and BF16 the floats themselves
         are accepted too.
     qtype : gguf.GGMLQuantizationType, int or str
-        A type, its number in a file, or its name: any type that the package gguf 0.19 decodes, and
-        Q1_0. Q2_0 of llama.cpp is accepted by name only, since forks use its number for another
-        type.
+        A type, its number in a file, or its name: any type that the package gguf 0.19 decodes.
     out : ndarray or torch tensor, optional
         Where to write: of the result's shape, with any float type and strides.
     threads : int, optional
@@ -155,11 +151,6 @@ def _type_of(qtype: Any) -> GgufType:
             f"{short_repr(qtype)} is not a GGUF type that can be decoded; pass the name, the "
             f"number or the gguf.GGMLQuantizationType of one of {names}"
         )
-        if number == _TWO_MEANINGS:
-            msg = (
-                f"number {_TWO_MEANINGS} is Q2_0 with blocks of 64 elements in llama.cpp, but of "
-                "128 in files of its forks; pass 'Q2_0' for the former"
-            )
         raise MemdescError(msg)
     return found
 

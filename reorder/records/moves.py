@@ -41,7 +41,7 @@ def field_memory(record: Record, field: Field) -> Memory:
 
 def packed_field(record: Record, number: Number) -> Field | None:
     """Return the field of a number if it is one field of integers of at most 8 bits, or None."""
-    field = record.desc.field(number.parts[0][0])
+    field = record.desc.field_of(number)
     is_alone = len(number.parts) == 1 and not number.parts[0][1] and not number.is_looked_up
     is_narrow = field.kind in INTEGERS and field.bits <= BYTE_BITS
     return field if is_alone and is_narrow else None
@@ -57,7 +57,7 @@ def read_number(
     tensors: dict[str, NDArray[np.uint8]], desc: RecordDesc, number: Number
 ) -> NDArray[Any]:
     """Return the values of a number as `number_values` does, but convert floats with a reorder."""
-    field = desc.field(number.parts[0][0])
+    field = desc.field_of(number)
     if field.kind in BIT_PLANES or field.kind in INTEGERS:
         return number_values(tensors, desc, number)
     data = tensors[field.tensor]
@@ -81,7 +81,7 @@ def move_field(
     # everything but `parts` must be equal
     if one[1:] != other[1:] or any(len(n.parts) > 1 or n.parts[0][1] for n in numbers):
         return False
-    old, new = record.desc.field(one.parts[0][0]), out.desc.field(other.parts[0][0])
+    old, new = record.desc.field_of(one), out.desc.field_of(other)
     groups = tuple(old.groups[dim] for dim in np.argsort(perm))
     if old.kind != new.kind or old.kind in BIT_PLANES or groups != new.groups:
         return False

@@ -66,7 +66,7 @@ def _product(record: Record, numbers: tuple[Number, ...]) -> NDArray[Any]:
 def _values(record: Record, number: Number) -> NDArray[Any]:
     """Return the values of a number for each element."""
     desc, columns = record.desc, record.desc.dims[-1]
-    first, book = desc.field(number.parts[0][0]), number.codebook
+    first, book = desc.field_of(number), number.codebook
     if 0 in desc.dims:
         return np.empty(desc.dims, np.float32)
     values = number_values(record.tensors, desc, number)[..., first.along_last(columns)]

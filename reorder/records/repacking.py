@@ -47,8 +47,7 @@ def repack(
     threads : int, optional
         As for `reorder`.
     **options
-        As for `record_desc`. Width, group and types default to those of `record`. ``marlin`` has
-        zero points by default if `record` has some and is not ``gptq``.
+        As for `record_desc`. Width, group and types default to those of `record`.
 
     Raises
     ------
@@ -117,7 +116,7 @@ def _defaults(source: RecordDesc, name: str, legal: Mapping[str, Any]) -> dict[s
     They depend only on the formats, never on the data. Exponents, which few formats have as scales,
     stay exponents only in the same format.
     """
-    scale = source.field(source.rule.scale[0].parts[0][0])
+    scale = source.scales
     found: dict[str, Any] = {}
     if "group" in legal and "i" in source.letters:
         inputs = source.letters.index("i")
@@ -129,7 +128,7 @@ def _defaults(source: RecordDesc, name: str, legal: Mapping[str, Any]) -> dict[s
         found["rows"] = -1 if 1 < rows >= source.dims[outputs] else rows
     if "bits" in legal and "bits" in (held := dict(source.options)):
         found["bits"] = held["bits"]
-    code = source.field(source.rule.code.parts[0][0])
+    code = source.codes
     if "g_idx" in legal:
         found["g_idx"] = bool(dict(source.options).get("g_idx"))
     if "codes" in legal and code.kind in FLOATS:

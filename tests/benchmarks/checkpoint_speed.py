@@ -210,7 +210,7 @@ _CASES = (
     Case("f16", ("--map", "*: ba")),
     Case("bf16", ("--to", "fp8-block")),
     Case("awq", ("--map", "*: awq -> gptq")),
-    Case("awq", ("--map", "*: awq -> marlin")),
+    Case("awq", ("--map", "*: awq -> gptq")),
     Case("awq", ("--to", "gptq")),
     Case("awq", ("--to", "compressed-tensors"), (_by_compressed("awq"),)),
     Case("awq", ("--to", "mlx")),

@@ -17,6 +17,7 @@ from memdesc.record import record_desc
 from reorder.checkpoints.convert.targets import TARGETS
 from reorder.cli import main
 from tests.checkpoints import awq_layer, fp8_layer, gptq_layer
+from tests.unit.reorder.checkpoints.schemes import hqq
 
 _PAGE = Path(__file__).parents[2] / "docs" / "checkpoints.md"
 _ROWS = [
@@ -69,10 +70,7 @@ _MODELS: dict[str, tuple[dict[str, Any], dict[str, Any] | None]] = {
         _compressed("int", "pack-quantized", **_INT4),
     ),
     "Llama-MLX": (_record("mlx", scales="f32"), None),
-    "Llama-marlin": (
-        _record("marlin"),
-        _AWQ | {"quant_method": "gptq", "checkpoint_format": "marlin"},
-    ),
+    "Llama-hqq": ({f"fc{end}": x for end, x in hqq()[0].items()}, {"quant_method": "hqq"}),
     "gpt-oss": (
         {
             "down_proj_blocks": np.full((2, 8, 2, 16), 0x35, np.uint8),

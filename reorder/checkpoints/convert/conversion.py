@@ -33,6 +33,7 @@ from reorder.checkpoints.convert.sections import section_warnings, sections_in
 from reorder.checkpoints.convert.targets import TargetRules, target_rules
 from reorder.checkpoints.formats.entry import Container, FileState
 from reorder.checkpoints.formats.table import read_container
+from reorder.checkpoints.groups import Model
 from reorder.checkpoints.moves.losses import Losses, OverflowedError
 from reorder.checkpoints.moves.tasks import Task, run_tasks
 from reorder.checkpoints.writer import Writer, has_finished, partial_folder
@@ -334,9 +335,10 @@ def plan_conversion(
         check_paths(given, container, wanted)
         is_named_folder = str(target).endswith("/")
         name = output_format(wanted, may_be_folder=given.is_dir(), is_named_folder=is_named_folder)
-        whole = TargetRules(container) if to is None else target_rules(to, given, container)
-        container, every = whole.container, [*whole.rules, *found]
-        plan = plan_steps(given, container, every, name)._replace(target=whole.target)
+        model = Model(given, container)
+        whole = TargetRules(model) if to is None else target_rules(to, model)
+        container, every = whole.model.container, [*whole.rules, *found]
+        plan = plan_steps(whole.model, every, name)._replace(target=whole.target)
         output = plan_output(given, container, wanted, plan, options.shard_bytes)
         bound = options.bound._replace(wide=0) if on_workers else options.bound
         cut_steps = tuple(step.cut(bound) for step in (*plan.steps, *output.copied))
@@ -354,7 +356,7 @@ def plan_conversion(
         warnings = (
             *whole.warnings,
             *plan.warnings,
-            *(section_warnings(sections_in(given)) if plan.moved else ()),
+            *(section_warnings(sections_in(model.configs)) if plan.moved else ()),
             *loader_warnings(plan.steps, is_folder=output.is_folder),
             *output.warnings,
             *(() if options.resume else _discarded_warnings(wanted)),

@@ -14,22 +14,20 @@ from typing import Any, NamedTuple
 
 from memdesc import MemdescError, MemoryDesc
 from memdesc.dtypes import DATA_TYPES
-from memdesc.record import RecordDesc, record_desc
-from memdesc.record.names import read_name
+from memdesc.record import RecordDesc
+from memdesc.record.names import read_name, scheme_of
 from reorder.checkpoints.convert.beside import beside, left_out_warnings
 from reorder.checkpoints.convert.rules import Rule, is_record
 from reorder.checkpoints.convert.steps import Step, copy_step, layout_step, record_step
 from reorder.checkpoints.convert.targets import Target
-from reorder.checkpoints.formats.entry import Container, Entry, Tensor, record_fields, stored_desc
+from reorder.checkpoints.formats.entry import Entry, Tensor, record_fields, stored_desc
 from reorder.checkpoints.formats.shards import names_beside
-from reorder.checkpoints.groups import Claims, Group, claims_of, elsewhere, read_group, single
+from reorder.checkpoints.groups import Claims, Group, Model, elsewhere, read_group, single
 from reorder.checkpoints.moves.changes import ONLY, Reorder
 from reorder.checkpoints.siblings import (
     Siblings,
     find_siblings,
     holds_codes,
-    optional_tensors,
-    shown_options,
     siblings_of,
     tensors_of,
 )
@@ -59,12 +57,7 @@ class Plan(NamedTuple):
         return tuple(s for s in self.steps if RecordDesc in {type(s.src), type(s.dst)})
 
 
-def plan_steps(
-    source: Path,
-    container: Container,
-    rules: Sequence[Rule],
-    format_name: str,
-) -> Plan:
+def plan_steps(model: Model, rules: Sequence[Rule], format_name: str) -> Plan:
     """Decide what each tensor becomes.
 
     Files beside the source may declare what its tensors hold. The last rule that matches a tensor
@@ -73,17 +66,20 @@ def plan_steps(
     scales that turn them into numbers, or names what a tensor cannot become; the message has the
     rule, the tensor and the way out.
     """
+    container = model.container
     entries = container.entries
-    weights = _weights(source, entries) if rules else []
+    weights = _weights(model.path, entries) if rules else []
     has_config = weights or (rules and any(map(_is_narrow, entries.values())))
-    claims = claims_of(source, container) if has_config else Claims()
+    claims = model.claims if has_config else Claims()
     claims = claims._replace(has_nodes=container.has_nodes)
     whole = [each for each in weights if entries.keys() >= {*each.names}]
     chosen, groups = _assign(entries, whole, rules)
     free = {name: entry for name, entry in entries.items() if name not in chosen}
     moves = {found.codes.name: (found, rule) for found, rule in groups.values()}
     records = {
-        name: _drop_beside(record_step(_named_group(found, rule, claims), rule, format_name), free)
+        name: _drop_beside(
+            record_step(_decided(found, rule, claims, model), rule, format_name), free
+        )
         for name, (found, rule) in moves.items()
     }
     done = {
@@ -150,6 +146,13 @@ def _drop_beside(step: Step, free: Mapping[str, Entry]) -> Step:
         return step
     found = (free[name] for name in beside(step.name, free))
     return replace(step, dropped=(*step.dropped, *found))
+
+
+def _decided(found: Siblings, rule: Rule, claims: Claims, model: Model) -> Group:
+    """Return the record that a rule moves: as a target has decided it, or as the rule names it."""
+    if rule.prefixes is not None and found.prefix in rule.prefixes:
+        return model.group(found)
+    return _named_group(found, rule, claims)
 
 
 def _named_group(found: Siblings, rule: Rule, claims: Claims) -> Group:
@@ -221,19 +224,19 @@ def _groups_of(
     if rule.dst is not None and not is_record(rule.dst) and rule.dtype is None:
         return []  # a layout alone moves tensors
     record = rule.src.name.lower()
-    if tensors_of(record) == (ONE,):
+    scheme = scheme_of(record)
+    if scheme is None:
         return []
 
     def needed(each: Siblings) -> list[str]:
-        shown = shown_options(record, each.entries)
-        return [*record_desc((4096, 4096), record, **shown).tensors]
+        return [*scheme.tensors(**scheme.shown(each.entries))]
 
     prefixes = rule.matching(layers)
     matched = [each for prefix in prefixes for each in layers[prefix].weights]
     found = [each for each in matched if {*needed(each)} <= each.entries.keys()]
     of_codes = {each.codes.name: each for each in matched}
     whole = {each.codes.name for each in found}
-    first, *others = (*tensors_of(record), *optional_tensors(record))
+    first, *others = (*scheme.tensors(), *scheme.optional)
     for name in [name for prefix in prefixes for name in layers[prefix].names] if found else ():
         prefix, _, last = name.rpartition(".")
         codes = f"{prefix}.{first}".removeprefix(".")

@@ -11,13 +11,12 @@ AutoAWQ 0.2, ModelOpt 0.47, transformers 5.24 (`utils/quantization_config.py`).
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from memdesc import MemdescError
 from memdesc.errors import first_of, short_repr
 from reorder.checkpoints.declarations import inside, known_keys
-from reorder.checkpoints.quantization import CONFIG, OLD_CONFIGS, read_sections
+from reorder.checkpoints.quantization import CONFIG, OLD_CONFIGS, Configs
 
 # keys that make the stored weights mean other numbers, unless their values are empty or as listed
 _CHANGES: dict[str, tuple[str, tuple[Any, ...]]] = {
@@ -26,7 +25,7 @@ _CHANGES: dict[str, tuple[str, tuple[Any, ...]]] = {
     "adapter": ("adds a low-rank adapter to the weights", ()),
     "rotation": ("rotates weights or activations", ()),
     "pre_quant_scale": ("scales inputs before the weights", ()),
-    "expert_dtype": ("stores experts in another type than other layers", ("fp8",)),
+    "expert_dtype": ("stores experts in another type than other layers", ("fp8", "fp4")),
 }
 _GPTQ = (
     "damp_percent damp_auto_increment true_sequential static_groups model_name_or_path "
@@ -62,15 +61,14 @@ _COMMON = (
 )
 
 
-def sections_in(source: Path) -> list[tuple[str, dict[str, Any]]]:
+def sections_in(configs: Configs) -> list[tuple[str, dict[str, Any]]]:
     """Return what the config files of a model declare, each with the name of its file.
 
     Fails if a file is not a JSON object.
     """
-    folder = source if source.is_dir() else source.parent
-    found = [(CONFIG, section) for section in read_sections(folder, CONFIG)]
+    found = [(CONFIG, section) for section in configs.sections(CONFIG)]
     for file, method in OLD_CONFIGS.items():
-        sections = read_sections(folder, file)
+        sections = configs.sections(file)
         found += [(file, {"quant_method": method, **inside(method, each)}) for each in sections]
     return found
 

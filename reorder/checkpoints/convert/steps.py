@@ -11,6 +11,7 @@ from memdesc import MemdescError, MemoryDesc, UnsupportedFormatError, data_type,
 from memdesc.errors import about
 from memdesc.names import expand_meta_tag, resolve
 from memdesc.record import RecordDesc, record_desc
+from memdesc.record.names import scheme_of
 from memdesc.tags import LETTERS
 from reorder.checkpoints.convert.rules import WHOLE, Rule, is_record
 from reorder.checkpoints.formats.entry import Entry, Place, Tensor, record_fields, stored_desc
@@ -242,8 +243,11 @@ def _is_encoding(rule: Rule) -> bool:
     """Whether a rule turns floats into a record: floats as codes, with one f32 scale each."""
     if rule.dst is None or not is_record(rule.dst):
         return False
-    desc = record_desc((4096, 4096), rule.dst.name)
-    kinds = [desc.field(number.parts[0][0]).kind for number in desc.rule.numbers]
+    scheme = scheme_of(rule.dst.name.lower())
+    if scheme is None:
+        return False
+    usual = scheme.defaults
+    kinds = [part.kind.format(**usual) for part in scheme.parts_of(usual)]
     return kinds[1:] == [_SCALES] and kinds[0] in FLOATS
 
 
@@ -265,7 +269,7 @@ def _target_of_floats(src: MemoryDesc, rule: Rule) -> RecordDesc:
         msg = f"{rule.dst.name} says which types codes and scales have; leave out other keys"
         raise MemdescError(msg)
     dst = record_desc(src.dims, rule.dst.name, **dict(rule.dst.options))
-    if dst.field(dst.rule.scale[0].parts[0][0]).kind != _SCALES:
+    if dst.scales.kind != _SCALES:
         msg = f"scales are chosen in f32; leave out scales= of {rule.dst.name}"
         raise MemdescError(msg)
     return dst
@@ -293,6 +297,12 @@ def record_step(group: Group, rule: Rule, format_name: str) -> Step:
     prefix = rule.renamed(group.prefix)
     dst: MemoryDesc | RecordDesc
     try:
+        if group.is_looked_up and is_record(rule.dst):
+            msg = (
+                "its scales are looked up by an indirection table (act-order), which no record "
+                "holds: it becomes floats, as in 'plain(axes=oi), bf16'"
+            )
+            raise MemdescError(msg)  # noqa: TRY301 - with the rule
         if rule.dst is None or not is_record(rule.dst):
             dst, plain = _decoded_layouts(src, rule)
             targets = {ONLY: stored_layout(group.decoded_name(prefix), plain)}

@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 from memdesc import MemdescError
 from memdesc.dtypes import ALIASES
 from memdesc.errors import about, first_of, short_repr
-from memdesc.record import RecordDesc, record_desc
+from memdesc.record import RecordDesc
+from memdesc.record.rows import SCHEMES
+from memdesc.record.scheme import block_sizes
 from reorder.checkpoints.convert.beside import CACHE, LEFT_OUT, beside, left_out_warnings
 from reorder.checkpoints.convert.rules import FormatName, Rule
 from reorder.checkpoints.convert.sections import refuse_unknown, says_symmetric, sections_in
@@ -28,8 +30,8 @@ from reorder.checkpoints.experts import (
     split_stacks,
     stacked_name,
 )
-from reorder.checkpoints.groups import Group, find_groups, find_orphans
-from reorder.checkpoints.quantization import CONFIG, model_type
+from reorder.checkpoints.groups import Group, Model, find_orphans
+from reorder.checkpoints.quantization import CONFIG
 from reorder.checkpoints.siblings import beside_floats, holds_codes
 from reorder.checkpoints.stored import UNQUANTISED, WEIGHT, model_axes
 from reorder.records.encode import is_integer_number, number_bits
@@ -76,7 +78,7 @@ class Way(NamedTuple):
             return self.of_experts
         if self.of_partial:
             made = target_desc(desc, self.record, dict(self.made(desc).options))
-            groups = made.field(made.rule.scale[0].parts[0][0]).groups
+            groups = made.scales.groups
             if any(size % group for size, group in zip(made.dims, groups, strict=True)):
                 return self.of_partial
         return self.warning
@@ -91,7 +93,7 @@ class Way(NamedTuple):
         """Return what a record becomes."""
         options = {**self.options, **{key: dict(desc.options)[key] for key in self.kept}}
         if self.groups:
-            scale = desc.field(desc.rule.scale[0].parts[0][0])
+            scale = desc.scales
             held = scale.groups[desc.letters.index("i")]
             options["group"] = next((size for size in self.groups if not held % size), held)
         return FormatName(self.record, (*options.items(),))
@@ -117,7 +119,7 @@ class Target(NamedTuple):
 
 
 # integers with a scale for each group of inputs
-_INTEGERS = ("gptq", "awq", "marlin", "pack_quantized")
+_INTEGERS = ("gptq", "awq", "pack_quantized")
 _BYTES = ("int_quantized",)
 _E4M3 = ("f8_e4m3",)
 _ZERO_POINTS = (
@@ -278,9 +280,9 @@ _EXPERT = re.compile(r"(.*\.)?experts\.(\w+\.)?[0-9]+(\..*)?")
 class TargetRules(NamedTuple):
     """How a checkpoint becomes a target."""
 
-    # the tensors that the output keeps: experts in tensors of their own, if the target does not
-    # stack them, and no scales of activations or of the KV cache
-    container: Container
+    # with the tensors that the output keeps: experts in tensors of their own, if the target does
+    # not stack them, and no scales of activations or of the KV cache
+    model: Model
     # what config.json declares
     target: Target = Target()
     # one for each kind of record that changes
@@ -302,7 +304,7 @@ def checked_target(name: object) -> str:
     return name
 
 
-def target_rules(name: str, source: Path, container: Container) -> TargetRules:
+def target_rules(name: str, model: Model) -> TargetRules:
     """Return the rules that turn the quantised weights of a model into a target.
 
     Everything else, such as norms and embeddings, has no rule, so it is copied.
@@ -311,6 +313,7 @@ def target_rules(name: str, source: Path, container: Container) -> TargetRules:
     the message has the weight and the way out.
     """
     target = TARGETS[checked_target(name)]
+    source, container = model.path, model.container
     if container.format == _GGUF:
         msg = (
             f"--to {name}: {short_repr(str(source))} is a GGUF, whose tensors have the names of "
@@ -319,24 +322,25 @@ def target_rules(name: str, source: Path, container: Container) -> TargetRules:
         )
         raise MemdescError(msg)
     if not target.is_stacked:
-        container = container._replace(entries=split_stacks(container.entries))
-    groups = find_groups(source, container)
-    _check_known(name, container, groups)
-    kind = model_type(source) if groups else None
+        model = model.of(split_stacks(container.entries))
+        container = model.container
+    groups = model.groups
+    _check_known(name, model)
+    kind = model.configs.model_type if groups else None
     _check_names_of_mlx(name, kind, groups)
     _check_joint(name, kind, groups)
     with about(f"--to {name}"):
         check_experts(container.entries)
     blocks = [e.desc.name for e in container.entries.values() if isinstance(e.desc, RecordDesc)]
-    declared = sections_in(source)
+    declared = sections_in(model.configs)
     if not (groups or blocks):
         _refuse_unscaled(name, container)
         with about(f"--to {name}"):
             refuse_unknown(declared)
         if target.floats is not None:
-            return _quantising_rules(name, target, source, container)
+            return _quantising_rules(name, target, model)
         if target.dtype is not None and not container.has_nodes:
-            return _float_rules(name, target, target.dtype, container)
+            return _float_rules(name, target, target.dtype, model)
     sections = [section for _, section in declared] if groups else []
     moves, warnings = _moves(name, groups, kind, sections)
     if not moves:
@@ -359,7 +363,7 @@ def target_rules(name: str, source: Path, container: Container) -> TargetRules:
     left = container.entries.keys() - {*left_out}
     kept = {name: entry for name, entry in container.entries.items() if name in left}
     warnings += [*_rounding_warnings(target, every), *left_out_warnings(left_out)]
-    return TargetRules(container._replace(entries=kept), target, rules, tuple(warnings))
+    return TargetRules(model.keeping(kept), target, rules, tuple(warnings))
 
 
 class _Move(NamedTuple):
@@ -436,9 +440,9 @@ def _refuse_unmoved(
 _FLOATS = (*UNQUANTISED, "f64")
 
 
-def _float_rules(name: str, target: Target, dtype: str, container: Container) -> TargetRules:
+def _float_rules(name: str, target: Target, dtype: str, model: Model) -> TargetRules:
     """Return the rule that gives all floats of a model another type, as loaders do."""
-    entries = container.entries.values()
+    entries = model.container.entries.values()
     floats = [each for each in entries if each.dtype in UNQUANTISED]
     codes = [each for each in entries if len(each.shape) > 1 and each.dtype not in _FLOATS]
     if codes:
@@ -455,7 +459,7 @@ def _float_rules(name: str, target: Target, dtype: str, container: Container) ->
     rounded = [kind for kind in kinds if not FLOATS[dtype].holds(FLOATS[kind])]
     names = frozenset(each.name for each in floats if each.dtype != dtype)
     rule = Rule(f"--to {name}: floats -> {dtype}", "*", dtype=dtype, prefixes=names)
-    return TargetRules(container, target, (rule,), tuple(_rounded(rounded, dtype)))
+    return TargetRules(model, target, (rule,), tuple(_rounded(rounded, dtype)))
 
 
 def _rounded(kinds: Sequence[str], dtype: str) -> Iterator[str]:
@@ -467,7 +471,7 @@ def _rounded(kinds: Sequence[str], dtype: str) -> Iterator[str]:
         )
 
 
-def _quantising_rules(name: str, target: Target, source: Path, container: Container) -> TargetRules:
+def _quantising_rules(name: str, target: Target, model: Model) -> TargetRules:
     """Return the rule that quantises the layers of a model of floats.
 
     As in transformers, matrices that whole blocks do not cover stay floats.
@@ -475,10 +479,10 @@ def _quantising_rules(name: str, target: Target, source: Path, container: Contai
     Fails if there is nothing to quantise, if blocks do not cover an expert, since the loader
     expects all experts to be quantised, or if the loader does not expect a layer to be quantised.
     """
-    dst = target.floats
+    dst, source, container = target.floats, model.path, model.container
     assert dst is not None  # noqa: S101 - the caller has looked
-    desc = record_desc((4096, 4096), dst.name, **dict(dst.options))
-    rows, columns = desc.field(desc.rule.scale[0].parts[0][0]).groups
+    block = SCHEMES[dst.name].defaults | dict(dst.options)
+    rows, columns = block_sizes(dst.name, block["block"])
     what = f"blocks of {rows} x {columns} do not cover"
     layers = _layers_of_floats(name, container)
     left = [each for each in layers if each.shape[0] % rows or each.shape[1] % columns]
@@ -511,7 +515,7 @@ def _quantising_rules(name: str, target: Target, source: Path, container: Contai
         f"scale for each block of {rows} x {columns}"
     )
     rule = Rule(f"--to {name}: floats -> {dst}", "*", dst=dst, prefixes=names)
-    return TargetRules(container, target, (rule,), (rounded, *warnings))
+    return TargetRules(model, target, (rule,), (rounded, *warnings))
 
 
 def _layers_of_floats(name: str, container: Container) -> list[Entry]:
@@ -545,8 +549,9 @@ def _is_layer(entry: Entry) -> bool:
     return is_matrix and is_inside and _KEPT.fullmatch(layer) is None
 
 
-def _check_known(name: str, container: Container, groups: Sequence[Group]) -> None:
+def _check_known(name: str, model: Model) -> None:
     """Refuse weights that are not known, and codes whose scales are missing."""
+    container, groups = model.container, model.groups
     unknown = [group for group in groups if group.desc is None]
     if unknown:
         count = len(unknown) - 1
@@ -571,7 +576,7 @@ def _check_known(name: str, container: Container, groups: Sequence[Group]) -> No
                 "left over"
             )
             raise MemdescError(msg)
-    for each, weight in find_orphans(container, groups).items():
+    for each, weight in find_orphans(model).items():
         msg = (
             f"--to {name}: {each} scales a weight, as other tensors of that name do, but there is "
             f"no {weight}; get the checkpoint again"
@@ -675,7 +680,7 @@ def _target_record(
 
 def _codes_of(desc: RecordDesc) -> str:
     """Return the type of a record's codes; of the first plane if there are several."""
-    return desc.field(desc.rule.code.parts[0][0]).kind
+    return desc.codes.kind
 
 
 def _is_same(src: FormatName, dst: FormatName) -> bool:
@@ -708,7 +713,7 @@ def _may_round(desc: RecordDesc, dtype: str) -> bool:
 
 def _significant(desc: RecordDesc, number: Number) -> int:
     """Return the most significant bits that a number can have."""
-    kind = desc.field(number.parts[0][0]).kind
+    kind = desc.field_of(number).kind
     if is_integer_number(desc, number):
         return number_bits(desc, number)
     if number.table or kind not in FLOATS:

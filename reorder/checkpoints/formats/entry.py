@@ -97,6 +97,20 @@ class Place(NamedTuple):
     path: Path
     start: int
     nbytes: int
+    # an indirection table: which row in the file each row of the tensor is; empty if there is none
+    rows: tuple[int, ...] = ()
+
+    def spans(self, start: int, nbytes: int) -> Iterator[tuple[int, int]]:
+        """Yield where bytes of the tensor are in the file: offsets, and how many bytes."""
+        if not self.rows:
+            yield self.start + start, nbytes
+            return
+        size = self.nbytes // len(self.rows)
+        while nbytes > 0:
+            row, at = divmod(start, size)
+            count = min(size - at, nbytes)
+            yield self.start + self.rows[row] * size + at, count
+            start, nbytes = start + count, nbytes - count
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +137,8 @@ class Entry:
     note: Mapping[str, Any] | None = field(default=None, repr=False, hash=False)
     # its bytes, if they are in memory: those of a mapped file or a compressed member
     data: NDArray[np.uint8] | None = field(default=None, repr=False, compare=False)
+    # an indirection table, as for a `Place`
+    rows: tuple[int, ...] = field(default=(), repr=False)
 
     @property
     def known_desc(self) -> Desc:
@@ -135,7 +151,28 @@ class Entry:
     @property
     def place(self) -> Place:
         """Where its bytes are."""
-        return Place(self.file, self.offset, self.nbytes)
+        return Place(self.file, self.offset, self.nbytes, self.rows)
+
+    def by_rows(self, rows: tuple[int, ...]) -> Entry:
+        """Return the tensor whose rows are these rows of this one."""
+        shape = (len(rows), *self.shape[1:])
+        nbytes = self.nbytes // self.shape[0] * len(rows)
+        desc, reason = stored_desc(self.dtype, shape)
+        made = replace(self, shape=shape, nbytes=nbytes, desc=desc, reason=reason, rows=rows)
+        return made if self.data is None else replace(made, data=made.in_rows(self.data))
+
+    @property
+    def stored_nbytes(self) -> int:
+        """How many bytes from `offset` on hold it in the file."""
+        last = max(self.rows, default=-1) + 1
+        return self.nbytes // len(self.rows) * last if self.rows else self.nbytes
+
+    def in_rows(self, data: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """Return its bytes, given those in the file."""
+        if not self.rows:
+            return data
+        rows: NDArray[np.uint8] = data.reshape(-1, self.nbytes // len(self.rows))[[*self.rows]]
+        return rows.reshape(-1)
 
     def read(self) -> NDArray[np.uint8]:
         """Read the bytes with system calls: if the file shrinks, that is an error, not a signal.
@@ -144,13 +181,13 @@ class Entry:
         """
         if self.data is not None:
             return self.data
-        data = np.empty(self.nbytes, np.uint8)
+        data = np.empty(self.stored_nbytes, np.uint8)
         with _open_unchanged(self.file, self.state) as file:
             file.seek(self.offset)
-            if file.readinto(data) < self.nbytes:  # type: ignore[attr-defined] # binary files have it
+            if file.readinto(data) < data.nbytes:  # type: ignore[attr-defined] # binary files have it
                 msg = f"{str(self.file)!r} became shorter while {self.name!r} was read"
                 raise MemdescError(msg)
-        return data
+        return self.in_rows(data)
 
     def check_unchanged(self) -> None:
         """Raise if the file has changed since its header was read."""

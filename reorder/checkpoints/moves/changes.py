@@ -326,7 +326,7 @@ class Encode(Change):
     def parts(self) -> tuple[Field, Field]:
         """The codes and the scales."""
         code, scale = self.dst.rule.numbers
-        return self.dst.field(code.parts[0][0]), self.dst.field(scale.parts[0][0])
+        return self.dst.field_of(code), self.dst.field_of(scale)
 
     @property
     def plain(self) -> Quantize:

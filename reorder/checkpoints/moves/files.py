@@ -97,17 +97,22 @@ def read_runs(runs: Runs, place: Place, into: NDArray[np.uint8]) -> None:
         for k, start in enumerate(runs.starts()):
             # the last run may be counted beyond the last element of the tensor
             part = view[k * runs.length :][: min(runs.length, place.nbytes - start)]
-            at = place.start + start
-            while part:
-                count = read_at(handle, part, at)
-                if not count:
-                    msg = (
-                        f"{str(place.path)!r} has {os.fstat(handle).st_size} bytes, but a tensor "
-                        f"in it ends at byte {place.start + place.nbytes}; it was shortened after "
-                        "it was opened"
-                    )
-                    raise MemdescError(msg)
-                part, at = part[count:], at + count
+            for at, size in place.spans(start, len(part)):
+                _read_span(handle, at, part[:size], place)
+                part = part[size:]
+
+
+def _read_span(handle: int, at: int, part: memoryview, place: Place) -> None:
+    """Read bytes of a tensor that follow each other in its file."""
+    while part:
+        count = read_at(handle, part, at)
+        if not count:
+            msg = (
+                f"{str(place.path)!r} has {os.fstat(handle).st_size} bytes, but a tensor in it "
+                f"ends at byte {place.start + place.nbytes}; it was shortened after it was opened"
+            )
+            raise MemdescError(msg)
+        part, at = part[count:], at + count
 
 
 def write_runs(runs: Runs, place: Place, data: NDArray[np.uint8]) -> None:

@@ -50,7 +50,7 @@ def check_scales(
     """
     rule = desc.rule
     for number in (*rule.scale, *rule.offset, *filter(None, [rule.zero])):
-        part = desc.field(number.parts[0][0])
+        part = desc.field_of(number)
         if part.tensor not in roles or is_integer_number(desc, number) or number.table:
             continue
         values = read_number({part.tensor: read(part.tensor)}, desc, number)
@@ -81,7 +81,7 @@ def check_zero_points(desc: RecordDesc, read: Callable[[str], NDArray[np.uint8]]
     (_, most), (_, stored) = code_range(desc, code), code_range(desc, zero)
     if stored - zero.minus <= most - code.minus:
         return
-    part = desc.field(zero.parts[0][0])
+    part = desc.field_of(zero)
     values = read_number({part.tensor: read(part.tensor)}, desc, zero)
     wrong = np.argwhere(values > most - code.minus)
     if len(wrong):
@@ -305,7 +305,7 @@ def _values(change: Change | Move, read: Bytes) -> NDArray[Any]:
 def _finite_codes(desc: RecordDesc, read: Bytes) -> NDArray[np.bool_]:
     """Return which codes of a record are finite, over its dims; scales are checked before."""
     code = desc.rule.code
-    kind = desc.field(code.parts[0][0]).kind
+    kind = desc.field_of(code).kind
     if code.table or kind not in FLOATS or not FLOATS[kind].has_nan:
         return np.ones(desc.dims, np.bool_)
     codes = read_number(record_of(desc, read).tensors, desc, code)

@@ -11,7 +11,7 @@ import numpy as np
 from llvmlite import ir
 
 from memdesc.dtypes import BYTE_BITS, DATA_TYPES
-from memdesc.record.desc import BIT_PLANES, Codebook, Digits
+from memdesc.record import BIT_PLANES, Codebook, Digits
 from reorder.cpu.codecs.codec import Codec
 from reorder.cpu.decoding.pattern import (
     MAX_LANES,

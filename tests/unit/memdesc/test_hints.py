@@ -256,7 +256,7 @@ ROWS = (
         lambda: md.record.record_desc((4, 64), "nvfp4"),
         lambda: [
             md.record.record_desc((4, 64), f"{each}_nvfp4")
-            for each in ("gguf", "modelopt", "compressed", "cublas")
+            for each in ("gguf", "modelopt", "compressed")
         ],
     ),
     Row(

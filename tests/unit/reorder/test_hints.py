@@ -330,11 +330,6 @@ ROWS = (
             SHARED[:36].reshape(2, 18), "Q4_0", out=np.zeros((2, 32), "f4")
         ),
     ),
-    Row(
-        "pass 'Q2_0' for the former",
-        lambda: r.records.dequantize_gguf(np.zeros((1, 18), "u1"), 42),
-        lambda: r.records.dequantize_gguf(np.zeros((1, 18), "u1"), "Q2_0"),
-    ),
     # plans and attributes
     Row(
         "see memdesc.runtime_desc",

@@ -151,6 +151,13 @@ def mxfp4(dims: tuple[int, ...], *ends: str) -> Weight:
     return dict(zip(ends, (words, stored), strict=True)), values * _of_each(scales, 32)
 
 
+def _deepseek_fp4() -> Weight:
+    """Return an expert of DeepSeek-V4: pairs of codes as signed bytes, and types for exponents."""
+    layer, numbers = mxfp4((48, 64), ".weight", ".scale")
+    kinds = {".weight": np.int8, ".scale": DATA_TYPES["e8m0"].numpy}
+    return {end: array.view(kinds[end]) for end, array in layer.items()}, numbers
+
+
 def _mxfp8(dims: tuple[int, ...], *ends: str) -> Weight:
     codes = np.random.default_rng(0).standard_normal(dims).astype(ml_dtypes.float8_e4m3fn)
     stored, scales = _exponents(dims)
@@ -257,8 +264,7 @@ def _stored(
         case "qzeros":
             return np.int32, (scales[0], -1)
         case "weight_packed" | "qweight":
-            shapes = {"gptq": (-1, dims[1]), "marlin": (dims[0] // 16, -1)}
-            return np.int32, shapes.get(name, (dims[0], -1))
+            return np.int32, (-1, dims[1]) if name == "gptq" else (dims[0], -1)
     return np.float16, scales
 
 
@@ -411,6 +417,13 @@ _ALL = (
         for config in (modelopt("mxfp4"), modelopt("W4A8_MXFP4_FP8", group_size=32))
     ),
     Scheme("mxfp8", modelopt("MXFP8"), partial(_mxfp8, (48, 64), ".weight", ".weight_scale")),
+    Scheme(
+        "deepseek_fp8",
+        _DEEPSEEK,
+        partial(fp8, "scale", (3, 2), kind="e8m0"),
+        {"block": 128},
+    ),
+    Scheme("deepseek_fp4", _DEEPSEEK, _deepseek_fp4, prefix="layers.0.ffn.w1"),
     # experts in one tensor
     Scheme(
         "gpt_oss_mxfp4",
@@ -464,12 +477,6 @@ _ALL = (
     _words(
         "gptq", {"method": "gptq", "checkpoint_format": "gptq_v2", "bits": 8}, bits=8, zeros="v2"
     ),
-    _words("marlin", {"method": "gptq", "checkpoint_format": "marlin"}),
-    _words("marlin", {"method": "gptq", "is_marlin_format": True}),
-    _words(
-        "marlin", {"method": "gptq", "checkpoint_format": "marlin", "bits": 8}, bits=8, zeros=True
-    ),
-    _words("marlin", {"method": "awq", "version": "marlin"}),
 )
 # by the record and its number
 SCHEMES = {f"{scheme.record}-{k}": scheme for k, scheme in enumerate(_ALL)}

@@ -296,16 +296,6 @@ def test_rows_of_planes_that_were_swapped_are_named(
         assert found.causes == (cause.format(dim),)
 
 
-def test_rows_that_share_blocks_are_not_taken_for_rows_of_bytes(tmp_path: Path) -> None:
-    record = random_record(record_desc((16, 64), "q4_0_r8"), np.random.default_rng(0))
-    good = _saved_blocks(tmp_path / "good.npz", record)
-    (data,) = record.tensors.values()
-    data[:] = np.roll(data.reshape(16, -1), 1, 0).reshape(-1)
-    bad = _saved_blocks(tmp_path / "bad.npz", record)
-    (found,) = reorder.checkpoints.differences(bad, good).values()
-    assert found.causes == ()
-
-
 def _saved_blocks(path: Path, blocks: reorder.records.Record) -> Path:
     reorder.save(path, {"w": blocks})
     return path

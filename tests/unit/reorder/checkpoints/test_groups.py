@@ -73,15 +73,14 @@ def test_words_of_another_record_are_refused_by_their_shapes(
     layer, wanted = gptq_layer(dims=(256, 256))
     write(folder, layer)
     assert np.array_equal(values(folder, "gptq"), wanted)
-    shapes = "of s32 has the shape (32, 256) and 32768 bytes, not (256, 32)"
+    shapes = "'fc.qzeros' of s32 has the shape (4, 32) and 512 bytes, not (4, 256)"
     assert shapes in reason(folder, "awq")
-    assert "(32, 256) and 32768 bytes, not (16, 512)" in reason(folder, "marlin")
     assert "no tensor 'fc'; it has fc.qweight, " in reason(folder, "q4_0")
     write_config(folder, quant_method="awq")
     assert shapes in reason(folder)
     layouts, notes = inspected(folder, capsys)
     assert layouts["fc.qweight"] == "plain"
-    assert "config.json declares awq: 'fc.qweight' of s32 has the shape (32, 256)" in notes
+    assert "config.json declares awq: 'fc.qzeros' of s32 has the shape (4, 32)" in notes
     assert "config.json declares awq, not gptq" in reason(folder, "gptq")
     write_config(folder, quant_method="gptq")
     assert np.array_equal(values(folder), wanted)
@@ -109,8 +108,11 @@ def test_words_of_each_record_are_of_no_other(
     with reorder.open_checkpoint(path) as checkpoint:
         found = []
         for other in _SEVERAL:
+            said = dict(desc.options) if other == name else {}
             with suppress(MemdescError):
-                found += [other] if checkpoint.record("fc", other) else []
+                record = checkpoint.record("fc", other, **said)
+                # one scale of all is one of a block of all
+                found += [other] if other == name or record.desc != desc else []
     # the words of these are only in another order, which descriptors alone tell
     alike = [other for other in _SEVERAL if other.startswith("torch_int4") and "torch" in name]
     assert found == ([name] if is_described or not alike else alike)
@@ -131,11 +133,8 @@ def test_words_in_the_order_of_fortran_are_of_no_record(tmp_path: Path, name: st
         checkpoint.record("fc", "gptq")
 
 
-def test_an_order_of_inputs_that_is_data_is_refused_everywhere(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_order_of_inputs_that_is_that_of_the_groups_is_none(folder: Path) -> None:
     layer, wanted = gptq_layer()
-    order = np.random.default_rng(0).permutation(_ORDERED)
     for desc_act in (False, True):
         write_config(folder, quant_method="gptq", desc_act=desc_act)
         for kind in (np.int32, np.int64):
@@ -146,23 +145,37 @@ def test_an_order_of_inputs_that_is_data_is_refused_everywhere(
             assert {*converted(folder, out, "fc: gptq -> awq(scales=f16)")} == {
                 f"fc.{name}" for name in layer
             }
-        write(folder, layer, g_idx=order)
-        for name in ((), ("gptq",)):
-            assert "fc.g_idx assigns inputs to groups in an arbitrary order" in reason(
-                folder, *name
-            )
-        layouts, notes = inspected(folder, capsys)
-        assert layouts["fc.qweight"] == "plain"
-        assert "in an arbitrary order" in notes
-        assert "in an arbitrary order" in refused(
-            folder, folder.parent / "out", "fc: gptq -> ab, f32"
-        )
     for wrong in (_ORDERED[:-1], _ORDERED.astype(np.float32), np.zeros(0, np.int32)):
         write(folder, layer, g_idx=wrong)
         said = reason(folder)
         assert "is not an integer for each of the 128 inputs" in said or "not (128,) of s32" in said
     write(folder, layer)
     assert "declares act-order, which assigns inputs to groups by data" in reason(folder)
+
+
+@pytest.mark.parametrize("kind", [np.int32, np.int64])
+def test_scales_of_act_order_are_looked_up(folder: Path, kind: type) -> None:
+    """*Law*: input k is decoded with the scale and the zero point of group g_idx[k]."""
+    layer, _ = gptq_layer(dims=(128, 64), group=32)
+    order = np.random.default_rng(0).permutation(np.arange(128) // 32)
+    write_config(folder, quant_method="gptq", bits=4, group_size=32, desc_act=True)
+    write(folder, layer, g_idx=order.astype(kind))
+    nibbles = np.arange(8) * 4
+    codes = (layer["qweight"][:, None].view(np.uint32) >> nibbles[:, None] & 15).reshape(128, 64)
+    zeros = (layer["qzeros"][..., None].view(np.uint32) >> nibbles & 15).reshape(4, 64) + 1
+    moved = codes.astype(np.float32) - zeros.astype(np.float32)[order]
+    wanted = moved * layer["scales"].astype(np.float32)[order]
+    for name in ((), ("gptq",)):
+        assert np.array_equal(values(folder, *name), wanted)
+    rule = "fc: gptq -> plain(axes=oi), f32"
+    for small in (1 << 12, 1 << 30):
+        out = folder.parent / f"{small}.safetensors"
+        options = reorder.checkpoints.ConvertOptions(max_bytes=small, verify=True)
+        reorder.convert(folder, out, map=[rule], options=options)
+        assert np.array_equal(reorder.load(out), wanted.T)
+    assert "which no record holds" in refused(folder, folder.parent / "no", "fc: gptq -> awq")
+    write(folder, layer, g_idx=(order + 1).astype(kind))
+    assert "fc.g_idx has groups 1 to 4, but there are 4" in reason(folder)
 
 
 def test_tensors_that_a_record_does_not_use_are_named(folder: Path) -> None:
@@ -178,8 +191,11 @@ def test_tensors_that_a_record_does_not_use_are_named(folder: Path) -> None:
 def test_scales_that_do_not_divide_the_codes_are_refused(folder: Path, shape: Any) -> None:
     layer, _ = gptq_layer()
     write(folder, layer | {"scales": np.ones(shape, np.float16)})
-    message = f"are not a multiple of the {shape[0]} x {shape[1]} scales"
-    assert message in reason(folder, "gptq")
+    said = reason(folder, "gptq")
+    assert f"'fc.scales' of f16 has the shape {shape}" in said
+    # with 4 bits, and with 8
+    assert "record_desc((128, 256), 'gptq'" in said
+    assert "record_desc((64, 256), 'gptq'" in said
 
 
 def test_groups_that_config_contradicts_are_refused(folder: Path) -> None:
@@ -222,7 +238,6 @@ def test_other_names_of_keys_say_the_same(folder: Path) -> None:
         ({"quant_method": "gptq", "group_size": [64]}, "group_size must be an integer"),
         ({"quant_method": "gptq", "desc_act": "no"}, "desc_act must be true or false"),
         ({"quant_method": "gptq", "dynamic": 1}, "dynamic must be an object"),
-        ({"quant_method": "gptq", "is_marlin_format": 1}, "is_marlin_format must be true"),
         ({"quant_method": "awq", "version": 2}, "version must be a string"),
         # the keys of others may hold anything
         ({"quant_method": "exl2", "bits": 4.0}, "no record for quant_method 'exl2'"),
@@ -234,7 +249,7 @@ def test_other_names_of_keys_say_the_same(folder: Path) -> None:
         ),
         (
             {"quant_method": "gptq", "checkpoint_format": "bitblas"},
-            "checkpoint_format is 'bitblas', not marlin or ",
+            "checkpoint_format is 'bitblas', not gptq or gptq_v2",
         ),
         ([{"quant_method": "gptq"}], "quantization_config is not a JSON object"),
         ("gptq", "quantization_config is not a JSON object, but 'gptq'"),
@@ -361,7 +376,7 @@ def test_bytes_that_are_not_whole_blocks_are_told_by_their_own_number(tmp_path: 
 
 @pytest.mark.parametrize(
     ("method", "options"),
-    [("marlin", {"bits": 8}), ("ocp_mxfp4", {}), ("torch_int4_cpu", {})],
+    [("ocp_mxfp4", {}), ("torch_int4_cpu", {})],
 )
 def test_a_record_is_declared_with_the_options_that_it_has(
     tmp_path: Path, method: str, options: dict[str, Any]
@@ -383,7 +398,7 @@ def test_files_that_disagree_are_named_with_what_each_says(tmp_path: Path) -> No
         match=(
             r"config\.json in '.*' declares gptq\(zeros=v1, bits=4\), and quantize_config\.json "
             r"something else \(quantize_config\.json: there is no record for quant_method 'gptq': "
-            r"checkpoint_format is 'mine', not marlin or gptq or gptq_v2\); correct the one "
+            r"checkpoint_format is 'mine', not gptq or gptq_v2\); correct the one "
             r"that is wrong"
         ),
     ):

@@ -141,17 +141,6 @@ def test_out_of_another_float_type_is_one_rounding(dtype: str, tag: Any) -> None
     assert np.array_equal(out, reorder.dequantize(record, dtype=dtype).numpy(), equal_nan=True)
 
 
-def test_bits_of_q1_0_and_q2_0_are_those_of_llama_cpp() -> None:
-    # ggml-quants.c: y[j] is d for a bit of 1 and -d for 0; or (code - 1) * d
-    scale = np.array([-1.5], np.float16).view(np.uint8)
-    bits, codes = RNG.integers(0, 2, 128), RNG.integers(0, 4, 64)
-    ones = np.concatenate([scale, np.packbits(bits.astype(np.uint8), bitorder="little")])
-    assert (reorder.records.dequantize_gguf(ones, 41) == np.where(bits, -1.5, 1.5)).all()
-    packed = (codes.reshape(-1, 4) << np.array([0, 2, 4, 6])).sum(1).astype(np.uint8)
-    twos = np.concatenate([scale, packed])
-    assert (reorder.records.dequantize_gguf(twos, "Q2_0") == (codes - 1) * -1.5).all()
-
-
 BLOCK = np.zeros(18, np.uint8)
 
 
@@ -177,7 +166,6 @@ BLOCK = np.zeros(18, np.uint8)
         ((BLOCK, 2.0), "2.0 is not a GGUF type"),
         ((BLOCK, BLOCK), "is not a GGUF type"),
         ((BLOCK, KIND.I8), "I8: 24> is not a GGUF type that can be decoded"),
-        ((BLOCK, 42), "number 42 is Q2_0 with blocks of 64 elements in llama.cpp, but of 128 in"),
         (
             (BLOCK, "Q4_0", np.zeros(31, np.float32)),
             r"out is an array \(31,\) of float32, .* \(32,\)",

@@ -157,7 +157,7 @@ def test_elements_of_4_bits_that_take_a_byte_are_refused() -> None:
 
 
 def test_integers_of_any_width_are_set_as_bits() -> None:
-    made = reorder.records.Record(record_desc((4, 32), "q4_0_4x4"))
+    made = reorder.records.Record(record_desc((4, 32), "int_quantized"))
     codes = np.arange(128).reshape(4, 32) % 16 - 8
     made.set_field("qs", codes)
     assert (made.field("qs").astype(int) == codes).all()

@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 def test_mistakes_are_refused_before_anything_is_written(model: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     for rule, problem in {
-        "*.qweigh: awq -> marlin": "no tensor and no record is called '*.qweigh'; did you mean",
+        "*.qweigh: awq -> gptq": "no tensor and no record is called '*.qweigh'; did you mean",
         "conv.weight: OIhw16i16o -> oihw": "conv.weight has 4320 bytes, but",
         "conv.weight: OIhw16i16p": "conv.weight, memory_desc((20, 6, 3, 3), 'f32', 'abcd')",
         "conv.weight: AB16a8b": "conv.weight",
         "conv.weight: s8": "give scale=, or scales= to choose them from the data",
-        "lm_head.weight: awq -> marlin": "lm_head.weight of f16 and shape (40, 128)",
+        "lm_head.weight: awq -> gptq": "lm_head.weight of f16 and shape (40, 128)",
         "*.0.mlp.qweight: awq -> gptq(zeros=v2)": "what comes before the names of its tensors",
         "lm_head.weight: q4_0": "plain numbers do not become q4_0: give a data type and scales=",
         "lm_head.weight: dims=40x128, ba": "'ba' is neither a data type nor KEY=VALUE; a layout",
@@ -61,8 +61,6 @@ def test_numbers_that_the_other_side_cannot_say_are_refused(tmp_path: Path) -> N
     converted(tmp_path / "model", tmp_path / "out", "model.*: awq -> gptq(zeros=v2)")
     config = json.loads((tmp_path / "out" / "config.json").read_text())
     assert config["quantization_config"]["checkpoint_format"] == "gptq_v2"
-    said = refused(tmp_path / "model", tmp_path / "out2", "model.*: awq -> marlin(zeros=false)")
-    assert said.endswith("; marlin(zeros=true) holds more zero points")
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from reorder.checkpoints.convert import rules
 from reorder.checkpoints.convert.plan import plan_steps
 from reorder.checkpoints.convert.rules import Rule, parse_rule, rules_of_toml
 from reorder.checkpoints.formats.table import read_container
+from reorder.checkpoints.groups import Model
 from tests.checkpoints import fp8_layer, write_safetensors
 from tests.work import count_calls, hangs_fail
 
@@ -171,7 +172,7 @@ def test_a_rule_for_each_of_many_layers_takes_time_for_each_layer_alone(tmp_path
         )
         container = read_container(path)
         lines = [parse_rule(f"layers.{k}: fp8_block -> plain, bf16") for k in range(count)]
-        return count_calls(lambda: plan_steps(path, container, lines, "safetensors"))
+        return count_calls(lambda: plan_steps(Model(path, container), lines, "safetensors"))
 
     calls(1)  # what is done once; what earlier tests have done is in all of the others
     few, more, many = (calls(count) for count in (40, 80, 160))

@@ -81,16 +81,18 @@ def test_names_read_what_no_file_declares(tmp_path: Path, name: str, kind: str, 
     assert name in said.partition("its tensors fit ")[2]
     assert ": give the name" in said
     desc = record_desc((300, 130), name, codes=codes, scales=kind)
-    assert record_in(folder, "fc", name).desc == desc
-    found = converted(folder, tmp_path / "out", f"*: {name} -> ba, f32")
+    options = {"block": 128} if name == "fp8_block" else {}
+    assert record_in(folder, "fc", name, **options).desc == desc
+    named = f"{name}(block=128)" if options else name
+    found = converted(folder, tmp_path / "out", f"*: {named} -> ba, f32")
     assert np.array_equal(found["fc.weight"].reshape(130, 300).T, wanted)
 
 
 @pytest.mark.parametrize(
     ("name", "target", "method"),
     [
-        ("fp8_block(scale_inv=true)", "fp8_block", "compressed-tensors"),
-        ("fp8_block", "fp8_block(scale_inv=true)", "fp8"),
+        ("fp8_block(scale_inv=true, block=128)", "fp8_block", "compressed-tensors"),
+        ("fp8_block(block=128)", "fp8_block(scale_inv=true)", "fp8"),
         ("fp8_tensor", "fp8_channel", "fbgemm_fp8"),
         ("fp8_tensor", "fp8_block(scale_inv=true, block=64)", "fp8"),
         ("fp8_tensor(scale_inv=true)", "fp8_tensor", "fp8"),
@@ -119,7 +121,7 @@ def test_a_record_is_moved_and_declared_as_its_readers_expect(
 @pytest.mark.parametrize(("kind", "form"), [("e8m0", "ue8m0"), ("bf16", "float")])
 def test_the_type_of_scales_is_declared(tmp_path: Path, kind: str, form: str) -> None:
     folder = write_model(tmp_path / "in", {"fc": _fp8("fp8_block", kind="e8m0")[0]}, {}, {})
-    rule = f"*: fp8_block -> fp8_block(scale_inv=true, scales={kind})"
+    rule = f"*: fp8_block(block=128) -> fp8_block(scale_inv=true, scales={kind})"
     converted(folder, tmp_path / "out", rule)
     assert _section(tmp_path / "out") == {
         "quant_method": "fp8",
@@ -148,9 +150,9 @@ def test_bytes_without_a_type_are_codes_and_scales_where_the_rule_says_so(tmp_pa
     layer, wanted = _fp8("fp8_block", kind="e8m0")
     words: Layer = {end: array.view(np.uint8) for end, array in layer.items()}
     folder = write_model(tmp_path / "in", {"fc": words}, {})
-    said = refused(folder, tmp_path / "out", "*: fp8_block -> plain, f32")
+    said = refused(folder, tmp_path / "out", "*: fp8_block(block=128) -> plain, f32")
     assert "codes are f8_e4m3, f8_e5m2, not u8; give codes= if the words hold one" in said
-    rule = "*: fp8_block(codes=f8_e4m3, scales=e8m0) -> plain, f32"
+    rule = "*: fp8_block(block=128, codes=f8_e4m3, scales=e8m0) -> plain, f32"
     assert np.array_equal(converted(folder, tmp_path / "out", rule)["fc.weight"], wanted)
 
 
@@ -161,8 +163,8 @@ def test_bytes_without_a_type_are_codes_and_scales_where_the_rule_says_so(tmp_pa
     ("name", "target", "ends"),
     [
         ("gpt_oss_mxfp4", "modelopt_mxfp4", ("", "_weight_scale")),
-        ("fp8_block(scale_inv=true)", "fp8_block(scale_inv=true, block=64)", ("", "_scale_inv")),
-        ("fp8_block(scale_inv=true)", "fp8_block(scale_inv=false)", ("", "_weight_scale")),
+        ("fp8_block(block=128)", "fp8_block(scale_inv=true, block=64)", ("", "_scale_inv")),
+        ("fp8_block(block=128)", "fp8_block(scale_inv=false)", ("", "_weight_scale")),
     ],
 )
 def test_experts_keep_their_names(
@@ -350,10 +352,13 @@ def test_experts_of_a_layer_share_a_tensor(tmp_path: Path, bits: int, group: int
     assert wide["fc.scales"].shape == (3, 24, 8)
 
 
-def test_bits_that_a_rule_leaves_out_are_reported(tmp_path: Path) -> None:
-    folder = write_model(tmp_path / "in", {"fc": mlx(8)[0]}, {"quantization": _mlx(8)})
-    said = refused(folder, tmp_path / "out", "*: mlx -> plain, bf16")
-    assert "config.json declares bits=8, and mlx has bits=4; say mlx(bits=8)" in said
+def test_bits_that_a_rule_leaves_out_are_those_of_the_model(tmp_path: Path) -> None:
+    layer, wanted = mlx(8)
+    folder = write_model(tmp_path / "in", {"fc": layer}, {"quantization": _mlx(8)})
+    found = converted(folder, tmp_path / "out", "*: mlx -> plain, bf16")
+    assert np.array_equal(found["fc.weight"], wanted)
+    said = refused(folder, tmp_path / "no", "*: mlx(bits=4) -> plain, bf16")
+    assert "'fc.scales' of bf16 has the shape" in said
 
 
 def test_a_scale_of_all_experts_is_refused(tmp_path: Path) -> None:
@@ -441,7 +446,7 @@ def test_a_state_that_is_not_the_one_of_the_weight_is_refused(tmp_path: Path, te
 
 
 def test_blocks_that_cross_rows_are_refused() -> None:
-    with pytest.raises(MemdescError, match="bitsandbytes counts blocks over the whole matrix"):
+    with pytest.raises(MemdescError, match="a block of 64 does not divide b"):
         record_desc((64, 96), "bnb_nf4")
     with pytest.raises(
         UnsupportedFormatError,

@@ -275,14 +275,13 @@ def test_other_scales_of_activations_are_left_out_too(tmp_path: Path, name: str)
     assert kept[f"model.layers.1.mlp.{name}"] == named[f"model.layers.1.mlp.{name}"] == 1200
 
 
-@pytest.mark.parametrize(("to", "rule"), [("f16", []), (None, ["*: marlin -> awq"])])
+@pytest.mark.parametrize(("to", "rule"), [("f16", []), (None, ["*: awq -> gptq"])])
 def test_memory_for_kernels_is_left_out(tmp_path: Path, to: str | None, rule: list[str]) -> None:
     source = _model(tmp_path / "in", awq_layer(zeros=(8, 9)), _AWQ)
-    _made(source, tmp_path / "marlin", None, "*: awq -> marlin")
-    path = tmp_path / "marlin/model.safetensors"
+    path = source / "model.safetensors"
     work = {"model.layers.0.mlp.workspace": np.zeros(32, np.int32)}
     write_safetensors(path, {**words_of(path), **work})
-    found, _, report = _made(tmp_path / "marlin", tmp_path / "out", to, *rule)
+    found, _, report = _made(source, tmp_path / "out", to, *rule)
     assert not found.keys() & work.keys()
     assert any("workspace are left out: they are memory" in each for each in report.warnings)
 
@@ -313,12 +312,8 @@ def test_scales_of_a_cache_do_not_stay_without_what_declares_them(tmp_path: Path
 
 @pytest.mark.parametrize("zeros", [True, False])
 def test_integers_become_those_of_compressed_tensors(tmp_path: Path, *, zeros: bool) -> None:
-    source = _model(tmp_path / "in", awq_layer(zeros=(0, 16) if zeros else (8, 9)), _AWQ)
-    if not zeros:
-        reorder.convert(
-            source, tmp_path / "marlin", map=["*: awq -> marlin(zeros=false)"], options=SMALL
-        )
-        source = tmp_path / "marlin"
+    layer = awq_layer(zeros=(0, 16) if zeros else (8, 9))
+    source = _model(tmp_path / "in", layer, _AWQ | {"zero_point": zeros})
     found, config, report = _made(source, tmp_path / "out", "compressed-tensors")
     section = config["quantization_config"]
     assert (section["quant_method"], section["format"]) == ("compressed-tensors", "pack-quantized")
@@ -1149,7 +1144,7 @@ def test_what_a_target_does_not_hold_is_refused(tmp_path: Path) -> None:
         ("sparsity_config", {"format": "sparse-24-bitmask"}, "stores sparse weights"),
         ("adapter", {"rank": 8}, "adds a low-rank adapter"),
         ("rotation", "hadamard", "rotates weights"),
-        ("expert_dtype", "fp4", "stores experts in another type"),
+        ("expert_dtype", "nf4", "stores experts in another type"),
     ],
 )
 @pytest.mark.parametrize("rule", [None, "*: fp8_block -> plain, bf16"])
@@ -1227,7 +1222,7 @@ def test_keys_that_are_not_known_are_named(tmp_path: Path, method: str) -> None:
                 (
                     _GPTQ | {"dynamic": {r".*[.]1[.]": {"bits": 8}}},
                     {},
-                    "the shapes of the tensors say groups of 32 of 64 inputs",
+                    "'model.layers.1.mlp.qzeros' of s32 has the shape",
                 ),
                 (_GPTQ | {"dynamic": {"(": {}}}, {}, "'(' is not a regular expression"),
                 (_GPTQ, {"group_size": 32}, "and quantize_config.json gptq(group_size=32)"),
@@ -1323,7 +1318,9 @@ def test_what_is_not_known_is_refused(tmp_path: Path) -> None:
     assert "name do, but there is no model.layers.2.mlp.weight; get the checkpoint" in said
     order = {"model.layers.0.mlp.g_idx": np.arange(128, dtype=np.int32)[::-1] // 64}
     ordered = _model(tmp_path / "order", gptq_layer()[0], _GPTQ, order | _BESIDE)
-    assert "(act-order), which is a gather" in _refused(ordered, "f16")
+    for to in ("gptq", "awq", "compressed-tensors"):
+        assert "(act-order), which no record holds" in _refused(ordered, to)
+    assert "model.layers.0.mlp.weight" in _made(ordered, tmp_path / "floats", "f16")[0]
 
 
 def test_every_target_is_named_in_the_docstring() -> None:

@@ -153,7 +153,7 @@ def test_records_are_renamed_as_a_whole(tmp_path: Path) -> None:
     swapped = ["a.scales: rename=b.scales", "b.scales: rename=a.scales"]
     assert "a.scales would change without" in refused(source, tmp_path / "no", *swapped)
     assert "holds codes" in refused(source, tmp_path / "no", "a.qweight: rename=a.weight")
-    said = refused(source, tmp_path / "no", "a.qweight: marlin -> marlin, dims=128x256")
+    said = refused(source, tmp_path / "no", "a.qweight: awq -> awq, dims=128x256")
     assert "a.qweight would change without" in said
 
 

@@ -1,0 +1,357 @@
+"""What stored tensors can be as a scheme: every assignment of dims and options that fits them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from fractions import Fraction
+from itertools import product
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from memdesc.desc import MemoryDesc
+from memdesc.dtypes import BYTE_BITS, DATA_TYPES
+from memdesc.errors import MemdescError, about
+from memdesc.record.scheme import ALL, Part, Scheme, Words, check_names, terms
+
+if TYPE_CHECKING:
+    from memdesc.record.desc import RecordDesc
+
+# how many records a message lists
+SHOWN = 3
+
+
+class Stored(NamedTuple):
+    """A tensor in a file."""
+
+    name: str
+    # the type and the shape of its words
+    kind: str
+    shape: tuple[int, ...]
+    nbytes: int
+    # what they hold, as the file says or else as the type and the shape do
+    desc: MemoryDesc | RecordDesc | None
+    # whether that is more than the type and the shape say
+    is_described: bool
+    read: Callable[[], bytes]
+
+    @property
+    def element(self) -> str:
+        """The type of its elements: a file may hold one that its container does not have."""
+        return self.desc.dtype.name if isinstance(self.desc, MemoryDesc) else self.kind
+
+    def is_flat(self, ndims: int) -> bool:
+        """Whether it has bytes in one dim, which say nothing about several."""
+        return self.element == "u8" and len(self.shape) == 1 and ndims > 1
+
+    def __str__(self) -> str:
+        return f"{self.name!r} of {self.kind} and shape {self.shape}"
+
+
+class Bound(NamedTuple):
+    """The records that tensors can be, and why others do not fit."""
+
+    descs: tuple[RecordDesc, ...]
+    tried: tuple[str, ...]
+
+
+def bind(scheme: Scheme, stored: Mapping[str, Stored], said: Mapping[str, Any]) -> Bound:
+    """Return the records of a scheme that tensors can be, up to a few more than messages list.
+
+    `said` has the options that are known. Others follow from the tensors. An option that no tensor
+    shows has its usual value, as in `record_desc`.
+    """
+    check_names(scheme.name, scheme.defaults, said)
+    options = {**scheme.shown(stored), **said}
+    checked = {
+        o.name: o.checked(scheme.name, options[o.name]) for o in scheme.options if o.name in options
+    }
+    names = scheme.tensors(**checked)
+    missing = [each for each in names if each not in stored]
+    if missing:
+        msg = f"no tensor {missing[0]!r}; {scheme.name} has the tensors {', '.join(names)}"
+        return Bound((), (msg,))
+    found: dict[str, RecordDesc] = {}
+    tried: dict[str, None] = {}
+    # flags that no name shows, since the tensors are called the same either way
+    flags = {part.when.removeprefix("!") for part in scheme.parts if part.when} - checked.keys()
+    forms = [
+        dict(zip(flags, values, strict=True))
+        for values in product((False, True), repeat=len(flags))
+    ]
+    others: dict[str, None] = {}
+    for letters, form in product(filter(None, (scheme.letters, scheme.stacked)), forms):
+        search = _Search(scheme, letters, stored, checked | form)
+        try:
+            for made in search.records():
+                if isinstance(made, str):
+                    tried[made] = None
+                else:
+                    found[repr(made)] = made
+                if len(found) > SHOWN:
+                    break
+        except _OtherDimsError as error:
+            others[str(error)] = None
+    return Bound(tuple(found.values()), tuple(tried or others))
+
+
+def difference(descs: Sequence[RecordDesc]) -> tuple[str, tuple[str, ...]]:
+    """Return what several records of a scheme differ in, and the options that tell them apart."""
+    options = [dict(desc.options) | {"dims": desc.dims} for desc in descs]
+    names = [key for key in options[0] if len({repr(each[key]) for each in options}) > 1]
+    listed = [", ".join(f"{key}={each[key]}" for key in names) for each in options]
+    more = " or more" if len(listed) > SHOWN else ""
+    fits = f"{descs[0].name} fits with {'; or '.join(listed[:SHOWN])}{more}"
+    return fits, tuple(name for name in names if name != "dims")
+
+
+class _OtherDimsError(MemdescError):
+    """A tensor has another number of axes than in a form of a scheme."""
+
+
+class _Equation(NamedTuple):
+    """The expression of an axis, and its size in words of the scheme."""
+
+    axis: str
+    size: Fraction
+    # the tensor, for messages
+    stored: Stored
+
+    @property
+    def names(self) -> list[str]:
+        """The dims and options in it."""
+        return [word for _, word in terms(self.axis) if not word.isdecimal()]
+
+    def solved(self, name: str, values: Mapping[str, Any]) -> int | None:
+        """Return the value of its only unknown; None if no integer solves it."""
+        found, power = self.size, 1
+        for sign, word in terms(self.axis):
+            if word == name:
+                power = -1 if sign == "/" else 1
+                continue
+            value = int(word) if word.isdecimal() else int(values[word])
+            found = found * value if sign == "/" else found / value
+        if not found:
+            return None
+        found = found**power
+        return int(found) if found.denominator == 1 else None
+
+    def spans(self, size: int) -> range:
+        """Return the blocks of which `size` elements take as many as the axis has."""
+        count = int(self.size)
+        low = -(-size // max(count, 1))
+        high = -(-size // (count - 1)) - 1 if count > 1 else low
+        return range(max(low, 1), high + 1)
+
+
+class _Search(NamedTuple):
+    """The tensors of a weight as a scheme with some letters."""
+
+    scheme: Scheme
+    letters: str
+    stored: Mapping[str, Stored]
+    said: Mapping[str, Any]
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        return self.scheme.parts_of(self.scheme.defaults | dict(self.said))
+
+    def read(self) -> dict[str, Any]:
+        """Return what is known: what the caller says, types, and values that tensors hold.
+
+        Fails if a tensor does not hold such values.
+        """
+        known = {name: value for name, value in self.said.items() if value != ALL}
+        legal = {option.name: option.legal for option in self.scheme.options}
+        for part in self.parts:
+            stored, option = self.stored[part.tensor], (part.words or part.kind)[1:-1]
+            if option in legal and option not in known:
+                known[option] = stored.element if stored.element in legal[option] else stored.kind
+            if callable(part.shows):
+                with about(str(stored)):
+                    known |= part.shows(stored.read())
+            elif part.shows:
+                known |= dict(zip(part.shows, _numbers(stored, len(part.shows)), strict=True))
+        return known
+
+    def equations(self) -> list[_Equation]:
+        """Return an equation for each axis. Fails if a tensor has too few or too many axes."""
+        found: list[_Equation] = []
+        for part in self.parts:
+            stored = self.stored[part.tensor]
+            axes = part.axes(is_stacked=self.letters != self.scheme.letters)
+            if part.values is not None or part.within or stored.is_flat(len(axes)):
+                continue
+            if stored.is_described:
+                found += self._of_elements(part, stored, axes)
+                continue
+            is_code = part is self.scheme.parts[0]
+            shape = stored.shape if is_code else shape_like(stored.shape, len(axes))
+            if len(shape) != len(axes):
+                msg = f"{stored} does not have the dims ({', '.join(axes)})"
+                raise _OtherDimsError(msg)
+            sizes = [Fraction(size) for size in shape]
+            words = DATA_TYPES.get(part.words)
+            if words is not None and stored.kind in DATA_TYPES:
+                # the same words as integers of another width
+                sizes[-1] *= Fraction(DATA_TYPES[stored.kind].bits, words.bits)
+            found += map(_Equation, axes, sizes, [stored] * len(axes))
+        return found
+
+    def _of_elements(
+        self, part: Part, stored: Stored, axes: tuple[str, ...]
+    ) -> Iterator[_Equation]:
+        """Return equations for the dims of a descriptor, which count elements, not words."""
+        dims = stored.desc.dims if isinstance(stored.desc, MemoryDesc) else ()
+        if part.is_bare or len(dims) != len(self.letters):
+            return  # `misfit` compares the descriptors
+        for letter, size in zip(self.letters, dims, strict=True):
+            axis = next((each for each in axes if letter in (w for _, w in terms(each))), "")
+            is_packed = part is self.scheme.parts[0] or "*" in axis
+            if axis:
+                axis = letter if is_packed else axis.partition("~")[0]
+                yield _Equation(axis, Fraction(size), stored)
+
+    def assignments(self) -> Iterator[dict[str, Any] | str]:
+        """Yield the values of names that the tensors may have, or why there are none."""
+        equations = self.equations()
+        try:
+            known = self.read()
+        except MemdescError as error:
+            yield str(error)
+            return
+        factors = {w for each in equations for sign, w in terms(each.axis) if sign == "*"}
+        free = [o for o in self.scheme.options if o.name in factors - known.keys()]
+        for values in product(*(option.legal for option in free)):
+            tried = {option.name: value for option, value in zip(free, values, strict=True)}
+            yield from _solved(equations, known | tried)
+
+    def records(self) -> Iterator[RecordDesc | str]:
+        """Yield the records that fit, and why others do not."""
+        for values in self.assignments():
+            try:
+                if isinstance(values, str):
+                    yield values
+                    continue
+                desc = self.record(values)
+                check_fit(self.scheme, desc, self.stored)
+                yield desc
+            except MemdescError as error:
+                yield str(error)
+
+    def record(self, values: Mapping[str, Any]) -> RecordDesc:
+        """Return the record with these values. Fails if there is none."""
+        missing = [letter for letter in self.letters if letter not in values]
+        if missing:
+            msg = f"the shapes do not show {', '.join(missing)}"
+            raise MemdescError(msg)
+        dims = tuple(values[letter] for letter in self.letters)
+        options = {o.name: values[o.name] for o in self.scheme.options if o.name in values}
+        return self.scheme.bound(dims, {**options, **self.said})
+
+
+def _solved(
+    equations: Sequence[_Equation], known: Mapping[str, Any]
+) -> Iterator[dict[str, Any] | str]:
+    """Yield the values that equations allow, or the one that no integer solves.
+
+    Each equation with one unknown gives its value, or for blocks that may be cut off, their range.
+    """
+    values, blocks = dict(known), dict[str, dict[str, range]]()
+    for _ in equations:
+        for each in equations:
+            unknown = [name for name in each.names if name not in values]
+            if len(unknown) != 1:
+                continue
+            name, letter = unknown[0], each.names[0]
+            if "^" in each.axis:
+                if name != letter:
+                    blocks.setdefault(name, {})[letter] = each.spans(values[letter])
+                continue
+            found = each.solved(name, values)
+            if found is None:
+                shown = ", ".join(f"{n}={values[n]}" for n in each.names if n in values)
+                yield f"{each.stored} does not have {each.axis}{shown and f' with {shown}'}"
+                return
+            is_whole = f"/{name}" in each.axis and each.size == 1
+            values[name] = ALL if is_whole and (found > 1 or name == "group") else found
+    if not blocks:
+        yield values
+    for name, spans in blocks.items():
+        for rows, columns in product(*(spans.get(letter, range(1)) for letter in "oi")):
+            yield values | {name: rows if rows == columns else f"{rows}x{columns}"}
+
+
+def _numbers(stored: Stored, count: int) -> list[int]:
+    """Return the integers that a tensor holds. Fails if it does not hold so many."""
+    kind = DATA_TYPES.get(stored.kind)
+    is_integer = kind is not None and not kind.is_packed and kind.numpy.kind in "iu"
+    if kind is None or not is_integer or stored.nbytes * BYTE_BITS != kind.bits * count:
+        what = "an integer" if count == 1 else f"{count} integers"
+        msg = f"{stored} does not hold {what}"
+        raise MemdescError(msg)
+    found: list[int] = np.frombuffer(stored.read(), kind.numpy).tolist()
+    return found
+
+
+def shape_like(shape: tuple[int, ...], ndims: int) -> tuple[int, ...]:
+    """Return a shape with so many dims if only axes of size 1 are more or missing.
+
+    A scalar is also written as (1,) or (1, 1), and scales of blocks with an axis after each.
+    """
+    if len(shape) == 2 * ndims and shape[1::2] == (1,) * ndims:
+        return shape[::2]
+    while len(shape) > ndims and shape[-1] == 1:
+        shape = shape[:-1]
+    return shape + (1,) * (ndims - len(shape))
+
+
+def check_fit(scheme: Scheme, desc: RecordDesc, stored: Mapping[str, Stored]) -> None:
+    """Refuse tensors whose types, shapes, descriptors or values are not those of a record."""
+    for name, words in scheme.words(desc).items():
+        if problem := _misfit(stored[name], words):
+            msg = f"{stored[name].name!r} {problem}, so it does not fit {desc!r}"
+            raise MemdescError(msg)
+    for constant in desc.constants:
+        held = stored[constant.tensor]
+        if constant.tensor not in scheme.data and held.read() != constant.data:
+            msg = f"{held.name!r} does not hold what {desc!r} has in {constant.tensor}"
+            raise MemdescError(msg)
+
+
+def _misfit(held: Stored, words: Words) -> str:
+    """Return how a stored tensor differs from one of a record; empty if it does not."""
+    if words.desc is not None and held.desc == words.desc:
+        return ""
+    kind = held.element
+    if held.is_described:
+        wanted = words.desc or f"{words.kind} of {words.shape}"
+        return f"holds {_named(held.desc)}, as the descriptor stored with it says, not {wanted!r}"
+    if held.nbytes == words.nbytes and held.is_flat(2):
+        return ""
+    both = [shape_like(each, 1) for each in (held.shape, words.shape)]
+    if held.nbytes == words.nbytes and words.kind == "u8" and all(len(x) == 1 for x in both):
+        return ""  # bytes in wider words, which bitsandbytes calls quant_storage
+    shape = shape_like(held.shape, len(words.shape))
+    is_same = kind == words.kind and shape == words.shape
+    # the same words as integers of another width, or the bits of a type that the container lacks;
+    # integers that are not words mean other numbers in another type
+    one, other = (DATA_TYPES.get(each) for each in (kind, words.kind))
+    is_word = words.desc is None or words.desc.dtype.name != words.kind
+    is_alike = one is not None and other is not None and kind == f"u{other.bits}"
+    if one is not None and other is not None and other.numpy.kind in "iu":
+        is_alike = one.numpy.kind in "iu" and not one.is_packed and is_word
+    is_alike = is_alike and held.nbytes == words.nbytes and held.shape[:-1] == words.shape[:-1]
+    if is_same or is_alike:
+        return ""
+    return (
+        f"of {kind} has the shape {held.shape} and {held.nbytes} bytes, not {words.shape} of "
+        f"{words.kind} and {words.nbytes} bytes"
+    )
+
+
+def _named(desc: MemoryDesc | RecordDesc | None) -> str:
+    """Return a descriptor, and the name of its packing if it has one."""
+    names = desc.names() if isinstance(desc, MemoryDesc) else ()
+    packing = next((name.text for name in names if name.vocabulary == "weights"), None)
+    return f"{desc!r} ({packing})" if packing else repr(desc)

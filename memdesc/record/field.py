@@ -1,0 +1,164 @@
+"""Field: one part of a record, a layout of elements in one of its buffers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from memdesc.checked import Checked
+from memdesc.desc import MemoryDesc, desc_of
+from memdesc.dtypes import DATA_TYPES, data_type
+from memdesc.errors import MemdescError, UnsupportedFormatError, short_repr
+from memdesc.immutable import immutable
+from memdesc.int64 import exact_ints
+from memdesc.layout import Layout, without_gaps
+from memdesc.overlap import check_overlap
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+# Bits of the unsigned elements that are narrower than any data type.
+BIT_PLANES = MappingProxyType({"u1": 1, "u2": 2})
+
+
+@immutable
+@dataclass(frozen=True, slots=True)
+class Field(Checked):
+    """One part of a record: where its elements are stored, and what shares an element.
+
+    Parameters
+    ----------
+    name : str
+        Its name in the system that defines the format, such as ``qs`` or ``scales``.
+    kind : str
+        The name of a data type, or ``u1`` or ``u2``: a plane of 1 or 2 bits of wider codes.
+    layout : Layout
+        Offsets in elements of `kind` from the first byte of the tensor; within a byte, elements
+        count from the lowest bit.
+    groups : tuple of int
+        How many adjacent elements of the record, along each dim, share an element of this field.
+    tensor : str
+        The tensor of the record in which it is stored.
+    index : tuple of int
+        For fields with several elements for a group along the last dim: which of them each element
+        of the group uses. Empty if a group shares one.
+
+    Raises
+    ------
+    MemdescError
+        If there is no such kind, a group is below 1, two elements overlap, or the index does not
+        fit the group.
+
+    Examples
+    --------
+    >>> import memdesc
+    >>> d = memdesc.record.record_desc((2, 64), "q4_0").field("d")
+    >>> d.kind, d.groups, d.desc
+    ('f16', (1, 32), memory_desc((2, 2), 'f16', strides=(18, 9)))
+    """
+
+    name: str
+    kind: str
+    layout: Layout
+    groups: tuple[int, ...]
+    tensor: str
+    index: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.name, str) and self.name and isinstance(self.tensor, str)):
+            msg = (
+                f"a field needs a name and a tensor, not {short_repr(self.name)} and "
+                f"{short_repr(self.tensor)}"
+            )
+            raise MemdescError(msg)
+        if not isinstance(self.kind, str) or self.kind not in {*DATA_TYPES, *BIT_PLANES}:
+            kinds = ", ".join([*BIT_PLANES, *DATA_TYPES])
+            kind = short_repr(self.kind)
+            msg = f"field {self.name}: there is no kind {kind}; the kinds are {kinds}"
+            raise MemdescError(msg)
+        if not isinstance(self.layout, Layout):
+            msg = f"field {self.name}: a Layout is needed, not {short_repr(self.layout)}"  # type: ignore[unreachable] # callers without types
+            raise MemdescError(msg)
+        object.__setattr__(self, "groups", exact_ints("groups", self.groups))
+        if len(self.groups) != self.layout.ndims or min(self.groups) < 1:
+            msg = (
+                f"field {self.name}: groups {self.groups} must be {self.layout.ndims} numbers of "
+                "1 or more, one for each dim"
+            )
+            raise MemdescError(msg)
+        object.__setattr__(self, "index", exact_ints("index", self.index))
+        if self.index and (len(self.index) != self.groups[-1] or min(self.index) < 0):
+            msg = (
+                f"field {self.name}: an index has a number of 0 or more for each of the "
+                f"{self.groups[-1]} elements of a group, not {short_repr(self.index)}"
+            )
+            raise MemdescError(msg)
+        self.layout.inner()  # refuses swizzles
+        check_overlap(self.layout)
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """How many elements of the field belong to a group along each dim: 1 without an index."""
+        last = max(self.index) + 1 if self.index else 1
+        return (*(1,) * (len(self.groups) - 1), last)
+
+    def along_last(self, size: int) -> NDArray[np.int64]:
+        """Return which element of the field each of `size` elements along the last dim uses.
+
+        Examples
+        --------
+        >>> from memdesc.record import record_desc
+        >>> record_desc((1, 64), "q4_0").field("d").along_last(64)[30:34].tolist()
+        [0, 0, 1, 1]
+        >>> record_desc((1, 256), "tq1_0").field("qs").along_last(256)[30:34].tolist()
+        [30, 31, 0, 1]
+        """
+        elements = np.arange(size)
+        if not self.index:
+            return elements // self.groups[-1]
+        group, place = np.divmod(elements, self.groups[-1])
+        found: NDArray[np.int64] = group * self.counts[-1] + np.array(self.index)[place]
+        return found
+
+    @property
+    def bits(self) -> int:
+        """Width of an element in bits."""
+        return BIT_PLANES.get(self.kind) or DATA_TYPES[self.kind].bits
+
+    @property
+    def desc(self) -> MemoryDesc:
+        """The field as a descriptor over its tensor.
+
+        Raises
+        ------
+        UnsupportedFormatError
+            For planes of 1 or 2 bits, since no data type has such elements.
+        """
+        if self.kind in BIT_PLANES:
+            msg = (
+                f"field {self.name} is a plane of {self.bits} bits, which no data type has; see "
+                ".layout, in elements of that width"
+            )
+            raise UnsupportedFormatError(msg)
+        return desc_of(data_type(self.kind), self.layout)
+
+    @property
+    def dense(self) -> Field:
+        """The field as a tensor of its own, in the same order without gaps.
+
+        Examples
+        --------
+        >>> import memdesc
+        >>> memdesc.record.record_desc((2, 64), "q4_0").field("d").dense.desc
+        memory_desc((2, 2), 'f16', 'ab')
+        """
+        layout = Layout(self.layout.dims, self.layout.axes, without_gaps(self.layout.blocks))
+        return replace(self, layout=layout, tensor=self.name)
+
+    @property
+    def min_nbytes(self) -> int:
+        """Bytes that its tensor must have: up to the end of the last padded element."""
+        return ((self.layout.last + 1) * self.bits + 7) // 8 if self.layout.nelems else 0

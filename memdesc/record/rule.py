@@ -1,0 +1,351 @@
+"""Rule: how the fields of a record make a number.
+
+All rules are one formula, parts of which
+may be missing::
+
+    x = scale[0] * scale[1] * ... * (code - zero) + offset[0] * offset[1] * ...
+
+Products are evaluated from left to right. Each operation is rounded to f32, or to the narrower
+`kind`. Code and zero are integers, whose difference is exact; or zero is a float, which is
+subtracted first. `sign` is -1 if the offset is subtracted. A factor with `divides` is a divisor
+instead, because division rounds differently from a product with the reciprocal. The integer that
+fields store stands for itself, for a number of a table, for a float, or for several numbers, one
+for each of several elements: see `Number`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from memdesc.dtypes import DATA_TYPES
+from memdesc.errors import MemdescError, short_repr
+from memdesc.immutable import immutable
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+@immutable
+class Constant(NamedTuple):
+    """A tensor of a record whose values follow from the descriptor, such as the dims.
+
+    Parameters
+    ----------
+    tensor : str
+        Its name in the record. No field is stored in it.
+    kind : str
+        The name of an integer type of whole bytes, or f32.
+    values : tuple of int or float
+        Its elements.
+
+    Examples
+    --------
+    >>> import memdesc
+    >>> memdesc.record.Constant("weight_shape", "s32", (1, 2)).data.hex()
+    '0100000002000000'
+    """
+
+    tensor: str
+    kind: str
+    values: tuple[float, ...]
+
+    @property
+    def data(self) -> bytes:
+        """Its bytes."""
+        return np.array(self.values, DATA_TYPES[self.kind].numpy).tobytes()
+
+
+# f32 holds the integers from -2**24 to 2**24 exactly, and 32 bits hold their sums. This
+# limits `minus`, and the lowest bit of a part.
+_MAX_MINUS = 1 << 24
+_MAX_SHIFT = 24
+_LARGEST = float(np.finfo(np.float32).max)
+# a code of digits is a fraction of this; how many digits 32 bits compute exactly, by base
+FRACTION = 256
+_MAX_DIGITS = {3: 5, 5: 3, 6: 3, 7: 2}
+# the most numbers of a vector, and the most bits of a code that selects one
+_MAX_VECTOR, MAX_VECTOR_BITS = 16, 12
+# the floats whose bits joined integers may be, each with its width
+JOINED_KINDS = {"f16": 16, "bf16": 16}
+
+
+@immutable
+class Codebook(NamedTuple):
+    """A vector of small integers for each code; each element takes one number of it.
+
+    Parameters
+    ----------
+    size : int
+        Numbers of a vector.
+    values : bytes
+        The vectors one after the other, as s8.
+    lanes : tuple of int
+        Which number of the vector each element takes, for elements along the last dim that repeat
+        with this period.
+
+    Examples
+    --------
+    >>> import memdesc
+    >>> signs = memdesc.record.record_desc((1, 256), "iq2_xs").rule.scale[-1].codebook
+    >>> signs.size, signs.lanes, list(signs.values[:8]), list(signs.values[8:16])
+    (8, (0, 1, 2, 3, 4, 5, 6, 7), [1, 1, 1, 1, 1, 1, 1, 1], [255, 1, 1, 1, 1, 1, 1, 255])
+    """
+
+    size: int
+    values: bytes
+    lanes: tuple[int, ...]
+
+
+@immutable
+class Digits(NamedTuple):
+    """The digits after the point of the fraction code / 256; each element takes one of them.
+
+    Parameters
+    ----------
+    base : int
+        The base of the digits.
+    lanes : tuple of int
+        Which digit each element takes, counted from 0 after the point, for elements along the last
+        dim that repeat with this period.
+
+    Examples
+    --------
+    >>> import memdesc
+    >>> digits = memdesc.record.record_desc((1, 256), "tq1_0").rule.code.codebook
+    >>> digits.base, digits.lanes[::32]
+    (3, (0, 1, 2, 3, 4, 0, 2, 4))
+    """
+
+    base: int
+    lanes: tuple[int, ...]
+
+    def of(self, codes: NDArray[np.int64], lanes: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return a digit of each code."""
+        rest: NDArray[np.int64] = codes * self.base**lanes % FRACTION
+        return rest * self.base // FRACTION
+
+
+@immutable
+class Number(NamedTuple):
+    """A number for each element, or for each group of elements.
+
+    Parameters
+    ----------
+    parts : tuple of (str, int)
+        Fields of the record, each with the position of its lowest bit; several fields are joined
+        into one integer. A field of floats must be the only part.
+    minus : int
+        Subtracted from the integer.
+    table : tuple of float
+        The value of each code, for codebooks and for scales that no data type describes; empty
+        if the code is the value.
+    divides : bool
+        Whether the product is divided by it; only for a factor after the first one.
+    codebook : Codebook or Digits, optional
+        What each code stands for, if it stands for several numbers.
+    kind : str
+        ``f16`` or ``bf16`` if the joined integer is the bits of a float; empty otherwise. Then
+        there is no `minus`, no table and no codebook.
+
+    Examples
+    --------
+    >>> import memdesc
+    >>> code = memdesc.record.record_desc((1, 32), "q5_0").rule.code
+    >>> code.parts, code.minus
+    ((('qs', 0), ('qh', 4)), 16)
+    """
+
+    parts: tuple[tuple[str, int], ...]
+    minus: int = 0
+    table: tuple[float, ...] = ()
+    divides: bool = False
+    codebook: Codebook | Digits | None = None
+    kind: str = ""
+
+    @property
+    def is_looked_up(self) -> bool:
+        """Whether the stored integer stands for something else, or for several numbers."""
+        return bool(self.table or self.codebook or self.kind)
+
+    def __str__(self) -> str:
+        text = " | ".join(f"{name} << {shift}" if shift else name for name, shift in self.parts)
+        if self.table:
+            return f"table[{text}]"
+        if isinstance(self.codebook, Codebook):
+            return f"codebook[{text}]"
+        if self.kind:
+            return f"{self.kind}({text})"
+        if isinstance(self.codebook, Digits):
+            text = f"digit{self.codebook.base}({text})"
+        elif len(self.parts) > 1:
+            text = f"({text})"
+        if not self.minus:
+            return text
+        return f"({text} {'-' if self.minus > 0 else '+'} {abs(self.minus)})"
+
+
+# the types that operations are rounded to
+_WIDEST = "f32"
+_RULE_KINDS = (_WIDEST, "bf16", "f16")
+
+
+@immutable
+class Rule(NamedTuple):
+    """How the fields of a record make a number; `str(rule)` is the formula.
+
+    Parameters
+    ----------
+    code : Number
+        The code of each element.
+    scale : tuple of Number
+        At least one; multiplied from the left.
+    zero : Number, optional
+        Subtracted from the code: an integer or a float.
+    offset : tuple of Number
+        Multiplied from the left and added; empty for none.
+    sign : int
+        -1 if the offset is subtracted.
+    kind : str
+        The type that the result of each operation is rounded to: f32, bf16 or f16.
+
+    Examples
+    --------
+    >>> import memdesc
+    >>> print(memdesc.record.record_desc((1, 256), "q4_k").rule)
+    d * (sc_low | sc_high << 4) * qs - dmin * (m_low | m_high << 4)
+    """
+
+    code: Number
+    scale: tuple[Number, ...]
+    zero: Number | None = None
+    offset: tuple[Number, ...] = ()
+    sign: int = 1
+    kind: str = _WIDEST
+
+    @property
+    def numbers(self) -> tuple[Number, ...]:
+        """All numbers of the rule."""
+        zero = () if self.zero is None else (self.zero,)
+        return (self.code, *self.scale, *zero, *self.offset)
+
+    @property
+    def is_symmetric(self) -> bool:
+        """Whether one code means 0 in all groups: there are no zero points and no offsets."""
+        return self.zero is None and not self.offset
+
+    def __str__(self) -> str:
+        code = str(self.code) if self.zero is None else f"({self.code} - {self.zero})"
+        text = f"{_product(self.scale)} * {code}"
+        if self.offset:
+            text += f" {'+' if self.sign > 0 else '-'} {_product(self.offset)}"
+        return text if self.kind == _WIDEST else f"{text} in {self.kind}"
+
+
+def _product(numbers: tuple[Number, ...]) -> str:
+    return str(numbers[0]) + "".join(f" {'/' if n.divides else '*'} {n}" for n in numbers[1:])
+
+
+def check_rule(rule: Rule) -> None:
+    """Refuse a rule with parts of the wrong types."""
+    products = (rule.scale, rule.offset)
+    is_typed = all(isinstance(product, tuple) for product in products) and rule.scale
+    if not is_typed or not all(isinstance(number, Number) for number in rule.numbers):
+        msg = (
+            f"a Rule needs a Number as code and zero, a tuple of at least one as scale, and a "
+            f"tuple as offset; not {short_repr(tuple(rule))}"
+        )
+        raise MemdescError(msg)
+    first = [rule.code, rule.zero, *(product[0] for product in products if product)]
+    alone = next((each for each in first if each is not None and each.divides is True), None)
+    if alone is not None:
+        msg = f"only a factor after the first one divides a product, but {alone} is the first"
+        raise MemdescError(msg)
+    if not isinstance(rule.sign, int) or rule.sign not in (1, -1):
+        msg = f"the sign of a Rule is 1 or -1, not {short_repr(rule.sign)}"
+        raise MemdescError(msg)
+    if not isinstance(rule.kind, str) or rule.kind not in _RULE_KINDS:
+        msg = f"a Rule is computed in {', '.join(_RULE_KINDS)}, not {short_repr(rule.kind)}"
+        raise MemdescError(msg)
+
+
+def check_number(number: Number) -> None:
+    """Refuse a number with parts of the wrong types."""
+    parts, minus, table, divides, codebook, kind = number
+    if not (isinstance(parts, tuple) and parts and all(map(_is_part, parts))):
+        msg = (
+            f"parts of a Number are a tuple of pairs of a field name and a bit of 0 to "
+            f"{_MAX_SHIFT - 1}, not {short_repr(parts)}"
+        )
+        raise MemdescError(msg)
+    if type(minus) is not int or abs(minus) > _MAX_MINUS:
+        msg = f"minus must be an integer of at most {_MAX_MINUS}, not {short_repr(minus)}"
+        raise MemdescError(msg)
+    if not isinstance(divides, bool):
+        msg = f"divides must be True or False, not {short_repr(divides)}"  # type: ignore[unreachable] # callers without types
+        raise MemdescError(msg)
+    is_table = isinstance(table, tuple) and all(type(value) in (int, float) for value in table)
+    if not is_table or any(not abs(value) <= _LARGEST for value in table):
+        msg = f"a table is a tuple of finite floats, not {short_repr(table)}"
+        raise MemdescError(msg)
+    if codebook is not None:
+        _check_codebook(codebook)
+    if not isinstance(kind, str) or kind not in ("", *JOINED_KINDS):
+        msg = f"an integer holds the bits of f16 or bf16, not of {short_repr(kind)}"
+        raise MemdescError(msg)
+    one_of = [name for name in ("table", "codebook", "kind") if getattr(number, name)]
+    if len(one_of) > 1 or (minus and one_of and not isinstance(codebook, Digits)):
+        what = [*(["minus"] if minus else []), *one_of]
+        msg = f"a Number has one of table, codebook and kind, not {' and '.join(what)}"
+        raise MemdescError(msg)
+
+
+def _check_codebook(codebook: Codebook | Digits) -> None:
+    """Refuse a codebook with parts of the wrong types or numbers."""
+    count = 0
+    lanes: tuple[int, ...] = ()
+    match codebook:
+        case Codebook(int() as size, bytes() as values, tuple() as lanes) if values:
+            count = size if size <= _MAX_VECTOR else 0
+        case Digits(int() as base, tuple() as lanes):
+            count = _MAX_DIGITS.get(base, 0)
+    if not lanes or not all(type(lane) is int and 0 <= lane < count for lane in lanes):
+        msg = (
+            f"a codebook is a Codebook of vectors of at most {_MAX_VECTOR} numbers or Digits of "
+            f"base {', '.join(map(str, _MAX_DIGITS))}, with lanes that they have; not "
+            f"{short_repr(codebook)}"
+        )
+        raise MemdescError(msg)
+
+
+def check_constant(constant: Constant) -> None:
+    """Refuse a constant with parts of the wrong types, or values that its type does not hold."""
+    tensor, kind, values = constant
+    if not (isinstance(tensor, str) and tensor):
+        msg = f"a Constant needs the name of its tensor, not {short_repr(tensor)}"
+        raise MemdescError(msg)
+    known = DATA_TYPES.get(kind) if isinstance(kind, str) else None
+    is_integer = known is not None and not known.is_packed and known.numpy.kind in "iu"
+    if known is None or not (is_integer or kind == _WIDEST):
+        msg = (
+            f"{tensor} must have type f32 or a whole-byte integer type, such as s64, not "
+            f"{short_repr(kind)}"
+        )
+        raise MemdescError(msg)
+    is_typed = isinstance(values, tuple) and all(
+        type(value) is (int if is_integer else float) for value in values
+    )
+    limits = np.iinfo(known.numpy) if is_integer else np.finfo(known.numpy)
+    if not is_typed or not all(limits.min <= value <= limits.max for value in values):
+        what = "integers" if is_integer else "floats"
+        msg = f"the values of {tensor} are a tuple of {what} of {kind}, not {short_repr(values)}"
+        raise MemdescError(msg)
+
+
+def _is_part(part: object) -> bool:
+    """Whether a part is a pair of a name and a bit."""
+    match part:
+        case (str(), int() as shift):
+            return isinstance(part, tuple) and type(shift) is int and 0 <= shift < _MAX_SHIFT
+    return False

@@ -1,0 +1,431 @@
+"""Scheme: how weights are quantised and stored, whatever their sizes.
+
+A scheme is a row of data: its tensors, the rule that makes numbers of them, and its options. With
+dims it makes a `RecordDesc`; `bind` finds the dims and options that stored tensors can have.
+
+The shape of a tensor is an expression for each axis, evaluated from the left: ``i*bits/32`` is the
+dim i times the option bits, divided by 32, without a remainder; ``o^block`` is divided by the block
+and rounded up; ``o~128`` is rounded up to a multiple. A divisor after ``*`` is the width of the
+words in which several elements are stored, and any other one is the group of adjacent elements that
+share an element of this tensor. A dim without an axis has one group.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from math import gcd, prod
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from memdesc.desc import memory_desc
+from memdesc.dtypes import DATA_TYPES, data_type
+from memdesc.errors import MemdescError, short_repr
+from memdesc.int64 import checked_flag, checked_int
+from memdesc.layout import Layout, dim_name, layout_by_strides
+from memdesc.record.desc import RecordDesc
+from memdesc.record.field import BIT_PLANES, Field
+from memdesc.record.rule import Constant, Number, Rule
+
+if TYPE_CHECKING:
+    from memdesc.desc import MemoryDesc
+
+Options = Mapping[str, Any]
+_TERM = re.compile(r"([*/^~]?)(\w+)")
+# an option that says how many adjacent elements share a scale has this value for all of them
+ALL = -1
+
+
+class Option(NamedTuple):
+    """An option of a scheme."""
+
+    name: str
+    usual: Any
+    # the legal values; empty for a count of adjacent elements, or ALL
+    legal: tuple[Any, ...] = ()
+    # what the values mean, for messages
+    means: tuple[str, ...] = ()
+    # whether it is a size of blocks that may be cut off, one for rows and columns or one for each
+    is_block: bool = False
+    # whether a count may be ALL
+    has_all: bool = True
+
+    def checked(self, scheme: str, value: Any) -> Any:
+        """Return a value. Fails if it is not legal."""
+        what = f"{scheme}: {self.name}"
+        if self.is_block:
+            block_sizes(scheme, value)
+            return value
+        if not self.legal:
+            if checked_int(what, value) < 1 and not (value == ALL and self.has_all):
+                most = f", or {ALL} for all" if self.has_all else ""
+                msg = f"{what} must be at least 1{most}, not {value}"
+                raise MemdescError(msg)
+            return int(value)
+        if isinstance(self.usual, bool):
+            return checked_flag(what, value)
+        if self.usual in DATA_TYPES and self.name != "shape":
+            return self._checked_type(what, value)
+        is_whole = value == ALL and self.is_count  # the dims decide whether it is legal
+        if not is_whole and (value not in self.legal or type(value) is not type(self.legal[0])):
+            shown = [
+                f"{each!r} ({meaning})" if meaning else str(each)
+                for each, meaning in zip(
+                    self.legal, self.means or ("",) * len(self.legal), strict=True
+                )
+            ]
+            listed = " or ".join([", ".join(shown[:-1]), shown[-1]] if shown[:-1] else shown)
+            msg = f"{what} must be {listed}, not {short_repr(value)}"
+            raise MemdescError(msg)
+        return value
+
+    @property
+    def is_count(self) -> bool:
+        """Whether it is a count of adjacent elements."""
+        return self.name in ("group", "rows")
+
+    def _checked_type(self, what: str, value: Any) -> str:
+        found = data_type(value).name
+        if found not in self.legal:
+            hint = f"give {self.name}={self.legal[0]} if it holds them exactly"
+            if self.name == "codes":
+                hint = "give codes= if the words hold one of these"
+            elif "e8m0" in self.legal and found == "u8":
+                hint = "if they are exponents, store them as e8m0: x.view(torch.float8_e8m0fnu)"
+            msg = f"{what} are {', '.join(self.legal)}, not {found}; {hint}"
+            raise MemdescError(msg)
+        return found
+
+
+def check_names(name: str, legal: Options, given: Options) -> None:
+    """Refuse an option that a record does not have."""
+    for option in given:
+        if option not in legal:
+            what = f"takes {', '.join(legal)}" if legal else "takes none"
+            msg = f"{name} has no option {option!r}; it {what}"
+            raise MemdescError(msg)
+
+
+def block_sizes(name: str, block: Any) -> tuple[int, int]:
+    """Return the rows and columns of a block: a number for both, or a string such as 128x64."""
+    words = block.split("x") if isinstance(block, str) else ()
+    sizes = [int(word) for word in words if word.isdecimal()]
+    if len(words) == len(sizes) == len("oi") and min(sizes) > 0:
+        return sizes[0], sizes[1]
+    if isinstance(block, str | bool) or checked_int(f"{name}: block", block) < 1:
+        msg = (
+            f"{name}: block must be an integer of 1 or more, or two such as '128x64', not "
+            f"{short_repr(block)}"
+        )
+        raise MemdescError(msg)
+    return int(block), int(block)
+
+
+class Part(NamedTuple):
+    """A tensor of a scheme, or one of the fields in a tensor."""
+
+    name: str
+    # for each axis of the tensor as it is stored
+    shape: str
+    # the type of its elements, and of the words that they are stored in if that is another one;
+    # ``{bits}`` stands for the value of an option
+    kind: str = "{scales}"
+    words: str = ""
+    # the order of the elements: a tag or the name of a packing, or what makes the layout of dims
+    order: str | Callable[[tuple[int, ...], Options], Layout] = "plain"
+    # for stacked matrices, if that is not the shape with an axis before it, and its order
+    stacked: str = ""
+    stacked_order: str = ""
+    # an option, or ``!`` and an option: it exists if that is true, or false
+    when: str = ""
+    # the tensor in which it is stored, if that has another name
+    within: str = ""
+    # the values of a tensor that follows from dims and options
+    values: Callable[[tuple[int, ...], Options], Sequence[Any]] | None = None
+    # what its values say: names of dims and options in order, or what reads its bytes
+    shows: tuple[str, ...] | Callable[[bytes], dict[str, Any]] = ()
+    # whether files that hold it say nothing about the elements in its words
+    is_bare: bool = False
+    # the tensor that may have, for each input, the row of this one that it uses: an indirection
+    # table
+    by: str = ""
+
+    @property
+    def tensor(self) -> str:
+        """The tensor in which it is stored."""
+        return self.within or self.name
+
+    def exists(self, options: Options) -> bool:
+        """Whether a record with these options has it."""
+        wanted, name = not self.when.startswith("!"), self.when.removeprefix("!")
+        return not name or bool(options[name]) is wanted
+
+    def axes(self, *, is_stacked: bool) -> tuple[str, ...]:
+        """Return the expression of each axis."""
+        text = self.shape
+        if is_stacked:
+            text = self.stacked or f"e, {text}"
+        return tuple(filter(None, (each.strip() for each in text.split(","))))
+
+
+def terms(axis: str) -> list[tuple[str, str]]:
+    """Return the operators and operands of an expression."""
+    return _TERM.findall(axis)
+
+
+class Words(NamedTuple):
+    """How a tensor of a record is stored: the type and the shape of its words."""
+
+    kind: str
+    shape: tuple[int, ...]
+    nbytes: int
+    # what the words hold; None if files do not say it
+    desc: MemoryDesc | None
+
+
+class Scheme(NamedTuple):
+    """A way to store quantised weights, without sizes."""
+
+    name: str
+    # the names of the dims of a matrix
+    letters: str
+    # codes first
+    parts: tuple[Part, ...]
+    # makes the rule from the number of the codes and the options
+    rule: Callable[[Number, Options], Rule]
+    options: tuple[Option, ...] = ()
+    # the names of the dims of stacked matrices, such as the experts of a layer; empty if there are
+    # none
+    stacked: str = ""
+    # the order in which models have these dims as floats, if it is another one
+    model: str = ""
+    # what separates the name of a layer and that of a tensor
+    joint: str = "."
+    # tensors with values that follow from the dims only if readers need not look at them
+    data: tuple[str, ...] = ()
+
+    @property
+    def defaults(self) -> dict[str, Any]:
+        """The options with their usual values."""
+        return {option.name: option.usual for option in self.options}
+
+    def letters_of(self, ndims: int) -> str:
+        """Return the names of so many dims; empty if the scheme has no such form."""
+        return next((each for each in (self.letters, self.stacked) if len(each) == ndims), "")
+
+    def parts_of(self, options: Options) -> tuple[Part, ...]:
+        """Return the parts that a record with these options has."""
+        return tuple(part for part in self.parts if part.exists(options))
+
+    def tensors(self, **options: Any) -> tuple[str, ...]:
+        """Return the names of the tensors of a record with these options, codes first."""
+        parts = self.parts_of(self.defaults | options)
+        return tuple(dict.fromkeys(part.tensor for part in parts))
+
+    @property
+    def optional(self) -> dict[str, str]:
+        """The tensors that only an option that is not the usual one gives, with that option."""
+        usual = self.tensors()
+        return {p.tensor: p.when for p in self.parts if p.when and p.tensor not in usual}
+
+    @property
+    def is_told(self) -> bool:
+        """Whether its tensors say what their options are, so that no file needs to declare them."""
+        told = [part.shows for part in self.parts if part.shows]
+        return any(callable(each) or not {*each} <= {*self.letters} for each in told)
+
+    @property
+    def hidden(self) -> tuple[Option, ...]:
+        """The options that give the same tensors other numbers."""
+        if any(callable(part.shows) for part in self.parts):
+            return ()
+        texts = [
+            text for p in self.parts for text in (p.shape, p.kind, p.when, *map(str, [p.shows]))
+        ]
+        return tuple(o for o in self.options if not any(o.name in text for text in texts))
+
+    def shown(self, held: Any) -> dict[str, bool]:
+        """Return the options that the names of its tensors show."""
+        return {option: tensor in held for tensor, option in self.optional.items()}
+
+    def checked(self, options: Options) -> dict[str, Any]:
+        """Return all options. Fails if one is unknown or not legal."""
+        return {
+            each.name: each.checked(self.name, options.get(each.name, each.usual))
+            for each in self.options
+        }
+
+    def bound(self, dims: tuple[int, ...], options: Options) -> RecordDesc:
+        """Return the record with these dims.
+
+        Fails if an option is not legal, or the dims are not those of whole words and groups.
+        """
+        letters = self.letters_of(len(dims))
+        if not letters:
+            legal = [each for each in (self.letters, self.stacked) if each]
+            listed = " or ".join(f"{len(each)} dims, ({', '.join(each)})" for each in legal)
+            msg = f"{self.name} is for {listed}; not for {dims}"
+            raise MemdescError(msg)
+        sizes = _Sizes(self, letters, dims, self.checked(options))
+        fields: list[Field] = []
+        constants = []
+        code: list[tuple[str, int]] = []
+        for part in self.parts_of(sizes.options):
+            if part.values is not None:
+                values = tuple(part.values(dims, sizes.options))
+                constants.append(Constant(part.tensor, sizes.kind(part.kind), values))
+                continue
+            made = sizes.fields(part, is_code=not fields)
+            if not fields:
+                code = [(each.name, k * each.bits) for k, each in enumerate(made)]
+            fields += made
+        rule = self.rule(Number(tuple(code)), sizes.options)
+        given = tuple(sizes.options.items())
+        return RecordDesc(dims, tuple(fields), rule, self.name, letters, given, tuple(constants))
+
+    def words(self, desc: RecordDesc) -> dict[str, Words]:
+        """Return how each tensor of a record of this scheme is stored."""
+        sizes = _Sizes(self, desc.letters, desc.dims, dict(desc.options))
+        found: dict[str, Words] = {}
+        for part in self.parts_of(sizes.options):
+            if part.tensor in found:
+                continue
+            held = [each for each in desc.fields if each.tensor == part.tensor]
+            kind = sizes.kind(part.words or part.kind)
+            nbytes = desc.tensors[part.tensor]
+            if part.values is not None:
+                count = next(len(e.values) for e in desc.constants if e.tensor == part.tensor)
+                found[part.tensor] = Words(kind, (count,), nbytes, memory_desc((count,), kind))
+                continue
+            axes = part.axes(is_stacked=desc.letters != self.letters)
+            shape = tuple(sizes.extent(axis) for axis in axes)
+            is_one = all(sizes.is_one(axis) for axis in axes)
+            is_told = len(held) == 1 and not part.is_bare and held[0].kind not in BIT_PLANES
+            found[part.tensor] = Words(
+                kind, (1,) if is_one else shape, nbytes, held[0].desc if is_told else None
+            )
+        return found
+
+
+class _Sizes(NamedTuple):
+    """The dims and options of a record of a scheme."""
+
+    scheme: Scheme
+    letters: str
+    dims: tuple[int, ...]
+    options: dict[str, Any]
+
+    def kind(self, text: str) -> str:
+        """Return a type in which options stand."""
+        return text.format(**self.options, word=32 // self.options.get("bits", 32))
+
+    def value(self, word: str, letter: str) -> int:
+        """Return a number, or the value of an option for a dim."""
+        if word.isdecimal():
+            return int(word)
+        option = next(each for each in self.scheme.options if each.name == word)
+        value = self.options[word]
+        if option.is_block:
+            return block_sizes(self.scheme.name, value)["oi".index(letter)]
+        size = self.size(letter or self.letters[-1])
+        found = max(size, 1) if value == ALL else int(value)
+        if option.is_count and option.legal and size:
+            option.checked(self.scheme.name, found)
+        return found
+
+    def size(self, letter: str) -> int:
+        return self.dims[self.letters.index(letter)]
+
+    def is_one(self, axis: str) -> bool:
+        """Whether an axis has one element whatever the dims are."""
+        words = [word for _, word in terms(axis)]
+        is_group = [sign for sign, _ in terms(axis)] == ["", "/"]
+        is_whole = is_group and self.options.get(words[-1]) == ALL
+        return is_whole or not {*words} & {*self.letters}
+
+    def extent(self, axis: str) -> int:
+        """Return the size of an axis. Fails if a division has a remainder."""
+        found, letter, factor = 1, "", 1
+        for sign, word in terms(axis):
+            if word in self.letters:
+                letter, factor = word, 1
+                found *= self.size(word)
+                continue
+            value = self.value(word, letter)
+            if sign in ("", "*"):
+                found, factor = found * value, factor * value
+            elif sign == "/":
+                if found % value:
+                    self._refuse(letter, word, value // gcd(value, factor))
+                found //= value
+            else:
+                found = -(-found // value) * (value if sign == "~" else 1)
+        return found
+
+    def _refuse(self, letter: str, word: str, step: int) -> None:
+        """Refuse a dim that is not a multiple of a step."""
+        dim, name = self.letters.index(letter), self.scheme.name
+        size = self.dims[dim]
+        if word.isdecimal():
+            msg = f"{name} needs a multiple of {step} along {dim_name(dim)}, not {size}"
+        else:
+            option = next(each for each in self.scheme.options if each.name == word)
+            way_out = f"; {word}={ALL} is one {word} for all" if option.has_all else ""
+            msg = (
+                f"{name}: a {word} of {self.options[word]} does not divide {dim_name(dim)} of size "
+                f"{size}{way_out}"
+            )
+        raise MemdescError(msg)
+
+    def groups(self, part: Part) -> tuple[int, ...]:
+        """Return how many adjacent elements along each dim share an element of a part."""
+        found = {}
+        for axis in part.axes(is_stacked=self.letters != self.scheme.letters):
+            letter, is_packed = "", False
+            for sign, word in terms(axis):
+                if word in self.letters:
+                    letter, is_packed = word, False
+                    found[letter] = 1
+                elif sign == "*":
+                    is_packed = True
+                elif sign in ("/", "^") and letter and not is_packed:
+                    most = max(self.size(letter), 1)
+                    found[letter] = min(self.value(word, letter), most)
+                    is_packed = True
+        return tuple(
+            found.get(letter, max(size, 1))
+            for letter, size in zip(self.letters, self.dims, strict=True)
+        )
+
+    def fields(self, part: Part, *, is_code: bool) -> list[Field]:
+        """Return the fields of a part: planes of 1 or 2 bits of codes that cross bytes."""
+        for axis in part.axes(is_stacked=self.letters != self.scheme.letters):
+            self.extent(axis)
+        groups = (1,) * len(self.dims) if is_code else self.groups(part)
+        sizes = tuple(-(-size // group) for size, group in zip(self.dims, groups, strict=True))
+        kind, order = self.kind(part.kind), part.order
+        if part.stacked_order and self.letters == self.scheme.stacked:
+            order = part.stacked_order
+        if callable(order):
+            return [Field(part.name, kind, order(sizes, self.options), groups, part.tensor)]
+        if kind in DATA_TYPES:
+            name = f"{order}_experts" if order == _SWIZZLED and len(sizes) > len("oi") else order
+            name = self.kind(name)
+            layout = memory_desc(sizes, kind, name).layout
+            return [Field(part.name, kind, layout, groups, part.tensor)]
+        width = gcd(int(kind[1:]), 8)
+        count = int(kind[1:]) // width
+        strides = tuple(prod(sizes[k:]) * count for k in range(1, len(sizes) + 1))
+        return [
+            Field(
+                f"{part.name}_{plane * width}" if count > 1 else part.name,
+                f"u{width}",
+                layout_by_strides(sizes, strides, offset0=plane),
+                groups,
+                part.tensor,
+            )
+            for plane in range(count)
+        ]
+
+
+# the order of scales that kernels of Blackwell read
+_SWIZZLED = "nvfp4_scales"

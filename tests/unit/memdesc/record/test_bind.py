@@ -1,0 +1,133 @@
+"""Schemes without sizes: what `bind` finds is what was stored, all of it, and nothing else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from memdesc.errors import MemdescError
+from memdesc.record import RecordDesc, record_desc
+from memdesc.record.bind import Stored, bind, difference
+from memdesc.record.rows import SCHEMES
+
+_DIMS = [(256, 512), (64, 96), (128, 64), (300, 130), (1, 32), (40, 96), (3, 64, 128), (2, 96, 64)]
+# options beside the usual ones
+_OPTIONS: dict[str, list[dict[str, Any]]] = {
+    "gptq": [{"group": 32}, {"group": -1, "bits": 8, "zeros": "v2", "g_idx": True}],
+    "awq": [{"group": -1, "scales": "f32"}, {"group": 32}],
+    "fp8_tensor": [{"scale_inv": True, "codes": "f8_e5m2"}],
+    "fp8_channel": [{"scales": "bf16"}],
+    "fp8_block": [{"block": "125x100"}, {"block": 1}, {"block": 64, "scales": "e8m0"}],
+    "mlx": [{"bits": bits, "group": 32} for bits in (1, 2, 3, 5, 6, 8)],
+    "pack_quantized": [{"zeros": True, "group": 32, "bits": 8}, {"rows": -1, "group": -1}],
+    "int_quantized": [{"rows": 4, "group": 16}, {"zeros": True}, {"rows": -1}],
+    "hqq": [{"bits": bits, "group": 32} for bits in (1, 2, 8)],
+    "bnb_nf4": [{"block": 32, "dtype": "float16"}],
+    "ocp_mxfp4": [{"swizzled": False}],
+}
+_CASES = [(name, options) for name in SCHEMES for options in ({}, *_OPTIONS.get(name, []))]
+
+
+def stored(desc: RecordDesc) -> dict[str, Stored]:
+    """Return the tensors of a record as a file without descriptors has them."""
+    data = {each.tensor: each.data for each in desc.constants}
+    return {
+        name: Stored(
+            f"fc.{name}",
+            words.kind,
+            words.shape,
+            words.nbytes,
+            None,
+            is_described=False,
+            read=lambda name=name: data[name],  # type: ignore[misc] # bound at once
+        )
+        for name, words in SCHEMES[desc.name].words(desc).items()
+    }
+
+
+def records(name: str, options: dict[str, Any]) -> list[RecordDesc]:
+    """Return the records of a scheme with dims that it can have."""
+    found = []
+    for dims in _DIMS:
+        try:
+            found.append(record_desc(dims, name, **options))
+        except MemdescError:
+            continue
+    assert found
+    return found
+
+
+@pytest.mark.parametrize(("name", "options"), _CASES)
+def test_a_record_is_found_in_its_tensors(name: str, options: dict[str, Any]) -> None:
+    """*Law*: told all options, there is exactly one record: the one that was stored."""
+    for desc in records(name, options):
+        assert bind(SCHEMES[name], stored(desc), dict(desc.options)).descs == (desc,)
+
+
+@pytest.mark.parametrize(("name", "options"), _CASES)
+def test_every_record_that_the_tensors_can_be_is_found(name: str, options: dict[str, Any]) -> None:
+    """*Law*: told nothing, the one that was stored is among those that are found.
+
+    If it is the only one, all its options are those that were stored, except those that no tensor
+    shows.
+    """
+    hidden = {option.name for option in SCHEMES[name].hidden}
+    for desc in records(name, options):
+        said = {key: value for key, value in desc.options if key in hidden}
+        found = bind(SCHEMES[name], stored(desc), said).descs
+        assert desc in found or len(found) > 3
+        assert len({*found}) == len(found)
+
+
+@pytest.mark.parametrize("name", SCHEMES)
+def test_what_was_cut_is_no_record(name: str) -> None:
+    """*Law*: without a column of words, the codes are not those of the same record."""
+    desc = records(name, {})[0]
+    held = stored(desc)
+    first = next(iter(held))
+    shape = (*held[first].shape[:-1], held[first].shape[-1] - 1)
+    count = held[first].nbytes // held[first].shape[-1] * shape[-1]
+    held[first] = held[first]._replace(shape=shape, nbytes=count)
+    bound = bind(SCHEMES[name], held, dict(desc.options))
+    assert desc not in bound.descs
+
+
+def test_bits_that_no_shape_shows_are_asked_for() -> None:
+    desc = record_desc((64, 256), "mlx", bits=4, group=64)
+    bound = bind(SCHEMES["mlx"], stored(desc), {})
+    assert {dict(each.options)["bits"] for each in bound.descs} == {2, 4, 8}
+    text, names = difference(bound.descs)
+    assert text == (
+        "mlx fits with group=128, bits=2, dims=(64, 512); or group=64, bits=4, dims=(64, 256); "
+        "or group=32, bits=8, dims=(64, 128)"
+    )
+    assert names == ("group", "bits")
+
+
+@pytest.mark.parametrize("block", [(125, 100), (128, 64), (100, 65)])
+def test_blocks_of_any_two_sizes_are_asked_for_and_found(block: tuple[int, int]) -> None:
+    desc = record_desc((300, 130), "fp8_block", block="x".join(map(str, block)))
+    bound = bind(SCHEMES["fp8_block"], stored(desc), {})
+    assert len(bound.descs) > 3
+    text, names = difference(bound.descs)
+    assert text.endswith(" or more")
+    assert names == ("block",)
+    given = bind(SCHEMES["fp8_block"], stored(desc), {"block": dict(desc.options)["block"]})
+    assert given.descs == (desc,)
+
+
+def test_a_size_that_does_not_fit_is_named_with_what_was_tried() -> None:
+    held = stored(record_desc((128, 64), "gptq", group=32))
+    held["scales"] = held["scales"]._replace(shape=(3, 64), nbytes=384)
+    bound = bind(SCHEMES["gptq"], held, {})
+    assert not bound.descs
+    assert bound.tried[0] == (
+        "'fc.scales' of f16 has the shape (3, 64) and 384 bytes, not (4, 64) of f16 and 512 bytes, "
+        "so it does not fit record_desc((128, 64), 'gptq', group=32, zeros='v1', bits=4, "
+        "scales='f16', g_idx=False)"
+    )
+    held.pop("scales")
+    assert bind(SCHEMES["gptq"], held, {}).tried == (
+        "no tensor 'scales'; gptq has the tensors qweight, qzeros, scales",
+    )
