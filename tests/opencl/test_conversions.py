@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
-from unittest import mock
 
 import numpy as np
 import pyopencl.array as cl_array
@@ -17,7 +16,7 @@ from memdesc.dtypes import DATA_TYPES
 from reorder import Attr, opencl, reorder
 from reorder.opencl import DeviceMemory
 from reorder.opencl.kernel.launch import GPU, DeviceTraits
-from reorder.opencl.kernel.runs import RunTile
+from reorder.opencl.kernel.staged import Staged
 from reorder.opencl.kernel.transfers import OperandSpec, plan_transfers
 from reorder.plan import plan_runtime
 from reorder.reference import execute_reference
@@ -105,8 +104,7 @@ def test_all_codes_of_a_type_become_those_of_another(
 def test_five_hundred_conversions_in_tiles_equal_the_definition(
     _part: int, runtime: Runtime, case: tuple[MemoryDesc, MemoryDesc, Attr | None]
 ) -> None:
-    with mock.patch("reorder.opencl.kernel.runs._MIN_ELEMENTS", 1):
-        check_buffers(runtime, case)
+    check_buffers(runtime, case, GPU._replace(min_tiled=0))
 
 
 @st.composite
@@ -248,7 +246,7 @@ def test_runs_that_change_their_direction_are_converted_in_tiles(
     plan = plan_transfers(
         OperandSpec(src), OperandSpec(dst), DeviceTraits(256), attr, is_aligned=True
     )
-    assert any(isinstance(launch.pattern.body, RunTile) for launch in plan[0].launches)
+    assert any(isinstance(launch.pattern.body, Staged) for launch in plan[0].launches)
     check_reorder(runtime, (src, dst, attr), 3)
     check_buffers(runtime, (src, dst, attr))
 

@@ -67,38 +67,47 @@ _IMAGE: dict[str, Any] = {"dims": (2, 12, 3, 5)}
 MATRIX = {
     "rows": Family("Rows", (7, 9, 50), ("u8", "u8"), ("abc", "bac")),
     "rows of f32": Family("Rows", (5, 7, 43), ("f32", "f32"), ("abc", "bac"), (1, 0)),
-    "skewed bytes": Family("Skewed", (101, 131), ("u8", "u8"), ("ab", "ba")),
-    "skewed halves": Family("Skewed", (58, 101), ("f16", "f16"), ("ab", "ba"), (1, 0)),
-    "skewed words": Family("Skewed", (40, 33), ("f32", "f32"), ("ab", "ba")),
-    "tiles of bytes": Family("Tile", (48, 64), ("s8", "s8"), ("ab", "ba")),
-    "tiles of halves": Family("Tile", (64, 48), ("f16", "f16"), ("ab", "ba")),
-    "tiles of words": Family("Tile", (24, 20), ("f32", "f32"), ("ab", "ba")),
-    "tiles of 64 bits": Family("Tile", (23, 21), ("f64", "f64"), ("ab", "ba")),
-    "tiles of short rows": Family("Tile", (18, 22), ("u8", "u8"), ("ab", "ba")),
-    "tiles of runs that share a loop": Family("Tile", (24, 7), ("u8", "u8"), ("ba", "ab")),
-    "tiles of squares": Family("Tile", (64, 96), ("u4", "u4"), ("ab", "ba")),
+    "skewed bytes": Family("Staged", (101, 131), ("u8", "u8"), ("ab", "ba")),
+    "skewed halves": Family("Staged", (58, 101), ("f16", "f16"), ("ab", "ba"), (1, 0)),
+    "skewed words": Family("Staged", (40, 33), ("f32", "f32"), ("ab", "ba")),
+    "tiles of bytes": Family("Staged", (48, 64), ("s8", "s8"), ("ab", "ba")),
+    "tiles of halves": Family("Staged", (64, 48), ("f16", "f16"), ("ab", "ba")),
+    "tiles of words": Family("Staged", (24, 20), ("f32", "f32"), ("ab", "ba")),
+    "tiles of 64 bits": Family("Staged", (23, 21), ("f64", "f64"), ("ab", "ba")),
+    "tiles of short rows": Family("Staged", (18, 22), ("u8", "u8"), ("ab", "ba")),
+    "tiles of runs that share a loop": Family("Staged", (24, 7), ("u8", "u8"), ("ba", "ab")),
+    "tiles of 4 bits": Family("Staged", (64, 96), ("u4", "u4"), ("ab", "ba")),
     "tiles of rows at any byte": Family(
-        "Tile", (32, 43), ("u8", "u8"), ("ab", "ab"), blocks=((), (0, 16))
+        "Staged", (32, 43), ("u8", "u8"), ("ab", "ab"), blocks=((), (0, 16))
     ),
     "tiles of halves at any byte": Family(
-        "Tile", (3, 24, 37), ("f16", "f16"), ("abc", "abc"), blocks=((), (1, 8))
+        "Staged", (3, 24, 37), ("f16", "f16"), ("abc", "abc"), blocks=((), (1, 8))
     ),
-    "tiles into blocks": Family("Tile", (32, 40), ("s8", "s8"), ("ab", "ab"), blocks=((), (0, 16))),
+    "tiles into blocks": Family(
+        "Staged", (32, 40), ("s8", "s8"), ("ab", "ab"), blocks=((), (0, 16))
+    ),
     "runs": Family("Run", (9, 40), ("f32", "f16"), ("ab", "ab")),
     "runs with scales": Family("Run", (9, 12), ("s8", "f32"), ("ab", "ab"), attr=Attr(**_SCALES)),
     "runs that add": Family("Run", (9, 24), ("f32", "s8"), ("ab", "ab"), attr=Attr(beta=0.5)),
     "runs of 4 bits": Family("Run", (6, 14), ("u4", "u4"), ("ab", "ab"), (1, 3)),
     "runs into 4 bits": Family("Run", (5, 13), ("s8", "s4"), ("ab", "ab")),
-    "runs out of 4 bits": Family("Run", (5, 14), ("u4", "f32"), ("ba", "ab")),
-    "tiles of runs": Family("RunTile", (130, 128), ("f32", "f16"), ("ab", "ba")),
+    "runs out of 4 bits": Family("Run", (5, 14), ("u4", "f32"), ("ab", "ab")),
+    "tiles of runs of 4 bits at any byte": Family("Staged", (5, 14), ("u4", "f32"), ("ba", "ab")),
+    "tiles of runs from any byte": Family("Staged", (67, 40), ("u8", "f32"), ("ba", "ab")),
+    "tiles of runs to any byte": Family("Staged", (107, 133), ("f32", "s8"), ("ab", "ba")),
+    "tiles of runs of short rows": Family("Staged", (21, 19), ("bf16", "f16"), ("ab", "ba")),
+    "tiles of runs into blocks": Family(
+        "Staged", (40, 37), ("f16", "s8"), ("ab", "ab"), blocks=((), (0, 16))
+    ),
+    "tiles of runs": Family("Staged", (130, 128), ("f32", "f16"), ("ab", "ba")),
     "tiles of runs with scales": Family(
-        "RunTile",
+        "Staged",
         (128, 130),
         ("f16", "s8"),
         ("ab", "ba"),
         attr=Attr(dst_scale=np.linspace(1, 2, 128), dst_scale_mask=1),
     ),
-    "tiles of runs of 4 bits": Family("RunTile", (128, 130), ("u4", "u8"), ("ab", "ba"), (2, 0)),
+    "tiles of runs of 4 bits": Family("Staged", (128, 130), ("u4", "u8"), ("ab", "ba"), (2, 0)),
     "copies": Family("Copy", (5, 6, 7), ("u8", "u8"), ("abc", "acb"), (1, 2)),
     "copies of pairs": Family("Copy", (3, 5, 2), ("f64", "f64"), ("abc", "bac")),
     "copies without a common stride": Family(
@@ -122,16 +131,25 @@ MATRIX = {
         extra=Extra(s8s8_mask=1),
     ),
     "pixels of nhwc": Family(
-        "PixelTile", (2, 40, 7, 9), ("f16", "f16"), ("acdb", ""), images=("", "in_out_channel")
+        "Staged", (2, 40, 7, 9), ("f16", "f16"), ("acdb", ""), images=("", "in_out_channel")
+    ),
+    "pixels of rows at any byte": Family(
+        "Staged", (2, 40, 7, 9), ("s8", "s8"), ("acdb", ""), (1, 0), images=("", "in_out_channel")
+    ),
+    "rows at any byte of pixels": Family(
+        "Staged", (2, 40, 7, 9), ("f16", "f16"), ("", "acdb"), (0, 1), images=("in_out_channel", "")
+    ),
+    "planes at any byte of pixels": Family(
+        "Staged", (2, 8, 5, 37), ("u8", "u8"), ("", "abcd"), (0, 1), images=("in_out_channel", "")
     ),
     "nhwc of pixels": Family(
-        "PixelTile", (2, 40, 7, 9), ("f32", "f32"), ("", "acdb"), images=("in_out_channel", "")
+        "Staged", (2, 40, 7, 9), ("f32", "f32"), ("", "acdb"), images=("in_out_channel", "")
     ),
     "nchw of pixels": Family(
-        "PixelTile", (2, 8, 6, 16), ("u8", "u8"), ("", "abcd"), images=("in_out_channel", "")
+        "Staged", (2, 8, 6, 16), ("u8", "u8"), ("", "abcd"), images=("in_out_channel", "")
     ),
     "converted pixels of nchw": Family(
-        "PixelTile",
+        "Staged",
         (2, 8, 6, 16),
         ("f32", "f16"),
         ("abcd", ""),
@@ -139,7 +157,7 @@ MATRIX = {
         images=("", "in_out_channel"),
     ),
     "converted pixels of blocks": Family(
-        "PixelTile",
+        "Staged",
         (2, 36, 5, 6),
         ("f32", "f16"),
         ("abcd", ""),

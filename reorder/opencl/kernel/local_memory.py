@@ -95,39 +95,55 @@ def best_swizzle(accesses: Accesses) -> tuple[tuple[int, int], ...]:
 
 
 class LocalLayout(NamedTuple):
-    """Where a tile is in local memory: bytes between the steps of each loop, and in total."""
+    """Where a tile is in local memory.
 
-    strides: dict[int, int]
-    nbytes: int
+    `element` has the bytes of an element, `strides` those between the steps of each loop, and then
+    of the lanes of a pixel. After each `gap_steps` steps of a loop, `gap` more bytes follow.
+    `swizzle` has the (shift, mask) that move words between banks.
+    """
+
+    element: int
+    strides: tuple[int, ...] = ()
+    nbytes: int = 0
+    gap: int = 0
+    gap_loop: int = 0
+    gap_steps: int = 1
+    swizzle: tuple[tuple[int, int], ...] = ()
+
+    def offset(self, loop: int, index: int) -> int:
+        """Return the bytes from the start of the tile to a step of a loop."""
+        gap = self.gap if loop == self.gap_loop else 0
+        return index * self.strides[loop] + index // self.gap_steps * gap
+
+    def terms(self, loop: int, index: str) -> list[str]:
+        """Return the expressions whose sum is the `offset` of a step of a loop."""
+        gaps = self.gap and loop == self.gap_loop
+        more = [f"{index} / {self.gap_steps} * {self.gap}"] if gaps else []
+        return [f"{index} * {self.strides[loop]}", *more]
 
 
 def local_layout(
-    nbytes: int, run: Iterable[tuple[int, int]], rest: Iterable[tuple[int, int]], gap: int
+    element: int,
+    count: int,
+    loops: tuple[Sequence[tuple[int, int]], Sequence[tuple[int, int]]],
+    padding: int,
+    gap: tuple[int, int, int],
 ) -> LocalLayout:
-    """Lay out a tile of elements of some bytes; loops come as (loop, steps), innermost first.
+    """Lay out a tile of elements of some bytes.
 
-    Runs start at multiples of a vector, with `gap` bytes more between them.
+    `loops` are those of a run and the others, as (loop, steps), innermost first; `count` loops
+    exist. Runs start at multiples of a vector, with `padding` bytes more between them, and `gap`
+    has the bytes, the loop and the steps of a gap.
     """
-    strides, stride = {}, nbytes
+    run, rest = loops
+    strides, stride = [0] * count, element
     for loop, steps in run:
         strides[loop] = stride
         stride *= steps
-    stride = -(-stride // VECTOR) * VECTOR + gap
+    stride = -(-stride // VECTOR) * VECTOR + padding
     for loop, steps in rest:
         strides[loop] = stride
         stride *= steps
-    return LocalLayout(strides, stride)
-
-
-def row_of(index: str, pitch: int, per: int, gap: int) -> str:
-    """Return where a row of local memory starts; after each `per` rows there is a gap."""
-    return f"{index} * {pitch}{f' + {index} / {per} * {gap}' if gap else ''}"
-
-
-def offset_of(index: int, digits: Iterable[tuple[int, int]]) -> tuple[int, int]:
-    """Return the offset of an index over (steps, stride), innermost first, and the rest of it."""
-    offset = 0
-    for steps, stride in digits:
-        index, digit = divmod(index, steps)
-        offset += digit * stride
-    return offset, index
+        if loop == gap[1]:
+            stride += -(-steps // gap[2]) * gap[0]
+    return LocalLayout(element, tuple(strides), stride, *gap)

@@ -9,11 +9,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from reorder.opencl.kernel.access import Access, AccessKind
+from reorder.opencl.kernel.formula import INVERSE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
+    from reorder.opencl.kernel.formula import KernelFormula
     from reorder.opencl.kernel.launch import Pattern
+
+
+def shared_lines(conversion: KernelFormula, roles: Collection[str], s: int) -> Iterator[str]:
+    """Return the values of roles that all elements of step s share."""
+    for role in roles:
+        kind, read = conversion.operand_type(role), conversion.operand_value(role, f"{role}_{s}")
+        yield f"const {kind} {role}_all = {read};"
+    if conversion.multiplies and "dst_scale" in roles:
+        yield f"const float {INVERSE} = 1.0f / dst_scale_all;"
 
 
 def index_lines(pattern: Pattern) -> Iterator[str]:
@@ -155,6 +166,15 @@ FIRST_BYTES = (
     # the first `count` bytes of a vector, and zeros
     "uint4 first_bytes(uint4 v, int count) {",
     "    return v & (uint4)(bits(count), bits(count - 4), bits(count - 8), bits(count - 12));",
+    "}",
+)
+
+
+NIBBLES = (
+    # two bytes, of the low halves of four
+    "uint nibbles(uint w) {",
+    "    const uint pairs = (w | w >> 4) & 0x00ff00ff;",
+    "    return (pairs | pairs >> 8) & 0xffff;",
     "}",
 )
 

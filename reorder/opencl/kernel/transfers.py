@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memdesc import MemdescError, MemoryDesc
 from memdesc.dtypes import BYTE_BITS
-from reorder.opencl.kernel import copy, pixel_tile, rows, runs, skewed, tile
+from reorder.opencl.kernel import copy, pixel_tile, rows, runs, tile
 from reorder.opencl.kernel.access import Access, AccessKind
 from reorder.opencl.kernel.formula import KernelFormula
 from reorder.opencl.kernel.launch import DeviceTraits, KernelTask, Launch
@@ -38,10 +38,10 @@ _RG = 2
 # The first family that makes launches lowers a nest; the last one lowers every nest.
 _FAMILIES = (
     rows.try_lower,
-    skewed.try_lower,
+    tile.try_lower_skewed,
     tile.try_lower,
     pixel_tile.try_lower,
-    runs.try_lower_tile,
+    tile.try_lower_conversion,
     runs.try_lower,
     copy.try_lower,
 )

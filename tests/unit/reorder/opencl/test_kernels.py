@@ -15,10 +15,8 @@ from reorder.bench.device import CASES
 from reorder.opencl import kernel_texts
 from reorder.opencl.kernel.formula import Floats
 from reorder.opencl.kernel.launch import GPU, DeviceTraits, kernel_source
-from reorder.opencl.kernel.pixel_tile import PixelTile
 from reorder.opencl.kernel.placement import ImageShape
-from reorder.opencl.kernel.skewed import Skewed
-from reorder.opencl.kernel.tile import Tile
+from reorder.opencl.kernel.staged import Staged
 from reorder.opencl.kernel.transfers import OperandSpec, Transfer, plan_transfers
 from tests.opencl.test_laws import image_cases
 from tests.strategies import desc_pairs
@@ -76,10 +74,8 @@ def check(transfers: tuple[Transfer, ...], most: int = 1024) -> list[Launch]:
         assert all(0 < count <= 65535 for count in launch.groups[1:])
         assert launch.pattern.work_items <= most
         body = launch.pattern.body
-        if isinstance(body, Tile | Skewed):
-            assert body.local_words * 4 <= MAX_LOCAL_NBYTES
-        if isinstance(body, PixelTile):
-            assert body.local_vectors * 16 <= MAX_LOCAL_NBYTES
+        if isinstance(body, Staged):
+            assert body.local_nbytes <= MAX_LOCAL_NBYTES
     return launches
 
 
@@ -115,7 +111,7 @@ def test_kernels_between_buffers_declare_what_they_use(pair: tuple[MemoryDesc, M
 @pytest.mark.parametrize("case", IMAGES)
 def test_tiles_of_pixels_keep_the_limits(case: Problem) -> None:
     (launch,) = check(planned(*case.descs))
-    assert isinstance(launch.pattern.body, PixelTile)
+    assert isinstance(launch.pattern.body, Staged)
 
 
 @pytest.mark.parametrize("most", [1, 32, 64, 100, 256, 1024])

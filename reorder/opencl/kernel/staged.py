@@ -1,0 +1,888 @@
+"""Kernels that move a tile through local memory: a load side, a local layout, a store side.
+
+Each side accesses its memory in the order that suits it: a buffer in vectors along the loops that
+are contiguous there, an image in rectangles of columns and rows, which devices store together. Work
+items load a part of src each, in its order, and store it in local memory; after a barrier they
+store a part of dst each, in its order.
+
+A run of a buffer may start at any byte. Two aligned vectors of src then have each vector. In dst
+vectors stay aligned, and the ends of a run are stored element by element. If a run is one loop, the
+tiles are skewed instead: their rows end in dst where a sector of memory ends, so each row may start
+some elements before its tile. Only the ends of the tensor's rows are then parts of vectors.
+
+Elements narrower than 32 bits are transposed in registers, as many rows at a time as a word has
+elements. A conversion is computed between a buffer's load and local memory, or beside an image.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from math import prod
+from typing import TYPE_CHECKING, NamedTuple
+
+from memdesc.dtypes import BYTE_BITS
+from reorder.opencl.kernel.access import (
+    VECTOR,
+    WORD,
+    code_of_lane,
+    integer_type,
+    lane_of_code,
+    vector_type,
+)
+from reorder.opencl.kernel.formula import WORD_BITS
+from reorder.opencl.kernel.launch import Body, Pattern, floor_log2
+from reorder.opencl.kernel.local_memory import (
+    BANKS,
+    SUBGROUP,
+    LocalLayout,
+    best_swizzle,
+    least_conflicts,
+    local_layout,
+)
+from reorder.opencl.kernel.statements import (
+    FIRST_BYTES,
+    NIBBLES,
+    SHIFTS,
+    digits_of,
+    index_lines,
+    offset_at,
+    shared_lines,
+    start_lines,
+    steps_inside,
+    transpose_functions,
+    transposed_words,
+    word_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from reorder.opencl.kernel.formula import KernelFormula
+
+# the index of the lanes of a pixel among the loops of a tile, and how many there are
+LANES, LANE_COUNT = -1, 4
+# steps of a work item that are written one after another; more are a loop
+_MAX_UNROLLED = 16
+# what counts the steps that may be accessed: src has data there, dst is written there
+_COUNTED = {"src": "valid", "dst": "extent"}
+
+
+class Runs(NamedTuple):
+    """How a tile is accessed in a buffer: in vectors of `lanes` elements of `bits` along its run.
+
+    The loops of `run`, innermost first, are contiguous; `rest` are the other loops of the tile.
+    Either may have `LANES`. With `is_whole` each vector is inside as a whole, or not at all. With
+    `is_shifted` runs start at any element, else at multiples of a vector. With `align` rows of dst
+    end at multiples of so many bytes.
+    """
+
+    run: tuple[int, ...]
+    rest: tuple[int, ...]
+    bits: int
+    lanes: int
+    is_whole: bool = False
+    is_shifted: bool = False
+    align: int = 0
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of a vector."""
+        return self.lanes * self.bits // BYTE_BITS
+
+    @property
+    def unit(self) -> int:
+        """Bytes of what memory is made of: an element, or the byte that holds two."""
+        return max(self.bits // BYTE_BITS, 1)
+
+    def units(self, elements: str) -> str:
+        """Return a count or an offset of elements in units of memory, rounded down."""
+        return elements if self.bits >= BYTE_BITS else f"({elements}) >> 1"
+
+
+class Pixels(NamedTuple):
+    """How a tile is accessed in an image: adjacent work items take adjacent pixels.
+
+    `order` has (loop, steps), innermost first. A loop may occur in it again.
+    """
+
+    order: tuple[tuple[int, int], ...]
+
+    @property
+    def digits(self) -> Iterator[tuple[int, int, int]]:
+        """The entries of `order`, each with the distance of its steps along the loop."""
+        scales: dict[int, int] = {}
+        for k, steps in self.order:
+            scale = scales.get(k, 1)
+            yield k, steps, scale
+            scales[k] = scale * steps
+
+
+@dataclass(frozen=True)
+class Staged(Body):
+    """A tile of a nest that goes through local memory.
+
+    `extents` has the steps of each loop of the pattern in a tile, 1 outside of it. Local memory has
+    the order of `ordered`: src or dst. `packed_rows` rows along the innermost loop of dst are
+    transposed in registers. `uniform` are the roles of a conversion whose values vary, but not
+    within a vector of src. With `is_paired` two rows of 4-bit elements in src are one of bytes in
+    local memory and dst.
+    """
+
+    extents: tuple[int, ...]
+    src: Runs | Pixels
+    dst: Runs | Pixels
+    ordered: str
+    local: LocalLayout
+    packed_rows: int = 1
+    uniform: tuple[str, ...] = ()
+    is_paired: bool = False
+
+    def steps(self, loop: int) -> int:
+        """Return the steps of a loop in a tile."""
+        return LANE_COUNT if loop == LANES else self.extents[loop]
+
+    @property
+    def skewed(self) -> int | None:
+        """The loop whose rows end at multiples of `align` bytes in dst."""
+        return self.dst.run[0] if isinstance(self.dst, Runs) and self.dst.align else None
+
+    @property
+    def before(self) -> int:
+        """Steps of the skewed loop that are loaded before those of the tile."""
+        return self.dst.align // self.dst.unit if isinstance(self.dst, Runs) else 0
+
+    def loaded(self, loop: int) -> int:
+        """Return the steps of a loop that are in local memory."""
+        return self.steps(loop) + (self.before if loop == self.skewed else 0)
+
+    @property
+    def lead(self) -> int:
+        """Bytes of local memory before the tile, which an aligned vector of dst may begin with."""
+        is_shifted = isinstance(self.dst, Runs) and self.dst.is_shifted
+        return VECTOR if is_shifted and self.skewed is None else 0
+
+    @property
+    def local_nbytes(self) -> int:
+        """Bytes of local memory: whole rows of banks; shifted vectors are read beyond the end."""
+        row = WORD * BANKS if self.local.swizzle else VECTOR
+        nbytes = self.lead + self.local.nbytes
+        nbytes += 2 * VECTOR if isinstance(self.dst, Runs) and self.dst.is_shifted else 0
+        return -(-nbytes // row) * row
+
+    def chunks(self, side: Runs) -> int:
+        """Return the vectors of a run; one more where it starts at any element of dst."""
+        is_parted = side is self.dst and side.is_shifted and self.skewed is None
+        return -(-prod(map(self.steps, side.run)) // side.lanes) + is_parted
+
+    def rest(self, side: Runs) -> list[tuple[int, int, int]]:
+        """Return the loops around the runs of a side: (loop, steps, distance of these steps)."""
+        if side is not self.src:
+            return [(k, self.steps(k), 1) for k in side.rest]
+        first = self.dst.run[0] if isinstance(self.dst, Runs) else None
+        scales = {first: self.packed_rows}
+        return [(k, self.loaded(k) // scales.get(k, 1), scales.get(k, 1)) for k in side.rest]
+
+    def accesses(self, side: Runs | Pixels) -> int:
+        """Return how many vectors or pixels work items move: of rows transposed together, one."""
+        if isinstance(side, Pixels):
+            return prod(self.extents)
+        return self.chunks(side) * prod(steps for _, steps, _ in self.rest(side))
+
+    def first_words(self, side: Runs | Pixels, work_items: int) -> list[int]:
+        """Return the words of local memory that the first work items access first."""
+        if isinstance(side, Pixels):
+            digits = [(k, steps, scale) for k, steps, scale in side.digits]
+            return [self._word(item, digits) for item in range(SUBGROUP)]
+        words = []
+        run = [(k, self.steps(k), 1) for k in side.run]
+        for item in range(min(work_items, SUBGROUP)):
+            number, chunk = divmod(item, self.chunks(side))
+            words.append(self._word(number, self.rest(side), chunk * side.lanes, run))
+        return words
+
+    def _word(
+        self,
+        number: int,
+        digits: Sequence[tuple[int, int, int]],
+        position: int = 0,
+        run: Sequence[tuple[int, int, int]] = (),
+    ) -> int:
+        at = 0
+        for index, loops in ((position, run), (number, digits)):
+            left = index
+            for n, (k, steps, scale) in enumerate(loops):
+                digit = left if loops is run and n == len(run) - 1 else left % steps
+                left //= steps
+                at += self.local.offset(k, digit * scale)
+        return at // WORD
+
+    def param_names(self) -> list[str]:
+        """Return the end of src if aligned loads include bytes around the wanted ones."""
+        is_shifted = isinstance(self.src, Runs) and self.src.is_shifted
+        return ["src_end"] if is_shifted else []
+
+    def functions(self, pattern: Pattern) -> Iterator[str]:
+        """Return the loads and stores of vectors, and of elements in local memory."""
+        if self.local.swizzle:
+            moves = (f"((w >> {shift}) & {mask})" for shift, mask in self.local.swizzle)
+            # lets adjacent work items access different banks of local memory
+            yield f"int bank(int w) {{ return w ^ {' ^ '.join(moves)}; }}"
+        if self.packed_rows > 1:
+            yield from transpose_functions(self.packed_rows)
+        if self.is_paired and isinstance(self.src, Runs):
+            yield from _pair_function(self.src)
+        sides = [side for side in (self.src, self.dst) if isinstance(side, Runs)]
+        if len(sides) > 1:
+            yield from self._element_functions()
+        if any(side.is_shifted for side in sides):
+            yield from SHIFTS
+        if isinstance(self.dst, Runs) and self.dst.bits < BYTE_BITS:
+            yield from NIBBLES
+        if isinstance(self.src, Runs):
+            if self.src.is_shifted:
+                yield from FIRST_BYTES
+            if self.src.is_shifted or self.is_paired or not self.src.is_whole:
+                yield from _load_function(self.src)
+        if isinstance(self.dst, Runs) and (self.dst.is_shifted or not self.dst.is_whole):
+            yield from _store_function(self.dst)
+        yield from super().functions(pattern)
+
+    def _element_functions(self) -> Iterator[str]:
+        """Return the functions that access an element in local memory by its byte."""
+        nbytes, bank = self.local.element, self._bank
+        kind = integer_type(nbytes)
+        if nbytes < WORD:
+            scale = floor_log2(nbytes)
+            index = f"at >> {scale}"
+            if self.local.swizzle:
+                index = f"(bank(at >> 2) << {2 - scale}) + (at >> {scale} & {WORD // nbytes - 1})"
+            place = f"((__local {kind} *)tile)[{index}]"
+            put = f"{place} = value;"
+            get = place
+        elif nbytes == WORD:
+            place = f"tile[{bank('(at >> 2)')}]"
+            put, get = f"{place} = value;", place
+        else:
+            low, high = (f"tile[{bank(word)}]" for word in ("(at >> 2)", "(at >> 2) + 1"))
+            put = f"{low} = (uint)value; {high} = (uint)(value >> {WORD_BITS});"
+            get = f"upsample({high}, {low})"
+        yield f"void put(__local uint *tile, int at, {kind} value) {{ {put} }}"
+        if self.ordered == "src":
+            yield f"{kind} get(__local uint *tile, int at) {{ return {get}; }}"
+
+    def _bank(self, word: str) -> str:
+        return f"bank({word})" if self.local.swizzle else word
+
+    def lines(self, pattern: Pattern) -> Iterator[str]:
+        """Return the body: all loads, the stores to local memory, then those to dst."""
+        yield f"__local uint4 vectors[{self.local_nbytes // VECTOR}];"
+        yield "__local uint *tile = (__local uint *)vectors;"
+        yield from index_lines(pattern)
+        for name in ("src", "dst"):
+            yield from start_lines(pattern, name, getattr(pattern, name))
+        # src has data there; a tile starts inside of dst
+        alone = [f"i{k} < p.valid{k}" for k, extent in enumerate(self.extents) if extent == 1]
+        if alone:
+            yield f"const int is_data = {' && '.join(alone)};"
+        for name in ("src", "dst"):
+            side = getattr(self, name)
+            if isinstance(side, Runs):
+                yield f"const int {name}_run = {self._run_length(side, _COUNTED[name])};"
+        k = self.skewed
+        if k is not None:
+            # rows of src that hold data, and how far rows of dst reach
+            yield f"const int top = {self.before} - (int)min(i{k}, (index_t){self.before});"
+            yield (
+                f"const int bottom = (int)min(p.valid{k} - i{k} + {self.before}, "
+                f"(index_t){self.loaded(k)});"
+            )
+            yield f"const int start = (int)min(i{k}, (index_t){self.steps(k)});"
+            yield f"const int end = (int)min(p.extent{k} - i{k}, (index_t){2 * self.steps(k)});"
+        conditions = ["is_data"] if alone else []
+        if isinstance(self.src, Pixels):
+            yield from self._pixel_loads(pattern, self.src, conditions)
+        else:
+            yield from self._vector_loads(pattern, self.src, conditions)
+        yield "barrier(CLK_LOCAL_MEM_FENCE);"
+        if isinstance(self.dst, Pixels):
+            yield from self._pixel_stores(pattern, self.dst)
+            return
+        chunks = self.chunks(self.dst)
+        yield from self._vector_stores(pattern, self.dst, 0, chunks)
+        if k is not None:
+            # the last tile of a row has its end, too
+            yield f"if (end <= {self.steps(k)}) {{"
+            extra = self.dst.align // VECTOR
+            yield from self._vector_stores(pattern, self.dst, chunks, extra)
+            yield "}"
+
+    def _run_length(self, side: Runs, counted: str) -> str:
+        """Return the elements of a run that hold data, or that are inside."""
+        *lower, top = side.run
+        steps = str(LANE_COUNT)
+        if top != LANES:
+            steps = steps_inside(top, self.extents[top], counted)
+        return f"{steps} * {prod(map(self.steps, lower))}"
+
+    def _place(self, operand: str, s: int, chunks: int) -> Iterator[str]:
+        """Return the digits of vector n{s} of a side: where it is in the buffer and in the tile."""
+        side: Runs = getattr(self, operand)
+        offset, local = [f"{operand}_offset"], []
+        loops = self.rest(side)
+        texts = digits_of(f"n{s}", (steps for _, steps, _ in loops), chunks)
+        for (k, _, scale), digit in zip(loops, texts, strict=True):
+            name = _digit(k, s)
+            yield f"const int {name} = {digit}{f' * {scale}' if scale > 1 else ''};"
+            stride = f"p.{operand}_lane1" if k == LANES else f"p.{operand}{k}"
+            is_skewed = operand == "src" and k == self.skewed
+            offset.append(f"{f'({name} - {self.before})' if is_skewed else name} * {stride}")
+            local += self.local.terms(k, name)
+        yield f"const index_t at{s} = {' + '.join(offset)};"
+        yield f"const int local{s} = {' + '.join(local) or '0'};"
+
+    def _inside(self, operand: str, s: int, total: int, work_items: int) -> list[str]:
+        """Return the conditions that vector n{s} of a side has elements inside."""
+        side: Runs = getattr(self, operand)
+        inside = [] if total % work_items == 0 else [f"n{s} < {total}u"]
+        for k, _, scale in self.rest(side):
+            name = _digit(k, s)
+            if k == LANES or scale > 1:
+                continue
+            if operand == "src" and k == self.skewed:
+                inside.append(f"{name} >= top && {name} < bottom")
+            else:
+                inside.append(f"i{k} + {name} < p.{_COUNTED[operand]}{k}")
+        return inside
+
+    def _along(self, side: Runs, s: int, lane: int) -> str:
+        """Return the byte in local memory of an element of vector n{s} of a side."""
+        if side is self._ordered:
+            return " + ".join([f"local{s} + (r{s} + {lane}) * {self.local.element}", *self._lead])
+        is_regular = self.steps(side.run[0]) % side.lanes == 0
+        position = f"r{s} + {lane}" if lane and not is_regular else f"r{s}"
+        terms, step = [f"local{s}"], 1
+        for at, k in enumerate(side.run):
+            digit = f"({position})"
+            if len(side.run) > 1:
+                digit = f"(int)((uint){digit} / {step}u"
+                digit += ")" if at == len(side.run) - 1 else f" % {self.steps(k)}u)"
+            terms += self.local.terms(k, digit)
+            step *= self.steps(k)
+        if lane and is_regular:
+            terms.append(str(lane * self.local.strides[side.run[0]]))
+        return " + ".join([*terms, *self._lead])
+
+    @property
+    def _ordered(self) -> Runs | Pixels:
+        """The side whose order local memory has."""
+        return self.src if self.ordered == "src" else self.dst
+
+    @property
+    def _lead(self) -> list[str]:
+        return [str(self.lead)] if self.lead else []
+
+    def _vector_loads(self, pattern: Pattern, side: Runs, conditions: list[str]) -> Iterator[str]:
+        """Return the loads of vectors of src, under conditions, and their stores to the tile."""
+        total, chunks = self.accesses(side), self.chunks(side)
+        head, starts = _steps(total, pattern.work_items)
+        conversion = pattern.conversion if isinstance(self.dst, Runs) else None
+        if conversion is not None:
+            yield from shared_lines(conversion, conversion.scalars, 0)
+        yield f"{head} {{"
+        for s, start in enumerate(starts):
+            yield f"const uint n{s} = {start};"
+            yield from self._place("src", s, chunks)
+            inside = self._inside("src", s, total, pattern.work_items) + conditions
+            yield f"const int r{s} = (int)(n{s} % {chunks}u) * {side.lanes};"
+            yield f"const int count{s} = {' && '.join(inside) or '1'} ? src_run - r{s} : 0;"
+            yield from self._load_rows(side, s)
+        for s in range(len(starts)):
+            yield f"if (n{s} < {total}u) {{" if total % pattern.work_items else "{"
+            if self.ordered == "src":
+                yield from self._store_words(side, s)
+            elif conversion is None:
+                yield from self._scatter(side, s)
+            else:
+                yield from self._convert(pattern, conversion, side, s)
+            yield "}"
+        yield "}"
+
+    def _load_rows(self, side: Runs, s: int) -> Iterator[str]:
+        """Return the loads of vector n{s} in each of the rows that are transposed in registers."""
+        vector = vector_type(side.nbytes)
+        rows = [self._row(side, s, row) for row in range(self.packed_rows)]
+        if side.is_shifted:
+            yield from self._load_shifted_rows(side, s, rows)
+            return
+        for row, (first, count) in enumerate(rows):
+            name = f"v{s}_{row}"
+            if self.is_paired and isinstance(self.dst, Runs):
+                other = f"{first} + (p.src{self.dst.run[0]} >> 2)"
+                loads = f"load({first}, {count}), load({other}, {count})"
+                yield f"const {vector_type(2 * side.nbytes)} {name} = paired({loads});"
+            elif side.is_whole:
+                yield f"{vector} {name} = ({vector})(0);"
+                yield f"if (({count}) > 0) {name} = *(__global const {vector} *)({first});"
+            else:
+                yield f"const {vector} {name} = load({first}, {count});"
+
+    def _row(self, side: Runs, s: int, row: int) -> tuple[str, str]:
+        """Return the address of vector n{s} in one of some rows, and its units that hold data."""
+        first, count = f"at{s} + r{s}", f"count{s}"
+        if side.bits < BYTE_BITS:
+            count = f"({count} + 1 >> 1)"
+        if self.packed_rows > 1 and isinstance(self.dst, Runs):
+            k = self.dst.run[0]
+            digit = f"{_digit(k, s)} + {row}"
+            inside = f"i{k} + {digit} < p.valid{k}"
+            if k == self.skewed:
+                inside = f"{digit} >= top && {digit} < bottom"
+            first += f" + {row} * p.src{k}" if row else ""
+            count = f"{inside} ? {count} : 0"
+        return f"(__global const {integer_type(side.unit)} *)src + ({side.units(first)})", count
+
+    def _load_shifted_rows(self, side: Runs, s: int, rows: list[tuple[str, str]]) -> Iterator[str]:
+        """Return the loads of vectors that start at any byte, in rows (address, units)."""
+        count, lanes = f"count{s}", side.nbytes // side.unit
+        if side.bits < BYTE_BITS:
+            count = f"({count} + 1 >> 1)"
+        yield f"uint4 {', '.join(f'v{s}_{row}' for row in range(len(rows)))};"
+        # at most a vector before the first element, and one after the last
+        low = high = f"at{s} + r{s}"
+        whole = [f"count{s} > 0", f"near{s}"]
+        if self.packed_rows > 1 and isinstance(self.dst, Runs):
+            k = self.dst.run[0]
+            far, digit = f"{self.packed_rows - 1} * p.src{k}", _digit(k, s)
+            low, high = f"{low} + min((index_t)0, {far})", f"{high} + max((index_t)0, {far})"
+            last = f"{digit} + {self.packed_rows}"
+            if k == self.skewed:
+                whole += [f"{digit} >= top", f"{last} <= bottom"]
+            else:
+                whole.append(f"i{k} + {last} <= p.valid{k}")
+        ends = f"{side.units(high)} + {2 * lanes} <= {side.units('p.src_end')}"
+        yield f"const int near{s} = {side.units(low)} >= {lanes} && {ends};"
+        # all loads come first: a shift waits for its vectors
+        yield f"if ({' && '.join(whole)}) {{"
+        for row, (first, _) in enumerate(rows):
+            yield f"    __global const uint4 *pair{row} = aligned({first});"
+            yield f"    const uint4 a{row} = pair{row}[0], b{row} = pair{row}[1];"
+        for row, (first, _) in enumerate(rows):
+            yield f"    v{s}_{row} = shifted(a{row}, b{row}, (uint)(uintptr_t)({first}) & 15);"
+        if not side.is_whole:
+            yield f"    if ({count} < {lanes}) {{"
+            for row in range(len(rows)):
+                yield f"        v{s}_{row} = first_bytes(v{s}_{row}, {count} * {side.unit});"
+            yield "    }"
+        yield "} else {"
+        for row, (first, inside) in enumerate(rows):
+            yield f"    v{s}_{row} = load({first}, near{s}, {inside});"
+        yield "}"
+
+    def _store_words(self, side: Runs, s: int) -> Iterator[str]:
+        """Return the stores of a vector to local memory that has the order of src."""
+        words = side.nbytes // WORD
+        yield f"const int to = {self._along(side, s, 0)};"
+        if self._takes_vectors(side):
+            yield f"*(__local {vector_type(side.nbytes)} *)((__local uchar *)tile + to) = v{s}_0;"
+            return
+        for k in range(words):
+            place = self._bank(f"(to >> 2) + {k}")
+            yield f"tile[{place}] = {word_of(f'v{s}_0', k, words)};"
+
+    def _takes_vectors(self, side: Runs) -> bool:
+        """Whether vectors of a side are aligned in local memory that has its order."""
+        strides = [self.local.strides[k] for k in side.rest]
+        return not self.local.swizzle and not any(
+            stride % side.nbytes for stride in (*strides, self.local.gap, self.lead)
+        )
+
+    def _scatter(self, side: Runs, s: int) -> Iterator[str]:
+        """Return the stores of elements to local memory that has the order of dst."""
+        if self.is_paired:
+            side = side._replace(bits=BYTE_BITS)
+        words = side.nbytes // WORD
+        rows = [f"v{s}_{row}" for row in range(self.packed_rows)]
+        if self.packed_rows > 1:
+            values = list(transposed_words(rows, words))
+        else:
+            values = [_lane(rows[0], j, side) for j in range(side.lanes)]
+        yield from self._scattered(side, s, values)
+
+    def _scattered(self, side: Runs, s: int, values: list[str]) -> Iterator[str]:
+        length = prod(map(self.steps, side.run))
+        for j, value in enumerate(values):
+            guard = f"if (r{s} + {j} < {length}) " if length % side.lanes else ""
+            address = self._along(side, s, j)
+            if self.packed_rows > 1:
+                place = self._bank(f"({address}) >> 2")
+                yield f"{guard}tile[{place}] = {value};"
+            else:
+                yield f"{guard}put(tile, {address}, {value});"
+
+    def _convert(
+        self, pattern: Pattern, conversion: KernelFormula, side: Runs, s: int
+    ) -> Iterator[str]:
+        """Return the conversion of a vector; elements without data stay zero in the tile."""
+        names = [f"y{j}" for j in range(side.lanes)]
+        kind = integer_type(self.local.element)
+        yield f"{conversion.dst_type} {', '.join(f'{name} = 0' for name in names)};"
+        yield f"if (count{s} > 0) {{"
+        first = side.run[0]
+        for role in conversion.varying:
+            index = {k: f"i{k}" for k in range(len(pattern.loops))}
+            for k, _, _ in self.rest(side):
+                index[k] = f"(i{k} + {_digit(k, s)})"
+            index[first] = f"(i{first} + r{s})"
+            yield f"const index_t {role}_{s} = {offset_at(role, index.items())};"
+        yield from shared_lines(conversion, self.uniform, s)
+        shared = (*conversion.scalars, *self.uniform)
+        for j, name in enumerate(names):
+
+            def value(role: str, j: int = j) -> str:
+                if role in shared:
+                    return f"{role}_all"
+                moved = f" + {j} * p.{role}{first}" if j else ""
+                return conversion.operand_value(role, f"{role}_{s}{moved}")
+
+            code = f"({conversion.src_type})({_lane(f'v{s}_0', j, side)})"
+            done = f"{name} = {conversion.converted(code, value)};"
+            yield done if side.is_whole or not j else f"if (count{s} > {j}) {done}"
+        yield "}"
+        yield from self._scattered(side, s, [f"({kind}){name}" for name in names])
+
+    def _vector_stores(
+        self, pattern: Pattern, side: Runs, first: int, chunks: int
+    ) -> Iterator[str]:
+        """Return the stores of `chunks` vectors of each run of dst, starting at a vector."""
+        total = chunks * prod(steps for _, steps, _ in self.rest(side))
+        head, starts = _steps(total, pattern.work_items)
+        vector, unit = vector_type(side.nbytes), integer_type(side.unit)
+        lanes = side.nbytes // side.unit
+        for start in starts:
+            yield f"{head} {{"
+            yield f"const uint n0 = {start};"
+            yield from self._place("dst", 0, chunks)
+            inside = self._inside("dst", 0, total, pattern.work_items)
+            place = f"(int)(n0 % {chunks}u){f' + {first}' if first else ''}"
+            at = "at0" if side.is_shifted else "at0 + r0"
+            to = f"__global {unit} *to = (__global {unit} *)dst + ({side.units(at)});"
+            if side.is_shifted:
+                align = max(side.align, VECTOR)
+                yield to
+                misplaced = f"(int)((uint)(uintptr_t)to & {align - 1}u) / {side.unit}"
+                yield f"const int r0 = ({place}) * {side.lanes} - {misplaced};"
+                low, end = ("-r0", "dst_run") if self.skewed is None else ("-start - r0", "end")
+                yield f"const int low = max({low}, 0), high = min({end} - r0, {lanes});"
+                yield f"if ({' && '.join([*inside, 'low < high'])}) {{"
+                yield from self._shifted_words(side)
+                yield "store(to + r0, v, low, high);"
+                yield "} }"
+                continue
+            yield f"const int r0 = ({place}) * {side.lanes};"
+            yield f"const int count = {' && '.join(inside) or '1'} ? dst_run - r0 : 0;"
+            read = f"const {vector} v = {self._read(side)};"
+            # an H200 is faster if it reads parts of vectors before the condition, others after it
+            yield from [read] * (not side.is_whole)
+            yield "if (count > 0) {"
+            yield to
+            yield from [read] * side.is_whole
+            if side.is_whole:
+                yield f"*(__global {vector} *)to = v;"
+            else:
+                yield f"store(to, v, 0, min({side.units('count')}, {lanes}));"
+            yield "} }"
+
+    def _read(self, side: Runs) -> str:
+        """Return a vector of dst, read from local memory."""
+        words, kind = side.nbytes // WORD, vector_type(side.nbytes)
+        if self.ordered == "src":
+            each, parts = WORD_BITS // side.bits, []
+            for word in range(words):
+                elements = (
+                    f"(uint)get(tile, {self._along(side, 0, word * each + j)}) << {side.bits * j}"
+                    for j in range(each)
+                )
+                parts.append(" | ".join(elements))
+            return f"({kind})({', '.join(parts)})"
+        at = self._along(side, 0, 0)
+        if side.bits >= BYTE_BITS and self._takes_vectors(side):
+            return f"*(__local {kind} *)((__local uchar *)tile + ({at}))"
+        count = side.lanes * self.local.element // WORD
+        parts = [f"tile[{self._bank(f'(({at}) >> 2) + {k}')}]" for k in range(count)]
+        if side.bits < BYTE_BITS:
+            # each element has a byte in local memory
+            halves = [f"nibbles({part})" for part in parts]
+            pairs = zip(halves[::2], halves[1::2], strict=True)
+            parts = [f"{low} | {high} << 16" for low, high in pairs]
+        return f"({kind})({', '.join(parts)})"
+
+    def _shifted_words(self, side: Runs) -> Iterator[str]:
+        """Return the statements that make v from words that start at any byte of local memory."""
+        words = side.nbytes // WORD
+        lead = self.lead + self.before * side.unit
+        yield f"const int from = local0 + r0 * {side.unit} + {lead}, w = from >> 2;"
+        if side.unit == WORD:
+            parts = [f"tile[{self._bank(f'w + {k}')}]" for k in range(words)]
+        else:
+            yield "const uint shift = (from & 3) * 8;"
+            loads = (f"w{k} = tile[{self._bank(f'w + {k}')}]" for k in range(words + 1))
+            yield f"const uint {', '.join(loads)};"
+            parts = [f"funnel(w{k}, w{k + 1}, shift)" for k in range(words)]
+        yield f"const {vector_type(side.nbytes)} v = (uint4)({', '.join(parts)});"
+
+    def _pixel_place(
+        self, pattern: Pattern, operand: str, s: int, conditions: list[str]
+    ) -> Iterator[str]:
+        """Return where pixel n{s} is in the image and in local memory, and whether it is inside."""
+        side: Pixels = getattr(self, operand)
+        digits: dict[int, list[str]] = {}
+        texts = digits_of(f"n{s}", (steps for _, steps in side.order))
+        for (k, _, scale), digit in zip(side.digits, texts, strict=True):
+            digits.setdefault(k, []).append(f"{digit} * {scale}" if scale > 1 else digit)
+        local = []
+        for k, terms in digits.items():
+            yield f"const int {_digit(k, s)} = {' + '.join(terms)};"
+            local += self.local.terms(k, _digit(k, s))
+        for c in "xy":
+            terms = [f"{_digit(k, s)} * p.{operand}_{c}{k}" for k in digits]
+            yield f"const int {c}{s} = (int)({' + '.join([f'{operand}_{c}', *terms])});"
+        at = " + ".join([*local, *self._lead]) or "0"
+        yield f"__local uchar *pixel{s} = (__local uchar *)tile + ({at});"
+        counted = _COUNTED[operand]
+        inside = [*conditions, *(f"i{k} + {_digit(k, s)} < p.{counted}{k}" for k in digits)]
+        total = self.accesses(side)
+        inside += [f"n{s} < {total}u"] if total % pattern.work_items else []
+        yield f"const int inside{s} = {' && '.join(inside) or '1'};"
+
+    def _pixel_loads(self, pattern: Pattern, side: Pixels, conditions: list[str]) -> Iterator[str]:
+        """Return the loads of pixels of src, under conditions, and their stores to the tile."""
+        total = self.accesses(side)
+        head, starts = _steps(total, pattern.work_items)
+        kind, suffix = f"{pattern.src.element.value}4", pattern.src.element.image_suffix
+        yield f"{head} {{"
+        for s, start in enumerate(starts):
+            yield f"const uint n{s} = {start};"
+            yield from self._pixel_place(pattern, "src", s, conditions)
+            yield f"{kind} v{s} = ({kind})(0);"
+            at = pattern.src.pixel(f"(int2)(x{s}, y{s})")
+            yield f"if (inside{s}) v{s} = read_image{suffix}(src, {at});"
+        for s in range(len(starts)):
+            guard = f"if (n{s} < {total}u) " if total % pattern.work_items else ""
+            yield f"{guard}{{ {self._put_pixel(pattern, s)} }}"
+        yield "}"
+
+    def _pixel_stores(self, pattern: Pattern, side: Pixels) -> Iterator[str]:
+        """Return the stores of pixels of dst."""
+        suffix = pattern.dst.element.image_suffix
+        head, starts = _steps(self.accesses(side), pattern.work_items)
+        for start in starts:
+            yield f"{head} {{"
+            yield f"const uint n0 = {start};"
+            yield from self._pixel_place(pattern, "dst", 0, [])
+            value = self._get_pixel(pattern)
+            at = pattern.dst.pixel("(int2)(x0, y0)")
+            yield f"if (inside0) write_image{suffix}(dst, {at}, {value});"
+            yield "}"
+
+    @property
+    def _has_whole_pixels(self) -> bool:
+        """Whether the lanes of a pixel are contiguous in local memory."""
+        return self.local.strides[LANES] == self.local.element
+
+    def _lane_place(self, memory: str, s: int, lane: int) -> str:
+        """Return the address in local memory of a lane of pixel n{s}."""
+        return f"(__local {memory} *)(pixel{s} + {lane * self.local.strides[LANES]})"
+
+    def _get_pixel(self, pattern: Pattern) -> str:
+        """Return pixel n0, from local memory, as a value of the image."""
+        element, conversion = pattern.src.element, pattern.conversion
+        vector = f"*(__local const {element.memory}4 *)pixel0"
+        if self._has_whole_pixels and conversion is None:
+            if element.is_half:
+                return "vloada_half4(0, (__local const half *)pixel0)"
+            return element.to_value(vector, "4")
+        lanes = []
+        for lane in range(LANE_COUNT):
+            memory = self._lane_place(f"const {element.memory}", 0, lane)
+            if conversion is None:
+                lanes.append(element.load(memory, "0"))
+            else:
+                code = f"({vector}).s{lane}" if self._has_whole_pixels else f"*{memory}"
+                result = _converted(conversion, f"(uint){code}")
+                lanes.append(lane_of_code(pattern.dst, conversion.dst, result))
+        return f"({pattern.dst.element.value}4)({', '.join(lanes)})"
+
+    def _put_pixel(self, pattern: Pattern, s: int) -> str:
+        """Return the statements that store a value of the image as a pixel in local memory."""
+        element, conversion = pattern.dst.element, pattern.conversion
+        lanes = [f"v{s}.s{lane}" for lane in range(LANE_COUNT)]
+        if conversion is not None:
+            codes = [code_of_lane(pattern.src, lane) for lane in lanes]
+            lanes = [f"({element.memory})({_converted(conversion, code)})" for code in codes]
+        elif self._has_whole_pixels:
+            if element.is_half:
+                return f"vstorea_half4_rte(v{s}, 0, (__local half *)pixel{s});"
+            value = element.from_value(f"v{s}", "4")
+            return f"*(__local {element.memory}4 *)pixel{s} = {value};"
+        return " ".join(
+            element.store(self._lane_place(element.memory, s, k), "0", lane)
+            for k, lane in enumerate(lanes)
+        )
+
+
+def _digit(loop: int, s: int) -> str:
+    """Return the name of a digit of vector or pixel n{s}: its step along a loop."""
+    return f"lane_{s}" if loop == LANES else f"x{loop}_{s}"
+
+
+def _steps(total: int, work_items: int) -> tuple[str, list[str]]:
+    """Return the head of a loop over what a work item moves, and the first number of each step.
+
+    A few steps are unrolled without a loop, so that all loads are in flight together.
+    """
+    count = -(-total // work_items)
+    if count <= _MAX_UNROLLED:
+        return "", [f"get_local_id(0) + {s * work_items}u" for s in range(count)]
+    head = f"for (uint step = 0; step < {count * work_items}u; step += {work_items}u)"
+    return head, ["get_local_id(0) + step"]
+
+
+def _lane(vector: str, lane: int, side: Runs) -> str:
+    """Return the bits of an element of a vector of words."""
+    words, at = side.nbytes // WORD, lane * side.bits
+    if side.bits > WORD_BITS:
+        return f"upsample({vector}.s{2 * lane + 1}, {vector}.s{2 * lane})"
+    word = word_of(vector, at // WORD_BITS, words)
+    if side.bits == WORD_BITS:
+        return word
+    return f"({word} >> {at % WORD_BITS} & {(1 << side.bits) - 1:#x})"
+
+
+def _converted(conversion: KernelFormula, code: str) -> str:
+    """Return the bits of dst, from those of src; no operand varies."""
+    return conversion.converted(code, lambda role: conversion.operand_value(role, ""))
+
+
+def _pair_function(side: Runs) -> Iterator[str]:
+    """Return a function that makes bytes of the 4-bit elements of two rows."""
+    words = side.nbytes // WORD
+    row, kind = vector_type(side.nbytes), vector_type(2 * side.nbytes)
+    yield f"{kind} paired({row} a, {row} b) {{"
+    # the even and the odd elements, then elements 0, 1, 4, 5 and 2, 3, 6, 7 of each word
+    yield f"    const {row} even = (a & 0x0f0f0f0fu) | (b & 0x0f0f0f0fu) << 4;"
+    yield f"    const {row} odd = (a >> 4 & 0x0f0f0f0fu) | (b & 0xf0f0f0f0u);"
+    yield f"    const {row} x = (even & 0x00ff00ffu) | (odd & 0x00ff00ffu) << 8;"
+    yield f"    const {row} y = (even >> 8 & 0x00ff00ffu) | (odd & 0xff00ff00u);"
+    yield f"    const {row} low = (x & 0xffffu) | y << 16, high = x >> 16 | (y & 0xffff0000u);"
+    parts = (f"{word_of(half, k, words)}" for k in range(words) for half in ("low", "high"))
+    yield f"    return ({kind})({', '.join(parts)});"
+    yield "}"
+
+
+def _load_function(side: Runs) -> Iterator[str]:
+    """Return a function that loads the first `count` units of a vector, and zeros.
+
+    With `is_near` the aligned vectors around a vector that starts at any byte are in src.
+    """
+    vector, unit, words = vector_type(side.nbytes), integer_type(side.unit), side.nbytes // WORD
+    lanes = side.nbytes // side.unit
+    if side.is_shifted:
+        yield f"__global const uint4 *aligned(__global const {unit} *from)"
+        yield "{ return (__global const uint4 *)((uintptr_t)from & ~(uintptr_t)15); }"
+        yield f"uint4 load(__global const {unit} *from, int is_near, int count) {{"
+        yield "    if (is_near && count > 0) {"
+        yield "        __global const uint4 *pair = aligned(from);"
+        yield "        const uint4 v = shifted(pair[0], pair[1], (uint)(uintptr_t)from & 15);"
+        yield f"        return first_bytes(v, count * {side.unit});"
+        yield "    }"
+    else:
+        yield f"{vector} load(__global const {unit} *from, int count) {{"
+        yield f"    if (count >= {lanes}) return *(__global const {vector} *)from;"
+    # elements are shifted in, the last one first
+    yield f"    {vector} v = ({vector})(0);"
+    yield f"    for (int j = min(count, {lanes}) - 1; j >= 0; --j) {{"
+    if side.unit < WORD:
+        bits = 8 * side.unit
+        for k in reversed(range(words)):
+            lower = f" | {word_of('v', k - 1, words)} >> {32 - bits}" if k else ""
+            yield f"        {word_of('v', k, words)} = {word_of('v', k, words)} << {bits}{lower};"
+        yield f"        {word_of('v', 0, words)} |= from[j];"
+    else:
+        parts = side.unit // WORD
+        for k in reversed(range(parts, words)):
+            yield f"        v.s{k} = v.s{k - parts};"
+        yield f"        {word_of('v', 0, words)} = (uint)from[j];"
+        if parts > 1:
+            yield f"        v.s1 = (uint)(from[j] >> {WORD_BITS});"
+    yield "    }"
+    yield "    return v;"
+    yield "}"
+
+
+def _store_function(side: Runs) -> Iterator[str]:
+    """Return a function that stores the units `low` to `high` of a vector."""
+    vector, unit, words = vector_type(side.nbytes), integer_type(side.unit), side.nbytes // WORD
+    lanes = side.nbytes // side.unit
+    yield f"void store(__global {unit} *to, {vector} v, int low, int high) {{"
+    yield f"    if (low == 0 && high == {lanes}) {{ *(__global {vector} *)to = v; return; }}"
+    if side.unit > WORD:
+        for j in range(lanes):
+            value = f"upsample(v.s{2 * j + 1}, v.s{2 * j})"
+            yield f"    if (low <= {j} && high > {j}) to[{j}] = {value};"
+    else:
+        each = WORD // side.unit
+        for k in range(words):
+            word, at = word_of("v", k, words), k * each
+            inside = f"low <= {at} && high >= {at + each}"
+            yield f"    if ({inside}) *(__global uint *)(to + {at}) = {word};"
+            if each > 1:
+                yield "    else {"
+                for j in range(each):
+                    value = f"({unit})({word} >> {8 * side.unit * j})"
+                    yield f"        if (low <= {at + j} && high > {at + j}) to[{at + j}] = {value};"
+                yield "    }"
+    yield "}"
+
+
+def without_bank_conflicts(
+    body: Staged, work_items: int, paddings: Iterable[tuple[int, int]]
+) -> Staged:
+    """Return a body whose work items share few banks of local memory.
+
+    `paddings` are bytes after each run, and after some steps of the innermost loop of src; without
+    any, words are swizzled.
+    """
+    return _without_bank_conflicts(body, work_items, tuple(paddings))
+
+
+@lru_cache(maxsize=256)
+def _without_bank_conflicts(
+    body: Staged, work_items: int, paddings: tuple[tuple[int, int], ...]
+) -> Staged:
+    def accesses(tried: Staged) -> tuple[list[int], list[int]]:
+        stored, loaded = (tried.first_words(side, work_items) for side in (tried.src, tried.dst))
+        return stored, loaded
+
+    tried = [laid_out(body, *padding) for padding in paddings]
+    if tried:
+        return least_conflicts(tried, accesses)
+    body = laid_out(body)
+    swizzle = best_swizzle(accesses(body))
+    return replace(body, local=body.local._replace(swizzle=swizzle))
+
+
+def laid_out(body: Staged, padding: int = 0, gap: int = 0) -> Staged:
+    """Return a body with local memory in the order of its side, given the bytes after each run.
+
+    `gap` more bytes follow each vector's steps of the innermost loop of src.
+    """
+    side = body.src if body.ordered == "src" else body.dst
+    assert isinstance(side, Runs)  # noqa: S101 - for the type checker
+    run, rest = ([(k, body.loaded(k)) for k in loops] for loops in (side.run, side.rest))
+    gap_at = (body.src.run[0], body.src.lanes) if isinstance(body.src, Runs) else (0, 1)
+    if gap_at[0] in side.run:
+        gap = 0
+    count = len(body.extents) + 1
+    local = local_layout(body.local.element, count, (run, rest), padding, (gap, *gap_at))
+    return replace(body, local=local)
