@@ -167,11 +167,11 @@ class Formula(ABC):
             return code.value_of_bits()
         bits = name("code", f"u{work[1:]}")
         if isinstance(form, ExponentFormat):
-            body = _decode_exponent(bits, form, FLOATS[work])
+            body = decode_exponent(bits, form, FLOATS[work])
         else:
             # denormals need not be decoded if they round to 0
             skips = not self.roles and self.dst in INTEGERS and form.bias > _SMALL_BIAS
-            body = _decode_float(bits, form, FLOATS[work], has_denormals=not skips)
+            body = decode_float(bits, form, FLOATS[work], has_denormals=not skips)
         return Function(f"decode_{dtype}", (bits,), work, body)(code)
 
     def encode(self, value: Expr, dtype: str) -> Expr:
@@ -211,12 +211,15 @@ def _is_nan(value: Expr) -> Expr:
     return magnitude_of(value) > FLOATS[value.kind].overflow
 
 
-def _decode_float(code: Expr, form: FloatFormat, wide: FloatFormat, *, has_denormals: bool) -> Expr:
+def decode_float(code: Expr, form: FloatFormat, wide: FloatFormat, *, has_denormals: bool) -> Expr:
     """Return a float exactly; a NaN keeps its sign and payload, and becomes quiet."""
     up, bias = wide.mantissa - form.mantissa, wide.bias - form.bias
     magnitude = let("magnitude", code & form.sign - 1)
-    bits = (magnitude + (bias << form.mantissa) if bias else magnitude) << up
-    if bias and has_denormals:
+    if not bias:
+        bits = let("bits", code << up)
+        return select(magnitude > form.overflow, bits | wide.nan, bits).value_of_bits()
+    bits = magnitude + (bias << form.mantissa) << up
+    if has_denormals:
         kind = f"f{wide.bits}"
         step = number(2.0 ** (1 - form.bias - form.mantissa), kind)
         denormal = let("denormal", (magnitude.cast(kind) * step).bits())
@@ -231,7 +234,8 @@ def _decode_float(code: Expr, form: FloatFormat, wide: FloatFormat, *, has_denor
     return (let("bits", bits) | code >> form.bits - 1 << wide.bits - 1).value_of_bits()
 
 
-def _decode_exponent(code: Expr, form: ExponentFormat, wide: FloatFormat) -> Expr:
+def decode_exponent(code: Expr, form: ExponentFormat, wide: FloatFormat) -> Expr:
+    """Return a power of two, or NaN."""
     bias = wide.bias - form.bias
     bits = (code + bias if bias else code) << wide.mantissa
     if not bias:

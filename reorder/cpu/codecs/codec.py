@@ -10,8 +10,7 @@ from __future__ import annotations
 from reorder.cpu.codecs.floats import (
     as_f32,
     canonicalises_in_branch,
-    decode_exponent,
-    decode_float,
+    decode,
     encode_exponent,
     encode_float,
 )
@@ -47,10 +46,8 @@ class Codec(Vectors):
                 return decode_integer(self, codes, form, work)
             case BooleanFormat():
                 return decode_boolean(self, codes, work)
-            case ExponentFormat() as form:
-                values = decode_exponent(self, codes, form)
-            case FloatFormat() as form:
-                values = decode_float(self, codes, form)
+            case ExponentFormat() | FloatFormat() as form:
+                values = decode(self, codes, form)
         vector_type = self.values(work)
         return values if values.type == vector_type else values.fpext(vector_type)
 

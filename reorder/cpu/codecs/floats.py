@@ -9,6 +9,7 @@ from __future__ import annotations
 from llvmlite import ir
 
 from memdesc.dtypes import BYTE_BITS
+from reorder.cpu.codecs.expressions import emit_expression
 from reorder.cpu.codecs.x86 import (
     are_special,
     narrows_registers,
@@ -19,62 +20,30 @@ from reorder.cpu.codecs.x86 import (
 from reorder.cpu.llvm.emit import Value, where
 from reorder.cpu.llvm.vectors import BFLOAT, GROUP, Vectors, any_nan, greater, lesser
 from reorder.cpu.target import has_bfloat, has_exact_bfloat, has_half, quietens_in_one
+from reorder.values.codecs import decode_exponent, decode_float
+from reorder.values.expressions import name
 from reorder.values.formats import FLOATS, ExponentFormat, FloatFormat, Format
 
 _F32 = FLOATS["f32"]
 _MAGNITUDE = _F32.sign - 1
-_QUIET_BIT = 1 << (_F32.mantissa - 1)
 # formats that have conversion instructions
 _HALF, _BFLOAT = FLOATS["f16"], FLOATS["bf16"]
 
 
-def decode_float(vectors: Vectors, codes: Value, form: FloatFormat) -> Value:
+def decode(vectors: Vectors, codes: Value, form: FloatFormat | ExponentFormat) -> Value:
     """Return f32 values of f32 or a narrower format."""
     f32 = vectors.values("f32")
     if form == _F32:
         return codes.bitcast(f32)
     if form == _HALF and has_half():
         return codes.bitcast(vectors.vector(ir.HalfType())).fpext(f32)
-    wide = codes.zext(vectors.integers(32))
-    decode = _pad_mantissa if form.exponent == _F32.exponent else _decode_small
-    return decode(vectors, wide, form).bitcast(f32)
-
-
-def _pad_mantissa(vectors: Vectors, codes: Value, form: FloatFormat) -> Value:
-    """Return the bits of f32 of a format with the same exponent."""
-    bits = codes << _F32.mantissa - form.mantissa
-    if quietens_in_one():
-        f32 = vectors.values("f32")
-        return vectors.call(f"llvm.canonicalize.{vectors.suffix(f32)}", f32, bits.bitcast(f32))
-    quiet = bits | _QUIET_BIT
-    return where((bits & _MAGNITUDE).above(_F32.overflow), quiet, bits)
-
-
-def _decode_small(vectors: Vectors, codes: Value, form: FloatFormat) -> Value:
-    """Return the bits of f32 of a format with fewer bits of exponent."""
-    i32, f32 = codes.type, vectors.values("f32")
-    magnitude = codes & (form.sign - 1)
-    moved = magnitude << _F32.mantissa - form.mantissa
-    normal = moved + ((_F32.bias - form.bias) << _F32.mantissa)
-    denormal = (magnitude.sitofp(f32) * 2.0 ** (1 - form.bias - form.mantissa)).bitcast(i32)
-    bits = where(magnitude.below(1 << form.mantissa), denormal, normal)
-    if form.has_inf:
-        special = moved | _F32.overflow
-        special = where(magnitude.above(form.overflow), special | _QUIET_BIT, special)
-        bits = where(magnitude.above(form.largest), special, bits)
-    elif form.has_nan:
-        # in formats without -0.0, its bits are the NaN, so the sign is compared too
-        tested = magnitude if form.has_negative_zero else codes
-        bits = where(tested == form.nan, _F32.nan, bits)
-    return bits | codes.lshr(form.bits - 1) << (_F32.bits - 1)
-
-
-def decode_exponent(vectors: Vectors, codes: Value, form: ExponentFormat) -> Value:
-    """Return f32 values of exponents; their bias is that of f32."""
-    wide = codes.zext(vectors.integers(32))
-    # code 0 is 2**-127, a denormal of f32: only the highest bit of its mantissa is set
-    bits = where(wide == 0, _QUIET_BIT, wide << _F32.mantissa)
-    return where(wide == form.nan, _F32.nan, bits).bitcast(vectors.values("f32"))
+    wide, code = codes.zext(vectors.integers(32)), name("code", "u32")
+    if isinstance(form, ExponentFormat):
+        return emit_expression(vectors, decode_exponent(code, form, _F32), wide)
+    if form.exponent == _F32.exponent and quietens_in_one():
+        bits = (wide << _F32.mantissa - form.mantissa).bitcast(f32)
+        return vectors.call(f"llvm.canonicalize.{vectors.suffix(f32)}", f32, bits)
+    return emit_expression(vectors, decode_float(code, form, _F32, has_denormals=True), wide)
 
 
 def encode_exponent(vectors: Vectors, values: Value) -> Value:
