@@ -3,35 +3,33 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from memdesc.desc import MemoryDesc
-from memdesc.dtypes import data_type
+from memdesc.dtypes import DataType, data_type
 from memdesc.errors import MemdescError, short_repr
 from memdesc.layout import dim_name
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
-
-def array_desc(array: NDArray[Any]) -> MemoryDesc:
-    """Describe the memory of a numpy array; its axes are the logical dims.
+def array_desc(x: Any) -> MemoryDesc:
+    """Describe the memory of an array or tensor; its axes are the logical dims.
 
     Element 0 of the described buffer is the lowest address that the array touches,
     so `offset0` is not 0 if a stride is negative.
 
     Parameters
     ----------
-    array : ndarray
-        Of any shape and strides.
+    x : ndarray, or tensor of torch, JAX or another library with DLPack
+        Of any shape and strides. A tensor may be on any device; one without strides, such as
+        JAX's, is row-major.
 
     Raises
     ------
     MemdescError
-        If memdesc has no such data type, the array holds unpacked 4-bit elements, or a stride
-        is not a multiple of the element size.
+        If memdesc has no such data type, the array holds unpacked 4-bit elements, a stride is not
+        a multiple of the element size, or the tensor is sparse.
 
     Examples
     --------
@@ -40,10 +38,31 @@ def array_desc(array: NDArray[Any]) -> MemoryDesc:
     >>> memdesc.array_desc(np.zeros((3, 4), np.float32)[:, ::-1])
     memory_desc((3, 4), 'f32', strides=(4, -1), offset0=3)
     """
-    if not isinstance(array, np.ndarray):
-        msg = f"a numpy array is needed, not {short_repr(array)}"  # type: ignore[unreachable] # callers without types
+    if isinstance(x, np.ndarray):
+        return _array_desc(x.shape, x.strides, x.dtype)
+    if not hasattr(x, "__dlpack__"):
+        msg = f"an array or a tensor is needed, not {short_repr(x)}"
         raise MemdescError(msg)
-    return _array_desc(array.shape, array.strides, array.dtype)
+    if (form := str(getattr(x, "layout", "strided"))).rpartition(".")[2] != "strided":
+        msg = f"a tensor of {form} has no strides; its values and indices are tensors that have"
+        raise MemdescError(msg)
+    shape, strides = tuple(map(int, x.shape)), getattr(x, "strides", None)
+    if isinstance(strides, tuple):  # in bytes, as numpy's
+        return _array_desc(shape, strides, np.dtype(x.dtype))
+    dtype = data_type(x.dtype)
+    _refuse_packed(dtype, f"a tensor of {x.dtype}")
+    stride = getattr(x, "stride", None)
+    steps = stride() if callable(stride) else None
+    return MemoryDesc(shape, dtype, strides=steps)
+
+
+def _refuse_packed(dtype: DataType, what: str) -> None:
+    if dtype.is_packed:
+        msg = (
+            f"{what} holds one element per byte, but memory of {dtype} holds two; "
+            "reorder() packs them"
+        )
+        raise MemdescError(msg)
 
 
 @lru_cache(maxsize=4096)
@@ -51,12 +70,7 @@ def _array_desc(
     shape: tuple[int, ...], strides: tuple[int, ...], kind: np.dtype[Any]
 ) -> MemoryDesc:
     dtype = data_type(kind)
-    if dtype.is_packed:
-        msg = (
-            f"a numpy array of {kind.name} holds one element per byte, but memory of {dtype} "
-            "holds two; reorder() packs them"
-        )
-        raise MemdescError(msg)
+    _refuse_packed(dtype, f"a numpy array of {kind.name}")
     steps = []
     skipped = 0
     is_empty = 0 in shape

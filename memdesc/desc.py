@@ -701,6 +701,20 @@ class MemoryDesc(Checked):
         look = Look(self.letters or LETTERS if letters is None else letters, highlight)
         return self._drawn(look) if beside is None else self._drawn_beside(beside, look)
 
+    def _title(self, letters: str) -> str:
+        """Return the repr, with the tag in the letters of the dims if that is a name."""
+        text = repr(self)
+        if letters == LETTERS:
+            return text
+        check_letters(letters, self.ndims)
+        tag = dense_tag(self.layout)
+        named = text.replace(f"'{tag}'", f"'{tag.spelled(letters)}'")
+        try:
+            is_same = memory_desc(self.dims, self.dtype, tag.spelled(letters)) == self
+        except MemdescError:
+            return text
+        return named if is_same else text
+
     def _repr_html_(self) -> str:
         from memdesc.picture.draw import Look  # only pictures need it
         from memdesc.picture.grid import COMPACT
@@ -711,7 +725,8 @@ class MemoryDesc(Checked):
         from memdesc.picture.draw import draw_layout  # only pictures need it
 
         compensation = self.nbytes - self.with_extra(None).nbytes
-        return draw_layout(self.layout, self.dtype, repr(self), (self.nbytes, compensation), look)
+        title = self._title(look.letters)
+        return draw_layout(self.layout, self.dtype, title, (self.nbytes, compensation), look)
 
     def _drawn_beside(self, other: MemoryDesc, look: Look) -> Picture:
         from memdesc.picture.draw import checked_cells, draw_beside  # only pictures need it
@@ -721,7 +736,7 @@ class MemoryDesc(Checked):
             msg = f"beside has the dims {other.dims}, not {self.dims}; see permute_axes and reshape"
             raise MemdescError(msg)
         a, b = (checked_cells(desc.layout, desc.dtype, look) for desc in (self, other))
-        return draw_beside(a, b, (repr(self), repr(other)))
+        return draw_beside(a, b, (self._title(look.letters), other._title(look.letters)))
 
     def source(self, lang: str = "c", name: str = "tensor", letters: str | None = None) -> str:
         """Write the layout as source code: an offset function, its inverse, and a loop nest.

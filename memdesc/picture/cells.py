@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc.index import index_at
 from memdesc.layout import Block, Layout, axis_index, memory_order
-from memdesc.tags import LETTERS
+from memdesc.tags import LETTERS, Digit, axis_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -186,15 +186,9 @@ def digits(layout: Layout, letters: str) -> str:
     parts = []
     layout = layout.base()
     for block in sorted(layout.blocks, key=memory_order):
-        dims = layout.axes[block.axis].dims
-        name = "".join(letters[dim] for dim in dims)
-        name = f"({name})" if len(dims) > 1 else name
-        outer = layout.outer(block.axis)
-        if block != outer:
-            whole = f"%{block.step * block.extent}" + (f"/{block.step}" if block.step > 1 else "")
-            parts.append(f"{name}{whole}({block.extent})")
-        else:
-            parts.append(f"{name}{f'/{block.step}' if block.step > 1 else ''}({block.extent})")
+        extent = 0 if block == layout.outer(block.axis) else block.extent
+        name = axis_name(layout.axes[block.axis].dims, letters)
+        parts.append(f"{Digit(block.axis, block.step, extent).text(name)}({block.extent})")
     return " ".join(parts)
 
 

@@ -14,13 +14,14 @@ layouts that oneDNN's notation cannot:
 """
 
 from memdesc.tags.notation import count_digits, parse_tag
-from memdesc.tags.tag import LETTERS, MAX_NDIMS, Digit, FormatTag, check_letters
+from memdesc.tags.tag import LETTERS, MAX_NDIMS, Digit, FormatTag, axis_name, check_letters
 
 __all__ = [
     "LETTERS",
     "MAX_NDIMS",
     "Digit",
     "FormatTag",
+    "axis_name",
     "check_letters",
     "count_digits",
     "parse_tag",

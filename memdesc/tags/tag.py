@@ -42,6 +42,18 @@ class Digit(NamedTuple):
     step: int
     extent: int
 
+    def text(self, name: str) -> str:
+        """Write the digit of an index of this name, such as ``b/8`` or ``b%8``.
+
+        Examples
+        --------
+        >>> import memdesc
+        >>> [digit.text("b") for digit in memdesc.tags.parse_tag("aB8b").digits[1:]]
+        ['b/8', 'b%8']
+        """
+        whole = f"%{self.step * self.extent}" if self.extent else ""
+        return f"{name}{whole}{f'/{self.step}' if self.step > 1 else ''}"
+
 
 @immutable
 @dataclass(frozen=True)
@@ -147,10 +159,32 @@ class FormatTag(Checked):
             sizes[digit.axis] *= digit.extent or 1
         return tuple(sizes)
 
+    def memory_order(self, letters: str = LETTERS) -> str:
+        """Write what the elements are ordered by, outermost first.
+
+        Parameters
+        ----------
+        letters : str
+            What to call the dims.
+
+        Examples
+        --------
+        >>> import memdesc
+        >>> memdesc.tags.parse_tag("aBcd16b").memory_order("bfyx")
+        'b, f/16, y, x, f%16'
+        """
+        return ", ".join(
+            digit.text(axis_name(self.axes[digit.axis], letters)) for digit in self.digits
+        )
+
     def __str__(self) -> str:
+        return self.spelled(LETTERS)
+
+    def spelled(self, letters: str) -> str:
+        """Write the tag with other letters for the dims."""
         parts = []
         for digit in self.digits:
-            name = _axis_name(self.axes[digit.axis])
+            name = axis_name(self.axes[digit.axis], letters)
             if not digit.extent:
                 parts.append(name.upper() if digit.step > 1 else name)
             elif self._is_nested(digit.axis):
@@ -160,7 +194,7 @@ class FormatTag(Checked):
         # the `.` after a step is needed only before a number
         text = re.sub(r"\.(?![0-9])", "", "".join(parts))
         for dims, align in zip(self.axes, self.align, strict=True):
-            text += f"__{_axis_name(dims)}{align}" if align > 1 else ""
+            text += f"__{axis_name(dims, letters)}{align}" if align > 1 else ""
         return text
 
     def _is_nested(self, axis: int) -> bool:
@@ -169,8 +203,9 @@ class FormatTag(Checked):
         return steps == sorted(steps, reverse=True)
 
 
-def _axis_name(dims: tuple[int, ...]) -> str:
-    name = "".join(LETTERS[dim] for dim in dims)
+def axis_name(dims: tuple[int, ...], letters: str) -> str:
+    """Return the letters of the dims of an axis, in parentheses if there are several."""
+    name = "".join(letters[dim] for dim in dims)
     return f"({name})" if len(dims) > 1 else name
 
 

@@ -17,8 +17,9 @@ from memdesc import ImageDesc, MemdescError, MemoryDesc, UnknownFormatError, Uns
 from memdesc.desc import desc_of
 from memdesc.errors import NotBlockedError, short_repr
 from memdesc.exchange import written
-from memdesc.layout_names import merged_blocks
+from memdesc.layout_names import dense_tag, merged_blocks
 from memdesc.names import Name
+from memdesc.tags import LETTERS as ALPHABET
 from reorder.cores import count_cores
 
 if TYPE_CHECKING:
@@ -396,6 +397,9 @@ def _desc_facts(desc: MemoryDesc) -> Facts:
         }
         if desc.layout.xor:
             facts["xor"] = [{"shift": shift, "mask": mask} for shift, mask in desc.layout.xor]
+    if not desc.layout.xor:
+        order = dense_tag(desc.layout).memory_order(desc.letters or ALPHABET)
+        facts["memory_order"] = f"outermost first: {order}"
     return facts | {
         "offset0": desc.offset0,
         "bytes": desc.nbytes,

@@ -10,8 +10,9 @@ from memdesc import ImageDesc, MemdescError, MemoryDesc, UnsupportedFormatError,
 from memdesc.errors import counted
 from memdesc.exchange import SYSTEMS, written
 from memdesc.exchange.table import no_system
-from memdesc.names import images, known_images, resolve
+from memdesc.names import Name, images, known_images, resolve
 from memdesc.names.suggest import meanings
+from memdesc.record import known_records
 from memdesc.tags import parse_tag
 from reorder.cli.command import (
     DTYPE,
@@ -35,7 +36,11 @@ if TYPE_CHECKING:
 
 # Element widths in bits: a name without a layout at the first one is listed at the others.
 _BITS, *_NARROWER = (32, 16, 8, 4)
-_VOCABULARIES = tuple(dict.fromkeys(name.vocabulary for name in (*known_names(), *known_images())))
+_RECORD = "record"
+_VOCABULARIES = (
+    *dict.fromkeys(name.vocabulary for name in (*known_names(), *known_images())),
+    _RECORD,
+)
 # sizes without strides, or strides without sizes: not a name, but the likeliest mistake
 _STRIDES = re.compile("-?[0-9]+(x-?[0-9]+)+")
 # the characters of a name's part, or of a pattern: other text is a layout
@@ -64,6 +69,9 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
         and system in {None, row["vocabulary"]}
     ]
     if names:
+        # exact names first
+        names.sort(key=lambda row: row["text"].lower() != options.layout.lower())
+        names.sort(key=lambda row: row["text"] != options.layout)
         return {"count": len(names), "names": names}, 0
     if _STRIDES.fullmatch(options.layout):
         return _of_layout(options)
@@ -83,6 +91,10 @@ def _note(text: str) -> Facts:
 def _rows() -> Iterator[Facts]:
     """Return the known names and image types; the tag of a refused name is None."""
     known = known_names()
+    for record in known_records():
+        why = f"record_desc(dims, {record!r}) describes it, `memdesc show {record} DIMS` shows it"
+        named = Name(_RECORD, record, "quantised weights")
+        yield named._asdict() | {"ndims": None, "tag": None, "why": why}
     for name in dict.fromkeys((*known, *known_images())):
         if image := images.IMAGES.get(name.text):
             yield name._asdict() | {"ndims": len(image.letters), "tag": image.parts}
@@ -187,7 +199,7 @@ def _lay_out(facts: Facts) -> list[str]:
 
 
 def _layout(row: Facts) -> str:
-    tag = row["tag"] or "refused"
+    tag = row["tag"] or ("see memdesc show" if row["vocabulary"] == _RECORD else "refused")
     return f"{tag} ({row['bits']} bits)" if "bits" in row else tag
 
 

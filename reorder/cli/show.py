@@ -5,9 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import memdesc
-from memdesc import ImageDesc, MemdescError, MemoryDesc
+from memdesc import ImageDesc, MemdescError, MemoryDesc, tags
+from memdesc.create import tag_of
+from memdesc.errors import counted
+from memdesc.names import dim_letters
 from memdesc.names.weights import PACKINGS
 from memdesc.record import known_records
+from memdesc.tags import check_letters
 from reorder.cli.command import (
     DIMS,
     DTYPE,
@@ -42,6 +46,8 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     dims = dims_of(options.dims)
     if options.layout.lower() in _RECORDS:
         return _record(options, dims), 0
+    if dims is None and (found := _without_dims(options)):
+        return found, 0
     layout = normal_form(layout_of(options))
     desc = buffer_of(layout)
     indices = [numbers_of(text, "index") for text in options.at]
@@ -63,6 +69,25 @@ def _lanes_of(layout: MemoryDesc | ImageDesc, text: str) -> list[tuple[int, ...]
         raise MemdescError(msg)
     pixel = numbers_of(text, "pixel")
     return [layout.index(*pixel, lane) for lane in range(layout.channels)]
+
+
+def _without_dims(options: argparse.Namespace) -> Facts | None:
+    """Return the facts of a name for dims of any size; None if other text or options need them."""
+    if options.at or options.byte or options.svg is not None or options.draw:
+        return None
+    try:
+        tag = tag_of(options.layout, 0, 32)
+    except MemdescError:
+        return None
+    letters = options.letters or dim_letters(options.layout) or tags.LETTERS[: tag.ndims]
+    check_letters(letters, tag.ndims)
+    return {
+        "layout": options.layout,
+        "dims": ", ".join(letters),
+        "tag": str(tag),
+        "memory_order": f"outermost first: {tag.memory_order(letters)}",
+        "note": f"give {counted(tag.ndims, 'size')}, as in 2x17x5x4, to see strides and bytes",
+    }
 
 
 def _offsets_in(desc: MemoryDesc, byte: int) -> list[int]:

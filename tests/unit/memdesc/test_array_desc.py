@@ -66,7 +66,7 @@ def test_an_array_of_unpacked_four_bit_elements_is_refused(dtype: type) -> None:
 
 @pytest.mark.parametrize("value", [None, [1.0, 2.0], 3.0, memory_desc((2,), "f32")])
 def test_values_that_are_not_arrays_are_refused(value: Any) -> None:
-    with pytest.raises(MemdescError, match="a numpy array is needed, not "):
+    with pytest.raises(MemdescError, match="an array or a tensor is needed, not "):
         array_desc(value)
 
 
@@ -77,3 +77,48 @@ def test_an_array_without_dims_or_with_a_foreign_type_is_refused() -> None:
         array_desc(np.zeros(3, complex))
     with pytest.raises(MemdescError, match="not in native byte order"):
         array_desc(np.zeros(3, ">f4"))
+
+
+class Tensor:
+    """The part of torch's interface that says where elements are, over an array."""
+
+    def __init__(self, array: np.ndarray[Any, Any], layout: str = "torch.strided") -> None:
+        self._array = array
+        self.shape, self.dtype, self.layout = array.shape, f"torch.{array.dtype.name}", layout
+
+    def stride(self) -> tuple[int, ...]:
+        return tuple(step // self._array.itemsize for step in self._array.strides)
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self._array.__dlpack__(**options)
+
+
+class RowMajor:
+    """JAX's interface, which has no strides."""
+
+    def __init__(self, array: np.ndarray[Any, Any]) -> None:
+        self.shape, self.dtype = array.shape, array.dtype
+
+    def __dlpack__(self) -> None: ...
+
+
+def test_a_tensor_is_described_by_its_own_strides_or_as_row_major() -> None:
+    x = np.zeros((2, 3, 4, 5), np.float32)
+    assert array_desc(Tensor(x)) == array_desc(x)
+    assert array_desc(Tensor(x.transpose(0, 3, 1, 2))) == memory_desc((2, 5, 3, 4), "f32", "nhwc")
+    assert array_desc(Tensor(x[:, ::2])) == array_desc(x[:, ::2])
+    assert array_desc(RowMajor(x)) == memory_desc(x.shape, "f32")
+    assert array_desc(RowMajor(x.astype(ml_dtypes.bfloat16))).dtype.name == "bf16"
+    with pytest.raises(MemdescError, match=r"a tensor of torch\.sparse_coo has no strides"):
+        array_desc(Tensor(x, "torch.sparse_coo"))
+    with pytest.raises(MemdescError, match="a tensor of int4 holds one element per byte"):
+        array_desc(RowMajor(x.astype(ml_dtypes.int4)))
+
+
+def test_tensors_of_torch_are_described() -> None:
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed", exc_type=ImportError)
+    x = torch.zeros(2, 3, 4, 5, dtype=torch.bfloat16).to(memory_format=torch.channels_last)
+    assert array_desc(x) == memory_desc((2, 3, 4, 5), "bf16", "nhwc")
+    assert array_desc(x[:, 1:]).strides == x[:, 1:].stride()
+    with pytest.raises(MemdescError, match=r"torch\.sparse_coo has no strides"):
+        array_desc(x.to_sparse())

@@ -14,6 +14,8 @@ from tests.pictures import elements
 def test_letters_name_the_dims() -> None:
     desc = memory_desc((1, 5, 2, 3), "f32", "nChw4c")
     assert "rows h, columns w, a panel for each c" in desc.show("nchw").text
+    assert desc.show("nchw").text.startswith("memory_desc((1, 5, 2, 3), 'f32', 'nChw4c')\n")
+    assert desc.show("wxyz").text.startswith("memory_desc((1, 5, 2, 3), 'f32', 'aBcd4b')\n")
     assert "n(1) c/4(2) h(2) w(3) c%4(4)" in desc.show("nchw").svg
     for letters in ("nch", "nchh"):
         with pytest.raises(MemdescError, match="must name 4 dims"):

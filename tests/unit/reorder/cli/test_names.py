@@ -9,6 +9,7 @@ import pytest
 from memdesc import UnsupportedFormatError, known_names
 from memdesc.exchange import SYSTEMS
 from memdesc.names import images, resolve
+from memdesc.record import known_records
 
 if TYPE_CHECKING:
     from tests.unit.reorder.cli.shell import Shell
@@ -22,6 +23,16 @@ def test_strides_have_all_names_of_the_layout(shell: Shell) -> None:
     names = ["aBcd8b", "gOiw8o", "nChw8c", "b_fs_yx_fsv8", "mlas_nchwc8"]
     assert _texts(shell, "480x160x32x8:8b 2x17x5x4") == names
     assert {"nchw", "nhwc"} <= {*_texts(shell, "20x20x4x1 8x1x5x4")}
+
+
+def test_exact_names_come_first_and_records_are_names(shell: Shell) -> None:
+    assert _texts(shell, "nchw")[:2] == ["nchw", "NCHW"]
+    assert _texts(shell, "NCHW")[:2] == ["NCHW", "nchw"]
+    assert _texts(shell, "q4_0")[0] == "q4_0"
+    assert shell.lines("names q5_1")[0] == "q5_1  record  quantised weights  see memdesc show"
+    assert {row["text"] for row in shell.facts("names --system record")["names"]} == {
+        *known_records()
+    }
 
 
 def test_a_layout_without_a_name_says_why_and_ends_with_1(shell: Shell) -> None:
@@ -80,10 +91,12 @@ def test_every_known_name_is_listed_once_or_for_each_width_that_it_exists_for(sh
     found = shell.facts("names")["names"]
     rows = [(row["text"], row["vocabulary"], row.get("bits")) for row in found]
     assert len(set(rows)) == len(rows)
-    known = {*images.IMAGES, *(name.text for name in known_names())}
+    known = {*images.IMAGES, *(name.text for name in known_names()), *known_records()}
     assert {text for text, _, _ in rows} == known
     for row in found:
-        if row["text"] in images.IMAGES:
+        if row["vocabulary"] == "record":
+            assert row["tag"] is None
+        elif row["text"] in images.IMAGES:
             assert row["tag"] == images.IMAGES[row["text"]].parts
         elif row["tag"] is None:
             with pytest.raises(UnsupportedFormatError):
@@ -92,7 +105,7 @@ def test_every_known_name_is_listed_once_or_for_each_width_that_it_exists_for(sh
         else:
             tag = resolve(row["text"], (), row.get("bits", 32))
             assert (row["tag"], row["ndims"]) == (str(tag), tag.ndims)
-    assert [row["bits"] for row in found if row["text"] == "marlin"] == [8, 4]
+    assert [row["bits"] for row in found if row["text"] == "marlin" and row["tag"]] == [8, 4]
 
 
 def test_names_are_filtered_in_any_case(shell: Shell) -> None:

@@ -24,6 +24,22 @@ def test_sizes_strides_blocks_padding_and_names(shell: Shell) -> None:
     assert {"vocabulary": "cldnn", "text": "b_fs_yx_fsv8", "domain": "data"} in shown["names"]
 
 
+def test_the_memory_order_is_shown_and_a_name_needs_no_sizes_for_it(shell: Shell) -> None:
+    order = "memory order      outermost first: b, f/16, y, x, f%16"
+    assert order in shell.lines("show b_fs_yx_fsv16 1x17x5x4")
+    assert "memory_order" not in shell.facts("show 'Sw<3,3,3> o 0 o (8,64):(64,1)' 7x40")
+    assert shell.facts("show b_fs_yx_fsv16") == {
+        "layout": "b_fs_yx_fsv16",
+        "dims": "b, f, y, x",
+        "tag": "aBcd16b",
+        "memory_order": "outermost first: b, f/16, y, x, f%16",
+        "note": "give 4 sizes, as in 2x17x5x4, to see strides and bytes",
+    }
+    assert shell.facts("show ohwi --letters abcd")["memory_order"] == "outermost first: a, c, d, b"
+    for text in ("plain", "nchw --draw", "nchw --at 0,0,0,0", "340x20x4x1"):
+        assert "give dims" in shell.refusal(f"show {text}")
+
+
 def test_the_memory_formats_of_torch_are_among_the_names(shell: Shell) -> None:
     def names(command: str) -> list[str]:
         found = shell.facts(f"show {command}")["names"]
@@ -133,7 +149,7 @@ def test_a_byte_may_hold_one_element_of_4_bits(
         ("ab 2x3 --byte -1", "at offset -1"),
         ("4x1 2x3 --byte 12", "it lies in a gap between elements"),
         (f"ab 2x3 --byte {2**66}", "offset must be an integer that int64 holds"),
-        ("ab", "'ab' does not contain the sizes; give dims"),
+        ("ab --draw", "'ab' does not contain the sizes; give dims"),
         ("nChw8d 2x17x5x4", "did you mean 'nChw8c'"),
         ("nChw8c 2x17", "2 sizes"),
         ("nChw8c 2x17x5x4 --dtype f31", "unknown data type 'f31'"),
