@@ -17,10 +17,9 @@ from reorder.opencl.image_formats import object_type
 
 
 class AllocatedBuffer(cl.Buffer):
-    """A buffer that records its release; `facts` keeps what `execution` queried about it."""
+    """A buffer that records its release."""
 
     is_released = False
-    facts: tuple[Any, ...] | None = None
 
     def release(self) -> None:
         """Give the memory back to the runtime, once the commands that use it have finished."""
@@ -32,7 +31,6 @@ class AllocatedImage(cl.Image):
     """An image that records its release; pyopencl's classes do not allow a common second base."""
 
     is_released = False
-    facts: tuple[Any, ...] | None = None
 
     def release(self) -> None:
         """Give the memory back to the runtime, once the commands that use it have finished."""

@@ -259,8 +259,9 @@ def _check_disjoint(src: DeviceOperand, dst: DeviceOperand) -> None:
     """Refuse operands that share memory; memory that is not allocated yet is not shared."""
     if src.place is None or dst.place is None or not dst.desc.nelems:
         return
-    distance = shared_distance(src.place, src.memory.size, dst.place, dst.memory.size)
-    if distance is None:
+    distance = dst.place[1] - src.place[1]
+    is_apart = not -dst.memory.size < distance < src.memory.size
+    if src.place[0] != dst.place[0] or is_apart:
         return
     has_image = src.image is not None or dst.image is not None
     if not has_image and are_disjoint(src.desc, dst.desc, distance):
@@ -271,19 +272,6 @@ def _check_disjoint(src: DeviceOperand, dst: DeviceOperand) -> None:
         "overwrite what is still to be read; reorder into another buffer"
     )
     raise OverlapError(msg)
-
-
-def shared_distance(
-    src: tuple[int, int] | None, src_nbytes: int, dst: tuple[int, int] | None, dst_nbytes: int
-) -> int | None:
-    """Return the bytes from the start of src to that of dst; None if they share no bytes.
-
-    Places are those of `place_of`; None if nothing is allocated yet.
-    """
-    if src is None or dst is None or src[0] != dst[0]:
-        return None
-    distance = dst[1] - src[1]
-    return distance if -dst_nbytes < distance < src_nbytes else None
 
 
 def place_of(memory: Any) -> tuple[int, int]:
