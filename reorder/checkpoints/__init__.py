@@ -21,8 +21,8 @@ Moving data from file to file in bounded memory:
 
 Checking a checkpoint:
 
-* `differences`: which values differ from those of another checkpoint
-* `diagnosis`: what explains the bytes that differ
+* `compare`: which values differ from those of another checkpoint
+* `causes`: what explains the bytes that differ
 """
 
 from typing import TYPE_CHECKING

@@ -1,31 +1,31 @@
-"""Where the values of two checkpoints differ, whatever their layouts and packings, and why.
+"""Compare the values of two checkpoints, whatever their layouts, packings and types, and say why.
 
-Records are compared tensor by tensor in the format of the model, plain tensors in its layout, and
-a record is compared with floats by the numbers that it decodes to.
+Weights are compared by the numbers that they stand for. If these differ, the bytes of one side are
+compared with what the other side would have in its format, to find what happened to them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memdesc import MemdescError, MemoryDesc
 from memdesc.immutable import immutable
 from memdesc.record import RecordDesc
 from reorder.api import reorder
-from reorder.checkpoints.diagnosis import Compared, find_causes, is_equal_bytes, parts_of_record
+from reorder.checkpoints.causes import Part, find_causes, is_equal_bytes, parts_of_record
 from reorder.checkpoints.formats.entry import NOT_BYTES
-from reorder.checkpoints.groups import Group
 from reorder.checkpoints.items import Item, Model
-from reorder.checkpoints.stored import ONE, are_as_in_models, in_order_of
-from reorder.comparison import compare_values
+from reorder.checkpoints.stored import are_as_in_models, in_order_of
+from reorder.comparison import ValueComparison, compare_values
 from reorder.records.record import Record
 from reorder.records.repacking import repack
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Collection
 
     import numpy as np
     from numpy.typing import NDArray
@@ -70,10 +70,10 @@ def differences(
 ) -> dict[str, Differing]:
     """Return where the values of a checkpoint differ from those of a reference, and why.
 
-    Values are compared bit for bit, whatever the layouts and packings. Each known cause predicts
-    every byte: packed twice, not packed, halves swapped, rows interleaved, nibbles or bytes
-    reversed, scales plain instead of swizzled, transposed, another tensor of the reference. One
-    that predicts all of them is named.
+    Values are compared as `compare_values` does, whatever the layouts and packings. Each known
+    cause predicts every byte: packed twice, not packed, halves swapped, rows interleaved, nibbles
+    or bytes reversed, scales plain instead of swizzled, transposed, another tensor of the
+    reference. One that predicts all of them is named.
 
     *Law*: a model differs nowhere from itself.
 
@@ -98,7 +98,7 @@ def differences(
 
     Notes
     -----
-    Files are mapped. Equal layouts are compared in pieces of 16 MiB; other tensors one by one, with
+    Files are mapped. Equal bytes are compared in pieces of 16 MiB; other tensors one by one, with
     two copies of their elements in memory, and twice that to find the cause of a difference.
 
     Examples
@@ -112,67 +112,214 @@ def differences(
     >>> reorder.checkpoints.differences(bad, good)["w"].causes
     ('the halves of dim 0 are swapped',)
     """
-    one, other = Model(model), Model(reference)
-    found = _differences(one, other, lambda name: names is None or name in names)
-    return {name: each for name, each in found if each is not None}
+    left, right, unread = contents_of(model, reference)
+    found: dict[str, Differing] = {}
+
+    def is_wanted(content: Content) -> bool:
+        return names is None or content.name in names
+
+    for pair in compare_contents(left, right, is_wanted=is_wanted):
+        if not pair.is_equal:
+            found[pair.name] = Differing(pair.said, pair.causes)
+    for one, other, problem in (
+        (right, left, "are in the reference only"),
+        (left, right, "are not in the reference"),
+    ):
+        alone = (one[name] for name in one if name not in other)
+        found |= {each.name: Differing(problem) for each in alone if is_wanted(each)}
+    for name, why in unread.items():
+        if names is None or name in names:
+            found[name] = Differing(f"cannot be compared: {why}")
+    return found
 
 
-def _differences(
-    model: Model, reference: Model, is_wanted: Callable[[str], bool]
-) -> Iterator[tuple[str, Differing | None]]:
-    """Yield what was compared, and how it differs from the reference if it does."""
-    items, others = _items(model), _items(reference)
-    pairs = ((items[name].desc, theirs.desc) for name, theirs in others.items() if name in items)
-    as_in_models = are_as_in_models(pairs)
-    places = _ByBytes([*others.values()])
-    done: set[str] = set()
-    for name, theirs in others.items():
-        ours = items.get(name) or _by_names_of(theirs, model)
-        done.add(name)
-        done |= {*ours.group.found.names} if ours is not None else set()
-        called = name.rstrip("\0") if ours is None else ours.name
-        if not is_wanted(called):
-            continue
-        if ours is None:
-            yield called, Differing("are in the reference only")
-            continue
-        try:
-            found = _difference(ours, theirs, as_in_models=as_in_models)
-        except MemdescError as error:
-            found = Differing(f"cannot be compared: {error}")
-        if found is not None and not found.causes and (place := places.find(ours, theirs)):
-            found = found._replace(causes=(f"it holds {place}",))
-        yield ours.name, found
-    for name in items:
-        called = name.rstrip("\0")
-        if name not in done and is_wanted(called):
-            yield called, Differing("are not in the reference")
-    for name in sorted({*model.container.left_out, *reference.container.left_out}):
-        if is_wanted(name):
-            yield name, Differing(f"cannot be compared: {NOT_BYTES}")
+class Content(NamedTuple):
+    """What one side has under a name."""
+
+    name: str
+    # what messages call it: a file, a record, or the type of its words
+    what: str
+    # returns the numbers that it stands for
+    numbers: Callable[[], Memory]
+    # what it is in a checkpoint
+    item: Item | None = None
+
+    @property
+    def desc(self) -> MemoryDesc | RecordDesc | None:
+        """What it was stored with."""
+        return None if self.item is None else self.item.desc
+
+    @property
+    def is_raw_code(self) -> bool:
+        """Whether other tensors turn its codes into numbers, and are not known."""
+        return self.item is not None and bool(self.item.missing)
 
 
-def _items(model: Model) -> dict[str, Item]:
-    """Return what a checkpoint holds: a record has the name of the tensor that it decodes to."""
-    found: dict[str, Item] = {}
-    taken: set[str] = set()
-    for prefix in model.groups:
-        item = model.record(prefix)
-        if item.desc is not None:
-            taken |= {each.name for each in item.tensors.values()}
-            found[model.name_of(item.group)] = item
-    return found | {name: model.tensor(name) for name in model.entries if name not in taken}
+class Pair(NamedTuple):
+    """How what two sides have under one name differs."""
+
+    name: str
+    a: Content
+    b: Content
+    is_equal: bool
+    # None if the bytes are equal, or there are no numbers to compare, for the reason `problem`
+    found: ValueComparison | None = None
+    problem: str = ""
+    causes: tuple[str, ...] = ()
+
+    @property
+    def said(self) -> str:
+        """How it differs, in words."""
+        if self.found is None:
+            return f"cannot be compared: {self.problem}"
+        return f"differ in {self.found.differing} of {prod(self.found.dims)} elements"
 
 
-def _by_names_of(theirs: Item, model: Model) -> Item | None:
-    """Return the model's tensors with the names of a reference record's; None unless all exist."""
-    if theirs.entry is not None:
-        return None
-    found = theirs.group.found
-    if not {*found.names} <= model.entries.keys():
-        return None
-    here = {role: model.entries[each.name] for role, each in found.entries.items()}
-    return Item(theirs.name, model, Group(found._replace(entries=here), None), None)
+Contents = Mapping[str, Content]
+
+
+def contents_of(
+    model: str | os.PathLike[str], reference: str | os.PathLike[str]
+) -> tuple[Contents, Contents, dict[str, str]]:
+    """Return what two checkpoints have by name, and why some tensors cannot be compared."""
+    models = Model(model), Model(reference)
+    # if only one side says what words mean, words of the same name are compared as codes
+    unknown = {
+        name for each in models for name, group in each.weights.items() if not group.is_known
+    }
+    left, right = (
+        {
+            name: Content(item.name, _what(item), item.numbers, item)
+            for name, item in _items(each, unknown)
+        }
+        for each in models
+    )
+    unread = sorted({name for each in models for name in each.container.left_out})
+    return left, right, dict.fromkeys(unread, NOT_BYTES)
+
+
+def _items(model: Model, unknown: set[str]) -> Iterator[tuple[str, Item]]:
+    """Yield weights, and tensors that are compared alone.
+
+    The latter are plain tensors, and the tensors of a weight if one of them is `unknown`.
+    """
+    for entry in model.entries:
+        group = model.weights.get(entry)
+        if group is not None and unknown.isdisjoint(group.found.names):
+            called = model.name_of(group)
+            # another tensor may have the name that it decodes to
+            name = group.prefix if called.endswith("\0") else called
+            yield called, Item(name, model, group, group.desc)
+        else:
+            yield entry, model.tensor(entry)
+
+
+def _what(item: Item) -> str:
+    if item.desc is not None and item.weight is item.group:
+        return repr(item.desc)
+    codes = f", raw codes without {', '.join(item.missing)}" if item.missing else ""
+    return next(iter(item.tensors.values())).dtype + codes
+
+
+def compare_contents(
+    left: Contents,
+    right: Contents,
+    is_wanted: Callable[[Content], bool] = lambda _: True,
+    **tolerance: Any,
+) -> Iterator[Pair]:
+    """Yield how what both sides have under a name differs; `right` is the reference.
+
+    `tolerance` has what `compare_values` takes.
+    """
+    names = [name for name in left if name in right]
+    as_in_models = are_as_in_models((left[name].desc, right[name].desc) for name in names)
+    places = _ByBytes([each.item for each in right.values() if each.item is not None])
+    for name in names:
+        a, b = left[name], right[name]
+        if is_wanted(a):
+            pair = _compared(a, b, as_in_models=as_in_models, **tolerance)
+            if not pair.is_equal and a.item is not None and b.item is not None:
+                causes = find_causes(_parts(a.item, b.item))
+                if not causes and (place := places.find(a.item, b.item)):
+                    causes = (f"it holds {place}",)
+                pair = pair._replace(causes=causes)
+            yield pair
+
+
+def _compared(a: Content, b: Content, *, as_in_models: bool | None, **tolerance: Any) -> Pair:
+    """Compare two contents by their bytes, then by their numbers.
+
+    `as_in_models` says whether floats beside records have the dims of models; None if unknown.
+    """
+    is_same = _is_same(a.item, b.item)
+    if is_same and a.desc == b.desc:
+        return Pair(a.name, a, b, is_equal=True)
+    try:
+        one, other = a.numbers(), b.numbers()
+        turned = in_order_of(other, b.desc, one, a.desc, as_in_models=as_in_models)
+        found = min(
+            (compare_values(one, each, limit=0, **tolerance) for each in turned),
+            key=lambda each: each.differing,
+        )
+    except MemdescError as error:
+        return Pair(a.name, a, b, is_equal=is_same, problem=str(error))
+    return Pair(a.name, a, b, found.is_equal, found)
+
+
+def _is_same(one: Item | None, other: Item | None) -> bool:
+    """Whether the tensors of both sides have equal types, shapes and bytes, whatever these mean."""
+    if one is None or other is None:
+        return False
+    words, others = (
+        {role: (entry.dtype, entry.shape) for role, entry in each.tensors.items()}
+        for each in (one, other)
+    )
+    return words == others and all(
+        is_equal_bytes(data, other.data[role]) for role, data in one.data.items()
+    )
+
+
+def _parts(ours: Item, theirs: Item) -> list[Part]:
+    """Return the bytes found and those expected, in the format that is ours; none if unknown."""
+    try:
+        if isinstance(theirs.desc, RecordDesc):
+            return _parts_of_weight(ours, theirs, theirs.desc)
+        if ours.entry is None or theirs.entry is None:
+            return []
+        found, wanted = ours.model.map(ours.entry), theirs.model.map(theirs.entry)
+        if ours.desc is theirs.desc is None:  # their type is unknown
+            return [Part(ours.name, found, wanted)]
+        memory = theirs.memory()
+        desc = ours.desc if isinstance(ours.desc, MemoryDesc) else memory.desc
+        if (desc.dims, desc.dtype) != (memory.desc.dims, memory.desc.dtype):
+            if desc.dims == memory.desc.dims and desc.dtype.bits != memory.desc.dtype.bits:
+                return []
+            desc = memory.desc
+        if memory.desc != desc:
+            memory = reorder(memory, desc.with_extra(None))
+    except MemdescError:
+        return []
+    domains = [each.domain for each in memory.desc.names() if each.vocabulary == "weights"]
+    is_scale = any("scales" in domain for domain in domains)
+    groups = (1,) * memory.desc.ndims
+    return [Part(ours.name, found, memory.data, memory.desc, groups, is_scale=is_scale)]
+
+
+def _parts_of_weight(ours: Item, theirs: Item, desc: RecordDesc) -> list[Part]:
+    """Return the tensors of a weight; none if the model has floats instead."""
+    wanted, own = Record(desc, theirs.data), ours.desc
+    if isinstance(own, MemoryDesc) and (len(desc.tensors) > 1 or own.nelems == prod(desc.dims)):
+        return []
+    if (
+        isinstance(own, RecordDesc)
+        and own != desc
+        and (own.name, own.dims) != (desc.name, desc.dims)
+    ):
+        wanted = repack(wanted, own)
+    data = ours.data
+    if not wanted.tensors.keys() <= data.keys():
+        return []
+    return parts_of_record(data, wanted.tensors, wanted.desc)
 
 
 class _ByBytes:
@@ -210,102 +357,3 @@ class _ByBytes:
 def _key(item: Item, role: str, data: NDArray[np.uint8]) -> object:
     """Return a key that a tensor shares with all equal ones, and with few others."""
     return item.desc, role, len(data), data[:_START].tobytes()
-
-
-def _difference(ours: Item, theirs: Item, *, as_in_models: bool | None) -> Differing | None:
-    """Return how the values of two items differ, and why if that is known.
-
-    `as_in_models` says whether floats beside records have the dims of models; None if unknown.
-    """
-
-    def by_numbers() -> Differing | None:
-        one, other = ours.numbers(), theirs.numbers()
-        turned = in_order_of(other, theirs.desc, one, ours.desc, as_in_models=as_in_models)
-        count = min(compare_values(one, each).differing for each in turned)
-        return Differing(f"differ in {count} of {one.desc.nelems} elements") if count else None
-
-    if isinstance(theirs.desc, RecordDesc):
-        return _record_difference(ours, theirs, theirs.desc, by_numbers)
-    if ours.entry is None or theirs.entry is None:
-        return by_numbers()
-    found, data = ours.model.map(ours.entry), theirs.model.map(theirs.entry)
-    if ours.desc is theirs.desc is None:  # their type is unknown
-        own, other = (f"{each.dtype} of {each.shape}" for each in (ours.entry, theirs.entry))
-        said = "" if own == other else f"are {own}, and those of the reference {other}"
-        return _explained([Compared(ours.name, found, data)], said)
-    return _layout_difference(ours, theirs, by_numbers)
-
-
-def _layout_difference(
-    ours: Item, theirs: Item, by_numbers: Callable[[], Differing | None]
-) -> Differing | None:
-    """Compare two tensors of numbers through both layouts."""
-    entry, wanted = ours.tensors[ONE], theirs.memory()
-    found = ours.model.map(entry)
-    if ours.desc == wanted.desc and is_equal_bytes(found, wanted.data):
-        return None
-    desc = ours.desc if isinstance(ours.desc, MemoryDesc) else wanted.desc
-    said = ""
-    if (desc.dims, desc.dtype) != (wanted.desc.dims, wanted.desc.dtype):
-        if desc.dims == wanted.desc.dims:
-            numbers = by_numbers()
-            if numbers is None or desc.dtype.bits != wanted.desc.dtype.bits:
-                return numbers
-        said = f"are {desc!r}, and those of the reference {wanted.desc!r}"
-        desc = wanted.desc
-    if wanted.desc != desc:
-        wanted = reorder(wanted, desc.with_extra(None))
-    return _explained([_part(ours.name, found, wanted)], said)
-
-
-def _part(name: str, found: NDArray[np.uint8], wanted: Memory) -> Compared:
-    domains = [each.domain for each in wanted.desc.names() if each.vocabulary == "weights"]
-    is_scale = any("scales" in domain for domain in domains)
-    groups = (1,) * wanted.desc.ndims
-    return Compared(name, found, wanted.data, wanted.desc, groups, is_scale=is_scale)
-
-
-def _explained(parts: list[Compared], said: str = "") -> Differing | None:
-    """Return how tensors differ, with the causes; None if their values do not.
-
-    `said` is what is already known to differ, such as their types; it is returned in any case.
-    """
-    wrong = [part for part in parts if not part.is_equal]
-    if not wrong:
-        return Differing(said) if said else None
-    found = [(part.elements, part.expected) for part in wrong]
-    known = [(x, y) for x, y in found if x is not None and y is not None]
-    problem = said or "differ in bytes"
-    if not said and len(known) == len(wrong):
-        differing = sum(int((x != y).sum()) for x, y in known)
-        # bytes may differ only in padding, which does not hold values
-        if not differing and all(len(part.found) >= len(part.wanted) for part in wrong):
-            return None
-        problem = f"differ in {differing} of {sum(y.size for _, y in known)} elements"
-    if len(parts) > 1:
-        problem += f", in {', '.join(part.name for part in wrong)}"
-    return Differing(problem, find_causes(parts))
-
-
-def _record_difference(
-    ours: Item, theirs: Item, desc: RecordDesc, by_numbers: Callable[[], Differing | None]
-) -> Differing | None:
-    """Compare with a record, tensor by tensor, in the format of the model."""
-    wanted = Record(desc, theirs.data)
-    own, said = ours.desc, ""
-    if isinstance(own, MemoryDesc) and (len(desc.tensors) > 1 or own.nelems == prod(desc.dims)):
-        # floats that the record was decoded to, rather than its bytes as a plain tensor
-        return by_numbers()
-    if not isinstance(own, RecordDesc):
-        said = f"are not those of {desc!r}"
-    elif own.name == desc.name and own.dims != desc.dims:
-        said = f"are those of {own!r}, and in the reference of {desc!r}"
-    elif own != desc:
-        try:
-            wanted = repack(wanted, own)
-        except MemdescError:
-            return by_numbers()
-    data = ours.data
-    if missing := [role for role in wanted.tensors if role not in data]:
-        return Differing(f"have no {', '.join(missing)}, as {desc!r} has")
-    return _explained(parts_of_record(data, wanted.tensors, wanted.desc), said)

@@ -24,7 +24,7 @@ from memdesc.record import RecordDesc
 from reorder.api import reorder
 from reorder.checkpoints.formats import npz
 from reorder.checkpoints.formats.entry import map_file, record_fields, record_of
-from reorder.checkpoints.formats.table import FORMATS, format_in, read_container
+from reorder.checkpoints.formats.table import FORMATS, kind_of, read_container
 from reorder.checkpoints.groups import Claims, Group, claims_of, read_group
 from reorder.checkpoints.moves.changes import padded
 from reorder.checkpoints.quantization import Configs
@@ -467,7 +467,7 @@ def read_stored(
         max_nbytes = checked_int("max_nbytes", max_nbytes)
     # the members of a .npz may be compressed
     is_file = not os.path.isdir(path)  # noqa: PTH112 - names of any length
-    if not checked_flag("mmap", mmap) and is_file and format_in(path) is FORMATS["npz"]:
+    if not checked_flag("mmap", mmap) and is_file and kind_of(path) is FORMATS["npz"]:
         return npz.read_all(path, max_nbytes, name)
     entries = read_container(path).entries
     if not mmap:

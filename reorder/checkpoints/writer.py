@@ -175,7 +175,7 @@ class Writer:
                 file.seal(grown)
             # Windows can only sync files that are open for writing
             with grown.open("r+b") as opened:
-                os.fsync(opened)
+                os.fsync(opened.fileno())
             with self._renaming:
                 self._check_folder()
                 whole = self.folder / _FILES / name
@@ -300,7 +300,7 @@ class Writer:
         with (self.folder / _FACTS).open("wb") as file:
             file.write(json.dumps(self._facts).encode())
             file.flush()
-            os.fsync(file)
+            os.fsync(file.fileno())
         sync_folder(self.folder)
 
     def _clear(self, except_for: Collection[Path] = ()) -> None:

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from memdesc import MemdescError
 from memdesc.disk import as_path
+from reorder.checkpoints.formats.table import FORMATS
 from reorder.cli.command import Command, Facts, lines, value
-from reorder.cli.tensors import LIMIT, NPY, kind_of, padding_facts, split_name, tensors_in
+from reorder.cli.tensors import LIMIT, kind_if_known, padding_facts, split_name, tensors_in
 
 if TYPE_CHECKING:
     import argparse
@@ -21,7 +22,7 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
         )
         raise MemdescError(msg)
     tensors = tensors_in(options.file)
-    if kind_of(split_name(options.file)[0]) is NPY:
+    if kind_if_known(split_name(options.file)[0]) is FORMATS["npy"]:
         msg = (
             f"{options.file!r} is a .npy, which has no place for a descriptor, so nothing says "
             "what is padding; save the tensor as a .safetensors or a .npz"

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from math import prod
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from memdesc import MemdescError
 from memdesc.disk import as_path
 from memdesc.tags import LETTERS
-from reorder.checkpoints.compare import differences
-from reorder.checkpoints.diagnosis import is_equal_bytes
-from reorder.checkpoints.formats.entry import NOT_BYTES
+from reorder.checkpoints.compare import Content, Contents, Pair, compare_contents, contents_of
 from reorder.checkpoints.formats.table import FORMATS, read_container
-from reorder.checkpoints.items import Item, Model
-from reorder.checkpoints.stored import are_as_in_models, in_order_of
 from reorder.cli.command import (
     FILE_DIMS,
     Command,
@@ -33,7 +31,6 @@ from reorder.comparison import Difference, ValueComparison, compare_values
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable, Mapping, Sequence
-    from collections.abc import Set as AbstractSet
 
     from numpy.typing import NDArray
 
@@ -121,7 +118,7 @@ def _compare_tensors(options: argparse.Namespace, readings: Sequence[Reading]) -
         )
         msg = f"{options.a!r} has dims {a.desc.dims}, {options.b!r} has {b.desc.dims}; {hint}"
         raise MemdescError(msg)
-    found = _compare(a, b, options, options.limit)
+    found = compare_values(a, b, limit=options.limit, **_tolerance(options))
     facts: Facts = {
         "a": repr(a.desc),
         "b": repr(b.desc),
@@ -160,15 +157,8 @@ def _of_raw(path: str, how: Reading) -> Reading:
     return how if is_raw(path) else how._replace(offset=None)
 
 
-def _compare(a: Memory, b: Memory, options: argparse.Namespace, limit: int) -> ValueComparison:
-    return compare_values(
-        a,
-        b,
-        atol=options.atol,
-        rtol=options.rtol,
-        resolution=options.resolution,
-        limit=limit,
-    )
+def _tolerance(options: argparse.Namespace) -> dict[str, Any]:
+    return {name: getattr(options, name) for name in ("atol", "rtol", "resolution")}
 
 
 def _amounts(found: ValueComparison) -> Facts:
@@ -247,22 +237,6 @@ def _where_line(row: Facts) -> str:
     return f"{row['dim']}: {'all' if is_all else parts} of {row['of']}"
 
 
-class _File(NamedTuple):
-    """A file of a folder, compared under its name."""
-
-    name: str
-    path: str
-    how: Reading
-    missing: tuple[str, ...] = ()
-    desc: None = None
-
-    def numbers(self) -> Memory:
-        return read_tensor(self.path, self.how)[0]
-
-
-_Content = Item | _File
-
-
 def _is_folder_of_files(path: str) -> bool:
     """Whether a path is a folder of dumps, rather than that of a model."""
     folder = as_path(path)
@@ -271,9 +245,18 @@ def _is_folder_of_files(path: str) -> bool:
     )
 
 
-def _files(path: str, how: Reading) -> dict[str, _File]:
-    files = sorted(each for each in as_path(path).iterdir() if each.is_file())
-    return {each.name: _File(each.name, str(each), _of_raw(str(each), how)) for each in files}
+def _files(path: str, how: Reading) -> Contents:
+    files = sorted(str(each) for each in as_path(path).iterdir() if each.is_file())
+    return {
+        (name := as_path(each).name): Content(
+            name, each, partial(_numbers_of, each, _of_raw(each, how))
+        )
+        for each in files
+    }
+
+
+def _numbers_of(path: str, how: Reading) -> Memory:
+    return read_tensor(path, how)[0]
 
 
 def _no_files(paths: Iterable[str]) -> dict[str, str]:
@@ -305,113 +288,42 @@ def _compare_checkpoints(options: argparse.Namespace) -> tuple[Facts, int]:
             "tensors"
         )
         raise MemdescError(msg)
-    models = [*map(Model, paths)]
-    unread = {name: NOT_BYTES for model in models for name in model.container.left_out}
-    # if only one side says what words mean, words of the same name are compared as codes
-    unknown = {
-        name for model in models for name, group in model.weights.items() if not group.is_known
-    }
-    left, right = (_items(model, unknown) for model in models)
-    facts, code = _compare_sets(options, left, right, unread)
-    if rows := {row["name"]: row for row in facts["differing"]}:
-        for name, found in differences(*paths, rows).items():
-            rows[name]["causes"] = [*found.causes]
-    return facts, code
+    return _compare_sets(options, *contents_of(*paths))
 
 
 def _compare_sets(
-    options: argparse.Namespace,
-    left: Mapping[str, _Content],
-    right: Mapping[str, _Content],
-    unread: Mapping[str, str],
+    options: argparse.Namespace, left: Contents, right: Contents, unread: Mapping[str, str]
 ) -> tuple[Facts, int]:
     """Compare what has the same names on both sides; `unread` says why something is left out."""
-    names = [name for name in left if name in right]
-    as_in_models = are_as_in_models((left[name].desc, right[name].desc) for name in names)
-    rows = []
-    for name in names:
-        a, b = left[name], right[name]
-        found = _compared(a, b, options, as_in_models=as_in_models)
-        rows.append({"name": a.name, **found})
-    apart = [row for row in rows if row.pop("is_equal") is False]
+    pairs = [*compare_contents(left, right, **_tolerance(options))]
+    apart = [_row(pair) for pair in pairs if not pair.is_equal]
     facts: Facts = {
         "a": options.a,
         "b": options.b,
-        "compared": len(rows),
+        "compared": len(pairs),
         "differing": apart,
         "only_in_a": [each.name for name, each in left.items() if name not in right],
         "only_in_b": [each.name for name, each in right.items() if name not in left],
-        "raw_codes": [name for name in names if left[name].missing or right[name].missing],
+        "raw_codes": [each.name for each in pairs if each.a.is_raw_code or each.b.is_raw_code],
     }
     if unread:
         facts["not_compared"] = [f"{name}: {why}" for name, why in sorted(unread.items())]
     is_equal = not (apart or unread or facts["only_in_a"] or facts["only_in_b"])
-    return facts, 0 if is_equal and rows else 1
+    return facts, 0 if is_equal and pairs else 1
 
 
-def _items(model: Model, unknown: AbstractSet[str]) -> dict[str, Item]:
-    """Return what a checkpoint has by name: weights, and tensors that are compared alone.
-
-    The latter are plain tensors, and the tensors of a weight if one of them is `unknown`.
-    """
-    found: dict[str, Item] = {}
-    for name in model.entries:
-        group = model.weights.get(name)
-        if group is not None and unknown.isdisjoint(group.found.names):
-            called = model.name_of(group)
-            found[called] = Item(called.rstrip("\0"), model, group, group.desc)
-        else:
-            found[name] = model.tensor(name)
-    return found
-
-
-def _what(content: _Content) -> str:
-    """Return what a message calls one side: the file, the record, or the type of the words."""
-    if isinstance(content, _File):
-        return content.path
-    if content.desc is not None and content.weight is content.group:
-        return repr(content.desc)
-    codes = f", raw codes without {', '.join(content.missing)}" if content.missing else ""
-    return next(iter(content.tensors.values())).dtype + codes
-
-
-def _compared(
-    a: _Content, b: _Content, options: argparse.Namespace, *, as_in_models: bool | None
-) -> dict[str, Any]:
-    """Compare what both sides have under one name.
-
-    `as_in_models` says whether floats beside records have the dims of models; None if unknown.
-    """
-    whats = {"a": _what(a), "b": _what(b)}
-    try:
-        one, other = a.numbers(), b.numbers()
-        turned = in_order_of(other, b.desc, one, a.desc, as_in_models=as_in_models)
-        found = min(
-            (_compare(one, each, options, limit=0) for each in turned),
-            key=lambda each: each.differing,
-        )
-    except MemdescError as error:
-        return {**whats, "problem": str(error), "is_equal": _is_copy(a, b)}
-    worst = found.worst
-    return {
-        **whats,
-        "elements": one.desc.nelems,
-        "differing": found.differing,
+def _row(pair: Pair) -> Facts:
+    """Return what is printed of two tensors that differ."""
+    row = {"name": pair.name, "a": pair.a.what, "b": pair.b.what, "causes": [*pair.causes]}
+    if pair.found is None:
+        return row | {"problem": pair.problem}
+    worst = pair.found.worst
+    return row | {
+        "elements": prod(pair.found.dims),
+        "differing": pair.found.differing,
         "worst": None if worst is None else (worst.at, str(worst.a), str(worst.b)),
-        **_amounts(found),
-        "is_equal": found.is_equal,
+        **_amounts(pair.found),
     }
-
-
-def _is_copy(a: _Content, b: _Content) -> bool:
-    """Whether the tensors of both sides have equal types, shapes and bytes, whatever these mean."""
-    if isinstance(a, _File) or isinstance(b, _File):
-        return False
-    one, other = (
-        {role: (entry.dtype, entry.shape) for role, entry in each.tensors.items()}
-        for each in (a, b)
-    )
-    return one == other and all(is_equal_bytes(a.data[role], b.data[role]) for role in one)
 
 
 COMMAND = Command(

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import gc
+import json
 import time
 from argparse import ArgumentTypeError
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memdesc import MemdescError
-from memdesc.disk import as_path
-from memdesc.errors import starred
+from memdesc.disk import as_path, read_small
+from memdesc.errors import short_repr, starred
 from reorder.checkpoints.convert.conversion import ConvertOptions, convert
 from reorder.checkpoints.convert.targets import TARGETS, checked_target
 from reorder.checkpoints.formats.table import read_container
@@ -31,6 +33,7 @@ from reorder.cli.progress import Progress, warn
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Iterator
 
     from distributed import Client
 
@@ -43,6 +46,8 @@ _PERCENT = 100
 _INTERVAL = 0.1
 # how many lines a dry run prints about tensors
 _LISTED = 40
+# how long to wait for a scheduler, and for its first worker; the most bytes of a scheduler's file
+_CONNECTING, _MAX_FILE = 10, 1 << 24
 # what --verify has found
 _VERIFIED = "each tensor equals its input put through its rule"
 
@@ -64,7 +69,7 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     rules = [*([] if options.rules is None else [Path(options.rules)]), *options.maps]
     shown = _Shown(has_rules=bool(rules) or options.to is not None)
     try:
-        with _cluster(options.dask) as client, shown.bar:
+        with connected(options.dask) as client, shown.bar:
             report = convert(
                 options.source,
                 options.target,
@@ -98,13 +103,35 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     return facts | {"verified": verified, "seconds": seconds}, 0
 
 
-def _cluster(address: str | None) -> AbstractContextManager[Client | None]:
-    """Connect to the cluster that is named, if any."""
+@contextmanager
+def connected(address: str | None) -> Iterator[Client | None]:
+    """Connect to the scheduler that is named: its address, or the file that it wrote."""
     if address is None:
-        return nullcontext()
-    from reorder.checkpoints.convert.cluster import connected
-
-    return connected(address)
+        yield None
+        return
+    try:
+        from distributed import Client  # optional
+    except ImportError:
+        msg = "distributed is not installed: pip install distributed, or memdesc[dask]"
+        raise MemdescError(msg) from None
+    try:
+        is_file = address.endswith(".json")
+        found = json.loads(read_small(Path(address), _MAX_FILE))["address"] if is_file else address
+        client = Client(str(found), timeout=_CONNECTING, set_as_default=False)
+    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+        msg = (
+            f"there is no Dask scheduler at {short_repr(address)} ({short_repr(error)}); start one "
+            "with `dask scheduler`, and name the address that it prints, as tcp://host:8786, or "
+            "its --scheduler-file"
+        )
+    else:
+        with client:
+            with suppress(TimeoutError):
+                client.wait_for_workers(1, timeout=_CONNECTING)
+            yield client
+        return
+    gc.collect()  # the client that failed closes then; it blocks one that starts before
+    raise MemdescError(msg)
 
 
 class _Shown:

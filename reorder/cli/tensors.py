@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import zipfile
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
@@ -35,8 +34,14 @@ from reorder.checkpoints.files import (
     read_stored,
     saving_format,
 )
-from reorder.checkpoints.formats.npz import DAMAGES
-from reorder.checkpoints.formats.table import read_container
+from reorder.checkpoints.formats.table import (
+    FORMATS,
+    Foreign,
+    Format,
+    kind_of,
+    read_container,
+    refusal,
+)
 from reorder.checkpoints.siblings import note_of, siblings_of
 from reorder.cli.command import Facts, buffer_of, option
 from reorder.memory.inputs import as_memory, from_pixels
@@ -56,94 +61,17 @@ SOURCE = (
     "a .npy, .npz, .safetensors, .gguf or .onnx, read as its descriptor says if it has one; "
     "FILE:NAME, or FOLDER:NAME of a model, is one of several tensors"
 )
-_ENDINGS = (".npy", ".npz", ".safetensors", ".gguf", ".onnx")
+_ENDINGS = tuple(row.ending for row in FORMATS.values())
 # A word that contains no sizes is read for dims of this size, since a notation needs some. The size
 # is not 1, because a dim of 1 may lie anywhere, and blocks divide it.
 _SIZELESS = re.compile(r"[A-Za-z][\w.\[\]]*")
 _ANY_SIZE = 64
-_NAMED = re.compile(r"(.*?\.(?:npz|safetensors|gguf|onnx)):(.*)", re.DOTALL)
+_NAMED = re.compile(
+    f"(.*?(?:{'|'.join(re.escape(r.ending) for r in FORMATS.values() if r.has_names)})):(.*)",
+    re.DOTALL,
+)
 # the most names of tensors in one message
 _SHOWN = 8
-# how many bytes at the start of a file are compared
-_START = 64
-_TEXT = (
-    "numpy.loadtxt(path, skiprows=N) reads the numbers after N lines of a header, and numpy.save "
-    "writes them into a .npy of their shape"
-)
-_ARRAYS = "`memdesc reorder` reads it; with `--to plain` it writes the values row by row"
-_DECOMPRESS = "decompress it first"
-_PICKLE = (
-    "reading it may run code, so memdesc does not. In Python, reorder.save('x.safetensors', "
-    "torch.load(path, weights_only=True)) makes a file that it reads"
-)
-
-
-class Kind(NamedTuple):
-    """A kind of file that is not raw bytes: what it is, how it starts, and what reads it."""
-
-    what: str
-    start: re.Pattern[bytes]
-    way_out: str
-
-
-def _kind(what: str, start: bytes, way_out: str) -> Kind:
-    return Kind(what, re.compile(start, re.DOTALL), way_out)
-
-
-NPY = _kind("a .npy file", rb"\x93NUMPY", _ARRAYS)
-_ZIP = _kind("a .npz, or another .zip", rb"PK(\x03\x04|\x05\x06)", _ARRAYS)
-# the length in 8 bytes, then an object of JSON
-_SAFETENSORS = _kind("a .safetensors file", rb".{5}\0\0\0\{[\s\"}]", _ARRAYS)
-_GGUF = _kind("a GGUF file", rb"GGUF", _ARRAYS)
-_TORCH = _kind("a file of torch.save", _ZIP.start.pattern, _PICKLE)
-# protocol 2 and later: what torch.save wrote before version 1.6, and other programs write
-_PICKLED = _kind(
-    "a pickle, perhaps of torch.save", rb"\x80[\x02-\x05]([\x80-\x95]|[\](})cKXMGNI])", _PICKLE
-)
-_PICKLES = (_TORCH, _PICKLED)
-# such a file has no mark at its start: only the ending of its name says what it is
-_ONNX = _kind("an ONNX model", b"", _ARRAYS)
-_READ = (NPY, _ZIP, _SAFETENSORS, _GGUF, _ONNX)
-_KINDS = (
-    NPY,
-    _ZIP,
-    _GGUF,
-    _SAFETENSORS,
-    _PICKLED,
-    _kind("an HDF5 file", rb"\x89HDF\r\n\x1a\n", "h5py reads it, and numpy.save writes its arrays"),
-    # OpenVINO's text dumps start with the shape; other programs write lines of numbers
-    _kind("text", rb"shape: \[|[-+0-9.eE,; \t]{1,40}\r?\n[-+0-9]", _TEXT),
-    _kind("compressed by gzip", rb"\x1f\x8b\x08", _DECOMPRESS),
-    _kind("compressed by zstd", rb"\x28\xb5\x2f\xfd", _DECOMPRESS),
-    _kind("compressed by xz", rb"\xfd7zXZ\0", _DECOMPRESS),
-)
-
-
-def kind_of(path: str) -> Kind | None:
-    """Return the kind of a file; None if it may hold raw bytes.
-
-    Fails if it cannot be read.
-    """
-    given = as_path(path)
-    with open_file(given) as file:
-        start = file.read(_START)
-        found = next((kind for kind in _KINDS if kind.start.match(start)), None)
-        if found is _ZIP and _is_of_torch(file):
-            return _TORCH
-    return _ONNX if found is None and given.suffix == ".onnx" else found
-
-
-def _is_of_torch(file: BinaryIO) -> bool:
-    try:
-        names = zipfile.ZipFile(file).namelist()
-    except DAMAGES:
-        return False  # reading it will report the error
-    return any(name == "data.pkl" or name.endswith("/data.pkl") for name in names)
-
-
-def _refusal(path: str, kind: Kind) -> MemdescError:
-    """Return the error for a file of a kind that a command does not read."""
-    return MemdescError(f"{path!r} is {kind.what}: {kind.way_out}")
 
 
 class Reading(NamedTuple):
@@ -404,9 +332,9 @@ def tensors_in(path: str) -> dict[str, Memory]:
 def _stored(path: str) -> dict[str, Entry]:
     """Return the tensors of a file that commands read; one that is named is among them."""
     file, name = split_name(path)
-    given, kind = as_path(file), _kind_if_known(file)
-    if kind is not None and kind not in _READ:
-        raise _refusal(file, kind)
+    given, kind = as_path(file), kind_if_known(file)
+    if isinstance(kind, Foreign):
+        raise refusal(given, kind)
     if kind is None and is_raw(file) and given.is_file():
         msg = (
             f"{file!r} is not a file of tensors, such as {SOURCE.partition(',')[0]}; "
@@ -441,7 +369,7 @@ def split_name(path: str) -> tuple[str, str | None]:
 def name_in(path: str) -> str:
     """Return the name of the tensor that a path selects; empty for raw bytes and a .npy."""
     file, name = split_name(path)
-    if name is not None or is_raw(path) or _kind_if_known(file) is NPY:
+    if name is not None or is_raw(path) or kind_if_known(file) is FORMATS["npy"]:
         return name or ""
     return _entry(path).name
 
@@ -451,7 +379,7 @@ def is_raw(path: str) -> bool:
     file, name = split_name(path)
     is_folder = name is not None and os.path.isdir(file)  # noqa: PTH112 - of any length
     is_tensors = is_folder or Path(file).suffix in _ENDINGS
-    return not is_tensors and _kind_if_known(file) not in _READ
+    return not is_tensors and not isinstance(kind_if_known(file), Format)
 
 
 def check_output(target: str, source: str, *, is_raw: bool) -> None:
@@ -463,7 +391,7 @@ def check_output(target: str, source: str, *, is_raw: bool) -> None:
         saving_format(as_path(target))
     file, _ = split_name(source)
     is_same = os.path.realpath(as_path(target)) == os.path.realpath(as_path(file))
-    if is_same and _kind_if_known(file) is not NPY:
+    if is_same and kind_if_known(file) is not FORMATS["npy"]:
         msg = f"{target!r} cannot be written: it would replace {file!r}; name another file"
         raise MemdescError(msg)
 
@@ -474,10 +402,10 @@ def open_raw(path: str, offset: int | None = None) -> Iterator[tuple[BinaryIO, i
 
     A file of another kind is refused unless an offset says where in it the bytes are.
     """
-    kind = kind_of(path) if offset is None else None
+    kind = kind_of(as_path(path)) if offset is None else None
     if kind is not None:
         msg = (
-            f"{_refusal(path, kind)}; if it does hold raw bytes, `memdesc reorder` reads "
+            f"{refusal(as_path(path), kind)}; if it does hold raw bytes, `memdesc reorder` reads "
             "them with --offset 0, or with the number of bytes that precede them"
         )
         raise MemdescError(msg)
@@ -538,10 +466,10 @@ def codes_note(path: str) -> str:
     )
 
 
-def _kind_if_known(path: str) -> Kind | None:
+def kind_if_known(path: str) -> Format | Foreign | None:
     """Return the kind of a file; None if it is unknown or cannot be read: reading it says why."""
     try:
-        return kind_of(path)
+        return kind_of(as_path(path))
     except MemdescError:
         return None
 

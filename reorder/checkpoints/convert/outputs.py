@@ -24,7 +24,12 @@ from reorder.checkpoints.formats.entry import (
     safe_path,
 )
 from reorder.checkpoints.formats.shards import find_indices, is_shard, plan_shards, stem_of
-from reorder.checkpoints.formats.table import FORMATS, format_of, plan_file
+from reorder.checkpoints.formats.table import (
+    FOREIGN_ENDINGS,
+    FORMATS,
+    format_of,
+    plan_file,
+)
 from reorder.checkpoints.moves.changes import ONLY
 from reorder.checkpoints.quantization import CONFIG, OLD_CONFIGS
 from reorder.checkpoints.stored import is_order_hidden
@@ -49,8 +54,6 @@ _SAME = re.compile(
     r"|(diffusion_pytorch_)?model(-\d+-of-\d+)?\.(?!safetensors)[\w-]+\.safetensors(\.index\.json)?"
     r"|(diffusion_pytorch_)?model\.safetensors\.index\.[\w-]+\.json)"
 )
-# endings of files of tensors that are not written here
-_OTHER_ENDINGS = (".bin", ".pt", ".pth", ".ckpt", ".h5", ".ggml")
 # how many files or tensors a warning names
 _NAMED = 3
 
@@ -90,7 +93,7 @@ def output_format(
     if is_folder(target):
         endings = [row.ending for row in FORMATS.values()]
         ending = target.suffix.lower()
-        is_file = ending in _OTHER_ENDINGS or get_close_matches(ending, endings)
+        is_file = ending in FOREIGN_ENDINGS or get_close_matches(ending, endings)
         is_new = ending and not target.is_dir() and not is_named_folder
         if is_new and (is_file or not may_be_folder):
             format_of(target)  # its error lists the endings

@@ -1,15 +1,17 @@
-"""The table of formats, and functions that look up a format and use it."""
+"""The kinds of files by their first bytes and endings: formats that are read, and others."""
 
 from __future__ import annotations
 
 import os
 import re
+import zipfile
 from importlib import import_module
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Protocol
 
 from memdesc.disk import as_path, open_file
 from memdesc.errors import MemdescError
+from reorder.checkpoints.formats.npz import DAMAGES
 from reorder.checkpoints.formats.shards import INDEX_ENDING, read_folder, read_index
 
 if TYPE_CHECKING:
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
 
     from reorder.checkpoints.formats.entry import Container, PlannedFile, Tensor
 
-# how many bytes of a file are compared with `Format.start`
+# how many bytes of a file are compared with `start`
 _START = 64
 
 
@@ -31,6 +33,9 @@ class _Module(Protocol):
     ) -> tuple[PlannedFile, ...]: ...
 
 
+_ARRAYS = "`memdesc reorder` reads it; with `--to plain` it writes the values row by row"
+
+
 class Format(NamedTuple):
     """A format: its name, which is also its module's, and how its files start and end."""
 
@@ -38,6 +43,10 @@ class Format(NamedTuple):
     ending: str
     # a pattern of the first bytes of its files; None if they have no magic number
     start: bytes | None
+    # what messages call such a file
+    what: str
+    # what reads it where the command at hand does not
+    way_out: str = _ARRAYS
     # whether files have room for metadata
     has_metadata: bool = True
     # whether it stores the names of tensors
@@ -47,10 +56,6 @@ class Format(NamedTuple):
     # whether every reader sees the order of a permuted tensor's axes
     shows_order: bool = False
     is_written: bool = True
-
-    def is_start(self, data: bytes) -> bool:
-        """Whether the first bytes of a file are those of this format."""
-        return self.start is not None and re.match(self.start, data, re.DOTALL) is not None
 
     @property
     def module(self) -> _Module:
@@ -64,17 +69,66 @@ FORMATS: Mapping[str, Format] = MappingProxyType(
     {
         row.name: row
         for row in (
-            # the length of the header, about 100 MB at most, and its brace; no other pattern fits
-            Format("safetensors", ".safetensors", rb".{3}[\0-\5]\0{4}\{"),
-            Format("gguf", ".gguf", b"GGUF", has_scalars=False),
+            # the length of the header, about 100 MB at most, and its brace
+            Format("safetensors", ".safetensors", rb".{3}[\0-\5]\0{4}\{", "a .safetensors file"),
+            Format("gguf", ".gguf", b"GGUF", "a GGUF file", has_scalars=False),
             Format(
-                "npy", ".npy", b"\x93NUMPY", has_metadata=False, has_names=False, shows_order=True
+                *("npy", ".npy", b"\x93NUMPY", "a .npy file"),
+                has_metadata=False,
+                has_names=False,
+                shows_order=True,
             ),
-            Format("npz", ".npz", b"PK", has_metadata=False),
-            Format("onnx", ".onnx", None, is_written=False),
+            Format(
+                "npz",
+                ".npz",
+                rb"PK(\x03\x04|\x05\x06)",
+                "a .npz, or another .zip",
+                has_metadata=False,
+            ),
+            Format("onnx", ".onnx", None, "an ONNX model", is_written=False),
         )
     }
 )
+
+
+class Foreign(NamedTuple):
+    """A kind of file that is not read: how it starts, and what reads it."""
+
+    what: str
+    start: bytes | None
+    way_out: str
+
+
+_PICKLE = (
+    "reading it may run code, so memdesc does not. In Python, reorder.save('x.safetensors', "
+    "torch.load(path, weights_only=True)) makes a file that it reads"
+)
+_TEXT = (
+    "numpy.loadtxt(path, skiprows=N) reads the numbers after N lines of a header, and numpy.save "
+    "writes them into a .npy of their shape"
+)
+_HDF5 = "h5py reads it, and numpy.save writes its arrays"
+_DECOMPRESS = "decompress it first"
+# a .zip, told from a .npz by its members
+_TORCH = Foreign("a file of torch.save", None, _PICKLE)
+_FOREIGN = (
+    # protocol 2 and later: what torch.save wrote before version 1.6, and other programs write
+    Foreign(
+        "a pickle, perhaps of torch.save",
+        rb"\x80[\x02-\x05]([\x80-\x95]|[\](})cKXMGNI])",
+        _PICKLE,
+    ),
+    Foreign(
+        "an HDF5 file", rb"\x89HDF\r\n\x1a\n", "h5py reads it, and numpy.save writes its arrays"
+    ),
+    # OpenVINO's text dumps start with the shape; other programs write lines of numbers
+    Foreign("text", rb"shape: \[|[-+0-9.eE,; \t]{1,40}\r?\n[-+0-9]", _TEXT),
+    Foreign("compressed by gzip", rb"\x1f\x8b\x08", _DECOMPRESS),
+    Foreign("compressed by zstd", rb"\x28\xb5\x2f\xfd", _DECOMPRESS),
+    Foreign("compressed by xz", rb"\xfd7zXZ\0", _DECOMPRESS),
+)
+# endings of files of tensors that are neither read nor written
+FOREIGN_ENDINGS = (".bin", ".pt", ".pth", ".ckpt", ".h5", ".ggml")
 
 
 def format_of(path: str | os.PathLike[str]) -> Format:
@@ -88,11 +142,32 @@ def format_of(path: str | os.PathLike[str]) -> Format:
     raise MemdescError(msg)
 
 
-def format_in(path: Path) -> Format | None:
-    """Return the format that the first bytes of a file show; None if they show none."""
+def kind_of(path: Path) -> Format | Foreign | None:
+    """Return the kind of a file by its first bytes, then its ending; None if it may be raw bytes.
+
+    Fails if it cannot be read.
+    """
     with open_file(path) as file:
         start = file.read(_START)
-    return next((row for row in FORMATS.values() if row.is_start(start)), None)
+        kinds: list[Format | Foreign] = [*FORMATS.values(), *_FOREIGN]
+        for row in kinds:
+            if row.start is not None and re.match(row.start, start, re.DOTALL):
+                return _TORCH if row is FORMATS["npz"] and _is_of_torch(file) else row
+    # an ONNX model has no mark at its start: only the ending of its name says what it is
+    return FORMATS["onnx"] if path.suffix == FORMATS["onnx"].ending else None
+
+
+def refusal(path: Path, kind: Format | Foreign) -> MemdescError:
+    """Return the error for a file of a kind that a caller does not read."""
+    return MemdescError(f"{str(path)!r} is {kind.what}: {kind.way_out}")
+
+
+def _is_of_torch(file: BinaryIO) -> bool:
+    try:
+        names = zipfile.ZipFile(file).namelist()
+    except DAMAGES:
+        return False  # reading it will report the error
+    return any(name == "data.pkl" or name.endswith("/data.pkl") for name in names)
 
 
 def read_container(path: str | os.PathLike[str], *, skip_unreadable: bool = False) -> Container:
@@ -106,8 +181,11 @@ def read_container(path: str | os.PathLike[str], *, skip_unreadable: bool = Fals
         return read_folder(given, skip_unreadable=skip_unreadable)
     if given.name.endswith(INDEX_ENDING):
         return read_index(given, skip_unreadable=skip_unreadable)
+    kind = kind_of(given)
+    if isinstance(kind, Foreign):
+        raise refusal(given, kind)
     # without a known start, the module of the ending says what is wrong
-    return (format_in(given) or format_of(given)).module.read(given)
+    return (kind or format_of(given)).module.read(given)
 
 
 def plan_file(

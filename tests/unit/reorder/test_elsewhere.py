@@ -56,7 +56,7 @@ with tempfile.TemporaryDirectory() as folder:
     for _ in range(2):
         reorder.save(f"{folder}/x.npz", {"x": x})
     assert np.array_equal(np.load(f"{folder}/x.npz")["x"], x)
-bench = "bench --from ab --to ba 512x512 --threads 2 --seconds 0.001 --peers numpy"
+bench = "bench --from ab --to ba 512x512 --threads 2 --seconds 0.001"
 assert reorder.cli.main(bench.split()) == 0
 """
 

@@ -180,12 +180,6 @@ def test_what_is_not_a_number_of_bytes_is_refused(shell: Shell, text: str) -> No
     assert said.startswith(f"--max-bytes {text!r} is not a size above 0")
 
 
-@pytest.mark.parametrize("word", ["9" * 5000, "2x" + "9" * 5000, "²x3", "٣x3", "-1x2", "1e9"])
-def test_cases_whose_dims_are_not_sizes_are_refused(shell: Shell, word: str) -> None:
-    Path("cases").write_text(word)
-    assert "neither an option nor dims" in shell.refusal("bench --batch cases")
-
-
 @pytest.mark.parametrize(
     "command",
     [
@@ -344,7 +338,6 @@ def test_words_are_read_as_other_types_only_where_they_are_words(
         "convert IN o.npz",
         "convert folder o.npy --rules IN",
         "log IN",
-        "bench --batch IN",
     ],
 )
 @pytest.mark.parametrize("special", ["fifo", "/dev/zero", "folder"])

@@ -25,12 +25,7 @@ RAW = "reorder x.bin out.npy --to nhwc --from nchw --dtype f32 --dims"
 # a part of the hint, the command that fails, and those that follow the hint; none where these need
 # a device or stdin
 ROWS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
-    (
-        "give dims, such as 8x256x56x56, or --batch",
-        "bench",
-        ("bench 2x3 --seconds 0.001", "bench --batch cases.txt --seconds 0.001"),
-    ),
-    ("; give a file of cases", "bench --batch large", ("bench --batch cases.txt --seconds 0.001",)),
+    ("give dims, such as 8x256x56x56", "bench", ("bench 2x3 --seconds 0.001",)),
     (
         "give at most 2 sizes above 0",
         "bench 4x6 --scale=mask:3:1x1x2",
@@ -159,8 +154,6 @@ def files(shell: Shell) -> None:
     np.savez("two.npz", a=np.ones((2, 3), np.float32), b=np.ones(2, np.float32))
     save("blocked.npz", reorder(x, "nChw4c"))
     Path("cases.txt").write_text("2x3\n", "utf-8")
-    with Path("large").open("wb") as file:
-        file.truncate((1 << 24) + 1)
     copy(ROOT / "tests/data/verbose/torch-2.13.log", "torch.log")
     os.mkfifo("pipe")
 

@@ -27,7 +27,8 @@ pytestmark = pytest.mark.peers
 
 distributed = pytest.importorskip("distributed", reason="distributed is not installed")
 cluster_module = pytest.importorskip("reorder.checkpoints.convert.cluster")
-connected = cluster_module.connected
+convert_module = pytest.importorskip("reorder.cli.convert")
+connected = convert_module.connected
 
 _OPTIONS = ConvertOptions(max_bytes=1 << 16)
 _RULES = ("*.weight: AB16a16b", "*.bias: a, bf16")
@@ -155,7 +156,7 @@ def test_a_client_is_one_of_dask(tmp_path: Path) -> None:
 def test_what_is_not_a_cluster_is_refused_before_a_byte_is_written(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cluster_module, "_SECONDS", 1)
+    monkeypatch.setattr(convert_module, "_CONNECTING", 1)
     source = _checkpoint(tmp_path / "in.safetensors")
     broken = tmp_path / "broken.json"
     before = sorted(tmp_path.rglob("*"))

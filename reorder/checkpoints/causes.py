@@ -43,11 +43,11 @@ class Cause(NamedTuple):
     """What may have happened to a tensor, and whether it predicts all bytes of a part."""
 
     text: str
-    explains: Callable[[Compared], bool]
+    explains: Callable[[Part], bool]
 
 
 @dataclass(eq=False)
-class Compared:
+class Part:
     """A tensor of a weight: the bytes found, and those expected."""
 
     # its name or its role
@@ -99,13 +99,13 @@ def parts_of_record(
     found: Mapping[str, NDArray[np.uint8]],
     wanted: Mapping[str, NDArray[np.uint8]],
     desc: RecordDesc,
-) -> list[Compared]:
+) -> list[Part]:
     """Return the tensors of a record as parts."""
     scales = {name for number in desc.rule.scale for name, _ in number.parts}
     parts = []
     for role, data in wanted.items():
         fields = [field for field in desc.fields if field.tensor == role]
-        part = Compared(role, found[role], data)
+        part = Part(role, found[role], data)
         if len(fields) == 1 and fields[0].kind not in BIT_PLANES:
             part.desc, part.groups = fields[0].desc, fields[0].groups
             part.is_scale = fields[0].name in scales
@@ -115,7 +115,7 @@ def parts_of_record(
     return parts
 
 
-def _set_rows(part: Compared, desc: RecordDesc, fields: list[Field]) -> None:
+def _set_rows(part: Part, desc: RecordDesc, fields: list[Field]) -> None:
     """Describe a part as rows of bytes, or of blocks of bytes, if all of its fields are in rows."""
     *outer, last = desc.dims
     count = prod(outer)
@@ -148,7 +148,7 @@ def _is_in_rows(field: Field, outer: list[int], nbytes: int) -> bool:
     return True
 
 
-def find_causes(parts: list[Compared]) -> tuple[str, ...]:
+def find_causes(parts: list[Part]) -> tuple[str, ...]:
     """Return what explains every byte that differs; several causes may predict the same bytes.
 
     A cause explains a weight if each of its tensors is as expected or as the cause predicts.
@@ -166,7 +166,7 @@ def find_causes(parts: list[Compared]) -> tuple[str, ...]:
     )
 
 
-def _causes(parts: list[Compared]) -> Iterator[Cause]:
+def _causes(parts: list[Part]) -> Iterator[Cause]:
     """Yield the causes that the parts may have."""
     is_scales = all(part.is_scale for part in parts)
     plain = "the scales are plain instead of swizzled" if is_scales else "it is not packed"
@@ -192,7 +192,7 @@ def _causes(parts: list[Compared]) -> Iterator[Cause]:
         yield Cause(text, _mapped(_reversed_nibbles(size), size))
 
 
-def _extent(parts: list[Compared], dim: int) -> int:
+def _extent(parts: list[Part], dim: int) -> int:
     """Return the size of a dim in elements of the whole weight."""
     sizes = [
         part.expected.shape[dim] * part.groups[dim]
@@ -202,7 +202,7 @@ def _extent(parts: list[Compared], dim: int) -> int:
     return max(sizes, default=0)
 
 
-def _sizes(parts: list[Compared], dim: int) -> list[int]:
+def _sizes(parts: list[Part], dim: int) -> list[int]:
     """Return the even divisors of a dim, the largest first."""
     extent = _extent(parts, dim)
     counts = range(1, int(extent**0.5) + 1)
@@ -235,10 +235,10 @@ def _split(size: int) -> NDArray[np.int64]:
 
 def _taken(
     dim: int, size: int, order: Callable[[int], NDArray[np.int64]]
-) -> Callable[[Compared], bool]:
+) -> Callable[[Part], bool]:
     """Return a test that the elements are the expected ones in another order along a dim."""
 
-    def explains(part: Compared) -> bool:
+    def explains(part: Part) -> bool:
         if part.elements is None or part.expected is None or dim >= len(part.groups):
             return False
         group = part.groups[dim]
@@ -274,10 +274,10 @@ def _reversed_nibbles(size: int) -> _Change:
     return lambda data: _nibbles(_reversed(size)(data))
 
 
-def _mapped(change: _Change, word: int) -> Callable[[Compared], bool]:
+def _mapped(change: _Change, word: int) -> Callable[[Part], bool]:
     """Return a test that the bytes are the expected ones, with each word, or each code, changed."""
 
-    def explains(part: Compared) -> bool:
+    def explains(part: Part) -> bool:
         if len(part.found) != len(part.wanted):
             return False
         # which bytes of each word, or of each block, are changed
@@ -291,7 +291,7 @@ def _mapped(change: _Change, word: int) -> Callable[[Compared], bool]:
     return explains
 
 
-def _is_mapped(part: Compared, change: _Change, mask: NDArray[np.bool_]) -> bool:
+def _is_mapped(part: Part, change: _Change, mask: NDArray[np.bool_]) -> bool:
     """Whether these bytes of each block are changed, and the rest are not."""
     width = len(mask)
     found, wanted = (data.reshape(-1, width) for data in (part.found, part.wanted))
@@ -323,7 +323,7 @@ def _packed(elements: NDArray[Any], desc: MemoryDesc) -> NDArray[np.uint8]:
     return reorder(elements, desc.with_extra(None).with_dtype(kind)).data
 
 
-def _is_unpacked(part: Compared) -> bool:
+def _is_unpacked(part: Part) -> bool:
     """Whether the elements are row by row, or codes of 4 bits one per byte."""
     desc, expected = part.desc, part.expected
     if desc is None or expected is None:
@@ -340,7 +340,7 @@ def _is_unpacked(part: Compared) -> bool:
     return is_equal_bytes(found, rows) and not rest.any()
 
 
-def _is_packed_twice(part: Compared) -> bool:
+def _is_packed_twice(part: Part) -> bool:
     """Whether the packed bytes were taken to be rows and packed again."""
     desc = part.desc
     if desc is None or _is_row_major(desc) or len(part.found) != len(part.wanted):
@@ -354,10 +354,10 @@ def _is_packed_twice(part: Compared) -> bool:
     )
 
 
-def _transposed(pair: tuple[int, int]) -> Callable[[Compared], bool]:
+def _transposed(pair: tuple[int, int]) -> Callable[[Part], bool]:
     """Return a test that two dims were swapped before the packing."""
 
-    def explains(part: Compared) -> bool:
+    def explains(part: Part) -> bool:
         if max(pair) >= len(part.groups) or part.expected is None:
             return False
         elements = part.expected.swapaxes(*pair)

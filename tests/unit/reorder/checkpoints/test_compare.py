@@ -303,6 +303,7 @@ def _saved_blocks(path: Path, blocks: reorder.records.Record) -> Path:
 
 def test_padding_of_codes_is_not_a_value(tmp_path: Path) -> None:
     good = reorder.records.Record(record_desc((4, 36), "pack_quantized", group=36))
+    good.tensors["weight_scale"].view(np.float16)[:] = 1
     codes = good.tensors["weight_packed"].reshape(4, 20)
     _saved_blocks(tmp_path / "good.npz", good)
     codes[:, 18:] = 0x88  # what compressed-tensors may write after 36 codes
@@ -311,7 +312,7 @@ def test_padding_of_codes_is_not_a_value(tmp_path: Path) -> None:
     _saved_blocks(tmp_path / "bad.npz", good)
     assert not reorder.checkpoints.differences(tmp_path / "same.npz", tmp_path / "good.npz")
     (found,) = reorder.checkpoints.differences(tmp_path / "bad.npz", tmp_path / "good.npz").values()
-    assert found.problem == "differ in 3 of 144 elements, in weight_packed"
+    assert found.problem == "differ in 3 of 144 elements"
 
 
 def test_tensors_that_were_swapped_as_a_whole_are_told(tmp_path: Path) -> None:
@@ -329,8 +330,8 @@ def test_tensors_that_were_swapped_as_a_whole_are_told(tmp_path: Path) -> None:
         models.append(_quantised(folder, tensors, quant_method="fp8", **_SIZES["fp8"]))
     found = reorder.checkpoints.differences(models[1], models[0])
     assert {name: each.causes for name, each in found.items()} == {
-        "gate": ("it holds up.weight, up.weight_scale_inv of the reference",),
-        "up": ("it holds gate.weight, gate.weight_scale_inv of the reference",),
+        "gate.weight": ("it holds up.weight, up.weight_scale_inv of the reference",),
+        "up.weight": ("it holds gate.weight, gate.weight_scale_inv of the reference",),
         "norm.0": ("it holds norm.1 of the reference",),
         "norm.1": ("it holds norm.0 of the reference (others with the same bytes: 1)",),
     }
@@ -343,4 +344,5 @@ def test_a_plain_tensor_beside_a_record_hides_no_difference(tmp_path: Path) -> N
     bad = _quantised(tmp_path / "bad", layer, quant_method="gptq")
     assert not reorder.checkpoints.differences(good, good)
     ((name, found),) = reorder.checkpoints.differences(bad, good).items()
-    assert (name, found.problem.rpartition(", ")[2]) == ("fc", "in qweight")
+    assert name == "fc"
+    assert found.problem.startswith("differ in ")
