@@ -8,7 +8,8 @@ transformers 5 (`quantizers/quantizer_finegrained_fp8.py`),
 compressed-tensors 0.20 (`quantization/lifecycle/forward.py`, `dequantize`;
 `compressors/pack_quantized/helpers.py`, `pack_to_int32`, for 4 and 8 bits;
 `compressors/naive_quantized/base.py`), MLX 0.32 (`mx.quantize`, `mx.dequantize`), bitsandbytes 0.50
-(`backends/cpu/ops.py`, `functional.py`), and hqq 0.2.8 (`core/bitpack.py`, `core/quantize.py`).
+(`backends/cpu/ops.py`, `functional.py`), hqq 0.2.8 (`core/bitpack.py`, `core/quantize.py`), and
+llama.cpp (`ggml-opencl`, `kernels/cvt.cl`).
 """
 
 from __future__ import annotations
@@ -274,6 +275,17 @@ def _fp8_scheme(name: str, scales: str, stacked: str, *more: Option) -> Scheme:
     )
 
 
+def _q4_0(name: str, codes: Part, scales: Part, stacked: str = "") -> Scheme:
+    """Return codes around 8 with an f16 scale for each 32 inputs."""
+    return Scheme(
+        name,
+        "oi",
+        (codes, scales),
+        lambda code, _: Rule(code._replace(minus=8), (_of("adreno_d"),)),
+        stacked=stacked,
+    )
+
+
 _BLOCK = Option("block", 128, is_block=True)
 _ROWS_OF_SCALES = "o/rows, i/group"
 _ALL: tuple[Scheme, ...] = (
@@ -445,6 +457,23 @@ _ALL: tuple[Scheme, ...] = (
         ),
         _hqq,
         (Option("group", 64), Option("bits", 4, (1, 2, 4, 8)), _BF16),
+    ),
+    # GGUF's q4_0 as llama.cpp keeps it in the memory of an Adreno GPU
+    _q4_0(
+        "ggml_soa",
+        Part("adreno_q", "o, i*4/8", "u4", "u8", "ggml_soa"),
+        Part("adreno_d", "o, i/32", "f16"),
+    ),
+    _q4_0(
+        "adreno_noshuffle",
+        Part("adreno_q", "i*4/16, o", "u4", "u16", "adreno_noshuffle"),
+        Part("adreno_d", "i/32, o", "f16", order="adreno_scales"),
+    ),
+    _q4_0(
+        "adreno_trans4_ns",
+        Part("adreno_q", "i*4/32, o", "u4", "u32", "Ba8b", stacked_order="adreno_trans4_ns"),
+        Part("adreno_d", "i/32, o", "f16", order="ba", stacked_order="acb"),
+        "eoi",
     ),
     _bitsandbytes("nf4"),
     _bitsandbytes("fp4"),
