@@ -123,16 +123,16 @@ def find_device(name: str = "") -> Device:
         msg = f"the name of a device is a string, not {short_repr(name)}"  # type: ignore[unreachable] # callers without types
         raise MemdescError(msg)
     wanted = name.strip().lower()
-    found = devices()
-    named = [d for d in found if wanted in d.name.lower() or wanted in d.platform.lower()]
+    every = devices()
+    named = [d for d in every if wanted in d.name.lower() or wanted in d.platform.lower()]
     # "OpenCL", the version of OpenCL, and then the words of the runtime
-    named = named or [d for d in found if wanted in d.version.lower().split()[2:]]
+    named = named or [d for d in every if wanted in d.version.lower().split()[2:]]
     for device in named:
         if device.works:
             return device
     listed = "; ".join(
         f"{d.name} ({d.platform}){f' fails: {d.problem}' if d.problem else ''}"
-        for d in named or found
+        for d in named or every
     )
     msg = (
         f"no OpenCL device {name!r} works; there are: {listed or 'none'}. `memdesc doctor` says "
@@ -175,10 +175,10 @@ def _platforms() -> list[cl.Platform]:
         if VARIABLE in os.environ:
             return _query_platforms()
         with tempfile.TemporaryDirectory(prefix="opencl-icds-") as folder:
-            found = libraries()
-            for k, library in enumerate(found):
+            names = libraries()
+            for k, library in enumerate(names):
                 (Path(folder) / f"{k}.icd").write_text(f"{library}\n", encoding="utf-8")
-            if not found:
+            if not names:
                 return _query_platforms()
             os.environ[VARIABLE] = folder
             try:

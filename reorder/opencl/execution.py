@@ -81,9 +81,9 @@ def prepare_transfers(
     """
     check_operands(src, dst, attr)
     key = (queue.device, src[:_MEMORY_FIELD], dst[:_MEMORY_FIELD], attr)
-    found = _known_in(queue.context).get(key)
-    if found is not None:
-        return found
+    prepared = _known_in(queue.context).get(key)
+    if prepared is not None:
+        return prepared
     transfers = plan_transfers(
         src.spec(dst),
         dst.spec(src),
@@ -91,19 +91,19 @@ def prepare_transfers(
         attr,
         is_aligned=src.is_aligned and dst.is_aligned,
     )
-    found = build_transfers(queue.context, queue.device, transfers)
-    _keep(queue.context, key, attr, found)
-    return found
+    prepared = build_transfers(queue.context, queue.device, transfers)
+    _keep(queue.context, key, attr, prepared)
+    return prepared
 
 
-def _keep(context: cl.Context, key: tuple[Any, ...], attr: Attr | None, found: Prepared) -> None:
+def _keep(context: cl.Context, key: tuple[Any, ...], attr: Attr | None, prepared: Prepared) -> None:
     """Keep the transfers of a reorder, unless its attributes are large."""
     if attr is not None and attr.is_large:
         return
     known = _known_in(context)
     if len(known) >= _MAX_KEYS:
         known.clear()
-    known[key] = found
+    known[key] = prepared
 
 
 def build_transfers(

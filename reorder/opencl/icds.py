@@ -63,17 +63,17 @@ def find_icds(
     if folders is None:
         paths = [part for part in os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep) if part]
         folders = tuple(map(Path, (*paths, *_FOLDERS)))
-    found = [Icd(_named_in(file), str(file)) for file in _files(system)]
+    icds = [Icd(_named_in(file), str(file)) for file in _files(system)]
     for prefix in prefixes:
-        found += [
+        icds += [
             _of_environment(file, prefix) for file in _files(prefix / "etc" / "OpenCL" / "vendors")
         ]
-    known = {Path(icd.library).name for icd in found if icd.library}
+    known = {Path(icd.library).name for icd in icds if icd.library}
     for name in _BARE:
         path = next((folder / name for folder in folders if (folder / name).exists()), None)
         if path is not None and not any(other.startswith(name.split(".so")[0]) for other in known):
-            found.append(Icd(str(path), str(path), f"no ICD file names {name}"))
-    return tuple(found)
+            icds.append(Icd(str(path), str(path), f"no ICD file names {name}"))
+    return tuple(icds)
 
 
 def libraries() -> list[str]:

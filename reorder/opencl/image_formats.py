@@ -55,10 +55,10 @@ def supported_format(
     return form
 
 
-def channel_type_of(image: ImageDesc, found: cl.ImageFormat, operand: str) -> str:
+def channel_type_of(image: ImageDesc, form: cl.ImageFormat, operand: str) -> str:
     """Return the channel type of a caller's image; refuse a format that cannot hold the dtype."""
     names = _legal(image.dtype)
-    order, name = _names_of(found)
+    order, name = _names_of(form)
     if order != _ORDERS[image.channels] or name not in names:
         legal = " or ".join(f"{_ORDERS[image.channels]} {legal}" for legal in names)
         msg = f"{operand} has the format {order} {name}, but {image!r} needs {legal}"
@@ -139,5 +139,5 @@ def name_of(kind: Any, value: object) -> str:
 @first_arg_dependent_memoize
 def _supported(context: cl.Context, kind: str) -> frozenset[tuple[int, int]]:
     flags = cl.mem_flags.READ_WRITE
-    found = cl.get_supported_image_formats(context, flags, object_type(kind))
-    return frozenset((form.channel_order, form.channel_data_type) for form in found)
+    formats = cl.get_supported_image_formats(context, flags, object_type(kind))
+    return frozenset((form.channel_order, form.channel_data_type) for form in formats)

@@ -378,11 +378,11 @@ def checked_events(queue: cl.CommandQueue, wait_for: Any) -> list[cl.Event]:
             msg = f"wait_for must be a list of pyopencl.Event, not {short_repr(wait_for)}"
             raise MemdescError(msg)
         try:
-            found = event.context.int_ptr  # type: ignore[attr-defined] # pyopencl's stubs lack it
+            own = event.context.int_ptr  # type: ignore[attr-defined] # pyopencl's stubs lack it
         except cl.Error:
             # it is gone, which Intel's events do not prevent
-            found = None
-        if found != context:
+            own = None
+        if own != context:
             msg = (
                 "wait_for has an event of another context than the queue; "
                 "wait for it on the host: event.wait()"

@@ -302,16 +302,16 @@ def _write(file: Path, binary: bytes) -> None:
 
 def _make_room(folder: Path, limit: int) -> None:
     """Remove the programs that were used least recently, until the others keep the limit."""
-    found = []
+    files = []
     with suppress(OSError):
         for entry in os.scandir(folder):
             # another process may remove it, now and below
             with suppress(OSError):
                 if _NAME.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
                     status = entry.stat(follow_symlinks=False)
-                    found.append((status.st_mtime_ns, status.st_size, entry.path))
-    total = sum(nbytes for _, nbytes, _ in found)
-    for _, nbytes, path in sorted(found):
+                    files.append((status.st_mtime_ns, status.st_size, entry.path))
+    total = sum(nbytes for _, nbytes, _ in files)
+    for _, nbytes, path in sorted(files):
         if total <= limit:
             return
         with suppress(OSError):

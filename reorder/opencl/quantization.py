@@ -51,17 +51,17 @@ def find_ranges_on_device(
         msg = f"device {queue.device.name.strip()!r} has no f64; find the ranges of a copy in f32"
         raise MemdescError(msg)
     launch, parts = lower_ranges(desc, counts, sizes, queue.device.max_work_group_size)
-    found = np.empty((*counts, parts, 2), np.float64 if desc.dtype.name == "f64" else np.float32)
-    out = allocate_buffer(queue.context, found.nbytes)
+    ranges = np.empty((*counts, parts, 2), np.float64 if desc.dtype.name == "f64" else np.float32)
+    out = allocate_buffer(queue.context, ranges.nbytes)
     event = prepare(queue.context, queue.device, launch).enqueue(
         queue, (operand.memory, out), source.events(queue) or None
     )
-    cl.enqueue_copy(queue, found, out, wait_for=[event])
+    cl.enqueue_copy(queue, ranges, out, wait_for=[event])
     out.release()
-    if not np.isfinite(found).all():
-        bad = np.argwhere(~np.isfinite(found).all((-1, -2)))[0].tolist()
+    if not np.isfinite(ranges).all():
+        bad = np.argwhere(~np.isfinite(ranges).all((-1, -2)))[0].tolist()
         shared = "" if prod(counts) == 1 else f", among those of scale {bad}"
         msg = f"x has an element that is not finite{shared}; only finite values can be quantised"
         raise MemdescError(msg)
-    wide = found.astype(np.float64)
+    wide = ranges.astype(np.float64)
     return wide[..., 0].min(-1), wide[..., 1].max(-1)

@@ -207,8 +207,8 @@ def _with_steps(group: _WorkGroup, steps: int) -> _WorkGroup:
 def _filled(nest: Nest, loops: list[Loop], shifts: list[int], total: int) -> _WorkGroup:
     """Share 2^total work items among loops; `shifts` are those of the first loops."""
     filled = nest.filled(loops)
-    found, indirect_shift = share_out(nest, [loop.extent for loop in filled], total, shifts)
-    return _WorkGroup(filled, tuple(found), (1,) * len(filled), indirect_shift)
+    shares, indirect_shift = share_out(nest, [loop.extent for loop in filled], total, shifts)
+    return _WorkGroup(filled, tuple(shares), (1,) * len(filled), indirect_shift)
 
 
 def _for_image(

@@ -143,11 +143,13 @@ class KernelFormula(Formula):
 
     def numbers(self, bound: BoundAttr) -> dict[str, int]:
         """Return the parameters that are one number, by name; of floats the bits."""
-        values, found = bound.by_role, {}
+        values, parameters = bound.by_role, {}
         for role in self.scalars:
             wide = DATA_TYPES[self.kind_of_role(role)].numpy
-            found[f"{role}_value"] = int(values[role].astype(wide).view(f"i{wide.itemsize}")[0])
-        return found
+            parameters[f"{role}_value"] = int(
+                values[role].astype(wide).view(f"i{wide.itemsize}")[0]
+            )
+        return parameters
 
     def buffers(self, bound: BoundAttr) -> tuple[NDArray[Any], ...]:
         """Return the values of each role that differ along the dims, as the kernel reads them."""

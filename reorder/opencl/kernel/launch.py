@@ -363,31 +363,31 @@ def _indirect_shape(indirect: IndirectLoop) -> IndirectShape:
 
 def _nest_params(nest: Nest, pattern: Pattern, divisions: tuple[Division, ...]) -> dict[str, int]:
     """Return the parameters of a nest, in order, by name; divisions of indirect loops come last."""
-    found: dict[str, int] = {}
+    params: dict[str, int] = {}
     for n, (operand, access) in enumerate(pattern.operands):
-        found |= _coord_params(operand, access, nest.starts[n], "")
+        params |= _coord_params(operand, access, nest.starts[n], "")
         if access.kind == AccessKind.BUFFER:
             lanes = enumerate(nest.lanes[1:], 1)
-            found |= {f"{operand}_lane{k}": lane.offsets[n] for k, lane in lanes}
+            params |= {f"{operand}_lane{k}": lane.offsets[n] for k, lane in lanes}
     for k, loop in enumerate(nest.loops):
-        found |= {f"extent{k}": loop.extent, f"valid{k}": loop.valid}
-        found[f"shift{k}"] = divisions[k].shift
+        params |= {f"extent{k}": loop.extent, f"valid{k}": loop.valid}
+        params[f"shift{k}"] = divisions[k].shift
         if not pattern.is_last_in_dimension(k):
-            found[f"groups{k}"] = divisions[k].groups
+            params[f"groups{k}"] = divisions[k].groups
         for (operand, access), stride in zip(pattern.operands, loop.strides, strict=True):
-            found |= _coord_params(operand, access, stride, str(k))
+            params |= _coord_params(operand, access, stride, str(k))
     for k, (indirect, one) in enumerate(
         zip(nest.indirect, divisions[len(nest.loops) :], strict=True)
     ):
         prefix = f"indirect{k}"
-        found |= {f"{prefix}_extent": indirect.extent, f"{prefix}_shift": one.shift}
-        found |= {f"{prefix}_groups": one.groups}
-        found |= {f"{prefix}_size{dim}": size for dim, size in indirect.sizes}
+        params |= {f"{prefix}_extent": indirect.extent, f"{prefix}_shift": one.shift}
+        params |= {f"{prefix}_groups": one.groups}
+        params |= {f"{prefix}_size{dim}": size for dim, size in indirect.sizes}
         for (operand, _), axes in zip(pattern.operands, _operands(indirect), strict=True):
             for j, (axis, blocks) in enumerate(axes):
-                found[f"{prefix}_{operand}{j}_padded"] = axis.padded
-                found |= block_params(f"{prefix}_{operand}{j}", blocks)
-    return found
+                params[f"{prefix}_{operand}{j}_padded"] = axis.padded
+                params |= block_params(f"{prefix}_{operand}{j}", blocks)
+    return params
 
 
 def end_of_src(nest: Nest) -> int:

@@ -158,8 +158,8 @@ def _sides(nest: Nest, nbytes: int, image: int, shape: PixelShape) -> _Sides | N
     places = [lane.offsets for lane in nest.lanes if lane.is_valid]
     step = places[1][1 - image] - places[0][1 - image] if len(places) == LANE_COUNT else 0
     wanted = [(k, k * step) for k in range(LANE_COUNT)]
-    found = sorted((place[image], place[1 - image]) for place in places)
-    if step <= 0 or found != wanted:
+    lanes_at = sorted((place[image], place[1 - image]) for place in places)
+    if step <= 0 or lanes_at != wanted:
         return None
     loops = sorted(nest.moving.loops, key=lambda loop: tuple(map(abs, reversed(loop.strides[1]))))
     lanes = Loop(LANE_COUNT, LANE_COUNT, ((step,), (step,)))

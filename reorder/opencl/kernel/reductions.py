@@ -57,15 +57,15 @@ def _sum_launch(desc: MemoryDesc, name: str, start: int, max_work_items: int) ->
     summed = [sums.axis_blocks(k) for k in range(len(kept))]
     body = Sums(
         tuple(map(len, blocks)),
-        tuple((dim, len(found)) for dim, found in zip(kept, summed, strict=True)),
+        tuple((dim, len(digits)) for dim, digits in zip(kept, summed, strict=True)),
     )
     values = {"start": start, "offset": desc.offset0, "factor": FACTORS[name]}
     values["count"] = prod(size for dim, size in enumerate(desc.dims) if dim not in kept)
-    for dim, found in enumerate(blocks):
+    for dim, digits in enumerate(blocks):
         values |= {f"size{dim}": desc.dims[dim], f"padded{dim}": desc.padded_dims[dim]}
-        values |= block_params(f"dim{dim}", found)
-    for dim, found in zip(kept, summed, strict=True):
-        values |= block_params(f"sum{dim}", found)
+        values |= block_params(f"dim{dim}", digits)
+    for dim, digits in zip(kept, summed, strict=True):
+        values |= block_params(f"sum{dim}", digits)
     pattern = Pattern(
         Access(AccessKind.NONE, 8),
         Access(AccessKind.BUFFER, 8),
@@ -89,13 +89,13 @@ def lower_ranges(
     body = Ranges(
         desc.dtype.name,
         "f64" if desc.dtype.name == "f64" else "f32",
-        tuple((axis.dims, len(found)) for axis, found in zip(layout.axes, blocks, strict=True)),
+        tuple((axis.dims, len(digits)) for axis, digits in zip(layout.axes, blocks, strict=True)),
     )
     values = {"offset": desc.offset0, "total": total, "parts": parts}
     for dim, size in enumerate(desc.dims):
         values |= {f"count{dim}": counts[dim], f"inside{dim}": inside[dim], f"size{dim}": size}
-    for j, found in enumerate(blocks):
-        values |= block_params(f"axis{j}", found)
+    for j, digits in enumerate(blocks):
+        values |= block_params(f"axis{j}", digits)
     work_items = 1 << floor_log2(min(max_work_items, _MAX_RANGE_ITEMS))
     pattern = Pattern(
         Access(AccessKind.BUFFER, desc.dtype.bits), Access(AccessKind.BUFFER, 32), body, work_items

@@ -104,11 +104,11 @@ def _chain(row: Loop, loops: list[Loop]) -> list[Loop]:
     """Return the loops that are contiguous in dst, until they have enough bytes."""
     chain, length = [row], row.extent
     while length < _ENOUGH:
-        found = next((loop for loop in loops if loop.stride(1) == length), None)
-        if found is None or length * found.extent > _MAX_NBYTES:
+        following = next((loop for loop in loops if loop.stride(1) == length), None)
+        if following is None or length * following.extent > _MAX_NBYTES:
             break
-        chain.append(found)
-        length *= found.extent
+        chain.append(following)
+        length *= following.extent
     return chain
 
 

@@ -138,11 +138,11 @@ def _divisions(nest: Nest, length: int, total: int) -> tuple[list[Division], int
     extents = [-(-nest.loops[0].extent // length), *(loop.extent for loop in nest.loops[1:])]
     shifts, indirect_shift = share_out(nest, extents, total)
     steps = _steps(extents, shifts, length)
-    found = [
+    divisions = [
         divided(loop.extent, shift, count, 1 if k else length)
         for k, (loop, shift, count) in enumerate(zip(nest.loops, shifts, steps, strict=True))
     ]
-    return found, indirect_shift
+    return divisions, indirect_shift
 
 
 def _steps(extents: list[int], shifts: list[int], length: int) -> list[int]:
