@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
+# packages whose layouts are read as they are printed
+_READ_BY_REPR = {"pycute", "tensor_layouts", "triton"}
+
+
 class BesideStrides(NamedTuple):
     """What a caller may give with strides."""
 
@@ -119,6 +123,8 @@ def name_of(given: object) -> str:
     kind = type(given)
     if (kind.__module__, kind.__name__) == ("torch", "memory_format"):
         return str(given)
+    if kind.__module__.partition(".")[0] in _READ_BY_REPR:
+        return repr(given)
     msg = f"a layout is a name, a FormatTag or a torch.memory_format, not {short_repr(given)}"
     if isinstance(given, tuple | list) and all(isinstance(each, int) for each in given):
         msg += f"; strides are passed as strides={tuple(given)}"

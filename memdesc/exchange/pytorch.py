@@ -151,7 +151,7 @@ def _order_of(desc: MemoryDesc, strides: tuple[int, ...]) -> tuple[int, ...]:
 _SPELLING = (
     rf"{_ORDER}|"
     r"\s*(?:torch\.\w+|(?:contiguous|preserve)_format|channels_last(?:_3d)?|"
-    r"(?:size|stride|dim_order|storage_offset)\s*=.*|(?!Tile)\w+Layout\s*\(.*)\s*"
+    r"(?:size|stride|dim_order|storage_offset)\s*=.*|(?!Tile|Compose|\w*Shared|\w*Linear|Blocked|Slice|DotOp)\w+Layout\s*\(.*)\s*"
 )
 
 SYSTEM = System(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from memdesc.desc import MemoryDesc, checked_desc, desc_of, memory_desc
 from memdesc.errors import MemdescError, short_repr
-from memdesc.exchange import cute, mlir, openvino, plain, pytorch, tvm, xla
+from memdesc.exchange import cute, cutlass, mlir, openvino, plain, pytorch, triton, tvm, xla
 from memdesc.exchange.system import (
     Given,
     System,
@@ -78,8 +78,10 @@ SYSTEMS: Mapping[str, System] = MappingProxyType(
             plain.STRIDES,
             plain.VERBOSE,
             cute.SYSTEM,
+            cutlass.SYSTEM,
             xla.SYSTEM,
             pytorch.SYSTEM,
+            triton.SYSTEM,
             tvm.SYSTEM,
             mlir.SYSTEM,
             openvino.SYSTEM,

@@ -62,6 +62,16 @@ ROWS = (
         lambda: md.parse_layout("Sw<3,4,3> o smem_ptr[16b](unset) o (8,64):(64,1)", None, "f16"),
     ),
     Row(
+        "not 32 bits wide; give dtype",
+        lambda: md.parse_layout("Layout_K_SW128_Atom<half_t>", (8, 64)),
+        lambda: md.parse_layout("Layout_K_SW128_Atom<half_t>", (8, 64), "f16"),
+    ),
+    Row(
+        "and f32 has 32; give dtype",
+        lambda: md.parse_layout("NVMMASharedLayout(128, 16)", (8, 64)),
+        lambda: md.parse_layout("NVMMASharedLayout(128, 16)", (8, 64), "f16"),
+    ),
+    Row(
         "; copy the buffer",
         lambda: SWIZZLED.shifted(64),
         lambda: SWIZZLED.shifted(0),

@@ -69,7 +69,17 @@ def test_wrong_arguments_of_reading_are_named(
 
 
 # systems that have names for blocked or other layouts only
-_PACKED = {"weights", "acl", "ascend", "ncnn", "mnn", "tflite_gpu", "executorch"}
+_PACKED = {
+    "weights",
+    "acl",
+    "ascend",
+    "ncnn",
+    "mnn",
+    "tflite_gpu",
+    "executorch",
+    "cutlass",
+    "triton",
+}
 
 
 @pytest.mark.parametrize("system", [name for name in SYSTEMS if name not in _PACKED])

@@ -1,0 +1,121 @@
+"""Names of swizzled tiles: CUTLASS's atoms, `K_SW128`, and TMA's modes, `SWIZZLE_128B`.
+
+An atom is defined in bits, so its size in elements depends on the type. Dims are whole atoms, which
+lie one after the other, those of the first dim first, as `tile_to_shape` puts them. A TMA mode is a
+box: its rows are as far apart as the mode is wide. Sources: CUTLASS 4.7,
+`mma_traits_sm90_gmma.hpp`, `mma_traits_sm100.hpp` and `copy_traits_sm90_tma_swizzle.hpp`.
+"""
+
+from __future__ import annotations
+
+import re
+from math import prod
+from typing import TYPE_CHECKING
+
+from memdesc.desc import MemoryDesc, desc_of
+from memdesc.dtypes import BYTE_BITS
+from memdesc.errors import MemdescError
+from memdesc.exchange.system import Given, System, cannot, indescribable, not_understood
+from memdesc.layout import Block, Layout, layout_by_strides, single_axes
+from memdesc.swizzle import exact_terms
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_NAME = "CUTLASS"
+# for each atom B, M and S in bytes, how wide it is in bytes, and how many of the other dim it has
+_SIZES = {
+    "INTER": ((0, 4, 3), 16, 8),
+    "SW32": ((1, 4, 3), 32, 8),
+    "SW64": ((2, 4, 3), 64, 8),
+    "SW128": ((3, 4, 3), 128, 8),
+}
+_ATOMS = {f"{major}_{name}": size for major in ("K", "MN") for name, size in _SIZES.items()}
+_ATOMS["MN_SW128_32B"] = (2, 5, 2), 128, 4
+# and for each mode of TMA B, M and S in bytes, and how wide its boxes are in bytes
+_MODES = {
+    "SWIZZLE_32B": ((1, 4, 3), 32),
+    "SWIZZLE_64B": ((2, 4, 3), 64),
+    "SWIZZLE_128B": ((3, 4, 3), 128),
+    "SWIZZLE_128B_ATOM_32B": ((2, 5, 2), 128),
+}
+_MAX_BOX_NDIMS = 5
+_TYPES = {
+    **dict.fromkeys(("half_t", "bfloat16_t", "int16_t", "uint16_t"), 16),
+    **dict.fromkeys(("float", "tfloat32_t", "int32_t", "uint32_t", "int"), 32),
+    **dict.fromkeys(("int8_t", "uint8_t", "float_e4m3_t", "float_e5m2_t"), 8),
+    "double": 64,
+}
+_ATOM = r"(?:\w+::)*(?:Layout_)?((?:K|MN)_(?:INTER|SW\w+?))(?:_Atom(?:<([\w:]+)>)?)?"
+_MODE = rf"(?:CU_TENSOR_MAP_)?({'|'.join(_MODES)})"
+
+
+def _layout(text: str, dims: tuple[int, ...], bits: int) -> Layout:
+    """Return the layout of a name for these sizes; refuse what is not whole atoms."""
+    if mode := re.fullmatch(_MODE, text):
+        swizzle, width = _MODES[mode[1]]
+        length = width * BYTE_BITS // bits
+        if dims[-1] > length or len(dims) > _MAX_BOX_NDIMS:
+            reason = f"a box has at most 5 dims, the last of at most {length} elements"
+            raise indescribable(text, reason)
+        outer = tuple(length * prod(dims[dim + 1 : -1]) for dim in range(len(dims) - 1))
+        return _swizzled(layout_by_strides(dims, (*outer, 1)), swizzle, bits)
+    atom = re.fullmatch(_ATOM, text)
+    if atom is None or atom[1] not in _ATOMS:
+        raise not_understood(_NAME, text, f"its tiles are {', '.join([*_ATOMS, *_MODES])}")
+    if atom[2] and _TYPES.get(atom[2].rpartition("::")[2], bits) != bits:
+        raise indescribable(text, f"its elements are {atom[2]}, not {bits} bits wide; give dtype")
+    swizzle, width, count = _ATOMS[atom[1]]
+    length = width * BYTE_BITS // bits
+    is_k = atom[1].startswith("K")
+    sizes = (count, length) if is_k else (length, count)
+    if len(dims) != len(sizes) or any(size % own for size, own in zip(dims, sizes, strict=True)):
+        raise indescribable(text, f"dims {dims} are not whole atoms of {sizes}")
+    inner = (length, 1) if is_k else (1, length)
+    outer = (prod(sizes), dims[0] * sizes[1])
+    blocks: list[Block] = []
+    for dim in range(2):
+        atoms = dims[dim] // sizes[dim]
+        if atoms > 1 and outer[dim] != inner[dim] * sizes[dim]:
+            blocks.append(Block(dim, sizes[dim], atoms, outer[dim]))
+            atoms = 1
+        blocks.append(Block(dim, 1, sizes[dim] * atoms, inner[dim]))
+    return _swizzled(Layout(dims, single_axes(dims), tuple(blocks)), swizzle, bits)
+
+
+def _swizzled(layout: Layout, swizzle: tuple[int, int, int], bits: int) -> Layout:
+    """Swizzle a layout whose B, M and S count bytes."""
+    count, low, shift = swizzle
+    low += BYTE_BITS.bit_length() - bits.bit_length()
+    return layout.with_xor(exact_terms(((shift, (1 << count) - 1 << low),)))
+
+
+def _read(given: Given) -> MemoryDesc:
+    dtype = given.type()
+    return desc_of(dtype, _layout(given.text.strip(), given.sizes(), dtype.bits))
+
+
+def _write(desc: MemoryDesc, _letters: str) -> tuple[str, ...]:
+    found = tuple(_names(desc))
+    if not found:
+        raise cannot(_NAME, desc, "no atom and no mode of TMA has these offsets")
+    return found
+
+
+def _names(desc: MemoryDesc) -> Iterator[str]:
+    for text in (*_ATOMS, *_MODES):
+        try:
+            if _layout(text, desc.dims, desc.dtype.bits).key() == desc.layout.key():
+                yield text
+        except MemdescError:
+            continue
+
+
+SYSTEM = System(
+    "cutlass",
+    "CUTLASS's atoms of swizzled tiles, and TMA's modes",
+    _write,
+    _read,
+    rf"\s*(?:{_ATOM}|{_MODE})\s*",
+    writes_xor=True,
+)

@@ -1,0 +1,85 @@
+"""Swizzles: Triton, pycute and tensor-layouts give every element the same offset."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+
+from memdesc import MemoryDesc, memory_desc
+from memdesc.exchange import written
+
+pytestmark = pytest.mark.peers
+
+SWIZZLES = [(3, 3, 3), (2, 4, 3), (1, 4, 3), (3, 2, 3), (3, 3, 4), (2, 3, -3), (0, 4, 3)]
+
+
+@pytest.mark.parametrize("swizzle", SWIZZLES)
+@pytest.mark.parametrize("stride", [(64, 1), (1, 64), (128, 1)])
+def test_pycute_swizzles_alike(swizzle: tuple[int, int, int], stride: tuple[int, int]) -> None:
+    pycute = pytest.importorskip("pycute", reason="pycute is not installed")
+    layout = pycute.ComposedLayout(pycute.Swizzle(*swizzle), 0, pycute.Layout((64, 64), stride))
+    check_cute(layout)
+    assert memory_desc((64, 64), "f16", str(layout)) == memory_desc((64, 64), "f16", layout)
+
+
+@pytest.mark.parametrize("swizzle", SWIZZLES)
+@pytest.mark.parametrize("stride", [(64, 1), (1, 64), (128, 1)])
+def test_tensor_layouts_swizzles_alike(
+    swizzle: tuple[int, int, int], stride: tuple[int, int]
+) -> None:
+    peer = pytest.importorskip("tensor_layouts", reason="tensor-layouts is not installed")
+    layout = peer.compose(peer.Swizzle(*swizzle), peer.Layout((64, 64), stride))
+    check_cute(layout)
+    assert memory_desc((64, 64), "f16", str(layout)) == memory_desc((64, 64), "f16", layout)
+
+
+def check_cute(layout: Any) -> None:
+    desc = memory_desc((64, 64), "f16", layout)
+    offsets = [layout(row, column) for row, column in product(range(64), range(64))]
+    assert desc.layout.offsets().ravel().tolist() == offsets
+
+
+_TYPES = {8: "s8", 16: "f16", 32: "f32"}
+
+
+def _layouts() -> list[tuple[str, tuple[int, ...], int]]:
+    found: list[tuple[str, tuple[int, ...], int]] = []
+    for vec, per, most in product((1, 4, 8), (1, 2, 4), (1, 2, 8)):
+        for order in ([1, 0], [0, 1]):
+            text = f"SwizzledSharedLayout({vec}, {per}, {most}, {order})"
+            found += [(text, (64, 64), 16), (text, (16, 128), 32)]
+    found.append(("SwizzledSharedLayout(8, 1, 8, [2, 1, 0])", (2, 16, 64), 16))
+    for width, bits in product((0, 32, 64, 128), (8, 16, 32)):
+        text = f"NVMMASharedLayout({width}, {bits}"
+        found += [(f"{text})", (64, 128), bits), (f"{text})", (8, 256), bits)]
+        found += [(f"{text}, transposed=True)", (128, 64), bits)]
+        found += [(f"{text}, rank=3)", (2, 8, 128), bits)]
+    found.append(("NVMMASharedLayout(128, 16)", (512, 128), 16))
+    found.append(("NVMMASharedLayout(128, 8, fp4_padded=True)", (16, 64), 8))
+    found.append(("SharedLinearLayout([[0, 1], [0, 2], [1, 0], [2, 2]])", (4, 4), 32))
+    return found
+
+
+@pytest.mark.parametrize(("text", "dims", "bits"), _layouts())
+def test_triton_has_the_same_linear_layout(text: str, dims: tuple[int, ...], bits: int) -> None:
+    gluon = "triton.experimental.gluon.language"
+    gl = pytest.importorskip(gluon, reason="Triton is not installed")
+    to_linear_layout = pytest.importorskip(f"{gluon}._layouts").to_linear_layout
+    layout = eval(f"gl.{text}", {"gl": gl})
+    desc: MemoryDesc = memory_desc(dims, _TYPES[bits], text)
+    bases = to_linear_layout(layout, list(dims)).bases["offset"]
+    index = np.zeros((len(dims), 1 << len(bases)), np.int64)
+    for bit, base in enumerate(bases):
+        is_set = np.arange(1 << len(bases)) >> bit & 1
+        index ^= np.array(base)[:, None] * is_set
+    is_used = np.ones(1 << len(bases), bool)
+    for bit, base in enumerate(bases):  # of a zero base the second place is padding
+        if not any(base):
+            is_used &= ~(np.arange(1 << len(bases)) >> bit & 1).astype(bool)
+    assert np.array_equal(desc.offset(index[:, is_used]), np.flatnonzero(is_used))
+    assert memory_desc(dims, _TYPES[bits], layout) == desc
+    for again in written(desc, "triton"):
+        assert memory_desc(dims, _TYPES[bits], again) == desc

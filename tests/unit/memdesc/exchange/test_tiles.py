@@ -1,0 +1,194 @@
+"""Names of tiles in shared memory: Triton's layouts, CUTLASS's atoms, TMA's modes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from memdesc import (
+    MemdescError,
+    MemoryDesc,
+    UnsupportedFormatError,
+    memory_desc,
+    parse_layout,
+)
+from memdesc.exchange import written
+
+SWIZZLED = "SwizzledSharedLayout(vec=8, per_phase=1, max_phase=8, order=[1, 0])"
+
+# a layout, its dims and type, and offsets that Triton 3.9's `to_linear_layout` gives
+WORKED = [
+    (
+        SWIZZLED,
+        (64, 64),
+        "f16",
+        {(1, 0): 72, (1, 8): 64, (3, 9): 209, (7, 63): 455, (63, 63): 4039},
+    ),
+    ("NVMMASharedLayout(128, 16)", (64, 64), "f16", {(1, 0): 72, (1, 8): 64, (63, 63): 4039}),
+    (
+        "gl.SwizzledSharedLayout(4, 2, 4, [1, 0])",
+        (16, 32),
+        "f16",
+        {(1, 0): 32, (2, 0): 68, (3, 5): 97, (6, 31): 211},
+    ),
+    (
+        "NVMMASharedLayout(swizzle_byte_width=128, element_bitwidth=16)",
+        (16, 128),
+        "f16",
+        {(1, 0): 72, (0, 64): 1024, (3, 73): 1233, (15, 127): 1991},
+    ),
+    (
+        "ttgl.NVMMASharedLayout(64, 16, transposed=True)",
+        (32, 16),
+        "f16",
+        {(1, 0): 1, (0, 1): 32, (0, 2): 72, (9, 3): 97, (31, 15): 487},
+    ),
+    (
+        "NVMMASharedLayout(32, 8)",
+        (16, 64),
+        "s8",
+        {(4, 0): 144, (4, 16): 128, (0, 32): 512, (5, 33): 689},
+    ),
+    ("NVMMASharedLayout(32, 32)", (8, 8), "f32", {(4, 0): 36, (4, 4): 32, (5, 1): 45}),
+    (
+        "NVMMASharedLayout(128, 16, rank=3)",
+        (2, 4, 64),
+        "f16",
+        {(0, 1, 0): 72, (1, 0, 0): 288, (1, 3, 9): 497},
+    ),
+    (
+        "NVMMASharedLayout(128, 8, fp4_padded=True)",
+        (16, 64),
+        "u8",
+        {(0, 7): 7, (0, 8): 16, (1, 0): 144, (1, 8): 128},
+    ),
+    (
+        "SharedLinearLayout([[0, 1], [0, 2], [1, 0], [2, 2]])",
+        (4, 4),
+        "f32",
+        {(1, 0): 4, (2, 0): 10, (2, 2): 8, (3, 3): 13},
+    ),
+    (
+        "#ttg.nvmma_shared<{swizzlingByteWidth = 128, transposed = false, elementBitWidth = 16}>",
+        (64, 64),
+        "f16",
+        {(1, 0): 72},
+    ),
+    (
+        "#ttg.shared_linear<{offset = [[0, 1], [0, 2], [1, 0], [2, 2]]}, alignment = 16>",
+        (4, 4),
+        "f32",
+        {(3, 3): 13},
+    ),
+    (
+        "#ttg.padded_shared<[128:+8] {order = [1, 0], shape = [64, 64]}>",
+        (64, 64),
+        "f16",
+        {(1, 0): 64, (2, 0): 136, (63, 63): 4343},
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "dims", "dtype", "offsets"), WORKED)
+def test_a_layout_has_triton_s_offsets_and_is_read_as_it_is_written(
+    text: str, dims: tuple[int, ...], dtype: str, offsets: dict[tuple[int, ...], int]
+) -> None:
+    desc = memory_desc(dims, dtype, text)
+    assert {index: desc.offset(index) for index in offsets} == offsets
+    assert {desc.index(offset): offset for offset in offsets.values()} == offsets
+    if "padded_shared" not in text:  # that is strides
+        for again in written(desc, "triton"):
+            assert parse_layout(f"triton:{again}", dims, dtype) == desc
+
+
+def test_a_memdesc_of_ttgir_has_sizes_and_a_type() -> None:
+    attribute = "#ttg.swizzled_shared<{vec = 8, perPhase = 1, maxPhase = 8, order = [1, 0]}>"
+    desc = parse_layout(f"!ttg.memdesc<64x64xf16, {attribute}, #ttg.shared_memory, mutable>")
+    assert desc == memory_desc((64, 64), "f16", SWIZZLED)
+    assert written(memory_desc((64, 64), "f16", SWIZZLED), "triton")[:2] == (SWIZZLED, attribute)
+
+
+def test_any_linear_map_of_bits_is_read_and_written() -> None:
+    rng = np.random.default_rng(3)
+    read = 0
+    while read < 30:
+        bases = [[int(code) >> 2, int(code) & 3] for code in rng.integers(0, 16, 4)]
+        text = f"SharedLinearLayout({bases})"
+        try:
+            desc = memory_desc((4, 4), "f32", text)
+        except MemdescError:  # singular
+            continue
+        read += 1
+        for offset in range(16):
+            index = [0, 0]
+            for bit, base in enumerate(bases):
+                if offset >> bit & 1:
+                    index = [index[0] ^ base[0], index[1] ^ base[1]]
+            assert desc.offset(tuple(index)) == offset
+            assert desc.index(offset) == tuple(index)
+        assert memory_desc((4, 4), "f32", written(desc, "triton")[-2]) == desc
+
+
+@pytest.mark.parametrize(
+    ("text", "dims", "reason"),
+    [
+        ("BlockedLayout([1], [32], [4], [0])", (128,), "maps registers, lanes and warps"),
+        ("#ttg.blocked<{order = [0]}>", (128,), "maps registers, lanes and warps"),
+        ("SwizzledSharedLayout(3, 1, 8, [1, 0])", (16, 64), "3 must be a power of two"),
+        ("SwizzledSharedLayout(8, 1, 8, [1, 1])", (16, 64), "each of the dims 0 to 1 once"),
+        ("SwizzledSharedLayout(8, 1, 8, [1, 0], [[1, 0]])", (16, 64), "memories of several"),
+        ("SwizzledSharedLayout(8, 1, 8, [1, 0])", (16, 60), "sizes are powers of two"),
+        ("SwizzledSharedLayout(8, 1)", (16, 64), "are missing"),
+        ("SwizzledSharedLayout(8, 1, 8, [1, 0], way=2)", (16, 64), "its parameters are"),
+        ("SwizzledSharedLayout(open('x'), 1, 8, [1, 0])", (16, 64), "numbers and lists"),
+        ("NVMMASharedLayout(128, 32)", (64, 64), "its elements have 32 bits, and f16 has 16"),
+        ("NVMMASharedLayout(128, 16)", (64, 32), "are not whole tiles of 64 columns"),
+        ("NVMMASharedLayout(128, 16)", (4, 64), "at least 8 rows"),
+        ("NVMMASharedLayout(96, 16)", (64, 64), "a swizzle has 0, 32, 64 or 128 bytes"),
+        ("NVMMASharedLayout(0, 16)", (512, 512), "tiles of 256 count"),
+        ("NVMMASharedLayout(128, 16, rank=3, transposed=True)", (2, 8, 64), "must have its rank"),
+        ("SharedLinearLayout([[0, 1], [0, 1]])", (1, 4), "has dims"),
+        ("SharedLinearLayout([[1, 1], [1, 1]])", (2, 2), "one element has several places"),
+        ("#ttg.amd_rotating_shared<{vec = 4}>", (64, 64), "is not confirmed"),
+        ("triton:SomeLayout(1)", (4,), "the layouts in shared memory are"),
+        ("K_SW128", (8, 60), r"are not whole atoms of \(8, 64\)"),
+        ("K_SW256", (8, 64), "its tiles are K_INTER"),
+        ("Layout_K_SW128_Atom<float>", (8, 64), "its elements are float, not 16 bits wide"),
+        ("SWIZZLE_64B", (8, 64), "a box has at most 5 dims, the last of at most 32 elements"),
+    ],
+)
+def test_what_has_no_addresses_or_several_memories_is_refused(
+    text: str, dims: tuple[int, ...], reason: str
+) -> None:
+    with pytest.raises(MemdescError, match=reason):
+        memory_desc(dims, "f16", text)
+
+
+@pytest.mark.parametrize(
+    ("text", "dims", "cute"),
+    [
+        ("K_INTER", (8, 8), "(8,8):(8,1)"),
+        ("K_SW32", (8, 16), "Sw<1,3,3> o (8,16):(16,1)"),
+        ("K_SW64", (8, 32), "Sw<2,4,3> o smem_ptr[16b](unset) o (8,32):(32,1)"),
+        ("Layout_K_SW128_Atom<cute::half_t>", (8, 64), "Sw<3,3,3> o (8,64):(64,1)"),
+        ("K_SW128", (128, 128), "Sw<3,3,3> o (128,(64,2)):(64,(1,8192))"),
+        ("MN_SW64", (32, 8), "Sw<2,3,3> o (32,8):(1,32)"),
+        ("MN_SW128", (128, 16), "Sw<3,3,3> o ((64,2),(8,2)):((1,512),(64,1024))"),
+        ("MN_SW128_32B", (64, 4), "Sw<2,4,2> o (64,4):(1,64)"),
+        ("CU_TENSOR_MAP_SWIZZLE_128B", (16, 8), "Sw<3,3,3> o (16,8):(64,1)"),
+        ("SWIZZLE_32B", (2, 16, 16), "Sw<1,3,3> o (2,16,16):(256,16,1)"),
+        ("SWIZZLE_128B_ATOM_32B", (8, 64), "Sw<2,4,2> o (8,64):(64,1)"),
+    ],
+)
+def test_an_atom_or_a_mode_is_cute_s_layout(text: str, dims: tuple[int, ...], cute: str) -> None:
+    desc = memory_desc(dims, "f16", text)
+    assert desc == memory_desc(dims, "f16", cute)
+    for again in written(desc, "cutlass"):
+        assert memory_desc(dims, "f16", again) == desc
+
+
+def test_what_no_tile_is_like_is_not_written() -> None:
+    other: MemoryDesc = memory_desc((6, 10), "f32", "ba")
+    for system in ("triton", "cutlass"):
+        with pytest.raises(UnsupportedFormatError, match="cannot express"):
+            written(other, system)
