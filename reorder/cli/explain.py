@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from memdesc import MemdescError, MemoryDesc
+from memdesc.dtypes import BYTE_BITS
 from reorder.cli.command import (
     DIMS,
     DTYPE,
@@ -23,15 +24,19 @@ from reorder.cli.command import (
 )
 from reorder.plan.compare import COPY, NO_OP, compare_layouts
 from reorder.plan.planner import plan_reorder
+from reorder.values.attr import Attr
 
 if TYPE_CHECKING:
     import argparse
 
     from reorder.plan.nodes import Box
+    from reorder.plan.plan import ReorderPlan
 
 # the most elements whose offsets are compared one by one
 _MAX_COMPARED = 1 << 22
 _SIDES = ("src", "dst")
+# in most first-level caches, addresses this far apart share a set, which holds this many lines
+_SET_BYTES, _WAYS, _LINE_BITS = 4096, 16, 512
 _SHOWN = ("padded_dims", "nbytes", "is_dense", "offset0")
 
 
@@ -44,23 +49,26 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
         raise MemdescError(msg)
     pair = pair_of(options, options.to)
     src, dst = map(buffer_of, pair)
-    plan = plan_reorder(src, dst)
+    attr = None if options.scale is None else Attr(dst_scale=options.scale)
+    plan = plan_reorder(src, dst, attr)
     relation = compare_layouts(src, dst)
+    kind, why = (relation.kind, relation.why) if attr is None else (COPY, "a scale changes numbers")
     facts: Facts = {
         "src": repr(pair[0]),
         "dst": repr(pair[1]),
         "equal": src == dst,
-        "reorder": relation.kind,
-        "why": relation.why,
+        "reorder": kind,
+        "why": why,
     }
     for key in _SHOWN:
         values = getattr(src, key), getattr(dst, key)
         facts[key] = values[0] if values[0] == values[1] else dict(zip(_SIDES, values, strict=True))
-    if relation.kind != NO_OP and src.nelems <= _MAX_COMPARED:
+    if kind != NO_OP and src.nelems <= _MAX_COMPARED:
         facts["first_moved"] = _first_moved(src, dst)
     facts |= {
         "plan": [_box_facts(box) for box in plan.boxes] if options.json else str(plan).splitlines(),
         "access": [describe_access(plan, box) for box in plan.boxes],
+        "slow": [] if kind != COPY else slow_strides(plan),
         "kernels": list(PreparedReorder(plan).kernels),
         "bytes_read": src.dtype.nbytes(src.nelems),
         "bytes_written": dst.dtype.nbytes(dst.padded_nelems if dst.nelems else 0),
@@ -84,6 +92,48 @@ def _first_moved(src: MemoryDesc, dst: MemoryDesc) -> Facts | None:
         return None
     index = tuple(map(int, moved[0]))
     return {"index": index, "src": src.offset(index), "dst": dst.offset(index)}
+
+
+def slow_strides(plan: ReorderPlan) -> list[str]:
+    """Say where neighbours on one side share few sets of a cache on the other, and the way out.
+
+    >>> src, dst = (MemoryDesc((4096, 64), "f32", tag) for tag in ("ba", "ab"))
+    >>> print(*slow_strides(plan_reorder(src, dst)))  # doctest: +NORMALIZE_WHITESPACE
+    neighbours in dst are 16,384 bytes apart in src, a multiple of 4,096, so they share few sets of
+    a cache: code that copies row by row reads each of its lines many times, and reorder moves tiles
+    instead; strides=(1, 4112) would spread them
+    """
+    found: dict[tuple[int, int], str] = {}
+    descs = plan.src, plan.dst
+    for box in plan.boxes:
+        loops = [node for node in box.nodes if node.valid > 1 and all(node.strides)]
+        if box.is_zero or not loops:
+            continue
+        for side, desc in enumerate(descs):
+            run = min(loops, key=lambda node: abs(node.strides[1 - side]))
+            apart = abs(run.strides[side]) * desc.dtype.bits // BYTE_BITS
+            if apart == 0 or apart % _SET_BYTES or run.valid < _WAYS:
+                continue
+            here, there = _SIDES[side], _SIDES[1 - side]
+            verb = "writes" if side else "reads"
+            found[side, apart] = (
+                f"neighbours in {there} are {apart:,} bytes apart in {here}, a multiple of "
+                f"{_SET_BYTES:,}, so they share few sets of a cache: code that copies row by row "
+                f"{verb} each of its lines many times, and reorder moves tiles instead"
+                f"{_spread(desc, abs(run.strides[side]))}"
+            )
+    return [*found.values()]
+
+
+def _spread(desc: MemoryDesc, apart: int) -> str:
+    """Return the strides of rows that are a cache line longer, where strides say it all."""
+    if desc.layout.xor or desc.layout.inner():
+        return ""
+    longer = apart + _LINE_BITS // desc.dtype.bits
+    strides = tuple(
+        stride if stride % apart else stride // apart * longer for stride in desc.strides
+    )
+    return f"; strides={strides} would spread them"
 
 
 def _box_facts(box: Box) -> Facts:
@@ -114,6 +164,7 @@ def _lay_out(facts: Facts) -> list[str]:
         nbytes = f"0 if src is used as dst; if copied, {nbytes}"
         kernels = f"if copied, {kernels}"
     shown |= {"plan": facts["plan"], "access": facts["access"]}
+    shown |= {"slow": facts["slow"]} if facts["slow"] else {}
     shown |= {"kernels": kernels, "bytes": nbytes}
     if facts["reorder"] == COPY:
         shown["time"] = "memdesc bench measures it"
@@ -135,6 +186,7 @@ COMMAND = Command(
         option("--to", " (dst); LAYOUT is src", required=True),
         DTYPE,
         TO_DTYPE,
+        option("--scale", type=float),
         option("--svg", ": the plan, with the source of each element of dst"),
         flag("--beside", "with --svg: draw both memories side by side instead"),
         value(

@@ -31,6 +31,27 @@ def test_no_op_view_or_copy(shell: Shell) -> None:
     assert "first moved  (0, 0, 0, 1) from offset 1 to 16" in shown
 
 
+def test_strides_that_share_few_sets_of_a_cache_are_named_with_ones_that_do_not(
+    shell: Shell,
+) -> None:
+    by_rows, by_columns = shell.facts("explain ab 4096x2048 --to ba")["slow"]
+    assert by_rows.startswith("neighbours in dst are 8,192 bytes apart in src")
+    assert by_columns.startswith("neighbours in src are 16,384 bytes apart in dst")
+    assert "strides=(2064, 1) would spread them" in by_rows
+    assert "strides=(1, 4112) would spread them" in by_columns
+    assert shell.facts("explain 2064x1 4096x2048 --to 1x4112")["slow"] == []
+    for command in ("ab 4000x2000 --to ba", "ab 4096x2048 --to aB16b", "ab 8x1024 --to ba"):
+        assert shell.facts(f"explain {command}")["slow"] == []
+    (blocked,) = shell.facts("explain nChw16c 1x32x64x64 --to nchw")["slow"]
+    assert blocked.startswith("neighbours in src are 16,384 bytes apart in dst")
+
+
+def test_a_scale_makes_a_copy(shell: Shell) -> None:
+    found = shell.facts("explain ab 4x8 --to ab --scale 0.5")
+    assert (found["reorder"], found["why"]) == ("copy", "a scale changes numbers")
+    assert "Attr(dst_scale=0.5)" in shell.lines("explain ab 4x8 --to ab --scale 0.5")[3]
+
+
 def test_bytes_are_those_of_a_copy_where_nothing_has_to_move(shell: Shell) -> None:
     shown = shell.lines("explain nchw 8x1x5x4 --to nhwc")
     assert "bytes    0 if src is used as dst; if copied, 640 read, 640 written" in shown
