@@ -9,7 +9,7 @@ import pytest
 
 from memdesc import MemdescError
 from reorder import load, opencl
-from reorder.cli import main
+from reorder.cli import doctor, main
 from tests.opencl.runtimes import refused
 
 if TYPE_CHECKING:
@@ -57,3 +57,16 @@ def test_a_device_is_found_by_a_part_of_its_name_or_of_its_platform(runtime: Run
         opencl.find_device("nothing")
     with pytest.raises(MemdescError, match="the name of a device is a string, not 3"):
         opencl.find_device(3)  # type: ignore[arg-type] # the mistake
+
+
+def test_a_report_is_markdown_and_tries_each_device(
+    runtime: Runtime, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor, "TRIALS", (("nhwc", "f32"),))
+    assert main(["doctor", "--report"]) == 0
+    report = capsys.readouterr().out
+    works = sum(device.works for device in opencl.devices())
+    assert report.startswith("memdesc ")
+    assert f"| {runtime.device.name} | {runtime.device.platform}, " in report
+    assert report.count("| nhwc, f32 | exact (") == works
+    assert "bytes differ" not in report
