@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
+from functools import lru_cache
 from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,6 +13,7 @@ import numpy as np
 from memdesc.desc import MemoryDesc
 from memdesc.dtypes import BYTE_BITS, DATA_TYPES
 from memdesc.errors import MemdescError, about
+from memdesc.record.names import record_desc
 from memdesc.record.scheme import ALL, Part, Scheme, Words, check_names, terms
 
 if TYPE_CHECKING:
@@ -105,6 +107,11 @@ def difference(descs: Sequence[RecordDesc]) -> tuple[str, tuple[str, ...]]:
     return fits, tuple(name for name in names if name != "dims")
 
 
+@lru_cache(maxsize=256)
+def _names(axis: str) -> tuple[str, ...]:
+    return tuple(word for _, word in terms(axis) if not word.isdecimal())
+
+
 class _OtherDimsError(MemdescError):
     """A tensor has another number of axes than in a form of a scheme."""
 
@@ -118,9 +125,9 @@ class _Equation(NamedTuple):
     stored: Stored
 
     @property
-    def names(self) -> list[str]:
+    def names(self) -> tuple[str, ...]:
         """The dims and options in it."""
-        return [word for _, word in terms(self.axis) if not word.isdecimal()]
+        return _names(self.axis)
 
     def solved(self, name: str, values: Mapping[str, Any]) -> int | None:
         """Return the value of its only unknown; None if no integer solves it."""
@@ -247,7 +254,7 @@ class _Search(NamedTuple):
             raise MemdescError(msg)
         dims = tuple(values[letter] for letter in self.letters)
         options = {o.name: values[o.name] for o in self.scheme.options if o.name in values}
-        return self.scheme.bound(dims, {**options, **self.said})
+        return record_desc(dims, self.scheme.name, **{**options, **self.said})
 
 
 def _solved(
@@ -258,7 +265,9 @@ def _solved(
     Each equation with one unknown gives its value, or for blocks that may be cut off, their range.
     """
     values, blocks = dict(known), dict[str, dict[str, range]]()
-    for _ in equations:
+    count = -1
+    while count != len(values):
+        count = len(values)
         for each in equations:
             unknown = [name for name in each.names if name not in values]
             if len(unknown) != 1:

@@ -162,11 +162,6 @@ def scheme_of(name: str) -> Scheme | None:
     return SCHEMES.get(name)
 
 
-def experts_of(name: str) -> str:
-    """Return the letters of stacked matrices of a record; empty if it has no dim for them."""
-    return SCHEMES[name].stacked if name in SCHEMES else ""
-
-
 def _plain(value: Any) -> Any:
     """Return a numpy scalar as Python's, and a data type as its name, for a readable repr."""
     if isinstance(value, np.integer | np.bool_):

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from math import gcd, prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -167,9 +168,10 @@ class Part(NamedTuple):
         return tuple(filter(None, (each.strip() for each in text.split(","))))
 
 
-def terms(axis: str) -> list[tuple[str, str]]:
+@lru_cache(maxsize=256)
+def terms(axis: str) -> tuple[tuple[str, str], ...]:
     """Return the operators and operands of an expression."""
-    return _TERM.findall(axis)
+    return tuple(_TERM.findall(axis))
 
 
 class Words(NamedTuple):
@@ -180,6 +182,11 @@ class Words(NamedTuple):
     nbytes: int
     # what the words hold; None if files do not say it
     desc: MemoryDesc | None
+
+
+# what `Scheme.words` has found: a model has many weights of the same dims
+_WORDS: dict[tuple[Any, ...], dict[str, Words]] = {}
+_MOST_WORDS = 1024
 
 
 class Scheme(NamedTuple):
@@ -282,8 +289,16 @@ class Scheme(NamedTuple):
         given = tuple(sizes.options.items())
         return RecordDesc(dims, tuple(fields), rule, self.name, letters, given, tuple(constants))
 
-    def words(self, desc: RecordDesc) -> dict[str, Words]:
+    def words(self, desc: RecordDesc) -> Mapping[str, Words]:
         """Return how each tensor of a record of this scheme is stored."""
+        key = self.name, desc.dims, desc.options
+        if key not in _WORDS:
+            if len(_WORDS) > _MOST_WORDS:
+                _WORDS.clear()
+            _WORDS[key] = self._words(desc)
+        return _WORDS[key]
+
+    def _words(self, desc: RecordDesc) -> dict[str, Words]:
         sizes = _Sizes(self, desc.letters, desc.dims, dict(desc.options))
         found: dict[str, Words] = {}
         for part in self.parts_of(sizes.options):

@@ -23,7 +23,7 @@ from reorder.checkpoints.stored import BARE_ROLES, ONE, WEIGHT, stem_of
 from reorder.values.formats import INTEGERS
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Mapping
+    from collections.abc import Mapping
 
     from reorder.checkpoints.formats.entry import Entry
 
@@ -274,9 +274,3 @@ def tensors_of(name: str) -> tuple[str, ...]:
     """Return the names of the tensors of a record."""
     scheme = scheme_of(name)
     return (ONE,) if scheme is None else scheme.tensors()
-
-
-def shown_options(name: str, held: Container[str]) -> dict[str, bool]:
-    """Return the options of a record that the names of its tensors show."""
-    scheme = scheme_of(name)
-    return {} if scheme is None else scheme.shown(held)

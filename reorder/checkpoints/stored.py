@@ -198,7 +198,7 @@ def written_tensors(
     return {role: Tensor(full(role), *each) for role, each in _words_of(desc).items()}
 
 
-def _words_of(desc: RecordDesc) -> dict[str, Words]:
+def _words_of(desc: RecordDesc) -> Mapping[str, Words]:
     """Return how the tensors of a record are stored; as bytes if it is not of a known scheme."""
     scheme = scheme_of(desc.name)
     if scheme is not None and scheme.bound(desc.dims, dict(desc.options)) == desc:

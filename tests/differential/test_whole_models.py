@@ -556,7 +556,7 @@ _FOR_MLX = {
 
 
 @pytest.mark.parametrize("preset", _FOR_MLX)
-@pytest.mark.parametrize("kind", [*_MODELS, "mixtral", "deepseek_v3"])
+@pytest.mark.parametrize("kind", [*_MODELS, "mixtral"])
 def test_mlx_computes_with_models_of_compressed_tensors(
     tmp_path: Path, by_compressed_tensors: Callable[[str, str], Path], kind: str, preset: str
 ) -> None:

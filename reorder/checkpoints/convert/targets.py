@@ -241,12 +241,6 @@ _MLX_ALIKE = (
     "granite helium hunyuan_v1_dense llama minicpm mistral mixtral nemotron olmo olmo2 olmo3 olmoe "
     "phi phi3 phimoe qwen2 qwen2_moe qwen3 qwen3_moe seed_oss smollm3 stablelm starcoder2"
 )
-# Models that can become MLX: those above, and two whose tensors mlx-lm changes as it loads them,
-# even if their experts are stacked already.
-_MLX_LOADS = f"{_MLX_ALIKE} deepseek_v3 kimi_k2"
-# By the type of a model, the last part of the names of layers that mlx-lm splits as it loads them,
-# and then quantises again if they are quantised (`sanitize` of `models/deepseek_v3.py`).
-_MLX_SPLITS = {"deepseek_v3": "kv_b_proj", "kimi_k2": "kv_b_proj"}
 _MLX = "mlx"
 # the last parts of names of tensors that may be beside codes without changing what they mean
 _BESIDE = ("bias", *LEFT_OUT)
@@ -385,7 +379,6 @@ def _moves(
     # in lower case, as transformers expects it
     is_declared = target.method in (None, *(each.get("quant_method") for each in sections))
     said_symmetric = any(map(says_symmetric, sections))
-    split = _MLX_SPLITS.get(kind or "") if target.is_stacked else None
     moves: dict[_Move, list[Group]] = {}
     told: dict[str, None] = {}
     for group in groups:
@@ -394,9 +387,9 @@ def _moves(
         src = FormatName(group.desc.name, group.desc.options)
         last = group.prefix.rpartition(".")[2]
         is_conv1d = kind in _CONV1D and last in _CONV1D_LAYERS
-        dtype = "f32" if last == split else target.dtype
+        dtype = target.dtype
         dst, warning = (
-            (_decoded_layout(group.desc, is_conv1d=is_conv1d), _split_warning(split))
+            (_decoded_layout(group.desc, is_conv1d=is_conv1d), "")
             if dtype
             else _target_record(name, group.prefix, group.desc, said_symmetric=said_symmetric)
         )
@@ -607,7 +600,7 @@ def _check_names_of_mlx(name: str, kind: str | None, groups: Sequence[Group]) ->
     was = any(group.desc is not None and group.desc.name.startswith(_MLX) for group in groups)
     if becomes == was or kind is None:
         return
-    if kind not in (_MLX_LOADS if becomes else _MLX_ALIKE).split():
+    if kind not in _MLX_ALIKE.split():
         msg = (
             f"--to {name}: {CONFIG} says model_type {short_repr(kind)}, and mlx-lm may give such a "
             "model tensors of other names, shapes or values than transformers does, such as norms "
@@ -636,16 +629,6 @@ def _decoded_layout(desc: RecordDesc, *, is_conv1d: bool) -> FormatName:
     """Return the layout that models have for the floats of a record."""
     axes = model_axes(desc)[:: -1 if is_conv1d else 1]
     return FormatName("plain", () if axes == desc.letters else (("axes", axes),))
-
-
-def _split_warning(layer: str | None) -> str:
-    """Return a warning about layers that are decoded because the loader splits them."""
-    return (
-        f"{layer} is decoded to f32 in every layer: mlx-lm splits it as it loads the model, and "
-        "would quantise the parts again, with rounding"
-        if layer
-        else ""
-    )
 
 
 def _target_record(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import reorder
 from memdesc import memory_desc
 from memdesc.record import Field, Number, RecordDesc, Rule, known_records, record_desc
-from memdesc.record.names import experts_of
+from memdesc.record.rows import SCHEMES
 from tests.records import bits_of, dequantize_reference, random_record
 
 # sizes that suit each format; groups of 128 along one of them
@@ -22,7 +22,7 @@ _SIZES = st.sampled_from((128, 256, 384, 512, 1280))
 def records(draw: st.DrawFn) -> reorder.records.Record:
     name = draw(st.sampled_from(known_records()))
     dims: tuple[int, ...] = draw(_SIZES), draw(_SIZES) // 128 * 256
-    if experts_of(name) and draw(st.booleans()):
+    if name in SCHEMES and SCHEMES[name].stacked and draw(st.booleans()):
         dims = (draw(st.integers(1, 3)), *dims)
     desc: RecordDesc = record_desc(dims, name)
     return random_record(desc, np.random.default_rng(draw(st.integers(0, 99))))

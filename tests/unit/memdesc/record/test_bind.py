@@ -93,6 +93,22 @@ def test_what_was_cut_is_no_record(name: str) -> None:
     assert desc not in bound.descs
 
 
+# the words of these are only in another order, which descriptors alone tell
+_ALIKE = {"torch_int4_cpu", "torch_int4_cpu_avx2", "torch_int4_cpu_default"}
+
+
+@pytest.mark.parametrize("name", SCHEMES)
+def test_the_tensors_of_a_scheme_are_of_no_other(name: str) -> None:
+    """*Law*: schemes with tensors of the same names do not take each other's, or mean the same."""
+    desc = record_desc((256, 256), name)
+    held = stored(desc)
+    for other, scheme in SCHEMES.items():
+        if other == name or not {*scheme.tensors()} <= held.keys() or {name, other} <= _ALIKE:
+            continue
+        # one scale of all is one of a block of all
+        assert all(found == desc for found in bind(scheme, held, {}).descs), other
+
+
 def test_bits_that_no_shape_shows_are_asked_for() -> None:
     desc = record_desc((64, 256), "mlx", bits=4, group=64)
     bound = bind(SCHEMES["mlx"], stored(desc), {})

@@ -346,6 +346,13 @@ _ALL = (
         partial(fp8, "weight_scale_inv", (3, 2)),
         _INV,
     ),
+    # blocks of any two sizes
+    Scheme(
+        "fp8_block",
+        declared("fp8", fmt="e4m3", weight_block_size=[125, 100]),
+        partial(fp8, "weight_scale_inv", (3, 2), block=(125, 100)),
+        {**_INV, "block": "125x100"},
+    ),
     Scheme(
         "fp8_block",
         compressed("float-quantized", **_BYTES, strategy="block", block_structure=[128, 128]),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,16 +10,12 @@ import pytest
 
 import reorder
 from memdesc import MemdescError
-from memdesc.record import known_records, record_desc
-from reorder.checkpoints.formats.table import plan_file
+from memdesc.record import record_desc
 from reorder.checkpoints.quantization import declared_record
-from reorder.checkpoints.stored import written_tensors
-from reorder.checkpoints.writer import Writer
 from reorder.cli import main
 from tests.checkpoints import awq_layer, fp8_layer, gptq_layer, write_config, write_safetensors
 from tests.unit.reorder.checkpoints.convert.results import converted, refused
 from tests.work import hangs_fail
-from tests.writers import write_part
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -85,37 +80,6 @@ def test_words_of_another_record_are_refused_by_their_shapes(
     write_config(folder, quant_method="gptq")
     assert np.array_equal(values(folder), wanted)
     assert inspected(folder, capsys) == ({f"fc.{x}": f"gptq {x}" for x in layer}, "")
-
-
-_SEVERAL = [name for name in known_records() if len(record_desc((256, 256), name).tensors) > 1]
-
-
-@pytest.mark.parametrize("is_described", [True, False])
-@pytest.mark.parametrize("name", _SEVERAL)
-def test_words_of_each_record_are_of_no_other(
-    tmp_path: Path, name: str, *, is_described: bool
-) -> None:
-    desc = record_desc((256, 256), name)
-    path = tmp_path / "x.safetensors"
-    tensors = [
-        tensor if is_described else tensor._replace(desc=None, note=None)
-        for tensor in written_tensors("fc", desc, "").values()
-    ]
-    with Writer(path, plan_file(path, tensors, {})) as writer:
-        for each in desc.constants:
-            write_part(writer, f"fc.{each.tensor}", 0, np.frombuffer(each.data, np.uint8))
-        writer.finish()
-    with reorder.open_checkpoint(path) as checkpoint:
-        found = []
-        for other in _SEVERAL:
-            said = dict(desc.options) if other == name else {}
-            with suppress(MemdescError):
-                record = checkpoint.record("fc", other, **said)
-                # one scale of all is one of a block of all
-                found += [other] if other == name or record.desc != desc else []
-    # the words of these are only in another order, which descriptors alone tell
-    alike = [other for other in _SEVERAL if other.startswith("torch_int4") and "torch" in name]
-    assert found == ([name] if is_described or not alike else alike)
 
 
 @pytest.mark.parametrize("name", ["qweight", "qzeros", "scales"])

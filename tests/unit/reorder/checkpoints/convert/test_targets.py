@@ -383,20 +383,15 @@ def test_experts_that_transformers_does_not_load_are_told(tmp_path: Path, name: 
     assert [told in warning for warning in report.warnings].count(True) == 1
 
 
-@pytest.mark.parametrize(("kind", "to_mlx"), [("qwen3_next", False), ("deepseek_v3", True)])
-def test_models_that_mlx_stores_otherwise_are_refused(
-    tmp_path: Path, kind: str, *, to_mlx: bool
-) -> None:
+@pytest.mark.parametrize("kind", ["qwen3_next", "deepseek_v3"])
+def test_models_that_mlx_stores_otherwise_are_refused(tmp_path: Path, kind: str) -> None:
     source = _model(tmp_path / "in", awq_layer(), _AWQ, model_type="llama")
     _made(source, tmp_path / "mlx", "mlx")
     for folder in ("in", "mlx"):
         path = tmp_path / folder / "config.json"
         path.write_text(json.dumps(json.loads(path.read_text()) | {"model_type": kind}))
     assert f"says model_type '{kind}', and mlx-lm may give" in _refused(tmp_path / "mlx", "bf16")
-    if to_mlx:
-        _made(source, tmp_path / "again", "mlx")
-    else:
-        assert "or parts of a matrix; --map" in _refused(source, "mlx")
+    assert "or parts of a matrix; --map" in _refused(source, "mlx")
     _made(source, tmp_path / "bf16", "bf16")
 
 
@@ -944,21 +939,6 @@ def test_what_comfyui_notes_about_codes_is_refused(tmp_path: Path, form: Tensors
     said = refused(source, tmp_path / "out.safetensors", to="bf16")
     assert "--to bf16: blocks.0.q is not known: " in said
     assert "give the name" not in said
-
-
-@pytest.mark.parametrize("kind", ["deepseek_v3", "kimi_k2"])
-def test_a_layer_that_mlx_splits_is_decoded(tmp_path: Path, kind: str) -> None:
-    split = {f"model.layers.0.attn.kv_b_proj.{name}": x for name, x in awq_layer(3).items()}
-    source = _model(tmp_path / "in", awq_layer(), _AWQ, split | _BESIDE, model_type=kind)
-    found, config, report = _made(source, tmp_path / "out", "mlx")
-    wanted = _numbers(source, "model.layers.0.attn.kv_b_proj").T
-    made = found["model.layers.0.attn.kv_b_proj.weight"]
-    assert made.dtype == np.float32
-    assert made.tobytes() == np.ascontiguousarray(wanted).tobytes()
-    assert found["model.layers.0.mlp.weight"].dtype == np.uint32
-    assert config["quantization"] == {"bits": 4, "group_size": 64, "mode": "affine"}
-    (warning,) = report.warnings
-    assert warning.startswith("kv_b_proj is decoded to f32 in every layer: mlx-lm splits it")
 
 
 def _layers_of_bits(**bits: int) -> Tensors:
