@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc.disk import as_path
@@ -95,12 +94,6 @@ class Model:
             # codes without an ending have the name of their record
             if group.prefix not in self.entries or group.desc is not None
         }
-
-    @cached_property
-    def in_groups(self) -> set[str]:
-        """Tensors of records, and of weights saved as a Quantized."""
-        known = [group for group in self.groups.values() if group.desc is not None]
-        return {name for group in known for name in group.found.names}
 
     def name_of(self, group: Group) -> str:
         """Return the name that the numbers of a group have beside the tensors outside it.

@@ -33,6 +33,8 @@ _DOT = "."
 _CODE_BITS = 8
 # words of packed codes; wider integers are indices
 _WORD_BITS = 32
+# names of tensors of codes that other tensors have too
+_USUAL = ("weight", "data", "blocks")
 # the ends of names of scales beside codes that are called `weight` elsewhere
 _BARE_SCALES = ("scale_inv", "weight_scale")
 # scales of few codes may have this many elements: kernels pad them
@@ -112,25 +114,22 @@ _SCALING = (
     "_scale _scales _scale_2 _scale_inv _scale_inverse _global_scale _zero_point _zero_points "
     "_zeros _g_idx _weight_scale _weight_scale_2"
 )
-# a name may match several rows: its longest ending gives the prefix, and each row adds tensors
+# Rows besides those of the schemes, mostly of formats that are not decoded. A name may match
+# several: its longest ending gives the prefix, and each row adds tensors.
 _ROWS = (
     _endings(
         ".qweight!",
-        ".scales .qzeros .zeros .g_idx .scales_and_zeros .s1_scales .s2_scales .s2_zeros "
-        ".s1_szeros .wscales .wzeros .wtscale .wcscales",
+        ".zeros .scales_and_zeros .s1_scales .s2_scales .s2_zeros .s1_szeros .wscales .wzeros "
+        ".wtscale .wcscales",
     ),
-    _endings(
-        ".weight_packed!",
-        ".weight_scale .weight_zero_point .weight_g_idx .weight_global_scale .weight_shape",
-    ),
+    _endings(".weight_packed!", ".weight_g_idx"),
     _endings(
         ".weight",
-        ".scale .scales .biases .zero .zeros .zero_point .qzeros .g_idx .scale_inv .scale_weight "
+        ".zero .zeros .zero_point .qzeros .g_idx .scale_inv .scale_weight "
         ".qscale_weight .global_scale .dequant_scale .SCB .weight_format .per_channel_scale "
         f".weights_scaling_factor .weights_scaling_factor_2 {_CHANGING}",
     ),
     _endings(".B", ".s"),
-    _endings(".W_q!", ".scale .zero"),
     _endings(".q_weight!", ".q_scale .q_scale_max .q_groups .q_group_map .q_perm .q_invperm"),
     _endings(".trellis!", ".suh .svh .su .sv .mcg .mul1"),
     _endings(".codes", ".codebooks .scales"),
@@ -139,7 +138,6 @@ _ROWS = (
     _endings("._data._data", "._scale ._shift ._zeropoint"),
     _endings("_qdata!", "_scale _zero_point _per_tensor_scale _scale_and_zero _act_pre_scale"),
     _endings(":qdata!", ":scale :zero_point :per_tensor_scale :scale_and_zero :act_pre_scale"),
-    _endings("_blocks", "_scales"),
     _endings("_quantized", "_scale _zero_point"),
     _endings("_Q4", "_scales _zero_points"),
     _endings("_Q8", "_scales _zero_points"),
@@ -150,9 +148,6 @@ _ROWS = (
         ".quant_state.bitsandbytes__fp4",
     ),
 )
-
-
-_CERTAIN = tuple(row for row in _ROWS if row.is_certain)
 
 
 def find_siblings(entries: Mapping[str, Entry]) -> list[Siblings]:
@@ -207,7 +202,7 @@ def _others(entries: Mapping[str, Entry], name: str) -> dict[str, Entry]:
     """Return the tensors that turn the codes of a tensor into numbers; none if it has no codes."""
     dotted, codes = f"{_DOT}{name}", entries[name]
     found: dict[str, Entry] = {}
-    for row in _rows() if holds_codes(codes) else _CERTAIN:
+    for row in _rows() if holds_codes(codes) else _certain_rows():
         if dotted.endswith(row.codes):
             may_fit = row.codes or row.is_certain
             start = dotted[1 : len(dotted) - len(row.codes)]
@@ -260,13 +255,19 @@ def holds_codes(entry: Entry) -> bool:
 
 
 @lru_cache(maxsize=1)
+def _certain_rows() -> tuple[_Endings, ...]:
+    return tuple(row for row in _rows() if row.is_certain)
+
+
+@lru_cache(maxsize=1)
 def _rows() -> tuple[_Endings, ...]:
     """Return all rows: the table, and the records of several tensors by their own names."""
     made = []
     for scheme in SCHEMES.values():
         first, *others = (*scheme.tensors(), *scheme.optional)
         ends = " ".join(f"{scheme.joint}{each}" for each in others)
-        made.append(_endings(f"{scheme.joint}{first}", ends))
+        mark = "" if first in _USUAL else "!"
+        made.append(_endings(f"{scheme.joint}{first}{mark}", ends))
     return tuple(dict.fromkeys((*_ROWS, *made)))
 
 
