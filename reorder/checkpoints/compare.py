@@ -6,20 +6,25 @@ compared with what the other side would have in its format, to find what happene
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from functools import cached_property
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cached_property, partial
 from math import prod
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memdesc import MemdescError, MemoryDesc
+from memdesc.disk import as_path
 from memdesc.immutable import immutable
 from memdesc.record import RecordDesc
 from reorder.api import reorder
 from reorder.checkpoints.causes import Part, find_causes, is_equal_bytes, parts_of_record
-from reorder.checkpoints.formats.entry import NOT_BYTES
-from reorder.checkpoints.items import Item, Model
-from reorder.checkpoints.stored import are_as_in_models, in_order_of
+from reorder.checkpoints.checkpoint import Checkpoint, container_of
+from reorder.checkpoints.files import memory_of, value_of
+from reorder.checkpoints.formats.entry import NOT_BYTES, Entry
+from reorder.checkpoints.groups import Group, Model
+from reorder.checkpoints.stored import ONE, are_as_in_models, in_order_of
 from reorder.comparison import ValueComparison, compare_values
+from reorder.quantize import dequantize
 from reorder.records.record import Record
 from reorder.records.repacking import repack
 
@@ -134,25 +139,25 @@ def differences(
 
 
 class Content(NamedTuple):
-    """What one side has under a name."""
+    """What one side has under a name: a file, a tensor, or a quantised weight."""
 
     name: str
     # what messages call it: a file, a record, or the type of its words
     what: str
-    # returns the numbers that it stands for
+    # returns the numbers that it stands for; those of a record are decoded
     numbers: Callable[[], Memory]
-    # what it is in a checkpoint
-    item: Item | None = None
+    # what it was stored with, if that is known
+    desc: MemoryDesc | RecordDesc | None = None
+    # its tensors in a checkpoint by role, and what maps them
+    tensors: Mapping[str, Entry] = MappingProxyType({})
+    map: Callable[[Entry], NDArray[np.uint8]] = Entry.read
+    # the other tensors of a weight, without which these codes are not numbers
+    missing: tuple[str, ...] = ()
 
     @property
-    def desc(self) -> MemoryDesc | RecordDesc | None:
-        """What it was stored with."""
-        return None if self.item is None else self.item.desc
-
-    @property
-    def is_raw_code(self) -> bool:
-        """Whether other tensors turn its codes into numbers, and are not known."""
-        return self.item is not None and bool(self.item.missing)
+    def data(self) -> dict[str, NDArray[np.uint8]]:
+        """The bytes of its tensors."""
+        return {role: self.map(entry) for role, entry in self.tensors.items()}
 
 
 class Pair(NamedTuple):
@@ -182,43 +187,64 @@ def contents_of(
     model: str | os.PathLike[str], reference: str | os.PathLike[str]
 ) -> tuple[Contents, Contents, dict[str, str]]:
     """Return what two checkpoints have by name, and why some tensors cannot be compared."""
-    models = Model(model), Model(reference)
+    checkpoints = [Checkpoint(as_path(path)) for path in (model, reference)]
+    containers = [container_of(each) for each in checkpoints]
+    groups = [
+        Model(as_path(path), container).groups
+        for path, container in zip((model, reference), containers, strict=True)
+    ]
     # if only one side says what words mean, words of the same name are compared as codes
     unknown = {
-        name for each in models for name, group in each.weights.items() if not group.is_known
+        name for found in groups for each in found if not each.is_known for name in each.found.names
     }
     left, right = (
-        {
-            name: Content(item.name, _what(item), item.numbers, item)
-            for name, item in _items(each, unknown)
-        }
-        for each in models
+        dict(_contents(container.entries, each, unknown, checkpoint.map))
+        for container, each, checkpoint in zip(containers, groups, checkpoints, strict=True)
     )
-    unread = sorted({name for each in models for name in each.container.left_out})
+    unread = sorted({name for each in containers for name in each.left_out})
     return left, right, dict.fromkeys(unread, NOT_BYTES)
 
 
-def _items(model: Model, unknown: set[str]) -> Iterator[tuple[str, Item]]:
-    """Yield weights, and tensors that are compared alone.
+def _contents(
+    entries: Mapping[str, Entry],
+    groups: Iterable[Group],
+    unknown: set[str],
+    read: Callable[[Entry], NDArray[np.uint8]],
+) -> Iterator[tuple[str, Content]]:
+    """Yield weights by the names that they decode to, and tensors that are compared alone.
 
     The latter are plain tensors, and the tensors of a weight if one of them is `unknown`.
     """
-    for entry in model.entries:
-        group = model.weights.get(entry)
-        if group is not None and unknown.isdisjoint(group.found.names):
-            called = model.name_of(group)
-            # another tensor may have the name that it decodes to
-            name = group.prefix if called.endswith("\0") else called
-            yield called, Item(name, model, group, group.desc)
-        else:
-            yield entry, model.tensor(entry)
+    weights = {name: group for group in groups for name in group.found.names}
+    for name, entry in entries.items():
+        group = weights.get(name)
+        if group is None or not unknown.isdisjoint(group.found.names):
+            missing = tuple(each for each in group.found.names if each != name) if group else ()
+            codes = f", raw codes without {', '.join(missing)}" if missing else ""
+            numbers = partial(_numbers_of_tensor, entry, read)
+            what, tensors = entry.dtype + codes, {ONE: entry}
+            yield name, Content(name, what, numbers, entry.desc, tensors, read, missing)
+            continue
+        tensors = group.tensors or dict(group.found.entries)
+        what = repr(group.desc) if group.desc else next(iter(tensors.values())).dtype
+        called = group.prefix if group.quantized else group.decoded_name(group.prefix)
+        key = called
+        if called in entries.keys() - {*group.found.names}:
+            # another tensor has that name; none has one with a zero byte
+            called, key = group.prefix, f"{called}\0"
+        numbers = partial(_numbers_of_weight, group, read)
+        yield key, Content(called, what, numbers, group.desc, tensors, read)
 
 
-def _what(item: Item) -> str:
-    if item.desc is not None and item.weight is item.group:
-        return repr(item.desc)
-    codes = f", raw codes without {', '.join(item.missing)}" if item.missing else ""
-    return next(iter(item.tensors.values())).dtype + codes
+def _numbers_of_weight(group: Group, read: Callable[[Entry], NDArray[np.uint8]]) -> Memory:
+    return dequantize(value_of(group, read))
+
+
+def _numbers_of_tensor(entry: Entry, read: Callable[[Entry], NDArray[np.uint8]]) -> Memory:
+    desc, data = entry.known_desc, read(entry)
+    if isinstance(desc, RecordDesc):
+        return dequantize(Record(desc, data))
+    return memory_of(entry, data)
 
 
 def compare_contents(
@@ -233,14 +259,14 @@ def compare_contents(
     """
     names = [name for name in left if name in right]
     as_in_models = are_as_in_models((left[name].desc, right[name].desc) for name in names)
-    places = _ByBytes([each.item for each in right.values() if each.item is not None])
+    places = _ByBytes([*right.values()])
     for name in names:
         a, b = left[name], right[name]
         if is_wanted(a):
             pair = _compared(a, b, as_in_models=as_in_models, **tolerance)
-            if not pair.is_equal and a.item is not None and b.item is not None:
-                causes = find_causes(_parts(a.item, b.item))
-                if not causes and (place := places.find(a.item, b.item)):
+            if not pair.is_equal and a.tensors and b.tensors:
+                causes = find_causes(_parts(a, b))
+                if not causes and (place := places.find(a, b)):
                     causes = (f"it holds {place}",)
                 pair = pair._replace(causes=causes)
             yield pair
@@ -251,7 +277,7 @@ def _compared(a: Content, b: Content, *, as_in_models: bool | None, **tolerance:
 
     `as_in_models` says whether floats beside records have the dims of models; None if unknown.
     """
-    is_same = _is_same(a.item, b.item)
+    is_same = _is_same(a, b)
     if is_same and a.desc == b.desc:
         return Pair(a.name, a, b, is_equal=True)
     try:
@@ -266,9 +292,9 @@ def _compared(a: Content, b: Content, *, as_in_models: bool | None, **tolerance:
     return Pair(a.name, a, b, found.is_equal, found)
 
 
-def _is_same(one: Item | None, other: Item | None) -> bool:
+def _is_same(one: Content, other: Content) -> bool:
     """Whether the tensors of both sides have equal types, shapes and bytes, whatever these mean."""
-    if one is None or other is None:
+    if not one.tensors:
         return False
     words, others = (
         {role: (entry.dtype, entry.shape) for role, entry in each.tensors.items()}
@@ -279,17 +305,19 @@ def _is_same(one: Item | None, other: Item | None) -> bool:
     )
 
 
-def _parts(ours: Item, theirs: Item) -> list[Part]:
+def _parts(ours: Content, theirs: Content) -> list[Part]:
     """Return the bytes found and those expected, in the format that is ours; none if unknown."""
     try:
         if isinstance(theirs.desc, RecordDesc):
             return _parts_of_weight(ours, theirs, theirs.desc)
-        if ours.entry is None or theirs.entry is None:
+        if isinstance(
+            ours.desc, RecordDesc
+        ) or not ours.tensors.keys() == theirs.tensors.keys() == {ONE}:
             return []
-        found, wanted = ours.model.map(ours.entry), theirs.model.map(theirs.entry)
+        found = ours.data[ONE]
         if ours.desc is theirs.desc is None:  # their type is unknown
-            return [Part(ours.name, found, wanted)]
-        memory = theirs.memory()
+            return [Part(ours.name, found, theirs.data[ONE])]
+        memory = theirs.numbers()
         desc = ours.desc if isinstance(ours.desc, MemoryDesc) else memory.desc
         if (desc.dims, desc.dtype) != (memory.desc.dims, memory.desc.dtype):
             if desc.dims == memory.desc.dims and desc.dtype.bits != memory.desc.dtype.bits:
@@ -305,7 +333,7 @@ def _parts(ours: Item, theirs: Item) -> list[Part]:
     return [Part(ours.name, found, memory.data, memory.desc, groups, is_scale=is_scale)]
 
 
-def _parts_of_weight(ours: Item, theirs: Item, desc: RecordDesc) -> list[Part]:
+def _parts_of_weight(ours: Content, theirs: Content, desc: RecordDesc) -> list[Part]:
     """Return the tensors of a weight; none if the model has floats instead."""
     wanted, own = Record(desc, theirs.data), ours.desc
     if isinstance(own, MemoryDesc) and (len(desc.tensors) > 1 or own.nelems == prod(desc.dims)):
@@ -325,7 +353,7 @@ def _parts_of_weight(ours: Item, theirs: Item, desc: RecordDesc) -> list[Part]:
 class _ByBytes:
     """The tensors of the reference by their bytes, to find moved or renamed ones."""
 
-    def __init__(self, items: list[Item]) -> None:
+    def __init__(self, items: list[Content]) -> None:
         self._items = items
 
     @cached_property
@@ -337,7 +365,7 @@ class _ByBytes:
                 found.setdefault(_key(item, role, data), []).append(place)
         return found
 
-    def find(self, ours: Item, theirs: Item) -> str:
+    def find(self, ours: Content, theirs: Content) -> str:
         """Return which tensors have the bytes of those that differ; empty if not of all."""
         names, others = [], 0
         wanted = theirs.data
@@ -354,6 +382,6 @@ class _ByBytes:
         return f"{', '.join(names)} of the reference{more}" if names else ""
 
 
-def _key(item: Item, role: str, data: NDArray[np.uint8]) -> object:
+def _key(item: Content, role: str, data: NDArray[np.uint8]) -> object:
     """Return a key that a tensor shares with all equal ones, and with few others."""
     return item.desc, role, len(data), data[:_START].tobytes()

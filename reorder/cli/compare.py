@@ -304,7 +304,7 @@ def _compare_sets(
         "differing": apart,
         "only_in_a": [each.name for name, each in left.items() if name not in right],
         "only_in_b": [each.name for name, each in right.items() if name not in left],
-        "raw_codes": [each.name for each in pairs if each.a.is_raw_code or each.b.is_raw_code],
+        "raw_codes": [each.name for each in pairs if each.a.missing or each.b.missing],
     }
     if unread:
         facts["not_compared"] = [f"{name}: {why}" for name, why in sorted(unread.items())]

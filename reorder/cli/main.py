@@ -36,24 +36,6 @@ GROUPS = MappingProxyType(
 )
 """The commands in the order of the help; each is a module of its name."""
 NAMES = tuple(name for names in GROUPS.values() for name in names)
-# commands of a checkout from before the first release, and what benchdnn calls the layouts and
-# types of a case -> what to use
-_INSTEAD = {
-    "compile": "doctor --compile",
-    "decode": "reorder",
-    "diff": "explain",
-    "info": "show",
-    "match": "names",
-    "pack": "reorder",
-    "translate": "names",
-    "unpack": "reorder",
-    "verbose": "log",
-    "where": "show",
-    "--stag": "--from",
-    "--dtag": "--to",
-    "--sdt": "--dtype",
-    "--ddt": "--to-dtype",
-}
 _ALL = f"; the commands are {', '.join(NAMES)}"
 _DESCRIPTION = "How tensors lie in memory, and how to move them."
 _EPILOG = "memdesc COMMAND --help says what a command takes."
@@ -223,8 +205,7 @@ def parse(given: Sequence[str]) -> argparse.Namespace:
     name, *words = given
     if name not in NAMES:
         near = did_you_mean(similar_words(name, NAMES))
-        hint = f"; use `memdesc {_INSTEAD[name]}`" if name in _INSTEAD else near
-        msg = f"no command {name!r}{hint or _ALL}; see memdesc --help"
+        msg = f"no command {name!r}{near or _ALL}; see memdesc --help"
         raise MemdescError(msg)
     parser = command_parser(name)
     _check_flags(parser, words)
@@ -283,10 +264,7 @@ def _check_flags(parser: argparse.ArgumentParser, words: Sequence[str]) -> None:
         flag, sign, value = word.partition("=")
         if flag.startswith("--") and flag not in known:
             near = similar_words(flag[2:], [one[2:] for one in known])
-            hint = did_you_mean(tuple(f"--{one}" for one in near))
-            if _INSTEAD.get(flag) in known:
-                hint = f"; use {_INSTEAD[flag]}"
-            parser.error(f"no option {flag}{hint}")
+            parser.error(f"no option {flag}{did_you_mean(tuple(f'--{one}' for one in near))}")
         if sign and value == "--":  # argparse turns it into an empty list
             parser.error(f"argument {flag}: expected a value, not --")
 

@@ -288,7 +288,7 @@ def test_commands_on_one_tensor_say_that_codes_are_codes(shell: Shell) -> None:
     layer, _ = gptq_layer()
     reorder.save("x.npz", {f"fc.{name}": array for name, array in layer.items()})
     layer["qweight"].tofile("dump.bin")
-    codes = "fc.qweight holds codes: fc.scales, fc.qzeros turn them into numbers, and are not"
+    codes = "fc.qweight holds codes: fc.qzeros, fc.scales turn them into numbers, and are not"
     packs = "gptq packs codes: scales and zero points turn them"
     dump = "reorder dump.bin z.npz --dims 128x256 --dtype u4 --from"
     for command, note in (
