@@ -441,6 +441,37 @@ class MemoryDesc(Checked):
         bits = self.dtype.bits
         return offset // 2 if self.dtype.is_packed else offset * (bits // 8)
 
+    def bank_conflicts(self, dim: int, nbytes: int = 16) -> int:
+        """Return how many steps too many 32 lanes along a dim take in shared memory.
+
+        Lane k moves the k-th `nbytes` bytes along the dim, and goes on along the others where it
+        ends. The banks of memory, 32 of 4 bytes, serve 128 bytes in a step if no bank holds two of
+        the words; 0 means that each step does. The start of the buffer must be a multiple of 128.
+
+        Parameters
+        ----------
+        dim : int
+            Along which dim lanes are counted.
+        nbytes : {1, 2, 4, 8, 16}
+            What a lane moves at once: elements that are adjacent in memory.
+
+        Raises
+        ------
+        MemdescError
+            If so many bytes are not adjacent.
+
+        Examples
+        --------
+        >>> import memdesc
+        >>> plain = memdesc.memory_desc((64, 64), "f16")
+        >>> swizzled = memdesc.memory_desc((64, 64), "f16", "Sw<3,3,3> o (64,64):(64,1)")
+        >>> plain.bank_conflicts(0), swizzled.bank_conflicts(0)
+        (7, 0)
+        """
+        from memdesc.banks import bank_conflicts  # only layouts of shared memory need it
+
+        return bank_conflicts(self.layout, self.dtype.bits, dim, nbytes)
+
     def submemory(self, dims: Iterable[int], offsets: Iterable[int]) -> MemoryDesc:
         """Describe a part of this memory, by oneDNN's rules for blocks.
 

@@ -64,6 +64,12 @@ def unswizzled(terms: Terms, offset: Int) -> Int:
     return base
 
 
+def is_own_inverse(terms: Terms) -> bool:
+    """Whether the same terms map an offset back to its base, as those of one swizzle do."""
+    bits = [1 << bit for bit in range(_length(terms))]
+    return all(swizzled(terms, swizzled(terms, bit)) == bit for bit in bits)
+
+
 @lru_cache(maxsize=256)
 def _pivots(terms: Terms) -> tuple[tuple[int, int], ...]:
     """Return (offset, base) pairs, the highest bits first, that together solve for any base.

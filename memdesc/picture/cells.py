@@ -12,6 +12,7 @@ from itertools import islice
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
+from memdesc.banks import BANKS, WORD
 from memdesc.index import index_at
 from memdesc.layout import Block, Layout, axis_index, memory_order
 from memdesc.tags import LETTERS, Digit, axis_name
@@ -102,11 +103,14 @@ class Cells:
         what = "padding at" if is_padding else "index"
         hover = "\n".join([f"{what} ({', '.join(map(str, index))})", *self._addresses(offset)])
         tile = self._count(index, self.tiles) if self.tiles else None
+        run = self._count(index, self.runs)
+        if layout.xor:  # four of the 32 banks of 4 bytes have a colour
+            run = offset * self.dtype.bits // 8 // (4 * WORD) % (BANKS // 4)
         return Cell(
             str(offset),
             note,
             hover,
-            self._count(index, self.runs),
+            run,
             tile,
             is_padding,
             is_highlighted=index in self.highlighted,

@@ -105,15 +105,19 @@ def _picture(cells: Cells, lines: Lines, head: list[str], what: str, limits: Lim
     strip = Strip(lines, cells.at_offset, cells.dtype.bits, left, top)
     memory_half = Half(memory, left, top, strip.right, strip.bottom, strip.paint())
     tile = ("pixel" if lines.lanes else "block") if cells.tiles else ""
-    symbols = _symbols([strip], tile, has_padding=cells.layout.has_padding)
+    has_padding, is_swizzled = cells.layout.has_padding, bool(cells.layout.xor)
+    symbols = _symbols([strip], tile, has_padding=has_padding, is_swizzled=is_swizzled)
     return Sheet(head, [grid_half, memory_half], symbols, text).picture()
 
 
-def _symbols(strips: list[Strip], tile: str, *, has_padding: bool = False) -> list[str]:
+def _symbols(
+    strips: list[Strip], tile: str, *, has_padding: bool = False, is_swizzled: bool = False
+) -> list[str]:
     """Return the symbols of the legend; `tile` is that of blocks, `has_padding` of a grid."""
     shown = [cell for strip in strips for row in strip.cells for cell in row]
     is_shown = {
-        "run": True,
+        "run": not is_swizzled,
+        "banks": is_swizzled,
         "padding": has_padding or any(cell.is_padding for cell in shown),
         tile: bool(tile),
         "gap": any(cell.run is None for cell in shown),

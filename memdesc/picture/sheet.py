@@ -27,6 +27,7 @@ _SYMBOL = (28, 18)
 # symbol of the legend -> what it means
 _MEANINGS = {
     "run": "one colour: one run of memory",
+    "banks": "one colour: four of the 32 banks of shared memory",
     "field": "one colour: one field",
     "padding": "padding, holds zeros",
     "block": "block",

@@ -26,6 +26,7 @@ from memdesc.source.statements import (
     joined_index,
     sum_of,
 )
+from memdesc.swizzle import is_own_inverse, xor_expression
 
 # C guarantees 31 significant characters in an external name; compilers in use support more
 _NAME = "[A-Za-z][A-Za-z0-9_]{0,99}"
@@ -136,23 +137,27 @@ def _stride_of(block: Block) -> int:
 def _sum(
     layout: Layout, letters: str, name: str, comment: str, stride_of: Callable[[Block], int]
 ) -> Function:
-    """Return the function that sums the digits of an index times their strides."""
+    """Return the function that sums the digits of an index times their strides, and swizzles."""
     lets, terms = [], []
     for k, axis in enumerate(layout.axes):
         index = axis_name(axis, letters)
         if len(axis.dims) > 1:
             own = tuple(letters[dim] for dim in axis.dims)
             lets.append(Let(index, joined_index(own, tuple(layout.dims[d] for d in axis.dims))))
-        blocks = layout.axis_blocks(k)
+        blocks = layout.base().axis_blocks(k)
         terms += digit_terms(
             index, tuple(block._replace(stride=stride_of(block)) for block in blocks)
         )
+    total = sum_of(layout.offset0, terms)
+    if layout.xor:
+        lets.append(Let("base", total))
+        total = xor_expression("base", layout.xor)
     return Function(
         name,
         (comment,),
         "integer",
         tuple(map(Parameter, letters)),
-        (*lets, Return(sum_of(layout.offset0, terms))),
+        (*lets, Return(total)),
     )
 
 
@@ -219,6 +224,8 @@ def _inverse(layout: Layout, name: str, letters: str) -> Function | str:
     loops = sorted(
         (block for block in layout.blocks if block.extent > 1), key=lambda b: -abs(b.stride)
     )
+    if not is_own_inverse(layout.xor):
+        return f"No {name}_index: XOR by {layout.xor} twice is not the base again."
     reach = 0
     for block in reversed(loops):
         if abs(block.stride) <= reach:
@@ -235,22 +242,27 @@ def _inverse(layout: Layout, name: str, letters: str) -> Function | str:
     parameters = (Parameter("offset"), Parameter("index", data_type("s64"), is_written=True))
     body: tuple[Statement, ...] = (Missing(),)
     if layout.nelems:
-        body = _find(layout, loops, reach, letters)
+        body = _find(layout.base(), loops, reach, letters)
+        if layout.xor:
+            base = Let("base", xor_expression("offset", layout.xor))
+            body = (base, *_find(layout.base(), loops, reach, letters, "base"))
     return Function(f"{name}_index", comment, "status", parameters, body)
 
 
-def _find(layout: Layout, loops: list[Block], reach: int, letters: str) -> tuple[Statement, ...]:
+def _find(
+    layout: Layout, loops: list[Block], reach: int, letters: str, rest: str = "offset"
+) -> tuple[Statement, ...]:
     """Return the statements that divide an offset by the strides, largest first."""
     first = layout.offset0 + sum(
         (block.extent - 1) * block.stride for block in loops if block.stride < 0
     )
-    rest, modulus = "offset", 0
+    modulus = 0
     statements: list[Statement] = [
-        If(f"offset < {first} or offset > {first + reach}", (Missing(),))
+        If(f"{rest} < {first} or {rest} > {first + reach}", (Missing(),))
     ]
     if first:
+        statements.append(Let("from_first", f"{rest} - {first}"))
         rest = "from_first"
-        statements.append(Let(rest, f"offset - {first}"))
     digits: dict[Block, str] = {}
     gaps = []
     room = reach + 1
@@ -305,10 +317,11 @@ def _fill(layout: Layout, dtype: DataType, name: str, letters: str) -> Function 
     if any(block.stride == 0 and block.extent > 1 for block in layout.blocks):
         return f"No {name}_fill: a stride is 0, so several indices would write one element."
     loops = [block for block in sorted(layout.blocks, key=memory_order) if block.extent != 1]
-    digits, lets = {}, []
+    digits: dict[Block, str] = {}
+    lets: list[Let] = []
     for k, axis in enumerate(layout.axes):
         index = axis_name(axis, letters)
-        own = [block for block in layout.axis_blocks(k) if block in loops]
+        own = [block for block in layout.base().axis_blocks(k) if block in loops]
         for j, block in enumerate(own):
             digits[block] = index if len(own) == block.step == 1 else f"{index}{j}"
         if [digits[block] for block in own] != [index]:
@@ -320,11 +333,14 @@ def _fill(layout: Layout, dtype: DataType, name: str, letters: str) -> Function 
         stride *= layout.dims[dim]
     at_src = sum_of(0, [(letters[dim], strides[dim]) for dim in range(layout.ndims)])
     at_dst = sum_of(layout.offset0, [(digits[block], block.stride) for block in loops])
+    if layout.xor:
+        lets += [Let("base", at_dst), Let("to", xor_expression("base", layout.xor))]
+        at_dst = "to"
     body = copy_element(dtype, (at_src, at_dst), _is_data(layout, letters))
     partial = " and ".join(
         f"{axis_name(axis, letters)} < {axis.padded}"
         for k, axis in enumerate(layout.axes)
-        if axis.padded % layout.outer(k).step
+        if axis.padded % layout.base().outer(k).step
     )
     if partial:
         body = (If(partial, body),)

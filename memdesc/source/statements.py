@@ -1,6 +1,6 @@
 """Statements and expressions of generated functions, before a language spells them.
 
-Expressions are strings of integers, names, parentheses and ``+ - * // % >> & | < >= and or``,
+Expressions are strings of integers, names, parentheses, ``+ - * // % >> << & ^ | < >= and or``,
 with the meaning and precedence of Python; `languages` replaces ``//``, ``and`` and ``or`` for other
 languages. Operands of ``//`` and ``%`` are never negative, so all languages agree.
 """

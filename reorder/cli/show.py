@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import memdesc
@@ -11,6 +13,7 @@ from memdesc.errors import counted
 from memdesc.names import dim_letters
 from memdesc.names.weights import PACKINGS
 from memdesc.record import known_records
+from memdesc.tags import LETTERS as LETTERS_OF_DIMS
 from memdesc.tags import check_letters
 from reorder.cli.command import (
     DIMS,
@@ -54,12 +57,25 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     indices += [desc.index(offset) for byte in options.byte for offset in _offsets_in(desc, byte)]
     indices += [index for text in options.pixel for index in _lanes_of(layout, text)]
     facts = layout_facts(layout)
+    if options.banks:
+        facts["banks"] = _banks(desc)
     if indices:
         facts["elements"] = [_element(layout, index) for index in indices]
     if options.svg is not None or options.draw:
         marked = [tuple(one["index"]) for one in facts.get("elements", ())]
         _draw(options, layout.show(highlight=marked), facts)
     return facts, 0
+
+
+def _banks(desc: MemoryDesc) -> list[Facts]:
+    """Return the bank conflicts of 32 lanes along each dim, by the bytes that each moves."""
+    found = []
+    for dim, nbytes in product(range(desc.ndims), (16, 8, 4, 2, 1)):
+        with suppress(MemdescError):  # so many bytes are not adjacent
+            conflicts = desc.bank_conflicts(dim, nbytes)
+            letter = (desc.letters or LETTERS_OF_DIMS)[dim]
+            found.append({"lanes_along": letter, "bytes": nbytes, "conflicts": conflicts})
+    return found
 
 
 def _lanes_of(layout: MemoryDesc | ImageDesc, text: str) -> list[tuple[int, ...]]:
@@ -195,6 +211,7 @@ COMMAND = Command(
             action="append",
             default=[],
         ),
+        flag("--banks", "count bank conflicts in shared memory, of 32 lanes along each dim"),
         value(
             "--byte N",
             "say which element lies at this byte of the buffer",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from memdesc.banks import bank_steps
 from reorder.opencl.kernel.access import VECTOR
 from reorder.opencl.kernel.launch import ceil_log2
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _BANK_BITS = 5
-BANKS, SUBGROUP = 1 << _BANK_BITS, 32
+SUBGROUP = 32
 # local memory that every kernel on NVIDIA's devices may use
 MAX_LOCAL_NBYTES = 48 << 10
 
@@ -60,16 +61,14 @@ def _conflicts(accesses: Accesses, moves: Mapping[int, int] = {}) -> int:
 
     `moves` are the bits of a word's address, each with the bit of its bank that it is added to.
     """
-    steps = 0
-    for words in accesses:
-        banks: dict[int, set[int]] = {}
-        for word in words:
-            moved = word
-            for bit, bank in moves.items():
-                moved ^= (word >> bit & 1) << bank
-            banks.setdefault(moved % BANKS, set()).add(word)
-        steps += max(map(len, banks.values()))
-    return steps
+    return sum(bank_steps(_moved(word, moves) for word in words) for words in accesses)
+
+
+def _moved(word: int, moves: Mapping[int, int]) -> int:
+    moved = word
+    for bit, bank in moves.items():
+        moved ^= (word >> bit & 1) << bank
+    return moved
 
 
 def least_conflicts(tiles: Iterable[T], accesses: Callable[[T], Accesses]) -> T:

@@ -10,9 +10,10 @@ from __future__ import annotations
 from math import gcd, prod
 from typing import TYPE_CHECKING, NamedTuple
 
+from memdesc.banks import BANKS
 from reorder.opencl.kernel.access import WORD, AccessKind
 from reorder.opencl.kernel.launch import KernelTask, Launch, Pattern, lower_nest, tiled
-from reorder.opencl.kernel.local_memory import BANKS, LocalLayout, chain_of
+from reorder.opencl.kernel.local_memory import LocalLayout, chain_of
 from reorder.opencl.kernel.placement import Loop, Nest
 from reorder.opencl.kernel.staged import (
     LANE_COUNT,

@@ -21,6 +21,7 @@ from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
+from memdesc.banks import BANKS
 from memdesc.dtypes import BYTE_BITS
 from reorder.opencl.kernel.access import (
     VECTOR,
@@ -33,7 +34,6 @@ from reorder.opencl.kernel.access import (
 from reorder.opencl.kernel.formula import WORD_BITS
 from reorder.opencl.kernel.launch import Body, Pattern, floor_log2
 from reorder.opencl.kernel.local_memory import (
-    BANKS,
     SUBGROUP,
     LocalLayout,
     best_swizzle,

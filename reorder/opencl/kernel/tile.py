@@ -11,11 +11,11 @@ from dataclasses import replace
 from math import gcd, prod
 from typing import TYPE_CHECKING, NamedTuple
 
+from memdesc.banks import BANKS
 from memdesc.dtypes import BYTE_BITS
 from reorder.opencl.kernel.access import VECTOR, WORD, Access, AccessKind
 from reorder.opencl.kernel.launch import KernelTask, Launch, Pattern, ceil_log2, lower_nest, tiled
 from reorder.opencl.kernel.local_memory import (
-    BANKS,
     MAX_LOCAL_NBYTES,
     Chain,
     LocalLayout,

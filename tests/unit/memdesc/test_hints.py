@@ -72,6 +72,16 @@ ROWS = (
         lambda: md.parse_layout("NVMMASharedLayout(128, 16)", (8, 64), "f16"),
     ),
     Row(
+        "; give fewer bytes",
+        lambda: desc((8, 6), "f16").bank_conflicts(0, 8),
+        lambda: desc((8, 6), "f16").bank_conflicts(0, 4),
+    ),
+    Row(
+        "; give fewer than 4 bytes",
+        lambda: desc((8, 8), "f16", "Sw<1,0,1> o (8,8):(8,1)").bank_conflicts(0, 4),
+        lambda: desc((8, 8), "f16", "Sw<1,0,1> o (8,8):(8,1)").bank_conflicts(0, 2),
+    ),
+    Row(
         "; copy the buffer",
         lambda: SWIZZLED.shifted(64),
         lambda: SWIZZLED.shifted(0),

@@ -86,7 +86,9 @@ CALLS: dict[str, tuple[Callable[[], Any], Any]] = {
     "from_json": (lambda: MemoryDesc.from_json(TILE.to_json()), TILE),
     "to_json": (lambda: '"schema": 2' in TILE.to_json(), True),
     "to_notation": (lambda: TILE.to_notation("cute"), "Sw<3,3,3> o 0 o (8,64):(64,1)"),
-    "source": (TILE.source, NotBlockedError),
+    # the eighth lane has row 0 again, in the bank of row 1
+    "bank_conflicts": (lambda: TILE.bank_conflicts(0), 1),
+    "source": (lambda: "base ^ (base >> 3 & 56)" in TILE.source("cuda"), True),
     "submemory": (
         lambda: TILE.submemory((2, 40), (1, 0)).layout.offsets().tolist(),
         formula(7, 40)[1:3].tolist(),
@@ -338,3 +340,31 @@ def test_a_buffer_starts_where_a_pattern_starts() -> None:
     assert np.array_equal(layout.shifted(512).offsets(), layout.offsets() + 512)
     with pytest.raises(MemdescError, match="repeats every 512 elements, so it cannot start 64"):
         layout.shifted(64)
+
+
+@pytest.mark.parametrize(
+    ("text", "has_inverse"),
+    [
+        ("Sw<3,3,3> o 0 o (8,64):(64,1)", True),
+        ("Sw<2,3,-3> o 64 o (8,64):(64,1)", True),
+        ("Sw<1,0,3> o 0 o (8,64):(1,8)", True),
+        ("triton:SharedLinearLayout([[0, 1], [0, 2], [1, 0], [2, 2]])", True),
+        ("triton:SharedLinearLayout([[0, 1], [0, 3], [1, 2], [3, 0]])", False),
+    ],
+)
+def test_source_code_has_the_same_offsets(text: str, has_inverse: bool) -> None:
+    dims = (4, 4) if text.startswith("triton") else (7, 40)
+    desc = memory_desc(dims, "f16", text)
+    scope: dict[str, Any] = {}
+    exec(desc.source("python", "t"), scope)
+    offsets = [scope["t_offset"](row, column) for row, column in np.ndindex(dims)]
+    assert offsets == desc.layout.offsets().ravel().tolist()
+    array = np.arange(1, desc.nelems + 1)
+    filled = np.full(desc.layout.last + 1, -1)
+    scope["t_fill"](array, filled)
+    assert np.array_equal(filled[offsets], array)
+    assert ("t_index" in scope) == has_inverse
+    if has_inverse:
+        found = [scope["t_index"](offset) for offset in offsets]
+        assert found == list(np.ndindex(dims))
+        assert scope["t_index"](-1) is scope["t_index"](desc.layout.last + 1) is None

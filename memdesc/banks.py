@@ -1,0 +1,93 @@
+"""Bank conflicts: how often the lanes of an access need the same bank of shared memory.
+
+Memory has 32 banks of 4 bytes. A wavefront serves 128 bytes, so 8 lanes of 16 bytes or 32 lanes of
+up to 4; it takes as many steps as the bank with the most distinct words. The rule gives the numbers
+of Triton 3.9's `bank_conflicts` for all accesses that were compared.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from math import prod
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from memdesc.errors import MemdescError, OutOfRangeError
+from memdesc.int64 import checked_int
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from memdesc.layout import Layout
+
+BANKS, WORD = 32, 4
+_LANES = 32
+# what a wavefront serves, and what a lane may move, in bytes
+_WAVEFRONT, _WIDTHS = BANKS * WORD, (1, 2, 4, 8, 16)
+
+
+def bank_steps(words: Iterable[int]) -> int:
+    """Return the steps in which the banks serve words: the most distinct words of one bank.
+
+    >>> bank_steps([0, 32, 64, 64, 1])
+    3
+    """
+    return max(Counter(word % BANKS for word in set(words)).values())
+
+
+def bank_conflicts(layout: Layout, bits: int, dim: int, nbytes: int) -> int:
+    """Return the steps beyond the first that an access of 32 lanes along a dim takes.
+
+    Each lane moves `nbytes` bytes of elements that are contiguous in memory.
+    """
+    along, width = checked_int("dim", dim), checked_int("nbytes", nbytes)
+    if not 0 <= along < layout.ndims:
+        msg = f"dim {along} is not in 0 to {layout.ndims - 1}"
+        raise OutOfRangeError(msg)
+    if width not in _WIDTHS or width * 8 < bits:
+        msg = f"a lane moves 1, 2, 4, 8 or 16 bytes, and at least an element, not {width}"
+        raise MemdescError(msg)
+    if not layout.nelems:
+        msg = "a layout without elements has no access"
+        raise MemdescError(msg)
+    offsets = layout.offsets()
+    count = width * 8 // bits
+    fast = _contiguous_dim(layout)
+    if offsets.shape[fast] % count:
+        msg = (
+            f"{width} bytes are {count} elements, and dim {fast}, which is contiguous in memory, "
+            f"has {offsets.shape[fast]}; give fewer bytes"
+        )
+        raise MemdescError(msg)
+    # lanes count along the dim first, then along the others, the last one first
+    others = [each for each in range(layout.ndims) if each not in {along, fast}]
+    order = [*others, fast, along] if along != fast else [*others, fast]
+    runs = np.moveaxis(offsets, fast, -1).reshape(-1, count)
+    if np.any(np.diff(runs, axis=1) != 1):
+        msg = f"{count} elements are not adjacent in memory; give fewer than {width} bytes"
+        raise MemdescError(msg)
+    sizes = list(offsets.shape)
+    sizes[fast] //= count
+    kept = [each for each in range(layout.ndims) if each != fast]
+    starts = runs[:, 0].reshape([sizes[each] for each in (*kept, fast)])
+    starts = starts.transpose([(*kept, fast).index(each) for each in order]).reshape(-1)
+    first = starts[: min(_LANES, prod(sizes))] * bits // 8
+    group = min(_WAVEFRONT // width, _LANES)
+    words = -(-width // WORD)
+    return (
+        max(
+            bank_steps(
+                int(at) // WORD + word for at in first[k : k + group] for word in range(words)
+            )
+            for k in range(0, len(first), group)
+        )
+        - 1
+    )
+
+
+def _contiguous_dim(layout: Layout) -> int:
+    """Return the dim whose elements are adjacent in memory before a swizzle."""
+    inner = [block for block in layout.blocks if block.stride == 1 and block.step == 1]
+    found = max(inner, key=lambda block: block.extent, default=layout.blocks[-1])
+    return layout.axes[found.axis].dims[-1]
