@@ -1,4 +1,4 @@
-"""Handlers of signals wait while numba is loaded or compiles."""
+"""Handlers of signals wait while the compiler is loaded or runs."""
 
 from __future__ import annotations
 
