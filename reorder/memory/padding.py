@@ -9,6 +9,7 @@ import numpy as np
 from memdesc import MemoryDesc, PaddingError
 from reorder.memory.arrays import bits_of, write_back
 from reorder.plan.boxes import padding_boxes
+from reorder.plan.nodes import DST
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,9 +68,9 @@ def check_padding(data: NDArray[np.uint8], desc: MemoryDesc) -> None:
 def _parts(values: NDArray[Any], desc: MemoryDesc) -> Iterator[NDArray[Any]]:
     """Return views of all padding; elements that a stride of 0 repeats appear once."""
     for box in padding_boxes(desc):
-        nodes = [node for node in box.nodes if node.strides[0]]
+        nodes = [node for node in box.nodes if node.strides[DST]]
         shape = [node.extent for node in nodes]
-        strides = [node.strides[0] * values.itemsize for node in nodes]
+        strides = [node.strides[DST] * values.itemsize for node in nodes]
         yield np.lib.stride_tricks.as_strided(
-            values[box.offsets[0] :], shape, strides, writeable=values.flags.writeable
+            values[box.offsets[DST] :], shape, strides, writeable=values.flags.writeable
         )

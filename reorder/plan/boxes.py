@@ -279,7 +279,7 @@ def _split(chain: list[int], start: int, length: int, valid: int) -> list[tuple[
 
 @lru_cache(maxsize=4096)
 def padding_boxes(desc: MemoryDesc) -> tuple[Box, ...]:
-    """Return boxes of one operand that together cover the padding of a descriptor.
+    """Return boxes of zeros that together cover the padding of a descriptor, which is dst.
 
     Each covers the padding of one axis, with the whole padded range of the others, so boxes
     overlap where two axes are padded.
@@ -290,13 +290,13 @@ def padding_boxes(desc: MemoryDesc) -> tuple[Box, ...]:
     blocks = [_join_blocks(layout, axis.dims, axis.dims) or () for axis in layout.axes]
     # the range of each axis as if all of it held data: a box below has padding in one axis only
     whole = [
-        _split_range(axis.padded, axis.padded, [axis_blocks])
+        _split_range(axis.padded, axis.padded, 2 * [axis_blocks])
         for axis, axis_blocks in zip(layout.axes, blocks, strict=True)
     ]
     boxes: list[Box] = []
     for k, axis in enumerate(layout.axes):
-        padded = _split_range(axis.padded, layout.axis_size(k), [blocks[k]])
+        padded = _split_range(axis.padded, layout.axis_size(k), 2 * [blocks[k]])
         for choice in product(*whole[:k], padded, *whole[k + 1 :]):
-            box = _nested((layout.offset0,), choice)
+            box = _nested((layout.offset0, layout.offset0), choice)
             boxes += zeros_beyond(box, [node.valid for node in box.nodes])
     return swizzled_boxes(simplify(tuple(boxes)), [desc.layout.xor], most=None)

@@ -5,12 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from memdesc.dtypes import BYTE_BITS
-from reorder.plan.nodes import Box, Node
-
-
-def _dst(strides: tuple[int, ...]) -> int:
-    """Return the number that belongs to dst, which is the second operand or the only one."""
-    return strides[1 if len(strides) > 1 else 0]
+from reorder.plan.nodes import DST, Box, Node
 
 
 def simplify(boxes: tuple[Box, ...]) -> tuple[Box, ...]:
@@ -37,7 +32,7 @@ def pack_elements(
     while bits < widest and box.nodes and not box.indirect:
         *outer, run = box.nodes
         is_contiguous = all(stride == 1 for stride in run.strides) or (
-            box.is_zero and _dst(run.strides) == 1
+            box.is_zero and run.strides[DST] == 1
         )
         is_long_run = not packs_long_runs and bits >= BYTE_BITS and run.extent * bits > widest
         counts = [*box.offsets, run.extent, run.valid, *(s for node in outer for s in node.strides)]
@@ -103,13 +98,13 @@ def zeros_beyond(box: Box, covered: Sequence[int]) -> Iterator[Box]:
 
 def zeros_of(box: Box) -> Box:
     """Return a box that writes zeros wherever the given box writes, and reads nothing."""
-    is_dst = [k == min(1, len(box.offsets) - 1) for k in range(len(box.offsets))]
 
     def unread(numbers: tuple[int, ...]) -> tuple[int, ...]:
-        return tuple(number if kept else 0 for number, kept in zip(numbers, is_dst, strict=True))
+        return tuple(number if k == DST else 0 for k, number in enumerate(numbers))
 
     nodes = [Node(node.extent, 0, unread(node.strides)) for node in box.nodes]
-    return Box(unread(box.offsets), tuple(nodes) or (Node(1, 0, (0,) * len(is_dst)),), box.indirect)
+    one_step = Node(1, 0, (0,) * len(box.offsets))
+    return Box(unread(box.offsets), tuple(nodes) or (one_step,), box.indirect)
 
 
 def src_and_dst(box: Box) -> Box:
@@ -128,7 +123,7 @@ def _simplify(box: Box) -> Box:
     if is_zero:
         box = zeros_of(box)
     nodes = [node for node in box.nodes if node.extent > 1]
-    nodes.sort(key=lambda node: (-abs(_dst(node.strides)), -node.extent))
+    nodes.sort(key=lambda node: (-abs(node.strides[DST]), -node.extent))
     fused: list[Node] = []
     for node in nodes:
         if fused and _continues(fused[-1], node):

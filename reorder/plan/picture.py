@@ -16,7 +16,7 @@ from memdesc.picture.grid import FULL, Limits
 from memdesc.picture.memory import lines_of
 from memdesc.picture.sheet import Sheet
 from memdesc.picture.text import cells_text
-from reorder.plan.nodes import NOWHERE, Box
+from reorder.plan.nodes import DST, NOWHERE, SRC, Box
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -94,7 +94,7 @@ def trace(boxes: tuple[Box, ...], offset: int) -> tuple[int, int | None] | None:
             raise MemdescError(msg)
         for src, dst in _starts(box):
             # the loop of a box that writes a single zero has a stride of 0
-            loops = [Term(node.strides[1] or 1, 0, node.extent - 1) for node in box.nodes]
+            loops = [Term(node.strides[DST] or 1, 0, node.extent - 1) for node in box.nodes]
             try:
                 steps = solve(loops, offset - dst)
             except SearchLimitError:
@@ -108,7 +108,7 @@ def trace(boxes: tuple[Box, ...], offset: int) -> tuple[int, int | None] | None:
             taken = list(zip(steps, box.nodes, strict=True))
             if src is None or any(step >= node.valid for step, node in taken):
                 return k, None
-            return k, src + sum(step * node.strides[0] for step, node in taken)
+            return k, src + sum(step * node.strides[SRC] for step, node in taken)
     return None
 
 
@@ -121,6 +121,6 @@ def _starts(box: Box) -> Iterator[tuple[int | None, int]]:
     for chosen in product(*tables):
         is_padding = any(src == NOWHERE for src, _ in chosen)
         yield (
-            None if is_padding else box.offsets[0] + sum(src for src, _ in chosen),
-            box.offsets[1] + sum(dst for _, dst in chosen),
+            None if is_padding else box.offsets[SRC] + sum(src for src, _ in chosen),
+            box.offsets[DST] + sum(dst for _, dst in chosen),
         )

@@ -22,7 +22,7 @@ from memdesc.dtypes import BYTE_BITS
 from reorder.cpu.schedule.loops import contiguous_loops
 from reorder.cpu.schedule.tile_choice import is_scattered
 from reorder.cpu.schedule.tile_rows import contiguous_nodes
-from reorder.plan.nodes import Box, Node
+from reorder.plan.nodes import DST, SRC, Box, Node
 from reorder.plan.passes import moved, simplify, src_and_dst, zeros_beyond
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def cut_into_tiles(
     padded = widths[1] < BYTE_BITS
     if widths[0] == widths[1] < BYTE_BITS:
         counts = _tile_counts(nodes, limit, padded=padded)
-        order = _TileOrder(_order_of_side(nodes, counts, 1), reads=False, writes=False)
+        order = _TileOrder(_order_of_side(nodes, counts, DST), reads=False, writes=False)
         return _tiles_of(box, counts, order, streams=streams)
     narrow, wide = sorted(max(BYTE_BITS, width) for width in widths)
     # Tiles may be larger if only the narrower elements go through the scratch. A tile that needs no
@@ -100,7 +100,7 @@ def _tiles_of(
     for offsets, outer, inner in _pieces_of(box, counts, pads=pads):
         inside = sorted(inner, key=lambda numbered: order.nodes.index(numbered[0]))
         # if the data exceed the caches, successive tiles continue the rows of src
-        loops = tuple(sorted(outer, key=lambda node: -abs(node.strides[0]))) if streams else outer
+        loops = tuple(sorted(outer, key=lambda node: -abs(node.strides[SRC]))) if streams else outer
         nodes = tuple(node for _, node in inside)
         tiles.append(Tile(offsets, loops, nodes, order.reads, order.writes))
     covered = [
@@ -189,7 +189,7 @@ def _order_by_cost(
     `counts` are those of `_tile_counts`.
     """
     best: tuple[int, _TileOrder] | None = None
-    for side in (1, 0):
+    for side in (DST, SRC):
         order = _order_of_side(nodes, counts, side)
         runs, total = _runs(nodes, counts, order)
         is_read, is_written = (run >= min(_MIN_RUN, total) for run in runs)
@@ -206,7 +206,7 @@ def _runs(
     """Return the lengths of the contiguous runs of a tile in src and in dst, and its size."""
     taken = tuple(Node(counts[k], min(counts[k], nodes[k].valid), ()) for k in order)
     runs = []
-    for side in (0, 1):
+    for side in (SRC, DST):
         inner = contiguous_nodes(taken, [nodes[k].strides[side] for k in order])
         runs.append(prod(node.valid for node in taken[len(taken) - inner :]))
     return runs, prod(node.valid for node in taken)
@@ -219,8 +219,8 @@ def _order_between(nodes: tuple[Node, ...], counts: dict[int, int]) -> _TileOrde
     order from outermost to innermost is: nodes in the order of dst; the innermost node of dst; as
     many of the next inner nodes of dst as make `_MIN_RUN` elements; the innermost node of src.
     """
-    *rest, innermost = _order_of_side(nodes, counts, 1)
-    src_innermost = min(rest, key=lambda k: abs(nodes[k].strides[0]))
+    *rest, innermost = _order_of_side(nodes, counts, DST)
+    src_innermost = min(rest, key=lambda k: abs(nodes[k].strides[SRC]))
     rest.remove(src_innermost)
     size, inside = counts[src_innermost], [src_innermost]
     while rest and size < _MIN_RUN:

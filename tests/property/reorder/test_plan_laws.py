@@ -13,6 +13,7 @@ from memdesc import memory_desc
 from reorder import plan_reorder
 from reorder.plan import Box, Node
 from reorder.plan.boxes import padding_boxes
+from reorder.plan.nodes import DST
 from reorder.plan.passes import simplify
 from tests.reorders import box_map, element_map, expect, few_boxes, move_guarded, random_bytes
 from tests.strategies import desc_pairs, descs
@@ -175,9 +176,9 @@ def test_padding_boxes_cover_the_padding_and_nothing_else(desc: MemoryDesc) -> N
     boxes = padding_boxes(desc)
     covered = [np.zeros(0, np.int64)]
     for box in boxes:
-        at = np.full(1, box.offsets[0], np.int64)
+        at = np.full(1, box.offsets[DST], np.int64)
         for node in box.nodes:
-            at = (at[:, None] + np.arange(node.extent, dtype=np.int64) * node.strides[0]).ravel()
+            at = (at[:, None] + np.arange(node.extent, dtype=np.int64) * node.strides[DST]).ravel()
         assert at.size == prod(node.extent for node in box.nodes)
         covered.append(at)
     assert np.array_equal(np.unique(np.concatenate(covered)), np.sort(to[fro < 0]))
