@@ -452,7 +452,7 @@ def _map_codes(
         return
     target = out.desc.rule.code
     new = [out.desc.field(name) for name, _ in target.parts]
-    codes = _joined(record, threads).transpose(np.argsort(perm))
+    codes = _codes_of(record, threads).transpose(np.argsort(perm))
     if delta.values.any():
         # a larger change than codes of a byte can have is refused below, with its numbers
         kind = np.int16 if abs(delta.values).max() < 1 << 14 else np.int64
@@ -476,7 +476,7 @@ def _map_codes(
             write_field(out.tensors[field.tensor], field, bits)
 
 
-def _joined(record: Record, threads: int | None) -> NDArray[np.int16]:
+def _codes_of(record: Record, threads: int | None) -> NDArray[np.int16]:
     """Return the integers of a record's code fields, joined, over its dims."""
     desc = record.desc
     parts = [(desc.field(name), shift) for name, shift in desc.rule.code.parts]

@@ -157,7 +157,7 @@ class _Numbers:
             return codec.decode(self._codes(codec, first, positions), kind, "f32")
         if isinstance(number.codebook, Codebook):
             return self._numbers_of(number, number.codebook, positions)
-        joined = self._joined(number, positions)
+        joined = self._whole_codes(number, positions)
         if number.table:
             return self._looked_up(codec, joined, np.frombuffer(number.table, np.float32))
         if number.kind:
@@ -167,7 +167,7 @@ class _Numbers:
             joined = _digits(joined, number.codebook, positions)
         return joined - number.minus if number.minus else joined
 
-    def _joined(self, number: NumberPattern, positions: range) -> Value:
+    def _whole_codes(self, number: NumberPattern, positions: range) -> Value:
         """Return the integers that the fields of a number make, as i32."""
         codec = Codec(self.builder, len(positions))
         parts = []
@@ -286,7 +286,7 @@ class _Numbers:
         lane, first = position // run % count, position // (run * count) * run * count
         key = number.parts, first
         if key not in self._known:
-            self._known[key] = self._joined(number, range(first, first + run * count, run))
+            self._known[key] = self._whole_codes(number, range(first, first + run * count, run))
         return self._known[key].extract_element(_I32(lane))
 
     def _looked_up(self, codec: Codec, codes: Value, table: NDArray[np.float32]) -> Value:
