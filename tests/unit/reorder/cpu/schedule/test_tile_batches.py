@@ -1,0 +1,86 @@
+"""Schedules of conversions: which code runs in which order, decided without any compiled code."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from memdesc import memory_desc
+from reorder import Attr, plan_reorder
+from reorder.cpu.machine import Machine
+from reorder.cpu.schedule.batches import Batch, BatchBuilder
+from reorder.cpu.schedule.select import Kernel
+from reorder.cpu.schedule.tile_batches import tile_batches
+from reorder.cpu.schedule.tile_program import Base, CombineTypes, ConvertTypes, Side, Step, TileStep
+
+_MACHINE = Machine(threads=1, cache_nbytes=32 << 20)
+_SCALE = Attr(dst_scale=np.linspace(1, 2, 32), dst_scale_mask=2)
+
+
+def _tiles(src: tuple[str, str], dst: tuple[str, str], attr: Attr | None) -> Batch:
+    """Return the batch of the tiles of a reorder."""
+    dims = (1, 32, 8, 8)
+    one, other = (memory_desc(dims, dtype, tag) for dtype, tag in (src, dst))
+    batch, *_ = tile_batches(BatchBuilder(plan_reorder(one, other, attr), 1, _MACHINE))
+    assert batch.kernel is None
+    return batch
+
+
+def _words(code: object) -> str:
+    match code:
+        case ConvertTypes():
+            return f"{code.src} to {code.dst}"
+        case CombineTypes():
+            return f"{code.src}, {code.work}, {code.dst}"
+    assert isinstance(code, Kernel)
+    return f"move {code.bits}"
+
+
+@pytest.mark.parametrize(
+    ("src", "dst", "attr", "steps"),
+    [
+        # one stage from src to dst, in place
+        (("f32", "abcd"), ("bf16", "abcd"), None, "f32 to bf16"),
+        # the narrower elements are moved
+        (("f32", "abcd"), ("s8", "acdb"), None, "f32 to s8; move 8"),
+        (("s8", "abcd"), ("f32", "acdb"), None, "move 8; s8 to f32"),
+        # the post-op loads src and stores dst
+        (("f32", "abcd"), ("s8", "acdb"), _SCALE, "f32, f32, s8; move 8"),
+        # a pair without a stage of its own has values between
+        (("f16", "abcd"), ("bf16", "abcd"), None, "f16 to f32; f32 to bf16"),
+        # the old dst becomes values first
+        (
+            ("f32", "abcd"),
+            ("s8", "abcd"),
+            Attr(beta=0.5),
+            "s8 to f32; f32, f32, s8",
+        ),
+        # differences of 32 bits are exact in f64 only
+        (
+            ("s32", "abcd"),
+            ("f32", "abcd"),
+            Attr(src_zero_point=3),
+            "s32 to f64; f64, f64, f64; f64 to f32; move 32",
+        ),
+        # elements of 4 bits are packed in a step of their own
+        (("f32", "abcd"), ("s4", "acdb"), None, "f32 to s8; move 8; s8 to s4"),
+    ],
+)
+def test_a_tile_takes_the_steps_that_it_needs(
+    src: tuple[str, str], dst: tuple[str, str], attr: Attr | None, steps: str
+) -> None:
+    named = [target for _, target in _tiles(src, dst, attr).relocations]
+    codes = [target for target in named if not isinstance(target, np.ndarray)]
+    assert "; ".join(map(_words, codes)) == steps
+
+
+def test_a_schedule_has_no_addresses() -> None:
+    batch = _tiles(("f32", "abcd"), ("s8", "acdb"), _SCALE)
+    assert batch.relocations
+    assert not any(batch.program[word] for word, _ in batch.relocations)
+    assert abs(batch.program).max() < 1 << 32
+
+
+def test_a_step_has_the_words_that_compiled_code_reads() -> None:
+    step = Step(Kernel(8), np.zeros(1, np.int64), Side(Base.SRC), Side(Base.DST))
+    assert len(step.words) == len(TileStep._fields)
