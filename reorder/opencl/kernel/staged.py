@@ -56,7 +56,7 @@ from reorder.opencl.kernel.statements import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
     from reorder.opencl.kernel.formula import KernelFormula
 
@@ -94,6 +94,11 @@ class Runs(NamedTuple):
     def unit(self) -> int:
         """Bytes of what memory is made of: an element, or the byte that holds two."""
         return max(self.bits // BYTE_BITS, 1)
+
+    @property
+    def units_inside(self) -> str:
+        """Units of vector n{s}, for a format with s, that hold data."""
+        return "count{s}" if self.bits >= BYTE_BITS else "(count{s} + 1 >> 1)"
 
     def units(self, elements: str) -> str:
         """Return a count or an offset of elements in units of memory, rounded down."""
@@ -143,9 +148,14 @@ class Staged(Body):
         return LANE_COUNT if loop == LANES else self.extents[loop]
 
     @property
+    def innermost(self) -> int | None:
+        """The innermost loop of a buffer as dst."""
+        return self.dst.run[0] if isinstance(self.dst, Runs) else None
+
+    @property
     def skewed(self) -> int | None:
         """The loop whose rows end at multiples of `align` bytes in dst."""
-        return self.dst.run[0] if isinstance(self.dst, Runs) and self.dst.align else None
+        return self.innermost if isinstance(self.dst, Runs) and self.dst.align else None
 
     @property
     def before(self) -> int:
@@ -179,8 +189,7 @@ class Staged(Body):
         """Return the loops around the runs of a side: (loop, steps, distance of these steps)."""
         if side is not self.src:
             return [(k, self.steps(k), 1) for k in side.rest]
-        first = self.dst.run[0] if isinstance(self.dst, Runs) else None
-        scales = {first: self.packed_rows}
+        scales = {self.innermost: self.packed_rows}
         return [(k, self.loaded(k) // scales.get(k, 1), scales.get(k, 1)) for k in side.rest]
 
     def accesses(self, side: Runs | Pixels) -> int:
@@ -191,31 +200,23 @@ class Staged(Body):
 
     def first_words(self, side: Runs | Pixels, work_items: int) -> list[int]:
         """Return the words of local memory that the first work items access first."""
-        if isinstance(side, Pixels):
-            digits = [(k, steps, scale) for k, steps, scale in side.digits]
-            return [self._word(item, digits) for item in range(SUBGROUP)]
         words = []
-        run = [(k, self.steps(k), 1) for k in side.run]
         for item in range(min(work_items, SUBGROUP)):
-            number, chunk = divmod(item, self.chunks(side))
-            words.append(self._word(number, self.rest(side), chunk * side.lanes, run))
+            if isinstance(side, Pixels):
+                at = self._offset(item, side.digits)
+            else:
+                number, chunk = divmod(item, self.chunks(side))
+                run = [(k, self.steps(k), 1) for k in side.run]
+                at = self._offset(chunk * side.lanes, run) + self._offset(number, self.rest(side))
+            words.append(at // WORD)
         return words
 
-    def _word(
-        self,
-        number: int,
-        digits: Sequence[tuple[int, int, int]],
-        position: int = 0,
-        run: Sequence[tuple[int, int, int]] = (),
-    ) -> int:
+    def _offset(self, number: int, digits: Iterable[tuple[int, int, int]]) -> int:
         at = 0
-        for index, loops in ((position, run), (number, digits)):
-            left = index
-            for n, (k, steps, scale) in enumerate(loops):
-                digit = left if loops is run and n == len(run) - 1 else left % steps
-                left //= steps
-                at += self.local.offset(k, digit * scale)
-        return at // WORD
+        for k, steps, scale in digits:
+            number, digit = divmod(number, steps)
+            at += self.local.offset(k, digit * scale)
+        return at
 
     def param_names(self) -> list[str]:
         """Return the end of src if aligned loads include bytes around the wanted ones."""
@@ -417,8 +418,8 @@ class Staged(Body):
             return
         for row, (first, count) in enumerate(rows):
             name = f"v{s}_{row}"
-            if self.is_paired and isinstance(self.dst, Runs):
-                other = f"{first} + (p.src{self.dst.run[0]} >> 2)"
+            if self.is_paired:
+                other = f"{first} + (p.src{self.innermost} >> 2)"
                 loads = f"load({first}, {count}), load({other}, {count})"
                 yield f"const {vector_type(2 * side.nbytes)} {name} = paired({loads});"
             elif side.is_whole:
@@ -429,11 +430,8 @@ class Staged(Body):
 
     def _row(self, side: Runs, s: int, row: int) -> tuple[str, str]:
         """Return the address of vector n{s} in one of some rows, and its units that hold data."""
-        first, count = f"at{s} + r{s}", f"count{s}"
-        if side.bits < BYTE_BITS:
-            count = f"({count} + 1 >> 1)"
-        if self.packed_rows > 1 and isinstance(self.dst, Runs):
-            k = self.dst.run[0]
+        first, count, k = f"at{s} + r{s}", side.units_inside.format(s=s), self.innermost
+        if self.packed_rows > 1 and k is not None:
             digit = f"{_digit(k, s)} + {row}"
             inside = f"i{k} + {digit} < p.valid{k}"
             if k == self.skewed:
@@ -444,15 +442,12 @@ class Staged(Body):
 
     def _load_shifted_rows(self, side: Runs, s: int, rows: list[tuple[str, str]]) -> Iterator[str]:
         """Return the loads of vectors that start at any byte, in rows (address, units)."""
-        count, lanes = f"count{s}", side.nbytes // side.unit
-        if side.bits < BYTE_BITS:
-            count = f"({count} + 1 >> 1)"
+        count, lanes, k = side.units_inside.format(s=s), side.nbytes // side.unit, self.innermost
         yield f"uint4 {', '.join(f'v{s}_{row}' for row in range(len(rows)))};"
         # at most a vector before the first element, and one after the last
         low = high = f"at{s} + r{s}"
         whole = [f"count{s} > 0", f"near{s}"]
-        if self.packed_rows > 1 and isinstance(self.dst, Runs):
-            k = self.dst.run[0]
+        if self.packed_rows > 1 and k is not None:
             far, digit = f"{self.packed_rows - 1} * p.src{k}", _digit(k, s)
             low, high = f"{low} + min((index_t)0, {far})", f"{high} + max((index_t)0, {far})"
             last = f"{digit} + {self.packed_rows}"
@@ -487,8 +482,7 @@ class Staged(Body):
             yield f"*(__local {vector_type(side.nbytes)} *)((__local uchar *)tile + to) = v{s}_0;"
             return
         for k in range(words):
-            place = self._bank(f"(to >> 2) + {k}")
-            yield f"tile[{place}] = {word_of(f'v{s}_0', k, words)};"
+            yield f"tile[{self._bank(f'(to >> 2) + {k}')}] = {word_of(f'v{s}_0', k, words)};"
 
     def _takes_vectors(self, side: Runs) -> bool:
         """Whether vectors of a side are aligned in local memory that has its order."""
