@@ -219,7 +219,7 @@ _TILED: list[Any] = [
     (("f32", "abcd"), ("s8", "acdb"), (2, 33, 17, 18), Attr(dst_scale=0.1, dst_zero_point=3)),
     (("s8", "acdb"), ("f32", "abcd"), (2, 40, 16, 16), Attr(src_scale=0.3)),
     (("f16", "ab"), ("bf16", "ba"), (130, 258), None),
-    (("u4", "ab"), ("u4", "ba"), (134, 200), None),
+    (("u4", "ab"), ("u4", "ba"), (270, 1000), None),
     (
         ("u4", "ab"),
         ("f32", "ba"),

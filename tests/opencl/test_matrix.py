@@ -83,6 +83,9 @@ MATRIX = {
     "tiles of halves at any byte": Family(
         "Staged", (3, 24, 37), ("f16", "f16"), ("abc", "abc"), blocks=((), (1, 8))
     ),
+    "tiles of short planes": Family(
+        "Staged", (32, 13, 13), ("u8", "u8"), ("abc", "abc"), blocks=((), (0, 16))
+    ),
     "tiles into blocks": Family(
         "Staged", (32, 40), ("s8", "s8"), ("ab", "ab"), blocks=((), (0, 16))
     ),

@@ -167,13 +167,20 @@ def _moved(task: KernelTask, nest: Nest, bits: tuple[int, int]) -> tuple[Launch,
     if nest.steps * nbytes < profile.min_tiled:
         return ()
     shape = profile.sizes_of(TileSizes).shapes[bits[0] // BYTE_BITS]
-    loops = tuple(sorted(nest.moving.loops, key=lambda loop: abs(loop.stride(1))))
+    nest = nest._replace(
+        loops=tuple(sorted(nest.moving.loops, key=lambda loop: abs(loop.stride(1))))
+    )
     limits = shape.src_run * BYTE_BITS // bits[0], shape.dst_run // nbytes
-    chosen = _extents(loops, limits, shape.nbytes // nbytes, -(-_MIN_RUN // nbytes))
+    most, least = shape.nbytes // nbytes, -(-_MIN_RUN // nbytes)
+    chosen = None
+    if not is_paired and task.is_aligned:
+        longer = _aligned_run(nest.loops, limits[0], most, bits[0])
+        chosen = _extents(nest.loops, (longer, limits[1]), most, least)
+    if chosen is None or prod(chosen[1]) > most:
+        chosen = _extents(nest.loops, limits, most, least)
     if chosen is None:
         return ()
     chains, extents = chosen
-    nest = nest._replace(loops=loops)
     src, dst = (
         runs_of(nest, k, chain.run, extents, bits[k], is_aligned=task.is_aligned)
         for k, chain in enumerate(chains)
@@ -200,6 +207,25 @@ def _moved(task: KernelTask, nest: Nest, bits: tuple[int, int]) -> tuple[Launch,
     vectors = max(body.accesses(src), body.accesses(dst))
     work_items = max(min(task.work_items(shape.work_items), 1 << ceil_log2(vectors)), 1)
     return _launched(task, nest, body, work_items, paddings)
+
+
+def _aligned_run(loops: tuple[Loop, ...], limit: int, most: int, bits: int) -> int:
+    """Return the elements of a run of src, of which `limit` are enough.
+
+    If its rows are longer and start at any byte, it has so many whole rows that it ends at a
+    vector, provided that these are at most `most` elements. On an H200, u8 nchw -> b_fs_yx_fsv16 in
+    planes of 13 x 13 reached 1.04 of the copy so, and 0.65 in shifted rows.
+    """
+    chain = chain_of(loops, 0, most)
+    length = 1
+    for depth, k in enumerate(chain.run if chain else ()):
+        length *= loops[k].extent
+        is_aligned = length * bits % (VECTOR * BYTE_BITS) == 0
+        if length > most or (not depth and (is_aligned or length < limit)):
+            break
+        if is_aligned:
+            return length
+    return limit
 
 
 def _ends_in_byte(nest: Nest, src: Runs) -> bool:
@@ -310,6 +336,9 @@ def _extents(
             continue
         while extents[k] < loops[k].extent and 2 * prod(extents) <= most:
             extents[k] *= 2
+        # rows that are transposed in registers stay a multiple of those of a word
+        if k != dst.run[0]:
+            extents[k] = min(extents[k], loops[k].extent)
     return chains, extents
 
 
@@ -332,7 +361,8 @@ def runs_of(  # noqa: PLR0913 - a side of a tile, and where runs of it start
     if is_aligned:
         # a run of the tile starts where a whole run does, or where the last tile ended
         starts = [nest.alignment(operand, [loops[k] for k in run])]
-        starts.append(strides[run[-1]] * extents[run[-1]])
+        if extents[run[-1]] < loops[run[-1]].extent:
+            starts.append(strides[run[-1]] * extents[run[-1]])
         width = gcd(VECTOR * BYTE_BITS, *(start * bits for start in starts))
     is_shifted = width < WORD * BYTE_BITS
     width = VECTOR * BYTE_BITS if is_shifted else min(width, max(most, WORD * BYTE_BITS))
