@@ -679,6 +679,7 @@ class MemoryDesc(Checked):
         *,
         highlight: Iterable[Iterable[int]] = (),
         beside: MemoryDesc | None = None,
+        values: ArrayLike | None = None,
     ) -> Picture:
         """Draw the logical grid beside the memory; notebooks show the picture, `print` a text.
 
@@ -697,6 +698,8 @@ class MemoryDesc(Checked):
         beside : MemoryDesc, optional
             Another layout of the same dims: its memory is drawn beside this one instead of the
             grid.
+        values : array_like, optional
+            An array of these dims: its values are drawn instead of offsets and indices.
 
         Returns
         -------
@@ -707,13 +710,13 @@ class MemoryDesc(Checked):
         ------
         MemdescError
             If there is not a different letter for each dim, the layout does not have an index to
-            highlight, or `beside` has other dims.
+            highlight, `beside` or `values` has other dims, or both are given.
 
         Examples
         --------
         >>> import memdesc
         >>> print(memdesc.memory_desc((3, 2), "f32", "Ab2a").show("oi", highlight=[(1, 0)]))
-        memory_desc((3, 2), 'f32', 'Ab2a')
+        memory_desc((3, 2), 'f32', 'Oi2o')
         6 elements and 2 of padding, 32 bytes in 1 cache line
         memory order, outermost first: o/2(2) i(2) o%2(2)
         <BLANKLINE>
@@ -730,6 +733,12 @@ class MemoryDesc(Checked):
         from memdesc.picture.draw import Look  # only pictures need it
 
         look = Look(self.letters or LETTERS if letters is None else letters, highlight)
+        if values is not None:
+            shown: Any = values if hasattr(values, "shape") else np.asarray(values)
+            if beside is not None or tuple(shown.shape) != self.dims:
+                msg = f"values have the dims {self.dims}, without beside, not {tuple(shown.shape)}"
+                raise MemdescError(msg)
+            look = look._replace(values=shown)
         return self._drawn(look) if beside is None else self._drawn_beside(beside, look)
 
     def _title(self, letters: str) -> str:

@@ -10,7 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import islice
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from memdesc.banks import BANKS, WORD
 from memdesc.index import index_at
@@ -27,6 +29,8 @@ LANES = "RGBA"
 _MIN_RUN = 4
 # highlighted elements that are always shown
 _MAX_WANTED = 8
+# of more values the longest is not searched for
+_MAX_VALUES, _LONG_VALUE = 4096, "-1.234e-05"
 
 
 class Cell(NamedTuple):
@@ -80,6 +84,16 @@ class Cells:
     pixels: Pixels | None
     letters: str
     highlighted: tuple[tuple[int, ...], ...] = ()
+    values: Any = None
+
+    @property
+    def widest(self) -> str:
+        """The longest number of a cell, or one as long."""
+        if self.values is None:
+            return str(self.layout.last)
+        if self.layout.nelems > _MAX_VALUES:
+            return _LONG_VALUE
+        return max((_value(self.values[i]) for i in np.ndindex(self.layout.dims)), key=len)
 
     @property
     def wanted(self) -> tuple[tuple[int, ...], ...]:
@@ -106,8 +120,12 @@ class Cells:
         run = self._count(index, self.runs)
         if layout.xor:  # four of the 32 banks of 4 bytes have a colour
             run = offset * self.dtype.bits // 8 // (4 * WORD) % (BANKS // 4)
+        number = str(offset)
+        if self.values is not None:
+            number = "0" if is_padding else _value(self.values[index])
+            note = "pad" if is_padding else number
         return Cell(
-            str(offset),
+            number,
             note,
             hover,
             run,
@@ -148,6 +166,12 @@ class Cells:
             i = axis_index(self.layout.axes[block.axis], self.layout.dims, index)
             count = count * block.extent + i // block.step % block.extent
         return count
+
+
+def _value(value: Any) -> str:
+    """Write a value of an array in a few characters."""
+    is_float = isinstance(value, float) or value.dtype.kind not in "iub"
+    return f"{float(value):.4g}" if is_float else str(int(value))
 
 
 def cells_of(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memdesc.errors import MemdescError, short_repr
 from memdesc.index import index_at
@@ -24,12 +24,16 @@ if TYPE_CHECKING:
     from memdesc.picture.picture import Picture
 
 
+_VALUES = "memory: each offset shows the value at"
+
+
 class Look(NamedTuple):
-    """What a caller chooses: letters of the dims, indices to highlight, how much is shown."""
+    """What a caller chooses: letters of the dims, indices to highlight, how much, and values."""
 
     letters: str = LETTERS
     highlight: Iterable[Iterable[int]] = ()
     limits: Limits = FULL
+    values: Any = None
 
 
 def draw_layout(
@@ -52,7 +56,13 @@ def draw_layout(
         head.append("nothing to draw")
         return Sheet(head, [], [], "\n".join(head)).picture()
     lines = lines_of(cells, look.limits)
-    return _picture(cells, lines, head, "memory: each offset shows the index", look.limits)
+    return _picture(
+        cells,
+        lines,
+        head,
+        "memory: each offset shows the index" if look.values is None else _VALUES,
+        look.limits,
+    )
 
 
 def draw_image(layout: Layout, dtype: DataType, title: str, pixels: Pixels, look: Look) -> Picture:
@@ -80,7 +90,7 @@ def checked_cells(
     if not isinstance(look.letters, str) or look.letters != LETTERS:
         check_letters(look.letters, layout.ndims)
     cells = cells_of(layout, dtype, look.letters, pixels)
-    return replace(cells, highlighted=_checked_indices(cells, look.highlight))
+    return replace(cells, highlighted=_checked_indices(cells, look.highlight), values=look.values)
 
 
 def _picture(cells: Cells, lines: Lines, head: list[str], what: str, limits: Limits) -> Picture:
@@ -92,14 +102,16 @@ def _picture(cells: Cells, lines: Lines, head: list[str], what: str, limits: Lim
         *head,
         " ^ ".join([f"{order}; then the offset o becomes o", *terms] if terms else [order]),
     ]
-    logical = f"logical: {grid.summary}; numbers are offsets"
+    logical = (
+        f"logical: {grid.summary}; numbers are {'offsets' if cells.values is None else 'values'}"
+    )
     memory = f"{what} {names}".rstrip() + (
         "; two elements share a byte" if cells.dtype.is_packed else ""
     )
     text = "\n".join([*head, "", logical, *grid_text(grid), "", memory, *memory_text(cells, lines)])
 
     top, left = top_under(head), right_of(None)
-    panels = Panels(grid, left, top, cell_width(str(cells.layout.last)))
+    panels = Panels(grid, left, top, cell_width(cells.widest))
     grid_half = Half(logical, left, top, panels.right, panels.bottom, panels.paint())
     left = right_of(grid_half)
     strip = Strip(lines, cells.at_offset, cells.dtype.bits, left, top)

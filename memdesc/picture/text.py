@@ -38,7 +38,7 @@ def grid_text(grid: Grid) -> list[str]:
 
 def _panel_text(grid: Grid, panel: tuple[int, ...]) -> list[str]:
     """Return the lines of a panel, all of the same length."""
-    width = max(len(str(grid.cells.layout.last)) + 2, 4)
+    width = max(len(grid.cells.widest) + 2, 4)
     heads = _gapped(grid.columns, [str(i) for i in grid.columns])
     rows = []
     for row in grid.rows:

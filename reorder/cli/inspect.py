@@ -338,13 +338,15 @@ def _row(entry: Entry, part: tuple[Field | Constant, RecordDesc] | None) -> Fact
 
 @lru_cache(maxsize=1024)
 def _layout_name(desc: MemoryDesc, _spelling: str) -> str:
-    """Return ``plain``, the name of a packing, or another name or tag of a layout."""
+    """Return ``plain``, oneDNN's tag, the name of a packing, or another name of a layout."""
     if desc == memory_desc(desc.dims, desc.dtype, "plain"):
         return "plain"
     names = desc.names()
-    packings = [name for name in names if name.vocabulary == "weights" and name.domain != "data"]
     if names:
-        return (packings or names)[0].text
+        # oneDNN's is the first; a packing that has none is called what loaders call it
+        packings = [name for name in names if name.vocabulary == "weights"]
+        is_tag = names[0].vocabulary == "onednn" or not packings
+        return (names if is_tag else packings)[0].text
     return str(desc).removeprefix(f"memory_desc({desc.dims}, '{desc.dtype}', ").removesuffix(")")
 
 

@@ -21,10 +21,12 @@ from reorder.memory.indexing import Indexed, elements_at, select_elements
 from reorder.memory.padding import check_padding, clear_padding
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from pickle import PickleBuffer
 
     from numpy.typing import NDArray
+
+    from memdesc.picture import Picture
 
 
 # Zeroing fewer bytes takes less time than finding out whether that is necessary.
@@ -248,6 +250,25 @@ class Memory(Indexed, Checked):
         (1, 2, 2, 2, 16)
         """
         return physical_array(self.data, self.desc)
+
+    def show(
+        self, letters: str | None = None, *, highlight: Iterable[Iterable[int]] = ()
+    ) -> Picture:
+        """Draw the values where they are, like `MemoryDesc.show`.
+
+        Parameters
+        ----------
+        letters, highlight
+            As for `MemoryDesc.show`.
+
+        Examples
+        --------
+        >>> import numpy as np, reorder
+        >>> m = reorder.reorder(np.arange(6, dtype=np.int8).reshape(3, 2) ** 2, "Ab2a")
+        >>> m.show("oi").text.splitlines()[-1].strip()
+        '0 |  0   4   1   9  16 [0]  25 [0]'
+        """
+        return self.desc.show(letters, highlight=highlight, values=self)
 
     @allocates
     def numpy(self, *, copy: bool | None = None) -> NDArray[Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 
+import numpy as np
 import pytest
 
 import memdesc
@@ -55,3 +56,29 @@ def test_a_long_title_is_cut() -> None:
         (2,) * 12, "f32", strides=[2**k + (2**12 if k == 11 else 0) for k in range(12)]
     )
     assert "…" in elements(desc.show().svg, "title")[0].text  # type: ignore[operator] # it has one
+
+
+def test_values_are_drawn_in_place_of_offsets() -> None:
+    desc = memory_desc((3, 2), "f32", "Ab2a")
+    values = [[0.5, -1.25e-5], [2.0, 3.0], [4.0, 1e10]]
+    text = desc.show(values=values).text.splitlines()
+    assert text[4] == "logical: rows a, columns b; numbers are values"
+    assert text[6].split() == ["0", "0.5", "-1.25e-05"]
+    assert text[-1].split("|")[1].split() == [
+        "0.5",
+        "2",
+        "-1.25e-05",
+        "3",
+        "4",
+        "[0]",
+        "1e+10",
+        "[0]",
+    ]
+    drawn = elements(desc.show(values=values).svg, "text")
+    assert {"-1.25e-05", "1e+10"} <= {each.text for each in drawn}
+    # the longest of many values is not searched for
+    whole = memory_desc((80, 80), "s8", "ab").show(values=np.full((80, 80), -128, np.int8))
+    assert "-128" in whole.text
+    for wrong in ({"values": values[:2]}, {"values": values, "beside": desc}):
+        with pytest.raises(MemdescError, match=r"values have the dims \(3, 2\), without beside"):
+            desc.show(**wrong)

@@ -49,6 +49,13 @@ def _declare(model: Path, **section: object) -> None:
     (model / "config.json").write_text(text, encoding="utf-8")
 
 
+def test_a_tag_of_onednn_is_called_by_it(shell: Shell) -> None:
+    x = np.ones((32, 8, 3, 3), np.float32)
+    reorder.save("a.safetensors", reorder.reorder(x, "Ohwi16o"))
+    (row,) = shell.facts("inspect a.safetensors")["tensors"]
+    assert row["layout"] == "Acdb16a"
+
+
 @pytest.mark.usefixtures("model")
 def test_tensors_are_listed_by_what_they_hold(shell: Shell) -> None:
     facts = shell.facts("inspect m")
