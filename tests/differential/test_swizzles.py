@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+from importlib import import_module
 from itertools import product
 from typing import Any
 
@@ -63,14 +65,25 @@ def _layouts() -> list[tuple[str, tuple[int, ...], int]]:
     return found
 
 
+@cache
+def gluon() -> tuple[Any, Any, Any]:
+    """Return Gluon, a builder of its layouts, which needs no GPU, and the context of these."""
+    gl = pytest.importorskip("triton.experimental.gluon.language", reason="Triton is not installed")
+    lib = import_module("triton._C.libtriton")
+    context = lib.ir.context()
+    lib.ir.load_dialects(context)
+    return gl, lib.gluon_ir.GluonOpBuilder(context), context
+
+
 @pytest.mark.parametrize(("text", "dims", "bits"), _layouts())
 def test_triton_has_the_same_linear_layout(text: str, dims: tuple[int, ...], bits: int) -> None:
-    gluon = "triton.experimental.gluon.language"
-    gl = pytest.importorskip(gluon, reason="Triton is not installed")
-    to_linear_layout = pytest.importorskip(f"{gluon}._layouts").to_linear_layout
+    gl, builder, _ = gluon()
     layout = eval(f"gl.{text}", {"gl": gl})
     desc: MemoryDesc = memory_desc(dims, _TYPES[bits], text)
-    bases = to_linear_layout(layout, list(dims)).bases["offset"]
+    linear = layout
+    if not text.startswith("SharedLinear"):
+        linear = builder.to_linear_layout(layout._to_ir(builder), list(dims))  # noqa: SLF001
+    bases = linear.offset_bases
     index = np.zeros((len(dims), 1 << len(bases)), np.int64)
     for bit, base in enumerate(bases):
         is_set = np.arange(1 << len(bases)) >> bit & 1
