@@ -55,7 +55,11 @@ class GgufValue(NamedTuple):
 
 
 # types that are neither data types nor records keep GGUF's name
-_OTHERS = {9: GgufType("Q8_1", 32, 40), 15: GgufType("Q8_K", 256, 292)}
+_OTHERS = {
+    9: GgufType("Q8_1", 32, 40),
+    15: GgufType("Q8_K", 256, 292),
+    41: GgufType("Q1_0", 128, 18),
+}
 TYPES = MappingProxyType(
     {number: gguf_type(name) for number, name in GGUF_NUMBERS.items()} | _OTHERS
 )

@@ -171,11 +171,7 @@ def _members(
         )
         raise MemdescError(msg)
     if members and not any(member.endswith(_ENDING) for member in members):
-        msg = (
-            f"none of its {len(members)} members is a .npy; if torch.save wrote it, "
-            "reorder.save('x.safetensors', torch.load(path, weights_only=True)) makes a file that "
-            "can be read"
-        )
+        msg = f"none of its {len(members)} members is a .npy: it is another kind of .zip"
         raise MemdescError(msg)
     raw: Any = archive.fp
     state = FileState.of(raw.fileno())

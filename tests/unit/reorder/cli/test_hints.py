@@ -69,8 +69,6 @@ ROWS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("run the program with ONEDNN_VERBOSE=1", "log cases.txt", ("log torch.log",)),
     ("; see memdesc --help", "shw", ("--help",)),
     ("did you mean 'show'", "shw", ("show nchw 1x4x3x2",)),
-    ("use `memdesc reorder`", "pack x.npy out.npy", ("reorder x.npy out.npy --to nhwc",)),
-    ("use --from", "bench 2x3 --stag ab", ("bench 2x3 --from ab --seconds 0.001",)),
     ("did you mean '--dtype'", "show nchw 1x4x3x2 --dtp f16", ("show nchw 1x4x3x2 --dtype f16",)),
     ("leave it out", "names nhwc 1x2x3x4 --ndims 4", ("names nhwc 1x2x3x4",)),
     (

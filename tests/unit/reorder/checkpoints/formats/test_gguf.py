@@ -54,7 +54,7 @@ def test_tensors_of_every_type_are_those_of_the_package(tmp_path: Path) -> None:
             assert found.shape == (3, 512)
             assert np.array_equal(found.data, data.reshape(-1))
             own = name.lower().replace("i", "s") if name in _WORDS else name.lower()
-            assert found.dtype in ({name} if name in _BYTES_ONLY[:2] else {own, f"gguf_{own}"})
+            assert found.dtype in ({name} if name in _BYTES_ONLY else {own, f"gguf_{own}"})
             if name in _BYTES_ONLY:
                 continue
             with np.errstate(all="ignore"):
@@ -272,10 +272,7 @@ def test_unknown_types_are_compared_by_their_bytes(
     assert found["d"].causes == ("the nibbles of each byte are reversed",)
     paths[1].write_bytes(raw.replace(struct.pack("<IQI", 1, 9, 42), struct.pack("<IQI", 1, 9, 43)))
     (differing,) = reorder.checkpoints.differences(paths[1], paths[0]).values()
-    assert (
-        differing.problem
-        == "are ggml_type_43 of (9,), and those of the reference ggml_type_42 of (9,)"
-    )
+    assert differing.problem.startswith("cannot be compared: tensor 'd' of ggml_type_43")
 
 
 @pytest.mark.parametrize("kind", _UNKNOWN)
