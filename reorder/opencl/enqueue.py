@@ -164,7 +164,7 @@ def pack(  # noqa: PLR0913 - all but the first three are named
         dst if type(dst) is str else id(dst),
         src if type(src) is str else id(src),
         id(attr),
-        channel_type,
+        channel_type if type(channel_type) is str else id(channel_type),
     )
     known = run_known(queue, x, None, names, wait_for)
     if known is not None:
@@ -173,7 +173,7 @@ def pack(  # noqa: PLR0913 - all but the first three are named
     source = as_source(x, src)
     desc = _image_desc(dst, source.desc)
     target = Target(Unallocated(supported_format(queue, desc, channel_type)), desc)
-    call = Call((x, None), names, (dst, src, attr))
+    call = Call((x, None), names, (dst, src, attr, channel_type))
     return _enqueue(queue, source, target, events, attr, call)
 
 
