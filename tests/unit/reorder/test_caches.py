@@ -32,9 +32,9 @@ UNIT = (2, 3, 1, 1)
 _KEYED = {
     "memdesc.desc._names_of": "spelling",
     "reorder.cli.inspect._layout_name": "spelling",
-    "reorder.plan.plan._plan": "plan_reorder compares the spelling",
-    "reorder.plan.plan._spelled": "spelling",
-    "reorder.checkpoints.diagnosis._like": "spelling",
+    "reorder.plan.planner._plan": "plan_reorder compares the spelling",
+    "reorder.plan.planner._spelled": "spelling",
+    "reorder.checkpoints.causes._like": "spelling",
     "memdesc.extra.compensation_layout": "a Layout is compared exactly",
     "reorder.dask._chunk_layout": "a Layout is compared exactly",
     "reorder.cpu.decoding.pattern.find_access": "numbers; tables are compared by their bits",
