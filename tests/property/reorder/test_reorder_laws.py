@@ -125,7 +125,7 @@ def _tiled(draw: st.DrawFn) -> tuple[MemoryDesc, MemoryDesc]:
     return memory_desc(sizes, dtype, draw(tags)), memory_desc(sizes, dtype, draw(tags))
 
 
-@settings(max_examples=60)
+@settings(max_examples=50)
 @given(_tiled(), st.integers(0, 2**31), st.booleans(), st.sampled_from([1, 1, 2, 3]), st.booleans())
 def test_every_kernel_is_right_at_every_edge_of_its_tiles_and_on_every_share_of_threads(
     pair: tuple[MemoryDesc, MemoryDesc], seed: int, at_end: bool, threads: int, beyond: bool

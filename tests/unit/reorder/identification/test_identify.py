@@ -246,18 +246,21 @@ def test_what_cannot_be_identified_is_refused(
         identify(data, **options)
 
 
+_STORED = [
+    ("bf16", "f32", "f16", "of f16 gives these bytes; as bf16, aBcd8b ("),
+    ("s32", "f32", None, "of f32 gives these bytes; as s32 or u32, aBcd8b ("),
+    ("f32", "s32", None, "of s32 or u8 or s8 gives these bytes; as f32, aBcd8b ("),
+    ("f8_e4m3", "f32", "f8_e5m2", "of f8_e5m2 gives these bytes; as f8_e4m3, aBcd8b ("),
+    ("f16", "f32", "bf16", "of bf16 gives these bytes; as f16, aBcd8b ("),
+    ("bf16", "f32", None, "of f32 gives these bytes; as bf16, aBcd8b ("),
+    ("f64", "f32", "bf16", "of bf16 gives these bytes; as f64, aBcd8b ("),
+    ("s8", "f32", None, "of f32 gives these bytes; as s8 or u8, aBcd8b ("),
+]
+
+
 @pytest.mark.parametrize(
     ("stored", "like", "told", "verdict"),
-    [
-        ("bf16", "f32", "f16", "of f16 gives these bytes; as bf16, aBcd8b ("),
-        ("f16", "f32", "bf16", "of bf16 gives these bytes; as f16, aBcd8b ("),
-        ("s32", "f32", None, "of f32 gives these bytes; as s32 or u32, aBcd8b ("),
-        ("bf16", "f32", None, "of f32 gives these bytes; as bf16, aBcd8b ("),
-        ("f64", "f32", "bf16", "of bf16 gives these bytes; as f64, aBcd8b ("),
-        ("s8", "f32", None, "of f32 gives these bytes; as s8 or u8, aBcd8b ("),
-        ("f32", "s32", None, "of s32 or u8 or s8 gives these bytes; as f32, aBcd8b ("),
-        ("f8_e4m3", "f32", "f8_e5m2", "of f8_e5m2 gives these bytes; as f8_e4m3, aBcd8b ("),
-    ],
+    [*_STORED[:4], *(pytest.param(*row, marks=pytest.mark.slow) for row in _STORED[4:])],
 )
 def test_a_layout_in_another_type_is_reported_and_is_not_a_candidate(
     stored: str, like: str, told: str | None, verdict: str

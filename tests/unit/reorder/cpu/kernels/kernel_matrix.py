@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from itertools import product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -19,13 +19,20 @@ from reorder.plan.passes import pack_elements, simplify
 from tests.reorders import expect, move_guarded, random_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from memdesc import MemoryDesc
+
+T = TypeVar("T")
 
 DTYPES = {4: "u4", 8: "s8", 16: "bf16", 32: "s32", 64: "f64"}
 _TILE = 16
 _PATTERN = random_bytes(1 << 20, 7)
+
+
+def _half_of(cases: Iterable[T], half: int | None) -> list[T]:
+    """Return every other case, or all if `half` is None; of pairs of remainders a chequerboard."""
+    return [case for k, case in enumerate(cases) if half in {None, (k + k // _TILE) % 2}]
 
 
 def _check(src: MemoryDesc, dst: MemoryDesc, *, at_end: bool) -> set[str]:
@@ -58,10 +65,10 @@ def _sizes() -> Iterator[tuple[int, int]]:
         yield j, i
 
 
-def transposed(bits: int) -> set[str]:
+def transposed(bits: int, half: int | None = None) -> set[str]:
     """Transpose matrices with padding on both sides, gaps, and outer loops ending in padding."""
     kernels = set()
-    for m, n in _sizes():
+    for m, n in _half_of(_sizes(), half):
         pad_m, pad_n, pad_o, gap = (m + n) % 3 * 2, (m * n) % 2 * 3, m % 2, n % 5 // 4
         tall, wide = m + pad_m, n + pad_n
         src = memory_desc((2, m, n), DTYPES[bits], strides=(m * (n + gap), n + gap, 1))
@@ -76,7 +83,8 @@ def transposed(bits: int) -> set[str]:
         # and back: then src has the padding
         kernels |= _check(dst, src, at_end=(m + n) % 2 == 1)
     # small loop groups, with the loop around them: as many as a call moves, and some more
-    for m, n, pad in product((2, 3, 8, 16, 64), (1, 3, 9, 17), (0, 1)):
+    loops = product((2, 3, 8, 16, 64), (1, 3, 9, 17), (0, 1))
+    for m, n, pad in _half_of(loops, half):
         count = 4096 // (m * n) + 3
         src = memory_desc((count, m, n), DTYPES[bits], strides=(m * n, n, 1))
         dst = memory_desc(
@@ -90,11 +98,12 @@ def transposed(bits: int) -> set[str]:
     return kernels
 
 
-def runs(bits: int) -> set[str]:
+def runs(bits: int, half: int | None = None) -> set[str]:
     """Copy rows of all lengths beyond the longest vector."""
     kernels = set()
     in_bytes = (nbytes * 8 // bits for nbytes in (191, 257, 700))
-    for n in (*range(1, 70), *in_bytes, *range(1024 * 8 // bits - 2, 1024 * 8 // bits + 3)):
+    lengths = *range(1, 70), *in_bytes, *range(1024 * 8 // bits - 2, 1024 * 8 // bits + 3)
+    for n in _half_of(lengths, half):
         for wide in sorted(
             {
                 n,

@@ -40,18 +40,26 @@ _SIZES: dict[str, Callable[[], AbstractContextManager[None]]] = {
 }
 
 
-@pytest.mark.parametrize("size", _SIZES)
-@pytest.mark.parametrize("bits", DTYPES)
-def test_matrices_of_every_size_are_transposed(bits: int, size: str) -> None:
-    with _SIZES[size]():
-        assert "transposed" in transposed(bits)
+# of neighbouring sizes, each width has one in the caches and the next one beyond; slow tests have
+# the others
+_HALVES = [
+    pytest.param(bits, size, half, marks=pytest.mark.slow if (j + k + half) % 2 else ())
+    for j, bits in enumerate(DTYPES)
+    for k, size in enumerate(_SIZES)
+    for half in (0, 1)
+]
 
 
-@pytest.mark.parametrize("size", _SIZES)
-@pytest.mark.parametrize("bits", DTYPES)
-def test_runs_of_every_length_are_copied(bits: int, size: str) -> None:
+@pytest.mark.parametrize(("bits", "size", "half"), _HALVES)
+def test_matrices_of_every_size_are_transposed(bits: int, size: str, half: int) -> None:
     with _SIZES[size]():
-        assert "run" in runs(bits)
+        assert "transposed" in transposed(bits, half)
+
+
+@pytest.mark.parametrize(("bits", "size", "half"), _HALVES)
+def test_runs_of_every_length_are_copied(bits: int, size: str, half: int) -> None:
+    with _SIZES[size]():
+        assert "run" in runs(bits, half)
 
 
 @pytest.mark.parametrize(

@@ -156,6 +156,7 @@ def test_without_a_home_there_are_no_files_of_the_user(tmp_path: Path) -> None:
 
 
 # a campaign has thirty rounds in three parts, with interpreters and the code of the pool
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rounds", "seed"),
     [(1, 0), *(pytest.param(10, part, marks=pytest.mark.campaign) for part in range(1, 4))],
@@ -186,6 +187,7 @@ def test_damaged_files_of_kernels_are_compiled_again_and_replaced(
         assert _times(tmp_path) == replaced
 
 
+@pytest.mark.slow
 def test_processes_that_compile_at_the_same_time_leave_whole_files(tmp_path: Path) -> None:
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), **assuming(cores="1")}
     command = [sys.executable, "-c", _KERNELS]

@@ -196,6 +196,7 @@ def test_where_nothing_can_be_kept_kernels_are_compiled_all_the_same(tmp_path: P
     assert "no folder for it is writable" in ran.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "openpty"), reason="the system has no terminals")
 def test_a_terminal_is_told_once_what_takes_so_long(tmp_path: Path) -> None:
     said = []
