@@ -44,6 +44,8 @@ _EMBEDDING = re.compile(r".*embed(ding)?s?(_tokens\w*|_in|_positions)?|wte|wpe")
 # of a model: transformers 5 writes the second and reads both, earlier versions know the first.
 _DTYPES = {name: DATA_TYPES[name].numpy.name for name in UNQUANTISED}
 _DTYPE_KEYS = ("torch_dtype", "dtype")
+# how DeepSeek-V4 stores experts, beside the section; loaders believe it
+_EXPERT_DTYPE = "expert_dtype"
 # the part of a model whose type is that of the model, if the model says none
 _TEXT = "text_config"
 
@@ -152,6 +154,8 @@ def _replace_sections(holder: dict[str, Any], sections: dict[str, Any]) -> list[
     held = {key for each in sections_of(holder).values() for key in keys_with_values(each)}
     for key in sections_of(holder):
         del holder[key]
+    if not sections:
+        holder.pop(_EXPERT_DTYPE, None)
     holder.update(sections)
     made = {key for each in sections.values() for key in keys_with_values(each)}
     kept = dict.fromkeys(key for row in DECLARATIONS for key in (*row.kept, *row.kept_of_each))

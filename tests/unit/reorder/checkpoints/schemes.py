@@ -151,7 +151,7 @@ def mxfp4(dims: tuple[int, ...], *ends: str) -> Weight:
     return dict(zip(ends, (words, stored), strict=True)), values * _of_each(scales, 32)
 
 
-def _deepseek_fp4() -> Weight:
+def deepseek_fp4() -> Weight:
     """Return an expert of DeepSeek-V4: pairs of codes as signed bytes, and types for exponents."""
     layer, numbers = mxfp4((48, 64), ".weight", ".scale")
     kinds = {".weight": np.int8, ".scale": DATA_TYPES["e8m0"].numpy}
@@ -430,7 +430,7 @@ _ALL = (
         partial(fp8, "scale", (3, 2), kind="e8m0"),
         {"block": 128},
     ),
-    Scheme("deepseek_fp4", _DEEPSEEK, _deepseek_fp4, prefix="layers.0.ffn.w1"),
+    Scheme("deepseek_fp4", _DEEPSEEK, deepseek_fp4, prefix="layers.0.ffn.w1"),
     # experts in one tensor
     Scheme(
         "gpt_oss_mxfp4",

@@ -151,17 +151,6 @@ def test_tensors_that_a_record_does_not_use_are_named(folder: Path) -> None:
     assert "does not use them" in said
 
 
-@pytest.mark.parametrize("shape", [(0, 256), (2, 0), (3, 256)])
-def test_scales_that_do_not_divide_the_codes_are_refused(folder: Path, shape: Any) -> None:
-    layer, _ = gptq_layer()
-    write(folder, layer | {"scales": np.ones(shape, np.float16)})
-    said = reason(folder, "gptq")
-    assert f"'fc.scales' of f16 has the shape {shape}" in said
-    # with 4 bits, and with 8
-    assert "record_desc((128, 256), 'gptq'" in said
-    assert "record_desc((64, 256), 'gptq'" in said
-
-
 def test_groups_that_config_contradicts_are_refused(folder: Path) -> None:
     layer, wanted = gptq_layer(dims=(192, 256), group=96)
     write(folder, layer)

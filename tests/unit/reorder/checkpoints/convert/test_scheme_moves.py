@@ -12,13 +12,14 @@ import pytest
 import reorder
 from memdesc import MemdescError, UnsupportedFormatError, memory_desc
 from memdesc.record import Field, Number, RecordDesc, Rule, record_desc
-from tests.unit.reorder.checkpoints.convert.results import SMALL, converted, refused
+from tests.unit.reorder.checkpoints.convert.results import SMALL, converted, refused, words_of
 from tests.unit.reorder.checkpoints.schemes import (
     BESIDE,
     DIMS,
     SCHEMES,
     bitsandbytes,
     declared,
+    deepseek_fp4,
     fp8,
     hqq,
     mlx,
@@ -157,6 +158,18 @@ def test_bytes_without_a_type_are_codes_and_scales_where_the_rule_says_so(tmp_pa
 
 
 # Experts
+
+
+def test_a_model_of_deepseek_v4_becomes_floats(tmp_path: Path) -> None:
+    (dense, attention), (expert, routed) = fp8("scale", (3, 2), kind="e8m0"), deepseek_fp4()
+    layers = {"layers.0.attn.wq_a": dense, "layers.0.ffn.experts.0.w1": expert}
+    folder = write_model(tmp_path / "in", layers, {**_DEEPSEEK, "expert_dtype": "fp4"})
+    reorder.convert(folder, tmp_path / "out", to="bf16")
+    made = words_of(tmp_path / "out")
+    for name, wanted in zip(layers, (attention, routed), strict=True):
+        assert np.array_equal(made[f"{name}.weight"], wanted.astype(ml_dtypes.bfloat16))
+    config = json.loads((tmp_path / "out/config.json").read_text())
+    assert not config.keys() & {"quantization_config", "expert_dtype"}
 
 
 @pytest.mark.parametrize(
