@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import lru_cache
-from itertools import product
+from itertools import islice, product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -19,8 +19,8 @@ from memdesc.record.scheme import ALL, Part, Scheme, Words, check_names, terms
 if TYPE_CHECKING:
     from memdesc.record.desc import RecordDesc
 
-# how many records a message lists
-SHOWN = 3
+# how many records a message lists, and how many are tried
+SHOWN, _MOST = 3, 64
 
 
 class Stored(NamedTuple):
@@ -235,7 +235,8 @@ class _Search(NamedTuple):
 
     def records(self) -> Iterator[RecordDesc | str]:
         """Yield the records that fit, and why others do not."""
-        for values in self.assignments():
+        # blocks of one range fit all, or none does because of another tensor
+        for values in islice(self.assignments(), _MOST):
             try:
                 if isinstance(values, str):
                     yield values
@@ -287,8 +288,10 @@ def _solved(
     if not blocks:
         yield values
     for name, spans in blocks.items():
-        for rows, columns in product(*(spans.get(letter, range(1)) for letter in "oi")):
-            yield values | {name: rows if rows == columns else f"{rows}x{columns}"}
+        rows, columns = (spans.get(letter, range(1)) for letter in "oi")
+        # `product` would make lists of ranges, which may be long
+        for pair in ((row, column) for row in rows for column in columns):
+            yield values | {name: pair[0] if pair[0] == pair[1] else f"{pair[0]}x{pair[1]}"}
 
 
 def _numbers(stored: Stored, count: int) -> list[int]:

@@ -133,6 +133,14 @@ def test_blocks_of_any_two_sizes_are_asked_for_and_found(block: tuple[int, int])
     assert given.descs == (desc,)
 
 
+def test_a_range_of_blocks_that_another_tensor_rules_out_is_not_tried_through() -> None:
+    held = stored(record_desc((1 << 20, 1 << 40), "fp8_block", block="1x549755813888"))
+    held["weight"] = held["weight"]._replace(kind="f32", nbytes=1 << 62)
+    bound = bind(SCHEMES["fp8_block"], held, {})
+    assert not bound.descs
+    assert len(bound.tried) <= 64
+
+
 def test_a_size_that_does_not_fit_is_named_with_what_was_tried() -> None:
     held = stored(record_desc((128, 64), "gptq", group=32))
     held["scales"] = held["scales"]._replace(shape=(3, 64), nbytes=384)
