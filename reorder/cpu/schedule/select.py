@@ -36,6 +36,8 @@ _PREFETCHED_LINES, _PREFETCHED_COLUMNS = 2, 6
 _INTERLEAVED = 2, 4
 # Elements of a side of a cache tile; a loop group shorter than two sides is not cut.
 TILE = 256
+# A loop of at least this many steps in dst, of which one holds data, is a run of mostly zeros.
+_MANY_ZEROS = 8
 
 
 class RunEnds(NamedTuple):
@@ -175,17 +177,22 @@ def select_kernel(box: Box, element_stride: int = 1) -> ScheduledBox:
     """Select the micro-kernel of a box whose neighbouring elements are `element_stride` apart.
 
     Two loop groups that share no loop, one contiguous in src and one in dst, are transposed; an
-    innermost loop that is contiguous on both sides is copied as a run; all else is moved
-    element by element.
+    innermost loop that is contiguous on both sides, or one element and zeros after it, is copied
+    as a run; all else is moved element by element.
     """
     nodes = box.nodes
-    if not box.is_zero:
+    run = nodes[-1] if nodes else _ONE_STEP
+    if run.valid == 1 and run.extent >= _MANY_ZEROS and run.strides[1] == element_stride:
+        # its other steps are in no place of src
+        run = run._replace(strides=(element_stride, element_stride))
+        nodes = (*nodes[:-1], run)
+        box = box._replace(nodes=nodes)
+    elif not box.is_zero:
         columns, rows = _transposed_groups(nodes, element_stride)
         if columns and rows:
             taken = {*columns, *rows}
             outer = tuple(node for node in nodes if node not in taken)
             return ScheduledBox(box, element_stride, TRANSPOSED, outer, rows, columns)
-    run = nodes[-1] if nodes else _ONE_STEP
     is_run = run.strides[1] == element_stride and (run.strides[0] == element_stride or box.is_zero)
     rows = _row_loops(nodes[:-1])
     outer = nodes[: len(nodes) - 1 - len(rows)]

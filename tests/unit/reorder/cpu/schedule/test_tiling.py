@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from memdesc import memory_desc
 from reorder import plan_reorder
 from reorder.cpu.schedule.loops import contiguous_size, size_of
-from reorder.cpu.schedule.select import pack_for_kernels
+from reorder.cpu.schedule.select import RUN, TRANSPOSED, pack_for_kernels, select_kernel
 from reorder.cpu.schedule.tiling import rows_at_once, stream_box, tile_boxes
 from reorder.plan import Box, Node
 from tests.reorders import sorted_map
@@ -92,6 +92,14 @@ _REPEATED = Box(
     (Node(20, 20, (-1008, 2000 * 1008)), Node(2000, 2000, (0, 1008)), Node(1008, 1008, (1, 1))),
 )
 _PADDED = Box((0, 0), (Node(256, 200, (4, 1200)), *_swap(300, 200, 4).nodes[1:]))
+
+
+def test_one_element_and_zeros_after_it_are_copied_as_a_run() -> None:
+    nodes = Node(32, 4, (784, 16)), Node(784, 784, (1, 512))
+    run, transposed = (
+        select_kernel(Box((0, 0), (*nodes, Node(16, valid, (784, 1))))) for valid in (1, 2)
+    )
+    assert (run.micro_kernel, transposed.micro_kernel) == (RUN, TRANSPOSED)
 
 
 @pytest.mark.parametrize(
