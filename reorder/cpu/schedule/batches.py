@@ -132,7 +132,7 @@ class BatchBuilder:
         threads = 1 if kernel.is_packed else self.threads
         # the parts of rotated rows read the same lines
         is_swizzled = bool(self.plan.src.layout.xor or self.plan.dst.layout.xor)
-        takes_turns = is_swizzled or (kernel.streams and self.place > 0)
+        takes_turns = is_swizzled or self.place > 0
         shares = partition(workloads, nbytes, threads, self.machine, takes_turns=takes_turns)
 
         points = partial(points_in_bytes, bits=bits)

@@ -125,6 +125,8 @@ def _cases(kind: str, dims: tuple[int, ...], src: str, dst: str) -> tuple[Memory
 @example(_cases("f32", (32, 32, 32, 7), "ABcd8b8a2b", "bdca"), [16], _SMALL, 1)
 @example(_cases("f32", (32, 32, 32, 7), "bdca", "ABcd8b8a2b"), [16], _SMALL, 1)
 @example(_cases("s8", (64, 64, 1, 1), "abcd", "BAcd16a4b"), [1, 2, 4], _SMALL, 1)
+# rows and their ends in turns
+@example(_cases("f32", (28, 1, 512, 64), "abcd", "abdc"), [16], _LARGE, 1)
 # one element in each block, and zeros
 @example(_cases("f32", (5, 1, 30, 40), "abcd", "aBcd16b"), [16, 60], _SMALL, 1)
 @example(_cases("f32", (40, 33, 5, 7), "dcba", "ABcd16a16b"), [4, 8], _LARGE, 2)
