@@ -10,7 +10,7 @@ import numpy as np
 
 from memdesc import ImageDesc, MemdescError, MemoryDesc
 from memdesc.names import is_image
-from reorder.calls import SEEN, Passed, known, known_call, note
+from reorder.calls import SEEN, Passed, key_of, known, known_call, note, usual
 from reorder.forks import importing
 from reorder.memory.dlpack import from_dlpack, is_exporter
 from reorder.memory.inputs import as_memory, as_output, from_pixels, result_desc, to_pixels
@@ -197,27 +197,22 @@ def reorder(  # noqa: C901, PLR0912, PLR0913 - all but the first two are named; 
         kind = dtype if dtype is None or type(dtype) is str else id(dtype)
         array: Any = x
         target: Any = out
-        if type(x) is ndarray:
-            if out is None:
-                key = x.shape, x.strides, x.dtype, to, of, kind, attr, limit, None
-            elif type(out) is Memory:
-                target = out.data
-                key = x.shape, x.strides, x.dtype, to, of, kind, attr, limit, id(out.desc)
-            elif type(out) is ndarray:
-                out_is = out.shape, out.strides, out.dtype
-                key = x.shape, x.strides, x.dtype, to, of, kind, attr, limit, out_is
-        elif type(x) is Memory:
-            array = x.data
-            if out is None:
-                key = id(x.desc), to, of, kind, attr, limit, None
-            elif type(out) is Memory:
-                target = out.data
-                key = id(x.desc), to, of, kind, attr, limit, id(out.desc)
-            elif type(out) is ndarray:
-                out_is = out.shape, out.strides, out.dtype
-                key = id(x.desc), to, of, kind, attr, limit, out_is
-        entry = known.get(key)
-        if entry:
+        from_desc: Any = None
+        into: Any = None
+        if type(x) is Memory:
+            array, from_desc = x.data, id(x.desc)
+        if type(out) is Memory:
+            target, into = out.data, id(out.desc)
+        elif out is not None:
+            into = ndarray
+        way = from_desc, to, of, kind, attr, limit, into
+        entry = usual.get(way)
+        if type(entry) is dict:
+            entry = entry.get((x.shape, x.strides, x.dtype)) if type(x) is ndarray else None
+        if not entry:
+            key = key_of(way, x, out)
+            entry = known.get(key)
+        while entry:
             run, desc, allocate, nbytes, _owners = entry
             if out is None:
                 data = allocate(nbytes, uint8)
@@ -227,6 +222,10 @@ def reorder(  # noqa: C901, PLR0912, PLR0913 - all but the first two are named; 
                     return made  # type: ignore[no-any-return] # a Memory
             elif run(array, target) is None:
                 return out  # type: ignore[return-value] # not an object on a device
+            if key is not None:
+                break
+            key = key_of(way, x, out)
+            entry = known.get(key)
     if queue is not None or is_on_device(x) or is_on_device(out):
         if threads is not None:
             refuse_threads(threads)
@@ -305,7 +304,7 @@ def _reorder_on_cpu(call: _Call, key: Any, entry: Any) -> Any:
         note(key, SEEN)
     elif entry is SEEN:
         named = call.dst, src, call.dtype
-        sides = Passed(key[:3], x, source), Passed(key[-1], out, memory)
+        sides = Passed(key[:3], x, source), Passed(key[-3:], out, memory)
         note(key, known_call(run, *sides, named))
     return memory if call.out is None else call.out
 

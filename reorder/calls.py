@@ -3,8 +3,8 @@
 A call says the shape, strides and dtype of x, or its descriptor, the arguments, and the same of
 `out`. The first call of a kind goes the long way, which checks everything and raises all errors;
 the second one also leaves here what it has found, or a later one if that must be compiled first.
-From then on a call needs a look-up, an allocation and a builtin function. That function checks the
-arrays again, under the GIL; if they do not fit, because they overlap, or are misaligned or
+From then on a call needs a look-up or two, an allocation and a builtin function. That function
+checks the arrays, under the GIL; if they do not fit, because they overlap, or are misaligned or
 read-only, the call goes the long way.
 
 In a key, objects other than strings, dtypes and attributes stand for themselves, by `id`: equal
@@ -63,16 +63,45 @@ SEEN: tuple[()] = ()
 LONG: Literal[False] = False
 # By key: one of these, or a `KnownCall`.
 known: dict[Any, Any] = {}
+# By what a call says besides arrays: what is known of all such calls; of several kinds by shape,
+# strides and dtype of x, or `SEEN` if arrays in `out` differ. If there is one kind, it is tried
+# without asking for these, which takes a fifth of a small call.
+usual: dict[Any, Any] = {}
+
+
+def key_of(way: tuple[Any, ...], x: Any, out: Any) -> tuple[Any, ...] | None:
+    """Return the key of a call; None if it has arrays of other classes.
+
+    `way` is what the call says besides arrays: the descriptor of x if that is a `Memory`, the
+    arguments, and the descriptor of `out`, `np.ndarray`, or None for a new result.
+    """
+    key: tuple[Any, ...] = None, None, None, way
+    if way[0] is None:
+        if type(x) is not np.ndarray:
+            return None
+        key = x.shape, x.strides, x.dtype, way
+    if way[-1] is not np.ndarray:
+        return key
+    return (*key, out.shape, out.strides, out.dtype) if type(out) is np.ndarray else None
 
 
 def note(key: Any, found: Any) -> None:
     """Keep what was found for a key; beyond `MAX_KNOWN`, the oldest one leaves."""
     known.pop(key, None)
     known[key] = found
+    if found:
+        way = key[3]
+        kinds = {each[:3]: call for each, call in [*known.items()] if call and each[3] == way}
+        # larger results are not allocated in vain
+        is_one = len(kinds) == 1 and found[3] < _MIN_ALIGNED
+        several = SEEN if way[-1] is np.ndarray else kinds
+        usual[way] = found if is_one else several
     while len(known) > MAX_KNOWN:
         # another thread may remove it, or add one meanwhile
         with suppress(KeyError, RuntimeError, StopIteration):
-            del known[next(iter(known))]
+            oldest = next(iter(known))
+            del known[oldest]
+            usual.pop(oldest[3], None)
 
 
 def known_call(

@@ -28,8 +28,10 @@ def nothing_known() -> Iterator[None]:
     """Begin without known calls, but with the code that runs them."""
     reorder.prepare(reorder.plan_reorder(NHWC, NHWC))
     calls.known.clear()
+    calls.usual.clear()
     yield
     calls.known.clear()
+    calls.usual.clear()
 
 
 def cube(*dims: int, dtype: Any = np.float32) -> Any:
@@ -244,6 +246,16 @@ def test_an_array_is_read_as_it_is_now() -> None:
         assert np.array_equal(reorder.reorder(x, "ba").numpy(), x)
         x.dtype = np.int32
     assert reorder.reorder(x, "ba").desc.dtype.name == "s32"
+
+
+def test_arrays_of_several_kinds_take_turns() -> None:
+    tensor: Any = TensorView(X[:, :9])
+    for x in [X, X[:, :3], X[..., ::2], tensor] * 4:
+        array = getattr(x, "array", x)
+        assert np.array_equal(reorder.reorder(x, "nhwc").numpy(), array)
+        out = np.empty_like(array)
+        assert reorder.reorder(x, out=out) is out
+        assert np.array_equal(out, array)
 
 
 def test_tensors_are_known_as_the_arrays_that_they_export() -> None:
