@@ -107,7 +107,7 @@ class Attr(Checked):
     _is_large: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        kept = []
+        kept, keys, nbytes = [], [], 0
         for role, fields, neutral in _FIELDS:
             given, mask, groups = fields(self)
             is_default = type(given) is type(neutral) and given == neutral
@@ -117,13 +117,14 @@ class Attr(Checked):
             self._keep(role, parameter)
             if parameter is not None:
                 kept.append(parameter)
+                keys.append(parameter.key())
+                nbytes += parameter.values.nbytes
         _set(self, "beta", _checked_beta(self.beta))
         _set(self, "saturate", checked_flag("saturate", self.saturate))
         if not isinstance(self.f8_rounding, str) or self.f8_rounding not in F8_ROUNDINGS:
             msg = f"f8_rounding must be 'once' or 'onednn', not {short_repr(self.f8_rounding)}"
             raise MemdescError(msg)
-        key = (*(each.key() for each in kept), self.beta, self.saturate, self.f8_rounding)
-        nbytes = sum(parameter.values.nbytes for parameter in kept)
+        key = *keys, self.beta, self.saturate, self.f8_rounding
         _set(self, "parameters", tuple(kept))
         _set(self, "_key", key)
         _set(self, "_hash", hash(key))

@@ -19,6 +19,8 @@ from reorder.values.masked import refuse_masked
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+# Parameters of arrays up to this size are kept: checking one takes as long as a small reorder.
+_KEPT_NBYTES = 1 << 12
 # Groups are along the last two dims.
 GROUPED_DIMS = 2
 _SCALE_TYPES = tuple(
@@ -49,28 +51,12 @@ class Parameter:
         is_number = type(given) is (float if is_scale else int)
         if is_number and mask is None and type(groups) is tuple and not groups:
             return _of_number(role, given, is_scale=is_scale)
-        values = _checked_scales(role, given) if is_scale else _checked_points(role, given)
-        sizes = checked_ints(f"{role}_groups", groups)
-        bits = 0 if mask is None else checked_int(f"{role}_mask", mask)
-        if not 0 <= bits < 1 << MAX_NDIMS:
-            msg = (
-                f"{role}_mask is {bits}; bit d says that values differ along dim d, so it is 0 to "
-                f"{(1 << MAX_NDIMS) - 1}"
-            )
-            raise MemdescError(msg)
-        if sizes and (len(sizes) != GROUPED_DIMS or min(sizes) < 1):
-            msg = f"{role}_groups {sizes} must be two sizes of 1 or more, for the last two dims"
-            raise MemdescError(msg)
-        if values.size > 1 and not bits:
-            msg = (
-                f"{role} has {values.size} values; say with {role}_mask along which dims they "
-                "differ: bit d for dim d, 1 for dim a, 2 for dim b"
-            )
-            raise MemdescError(msg)
-        # a scale of 1 and a zero point of 0 are neutral
-        if values.size == 1 and not bits and values.reshape(-1)[0] == is_scale:
-            return None
-        return Parameter(role, values, bits, sizes)
+        if type(given) is np.ndarray and type(mask) is int and type(groups) is tuple:
+            is_small = 0 < given.nbytes <= _KEPT_NBYTES and given.dtype.kind in "fiu"
+            if is_small and not groups:
+                content = given.dtype, given.shape, given.tobytes()
+                return _of_array(role, content, mask, is_scale=is_scale)
+        return _of_any(role, given, mask, groups, is_scale=is_scale)
 
     def key(self) -> tuple[object, ...]:
         """Return a key: parameters with equal keys are equal."""
@@ -98,6 +84,44 @@ def _of_number(role: str, given: float, *, is_scale: bool) -> Parameter | None:
     """Return the parameter of one Python number, the same one for equal numbers."""
     values = _checked_scales(role, given) if is_scale else _checked_points(role, given)
     return None if given == is_scale else Parameter(role, values, 0, ())
+
+
+@lru_cache(maxsize=256)
+def _of_array(
+    role: str, content: tuple[np.dtype[Any], tuple[int, ...], bytes], mask: int, *, is_scale: bool
+) -> Parameter | None:
+    """Return the parameter of a small array, the same one for equal arrays."""
+    dtype, shape, held = content
+    given = np.frombuffer(held, dtype).reshape(shape)
+    return _of_any(role, given, mask, (), is_scale=is_scale)
+
+
+def _of_any(
+    role: str, given: Any, mask: object, groups: Any, *, is_scale: bool
+) -> Parameter | None:
+    """Check what was given; return None for a neutral value."""
+    values = _checked_scales(role, given) if is_scale else _checked_points(role, given)
+    sizes = checked_ints(f"{role}_groups", groups)
+    bits = 0 if mask is None else checked_int(f"{role}_mask", mask)
+    if not 0 <= bits < 1 << MAX_NDIMS:
+        msg = (
+            f"{role}_mask is {bits}; bit d says that values differ along dim d, so it is 0 to "
+            f"{(1 << MAX_NDIMS) - 1}"
+        )
+        raise MemdescError(msg)
+    if sizes and (len(sizes) != GROUPED_DIMS or min(sizes) < 1):
+        msg = f"{role}_groups {sizes} must be two sizes of 1 or more, for the last two dims"
+        raise MemdescError(msg)
+    if values.size > 1 and not bits:
+        msg = (
+            f"{role} has {values.size} values; say with {role}_mask along which dims they "
+            "differ: bit d for dim d, 1 for dim a, 2 for dim b"
+        )
+        raise MemdescError(msg)
+    # a scale of 1 and a zero point of 0 are neutral
+    if values.size == 1 and not bits and values.reshape(-1)[0] == is_scale:
+        return None
+    return Parameter(role, values, bits, sizes)
 
 
 def _array(role: str, given: Any) -> NDArray[Any]:

@@ -212,3 +212,19 @@ class _Tensor:
 def test_a_tensor_that_is_not_an_array_is_refused_with_its_reason() -> None:
     with pytest.raises(MemdescError, match=r"src_scale must be a number .*detach"):
         Attr(src_scale=_Tensor())
+
+
+def test_arrays_that_were_checked_before_are_known_by_their_content() -> None:
+    scales = np.array([0.5, 2, 3], np.float32)
+    one, other = (reorder.Attr(dst_scale=scales.copy(), dst_scale_mask=1) for _ in range(2))
+    assert one == other
+    flag: Any = True
+    with pytest.raises(MemdescError, match="dst_scale_mask must be an integer"):
+        reorder.Attr(dst_scale=scales, dst_scale_mask=flag)
+    assert reorder.Attr(dst_scale=scales[:, None], dst_scale_mask=1) != one
+    scales[1] = 0
+    for _ in range(2):
+        with pytest.raises(MemdescError, match="dst_scale value 1 is 0"):
+            reorder.Attr(dst_scale=scales, dst_scale_mask=1)
+    with pytest.raises(MemdescError, match="an empty array"):
+        reorder.Attr(dst_scale=scales[:0], dst_scale_mask=1)
