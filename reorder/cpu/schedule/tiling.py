@@ -27,6 +27,8 @@ _ONE_STEP = Node(1, 1, (1, 1))
 RUN_NBYTES = 1 << 14
 # Elements of dst that are written in succession when runs are at most a line.
 _SWEEP = 128
+# Lines of src that are read again after this many runs are still in the first-level cache.
+_NEAR_RUNS = 32
 # Pages of src that are read in turn where non-temporal stores write whole lines of dst: reads stay
 # longer in a page when there are fewer, and the order of such stores matters little.
 _STREAMED_PAGES = 8
@@ -116,10 +118,12 @@ def _sweep_both_sides(box: Box, src_loop: Node, runs: _Runs) -> Iterator[Schedul
     """Schedule a box of runs of at most a line, several of which may share lines of src and dst.
 
     The loop of the smallest stride in src becomes the inner one of the loop of the smallest
-    stride in dst, and both are cut. Yields nothing if it already is.
+    stride in dst, and both are cut. Yields nothing if it already is, or if few runs are moved
+    between two of its steps.
     """
     *_, dst_loop, run = box.nodes
-    if src_loop is dst_loop or abs(src_loop.strides[0]) >= abs(dst_loop.strides[0]):
+    between = size_of(box.nodes[box.nodes.index(src_loop) + 1 : -1])
+    if between <= _NEAR_RUNS or abs(src_loop.strides[0]) >= abs(dst_loop.strides[0]):
         return
     # steps of the dst loop in each sweep over the src loop
     across = max(1, _SWEEP // run.extent)

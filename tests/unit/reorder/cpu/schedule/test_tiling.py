@@ -126,7 +126,9 @@ def test_rows_of_a_tile_start_in_few_pages(rows: list[tuple[int, int]], steps: i
     [
         # less than a line: 128 elements of dst in succession, and 256 runs in a piece
         (_swap(300, 200, 4), 32, False, False, {(8, 32, 4), (8, 12, 4)}),
-        (_swap(20, 10, 4), 32, False, False, {(10, 20, 4)}),
+        (_swap(96, 200, 4), 32, False, False, {(8, 32, 4)}),
+        # src is still in the first-level cache
+        (_swap(32, 12, 4), 32, False, False, {(12, 32, 4)}),
         (_swap(300, 200, 4), 32, False, True, {(8, 32, 4), (8, 12, 4)}),
         (_swap(300, 200, 3), 32, False, False, {(6, 42, 3), (2, 42, 3), (6, 6, 3), (2, 6, 3)}),
         # a line: only where lines are swept
