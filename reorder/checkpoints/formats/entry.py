@@ -360,15 +360,6 @@ class PlannedFile(NamedTuple):
     seal: Callable[[Path], None] | None = None
 
 
-def places_of(files: Iterable[PlannedFile], folder: Path) -> dict[str, Place]:
-    """Return where the tensors of files are, for files in the given folder."""
-    return {
-        name: Place(folder / file.name, *span)
-        for file in files
-        for name, span in file.spans.items()
-    }
-
-
 def safe_path(folder: Path, name: object, what: str) -> Path:
     """Return the path of a file that a header names; refuse one outside its folder.
 

@@ -1,6 +1,6 @@
 """ONNX: the initializers of a graph, in the model or in files of external data.
 
-`read` is at the end of this file. Models are read from the file as protobuf messages, field by
+Models are read from the file as protobuf messages, field by
 field, since `onnx.load` copies all of it into memory. They are not written: nodes depend on the
 types and shapes of their inputs, so a model could only be copied.
 Source: `ExternalData.md` and `onnx.proto` of onnx 1.18; the encoding of protobuf,
@@ -34,104 +34,17 @@ from reorder.checkpoints.formats.entry import (
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 # the most bytes in a number of 64 bits; the numbers of fields have 29 bits
 _MAX_VARINT, _MAX_NUMBER, _MAX_FIELD = 10, 2**64, 2**29
-
-
-class ProtoField(NamedTuple):
-    """A field of a message: its number, and where it is."""
-
-    number: int
-    # offsets of the tag before it, of what it holds, and of the first byte after it
-    start: int
-    content: int
-    end: int
-    is_number: bool
-    # if it is a number
-    value: int
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of what it holds."""
-        return self.end - self.content
-
-
-def fields(file: BinaryIO, start: int, end: int) -> Iterator[ProtoField]:
-    """Yield the fields of a message, given the range of its bytes in a file.
-
-    Fails if a field ends after the message, or is not a field.
-    """
-    at = start
-    while at < end:
-        file.seek(at)
-        tag, content = _varint(file, at, end)
-        number, kind = tag >> 3, tag & 7
-        value = 0
-        if kind == _VARINT:
-            value, stop = _varint(file, content, end)
-        elif kind == _BYTES:
-            nbytes, content = _varint(file, content, end)
-            stop = content + nbytes
-        elif kind in {_FIXED32, _FIXED64}:
-            stop = content + (8 if kind == _FIXED64 else 4)
-        else:
-            msg = f"byte {at} does not start a field of a protobuf message"
-            raise MemdescError(msg)
-        if stop > end or not 0 < number < _MAX_FIELD:
-            msg = (
-                f"field {number} at byte {at} ends at byte {stop} of a message that ends at {end}; "
-                f"fields have numbers from 1 to {_MAX_FIELD - 1}"
-            )
-            raise MemdescError(msg)
-        yield ProtoField(number, at, content, stop, kind == _VARINT, value)
-        at = stop
-
-
-def _varint(file: BinaryIO, at: int, end: int) -> tuple[int, int]:
-    value = 0
-    for k in range(min(_MAX_VARINT, end - at)):
-        byte = file.read(1)
-        if not byte:
-            break
-        value |= (byte[0] & 127) << 7 * k
-        if byte[0] < 128 and value < _MAX_NUMBER:  # noqa: PLR2004 - the bit that says that more follow
-            return value, at + k + 1
-    msg = f"a number at byte {at} does not end within {_MAX_VARINT} bytes and 64 bits"
-    raise MemdescError(msg)
-
-
-def field_bytes(file: BinaryIO, field: ProtoField, most: int) -> bytes:
-    """Return what a field holds; refuse more bytes than `most`."""
-    if field.nbytes > most:
-        msg = f"a field at byte {field.start} has {field.nbytes} bytes; at most {most} are read"
-        raise MemdescError(msg)
-    file.seek(field.content)
-    return file.read(field.nbytes)
-
-
-def varints(file: BinaryIO, field: ProtoField) -> Iterator[int]:
-    """Yield the numbers that a field holds: one, or several packed one after another.
-
-    Fails if one does not end.
-    """
-    if field.is_number:
-        yield field.value
-        return
-    at = field.content
-    while at < field.end:
-        file.seek(at)
-        value, at = _varint(file, at, field.end)
-        yield value
-
-
+# the most bytes in a name, in a location, and in a descriptor
+_MAX_TEXT = 2**20
 # numbers of fields: of ModelProto, GraphProto, SparseTensorProto, TensorProto,
 # StringStringEntryProto
-GRAPH, _METADATA = 7, 14
-_NODE, INITIALIZER, _SPARSE = 1, 5, 15
+_GRAPH, _METADATA = 7, 14
+_NODE, _INITIALIZER, _SPARSE = 1, 5, 15
 _SPARSE_VALUES = 1
 _DIMS, _TYPE, _NAME, _RAW, _EXTERNAL, _LOCATION = 1, 2, 8, 9, 13, 14
 _KEY, _VALUE = 1, 2
 # fields of typed values that are stored like raw bytes, by the type: floats and doubles
 _TYPED = {1: 4, 11: 10}
-_DATA = {_RAW, *_TYPED.values()}
 _IS_EXTERNAL = 1
 # TensorProto.DataType, and the data types here
 _TYPES = {
@@ -166,132 +79,157 @@ _BITS = {name: DATA_TYPES[name].bits for name in _TYPES.values()} | dict(_OTHERS
 _MAX_DIGITS = 19
 # keys of external data that are read
 _EXTERNAL_KEYS = {"location", "offset", "length"}
-# the most bytes in a name, in a location, and in a descriptor
-_MAX_TEXT = 2**20
 
 
-class Initializer(NamedTuple):
-    """The fields of a TensorProto."""
+class _Field(NamedTuple):
+    """A field of a message: its number, its range in the file, and the range of what it holds."""
 
-    name: str
-    kind: int
-    dims: tuple[int, ...]
-    # the fields that may have the elements as bytes, by number
-    data: dict[int, ProtoField]
-    external: dict[str, str]
-    is_external: bool
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the elements, packed."""
-        return nbytes_of(self.dtype, self.dims)
-
-    @property
-    def dtype(self) -> str:
-        """Name of the data type."""
-        return _NAMES[self.kind]
-
-    @property
-    def field(self) -> ProtoField | None:
-        """The field that has the elements as they are in memory."""
-        number = _RAW if _RAW in self.data else _TYPED.get(self.kind, _RAW)
-        return self.data.get(number)
-
-    @property
-    def is_bytes(self) -> bool:
-        """Whether the elements are stored as bytes, not as numbers of variable length."""
-        is_known = self.kind in _NAMES
-        return is_known and (self.is_external or self.field is not None or not self.nbytes)
+    number: int
+    at: int
+    start: int
+    end: int
+    # if it is a number
+    value: int | None
 
 
-def nbytes_of(dtype: str, dims: tuple[int, ...]) -> int:
-    """Return how many bytes the elements of a tensor take, packed."""
-    return -(-_BITS[dtype] * prod(dims) // BYTE_BITS)
+def _fields(file: BinaryIO, start: int, end: int) -> Iterator[_Field]:
+    """Yield the fields of a message, given the range of its bytes in a file.
+
+    Fails if a field ends after the message, or is not a field.
+    """
+    at = start
+    while at < end:
+        tag, content = _varint(file, at, end)
+        number, kind = tag >> 3, tag & 7
+        value = None
+        if kind == _VARINT:
+            value, stop = _varint(file, content, end)
+        elif kind == _BYTES:
+            nbytes, content = _varint(file, content, end)
+            stop = content + nbytes
+        elif kind in {_FIXED32, _FIXED64}:
+            stop = content + (8 if kind == _FIXED64 else 4)
+        else:
+            msg = f"byte {at} does not start a field of a protobuf message"
+            raise MemdescError(msg)
+        if stop > end or not 0 < number < _MAX_FIELD:
+            msg = (
+                f"field {number} at byte {at} ends at byte {stop} of a message that ends at {end}; "
+                f"fields have numbers from 1 to {_MAX_FIELD - 1}"
+            )
+            raise MemdescError(msg)
+        yield _Field(number, at, content, stop, value)
+        at = stop
 
 
-class OnnxModel(NamedTuple):
-    """What is read of a model: everything but its nodes."""
-
-    metadata: dict[str, str]
-    initializers: list[Initializer]
-    # names of sparse initializers
-    sparse: list[str]
-    # whether its graph has nodes, which use the initializers
-    has_nodes: bool
+def _inner(file: BinaryIO, field: _Field) -> Iterator[_Field]:
+    return _fields(file, field.start, field.end)
 
 
-def read_model(file: BinaryIO, nbytes: int) -> OnnxModel:
-    """Read a model of `nbytes` bytes. Fails if it is damaged."""
-    metadata: dict[str, str] = {}
-    found, sparse = [], []
-    has_graph = has_nodes = False
-    for field in fields(file, 0, nbytes):
-        if field.number == _METADATA:
-            key, text = _entry_of_map(file, field)
-            metadata[key] = text
-        elif field.number == GRAPH:
-            has_graph = True
-            for inner in fields(file, field.content, field.end):
-                has_nodes |= inner.number == _NODE
-                if inner.number == INITIALIZER:
-                    found.append(read_initializer(file, inner))
-                elif inner.number == _SPARSE:
-                    sparse += [
-                        read_initializer(file, values).name
-                        for values in fields(file, inner.content, inner.end)
-                        if values.number == _SPARSE_VALUES
-                    ]
-    if not has_graph:
-        msg = "it has no graph"
+def _varint(file: BinaryIO, at: int, end: int) -> tuple[int, int]:
+    """Return a number of variable length, and where it ends."""
+    file.seek(at)
+    value = 0
+    for k in range(min(_MAX_VARINT, end - at)):
+        byte = file.read(1)
+        if not byte:
+            break
+        value |= (byte[0] & 127) << 7 * k
+        if byte[0] < 128 and value < _MAX_NUMBER:  # noqa: PLR2004 - the bit that says that more follow
+            return value, at + k + 1
+    msg = f"a number at byte {at} does not end within {_MAX_VARINT} bytes and 64 bits"
+    raise MemdescError(msg)
+
+
+def _varints(file: BinaryIO, field: _Field) -> Iterator[int]:
+    """Yield the numbers that a field holds: one, or several packed one after another."""
+    if field.value is not None:
+        yield field.value
+        return
+    at = field.start
+    while at < field.end:
+        value, at = _varint(file, at, field.end)
+        yield value
+
+
+def _text(file: BinaryIO, field: _Field) -> str:
+    nbytes = field.end - field.start
+    if nbytes > _MAX_TEXT:
+        msg = f"a field at byte {field.at} has {nbytes} bytes; at most {_MAX_TEXT} are read"
         raise MemdescError(msg)
-    return OnnxModel(metadata, found, sparse, has_nodes)
+    file.seek(field.start)
+    try:
+        return file.read(nbytes).decode()
+    except UnicodeDecodeError:
+        msg = f"a string at byte {field.at} is not UTF-8"
+        raise MemdescError(msg) from None
 
 
-def _entry_of_map(file: BinaryIO, field: ProtoField) -> tuple[str, str]:
+def _pair(file: BinaryIO, field: _Field) -> tuple[str, str]:
+    """Return the key and the value of an entry of a map."""
     held = {_KEY: "", _VALUE: ""}
-    for inner in fields(file, field.content, field.end):
+    for inner in _inner(file, field):
         if inner.number in held:
             held[inner.number] = _text(file, inner)
     return held[_KEY], held[_VALUE]
 
 
-def _text(file: BinaryIO, field: ProtoField) -> str:
-    try:
-        return field_bytes(file, field, _MAX_TEXT).decode()
-    except UnicodeDecodeError:
-        msg = f"a string at byte {field.start} is not UTF-8"
-        raise MemdescError(msg) from None
+class _Initializer(NamedTuple):
+    """What a TensorProto says."""
+
+    name: str
+    # ONNX's number of the type
+    kind: int
+    dims: tuple[int, ...]
+    # the field that has the elements as they are in memory
+    data: _Field | None
+    # where they are in another file
+    external: dict[str, str] | None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the elements, packed."""
+        return -(-_BITS[_NAMES[self.kind]] * prod(self.dims) // BYTE_BITS)
+
+    @property
+    def is_bytes(self) -> bool:
+        """Whether the elements are stored as bytes, not as numbers of variable length."""
+        is_stored = self.external is not None or self.data is not None
+        return self.kind in _NAMES and (is_stored or not self.nbytes)
 
 
-def read_initializer(file: BinaryIO, field: ProtoField) -> Initializer:
-    """Read the fields of an initializer. Fails if it is damaged."""
+def _read_initializer(file: BinaryIO, field: _Field) -> _Initializer:
     name, kind, location = "", 0, 0
     dims: list[int] = []
-    data: dict[int, ProtoField] = {}
+    data: dict[int, _Field] = {}
     external: dict[str, str] = {}
-    for inner in fields(file, field.content, field.end):
+    for inner in _inner(file, field):
         if inner.number == _DIMS:
-            for size in varints(file, inner):
+            for size in _varints(file, inner):
                 dims.append(size)
                 checked_shape(dims)  # a damaged model may have any number of them
         elif inner.number == _TYPE:
-            kind = inner.value
+            kind = inner.value or 0
         elif inner.number == _NAME:
             name = _text(file, inner)
         elif inner.number == _EXTERNAL:
-            key, value = _entry_of_map(file, inner)
+            key, value = _pair(file, inner)
             external |= {key: value} if key in _EXTERNAL_KEYS else {}
         elif inner.number == _LOCATION:
-            location = inner.value
-        elif inner.number in _DATA:
+            location = inner.value or 0
+        elif inner.number in {_RAW, *_TYPED.values()}:
             data[inner.number] = inner
-    return Initializer(
-        check_name(name), kind, checked_shape(dims), data, external, location == _IS_EXTERNAL
+    return _Initializer(
+        check_name(name),
+        kind,
+        checked_shape(dims),
+        data.get(_RAW, data.get(_TYPED.get(kind, _RAW))),
+        external if location == _IS_EXTERNAL else None,
     )
 
 
-def entry_of(
-    found: Initializer, path: Path, state: FileState, files: dict[Path, FileState]
+def _entry_of(
+    found: _Initializer, path: Path, state: FileState, files: dict[Path, FileState]
 ) -> Entry:
     """Return the entry of an initializer whose elements are stored as bytes.
 
@@ -299,37 +237,33 @@ def entry_of(
     fewer bytes than type and dims need, or they are in a file that is missing or outside the
     folder.
     """
-    file, offset, nbytes, field = path, 0, found.nbytes, found.field
-    length = field.nbytes if field is not None else 0
-    if found.is_external:
+    file, offset, nbytes, length = path, 0, found.nbytes, 0
+    dtype = _NAMES[found.kind]
+    if found.external is not None:
         offset, length = (
-            _integer(found, key, default) for key, default in (("offset", 0), ("length", nbytes))
+            _integer(found, found.external.get(key, str(default)), key)
+            for key, default in (("offset", 0), ("length", nbytes))
         )
         file = safe_path(path.parent, found.external.get("location"), "external data")
         if file not in files:
             files[file] = FileState.at(file)
         state = files[file]
-    elif field is not None:
-        offset = field.content
+    elif found.data is not None:
+        offset, length = found.data.start, found.data.end - found.data.start
     if length != nbytes:
         msg = (
-            f"initializer {short_repr(found.name)}: {found.dtype} of shape "
-            f"{short_repr(found.dims)} takes {nbytes} bytes, but {length} are stored"
+            f"initializer {short_repr(found.name)}: {dtype} of shape {short_repr(found.dims)} "
+            f"takes {nbytes} bytes, but {length} are stored"
         )
         raise MemdescError(msg)
-    return Entry(found.name, found.dtype, found.dims, file, offset, nbytes, state)
+    return Entry(found.name, dtype, found.dims, file, offset, nbytes, state)
 
 
-def _integer(found: Initializer, key: str, default: int) -> int:
-    text = found.external.get(key, str(default))
+def _integer(found: _Initializer, text: str, key: str) -> int:
     if text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS:
         return int(text)
     msg = f"initializer {short_repr(found.name)}: {key} is not a number, but {short_repr(text)}"
     raise MemdescError(msg)
-
-
-# the most bytes of a model without its initializers: protobuf's limit
-_MAX_MODEL = 2**31 - 1
 
 
 def read(path: Path) -> Container:
@@ -339,20 +273,36 @@ def read(path: Path) -> Container:
 
     Fails if the model or a file of external data is damaged, missing or outside the folder.
     """
+    metadata: dict[str, str] = {}
+    found: list[_Initializer] = []
+    sparse: list[str] = []
     files: dict[Path, FileState] = {}
+    has_graph = has_nodes = False
     with open_container(path, "an ONNX model") as (file, state):
-        model = read_model(file, state.nbytes)
-        found = [each for each in model.initializers if each.is_bytes]
-        texts, metadata = split_metadata(model.metadata, {each.name for each in found})
-        entries = described([entry_of(each, path, state, files) for each in found], texts)
-        names = Counter(each.name for each in model.initializers)
-        double, count = names.most_common(1)[0] if names else ("", 0)
+        for field in _fields(file, 0, state.nbytes):
+            if field.number == _METADATA:
+                key, text = _pair(file, field)
+                metadata[key] = text
+            has_graph |= field.number == _GRAPH
+            for inner in _inner(file, field) if field.number == _GRAPH else ():
+                has_nodes |= inner.number == _NODE
+                if inner.number == _INITIALIZER:
+                    found.append(_read_initializer(file, inner))
+                elif inner.number == _SPARSE:
+                    held = (each for each in _inner(file, inner) if each.number == _SPARSE_VALUES)
+                    sparse += [_read_initializer(file, each).name for each in held]
+        if not has_graph:
+            msg = "it has no graph"
+            raise MemdescError(msg)
+        double, count = Counter([each.name for each in found] or [""]).most_common(1)[0]
         if count > 1:
             msg = f"{count} initializers are called {short_repr(double)}"
             raise MemdescError(msg)
+        stored = [each for each in found if each.is_bytes]
+        texts, metadata = split_metadata(metadata, {each.name for each in stored})
+        entries = described([_entry_of(each, path, state, files) for each in stored], texts)
     for place in (path, *files):
         check_entries(entry for entry in entries if entry.file == place)
+    others = [each.name for each in found if not each.is_bytes]
     named = {entry.name: entry for entry in entries}
-    others = [each.name for each in model.initializers if not each.is_bytes]
-    left_out = (*others, *model.sparse)
-    return Container("onnx", named, metadata, (path, *files), left_out, model.has_nodes)
+    return Container("onnx", named, metadata, (path, *files), (*others, *sparse), has_nodes)

@@ -118,9 +118,7 @@ _FOREIGN = (
         rb"\x80[\x02-\x05]([\x80-\x95]|[\](})cKXMGNI])",
         _PICKLE,
     ),
-    Foreign(
-        "an HDF5 file", rb"\x89HDF\r\n\x1a\n", "h5py reads it, and numpy.save writes its arrays"
-    ),
+    Foreign("an HDF5 file", rb"\x89HDF\r\n\x1a\n", _HDF5),
     # OpenVINO's text dumps start with the shape; other programs write lines of numbers
     Foreign("text", rb"shape: \[|[-+0-9.eE,; \t]{1,40}\r?\n[-+0-9]", _TEXT),
     Foreign("compressed by gzip", rb"\x1f\x8b\x08", _DECOMPRESS),
