@@ -299,4 +299,4 @@ def padding_boxes(desc: MemoryDesc) -> tuple[Box, ...]:
         for choice in product(*whole[:k], padded, *whole[k + 1 :]):
             box = _nested((layout.offset0, layout.offset0), choice)
             boxes += zeros_beyond(box, [node.valid for node in box.nodes])
-    return swizzled_boxes(simplify(tuple(boxes)), [desc.layout.xor], most=None)
+    return swizzled_boxes(simplify(tuple(boxes)), ((), desc.layout.xor), most=None)
