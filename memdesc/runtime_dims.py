@@ -9,19 +9,23 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from memdesc.checked import Checked
+from memdesc.create import tag_of
 from memdesc.desc import memory_desc
 from memdesc.dtypes import DataType, data_type
 from memdesc.errors import MemdescError, UnsupportedFormatError, short_repr
 from memdesc.immutable import immutable
 from memdesc.int64 import RUNTIME, checked_ints, checked_sizes
 from memdesc.layout import dim_name
-from memdesc.names import dim_letters, expand_meta_tag, resolve
+from memdesc.names import dim_letters, expand_meta_tag
 from memdesc.tags import MAX_NDIMS, FormatTag, check_letters
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from memdesc.desc import MemoryDesc
+
+
+UNKNOWN = "*"  # what oneDNN prints for an order that is known only at execution
 
 
 @immutable
@@ -99,7 +103,7 @@ class RuntimeDesc(Checked):
 
     def __repr__(self) -> str:
         sizes = ", ".join("memdesc.RUNTIME" if size == RUNTIME else str(size) for size in self.dims)
-        tag = None if self.tag is None else str(self.tag)
+        tag = UNKNOWN if self.tag is None else str(self.tag)
         return f"runtime_desc(({sizes}{',' * (len(self.dims) == 1)}), '{self.dtype}', {tag!r})"
 
     @property
@@ -163,7 +167,9 @@ class RuntimeDesc(Checked):
         return memory_desc(sizes, self.dtype, self.tag).with_letters(self.letters)
 
 
-def runtime_desc(dims: Iterable[int], dtype: object, tag: str | FormatTag | None) -> RuntimeDesc:
+def runtime_desc(
+    dims: Iterable[int], dtype: object, layout: str | FormatTag | None = None
+) -> RuntimeDesc:
     """Describe memory whose sizes are not all known.
 
     Parameters
@@ -172,15 +178,15 @@ def runtime_desc(dims: Iterable[int], dtype: object, tag: str | FormatTag | None
         Logical sizes, `RUNTIME` where they are not known.
     dtype : DataType, str or numpy dtype
         Type of the elements.
-    tag : str, FormatTag or None
-        A name in oneDNN's notation or vocabulary. The strides of fused or aligned dims depend on
-        all sizes, so tags with these are refused. None if the order of dims is known only at
-        execution, which oneDNN prints as ``*``.
+    layout : str, FormatTag or torch.memory_format, optional
+        A name of any vocabulary, or TVM's string; row-major by default, as for `memory_desc`. The
+        strides of fused or aligned dims depend on all sizes, so names with these are refused.
+        ``"*"``, as oneDNN prints it, if the order of dims is known only at execution.
 
     Raises
     ------
     MemdescError
-        If a size is not valid, or the tag is for another number of dims.
+        If a size is not valid, or the layout is for another number of dims.
 
     Examples
     --------
@@ -191,11 +197,12 @@ def runtime_desc(dims: Iterable[int], dtype: object, tag: str | FormatTag | None
     """
     sizes = checked_sizes(dims)
     kind = data_type(dtype)
+    if layout is None:
+        layout = "plain"
+    if isinstance(layout, str) and layout == UNKNOWN:
+        return RuntimeDesc(sizes, kind, None)
     letters = None
-    if isinstance(tag, str):
-        tag = expand_meta_tag(tag, len(sizes))
-        called = dim_letters(tag) or ""
+    if isinstance(layout, str):
+        called = dim_letters(expand_meta_tag(layout, len(sizes))) or ""
         letters = called if len(called) == len(sizes) else None
-    if not isinstance(tag, FormatTag | None):
-        tag = resolve(tag, (), kind.bits)
-    return RuntimeDesc(sizes, kind, tag, letters)
+    return RuntimeDesc(sizes, kind, tag_of(layout, len(sizes), kind.bits), letters)

@@ -10,7 +10,7 @@ from memdesc.errors import MemdescError, UnsupportedFormatError, short_repr
 from memdesc.extra import Extra
 from memdesc.int64 import RUNTIME, checked_int, checked_sizes
 from memdesc.layout import dim_name
-from memdesc.runtime_dims import RuntimeDesc, runtime_desc
+from memdesc.runtime_dims import UNKNOWN, RuntimeDesc, runtime_desc
 from memdesc.tags import LETTERS, parse_tag
 
 # [src:]dtype:flags:blocked:tag:strides:extra. The flags are letters in this order: a (format kind
@@ -217,7 +217,7 @@ def _refuse_other_kind(text: object) -> None:
 def _runtime_from_verbose(match: re.Match[str], sizes: tuple[int, ...]) -> RuntimeDesc:
     """Return the descriptor of a matched string with a size or a stride that is not known."""
     tag = None if match["tag"] == "*" else parse_tag(match["tag"])
-    desc = runtime_desc(sizes, match["dtype"], tag)
+    desc = runtime_desc(sizes, match["dtype"], UNKNOWN if tag is None else tag)
     if tag is not None and ("p" in match["flags"]) != (desc.padded_dims != sizes):
         msg = (
             f"{short_repr(match[0])}: flag 'p' says whether dims are padded, which "

@@ -46,8 +46,9 @@ class Memory(Indexed, Checked):
 
     Parameters
     ----------
-    desc : MemoryDesc
-        What the buffer holds.
+    desc : MemoryDesc or str
+        What the buffer holds; a text that has the sizes and the data type too, such as
+        ``"bf16[64,32]{1,0}"`` or a line of a log, is read by `memdesc.parse_layout`.
     buffer : ndarray, object with the buffer protocol or with DLPack, optional
         C-contiguous memory of at least `desc.min_nbytes` bytes, used without a copy;
         zeros are written into its padding. By default `desc.nbytes` zeroed bytes are
@@ -80,8 +81,15 @@ class Memory(Indexed, Checked):
     data: NDArray[np.uint8]
     _another = "Memory(desc, buffer) attaches a buffer to another descriptor"
 
-    def __init__(self, desc: MemoryDesc, buffer: Any = None, *, zero_pad: bool = True) -> None:
-        _set(self, "desc", checked_desc("desc", desc))
+    def __init__(
+        self, desc: MemoryDesc | str, buffer: Any = None, *, zero_pad: bool = True
+    ) -> None:
+        if isinstance(desc, str):
+            from memdesc.exchange import parse_layout  # only text needs it
+
+            desc = parse_layout(desc, default=None)  # type: ignore[assignment] # checked below
+        desc = checked_desc("desc", desc)
+        _set(self, "desc", desc)
         if buffer is None:
             _set(self, "data", zeroed_bytes(desc.nbytes))
             return

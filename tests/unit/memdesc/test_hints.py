@@ -292,11 +292,11 @@ ROWS = (
     Row(
         "see runtime_desc",
         lambda: md.RuntimeDesc((2, 3), "f32", None),
-        lambda: md.runtime_desc((2, 3), "f32", None),
+        lambda: md.runtime_desc((2, 3), "f32", "*"),
     ),
     Row(
         "use memory_desc(dims, dtype, tag)",
-        lambda: md.runtime_desc((2, 3), "f32", None).resolve((2, 3)),
+        lambda: md.runtime_desc((2, 3), "f32", "*").resolve((2, 3)),
         lambda: desc((2, 3), "f32", "ab"),
     ),
 )

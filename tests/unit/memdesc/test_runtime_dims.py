@@ -10,6 +10,7 @@ from memdesc import (
     RUNTIME,
     MemdescError,
     RuntimeDesc,
+    UnknownFormatError,
     UnsupportedFormatError,
     memory_desc,
     runtime_desc,
@@ -74,7 +75,17 @@ def test_illegal_runtime_descriptors_are_refused() -> None:
     assert isinstance(runtime_desc((RUNTIME, 2), "f32", "ab"), RuntimeDesc)
     for dims, tag, reason in (
         (3, "a", "dims must be a sequence of integers, not 3"),
-        ((2,), 3, "a tag is a name or a FormatTag, not 3"),
+        ((2,), 3, "a layout is a name, a FormatTag or a torch.memory_format, not 3"),
     ):
         with pytest.raises(MemdescError, match=reason):
             runtime_desc(dims, "f32", tag)  # type: ignore[arg-type] # callers without types
+
+
+def test_the_layout_is_any_name_row_major_or_not_known() -> None:
+    dims = (RUNTIME, 17, 5, 4)
+    assert runtime_desc(dims, "f32") == runtime_desc(dims, "f32", "abcd")
+    assert runtime_desc(dims, "f32", "NCHW16c") == runtime_desc(dims, "f32", "nChw16c")
+    assert runtime_desc(dims, "f32", "torch.channels_last") == runtime_desc(dims, "f32", "nhwc")
+    assert runtime_desc(dims, "f32", "*").tag is None
+    with pytest.raises(UnknownFormatError):
+        memory_desc((2, 17, 5, 4), "f32", "*")

@@ -338,7 +338,7 @@ ROWS = (
     ),
     Row(
         "pass a tag to runtime_desc",
-        lambda: r.plan.plan_runtime(md.runtime_desc((2, 3), "f32", None), RUNTIME),
+        lambda: r.plan.plan_runtime(md.runtime_desc((2, 3), "f32", "*"), RUNTIME),
         lambda: r.plan.plan_runtime(md.runtime_desc((md.RUNTIME, 3), "f32", "ab"), RUNTIME),
     ),
     Row(

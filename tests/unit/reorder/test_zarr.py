@@ -28,6 +28,18 @@ MemdescCodec = pytest.importorskip("reorder.zarr").MemdescCodec
 _RNG = np.random.default_rng(0)
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["channels_last", "dnnl::memory::format_tag::nhwc", "200x1x50x10", "f32::blocked:acdb::f0"],
+)
+def test_a_layout_has_any_name(name: str) -> None:
+    store: dict[str, Any] = {}
+    x = _RNG.random((2, 10, 4, 5), np.float32)
+    array = create(store, x, name, chunks=x.shape)
+    assert (array[...] == x).all()
+    assert chunk_bytes(store, 0, 0, 0, 0) == reorder.reorder(x, "nhwc").data.tobytes()
+
+
 def test_a_chunk_holds_the_bytes_of_the_layout_with_its_padding() -> None:
     store: dict[str, Any] = {}
     x = _RNG.random((3, 40, 5, 4), np.float32)

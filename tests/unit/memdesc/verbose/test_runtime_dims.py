@@ -32,7 +32,7 @@ def test_runtime_dims_print_as_onednn_prints_them(
     desc = runtime_desc(dims, "f32", tag)
     assert to_verbose(desc) == text
     # the string says nothing of the order where it has a *
-    known = None if "*" in text else tag
+    known = "*" if "*" in text else tag
     wanted = runtime_desc(dims, "f32", known) if "*" in text or _R in dims else desc.resolve(dims)
     shown = "x".join("*" if size == _R else str(size) for size in dims)
     assert from_verbose(text, dims) == from_verbose(f"src:{text}", shown) == wanted
@@ -55,17 +55,17 @@ def test_an_order_that_is_known_only_at_execution_is_a_star() -> None:
     assert isinstance(desc, RuntimeDesc)
     assert (desc.tag, desc.dims, desc.ndims, desc.nbytes) == (None, (2, _R, 4), 3, None)
     assert desc.strides == desc.padded_dims == (_R, _R, _R)
-    assert repr(desc) == "runtime_desc((2, memdesc.RUNTIME, 4), 'f32', None)"
-    assert desc == runtime_desc((2, _R, 4), "f32", None)
+    assert repr(desc) == "runtime_desc((2, memdesc.RUNTIME, 4), 'f32', '*')"
+    assert desc == runtime_desc((2, _R, 4), "f32", "*")
     assert to_verbose(desc) == "f32::blocked:*::f0"
     with pytest.raises(
         MemdescError, match=r"the order of dims .* is not known; use memory_desc\(dims, dtype, tag"
     ):
         desc.resolve((2, 3, 4))
     with pytest.raises(MemdescError, match=r"b \(dim 1\) is -3; sizes are 0 or more"):
-        runtime_desc((_R, -3), "f32", None)
+        runtime_desc((_R, -3), "f32", "*")
     with pytest.raises(MemdescError, match=r"dims .* must be 1 to 12 sizes"):
-        runtime_desc((_R,) * 13, "f32", None)
+        runtime_desc((_R,) * 13, "f32", "*")
 
 
 @pytest.mark.parametrize(

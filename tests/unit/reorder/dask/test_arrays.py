@@ -182,3 +182,13 @@ def test_arrays_without_elements_have_blocks_without_elements(sizes: tuple[int, 
     x = np.zeros(sizes, np.float32)
     blocks = rd.reorder(da.from_array(x), "aB4b")
     assert _computed(blocks).shape == reorder.reorder(x, "aB4b").blocks().shape
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["channels_last", "dnnl::memory::format_tag::nhwc", "200x1x50x10", "f32::blocked:acdb::f0"],
+)
+def test_a_layout_has_any_name(name: str) -> None:
+    x = np.arange(400, dtype=np.float32).reshape(2, 10, 4, 5)
+    made = reorder.dask.reorder(da.from_array(x, chunks=x.shape), name).compute()
+    assert (made == x.transpose(0, 2, 3, 1)).all()

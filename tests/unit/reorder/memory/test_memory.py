@@ -162,8 +162,8 @@ def test_bytes_that_no_machine_has_are_a_memory_error() -> None:
 
 
 def test_something_else_than_a_descriptor_is_refused() -> None:
-    with pytest.raises(MemdescError, match="desc must be a MemoryDesc, not 'nchw'"):
-        reorder.Memory("nchw")  # type: ignore[arg-type] # what a caller might pass
+    with pytest.raises(MemdescError, match="desc must be a MemoryDesc, not 3"):
+        reorder.Memory(3)  # type: ignore[arg-type] # what a caller might pass
 
 
 def test_buffers_of_every_kind_are_attached_without_a_copy() -> None:
@@ -257,3 +257,12 @@ def test_numpy_makes_an_array_like_a_memory(dtype: str) -> None:
     assert (memory.dims, memory.ndims) == (memory.shape, memory.ndim) == ((2, 17), 2)
     array = np.zeros(memory.shape, memory.dtype)
     assert (array.shape, array.dtype) == ((2, 17), memory.numpy().dtype)
+
+
+def test_a_text_with_sizes_and_type_is_a_descriptor() -> None:
+    x = np.arange(6, dtype=np.float32)
+    assert (reorder.Memory("f32[2,3]{0,1}", x).numpy() == x.reshape(3, 2).T).all()
+    with pytest.raises(MemdescError, match="does not contain the sizes"):
+        reorder.Memory("nchw", x)
+    with pytest.raises(MemdescError, match="it is an image, not a linear buffer"):
+        reorder.Memory("f32:image_2d_rgba:1x4x2x3", x)
