@@ -912,7 +912,11 @@ def checked_desc(name: str, desc: object) -> MemoryDesc:
 
 @lru_cache(maxsize=1024)  # tries all known names, which takes milliseconds
 def _names_of(desc: MemoryDesc, _spelling: str) -> tuple[Name, ...]:
-    return names_of(desc.layout, desc.dtype.bits)
+    if not desc.layout.xor:
+        return names_of(desc.layout, desc.dtype.bits)
+    from memdesc.exchange.table import swizzle_names  # no vocabulary has swizzles
+
+    return swizzle_names(desc)
 
 
 def expression(dtype: DataType, layout: Layout) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -19,6 +20,7 @@ from memdesc.exchange.system import (
     tag_of,
 )
 from memdesc.layout import layout_by_tag
+from memdesc.names import Name
 from memdesc.names.onednn import CANONICAL
 from memdesc.names.registry import VOCABULARIES
 from memdesc.names.suggest import did_you_mean, similar_words
@@ -88,6 +90,15 @@ SYSTEMS: Mapping[str, System] = MappingProxyType(
         )
     }
 )
+
+
+def swizzle_names(desc: MemoryDesc) -> tuple[Name, ...]:
+    """Return what the systems that have swizzles call a layout, the shortest names first."""
+    found = []
+    for system in (cutlass.SYSTEM, triton.SYSTEM, cute.SYSTEM):
+        with suppress(MemdescError):
+            found += [Name(system.name, text, "tile") for text in system.write(desc, LETTERS)]
+    return tuple(found)
 
 
 def written(desc: MemoryDesc, system: str, *, letters: str | None = None) -> tuple[str, ...]:

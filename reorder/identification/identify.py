@@ -486,7 +486,7 @@ def _likelihood(found: Candidate) -> tuple[int, ...]:
     desc = found.desc
     systems = {name.vocabulary for name in found.names if name.domain == "data"}
     is_permuted = desc != memory_desc(desc.dims, desc.dtype)
-    return desc.nelems - desc.padded_nelems, len(desc.blocks), is_permuted, -len(systems)
+    return desc.nelems - desc.padded_nelems, len(desc.layout.blocks), is_permuted, -len(systems)
 
 
 def _names(known: Known) -> tuple[Name, ...]:

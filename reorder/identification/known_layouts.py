@@ -6,20 +6,27 @@ from contextlib import suppress
 from functools import lru_cache
 from hashlib import blake2b
 from itertools import permutations
+from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
-from memdesc import MemdescError, MemoryDesc, UnsupportedFormatError, known_names
+from memdesc import MemdescError, MemoryDesc, UnsupportedFormatError, known_names, memory_desc
 from memdesc.desc import desc_of
+from memdesc.dtypes import BYTE_BITS
 from memdesc.layout import layout_by_tag
 from memdesc.names import known_images, resolve, resolve_image
 from memdesc.tags import LETTERS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from memdesc import DataType
     from memdesc.tags import FormatTag
 
 # All orders of at most this many dims are tried for every name: 24 of them.
 MAX_ORDERED = 4
+# The most elements of a matrix that swizzles are tried for: tiles are small.
+_MAX_SWIZZLED = 1 << 16
+_MATRIX = 2
 # All permutations of at most this many dims are tried: 120 of them.
 _MAX_PERMUTED = 5
 
@@ -68,6 +75,10 @@ def known_layouts(
         if dtype.nbytes(layout.span) == nbytes:
             desc = desc_of(dtype, layout)
             found.setdefault(_key(desc.permute_axes(order)), []).append(desc)
+    for desc in _swizzled_tiles(ordered, dtype):
+        sizes.add(desc.nbytes)
+        if desc.nbytes == nbytes:
+            found.setdefault(_key(desc.permute_axes(order)), []).append(desc)
     layouts = [Known(order, sorted(descs, key=_count_blocks), key) for key, descs in found.items()]
     return layouts, sizes
 
@@ -93,13 +104,33 @@ def _known_tags(dims: tuple[int, ...], bits: int) -> tuple[FormatTag, ...]:
     return tuple(found)
 
 
+def _swizzled_tiles(dims: tuple[int, ...], dtype: DataType) -> Iterator[MemoryDesc]:
+    """Yield the usual swizzles of a matrix: CUTLASS's atoms and Triton's tiles."""
+    if len(dims) != _MATRIX or not 0 < prod(dims) <= _MAX_SWIZZLED or dtype.bits < BYTE_BITS:
+        return
+    chunk = 128 // dtype.bits
+    texts = [f"{major}_SW{width}" for major in ("K", "MN") for width in (32, 64, 128)]
+    texts += [f"NVMMASharedLayout({width}, {dtype.bits})" for width in (32, 64, 128)]
+    texts += [
+        f"SwizzledSharedLayout({chunk}, {per}, {most}, {order})"
+        for per, most in ((1, 8), (2, 4), (4, 2))
+        for order in ([1, 0], [0, 1])
+    ]
+    for text in texts:
+        with suppress(MemdescError):  # dims that are not whole tiles
+            desc = memory_desc(dims, dtype, text)
+            if desc.layout.xor:
+                yield desc
+
+
 def _count_blocks(desc: MemoryDesc) -> int:
-    return len(desc.blocks)
+    return len(desc.layout.blocks)
 
 
 def _key(desc: MemoryDesc) -> tuple[object, ...]:
     """Return a value that descriptors of the same dims and dtype share if all offsets are equal."""
     layout = desc.layout
-    offsets = b"".join(table.tobytes() for table in layout.tables())
+    tables = [layout.offsets()] if layout.xor else layout.tables()
+    offsets = b"".join(table.tobytes() for table in tables)
     axes = tuple(axis.dims for axis in layout.axes)
     return (desc.dtype.name, desc.nbytes, axes, blake2b(offsets, digest_size=16).digest())

@@ -13,7 +13,7 @@ from math import gcd
 from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc.swizzle import concerned, period_of, swizzled
-from reorder.plan.nodes import Box, Node
+from reorder.plan.nodes import DST, Box, Node
 from reorder.plan.passes import moved, simplify, zeros_beyond
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def swizzled_boxes(
         whole = simplify(tuple(part for box in boxes for part in _data_and_zeros(box)))
         found: list[Box] = []
         for box in whole:
-            if box.is_zero and k != min(1, len(box.offsets) - 1):
+            if box.is_zero and k != DST:
                 found.append(box)  # it reads nothing
                 continue
             if box.indirect:

@@ -150,3 +150,12 @@ def test_memory_of_a_swizzle_is_right_or_refuses() -> None:
     beyond = memory_desc((7, 40), "f16", "Sw<3,3,3> o 64 o (8,64):(64,1)")
     assert reorder.compare_layouts(beyond, TILE).kind == "copy"
     assert reorder.compare_layouts(TILE, TILE).kind == "no-op"
+
+
+@pytest.mark.parametrize("text", ["K_SW64", "MN_SW64", "SwizzledSharedLayout(8, 2, 4, [1, 0])"])
+def test_a_dump_of_a_swizzled_tile_is_identified(text: str) -> None:
+    x = np.random.default_rng(2).standard_normal((64, 64)).astype(np.float16)
+    tile = memory_desc((64, 64), "f16", text)
+    found = reorder.identify(reorder.reorder(x, tile).data, x)
+    (candidate,) = (each for each in found.candidates if each.agreement == 1)
+    assert candidate.desc == tile

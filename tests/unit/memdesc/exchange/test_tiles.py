@@ -192,3 +192,11 @@ def test_what_no_tile_is_like_is_not_written() -> None:
     for system in ("triton", "cutlass"):
         with pytest.raises(UnsupportedFormatError, match="cannot express"):
             written(other, system)
+
+
+def test_names_of_a_tile_make_it_again() -> None:
+    desc = memory_desc((8, 64), "f16", "K_SW128")
+    names = [name.text for name in desc.names()]
+    assert names[:3] == ["K_SW128", "SWIZZLE_128B", SWIZZLED]
+    for name in names:
+        assert memory_desc((8, 64), "f16", name) == desc
