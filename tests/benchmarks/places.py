@@ -76,12 +76,14 @@ def measure(
     spare = _starting_at(0, 2 * half) if case.src.nbytes != case.dst.nbytes else None
     pair = (src, targets[0]) if spare is None else (spare[:half], spare[half:])
     calls: list[Callable[[], Any]] = [partial(run, src, target) for target in targets]
-    times = _slices([*calls, memcpy(pair, threads).call], seconds)
+    times = _slices(calls, seconds)
+    # apart, since it leaves other data in the caches, and always to the same one of the places
+    aligned, copies = _slices([calls[0], memcpy(pair, threads).call], seconds / 2)
     ratios = {
         place: median(zero / one for zero, one in zip(times[0], own, strict=True))
-        for place, own in zip(places, times[1:-1], strict=True)
+        for place, own in zip(places, times[1:], strict=True)
     }
-    copied = median(copy / own for copy, own in zip(times[-1], times[0], strict=True))
+    copied = median(copy / own for copy, own in zip(copies, aligned, strict=True))
     return Timing(case.name, threads, case.nbytes, min(times[0]), copied, ratios)
 
 
