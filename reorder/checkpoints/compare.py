@@ -278,7 +278,7 @@ def _compared(a: Content, b: Content, *, as_in_models: bool | None, **tolerance:
     `as_in_models` says whether floats beside records have the dims of models; None if unknown.
     """
     is_same = _is_same(a, b)
-    if is_same and a.desc == b.desc:
+    if is_same and a.desc is not None and a.desc == b.desc:
         return Pair(a.name, a, b, is_equal=True)
     try:
         one, other = a.numbers(), b.numbers()

@@ -12,6 +12,7 @@ from memdesc import memory_desc
 from memdesc.record import record_desc
 from memdesc.record.gguf import GGUF_TYPES
 from reorder.cli.main import main
+from reorder.quantize import Quantized
 from tests.checkpoints import fp8_layer, gptq_layer, write_config, write_safetensors
 from tests.records import plain_scales, random_record
 
@@ -346,3 +347,13 @@ def test_a_plain_tensor_beside_a_record_hides_no_difference(tmp_path: Path) -> N
     ((name, found),) = reorder.checkpoints.differences(bad, good).items()
     assert name == "fc"
     assert found.problem.startswith("differ in ")
+
+
+def test_equal_bytes_whose_scales_are_of_another_dim_differ(tmp_path: Path) -> None:
+    q = reorder.quantize(np.arange(64, dtype=np.float32).reshape(8, 8), "s8", axis=0)
+    turned = Quantized(q.memory, q.scales, q.zero_points, axis=(1,))
+    for name, each in (("a", q), ("b", turned), ("c", q)):
+        reorder.save(tmp_path / f"{name}.safetensors", {"w": each})
+    paths = [tmp_path / f"{name}.safetensors" for name in "abc"]
+    assert reorder.checkpoints.differences(paths[1], paths[0]).keys() == {"w"}
+    assert not reorder.checkpoints.differences(paths[2], paths[0])
