@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from memdesc import DataType
     from memdesc.tags import FormatTag
-    from reorder.cpu.decoding.pattern import Access
+    from reorder.cpu.decoding.pattern import PlacedPattern
 
 # The types that compiled code writes; others are converted from f32.
 DIRECT = ("f32", "f16", "bf16")
@@ -70,11 +70,11 @@ def decode_into(record: Record, dst: Memory, threads: int | None) -> None:
         return
     with importing:
         from reorder.cpu.decoding.jobs import decode  # LLVM is slow to load
-    access, tensors = read_by_kernels(record, threads)
-    if access is None:
+    placed, tensors = read_by_kernels(record, threads)
+    if placed is None:
         reorder(dequantize_reference(record), out=dst, threads=threads)
         return
-    for chunk, plain, part in _chunks(access, dst):
+    for chunk, plain, part in _chunks(placed, dst):
         decode(chunk, tensors, plain.data, plain.desc.dtype.name, threads)
         if plain is not part:
             reorder(plain, out=part, threads=threads)
@@ -82,19 +82,19 @@ def decode_into(record: Record, dst: Memory, threads: int | None) -> None:
 
 def read_by_kernels(
     record: Record, threads: int | None
-) -> tuple[Access | None, dict[str, NDArray[np.uint8]]]:
+) -> tuple[PlacedPattern | None, dict[str, NDArray[np.uint8]]]:
     """Return how compiled code reads a record, and the tensors that it reads.
 
     A record that it cannot read as stored is first unpacked, if its rule allows that. The first
     value is None if compiled code cannot read it either way.
     """
     with importing:
-        from reorder.cpu.decoding.pattern import find_access  # LLVM is slow to load
-    access = find_access(record.desc)
-    if access is None and _fits_plain(record.desc):
+        from reorder.cpu.decoding.pattern import place_pattern  # LLVM is slow to load
+    placed = place_pattern(record.desc)
+    if placed is None and _fits_plain(record.desc):
         record = _plain(record, threads)
-        access = find_access(record.desc)
-    return access, record.tensors
+        placed = place_pattern(record.desc)
+    return placed, record.tensors
 
 
 def _target(
@@ -118,30 +118,30 @@ def row_major(dims: tuple[int, ...], dtype: str) -> MemoryDesc:
 class _Chunk(NamedTuple):
     """A part of a record, row-major memory for its floats, and the same part of the caller's."""
 
-    access: Access
+    placed: PlacedPattern
     plain: Memory
     # `plain` itself if the caller's memory is row-major
     part: Memory
 
 
-def _chunks(access: Access, memory: Memory) -> Iterator[_Chunk]:
+def _chunks(placed: PlacedPattern, memory: Memory) -> Iterator[_Chunk]:
     """Cut a record, and the caller's memory, into chunks; all share one buffer for `plain`."""
     desc, dims, layout = memory.desc, memory.desc.dims, memory.desc.layout
     kind = desc.dtype.name if desc.dtype.name in DIRECT else "f32"
     whole = row_major(dims, kind)
     if desc == whole:
-        yield _Chunk(access, memory, memory)
+        yield _Chunk(placed, memory, memory)
         return
-    rows, segments = dims[0], len(access.starts) // dims[0]
+    rows, segments = dims[0], len(placed.starts) // dims[0]
     if desc.ndims > 1 and not layout.fused() and not layout.has_partial_blocks:
         step = layout.outer(0).step
         rows = min(rows, max(_CHUNK * rows // whole.nbytes // step, 1) * step)
     buffer = uninitialized_bytes(row_major((rows, *dims[1:]), kind).nbytes)
     for first in range(0, dims[0], rows):
         sizes = (min(rows, dims[0] - first), *dims[1:])
-        plain, chunk, part = row_major(sizes, kind), access, desc
+        plain, chunk, part = row_major(sizes, kind), placed, desc
         if sizes != dims:
-            chunk = access.part(first * segments, (first + sizes[0]) * segments)
+            chunk = placed.part(first * segments, (first + sizes[0]) * segments)
             part = desc.submemory(sizes, (first, *[0] * (len(dims) - 1)))
         held = Memory.attached(plain, buffer[: plain.nbytes])
         yield _Chunk(chunk, held, Memory.attached(part, memory.data))

@@ -122,10 +122,10 @@ def _decoder(name: str, dims: tuple[int, ...]) -> Callable[..., None]:
     """Return a function that decodes the blocks of a row-major array into row-major floats."""
     with importing:  # both load LLVM, which is slow
         from reorder.cpu.decoding.jobs import decode
-        from reorder.cpu.decoding.pattern import find_access
-    access = find_access(record_desc(_matrix_dims(dims, GGUF_TYPES[name].block), name))
-    assert access is not None  # noqa: S101 - a test checks every row of the table
-    return partial(decode, access)
+        from reorder.cpu.decoding.pattern import place_pattern
+    placed = place_pattern(record_desc(_matrix_dims(dims, GGUF_TYPES[name].block), name))
+    assert placed is not None  # noqa: S101 - a test checks every row of the table
+    return partial(decode, placed)
 
 
 @lru_cache(maxsize=256)

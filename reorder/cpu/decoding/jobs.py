@@ -22,14 +22,14 @@ from reorder.threads import checked_threads
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from reorder.cpu.decoding.pattern import Access
+    from reorder.cpu.decoding.pattern import PlacedPattern
     from reorder.cpu.kernels.interpreter import InterpreterCall
 
     Tensors = dict[str, NDArray[np.uint8]]
 
 
 def decode(
-    access: Access,
+    placed: PlacedPattern,
     tensors: Tensors,
     dst: NDArray[np.uint8],
     dtype: str,
@@ -44,26 +44,26 @@ def decode(
     """
     machine = this_machine() if machine is None else machine
     limit = _limit(threads, machine)
-    kernel = choose_kernel(access, dtype, address_of(dst), limit, machine)
-    program = [*DecodeHead(access.blocks, address_of(access.starts))]
-    for name, advance in zip(access.tensors, access.advances, strict=True):
+    kernel = choose_kernel(placed, dtype, address_of(dst), limit, machine)
+    program = [*DecodeHead(placed.blocks, address_of(placed.starts))]
+    for name, advance in zip(placed.tensors, placed.advances, strict=True):
         program += FieldHead(address_of(tensors[name]), advance)
     # the job has the address of this array
     words = np.array(program, np.int64)
-    job = make_job(decoder_at(kernel), address_of(words), _shares(access, dtype, limit, machine))
+    job = make_job(decoder_at(kernel), address_of(words), _shares(placed, dtype, limit, machine))
     run_job(0, address_of(dst), job)
 
 
 def choose_kernel(
-    access: Access, dtype: str, dst_at: int, threads: int, machine: Machine
+    placed: PlacedPattern, dtype: str, dst_at: int, threads: int, machine: Machine
 ) -> DecodeKernel:
     """Return the kernel that decodes a record into memory at an address.
 
     Results that exceed the cache together with the record are written by non-temporal stores, if
     dst starts a cache line.
     """
-    kernel = DecodeKernel(access.pattern, dtype)
-    nbytes = access.nbytes + _result_nbytes(access, dtype)
+    kernel = DecodeKernel(placed.pattern, dtype)
+    nbytes = placed.nbytes + _result_nbytes(placed, dtype)
     is_aligned = kernel.fills_lines and dst_at % LINE_NBYTES == 0
     return kernel._replace(streams=is_aligned and machine.streams(nbytes, threads))
 
@@ -72,14 +72,14 @@ def _limit(threads: int | None, machine: Machine) -> int:
     return machine.threads if threads is None else min(checked_threads(threads), machine.threads)
 
 
-def _result_nbytes(access: Access, dtype: str) -> int:
-    elements = len(access.starts) * access.blocks * access.pattern.block
+def _result_nbytes(placed: PlacedPattern, dtype: str) -> int:
+    elements = len(placed.starts) * placed.blocks * placed.pattern.block
     return elements * DATA_TYPES[dtype].bits // BYTE_BITS
 
 
-def _shares(access: Access, dtype: str, limit: int, machine: Machine) -> Partition:
+def _shares(placed: PlacedPattern, dtype: str, limit: int, machine: Machine) -> Partition:
     """Return how at most `limit` threads share the segments of a record."""
-    return _partition(len(access.starts), _result_nbytes(access, dtype), limit, machine)
+    return _partition(len(placed.starts), _result_nbytes(placed, dtype), limit, machine)
 
 
 @lru_cache(maxsize=256)  # the tensors of a model have few sizes

@@ -71,7 +71,7 @@ class Pattern(NamedTuple):
     kind: str
 
 
-class Access(NamedTuple):
+class PlacedPattern(NamedTuple):
     """A pattern, and where its blocks are in one record."""
 
     pattern: Pattern
@@ -84,7 +84,7 @@ class Access(NamedTuple):
     # bytes of all tensors together, whichever fields share one
     nbytes: int
 
-    def part(self, first: int, last: int) -> Access:
+    def part(self, first: int, last: int) -> PlacedPattern:
         """Return how compiled code reads the segments from `first` to before `last`."""
         starts = self.starts[first:last]
         nbytes = self.nbytes * len(starts) // len(self.starts)
@@ -128,7 +128,7 @@ class FieldHead(NamedTuple):
 
 
 @lru_cache(maxsize=32)
-def find_access(desc: RecordDesc) -> Access | None:
+def place_pattern(desc: RecordDesc) -> PlacedPattern | None:
     """Return how compiled code reads a record, or None if it cannot.
 
     It cannot if the fields have no common blocks, or if f32 does not hold the numbers of a field.
@@ -149,7 +149,7 @@ def find_access(desc: RecordDesc) -> Access | None:
     if not found:
         return None
     # the block with the longest segments; of equals, the first
-    return _access(desc, rows, *max(found, key=lambda each: each[0] * each[1]))
+    return _placed(desc, rows, *max(found, key=lambda each: each[0] * each[1]))
 
 
 def _is_wide(part: Field) -> bool:
@@ -171,9 +171,9 @@ def _repeats(row: NDArray[np.int64], block: int) -> bool:
     )
 
 
-def _access(
+def _placed(
     desc: RecordDesc, rows: list[NDArray[np.int64]], block: int, segment: int
-) -> Access | None:
+) -> PlacedPattern | None:
     starts = [row[::block] for row in rows]
     advances = [int(start[1] - start[0]) if segment > 1 else 0 for start in starts]
     table = np.stack(
@@ -211,7 +211,7 @@ def _access(
         rule.sign,
         rule.kind,
     )
-    return Access(
+    return PlacedPattern(
         pattern,
         tuple(part.tensor for part in desc.fields),
         tuple(advance // BYTE_BITS for advance in advances),

@@ -37,7 +37,7 @@ _KEYED = {
     "reorder.checkpoints.causes._like": "spelling",
     "memdesc.extra.compensation_layout": "a Layout is compared exactly",
     "reorder.dask._chunk_layout": "a Layout is compared exactly",
-    "reorder.cpu.decoding.pattern.find_access": "numbers; tables are compared by their bits",
+    "reorder.cpu.decoding.pattern.place_pattern": "numbers; tables are compared by their bits",
     "reorder.opencl.enqueue._has_gaps": "numbers",
     "reorder.opencl.operands._needs": "numbers",
     "reorder.plan.boxes.padding_boxes": "numbers",

@@ -10,7 +10,7 @@ from memdesc import MemdescError
 from memdesc.dtypes import DATA_TYPES
 from memdesc.record import record_desc
 from reorder.cpu.decoding.jobs import choose_kernel, decode
-from reorder.cpu.decoding.pattern import find_access
+from reorder.cpu.decoding.pattern import place_pattern
 from reorder.cpu.machine import Machine
 from reorder.cpu.target import LINE_NBYTES
 from reorder.memory.buffers import address_of
@@ -65,8 +65,8 @@ def test_every_type_that_gguf_decodes_is_decoded_to_the_same_bits(name: str) -> 
 @pytest.mark.parametrize("name", ["q8_0", "q4_k"])
 def test_results_that_exceed_the_cache_are_the_same_at_every_address(name: str, dtype: str) -> None:
     desc, nbytes = record_desc((48, 1024), name), 48 * 1024 * DATA_TYPES[dtype].bits // 8
-    access, tensors = find_access(desc), random_record(desc, RNG).tensors
-    assert access is not None
+    placed, tensors = place_pattern(desc), random_record(desc, RNG).tensors
+    assert placed is not None
     found = []
     # whether the caches hold all bytes that are read and written together, or all but one
     for is_beyond in (False, True):
@@ -75,9 +75,9 @@ def test_results_that_exceed_the_cache_are_the_same_at_every_address(name: str, 
             held = np.full(nbytes + 256, 99, np.uint8)
             start = -address_of(held) % LINE_NBYTES + shift
             out = held[start : start + nbytes]
-            kernel = choose_kernel(access, dtype, address_of(out), 1, machine)
+            kernel = choose_kernel(placed, dtype, address_of(out), 1, machine)
             assert kernel.streams == (is_beyond and not shift)
-            decode(access, tensors, out, dtype, 1, machine)
+            decode(placed, tensors, out, dtype, 1, machine)
             assert (np.delete(held, np.s_[start : start + nbytes]) == 99).all()
             found.append(out)
     assert all((found[0] == other).all() for other in found)

@@ -18,7 +18,7 @@ import reorder
 from memdesc.record import record_desc
 from reorder.cpu import kernel_files, target
 from reorder.cpu.decoding.jobs import decoder_at
-from reorder.cpu.decoding.pattern import DecodeKernel, find_access
+from reorder.cpu.decoding.pattern import DecodeKernel, place_pattern
 from reorder.cpu.llvm.emit import I64
 from reorder.cpu.runtime import jit
 from reorder.cpu.runtime.batch import joined_interpreter_at
@@ -70,9 +70,9 @@ def _some_kernels() -> None:
         stage_at(ConvertTypes(dtype, "f32", "f32", streams=True))
         stage_at(CombineTypes("f32", dtype, "f32", streams=True))
     for name in ("q4_k", "iq3_s"):
-        access = find_access(record_desc((256, 4096), name))
-        assert access is not None
-        decoder_at(DecodeKernel(access.pattern, "bf16"))
+        placed = place_pattern(record_desc((256, 4096), name))
+        assert placed is not None
+        decoder_at(DecodeKernel(placed.pattern, "bf16"))
 
 
 @pytest.mark.slow

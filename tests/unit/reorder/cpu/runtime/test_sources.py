@@ -13,7 +13,7 @@ import pytest
 import reorder
 from memdesc.record import record_desc
 from reorder.cpu.decoding.jobs import decoder_at
-from reorder.cpu.decoding.pattern import DecodeKernel, find_access
+from reorder.cpu.decoding.pattern import DecodeKernel, place_pattern
 from reorder.cpu.runtime import sources
 from reorder.cpu.runtime.interpreters import interpreter_at
 from reorder.cpu.runtime.stages import stage_at, tile_interpreter_at
@@ -88,9 +88,9 @@ def test_all_that_is_imported_is_covered(module: str) -> None:
 
 
 def _compiles(name: str) -> Callable[[], object]:
-    access = find_access(record_desc((256, 4096), "q4_k"))
-    assert access is not None
-    kernel = DecodeKernel(access.pattern, "f32")
+    placed = place_pattern(record_desc((256, 4096), "q4_k"))
+    assert placed is not None
+    kernel = DecodeKernel(placed.pattern, "f32")
     return {
         "moves": lambda: interpreter_at(MoveKernel(8, streams=True)),
         "conversions": lambda: stage_at(ConvertTypes("bf16", "f32", "f32", streams=True)),
