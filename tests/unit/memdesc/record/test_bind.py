@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+from math import prod
 from typing import Any
 
 import pytest
 
+from memdesc.dtypes import DATA_TYPES
 from memdesc.errors import MemdescError
 from memdesc.record import RecordDesc, record_desc
 from memdesc.record.bind import Stored, bind, difference
@@ -78,6 +81,31 @@ def test_every_record_that_the_tensors_can_be_is_found(name: str, options: dict[
         found = bind(SCHEMES[name], stored(desc), said).descs
         assert desc in found or len(found) > 3
         assert len({*found}) == len(found)
+
+
+@pytest.mark.parametrize(("name", "options"), _CASES)
+def test_words_have_the_bytes_of_their_tensors(name: str, options: dict[str, Any]) -> None:
+    """*Law*: the shape of the words times their width is what the fields and constants take."""
+    for desc in records(name, options):
+        for role, words in SCHEMES[name].words(desc).items():
+            assert prod(words.shape) * DATA_TYPES[words.kind].bits == 8 * desc.tensors[role]
+            assert words.nbytes == desc.tensors[role]
+
+
+@pytest.mark.parametrize("name", ["pack_quantized", "hqq", "bnb_nf4"])
+def test_constants_with_other_values_are_of_no_record(name: str) -> None:
+    desc = record_desc((64, 128), name)
+    for constant in desc.constants:
+        held = stored(desc)
+        other = bytes([constant.data[0] ^ 1]) + constant.data[1:]
+        held[constant.tensor] = held[constant.tensor]._replace(read=partial(bytes, other))
+        assert desc not in bind(SCHEMES[name], held, dict(desc.options)).descs, constant.tensor
+
+
+def test_one_group_of_one_input_is_called_one_for_all() -> None:
+    desc = record_desc((4, 1), "int_quantized")
+    (found,) = bind(SCHEMES["int_quantized"], stored(desc), {}).descs
+    assert dict(found.options)["group"] == -1
 
 
 @pytest.mark.parametrize("name", SCHEMES)
