@@ -8,6 +8,7 @@ import numpy as np
 
 from memdesc import MemdescError, MemoryDesc
 from memdesc.dtypes import BYTE_BITS
+from reorder.bench.cases import attr_of
 from reorder.cli.command import (
     DIMS,
     DTYPE,
@@ -24,7 +25,6 @@ from reorder.cli.command import (
 )
 from reorder.plan.compare import COPY, NO_OP, compare_layouts
 from reorder.plan.planner import plan_reorder
-from reorder.values.attr import Attr
 
 if TYPE_CHECKING:
     import argparse
@@ -49,7 +49,7 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
         raise MemdescError(msg)
     pair = pair_of(options, options.to)
     src, dst = map(buffer_of, pair)
-    attr = None if options.scale is None else Attr(dst_scale=options.scale)
+    attr = attr_of(src.dims, {} if options.scale is None else {"scale": options.scale})
     plan = plan_reorder(src, dst, attr)
     relation = compare_layouts(src, dst)
     kind, why = (relation.kind, relation.why) if attr is None else (COPY, "a scale changes numbers")
@@ -186,7 +186,7 @@ COMMAND = Command(
         option("--to", " (dst); LAYOUT is src", required=True),
         DTYPE,
         TO_DTYPE,
-        option("--scale", type=float),
+        option("--scale", "; a number, or mask:M as in `memdesc bench`"),
         option("--svg", ": the plan, with the source of each element of dst"),
         flag("--beside", "with --svg: draw both memories side by side instead"),
         value(

@@ -131,7 +131,8 @@ _REASONS = (
     "passed over",
     "these strides leave gaps",
     "print the reorder from LAYOUT",
-    "give their sizes to see its layout",
+    "to see strides and bytes",
+    "so they share few sets of a cache",
     "; give ",
 )
 MODULES = [

@@ -281,7 +281,7 @@ def test_lanes_that_belong_to_nothing_must_be_zero(shell: Shell) -> None:
     ("command", "reason"),
     [
         ("w.npy --to winograd_filter", "which a reorder cannot make"),
-        ("w.npy --to dw_conv2d_filter", "multiplier m = 6"),
+        ("w.npy --to dw_conv2d_filter", "has m = 6: its image holds only m = 1"),
         ("w.npy --to conv2d_filter --to-dtype bf16", "has no place for"),
         (f"i.bin {FILTER} --dtype f32 --row-pitch 79", "is less than a row of image_desc"),
         (f"i.bin {FILTER} --dtype f32 --row-pitch 96", "rows of 80 bytes, 96 bytes apart"),

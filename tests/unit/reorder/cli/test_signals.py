@@ -27,9 +27,7 @@ from reorder.cli import convert, main
 
 convert_checkpoint, count = convert.convert, 0
 
-def slowly(*given, **named):
-    *rest, progress, client = given
-
+def slowly(*given, progress, **named):
     def wait(now):
         global count
         count += now.stage == "converting"
@@ -39,7 +37,7 @@ def slowly(*given, **named):
             time.sleep(0.5)
         progress(now)
 
-    return convert_checkpoint(*rest, wait, client, **named)
+    return convert_checkpoint(*given, progress=wait, **named)
 
 convert.convert = slowly
 sys.exit(main(sys.argv[2:]))
