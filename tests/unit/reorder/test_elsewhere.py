@@ -11,7 +11,7 @@ from tests.programs import run_python
 
 # Packages that are imported first may use what the system has; ours must not.
 _TAKE_AWAY = """
-import mmap, os, pathlib, signal, sys
+import mmap, os, pathlib, random, signal, sys
 import llvmlite.ir, numpy
 
 for name in (
