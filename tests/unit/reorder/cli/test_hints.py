@@ -120,6 +120,8 @@ ROWS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
 )
 # what help and tables say, and a note, which `names` gives below
 _REASONS = (
+    "code that copies row by row",
+    "as in 2x17x5x4, to see strides and bytes",
     "of the copy",
     "copy of pages",
     "instead of --from, or of both",
@@ -176,6 +178,7 @@ def test_a_hint_is_given_and_works(
 
 def test_the_layout_of_a_tag_is_seen_with_sizes(shell: Shell) -> None:
     assert "give their sizes" in shell.lines("names ABcd7b3a", 1)[0]
+    assert "give 4 sizes, as in 2x17x5x4, to see strides" in shell.lines("show ABcd7b3a")[-1]
     assert "inner blks        7 3" in (shell.lines("show ABcd7b3a 1x4x3x2"))
 
 
