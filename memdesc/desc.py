@@ -744,7 +744,7 @@ class MemoryDesc(Checked):
     def _title(self, letters: str) -> str:
         """Return the repr, with the tag in the letters of the dims if that is a name."""
         text = repr(self)
-        if letters == LETTERS:
+        if isinstance(letters, str) and letters == LETTERS:
             return text
         check_letters(letters, self.ndims)
         tag = dense_tag(self.layout)

@@ -21,7 +21,7 @@ def test_letters_name_the_dims() -> None:
     for letters in ("nch", "nchh"):
         with pytest.raises(MemdescError, match="must name 4 dims"):
             desc.show(letters)
-    for wrong in ("", 3, [], list("nchw"), b"nchw"):
+    for wrong in ("", 3, [], list("nchw"), b"nchw", np.zeros(4)):
         with pytest.raises(MemdescError, match="must name 4 dims"):
             desc.show(wrong)  # type: ignore[arg-type] # callers without types
         with pytest.raises(MemdescError, match="must name 4 dims"):
