@@ -15,6 +15,7 @@ for each of several elements: see `Number`.
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -68,7 +69,7 @@ _MAX_DIGITS = {3: 5, 5: 3, 6: 3, 7: 2}
 # the most numbers of a vector, and the most bits of a code that selects one
 _MAX_VECTOR, MAX_VECTOR_BITS = 16, 12
 # the floats whose bits joined integers may be, each with its width
-JOINED_KINDS = {"f16": 16, "bf16": 16}
+JOINED_KINDS = MappingProxyType({"f16": 16, "bf16": 16})
 
 
 @immutable
