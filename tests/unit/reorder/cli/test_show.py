@@ -40,6 +40,15 @@ def test_the_memory_order_is_shown_and_a_name_needs_no_sizes_for_it(shell: Shell
         assert "give dims" in shell.refusal(f"show {text}")
 
 
+def test_banks_count_the_conflicts_of_lanes_along_each_dim(shell: Shell) -> None:
+    shown = shell.facts("show NVMMASharedLayout(64,16) 64x64 --dtype f16 --banks")
+    found = {(row["lanes_along"], row["bytes"]): row["conflicts"] for row in shown["banks"]}
+    assert [found["a", nbytes] for nbytes in (16, 8, 4, 2)] == [0, 1, 3, 3]
+    assert found["b", 16] == 1
+    assert shown["xor"] == [{"shift": 3, "mask": 24}]
+    assert shown["names"][0]["text"] == "K_SW64"
+
+
 def test_the_memory_formats_of_torch_are_among_the_names(shell: Shell) -> None:
     def names(command: str) -> list[str]:
         found = shell.facts(f"show {command}")["names"]
