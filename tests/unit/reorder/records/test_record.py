@@ -159,10 +159,10 @@ def test_elements_of_4_bits_that_take_a_byte_are_refused() -> None:
 def test_integers_of_any_width_are_set_as_bits() -> None:
     made = reorder.records.Record(record_desc((4, 32), "int_quantized"))
     codes = np.arange(128).reshape(4, 32) % 16 - 8
-    made.set_field("qs", codes)
-    assert (made.field("qs").astype(int) == codes).all()
-    made.set_field("qs", -codes[::-1, ::-1].clip(-7))
-    assert (made.field("qs").astype(int) == -codes[::-1, ::-1].clip(-7)).all()
+    made.set_field("weight", codes)
+    assert (made.field("weight").astype(int) == codes).all()
+    made.set_field("weight", -codes[::-1, ::-1].clip(-7))
+    assert (made.field("weight").astype(int) == -codes[::-1, ::-1].clip(-7)).all()
 
 
 @pytest.mark.parametrize(
