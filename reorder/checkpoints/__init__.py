@@ -2,7 +2,7 @@
 
 Files and what is in them:
 
-* `formats`: a module for each format, and one writer
+* `formats`: a module for each format; `writer`: an output that is whole or not there
 * `stored`: how a layout or a record becomes the tensors of a file
 * `files`: `save` and `load`; `checkpoint`: `open_checkpoint`
 

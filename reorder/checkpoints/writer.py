@@ -301,7 +301,6 @@ class Writer:
             file.write(json.dumps(self._facts).encode())
             file.flush()
             os.fsync(file.fileno())
-        sync_folder(self.folder)
 
     def _clear(self, except_for: Collection[Path] = ()) -> None:
         """Remove everything that a conversion left, except for some finished files."""
