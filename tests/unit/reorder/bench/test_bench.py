@@ -69,6 +69,10 @@ def test_a_run_is_one_json_object(capsys: pytest.CaptureFixture[str]) -> None:
     (case,) = json.loads(capsys.readouterr().out)["cases"]
     assert case["name"] == "f32->s8 3x5 ab -> ba scale 2"
     assert (case["threads"], case["differs"]) == (1, [])
+    words = "--json --strides 8x1:1x4 4x6 --threads 1 --seconds 0.001"
+    assert main(["bench", *words.split()]) == 0
+    (case,) = json.loads(capsys.readouterr().out)["cases"]
+    assert case["name"] == "f32 4x6 abx[8x1] -> abx[1x4]"
 
 
 @pytest.mark.parametrize(
