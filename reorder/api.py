@@ -155,7 +155,7 @@ def reorder(  # noqa: C901, PLR0912, PLR0913 - all but the first two are named; 
         with any strides; a contiguous one is a raw buffer where dst is a MemoryDesc.
     threads : int, optional
         At most this many threads; by default the limit of `use_threads`, or all that
-        the process may use. Not on a device.
+        numba may use. Not on a device.
     queue : pyopencl.CommandQueue, optional
         Where to reorder on an OpenCL device.
     wait_for : sequence of pyopencl.Event, optional
@@ -333,7 +333,7 @@ def execute(plan: ReorderPlan, x: Any, out: Any, *, threads: int | None = None) 
         gaps of a strided layout keep what they hold.
     threads : int, optional
         At most this many threads; by default the limit of `use_threads`, or all that
-        the process may use.
+        numba may use.
 
     Raises
     ------

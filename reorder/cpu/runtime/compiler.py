@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +43,7 @@ def text_of(emit: Callable[..., None], parameters: int, symbol: str) -> str:
 def compile_text(text: str, symbol: str, effort: Effort) -> bytes:
     """Return the object file of LLVM's text, in which only one function can be called."""
     machine = target_machine(effort.value)
-    module = binding.parse_assembly(text)
+    module = binding.parse_assembly("\n".join(_inlined(text, symbol)))
     module.triple, module.data_layout = machine.triple, str(machine.target_data)
     for function in module.functions:
         if not function.is_declaration and function.name != symbol:
@@ -56,6 +56,23 @@ def compile_text(text: str, symbol: str, effort: Effort) -> bytes:
     _passes(passes, effort).run(module, passes)
     compiled: bytes = machine.emit_object(module)
     return compiled
+
+
+def _inlined(text: str, symbol: str) -> Iterator[str]:
+    """Yield the lines of LLVM's text, in which all functions but one become part of their callers.
+
+    llvmlite 0.45 adds attributes of functions to their results.
+    """
+    for line in text.splitlines():
+        if line.startswith("define ") and _defined(line) != symbol:
+            yield line.removesuffix("{") + "alwaysinline {"
+        else:
+            yield line
+
+
+def _defined(line: str) -> str:
+    """Return the name of the function that a line of LLVM's text defines."""
+    return line.partition("@")[2].partition("(")[0].strip('"')
 
 
 def _passes(builder: Any, effort: Effort) -> Any:

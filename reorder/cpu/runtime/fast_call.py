@@ -191,10 +191,10 @@ _FASTCALL = 0x80  # METH_FASTCALL: the arguments are an array and their number
 _methods: dict[str, _Method] = {}
 _NAME = "fast call"
 # So many repeated calls of a process go without before it compiles the function, if that is not on
-# disk. Each takes some 15 us longer and compiling takes 0.15 s: a process that calls less often
-# never waits for it, and loses 3 ms at most. One alone must make 10,000 more calls to regain that
-# time, but the code is kept, and all later processes have it from their second call on.
-MIN_REPEATED = 200
+# disk. Each takes some 15 us longer and compiling takes about a second: a process that calls less
+# often never waits for it, and loses 15 ms at most. One alone must make 60,000 more calls to regain
+# that second, but the code is kept, and all later processes have it from their second call on.
+MIN_REPEATED = 1000
 
 
 class _Waiting:

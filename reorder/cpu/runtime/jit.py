@@ -9,8 +9,10 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from ctypes import CFUNCTYPE, c_int64
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -138,7 +140,19 @@ def _tell(seconds: float, folder: Path | None) -> None:
 def _key(kernel: Kernel) -> str:
     """Return all that the code of a kernel depends on."""
     facts = kernel.name, digest_of(kernel.module), binding.get_process_triple(), *processor()
-    return "\n".join([*facts, llvmlite.__version__])
+    return "\n".join([*facts, llvmlite.__version__, _numba_version()])
+
+
+@cache
+def _numba_version() -> str:
+    """Return numba's version without importing it, by the file that it keeps for that."""
+    spec = find_spec("numba")
+    with suppress(OSError):
+        if spec is not None and spec.origin is not None:
+            return Path(spec.origin).with_name("_version.py").read_text(encoding="utf-8")
+    from importlib.metadata import version  # slow to load
+
+    return version("numba")
 
 
 def _compile(kernel: Kernel) -> bytes:

@@ -1,4 +1,4 @@
-"""Handlers of signals wait while the compiler is loaded or runs."""
+"""Handlers of signals wait while numba is loaded or compiles."""
 
 from __future__ import annotations
 
