@@ -427,10 +427,10 @@ def test_a_known_call_runs_few_functions_of_python(runtime: Runtime) -> None:
         "pack anew": (9, lambda: opencl.pack(queue, x, pixels)),
         "unpack": (9, lambda: opencl.unpack(queue, image, nhwc, pixels)),
         "unpack into": (9, lambda: opencl.enqueue_unpack(queue, image, dst, nhwc, pixels)),
-        "into": (9, lambda: reorder(memory, out=out)),
-        "a layout": (11, lambda: reorder(memory, "nhwc")),
-        "arrays": (16, lambda: reorder(one, out=other)),
-        "the host": (8, lambda: reorder(x, "nhwc", queue=queue)),
+        "into": (10, lambda: reorder(memory, out=out)),
+        "a layout": (12, lambda: reorder(memory, "nhwc")),
+        "arrays": (17, lambda: reorder(one, out=other)),
+        "the host": (9, lambda: reorder(x, "nhwc", queue=queue)),
     }
     for what, (most, call) in calls.items():
         call()
