@@ -137,6 +137,8 @@ class _Equation(NamedTuple):
                 power = -1 if sign == "/" else 1
                 continue
             value = int(word) if word.isdecimal() else int(values[word])
+            if not value:
+                return None
             found = found * value if sign == "/" else found / value
         if not found:
             return None
