@@ -7,12 +7,13 @@ import functools
 from typing import TYPE_CHECKING
 
 from docutils import nodes
-from pages import table
 from sphinx.util.docutils import SphinxDirective
 
 from reorder.cli.main import command_parser
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from sphinx.application import Sphinx
 
 
@@ -38,10 +39,39 @@ class CommandReference(SphinxDirective):
         return [
             nodes.paragraph("", parser.description or ""),
             _console(usage),
-            table(("argument", "meaning"), rows),
+            _table(("argument", "meaning"), rows),
             nodes.paragraph("", "For example:"),
             _console(example),
         ]
+
+
+def _table(head: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> nodes.table:
+    """Return a table; lists become literals below each other."""
+    made = nodes.table()
+    group = nodes.tgroup(cols=len(head))
+    made += group
+    group += [nodes.colspec(colwidth=1) for _ in head]
+    top = nodes.thead()
+    top += _row(head)
+    body = nodes.tbody()
+    body += [_row(row) for row in rows]
+    group += [top, body]
+    return made
+
+
+def _row(cells: Iterable[object]) -> nodes.row:
+    row = nodes.row()
+    for cell in cells:
+        entry = nodes.entry()
+        texts = cell if isinstance(cell, list) else [cell]
+        for text in texts:
+            paragraph = nodes.paragraph()
+            paragraph += (
+                nodes.literal("", str(text)) if isinstance(cell, list) else nodes.Text(str(text))
+            )
+            entry += paragraph
+        row += entry
+    return row
 
 
 def _console(text: str) -> nodes.literal_block:
