@@ -24,8 +24,8 @@ _KERNELS = f"{_CPU}/kernels/test_kernels.py"
 PARTS: dict[str, list[str]] = {
     "smoke": [
         "README.md",
-        f"{_KERNELS}::test_matrices_of_every_size_are_transposed[16-cache-resident]",
-        f"{_KERNELS}::test_runs_of_every_length_are_copied[32-exceeds the cache]",
+        f"{_KERNELS}::test_matrices_of_every_size_are_transposed[16-cache-resident-0]",
+        f"{_KERNELS}::test_runs_of_every_length_are_copied[32-exceeds the cache-0]",
         f"{_LAWS}/test_thread_laws.py",
     ],
     "kernels": [
