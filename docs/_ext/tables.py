@@ -131,7 +131,7 @@ def _records() -> Iterator[Row]:
 
 
 def packing_families() -> dict[str, list[str]]:
-    """Return the names but those of experts: those that differ in a size together."""
+    """Group the names by family, without those of experts: only a size differs within one."""
     found: dict[str, list[str]] = {}
     for name in PACKINGS:
         if not name.endswith(EXPERTS):
@@ -142,7 +142,7 @@ def packing_families() -> dict[str, list[str]]:
 
 
 def _packings() -> Iterator[Row]:
-    """Return all packings but those of experts."""
+    """Return all packings, without those of experts."""
     yield ("names", "holds", "layout", "blocks", "used by")
     for names in packing_families().values():
         row = PACKINGS[names[0]]
