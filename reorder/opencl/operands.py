@@ -150,15 +150,14 @@ def _image_operand(
         raise MemdescError(msg)
     check_size(desc, queue)
     channel_type = channel_type_of(desc, memory.format, name)
-    depth = memory.array_size if desc.kind == "array" else memory.depth
     sizes = {"width": memory.width, "height": memory.height}
     if desc.kind != "2d":
-        sizes["depth"] = depth
-    for dimension, size_of in sizes.items():
+        sizes["depth"] = memory.array_size if desc.kind == "array" else memory.depth
+    for dimension, size in sizes.items():
         needed = getattr(desc, dimension)
-        if size_of < needed:
-            size = " x ".join(map(str, sizes.values()))
-            msg = f"{name} has {size} pixels, but {desc!r} has {dimension} {needed}"
+        if size < needed:
+            given = " x ".join(map(str, sizes.values()))
+            msg = f"{name} has {given} pixels, but {desc!r} has {dimension} {needed}"
             raise MemdescError(msg)
     return DeviceOperand(desc.desc, shape, channel_type, memory=memory, place=place_of(memory))
 
