@@ -9,12 +9,18 @@ from memdesc.dtypes import DataType, data_type
 from memdesc.errors import (
     MemdescError,
     UnknownFormatError,
-    UnsupportedFormatError,
     short_repr,
 )
 from memdesc.int64 import INT64_MAX, check_length, checked_int, checked_ints
 from memdesc.layout import Layout, check_dims, layout_by_strides, layout_by_tag
-from memdesc.names import did_you_mean, dim_letters, expand_meta_tag, resolve, with_other_ndims
+from memdesc.names import (
+    did_you_mean,
+    dim_letters,
+    expand_meta_tag,
+    refuse_record,
+    resolve,
+    with_other_ndims,
+)
 from memdesc.tags import LETTERS, FormatTag, parse_tag
 
 if TYPE_CHECKING:
@@ -149,18 +155,6 @@ def _layout_by_name(dims: tuple[int, ...], tag: str, bits: int) -> Layout:
             raise
         msg = f"{error}{did_you_mean(with_other_ndims(name, len(dims)))}"
         raise MemdescError(msg) from None
-
-
-def refuse_record(name: str) -> None:
-    """Raise if a name is that of a record, which is not a layout."""
-    from memdesc.record import known_records  # only an unknown name needs it
-
-    if name.lower() in known_records():
-        msg = (
-            f"{name!r} is a record, blocks with their own scales, and has no layout of elements; "
-            f"record_desc(dims, {name!r}) describes it, and `memdesc show {name} DIMS` shows it"
-        )
-        raise UnsupportedFormatError(msg)
 
 
 def check_empty(given: BesideStrides) -> None:

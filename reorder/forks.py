@@ -15,7 +15,7 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from memdesc.disk import check_working_folder
+from reorder.disk import check_working_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from memdesc.create import refuse_record
 from memdesc.desc import MemoryDesc, desc_by_name
 from memdesc.errors import (
     MemdescError,
@@ -19,7 +18,7 @@ from memdesc.errors import (
 from memdesc.exchange.system import MAX_TEXT, Given, System, given_of
 from memdesc.exchange.table import SYSTEMS, no_system, read_with
 from memdesc.image import ImageDesc, image_desc
-from memdesc.names import expand_meta_tag, is_image, resolve
+from memdesc.names import expand_meta_tag, is_image, refuse_record, resolve
 from memdesc.names.registry import parse_name
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ write a file with a `VOCABULARY` (made by `vocabulary.Table` if it is a table), 
 
 from memdesc.names.images import is_image
 from memdesc.names.registry import Name, dim_letters, known_images, known_names
-from memdesc.names.resolve import expand_meta_tag, resolve, resolve_image
+from memdesc.names.resolve import expand_meta_tag, refuse_record, resolve, resolve_image
 from memdesc.names.suggest import did_you_mean, suggest, with_other_ndims
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "is_image",
     "known_images",
     "known_names",
+    "refuse_record",
     "resolve",
     "resolve_image",
     "suggest",

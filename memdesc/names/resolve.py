@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from memdesc.errors import MemdescError, UnknownFormatError, short_repr
+from memdesc.errors import MemdescError, UnknownFormatError, UnsupportedFormatError, short_repr
 from memdesc.names import cldnn
 from memdesc.names.images import IMAGES, ParsedImage, check_image_dims, parse_image
 from memdesc.names.registry import dim_letters, parse_name
@@ -19,6 +19,16 @@ _CHANNELS_LAST = {
     "channels_last": {3: "nwc", 4: "nhwc", 5: "ndhwc"},
     "channels_last_3d": {5: "ndhwc"},
 }
+# formats of quantised tensors, which `memdesc.record` describes
+_RECORDS = """
+q4_0 q4_1 q5_0 q5_1 q8_0 q2_k q3_k q4_k q5_k q6_k tq1_0 tq2_0 iq1_s iq1_m iq2_xxs iq2_xs iq2_s
+iq3_xxs iq3_s iq4_nl iq4_xs gguf_mxfp4 gguf_nvfp4 gptq awq torch_int4_cpu torch_int4_cpu_avx2
+torch_int4_cpu_default ocp_mxfp4 ocp_mxfp8 modelopt_nvfp4 compressed_nvfp4 modelopt_mxfp4
+compressed_mxfp4 gpt_oss_mxfp4 mxfp8 mlx_mxfp4 mlx_mxfp8 mlx_nvfp4 fp8_tensor fp8_channel fp8_block
+deepseek_fp8 deepseek_fp4 mlx pack_quantized int_quantized hqq ggml_soa adreno_noshuffle
+adreno_trans4_ns bnb_nf4 bnb_fp4
+"""
+RECORDS = frozenset(_RECORDS.split())
 # stands for all dims that the tag does not name
 _REST = "x"
 
@@ -74,6 +84,16 @@ def resolve(name: str, dims: tuple[int, ...], bits: int) -> FormatTag:
     if vocabulary.check_dims is not None and len(dims) == tag.ndims:
         vocabulary.check_dims(name, dims, tag)
     return tag
+
+
+def refuse_record(name: str) -> None:
+    """Refuse the name of a record, which is not a layout."""
+    if name.lower() in RECORDS:
+        msg = (
+            f"{name!r} is a record, blocks with their own scales, and has no layout of elements; "
+            f"record_desc(dims, {name!r}) describes it, and `memdesc show {name} DIMS` shows it"
+        )
+        raise UnsupportedFormatError(msg)
 
 
 def _spelled(names: tuple[str, ...]) -> str:

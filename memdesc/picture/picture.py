@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from html import escape
 from importlib import import_module
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
-from memdesc.disk import as_path, write_file
-from memdesc.errors import MemdescError
+from memdesc.errors import MemdescError, short_repr
 from memdesc.immutable import immutable
 from memdesc.picture.svg import document, label
 
@@ -81,7 +81,7 @@ class Picture:
         return page.replace("{title}", title, 1).replace("{picture}", self._repr_html_(), 1)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the picture to a file, completely or not at all.
+        """Write the picture to a file, and over the one of that name.
 
         Parameters
         ----------
@@ -94,7 +94,10 @@ class Picture:
         MemdescError
             If the ending is another one, a package is missing, or the file cannot be written.
         """
-        target = as_path(path)
+        if not isinstance(path, str | os.PathLike) or str(path) in {"", "-"}:
+            msg = f"a picture is written to a named file, not to {short_repr(path)}"
+            raise MemdescError(msg)
+        target = Path(path)
         match target.suffix.lower():
             case "" | ".svg":
                 data = f"{self.svg}\n".encode()
@@ -107,7 +110,12 @@ class Picture:
             case _:
                 msg = f"a picture is written as .svg, .png, .html or .txt, not as {str(target)!r}"
                 raise MemdescError(msg)
-        write_file(target, lambda file: file.write(data))
+        try:
+            target.write_bytes(data)
+        except (OSError, ValueError) as error:  # a ValueError for what no path can contain
+            reason = getattr(error, "strerror", None) or error
+            msg = f"{short_repr(str(target))} cannot be written: {reason}"
+            raise MemdescError(msg) from None
 
 
 # pixels of the PNG per pixel of the SVG, so that numbers are sharp on a slide

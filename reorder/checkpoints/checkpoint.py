@@ -12,7 +12,6 @@ import numpy as np
 
 from memdesc import MemdescError, MemoryDesc
 from memdesc.checked import Checked
-from memdesc.disk import as_path
 from memdesc.errors import about, short_repr, starred
 from memdesc.immutable import immutable
 from reorder.checkpoints.files import memory_of, value_of
@@ -21,6 +20,7 @@ from reorder.checkpoints.formats.table import read_container
 from reorder.checkpoints.groups import Model, claims_of, group_at
 from reorder.checkpoints.quantization import Configs
 from reorder.checkpoints.siblings import siblings_of
+from reorder.disk import as_path
 from reorder.quantize import Quantized, dequantize
 from reorder.records.record import Record
 

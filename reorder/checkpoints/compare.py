@@ -13,7 +13,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memdesc import MemdescError, MemoryDesc
-from memdesc.disk import as_path
 from memdesc.immutable import immutable
 from memdesc.record import RecordDesc
 from reorder.api import reorder
@@ -24,6 +23,7 @@ from reorder.checkpoints.formats.entry import NOT_BYTES, Entry
 from reorder.checkpoints.groups import Group, Model
 from reorder.checkpoints.stored import ONE, are_as_in_models, in_order_of
 from reorder.comparison import ValueComparison, compare_values
+from reorder.disk import as_path
 from reorder.quantize import dequantize
 from reorder.records.record import Record
 from reorder.records.repacking import repack

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, overload
 import numpy as np
 
 from memdesc import DataType, MemdescError, MemoryDesc, data_type, memory_desc
-from memdesc.disk import as_path, naming, write_file
 from memdesc.errors import about, allocates, first_of, short_repr
 from memdesc.int64 import checked_flag, checked_int
 from memdesc.record import RecordDesc
@@ -36,6 +35,7 @@ from reorder.checkpoints.stored import (
     stored_record,
     written_tensors,
 )
+from reorder.disk import as_path, naming, write_file
 from reorder.memory.buffers import address_of
 from reorder.memory.memory import Memory
 from reorder.quantize import Quantized

@@ -15,7 +15,6 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from memdesc import MemdescError
-from memdesc.disk import read_if_exists
 from memdesc.errors import about, short_repr
 from memdesc.record.names import read_name
 from reorder.checkpoints.declarations import (
@@ -30,6 +29,7 @@ from reorder.checkpoints.declarations import (
 )
 from reorder.checkpoints.experts import stacked_name
 from reorder.checkpoints.patterns import NamePattern
+from reorder.disk import read_if_exists
 
 CONFIG = "config.json"
 # the section of config.json, and what older versions of compressed-tensors call it

@@ -21,7 +21,10 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
-from memdesc.disk import (
+from memdesc.errors import MemdescError, first_of, short_repr
+from reorder.checkpoints.formats.entry import Place
+from reorder.checkpoints.formats.shards import is_shard
+from reorder.disk import (
     NO_LINK,
     cannot,
     check_writable,
@@ -30,9 +33,6 @@ from memdesc.disk import (
     sync_folder,
     write_at,
 )
-from memdesc.errors import MemdescError, first_of, short_repr
-from reorder.checkpoints.formats.entry import Place
-from reorder.checkpoints.formats.shards import is_shard
 from reorder.system import system_function
 
 try:

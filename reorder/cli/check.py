@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from memdesc import MemdescError
-from memdesc.disk import as_path
 from reorder.checkpoints.formats.table import FORMATS
 from reorder.cli.command import Command, Facts, lines, value
 from reorder.cli.tensors import LIMIT, kind_if_known, padding_facts, split_name, tensors_in
+from reorder.disk import as_path
 
 if TYPE_CHECKING:
     import argparse

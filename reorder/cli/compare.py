@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from memdesc import MemdescError
-from memdesc.disk import as_path
 from memdesc.tags import LETTERS
 from reorder.checkpoints.compare import Content, Contents, Pair, compare_contents, contents_of
 from reorder.checkpoints.formats.table import FORMATS, read_container
@@ -27,6 +26,7 @@ from reorder.cli.command import (
 )
 from reorder.cli.tensors import SOURCE, Reading, codes_note, is_raw, read_tensor
 from reorder.comparison import Difference, ValueComparison, compare_values
+from reorder.disk import as_path
 
 if TYPE_CHECKING:
     import argparse

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memdesc import MemdescError
-from memdesc.disk import as_path, read_small
 from memdesc.errors import short_repr, starred
 from reorder.checkpoints.convert.conversion import ConvertOptions, convert
 from reorder.checkpoints.convert.targets import TARGETS, checked_target
@@ -30,6 +29,7 @@ from reorder.cli.command import (
     value,
 )
 from reorder.cli.progress import Progress, warn
+from reorder.disk import as_path, read_small
 
 if TYPE_CHECKING:
     import argparse

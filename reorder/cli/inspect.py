@@ -9,7 +9,6 @@ from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memdesc import MemdescError, MemoryDesc, memory_desc
-from memdesc.disk import as_path
 from memdesc.errors import counted, first_of, starred
 from memdesc.record import BIT_PLANES, Field, RecordDesc
 from memdesc.record.scheme import block_sizes
@@ -20,6 +19,7 @@ from reorder.checkpoints.groups import Model, find_orphans, find_plain, find_uns
 from reorder.checkpoints.stored import UNQUANTISED, WEIGHT
 from reorder.cli.command import Command, Facts, flag, is_wanted, table, value
 from reorder.cli.tensors import check_named, split_name
+from reorder.disk import as_path
 from reorder.records.encode import number_bits
 
 if TYPE_CHECKING:

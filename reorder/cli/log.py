@@ -8,11 +8,11 @@ from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any, TextIO
 
 from memdesc import MemdescError
-from memdesc.disk import as_path
 from memdesc.errors import counted, first_of
 from reorder.bench.measure import measure
 from reorder.cli.command import Command, Facts, check_threads, flag, folded, option, table, value
 from reorder.cores import count_cores
+from reorder.disk import as_path
 from reorder.logs import (
     LoggedReorder,
     LogReport,

@@ -18,12 +18,12 @@ from typing import NoReturn, TextIO
 
 import memdesc
 from memdesc import MemdescError
-from memdesc.disk import reason_of
 from memdesc.errors import short_repr
 from memdesc.names import did_you_mean
 from memdesc.names.suggest import similar_words, transposed
 from reorder.cli.command import Command, flags_of, one_line
 from reorder.cli.progress import CompileNotice, warn
+from reorder.disk import reason_of
 
 GROUPS = MappingProxyType(
     {

@@ -20,7 +20,6 @@ from memdesc import (
     memory_desc,
     parse_layout,
 )
-from memdesc.disk import as_path, open_file
 from memdesc.dtypes import DATA_TYPES
 from memdesc.errors import about, counted
 from memdesc.exchange import SYSTEMS
@@ -44,6 +43,7 @@ from reorder.checkpoints.formats.table import (
 )
 from reorder.checkpoints.siblings import note_of, siblings_of
 from reorder.cli.command import Facts, buffer_of, option
+from reorder.disk import as_path, open_file
 from reorder.memory.inputs import as_memory, from_pixels
 from reorder.memory.memory import Memory
 from reorder.memory.padding import find_nonzero

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from xml.etree import ElementTree as ET
 
 from memdesc import MemdescError
-from memdesc.disk import as_path, open_file
 from memdesc.immutable import immutable
+from reorder.disk import as_path, open_file
 
 if TYPE_CHECKING:
     import os

@@ -18,9 +18,9 @@ from gzip import GzipFile
 from io import TextIOWrapper
 from typing import BinaryIO, NamedTuple, cast
 
-from memdesc.disk import as_path, open_file
 from memdesc.errors import MemdescError, counted, short_repr
 from memdesc.immutable import immutable
+from reorder.disk import as_path, open_file
 from reorder.logs.primitive import VerbosePrimitive
 
 # the marker may follow output of another program on the same line

@@ -27,8 +27,8 @@ import pyopencl as cl
 from pyopencl.tools import first_arg_dependent_memoize
 
 from memdesc import MemdescError
-from memdesc.disk import write_file
 from memdesc.errors import short_repr
+from reorder.disk import write_file
 from reorder.opencl.allocation import is_released_error, released_error
 from reorder.opencl.kernel.access import AccessKind
 from reorder.opencl.kernel.formula import Floats

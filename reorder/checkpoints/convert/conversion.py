@@ -20,7 +20,6 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from memdesc import MemdescError, __version__
-from memdesc.disk import as_path, reason_of
 from memdesc.errors import short_repr
 from memdesc.immutable import immutable
 from reorder.checkpoints.convert.config import loader_warnings
@@ -37,6 +36,7 @@ from reorder.checkpoints.groups import Model
 from reorder.checkpoints.moves.losses import Losses, OverflowedError
 from reorder.checkpoints.moves.tasks import Task, run_tasks
 from reorder.checkpoints.writer import Writer, has_finished, partial_folder
+from reorder.disk import as_path, reason_of
 from reorder.values.scales import NotFiniteError
 
 if TYPE_CHECKING:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memdesc import MemdescError
-from memdesc.disk import read_if_exists, read_small, reason_of
 from memdesc.errors import first_of, short_repr
 from reorder.checkpoints.convert.config import check_left_out, moved_config, undeclared
 from reorder.checkpoints.convert.steps import Step
@@ -33,6 +32,7 @@ from reorder.checkpoints.formats.table import (
 from reorder.checkpoints.moves.changes import ONLY
 from reorder.checkpoints.quantization import CONFIG, OLD_CONFIGS
 from reorder.checkpoints.stored import is_order_hidden
+from reorder.disk import read_if_exists, read_small, reason_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -23,10 +23,10 @@ from os import PathLike, fspath
 from typing import Any, NoReturn
 
 from memdesc import MemdescError, data_type
-from memdesc.disk import as_path, read_small
 from memdesc.errors import short_repr
 from memdesc.names import did_you_mean
 from memdesc.record import known_records
+from reorder.disk import as_path, read_small
 
 _ARROW = "->"
 _SYNTAX = "PATTERN: [SRC ->] DST[, DTYPE][, KEY=VALUE ...]"

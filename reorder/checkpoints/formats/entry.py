@@ -21,11 +21,11 @@ import numpy as np
 
 from memdesc import MemdescError, MemoryDesc, UnknownFormatError, memory_desc
 from memdesc.descriptor_json import SCHEMA
-from memdesc.disk import open_file
 from memdesc.dtypes import DATA_TYPES
 from memdesc.errors import about, short_repr
 from memdesc.layout import memory_order
 from memdesc.record import RecordDesc, record_desc
+from reorder.disk import open_file
 from reorder.values.formats import INTEGERS
 
 if TYPE_CHECKING:

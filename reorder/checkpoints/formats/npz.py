@@ -21,7 +21,6 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 
 from memdesc import DataType, MemdescError, MemoryDesc, data_type
-from memdesc.disk import open_file
 from memdesc.dtypes import DATA_TYPES
 from memdesc.errors import about, short_repr
 from memdesc.layout import memory_order
@@ -41,6 +40,7 @@ from reorder.checkpoints.formats.entry import (
     stored_desc,
 )
 from reorder.checkpoints.formats.npy import Header, entry_of, header_of, read_data, read_header
+from reorder.disk import open_file
 
 try:
     import lzma

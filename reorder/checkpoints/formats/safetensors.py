@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from memdesc.desc import MemoryDesc
-from memdesc.disk import naming, open_file
 from memdesc.errors import MemdescError, about, short_repr
 from reorder.checkpoints.formats.entry import (
     Container,
@@ -32,6 +31,7 @@ from reorder.checkpoints.formats.entry import (
     descriptors_of,
     split_metadata,
 )
+from reorder.disk import naming, open_file
 
 _LENGTH = 8
 # the limit of the package

@@ -10,10 +10,10 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from memdesc.disk import cannot, naming, read_if_exists, read_small
 from memdesc.errors import MemdescError, first_of, short_repr
 from reorder.checkpoints.formats import safetensors
 from reorder.checkpoints.formats.entry import Container, PlannedFile, Unread, safe_path
+from reorder.disk import cannot, naming, read_if_exists, read_small
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -9,10 +9,10 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Protocol
 
-from memdesc.disk import as_path, open_file
 from memdesc.errors import MemdescError
 from reorder.checkpoints.formats.npz import DAMAGES
 from reorder.checkpoints.formats.shards import INDEX_ENDING, read_folder, read_index
+from reorder.disk import as_path, open_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from memdesc import MemdescError
-from memdesc.disk import NO_LINK, cannot, open_file, read_at, write_at
+from reorder.disk import NO_LINK, cannot, open_file, read_at, write_at
 from reorder.forks import at_fork
 from reorder.system import system_function
 

@@ -35,9 +35,9 @@ pathlib.Path.read_text = read_text
 sys.platform = "elsewhere"
 import reorder.system
 reorder.system.system_function = lambda *_: None
-import memdesc.disk
+import reorder.disk
 import reorder.checkpoints.writer as writing
-memdesc.disk._HAS_OFFSETS = memdesc.disk._OPENS_FOLDERS = False
+reorder.disk._HAS_OFFSETS = reorder.disk._OPENS_FOLDERS = False
 writing.fcntl = None
 """
 _USE = """

@@ -51,7 +51,7 @@ def test_html_holds_the_same_cells_as_the_svg() -> None:
         assert "<script" not in picture.fragment
 
 
-def test_a_picture_is_saved_whole_or_not_at_all(tmp_path: Path) -> None:
+def test_the_ending_of_a_name_chooses_the_form_of_a_saved_picture(tmp_path: Path) -> None:
     picture = memory_desc((2, 3), "f32", "ab").show()
     picture.save(tmp_path / "a.svg")
     assert (tmp_path / "a.svg").read_text(encoding="utf-8") == f"{picture.svg}\n"
@@ -62,9 +62,14 @@ def test_a_picture_is_saved_whole_or_not_at_all(tmp_path: Path) -> None:
     assert page == picture.html()
     assert picture.fragment in page
     assert "<title>memory_desc((2, 3), &#x27;f32&#x27;, &#x27;ab&#x27;)</title>" in page
-    for path in (tmp_path / "none" / "a.svg", tmp_path):
+    (tmp_path / "loop.svg").symlink_to("loop.svg")
+    for path in (tmp_path / "none" / "a.svg", tmp_path, tmp_path / "loop.svg", "a\0b", "\ud800"):
         with pytest.raises(MemdescError, match="cannot be written"):
             picture.save(path)
+    (tmp_path / "loop.svg").unlink()
+    for unnamed in (3, None, b"x.svg", "", "-"):
+        with pytest.raises(MemdescError, match="a picture is written to a named file, not to"):
+            picture.save(unnamed)  # type: ignore[arg-type] # callers without types
     with pytest.raises(MemdescError, match=r"\.svg, \.png, \.html or \.txt, not as '.*a\.pdf'"):
         picture.save(tmp_path / "a.pdf")
     assert sorted(file.name for file in tmp_path.iterdir()) == ["a.TXT", "a.html", "a.svg"]

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from memdesc import MemdescError, UnknownFormatError, UnsupportedFormatError, memory_desc
+from memdesc.names.resolve import RECORDS
 from memdesc.record import known_records, record_desc
 
 DIMS = (256, 512)
@@ -157,3 +158,7 @@ def test_the_letters_of_a_record_are_those_of_its_matrices(name: str, letters: s
 def test_records_that_are_not_matrices_have_the_default_letters() -> None:
     assert record_desc((32,), "q4_0").letters == "a"
     assert record_desc((2, 3, 32), "q4_0").letters == "abc"
+
+
+def test_every_record_is_known_as_one_where_layouts_are_named() -> None:
+    assert {*known_records()} == RECORDS

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-import memdesc.disk
 import reorder
+import reorder.disk
 from memdesc import MemdescError
 from reorder.checkpoints import writer as writing
 from reorder.checkpoints.moves import files as pieces
@@ -31,7 +31,7 @@ _SMALL = reorder.checkpoints.ConvertOptions(max_bytes=20_000, threads=2)
 def _on_a_system_that_has_less(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writing, "fcntl", None)
     for name in ("_HAS_OFFSETS", "_OPENS_FOLDERS"):
-        monkeypatch.setattr(memdesc.disk, name, False)
+        monkeypatch.setattr(reorder.disk, name, False)
     monkeypatch.setattr(writing, "_renameat2", lambda: None)
     monkeypatch.setattr(pieces, "_sync_file_range", lambda: None)
     for name in ("preadv", "pwrite", "posix_fallocate"):
