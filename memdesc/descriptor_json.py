@@ -41,6 +41,8 @@ def _fields(desc: MemoryDesc) -> dict[str, Any]:
         "padded_offsets": desc.padded_offsets,
         "extra": None if desc.extra is None else asdict(desc.extra),
     }
+    if desc.letters is not None:
+        fields["letters"] = desc.letters
     try:
         fields |= {
             "padded_dims": desc.padded_dims,
@@ -111,7 +113,7 @@ def _desc_of(fields: dict[str, Any]) -> MemoryDesc:
     layout = _layout_of(fields, dims, dtype, offset0)
     extra = fields["extra"]
     extra = Extra(**extra) if isinstance(extra, dict) else extra
-    return desc_of(dtype, layout, extra)
+    return desc_of(dtype, layout, extra, fields.get("letters"))
 
 
 def _layout_of(

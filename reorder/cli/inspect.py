@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from contextlib import suppress
 from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memdesc import MemdescError, MemoryDesc, memory_desc
 from memdesc.errors import counted, first_of, starred
+from memdesc.layout_names import dense_tag
+from memdesc.names import dim_letters
 from memdesc.record import BIT_PLANES, Field, RecordDesc
 from memdesc.record.scheme import block_sizes
 from reorder.checkpoints.convert.sections import refuse_unknown, section_warnings, sections_in
@@ -338,15 +341,21 @@ def _row(entry: Entry, part: tuple[Field | Constant, RecordDesc] | None) -> Fact
 
 @lru_cache(maxsize=1024)
 def _layout_name(desc: MemoryDesc, _spelling: str) -> str:
-    """Return ``plain``, oneDNN's tag, the name of a packing, or another name of a layout."""
+    """Return ``plain``, or the name in the letters that its writer gave the dims, or another one."""
     if desc == memory_desc(desc.dims, desc.dtype, "plain"):
         return "plain"
     names = desc.names()
-    if names:
-        # oneDNN's is the first; a packing that has none is called what loaders call it
-        packings = [name for name in names if name.vocabulary == "weights"]
-        is_tag = names[0].vocabulary == "onednn" or not packings
-        return (names if is_tag else packings)[0].text
+    if desc.letters is not None and names:
+        tag = dense_tag(desc.layout).spelled(desc.letters)
+        with suppress(MemdescError):  # these are not letters of a tag
+            if memory_desc(desc.dims, desc.dtype, tag) == desc:
+                return tag
+    written = [name for name in names if dim_letters(name.text) == (desc.letters or "")]
+    # oneDNN's is the first; a packing that has none is called what loaders call it
+    packings = [name for name in names if name.vocabulary == "weights"]
+    is_tag = names[:1] and names[0].vocabulary == "onednn"
+    for name in (*written, *(() if is_tag else packings), *names):
+        return name.text
     return str(desc).removeprefix(f"memory_desc({desc.dims}, '{desc.dtype}', ").removesuffix(")")
 
 
