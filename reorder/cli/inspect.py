@@ -341,7 +341,7 @@ def _row(entry: Entry, part: tuple[Field | Constant, RecordDesc] | None) -> Fact
 
 @lru_cache(maxsize=1024)
 def _layout_name(desc: MemoryDesc, _spelling: str) -> str:
-    """Return ``plain``, or the name in the letters that its writer gave the dims, or another one."""
+    """Return ``plain``, or a name, in the letters that the writer of the layout gave the dims."""
     if desc == memory_desc(desc.dims, desc.dtype, "plain"):
         return "plain"
     names = desc.names()
