@@ -353,9 +353,9 @@ def _layout_name(desc: MemoryDesc, _spelling: str) -> str:
     written = [name for name in names if dim_letters(name.text) == (desc.letters or "")]
     # oneDNN's is the first; a packing that has none is called what loaders call it
     packings = [name for name in names if name.vocabulary == "weights"]
-    is_tag = names[:1] and names[0].vocabulary == "onednn"
-    for name in (*written, *(() if is_tag else packings), *names):
-        return name.text
+    is_tag = bool(names) and names[0].vocabulary == "onednn"
+    if found := [*written, *([] if is_tag else packings), *names]:
+        return found[0].text
     return str(desc).removeprefix(f"memory_desc({desc.dims}, '{desc.dtype}', ").removesuffix(")")
 
 
