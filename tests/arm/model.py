@@ -1,7 +1,7 @@
 """The cycles of micro-kernels on 64-bit ARM by the model of llvm-mca: `python -m tests.arm.model`.
 
-Prints the table of docs/benchmarks.md. It needs llvm-mca 19 (`apt-get install llvm-19`): 14 has no
-model of neoverse-v1. The argument is its path.
+It needs llvm-mca 19 (`apt-get install llvm-19`): 14 has no model of neoverse-v1. The argument
+is its path.
 """
 
 from __future__ import annotations

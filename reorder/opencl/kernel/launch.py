@@ -70,8 +70,7 @@ class Profile(NamedTuple):
     A nest that writes fewer than `min_tiled` bytes takes no tiles: kernels of tiles are built for
     each layout, others once for all sizes. Each family of kernels has a type for its own sizes, and
     finds them here by that type. If `sizes` has none, they are the defaults of the type: the best
-    ones of sweeps on an NVIDIA H200, which all devices use (docs/opencl_measurements.md has the
-    bandwidths that they reach).
+    ones of sweeps on an NVIDIA H200, which all devices use (docs/benchmarks.md has bandwidths).
     """
 
     min_tiled: int = 1 << 16
