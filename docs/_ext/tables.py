@@ -16,7 +16,9 @@ from memdesc.exchange import written
 from memdesc.names import dim_letters, images, known_names, resolve, weights
 from memdesc.names.weights import ALIASES, DIMS, EXPERTS, PACKINGS
 from memdesc.record.names import known_records
+from memdesc.record.rows import SCHEMES
 from memdesc.tags import LETTERS
+from reorder.checkpoints.convert.targets import TARGETS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -175,6 +177,37 @@ def _blocks(names: list[str]) -> str:
     )
 
 
+def _options() -> Iterator[Row]:
+    """Return the options of records, those of the same values together."""
+    yield ("option", "values", "default", "of")
+    rows: dict[tuple[str, str, str], list[str]] = {}
+    for name, scheme in SCHEMES.items():
+        for option in scheme.options:
+            count = "a count, -1 for all" if option.has_all else "a count"
+            count = "a count, or one each for rows and columns" if option.is_block else count
+            legal = ", ".join(map(str, option.legal)) or count
+            rows.setdefault((option.name, legal, str(option.usual)), []).append(name)
+    for (option, legal, usual), names in sorted(rows.items()):
+        yield ([option], legal, usual, names)
+
+
+def _targets() -> Iterator[Row]:
+    """Return the records that targets of checkpoints take; only some have codes of every type."""
+    names = [name for name, target in TARGETS.items() if target.ways]
+    yield ("record", *([name] for name in names))
+    rows: dict[tuple[str, ...], list[str]] = {}
+    for record in known_records():
+        cells = []
+        for name in names:
+            ways = [way for way in TARGETS[name].ways if record in way.sources]
+            codes = {f" of {kind}" for way in ways for kind in way.codes}
+            cells.append(f"yes{''.join(sorted(codes))}" if ways else "")
+        if any(cells):
+            rows.setdefault(tuple(cells), []).append(record)
+    for found, records in rows.items():
+        yield (records, *found)
+
+
 TABLES: dict[str, Callable[..., Iterator[Row]]] = {
     "vocabulary": _vocabulary,
     "systems": _systems,
@@ -182,6 +215,8 @@ TABLES: dict[str, Callable[..., Iterator[Row]]] = {
     "notations": _notations,
     "records": _records,
     "packings": _packings,
+    "options": _options,
+    "targets": _targets,
 }
 
 

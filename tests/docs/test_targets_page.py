@@ -17,7 +17,6 @@ from memdesc.record import record_desc
 from reorder.checkpoints.convert.targets import TARGETS
 from reorder.cli import main
 from tests.checkpoints import awq_layer, fp8_layer, gptq_layer
-from tests.unit.reorder.checkpoints.schemes import hqq
 
 _PAGE = Path(__file__).parents[2] / "docs" / "checkpoints.md"
 _ROWS = [
@@ -70,7 +69,6 @@ _MODELS: dict[str, tuple[dict[str, Any], dict[str, Any] | None]] = {
         _compressed("int", "pack-quantized", **_INT4),
     ),
     "Llama-MLX": (_record("mlx", scales="f32"), None),
-    "Llama-hqq": ({f"fc{end}": x for end, x in hqq()[0].items()}, {"quant_method": "hqq"}),
     "gpt-oss": (
         {
             "down_proj_blocks": np.full((2, 8, 2, 16), 0x35, np.uint8),
@@ -93,13 +91,6 @@ _MODELS: dict[str, tuple[dict[str, Any], dict[str, Any] | None]] = {
         },
         _compressed("float", "mxfp4-pack-quantized", num_bits=4, strategy="group", group_size=32),
     ),
-    "Llama-MXFP4-MLX": (
-        {
-            "fc.weight": np.full((8, 4), 0x35353535, np.uint32),
-            "fc.scales": np.full((8, 1), 127, np.uint8),
-        },
-        {"group_size": 32, "bits": 4, "mode": "mxfp4"},
-    ),
     "Llama-bf16": ({"layers.0.fc.weight": np.full((128, 256), 0.3, ml_dtypes.bfloat16)}, None),
     "Llama-f32": ({"fc.weight": np.ones((4, 4), np.float32)}, None),
 }
@@ -108,26 +99,6 @@ _MODELS: dict[str, tuple[dict[str, Any], dict[str, Any] | None]] = {
 def test_every_target_is_in_the_table() -> None:
     named = {word for command, _ in _ROWS for word in re.findall("--to ([^ ]+)", command)}
     assert named == {*TARGETS}
-
-
-def test_the_table_of_pairs_has_what_targets_take() -> None:
-    text = _PAGE.read_text("utf-8").partition("## Which records a target takes")[2]
-    rows = [line.split("|")[1:-1] for line in text.split("\n\n")[2].splitlines()]
-    names = [re.findall("`([^`]+)`", cell)[0] for cell in rows[0][1:]]
-    found = {
-        (record, to)
-        for cells in rows[2:]
-        for record in re.findall("`([^`]+)`", cells[0])
-        for to, cell in zip(names, cells[1:], strict=True)
-        if cell.strip()
-    }
-    taken = {
-        (record, to)
-        for to, target in TARGETS.items()
-        for way in target.ways
-        for record in way.sources
-    }
-    assert found == taken
 
 
 @pytest.mark.parametrize(("command", "numbers"), _ROWS)
