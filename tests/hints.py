@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import ast
+import pickle
 import re
+import textwrap
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 import pytest
 
+import memdesc
+import reorder
 from memdesc import MemdescError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
 ROOT = Path(__file__).parents[1]
 # words that start a hint
@@ -20,26 +26,55 @@ _WORDS = re.compile(
     r"\b(pass|passed|use|give|did you mean|instead|see|leave|copy|make|write one)\b"
 )
 
+# what rows may use without an import
+_COMMON = {"md": memdesc, "np": np, "pickle": pickle, "r": reorder, "replace": replace}
+
 
 class Row(NamedTuple):
-    """A call that fails, a part of the hint in its message, and a call that follows the hint."""
+    """A part of a hint, a call whose message has it, and calls that follow the hint."""
 
     hint: str
-    fails: Callable[[], object]
-    works: Callable[[], object]
+    fails: str
+    works: list[str]
 
 
-def message(row: Row) -> str:
-    """Return the message of the call that fails."""
-    with pytest.raises((MemdescError, AttributeError, TypeError)) as caught:
-        row.fails()
-    return str(caught.value)
+def rows(text: str) -> list[Row]:
+    """Read a table: a hint, and below it, indented, the call that fails and those that work.
+
+    A line that is indented further continues the one before it.
+    """
+    found: list[Row] = []
+    for line in textwrap.dedent(text).splitlines():
+        words = line.strip()
+        indent = len(line) - len(line.lstrip())
+        if not words or words.startswith("#"):
+            continue
+        if not indent:
+            found.append(Row(words, "", []))
+        elif indent > 4:
+            found[-1].works[-1] += f" {words}"
+        else:
+            found[-1].works.append(words)
+    return [Row(row.hint, row.works[0], row.works[1:]) for row in found]
 
 
-def check(row: Row) -> None:
-    """Check that the hint is in the message, and follow it."""
-    assert row.hint in message(row)
-    row.works()
+def check(
+    table: Iterable[Row],
+    names: dict[str, Any],
+    modules: Iterable[str],
+    others: Iterable[str] = (),
+) -> None:
+    """Check and follow each hint; there is a row for each one in these modules but `others`."""
+    known = _COMMON | names
+    messages = []
+    for row in table:
+        with pytest.raises((MemdescError, AttributeError, TypeError)) as caught:
+            eval(row.fails, known)
+        messages.append(str(caught.value))
+        assert row.hint in messages[-1], row.fails
+        for each in row.works:
+            eval(each, known)
+    assert without_row(modules, messages, others) == []
 
 
 def without_row(

@@ -11,10 +11,9 @@ import pytest
 
 import reorder
 from memdesc import image_desc, memory_desc
-from reorder import Attr
 from reorder.opencl.programs import CACHE_LIMIT, cache_limit
 from tests import hints
-from tests.hints import ROOT, Row
+from tests.hints import ROOT
 
 if TYPE_CHECKING:
     from tests.opencl.runtimes import Runtime
@@ -51,112 +50,74 @@ def _over(queue: cl.CommandQueue, host: np.ndarray[Any, Any]) -> cl.Buffer:
     return cl.Buffer(queue.context, flags, hostbuf=host)
 
 
-def _rows(first: Runtime) -> tuple[Row, ...]:
+ROWS = hints.rows("""
+    pass src=, a MemoryDesc
+        r.reorder(buffer, "ba", queue=q)
+        r.reorder(buffer, "ba", queue=q, src=D)
+    pass src=, a MemoryDesc
+        ocl.pack(q, pixels, IMAGE)
+        ocl.pack(q, pixels, IMAGE, src=plain)
+    pass src=, an ImageDesc
+        r.reorder(image, "nchw", queue=q)
+        r.reorder(image, "nchw", queue=q, src=IMAGE)
+    pass queue=
+        r.reorder(buffer, "ba", src=D)
+        r.reorder(buffer, "ba", src=D, queue=q)
+    pass a descriptor as dst
+        r.reorder(memory, "ba", out=array, dtype="s32")
+        r.reorder(memory, memory_desc((2, 3), "s32", "ba"), out=array)
+    use FLOAT
+        ocl.pack(q, PIXELS, IMAGE, channel_type="SNORM_INT8")
+        ocl.pack(q, PIXELS, IMAGE, channel_type="FLOAT")
+    see memdesc.image_desc
+        ocl.pack(q, PIXELS, plain)
+        ocl.pack(q, PIXELS, md.image_desc((1, 4, 3, 2), "f32", "in_out_channel"))
+    copy it with .get()
+        r.reorder(memory, "ba", out=X.copy())
+        r.reorder(memory, "ba").get()
+    pass its descriptor as dst
+        r.reorder(memory, out=out)
+        r.reorder(memory, D, out=out)
+    copy it through the host, or use a queue of its context
+        r.reorder(buffer, "ba", src=D, queue=cl.CommandQueue(other))
+        r.reorder(buffer, "ba", src=D, queue=q)
+        r.reorder(memory.get(), "ba", queue=cl.CommandQueue(other))
+    create it READ_WRITE, or leave out beta
+        ocl.enqueue_reorder(q, buffer, write_only, src=D, dst=D, attr=r.Attr(beta=0.5))
+        ocl.enqueue_reorder(q, buffer, out, src=D, dst=D, attr=r.Attr(beta=0.5))
+        ocl.enqueue_reorder(q, buffer, write_only, src=D, dst=D)
+    ; copy it
+        r.reorder(odd, "ba", src=D)
+        r.reorder(odd.copy(), "ba", src=D)
+    ; copy it
+        r.reorder(_over(q, HOST[1:25]), "ba", src=D, queue=q)
+        r.reorder(_over(q, HOST[1:25].copy()), "ba", src=D, queue=q)
+    make a DeviceMemory of it
+        r.quantize(buffer, "s8", queue=q)
+        r.quantize(ocl.DeviceMemory(q, buffer, D), "s8", queue=q)
+    leave threads out
+        r.reorder(memory, "ba", threads=2)
+        r.reorder(memory, "ba")
+    or 0 to keep none
+        _limited("x")
+        _limited("0")
+        _limited("536870912")
+""")
+
+
+def test_every_hint_is_given_and_works(first: Runtime) -> None:
     q, buffer = first.queue, first.buffer(X)
-    memory = r.reorder(X, "ab", queue=q)
-    out = first.buffer(np.zeros(24, np.uint8))
-    other = cl.Context([first.device.device])
-    write_only = cl.Buffer(first.context, cl.mem_flags.WRITE_ONLY, 24)
-    image, _ = ocl.pack(q, PIXELS, IMAGE)
-    array = cl.array.to_device(q, X)
-    odd = cl.array.to_device(q, np.zeros(32, np.uint8))[1:25]
-    plain = memory_desc((1, 4, 3, 2), "f32")
-    pixels = first.buffer(PIXELS)
-    return (
-        Row(
-            "pass src=, a MemoryDesc",
-            lambda: r.reorder(buffer, "ba", queue=q),
-            lambda: r.reorder(buffer, "ba", queue=q, src=D),
-        ),
-        Row(
-            "pass src=, a MemoryDesc",
-            lambda: ocl.pack(q, pixels, IMAGE),
-            lambda: ocl.pack(q, pixels, IMAGE, src=plain),
-        ),
-        Row(
-            "pass src=, an ImageDesc",
-            lambda: r.reorder(image, "nchw", queue=q),
-            lambda: r.reorder(image, "nchw", queue=q, src=IMAGE),
-        ),
-        Row(
-            "pass queue=",
-            lambda: r.reorder(buffer, "ba", src=D),
-            lambda: r.reorder(buffer, "ba", src=D, queue=q),
-        ),
-        Row(
-            "pass a descriptor as dst",
-            lambda: r.reorder(memory, "ba", out=array, dtype="s32"),
-            lambda: r.reorder(memory, memory_desc((2, 3), "s32", "ba"), out=array),
-        ),
-        Row(
-            "use FLOAT",
-            lambda: ocl.pack(q, PIXELS, IMAGE, channel_type="SNORM_INT8"),
-            lambda: ocl.pack(q, PIXELS, IMAGE, channel_type="FLOAT"),
-        ),
-        Row(
-            "see memdesc.image_desc",
-            lambda: ocl.pack(q, PIXELS, plain),
-            lambda: ocl.pack(q, PIXELS, image_desc((1, 4, 3, 2), "f32", "in_out_channel")),
-        ),
-        Row(
-            "copy it with .get()",
-            lambda: r.reorder(memory, "ba", out=X.copy()),
-            lambda: r.reorder(memory, "ba").get(),
-        ),
-        Row(
-            "pass its descriptor as dst",
-            lambda: r.reorder(memory, out=out),
-            lambda: r.reorder(memory, D, out=out),
-        ),
-        Row(
-            "copy it through the host, or use a queue of its context",
-            lambda: r.reorder(buffer, "ba", src=D, queue=cl.CommandQueue(other)),
-            lambda: (
-                r.reorder(buffer, "ba", src=D, queue=q),
-                r.reorder(memory.get(), "ba", queue=cl.CommandQueue(other)),
-            ),
-        ),
-        Row(
-            "create it READ_WRITE, or leave out beta",
-            lambda: ocl.enqueue_reorder(q, buffer, write_only, src=D, dst=D, attr=Attr(beta=0.5)),
-            lambda: (
-                ocl.enqueue_reorder(q, buffer, out, src=D, dst=D, attr=Attr(beta=0.5)),
-                ocl.enqueue_reorder(q, buffer, write_only, src=D, dst=D),
-            ),
-        ),
-        Row(
-            "; copy it",
-            lambda: r.reorder(odd, "ba", src=D),
-            lambda: r.reorder(odd.copy(), "ba", src=D),
-        ),
-        Row(
-            "; copy it",
-            lambda: r.reorder(_over(q, HOST[1:25]), "ba", src=D, queue=q),
-            lambda: r.reorder(_over(q, HOST[1:25].copy()), "ba", src=D, queue=q),
-        ),
-        Row(
-            "make a DeviceMemory of it",
-            lambda: r.quantize(buffer, "s8", queue=q),
-            lambda: r.quantize(ocl.DeviceMemory(q, buffer, D), "s8", queue=q),
-        ),
-        Row(
-            "leave threads out",
-            lambda: r.reorder(memory, "ba", threads=2),
-            lambda: r.reorder(memory, "ba"),
-        ),
-        Row(
-            "or 0 to keep none",
-            lambda: _limited("x"),
-            lambda: (_limited("0"), _limited("536870912")),
-        ),
-    )
-
-
-def test_hints_are_given_and_work(first: Runtime) -> None:
-    for row in _rows(first):
-        hints.check(row)
-
-
-def test_no_hint_is_without_a_row(first: Runtime) -> None:
-    messages = map(hints.message, _rows(first))
-    assert hints.without_row(MODULES, messages, _REASONS) == []
+    names = {
+        "q": q,
+        "buffer": buffer,
+        "memory": r.reorder(X, "ab", queue=q),
+        "out": first.buffer(np.zeros(24, np.uint8)),
+        "other": cl.Context([first.device.device]),
+        "write_only": cl.Buffer(first.context, cl.mem_flags.WRITE_ONLY, 24),
+        "image": ocl.pack(q, PIXELS, IMAGE)[0],
+        "array": cl.array.to_device(q, X),
+        "odd": cl.array.to_device(q, np.zeros(32, np.uint8))[1:25],
+        "plain": memory_desc((1, 4, 3, 2), "f32"),
+        "pixels": first.buffer(PIXELS),
+    }
+    hints.check(ROWS, globals() | names, MODULES, _REASONS)

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from tests import hints
-from tests.hints import Row
 from tests.unit.reorder.zarr_arrays import create
 
 pytestmark = pytest.mark.peers
@@ -26,58 +25,37 @@ def written(x: Any, layout: str = "ba", dtype: str | None = None) -> bool:
     return bool(done)
 
 
-ROWS = (
-    Row(
-        "make the array of int64, and write .view('i8')",
-        lambda: written(np.ones((4, 4), "M8[s]")),
-        lambda: written(np.ones((4, 4), "M8[s]").view("i8")),
-    ),
-    Row(
-        "make the array of int64, and write .view('i8')",
-        lambda: written(np.ones((4, 4), "m8[s]")),
-        lambda: written(np.ones((4, 4), "m8[s]").view("i8")),
-    ),
-    Row(
-        "store its .real and its .imag in two arrays",
-        lambda: written(np.ones((4, 4), "c8")),
-        lambda: (written(np.ones((4, 4), "c8").real), written(np.ones((4, 4), "c8").imag)),
-    ),
-    Row(
-        "make the array of unsigned integers, such as uint32, and write .view('u4')",
-        lambda: written(np.zeros((4, 4), "V4")),
-        lambda: written(np.zeros((4, 4), "V4").view("u4")),
-    ),
-    Row(
-        "make the array of numbers",
-        lambda: written(np.ones((4, 4), "S4")),
-        lambda: written(np.ones((4, 4), "S4").astype("u4")),
-    ),
-    Row(
-        "round or scale them first, or leave dtype out",
-        lambda: written(HALF, dtype="s8"),
-        lambda: (
-            written(HALF.round(), dtype="s8"),
-            written(HALF * 2, dtype="s8"),
-            written(HALF),
-        ),
-    ),
-    Row(
-        "leave dtype='u8' out",
-        lambda: written(CODES, "q4_0.qs", "u8"),
-        lambda: written(CODES, "q4_0.qs"),
-    ),
-    Row(
-        "give each of its fields an array, as q4_0.d, q4_0.qs",
-        lambda: written(CODES, "q4_0"),
-        lambda: (written(np.ones((4, 2), np.float16), "q4_0.d"), written(CODES, "q4_0.qs")),
-    ),
-)
+ROWS = hints.rows("""
+    make the array of int64, and write .view('i8')
+        written(np.ones((4, 4), "M8[s]"))
+        written(np.ones((4, 4), "M8[s]").view("i8"))
+    make the array of int64, and write .view('i8')
+        written(np.ones((4, 4), "m8[s]"))
+        written(np.ones((4, 4), "m8[s]").view("i8"))
+    store its .real and its .imag in two arrays
+        written(np.ones((4, 4), "c8"))
+        written(np.ones((4, 4), "c8").real)
+        written(np.ones((4, 4), "c8").imag)
+    make the array of unsigned integers, such as uint32, and write .view('u4')
+        written(np.zeros((4, 4), "V4"))
+        written(np.zeros((4, 4), "V4").view("u4"))
+    make the array of numbers
+        written(np.ones((4, 4), "S4"))
+        written(np.ones((4, 4), "S4").astype("u4"))
+    round or scale them first, or leave dtype out
+        written(HALF, dtype="s8")
+        written(HALF.round(), dtype="s8")
+        written(HALF * 2, dtype="s8")
+        written(HALF)
+    leave dtype='u8' out
+        written(CODES, "q4_0.qs", "u8")
+        written(CODES, "q4_0.qs")
+    give each of its fields an array, as q4_0.d, q4_0.qs
+        written(CODES, "q4_0")
+        written(np.ones((4, 2), np.float16), "q4_0.d")
+        written(CODES, "q4_0.qs")
+""")
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.hint)
-def test_a_hint_is_given_and_works(row: Row) -> None:
-    hints.check(row)
-
-
-def test_no_hint_is_without_a_row() -> None:
-    assert hints.without_row(["reorder/zarr.py"], map(hints.message, ROWS)) == []
+def test_every_hint_is_given_and_works() -> None:
+    hints.check(ROWS, globals(), ["reorder/zarr.py"])
