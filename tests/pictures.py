@@ -12,6 +12,7 @@ import numpy as np
 
 if TYPE_CHECKING:
     from memdesc import MemoryDesc
+    from memdesc.picture import Picture
 
 _SVG = "{http://www.w3.org/2000/svg}"
 
@@ -48,19 +49,32 @@ def elements(svg: str, name: str) -> list[ET.Element]:
     return list(ET.fromstring(svg).iter(_SVG + name))
 
 
+def halves(picture: Picture) -> list[str]:
+    """Return the halves of a picture, each as an SVG."""
+    return re.findall("<svg .*?</svg>", picture.fragment, re.DOTALL)[:2]
+
+
 def cells(svg: str) -> tuple[list[Seen], list[Seen]]:
     """Return the cells of the grid and those of the memory, without those of the legend."""
     grid: list[Seen] = []
     memory: list[Seen] = []
-    for group in elements(svg, "g"):
+    groups = elements(svg, "g")
+    moved = {
+        cell: tuple(map(float, re.findall("[0-9]+", half.get("transform", ""))))
+        for half in groups
+        if half.get("transform")
+        for cell in half.iter(_SVG + "g")
+    }
+    for group in groups:
         if group.get("class") != "memdesc-cell":
             continue
+        left, top = moved.get(group, (0, 0))
         box, *rings = group.findall(_SVG + "rect")
         texts = tuple(text.text or "" for text in group.findall(_SVG + "text"))
         (title,) = group.findall(_SVG + "title")
         seen = Seen(
-            float(box.get("x", "")),
-            float(box.get("y", "")),
+            float(box.get("x", "")) + left,
+            float(box.get("y", "")) + top,
             box.get("fill", ""),
             group.find(_SVG + "path") is not None,
             bool(rings),

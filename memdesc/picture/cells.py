@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from memdesc.dtypes import DataType
 
 LANES = "RGBA"
+# bytes, on nearly all processors
+CACHE_LINE = 64
 # the least elements of a run; with fewer, each element of a small block would get its own colour
 _MIN_RUN = 4
 # highlighted elements that are always shown

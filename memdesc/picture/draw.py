@@ -5,16 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from memdesc.errors import MemdescError, short_repr
+from memdesc.errors import MemdescError, counted, short_repr
 from memdesc.index import index_at
 from memdesc.int64 import check_length, checked_ints, entries_of
 from memdesc.layout import Layout, dim_name
-from memdesc.picture.cells import Cell, Cells, Pixels, cells_of, digits
-from memdesc.picture.grid import FULL, Limits, Panels, arrange
-from memdesc.picture.memory import CACHE_LINE, Lines, Strip, lines_of, pixel_lines
-from memdesc.picture.sheet import Half, Sheet, right_of, top_under
-from memdesc.picture.svg import cell_width
-from memdesc.picture.text import grid_text, memory_text
+from memdesc.picture.cells import CACHE_LINE, Cell, Cells, Pixels, cells_of, digits
+from memdesc.picture.grid import FULL, Limits, arrange
+from memdesc.picture.memory import Lines, Strip, lines_of, pixel_lines, strip_of
+from memdesc.picture.sheet import Sheet
 from memdesc.tags import LETTERS, check_letters
 
 if TYPE_CHECKING:
@@ -22,9 +20,6 @@ if TYPE_CHECKING:
 
     from memdesc.dtypes import DataType
     from memdesc.picture.picture import Picture
-
-
-_VALUES = "memory: each offset shows the value at"
 
 
 class Look(NamedTuple):
@@ -46,23 +41,14 @@ def draw_layout(
     cells = checked_cells(layout, dtype, look)
     whole, compensation = nbytes
     n_lines = -(-whole // CACHE_LINE)
-    size = f"{whole} bytes in {n_lines} cache line{'s' if n_lines != 1 else ''}"
-    head = [
-        title,
-        f"{_count(layout)}, {size}"
-        + (f", the last {compensation} of them compensation" if compensation else ""),
-    ]
+    size = f"{whole} bytes in {counted(n_lines, 'cache line')}"
+    size += f", the last {compensation} of them compensation" if compensation else ""
+    head = [title, f"{_count(layout)}, {size}"]
     if not layout.nelems:
-        head.append("nothing to draw")
-        return Sheet(head, [], [], "\n".join(head)).picture()
-    lines = lines_of(cells, look.limits)
-    return _picture(
-        cells,
-        lines,
-        head,
-        "memory: each offset shows the index" if look.values is None else _VALUES,
-        look.limits,
-    )
+        return Sheet([*head, "nothing to draw"]).picture()
+    what = "memory: each offset shows the "
+    what += "index" if look.values is None else "value at"
+    return _picture(cells, lines_of(cells, look.limits), head, what, look.limits)
 
 
 def draw_image(layout: Layout, dtype: DataType, title: str, pixels: Pixels, look: Look) -> Picture:
@@ -71,16 +57,10 @@ def draw_image(layout: Layout, dtype: DataType, title: str, pixels: Pixels, look
     width, channels, slice_rows = pixels
     rows = (layout.last + 1) // (width * channels)
     sides = (width, slice_rows, rows // slice_rows) if slice_rows else (width, rows)
-    size = (
-        f"{' x '.join(map(str, sides))} pixels of {channels} channel{'s' if channels != 1 else ''}"
-    )
-    return _picture(
-        cells,
-        pixel_lines(cells, pixels, look.limits),
-        [title, f"{_count(layout)}, {size}"],
-        "image: each lane shows the offset and the index",
-        look.limits,
-    )
+    size = f"{' x '.join(map(str, sides))} pixels of {counted(channels, 'channel')}"
+    lines = pixel_lines(cells, pixels, look.limits)
+    what = "image: each lane shows the offset and the index"
+    return _picture(cells, lines, [title, f"{_count(layout)}, {size}"], what, look.limits)
 
 
 def checked_cells(
@@ -94,39 +74,29 @@ def checked_cells(
 
 
 def _picture(cells: Cells, lines: Lines, head: list[str], what: str, limits: Limits) -> Picture:
-    grid = arrange(cells, limits)
+    grid, strip = arrange(cells, limits), strip_of(lines, cells.at_offset, cells.dtype.bits)
     names = ",".join(cells.letters[dim] for dim in cells.long_dims)
     order = f"memory order, outermost first: {digits(cells.layout, cells.letters)}"
-    terms = [f"(o >> {shift} & {mask:#x})" for shift, mask in cells.layout.xor]
-    head = [
-        *head,
-        " ^ ".join([f"{order}; then the offset o becomes o", *terms] if terms else [order]),
-    ]
-    logical = (
-        f"logical: {grid.summary}; numbers are {'offsets' if cells.values is None else 'values'}"
-    )
-    memory = f"{what} {names}".rstrip() + (
-        "; two elements share a byte" if cells.dtype.is_packed else ""
-    )
-    text = "\n".join([*head, "", logical, *grid_text(grid), "", memory, *memory_text(cells, lines)])
-
-    top, left = top_under(head), right_of(None)
-    panels = Panels(grid, left, top, cell_width(cells.widest))
-    grid_half = Half(logical, left, top, panels.right, panels.bottom, panels.paint())
-    left = right_of(grid_half)
-    strip = Strip(lines, cells.at_offset, cells.dtype.bits, left, top)
-    memory_half = Half(memory, left, top, strip.right, strip.bottom, strip.paint())
+    if cells.layout.xor:
+        terms = (f"(o >> {shift} & {mask:#x})" for shift, mask in cells.layout.xor)
+        order = " ^ ".join([f"{order}; then the offset o becomes o", *terms])
+    head = [*head, order]
+    numbers = "offsets" if cells.values is None else "values"
+    logical = f"logical: {grid.summary}; numbers are {numbers}"
+    memory = f"{what} {names}".rstrip()
+    memory += "; two elements share a byte" if cells.dtype.is_packed else ""
+    text = [*head, "", logical, *grid.text(), "", memory, *strip.text()]
     tile = ("pixel" if lines.lanes else "block") if cells.tiles else ""
-    has_padding, is_swizzled = cells.layout.has_padding, bool(cells.layout.xor)
-    symbols = _symbols([strip], tile, has_padding=has_padding, is_swizzled=is_swizzled)
-    return Sheet(head, [grid_half, memory_half], symbols, text).picture()
+    layout = cells.layout
+    symbols = _symbols([strip], tile, has_padding=layout.has_padding, is_swizzled=bool(layout.xor))
+    return Sheet(head, [grid.half(logical), strip.half(memory)], symbols, "\n".join(text)).picture()
 
 
 def _symbols(
     strips: list[Strip], tile: str, *, has_padding: bool = False, is_swizzled: bool = False
 ) -> list[str]:
     """Return the symbols of the legend; `tile` is that of blocks, `has_padding` of a grid."""
-    shown = [cell for strip in strips for row in strip.cells for cell in row]
+    shown = [cell for strip in strips for cell in strip.table.shown]
     is_shown = {
         "run": not is_swizzled,
         "banks": is_swizzled,
@@ -134,7 +104,7 @@ def _symbols(
         tile: bool(tile),
         "gap": any(cell.run is None for cell in shown),
         "highlight": any(cell.is_highlighted for cell in shown),
-        "line": any(strip.marks for strip in strips),
+        "line": any(strip.table.marks for strip in strips),
     }
     return [symbol for symbol, is_here in is_shown.items() if is_here]
 
@@ -179,20 +149,24 @@ class Side(NamedTuple):
     caption: str
     at_offset: Callable[[int], Cell]
 
+    def strip(self, limits: Limits = FULL) -> Strip:
+        """Return the lines of the memory."""
+        return strip_of(lines_of(self.cells, limits), self.at_offset, self.cells.dtype.bits)
+
 
 def draw_beside(a: Cells, b: Cells, titles: tuple[str, str]) -> Picture:
     """Draw two layouts of the same dims; the pointer shows the offset in the other one."""
     head = [f"a: {titles[0]}", f"b: {titles[1]}"]
     if not a.layout.nelems:
-        head.append("nothing to draw")
-        return Sheet(head, [], [], "\n".join(head)).picture()
+        return Sheet([*head, "nothing to draw"]).picture()
     names = ",".join(a.letters[dim] for dim in a.long_dims)
     captions = [f"{name}: each offset shows the index {names}".rstrip() for name in "ab"]
     left = Side(a, captions[0], lambda offset: _with_other(a, b, coloured_as(a, b, offset), "b"))
     right = Side(b, captions[1], lambda offset: _with_other(b, a, b.at_offset(offset), "a"))
     text = [*head]
     for side in (left, right):
-        text += ["", side.caption, *memory_text(side.cells, lines_of(side.cells))]
+        own = Side(side.cells, "", side.cells.at_offset)
+        text += ["", side.caption, *own.strip().text()]
     return draw_sides(head, left, right, "\n".join(text))
 
 
@@ -200,15 +174,8 @@ def draw_sides(
     head: list[str], left: Side, right: Side, text: str, limits: Limits = FULL
 ) -> Picture:
     """Draw two memories under a head."""
-    top = top_under(head)
-    halves: list[Half] = []
-    strips: list[Strip] = []
-    for side in (left, right):
-        start = right_of(halves[-1] if halves else None)
-        cells = side.cells
-        strip = Strip(lines_of(cells, limits), side.at_offset, cells.dtype.bits, start, top)
-        strips.append(strip)
-        halves.append(Half(side.caption, start, top, strip.right, strip.bottom, strip.paint()))
+    strips = [side.strip(limits) for side in (left, right)]
+    halves = [strip.half(side.caption) for strip, side in zip(strips, (left, right), strict=True)]
     tile = "block" if left.cells.tiles or right.cells.tiles else ""
     return Sheet(head, halves, _symbols(strips, tile), text).picture()
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc.dtypes import BYTE_BITS
 from memdesc.index import index_at
 from memdesc.picture.cells import Cell
 from memdesc.picture.grid import FULL, Limits
-from memdesc.picture.memory import Lines, Strip
-from memdesc.picture.sheet import Half, Sheet, right_of, top_under
-from memdesc.picture.text import cells_text
+from memdesc.picture.memory import Lines, strip_of
+from memdesc.picture.sheet import Half, Sheet
 
 if TYPE_CHECKING:
     from memdesc.layout import Layout
@@ -62,7 +62,6 @@ def draw_fields(
     halves: list[Half] = []
     symbols = ["field"]
     text = [*head]
-    top = top_under(head)
     most = int(limits.lines * _LINES)
     for tensor, nbytes in sizes.items():
         if not nbytes:
@@ -70,14 +69,13 @@ def draw_fields(
         rows = list(range(min(-(-nbytes // _LENGTH), most)))
         lines = Lines(nbytes, _LENGTH, rows, list(range(_LENGTH)))
         here = [(k, field) for k, field in enumerate(fields) if field.tensor == tensor]
-        left = right_of(halves[-1] if halves else None)
-        strip = Strip(lines, lambda byte, here=here: _cell(here, byte), BYTE_BITS, left, top)  # type: ignore[misc] # the default binds the loop's value
-        shown = [cell for row in strip.cells for cell in row]
+        strip = strip_of(lines, partial(_cell, here), BYTE_BITS)
+        shown = strip.table.shown
         symbols += ["padding"] if any(cell.is_padding for cell in shown) else []
         symbols += ["gap"] if any(cell.run is None for cell in shown) else []
         caption = f"{tensor}, {nbytes} bytes: in each the field and its elements"
-        halves.append(Half(caption, left, top, strip.right, strip.bottom, strip.paint()))
-        text += ["", caption, *cells_text(lines, strip.cells, BYTE_BITS)]
+        halves.append(strip.half(caption))
+        text += ["", caption, *strip.text()]
     return Sheet(head, halves, [*dict.fromkeys([*symbols, "line"])], "\n".join(text)).picture()
 
 

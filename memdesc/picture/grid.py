@@ -10,7 +10,9 @@ from math import prod
 from typing import NamedTuple
 
 from memdesc.picture.cells import Cell, Cells, visible_indices
-from memdesc.picture.svg import CELL_HEIGHT, edge, label, outline, paint_cell, text_width
+from memdesc.picture.sheet import Half
+from memdesc.picture.svg import CELL_HEIGHT, cell_width, edge, label, plain
+from memdesc.picture.table import Table, bracketed, gapped
 
 
 class Limits(NamedTuple):
@@ -34,6 +36,10 @@ COMPACT = Limits(rows=8, columns=8, panels=6, cells=120, lines=10)
 _MIN_PANELS = 4
 # the most long dims of a grid without panels
 _MATRIX = 2
+# the most pixels, and characters, of a line of panels
+_MAX_WIDTH, _MAX_TEXT = 620, 100
+# Pixels: between panels; for panels that are left out.
+_BETWEEN, _SKIP = 12, 20
 
 
 class Grid(NamedTuple):
@@ -47,7 +53,22 @@ class Grid(NamedTuple):
     columns: list[int]
     panels: list[tuple[int, ...]]
 
-    def cell(self, panel: tuple[int, ...], row: int, column: int) -> Cell | None:
+    def table(self, panel: tuple[int, ...]) -> Table:
+        """Return the cells of a panel."""
+        heads = ["" if self.row is None else str(row) for row in self.rows]
+        return Table(
+            self.rows,
+            self.columns,
+            [[self._cell(panel, row, column) for column in self.columns] for row in self.rows],
+            [(head, head) for head in heads],
+            list(map(str, self.columns)),
+            " ".join(
+                f"{self.cells.letters[dim]}={i}"
+                for dim, i in zip(self.panel_dims, panel, strict=True)
+            ),
+        )
+
+    def _cell(self, panel: tuple[int, ...], row: int, column: int) -> Cell | None:
         """Return the cell in a row and a column of a panel; None if the tensor does not have it."""
         index = [0] * self.cells.layout.ndims
         for dim, i in zip(self.panel_dims, panel, strict=True):
@@ -55,15 +76,10 @@ class Grid(NamedTuple):
         if self.row is not None:
             index[self.row] = row
         index[self.column] = column
-        return self.cells.at(tuple(index))
+        cell = self.cells.at(tuple(index))
+        return None if cell is None else cell._replace(note="")
 
-    def caption(self, panel: tuple[int, ...]) -> str:
-        """Return the heading of a panel: `a=0 b=3`."""
-        return " ".join(
-            f"{self.cells.letters[dim]}={i}" for dim, i in zip(self.panel_dims, panel, strict=True)
-        )
-
-    def block(self, panel: tuple[int, ...]) -> tuple[int, ...] | None:
+    def _block(self, panel: tuple[int, ...]) -> tuple[int, ...] | None:
         """Return the blocks of the panel dims that contain a panel; None without blocks."""
         layout = self.cells.layout.base()
         steps = {
@@ -75,7 +91,7 @@ class Grid(NamedTuple):
             return None
         return tuple(i // steps.get(dim, 1) for dim, i in zip(self.panel_dims, panel, strict=True))
 
-    def skips(self, k: int) -> bool:
+    def _skips(self, k: int) -> bool:
         """Whether panels are left out before panel k."""
         return k > 0 and self._count(self.panels[k]) != self._count(self.panels[k - 1]) + 1
 
@@ -83,6 +99,25 @@ class Grid(NamedTuple):
         """Return the row-major number of a panel among the panels of all padded indices."""
         sizes = [self.cells.extents[dim] for dim in self.panel_dims]
         return sum(i * prod(sizes[k + 1 :]) for k, i in enumerate(panel))
+
+    def _lines(self, most: int, *, has_gaps: bool = False) -> list[list[int]]:
+        """Return the panels of each line, `most` at most.
+
+        A line has one outer index, panels of one block, and unless it `has_gaps` all of them.
+        """
+        lines: list[list[int]] = []
+        for k, panel in enumerate(self.panels):
+            before = self.panels[k - 1]
+            if (
+                not lines
+                or len(lines[-1]) >= most
+                or (self._skips(k) and not has_gaps)
+                or panel[:-1] != before[:-1]
+                or self._block(panel) != self._block(before)
+            ):
+                lines.append([])
+            lines[-1].append(k)
+        return lines
 
     @property
     def summary(self) -> str:
@@ -93,6 +128,54 @@ class Grid(NamedTuple):
         if self.panel_dims:
             parts.append(f"a panel for each {','.join(letters[dim] for dim in self.panel_dims)}")
         return ", ".join(parts)
+
+    def half(self, caption: str) -> Half:
+        """Draw all panels, a frame around those of a block, and dots where some are left out."""
+        tables = [self.table(panel) for panel in self.panels]
+        size = cell_width(self.cells.widest), CELL_HEIGHT
+        sizes = [table.size(size) for table in tables]
+        width, height = (max(side) for side in zip(*sizes, strict=True))
+        step = width + _BETWEEN
+        parts: list[str] = []
+        top, right = 0, 0
+        for line in self._lines(max((_MAX_WIDTH + _BETWEEN) // step, 1), has_gaps=True):
+            if self._skips(line[0]):
+                parts.append(label(tables[0].gutter, top + _SKIP // 2, "⋮", size=14, style="faint"))
+                top += _SKIP
+            end = len(line) * step - _BETWEEN
+            if self._block(self.panels[line[0]]) is not None:
+                frame = {"x": 2, "y": top - 2, "width": end + 3, "height": height + 7}
+                parts.append(edge("rect", rx=5, **frame))
+            for j, k in enumerate(line):
+                if j and self._skips(k):
+                    parts.append(label(j * step - 6, top + height // 2, "⋯", style="faint"))
+                parts += tables[k].paint(j * step, top, size)
+            top += height + _BETWEEN
+            right = max(right, end)
+        return Half(caption, right, top - _BETWEEN, parts)
+
+    def text(self) -> list[str]:
+        """Write as many panels side by side as fit; `[padding]`, `<highlighted>`."""
+        width = max(len(self.cells.widest) + 2, 4)
+        panels = [self._panel_text(panel, width) for panel in self.panels]
+        wide = max(len(plain(panel[0])) for panel in panels)
+        lines: list[str] = []
+        for line in self._lines(max(_MAX_TEXT // (wide + 2), 1)):
+            lines += ["…"] if self._skips(line[0]) else []
+            beside = zip(*(panels[k] for k in line), strict=True)
+            lines += ["  ".join(rows).rstrip() for rows in beside]
+        return lines
+
+    def _panel_text(self, panel: tuple[int, ...], width: int) -> list[str]:
+        """Return the lines of a panel, all of the same length."""
+        table = self.table(panel)
+        heads = (f"{head:>{width - 1}} " for head in gapped(table.columns, table.tops))
+        lines = [table.caption] if table.caption else []
+        lines.append(" " * 4 + "".join(heads))
+        lines += table.text(lambda cell: bracketed(cell, cell.number, " "), width, 3)
+        lengths = [len(plain(line)) for line in lines]
+        wide = max(lengths)
+        return [line + " " * (wide - length) for line, length in zip(lines, lengths, strict=True)]
 
 
 def arrange(cells: Cells, limits: Limits = FULL) -> Grid:
@@ -122,144 +205,3 @@ def arrange(cells: Cells, limits: Limits = FULL) -> Grid:
     wanted = {tuple(index[dim] for dim in panel_dims) for index in cells.wanted}
     panels = sorted(wanted.union(panels))
     return Grid(cells, row, column, panel_dims, rows, columns, panels)
-
-
-class Track(NamedTuple):
-    """Where the indices along a dim and the gaps between them start, and the length; in pixels."""
-
-    starts: list[int]
-    gaps: list[int]
-    length: int
-
-
-def place(indices: list[int], size: int, gap: int) -> Track:
-    """Place indices next to each other, with a gap where some are left out; sizes are in pixels."""
-    starts, gaps, at = [], [], 0
-    for k, i in enumerate(indices):
-        if k and i != indices[k - 1] + 1:
-            gaps.append(at)
-            at += gap
-        starts.append(at)
-        at += size
-    return Track(starts, gaps, at)
-
-
-# Pixels: width of a line of panels; space left of a panel at least, above it, between panels, for
-# omitted indices, and for omitted panels.
-_MAX_WIDTH = 620
-_GUTTER, _ABOVE, _BETWEEN, _GAP, _SKIP = 22, 32, 12, 16, 20
-
-
-class Panels:
-    """A grid drawn with cells of one width, from (`left`, `top`) to (`right`, `bottom`)."""
-
-    def __init__(self, grid: Grid, left: int, top: int, cell_width: int) -> None:
-        self.grid = grid
-        self.left, self.top = left, top
-        self.cell_width = cell_width
-        heads = [] if grid.row is None else [text_width(str(row)) + 12 for row in grid.rows]
-        self.gutter = max([_GUTTER, *heads])
-        self.xs, self.x_gaps, width = place(grid.columns, cell_width, _GAP)
-        self.width = max(width, *(text_width(grid.caption(panel)) for panel in grid.panels))
-        self.ys, self.y_gaps, self.height = place(grid.rows, CELL_HEIGHT, _GAP)
-        self.blocks = [grid.block(panel) for panel in grid.panels]
-        self.corners: list[tuple[int, int]] = []
-        self.dots: list[tuple[int, int, str]] = []
-        self._flow()
-        self.right = max(x for x, _ in self.corners) + self.gutter + self.width
-        self.bottom = self.corners[-1][1] + _ABOVE + self.height
-
-    def paint(self) -> list[str]:
-        """Return the SVG elements of all panels, their frames, and the dots between them."""
-        parts = [label(x, y, dots, size=14, style="faint") for x, y, dots in self.dots]
-        for k in range(len(self.corners)):
-            if self.blocks[k] is not None and not self._continues(k):
-                parts.append(self._frame(k))
-            parts += self._panel(k)
-        return parts
-
-    def _flow(self) -> None:
-        """Place panels in lines: a new line for each outer index, blocks together if they fit."""
-        panels = self.grid.panels
-        step_x, step_y = self.gutter + self.width + _BETWEEN, _ABOVE + self.height + _BETWEEN
-        x, y = self.left, self.top
-        for k, panel in enumerate(panels):
-            before = panels[k - 1] if k else panel
-            is_first = not k or self.blocks[k] != self.blocks[k - 1]
-            together = (
-                self.blocks.count(self.blocks[k]) if is_first and self.blocks[k] is not None else 1
-            )
-            is_new_row = panel[:-1] != before[:-1]
-            if x > self.left and (
-                is_new_row or x + together * step_x - _BETWEEN > self.left + _MAX_WIDTH
-            ):
-                x, y = self.left, y + step_y
-            if self.grid.skips(k):
-                if x == self.left:
-                    self.dots.append((x + self.gutter, y + _SKIP // 2, "⋮"))
-                    y += _SKIP
-                else:
-                    self.dots.append((x + 2, y + (_ABOVE + self.height) // 2 + 4, "⋯"))
-                    x += _SKIP
-            self.corners.append((x, y))
-            x += step_x
-
-    def _continues(self, k: int) -> bool:
-        """Whether a panel is in the same frame as the one before it."""
-        return (
-            k > 0
-            and self.blocks[k] == self.blocks[k - 1]
-            and self.corners[k][1] == self.corners[k - 1][1]
-        )
-
-    def _frame(self, first: int) -> str:
-        last = first
-        while last + 1 < len(self.corners) and self._continues(last + 1):
-            last += 1
-        x, y = self.corners[first]
-        return edge(
-            "rect",
-            x=x + 2,
-            y=y - 2,
-            width=self.corners[last][0] + self.gutter + self.width + 3 - x,
-            height=_ABOVE + self.height + 7,
-            rx=5,
-        )
-
-    def _panel(self, k: int) -> list[str]:
-        grid, panel = self.grid, self.grid.panels[k]
-        x, y = self.corners[k][0] + self.gutter, self.corners[k][1] + _ABOVE
-        xs, ys = [x + at for at in self.xs], [y + at for at in self.ys]
-        parts = [label(x, y - 18, grid.caption(panel), style="bold")] if panel else []
-        middle = self.cell_width / 2
-        parts += [
-            label(at + middle, y - 4, str(i), anchor="middle", style="faint")
-            for at, i in zip(xs, grid.columns, strict=True)
-        ]
-        if grid.row is not None:
-            parts += [
-                label(x - 4, at + 15, str(i), anchor="end", style="faint")
-                for at, i in zip(ys, grid.rows, strict=True)
-            ]
-        found: dict[tuple[int, int], Cell] = {}
-        for r, row in enumerate(grid.rows):
-            for c, column in enumerate(grid.columns):
-                if cell := grid.cell(panel, row, column):
-                    found[c, r] = cell
-                    parts.append(
-                        paint_cell(
-                            cell._replace(note=""), xs[c], ys[r], (self.cell_width, CELL_HEIGHT)
-                        )
-                    )
-        tiles = [cell.tile for cell in found.values()]
-        # if blocks have one cell in each panel, the frames of panels show them
-        if len(set(tiles)) < len(tiles):
-            parts.append(outline(found, xs, ys, (self.cell_width, CELL_HEIGHT)))
-        parts += [
-            label(x + gap + _GAP / 2, y + 15, "⋯", anchor="middle", style="faint")
-            for gap in self.x_gaps
-        ]
-        parts += [
-            label(x + 8, y + gap + 13, "⋮", anchor="middle", style="faint") for gap in self.y_gaps
-        ]
-        return parts

@@ -6,19 +6,20 @@ from collections.abc import Callable
 from itertools import product
 from typing import NamedTuple
 
-from memdesc.picture.cells import LANES, Cell, Cells, Pixels, visible_indices
-from memdesc.picture.grid import FULL, Limits, place
-from memdesc.picture.svg import ACCENT, cell_width, element, label, outline, paint_cell, text_width
+from memdesc.dtypes import BYTE_BITS
+from memdesc.picture.cells import CACHE_LINE, LANES, Cell, Cells, Pixels, visible_indices
+from memdesc.picture.grid import FULL, Limits
+from memdesc.picture.sheet import Half
+from memdesc.picture.svg import cell_width, text_width
+from memdesc.picture.table import Table, bracketed
 from memdesc.swizzle import swizzled
 
-# bytes, on nearly all processors
-CACHE_LINE = 64
 # What fits on a page: four-lane pixels per line, and elements per line, at most and usually.
 _MAX_PIXELS, _MAX_LENGTH, _LENGTH = 6, 16, 8
 # A buffer with at most this many lines of the usual length gets such lines.
 _FEW_LINES = 10
-# Pixels: height of a cell, of the headings above the cells, of a gap; around a note in a cell.
-_HEIGHT, _ABOVE, _GAP, _AROUND_NOTE = 30, 32, 16, 6
+# Pixels: height of a cell; around a note in it.
+_HEIGHT, _AROUND_NOTE = 30, 6
 # How many lines each loop is followed for, to find lines with elements.
 _FOLLOWED = 16
 
@@ -52,12 +53,11 @@ class Lines(NamedTuple):
             for start in self.starts()
         ]
 
-    def heads(self, bits: int) -> list[str]:
-        """Return the heading of each shown line."""
-        return [
-            self.pixels.row_name(row) if self.pixels else f"byte {start * bits // 8}"
-            for row, start in zip(self.rows, self.starts(), strict=True)
-        ]
+    def heads(self, bits: int) -> list[tuple[str, str]]:
+        """Return the heading of each shown line, in a picture and in text."""
+        if self.pixels:
+            return [(self.pixels.row_name(row),) * 2 for row in self.rows]
+        return [(f"byte {start * bits // 8}", str(start)) for start in self.starts()]
 
 
 def lines_of(cells: Cells, limits: Limits = FULL) -> Lines:
@@ -115,82 +115,51 @@ def pixel_lines(cells: Cells, pixels: Pixels, limits: Limits = FULL) -> Lines:
     )
 
 
-class Strip:
-    """Lines drawn as cells, from (`left`, `top`) to (`right`, `bottom`).
+class Strip(NamedTuple):
+    """Lines of a memory with their cells."""
 
-    `at_offset` returns the cell of an offset.
-    """
+    lines: Lines
+    table: Table
 
-    def __init__(
-        self, lines: Lines, at_offset: Callable[[int], Cell], bits: int, left: int, top: int
-    ) -> None:
-        self.lines = lines
-        self.cells = [[at_offset(offset) for offset in line] for line in lines.offsets()]
-        self.heads = lines.heads(bits)
-        shown = [cell for row in self.cells for cell in row]
-        self.cell_width = max(
-            cell_width(""),
-            *(cell_width(cell.number) for cell in shown),
-            *(text_width(cell.note) + _AROUND_NOTE for cell in shown),
-        )
-        self.start, self.top = (
-            left + max(text_width(head) for head in self.heads) + 8,
-            top + _ABOVE,
-        )
-        xs, x_gaps, width = place(lines.columns, self.cell_width, _GAP)
-        ys, y_gaps, height = place(lines.rows, _HEIGHT, _GAP)
-        self.xs, self.ys = [self.start + x for x in xs], [self.top + y for y in ys]
-        self.x_gaps, self.y_gaps = [self.start + x for x in x_gaps], [self.top + y for y in y_gaps]
-        self.right, self.bottom = self.start + width, self.top + height
-        self.marks = [
-            f"M{x} {y - 1}v{_HEIGHT + 2}"
-            for y, line in zip(self.ys, lines.offsets(), strict=True)
-            for x, offset in zip(self.xs, line, strict=False)  # the last line may be shorter
-            if not offset * bits % (8 * CACHE_LINE)
-        ]
+    def half(self, caption: str) -> Half:
+        """Draw the lines."""
+        shown = self.table.shown
+        widths = [cell_width(cell.number) for cell in shown]
+        widths += [text_width(cell.note) + _AROUND_NOTE for cell in shown]
+        size = max(cell_width(""), *widths), _HEIGHT
+        return Half(caption, *self.table.size(size), self.table.paint(0, 0, size))
 
-    def paint(self) -> list[str]:
-        """Return the SVG elements of headings, cells, outlines and marks."""
-        parts = self._column_heads()
-        parts += [
-            label(self.start - 6, y + 19, head, anchor="end", style="faint")
-            for y, head in zip(self.ys, self.heads, strict=True)
-        ]
-        found: dict[tuple[int, int], Cell] = {}
-        for r, (y, row) in enumerate(zip(self.ys, self.cells, strict=True)):
-            for c, (x, cell) in enumerate(zip(self.xs, row, strict=False)):
-                found[c, r] = cell
-                parts.append(paint_cell(cell, x, y, (self.cell_width, _HEIGHT)))
-        parts.append(outline(found, self.xs, self.ys, (self.cell_width, _HEIGHT)))
-        if self.marks:
-            parts.append(
-                element("path", d="".join(self.marks), stroke=ACCENT, stroke_width=3.5, fill="none")
-            )
-        parts += [
-            label(gap + _GAP / 2, self.ys[0] + 19, "⋯", anchor="middle", style="faint")
-            for gap in self.x_gaps
-        ]
-        parts += [
-            label(self.start + 8, gap + 12, "⋮", anchor="middle", style="faint")
-            for gap in self.y_gaps
-        ]
-        return parts
+    def text(self, *, of_number: bool = False) -> list[str]:
+        """Write the notes of cells, or their numbers; a bar marks the start of a cache line."""
 
-    def _column_heads(self) -> list[str]:
-        """Return the headings of the columns: offsets within a line, or pixels and lanes."""
-        parts = []
-        lanes, width = self.lines.lanes, self.cell_width
-        for x, column in zip(self.xs, self.lines.columns, strict=True):
-            name = LANES[column % lanes] if lanes else f"+{column}"
-            parts.append(label(x + width / 2, self.top - 4, name, anchor="middle", style="faint"))
-            if lanes and not column % lanes:
-                parts.append(
-                    label(
-                        x + lanes * width / 2,
-                        self.top - 18,
-                        f"x {column // lanes}",
-                        anchor="middle",
-                        style="faint",
-                    )
-                )
-        return parts
+        def write(cell: Cell) -> str:
+            if cell.run is None:
+                return "-"
+            return bracketed(cell, cell.number if of_number or cell.is_padding else cell.note)
+
+        return self.table.text(write)
+
+
+def strip_of(lines: Lines, at_offset: Callable[[int], Cell], bits: int) -> Strip:
+    """Return lines with the cells that a function returns for their offsets."""
+    offsets = lines.offsets()
+    lanes = lines.lanes
+    tops = [LANES[column % lanes] if lanes else f"+{column}" for column in lines.columns]
+    pixels = [k for k, column in enumerate(lines.columns) if lanes and not column % lanes]
+    marks = {
+        (r, c)
+        for r, line in enumerate(offsets)
+        for c, offset in enumerate(line)
+        if not offset * bits % (BYTE_BITS * CACHE_LINE)
+    }
+    table = Table(
+        lines.rows,
+        lines.columns,
+        [[at_offset(offset) for offset in line] for line in offsets],
+        lines.heads(bits),
+        tops,
+        groups={k: f"x {lines.columns[k] // lanes}" for k in pixels},
+        span=lanes,
+        marks=marks,
+    )
+    return Strip(lines, table)

@@ -29,6 +29,8 @@ class Picture:
     fragment : str, optional
         The picture as HTML without scripts, which puts its halves below each other on a narrow
         page; by default the SVG.
+    coloured : str, optional
+        The text with escape sequences for a terminal's colours: those of the SVG.
 
     Examples
     --------
@@ -52,6 +54,7 @@ class Picture:
     svg: str
     text: str
     fragment: str = field(default="", repr=False)
+    coloured: str = field(default="", repr=False, compare=False)
 
     def __str__(self) -> str:
         return self.text

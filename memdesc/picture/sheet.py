@@ -9,10 +9,19 @@ from __future__ import annotations
 from html import escape
 from typing import NamedTuple
 
-from memdesc.picture.cells import Cell
-from memdesc.picture.memory import CACHE_LINE
+from memdesc.picture.cells import CACHE_LINE, Cell
 from memdesc.picture.picture import Picture
-from memdesc.picture.svg import ACCENT, FONT, document, edge, element, label, paint_cell, text_width
+from memdesc.picture.svg import (
+    ACCENT,
+    FONT,
+    document,
+    edge,
+    element,
+    label,
+    paint_cell,
+    plain,
+    text_width,
+)
 
 # Pixels: around the picture and between its halves; height of a line of the head, of a caption, of
 # the legend.
@@ -57,27 +66,27 @@ _STYLE = (
 
 
 class Half(NamedTuple):
-    """SVG elements at their coordinates in the picture, and the rectangle around them."""
+    """SVG elements that start at (0, 0), and how many pixels they need."""
 
     caption: str
-    left: int
-    top: int
-    right: int
-    bottom: int
+    width: int
+    height: int
     parts: list[str]
 
 
 class Sheet(NamedTuple):
-    """The parts of a picture: head lines, halves, symbols of the legend, and the text form."""
+    """The parts of a picture: head lines, halves, symbols of the legend, and the coloured text."""
 
     head: list[str]
-    halves: list[Half]
-    symbols: list[str]
-    text: str
+    halves: list[Half] = []  # noqa: RUF012 - nothing changes it
+    symbols: list[str] = []  # noqa: RUF012 - likewise
+    text: str = ""
 
     def picture(self) -> Picture:
         """Return the picture of these parts."""
-        return Picture(self._svg(), self.text, self._fragment())
+        lines = self.text.split("\n") if self.text else self.head
+        text = "\n".join(plain(line).rstrip() for line in lines)
+        return Picture(self._svg(), text, self._fragment(), "\n".join(lines))
 
     def _svg(self) -> str:
         head = [_cut(line) for line in self.head]
@@ -85,18 +94,22 @@ class Sheet(NamedTuple):
         lines += [
             label(_MARGIN, _MARGIN + 14 + _HEAD_LINE * k, line) for k, line in enumerate(head) if k
         ]
-        ends = [_MARGIN + text_width(head[0], 14), *(_MARGIN + text_width(line) for line in head)]
-        bottom = _MARGIN + _HEAD_LINE * len(head)
+        left, top = _MARGIN, _MARGIN + _HEAD_LINE * len(head)
+        right = left + max(text_width(head[0], 14), *map(text_width, head))
+        bottom = top
         for half in self.halves:
-            lines += [label(half.left, half.top - 10, half.caption, style="faint"), *half.parts]
-            ends += [half.right, half.left + text_width(half.caption)]
-            bottom = max(bottom, half.bottom)
+            place = f"translate({left} {top + _CAPTION})"
+            lines.append(label(left, top + _CAPTION - 10, half.caption, style="faint"))
+            lines.append(element("g", *half.parts, transform=place))
+            end = left + max(half.width, text_width(half.caption))
+            left, right = end + _BETWEEN, max(right, end)
+            bottom = max(bottom, top + _CAPTION + half.height)
         if self.symbols:
-            symbols, right = _legend(self.symbols, bottom + _HEAD_LINE)
+            symbols, end = _legend(self.symbols, bottom + _HEAD_LINE)
             lines += symbols
-            ends.append(right)
+            right = max(right, end)
             bottom += _HEAD_LINE + _LEGEND
-        return document((0, 0), (max(ends) + _MARGIN, bottom + _MARGIN), head[0], *lines)
+        return document((0, 0), (right + _MARGIN, bottom + _MARGIN), head[0], *lines)
 
     def _fragment(self) -> str:
         title, *more = (escape(line, quote=False) for line in self.head)
@@ -114,25 +127,12 @@ class Sheet(NamedTuple):
         )
 
 
-def top_under(head: list[str]) -> int:
-    """Return where halves below this head start; their captions are above that."""
-    return _MARGIN + _HEAD_LINE * len(head) + _CAPTION
-
-
-def right_of(half: Half | None) -> int:
-    """Return where the half to the right of another starts; for None, the first half."""
-    if half is None:
-        return _MARGIN
-    return max(half.right, half.left + text_width(half.caption)) + _BETWEEN
-
-
 def _half_html(half: Half) -> str:
-    corner = half.left - _LEFT, half.top - _ABOVE
-    size = half.right - half.left + _LEFT + _RIGHT, half.bottom - half.top + _ABOVE + _LEFT
+    size = half.width + _LEFT + _RIGHT, half.height + _ABOVE + _LEFT
     return (
         f'<div class="memdesc-half">{escape(half.caption, quote=False)}<div class="memdesc-scroll">'
         f'<div class="memdesc-sheet" style="flex:0 0 {size[0]}px">'
-        f"{document(corner, size, half.caption, *half.parts)}</div></div></div>"
+        f"{document((-_LEFT, -_ABOVE), size, half.caption, *half.parts)}</div></div></div>"
     )
 
 

@@ -7,6 +7,7 @@ pictures.
 
 from __future__ import annotations
 
+import re
 from html import escape
 from typing import TYPE_CHECKING, Literal
 
@@ -143,7 +144,7 @@ def paint_cell(cell: Cell, x: int, y: int, size: tuple[int, int]) -> str:
         parts += [element("rect", stroke_width=0.5, **look, **box), hatch(x, y, width, height)]
         ink = {"class_": "memdesc-ink", "fill": INK}
     else:
-        look = {"fill": _colour(cell.run), "stroke": "#ffffff"}
+        look = {"fill": COLOURS[_colour(cell.run)], "stroke": "#ffffff"}
         parts.append(element("rect", stroke_width=0.5, **look, **box))
         ink = {"fill": INK}
     middle = f"{x + width / 2:g}"
@@ -160,9 +161,28 @@ def paint_cell(cell: Cell, x: int, y: int, size: tuple[int, int]) -> str:
     return element("g", *parts, class_="memdesc-cell", text_anchor="middle")
 
 
-def _colour(run: int) -> str:
+def _colour(run: int) -> int:
+    """Return which colour a run has."""
     # shifted by one in each round, so that rows of 7, 14, 28 or 56 runs do not form columns
-    return COLOURS[(run + run // len(COLOURS)) % len(COLOURS)]
+    return (run + run // len(COLOURS)) % len(COLOURS)
+
+
+# the colours in the same order as those of 256 that terminals have, and an escape sequence
+_TERMINAL = (153, 222, 115, 182, 229, 110, 216)
+_ESCAPE = re.compile("\x1b\\[[0-9;]*m")
+
+
+def terminal(cell: Cell | None, text: str) -> str:
+    """Return the text of a cell in the colour that it has in the picture."""
+    if cell is None or cell.run is None:
+        return text
+    colour = "2" if cell.is_padding else f"38;5;16;48;5;{_TERMINAL[_colour(cell.run)]}"
+    return f"\x1b[{colour}m{text}\x1b[0m"
+
+
+def plain(text: str) -> str:
+    """Return text without the colours of a terminal."""
+    return _ESCAPE.sub("", text)
 
 
 def outline(

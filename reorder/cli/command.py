@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Collection, Iterable, Sequence
 
+    from memdesc.picture import Picture
+
 Facts = dict[str, Any]
 
 LAYOUT = (
@@ -46,9 +48,15 @@ _SIZE = re.compile(r"([0-9]{1,12}) ?([KMGT]?)i?B?", re.ASCII | re.IGNORECASE)
 # Facts as lines.
 
 
+class Coloured(str):
+    """A line of a picture with the colours of a terminal, which are not escaped."""
+
+    __slots__ = ()
+
+
 def one_line(text: str) -> str:
     """Escape what ends a line or controls a terminal, as names of files and in files may."""
-    if text.isprintable():
+    if text.isprintable() or isinstance(text, Coloured):
         return text
     return "".join(
         each if each.isprintable() else each.encode("unicode_escape").decode() for each in text
@@ -91,14 +99,16 @@ def folded(given: Iterable[str]) -> list[str]:
     return [part for line in given for part in fold(line, columns)]
 
 
-def cut(drawn: Sequence[str]) -> list[str]:
-    """Cut the lines of a picture at the width of a terminal, and say so; files get them whole."""
+def drawn(picture: Picture) -> list[str]:
+    """Return the lines of a picture: in colour in a terminal, if nobody minds, and cut to fit."""
+    lines = picture.text.splitlines()
     if sys.stdout is None or not sys.stdout.isatty():
-        return [*drawn]
+        return lines
     columns = shutil.get_terminal_size().columns
-    if max(map(len, drawn), default=0) <= columns:
-        return [*drawn]
-    shown = [line if len(line) <= columns else f"{line[: columns - 1]}…" for line in drawn]
+    if max(map(len, lines)) <= columns:
+        is_plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+        return lines if is_plain else [Coloured(line) for line in picture.coloured.splitlines()]
+    shown = [line if len(line) <= columns else f"{line[: columns - 1]}…" for line in lines]
     return [*shown, "", *fold("cut at the terminal's width; --svg FILE draws all of it", columns)]
 
 

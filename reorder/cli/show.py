@@ -23,8 +23,8 @@ from reorder.cli.command import (
     Command,
     Facts,
     buffer_of,
-    cut,
     dims_of,
+    drawn,
     flag,
     layout_facts,
     layout_of,
@@ -171,24 +171,24 @@ def _record(options: argparse.Namespace, dims: tuple[int, ...] | None) -> Facts:
     return facts
 
 
-def _draw(options: argparse.Namespace, drawn: Picture, facts: Facts) -> None:
+def _draw(options: argparse.Namespace, picture: Picture, facts: Facts) -> None:
     """Save a picture, or add it to the facts, as the options say."""
     if options.svg is not None:
-        drawn.save(options.svg)
+        picture.save(options.svg)
         facts["wrote"] = options.svg
     if options.draw:
-        facts["picture"] = drawn.text.splitlines()
+        facts["picture"] = picture.text.splitlines() if options.json else drawn(picture)
 
 
 def _lay_out(facts: Facts) -> list[str]:
     """Return a line for each fact, or for each element that was asked for; below, the picture."""
-    drawn = cut(facts.get("picture", []))
+    picture = facts.get("picture", [])
     if "elements" not in facts:
         shown = {key: fact for key, fact in facts.items() if key not in {"layout", "picture"}}
-        return [*lines(shown), *([""] if drawn else []), *drawn]
+        return [*lines(shown), *([""] if picture else []), *picture]
     rows = [[_cell(key, fact) for key, fact in one.items()] for one in facts["elements"]]
     wrote = [f"wrote {facts['wrote']}"] if "wrote" in facts else []
-    return [facts["layout"], *table(rows), *wrote, *drawn]
+    return [facts["layout"], *table(rows), *wrote, *picture]
 
 
 def _cell(key: str, fact: Any) -> str:

@@ -13,9 +13,7 @@ from memdesc.diophantine import SearchLimitError, Term, solve
 from memdesc.picture.cells import Cell, Cells, cells_of
 from memdesc.picture.draw import Side, coloured_as, draw_sides
 from memdesc.picture.grid import FULL, Limits
-from memdesc.picture.memory import lines_of
 from memdesc.picture.sheet import Sheet
-from memdesc.picture.text import cells_text
 from reorder.plan.nodes import DST, NOWHERE, SRC, Box
 
 if TYPE_CHECKING:
@@ -47,18 +45,15 @@ def draw_plan(
     if len(head) > _MAX_BOX_LINES + 1:
         head = [*head[: _MAX_BOX_LINES + 1], f"… {len(head) - 1 - _MAX_BOX_LINES} more"]
     if not dst_desc.nelems:
-        return Sheet(head, [], [], printed).picture()
+        return Sheet(head, text=printed).picture()
     src, dst = (cells_of(desc.layout, desc.dtype) for desc in (src_desc, dst_desc))
     caption = _IN_DST + (", and the box" if len(boxes) > 1 else "")
     in_dst = Side(dst, caption, lambda offset: _dst_cell(dst, boxes, offset))
-    lines = lines_of(dst)
-    shown = [[in_dst.at_offset(offset) for offset in line] for line in lines.offsets()]
-    written = cells_text(lines, shown, dst.dtype.bits, of_number=True)
     return draw_sides(
         head,
         Side(src, _IN_SRC, lambda offset: coloured_as(src, dst, offset)),
         in_dst,
-        "\n".join([printed, "", caption, *written]),
+        "\n".join([printed, "", caption, *in_dst.strip().text(of_number=True)]),
         limits,
     )
 

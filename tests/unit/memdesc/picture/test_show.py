@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise, product
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 import memdesc
 from memdesc import memory_desc
-from tests.pictures import cells, check, elements
+from tests.pictures import cells, check, elements, halves
 
 _CASES: dict[str, dict[str, Any]] = {
     "scalar": {"dims": (1, 1), "dtype": "f32", "layout": "ab"},
@@ -96,7 +97,7 @@ def test_lines_with_elements_are_shown_if_there_are_many_gaps() -> None:
 
 def test_a_cache_line_is_marked_where_it_starts() -> None:
     desc = memory_desc((4, 16), "f32", "ab")
-    svg = desc.show().svg
+    svg = halves(desc.show())[1]
     _, memory = cells(svg)
     (marks,) = [
         path.get("d", "")
@@ -108,7 +109,7 @@ def test_a_cache_line_is_marked_where_it_starts() -> None:
 
 
 def test_blocks_are_outlined_in_the_memory_and_framed_in_the_grid() -> None:
-    svg = memory_desc((1, 8, 1, 2), "f32", "nChw4c").show().svg
+    svg = halves(memory_desc((1, 8, 1, 2), "f32", "nChw4c").show())[1]
     edges = [
         path.get("d", "") for path in elements(svg, "path") if path.get("class") == "memdesc-edge"
     ]
@@ -147,3 +148,17 @@ def test_the_terminal_form_shows_offsets_padding_and_cache_lines() -> None:
     assert sum(line.count("|") for line in lines) == 3
     gaps = memory_desc((3, 2), "f32", strides=(4, 1)).show().text
     assert "0,0 0,1   -   - 1,0" in gaps
+
+
+def test_a_terminal_shows_the_colours_of_the_picture_and_the_same_text() -> None:
+    picture = memory_desc((5, 4), "f32", "Ab4a").show()
+    lines = re.sub("\x1b\\[[0-9;]*m", "", picture.coloured).splitlines()
+    assert [line.rstrip() for line in lines] == picture.text.splitlines()
+    runs = re.findall("\x1b\\[38;5;16;48;5;([0-9]+)m *([0-9]+) *\x1b", picture.coloured)
+    grid, _ = cells(picture.svg)
+    fills = {seen.offset: seen.fill for seen in grid}
+    assert {int(number) for _, number in runs} == {
+        seen.offset for seen in grid if not seen.is_hatched
+    }
+    pairs = {(colour, fills[int(number)]) for colour, number in runs}
+    assert len(pairs) == len({colour for colour, _ in pairs}) == len({fill for _, fill in pairs})

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import memdesc
 from reorder.cli.command import SEVERAL, flags_of, fold
 from reorder.cli.main import GROUPS, NAMES, command_parser, main, shell_parser
 
@@ -169,14 +170,24 @@ def test_a_wide_picture_is_cut_at_the_width_of_a_terminal() -> None:
     assert len(rows) == 8
     assert all((len(row), row[-1]) == (80, "…") for row in rows)
     assert lines[-1] == "cut at the terminal's width; --svg FILE draws all of it"
-    assert _in_a_terminal(*["show", "ab", "2x3", "--draw"])[-1].startswith("     0")
 
 
-def _in_a_terminal(*words: str) -> list[str]:
+def test_pictures_have_colours_in_a_terminal_unless_it_or_the_user_has_none() -> None:
+    words = ["show", "ab", "2x3", "--draw"]
+    picture = memdesc.memory_desc((2, 3), "f32", "ab").show()
+    for environment, last in (
+        ({"TERM": "xterm"}, picture.coloured),
+        ({"TERM": "dumb"}, picture.text),
+        ({"TERM": "xterm", "NO_COLOR": "1"}, picture.text),
+    ):
+        assert _in_a_terminal(*words, **environment)[-1] == last.splitlines()[-1]
+
+
+def _in_a_terminal(*words: str, **environment: str) -> list[str]:
     """Return the lines that a command prints into a terminal of 80 columns."""
     terminal, other_end = pty.openpty()
     command = [sys.executable, "-m", "reorder", *words]
-    env = os.environ | {"COLUMNS": "80"}
+    env = os.environ | {"COLUMNS": "80", "NO_COLOR": ""} | environment
     with subprocess.Popen(command, stdout=other_end, env=env) as running:
         os.close(other_end)
         shown = b""
