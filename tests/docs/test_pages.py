@@ -107,7 +107,7 @@ def test_links_of_the_readme_lead_to_files() -> None:
         assert (_ROOT / link.partition("#")[0]).exists(), link
 
 
-def test_the_packages_that_the_architecture_lists_exist() -> None:
+def test_the_packages_and_files_that_the_architecture_names_exist() -> None:
     page = (_DOCS / "architecture.md").read_text(encoding="utf-8")
     folder, listed = "", set()
     for line in page.splitlines():
@@ -118,4 +118,6 @@ def test_the_packages_that_the_architecture_lists_exist() -> None:
         else:
             folder = ""
     assert len(listed) > 15
-    assert all((_ROOT / name).is_dir() for name in listed)
+    # and the files that it says to read, or to add a row to
+    listed |= set(re.findall(r"`((?:memdesc|reorder|tests|docs)/[\w/.]+)`", page))
+    assert not [name for name in sorted(listed) if not (_ROOT / name).exists()]
