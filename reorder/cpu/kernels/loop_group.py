@@ -69,7 +69,10 @@ class Transposition(NamedTuple):
         """Emit the loop around both groups; yields the transposition of each step."""
         kernel_loop = load_fields(self.kernel_loop_at, KernelLoop)
         with loop(0, kernel_loop.extent) as i:
+            ahead = i * kernel_loop.table_stride
             yield self._replace(
                 src=self.elements.moved(self.src, i * kernel_loop.src_stride),
                 dst=self.elements.moved(self.dst, i * kernel_loop.dst_stride),
+                columns=self.columns._replace(table=self.columns.table + ahead),
+                rows=self.rows._replace(table=self.rows.table + ahead),
             )

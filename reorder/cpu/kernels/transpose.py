@@ -120,21 +120,21 @@ def _emit_sweeps(move: Transposition, span: ColumnSpan, shape: TileShape) -> Non
     # a select, since LLVM would duplicate the loop for a branch; a narrow tile starts with the
     # first column of the span, which is the first entry of its own table
     narrow_table = edge.columns - span.first * WORD_NBYTES
-    column_tables = where(is_narrow, narrow_table, move.columns.table)
     last_row = move.rows.extent - height
     step = _sweep_columns(elements, last_row, height)
     # most calls have whole tiles only
     has_edges = is_narrow | (move.rows.valid < move.rows.extent)
-    with when(is_narrow):
-        edge.write_columns(move.columns, span)
     for part in move.each_step():
+        with when(is_narrow):
+            edge.write_columns(part.columns, span)
+        column_tables = where(is_narrow, narrow_table, part.columns.table)
         src = elements.rebased(part.src)
         with loop(span.first, span.last, step) as start:
             stop = minimum(start + step, span.last)
             with loop(0, move.rows.extent, height) as next_row:
                 row = minimum(next_row, last_row)
                 dst = elements.rebased(part.dst + row)
-                whole_table = move.rows.table + row * WORD_NBYTES
+                whole_table = part.rows.table + row * WORD_NBYTES
                 before = builder.block
                 with when(has_edges):
                     edge_part = part._replace(src=src, dst=dst)
@@ -145,7 +145,7 @@ def _emit_sweeps(move: Transposition, span: ColumnSpan, shape: TileShape) -> Non
                 if width > lane.width:
                     rest = start + ((stop - start) & -width)
                     with loop(start, rest, width) as column:
-                        column_table = move.columns.table + column * WORD_NBYTES
+                        column_table = part.columns.table + column * WORD_NBYTES
                         first = elements.rebased(Location(src.address, column))
                         emit_tile(elements, first, dst, (row_table, column_table), shape)
                         _prefetch_columns(move, dst, column_table, shape)

@@ -13,9 +13,11 @@ from reorder.cpu.schedule.program import encode, points_in_bytes
 from reorder.cpu.schedule.rotation import rotate
 from reorder.cpu.schedule.select import MICRO_KERNELS, Kernel, ScheduledBox, pack_for_kernels
 from reorder.cpu.schedule.tiling import stream_box, tile_boxes
+from reorder.cpu.schedule.variants import schedule_variants, variants_of
+from reorder.plan.nodes import DST, SRC
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     import numpy as np
     from numpy.typing import NDArray
@@ -87,9 +89,7 @@ class BatchBuilder:
     def move(self, boxes: Iterable[Box]) -> list[Batch]:
         """Return batches that move boxes without indirect loops, one for each kernel."""
         by_kernel: dict[Kernel, list[ScheduledBox]] = {}
-        for box in boxes:
-            packed, bits, element_stride = pack_for_kernels(box, self.plan.dst.dtype.bits)
-            parts = self._schedule(packed, bits, element_stride)
+        for bits, parts in self._scheduled(boxes):
             can_stream = self.streams and bits >= BYTE_BITS
             streams = [can_stream and part.fills_lines(bits) for part in parts]
             for scheduled, fills_lines in zip(parts, streams, strict=True):
@@ -98,10 +98,31 @@ class BatchBuilder:
                 by_kernel.setdefault(Kernel(bits, is_streamed), []).append(scheduled)
         return [self._batch(tuple(found), kernel) for kernel, found in by_kernel.items()]
 
+    def _scheduled(self, boxes: Iterable[Box]) -> Iterator[tuple[int, tuple[ScheduledBox, ...]]]:
+        """Schedule boxes; yields the bits of their elements with them."""
+        alike: dict[tuple[int, int], list[Box]] = {}
+        for box in boxes:
+            packed, bits, stride = pack_for_kernels(box, self.plan.dst.dtype.bits)
+            if bits >= BYTE_BITS:
+                packed, stride = _placed(packed, bits, stride, self.place)
+            alike.setdefault((bits, stride), []).append(packed)
+        src, dst = self.plan.src.layout, self.plan.dst.layout
+        for (bits, stride), found in alike.items():
+            # non-temporal stores write each line of a plain dst once as it is
+            if bool(src.xor) == bool(dst.xor) or (src.xor and self.streams):
+                yield from ((bits, self._schedule(box, bits, stride)) for box in found)
+                continue
+            # the boxes of a swizzle differ in the operand that is swizzled
+            side = DST if src.xor else SRC
+            for variants in variants_of(found, side):
+                one = schedule_variants(variants, side, stride)
+                if one:
+                    yield bits, (one,)
+                else:
+                    yield from ((bits, self._schedule(box, bits, stride)) for box in variants.boxes)
+
     def _schedule(self, box: Box, bits: int, element_stride: int) -> tuple[ScheduledBox, ...]:
-        """Schedule a box; offsets in dst count from the start of a line afterwards."""
-        if bits >= BYTE_BITS:
-            box, element_stride = _placed(box, bits, element_stride, self.place)
+        """Schedule a box whose offsets in dst count from the start of a line."""
         # tiles for non-temporal stores if there are any, or else for the caches
         parts = stream_box(box, bits, element_stride) if self.streams else ()
         if not parts and (self.streams or self.fills_lines):

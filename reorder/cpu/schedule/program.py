@@ -7,7 +7,8 @@ another program. The instruction of a box is
 * for each outer loop, outermost first, `LoopHead` and its stride in each operand;
 * for runs and strided elements `RowsHead` and two tables, the offsets of the rows in src and in
   dst, then the jumps of `RunEnds` if runs have these; for transpositions `TransposeHead`,
-  `KernelLoop` and two tables, the offsets of the columns in dst and of the rows in src.
+  `KernelLoop` and two tables, the offsets of the columns in dst and of the rows in src, or two for
+  each step of the kernel loop.
 
 All offsets and strides are in bytes, so that rows may start between two elements; those of 4-bit
 elements are in elements. A program runs once at each `Point`: one for each step of the indirect
@@ -26,7 +27,7 @@ from memdesc.dtypes import BYTE_BITS
 from reorder.cpu.schedule.loops import count_contiguous, offset_table, size_of
 from reorder.cpu.schedule.partition import Workload
 from reorder.cpu.schedule.select import MAX_CALL_SIZE, ScheduledBox
-from reorder.cpu.tables import fields_of
+from reorder.cpu.tables import WORD_NBYTES, fields_of
 from reorder.cpu.target import LINE_NBYTES
 from reorder.plan.nodes import NOWHERE, IndirectLoop, Node
 
@@ -105,6 +106,8 @@ class KernelLoop(NamedTuple):
     extent: int
     src_stride: int
     dst_stride: int
+    # bytes from the tables of a step to those of the next one; 0: all steps have the same
+    table_stride: int
 
 
 def encode(
@@ -160,7 +163,7 @@ def _coarse_steps(outer: tuple[Node, ...], inner: Node) -> int:
 
 def _encode_rows(scheduled: ScheduledBox, step: int) -> list[int]:
     rows, (run,) = scheduled.rows, scheduled.columns
-    src_table, dst_table = _offsets(rows, 0, step), _offsets(rows, 1, step)
+    ((src_table, dst_table),) = _tables(scheduled, rows, step)
     valid_rows = _count_valid(rows)
     head = RowsHead(
         rows=len(src_table),
@@ -182,25 +185,41 @@ def _encode_transpose(
     scheduled: ScheduledBox, kernel_loop: Node | None, step: int, *, prefetches_dst: bool
 ) -> list[int]:
     rows, columns = scheduled.rows, scheduled.columns
-    column_table, row_table = _offsets(columns, 1, step), _offsets(rows, 0, step)
-    row_run = _run_length(rows, columns, 0, scheduled.element_stride)
-    if scheduled.row_table:
-        row_table, row_run = [offset * step for offset in scheduled.row_table], 0
+    tables = _tables(scheduled, columns, step)
+    column_run, row_run = (
+        _run_length(group, other, side, scheduled.element_stride)
+        for group, other, side in ((columns, rows, 1), (rows, columns, 0))
+    )
+    if scheduled.tables:
+        row_run = 0
     valid_rows = _count_valid(rows)
     head = TransposeHead(
-        columns=len(column_table),
+        columns=size_of(columns),
         valid_columns=_count_valid(columns),
-        column_run=_run_length(columns, rows, 1, scheduled.element_stride),
-        rows=len(row_table),
+        column_run=column_run if len(tables) == 1 else 0,
+        rows=size_of(rows),
         valid_rows=valid_rows,
         row_run=row_run,
-        src_span=max(row_table[:valid_rows], default=0),
+        src_span=max((max(src[:valid_rows], default=0) for src, _ in tables), default=0),
         prefetches_dst=int(prefetches_dst),
     )
-    loop = KernelLoop(1, 0, 0)
+    words = [offset for src, dst in tables for offset in (*dst, *src)]
+    loop = KernelLoop(len(tables), 0, 0, WORD_NBYTES * len(words) // len(tables))
     if kernel_loop:
-        loop = KernelLoop(kernel_loop.extent, *(stride * step for stride in kernel_loop.strides))
-    return [*head, *loop, *column_table, *row_table]
+        src_stride, dst_stride = (stride * step for stride in kernel_loop.strides)
+        loop = KernelLoop(kernel_loop.extent, src_stride, dst_stride, 0)
+    return [*head, *loop, *words]
+
+
+def _tables(
+    scheduled: ScheduledBox, group: tuple[Node, ...], step: int
+) -> list[tuple[list[int], list[int]]]:
+    """Return the tables of a box, strides times `step`: of the rows in src, of a group in dst."""
+    tables = scheduled.tables or ((_offsets(scheduled.rows, 0), _offsets(group, 1)),)
+    return [
+        ([offset * step for offset in src], [offset * step for offset in dst])
+        for src, dst in tables
+    ]
 
 
 def _count_valid(group: tuple[Node, ...]) -> int:
@@ -223,9 +242,9 @@ def _run_length(
     return run if run > 1 else 0
 
 
-def _offsets(group: tuple[Node, ...], side: int, step: int) -> list[int]:
-    """Return the offset of each step of a loop group on a side, strides times `step`."""
-    strides = (node.strides[side] * step for node in group)
+def _offsets(group: tuple[Node, ...], side: int) -> list[int]:
+    """Return the offset of each step of a loop group on a side."""
+    strides = (node.strides[side] for node in group)
     return offset_table((node.extent for node in group), strides)
 
 

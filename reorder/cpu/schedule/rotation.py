@@ -23,7 +23,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc.dtypes import BYTE_BITS
 from reorder.cpu.schedule.loops import offset_table, size_of
-from reorder.cpu.schedule.select import TILE, TRANSPOSED, RunEnds, ScheduledBox, select_kernel
+from reorder.cpu.schedule.select import (
+    TILE,
+    TRANSPOSED,
+    RunEnds,
+    ScheduledBox,
+    Tables,
+    select_kernel,
+)
 from reorder.cpu.schedule.tiling import (
     RUN_NBYTES,
     along_src,
@@ -205,7 +212,10 @@ class _Rotation(NamedTuple):
         offsets = tuple(offset - table[0] for offset in table)
         if offsets == tuple(range(0, len(table) * row.strides[0], row.strides[0])):
             offsets = ()
-        done += [tile._replace(row_table=offsets) for tile in tiles]
+        for tile in tiles:
+            targets = ((node.extent, node.strides[1]) for node in tile.columns)
+            tables = Tables(offsets, tuple(offset_table(*zip(*targets, strict=True))))
+            done.append(tile._replace(tables=(tables,) if offsets else ()))
         return True
 
     def _columns_of(self, part: Box) -> tuple[Node, ...]:

@@ -52,6 +52,17 @@ class RunEnds(NamedTuple):
     jumps: tuple[int, ...]
 
 
+class Tables(NamedTuple):
+    """Offsets that are not those of loops, in elements.
+
+    Of runs and strided elements the offsets of the rows in src and in dst; of a transposition those
+    of the rows in src and of the columns in dst.
+    """
+
+    src: tuple[int, ...]
+    dst: tuple[int, ...]
+
+
 class ScheduledBox(NamedTuple):
     """A box, and the micro-kernel that moves it.
 
@@ -67,8 +78,8 @@ class ScheduledBox(NamedTuple):
     outer: tuple[Node, ...]
     rows: tuple[Node, ...]
     columns: tuple[Node, ...]
-    # offsets of the rows of a transposition in src, if these are not those of their loops
-    row_table: tuple[int, ...] = ()
+    # offsets, if these are not those of the loops; a transposition with several runs once for each
+    tables: tuple[Tables, ...] = ()
     # of runs that end with elements of other ones
     ends: RunEnds | None = None
 
@@ -88,7 +99,8 @@ class ScheduledBox(NamedTuple):
 
         It is the innermost one, if the loop groups are small and all of its steps hold data.
         """
-        if not self.is_transposed or 2 * self.inner_size > MAX_CALL_SIZE or not self.outer:
+        is_full = 2 * self.inner_size > MAX_CALL_SIZE or len(self.tables) > 1
+        if not self.is_transposed or is_full or not self.outer:
             return None
         last = self.outer[-1]
         return last if last.valid == last.extent else None
@@ -121,6 +133,8 @@ class ScheduledBox(NamedTuple):
 
     def fills_lines(self, bits: int) -> bool:
         """Whether it writes whole cache lines only, if dst starts with one."""
+        if self.tables and (len(self.tables) > 1 or not self.is_transposed):
+            return False  # strides say nothing of where its variants write
         if self.is_interleaved(bits):
             return self._starts_lines((*self.rows, *self.columns), bits)
         if self._is_split():
