@@ -22,7 +22,8 @@ from memdesc.int64 import checked_flag, checked_int
 from memdesc.record import RecordDesc
 from reorder.api import reorder
 from reorder.checkpoints.formats import npz
-from reorder.checkpoints.formats.entry import map_file, record_fields, record_of
+from reorder.checkpoints.formats.descriptors import record_fields, record_of
+from reorder.checkpoints.formats.entry import map_file
 from reorder.checkpoints.formats.table import FORMATS, kind_of, read_container
 from reorder.checkpoints.groups import Claims, Group, claims_of, read_group
 from reorder.checkpoints.moves.changes import padded

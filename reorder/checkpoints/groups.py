@@ -20,7 +20,8 @@ from memdesc.record import RecordDesc, record_desc
 from memdesc.record.bind import SHOWN, Stored, bind, difference
 from memdesc.record.names import read_name, scheme_of
 from memdesc.record.rows import SCHEMES
-from reorder.checkpoints.formats.entry import Entry, FileState, record_of, stored_desc
+from reorder.checkpoints.formats.descriptors import record_of
+from reorder.checkpoints.formats.entry import Entry, FileState, stored_desc
 from reorder.checkpoints.quantization import CONFIG, KEY, Configs, Declared
 from reorder.checkpoints.siblings import (
     ORDERS,

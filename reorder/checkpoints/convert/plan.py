@@ -20,7 +20,8 @@ from reorder.checkpoints.convert.beside import beside, left_out_warnings
 from reorder.checkpoints.convert.rules import Rule, is_record
 from reorder.checkpoints.convert.steps import Step, copy_step, layout_step, record_step
 from reorder.checkpoints.convert.targets import Target
-from reorder.checkpoints.formats.entry import Entry, Tensor, record_fields, stored_desc
+from reorder.checkpoints.formats.descriptors import record_fields
+from reorder.checkpoints.formats.entry import Entry, Tensor, stored_desc
 from reorder.checkpoints.formats.shards import names_beside
 from reorder.checkpoints.groups import Claims, Group, Model, elsewhere, read_group, single
 from reorder.checkpoints.moves.changes import ONLY, Reorder

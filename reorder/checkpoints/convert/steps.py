@@ -14,7 +14,8 @@ from memdesc.record import RecordDesc, record_desc
 from memdesc.record.names import scheme_of
 from memdesc.tags import LETTERS
 from reorder.checkpoints.convert.rules import WHOLE, Rule, is_record
-from reorder.checkpoints.formats.entry import Entry, Place, Tensor, record_fields, stored_desc
+from reorder.checkpoints.formats.descriptors import record_fields
+from reorder.checkpoints.formats.entry import Entry, Place, Tensor, stored_desc
 from reorder.checkpoints.moves.changes import (
     ONLY,
     Encode,

@@ -14,12 +14,10 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import chain
 from math import prod
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, BinaryIO, NamedTuple
 
 from memdesc import MemoryDesc
@@ -27,8 +25,13 @@ from memdesc.dtypes import DATA_TYPES
 from memdesc.errors import MemdescError, about, short_repr
 from memdesc.layout import memory_order
 from memdesc.record.gguf import GGUF_NUMBERS, GgufType, gguf_type
-from reorder.checkpoints.formats.entry import (
+from reorder.checkpoints.formats.descriptors import (
     PREFIX,
+    described,
+    descriptors_of,
+    split_metadata,
+)
+from reorder.checkpoints.formats.entry import (
     Container,
     Entry,
     FileState,
@@ -39,10 +42,8 @@ from reorder.checkpoints.formats.entry import (
     check_nbytes,
     check_planned,
     checked_shape,
-    described,
-    descriptors_of,
+    joined,
     open_container,
-    split_metadata,
     stored_desc,
 )
 
@@ -55,46 +56,41 @@ class GgufValue(NamedTuple):
 
 
 # types that are neither data types nor records keep GGUF's name
-_OTHERS = {
+_TYPES = {number: gguf_type(name) for number, name in GGUF_NUMBERS.items()} | {
     9: GgufType("Q8_1", 32, 40),
     15: GgufType("Q8_K", 256, 292),
     41: GgufType("Q1_0", 128, 18),
 }
-TYPES = MappingProxyType(
-    {number: gguf_type(name) for number, name in GGUF_NUMBERS.items()} | _OTHERS
-)
-_BY_NAME = {row.name: number for number, row in TYPES.items()}
+_BY_NAME = {row.name: number for number, row in _TYPES.items()}
 # types that are not in the table, such as those of newer or other versions of ggml
 _UNKNOWN = re.compile("ggml_type_([0-9]{1,10})")
+# what messages say about tensors of unknown types
+_WAY = "its bytes can be read and copied into another GGUF, but not decoded"
 
-# bytes of metadata values of a fixed size
-SCALARS = MappingProxyType({0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8})
-_FLOATS = {6, 12}
-STRING, ARRAY = 8, 9
-
-
-def type_name(number: int) -> str:
-    """Return the name of a type of tensors, made from its number if it is not in the table."""
-    return TYPES[number].name if number in TYPES else f"ggml_type_{number}"
-
-
-def type_number(name: str) -> int | None:
-    """Return the number of a type by the name that `type_name` gives it; None for other names."""
-    unknown = _UNKNOWN.fullmatch(name)
-    return int(unknown[1]) if unknown else _BY_NAME.get(name)
-
-
-# the most bytes before the data; tokenizers take some ten million
-_MAX_HEADER = 2**28
+# bytes of metadata values of a fixed size, by type, and the other types
+_SCALARS = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
+_INTEGERS = _SCALARS.keys() - {6, 12}
+_STRING, _ARRAY = 8, 9
 # the most levels of arrays within arrays
 _MAX_DEPTH = 4
+# the most bytes before the data; tokenizers take some ten million
+_MAX_HEADER = 2**28
+_MAGIC, _VERSION, _VERSIONS = b"GGUF", 3, (2, 3)
+_ALIGNMENT_KEY, _ALIGNMENT = "general.alignment", 32
+# the most dims in ggml
+_MAX_NDIMS = 4
+# substitutes for types that GGUF lacks, by their bits
+_WORDS = {8: "s8", 16: "s16", 32: "s32", 64: "s64"}
+# what the parts of a model say, and how they are called
+_NUMBER, _COUNT, _TENSORS = "split.no", "split.count", "split.tensors.count"
+_PART_NAME = re.compile(r"(.*)-([0-9]{5})-of-([0-9]{5})\.gguf", re.DOTALL)
 
 
-class Reader:
+class _Reader:
     """Reads a header's numbers and strings, and refuses what would end beyond the file."""
 
     def __init__(self, file: BinaryIO, nbytes: int) -> None:
-        self.file = file
+        self._file = file
         self.at = 0
         self.left = min(nbytes, _MAX_HEADER)
 
@@ -106,12 +102,11 @@ class Reader:
                 f"file or of the {_MAX_HEADER} that a header may have"
             )
             raise MemdescError(msg)
-        data = self.file.read(count)
+        data = self._file.read(count)
         if len(data) < count:
             msg = f"it ends within {what}, at byte {self.at + len(data)}"
             raise MemdescError(msg)
-        self.at += count
-        self.left -= count
+        self.at, self.left = self.at + count, self.left - count
         return data
 
     def number(self, form: str, what: str) -> int:
@@ -136,23 +131,23 @@ class Reader:
             msg = f"{what} at byte {self.at} is not UTF-8: {short_repr(raw)}"
             raise MemdescError(msg) from None
 
-    def value(self, kind: int) -> bytes:
-        """Return the bytes of a value of metadata."""
-        start = self.at
+    def value(self) -> GgufValue:
+        """Return the next value of metadata."""
+        kind, start = self.number("I", "the type of a value"), self.at
         self._skip(kind)
-        self.file.seek(start)
-        return self.file.read(self.at - start)
+        self._file.seek(start)
+        return GgufValue(kind, self._file.read(self.at - start))
 
     def _skip(self, kind: int, depth: int = 0) -> None:
-        if kind in SCALARS:
-            self.take(SCALARS[kind], "a value")
-        elif kind == STRING:
+        if kind in _SCALARS:
+            self.take(_SCALARS[kind], "a value")
+        elif kind == _STRING:
             self.take(self.number("Q", "a string"), "a string")
-        elif kind == ARRAY and depth <= _MAX_DEPTH:
+        elif kind == _ARRAY and depth <= _MAX_DEPTH:
             inner = self.number("I", "the type of an array")
-            size = SCALARS.get(inner, 8)
+            size = _SCALARS.get(inner, 8)
             count = self.count(size, "the values of an array")
-            if inner in SCALARS:
+            if inner in _SCALARS:
                 self.take(size * count, "an array")
             else:
                 for _ in range(count):
@@ -162,54 +157,72 @@ class Reader:
             raise MemdescError(msg)
 
 
-_NUMBER, _COUNT, _TENSORS = "split.no", "split.count", "split.tensors.count"
-_PART_NAME = re.compile(r"(.*)-([0-9]{5})-of-([0-9]{5})\.gguf", re.DOTALL)
+class _Info(NamedTuple):
+    """What a header says about a tensor; the offset is from the start of the data."""
+
+    name: str
+    shape: tuple[int, ...]
+    kind: int
+    offset: int
+
+    @property
+    def dtype(self) -> str:
+        """The name of its type, made from the number if it is not in the table."""
+        return _TYPES[self.kind].name if self.kind in _TYPES else f"ggml_type_{self.kind}"
+
+    def nbytes(self, end: int) -> int:
+        """Return its size in bytes; one of an unknown type extends to `end`, the next tensor."""
+        row = _TYPES.get(self.kind)
+        if row is not None:
+            return prod(self.shape) // row.block * row.nbytes
+        if prod(self.shape) and end <= self.offset:
+            msg = (
+                f"tensor {short_repr(self.name)} of type {self.kind} starts at byte {self.offset} "
+                f"of the data and ends at {end}: it has no bytes"
+            )
+            raise MemdescError(msg)
+        return end - self.offset if prod(self.shape) else 0
 
 
-def join_parts(path: Path, part: Container, read: Callable[[Path], Container]) -> Container:
-    """Return the model that a file is any part of, or the file itself if it is whole.
+def read(path: Path) -> Container:
+    """Read the header of a file, and those of the other parts of its model.
 
-    `read` reads another part. Fails if the name is not that of a part, or the parts do not fit
-    together.
+    Fails if a file is damaged, or the parts do not fit together; the message names the rule, the
+    tensor and the numbers.
     """
+    part = _read_file(path)
     count, number = _part_number(part, _COUNT) or 0, _part_number(part, _NUMBER) or 0
     if count <= 1:
         return part
+    which = f"{str(path)!r} is part {number + 1} of {count} of a model"
     name = _PART_NAME.fullmatch(path.name)
     if name is None or (int(name[2]), int(name[3])) != (number + 1, count):
         msg = (
-            f"{str(path)!r} is part {number + 1} of {count} of a model, so it must be called "
-            f"NAME-{number + 1:05}-of-{count:05}.gguf, and the other parts must have such names too"
+            f"{which}, so it must be called NAME-{number + 1:05}-of-{count:05}.gguf, and the other "
+            "parts must have such names too"
         )
         raise MemdescError(msg)
-    entries: dict[str, Entry] = {}
-    files: list[Path] = []
-    metadata: dict[str, Any] = {}
+    parts = []
     for k in range(count):
         other = path.with_name(f"{name[1]}-{k + 1:05}-of-{count:05}.gguf")
         if not other.exists():
-            msg = (
-                f"{str(path)!r} is part {number + 1} of {count} of a model: {str(other)!r} is "
-                "missing, and all parts must be in one folder"
-            )
+            msg = f"{which}: {str(other)!r} is missing, and all parts must be in one folder"
             raise MemdescError(msg)
-        found = part if k == number else read(other)
-        if (_part_number(found, _NUMBER), _part_number(found, _COUNT)) != (k, count):
+        parts.append(part if k == number else _read_file(other))
+        if (_part_number(parts[k], _NUMBER), _part_number(parts[k], _COUNT)) != (k, count):
             msg = f"{str(other)!r} does not say that it is part {k + 1} of {count}"
             raise MemdescError(msg)
-        if twice := entries.keys() & found.entries.keys():
-            msg = f"{str(other)!r} has {short_repr(min(twice))}, which an earlier part has too"
-            raise MemdescError(msg)
-        entries |= found.entries
-        files.append(other)
-        for key, value in found.metadata.items():
-            metadata.setdefault(key, value)
+    model = joined(path, parts)
     wanted = _part_number(part, _TENSORS)
-    if wanted is not None and wanted != len(entries):
-        msg = f"{str(path)!r} says {wanted} tensors in {count} parts, which have {len(entries)}"
+    if wanted is not None and wanted != len(model.entries):
+        msg = (
+            f"{str(path)!r} says {wanted} tensors in {count} parts, which have {len(model.entries)}"
+        )
         raise MemdescError(msg)
-    rest = {key: metadata[key] for key in metadata if key not in {_NUMBER, _COUNT, _TENSORS}}
-    return Container(part.format, entries, rest, tuple(files))
+    metadata = dict(model.metadata)
+    for key in (_NUMBER, _COUNT, _TENSORS):
+        metadata.pop(key, None)
+    return model._replace(metadata=metadata)
 
 
 def _part_number(part: Container, key: str) -> int | None:
@@ -218,42 +231,20 @@ def _part_number(part: Container, key: str) -> int | None:
     Fails if the value is something else.
     """
     value = part.metadata.get(key)
-    if value is None:
-        return None
-    if isinstance(value, GgufValue) and value.kind in SCALARS.keys() - _FLOATS:
-        return int.from_bytes(value.raw, "little")
+    if value is None or (isinstance(value, GgufValue) and value.kind in _INTEGERS):
+        return value if value is None else int.from_bytes(value.raw, "little")
     msg = f"{str(part.files[0])!r}: {key} is not an integer"
     raise MemdescError(msg)
 
 
-_MAGIC = b"GGUF"
-_VERSION, _VERSIONS = 3, (2, 3)
-_ALIGNMENT_KEY, _ALIGNMENT = "general.alignment", 32
-_U32 = 4
-# the most dims in ggml
-_MAX_NDIMS = 4
-# what messages say about tensors of unknown types
-_WAY = "its bytes can be read and copied into another GGUF, but not decoded"
-# substitutes for types that GGUF lacks, by their bits
-_WORDS = {8: "s8", 16: "s16", 32: "s32", 64: "s64"}
-
-
-def read(path: Path) -> Container:
-    """Read the header of a file, and those of the other parts of its model.
-
-    Fails if a file is damaged; the message names the rule, the tensor and the numbers.
-    """
-    return join_parts(path, _read_file(path), _read_file)
-
-
 def _read_file(path: Path) -> Container:
     with open_container(path, "a GGUF file") as (file, state):
-        metadata, entries = _read(Reader(file, state.nbytes), path, state)
-    return Container("gguf", check_entries(entries), metadata, (path,))
+        metadata, entries = _read(_Reader(file, state.nbytes), path, state)
+        return Container("gguf", check_entries(entries), metadata, (path,))
 
 
 def _read(
-    reader: Reader, path: Path, state: FileState
+    reader: _Reader, path: Path, state: FileState
 ) -> tuple[dict[str, str | GgufValue], list[Entry]]:
     magic, version = reader.take(len(_MAGIC), "the magic"), reader.number("I", "the version")
     if magic != _MAGIC or version not in _VERSIONS:
@@ -268,75 +259,64 @@ def _read(
         if key in values:
             msg = f"two values of metadata are called {short_repr(key)}"
             raise MemdescError(msg)
-        kind = reader.number("I", "the type of a value")
-        values[key] = GgufValue(kind, reader.value(kind))
+        values[key] = reader.value()
     infos = [_info(reader) for _ in range(ntensors)]
     alignment = _alignment(values.get(_ALIGNMENT_KEY))
     start = -(-reader.at // alignment) * alignment
-    strings = {key: _string(value) for key, value in values.items() if value.kind == STRING}
-    texts, _ = split_metadata(strings, {info.name for info in infos})
     _check_offsets(infos, alignment)
-    entries = []
-    ends = [info.offset for info in infos[1:]]
-    for info, end in zip(infos, chain(ends, [state.nbytes - start]), strict=False):
-        nbytes, dtype = _nbytes(info, end), type_name(info.kind)
-        entries.append(
-            Entry(info.name, dtype, info.shape, path, start + info.offset, nbytes, state)
-        )
-    entries = [
-        _restored(each)
-        if info.kind in TYPES
-        else replace(each, reason=f"memdesc does not know type {info.kind} of GGUF; {_WAY}")
-        for each, info in zip(described(entries, texts), infos, strict=True)
-    ]
-    described_by = {f"{PREFIX}{name}" for name in texts}
-    metadata = {key: strings.get(key, values[key]) for key in values if key not in described_by}
-    return metadata, entries
+    strings = {key: _string(value) for key, value in values.items() if value.kind == _STRING}
+    texts, _ = split_metadata(strings, {info.name for info in infos})
+    ends = [*(info.offset for info in infos[1:]), state.nbytes - start]
+    entries = described(
+        [
+            Entry(
+                *(info.name, info.dtype, info.shape, path),
+                *(start + info.offset, info.nbytes(end), state),
+            )
+            for info, end in zip(infos, ends[: len(infos)], strict=True)
+        ],
+        texts,
+    )
+    for k, info in enumerate(infos):
+        reason = f"memdesc does not know type {info.kind} of GGUF; {_WAY}"
+        is_known = info.kind in _TYPES
+        entries[k] = _restored(entries[k]) if is_known else replace(entries[k], reason=reason)
+    keys = values.keys() - {f"{PREFIX}{name}" for name in texts}
+    return {key: strings.get(key, values[key]) for key in values if key in keys}, entries
 
 
-class _Info(NamedTuple):
-    """What a header says about a tensor; the offset is from the start of the data."""
-
-    name: str
-    shape: tuple[int, ...]
-    kind: int
-    offset: int
+def _info(reader: _Reader) -> _Info:
+    name = reader.text("the name of a tensor")
+    with about(f"tensor {short_repr(name)}"):
+        ndims = reader.number("I", "the number of dims")
+        if 8 * ndims > reader.left:
+            msg = f"it has {ndims} dims, but {reader.left} bytes follow"
+            raise MemdescError(msg)
+        dims = struct.unpack(f"<{ndims}Q", reader.take(8 * ndims, "dims"))
+        kind, offset = reader.number("I", "a type"), reader.number("Q", "an offset")
+        shape = checked_shape(dims[::-1])
+        row, last = _TYPES.get(kind), shape[-1] if shape else 1
+        if row is not None and last % row.block:
+            msg = (
+                f"{row.name} has blocks of {row.block} elements, which do not divide its rows of "
+                f"{last}"
+            )
+            raise MemdescError(msg)
+    return _Info(name, shape, kind, offset)
 
 
 def _check_offsets(infos: Sequence[_Info], alignment: int) -> None:
     """Refuse tensors that are not aligned, or not in the order of the header."""
-    before = ""
-    last = 0
+    before, last = "", 0
     for info in infos:
+        place = f"tensor {short_repr(info.name)} starts at byte {info.offset} of the data"
         if info.offset % alignment:
-            msg = (
-                f"tensor {short_repr(info.name)} starts at byte {info.offset} of the data, which "
-                f"is not a multiple of the alignment, {alignment}"
-            )
+            msg = f"{place}, which is not a multiple of the alignment, {alignment}"
             raise MemdescError(msg)
         if info.offset < last:
-            msg = (
-                f"tensor {short_repr(info.name)} starts at byte {info.offset} of the data, but "
-                f"{short_repr(before)}, which comes before it, at {last}"
-            )
+            msg = f"{place}, but {short_repr(before)}, which comes before it, at {last}"
             raise MemdescError(msg)
         before, last = info.name, info.offset
-
-
-def _nbytes(info: _Info, end: int) -> int:
-    """Return a tensor's size in bytes; one of an unknown type extends to the next tensor."""
-    row = TYPES.get(info.kind)
-    if row is not None:
-        return prod(info.shape) // row.block * row.nbytes
-    if not prod(info.shape):
-        return 0
-    if end <= info.offset:
-        msg = (
-            f"tensor {short_repr(info.name)} of type {info.kind} starts at byte {info.offset} of "
-            f"the data and ends at {end}: it has no bytes"
-        )
-        raise MemdescError(msg)
-    return end - info.offset
 
 
 def _string(value: GgufValue) -> str:
@@ -346,7 +326,7 @@ def _string(value: GgufValue) -> str:
 def _alignment(value: GgufValue | None) -> int:
     if value is None:
         return _ALIGNMENT
-    if len(value.raw) != _U32 or value.kind in _FLOATS:
+    if value.kind not in _INTEGERS or len(value.raw) != struct.calcsize("I"):
         msg = f"{_ALIGNMENT_KEY} is not an integer of 32 bits"
         raise MemdescError(msg)
     found = int.from_bytes(value.raw, "little")
@@ -356,30 +336,10 @@ def _alignment(value: GgufValue | None) -> int:
     return found
 
 
-def _info(reader: Reader) -> _Info:
-    name = reader.text("the name of a tensor")
-    ndims = reader.number("I", "the number of dims")
-    if 8 * ndims > reader.left:
-        msg = f"tensor {short_repr(name)} has {ndims} dims, but {reader.left} bytes follow"
-        raise MemdescError(msg)
-    dims = struct.unpack(f"<{ndims}Q", reader.take(8 * ndims, "dims"))
-    kind, offset = reader.number("I", "a type"), reader.number("Q", "an offset")
-    with about(f"tensor {short_repr(name)}"):
-        shape = checked_shape(dims[::-1])
-    row, last = TYPES.get(kind), shape[-1] if shape else 1
-    if row is not None and last % row.block:
-        msg = (
-            f"tensor {short_repr(name)}: {row.name} has blocks of {row.block} elements, which do "
-            f"not divide its rows of {last}"
-        )
-        raise MemdescError(msg)
-    return _Info(name, shape, kind, offset)
-
-
 def plan(
     name: str, tensors: Sequence[Tensor], metadata: Mapping[str, Any]
 ) -> tuple[PlannedFile, ...]:
-    """Plan a file; types that GGUF lacks, such as u8, become signed integers with a descriptor.
+    """Plan a file.
 
     Fails if GGUF does not have a type or a kind of metadata value, or two tensors share a name.
     """
@@ -391,19 +351,19 @@ def plan(
     head = [_MAGIC, struct.pack("<IQQ", _VERSION, len(tensors), len(values))]
     for key, value in values.items():
         head += [_text(key), struct.pack("<I", value.kind), value.raw]
-    at = 0
-    offsets: dict[str, int] = {}
+    at, offsets = 0, []
     for tensor, kind in stored:
-        offsets[tensor.name] = at
         ndims = len(tensor.shape)
-        head += [
-            _text(tensor.name),
-            struct.pack(f"<I{ndims}QIQ", ndims, *tensor.shape[::-1], kind, at),
-        ]
+        numbers = struct.pack(f"<I{ndims}QIQ", ndims, *tensor.shape[::-1], kind, at)
+        head += [_text(tensor.name), numbers]
+        offsets.append(at)
         at += -(-tensor.nbytes // alignment) * alignment
     text = b"".join(head)
     start = -(-len(text) // alignment) * alignment
-    spans = {each.name: Span(start + offsets[each.name], each.nbytes) for each in tensors}
+    spans = {
+        each.name: Span(start + offset, each.nbytes)
+        for each, offset in zip(tensors, offsets, strict=True)
+    }
     return (PlannedFile(name, start + at, ((0, text),), spans),)
 
 
@@ -416,9 +376,37 @@ def _value(key: str, value: object) -> GgufValue:
     if isinstance(value, GgufValue):
         return value
     if isinstance(value, str):
-        return GgufValue(STRING, _text(value))
+        return GgufValue(_STRING, _text(value))
     msg = f"metadata {short_repr(key)} is neither a string nor a value of GGUF"
     raise MemdescError(msg)
+
+
+def _stored(tensor: Tensor) -> tuple[Tensor, int]:
+    """Return a tensor as GGUF has it, and the number of its type.
+
+    For types and dims that GGUF lacks it has integers of as many bits, and joins the outer dims; a
+    descriptor says what they are.
+    """
+    dtype, shape = tensor.dtype, tensor.shape or (1,)  # the package gguf expects at least one dim
+    bits = DATA_TYPES[dtype].bits if dtype in DATA_TYPES else 0
+    own = kind = _number(dtype)
+    if own is None:
+        kind = _number(_WORDS.get(bits, ""))
+    if own is None or len(shape) > _MAX_NDIMS:
+        desc = tensor.desc or stored_desc(dtype, tensor.shape)[0]
+        is_joined = len(shape) > _MAX_NDIMS
+        if kind is None or desc is None or (is_joined and not bits):
+            problem = f"{_MAX_NDIMS} dims, not {shape}" if is_joined else f"no type {dtype!r}"
+            msg = f"tensor {short_repr(tensor.name)}: GGUF has {problem}; write a .safetensors"
+            raise MemdescError(msg)
+        split = 1 - _MAX_NDIMS
+        shape = (prod(shape[:split]), *shape[split:]) if is_joined else shape
+        tensor = tensor._replace(desc=desc, dtype=_TYPES[kind].name)
+    assert kind is not None  # noqa: S101 - such types were refused
+    if kind in _TYPES:
+        row = _TYPES[kind]
+        check_nbytes(tensor, prod(shape) * row.nbytes / row.block)
+    return tensor._replace(shape=shape), kind
 
 
 def _restored(entry: Entry) -> Entry:
@@ -435,32 +423,7 @@ def _restored(entry: Entry) -> Entry:
     )
 
 
-def _stored(tensor: Tensor) -> tuple[Tensor, int]:
-    """Return a tensor as GGUF has it, and the number of its type."""
-    kind = type_number(tensor.dtype)
-    dtype = DATA_TYPES.get(tensor.dtype)
-    if kind is None and dtype is not None and dtype.bits in _WORDS:
-        desc = tensor.desc or stored_desc(tensor.dtype, tensor.shape)[0]
-        tensor, kind = tensor._replace(desc=desc), type_number(_WORDS[dtype.bits])
-    if kind is None:
-        msg = (
-            f"tensor {short_repr(tensor.name)}: GGUF has no type {tensor.dtype!r}; store it as u8, "
-            "with a descriptor"
-        )
-        raise MemdescError(msg)
-    # the package gguf expects at least one dim
-    tensor = tensor._replace(shape=tensor.shape or (1,))
-    row = TYPES.get(kind)
-    if len(tensor.shape) > _MAX_NDIMS:
-        desc = tensor.desc or stored_desc(tensor.dtype, tensor.shape)[0]
-        outer, inner = tensor.shape[: 1 - _MAX_NDIMS], tensor.shape[1 - _MAX_NDIMS :]
-        if desc is None or row is None or row.block > 1:
-            msg = (
-                f"tensor {short_repr(tensor.name)}: GGUF has {_MAX_NDIMS} dims, not {tensor.shape}"
-            )
-            raise MemdescError(msg)
-        # the descriptor keeps the others
-        tensor = tensor._replace(desc=desc, shape=(prod(outer), *inner))
-    if row is not None:
-        check_nbytes(tensor, prod(tensor.shape) * row.nbytes / row.block)
-    return tensor._replace(dtype=type_name(kind)), kind
+def _number(dtype: str) -> int | None:
+    """Return the number of a type by its name; None if GGUF lacks it."""
+    unknown = _UNKNOWN.fullmatch(dtype)
+    return int(unknown[1]) if unknown else _BY_NAME.get(dtype)

@@ -1,14 +1,11 @@
 """A .npy: one tensor that numpy itself can express, named like its file without the ending.
 
-Headers are parsed, not evaluated. The size that a header claims is compared with that of the file
-before memory is allocated. Structured types, objects and subarrays are not elements of tensors.
-
-Source: `numpy/lib/format.py` of numpy 2.
+The size that a header claims is compared with that of the file before memory is allocated.
+Structured types, objects and subarrays are not elements of tensors.
 """
 
 from __future__ import annotations
 
-import re
 import struct
 from functools import lru_cache
 from io import BytesIO
@@ -16,9 +13,9 @@ from math import prod
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import numpy as np
+from numpy.lib import format as numpy_format
 
 from memdesc import MemdescError, MemoryDesc, data_type, memory_desc
-from memdesc.errors import short_repr
 from memdesc.record import RecordDesc
 from reorder.checkpoints.formats.entry import (
     Container,
@@ -27,6 +24,7 @@ from reorder.checkpoints.formats.entry import (
     PlannedFile,
     Span,
     check_entries,
+    checked_shape,
     open_container,
     stored_desc,
 )
@@ -40,25 +38,16 @@ if TYPE_CHECKING:
     from reorder.checkpoints.formats.entry import Tensor
 
 _ENDING = ".npy"
-_MAGIC = b"\x93NUMPY"
-# numpy has the same limit
-_MAX_HEADER = 10_000
-_MAX_NDIMS = 64
+# how numpy parses a header, and the form of its length, by the version; version 3 is only for the
+# names of fields in records
+_PARSERS = {
+    b"\1\0": (numpy_format.read_array_header_1_0, "<H"),
+    b"\2\0": (numpy_format.read_array_header_2_0, "<I"),
+}
+# the most bytes in a header, which is numpy's own limit, and of a reason that it gives
+_MAX_HEADER, _MAX_REASON = 10_000, 160
 # members of archives are copied as they are read, in pieces that stay cache-resident
 _CHUNK = 2**18
-_ENTRY = re.compile(
-    r"""\s*(?P<quote>['"])(?P<key>\w{1,20})(?P=quote)\s*:\s*"""
-    r"""(?:(?P<quote2>['"])(?P<text>[^'"]*)(?P=quote2)|(?P<flag>True|False)|"""
-    r"""\((?P<shape>[0-9L,\s]*)\))"""
-    r"""\s*(?:,|(?=\}))"""
-)
-_STRUCTURED = re.compile(r"""['"]descr['"]\s*:\s*[\[(]""")
-_END = re.compile(r"\s*\}\s*")
-_DTYPE = re.compile(
-    r"[<>|=]?(?:\?|b1|[iu][1248]|f(?:2|4|8|12|16)|c(?:8|16|24|32)|[SUV][1-9][0-9]{0,8}|"
-    r"[mM]8(?:\[[0-9]{0,9}[A-Za-z]{1,2}\])?)"
-)
-_EXTENT = re.compile(r"\s*([0-9]{1,40})L?\s*")
 
 
 class Header(NamedTuple):
@@ -74,12 +63,15 @@ class Header(NamedTuple):
         """Size of the data after the header, in bytes."""
         return prod(self.shape) * self.dtype.itemsize
 
+    def __str__(self) -> str:
+        return f"{self.dtype} of shape {self.shape}"
+
 
 def header_of(dtype: np.dtype[Any], shape: tuple[int, ...], *, is_fortran: bool = False) -> Header:
     """Return the header that numpy writes for an array of one of its own types."""
     file = BytesIO()
     values = {"descr": dtype.str, "fortran_order": is_fortran, "shape": shape}
-    np.lib.format.write_array_header_1_0(file, values)
+    numpy_format.write_array_header_1_0(file, values)
     return Header(dtype, shape, is_fortran=is_fortran, raw=file.getvalue())
 
 
@@ -88,86 +80,41 @@ def read_header(file: BinaryIO) -> Header:
 
     Fails if it is damaged, or describes something other than elements of one type.
     """
-    start = file.read(len(_MAGIC) + 2)
-    if start[: len(_MAGIC)] != _MAGIC:
-        msg = f"it starts with {start[: len(_MAGIC)]!r}, not with {_MAGIC!r}"
+    start = file.read(numpy_format.MAGIC_LEN)
+    magic, version = numpy_format.MAGIC_PREFIX, start[-2:]
+    if not start.startswith(magic) or version not in _PARSERS:
+        msg = f"it starts with {start!r}, not with {magic!r} and version 1 or 2 of the format"
         raise MemdescError(msg)
-    version = start[len(_MAGIC) :]
-    if version not in {b"\1\0", b"\2\0", b"\3\0"}:
-        msg = f"it has version {version!r} of the format, not 1, 2 or 3"
-        raise MemdescError(msg)
-    form = "<H" if version == b"\1\0" else "<I"
+    form = _PARSERS[version][1]
     length = file.read(struct.calcsize(form))
     nbytes = struct.unpack(form, length)[0] if len(length) == struct.calcsize(form) else 0
     if nbytes > _MAX_HEADER:
         msg = f"its header has {nbytes} bytes, more than the {_MAX_HEADER} allowed"
         raise MemdescError(msg)
-    raw = file.read(nbytes)
-    if len(raw) < nbytes or not raw:
+    text = file.read(nbytes)
+    if len(text) < nbytes or not text:
         msg = "it ends within its header"
         raise MemdescError(msg)
-    try:
-        text = raw.decode("utf-8" if version == b"\3\0" else "latin1")
-    except UnicodeDecodeError:
-        msg = "its header is not UTF-8"
-        raise MemdescError(msg) from None
-    return _parse(text, start + length + raw)
+    return _parse(version, start + length + text)
 
 
 @lru_cache(maxsize=1024)  # archives often have many arrays with equal headers
-def _parse(text: str, raw: bytes) -> Header:
-    values: dict[str, re.Match[str]] = {}
-    at = len(text) - len(text.lstrip()) + 1
-    is_legal = text.lstrip().startswith("{")
-    while is_legal and (entry := _ENTRY.match(text, at)):
-        is_legal = entry["key"] not in values
-        values[entry["key"]] = entry
-        at = entry.end()
-    if _STRUCTURED.search(text):
-        msg = "it holds records, not elements of one type"
-        raise MemdescError(msg)
-    if (
-        not is_legal
-        or not _END.fullmatch(text, at)
-        or values.keys() != {"descr", "fortran_order", "shape"}
-    ):
-        msg = (
-            "its header is not {'descr': ..., 'fortran_order': ..., 'shape': ...}, but "
-            f"{short_repr(text.strip())}"
-        )
-        raise MemdescError(msg)
-    dtype = _dtype_of(values["descr"]["text"])
-    flag = values["fortran_order"]["flag"]
-    if flag is None:
-        msg = "fortran_order in its header is neither True nor False"
-        raise MemdescError(msg)
-    return Header(dtype, _shape_of(values["shape"]["shape"]), flag == "True", raw)
-
-
-def _dtype_of(text: str | None) -> np.dtype[Any]:
-    if text is not None and text.endswith("O"):
+def _parse(version: bytes, raw: bytes) -> Header:
+    file = BytesIO(raw)
+    file.seek(numpy_format.MAGIC_LEN)
+    try:
+        shape, is_fortran, dtype = _PARSERS[version][0](file, max_header_size=_MAX_HEADER)
+    except Exception as error:  # noqa: BLE001 - it is parsed as a literal and a type of Python
+        reason = str(error)[:_MAX_REASON] or type(error).__name__
+        msg = f"its header is not one of numpy: {reason}"
+        raise MemdescError(msg) from None
+    if dtype.hasobject:
         msg = "Object arrays cannot be loaded when allow_pickle=False"
         raise MemdescError(msg)
-    if text is not None and _DTYPE.fullmatch(text):
-        try:
-            return np.dtype(text)
-        except (TypeError, ValueError):  # an unknown unit of time, or a type this machine lacks
-            pass
-    msg = f"its header names no data type: {short_repr(text)}"
-    raise MemdescError(msg)
-
-
-def _shape_of(text: str | None) -> tuple[int, ...]:
-    parts = [] if text is None else text.split(",")
-    # without a comma, only () is a tuple
-    if len(parts) > 1 or (parts and not parts[0].strip()):
-        if not parts[-1].strip():
-            del parts[-1]
-        matches = [_EXTENT.fullmatch(part) for part in parts]
-        if None not in matches and len(parts) <= _MAX_NDIMS:
-            return tuple(int(match[1]) for match in matches if match)
-    msg = f"its header gives no shape, but {short_repr(text)}"
-    raise MemdescError(msg)
+    if dtype.names is not None or dtype.subdtype is not None or not dtype.itemsize:
+        msg = f"it holds records, or elements of no bytes, not elements of one type: {dtype.str}"
+        raise MemdescError(msg)
+    return Header(dtype, checked_shape(shape), is_fortran, raw)
 
 
 def read_data(file: BinaryIO, header: Header, nbytes: int) -> NDArray[np.uint8]:
@@ -176,7 +123,7 @@ def read_data(file: BinaryIO, header: Header, nbytes: int) -> NDArray[np.uint8]:
     `nbytes` is the size of the file: header and data. Fails if there are fewer bytes than the
     header claims, or more than fit into memory.
     """
-    _check_size(header, nbytes)
+    check_size(header, nbytes)
     wanted = header.nbytes
     try:
         data = np.empty(wanted, np.uint8)
@@ -193,24 +140,13 @@ def read_data(file: BinaryIO, header: Header, nbytes: int) -> NDArray[np.uint8]:
     return data
 
 
-def _check_size(header: Header, nbytes: int) -> None:
-    """Refuse a file that is shorter than its header claims."""
+def check_size(header: Header, nbytes: int) -> None:
+    """Refuse a file, or a member of an archive, that is shorter than its header claims."""
     there = nbytes - len(header.raw)
     if header.nbytes > there:
         msg = (
-            f"its header means {header.nbytes} bytes, {header.dtype} of shape {header.shape}, but "
-            f"{there} follow; it was cut off, or never written completely"
-        )
-        raise MemdescError(msg)
-
-
-def _check_end(header: Header, nbytes: int) -> None:
-    """Refuse a file that continues after its data, such as one with several arrays."""
-    rest = nbytes - len(header.raw) - header.nbytes
-    if rest > 0:
-        msg = (
-            f"{rest} bytes follow its data, {header.dtype} of shape {header.shape}; if they are "
-            "further arrays, read them with numpy.load, and save each into a file"
+            f"its header means {header.nbytes} bytes, {header}, but {there} follow; it was cut "
+            "off, or never written completely"
         )
         raise MemdescError(msg)
 
@@ -219,12 +155,18 @@ def read(path: Path) -> Container:
     """Read the header of a file. Fails if it is damaged."""
     with open_container(path, "a .npy file") as (file, state):
         header = read_header(file)
-        _check_size(header, state.nbytes)
-        _check_end(header, state.nbytes)
-    # the name of a file may be any bytes, but that of a tensor is text
-    name = path.name.removesuffix(_ENDING).encode(errors="backslashreplace").decode()
-    entry = entry_of(name, header, (path, len(header.raw), state))
-    return Container("npy", check_entries([entry]), {}, (path,))
+        check_size(header, state.nbytes)
+        rest = state.nbytes - len(header.raw) - header.nbytes
+        if rest:
+            msg = (
+                f"{rest} bytes follow its data, {header}; if they are further arrays, read them "
+                "with numpy.load, and save each into a file"
+            )
+            raise MemdescError(msg)
+        # the name of a file may be any bytes, but that of a tensor is text
+        name = path.name.removesuffix(_ENDING).encode(errors="backslashreplace").decode()
+        entry = entry_of(name, header, (path, len(header.raw), state))
+        return Container("npy", check_entries([entry]), {}, (path,))
 
 
 def entry_of(name: str, header: Header, where: tuple[Path, int, FileState]) -> Entry:
@@ -233,16 +175,14 @@ def entry_of(name: str, header: Header, where: tuple[Path, int, FileState]) -> E
     desc, reason, dtype = None, "", header.dtype.str
     try:
         dtype = data_type(header.dtype).name
-        strides = (
-            _column_major_strides(header.shape) if header.is_fortran and header.shape else None
-        )
+        strides = _column_major(header.shape) if header.is_fortran and header.shape else None
         desc = memory_desc(header.shape or (1,), dtype, strides=strides)
     except MemdescError as error:
         reason = str(error)
     return Entry(name, dtype, header.shape, path, offset, header.nbytes, state, desc, reason)
 
 
-def _column_major_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+def _column_major(shape: tuple[int, ...]) -> tuple[int, ...]:
     """Return the strides of a column-major array."""
     return tuple(prod(shape[:dim]) for dim in range(len(shape)))
 
@@ -273,7 +213,7 @@ def _header_for(tensor: Tensor, name: str) -> Header:
         raise _inexpressible(name, what, "decode it to a float type")
     if desc.dtype.numpy.isbuiltin != 1:
         raise _inexpressible(name, f"elements of {desc.dtype}", "convert it to f32 or another type")
-    for strides in (None, _column_major_strides(desc.dims)):
+    for strides in (None, _column_major(desc.dims)):
         if desc == memory_desc(desc.dims, desc.dtype, strides=strides):
             shape = desc.dims if tensor.shape else ()
             return header_of(desc.dtype.numpy, shape, is_fortran=strides is not None)

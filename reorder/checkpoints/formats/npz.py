@@ -11,7 +11,7 @@ import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from io import BytesIO
@@ -24,8 +24,8 @@ from memdesc import DataType, MemdescError, MemoryDesc, data_type
 from memdesc.dtypes import DATA_TYPES
 from memdesc.errors import about, short_repr
 from memdesc.layout import memory_order
+from reorder.checkpoints.formats.descriptors import MAX_DESCRIPTOR, desc_to_json, describe
 from reorder.checkpoints.formats.entry import (
-    MAX_DESCRIPTOR,
     Container,
     Entry,
     FileState,
@@ -35,11 +35,16 @@ from reorder.checkpoints.formats.entry import (
     check_entries,
     check_name,
     check_planned,
-    desc_to_json,
-    describe,
     stored_desc,
 )
-from reorder.checkpoints.formats.npy import Header, entry_of, header_of, read_data, read_header
+from reorder.checkpoints.formats.npy import (
+    Header,
+    check_size,
+    entry_of,
+    header_of,
+    read_data,
+    read_header,
+)
 from reorder.disk import open_file
 
 try:
@@ -73,7 +78,7 @@ DAMAGES: tuple[type[Exception], ...] = (
 _LOCAL, _LOCAL_SIGN = struct.Struct("<4s5H3L2H"), b"PK\3\4"
 _CENTRAL, _CENTRAL_SIGN = struct.Struct("<4s6H3L5H2L"), b"PK\1\2"
 # version 4.5, which has sizes in 64 bits; names in UTF-8; no compression; 1980-01-01
-_VERSION, _UTF8, _STORED, _TIME, _DATE = 45, 0x800, 0, 0, 0x21
+_FIELDS = _VERSION, _UTF8, _STORED, _TIME, _DATE = 45, 0x800, 0, 0, 0x21
 _IN_EXTRA = 0xFFFFFFFF
 # the extra field with the sizes in 64 bits; the value above in the header refers to it
 _SIZES = 1
@@ -90,7 +95,7 @@ def read(path: Path) -> Container:
     """
     with _opened(path) as archive:
         entries = [member.entry for member in _members(archive, path, must_be_stored=True)]
-    return Container("npz", check_entries(entries), {}, (path,))
+        return Container("npz", check_entries(entries), {}, (path,))
 
 
 def read_all(
@@ -106,11 +111,18 @@ def read_all(
     found = {}
     with _opened(path) as archive:
         limit = max(_MIN_LIMIT, _MAX_RATIO * path.stat().st_size)
-        _check_unpacked(archive, limit if max_nbytes is None else max_nbytes)
+        limit = limit if max_nbytes is None else max_nbytes
+        nbytes = sum(info.file_size for info in archive.infolist())
+        if nbytes > limit:
+            msg = (
+                f"its members unpack to {nbytes} bytes, more than the {limit} allowed; pass "
+                f"max_nbytes={nbytes} if you trust it"
+            )
+            raise MemdescError(msg)
         for member in _members(archive, path, must_be_stored=False):
             data = np.empty(0, np.uint8)
             if name in {None, member.entry.name}:
-                with _refusing(member.entry.name):
+                with about(short_repr(member.entry.name)):
                     data = read_data(member.file, member.header, member.info.file_size)
                 member.file.read(1)  # zipfile compares the checksum at the end of a member
             found[member.entry.name] = replace(member.entry, data=data)
@@ -131,21 +143,6 @@ def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
             reason = str(error)[:_MAX_REASON] or type(error).__name__
             msg = f"{str(path)!r} is not a .npz file, or a damaged one: {reason}"
             raise MemdescError(msg) from None
-
-
-def _refusing(name: str) -> AbstractContextManager[None]:
-    """Let errors about a member say that it is not a .npy file."""
-    return about(f"{short_repr(name)} is not a .npy file, or a damaged one")
-
-
-def _check_unpacked(archive: zipfile.ZipFile, limit: int) -> None:
-    nbytes = sum(info.file_size for info in archive.infolist())
-    if nbytes > limit:
-        msg = (
-            f"its members unpack to {nbytes} bytes, more than the {limit} allowed; pass "
-            f"max_nbytes={nbytes} if you trust it"
-        )
-        raise MemdescError(msg)
 
 
 class _OpenMember(NamedTuple):
@@ -170,30 +167,23 @@ def _members(
             "each"
         )
         raise MemdescError(msg)
-    if members and not any(member.endswith(_ENDING) for member in members):
+    arrays = [member for member in members if member.endswith(_ENDING)]
+    if members and not arrays:
         msg = f"none of its {len(members)} members is a .npy: it is another kind of .zip"
         raise MemdescError(msg)
     raw: Any = archive.fp
     state = FileState.of(raw.fileno())
-    for member, info in members.items():
-        if not member.endswith(_ENDING):
-            continue
-        name = check_name(member.removesuffix(_ENDING))
+    for info in map(members.__getitem__, arrays):
+        name = check_name(info.filename.removesuffix(_ENDING))
         beside = members.get(f"{name}{_DESCRIPTOR}")
         if must_be_stored:
             _check_stored(info)
             _check_stored(beside or info)
         with _unpacked(archive, info) as file:
-            with _refusing(name):
+            with about(f"{short_repr(name)} is not a .npy file, or a damaged one"):
                 header = read_header(file)
-            start = _start_of(raw, info) + len(header.raw)
-            entry = entry_of(name, header, (path, start, state))
-            if len(header.raw) + header.nbytes > info.file_size:
-                msg = (
-                    f"member {short_repr(member)} has {info.file_size} bytes, but its header means "
-                    f"{header.nbytes} and has {len(header.raw)}"
-                )
-                raise MemdescError(msg)
+                check_size(header, info.file_size)
+            entry = entry_of(name, header, (path, _start_of(raw, info) + len(header.raw), state))
             if beside is not None:
                 entry = describe(entry, _text_of(archive, beside))
                 _check_form(header, entry)
@@ -268,24 +258,12 @@ def _numpy_type(dtype: DataType) -> np.dtype[Any]:
 
 
 def _check_stored(info: zipfile.ZipInfo) -> None:
-    if info.compress_type != _STORED or info.flag_bits & 1:
+    if info.compress_type != zipfile.ZIP_STORED or info.flag_bits & 1:
         msg = (
             f"member {short_repr(info.filename)} is compressed; reorder.load_all reads it, and "
             "save writes members as they are"
         )
         raise MemdescError(msg)
-
-
-class _PlannedMember(NamedTuple):
-    """A member of a planned archive: its first bytes, and the number of bytes that follow."""
-
-    name: bytes
-    head: bytes
-    nbytes: int = 0
-
-    @property
-    def size(self) -> int:
-        return len(self.head) + self.nbytes
 
 
 def plan(
@@ -298,38 +276,32 @@ def plan(
     del metadata  # a .npz has no room for it
     check_planned(name, tensors)
     pieces: list[tuple[int, bytes]] = []
-    central: list[bytes] = []
     spans: dict[str, Span] = {}
-    sums: list[tuple[int, int, int, int]] = []
-    at, listed = 0, 0
+    # where each member is listed, and its bytes: the first and how many
+    listed: list[tuple[int, int, int]] = []
+    central, at = bytearray(), 0
     for tensor in tensors:
         header, text = _form_of(tensor)
         stem = tensor.name.encode()
         if len(stem) + len(_DESCRIPTOR) > _MAX_NAME:
             msg = f"{short_repr(tensor.name)} is too long for the name of a member of {name!r}"
             raise MemdescError(msg)
-        for member in (
-            _PlannedMember(stem + _ENDING.encode(), header.raw, tensor.nbytes),
-            _PlannedMember(stem + _DESCRIPTOR.encode(), f"{text}\n".encode()),
+        for member, head, nbytes in (
+            (stem + _ENDING.encode(), header.raw, tensor.nbytes),
+            (stem + _DESCRIPTOR.encode(), f"{text}\n".encode(), 0),
         ):
-            local = _local_header(member, at)
+            size = len(head) + nbytes
+            local = _local_header(member, size, at)
             start = at + len(local)
-            pieces.append((at, local + member.head))
-            central.append(_central_header(member, at))
-            sums.append((at + _LOCAL_CRC, listed + _CENTRAL_CRC, start, member.size))
-            listed += len(central[-1])
-            if member.nbytes:
-                spans[tensor.name] = Span(start + len(member.head), tensor.nbytes)
-            at = start + member.size
-        spans.setdefault(tensor.name, Span(at, 0))
-    tail = b"".join(central)
-    end = _end(len(central), len(tail), at)
-    pieces.append((at, tail + end))
-    seal = partial(
-        _write_checksums,
-        members=[(one, at + other, start, nbytes) for one, other, start, nbytes in sums],
-    )
-    return (PlannedFile(name, at + len(tail) + len(end), tuple(pieces), spans, seal),)
+            spans.setdefault(tensor.name, Span(start + len(head), nbytes))
+            pieces.append((at, local + head))
+            listed.append((len(central), start, size))
+            central += _central_header(member, size, at)
+            at = start + size
+    end = _end(len(listed), len(central), at)
+    pieces.append((at, bytes(central) + end))
+    seal = partial(_write_checksums, central=at, members=listed)
+    return (PlannedFile(name, at + len(central) + len(end), tuple(pieces), spans, seal),)
 
 
 def _form_of(tensor: Tensor) -> tuple[Header, str]:
@@ -360,22 +332,21 @@ def _form_of(tensor: Tensor) -> tuple[Header, str]:
     return header, desc_to_json(desc, tensor.note)
 
 
-def _local_header(member: _PlannedMember, at: int) -> bytes:
-    extra = struct.pack("<2H2Q", _SIZES, 16, member.size, member.size)
-    padding = -(at + _LOCAL.size + len(member.name) + len(extra) + 4) % _ALIGNMENT
+def _local_header(name: bytes, size: int, at: int) -> bytes:
+    """Return the header before a member, with which its bytes are aligned."""
+    extra = struct.pack("<2H2Q", _SIZES, 16, size, size)
+    padding = -(at + _LOCAL.size + len(name) + len(extra) + 4) % _ALIGNMENT
     extra += struct.pack("<2H", _PADDING, padding) + bytes(padding)
-    fields = (_VERSION, _UTF8, _STORED, _TIME, _DATE, 0, _IN_EXTRA, _IN_EXTRA)
-    head = _LOCAL.pack(_LOCAL_SIGN, *fields, len(member.name), len(extra))
-    return head + member.name + extra
+    sizes = (_IN_EXTRA, _IN_EXTRA, len(name), len(extra))
+    return _LOCAL.pack(_LOCAL_SIGN, *_FIELDS, 0, *sizes) + name + extra
 
 
-def _central_header(member: _PlannedMember, at: int) -> bytes:
-    extra = struct.pack("<2H3Q", _SIZES, 24, member.size, member.size, at)
-    fields = (_VERSION, _VERSION, _UTF8, _STORED, _TIME, _DATE, 0, _IN_EXTRA, _IN_EXTRA)
-    head = _CENTRAL.pack(
-        _CENTRAL_SIGN, *fields, len(member.name), len(extra), 0, 0, 0, 0, _IN_EXTRA
-    )
-    return head + member.name + extra
+def _central_header(name: bytes, size: int, at: int) -> bytes:
+    """Return how a member is listed at the end."""
+    extra = struct.pack("<2H3Q", _SIZES, 24, size, size, at)
+    sizes = (_IN_EXTRA, _IN_EXTRA, len(name), len(extra))
+    fields = (_VERSION, *_FIELDS, 0, *sizes, 0, 0, 0, 0, _IN_EXTRA)
+    return _CENTRAL.pack(_CENTRAL_SIGN, *fields) + name + extra
 
 
 def _end(count: int, nbytes: int, at: int) -> bytes:
@@ -388,14 +359,16 @@ def _end(count: int, nbytes: int, at: int) -> bytes:
     )
 
 
-def _write_checksums(grown: Path, *, members: Sequence[tuple[int, int, int, int]]) -> None:
+def _write_checksums(grown: Path, *, central: int, members: Sequence[tuple[int, int, int]]) -> None:
     """Read each member back, and write its checksum into both of its headers."""
     with grown.open("r+b") as file:
-        for local, central, start, nbytes in members:
+        local = 0
+        for listed, start, nbytes in members:
             file.seek(start)
             total, left = 0, nbytes
             while piece := file.read(min(left, _PIECE)):
                 total, left = zlib.crc32(piece, total), left - len(piece)
-            for at in (local, central):
+            for at in (local + _LOCAL_CRC, central + listed + _CENTRAL_CRC):
                 file.seek(at)
                 file.write(struct.pack("<L", total))
+            local = start + nbytes

@@ -1,8 +1,8 @@
 """ONNX: the initializers of a graph, in the model or in files of external data.
 
-Models are read from the file as protobuf messages, field by
-field, since `onnx.load` copies all of it into memory. They are not written: nodes depend on the
-types and shapes of their inputs, so a model could only be copied.
+Models are read from the file as protobuf messages, field by field, since `onnx.load` copies all of
+it into memory. They are not written: nodes depend on the types and shapes of their inputs, so a
+model could only be copied.
 Source: `ExternalData.md` and `onnx.proto` of onnx 1.18; the encoding of protobuf,
 https://protobuf.dev/programming-guides/encoding.
 """
@@ -17,7 +17,8 @@ from types import MappingProxyType
 from typing import BinaryIO, NamedTuple
 
 from memdesc.dtypes import BYTE_BITS, DATA_TYPES
-from memdesc.errors import MemdescError, short_repr
+from memdesc.errors import MemdescError, about, short_repr
+from reorder.checkpoints.formats.descriptors import described
 from reorder.checkpoints.formats.entry import (
     Container,
     Entry,
@@ -25,16 +26,15 @@ from reorder.checkpoints.formats.entry import (
     check_entries,
     check_name,
     checked_shape,
-    described,
     open_container,
     safe_path,
-    split_metadata,
 )
+from reorder.disk import naming
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 # the most bytes in a number of 64 bits; the numbers of fields have 29 bits
 _MAX_VARINT, _MAX_NUMBER, _MAX_FIELD = 10, 2**64, 2**29
-# the most bytes in a name, in a location, and in a descriptor
+# the most bytes in a name, and in a location
 _MAX_TEXT = 2**20
 # numbers of fields: of ModelProto, GraphProto, SparseTensorProto, TensorProto,
 # StringStringEntryProto
@@ -92,86 +92,84 @@ class _Field(NamedTuple):
     value: int | None
 
 
-def _fields(file: BinaryIO, start: int, end: int) -> Iterator[_Field]:
-    """Yield the fields of a message, given the range of its bytes in a file.
+class _Message:
+    """A range of bytes of a file, which holds fields."""
 
-    Fails if a field ends after the message, or is not a field.
-    """
-    at = start
-    while at < end:
-        tag, content = _varint(file, at, end)
-        number, kind = tag >> 3, tag & 7
-        value = None
-        if kind == _VARINT:
-            value, stop = _varint(file, content, end)
-        elif kind == _BYTES:
-            nbytes, content = _varint(file, content, end)
-            stop = content + nbytes
-        elif kind in {_FIXED32, _FIXED64}:
-            stop = content + (8 if kind == _FIXED64 else 4)
-        else:
-            msg = f"byte {at} does not start a field of a protobuf message"
-            raise MemdescError(msg)
-        if stop > end or not 0 < number < _MAX_FIELD:
-            msg = (
-                f"field {number} at byte {at} ends at byte {stop} of a message that ends at {end}; "
-                f"fields have numbers from 1 to {_MAX_FIELD - 1}"
-            )
-            raise MemdescError(msg)
-        yield _Field(number, at, content, stop, value)
-        at = stop
+    def __init__(self, file: BinaryIO, start: int, end: int) -> None:
+        self._file, self._start, self._end = file, start, end
 
+    def __iter__(self) -> Iterator[_Field]:
+        """Yield the fields. Fails if one ends after the message, or is not a field."""
+        at = self._start
+        while at < self._end:
+            tag, content = self.varint(at)
+            number, kind = tag >> 3, tag & 7
+            value = None
+            if kind == _VARINT:
+                value, stop = self.varint(content)
+            elif kind == _BYTES:
+                nbytes, content = self.varint(content)
+                stop = content + nbytes
+            elif kind in {_FIXED32, _FIXED64}:
+                stop = content + (8 if kind == _FIXED64 else 4)
+            else:
+                msg = f"byte {at} does not start a field of a protobuf message"
+                raise MemdescError(msg)
+            if stop > self._end or not 0 < number < _MAX_FIELD:
+                msg = (
+                    f"field {number} at byte {at} ends at byte {stop} of a message that ends at "
+                    f"{self._end}; fields have numbers from 1 to {_MAX_FIELD - 1}"
+                )
+                raise MemdescError(msg)
+            yield _Field(number, at, content, stop, value)
+            at = stop
 
-def _inner(file: BinaryIO, field: _Field) -> Iterator[_Field]:
-    return _fields(file, field.start, field.end)
-
-
-def _varint(file: BinaryIO, at: int, end: int) -> tuple[int, int]:
-    """Return a number of variable length, and where it ends."""
-    file.seek(at)
-    value = 0
-    for k in range(min(_MAX_VARINT, end - at)):
-        byte = file.read(1)
-        if not byte:
-            break
-        value |= (byte[0] & 127) << 7 * k
-        if byte[0] < 128 and value < _MAX_NUMBER:  # noqa: PLR2004 - the bit that says that more follow
-            return value, at + k + 1
-    msg = f"a number at byte {at} does not end within {_MAX_VARINT} bytes and 64 bits"
-    raise MemdescError(msg)
-
-
-def _varints(file: BinaryIO, field: _Field) -> Iterator[int]:
-    """Yield the numbers that a field holds: one, or several packed one after another."""
-    if field.value is not None:
-        yield field.value
-        return
-    at = field.start
-    while at < field.end:
-        value, at = _varint(file, at, field.end)
-        yield value
-
-
-def _text(file: BinaryIO, field: _Field) -> str:
-    nbytes = field.end - field.start
-    if nbytes > _MAX_TEXT:
-        msg = f"a field at byte {field.at} has {nbytes} bytes; at most {_MAX_TEXT} are read"
+    def varint(self, at: int) -> tuple[int, int]:
+        """Return a number of variable length, and where it ends."""
+        self._file.seek(at)
+        value = 0
+        for k in range(min(_MAX_VARINT, self._end - at)):
+            byte = self._file.read(1)
+            if not byte:
+                break
+            value |= (byte[0] & 127) << 7 * k
+            if byte[0] < 128 and value < _MAX_NUMBER:  # noqa: PLR2004 - the bit that says that more follow
+                return value, at + k + 1
+        msg = f"a number at byte {at} does not end within {_MAX_VARINT} bytes and 64 bits"
         raise MemdescError(msg)
-    file.seek(field.start)
-    try:
-        return file.read(nbytes).decode()
-    except UnicodeDecodeError:
-        msg = f"a string at byte {field.at} is not UTF-8"
-        raise MemdescError(msg) from None
 
+    def inner(self, field: _Field) -> _Message:
+        """Return the message that a field holds."""
+        return _Message(self._file, field.start, field.end)
 
-def _pair(file: BinaryIO, field: _Field) -> tuple[str, str]:
-    """Return the key and the value of an entry of a map."""
-    held = {_KEY: "", _VALUE: ""}
-    for inner in _inner(file, field):
-        if inner.number in held:
-            held[inner.number] = _text(file, inner)
-    return held[_KEY], held[_VALUE]
+    def numbers(self, field: _Field) -> Iterator[int]:
+        """Yield the numbers that a field holds: one, or several packed one after another."""
+        at = field.end if field.value is not None else field.start
+        yield from () if field.value is None else (field.value,)
+        while at < field.end:
+            value, at = self.inner(field).varint(at)
+            yield value
+
+    def text(self, field: _Field) -> str:
+        """Return the string that a field holds."""
+        nbytes = field.end - field.start
+        if nbytes > _MAX_TEXT:
+            msg = f"a field at byte {field.at} has {nbytes} bytes; at most {_MAX_TEXT} are read"
+            raise MemdescError(msg)
+        self._file.seek(field.start)
+        try:
+            return self._file.read(nbytes).decode()
+        except UnicodeDecodeError:
+            msg = f"a string at byte {field.at} is not UTF-8"
+            raise MemdescError(msg) from None
+
+    def pair(self, field: _Field) -> tuple[str, str]:
+        """Return the key and the value of an entry of a map."""
+        held = {_KEY: "", _VALUE: ""}
+        for inner in self.inner(field):
+            if inner.number in held:
+                held[inner.number] = self.text(inner)
+        return held[_KEY], held[_VALUE]
 
 
 class _Initializer(NamedTuple):
@@ -198,27 +196,27 @@ class _Initializer(NamedTuple):
         return self.kind in _NAMES and (is_stored or not self.nbytes)
 
 
-def _read_initializer(file: BinaryIO, field: _Field) -> _Initializer:
+def _read_initializer(message: _Message) -> _Initializer:
     name, kind, location = "", 0, 0
     dims: list[int] = []
     data: dict[int, _Field] = {}
     external: dict[str, str] = {}
-    for inner in _inner(file, field):
-        if inner.number == _DIMS:
-            for size in _varints(file, inner):
+    for field in message:
+        if field.number == _DIMS:
+            for size in message.numbers(field):
                 dims.append(size)
                 checked_shape(dims)  # a damaged model may have any number of them
-        elif inner.number == _TYPE:
-            kind = inner.value or 0
-        elif inner.number == _NAME:
-            name = _text(file, inner)
-        elif inner.number == _EXTERNAL:
-            key, value = _pair(file, inner)
+        elif field.number == _TYPE:
+            kind = field.value or 0
+        elif field.number == _NAME:
+            name = message.text(field)
+        elif field.number == _EXTERNAL:
+            key, value = message.pair(field)
             external |= {key: value} if key in _EXTERNAL_KEYS else {}
-        elif inner.number == _LOCATION:
-            location = inner.value or 0
-        elif inner.number in {_RAW, *_TYPED.values()}:
-            data[inner.number] = inner
+        elif field.number == _LOCATION:
+            location = field.value or 0
+        elif field.number in {_RAW, *_TYPED.values()}:
+            data[field.number] = field
     return _Initializer(
         check_name(name),
         kind,
@@ -228,41 +226,36 @@ def _read_initializer(file: BinaryIO, field: _Field) -> _Initializer:
     )
 
 
-def _entry_of(
-    found: _Initializer, path: Path, state: FileState, files: dict[Path, FileState]
-) -> Entry:
+def _entry_of(found: _Initializer, path: Path, files: dict[Path, FileState]) -> Entry:
     """Return the entry of an initializer whose elements are stored as bytes.
 
-    `files` has the known files of external data; a new one is added. Fails if there are more or
-    fewer bytes than type and dims need, or they are in a file that is missing or outside the
-    folder.
+    `files` has the known files; one of external data is added. Fails if there are more or fewer
+    bytes than type and dims need, or they are in a file that is missing or outside the folder.
     """
     file, offset, nbytes, length = path, 0, found.nbytes, 0
     dtype = _NAMES[found.kind]
-    if found.external is not None:
-        offset, length = (
-            _integer(found, found.external.get(key, str(default)), key)
-            for key, default in (("offset", 0), ("length", nbytes))
-        )
-        file = safe_path(path.parent, found.external.get("location"), "external data")
-        if file not in files:
-            files[file] = FileState.at(file)
-        state = files[file]
-    elif found.data is not None:
-        offset, length = found.data.start, found.data.end - found.data.start
-    if length != nbytes:
-        msg = (
-            f"initializer {short_repr(found.name)}: {dtype} of shape {short_repr(found.dims)} "
-            f"takes {nbytes} bytes, but {length} are stored"
-        )
-        raise MemdescError(msg)
-    return Entry(found.name, dtype, found.dims, file, offset, nbytes, state)
+    with about(f"initializer {short_repr(found.name)}"):
+        if found.external is not None:
+            offset = _integer(found.external.get("offset", "0"), "offset")
+            length = _integer(found.external.get("length", str(nbytes)), "length")
+            file = safe_path(path.parent, found.external.get("location"), "external data")
+            if file not in files:
+                files[file] = FileState.at(file)
+        elif found.data is not None:
+            offset, length = found.data.start, found.data.end - found.data.start
+        if length != nbytes:
+            msg = (
+                f"{dtype} of shape {short_repr(found.dims)} takes {nbytes} bytes, but {length} are "
+                "stored"
+            )
+            raise MemdescError(msg)
+    return Entry(found.name, dtype, found.dims, file, offset, nbytes, files[file])
 
 
-def _integer(found: _Initializer, text: str, key: str) -> int:
+def _integer(text: str, key: str) -> int:
     if text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS:
         return int(text)
-    msg = f"initializer {short_repr(found.name)}: {key} is not a number, but {short_repr(text)}"
+    msg = f"{key} is not a number, but {short_repr(text)}"
     raise MemdescError(msg)
 
 
@@ -276,21 +269,24 @@ def read(path: Path) -> Container:
     metadata: dict[str, str] = {}
     found: list[_Initializer] = []
     sparse: list[str] = []
-    files: dict[Path, FileState] = {}
     has_graph = has_nodes = False
     with open_container(path, "an ONNX model") as (file, state):
-        for field in _fields(file, 0, state.nbytes):
+        model = _Message(file, 0, state.nbytes)
+        for field in model:
             if field.number == _METADATA:
-                key, text = _pair(file, field)
+                key, text = model.pair(field)
                 metadata[key] = text
-            has_graph |= field.number == _GRAPH
-            for inner in _inner(file, field) if field.number == _GRAPH else ():
+            if field.number != _GRAPH:
+                continue
+            has_graph, graph = True, model.inner(field)
+            for inner in graph:
                 has_nodes |= inner.number == _NODE
                 if inner.number == _INITIALIZER:
-                    found.append(_read_initializer(file, inner))
+                    found.append(_read_initializer(graph.inner(inner)))
                 elif inner.number == _SPARSE:
-                    held = (each for each in _inner(file, inner) if each.number == _SPARSE_VALUES)
-                    sparse += [_read_initializer(file, each).name for each in held]
+                    held = graph.inner(inner)
+                    values = (each for each in held if each.number == _SPARSE_VALUES)
+                    sparse += [_read_initializer(held.inner(each)).name for each in values]
         if not has_graph:
             msg = "it has no graph"
             raise MemdescError(msg)
@@ -298,11 +294,11 @@ def read(path: Path) -> Container:
         if count > 1:
             msg = f"{count} initializers are called {short_repr(double)}"
             raise MemdescError(msg)
-        stored = [each for each in found if each.is_bytes]
-        texts, metadata = split_metadata(metadata, {each.name for each in stored})
-        entries = described([_entry_of(each, path, state, files) for each in stored], texts)
-    for place in (path, *files):
-        check_entries(entry for entry in entries if entry.file == place)
+        files = {path: state}
+        entries = [_entry_of(each, path, files) for each in found if each.is_bytes]
+        for place in files:
+            with naming(place):
+                check_entries(entry for entry in entries if entry.file == place)
     others = [each.name for each in found if not each.is_bytes]
-    named = {entry.name: entry for entry in entries}
-    return Container("onnx", named, metadata, (path, *files), (*others, *sparse), has_nodes)
+    named = {entry.name: entry for entry in described(entries, {})}
+    return Container("onnx", named, metadata, (*files,), (*others, *sparse), has_nodes)

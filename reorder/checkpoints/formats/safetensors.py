@@ -7,15 +7,15 @@ is read directly. Source: `safetensors/src/tensor.rs` of safetensors 0.7.
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 from pathlib import Path
 from typing import Any
 
 from memdesc.desc import MemoryDesc
 from memdesc.errors import MemdescError, about, short_repr
+from reorder.checkpoints.formats.descriptors import described, descriptors_of, split_metadata
 from reorder.checkpoints.formats.entry import (
     Container,
     Entry,
@@ -27,11 +27,8 @@ from reorder.checkpoints.formats.entry import (
     check_nbytes,
     check_planned,
     checked_shape,
-    described,
-    descriptors_of,
-    split_metadata,
+    open_container,
 )
-from reorder.disk import naming, open_file
 
 _LENGTH = 8
 # the limit of the package
@@ -66,17 +63,6 @@ _NAMES = {ours: theirs for theirs, (_, ours) in _TYPES.items() if ours}
 # data starts at a multiple of this, so that mapped tensors are aligned for any element
 _ALIGNMENT = 64
 _ENTRY_KEYS = {"dtype", "shape", "data_offsets"}
-# The JSON of a header: an object of flat objects, of at most 4096 bytes each, and of the metadata,
-# an object of strings. `json` parses what a pattern matches.
-_WHITE, _STRING = rb"[ \t\n\r]*+", rb'("[^"\\]*+(?:\\.[^"\\]*+)*+")'
-_KEY, _TEXT = re.compile(_WHITE + _STRING + _WHITE + b":"), re.compile(_WHITE + _STRING)
-_FIELDS = re.compile(_WHITE + rb"(\{[^{}]{0,4096}+\})")
-_OPEN, _OPEN_OR_NULL = (
-    re.compile(_WHITE + rb"(\{(?:" + _WHITE + rb"\})?" + more + b")") for more in (b"", b"|null")
-)
-_NEXT, _END = re.compile(_WHITE + b"([,}])"), re.compile(_WHITE + b"()$")
-# how many bytes of the header a message quotes
-_SHOWN = 40
 
 
 def read(path: Path) -> Container:
@@ -84,31 +70,27 @@ def read(path: Path) -> Container:
 
     Fails if the file is damaged; the message names the rule, the tensor and the numbers.
     """
-    with open_file(path) as file:
-        state = FileState.of(file.fileno())
+    with open_container(path, "a safetensors file") as (file, state):
         length = int.from_bytes(file.read(_LENGTH), "little")
         if state.nbytes < _LENGTH or length > min(state.nbytes - _LENGTH, _MAX_HEADER):
             msg = (
-                f"{str(path)!r} is not a safetensors file, or a damaged one: its header would have "
-                f"{length} bytes, and the file has {state.nbytes}; at most {_MAX_HEADER} are read"
+                f"its header would have {length} bytes, and the file has {state.nbytes}; at most "
+                f"{_MAX_HEADER} are read"
             )
             raise MemdescError(msg)
-        text = file.read(length)
-    with naming(path):
-        header, metadata = _parse(text)
-        texts, metadata = split_metadata(metadata, header.keys())
+        header, metadata = _parse(file.read(length))
         start = _LENGTH + length
-        entries = described(
-            [_entry(name, fields, (path, start, state)) for name, fields in header.items()], texts
-        )
-    found = check_entries(entries)
-    if start + sum(entry.nbytes for entry in entries) != state.nbytes:
-        msg = (
-            f"{str(path)!r}: its tensors have {sum(entry.nbytes for entry in entries)} bytes, but "
-            f"{state.nbytes - start} follow the header; a safetensors file has no gaps"
-        )
-        raise MemdescError(msg)
-    return Container("safetensors", found, metadata, (path,))
+        texts, metadata = split_metadata(metadata, header.keys())
+        found = [_entry(name, fields, (path, start, state)) for name, fields in header.items()]
+        entries = check_entries(described(found, texts))
+        nbytes = sum(entry.nbytes for entry in found)
+        if start + nbytes != state.nbytes:
+            msg = (
+                f"its tensors have {nbytes} bytes, but {state.nbytes - start} follow the header; a "
+                "safetensors file has no gaps"
+            )
+            raise MemdescError(msg)
+    return Container("safetensors", entries, metadata, (path,))
 
 
 def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -120,90 +102,53 @@ def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-_DECODER = json.JSONDecoder(object_pairs_hook=_without_doubles)
-
-
-class _Header:
-    """Reads a header's text; only what safetensors allows becomes Python objects."""
-
-    def __init__(self, text: bytes) -> None:
-        self._text, self._at = text, 0
-
-    def take(self, pattern: re.Pattern[bytes]) -> bytes:
-        """Return what matches a pattern, and move past it."""
-        found = pattern.match(self._text, self._at)
-        if found is None:
-            rest = self._text[self._at : self._at + _SHOWN]
-            msg = f"its header is not the JSON of safetensors at byte {self._at}: {rest!r}"
-            raise MemdescError(msg)
-        self._at = found.end()
-        return found[1]
-
-    def value(self, pattern: re.Pattern[bytes]) -> Any:
-        """Return a value of JSON that matches a pattern."""
-        try:
-            return _DECODER.decode(self.take(pattern).decode())
-        except MemdescError:
-            raise
-        except ValueError as error:
-            msg = f"its header is not JSON: {error}"
-            raise MemdescError(msg) from None
-
-    def members(self, opened: re.Pattern[bytes]) -> Iterator[str]:
-        """Yield the keys of an object; the caller takes each value before the next key."""
-        names: set[str] = set()
-        more = self.take(opened) == b"{"
-        while more:
-            name = self.value(_KEY)
-            if name in names:
-                msg = f"its header has the key {short_repr(name)} twice"
-                raise MemdescError(msg)
-            names.add(name)
-            yield name
-            more = self.take(_NEXT) == b","
-
-
 def _parse(text: bytes) -> tuple[dict[str, Any], dict[str, str]]:
     """Return the fields of each tensor, and the metadata."""
-    header = _Header(text)
-    tensors: dict[str, Any] = {}
-    metadata: dict[str, str] = {}
-    for name in header.members(_OPEN):
-        if name == _METADATA:
-            metadata = {key: header.value(_TEXT) for key in header.members(_OPEN_OR_NULL)}
-        else:
-            tensors[name] = header.value(_FIELDS)
-    header.take(_END)
-    return tensors, metadata
+    try:
+        header = json.loads(text, object_pairs_hook=_without_doubles)
+    except MemdescError:
+        raise
+    except (ValueError, RecursionError) as error:
+        msg = f"its header is not JSON: {error}"
+        raise MemdescError(msg) from None
+    if not isinstance(header, dict):
+        msg = f"its header is not an object of JSON, but {short_repr(header)}"
+        raise MemdescError(msg)
+    metadata = header.pop(_METADATA, None)
+    metadata = {} if metadata is None else metadata
+    if not isinstance(metadata, dict) or not all(isinstance(x, str) for x in metadata.values()):
+        msg = f"{_METADATA} is not an object of strings, but {short_repr(metadata)}"
+        raise MemdescError(msg)
+    return header, metadata
 
 
 def _entry(name: str, fields: Any, where: tuple[Path, int, FileState]) -> Entry:
     path, start, state = where
-    if not isinstance(fields, dict) or fields.keys() != _ENTRY_KEYS:
-        msg = f"tensor {short_repr(name)} has other keys than {', '.join(sorted(_ENTRY_KEYS))}"
-        raise MemdescError(msg)
-    kind, offsets = fields["dtype"], fields["data_offsets"]
-    bits, dtype = _TYPES.get(kind, (0, None)) if isinstance(kind, str) else (0, None)
-    if not bits:
-        msg = f"tensor {short_repr(name)}: {short_repr(kind)} is not a data type of safetensors"
-        raise MemdescError(msg)
     with about(f"tensor {short_repr(name)}"):
+        if not isinstance(fields, dict) or fields.keys() != _ENTRY_KEYS:
+            msg = f"it has other fields than {', '.join(sorted(_ENTRY_KEYS))}: {short_repr(fields)}"
+            raise MemdescError(msg)
+        kind, offsets = fields["dtype"], fields["data_offsets"]
+        bits, dtype = _TYPES.get(kind, (0, None)) if isinstance(kind, str) else (0, None)
+        if not bits:
+            msg = f"{short_repr(kind)} is not a data type of safetensors"
+            raise MemdescError(msg)
         shape = checked_shape(fields["shape"])
-    if (
-        not isinstance(offsets, list)
-        or len(offsets) != len(("first", "end"))
-        or not all(type(each) is int for each in offsets)
-        or not 0 <= offsets[0] <= offsets[1]
-    ):
-        msg = f"tensor {short_repr(name)}: data_offsets are not a range, but {short_repr(offsets)}"
-        raise MemdescError(msg)
-    nbytes = offsets[1] - offsets[0]
-    if bits * prod(shape) != 8 * nbytes:
-        msg = (
-            f"tensor {short_repr(name)}: {kind} of shape {short_repr(shape)} takes "
-            f"{short_repr(bits * prod(shape))} bits, but its data_offsets span {nbytes} bytes"
+        is_range = (
+            isinstance(offsets, list)
+            and [type(each) for each in offsets] == [int, int]
+            and 0 <= offsets[0] <= offsets[1]
         )
-        raise MemdescError(msg)
+        if not is_range:
+            msg = f"data_offsets are not a range, but {short_repr(offsets)}"
+            raise MemdescError(msg)
+        nbytes = offsets[1] - offsets[0]
+        if bits * prod(shape) != 8 * nbytes:
+            msg = (
+                f"{kind} of shape {short_repr(shape)} takes {short_repr(bits * prod(shape))} bits, "
+                f"but its data_offsets span {nbytes} bytes"
+            )
+            raise MemdescError(msg)
     return Entry(name, dtype or kind, shape, path, start + offsets[0], nbytes, state)
 
 
@@ -220,28 +165,22 @@ def plan(
         msg = f"metadata {short_repr(wrong[0])} of {name!r} is not a string"
         raise MemdescError(msg)
     header: dict[str, Any] = {_METADATA: texts} if texts else {}
-    at = 0
+    at, spans = 0, {}
     for tensor in sorted(tensors, key=_sort_key):
-        kind = _NAMES.get(tensor.dtype, tensor.dtype)
         if tensor.name == _METADATA:
             msg = f"a tensor of safetensors cannot be called {_METADATA!r}; give another name"
             raise MemdescError(msg)
-        header[tensor.name] = {
-            "dtype": kind,
-            "shape": tensor.shape,
-            "data_offsets": (at, at + tensor.nbytes),
-        }
-        at += tensor.nbytes
+        kind, end = _NAMES.get(tensor.dtype, tensor.dtype), at + tensor.nbytes
+        header[tensor.name] = {"dtype": kind, "shape": tensor.shape, "data_offsets": (at, end)}
+        spans[tensor.name] = Span(at, tensor.nbytes)
+        at = end
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-(_LENGTH + len(text)) % _ALIGNMENT)
-    start = _LENGTH + len(text)
     if len(text) > _MAX_HEADER:
         msg = f"the header of {name!r} would have {len(text)} bytes; at most {_MAX_HEADER} are read"
         raise MemdescError(msg)
-    spans = {
-        tensor.name: Span(start + header[tensor.name]["data_offsets"][0], tensor.nbytes)
-        for tensor in tensors
-    }
+    start = _LENGTH + len(text)
+    spans = {each.name: Span(start + spans[each.name].offset, each.nbytes) for each in tensors}
     head = len(text).to_bytes(_LENGTH, "little") + text
     return (PlannedFile(name, start + at, ((0, head),), spans),)
 

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from memdesc.errors import MemdescError, first_of, short_repr
 from reorder.checkpoints.formats import safetensors
-from reorder.checkpoints.formats.entry import Container, PlannedFile, Unread, safe_path
+from reorder.checkpoints.formats.entry import Container, PlannedFile, Unread, joined, safe_path
 from reorder.disk import cannot, naming, read_if_exists, read_small
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from reorder.checkpoints.formats.entry import Entry, Tensor
+    from reorder.checkpoints.formats.entry import Tensor
 
 INDEX_ENDING = ".safetensors.index.json"
 _ENDING = ".safetensors"
@@ -86,7 +86,7 @@ def read_folder(folder: Path, *, skip_unreadable: bool = False) -> Container:
         )
         raise MemdescError(msg)
     found, unread = _read_shards(folder, [*shards, *absent], skip_unreadable=skip_unreadable)
-    return _joined(folder, [*found.values()])._replace(unread=unread)
+    return joined(folder, [*found.values()])._replace(unread=unread)
 
 
 def find_indices(names: Sequence[str]) -> list[str]:
@@ -140,7 +140,7 @@ def read_index(path: Path, *, skip_unreadable: bool = False) -> Container:
         shards, unread = _read_shards(
             path.parent, sorted(set(names.values())), skip_unreadable=skip_unreadable
         )
-    found = _joined(path, list(shards.values()))
+    found = joined(path, [*shards.values()])
     for name, shard in names.items():
         if shard in shards and name not in shards[shard].entries:
             msg = (
@@ -179,23 +179,6 @@ def _weight_map(text: bytes) -> dict[str, str]:
         return names
     msg = "it has no 'weight_map' from names of tensors to files"
     raise MemdescError(msg)
-
-
-def _joined(path: Path, parts: list[Container]) -> Container:
-    entries: dict[str, Entry] = {}
-    metadata: dict[str, Any] = {}
-    for part in parts:
-        for name, entry in part.entries.items():
-            if name in entries:
-                msg = (
-                    f"{str(path)!r}: {short_repr(name)} is in {entries[name].file.name!r} and in "
-                    f"{entry.file.name!r}"
-                )
-                raise MemdescError(msg)
-            entries[name] = entry
-        metadata |= part.metadata
-    files = tuple(file for part in parts for file in part.files)
-    return Container("safetensors", entries, metadata, files)
 
 
 def is_shard(name: str) -> bool:

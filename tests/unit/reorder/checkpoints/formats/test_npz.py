@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import struct
 import tracemalloc
 import zipfile
 from typing import TYPE_CHECKING, Any
@@ -52,51 +51,6 @@ def test_words_and_shapes_of_what_is_written_are_kept(tmp_path: Path) -> None:
         archive.writestr("codes.npy.json", codes.desc.to_json())
     with pytest.raises(MemdescError, match=r"'codes' has 28 bytes, but its descriptor .* takes 32"):
         read_container(tmp_path / "y.npz")
-
-
-def _zipped(path: Path, members: list[tuple[str, bytes]]) -> bytes:
-    with zipfile.ZipFile(path, "w") as archive:
-        for name, data in members:
-            archive.writestr(name, data)
-    return path.read_bytes()
-
-
-def _npy(x: np.ndarray) -> bytes:
-    file = io.BytesIO()
-    np.save(file, x)
-    return file.getvalue()
-
-
-def test_damaged_archives_are_refused(tmp_path: Path) -> None:
-    path = tmp_path / "x.npz"
-    array = _npy(np.zeros(4))
-    whole = _zipped(path, [("a.npy", array)])
-    record = b'{"schema": 1, "record": "q4_0", "dims": [32]}'
-    lies = [
-        (whole[:50], "damaged one"),
-        (whole.replace(b"PK\3\4", b"PK\3\5"), "damaged one: Bad magic number"),
-        (whole.replace(b"NUMPY", b"NUMPX"), "Bad CRC-32"),
-        (_zipped(path, [("a.npy", array.replace(b"NUMPY", b"NUMPX"))]), "not a .npy file"),
-        (_zipped(path, [("a.npy", array.replace(b"(4,)", b"(9,)"))]), "its header means 72"),
-        (_zipped(path, [("a.npy", array), ("a.npy.json", b"{}")]), "'schema'"),
-        (_zipped(path, [("a.npy", array), ("a.npy.json", b"\xff")]), "damaged one"),
-        (
-            _zipped(path, [("a.npy", array), ("a.npy.json", record)]),
-            "has 32 bytes, but its descriptor record_desc.* takes 18",
-        ),
-        (_zipped(path, [("a.npy", array), ("a.npy.json", b"1" * 2**21)]), "more than 1048576"),
-    ]
-    head = struct.pack("<L", 0)
-    shared = _zipped(path, [("a.npy", array), ("b.npy", array)])
-    at = shared.rindex(b"PK\1\2") + 42
-    lies += [
-        (shared[:at] + head + shared[at + 4 :], "overlap|differ"),
-        (shared.replace(b"b.npy", b"a.npy"), "2 members called 'a.npy'"),
-    ]
-    for data, reason in lies:
-        path.write_bytes(data)
-        with pytest.raises(MemdescError, match=reason):
-            read_container(path)
 
 
 def test_compressed_descriptors_are_refused_as_compressed_arrays_are(tmp_path: Path) -> None:
@@ -179,19 +133,6 @@ def _claim(path: Path, nbytes: int) -> None:
     path.write_bytes(whole[:at] + nbytes.to_bytes(4, "little") + whole[at + 4 :])
 
 
-def test_a_member_that_claims_more_than_it_holds_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "x.npz"
-    for shape in ((10**20,), (2**42,), (4,)):
-        file = io.BytesIO()
-        np.lib.format.write_array_header_2_0(
-            file, {"descr": "|u1", "fortran_order": False, "shape": shape}
-        )
-        with zipfile.ZipFile(path, "w") as archive:
-            archive.writestr("x.npy", file.getvalue())
-        with pytest.raises(MemdescError, match=rf"'x\.npy' has .* means {shape[0]} and"):
-            load_all(path)
-
-
 @pytest.mark.parametrize(
     "kind", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA]
 )
@@ -210,16 +151,6 @@ def test_compressed_members_are_read_and_damaged_ones_refused(
     whole[len(whole) // 2] ^= 255
     path.write_bytes(whole)
     with pytest.raises(MemdescError, match=r"x\.npz"):
-        load_all(path)
-
-
-def test_an_encrypted_member_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "x.npz"
-    save(path, {"x": np.ones(3, np.float32)})
-    whole = bytearray(path.read_bytes())
-    whole[whole.index(b"PK\1\2") + 8] |= 1
-    path.write_bytes(whole)
-    with pytest.raises(MemdescError, match=r"damaged one: .*password"):
         load_all(path)
 
 

@@ -31,7 +31,7 @@ _Q4_0 = Tensor("a", "q4_0", (32,), 18)
             [Tensor("a", "u8", (64,), 64, record_desc((128, 8), "awq"))],
             "describe each of its tensors",
         ),
-        ("gguf", [Tensor("a", "f4_e2m1", (4,), 2)], "no type 'f4_e2m1'"),
+        ("gguf", [Tensor("a", "F6_E2M3", (4,), 3)], "no type 'F6_E2M3'"),
         ("gguf", [_Q4_0._replace(shape=(1, 1, 1, 1, 32))], "GGUF has 4 dims"),
         ("gguf", [Tensor("a", "ggml_type_42", (1, 1, 1, 1, 32), 18)], "GGUF has 4 dims"),
         ("gguf", [_Q4_0._replace(nbytes=19)], "takes 18 bytes, not 19"),

@@ -1,0 +1,207 @@
+"""Descriptors in the metadata of a file: what tensors hold if dtype and shape do not say it.
+
+A layout is written as `to_json` does, a record by its name. A descriptor may have a note, which
+says what its tensor and others are together.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from dataclasses import replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from memdesc import MemdescError, MemoryDesc
+from memdesc.descriptor_json import SCHEMA
+from memdesc.dtypes import DATA_TYPES
+from memdesc.errors import about, short_repr
+from memdesc.layout import memory_order
+from memdesc.record import RecordDesc, record_desc
+from reorder.checkpoints.formats.entry import stored_desc
+from reorder.values.formats import INTEGERS
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+    from reorder.checkpoints.formats.entry import Desc, Entry, Tensor
+
+# metadata keys: this, then the name of the tensor
+PREFIX = "memdesc."
+# the most characters of a descriptor; the longest one written has a few thousand
+MAX_DESCRIPTOR = 2**20
+# the key of the note about several tensors, in the descriptor of the first of them
+_NOTE = "value"
+
+
+def desc_to_json(desc: Desc, note: Mapping[str, Any] | None = None) -> str:
+    """Write what a tensor holds: a layout as `to_json` does, a record by its name.
+
+    `note` says what several tensors are together, if this is the first of them. Fails for a record
+    without a name, and for one of several tensors.
+    """
+    if isinstance(desc, MemoryDesc):
+        text = desc.to_json()
+    elif not desc.name or len(desc.tensors) > 1:
+        msg = f"{desc!r} is not one tensor of a format with a name; describe each of its tensors"
+        raise MemdescError(msg)
+    else:
+        text = json.dumps({"schema": SCHEMA, **record_fields(desc)})
+    return text if note is None else json.dumps({**json.loads(text), _NOTE: note})
+
+
+def record_fields(desc: RecordDesc) -> dict[str, Any]:
+    """Return what `record_of` needs to make a record again, as JSON values.
+
+    Fails if it has no name.
+    """
+    if not desc.name:
+        msg = f"{desc!r} has no name, and a file names the format of a record"
+        raise MemdescError(msg)
+    return {"record": desc.name, "dims": desc.dims, "options": dict(desc.options)}
+
+
+def record_of(fields: Mapping[str, Any]) -> RecordDesc:
+    """Return the record that a file names. Fails if no record has that name and these options."""
+    name, options = fields.get("record"), fields.get("options", {})
+    if not isinstance(name, str):
+        msg = f"the name of a record must be a string, not {short_repr(name)}"
+        raise MemdescError(msg)
+    if not isinstance(options, dict) or options.keys() & {"dims", "name"}:
+        msg = f"the options of a record are not those of record_desc: {short_repr(options)}"
+        raise MemdescError(msg)
+    return record_desc(fields.get("dims", ()), name, **options)
+
+
+@lru_cache(maxsize=64)
+def desc_from_json(text: str) -> tuple[Desc, Mapping[str, Any] | None]:
+    """Read what `desc_to_json` wrote; many tensors of a model have equal descriptors.
+
+    Fails if it is not a descriptor.
+    """
+    if len(text) > MAX_DESCRIPTOR:
+        msg = f"a descriptor of {len(text)} characters; at most {MAX_DESCRIPTOR} are read"
+        raise MemdescError(msg)
+    try:
+        fields = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        msg = f"not a descriptor: {error}"
+        raise MemdescError(msg) from None
+    note = fields.get(_NOTE) if isinstance(fields, dict) else None
+    if not isinstance(note, dict | None):
+        msg = f"{_NOTE!r} in a descriptor is not a JSON object, but {short_repr(note)}"
+        raise MemdescError(msg)
+    if not isinstance(fields, dict) or "record" not in fields:
+        return MemoryDesc.from_json(text), note
+    if fields.get("schema") != SCHEMA:
+        msg = f"not a descriptor of a record of schema {SCHEMA}: {short_repr(fields)}"
+        raise MemdescError(msg)
+    desc = record_of(fields)
+    if len(desc.tensors) > 1:
+        msg = f"{desc!r} is a record of several tensors, not of one"
+        raise MemdescError(msg)
+    return desc, note
+
+
+def split_metadata(
+    metadata: Mapping[str, str], names: Collection[str]
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Return descriptors by the names of tensors, and the metadata without them.
+
+    A key that begins like those of descriptors is other metadata, unless it names a tensor or has
+    the text of a descriptor.
+    """
+    texts, rest = dict[str, str](), dict[str, str]()
+    for key, text in metadata.items():
+        name = key.removeprefix(PREFIX)
+        if name != key and (name in names or _is_descriptor(text)):
+            texts[name] = text
+        else:
+            rest[key] = text
+    return texts, rest
+
+
+def _is_descriptor(text: str) -> bool:
+    """Whether a text has the form of a descriptor, right or wrong."""
+    with suppress(ValueError, RecursionError):
+        fields = json.loads(text[:MAX_DESCRIPTOR])
+        return isinstance(fields, dict) and "schema" in fields
+    return len(text) > MAX_DESCRIPTOR
+
+
+def descriptors_of(tensors: Iterable[Tensor]) -> dict[str, str]:
+    """Return the metadata for tensors whose dtype and shape alone do not say what they hold."""
+    found = {}
+    for tensor in tensors:
+        implied, _ = stored_desc(tensor.dtype, tensor.shape)
+        desc = tensor.desc or implied
+        if desc is not None and (desc != implied or tensor.note):
+            found[f"{PREFIX}{tensor.name}"] = desc_to_json(desc, tensor.note)
+    return found
+
+
+def described(entries: Iterable[Entry], texts: Mapping[str, str]) -> list[Entry]:
+    """Return entries with their `desc`; `texts` has the metadata's descriptors by name.
+
+    Fails where `describe` does, if a descriptor has no tensor, or if it is that of a tensor which
+    another program has converted or transposed since.
+    """
+    found = [describe(each, texts.get(each.name)) for each in entries]
+    for each in found:
+        if each.is_described:
+            _check_words(each)
+    if unknown := texts.keys() - {each.name for each in found}:
+        msg = f"a descriptor of {short_repr(min(unknown))}, which it does not have"
+        raise MemdescError(msg)
+    return found
+
+
+def _check_words(entry: Entry) -> None:
+    """Refuse a tensor of other elements, or of other axes, than its descriptor means.
+
+    Integers may be words of anything. Outer axes may be joined, as GGUF needs, and scales of some
+    records are stored in their padded dims, whatever their layout is.
+    """
+    desc, shape = entry.desc, [size for size in entry.shape if size > 1]
+    meant = desc.dtype.name if isinstance(desc, MemoryDesc) else "u8"
+    fits = entry.dtype in INTEGERS or entry.dtype not in DATA_TYPES or not entry.nbytes
+    if isinstance(desc, MemoryDesc) and entry.dtype == meant and entry.nbytes:
+        blocks = [block.extent for block in sorted(desc.blocks, key=memory_order)]
+        meant += f" of shape {(*blocks,)}"
+        orders = [blocks] if len(blocks) == desc.ndims else [blocks, desc.padded_dims]
+        axes = [[size for size in order if size > 1] for order in orders]
+        fits = desc.dtype.is_packed or any(
+            shape[1:] == each[len(each) - len(shape) + 1 :] for each in axes
+        )
+    if not fits:
+        msg = (
+            f"{short_repr(entry.name)} is stored as {entry.dtype} of shape {entry.shape}, but its "
+            f"descriptor {desc!r} means {meant}: another program changed the tensor, and kept the "
+            f"descriptor; remove {short_repr(PREFIX + entry.name)} from the metadata"
+        )
+        raise MemdescError(msg)
+
+
+def describe(entry: Entry, text: str | None) -> Entry:
+    """Return an entry with its `desc`, from its descriptor if it has one.
+
+    Fails if that is not a descriptor, or takes another number of bytes than the tensor.
+    """
+    if text is None:
+        desc, reason = stored_desc(entry.dtype, entry.shape)
+        return replace(entry, desc=desc, reason=reason)
+    with about(f"the descriptor of {short_repr(entry.name)}"):
+        found, note = desc_from_json(text)
+    if isinstance(found, MemoryDesc) and found.has_broadcast:
+        msg = (
+            f"the descriptor of {short_repr(entry.name)}, {found!r}, repeats elements, which a "
+            "stored tensor does not"
+        )
+        raise MemdescError(msg)
+    if found.nbytes != entry.nbytes:
+        msg = (
+            f"{short_repr(entry.name)} has {entry.nbytes} bytes, but its descriptor {found!r} "
+            f"takes {found.nbytes}"
+        )
+        raise MemdescError(msg)
+    return replace(entry, desc=found, reason="", is_described=True, note=note)
