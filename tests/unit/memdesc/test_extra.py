@@ -1,13 +1,11 @@
 from __future__ import annotations
 
 import pickle
-from typing import Any
 
 import pytest
 
 import memdesc
 from memdesc import Extra, MemdescError, MemoryDesc, UnsupportedFormatError, memory_desc
-from memdesc.errors import NotBlockedError
 from memdesc.extra import compensation_layout
 from memdesc.verbose import from_verbose, to_verbose
 
@@ -67,26 +65,6 @@ def test_strides_are_printed_if_compensation_starts_after_a_gap() -> None:
     assert to_verbose(desc) == "s8::blocked:cba:1x3x15:f1:s8m1"
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({}, "an Extra needs a mask or scale_adjust; use None for no compensation"),
-        (
-            {"s8s8_mask": 0},
-            "s8s8_mask must be an integer of 1 to 4095, with bit d set for dim d, not 0",
-        ),
-        ({"asymmetric_mask": True}, "asymmetric_mask must be an integer"),
-        ({"asymmetric_mask": 1 << 12}, "not 4096"),
-        ({"scale_adjust": 0}, "scale_adjust must be a positive number, not 0"),
-        ({"scale_adjust": "x"}, "scale_adjust must be a positive number, not 'x'"),
-        ({"scale_adjust": float("inf")}, "not inf"),
-    ],
-)
-def test_illegal_compensation_is_refused(given: dict[str, Any], message: str) -> None:
-    with pytest.raises(MemdescError, match=message):
-        Extra(**given)
-
-
 @pytest.mark.parametrize("text", ["f16", "f0:s8m1", "f4:s8m1", "f1:s8mx", "f1:gpu1", "f9:s8m1"])
 def test_a_string_with_other_flags_is_refused(text: str) -> None:
     with pytest.raises(MemdescError, match=text):
@@ -121,28 +99,6 @@ def test_compensation_without_masks_is_refused_with_a_string_that_is_read(
 def test_a_scale_adjustment_of_1_is_flagged_and_not_printed() -> None:
     assert Extra.from_verbose("f3:s8m1") == Extra(s8s8_mask=1)
     assert Extra.from_verbose("f2") is None
-    with pytest.raises(MemdescError, match="the flags do not match"):
-        Extra.from_verbose("f8:sa0.5")
-
-
-def test_compensation_belongs_to_whole_s8_tensors_in_layouts_of_onednn() -> None:
-    with pytest.raises(
-        MemdescError, match=r"is for s8 weights, not for f32; leave it out: with_extra\(None\)"
-    ):
-        WEIGHTS.with_extra(BOTH).with_dtype("f32")
-    with pytest.raises(MemdescError, match=r"names e \(dim 4\), but the dims are \(3, 5, 2, 2\)"):
-        WEIGHTS.with_extra(Extra(s8s8_mask=17))
-    with pytest.raises(NotBlockedError):
-        memory_desc((2, 3, 4, 4), "s8", "bf8_xy16").with_extra(BOTH)
-    whole = memory_desc((3, 5, 2, 2), "s8").with_extra(BOTH)
-    with pytest.raises(
-        MemdescError, match="has compensation, which was computed from all of its elements"
-    ):
-        whole.reshape((15, 2, 2))
-    with pytest.raises(MemdescError, match="has compensation"):
-        whole.permute_axes((1, 0, 2, 3))
-    with pytest.raises(MemdescError, match="has compensation"):
-        whole.submemory((3, 5, 1, 2), (0, 0, 0, 0))
 
 
 def test_sums_lie_as_the_layout_trimmed_to_the_dims_of_the_mask() -> None:

@@ -43,29 +43,11 @@ def test_only_integers_are_taken_as_integers(take: Take) -> None:
             take(given)
 
 
-def test_a_bool_among_dims_is_refused_with_the_reason() -> None:
-    with pytest.raises(
-        MemdescError, match=r"^dims must be integers .* not \(True, 2\): a bool is neither a size"
-    ):
-        memory_desc((True, 2), "f32")
-
-
-@pytest.mark.parametrize("given", ["ab", b"ab", bytearray(b"ab"), {2, 3}, {2: 1}, frozenset({2})])
-def test_dims_without_an_order_of_their_own_are_refused(given: Any) -> None:
-    with pytest.raises(MemdescError, match=r"^dims must be a sequence of integers, not"):
-        memory_desc(given, "f32")
-
-
 @pytest.mark.parametrize("given", [1, 0, None, "True", np.array([True, False]), []])
 def test_a_flag_is_true_or_false(given: Any) -> None:
     assert checked_flag("padded", np.False_) is False
     with pytest.raises(MemdescError, match=r"^padded must be True or False, not"):
         checked_flag("padded", given)
-
-
-def test_an_adjustment_of_scales_is_a_number() -> None:
-    with pytest.raises(MemdescError, match=r"^scale_adjust must be a positive number, not True"):
-        Extra(s8s8_mask=1, scale_adjust=True)
 
 
 def test_checked_numbers_are_python_ints() -> None:

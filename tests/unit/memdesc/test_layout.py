@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from memdesc import Axis, Block, Layout, MemdescError, memory_desc
-from memdesc.errors import NotBlockedError
 from memdesc.layout import layout_by_strides, memory_order
 
 if TYPE_CHECKING:
@@ -28,40 +27,7 @@ def test_fused_dims_are_padded_together_and_have_no_strides() -> None:
     layout = by_tag((2, 3, 5, 7), "aB(CD)8b16(cd)")
     assert layout.padded_dims() == (2, 8, 5, 7)
     assert layout.fused() == Axis((2, 3), 48)
-    for ask in (layout.strides, layout.tile):
-        with pytest.raises(
-            NotBlockedError,
-            match=(
-                r"dims c \(dim 2\), d \(dim 3\) are fused into one index, "
-                r"so they have no strides; see \.blocks"
-            ),
-        ):
-            ask()
     assert by_tag((2, 3), "ab").fused() is None
-
-
-@pytest.mark.parametrize(
-    ("dims", "tag", "reason"),
-    [
-        (
-            (32, 4),
-            "AB2a/1.16a/2.4b",
-            r"blocks of a \(dim 0\) are swizzled: block Block\(.*\) lies outside one of a larger",
-        ),
-        ((8, 3), "A4ab", r"not a dense tile: block Block\(.*\) has stride 3, not 1; see \.blocks"),
-    ],
-)
-def test_other_inner_blocks_are_not_a_tile(dims: tuple[int, ...], tag: str, reason: str) -> None:
-    with pytest.raises(NotBlockedError, match=reason):
-        by_tag(dims, tag).tile()
-
-
-@pytest.mark.parametrize("axis", ["a", True, 1.0, -1, 2])
-def test_an_axis_that_a_layout_does_not_have_is_refused(axis: int) -> None:
-    layout = by_tag((2, 3), "ab")
-    for ask in (layout.axis_size, layout.axis_blocks, layout.outer):
-        with pytest.raises(MemdescError, match=r"^axis "):
-            ask(axis)
 
 
 def test_blocks_sort_as_they_lie_in_memory() -> None:
@@ -123,82 +89,3 @@ def test_an_axis_or_a_block_whose_iterator_raises_is_refused() -> None:
         Layout((2,), (_raises(),), (block,))
     with pytest.raises(MemdescError, match="blocks must be a tuple of Block"):
         Layout((2,), (axis,), (_raises(),))
-
-
-@pytest.mark.parametrize(
-    "axes",
-    [
-        (),
-        (Axis((0,), 2),),
-        (Axis((0,), 2), Axis((0,), 2)),
-        (Axis((0,), 2), Axis((0,), 1)),
-        (Axis((0,), 2), Axis((1, 2), 3)),
-        (Axis((1,), 3), Axis((0,), 2)),
-        (Axis((0,), 2), Axis((2,), 3)),
-        (Axis((0,), 2), Axis((1, -5), 3)),
-    ],
-)
-def test_axes_that_are_not_a_partition_of_the_dims_are_refused(axes: tuple[Axis, ...]) -> None:
-    blocks = tuple(Block(k, 1, axis.padded, 10**k) for k, axis in enumerate(axes))
-    with pytest.raises(
-        MemdescError, match="are not a partition of dims 0 to 1, ordered by their first dims"
-    ):
-        Layout((2, 3), axes, blocks)
-
-
-def test_an_axis_without_dims_is_refused_wherever_it_stands() -> None:
-    for axes in (
-        (Axis((), 2), Axis((0,), 2), Axis((1,), 3)),
-        (Axis((0,), 2), Axis((1,), 3), Axis((), 2)),
-    ):
-        with pytest.raises(MemdescError, match="are not a partition"):
-            Layout((2, 3), axes, (Block(0, 1, 2, 3), Block(1, 1, 3, 1), Block(2, 1, 2, 9)))
-
-
-@pytest.mark.parametrize(
-    ("size", "padded", "reason"),
-    [
-        (3, 2, "padded extent 2 of b .dim 1. must be at least its size 3"),
-        (0, 4, "padded extent 4 of b .dim 1. must be 0, as its size is"),
-    ],
-)
-def test_a_padded_extent_that_does_not_hold_its_size_is_refused(
-    size: int, padded: int, reason: str
-) -> None:
-    with pytest.raises(MemdescError, match=reason):
-        Layout((2, size), (Axis((0,), 2), Axis((1,), padded)), ())
-
-
-@pytest.mark.parametrize(
-    "blocks",
-    [
-        (Block(1, 1, 3, 1),),  # starts with another axis
-        (Block(0, 1, 2, 3), Block(2, 1, 3, 1)),  # leaves one out
-        (Block(0, 1, 2, 3), Block(1, 1, 3, 1), Block(2, 1, 1, 1)),  # one too many
-        (Block(0, 1, 2, 3), Block(1, 1, 4, 1)),  # counts 4 of 3
-        (Block(0, 1, 2, 3), Block(1, 0, 3, 1)),  # step of zero
-        (Block(0, 1, 2, 3), Block(1, 2, 2, 1), Block(1, 1, 1, 1)),  # an inner block too small
-        (Block(0, 1, 2, 3), Block(1, 1, 3, 1), Block(1, 1, 1, 1)),  # an inner block of one
-        (Block(0, 1, 2, 3), Block(1, 2, 2, 1), Block(1, 1, 3, 1)),  # an inner block too large
-        (Block(0, 1, 2, 3), Block(1, 2, 2, 2), Block(1, 1, 2, 0)),  # an inner stride of zero
-        (Block(0, 2, 1, 3), Block(1, 1, 3, 1)),  # the next axis before step 1
-    ],
-)
-def test_blocks_that_do_not_cut_their_axis_are_refused(blocks: tuple[Block, ...]) -> None:
-    with pytest.raises(
-        MemdescError,
-        match=(
-            r"Block\(.*\) breaks a rule: blocks go axis by axis, "
-            r"divide the step before them exactly, "
-            r"and count the padded"
-        ),
-    ):
-        Layout((2, 3), (Axis((0,), 2), Axis((1,), 3)), blocks)
-
-
-@pytest.mark.parametrize(
-    "blocks", [(), (Block(0, 1, 2, 3),), (Block(0, 1, 2, 3), Block(1, 2, 2, 1))]
-)
-def test_blocks_that_stop_before_the_last_step_are_refused(blocks: tuple[Block, ...]) -> None:
-    with pytest.raises(MemdescError, match="must lead down to step 1 in each of the axes"):
-        Layout((2, 3), (Axis((0,), 2), Axis((1,), 3)), blocks)

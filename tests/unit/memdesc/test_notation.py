@@ -36,10 +36,6 @@ def test_numbers_up_to_the_largest_of_int64_are_read(text: str) -> None:
 
 def test_letters_of_another_family_name_the_dims_in_messages() -> None:
     assert parse_tag("nChw16c", "nchw") == parse_tag("aBcd16b")
-    with pytest.raises(
-        UnknownFormatError, match="dims run from 'n' without a gap, but 'w' is missing"
-    ):
-        parse_tag("nch", "nchw")
 
 
 @pytest.mark.parametrize(
@@ -90,12 +86,6 @@ def test_a_broken_rule_is_named_with_its_character(text: str, at: int, reason: s
     with pytest.raises(UnknownFormatError) as caught:
         parse_tag(text)
     assert str(caught.value).startswith(f"{text!r}, at character {at}: {reason}")
-
-
-@pytest.mark.parametrize("value", [None, 3, b"ab", ["a"], ("a",), 1.5])
-def test_only_strings_are_tags(value: object) -> None:
-    with pytest.raises(UnknownFormatError, match="a tag is a string such as 'aBcd16b', not"):
-        parse_tag(value)  # type: ignore[arg-type] # the mistake
 
 
 @pytest.mark.parametrize("text", ["a" * 5000, "aB" + "1b" * 5000, "é" * 10**6])

@@ -4,9 +4,7 @@ from itertools import permutations
 
 import pytest
 
-from memdesc import memory_desc
 from memdesc.diophantine import SearchLimitError, Term, solve
-from memdesc.errors import OverlapError
 from memdesc.layout import layout_by_strides
 from memdesc.overlap import check_overlap
 from tests.work import count_calls
@@ -14,43 +12,6 @@ from tests.work import count_calls
 
 def overlap(dims: tuple[int, ...], strides: tuple[int, ...]) -> None:
     check_overlap(layout_by_strides(dims, strides, offset0=10**6))
-
-
-def test_strides_that_share_an_element_are_refused_with_the_index_differences() -> None:
-    with pytest.raises(
-        OverlapError,
-        match=(
-            r"^two indices share one element, \([0-9], [0-9]\) and \([0-9], [0-9]\): the "
-            r"differences \+5 in b \(dim 1\) \(stride 7\), -7 in a \(dim 0\) \(stride 5\) "
-            r"add up to offset 0$"
-        ),
-    ):
-        overlap((8, 6), (5, 7))
-
-
-def test_the_message_names_whole_blocks_where_padded_dims_cut_one_short() -> None:
-    # offsets 0 1 2 and 3 4 5 are distinct, but index 3 of a, which is cut off, shares one
-    with pytest.raises(
-        OverlapError,
-        match=(
-            r"^two indices of the whole blocks, which padded_dims cut short, "
-            r"share one element, \(3, 0\) and \(0, 1\): the differences"
-        ),
-    ):
-        memory_desc(
-            (3, 2), "f32", strides=(2, 3), inner_blks=(2,), inner_idxs=(0,), padded_dims=(3, 2)
-        )
-
-
-def test_a_search_over_its_budget_raises_an_error() -> None:
-    with pytest.raises(
-        OverlapError,
-        match=(
-            r"strides \[.*\] of extents \[.*\] do not nest, and bounded work did not prove "
-            r"them free"
-        ),
-    ):
-        overlap((10**5, 10**5), (10**6 + 3, 10**6 + 5))
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from memdesc import MemdescError, MemoryDesc, memory_desc
+from memdesc import MemoryDesc, memory_desc
 
 
 def desc(dims: tuple[int, ...], tag: str) -> MemoryDesc:
@@ -90,94 +90,6 @@ def test_a_blocked_dim_of_one_that_is_not_padded_can_be_dropped_with_its_blocks(
 def test_a_view_keeps_its_offset_when_reshaped() -> None:
     view = desc((4, 6), "ab").submemory((2, 6), (2, 0)).reshape((2, 2, 3))
     assert view == memory_desc((2, 2, 3), "f32", strides=(6, 3, 1), offset0=12)
-
-
-@pytest.mark.parametrize(
-    ("dims", "tag", "new", "reason"),
-    [
-        ((2, 3), "ab", (7,), r"dims \(2, 3\) hold 6 elements, dims \(7,\) hold 7"),
-        ((2, 3), "ab", (-1, 6), r"dim a \(dim 0\) has size -1; sizes are 0 to"),
-        ((2, 3), "ab", (-2, -3), r"dim a \(dim 0\) has size -2; sizes are 0 to"),
-        ((2, 3), "ab", (2, 3, *(1,) * 11), "have 13 sizes; a descriptor has 1 to 12"),
-        ((1, 1), "ab", (), r"dims \(\) have 0 sizes; a descriptor has 1 to 12"),
-        (
-            (2, 0, 5),
-            "abc",
-            (0,),
-            (
-                r"dims \(2, 0, 5\) cannot become \(0,\): by oneDNN's rule the nonzero sizes "
-                r"must have the same product"
-            ),
-        ),
-        (
-            (2, 0, 5),
-            "abc",
-            (0, 10),
-            r"dims \(2, 0, 5\) cannot be regrouped into \(0, 10\) where one of them is 0",
-        ),
-        (
-            (2, 0, 5),
-            "abc",
-            (10, 0),
-            r"dims \(2, 0, 5\) cannot be regrouped into \(10, 0\) where one of them is 0",
-        ),
-        (
-            (2, 17, 4),
-            "aBc8b",
-            (34, 4),
-            (
-                r"b \(dim 1\) is padded or fused with other dims, so it must keep its size 17; "
-                r"reorder to a plain layout first"
-            ),
-        ),
-        (
-            (2, 16, 6),
-            "aBc8b",
-            (2, 24, 4),
-            r"dim 2 of \(2, 24, 4\) ends inside a block of 6 with stride 8; reorder to a plain",
-        ),
-        (
-            (2, 3),
-            "ab__b8",
-            (6,),
-            r"b \(dim 1\) is padded or fused with other dims, so it must keep its size 3",
-        ),
-        (
-            (2, 3, 5, 7),
-            "aB(CD)8b16(cd)",
-            (2, 3, 35),
-            r"c \(dim 2\) is padded or fused with other dims, so it must keep its size 5",
-        ),
-        (
-            (2, 3, 4),
-            "acb",
-            (4, 6),
-            r"dim 1 of \(4, 6\) ends inside a block of 4 with stride 3",
-        ),
-        (
-            (2, 1),
-            "aB8b",
-            (2,),
-            (
-                r"b \(dim 1\) of size 1 is padded or fused with other dims, "
-                r"so it cannot be dropped"
-            ),
-        ),
-        (
-            (2, 3, 1, 7),
-            "aB(CD)8b16(cd)",
-            (2, 3, 7),
-            r"c \(dim 2\) of size 1 is padded or fused with other dims",
-        ),
-        ((2, 3, 4), "(ac)b", (2, 3, 2, 2), r"c \(dim 2\) is padded or fused with other dims"),
-        ((2, 3, 4), "(ac)b", (6, 4), r"a \(dim 0\) is padded or fused with other dims"),
-    ],
-)
-def test_a_reshape_that_would_move_data_is_refused_with_the_dim_and_the_reason(
-    dims: tuple[int, ...], tag: str, new: tuple[int, ...], reason: str
-) -> None:
-    with pytest.raises(MemdescError, match=reason):
-        desc(dims, tag).reshape(new)
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,6 @@ from __future__ import annotations
 import pytest
 
 from memdesc import (
-    MemdescError,
-    UnknownFormatError,
     memory_desc,
     parse_layout,
 )
@@ -47,10 +45,3 @@ def test_layouts_are_read_as_other_programs_print_them() -> None:
 )
 def test_the_pointer_of_a_printed_tensor_is_left_out(pointer: str) -> None:
     assert parse_layout(f"{pointer} o (8,64):(64,1)") == memory_desc((8, 64), "f32", "ab")
-
-
-def test_there_are_as_many_dims_as_modes_and_none_is_larger() -> None:
-    with pytest.raises(UnknownFormatError, match="has 2 modes"):
-        parse_layout("cute:(8,8):(8,1)", (8,))
-    with pytest.raises(MemdescError, match="padded extent 8"):
-        parse_layout("cute:(8,8):(8,1)", (8, 9))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from memdesc import Extra, UnknownFormatError, UnsupportedFormatError, memory_desc, parse_layout
+from memdesc import Extra, UnknownFormatError, memory_desc, parse_layout
 
 if TYPE_CHECKING:
     from memdesc import MemoryDesc
@@ -203,19 +203,3 @@ def test_a_string_that_is_not_in_the_notation_is_refused(
 ) -> None:
     with pytest.raises(UnknownFormatError, match=reason):
         parse_layout(f"{system}:{text}", _DIMS.get(system))
-
-
-@pytest.mark.parametrize(("system", "text", "reason"), _rows(_INDESCRIBABLE))
-def test_a_layout_that_no_descriptor_can_describe_is_refused(
-    system: str, text: str, reason: str
-) -> None:
-    with pytest.raises(UnsupportedFormatError, match=reason):
-        parse_layout(f"{system}:{text}", _DIMS.get(system))
-
-
-@pytest.mark.parametrize(("system", "desc", "reason"), _rows(_INEXPRESSIBLE))
-def test_a_layout_that_a_system_cannot_express_is_refused(
-    system: str, desc: MemoryDesc, reason: str
-) -> None:
-    with pytest.raises(UnsupportedFormatError, match=reason):
-        desc.to_notation(system)

@@ -130,41 +130,6 @@ def test_any_linear_map_of_bits_is_read_and_written() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "dims", "reason"),
-    [
-        ("BlockedLayout([1], [32], [4], [0])", (128,), "maps registers, lanes and warps"),
-        ("#ttg.blocked<{order = [0]}>", (128,), "maps registers, lanes and warps"),
-        ("SwizzledSharedLayout(3, 1, 8, [1, 0])", (16, 64), "3 must be a power of two"),
-        ("SwizzledSharedLayout(8, 1, 8, [1, 1])", (16, 64), "each of the dims 0 to 1 once"),
-        ("SwizzledSharedLayout(8, 1, 8, [1, 0], [[1, 0]])", (16, 64), "memories of several"),
-        ("SwizzledSharedLayout(8, 1, 8, [1, 0])", (16, 60), "sizes are powers of two"),
-        ("SwizzledSharedLayout(8, 1)", (16, 64), "are missing"),
-        ("SwizzledSharedLayout(8, 1, 8, [1, 0], way=2)", (16, 64), "its parameters are"),
-        ("SwizzledSharedLayout(open('x'), 1, 8, [1, 0])", (16, 64), "numbers and lists"),
-        ("NVMMASharedLayout(128, 32)", (64, 64), "its elements have 32 bits, and f16 has 16"),
-        ("NVMMASharedLayout(128, 16)", (64, 32), "are not whole tiles of 64 columns"),
-        ("NVMMASharedLayout(128, 16)", (4, 64), "at least 8 rows"),
-        ("NVMMASharedLayout(96, 16)", (64, 64), "a swizzle has 0, 32, 64 or 128 bytes"),
-        ("NVMMASharedLayout(0, 16)", (512, 512), "tiles of 256 count"),
-        ("NVMMASharedLayout(128, 16, rank=3, transposed=True)", (2, 8, 64), "must have its rank"),
-        ("SharedLinearLayout([[0, 1], [0, 1]])", (1, 4), "has dims"),
-        ("SharedLinearLayout([[1, 1], [1, 1]])", (2, 2), "one element has several places"),
-        ("#ttg.amd_rotating_shared<{vec = 4}>", (64, 64), "is not confirmed"),
-        ("triton:SomeLayout(1)", (4,), "the layouts in shared memory are"),
-        ("K_SW128", (8, 60), r"are not whole atoms of \(8, 64\)"),
-        ("K_SW256", (8, 64), "its tiles are K_INTER"),
-        ("Layout_K_SW128_Atom<float>", (8, 64), "its elements are float, not 16 bits wide"),
-        ("SWIZZLE_64B", (8, 64), "a box has at most 5 dims, the last of at most 32 elements"),
-    ],
-)
-def test_what_has_no_addresses_or_several_memories_is_refused(
-    text: str, dims: tuple[int, ...], reason: str
-) -> None:
-    with pytest.raises(MemdescError, match=reason):
-        memory_desc(dims, "f16", text)
-
-
-@pytest.mark.parametrize(
     ("text", "dims", "cute"),
     [
         ("K_INTER", (8, 8), "(8,8):(8,1)"),

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from memdesc import UnknownFormatError, memory_desc, parse_layout
+from memdesc import memory_desc, parse_layout
 from memdesc.exchange import written
 
 _DIMS = (2, 17, 5, 4)
@@ -35,10 +35,6 @@ def test_dims_are_ordered_by_the_alphabet_or_by_a_family_of_letters() -> None:
     for text, tag in [("NHWC", "acdb"), ("ACDB", "acdb"), ("HWIO", "cdba"), ("NCHW16c", "aBcd16b")]:
         assert parse_layout(f"tvm:{text}", _DIMS) == memory_desc(_DIMS, "f32", tag)
     assert memory_desc(_DIMS, "f32", "aBcd16b").to_notation("tvm") == "ABCD16b"
-    with pytest.raises(UnknownFormatError, match="the dims B, F, Y, X; give letters"):
-        parse_layout("tvm:BFYX", _DIMS)
-    with pytest.raises(UnknownFormatError, match="give letters"):
-        parse_layout("tvm:NCHW", _DIMS, letters="oihw")
 
 
 def test_blocks_that_are_one_physical_dim_are_blocks() -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from memdesc import UnknownFormatError, memory_desc, parse_layout
+from memdesc import memory_desc, parse_layout
 from tests.named import buffer_layout
 
 
@@ -63,10 +63,3 @@ def test_suffixes_that_do_not_change_offsets_are_read() -> None:
         "f32[3,4]{1,0:E(32)M(0)}",
     ]:
         assert parse_layout(f"xla:{text}", (3, 4), "f32") == plain
-
-
-def test_dims_and_types_that_contradict_the_string_are_refused() -> None:
-    with pytest.raises(UnknownFormatError, match=r"has dims \(3, 4\), not the given \(4, 3\)"):
-        parse_layout("xla:f32[3,4]", (4, 3))
-    with pytest.raises(UnknownFormatError, match="has data type f32, not the given f16"):
-        parse_layout("xla:f32[3,4]", dtype="f16")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from functools import reduce
 from itertools import product
 from math import lcm, prod
@@ -14,7 +13,6 @@ import pytest
 from memdesc import (
     MemoryDesc,
     UnknownFormatError,
-    UnsupportedFormatError,
     known_names,
     memory_desc,
     parse_layout,
@@ -149,30 +147,6 @@ def test_local_convolution_weights_are_the_one_name_without_digits_that_is_a_lay
     desc = memory_desc((2, 3, 2, 3, 2, 5), "f32", "bf_lyx_yx")
     loops = product(*map(range, (2, 3, 2, 3, 2, 5)))
     assert all(desc.offset(index) == at for at, index in enumerate(loops))
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_names_that_are_not_layouts_of_elements_are_refused_with_the_reason(name: str) -> None:
-    with pytest.raises(
-        UnsupportedFormatError, match=f"^'{name}' cannot be described: .*{re.escape(REFUSED[name])}"
-    ):
-        memory_desc((2, 16, 4, 4), "f32", name)
-
-
-@pytest.mark.parametrize("name", [name for name in CLDNN if "iy_xs_os_xsv2_" in name])
-def test_an_odd_x_is_refused_if_the_kernels_store_the_last_column_separately(name: str) -> None:
-    sizes = (2, 3, 4, 5, 7)[-memory_desc((2,) * (4 + name.startswith("g")), "f32", name).ndims :]
-    with pytest.raises(
-        UnsupportedFormatError, match=f"'{name}' with odd x = 7: .* pad x to an even size"
-    ):
-        memory_desc(sizes, "f32", name)
-
-
-def test_larger_filters_are_refused_if_the_kernels_address_1x1_only() -> None:
-    with pytest.raises(
-        UnsupportedFormatError, match=r"with y, x = \(1, 2\): the kernels address 1x1 filters only"
-    ):
-        memory_desc((32, 32, 1, 2), "s8", "os_is_osv32_isv32_swizzled_by_4")
 
 
 def test_the_domain_of_every_known_name_is_the_one_of_the_table() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import reorder
-from memdesc import UnsupportedFormatError, known_names, memory_desc
+from memdesc import known_names, memory_desc
 
 # sizes of layers, blocks, K and V, heads, tokens and channels
 _L, _B, _T, _H, _N, _C = 3, 5, 2, 4, 6, 16
@@ -71,12 +71,3 @@ def test_keys_of_paged_attention_have_vectors_of_16_bytes(dtype: str, x: int) ->
     wanted = keys.reshape(_B, _H, _N, _C // x, x).transpose(0, 1, 3, 2, 4)
     packed = reorder.reorder(keys, memory_desc(_BHNC, dtype, "vllm_paged_k"))
     assert packed.data.tobytes() == wanted.tobytes()
-
-
-def test_refusals_say_the_way_out() -> None:
-    with pytest.raises(UnsupportedFormatError, match="dim 1 is K and V, so its size is 2"):
-        memory_desc((5, 3, 4, 6, 16), "f16", "NL_X_NB_TWO_BS_NH_HS")
-    with pytest.raises(UnsupportedFormatError, match=r"pad the tensor to \(5, 4, 6, 24\)"):
-        memory_desc((5, 4, 6, 20), "f16", "vllm_paged_k")
-    with pytest.raises(UnsupportedFormatError, match="scales with an offset0"):
-        memory_desc((5, 6, 132), "u8", "NL_X_NB_BSV_BSS")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
-from memdesc import UnsupportedFormatError, known_names, memory_desc
+from memdesc import known_names, memory_desc
 from memdesc.tags import parse_tag
 from tests.tables import ONEDNN_ALIASES, ONEDNN_CANONICAL
 
@@ -36,9 +34,3 @@ def test_aliases_have_a_domain_and_canonical_names_have_any() -> None:
         "vector": ("x",),
     }.items():
         assert {domains[name] for name in names} == {domain}
-
-
-@pytest.mark.parametrize("name", ["any", "undef", "ldigo_p", "wino"])
-def test_names_that_are_not_layouts_are_refused_with_the_reason(name: str) -> None:
-    with pytest.raises(UnsupportedFormatError, match=f"^'{name}' cannot be described: "):
-        memory_desc((2, 3), "f32", name)

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from memdesc import MemdescError, UnknownFormatError, image_desc, memory_desc
+from memdesc import MemdescError, UnknownFormatError, memory_desc
 from memdesc.names import suggest
 
 
@@ -69,47 +69,6 @@ def test_names_are_ranked_by_case_and_by_the_number_of_blocks() -> None:
     assert suggest("row_major", 2)[0] == "plain"
     assert suggest("oihww", 4)[0] == "oihw"
     assert all(not any(map(str.isdigit, name)) for name in suggest("oihww", 4))
-
-
-@pytest.mark.parametrize(
-    ("name", "dims", "meant"),
-    [
-        ("OIhw8i8o", (2, 8, 8, 3, 3), "gOIhw8i8o"),
-        ("nchw", (2, 3, 4), "ncw"),
-        ("NCHW", (2, 3, 4), "ncw"),
-        ("NHWC", (1, 2, 3, 4, 5), "ndhwc"),
-        ("nchw", (2,) * 12, ""),
-    ],
-)
-def test_a_name_for_another_number_of_dims_leads_to_its_sibling_if_it_has_one(
-    name: str, dims: tuple[int, ...], meant: str
-) -> None:
-    hint = f"; did you mean '{meant}'" if meant else "$"
-    with pytest.raises(MemdescError, match=f"'{name}' is for 4 dims{hint}"):
-        memory_desc(dims, "f32", name)
-
-
-@pytest.mark.parametrize(
-    ("name", "dims", "said"),
-    [
-        ("torch.channels_last", (2, 3, 4), "it is for 4 dims, not 3"),
-        ("channels_last", (2, 3), "it is for 4 dims, not 2"),
-        ("rowmajor", (2, 3), "it is 'plain' here$"),
-        ("C", (2, 3), "it is 'plain' here"),
-    ],
-)
-def test_names_of_other_systems_are_answered_with_what_they_are_here(
-    name: str, dims: tuple[int, ...], said: str
-) -> None:
-    with pytest.raises(UnknownFormatError, match=said):
-        memory_desc(dims, "f32", name)
-
-
-def test_image_types_are_suggested_for_images() -> None:
-    with pytest.raises(UnknownFormatError, match=r"did you mean 'argument'\?$"):
-        image_desc((4,), "f32", "argumen")
-    with pytest.raises(UnknownFormatError, match=r"did you mean 'in_out_channel' or "):
-        image_desc((1, 4, 4, 4), "f32", "in_out_chanel")
 
 
 def test_a_refused_name_is_not_suggested_if_the_dims_are_known() -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from memdesc import MemdescError, data_type, known_names, memory_desc, parse_layout
+from memdesc import known_names, memory_desc, parse_layout
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -255,45 +255,3 @@ def test_tensorrt_s_names_are_read_as_python_and_cpp_spell_them(spelling: str, n
 
 def test_letters_alone_are_still_a_layout_of_tvm() -> None:
     assert parse_layout("HWC", (3, 4, 5), letters="chw") == memory_desc((3, 4, 5), "f32", "bca")
-
-
-@pytest.mark.parametrize(
-    "spelling", ["trt.TensorFormat.CHW3", "TensorFormat::kCHW3", "CHW3", "trt.CHW3"]
-)
-def test_a_wrong_name_of_tensorrt_leads_to_its_names(spelling: str) -> None:
-    with pytest.raises(MemdescError, match="did you mean 'kCHW32' or"):
-        memory_desc(_4D, "f32", spelling)
-
-
-@pytest.mark.parametrize(
-    ("name", "dtype", "dims", "message"),
-    [
-        (
-            "kHWC8",
-            "f32",
-            _4D,
-            "'kHWC8' exists for elements of 16 bits; give a data type of that width, such as f16",
-        ),
-        (
-            "kDLA_HWC4",
-            "s8",
-            (1, 1, 4, 4),
-            "'kDLA_HWC4' with C = 1: only 3 or 4 channels have this layout",
-        ),
-        ("DLA_HWC4", "s8", (1, 1, 4, 4), "'DLA_HWC4' with C = 1: only 3 or 4 channels have"),
-        ("trt.TensorFormat.HWC8", "f32", _4D, "exists for elements of 16 bits"),
-        ("kCHW3", "f32", _4D, "unknown format 'kCHW3': no format of TensorRT has this name"),
-        ("OHWIo3", "f32", _4D, "'OHWIo3': no weight format of the Arm Compute Library has this"),
-        ("OHWIo4i2_bf16", "f32", _4D, "exists for elements of 16 bits"),
-        ("C1HWNCoC0", "f16", _4D, "it puts each channel on the diagonal"),
-        ("FRACTAL_NZ", "s4", _2D, "'FRACTAL_NZ' exists for elements of 8 or 16 or 32 or 64 bits"),
-        ("FRACTAL_Y", "f16", _2D, "'FRACTAL_Y': no format of Ascend has this name"),
-        ("kOICustomSpatialI4O4", "f16", _4D, "it takes the order of filter taps from data"),
-    ],
-)
-def test_widths_and_sizes_that_a_name_does_not_describe_are_refused(
-    name: str, dtype: str, dims: Index, message: str
-) -> None:
-    with pytest.raises(MemdescError) as caught:
-        memory_desc(dims, data_type(dtype), name)
-    assert message in str(caught.value)

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from itertools import product
-from typing import Any
-
-import pytest
 
 import memdesc
-from memdesc import MemdescError, memory_desc
+from memdesc import memory_desc
 from tests.pictures import cells, check
 
 
@@ -42,28 +39,3 @@ def test_many_highlighted_elements_do_not_make_the_picture_larger() -> None:
     grid, memory = cells(desc.show(highlight=whole).svg)
     assert len(grid) + len(memory) < 1200
     assert all(seen.is_highlighted for seen in [*grid, *memory])
-
-
-@pytest.mark.parametrize(
-    ("highlight", "says"),
-    [
-        ([(1, 9, 2)], "must be 4 numbers"),
-        ([(1, 9, 5, 3)], r"index 5 of h \(dim 2\) is not in 0 to 4"),
-        ([(0, 24, 0, 0)], "is not in 0 to 23, with padding"),
-        ([(0, -1, 0, 0)], "is not in 0 to 23"),
-        ((1, 9, 2, 3), r"such as \[\(0, 0, 0, 0\)\]"),
-        (7, "must be a list of indices"),
-        ([(1, 9, 2, 3.5)], "must be a list of indices"),
-        ("1,9,2,3", "must be a list of indices"),
-    ],
-)
-def test_indices_that_cannot_be_highlighted_are_refused(highlight: Any, says: str) -> None:
-    desc = memory_desc((2, 17, 5, 4), "f32", "nChw8c")
-    with pytest.raises(MemdescError, match=says):
-        desc.show(highlight=highlight)
-
-
-def test_an_index_beyond_the_padding_of_fused_dims_is_refused() -> None:
-    fused = memory_desc((1, 1, 3, 3), "f32", "ab(CD)8(cd)")
-    with pytest.raises(MemdescError, match="has no such index"):
-        fused.show(highlight=[(0, 0, 5, 2)])

@@ -2,9 +2,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
-
-from memdesc import MemdescError, memory_desc
+from memdesc import memory_desc
 from tests.compiled import run_python
 
 if TYPE_CHECKING:
@@ -85,22 +83,3 @@ def test_a_tensor_without_elements_has_no_index() -> None:
 
 def test_parameters_without_an_effect_are_marked_for_compilers() -> None:
     assert "    (void)b;\n" in memory_desc((2, 1), "f32", "ab").source("c++")
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"lang": "fortran"}, r"unknown language 'fortran'; source is made in c, c\+\+, opencl"),
-        ({"lang": None}, "unknown language None"),
-        ({"name": "2x"}, "name '2x' cannot start function names; it must be a letter"),
-        ({"name": "a" * 101}, "cannot start function names"),
-        ({"name": "x y"}, "cannot start function names"),
-        ({"letters": "nch"}, "letters 'nch' must be 4 different letters, one for each dim"),
-        ({"letters": "nchc"}, "must be 4 different letters"),
-        ({"letters": "nc_w"}, "must be 4 different letters"),
-        ({"letters": 3}, "must be 4 different letters"),
-    ],
-)
-def test_bad_arguments_are_refused(given: dict[str, str], message: str) -> None:
-    with pytest.raises(MemdescError, match=message):
-        _BLOCKED.source(**given)

@@ -9,11 +9,9 @@ import pytest
 from memdesc import (
     MemdescError,
     MemoryDesc,
-    UnknownFormatError,
     UnsupportedFormatError,
     memory_desc,
 )
-from memdesc.errors import NotBlockedError
 from memdesc.verbose import from_verbose, to_verbose
 
 # Verbose: the examples of the specification.
@@ -97,63 +95,9 @@ def test_another_form_is_refused_with_the_form(text: Any) -> None:
     assert len(str(caught.value)) < 250
 
 
-@pytest.mark.parametrize(
-    ("text", "options", "reason"),
-    [
-        ("f32:o:blocked:ab::f0", {}, r"padded offsets \(flag 'o'\) are not in the string"),
-        (
-            "f32:0:blocked:ab::f0",
-            {},
-            "flag '0' says whether offset0 is other than 0, but offset0 is 0; the string does not",
-        ),
-        ("f32::blocked:ab::f0", {"offset0": 3}, "flag '0' says .*, but offset0 is 3"),
-        ("f32:0:blocked:ab::f0", {"offset0": "3"}, "offset0 must be an integer that int64 holds"),
-        ("f32::blocked:ab::f0", {"dims": None}, "dims must be a sequence of integers, not None"),
-        ("f32::blocked:abc::f0", {}, r"dims \(2, 3\) have 2 sizes, but 'abc' is for 3"),
-        ("f32::blocked:ab:3x1x1:f0", {}, r"strides \(3, 1, 1\) must be 2 numbers, one for each"),
-        ("f32::blocked:ab:2x1:f0", {}, "two indices share one element"),
-        ("f33::blocked:ab::f0", {}, "unknown data type 'f33'"),
-        (
-            "f32:p:blocked:ab::f0",
-            {},
-            r"flag 'p' says that dims are padded, but no block pads \(2, 3\), and the string does",
-        ),
-        ("f32:p:blocked:aB3b::f0", {}, r"flag 'p' says .*, but no block pads \(2, 3\)"),
-        (
-            "f32::blocked:aB8b::f0",
-            {},
-            r"without flag 'p' nothing is padded, but b \(dim 1\) of size 3 does not fill blocks o",
-        ),
-        ("f32::blocked:aB2b:9x2:f0", {}, r"of size 3 does not fill blocks of 2"),
-        (
-            "src:f32:a:blocked:aB2b::f0",
-            {},
-            r"blocks of 2; if it is padded, write 'src:f32:ap:blocked:aB2b::f0'$",
-        ),
-    ],
-)
-def test_a_verbose_string_that_contradicts_the_arguments_is_refused(
-    text: str, options: dict[str, Any], reason: str
-) -> None:
-    with pytest.raises(MemdescError, match=reason):
-        from_verbose(text, options.pop("dims", (2, 3)), **options)
-
-
-def test_aliases_are_refused_in_a_verbose_string() -> None:
-    with pytest.raises(UnknownFormatError, match=r"^'nchw', at character 1: no dim is called 'n'"):
-        from_verbose("f32::blocked:nchw::f0", (2, 3, 4, 5))
-
-
-def test_layouts_that_onednns_fields_cannot_describe_have_no_verbose_string() -> None:
-    with pytest.raises(NotBlockedError, match="are fused into one index"):
-        to_verbose(memory_desc((2, 3, 4, 5), "f32", "bf8_xy16"))
-
-
 def test_padding_beyond_whole_blocks_is_printed_but_not_read_back() -> None:
     desc = memory_desc((2, 3, 4, 5), "f32", "byxf_af32")
     assert to_verbose(desc) == "f32:p:blocked:acdb::f0"
-    with pytest.raises(MemdescError, match="the string does not contain padded dims"):
-        from_verbose(to_verbose(desc), desc.dims)
 
 
 @pytest.mark.parametrize(
@@ -172,20 +116,3 @@ def test_other_kinds_of_memory_are_refused_by_name(text: str, what: str) -> None
     with pytest.raises(UnsupportedFormatError, match=what) as caught:
         from_verbose(text, (2, 3))
     assert str(caught.value).startswith(f"{text!r} does not describe strided memory: ")
-
-
-@pytest.mark.parametrize(
-    ("extra", "what"),
-    [
-        ("f4:s8m27", "RNN weights for u8 data"),
-        ("f16:s8m27", "RNN weights for s8 data"),
-        ("f36", "RNN weights for u8 data"),
-        ("f33:s8m1", "asymmetric sources on GPUs"),
-    ],
-)
-def test_other_compensation_is_refused_by_its_name(extra: str, what: str) -> None:
-    flags = extra[1:].partition(":")[0]
-    with pytest.raises(
-        UnsupportedFormatError, match=f"flags {flags} mean compensation of {what}, which an Extra"
-    ):
-        from_verbose(f"s8::blocked:abcde::{extra}", (1, 1, 8, 4, 8))
