@@ -476,7 +476,11 @@ def _image_desc(dst: str | ImageDesc, src: MemoryDesc | ImageDesc) -> ImageDesc:
 
 def _checked_image_desc(desc: Any, name: str) -> ImageDesc:
     if not isinstance(desc, ImageDesc):
-        msg = f"{name} must be an ImageDesc, not {short_repr(desc)}; see memdesc.image_desc"
+        what = short_repr(desc)
+        way = "see memdesc.image_desc"
+        if isinstance(desc, str):
+            way = f"an image does not say its dims, memdesc.image_desc(dims, dtype, {what}) does"
+        msg = f"{name} must be an ImageDesc, not {what}; {way}"
         raise MemdescError(msg)
     return desc
 

@@ -365,7 +365,10 @@ def test_what_makes_no_image_is_refused_with_the_reason(runtime: Runtime) -> Non
         image_desc((2, 8, 3, 3), "f32", "dw_conv2d_filter")
     with refused("dst must be an ImageDesc, not memory_desc((1, 5, 3, 2), 'f32', 'acdb')"):
         opencl.pack(runtime.queue, X, "nhwc")
-    with refused("src must be an ImageDesc, not 'in_out_channel'; see memdesc.image_desc"):
+    with refused(
+        "src must be an ImageDesc, not 'in_out_channel'; an image does not say its dims, "
+        "memdesc.image_desc(dims, dtype, 'in_out_channel') does"
+    ):
         opencl.unpack(runtime.queue, runtime.buffer(X), "nchw", "in_out_channel")  # type: ignore[arg-type] # the mistake
 
 
