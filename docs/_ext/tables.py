@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 import memdesc
 from memdesc import MemdescError, UnsupportedFormatError
+from memdesc.dtypes import ALIASES as DTYPE_ALIASES
+from memdesc.dtypes import DATA_TYPES
 from memdesc.exchange import written
 from memdesc.names import dim_letters, images, known_names, resolve, weights
 from memdesc.names.weights import ALIASES, DIMS, EXPERTS, PACKINGS
@@ -19,6 +21,7 @@ from memdesc.record.names import known_records
 from memdesc.record.rows import SCHEMES
 from memdesc.tags import LETTERS
 from reorder.checkpoints.convert.targets import TARGETS
+from reorder.values.formats import FORMATS, ONEDNN_TYPES, FloatFormat, IntegerFormat
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -191,6 +194,27 @@ def _options() -> Iterator[Row]:
         yield ([option], legal, usual, names)
 
 
+def _dtypes() -> Iterator[Row]:
+    """Return every data type, its names, and what numbers beyond the largest one become."""
+    yield ("type", "bits", "numpy, torch", "also read", "oneDNN", "largest", "beyond it")
+    for name, dtype in DATA_TYPES.items():
+        form, numpy = FORMATS[name], dtype.numpy.name
+        others = [a for a, of in DTYPE_ALIASES.items() if of == name and a != numpy]
+        beyond = "the largest"
+        if isinstance(form, IntegerFormat):
+            largest = f"2^{form.high.bit_length()} - 1"
+        elif isinstance(form, FloatFormat):
+            largest = f"{form.max:.5g}"
+            if form.has_inf:
+                beyond = "infinite"
+            elif form.has_nan:
+                beyond = "NaN"
+        else:
+            largest, beyond = ("2^127", "NaN") if name == "e8m0" else ("1", "1")
+        in_onednn = "yes" if name in ONEDNN_TYPES else ""
+        yield ([name], dtype.bits, [numpy], others, in_onednn, largest, beyond)
+
+
 def _targets() -> Iterator[Row]:
     """Return the records that targets of checkpoints take; only some have codes of every type."""
     names = [name for name, target in TARGETS.items() if target.ways]
@@ -215,6 +239,7 @@ TABLES: dict[str, Callable[..., Iterator[Row]]] = {
     "notations": _notations,
     "records": _records,
     "packings": _packings,
+    "dtypes": _dtypes,
     "options": _options,
     "targets": _targets,
 }
