@@ -1,7 +1,7 @@
 """Experts of a layer: MLX has the weights of all in one tensor, others in a tensor for each expert.
 
-A stacked tensor is the concatenation of its experts' tensors, so no bytes need to move: a stack is
-read as parts of a file, and written under the names of its parts. Source: mlx-lm 0.32, `sanitize`
+A stacked tensor is the concatenation of its experts' tensors, so a stack is read as parts of a
+file. Source: mlx-lm 0.32, `sanitize`
 of `models/qwen3_moe.py`, `mixtral.py` and others.
 """
 
@@ -10,11 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import NamedTuple
 
 from memdesc import MemdescError
 from memdesc.errors import short_repr
-from reorder.checkpoints.formats.entry import Entry, PlannedFile, Span, Tensor, stored_desc
+from reorder.checkpoints.formats.entry import Entry, Tensor, stored_desc
 
 # the block, the expert's number, the layer and the rest; a stack of MLX has no number
 _EXPERT = re.compile(r"(.*)\.experts\.([0-9]{1,9})\.(\w+)(\..*)?")
@@ -22,13 +21,6 @@ _STACK = re.compile(r"(.*)\.switch_mlp\.(\w+)(\..*)?")
 # blocks of Mixtral, whose layers have other names
 _MIXTRAL = ".block_sparse_moe"
 _LAYERS = {"w1": "gate_proj", "w2": "down_proj", "w3": "up_proj"}
-
-
-class Stack(NamedTuple):
-    """A tensor to be written, and the tensors that it consists of, in order."""
-
-    tensor: Tensor
-    parts: tuple[Tensor, ...]
 
 
 def stacked_name(name: str) -> str:
@@ -107,57 +99,3 @@ def split_stacks(entries: Mapping[str, Entry]) -> dict[str, Entry]:
                 note=None,
             )
     return found
-
-
-def stack_experts(tensors: Iterable[Tensor]) -> list[Stack]:
-    """Return tensors as stacks: those of experts together, each other one as the only part.
-
-    Fails if an expert is missing, or has another type or shape than the others.
-    """
-    parts: dict[str, dict[int, Tensor]] = {}
-    for tensor in tensors:
-        found = _EXPERT.fullmatch(tensor.name)
-        number = -1 if found is None else int(found[2])
-        parts.setdefault(stacked_name(tensor.name), {})[number] = tensor
-    return [_stack(name, held) for name, held in parts.items()]
-
-
-def _stack(name: str, held: Mapping[int, Tensor]) -> Stack:
-    first = next(iter(held.values()))
-    if len(held) == 1 and first.name == name:
-        return Stack(first, ())
-    if -1 in held:
-        other = next(each for number, each in held.items() if number >= 0)
-        msg = f"{short_repr(other.name)} would be in {short_repr(name)}, which is there already"
-        raise MemdescError(msg)
-    missing = next((k for k in range(len(held)) if k not in held), None)
-    if missing is not None:
-        msg = (
-            f"{short_repr(name)} would be a stack of {len(held)} experts, but expert {missing} is "
-            f"missing, and {short_repr(held[max(held)].name)} is there; get the checkpoint again"
-        )
-        raise MemdescError(msg)
-    ordered = tuple(held[k] for k in range(len(held)))
-    for each in ordered:
-        if (each.dtype, each.shape) != (first.dtype, first.shape):
-            msg = (
-                f"{short_repr(name)} would be a stack of experts, which must be alike, but "
-                f"{short_repr(first.name)} is {first.dtype} of {first.shape}, and "
-                f"{short_repr(each.name)} is {each.dtype} of {each.shape}"
-            )
-            raise MemdescError(msg)
-    shape = (len(ordered), *first.shape)
-    nbytes = sum(each.nbytes for each in ordered)
-    return Stack(Tensor(name, first.dtype, shape, nbytes), ordered)
-
-
-def with_parts(file: PlannedFile, stacks: Iterable[Stack]) -> PlannedFile:
-    """Return a planned file in which the parts of its stacks have places of their own too."""
-    spans = dict(file.spans)
-    for tensor, parts in stacks:
-        if tensor.name in file.spans:
-            at = file.spans[tensor.name].offset
-            for each in parts:
-                spans[each.name] = Span(at, each.nbytes)
-                at += each.nbytes
-    return file._replace(spans=spans)

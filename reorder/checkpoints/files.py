@@ -21,13 +21,13 @@ from memdesc.errors import about, allocates, first_of, short_repr
 from memdesc.int64 import checked_flag, checked_int
 from memdesc.record import RecordDesc
 from reorder.api import reorder
+from reorder.checkpoints.config import Configs
 from reorder.checkpoints.formats import npz
 from reorder.checkpoints.formats.descriptors import record_fields, record_of
 from reorder.checkpoints.formats.entry import map_file
 from reorder.checkpoints.formats.table import FORMATS, kind_of, read_container
 from reorder.checkpoints.groups import Claims, Group, claims_of, read_group
 from reorder.checkpoints.moves.changes import padded
-from reorder.checkpoints.quantization import Configs
 from reorder.checkpoints.siblings import find_siblings, note_of, siblings_of
 from reorder.checkpoints.stored import (
     QUANTIZED,

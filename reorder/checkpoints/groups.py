@@ -20,9 +20,9 @@ from memdesc.record import RecordDesc, record_desc
 from memdesc.record.bind import SHOWN, Stored, bind, difference
 from memdesc.record.names import read_name, scheme_of
 from memdesc.record.rows import SCHEMES
+from reorder.checkpoints.config import CONFIG, KEY, Configs, Declared, Said
 from reorder.checkpoints.formats.descriptors import record_of
 from reorder.checkpoints.formats.entry import Entry, FileState, stored_desc
-from reorder.checkpoints.quantization import CONFIG, KEY, Configs, Declared
 from reorder.checkpoints.siblings import (
     ORDERS,
     Siblings,
@@ -37,7 +37,7 @@ from reorder.checkpoints.stored import ONE, QUANTIZED
 from reorder.values.formats import INTEGERS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -48,8 +48,6 @@ if TYPE_CHECKING:
 _COMFYUI = "_quantization_metadata"
 # the codes of AutoGPTQ, AutoAWQ and vLLM
 _USUAL = "qweight"
-# the targets of a declaration that applies to every layer, whatever its name
-_REST = ("re:",)
 # how many prefixes a message lists
 _SHOWN = 4
 
@@ -208,11 +206,11 @@ def find_plain(model: Model, layers: Iterable[str]) -> dict[str, str]:
     """
     found = {}
     with suppress(MemdescError):  # `Model.groups` says that a file is damaged
-        declared = model.claims.declared or Declared("", None)
-        for layer in layers:
-            part = declared.named(layer)
-            if part is not None and part.name is not None and part.targets != _REST:
-                found[layer] = f"{declared.file} declares {part.name}, but its weight is plain"
+        declared = model.claims.declared
+        for layer in layers if declared else ():
+            said = declared.named(layer) if declared else None
+            if said is not None and said.name is not None:
+                found[layer] = f"{said.file} declares {said.name}, but its weight is plain"
     return found
 
 
@@ -224,7 +222,7 @@ def find_unscaled(model: Model) -> dict[str, str]:
     found: dict[str, str] = {}
     taken = {name for group in model.groups for name in group.found.names}
     with suppress(MemdescError):  # `Model.groups` says that a file is damaged
-        declared = model.claims.declared or Declared("", None)
+        declared = model.claims.declared or Declared(Said("", None))
         for name, entry in model.container.entries.items():
             layer, _, role = name.rpartition(".")
             if name in taken or len(entry.shape) < len(_MATRIX) or not holds_codes(entry):
@@ -321,11 +319,13 @@ def read_group(found: Siblings, claims: Claims) -> Group:
                 "reads"
             )
             return Group(found, None, reason, noted)
-        declared = claims.declared.at(found.prefix) if claims.declared else (None,)
+        declared: Sequence[Said | None] = (None,)
+        if claims.declared is not None:
+            declared = claims.declared.at(found.prefix)
     except MemdescError as error:
         return Group(found, None, str(error))
     present = [each for each in declared if each is None or _has_tensors_of(found, each.name)]
-    groups = [_read(found, claims._replace(declared=e), noted) for e in present or declared]
+    groups = [_read(found, claims, noted, each) for each in present or declared]
     known = {group.desc: group for group in groups if group.desc is not None}
     if len(known) > 1:
         names = " and ".join(map(repr, known))
@@ -342,25 +342,27 @@ def _has_tensors_of(found: Siblings, name: str | None) -> bool:
     return {*scheme.tensors(**scheme.shown(found.entries))} <= found.entries.keys()
 
 
-def _read(found: Siblings, claims: Claims, noted: RecordDesc | None) -> Group:
+def _read(
+    found: Siblings, claims: Claims, noted: RecordDesc | None, declared: Said | None
+) -> Group:
     """Decide what tensors are, given what is declared about this layer."""
     try:
-        name, options = _named(claims, found, noted)
+        name, options = _named(claims, found, noted, declared)
     except MemdescError as error:
         return Group(found, None, str(error))
     try:
         desc = desc_of_tensors(found, name, options)
-        _check_declared(found, desc, claims)
+        _check_declared(found, desc, declared)
         if (looked_up := _looked_up(found, desc)) is not None:
-            _check_rest(looked_up, desc, claims)
+            _check_rest(looked_up, desc, claims, declared)
             order = {role: found.entries[role] for role in ORDERS if role in found.entries}
             held = Siblings(found.prefix, {**looked_up.entries, **order})
             return Group(held, desc_of_tensors(looked_up, name, options), is_looked_up=True)
-        _check_rest(found, desc, claims)
+        _check_rest(found, desc, claims, declared)
         _check_noted(found, desc, noted)
     except MemdescError as error:
-        declared = claims.declared if claims.name is None else None
-        by = f"{declared.file} declares {name}: " if declared else ""
+        is_said = declared is not None and claims.name is None
+        by = f"{declared.file} declares {name}: " if declared and is_said else ""
         return Group(found, None, f"{by}{error}")
     return Group(found, desc)
 
@@ -386,9 +388,10 @@ def _noted(found: Siblings) -> RecordDesc | dict[str, Any] | None:
     return dict(facts)
 
 
-def _named(claims: Claims, found: Siblings, noted: RecordDesc | None) -> tuple[str, dict[str, Any]]:
+def _named(
+    claims: Claims, found: Siblings, noted: RecordDesc | None, declared: Said | None
+) -> tuple[str, dict[str, Any]]:
     """Return the name and the options of the record that the sources name."""
-    declared = claims.declared
     if declared is not None and declared.is_ignored:
         msg = (
             f"{declared.reason}, but its tensors are quantised: correct {declared.file} if it is "
@@ -427,7 +430,7 @@ def _named(claims: Claims, found: Siblings, noted: RecordDesc | None) -> tuple[s
     return declared.name, {**declared.options, **claims.options}
 
 
-def _check_unlisted(declared: Declared, found: Siblings, name: str) -> None:
+def _check_unlisted(declared: Said, found: Siblings, name: str) -> None:
     """Refuse a declared format without a record if the descriptors in a file name a record."""
     if not declared.is_unlisted:
         msg = (
@@ -477,9 +480,8 @@ def _looked_up(found: Siblings, desc: RecordDesc) -> Siblings | None:
     return Siblings(found.prefix, held)
 
 
-def _check_declared(found: Siblings, desc: RecordDesc, claims: Claims) -> None:
+def _check_declared(found: Siblings, desc: RecordDesc, declared: Said | None) -> None:
     """Refuse options of a record that contradict the files of the model."""
-    declared = claims.declared
     if declared is None or declared.name != desc.name:
         return
     held = dict(desc.options)
@@ -501,7 +503,7 @@ def _check_declared(found: Siblings, desc: RecordDesc, claims: Claims) -> None:
         raise MemdescError(msg)
 
 
-def _check_rest(found: Siblings, desc: RecordDesc, claims: Claims) -> None:
+def _check_rest(found: Siblings, desc: RecordDesc, claims: Claims, declared: Said | None) -> None:
     """Refuse tensors that the record does not use, and act-order."""
     rest = [name for name in found.entries if name not in {*desc.tensors, *ORDERS}]
     if rest:
@@ -509,8 +511,8 @@ def _check_rest(found: Siblings, desc: RecordDesc, claims: Claims) -> None:
         options = [scheme.optional.get(name) if scheme else None for name in rest]
         hint = "".join(
             f"; leave {option}= out"
-            if option in claims.options or claims.declared is None
-            else f"; correct {claims.declared.file} if there are {option}"
+            if option in claims.options or declared is None
+            else f"; correct {declared.file} if there are {option}"
             for option in options
             if option
         )

@@ -15,7 +15,6 @@ from memdesc.layout_names import dense_tag
 from memdesc.names import dim_letters
 from memdesc.record import BIT_PLANES, Field, RecordDesc
 from memdesc.record.scheme import block_sizes
-from reorder.checkpoints.convert.sections import refuse_unknown, section_warnings, sections_in
 from reorder.checkpoints.formats.entry import NOT_BYTES
 from reorder.checkpoints.formats.table import read_container
 from reorder.checkpoints.groups import Model, find_orphans, find_plain, find_unscaled
@@ -139,11 +138,10 @@ def _section_notes(model: Model, *, is_known: bool) -> list[str]:
     They may say that known weights mean other numbers, or that a model without any is quantised.
     """
     try:
-        sections = sections_in(model.configs)
         if is_known:
-            [*section_warnings(sections)]
+            model.configs.refuse_changed()
         else:
-            refuse_unknown(sections)
+            model.configs.refuse_unknown()
     except MemdescError as error:
         return [str(error)]
     return []

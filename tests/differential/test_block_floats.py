@@ -17,7 +17,7 @@ import pytest
 import reorder
 from memdesc.dtypes import DATA_TYPES
 from memdesc.record import record_desc
-from reorder.checkpoints.quantization import declared_record
+from reorder.checkpoints.config import Configs
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -329,7 +329,7 @@ def test_a_model_of_compressed_tensors_gives_its_logits_as_bf16(
     assert _same(found, theirs["model.layers.0.mlp.down_proj.weight"].detach())
     report = reorder.convert(tmp_path / "in", tmp_path / "out", map=[f"*: {name} -> plain, bf16"])
     assert report.converted == 7
-    assert declared_record(tmp_path / "out") is None
+    assert Configs(tmp_path / "out").declared is None
     assert torch.equal(_loaded(tmp_path / "out")[1], logits)
 
 

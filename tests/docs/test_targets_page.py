@@ -84,13 +84,6 @@ _MODELS: dict[str, tuple[dict[str, Any], dict[str, Any] | None]] = {
         },
         {"quant_method": "modelopt", "quant_algo": "NVFP4", "group_size": 16},
     ),
-    "Llama-MXFP4": (
-        {
-            "fc.weight_packed": np.full((8, 16), 0x35, np.uint8),
-            "fc.weight_scale": np.full((8, 1), 127, np.uint8),
-        },
-        _compressed("float", "mxfp4-pack-quantized", num_bits=4, strategy="group", group_size=32),
-    ),
     "Llama-bf16": ({"layers.0.fc.weight": np.full((128, 256), 0.3, ml_dtypes.bfloat16)}, None),
     "Llama-f32": ({"fc.weight": np.ones((4, 4), np.float32)}, None),
 }

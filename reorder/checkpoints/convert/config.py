@@ -1,4 +1,4 @@
-"""Rewrite config.json: its sections must declare the quantised weights of the output."""
+"""config.json of an output: its sections must declare the quantised weights that it has."""
 
 from __future__ import annotations
 
@@ -10,30 +10,36 @@ from memdesc import MemdescError
 from memdesc.dtypes import DATA_TYPES
 from memdesc.errors import first_of
 from memdesc.record import RecordDesc
-from reorder.checkpoints.convert.sections import says_symmetric
-from reorder.checkpoints.declarations import (
-    DECLARATIONS,
+from reorder.checkpoints.config import (
+    CONFIG,
     IGNORED,
     IS_SYMMETRIC,
+    KEY,
+    METHODS,
     OUTPUT,
-    Declaration,
-    declaration_of,
+    ROWS,
+    Row,
+    holders,
     join_sections,
     kept_of,
     keys_with_values,
-    own_declaration,
+    method_in,
+    method_of,
+    own_row,
+    row_of,
+    says_symmetric,
     section_of,
+    sections_of,
     with_ends,
     with_plain,
 )
 from reorder.checkpoints.experts import block_of, holds_experts
-from reorder.checkpoints.quantization import CONFIG, KEY, holders, sections_of
 from reorder.checkpoints.stored import UNQUANTISED, WEIGHT, model_axes
 from reorder.records.encode import number_bits
 from reorder.values.formats import FLOATS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from reorder.checkpoints.convert.plan import Plan
     from reorder.checkpoints.convert.steps import Step
@@ -48,6 +54,54 @@ _DTYPE_KEYS = ("torch_dtype", "dtype")
 _EXPERT_DTYPE = "expert_dtype"
 # the part of a model whose type is that of the model, if the model says none
 _TEXT = "text_config"
+# Keys of sections of GPTQ and AWQ, values in them, and what transformers 5.24 makes of these;
+# GPTQModel reads both (7.7, `models/loader.py`).
+_UNREAD: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
+    (
+        "lm_head",
+        lambda value: value is True,
+        (
+            "GPTQModel loads it quantised, and transformers 5.24 gives it random weights instead; "
+            "--map decodes it to a float type"
+        ),
+    ),
+    (
+        "dynamic",
+        lambda value: any((value or {}).values()),
+        (
+            "which layers have other bits or groups there: GPTQModel reads that, and transformers "
+            "5.24 refuses to load them"
+        ),
+    ),
+)
+
+
+class _Kind(NamedTuple):
+    """Weights that one section can declare: a step, how it is declared, and the layers of all."""
+
+    step: Step
+    desc: RecordDesc
+    options: dict[str, Any]
+    layers: list[str]
+
+    def row(self, method: str | None) -> Row:
+        """Return how it is declared, with the given method if that can declare it."""
+        return row_of(self.desc.name, self.options, method) or own_row(self.desc.name)
+
+    def section(self, before: Any, plain: Sequence[str], wanted: str | None) -> dict[str, Any]:
+        """Return the section that declares it, which replaces another; `wanted` is its method."""
+        held, src = before if isinstance(before, dict) else {}, self.step.src
+        method = method_in(held)
+        row = self.row(wanted or method)
+        how = method_of(row.method)
+        is_same = isinstance(src, RecordDesc) and src.name == self.desc.name
+        kept = kept_of(row, held, is_same=is_same) if method == row.method else {}
+        said = {"bits": number_bits(self.desc, self.desc.rule.code), **self.options}
+        if isinstance(src, RecordDesc):
+            is_symmetric = src.rule.is_symmetric or self.desc.rule.is_symmetric
+            said[IS_SYMMETRIC] = is_symmetric or says_symmetric(held)
+        carried = {key: held[key] for key in how.carried if key in held}
+        return section_of(row, said, kept) | with_plain(row.method, carried, plain)
 
 
 def moved_config(text: bytes, plan: Plan) -> tuple[bytes, list[str]]:
@@ -55,81 +109,44 @@ def moved_config(text: bytes, plan: Plan) -> tuple[bytes, list[str]]:
 
     Fails if it is not a JSON object, or declares weights that become what no loader reads from it.
     """
-    if not plan.moved and plan.target.dtype is None:
+    dtype = plan.target.dtype
+    if not plan.moved and dtype is None:
         return text, []
     config, found = _read_config(text)
-    if not plan.moved:
-        warnings = _set_dtype(config, plan)
-        return json.dumps(config, indent=2).encode() + b"\n", warnings
-    is_declared, moved = any(sections_of(found[0])), _redeclared(plan, found[0])
-    if not moved:
+    before = sections_of(found[0])
+    moved = _redeclared(plan, before)
+    if plan.moved and not moved:
         return text, []
-    if is_declared:
+    if before:
         _check_experts(plan)
-    plain = _plain_layers(plan)
-    kinds = [kind for kind in _kinds(moved) if isinstance(kind.step.dst, RecordDesc)]
-    made: dict[str, list[str]] = {}
-    for kind in kinds:
-        made.setdefault(_sections_json(kind, found[0], plain, plan.target.method), []).extend(
-            kind.layers
-        )
-    declared = [(json.loads(each), layers) for each, layers in made.items()]
-    joined = join_sections(declared) if len(made) > 1 else {}
-    unknown = _undeclarable(kinds)
-    if unknown or (made and plan.left) or (len(made) > 1 and not joined):
-        if not is_declared:
-            return text, undeclared(plan)
-        raise MemdescError(unknown or _why_undeclared(plan))
-    if not (made or is_declared or plan.target.dtype):
+    kinds, plain = _kinds(moved), _plain_layers(plan)
+    _check_embeddings(kinds, before, plan.target.method)
+    made = _sections(kinds, found[0], plain, plan)
+    if made is None:
+        if before:
+            raise MemdescError(_undeclarable(kinds) or _why_undeclared(plan))
+        return text, undeclared(plan)
+    if plan.moved and not (made or before or dtype):
         return text, []
     warnings = _set_dtype(config, plan)
     lost: list[str] = []
-    for holder in found:
-        before = sections_of(holder)
-        if kinds:
-            sections = joined or json.loads(
-                _sections_json(kinds[0], holder, plain, plan.target.method)
-            )
-        else:
-            sections = _sections_left(before, plan) if plan.left else {}
+    for holder in found if plan.moved else ():
+        sections = _sections(kinds, holder, plain, plan) or {}
+        if not kinds and plan.left:
+            sections = _sections_left(sections_of(holder), plan, plain)
         _check_plain(sections, [layer for kind in kinds for layer in kind.layers])
-        sections = _with_ends(sections, config, plan)
+        if any(isinstance(each, dict) and "model_type" in each for each in config.values()):
+            sections = _with_ends(sections, plan)
         lost += _replace_sections(holder, sections)
-        warnings += _unread_warnings(sections)
+        for section in sections.values():
+            warnings += [
+                f"{CONFIG} says {key}: {what}"
+                for key, is_said, what in _UNREAD
+                if is_said(section.get(key))
+            ]
     if lost:
         warnings.append(f"{CONFIG} has no place for {', '.join(lost)} of the input")
     return json.dumps(config, indent=2).encode() + b"\n", warnings
-
-
-def _unread_warnings(sections: Mapping[str, Any]) -> Iterator[str]:
-    """Return warnings about what transformers 5.24 does not read in sections of GPTQ or AWQ.
-
-    Source: GPTQModel 7.7, `models/loader.py`, which reads both.
-    """
-    for section in sections.values():
-        if section.get("lm_head") is True:
-            yield (
-                f"{CONFIG} says lm_head: GPTQModel loads it quantised, and transformers 5.24 gives "
-                "it random weights instead; --map decodes it to a float type"
-            )
-        if any((section.get("dynamic") or {}).values()):
-            yield (
-                f"{CONFIG} says in dynamic which layers have other bits or groups: GPTQModel reads "
-                "that, and transformers 5.24 refuses to load them"
-            )
-
-
-def _redeclared(plan: Plan, config: dict[str, Any]) -> list[Step]:
-    """Return the steps whose records a config.json must declare, or declare anew.
-
-    Records of one tensor need no declaration, since descriptors and types describe them. A record
-    that is declared as before is redeclared only if another one is.
-    """
-    is_declared = any(sections_of(config))
-    if not is_declared and all(len({*step.sources, *step.targets}) == 1 for step in plan.moved):
-        return []
-    may_stay = is_declared and plan.left
-    return [step for step in plan.moved if not (may_stay and _is_declared_alike(step, config))]
 
 
 def _read_config(text: bytes) -> tuple[dict[str, Any], list[dict[str, Any]]]:
@@ -146,7 +163,71 @@ def _read_config(text: bytes) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     return config, found
 
 
-def _replace_sections(holder: dict[str, Any], sections: dict[str, Any]) -> list[str]:
+def _sections(
+    kinds: Sequence[_Kind], holder: Mapping[str, Any], plain: Sequence[str], plan: Plan
+) -> dict[str, Any] | None:
+    """Return the sections that declare all kinds of weights, by key; None if none can."""
+    held = next(iter(sections_of(holder).values()), None)
+    made: dict[str, tuple[Row, dict[str, Any], list[str]]] = {}
+    for kind in kinds:
+        row = kind.row(plan.target.method or method_in(held))
+        section = kind.section(held, plain, plan.target.method)
+        found = made.setdefault(json.dumps(section, sort_keys=True), (row, section, []))
+        found[2].extend(kind.layers)
+    if not made:
+        return {}
+    if plan.left or _undeclarable(kinds):
+        return None
+    row, only, _ = next(iter(made.values()))
+    joined = only if len(made) == 1 else join_sections([*made.values()])
+    return None if joined is None else dict.fromkeys(method_of(row.method).keys, joined)
+
+
+def _redeclared(plan: Plan, before: Mapping[str, Any]) -> list[Step]:
+    """Return the steps whose weights a config.json must declare, or declare anew.
+
+    Records of one tensor need no declaration, since descriptors and types describe them. A weight
+    that is declared as before is redeclared only if another one is.
+    """
+    if not before and all(len({*step.sources, *step.targets}) == 1 for step in plan.moved):
+        return []
+    method = method_in(next(iter(before.values()), None))
+    may_stay = before and plan.left
+    return [step for step in plan.moved if not (may_stay and _is_declared_alike(step, method))]
+
+
+def _is_declared_alike(step: Step, method: str | None) -> bool:
+    """Whether a section declares a weight as before, in tensors of the same names."""
+    if not (isinstance(step.src, RecordDesc) and isinstance(step.dst, RecordDesc)):
+        return False
+    before, after = (
+        section_of(row_of(each.name, options, method) or own_row(each.name), options)
+        for each in (step.src, step.dst)
+        for options in [{"bits": number_bits(each, each.rule.code), **dict(each.options)}]
+    )
+    return before == after and step.src.tensors.keys() == step.dst.tensors.keys()
+
+
+def _kinds(steps: Sequence[Step]) -> list[_Kind]:
+    """Return the kinds of records that steps make.
+
+    A layer with one group for all its inputs counts as one with groups of that size, if the other
+    layers have such groups.
+    """
+    descs = [(step, step.dst) for step in steps if isinstance(step.dst, RecordDesc)]
+    groups = {dict(desc.options).get("group") for _, desc in descs} - {-1, None}
+    found: dict[str, _Kind] = {}
+    for step, desc in descs:
+        options: dict[str, Any] = dict(desc.options)
+        if options.get("group") == -1 and {desc.dims[desc.letters.index("i")]} == groups:
+            (options["group"],) = groups
+        src = step.src.name if isinstance(step.src, RecordDesc) else ""
+        kind = found.setdefault(repr((src, desc.name, options)), _Kind(step, desc, options, []))
+        kind.layers.append(_layer_name(step))
+    return [*found.values()]
+
+
+def _replace_sections(holder: dict[str, Any], sections: Mapping[str, Any]) -> list[str]:
     """Replace the sections of an object.
 
     Returns the keys of the old ones that say nothing about weights and are not in the new ones.
@@ -158,7 +239,7 @@ def _replace_sections(holder: dict[str, Any], sections: dict[str, Any]) -> list[
         holder.pop(_EXPERT_DTYPE, None)
     holder.update(sections)
     made = {key for each in sections.values() for key in keys_with_values(each)}
-    kept = dict.fromkeys(key for row in DECLARATIONS for key in (*row.kept, *row.kept_of_each))
+    kept = dict.fromkeys(k for how in METHODS.values() for k in (*how.kept, *how.kept_of_each))
     return [key for key in kept if key in held - made]
 
 
@@ -172,24 +253,12 @@ def loader_warnings(steps: Sequence[Step], *, is_folder: bool) -> tuple[str, ...
         for step in steps
         if isinstance(step.dst, RecordDesc) and (is_folder or len(step.targets) > 1)
     }
-    reasons = {name: _row_of(name, options).unloaded for name, options in made.items()}
+    rows = [row_of(name, options) or own_row(name) for name, options in made.items()]
     return tuple(
-        f"neither vLLM nor transformers loads {name} from a checkpoint{reason and f'; {reason}'}"
-        for name, reason in reasons.items()
-        if reason is not None
+        f"neither vLLM nor transformers loads {row.scheme} from a checkpoint"
+        for row in rows
+        if not method_of(row.method).is_loaded
     )
-
-
-def _is_declared_alike(step: Step, config: dict[str, Any]) -> bool:
-    """Whether a section declares a record as before, in tensors of the same names."""
-    if not (isinstance(step.src, RecordDesc) and isinstance(step.dst, RecordDesc)):
-        return False
-    before, after = (
-        section_of(_row_of(each.name, options, _method(sections_of(config))), options)
-        for each in (step.src, step.dst)
-        for options in [{"bits": number_bits(each, each.rule.code), **dict(each.options)}]
-    )
-    return before == after and step.src.tensors.keys() == step.dst.tensors.keys()
 
 
 def undeclared(plan: Plan) -> list[str]:
@@ -201,62 +270,6 @@ def undeclared(plan: Plan) -> list[str]:
         "descriptors in the output must be told"
     )
     return [told] if names else []
-
-
-class _Kind(NamedTuple):
-    """Records that one section can declare: one of them, its options, and the layers of all."""
-
-    step: Step
-    options: dict[str, Any]
-    layers: list[str]
-
-
-def _kinds(steps: Sequence[Step]) -> list[_Kind]:
-    """Return the kinds of records that steps make.
-
-    A layer with one group for all its inputs counts as one with groups of that size, if the other
-    layers have such groups.
-    """
-    descs = [step.dst for step in steps if isinstance(step.dst, RecordDesc)]
-    groups = {dict(desc.options).get("group") for desc in descs} - {-1, None}
-    found: dict[str, _Kind] = {}
-    for step in steps:
-        options: dict[str, Any] = {}
-        if isinstance(step.dst, RecordDesc):
-            options = dict(step.dst.options)
-            if (
-                options.get("group") == -1
-                and {step.dst.dims[step.dst.letters.index("i")]} == groups
-            ):
-                (options["group"],) = groups
-        names = [each.name for each in (step.src, step.dst) if isinstance(each, RecordDesc)]
-        kind = found.setdefault(repr((names, options)), _Kind(step, options, []))
-        kind.layers.append(_layer_name(step))
-    return [*found.values()]
-
-
-def _with_fixed(name: str, options: Mapping[str, Any]) -> str:
-    """Return the name of a record, with the options that decide which section declares it."""
-    keys = {key for row in DECLARATIONS if row.record == name for key in row.fixed}
-    shown = ", ".join(f"{key}={value}" for key, value in options.items() if key in keys)
-    return f"{name}({shown})" if shown else name
-
-
-def _undeclarable(kinds: Sequence[_Kind]) -> str:
-    """Return why records cannot be declared that no loader knows from a config.json, or nothing."""
-    descs = [(kind.step.dst, kind.options) for kind in kinds]
-    names = {
-        _with_fixed(desc.name, options)
-        for desc, options in descs
-        if isinstance(desc, RecordDesc) and declaration_of(desc.name, options) is None
-    }
-    if not names:
-        return ""
-    return (
-        f"{CONFIG} would declare {' and '.join(sorted(names))}, which no loader of checkpoints "
-        f"reads from it; write one file, such as OUT.safetensors, which has no {CONFIG}, or name a "
-        "format that loaders read, such as gptq or awq"
-    )
 
 
 def _set_dtype(config: dict[str, Any], plan: Plan) -> list[str]:
@@ -303,39 +316,40 @@ def _plain_layers(plan: Plan) -> list[str]:
             is_layer = tensor.name.endswith(WEIGHT) and len(tensor.shape) == len("oi")
             if tensor.dtype in _DTYPES and (is_layer or holds_experts(tensor)):
                 names[tensor.name.rpartition(".")[0]] = None
-    if not any(_has_output(step) for step in plan.steps):
-        names[OUTPUT] = None
-    return [*names]
-
-
-def _with_ends(
-    sections: Mapping[str, Any], config: Mapping[str, Any], plan: Plan
-) -> dict[str, Any]:
-    """Return sections whose lists also say how names of layers end, if a model has parts.
-
-    These are models of their own, such as one for images and one for text.
-    """
-    if not any(isinstance(each, dict) and "model_type" in each for each in config.values()):
-        return dict(sections)
-    tensors = (tensor for step in plan.steps for tensor in step.tensors)
-    quantised = {each.name.rpartition(".")[0] for each in tensors if each.dtype not in _DTYPES}
-    return {key: with_ends(section, quantised) for key, section in sections.items()}
-
-
-def _has_output(step: Step) -> bool:
-    """Whether a step writes codes of the output layer that are part of a record."""
-    is_of_record = step.is_copy or isinstance(step.dst, RecordDesc)
-    return is_of_record and any(
+    # codes of the output layer that are part of a record
+    is_quantised = any(
         f".{OUTPUT}." in f".{tensor.name}" and tensor.dtype not in _DTYPES
+        for step in plan.steps
+        if step.is_copy or isinstance(step.dst, RecordDesc)
         for tensor in step.tensors
     )
+    return [*names] if is_quantised else [*dict.fromkeys((*names, OUTPUT))]
+
+
+def _with_ends(sections: Mapping[str, Any], plan: Plan) -> dict[str, Any]:
+    """Return sections whose lists of layers also say how names end.
+
+    This is for models with parts that are models of their own, such as one for images.
+    """
+    quantised = {layer for layer, _ in _quantised(plan)}
+    return {
+        key: with_ends(method_in(section) or "", section, quantised)
+        for key, section in sections.items()
+    }
+
+
+def _quantised(plan: Plan) -> Iterator[tuple[str, str]]:
+    """Return the layers of all tensors that are not floats, and the blocks of those of experts."""
+    for step in plan.steps:
+        for tensor in step.tensors:
+            if tensor.dtype not in _DTYPES:
+                yield tensor.name.rpartition(".")[0], block_of(tensor.name)
 
 
 def _check_experts(plan: Plan) -> None:
     """Refuse to decode only some experts of a layer: loaders merge them and expect one format."""
     decoded = [_layer_name(step) for step in plan.moved if not isinstance(step.dst, RecordDesc)]
-    tensors = (tensor for step in plan.steps for tensor in step.tensors)
-    quantised = {block_of(each.name) for each in tensors if each.dtype not in _DTYPES} - {""}
+    quantised = {block for _, block in _quantised(plan)} - {""}
     mixed = next((layer for layer in decoded if block_of(layer) in quantised), None)
     if mixed is not None:
         msg = (
@@ -344,6 +358,27 @@ def _check_experts(plan: Plan) -> None:
             "or none"
         )
         raise MemdescError(msg)
+
+
+def _check_embeddings(
+    kinds: Sequence[_Kind], before: Mapping[str, Any], wanted: str | None
+) -> None:
+    """Refuse quantised embeddings if loaders do not find quantised layers by their tensors."""
+    method = wanted or method_in(next(iter(before.values()), None))
+    for kind in kinds:
+        row, src = kind.row(method), kind.step.src
+        how = method_of(row.method)
+        embedded = [each for each in kind.layers if _EMBEDDING.fullmatch(each.rpartition(".")[2])]
+        if embedded and how.ignored and how.is_loaded:
+            way = "leave it as it is"
+            if isinstance(src, RecordDesc):
+                axes = f"(axes={model_axes(src)})" if model_axes(src) != src.letters else ""
+                way = f"--map '{embedded[0]}: {src.name} -> plain{axes}, bf16' decodes it"
+            msg = (
+                f"{CONFIG} cannot say that {embedded[0]} is {kind.desc.name}: loaders of "
+                f"{row.method} do not expect embeddings to be quantised; {way}"
+            )
+            raise MemdescError(msg)
 
 
 def _check_plain(sections: Mapping[str, Any], layers: Sequence[str]) -> None:
@@ -376,23 +411,20 @@ def _layer_name(step: Step) -> str:
     return tensor.name.removesuffix(role).removesuffix(".")
 
 
-def _sections_left(before: dict[str, Any], plan: Plan) -> dict[str, Any]:
+def _sections_left(
+    before: Mapping[str, Any], plan: Plan, plain: Sequence[str]
+) -> dict[str, dict[str, Any]]:
     """Return the sections of the weights that are left, where all others became floats.
 
     Fails if the sections declare another method than that of the records, so that no layer can be
     excepted.
     """
-    method, plain = _method(before), _plain_layers(plan)
+    method = method_in(next(iter(before.values()), None))
     descs = [step.src for step in plan.moved if isinstance(step.src, RecordDesc)]
-    rows = [_row_of(desc.name, dict(desc.options), method) for desc in descs]
+    rows = [row_of(each.name, dict(each.options), method) or own_row(each.name) for each in descs]
     if method is not None and any(row.method != method for row in rows):
         raise MemdescError(_why_undeclared(plan))
-    return {key: with_plain(rows[0], section, plain) for key, section in before.items()}
-
-
-def _row_of(name: str, options: Mapping[str, Any], method: str | None = None) -> Declaration:
-    """Return how a record is declared, with the given method if it can declare it."""
-    return declaration_of(name, options, method) or own_declaration(name)
+    return {key: with_plain(rows[0].method, section, plain) for key, section in before.items()}
 
 
 def check_left_out(text: bytes | None, file: str, plan: Plan) -> None:
@@ -406,6 +438,24 @@ def check_left_out(text: bytes | None, file: str, plan: Plan) -> None:
         raise MemdescError(msg)
 
 
+def _undeclarable(kinds: Sequence[_Kind]) -> str:
+    """Return why records cannot be declared that no loader knows from a config.json, or nothing."""
+    unknown = [kind for kind in kinds if row_of(kind.desc.name, kind.options) is None]
+    names = set()
+    for kind in unknown:
+        name = kind.desc.name
+        keys = {key for row in ROWS if row.scheme == name for key in row.fixed}
+        shown = ", ".join(f"{key}={each}" for key, each in kind.options.items() if key in keys)
+        names.add(f"{name}({shown})" if shown else name)
+    if not names:
+        return ""
+    return (
+        f"{CONFIG} would declare {' and '.join(sorted(names))}, which no loader of checkpoints "
+        f"reads from it; write one file, such as OUT.safetensors, which has no {CONFIG}, or name a "
+        "format that loaders read, such as gptq or awq"
+    )
+
+
 def _why_undeclared(plan: Plan) -> str:
     """Return why no config.json declares the output, and the way out."""
     kinds = {step.dst.name for step in plan.moved if isinstance(step.dst, RecordDesc)}
@@ -417,47 +467,3 @@ def _why_undeclared(plan: Plan) -> str:
         "for one format; convert all of them to one, or name a single file, such as "
         "OUT.safetensors, which has no config.json"
     )
-
-
-def _method(sections: Mapping[str, Any]) -> str | None:
-    """Return the `quant_method` of the first of some sections; None if there is none."""
-    held = next(iter(sections.values()), None)
-    found = held.get("quant_method") if isinstance(held, dict) else None
-    return found.lower() if isinstance(found, str) else None
-
-
-def _sections_json(
-    kind: _Kind, config: dict[str, Any], plain: list[str], wanted: str | None
-) -> str:
-    """Return the sections that declare a kind of records, as JSON.
-
-    `wanted` is the `quant_method` to declare, if several can declare the record.
-    """
-    src, desc, options = kind.step.src, kind.step.dst, kind.options
-    assert isinstance(desc, RecordDesc)  # noqa: S101 - the caller has looked
-    before = next(iter(sections_of(config).values()), None)
-    held = before if isinstance(before, dict) else {}
-    method = _method(sections_of(config))
-    row = _row_of(desc.name, options, wanted or method)
-    is_same = isinstance(src, RecordDesc) and src.name == desc.name
-    kept = kept_of(row, held, is_same=is_same) if method == row.method else {}
-    carried = {key: held[key] for key in row.carried if key in held}
-    said = {"bits": number_bits(desc, desc.rule.code), **options}
-    if isinstance(src, RecordDesc):
-        is_symmetric = src.rule.is_symmetric or desc.rule.is_symmetric
-        said[IS_SYMMETRIC] = is_symmetric or says_symmetric(held)
-    section = section_of(row, said, kept)
-    section |= with_plain(row, carried, plain)
-    embedded = [each for each in kind.layers if _EMBEDDING.fullmatch(each.rpartition(".")[2])]
-    # loaders of the other rows find quantised layers by their tensors
-    if embedded and row.ignored and row.unloaded is None:
-        way = "leave it as it is"
-        if isinstance(src, RecordDesc):
-            axes = f"(axes={model_axes(src)})" if model_axes(src) != src.letters else ""
-            way = f"--map '{embedded[0]}: {src.name} -> plain{axes}, bf16' decodes it"
-        msg = (
-            f"{CONFIG} cannot say that {embedded[0]} is {desc.name}: loaders of {row.method} do "
-            f"not expect embeddings to be quantised; {way}"
-        )
-        raise MemdescError(msg)
-    return json.dumps(dict.fromkeys(row.keys, section), sort_keys=True)

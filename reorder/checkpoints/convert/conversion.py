@@ -28,7 +28,6 @@ from reorder.checkpoints.convert.options import ConvertOptions, ConvertProgress,
 from reorder.checkpoints.convert.outputs import Output, check_paths, output_format, plan_output
 from reorder.checkpoints.convert.plan import plan_steps
 from reorder.checkpoints.convert.rules import read_rules
-from reorder.checkpoints.convert.sections import section_warnings, sections_in
 from reorder.checkpoints.convert.targets import TargetRules, target_rules
 from reorder.checkpoints.formats.entry import Container, FileState
 from reorder.checkpoints.formats.table import read_container
@@ -236,7 +235,7 @@ def convert(  # noqa: PLR0913 - public: what is read, what is written, and how
         safetensors with all other files of the source.
     to : str, optional
         What all quantised weights of a model become: ``bf16``, ``f16``, ``fp8-block``, ``gptq``,
-        ``awq``, ``compressed-tensors`` or ``mlx``. ``fp8-block`` also quantises the layers of a
+        ``awq`` or ``compressed-tensors``. ``fp8-block`` also quantises the layers of a
         model of floats. Norms, embeddings and other layers are copied, and config.json declares the
         new weights.
     map : list of str or path, optional
@@ -339,6 +338,8 @@ def plan_conversion(
         whole = TargetRules(model) if to is None else target_rules(to, model)
         container, every = whole.model.container, [*whole.rules, *found]
         plan = plan_steps(whole.model, every, name)._replace(target=whole.target)
+        if plan.moved:
+            model.configs.refuse_changed()
         output = plan_output(given, container, wanted, plan, options.shard_bytes)
         bound = options.bound._replace(wide=0) if on_workers else options.bound
         cut_steps = tuple(step.cut(bound) for step in (*plan.steps, *output.copied))
@@ -356,7 +357,6 @@ def plan_conversion(
         warnings = (
             *whole.warnings,
             *plan.warnings,
-            *(section_warnings(sections_in(model.configs)) if plan.moved else ()),
             *loader_warnings(plan.steps, is_folder=output.is_folder),
             *output.warnings,
             *(() if options.resume else _discarded_warnings(wanted)),

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memdesc import MemdescError
 from memdesc.errors import first_of, short_repr
+from reorder.checkpoints.config import CONFIG, MAX_CONFIG, OLD_CONFIGS
 from reorder.checkpoints.convert.config import check_left_out, moved_config, undeclared
 from reorder.checkpoints.convert.steps import Step
-from reorder.checkpoints.experts import Stack, stack_experts, with_parts
 from reorder.checkpoints.formats.entry import (
     NOT_BYTES,
     Entry,
@@ -30,7 +30,6 @@ from reorder.checkpoints.formats.table import (
     plan_file,
 )
 from reorder.checkpoints.moves.changes import ONLY
-from reorder.checkpoints.quantization import CONFIG, OLD_CONFIGS
 from reorder.checkpoints.stored import is_order_hidden
 from reorder.disk import read_if_exists, read_small, reason_of
 
@@ -40,7 +39,6 @@ if TYPE_CHECKING:
     from reorder.checkpoints.convert.plan import Plan
     from reorder.checkpoints.formats.entry import Container
 
-_MAX_CONFIG = 1 << 24
 _SHARDS = "safetensors"
 _WEIGHTS = ".safetensors"
 # the size of shards if the source is one file, which stays one: larger than any file
@@ -141,11 +139,7 @@ def plan_output(
     if container.format != name or is_folder(target):
         warnings += _left_out_warnings(container)
     warnings += _scalar_warnings(plan.steps, name)
-    written = [tensor for step in plan.steps for tensor in step.tensors]
-    stacks = [Stack(each, ()) for each in written]
-    if plan.target.is_stacked:
-        stacks = stack_experts(written)
-    tensors = [stack.tensor for stack in stacks]
+    tensors = [tensor for step in plan.steps for tensor in step.tensors]
     if is_folder(target):
         made = _plan_folder(source, container, plan, tensors, metadata, shard_bytes)
     elif shard_bytes is not None:
@@ -158,8 +152,7 @@ def plan_output(
     warnings += made.warnings
     if all(file.name != CONFIG for file in made.files):
         warnings += undeclared(plan)
-    files = tuple(with_parts(file, stacks) for file in made.files)
-    return made._replace(warnings=tuple(warnings), files=files, tensors=tuple(tensors))
+    return made._replace(warnings=tuple(warnings), tensors=tuple(tensors))
 
 
 def _plan_folder(
@@ -208,12 +201,12 @@ def _plan_folder(
     for path in others:
         name = path.relative_to(source).as_posix()
         if name == CONFIG:
-            text, told = moved_config(read_small(path, _MAX_CONFIG), plan)
+            text, told = moved_config(read_small(path, MAX_CONFIG), plan)
             warnings += told
             files.insert(0, PlannedFile(name, len(text), ((0, text),), {}))
             continue
         if name in OLD_CONFIGS and plan.moved:
-            check_left_out(read_if_exists(source / CONFIG, _MAX_CONFIG), name, plan)
+            check_left_out(read_if_exists(source / CONFIG, MAX_CONFIG), name, plan)
             warnings.append(f"{name} is left out: it describes the input")
             continue
         step = _copy_of(path, f"\0{name}")

@@ -448,8 +448,8 @@ def _problem(weight: Siblings, step: Step, claims: Claims) -> str:
     """Return what is wrong with a change, and the way out."""
     if len(weight.names) == 1:
         why = (
-            f"of a quantised model, according to {claims.declared.file}, but no tensor beside it "
-            "is known to hold their scales"
+            f"of a quantised model, according to {claims.declared.whole.file}, but no tensor "
+            "beside it is known to hold their scales"
             if claims.declared
             else "whose scales only the nodes of the model know"
         )

@@ -19,10 +19,9 @@ from memdesc.errors import about, first_of, short_repr
 from memdesc.record import RecordDesc
 from memdesc.record.rows import SCHEMES
 from memdesc.record.scheme import block_sizes
+from reorder.checkpoints.config import is_inner, says_symmetric
 from reorder.checkpoints.convert.beside import CACHE, LEFT_OUT, beside, left_out_warnings
 from reorder.checkpoints.convert.rules import FormatName, Rule
-from reorder.checkpoints.convert.sections import refuse_unknown, says_symmetric, sections_in
-from reorder.checkpoints.declarations import is_inner
 from reorder.checkpoints.experts import (
     block_of,
     check_experts,
@@ -31,7 +30,6 @@ from reorder.checkpoints.experts import (
     stacked_name,
 )
 from reorder.checkpoints.groups import Group, Model, find_orphans
-from reorder.checkpoints.quantization import CONFIG
 from reorder.checkpoints.siblings import beside_floats, holds_codes
 from reorder.checkpoints.stored import UNQUANTISED, WEIGHT, model_axes
 from reorder.records.encode import is_integer_number, number_bits
@@ -60,9 +58,6 @@ class Way(NamedTuple):
     # True if it takes only symmetric sources: they have neither zero points nor offsets, or
     # config.json says that all zero points are the middle code; False for only others, None for any
     is_symmetric: bool | None = None
-    # The sizes that groups of inputs may have, largest first; empty for any size. Scales of larger
-    # groups are repeated.
-    groups: tuple[int, ...] = ()
     # the types of codes that the loader reads; empty for all that the record has
     codes: tuple[str, ...] = ()
     # a warning about a loader that does not read the result
@@ -92,10 +87,6 @@ class Way(NamedTuple):
     def made(self, desc: RecordDesc) -> FormatName:
         """Return what a record becomes."""
         options = {**self.options, **{key: dict(desc.options)[key] for key in self.kept}}
-        if self.groups:
-            scale = desc.scales
-            held = scale.groups[desc.letters.index("i")]
-            options["group"] = next((size for size in self.groups if not held % size), held)
         return FormatName(self.record, (*options.items(),))
 
 
@@ -108,8 +99,6 @@ class Target(NamedTuple):
     dtype: str | None = None
     # the `quant_method` that config.json declares; None if the record decides it
     method: str | None = None
-    # whether its loader expects the experts of a layer in one tensor
-    is_stacked: bool = False
     # whether its loader reads records of experts in one tensor, as transformers has them
     takes_joint: bool = False
     # the program that chooses codes and scales for floats, if that is not done here
@@ -150,9 +139,6 @@ _PARTIAL = (
     "transformers 5.24 without a GPU expects that blocks divide a matrix evenly; "
     "otherwise it does not load the matrix, or decodes it to wrong numbers"
 )
-# MLX stores the products of scales and zero points as biases, and f32 holds them
-_F32 = {"scales": "f32"}
-_MLX_GROUPS = (128, 64, 32)
 TARGETS = MappingProxyType(
     {
         "bf16": Target(dtype="bf16"),
@@ -221,25 +207,7 @@ TARGETS = MappingProxyType(
             method="compressed-tensors",
             producer="llm-compressor",
         ),
-        "mlx": Target(
-            (
-                Way(_INTEGERS, "mlx", _F32, groups=_MLX_GROUPS),
-                Way(_BYTES, "mlx", {**_F32, "bits": 8}, groups=_MLX_GROUPS),
-                Way(("modelopt_mxfp4", "compressed_mxfp4"), "mlx_mxfp4"),
-                Way(("mxfp8",), "mlx_mxfp8"),
-            ),
-            is_stacked=True,
-            producer="mlx_lm.convert",
-        ),
     }
-)
-# The `model_type` of models whose tensors are the same in MLX and in transformers, except that MLX
-# stacks experts and leaves some tensors out; mlx-lm changes those of others as it loads them.
-# Source: mlx-lm 0.32, `sanitize` of each model.
-_MLX_ALIKE = (
-    "cohere cohere2 deepseek_v2 ernie4_5 exaone4 gemma gemma2 gemma3_text glm glm4 glm4_moe "
-    "granite helium hunyuan_v1_dense llama minicpm mistral mixtral nemotron olmo olmo2 olmo3 olmoe "
-    "phi phi3 phimoe qwen2 qwen2_moe qwen3 qwen3_moe seed_oss smollm3 stablelm starcoder2"
 )
 _MLX = "mlx"
 # the last parts of names of tensors that may be beside codes without changing what they mean
@@ -256,19 +224,6 @@ _KEPT = re.compile(
     r"(.*\.)?(gate|[^.]*(router|embed)[^.]*|lm_heads?|lora_[^.]*|eh_proj|shared_head|weights_proj"
     r"|qformer|DenseReluDense\.wo|dt_proj)(\..*)?"
 )
-# Layers of class Conv1D in transformers 5.24, by the `model_type` of models and the last parts of
-# names: as floats they are (in, out), and quantised ones are stored as those of class Linear.
-_CONV1D = ("gpt2", "openai-gpt", "imagegpt", "decision_transformer", "clvp")
-_CONV1D_LAYERS = ("c_attn", "c_fc", "c_proj", "q_attn")
-# The `model_type` of models whose experts transformers 5.24 has in one tensor for each layer, and
-# does not make from tensors of their own (`conversion_mapping.py`), which producers write.
-_JOINT = (
-    "aria aria_text gemma4 gemma4_text gpt_oss granitemoe granitemoe_swa granitemoehybrid "
-    "granitemoeshared hy_v4 hy_v4_vl hy_v4_vl_text inkling2 inkling2_loop inkling2_loop_text "
-    "inkling2_text inkling_mm_model inkling_text lara_mini llama4 llama4_text mistral4 muse_spark "
-    "muse_spark_text openai_privacy_filter qwen3_vl_moe qwen3_vl_moe_text step3p7 zaya"
-)
-_EXPERT = re.compile(r"(.*\.)?experts\.(\w+\.)?[0-9]+(\..*)?")
 
 
 class TargetRules(NamedTuple):
@@ -290,6 +245,12 @@ def checked_target(name: object) -> str:
 
     Fails if there is no such target; the message has the one that may be meant.
     """
+    if name == _MLX:
+        msg = (
+            "mlx-lm may change names, shapes and values of a model, so --to mlx is left to it: "
+            "--to bf16 decodes any model, and mlx_lm.convert quantises that"
+        )
+        raise MemdescError(msg)
     if not isinstance(name, str) or name not in TARGETS:
         meant = ALIASES.get(str(name).removeprefix("torch."))
         hint = f"; did you mean {meant}" if meant in TARGETS else ""
@@ -315,28 +276,25 @@ def target_rules(name: str, model: Model) -> TargetRules:
             "decodes them"
         )
         raise MemdescError(msg)
-    if not target.is_stacked:
-        model = model.of(split_stacks(container.entries))
-        container = model.container
+    model = model.of(split_stacks(container.entries))
+    container = model.container
     groups = model.groups
     _check_known(name, model)
-    kind = model.configs.model_type if groups else None
-    _check_names_of_mlx(name, kind, groups)
-    _check_joint(name, kind, groups)
+    _check_axes_of_mlx(name, model)
     with about(f"--to {name}"):
         check_experts(container.entries)
     blocks = [e.desc.name for e in container.entries.values() if isinstance(e.desc, RecordDesc)]
-    declared = sections_in(model.configs)
+    declared = model.configs.named_sections
     if not (groups or blocks):
         _refuse_unscaled(name, container)
         with about(f"--to {name}"):
-            refuse_unknown(declared)
+            model.configs.refuse_unknown()
         if target.floats is not None:
             return _quantising_rules(name, target, model)
         if target.dtype is not None and not container.has_nodes:
             return _float_rules(name, target, target.dtype, model)
     sections = [section for _, section in declared] if groups else []
-    moves, warnings = _moves(name, groups, kind, sections)
+    moves, warnings = _moves(name, groups, sections)
     if not moves:
         _refuse_unmoved(name, source, groups, blocks)
     how = ", symmetric as config.json says" if any(map(says_symmetric, sections)) else ""
@@ -369,11 +327,11 @@ class _Move(NamedTuple):
 
 
 def _moves(
-    name: str, groups: Sequence[Group], kind: str | None, sections: Sequence[Mapping[str, Any]]
+    name: str, groups: Sequence[Group], sections: Sequence[Mapping[str, Any]]
 ) -> tuple[dict[_Move, list[Group]], list[str]]:
     """Return the weights that change, by what they become, and warnings.
 
-    `kind` is the type of the model, and `sections` are what its files say about quantisation.
+    `sections` are what the files of the model say about quantisation.
     """
     target = TARGETS[name]
     # in lower case, as transformers expects it
@@ -385,11 +343,9 @@ def _moves(
         if group.desc is None:
             continue
         src = FormatName(group.desc.name, group.desc.options)
-        last = group.prefix.rpartition(".")[2]
-        is_conv1d = kind in _CONV1D and last in _CONV1D_LAYERS
         dtype = target.dtype
         dst, warning = (
-            (_decoded_layout(group.desc, is_conv1d=is_conv1d), "")
+            (_decoded_layout(group.desc), "")
             if dtype
             else _target_record(name, group.prefix, group.desc, said_symmetric=said_symmetric)
         )
@@ -591,43 +547,26 @@ def _check_known(name: str, model: Model) -> None:
             raise MemdescError(msg)
 
 
-def _check_names_of_mlx(name: str, kind: str | None, groups: Sequence[Group]) -> None:
-    """Refuse models whose tensors have other names or values in MLX than in transformers.
+def _check_axes_of_mlx(name: str, model: Model) -> None:
+    """Refuse a model of MLX with tensors that MLX stores otherwise than transformers.
 
-    That is, a model that comes from MLX or becomes MLX, unless its type is known to be alike.
+    These have three dims or more, such as weights of convolutions, heads or other experts; in such
+    models mlx-lm also changes names, and values such as those of norms (0.32, `sanitize`).
     """
-    becomes = TARGETS[name].is_stacked
-    was = any(group.desc is not None and group.desc.name.startswith(_MLX) for group in groups)
-    if becomes == was or kind is None:
-        return
-    if kind not in _MLX_ALIKE.split():
-        msg = (
-            f"--to {name}: {CONFIG} says model_type {short_repr(kind)}, and mlx-lm may give such a "
-            "model tensors of other names, shapes or values than transformers does, such as norms "
-            "plus 1 or parts of a matrix; --map converts the weights that its rules name, under "
-            "the names that they have"
-        )
-        raise MemdescError(msg)
+    is_mlx = any(each.desc is not None and each.desc.name.startswith(_MLX) for each in model.groups)
+    for each in model.container.entries.values() if is_mlx else ():
+        if len(each.shape) > len("oi"):
+            msg = (
+                f"--to {name}: {each.name} of shape {each.shape} has other axes in MLX than in "
+                "transformers, and such models may have other names and values there too; --map "
+                "converts the weights that its rules name, under the names that they have"
+            )
+            raise MemdescError(msg)
 
 
-def _check_joint(name: str, kind: str | None, groups: Sequence[Group]) -> None:
-    """Refuse separate experts if transformers loads only layers with all experts in one tensor."""
-    target = TARGETS[name]
-    if kind not in _JOINT.split() or not (target.dtype or target.floats):
-        return
-    expert = next((group for group in groups if _EXPERT.fullmatch(group.prefix)), None)
-    if expert is not None:
-        msg = (
-            f"--to {name}: {expert.prefix} is an expert with tensors of its own; for "
-            f"model_type {short_repr(kind)}, transformers only loads all experts of a layer in one "
-            "tensor; --map converts the weights that its rules name, under the names that they have"
-        )
-        raise MemdescError(msg)
-
-
-def _decoded_layout(desc: RecordDesc, *, is_conv1d: bool) -> FormatName:
+def _decoded_layout(desc: RecordDesc) -> FormatName:
     """Return the layout that models have for the floats of a record."""
-    axes = model_axes(desc)[:: -1 if is_conv1d else 1]
+    axes = model_axes(desc)
     return FormatName("plain", () if axes == desc.letters else (("axes", axes),))
 
 

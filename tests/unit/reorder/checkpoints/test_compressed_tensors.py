@@ -11,7 +11,7 @@ import pytest
 import reorder
 from memdesc import MemdescError
 from memdesc.record import record_desc
-from reorder.checkpoints.declarations import with_ends
+from reorder.checkpoints.config import with_ends
 from reorder.cli import main
 from tests.checkpoints import write_config, write_safetensors
 from tests.unit.reorder.checkpoints.convert.results import SMALL, converted, refused
@@ -445,7 +445,7 @@ def test_a_section_without_groups_gets_one(tmp_path: Path) -> None:
 )
 def test_sections_of_presets_or_without_groups_keep_what_they_say(more: dict[str, Any]) -> None:
     section = {"quant_method": "compressed-tensors", "ignore": ["lm_head"], **more}
-    found = with_ends(section, ["model.fc"])
+    found = with_ends("compressed-tensors", section, ["model.fc"])
     assert found == section | {"ignore": ["lm_head", r"re:(.*\.)?lm_head$"]}
 
 
@@ -453,10 +453,10 @@ def test_lists_of_awq_name_the_ends_of_layers_whose_prefixes_may_change() -> Non
     plain = ["vision_tower.vision_model.layers.0.fc", "vision_tower.layers.0.proj"]
     section = {"quant_method": "awq", "bits": 4, "modules_to_not_convert": plain}
     # transformers also finds a listed name within a word, as proj in up_proj
-    found = with_ends(section, ["model.layers.0.fc", "model.layers.0.up_proj"])
+    found = with_ends("awq", section, ["model.layers.0.fc", "model.layers.0.up_proj"])
     ends = [".vision_model.layers.0.fc", ".proj"]
     assert found == section | {"modules_to_not_convert": [*plain, *ends]}
-    assert with_ends({"quant_method": "awq", "bits": 4}, ["fc"]) == {
+    assert with_ends("awq", {"quant_method": "awq", "bits": 4}, ["fc"]) == {
         "quant_method": "awq",
         "bits": 4,
     }

@@ -11,7 +11,7 @@ import pytest
 import reorder
 from memdesc import MemdescError
 from memdesc.record import record_desc
-from reorder.checkpoints.quantization import declared_record
+from reorder.checkpoints.config import Configs
 from reorder.cli import main
 from tests.checkpoints import awq_layer, fp8_layer, gptq_layer, write_config, write_safetensors
 from tests.unit.reorder.checkpoints.convert.results import converted, refused
@@ -336,9 +336,9 @@ def test_a_record_is_declared_with_the_options_that_it_has(
 ) -> None:
     section = {"quant_method": method, "bits": 8}
     write_config(tmp_path, **section)
-    found = declared_record(tmp_path)
+    found = Configs(tmp_path).declared
     assert found is not None
-    assert (found.name, found.options) == (method, options)
+    assert (found.whole.name, found.whole.options) == (method, options)
 
 
 def test_files_that_disagree_are_named_with_what_each_says(tmp_path: Path) -> None:
@@ -355,7 +355,7 @@ def test_files_that_disagree_are_named_with_what_each_says(tmp_path: Path) -> No
             r"that is wrong"
         ),
     ):
-        declared_record(tmp_path)
+        _ = Configs(tmp_path).declared
 
 
 @pytest.mark.parametrize(
@@ -372,7 +372,7 @@ def test_layers_that_a_file_leaves_plain_have_no_record(
 ) -> None:
     section |= {ignored: ["lm_head", "model.layers.*.mlp.gate", "visual"]}
     write_config(tmp_path, **section)
-    found = declared_record(tmp_path)
+    found = Configs(tmp_path).declared
     assert found is not None
     for layer in ("lm_head", "model.lm_head", "model.layers.3.mlp.gate", "visual.blocks.0.fc"):
         (one,) = found.at(layer)
@@ -380,11 +380,11 @@ def test_layers_that_a_file_leaves_plain_have_no_record(
         assert one.name is None
         assert found.named(layer) is None
     for layer in ("model.layers.3.mlp.gate_proj", "model.layers.3", "head", "a.visual.b"):
-        assert found.at(layer) == (found,)
+        assert found.at(layer) == (found.whole,)
     for wrong in ("lm_head", ["lm_head", 7], {"lm_head": True}):
         write_config(tmp_path, **section | {ignored: wrong})
         with pytest.raises(MemdescError, match=f"{ignored} must be a list of strings, not "):
-            declared_record(tmp_path)
+            _ = Configs(tmp_path).declared
 
 
 @pytest.mark.parametrize("key", ["ignore", "targets"])
@@ -394,7 +394,7 @@ def test_hostile_patterns_of_a_config_do_not_hang(tmp_path: Path, key: str) -> N
     section: dict[str, Any] = {"quant_method": "compressed-tensors", "config_groups": {"g": group}}
     (group if key == "targets" else section)[key] = hostile
     write_config(tmp_path, **section)
-    found = declared_record(tmp_path)
+    found = Configs(tmp_path).declared
     assert found is not None
     with hangs_fail(), pytest.raises(MemdescError, match=r"config\.json: .* repeats a group"):
         found.named("a" * 100 + "b")

@@ -14,8 +14,8 @@ import reorder
 from memdesc import MemdescError
 from memdesc.dtypes import DATA_TYPES
 from memdesc.record import record_desc
+from reorder.checkpoints.config import Configs
 from reorder.checkpoints.convert.targets import TARGETS
-from reorder.checkpoints.quantization import declared_record
 from reorder.cli import main
 from tests.unit.reorder.checkpoints.convert.results import SMALL, converted, refused, words_of
 from tests.unit.reorder.checkpoints.schemes import (
@@ -90,11 +90,11 @@ def test_a_weight_is_written_and_declared_as_it_was(tmp_path: Path, scheme: Sche
         assert made[f"{scheme.prefix}{end}"].tobytes() == array.tobytes()
     desc = record_in(folder, scheme.prefix).desc
     assert record_in(tmp_path / "out", scheme.prefix).desc == desc
-    one, other = (declared_record(tmp_path / each) for each in ("in", "out"))
+    one, other = (Configs(tmp_path / each).declared for each in ("in", "out"))
     assert one is not None
     assert other is not None
-    assert (one.name, one.group) == (other.name, other.group)
-    assert one.options.items() <= other.options.items()
+    assert (one.whole.name, one.whole.group) == (other.whole.name, other.whole.group)
+    assert one.whole.options.items() <= other.whole.options.items()
     reorder.save(tmp_path / "x.safetensors", {scheme.prefix: record_in(folder, scheme.prefix)})
     assert reorder.load(tmp_path / "x.safetensors", reorder.records.Record).desc == desc
 
@@ -143,7 +143,7 @@ def test_a_weight_becomes_each_target_with_its_numbers_or_is_refused(
         if target.dtype is not None:
             name, made = _decoded_name(scheme), words_of(out)
             assert made.keys() == {name, *BESIDE}
-            assert declared_record(out) is None
+            assert Configs(out).declared is None
             floats = wanted.astype(DATA_TYPES[target.dtype].numpy)
             assert np.array_equal(made[name], floats.swapaxes(-1, -2) if is_turned else floats)
             continue

@@ -77,7 +77,7 @@ def test_a_link_where_an_output_grows_is_refused_without_a_hint_to_resume(shell:
         ("--shard-size 1.5G", "--shard-size '1.5G' is not a size"),
         ("--threads 0", "--threads 0 must be 1 or more"),
         ("--to glow", "argument --to: there is no target 'glow'; the targets are bf16, f16,"),
-        ("--to fp16", "compressed-tensors, mlx; did you mean f16"),
+        ("--to fp16", "compressed-tensors; did you mean f16"),
         ("--rules none.toml", "'none.toml' cannot be read"),
         ("--rules wrong.toml", "wrong.toml': the rules are not TOML"),
         ("--rules bytes.toml", "'bytes.toml' is not UTF-8"),

@@ -11,7 +11,7 @@ import pytest
 
 import reorder
 from memdesc import MemdescError
-from reorder.checkpoints.quantization import declared_record
+from reorder.checkpoints.config import Configs
 from tests.checkpoints import model_folder
 from tests.files import write_metadata
 from tests.unit.reorder.checkpoints.convert.results import words_of
@@ -173,7 +173,7 @@ def test_decoded_layers_are_listed_as_not_quantised(
     rule = f"model.layers.0.*: {name} -> plain(axes=oi), f16"
     section, warnings = _converted(folder, tmp_path / "out", rule)
     assert (section[key], warnings) == (wanted, [])
-    found = declared_record(tmp_path / "out")
+    found = Configs(tmp_path / "out").declared
     assert found is not None
     assert found.at(_DECODED)[0].is_ignored
     assert found.at("model.layers.1.mlp")[0].name == name

@@ -16,6 +16,7 @@ from reorder.checkpoints.convert.targets import TARGETS
 from reorder.cli import main
 from tests.checkpoints import awq_layer, fp8_layer, gptq_layer, write_safetensors
 from tests.unit.reorder.checkpoints.convert.results import SMALL, ended_after, refused, words_of
+from tests.unit.reorder.checkpoints.schemes import mlx
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -185,7 +186,7 @@ def test_numbers_that_all_become_zero_are_refused(tmp_path: Path) -> None:
     _made(source, tmp_path / "out", "bf16")
 
 
-@pytest.mark.parametrize("to", ["f16", "awq", "compressed-tensors", "mlx"])
+@pytest.mark.parametrize("to", ["f16", "awq", "compressed-tensors"])
 def test_zero_points_of_gptq_that_readers_take_for_other_numbers_are_refused(
     tmp_path: Path, to: str
 ) -> None:
@@ -341,37 +342,6 @@ def _experts(count: int, block: str = "mlp", layers: tuple[str, ...] = ("up_proj
     }
 
 
-@pytest.mark.parametrize(
-    ("block", "layer"), [("mlp", "up_proj"), ("block_sparse_moe", "w3"), ("block_sparse_moe", "w1")]
-)
-def test_experts_are_one_tensor_in_mlx_and_several_in_other_formats(
-    tmp_path: Path, block: str, layer: str
-) -> None:
-    beside = _experts(11, block, (layer,))
-    source = _model(tmp_path / "in", awq_layer(), _AWQ, beside)
-    settings = SMALL._replace(verify=True)
-    found, config, _ = _made(source, tmp_path / "out", "mlx", settings=settings)
-    own = {"w3": "up_proj", "w1": "gate_proj"}.get(layer, layer)
-    stack = f"model.layers.0.{block}.switch_mlp.{own}"
-    assert found[f"{stack}.weight"].shape == (11, 256, 16)
-    assert found[f"{stack}.scales"].shape == found[f"{stack}.biases"].shape == (11, 256, 2)
-    assert not any("experts" in name for name in found)
-    # options of the stack's own, by its name
-    section = config["quantization"] | {stack: {"bits": 4, "group_size": 64}, "bits": 8}
-    config |= {"quantization": section, "quantization_config": section}
-    named = {**section, **{f"model.layers.{k}.mlp": section[stack] for k in range(2)}}
-    config |= {"quantization": named, "quantization_config": named}
-    whole = _numbers(tmp_path / "out", stack)
-    (tmp_path / "out/config.json").write_text(json.dumps(config))
-    back, *_ = _made(tmp_path / "out", tmp_path / "back", "bf16", settings=settings)
-    plain, *_ = _made(source, tmp_path / "plain", "bf16")
-    assert {*back} == {*plain}
-    assert all(back[name].tobytes() == plain[name].tobytes() for name in back)
-    for k in (0, 1, 10):
-        prefix = f"model.layers.0.{block}.experts.{k}.{layer}"
-        assert np.array_equal(whole[k], _numbers(source, prefix).T)
-
-
 @pytest.mark.parametrize("name", ["gptq", "awq"])
 def test_experts_that_transformers_does_not_load_are_told(tmp_path: Path, name: str) -> None:
     source = _model(tmp_path / "in", awq_layer(), _AWQ, _experts(2))
@@ -383,63 +353,46 @@ def test_experts_that_transformers_does_not_load_are_told(tmp_path: Path, name: 
     assert [told in warning for warning in report.warnings].count(True) == 1
 
 
-@pytest.mark.parametrize("kind", ["qwen3_next", "deepseek_v3"])
-def test_models_that_mlx_stores_otherwise_are_refused(tmp_path: Path, kind: str) -> None:
-    source = _model(tmp_path / "in", awq_layer(), _AWQ, model_type="llama")
-    _made(source, tmp_path / "mlx", "mlx")
-    for folder in ("in", "mlx"):
-        path = tmp_path / folder / "config.json"
-        path.write_text(json.dumps(json.loads(path.read_text()) | {"model_type": kind}))
-    assert f"says model_type '{kind}', and mlx-lm may give" in _refused(tmp_path / "mlx", "bf16")
-    assert "or parts of a matrix; --map" in _refused(source, "mlx")
-    _made(source, tmp_path / "bf16", "bf16")
+def _mlx_model(folder: Path, beside: Tensors) -> list[NDArray[Any]]:
+    """Write a model of MLX with a layer and three experts in a stack; returns their numbers."""
+    made = [mlx(seed=seed) for seed in range(4)]
+    layers = [{end.removeprefix("."): x for end, x in layer.items()} for layer, _ in made]
+    stack = "model.layers.0.mlp.switch_mlp.up_proj"
+    tensors = {f"{stack}.{end}": np.stack([each[end] for each in layers[1:]]) for end in layers[0]}
+    tensors |= {f"model.layers.0.self_attn.q_proj.{end}": x for end, x in layers[0].items()}
+    folder.mkdir()
+    write_safetensors(folder / "model.safetensors", tensors | beside)
+    section = {"group_size": 64, "bits": 4}
+    (folder / "config.json").write_text(json.dumps({"quantization": section}))
+    return [numbers for _, numbers in made]
 
 
-@pytest.mark.parametrize("model_type", ["gpt2", "gpt_bigcode"])
-def test_layers_of_class_conv1d_are_decoded_with_their_outputs_last(
-    tmp_path: Path, model_type: str
-) -> None:
-    layer = {f"{name}.{key}": x for name in ("c_proj", "fc") for key, x in awq_layer().items()}
-    source = _model(tmp_path / "in", layer, _AWQ, model_type=model_type)
-    found, _, _ = _made(source, tmp_path / "out", "f16")
-    for name in ("c_proj", "fc"):
-        wanted = _numbers(source, f"model.layers.0.mlp.{name}").astype(np.float16)  # (in, out)
-        is_conv1d = (model_type, name) == ("gpt2", "c_proj")
-        made = found[f"model.layers.0.mlp.{name}.weight"]
-        assert np.array_equal(made, wanted if is_conv1d else wanted.T)
+def test_experts_that_mlx_has_in_a_tensor_become_several(tmp_path: Path) -> None:
+    first, *experts = _mlx_model(tmp_path / "in", _BESIDE)
+    found, config, _ = _made(tmp_path / "in", tmp_path / "out", "bf16")
+    wanted = {f"mlp.experts.{k}.up_proj": x for k, x in enumerate(experts)}
+    for name, numbers in {"self_attn.q_proj": first, **wanted}.items():
+        made = found.pop(f"model.layers.0.{name}.weight")
+        assert made.tobytes() == numbers.astype(_BF16).tobytes()
+    assert found.keys() == _BESIDE.keys()
+    assert config == {"torch_dtype": "bfloat16"}
 
 
-@pytest.mark.parametrize("name", ["experts.0.up_proj", "experts.gate_up_projs.0"])
-def test_experts_that_transformers_does_not_join_are_refused(tmp_path: Path, name: str) -> None:
-    layer = {f"{name}.{key}": x for key, x in awq_layer().items()}
-    source = _model(tmp_path / "in", layer, _AWQ, model_type="gpt_oss")
-    said = _refused(source, "bf16")
-    assert f"mlp.{name} is an expert with tensors of its own" in said
-    assert "model_type 'gpt_oss', transformers only loads all experts of a layer in one" in said
-    _made(source, tmp_path / "out", "gptq")  # for GPTQModel, which makes layers of them
+def test_models_that_mlx_stores_otherwise_are_refused(tmp_path: Path) -> None:
+    name = "model.layers.0.linear_attn.conv1d.weight"
+    _mlx_model(tmp_path / "in", {name: np.ones((8, 4, 1), np.float32)})
+    said = _refused(tmp_path / "in", "bf16")
+    assert f"{name} of shape (8, 4, 1) has other axes in MLX than in transformers" in said
+    assert _refused(tmp_path / "in", "mlx").endswith("and mlx_lm.convert quantises that")
 
 
-_BIAS = np.zeros(256, np.float16)
-
-
-def test_stacks_of_experts_that_cannot_be_made_are_refused(tmp_path: Path) -> None:
-    beside = _experts(3)
-    few = {name: x for name, x in beside.items() if ".1." not in name}
-    said = _refused(_model(tmp_path / "few", awq_layer(), _AWQ, few), "mlx")
-    assert "'model.layers.0.mlp' has expert 2, but up_proj of expert 1 is missing" in said
-    few = beside | {f"model.layers.0.mlp.experts.{k}.up_proj.bias": _BIAS for k in (0, 2)}
-    said = _refused(_model(tmp_path / "bias", awq_layer(), _AWQ, few), "mlx")
-    assert "switch_mlp.up_proj.bias' would be a stack of 2 experts, but expert 1 is" in said
-    first = "model.layers.0.mlp.experts.0.up_proj"
-    wide = {f"{first}.{name}": x for name, x in awq_layer(dims=(128, 512)).items()}
-    said = _refused(_model(tmp_path / "wide", awq_layer(), _AWQ, beside | wide), "mlx")
-    assert f"'{first}.weight' is u32 of (512, 16), and 'model.layers.0.mlp.experts.1" in said
-    both = {"model.layers.0.mlp.switch_mlp.up_proj.weight": np.ones((2, 4, 4), np.float16)}
-    said = _refused(_model(tmp_path / "both", awq_layer(), _AWQ, beside | both), "mlx")
-    assert "would be in 'model.layers.0.mlp.switch_mlp.up_proj.weight', which is there" in said
-    twice = both | {f"{first}.weight": np.ones((4, 4), np.float16)}
-    said = _refused(_model(tmp_path / "twice", awq_layer(), _AWQ, _BESIDE | twice), "f16")
-    assert f"up_proj.weight' holds '{first}.weight', which is also a tensor of its own" in said
+def test_a_stack_beside_its_experts_is_refused(tmp_path: Path) -> None:
+    twice: Tensors = {
+        "model.layers.0.mlp.switch_mlp.up_proj.weight": np.ones((2, 4, 4), np.float16),
+        "model.layers.0.mlp.experts.0.up_proj.weight": np.ones((4, 4), np.float16),
+    }
+    said = _refused(_model(tmp_path / "in", awq_layer(), _AWQ, _BESIDE | twice), "f16")
+    assert "holds 'model.layers.0.mlp.experts.0.up_proj.weight', which is also a tensor" in said
 
 
 def _wide() -> Tensors:
@@ -451,26 +404,18 @@ def _wide() -> Tensors:
     }
 
 
-@pytest.mark.parametrize(
-    ("to", "key", "own"),
-    [
-        ("gptq", "dynamic", {"+:^model\\.layers\\.2\\.mlp$": {"bits": 8}}),
-        ("mlx", "model.layers.2.mlp", {"bits": 8, "group_size": 64, "mode": "affine"}),
-    ],
-)
-def test_layers_of_more_bits_keep_them(tmp_path: Path, to: str, key: str, own: Any) -> None:
+def test_layers_of_more_bits_keep_them(tmp_path: Path) -> None:
     wide = {f"model.layers.2.mlp.{name}": x for name, x in _wide().items()}
     dynamic = {"dynamic": {"+:.*2.*": {"bits": 8}}}
     source = _model(tmp_path / "in", gptq_layer()[0], _GPTQ | dynamic, _BESIDE | wide)
-    _, config, report = _made(source, tmp_path / "out", to)
-    assert any("refuses to load them" in each for each in report.warnings) is (to == "gptq")
+    _, config, report = _made(source, tmp_path / "out", "gptq")
+    assert any("refuses to load them" in each for each in report.warnings)
     section = config["quantization_config"]
     assert section["bits"] == 4
-    assert {**section[key], **own} == section[key]
+    assert section["dynamic"]["+:^model\\.layers\\.2\\.mlp$"] == {"bits": 8}
     for k in (1, 2):
         wanted = _numbers(source, f"model.layers.{k}.mlp")
-        made = _numbers(tmp_path / "out", f"model.layers.{k}.mlp")
-        assert np.array_equal(made.T if to == "mlx" else made, wanted)
+        assert np.array_equal(_numbers(tmp_path / "out", f"model.layers.{k}.mlp"), wanted)
 
 
 def test_a_quantised_output_layer_is_declared(tmp_path: Path) -> None:
@@ -527,8 +472,6 @@ def test_quantised_embeddings_that_loaders_do_not_expect_are_refused(
     assert f": loaders of {to} do not expect embeddings to be quantised; " in said
     assert said.endswith("--map 'model.embed_tokens: awq -> plain(axes=oi), bf16' decodes it")
     _made(source, tmp_path / "out", to, "model.embed_tokens: awq -> plain(axes=oi), bf16")
-    _made(source, tmp_path / "mlx", "mlx")
-    assert "are mlx already; copy it" in _refused(tmp_path / "mlx", "mlx", target="again")
 
 
 def test_layers_that_stay_floats_are_declared_where_the_loader_does_not_know_them(
@@ -848,24 +791,15 @@ def test_experts_in_one_tensor_stay_floats(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize(("to", "kind"), [("compressed-tensors", "fp8"), ("mlx", "mxfp8")])
 def test_quantised_experts_in_one_tensor_are_refused_where_no_loader_reads_them(
-    tmp_path: Path, to: str, kind: str
+    tmp_path: Path,
 ) -> None:
-    each = [fp8_layer(k)["weight"] for k in range(2)]
-    codes: Tensors = {"experts.gate_up_proj": np.stack(each)}
-    scales: dict[str, Tensors] = {
-        "fp8": {"experts.gate_up_proj_scale_inv": np.ones((2, 2, 1), np.float32)},
-        "mxfp8": {"experts.gate_up_proj_weight_scale": np.full((2, 256, 4), 127, np.uint8)},
-    }
-    sections: dict[str, Any] = {
-        "fp8": _FP8,
-        "mxfp8": {"quant_method": "modelopt", "quant_algo": "MXFP8"},
-    }
-    source = _model(tmp_path / "in", codes | scales[kind], sections[kind])
-    said = _refused(source, to)
+    codes: Tensors = {"experts.gate_up_proj": np.stack([fp8_layer(k)["weight"] for k in range(2)])}
+    scales: Tensors = {"experts.gate_up_proj_scale_inv": np.ones((2, 2, 1), np.float32)}
+    source = _model(tmp_path / "in", codes | scales, _FP8)
+    said = _refused(source, "compressed-tensors")
     assert "model.layers.0.mlp.experts.gate_up_proj is" in said
-    assert f"with all experts of a layer in one tensor, and loaders of {to} do not read th" in said
+    assert "all experts of a layer in one tensor, and loaders of compressed-tensors do not" in said
     found, *_ = _made(source, tmp_path / "out", "bf16")
     wanted = codes["experts.gate_up_proj"].astype(_BF16)
     assert found["model.layers.0.mlp.experts.gate_up_proj"].tobytes() == wanted.tobytes()
@@ -1159,20 +1093,6 @@ def test_keys_that_programs_write_of_their_own_accord_say_nothing(
     assert warning.startswith(
         ("weights of fp8_block are rounded", "zero points are stored as in ver")
     )
-
-
-@pytest.mark.parametrize("method", ["fp8", "FP8"])
-def test_keys_that_are_not_known_are_named(tmp_path: Path, method: str) -> None:
-    more = {"quant_method": method, "smooth": 1, "twist": True}
-    source = _model(tmp_path / "in", fp8_layer(), _FP8 | more)
-    _, warning = _made(source, tmp_path / "out", "bf16")[2].warnings
-    assert warning.startswith("config.json says smooth, twist, which no conversion knows")
-    group = _compressed("tensor", twist=1, observer="mse")
-    group["config_groups"]["group_0"]["smooth"] = 2
-    source = _model(tmp_path / "group", _FP8_TENSOR, group)
-    _, warning = _made(source, tmp_path / "other", "bf16")[2].warnings
-    keys = "config_groups.group_0.smooth, config_groups.group_0.weights.twist"
-    assert warning.startswith(f"config.json says {keys}, which no conversion knows")
 
 
 @pytest.mark.parametrize(
