@@ -1,11 +1,7 @@
-"""Calls that are refused, a line each: the call, then part of what the error says.
-
-An error that is not a plain `MemdescError` has the name of its class in front.
-"""
+"""Calls of memdesc that are refused: `refused.txt` has a line for each."""
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -15,17 +11,14 @@ import pytest
 
 import memdesc
 import reorder
-from memdesc import MemdescError, errors, exchange, index, int64, layout, names, tags, verbose
+from memdesc import errors, exchange, index, int64, layout, names, tags, verbose
 from memdesc.desc import desc_of
 from memdesc.overlap import check_overlap
 from memdesc.record import RecordDesc, record_desc
 from reorder.logs import VerbosePrimitive
+from tests import refused
 
-_LINE = re.compile(r"(?P<call>.*)  # (?:(?P<kind>\w+Error): )?(?P<says>.*)")
-_SECTIONS = {
-    part.partition("\n")[0]: part.partition("\n")[2].split("\n")
-    for part in Path(__file__).with_name("refused.txt").read_text(encoding="utf-8").split("## ")[1:]
-}
+_SECTIONS = refused.sections(Path(__file__).with_name("refused.txt"))
 _NAMES: dict[str, Any] = {
     **{
         name: value
@@ -50,19 +43,6 @@ _NAMES: dict[str, Any] = {
 }
 
 
-def _refusal(call: str) -> MemdescError | None:
-    try:
-        eval(call, dict(_NAMES))
-    except MemdescError as error:
-        return error
-    return None
-
-
 @pytest.mark.parametrize("section", _SECTIONS)
 def test_a_call_is_refused_with_the_rule_and_the_numbers(section: str) -> None:
-    for line in filter(None, _SECTIONS[section]):
-        match = _LINE.fullmatch(line)
-        assert match, line
-        error = _refusal(match["call"])
-        assert type(error).__name__ == (match["kind"] or "MemdescError"), line
-        assert match["says"] in str(error), line
+    refused.check(_SECTIONS[section], _NAMES)

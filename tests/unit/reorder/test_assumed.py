@@ -6,7 +6,6 @@ import json
 
 import pytest
 
-from memdesc import MemdescError
 from reorder.assumed import PROCESSORS, AssumedMachine, read_machine
 from tests.processors import runnable_processors
 from tests.programs import run_python
@@ -37,30 +36,6 @@ print(json.dumps([
 )
 def test_what_is_not_said_is_left_to_the_machine(text: str, machine: AssumedMachine) -> None:
     assert read_machine(text) == machine
-
-
-@pytest.mark.parametrize(
-    "word",
-    [
-        "cores",
-        "cores=0",
-        "cores=-1",
-        "cores=two",
-        "l3=",
-        "l3=1T",
-        "l4=1M",
-        "cpu=zen",
-        "cores=1,l3=1M",
-    ],
-)
-def test_a_word_that_is_not_understood_is_refused_with_what_is_taken(word: str) -> None:
-    with pytest.raises(MemdescError, match=f"'{word}' in MEMDESC_MACHINE=.* cores=NUMBER.*haswell"):
-        read_machine(f"l2=1M {word}")
-
-
-def test_nothing_is_said_twice() -> None:
-    with pytest.raises(MemdescError, match=r"'l3=2M' .* each at most once"):
-        read_machine("l3=1M l3=2M")
 
 
 @pytest.mark.parametrize("processor", runnable_processors())

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from math import inf, nan
-from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
 
 import reorder
-from memdesc import MemdescError, memory_desc
+from memdesc import memory_desc
 from reorder import Memory, compare_values
 from reorder.comparison import Difference
 
@@ -128,27 +127,6 @@ def test_large_tensors_are_compared_in_parts() -> None:
     assert (found.differing, [each.at for each in found.first]) == (2, [(1,)])
     assert found.worst is not None
     assert found.worst.at == ((5 << 20) + 1,)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"atol": -1.0}, "atol must be a finite number of 0 or more, not -1.0"),
-        ({"rtol": nan}, "rtol must be a finite number of 0 or more, not nan"),
-        ({"atol": "x"}, "atol must be a finite number"),
-        ({"atol": True}, "atol must be a finite number of 0 or more, not True"),
-        ({"resolution": "no"}, "resolution must be True or False, not 'no'"),
-        ({"limit": -1}, "limit must be 0 or more, not -1"),
-    ],
-)
-def test_bad_tolerances_are_refused(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(MemdescError, match=message):
-        compare_values(np.zeros(2), np.zeros(2), **options)
-
-
-def test_tensors_of_other_dims_are_refused() -> None:
-    with pytest.raises(MemdescError, match=r"a has dims \(2, 3\), b has \(3, 2\)"):
-        compare_values(np.zeros((2, 3)), np.zeros((3, 2)))
 
 
 @pytest.mark.parametrize("dtype", ["bf16", "f16", "f8_e4m3", "f8_e5m2", "f4_e2m1"])

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import reorder
-from memdesc import MemdescError, memory_desc
+from memdesc import memory_desc
 from memdesc.errors import OverlapError
 from tests.unit.reorder.test_api import cube
 
@@ -27,15 +27,6 @@ def test_src_names_the_blocks_of_a_physical_array() -> None:
     assert np.array_equal(reorder.reorder(physical, "nchw", src="nChw16c").numpy(), x)
 
 
-def test_src_that_does_not_fit_the_array_is_refused() -> None:
-    with pytest.raises(MemdescError, match="spells 4 axes in memory order, but x has 3"):
-        reorder.reorder(cube(2, 3, 4), "abc", src="nhwc")
-    with pytest.raises(MemdescError, match="block of 16, but that axis of x has 8"):
-        reorder.reorder(cube(1, 1, 2, 2, 8), "nchw", src="nChw16c")
-    with pytest.raises(MemdescError, match="fuses several dims into one index"):
-        reorder.reorder(cube(1, 1, 1, 2, 16), "oiyx", src="i_yxs_os_yxsv2_osv16")
-
-
 def test_src_may_describe_a_raw_buffer() -> None:
     desc = memory_desc((1, 3, 2, 2), "f32", "nChw8c")
     x = cube(1, 3, 2, 2)
@@ -47,8 +38,6 @@ def test_a_result_goes_into_out_which_is_returned() -> None:
     out = reorder.Memory(memory_desc((2, 3), "f32", "ba"))
     assert reorder.reorder(cube(2, 3), out=out) is out
     assert np.array_equal(out.numpy(), cube(2, 3))
-    with pytest.raises(MemdescError, match=r"out is .*'ba'.*, but dst and dtype describe .*'ab'"):
-        reorder.reorder(cube(2, 3), "ab", out=out)
 
 
 @pytest.mark.parametrize(
@@ -77,8 +66,6 @@ def test_a_result_goes_into_a_buffer_that_dst_describes() -> None:
     assert reorder.reorder(cube(2, 3), desc, dtype="f16", out=(raw := bytearray(24))) is raw
     assert reorder.reorder(cube(2, 3), "ab", out=half) is half
     assert np.array_equal(half, cube(2, 3))
-    with pytest.raises(MemdescError, match=r"buffer has 40 bytes, but .* touches 48"):
-        reorder.reorder(cube(2, 3), desc, out=bytearray(40))
 
 
 def test_an_array_out_is_not_overwritten_while_it_is_read() -> None:
@@ -86,10 +73,3 @@ def test_an_array_out_is_not_overwritten_while_it_is_read() -> None:
     with pytest.raises(OverlapError, match="share memory"):
         reorder.reorder(x.T, out=x)
     assert np.array_equal(x, cube(3, 3))
-
-
-def test_an_output_whose_elements_repeat_is_refused_for_that() -> None:
-    x = np.arange(6, dtype=np.float32).reshape(2, 3)
-    out = np.lib.stride_tricks.as_strided(np.zeros(2, np.float32), (2, 3), (4, 0))
-    with pytest.raises(MemdescError, match="stride of 0"):
-        reorder.reorder(x, out=out)

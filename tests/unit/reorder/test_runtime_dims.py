@@ -38,33 +38,6 @@ def test_threads_are_checked_before_anything_is_written(threads: Any, rows: int)
     assert (dst.data[:20] == 1).all()
 
 
-@pytest.mark.parametrize(
-    ("src", "dst", "message"),
-    [
-        (SRC, runtime_desc((RUNTIME, 20), "s8", "ab"), "src has 3 dims, dst has 2"),
-        (
-            SRC,
-            runtime_desc((2, 20, RUNTIME), "s8", "abc"),
-            r"a \(dim 0\) is RUNTIME in src and 2 in dst",
-        ),
-        (
-            SRC,
-            runtime_desc((RUNTIME, 21, RUNTIME), "s8", "abc"),
-            r"b \(dim 1\) is 20 in src and 21 in dst",
-        ),
-        (
-            SRC,
-            runtime_desc(SRC.dims, "s8", "*"),
-            r"the order of the dims of dst, runtime_desc\(.*, '\*'\), is not known",
-        ),
-        (SRC, memory_desc((2, 20, 3), "s8", "abc"), "dst must be a RuntimeDesc, not memory_desc"),
-    ],
-)
-def test_sides_that_do_not_agree_are_refused(src: Any, dst: Any, message: str) -> None:
-    with pytest.raises(MemdescError, match=message):
-        reorder.plan.plan_runtime(src, dst)
-
-
 def test_memory_that_the_plan_is_not_for_is_refused_before_anything_is_written() -> None:
     plan = reorder.plan.plan_runtime(SRC, DST)
     src, dst = reorder.Memory(SRC.resolve((2, 20, 3))), reorder.Memory(DST.resolve((2, 20, 3)))

@@ -8,7 +8,7 @@ import pytest
 
 import memdesc
 import reorder
-from memdesc import MemdescError, memory_desc
+from memdesc import memory_desc
 from reorder import identify
 
 
@@ -224,28 +224,6 @@ def test_bytes_come_from_any_buffer_or_tensor() -> None:
         }
 
 
-@pytest.mark.parametrize(
-    ("data", "options", "message"),
-    [
-        (b"", {}, "give like=, a tensor of the same values, or dims=, the logical sizes"),
-        (b"", {"like": np.ones(2), "dims": (2,)}, "give like=, a tensor of the same values, or"),
-        (b"", {"dims": ()}, "dims () have 0 sizes; a descriptor has 1 to 12"),
-        (b"", {"dims": (2, 0)}, "dims (2, 0) have no elements, so every layout gives the same"),
-        (b"", {"like": np.ones((2, 0))}, "dims (2, 0) have no elements"),
-        (3, {"dims": (2,)}, "data: int is not a contiguous buffer"),
-        (np.array([{}]), {"dims": (2,)}, "data is an array of object, which holds references"),
-        (np.ma.masked_array([1], [True]), {"dims": (2,)}, "data is a masked array"),
-        (b"1", {"like": np.array([16]), "dtype": "u4"}, "the reference has s64 values that do not"),
-        (b"1", {"dims": (2,), "dtype": "x"}, "unknown data type 'x'"),
-    ],
-)
-def test_what_cannot_be_identified_is_refused(
-    data: Any, options: dict[str, Any], message: str
-) -> None:
-    with pytest.raises(MemdescError, match=re.escape(message)):
-        identify(data, **options)
-
-
 _STORED = [
     ("bf16", "f32", "f16", "of f16 gives these bytes; as bf16, aBcd8b ("),
     ("s32", "f32", None, "of f32 gives these bytes; as s32 or u32, aBcd8b ("),
@@ -359,10 +337,6 @@ def test_values_of_another_kernel_are_found_within_a_tolerance() -> None:
         assert found.candidates[0].desc == dump.desc
     assert not reorder.identify(dump, x, rtol=1e-8).candidates
     assert not reorder.identify(dump, rng.permutation(x), rtol=1e-3).candidates
-    with pytest.raises(MemdescError, match="rtol must be a finite number of 0 or more"):
-        reorder.identify(dump, x, rtol=-1)
-    with pytest.raises(MemdescError, match="atol must be a finite number of 0 or more"):
-        reorder.identify(dump, x, atol=10**400)
 
 
 def test_integers_that_f64_does_not_hold_differ_by_more_than_a_tolerance() -> None:

@@ -346,12 +346,6 @@ def test_reasons_that_left_a_primitive_to_plain_loops_come_first() -> None:
     )
 
 
-def test_what_is_not_a_log_is_refused() -> None:
-    given: Any = "torch.log"
-    with pytest.raises(MemdescError, match=r"report\(\) takes what read_verbose"):
-        report(given)
-
-
 @pytest.mark.parametrize(
     ("src", "dst"),
     [

@@ -1,0 +1,43 @@
+"""Tables of calls that are refused: the call, two blanks and #, then part of what the error says.
+
+An error that is not a plain `MemdescError` has the name of its class in front of that. A section
+starts with ## and its name.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from memdesc import MemdescError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+_LINE = re.compile(r"(?P<call>.*)  # (?:(?P<kind>\w+Error): )?(?P<says>.*)")
+
+
+def sections(path: Path) -> dict[str, list[str]]:
+    """Return the lines of each section of a table."""
+    parts = path.read_text(encoding="utf-8").split("## ")[1:]
+    cut = (part.partition("\n") for part in parts)
+    return {name: [line for line in rest.split("\n") if line] for name, _, rest in cut}
+
+
+def check(lines: Iterable[str], names: dict[str, Any]) -> None:
+    """Make each call, and compare its error with what the table says."""
+    for line in lines:
+        match = _LINE.fullmatch(line)
+        assert match, line
+        error = _refusal(match["call"], names)
+        assert type(error).__name__ == (match["kind"] or "MemdescError"), line
+        assert match["says"] in str(error), line
+
+
+def _refusal(call: str, names: dict[str, Any]) -> MemdescError | None:
+    try:
+        eval(call, dict(names))
+    except MemdescError as error:
+        return error
+    return None
