@@ -114,11 +114,12 @@ def tag_of(layout: object, ndims: int, bits: int) -> FormatTag:
     try:
         return resolve(name, (), bits)
     except UnknownFormatError as unknown:
-        from memdesc.exchange.tvm import tag_of_string  # most names are of a vocabulary
+        from memdesc.exchange.system import Unclear  # most names are of a vocabulary
+        from memdesc.exchange.tvm import tag_of_string
 
         try:
             return tag_of_string(name)[0]
-        except UnknownFormatError:
+        except Unclear:
             raise unknown from None
 
 

@@ -15,24 +15,20 @@ from typing import NamedTuple
 
 from memdesc.desc import MemoryDesc, desc_of
 from memdesc.dtypes import BYTE_BITS, DATA_TYPES, DataType
-from memdesc.errors import UnsupportedFormatError, counted, excerpt, short_repr
+from memdesc.errors import UnsupportedFormatError, counted, excerpt
+from memdesc.exchange.expressions import Tree, tree_of
 from memdesc.exchange.system import (
     Given,
     System,
-    cannot,
     indescribable,
-    not_understood,
+    inexpressible,
     type_named,
+    unclear,
 )
 from memdesc.int64 import INT64_MAX
 from memdesc.layout import Block, Layout, single_axes
 from memdesc.layout_names import cute_swizzle, cute_text
 from memdesc.swizzle import Terms, exact_terms
-
-_NAME = "CuTe"
-_MAX_DEPTH = 64
-# an integer, which CuTe prints as _16 if it is static
-_TOKEN = r"\s*(?:_?(?P<number>-?[0-9]{1,19})|(?P<mark>[(),]))\s*"  # noqa: S105 - not a password
 
 # Sw<3,3,3> of C++, S<3,3,3> of the DSL, SW_3_3_3 of pycute, (Swizzle(3, 3, 3)) of tensor-layouts
 _SWIZZLE = (
@@ -64,16 +60,13 @@ _TYPES = DATA_TYPES | {
     "f8E5M2": DATA_TYPES["f8_e5m2"],
 }
 
-# a shape, a stride: an integer, or a tuple of them
-_Tree = int | list["_Tree"]
-
 
 def _write(desc: MemoryDesc, _letters: str) -> tuple[str, ...]:
     layout = desc.layout
     try:
         text = cute_text(layout, desc.letters)
     except UnsupportedFormatError as error:
-        raise cannot(_NAME, desc, str(error)) from None
+        inexpressible(error)
     if not layout.xor:
         return (text,)
     bits, low, shift = cute_swizzle(layout)
@@ -98,9 +91,8 @@ class _Composed(NamedTuple):
     address: int
 
 
-def _composed(given: Given) -> _Composed:
+def _composed(text: str) -> _Composed:
     """Take a swizzle, an offset and a pointer off the text of a layout."""
-    text = given.text.strip()
     if tensor := re.fullmatch(_TENSOR, text, re.DOTALL):
         swizzle = f"{tensor['swizzle']} o " if tensor["swizzle"] else ""
         text = f"{swizzle}ptr[{tensor['type']}] o {tensor['layout']}"
@@ -109,50 +101,41 @@ def _composed(given: Given) -> _Composed:
         text = f"{composed['swizzle']} o {offset} o {composed['layout']}"
     match = re.fullmatch(_COMPOSITION, text, re.DOTALL)
     assert match is not None  # noqa: S101 - all parts but the last may be missing
-    found = match["layout"].strip()
-    if called := re.fullmatch(r"Layout(\(.*\))", found, re.DOTALL):
-        found = _as_pair(given.text, called[1])
-    shape = found.partition(":")[0]
-    if shape != found and shape.count("(") == shape.count(")") + 1 and found[-1] == ")":
-        found = found[1:-1]  # tensor-layouts writes parentheses around a layout
-    dtype = type_named(match["type"], _TYPES, given.text) if match["type"] else None
+    pair = match["layout"].strip()
+    if called := re.fullmatch(r"Layout(\(.*\))", pair, re.DOTALL):
+        parts = tree_of(called[1])
+        if isinstance(parts, int) or len(parts) != 2:  # noqa: PLR2004 - a pair
+            unclear("a Layout has a shape and a stride")
+        pair = ":".join(map(str, parts))
+    shape = pair.partition(":")[0]
+    if shape != pair and shape.count("(") == shape.count(")") + 1 and pair[-1] == ")":
+        pair = pair[1:-1]  # tensor-layouts writes parentheses around a layout
     bits, low, shift = (int(match[part] or 0) for part in "BMS")
     return _Composed(
-        found,
+        pair,
         (bits, low, shift),
         int(match["offset"] or 0),
         int(match["bits"]) if match["bits"] else None,
-        dtype,
+        type_named(match["type"], _TYPES) if match["type"] else None,
         int(match["address"] or "0", 16),
     )
-
-
-def _as_pair(text: str, arguments: str) -> str:
-    """Return `(shape, stride)` as `shape:stride`."""
-    tree = _parse(text, arguments)
-    if isinstance(tree, int) or len(tree) != 2:  # noqa: PLR2004 - a pair
-        raise not_understood(_NAME, text, "a Layout has a shape and a stride")
-    return ":".join(str(part).replace("[", "(").replace("]", ")") for part in tree)
 
 
 def _terms(given: Given, composed: _Composed, dtype: DataType) -> Terms:
     """Return the XOR term of a swizzle in elements; refuse what CuTe does not compile."""
     bits, low, shift = composed.swizzle
     if min(bits, low) < 0 or abs(shift) < bits:
-        reason = f"Swizzle<{bits},{low},{shift}> needs B and M of 0 or more, and |S| of at least B"
-        raise not_understood(_NAME, given.text, reason)
+        unclear(f"Swizzle<{bits},{low},{shift}> needs B and M of 0 or more, and |S| of at least B")
     pointed = composed.dtype.bits if composed.dtype else composed.bits
     if pointed is not None:
         unit = 1 << bits + low + abs(shift)
         if pointed != dtype.bits and (bits or given.dtype):
-            reason = f"its pointer has elements of {pointed} bits, not {dtype}; give dtype"
-            raise not_understood(_NAME, given.text, reason)
+            unclear(f"its pointer has elements of {pointed} bits, not {dtype}; give dtype")
         if bits and composed.address % unit:
-            reason = (
+            indescribable(
                 f"a pointer swizzles its address, and {composed.address:#x} is not a multiple of "
                 f"{unit} bytes, so the pattern starts inside its period"
             )
-            raise indescribable(given.text, reason)
         # from bytes to elements: what swaps bits inside an element is dropped
         low -= _log2_nbytes(dtype)
         bits, low = bits + min(low, 0), max(low, 0)
@@ -161,34 +144,31 @@ def _terms(given: Given, composed: _Composed, dtype: DataType) -> Terms:
 
 
 def _read(given: Given) -> MemoryDesc:
-    composed = _composed(given)
+    composed = _composed(given.text.strip())
     dtype = given.type(composed.dtype)
     terms = _terms(given, composed, dtype)
     text = composed.text
     if re.search(r"S[wW]?\s*<|[Ss]wizzle|SW_", text):
-        reason = "a swizzle is Sw<B,M,S> o 0 o shape:stride, or before a pointer"
-        raise not_understood(_NAME, given.text, reason)
+        unclear("a swizzle is Sw<B,M,S> o 0 o shape:stride, or before a pointer")
     if "@" in text or "o" in text.split():
         what = "strides E<k> or 1@0 give coordinates" if "@" in text else "a composition is given"
-        raise indescribable(text, f"{what}, not one layout of offsets")
+        indescribable(f"{what}, not one layout of offsets")
     shape, colon, stride = text.partition(":")
     if not colon:
-        raise not_understood(_NAME, text, "it is shape:stride, such as (2,(16,2)):(32,(1,16))")
+        unclear("it is shape:stride, such as (2,(16,2)):(32,(1,16))")
     stride, colon, rest = stride.partition(":")
     if colon:
-        reason = f"shape:stride ends with the stride, but {excerpt(rest)} follows"
-        raise not_understood(_NAME, text, reason)
-    extents, strides = _parse(text, shape), _parse(text, stride)
-    modes = [list(_digits(text, e, s)) for e, s in _pairs(text, extents, strides)]
+        unclear(f"shape:stride ends with the stride, but {excerpt(rest)} follows")
+    modes = [list(_digits(extents, steps)) for extents, steps in _pairs(shape, stride)]
     padded = tuple(prod(extent for extent, _ in mode) for mode in modes)
     dims = given.dims or padded
     if len(dims) == 1 < len(modes) and dims[0] == prod(padded):
         # one coordinate counts through all modes, the leftmost fastest
         modes, padded = [[digit for mode in modes for digit in mode]], dims
     if len(dims) != len(modes):
-        sizes, found = counted(len(dims), "size"), counted(len(modes), "mode")
-        msg = f"dims {dims} have {sizes}, but {short_repr(text)} has {found}"
-        raise not_understood(_NAME, text, msg)
+        reason = f"dims {dims} have {counted(len(dims), 'size')}, but it has "
+        reason += counted(len(modes), "mode")
+        unclear(reason)
     blocks = [block for k, mode in enumerate(modes) for block in _blocks(k, mode)]
     layout = Layout(dims, single_axes(padded), tuple(blocks), composed.offset0, terms)
     return desc_of(dtype, layout)
@@ -210,60 +190,29 @@ def _blocks(axis: int, digits: list[tuple[int, int]]) -> list[Block]:
     return [Block(axis, step, count, outer), *blocks]
 
 
-def _pairs(text: str, shape: _Tree, stride: _Tree) -> list[tuple[_Tree, _Tree]]:
+def _pairs(shape: str, stride: str) -> list[tuple[Tree, Tree]]:
     """Return the shape and stride of each mode of a layout."""
-    if isinstance(shape, int) and isinstance(stride, int):
-        return [(shape, stride)]
-    if isinstance(shape, int) or isinstance(stride, int) or len(shape) != len(stride):
-        raise not_understood(_NAME, text, "shape and stride are nested differently")
+    extents, strides = tree_of(shape), tree_of(stride)
+    if isinstance(extents, int) and isinstance(strides, int):
+        return [(extents, strides)]
+    return _zipped(extents, strides)
+
+
+def _zipped(shape: Tree, stride: Tree) -> list[tuple[Tree, Tree]]:
+    if isinstance(shape, int) or isinstance(stride, int) or len(shape) != len(stride) or not shape:
+        unclear("shape and stride are nested differently")
     return list(zip(shape, stride, strict=True))
 
 
-def _digits(text: str, shape: _Tree, stride: _Tree) -> Iterator[tuple[int, int]]:
+def _digits(shape: Tree, stride: Tree) -> Iterator[tuple[int, int]]:
     """Yield extent and stride of each digit of a mode, innermost first."""
     if isinstance(shape, int) and isinstance(stride, int):
         if not 1 <= shape <= INT64_MAX or abs(stride) > INT64_MAX:
-            raise not_understood(
-                _NAME, text, f"extent {shape} with stride {stride} is out of range"
-            )
+            unclear(f"extent {shape} with stride {stride} is out of range")
         yield shape, stride
         return
-    for extent, step in _pairs(text, shape, stride):
-        yield from _digits(text, extent, step)
-
-
-def _parse(text: str, part: str) -> _Tree:
-    """Read integers in nested tuples; as in Python, a comma may follow the last one."""
-    open_tuples: list[list[_Tree]] = [[]]
-    at, comma = 0, True
-    while at < len(part):
-        match = re.compile(_TOKEN).match(part, at)
-        if match is None:
-            reason = f"expected a number or a tuple, found {excerpt(part[at:])}"
-            raise not_understood(_NAME, text, reason)
-        at, mark = match.end(), match["mark"]
-        if mark == ",":
-            if comma:
-                raise not_understood(_NAME, text, "a comma must follow a number or a tuple")
-            comma = True
-        elif mark == ")":
-            if len(open_tuples) == 1 or not open_tuples[-1]:
-                raise not_understood(_NAME, text, "a parenthesis does not close a tuple of numbers")
-            done = open_tuples.pop()
-            open_tuples[-1].append(done)
-            comma = False
-        else:
-            if not comma or len(open_tuples) > _MAX_DEPTH:
-                reason = "a comma is missing" if not comma else "its tuples are nested too deeply"
-                raise not_understood(_NAME, text, reason)
-            if mark == "(":
-                open_tuples.append([])
-            else:
-                open_tuples[-1].append(int(match["number"]))
-                comma = False
-    if len(open_tuples) > 1 or len(open_tuples[0]) != 1:
-        raise not_understood(_NAME, text, "shape and stride are each one number or one tuple")
-    return open_tuples[0][0]
+    for extent, step in _zipped(shape, stride):
+        yield from _digits(extent, step)
 
 
 _SPELLING = (
@@ -272,5 +221,11 @@ _SPELLING = (
 )
 
 SYSTEM = System(
-    "cute", "CuTe's shape:stride, swizzled or not", _write, _read, _SPELLING, writes_xor=True
+    "cute",
+    "CuTe",
+    "CuTe's shape:stride, swizzled or not",
+    _write,
+    _read,
+    _SPELLING,
+    writes_xor=True,
 )

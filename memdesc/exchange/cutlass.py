@@ -15,14 +15,13 @@ from typing import TYPE_CHECKING
 from memdesc.desc import MemoryDesc, desc_of
 from memdesc.dtypes import BYTE_BITS
 from memdesc.errors import MemdescError
-from memdesc.exchange.system import Given, System, cannot, indescribable, not_understood
+from memdesc.exchange.system import Given, System, indescribable, inexpressible, unclear
 from memdesc.layout import Block, Layout, layout_by_strides, single_axes
 from memdesc.swizzle import exact_terms
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_NAME = "CUTLASS"
 # for each atom B, M and S in bytes, how wide it is in bytes, and how many of the other dim it has
 _SIZES = {
     "INTER": ((0, 4, 3), 16, 8),
@@ -56,21 +55,20 @@ def _layout(text: str, dims: tuple[int, ...], bits: int) -> Layout:
         swizzle, width = _MODES[mode[1]]
         length = width * BYTE_BITS // bits
         if dims[-1] > length or len(dims) > _MAX_BOX_NDIMS:
-            reason = f"a box has at most 5 dims, the last of at most {length} elements"
-            raise indescribable(text, reason)
+            indescribable(f"a box has at most 5 dims, the last of at most {length} elements")
         outer = tuple(length * prod(dims[dim + 1 : -1]) for dim in range(len(dims) - 1))
         return _swizzled(layout_by_strides(dims, (*outer, 1)), swizzle, bits)
     atom = re.fullmatch(_ATOM, text)
     if atom is None or atom[1] not in _ATOMS:
-        raise not_understood(_NAME, text, f"its tiles are {', '.join([*_ATOMS, *_MODES])}")
+        unclear(f"its tiles are {', '.join([*_ATOMS, *_MODES])}")
     if atom[2] and _TYPES.get(atom[2].rpartition("::")[2], bits) != bits:
-        raise indescribable(text, f"its elements are {atom[2]}, not {bits} bits wide; give dtype")
+        indescribable(f"its elements are {atom[2]}, not {bits} bits wide; give dtype")
     swizzle, width, count = _ATOMS[atom[1]]
     length = width * BYTE_BITS // bits
     is_k = atom[1].startswith("K")
     sizes = (count, length) if is_k else (length, count)
     if len(dims) != len(sizes) or any(size % own for size, own in zip(dims, sizes, strict=True)):
-        raise indescribable(text, f"dims {dims} are not whole atoms of {sizes}")
+        indescribable(f"dims {dims} are not whole atoms of {sizes}")
     inner = (length, 1) if is_k else (1, length)
     outer = (prod(sizes), dims[0] * sizes[1])
     blocks: list[Block] = []
@@ -98,7 +96,7 @@ def _read(given: Given) -> MemoryDesc:
 def _write(desc: MemoryDesc, _letters: str) -> tuple[str, ...]:
     found = tuple(_names(desc))
     if not found:
-        raise cannot(_NAME, desc, "no atom and no mode of TMA has these offsets")
+        inexpressible("no atom and no mode of TMA has these offsets")
     return found
 
 
@@ -113,6 +111,7 @@ def _names(desc: MemoryDesc) -> Iterator[str]:
 
 SYSTEM = System(
     "cutlass",
+    "CUTLASS",
     "CUTLASS's atoms of swizzled tiles, and TMA's modes",
     _write,
     _read,

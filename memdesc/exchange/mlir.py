@@ -11,28 +11,28 @@ from __future__ import annotations
 
 import ast
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc.desc import memory_desc
 from memdesc.dtypes import DATA_TYPES, DataType
-from memdesc.errors import UnsupportedFormatError, excerpt
+from memdesc.errors import excerpt
 from memdesc.exchange.expressions import integers, linear, outputs_of, parse, tag_of_outputs
 from memdesc.exchange.system import (
     Given,
+    Inexpressible,
     System,
-    cannot,
     indescribable,
-    not_understood,
+    inexpressible,
+    integers_in,
     strides_of,
     type_named,
+    unclear,
 )
 from memdesc.layout_names import dense_tag
 from memdesc.tags import Digit, FormatTag
 
 if TYPE_CHECKING:
     from memdesc.desc import MemoryDesc
-
-_NAME = "MLIR"
 
 # data type -> MLIR's name if that differs. Integers there have no sign unless their name says so;
 # i1 does not say how many bits it takes in memory.
@@ -65,7 +65,7 @@ def _write(desc: MemoryDesc, _letters: str) -> tuple[str, ...]:
     for form in (_packed, _memref):
         try:
             texts += form(desc)
-        except UnsupportedFormatError as refused:
+        except Inexpressible as refused:
             reasons.append(refused)
     if not texts:
         raise reasons[0]
@@ -75,7 +75,7 @@ def _write(desc: MemoryDesc, _letters: str) -> tuple[str, ...]:
 def _packed(desc: MemoryDesc) -> tuple[str, ...]:
     """Return a dense layout as attributes, as an operation and as a map."""
     names = [f"d{dim}" for dim in range(desc.ndims)]
-    outputs = ", ".join(outputs_of(_NAME, desc, names))
+    outputs = ", ".join(outputs_of(desc, names))
     outputs = outputs.replace(" // ", " floordiv ").replace(" % ", " mod ")
     affine_map = f"affine_map<({', '.join(names)}) -> ({outputs})>"
     pack = _pack_of_tag(dense_tag(desc.layout))
@@ -97,12 +97,10 @@ def _tensor(sizes: tuple[int, ...], kind: str) -> str:
 
 def _memref(desc: MemoryDesc) -> tuple[str, ...]:
     """Return a layout without blocks as a memref, if MLIR has a name for its data type."""
-    strides = list(strides_of(_NAME, desc))
+    strides = list(strides_of(desc))
     kind = _TYPES.get(desc.dtype.name, desc.dtype.name)
     if kind not in _NAMES:
-        raise cannot(
-            _NAME, desc, f"a memref of {desc.dtype} does not say how wide its elements are"
-        )
+        inexpressible(f"a memref of {desc.dtype} does not say how wide its elements are")
     offset = f", offset: {desc.offset0}" if desc.offset0 else ""
     shape = "".join(f"{size}x" for size in desc.dims)
     return (f"memref<{shape}{kind}, strided<{strides}{offset}>>",)
@@ -113,22 +111,23 @@ def _read(given: Given) -> MemoryDesc:
     if match := re.fullmatch(_MEMREF, text, re.DOTALL):
         return _read_memref(given, match)
     if match := re.fullmatch(_MAP, text, re.DOTALL):
-        return _read_map(given, match)
-    pack = _pack_of(given)
-    if pack is None:
-        reason = (
+        dims = given.sizes()
+        names, outputs = _map_of(match)
+        return memory_desc(dims, given.type(), tag_of_outputs(outputs, names, dims))
+    values = _attributes(text)
+    if not values:
+        unclear(
             "it is affine_map<(d0, d1) -> (..)>, memref<2x3xf32, strided<[3, 1]>>, or the "
             "attributes or the operation linalg.pack or linalg.unpack"
         )
-        raise not_understood(_NAME, text, reason)
-    logical, packed = _types(given)
+    logical, packed = _types(text)
     dims = given.sizes(None if logical is None else logical.sizes)
     dtype = given.type(None if logical is None else logical.dtype)
-    pack = _checked_pack(given, pack, len(dims))
+    pack = _pack_of(values, len(dims))
     expected = _Type(_packed_shape(pack, dims), dtype)
     if packed is not None and packed != expected:
         kind = _tensor(expected.sizes, _TYPES.get(dtype.name, dtype.name))
-        raise not_understood(_NAME, text, f"the type of the packed tensor must be {kind}")
+        unclear(f"the type of the packed tensor must be {kind}")
     return memory_desc(dims, dtype, _tag_of_pack(pack))
 
 
@@ -139,91 +138,67 @@ class _Type(NamedTuple):
     dtype: DataType
 
 
-def _types(given: Given) -> tuple[_Type | None, _Type | None]:
+def _types(text: str) -> tuple[_Type | None, _Type | None]:
     """Return the types of the unpacked and the packed tensor, if the string has them."""
-    text = given.text
     parts = re.findall(r"\btensor<([^<>]*)>", text)
     if not parts:
         return None, None
     if len(parts) != 2:  # noqa: PLR2004 - two types
-        reason = "an operation has two types, such as tensor<9x3xf32> -> tensor<3x3x4xf32>"
-        raise not_understood(_NAME, text, reason)
-    src, dst = (_type(text, part) for part in parts)
+        unclear("an operation has two types, such as tensor<9x3xf32> -> tensor<3x3x4xf32>")
+    src, dst = map(_type, parts)
     return (dst, src) if re.search(r"\bunpack\b", text) else (src, dst)
 
 
-def _type(text: str, part: str) -> _Type:
+def _type(part: str) -> _Type:
     match = re.fullmatch(rf"\s*{_SHAPE}\s*", part)
     if match is None:
-        raise not_understood(
-            _NAME, text, f"{excerpt(part)} is not a shape and type, such as 9x3xf32"
-        )
-    return _Type(_sizes(text, match["shape"]), type_named(match["type"], _NAMES, text))
+        unclear(f"{excerpt(part)} is not a shape and type, such as 9x3xf32")
+    return _Type(_sizes(match["shape"]), type_named(match["type"], _NAMES))
 
 
-def _sizes(text: str, shape: str) -> tuple[int, ...]:
+def _sizes(shape: str) -> tuple[int, ...]:
     if "?" in shape:
-        raise indescribable(text, "sizes given as '?' are not known")
+        indescribable("sizes given as '?' are not known")
     return tuple(int(size) for size in shape.split("x")[:-1])
 
 
 def _read_memref(given: Given, match: re.Match[str]) -> MemoryDesc:
-    text = given.text
-    kind = given.type(type_named(match["type"], _NAMES, text))
+    kind = given.type(type_named(match["type"], _NAMES))
     dims = given.sizes(_known_sizes(given, match["shape"]))
     if match["outputs"] is not None:
-        return memory_desc(dims, kind, **_mapped(given, match, dims))
-    strides, offset = match["strides"], match["offset"] or "0"
-    if "?" in f"{strides}{offset}":
-        raise indescribable(text, "numbers given as '?' are not known")
+        names, outputs = _map_of(match)
+        if len(outputs) != 1 or len(names) != len(dims):
+            return memory_desc(dims, kind, tag_of_outputs(outputs, names, dims))
+        strides, offset0 = linear(outputs[0], names)
+        return memory_desc(dims, kind, strides=strides, offset0=offset0)
+    steps, offset = match["strides"], match["offset"] or "0"
+    if "?" in f"{steps}{offset}":
+        indescribable("numbers given as '?' are not known")
     if not re.fullmatch(r"-?[0-9]{1,18}", offset):
-        raise not_understood(_NAME, text, f"the offset {offset!r} is not an integer")
-    return memory_desc(
-        dims,
-        kind,
-        strides=None
-        if strides is None
-        else integers(_NAME, text, parse(_NAME, text, f"[{strides}]")),
-        offset0=int(offset),
-    )
+        unclear(f"the offset {offset!r} is not an integer")
+    given_strides = None if steps is None else integers(parse(f"[{steps}]"))
+    return memory_desc(dims, kind, strides=given_strides, offset0=int(offset))
 
 
 def _known_sizes(given: Given, shape: str) -> tuple[int, ...] | None:
     """Return the sizes of a shape, with the caller's dims where it has a question mark."""
-    if "?" in shape and given.dims is None:
+    sizes = shape.split("x")[:-1]
+    if "?" not in sizes:
+        return _sizes(shape)
+    if given.dims is None or len(given.dims) != len(sizes):
         return None
-    parts = shape.split("x")[:-1]
-    if given.dims is not None and len(parts) == len(given.dims):
-        parts = [str(d) if p == "?" else p for p, d in zip(parts, given.dims, strict=True)]
-    return _sizes(given.text, "".join(f"{part}x" for part in parts))
+    return tuple(
+        own if size == "?" else int(size) for own, size in zip(given.dims, sizes, strict=True)
+    )
 
 
-def _read_map(given: Given, match: re.Match[str]) -> MemoryDesc:
-    dims = given.sizes()
-    return memory_desc(dims, given.type(), _tag_of_map(given.text, match, dims))
-
-
-def _tag_of_map(text: str, match: re.Match[str], dims: tuple[int, ...]) -> FormatTag:
-    names = [name.strip() for name in match["names"].split(",")]
-    return tag_of_outputs(_NAME, text, _outputs(text, match), names, dims)
-
-
-def _outputs(text: str, match: re.Match[str]) -> list[ast.expr]:
+def _map_of(match: re.Match[str]) -> tuple[list[str], list[ast.expr]]:
+    """Return the names of the indices of an affine map, and its results."""
     outputs = re.sub(r"\bfloordiv\b", "//", match["outputs"])
     outputs = re.sub(r"\bmod\b", "%", outputs)
-    results = parse(_NAME, text, f"[{outputs}]")
-    return results.elts if isinstance(results, ast.List) else []
-
-
-def _mapped(given: Given, match: re.Match[str], dims: tuple[int, ...]) -> dict[str, Any]:
-    """Return strides and an offset for a memref's map to one number, or the tag of its indices."""
-    text = given.text
+    results = parse(f"[{outputs}]")
     names = [name.strip() for name in match["names"].split(",")]
-    outputs = _outputs(text, match)
-    if len(outputs) == 1 and len(names) == len(dims):
-        strides, offset0 = linear(text, outputs[0], names)
-        return {"strides": strides, "offset0": offset0}
-    return {"layout": _tag_of_map(text, match, dims)}
+    return names, results.elts if isinstance(results, ast.List) else []
 
 
 class _Pack(NamedTuple):
@@ -253,45 +228,37 @@ def _pack_of_tag(tag: FormatTag) -> _Pack | None:
     return _Pack(tuple(outer), positions, tuple(d.extent for d in inner)) if is_packed else None
 
 
-def _pack_of(given: Given) -> _Pack | None:
-    """Read the attributes in a string; None if it has none."""
-    text = given.text
+def _attributes(text: str) -> dict[str, tuple[int, ...]]:
+    """Read the attributes in a string."""
     values = {}
     for name in _ATTRIBUTES:
-        found = list(re.finditer(rf"\b{name}\s*{_LIST}", text))
-        if len(found) > 1:
-            raise not_understood(_NAME, text, f"it has {name} twice")
-        if found:
-            part = (found[0]["list"] or found[0]["array"] or "").strip()
-            if not re.fullmatch(r"([0-9]{1,18}(\s*,\s*[0-9]{1,18})*)?", part):
-                raise not_understood(_NAME, text, f"{name} must be integers, not {excerpt(part)}")
-            values[name] = tuple(int(number) for number in part.split(",")) if part else ()
-    if not values:
-        return None
+        lists = list(re.finditer(rf"\b{name}\s*{_LIST}", text))
+        if len(lists) > 1:
+            unclear(f"it has {name} twice")
+        if lists:
+            values[name] = integers_in(lists[0]["list"] or lists[0]["array"] or "")
+    return values
+
+
+def _pack_of(values: dict[str, tuple[int, ...]], ndims: int) -> _Pack:
+    """Return attributes with the order of all outer dims filled in; refuse illegal ones."""
     if not {"inner_dims_pos", "inner_tiles"} <= {*values}:
-        raise not_understood(_NAME, text, "inner_dims_pos and inner_tiles must be given together")
-    return _Pack(values.get("outer_dims_perm", ()), values["inner_dims_pos"], values["inner_tiles"])
-
-
-def _checked_pack(given: Given, pack: _Pack, ndims: int) -> _Pack:
-    """Return the attributes with the order of all outer dims filled in; refuse illegal ones."""
+        unclear("inner_dims_pos and inner_tiles must be given together")
     everyone = tuple(range(ndims))
-    perm = pack.outer_dims_perm or everyone
-    positions, tiles = pack.inner_dims_pos, pack.inner_tiles
+    perm = values.get("outer_dims_perm") or everyone
+    positions, tiles = values["inner_dims_pos"], values["inner_tiles"]
     if tuple(sorted(perm)) != everyone:
-        reason = f"outer_dims_perm {list(perm)} are not the dims 0 to {ndims - 1}, each once"
-        raise not_understood(_NAME, given.text, reason)
+        unclear(f"outer_dims_perm {list(perm)} are not the dims 0 to {ndims - 1}, each once")
     if (
         len(positions) != len(tiles)
         or len(set(positions)) < len(positions)
         or not {*positions} <= {*everyone}
         or min(tiles, default=1) < 1
     ):
-        reason = (
+        unclear(
             f"inner_dims_pos {list(positions)} and inner_tiles {list(tiles)} must be dims of 0 to "
             f"{ndims - 1}, each once, with a tile of 1 or more for each"
         )
-        raise not_understood(_NAME, given.text, reason)
     return _Pack(perm, positions, tiles)
 
 
@@ -315,4 +282,6 @@ def _packed_shape(pack: _Pack, dims: tuple[int, ...]) -> tuple[int, ...]:
 
 _SPELLING = r"\s*(?:memref\s*<|affine_map\s*<|#\w+\s*=).*|.*(?:\binner_tiles\b|\blinalg\.).*"
 
-SYSTEM = System("mlir", "MLIR's linalg.pack, affine maps and memrefs", _write, _read, _SPELLING)
+SYSTEM = System(
+    "mlir", "MLIR", "MLIR's linalg.pack, affine maps and memrefs", _write, _read, _SPELLING
+)

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING
 
 from memdesc.desc import memory_desc
 from memdesc.dtypes import data_type
-from memdesc.errors import MemdescError, UnsupportedFormatError, short_repr
-from memdesc.exchange.system import Given, System, cannot, not_understood
+from memdesc.errors import MemdescError
+from memdesc.exchange.system import Given, System, indescribable, inexpressible, unclear
 from memdesc.names.registry import dim_letters
 
 if TYPE_CHECKING:
     from memdesc.desc import MemoryDesc
 
-_NAME, _TITLE = "openvino", "OpenVINO"
 _STRING = re.compile(
     r"(?P<dtype>\w+):(?P<format>\w+):(?P<dims>[0-9]{1,19}(?:x[0-9]{1,19})*)"
     r"(?::(?P<pad>nopad|pad|dyn_pad_dims))?"
@@ -32,15 +31,14 @@ _MIN_NDIMS = 4
 _DYNAMIC = re.compile(r"\w+:\w+:.*(\?|\.\.|-1).*")
 
 
-def _write(desc: MemoryDesc, letters: str) -> tuple[str, ...]:
+def _write(desc: MemoryDesc, _letters: str) -> tuple[str, ...]:
     """Return the string for each of clDNN's names of a layout."""
-    del letters
     sizes = "x".join(map(str, desc.dims))
     names = [name.text for name in desc.names() if name.vocabulary == "cldnn"]
     # today's names for blocked layouts come before those of 2019 (o_i_yx_i16_o16)
     names.sort(key=lambda name: "sv" not in name)
     if not names:
-        raise cannot(_TITLE, desc, "its GPU plugin has no format for this layout")
+        inexpressible("its GPU plugin has no format for this layout")
     kind = _OURS.get(desc.dtype.name, desc.dtype.name)
     return tuple(f"{kind}:{name}:{sizes}:nopad" for name in names)
 
@@ -49,16 +47,12 @@ def _read(given: Given) -> MemoryDesc:
     match = _STRING.fullmatch(given.text) or _FILE.fullmatch(re.split(r"[/\\]", given.text)[-1])
     if match is None:
         if _DYNAMIC.fullmatch(given.text):
-            msg = f"{short_repr(given.text)} has dynamic dims; give the sizes of one run"
-            raise UnsupportedFormatError(msg)
-        reason = "it is type, format and dims, such as 'f16:b_fs_yx_fsv16:1x17x5x4:nopad'"
-        raise not_understood(_TITLE, given.text, reason)
+            indescribable("it has dynamic dims; give the sizes of one run")
+        unclear("it is type, format and dims, such as 'f16:b_fs_yx_fsv16:1x17x5x4:nopad'")
     if match.groupdict().get("pad") not in {None, "nopad"}:
-        msg = (
-            f"{short_repr(given.text)} says that dims are padded, but not by how much; "
-            "give strides with the padded sizes"
+        indescribable(
+            "dims are padded, it does not say by how much; give strides with the padded sizes"
         )
-        raise UnsupportedFormatError(msg)
     sizes = tuple(int(size) for size in re.split("[x_]", match["dims"]))
     letters = dim_letters(match["format"])
     # formats have at least four dims; shapes may have fewer
@@ -67,7 +61,7 @@ def _read(given: Given) -> MemoryDesc:
     try:
         kind = given.type(data_type(match["dtype"]))
     except MemdescError as error:
-        raise not_understood(_TITLE, given.text, str(error)) from None
+        unclear(error)
     return memory_desc(given.sizes(sizes), kind, match["format"])
 
 
@@ -86,4 +80,11 @@ _OURS = {
 
 _SPELLING = r"\w+:\w+:.*|.*__[a-z0-9]+__[0-9_]+__\w+\.bin"
 
-SYSTEM = System(_NAME, "layouts, as 'f16:b_fs_yx_fsv16:1x17x5x4:nopad'", _write, _read, _SPELLING)
+SYSTEM = System(
+    "openvino",
+    "OpenVINO",
+    "layouts, as 'f16:b_fs_yx_fsv16:1x17x5x4:nopad'",
+    _write,
+    _read,
+    _SPELLING,
+)

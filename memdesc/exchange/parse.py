@@ -16,7 +16,7 @@ from memdesc.errors import (
     short_repr,
 )
 from memdesc.exchange.system import MAX_TEXT, Given, System, given_of
-from memdesc.exchange.table import SYSTEMS, no_system, read_with
+from memdesc.exchange.table import SYSTEMS, no_system
 from memdesc.image import ImageDesc, image_desc
 from memdesc.names import expand_meta_tag, is_image, refuse_record, resolve
 from memdesc.names.registry import parse_name
@@ -100,7 +100,7 @@ def parse_layout(
 def _read(given: Given) -> MemoryDesc | ImageDesc:
     system, _, rest = given.text.partition(":")
     if system in SYSTEMS and not rest.startswith(":"):  # two colons are C++'s
-        return read_with(SYSTEMS[system], given._replace(text=rest))
+        return SYSTEMS[system].read(given._replace(text=rest))
     name = given.text.strip()
     if is_image(name):
         return image_desc(given.sizes(), given.type(), name)
@@ -185,7 +185,7 @@ def _readings(given: Given) -> MemoryDesc | None:
     for system in SYSTEMS.values():
         if _looks_like(given.text, system):
             try:
-                found.setdefault(read_with(system, given), []).append(system)
+                found.setdefault(system.read(given), []).append(system)
             except MemdescError as error:
                 refused.append(error)
     if len(found) > 1:

@@ -8,21 +8,23 @@ numpy and torch print them, is read too.
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from memdesc.desc import MemoryDesc, memory_desc
 from memdesc.errors import (
     MemdescError,
-    NotBlockedError,
     UnknownFormatError,
     UnsupportedFormatError,
     short_repr,
 )
-from memdesc.exchange.system import Given, System, cannot, indescribable
+from memdesc.exchange.system import Given, Inexpressible, System, indescribable
 from memdesc.tags import LETTERS
 from memdesc.verbose import from_verbose, to_verbose
 
-_NAME, _LOG = "strides", "verbose"
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 _INTEGER = "-?[0-9]{1,19}"
 _STRIDES = (
     rf"\s*(?P<strides>{_INTEGER}(?:\s*[x,]\s*{_INTEGER})*)\s*"
@@ -38,19 +40,16 @@ _VERBOSE = (
 
 
 def _strides(desc: MemoryDesc, _letters: str) -> tuple[str, ...]:
-    try:
-        strides, inner = desc.strides, zip(desc.inner_blks, desc.inner_idxs, strict=True)
-    except NotBlockedError as error:
-        raise cannot(_NAME, desc, str(error)) from None
-    text = "x".join(map(str, strides))
+    text = "x".join(map(str, desc.strides))
+    inner = zip(desc.inner_blks, desc.inner_idxs, strict=True)
     if blocks := "".join(f"{size}{LETTERS[dim]}" for size, dim in inner):
         text += f":{blocks}"
-    return (f"{text}@{desc.offset0}" if desc.offset0 else text,)
+    return _exact((f"{text}@{desc.offset0}" if desc.offset0 else text,), desc, _read_strides)
 
 
 def _read_strides(given: Given) -> MemoryDesc:
-    found = re.fullmatch(f"{_STRIDES}|{_TUPLE}", given.text)
-    if found is None:
+    match = re.fullmatch(f"{_STRIDES}|{_TUPLE}", given.text)
+    if match is None:
         msg = (
             f"strides {short_repr(given.text)} are not integers joined by x or commas, such as "
             "340x20x4x1 or 480x160x32x8:8b@16"
@@ -61,22 +60,19 @@ def _read_strides(given: Given) -> MemoryDesc:
         text = short_repr(given.text)
         msg = f"{text} is read as strides, which do not contain the sizes; give dims"
         raise UnknownFormatError(msg)
-    inner = re.findall("([0-9]+)([a-l])", found["inner"] or "")
+    inner = re.findall("([0-9]+)([a-l])", match["inner"] or "")
     return memory_desc(
         given.sizes(),
         given.type(),
-        strides=[int(each) for each in re.split("[x,]", found["strides"] or found["tuple"])],
+        strides=map(int, re.split("[x,]", match["strides"] or match["tuple"])),
         inner_blks=[int(size) for size, _ in inner],
         inner_idxs=[LETTERS.index(letter) for _, letter in inner],
-        offset0=int(found["offset0"] or 0),
+        offset0=int(match["offset0"] or 0),
     )
 
 
 def _log_string(desc: MemoryDesc, _letters: str) -> tuple[str, ...]:
-    try:
-        return (to_verbose(desc),)
-    except NotBlockedError as error:
-        raise cannot(_LOG, desc, str(error)) from None
+    return _exact((to_verbose(desc),), desc, _read_log)
 
 
 def _read_log(given: Given) -> MemoryDesc:
@@ -87,28 +83,23 @@ def _read_log(given: Given) -> MemoryDesc:
     except MemdescError as error:
         raise UnknownFormatError(str(error)) from None
     if not isinstance(desc, MemoryDesc):
-        raise indescribable(given.text, "it is known only at execution")
+        indescribable("it is known only at execution")
     given.type(desc.dtype)
     return desc
 
 
-def _exactly(system: System) -> System:
-    """Return a system that refuses to write what it would not read as the same descriptor."""
-
-    def write(desc: MemoryDesc, letters: str) -> tuple[str, ...]:
-        texts = system.write(desc, letters)
-        try:
-            is_same = system.read(Given(texts[0], desc.dims, desc.dtype, None)) == desc
-        except MemdescError:
-            is_same = False
-        if not is_same:
-            raise cannot(system.name, desc, "its strings do not contain this padding or offset")
-        return texts
-
-    return replace(system, write=write)
+def _exact(
+    texts: tuple[str, ...], desc: MemoryDesc, read: Callable[[Given], MemoryDesc]
+) -> tuple[str, ...]:
+    """Return strings of a descriptor; refuse those that would not be read as the same one."""
+    with suppress(MemdescError):
+        if read(Given(texts[0], desc.dims, desc.dtype, None)) == desc:
+            return texts
+    reason = "its strings do not contain this padding or offset"
+    raise Inexpressible(reason)
 
 
-STRIDES = _exactly(
-    System(_NAME, "strides, as 480x160x32x8:8b@16", _strides, _read_strides, _SPELLING)
+STRIDES = System(
+    "strides", "strides", "strides, as 480x160x32x8:8b@16", _strides, _read_strides, _SPELLING
 )
-VERBOSE = _exactly(System(_LOG, "strings of oneDNN's logs", _log_string, _read_log, _VERBOSE))
+VERBOSE = System("verbose", "verbose", "strings of oneDNN's logs", _log_string, _read_log, _VERBOSE)

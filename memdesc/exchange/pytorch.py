@@ -16,19 +16,17 @@ from memdesc.exchange.expressions import arguments, integer, integers, keywords,
 from memdesc.exchange.system import (
     Given,
     System,
-    cannot,
     indescribable,
-    not_understood,
+    inexpressible,
     strides_of,
     type_named,
+    unclear,
 )
 from memdesc.layout_names import is_laid_out_by
 from memdesc.tags import LETTERS, parse_tag
 
 if TYPE_CHECKING:
     from memdesc.desc import MemoryDesc
-
-_NAME = "PyTorch"
 
 # torch's name -> data type; torch stores 4-bit elements in pairs or in bytes
 _TYPES = {
@@ -49,11 +47,11 @@ _FIXED = r"\s*(\w+Layout)\s*\(.*\)\s*"
 
 def _write(desc: MemoryDesc, _letters: str) -> tuple[str, ...]:
     if desc.dtype.is_packed:
-        raise cannot(_NAME, desc, f"it has no tensors of {desc.dtype} with two elements in a byte")
-    strides = strides_of(_NAME, desc)
+        inexpressible(f"it has no tensors of {desc.dtype} with two elements in a byte")
+    strides = strides_of(desc)
     if any(stride < 0 for stride in strides):
-        raise cannot(_NAME, desc, f"strides {strides} must not be negative; torch.flip() copies")
-    found = [
+        inexpressible(f"strides {strides} must not be negative; torch.flip() copies")
+    texts = [
         name
         for name, tags in _FORMATS.items()
         if desc.ndims in tags
@@ -62,16 +60,12 @@ def _write(desc: MemoryDesc, _letters: str) -> tuple[str, ...]:
     ]
     order = _order_of(desc, strides)
     if is_laid_out_by(desc.layout, parse_tag("".join(LETTERS[dim] for dim in order))):
-        found.append(f"dim_order={order}")
-    offset = desc.offset0
-    found.append(
-        f"size={desc.dims}, stride={strides}" + (f", storage_offset={offset}" if offset else "")
-    )
-    found.append(
-        f"FixedLayout('cpu', torch.{desc.dtype.numpy.name}, size={list(desc.dims)}, "
-        f"stride={list(strides)}" + (f", offset={offset})" if offset else ")")
-    )
-    return tuple(found)
+        texts.append(f"dim_order={order}")
+    offset = f"offset={desc.offset0}" if desc.offset0 else ""
+    texts.append(f"size={desc.dims}, stride={strides}{offset and f', storage_{offset}'}")
+    sizes = f"size={list(desc.dims)}, stride={list(strides)}{offset and f', {offset}'}"
+    texts.append(f"FixedLayout('cpu', torch.{desc.dtype.numpy.name}, {sizes})")
+    return tuple(texts)
 
 
 def _read(given: Given) -> MemoryDesc:
@@ -81,65 +75,51 @@ def _read(given: Given) -> MemoryDesc:
         dims = given.sizes()
         if len(dims) not in _FORMATS[name]:
             counts = " or ".join(map(str, _FORMATS[name]))
-            raise not_understood(_NAME, text, f"it is for {counts} dims, not {len(dims)}")
+            unclear(f"it is for {counts} dims, not {len(dims)}")
         return memory_desc(dims, given.type(), _FORMATS[name][len(dims)])
     if text == "torch.preserve_format":
-        raise indescribable(text, "it stands for the layout of some other tensor")
+        indescribable("it stands for the layout of some other tensor")
     if re.fullmatch(_FIXED, text):
         return _fixed(given)
     # tensor.dim_order() prints the order alone
-    order = re.fullmatch(_ORDER, text)
-    return _strided(given._replace(text=f"dim_order={text}") if order else given)
+    return _strided(given, f"dim_order={text}" if re.fullmatch(_ORDER, text) else text)
 
 
-def _strided(given: Given) -> MemoryDesc:
+def _strided(given: Given, text: str) -> MemoryDesc:
     """Read `size=.., stride=..`, or `dim_order=..`."""
-    text = given.text
     reason = (
         f"it is one of {', '.join(_FORMATS)}, or dim_order=(0, 2, 3, 1), "
         "or size=(2, 3), stride=(1, 2), or a FixedLayout(..)"
     )
-    found = arguments(_NAME, text, ("size", "stride", "storage_offset", "dim_order"), reason)
-    values = {key: integers(_NAME, text, found[key]) for key in found if key != "storage_offset"}
+    nodes = arguments(text, ("size", "stride", "storage_offset", "dim_order"), reason)
+    offset = nodes.pop("storage_offset", None)
+    values = {key: integers(node) for key, node in nodes.items()}
     dims = given.sizes(values.get("size"))
-    if "dim_order" in values:
-        order = values["dim_order"]
-        if (
-            sorted(order) != list(range(len(dims)))
-            or "stride" in found
-            or "storage_offset" in found
-        ):
-            reason = f"dim_order is every dim of 0 to {len(dims) - 1} once, without strides"
-            raise not_understood(_NAME, text, reason)
-        return memory_desc(dims, given.type(), "".join(LETTERS[dim] for dim in order))
-    offset = found.get("storage_offset")
-    return memory_desc(
-        dims,
-        given.type(),
-        strides=values.get("stride"),
-        offset0=0 if offset is None else integer(_NAME, text, offset),
-    )
+    order = values.get("dim_order")
+    if order is None:
+        offset0 = 0 if offset is None else integer(offset)
+        return memory_desc(dims, given.type(), strides=values.get("stride"), offset0=offset0)
+    if sorted(order) != list(range(len(dims))) or "stride" in values or offset is not None:
+        unclear(f"dim_order is every dim of 0 to {len(dims) - 1} once, without strides")
+    return memory_desc(dims, given.type(), "".join(LETTERS[dim] for dim in order))
 
 
 def _fixed(given: Given) -> MemoryDesc:
     """Read Inductor's FixedLayout as it is printed."""
-    text = given.text
-    call = parse(_NAME, text)
-    found = keywords(_NAME, text, call, ("size", "stride", "offset", "is_pinned"))
+    call = parse(given.text)
+    values = keywords(call, ("size", "stride", "offset", "is_pinned"))
     if (
         not isinstance(call, ast.Call)
         or ast.unparse(call.func) != "FixedLayout"
         or len(call.args) != 2  # noqa: PLR2004 - device and data type
-        or not {"size", "stride"} <= {*found}
+        or not {"size", "stride"} <= {*values}
     ):
-        reason = "a layout with known strides is FixedLayout(device, dtype, size=[..], stride=[..])"
-        raise not_understood(_NAME, text, reason)
-    kind = type_named(ast.unparse(call.args[1]), _TYPES, text)
+        unclear("a layout with known strides is FixedLayout(device, dtype, size=[..], stride=[..])")
     return memory_desc(
-        given.sizes(integers(_NAME, text, found["size"])),
-        given.type(kind),
-        strides=integers(_NAME, text, found["stride"]),
-        offset0=integer(_NAME, text, found["offset"]) if "offset" in found else 0,
+        given.sizes(integers(values["size"])),
+        given.type(type_named(ast.unparse(call.args[1]), _TYPES)),
+        strides=integers(values["stride"]),
+        offset0=integer(values["offset"]) if "offset" in values else 0,
     )
 
 
@@ -155,5 +135,10 @@ _SPELLING = (
 )
 
 SYSTEM = System(
-    "pytorch", "PyTorch's memory formats, strides and FixedLayout", _write, _read, _SPELLING
+    "pytorch",
+    "PyTorch",
+    "PyTorch's memory formats, strides and FixedLayout",
+    _write,
+    _read,
+    _SPELLING,
 )

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from memdesc.dtypes import DATA_TYPES, DataType, data_type
-from memdesc.errors import MemdescError, UnknownFormatError, UnsupportedFormatError, short_repr
+from memdesc.errors import (
+    MemdescError,
+    NotBlockedError,
+    UnknownFormatError,
+    UnsupportedFormatError,
+    excerpt,
+    short_repr,
+)
 from memdesc.immutable import immutable
 from memdesc.int64 import checked_ints
 from memdesc.layout import check_dims, dim_name, dim_names
@@ -99,6 +107,33 @@ def checked_letters(letters: str | None, ndims: int | None) -> str | None:
     return found
 
 
+class Unclear(MemdescError):  # noqa: N818 - it becomes an UnknownFormatError
+    """Why a string is not in the notation of a system."""
+
+
+class Indescribable(MemdescError):  # noqa: N818 - it becomes an UnsupportedFormatError
+    """Why no descriptor can describe the layout of a string."""
+
+
+class Inexpressible(MemdescError):  # noqa: N818 - likewise
+    """Why a system cannot express a descriptor."""
+
+
+def unclear(reason: object) -> NoReturn:
+    """Refuse a string that is not in the notation of a system."""
+    raise Unclear(reason)
+
+
+def indescribable(reason: object) -> NoReturn:
+    """Refuse a string whose layout no descriptor can describe."""
+    raise Indescribable(reason)
+
+
+def inexpressible(reason: object) -> NoReturn:
+    """Refuse a descriptor that a system cannot express."""
+    raise Inexpressible(reason)
+
+
 @immutable
 @dataclass(frozen=True, slots=True)
 class System:
@@ -108,77 +143,94 @@ class System:
     ----------
     name : str
         What callers call it, such as ``xla``.
+    title : str
+        What it is called in messages, such as ``XLA``.
     notation : str
-        What its strings are, for lists and messages.
-    write : callable, (desc, letters) -> tuple of str
-        Every string of exactly this layout, the best one first. Raises UnsupportedFormatError
-        with the reason if the system cannot express it.
-    read : callable, (given) -> MemoryDesc
-        Raises UnknownFormatError for a string that is not in this notation, and
-        UnsupportedFormatError for one that no descriptor can describe; with the reason.
+        What its strings are, for lists.
+    writer : callable, (desc, letters) -> tuple of str
+        Every string of exactly this layout, the best one first. Raises Inexpressible.
+    reader : callable, (given) -> MemoryDesc
+        Raises Unclear and Indescribable.
     spelling : str
         A regular expression for strings that look like this notation, which `parse_layout` then
         tries; None for names.
     writes_xor : bool
-        Whether `write` is asked for swizzled layouts too.
+        Whether `writer` is asked for swizzled layouts too.
 
     Examples
     --------
     >>> import memdesc
     >>> from memdesc.exchange import SYSTEMS
     >>> desc = memdesc.memory_desc((3, 4), "f32", "ba")
-    >>> SYSTEMS["xla"].name, SYSTEMS["xla"].write(desc, None)[0]
+    >>> SYSTEMS["xla"].name, SYSTEMS["xla"].write(desc, "ab")[0]
     ('xla', 'f32[3,4]{0,1}')
     """
 
     name: str
+    title: str
     notation: str
-    write: Callable[[MemoryDesc, str], tuple[str, ...]]
-    read: Callable[[Given], MemoryDesc]
+    writer: Callable[[MemoryDesc, str], tuple[str, ...]]
+    reader: Callable[[Given], MemoryDesc]
     spelling: str | None = None
     writes_xor: bool = False
 
+    def write(self, desc: MemoryDesc, letters: str) -> tuple[str, ...]:
+        """Return every string of a layout; refuse one that the system cannot express."""
+        try:
+            if desc.extra is not None:
+                inexpressible("it cannot describe compensation; see with_extra(None)")
+            if desc.layout.xor and not self.writes_xor:
+                inexpressible("its offsets are swizzled by XOR, which no digits describe")
+            return self.writer(desc, letters)
+        except (Inexpressible, NotBlockedError) as reason:
+            msg = f"{self.title} cannot express {short_repr(desc)}: {reason}"
+            raise UnsupportedFormatError(msg) from None
 
-def cannot(system: str, desc: MemoryDesc, reason: str) -> UnsupportedFormatError:
-    """Return the error for a descriptor that a system cannot express."""
-    return UnsupportedFormatError(f"{system} cannot express {short_repr(desc)}: {reason}")
+    def read(self, given: Given) -> MemoryDesc:
+        """Read a string; refuse one that is not in this notation or no descriptor describes."""
+        try:
+            return self.reader(given)
+        except (Unclear, RecursionError) as reason:
+            why = reason if isinstance(reason, Unclear) else "it is nested too deeply"
+            msg = f"{short_repr(given.text)} is not {self.title}'s notation: {why}"
+            raise UnknownFormatError(msg) from None
+        except Indescribable as reason:
+            msg = f"{short_repr(given.text)} cannot be described: {reason}"
+            raise UnsupportedFormatError(msg) from None
 
 
-def not_understood(system: str, text: str, reason: str) -> UnknownFormatError:
-    """Return the error for a string that is not in the notation of a system."""
-    return UnknownFormatError(f"{short_repr(text)} is not {system}'s notation: {reason}")
-
-
-def indescribable(text: str, reason: str) -> UnsupportedFormatError:
-    """Return the error for a string whose layout no descriptor can describe."""
-    return UnsupportedFormatError(f"{short_repr(text)} cannot be described: {reason}")
-
-
-def type_named(name: str, types: Mapping[str, DataType], text: str) -> DataType:
-    """Return the data type that a system gives a name; refuse names in a string that it lacks."""
+def type_named(name: str, types: Mapping[str, DataType]) -> DataType:
+    """Return the data type that a system gives a name; refuse others."""
     if name not in types:
-        msg = (
-            f"{short_repr(text)} has the type {short_repr(name)}; the types that can be described "
-            f"are {', '.join(types)}"
-        )
-        raise UnsupportedFormatError(msg)
+        indescribable(f"its type {short_repr(name)} is none of {', '.join(types)}")
     return types[name]
 
 
-def tag_of(system: str, desc: MemoryDesc) -> FormatTag:
+def integers_in(part: str) -> tuple[int, ...]:
+    """Return the integers in a part of a string, which commas separate."""
+    if not re.fullmatch(r"\s*([0-9]{1,18}\s*(,\s*[0-9]{1,18}\s*)*)?", part):
+        unclear(f"expected integers and commas, found {excerpt(part)}")
+    return tuple(map(int, filter(None, map(str.strip, part.split(",")))))
+
+
+def tag_of(desc: MemoryDesc) -> FormatTag:
     """Return the tag of a dense layout for a system that has neither strides nor offsets."""
     tag = dense_tag(desc.layout)
     if not is_laid_out_by(desc.layout, tag):
-        reason = (
-            f"it has no offset, and offset0 is {desc.offset0}"
-            if desc.offset0
-            else "it describes dense layouts, and these strides leave gaps or repeat elements"
-        )
-        raise cannot(system, desc, reason)
+        if desc.offset0:
+            inexpressible(f"it has no offset, and offset0 is {desc.offset0}")
+        inexpressible("it describes dense layouts; these strides leave gaps or repeat elements")
     return tag
 
 
-def strides_of(system: str, desc: MemoryDesc) -> tuple[int, ...]:
+def refuse_aligned(desc: MemoryDesc, tag: FormatTag, but: str) -> None:
+    """Refuse a tag that rounds dims up to more than whole blocks."""
+    for dims, align in zip(tag.axes, tag.align, strict=True):
+        if align > 1:
+            inexpressible(f"{dim_name(dims[0], desc.letters)} is aligned to {align}, and {but}")
+
+
+def strides_of(desc: MemoryDesc) -> tuple[int, ...]:
     """Return the stride of each dim in elements; refuse blocks, fused dims and padding."""
     layout = desc.layout
     for k, axis in enumerate(layout.axes):
@@ -187,11 +239,10 @@ def strides_of(system: str, desc: MemoryDesc) -> tuple[int, ...]:
         if len(axis.dims) > 1:
             reason = f"dims {dim_names(axis.dims, desc.letters)} are fused"
         elif len(blocks) > 1:
-            sizes = " of ".join(str(block.extent) for block in blocks[1:])
-            reason = f"{name} is blocked, by {sizes}"
+            reason = f"{name} is blocked, by {' of '.join(str(b.extent) for b in blocks[1:])}"
         elif axis.padded != layout.axis_size(k):
             reason = f"{name} of size {layout.axis_size(k)} is padded to {axis.padded}"
         else:
             continue
-        raise cannot(system, desc, f"{reason}, and it has one stride for each dim")
+        inexpressible(f"{reason}, and it has one stride for each dim")
     return layout.strides()

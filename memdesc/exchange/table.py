@@ -11,14 +11,7 @@ from typing import TYPE_CHECKING
 from memdesc.desc import MemoryDesc, checked_desc, desc_of, memory_desc
 from memdesc.errors import MemdescError, short_repr
 from memdesc.exchange import cute, cutlass, mlir, openvino, plain, pytorch, triton, tvm, xla
-from memdesc.exchange.system import (
-    Given,
-    System,
-    cannot,
-    checked_letters,
-    not_understood,
-    tag_of,
-)
+from memdesc.exchange.system import Given, System, checked_letters, inexpressible, tag_of
 from memdesc.layout import layout_by_tag
 from memdesc.names import Name
 from memdesc.names.onednn import CANONICAL
@@ -34,6 +27,7 @@ def _system_of(vocabulary: Vocabulary) -> System:
     """Return a vocabulary as a system: it writes its names of a layout, canonical tags first."""
     return System(
         vocabulary.name,
+        vocabulary.name,
         f"names of {vocabulary.name}",
         partial(_write, vocabulary),
         partial(_read, vocabulary),
@@ -43,8 +37,7 @@ def _system_of(vocabulary: Vocabulary) -> System:
 def _write(vocabulary: Vocabulary, desc: MemoryDesc, _letters: str) -> tuple[str, ...]:
     names = [name for name in desc.names() if name.vocabulary == vocabulary.name]
     if not names:
-        tag = tag_of(vocabulary.name, desc)
-        raise cannot(vocabulary.name, desc, f"it has no name for {tag} of {desc.dtype}")
+        inexpressible(f"it has no name for {tag_of(desc)} of {desc.dtype}")
     names.sort(key=lambda name: name.domain != CANONICAL)
     return tuple(name.text for name in names)
 
@@ -59,7 +52,7 @@ def _read(vocabulary: Vocabulary, given: Given) -> MemoryDesc:
 
 
 def _write_notation(desc: MemoryDesc, _letters: str) -> tuple[str, ...]:
-    return (str(tag_of("memdesc", desc)),)
+    return (str(tag_of(desc)),)
 
 
 def _read_any(given: Given) -> MemoryDesc:
@@ -67,7 +60,9 @@ def _read_any(given: Given) -> MemoryDesc:
 
 
 # reads what `memory_desc` reads, and writes str(FormatTag)
-_NOTATION = System("memdesc", "any name, and the notation of FormatTag", _write_notation, _read_any)
+_NOTATION = System(
+    "memdesc", "memdesc", "any name, and the notation of FormatTag", _write_notation, _read_any
+)
 
 
 # A new system is a further entry; vocabularies come from VOCABULARIES.
@@ -124,11 +119,6 @@ def written(desc: MemoryDesc, system: str, *, letters: str | None = None) -> tup
     """
     found = _system(system)
     checked_desc("desc", desc)
-    if desc.extra is not None:
-        reason = "it cannot describe compensation after the elements; see with_extra(None)"
-        raise cannot(found.name, desc, reason)
-    if desc.layout.xor and not found.writes_xor:
-        raise cannot(found.name, desc, "its offsets are swizzled by XOR, which no digits describe")
     alphabet = LETTERS[: desc.ndims]
     if letters is not None:
         return found.write(desc, checked_letters(letters, desc.ndims) or alphabet)
@@ -139,14 +129,6 @@ def written(desc: MemoryDesc, system: str, *, letters: str | None = None) -> tup
     except MemdescError:
         is_same = False
     return texts if is_same else found.write(desc, alphabet)
-
-
-def read_with(system: System, given: Given) -> MemoryDesc:
-    """Read a string with one system."""
-    try:
-        return system.read(given)
-    except RecursionError:
-        raise not_understood(system.name, given.text, "it is nested too deeply") from None
 
 
 def _system(name: str) -> System:

@@ -20,10 +20,10 @@ from memdesc.errors import MemdescError, short_repr
 from memdesc.exchange.system import (
     Given,
     System,
-    cannot,
     indescribable,
-    not_understood,
+    inexpressible,
     type_named,
+    unclear,
 )
 from memdesc.layout import Block, Layout, single_axes
 from memdesc.swizzle import Terms, exact_terms, swizzled
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     # for each dim, the offset of each bit of its index
     Columns = list[list[int]]
 
-_NAME = "Triton"
 # The parameters of each class, in order, with their defaults; TTGIR's names follow.
 _REQUIRED = object()
 _CLASSES: dict[str, dict[str, Any]] = {
@@ -101,27 +100,26 @@ class _Request(NamedTuple):
 def _read(given: Given) -> MemoryDesc:
     text = given.text.strip()
     if found := re.search(_REGISTERS, text):
-        reason = f"{found[0]} maps registers, lanes and warps to indices; it has no addresses"
-        raise indescribable(text, reason)
+        indescribable(f"{found[0]} maps registers, lanes and warps to indices; it has no addresses")
     if "amd_rotating_shared" in text:
-        raise indescribable(text, "the formula of amd_rotating_shared is not confirmed")
+        indescribable("the formula of amd_rotating_shared is not confirmed")
     request = _request(text)
     for key in ("cga_layout", "block_bases"):
         if request.values.get(key):
-            reason = f"{key} {request.values[key]} spreads it over the memories of several blocks"
-            raise indescribable(text, reason)
-    dtype = given.type(type_named(request.kind, _TYPES, text) if request.kind else None)
+            indescribable(
+                f"{key} {request.values[key]} spreads it over the memories of several blocks"
+            )
+    dtype = given.type(type_named(request.kind, _TYPES) if request.kind else None)
     dims = given.sizes(request.dims or _shape_of(request), has_type=request.kind is not None)
     if any(size < 1 or size & (size - 1) for size in dims):
-        raise indescribable(text, f"Triton's sizes are powers of two, and dims are {dims}")
+        indescribable(f"Triton's sizes are powers of two, and dims are {dims}")
     bits = request.values.get("element_bitwidth", dtype.bits)
     if bits != dtype.bits:
-        reason = f"its elements have {bits} bits, and {dtype} has {dtype.bits}; give dtype"
-        raise indescribable(text, reason)
+        indescribable(f"its elements have {bits} bits, and {dtype} has {dtype.bits}; give dtype")
     try:
         return desc_of(dtype, _READERS[request.name](dims, request.values))
     except (ValueError, TypeError, IndexError) as error:
-        raise indescribable(text, str(error)) from None
+        indescribable(str(error))
 
 
 def _request(text: str) -> _Request:
@@ -139,7 +137,7 @@ def _request(text: str) -> _Request:
         arguments = re.sub(r"\b(true|false)\b", lambda found: found[0].title(), arguments)
     if name not in _CLASSES:
         known = ", ".join([*_CLASSES, *(f"#ttg.{each}<..>" for each in _ATTRIBUTES)])
-        raise not_understood(_NAME, text, f"the layouts in shared memory are {known}")
+        unclear(f"the layouts in shared memory are {known}")
     try:
         node = ast.parse(f"f({arguments})", mode="eval").body
         assert isinstance(node, ast.Call)  # noqa: S101 - f(..) is one
@@ -149,12 +147,11 @@ def _request(text: str) -> _Request:
             for each in node.keywords
         }
     except (SyntaxError, ValueError, MemoryError):
-        raise not_understood(_NAME, text, "its parameters are numbers and lists of these") from None
+        unclear("its parameters are numbers and lists of these")
     parameters = _CLASSES[name]
     missing = [key for key, value in parameters.items() if value is _REQUIRED and key not in values]
     if missing or not {*values} <= {*parameters}:
-        what = f"{missing} are missing" if missing else f"its parameters are {[*parameters]}"
-        raise not_understood(_NAME, text, what)
+        unclear(f"{missing} are missing" if missing else f"its parameters are {[*parameters]}")
     return _Request(name, parameters | values)
 
 
@@ -346,7 +343,7 @@ def _blocks(weights: Columns) -> Iterator[Block]:
 
 def _write(desc: MemoryDesc, _letters: str) -> tuple[str, ...]:
     if any(size < 1 or size & (size - 1) for size in desc.dims) or desc.has_padding:
-        raise cannot(_NAME, desc, "its layouts have sizes that are powers of two, and no padding")
+        inexpressible("its layouts have sizes that are powers of two, and no padding")
     texts: list[str] = []
     for name, values in _candidates(desc):
         try:
@@ -356,7 +353,7 @@ def _write(desc: MemoryDesc, _letters: str) -> tuple[str, ...]:
         if layout.key() == desc.layout.key():
             texts += _texts(name, values)
     if not texts:
-        raise cannot(_NAME, desc, "none of its layouts is equal; the blocks may need merging")
+        inexpressible("none of its layouts is equal; the blocks may need merging")
     return tuple(texts)
 
 
@@ -411,6 +408,7 @@ _SPELLING = r"\s*(?:!ttg\.memdesc<|#ttg\.|(?:\w+\.)*(?!Tile|Compose|Fixed|Flexib
 
 SYSTEM = System(
     "triton",
+    "Triton",
     "Triton's layouts in shared memory: Gluon's classes and TTGIR's attributes",
     _write,
     _read,

@@ -15,15 +15,14 @@ from collections.abc import Iterator
 from math import prod
 
 from memdesc.desc import MemoryDesc, desc_of, memory_desc
-from memdesc.errors import excerpt, short_repr
+from memdesc.errors import excerpt
 from memdesc.exchange.expressions import integer, outputs_of, parse, tag_of_outputs
-from memdesc.exchange.system import Given, System, indescribable, not_understood
+from memdesc.exchange.system import Given, System, indescribable, unclear
 from memdesc.layout import Block, Layout, single_axes
 from memdesc.layout_names import dense_tag
 from memdesc.names import onednn
 from memdesc.tags import LETTERS, Digit, FormatTag
 
-_NAME = "TVM"
 _BLOCK = "[0-9]{1,18}[a-z]"
 _TILES = r"TileLayout|ComposeLayout|\bS\s*\[|^\(?[0-9]+\b[^:]*:"
 # the axis of memory; others are threads, or memory with coordinates of its own
@@ -32,8 +31,7 @@ _STRING = rf"(?:[A-Z]|{_BLOCK}|\[(?:{_BLOCK})+\])+"
 
 
 def _write(desc: MemoryDesc, letters: str) -> tuple[str, ...]:
-    outputs = outputs_of(_NAME, desc, letters)
-    index_map = f"lambda {', '.join(letters)}: [{', '.join(outputs)}]"
+    index_map = f"lambda {', '.join(letters)}: [{', '.join(outputs_of(desc, letters))}]"
     tag = dense_tag(desc.layout)
     blocks = [digit.axis for digit in tag.digits if digit.extent]
     if len(tag.axes) < desc.ndims or len(set(blocks)) < len(blocks):
@@ -50,7 +48,7 @@ def _read(given: Given) -> MemoryDesc:
     if "lambda" in text:
         return _read_map(given)
     if re.search(_TILES, text):
-        return _read_tiles(given)
+        return _read_tiles(given, text)
     tag, letters = tag_of_string(text, given.letters)
     return memory_desc(given.sizes(), given.type(), tag).with_letters(letters)
 
@@ -61,122 +59,111 @@ def tag_of_string(text: str, called: str | None = None) -> tuple[FormatTag, str]
     `called` has these letters if the caller gave them.
     """
     if not re.fullmatch(_STRING, text):
-        reason = (
+        unclear(
             "it is NCHW16c, or OIHW[2i4o], or a lambda such as lambda a, b: [a, b // 4, b % 4], or "
             "T.S[(8, 4):(1, 8)]"
         )
-        raise not_understood(_NAME, text, reason)
-    found = [
+    parts = [
         (int(block[:-1]), block[-1]) if block else (0, outer.lower())
         for outer, block in re.findall(rf"([A-Z])|({_BLOCK})", text)
     ]
-    letters = _logical(called, text, [letter for extent, letter in found if not extent])
+    letters = _logical(called, [letter for extent, letter in parts if not extent])
     steps = dict.fromkeys(letters, 1)
-    for extent, letter in found:
+    for extent, letter in parts:
         if steps.get(letter, 0) != 1 and extent:
-            reason = f"{extent}{letter} is not the first block of one of its dims"
-            hint = "a string of TVM has at most one block for each dim; an index map can have more"
-            raise not_understood(_NAME, text, f"{reason}; {hint}")
+            unclear(
+                f"{extent}{letter} is not the first block of one of its dims; a string of TVM has "
+                "at most one block for each dim; an index map can have more"
+            )
         if extent:
             steps[letter] = extent
     digits = tuple(
         Digit(letters.index(letter), 1 if extent else steps[letter], extent)
-        for extent, letter in found
+        for extent, letter in parts
         if extent != 1
     )
     axes = tuple((dim,) for dim in range(len(letters)))
     return FormatTag(axes, digits, (1,) * len(axes)), letters
 
 
-def _logical(called: str | None, text: str, outer: list[str]) -> str:
+def _logical(called: str | None, outer: list[str]) -> str:
     """Return the letters of the logical dims in order: given, alphabetical, or of a family."""
     alphabet = LETTERS[: len(outer)]
     families = (called, alphabet, None if called else onednn.letters("".join(outer)))
-    letters = next((each for each in families if each and sorted(each) == sorted(outer)), None)
+    letters = next((own for own in families if own and sorted(own) == sorted(outer)), None)
     if letters is None:
-        reason = (
+        unclear(
             f"it has the dims {', '.join(outer).upper()}; give letters, which are these "
             "in their logical order, each once"
         )
-        raise not_understood(_NAME, text, reason)
     return letters
 
 
 def _read_map(given: Given) -> MemoryDesc:
     """Read a lambda, alone or inside the call that makes or prints a map."""
-    text = given.text
-    node = parse(_NAME, text)
-    if isinstance(node, ast.Call) and len(node.args) == 1:
-        node = node.args[0]
+    node = _argument(parse(given.text))
     if not isinstance(node, ast.Lambda) or not isinstance(node.body, ast.List | ast.Tuple):
-        reason = "an index map is lambda a, b: [a, b // 4, b % 4]"
-        raise not_understood(_NAME, text, reason)
+        unclear("an index map is lambda a, b: [a, b // 4, b % 4]")
     outputs = node.body.elts
     if any("axis_separator" in ast.unparse(output).lower() for output in outputs):
-        raise indescribable(text, "an axis separator makes the buffer 2-D")
+        indescribable("an axis separator makes the buffer 2-D")
     names = [argument.arg for argument in node.args.args]
     dims = given.sizes()
-    return memory_desc(dims, given.type(), tag_of_outputs(_NAME, text, outputs, names, dims))
+    return memory_desc(dims, given.type(), tag_of_outputs(outputs, names, dims))
 
 
-def _read_tiles(given: Given) -> MemoryDesc:
+def _argument(node: ast.expr) -> ast.expr:
+    """Return the argument of a call of one, or the node itself."""
+    return node.args[0] if isinstance(node, ast.Call) and len(node.args) == 1 else node
+
+
+def _read_tiles(given: Given, text: str) -> MemoryDesc:
     """Read a TileLayout as it is printed, its S[..] + offset, or shape and strides alone."""
-    text = given.text.strip()
     has_tiles = re.search(r"[A-Z]", text) is not None
     if not has_tiles and text.count(":") > 1:
-        found = excerpt(text.split(":", 2)[2])
-        raise not_understood(_NAME, text, f"{found} follows the shape and the strides")
-    node = parse(_NAME, text, text if has_tiles else f"S[{text}]")
-    if isinstance(node, ast.Call) and len(node.args) == 1:
-        node = node.args[0]
+        unclear(f"{excerpt(text.split(':', 2)[2])} follows the shape and the strides")
+    node = _argument(parse(text if has_tiles else f"S[{text}]"))
     offset0 = 0
     while isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
         if re.match(r"(T\.)?R\[", ast.unparse(node.right)):
-            raise indescribable(text, f"{ast.unparse(node.right)} are copies of each element")
-        offset0 += integer(_NAME, text, node.right)
+            indescribable(f"{ast.unparse(node.right)} are copies of each element")
+        offset0 += integer(node.right)
         node = node.left
     if not isinstance(node, ast.Subscript) or ast.unparse(node.value) not in {"S", "T.S"}:
         if "Compose" in text:
-            raise indescribable(text, "a swizzle mixes the digits of several dims by XOR")
-        reason = "a tile layout is T.TileLayout(T.S[(8, 4):(1, 8)])"
-        raise not_understood(_NAME, text, reason)
+            indescribable("a swizzle mixes the digits of several dims by XOR")
+        unclear("a tile layout is T.TileLayout(T.S[(8, 4):(1, 8)])")
     tiles, steps = node.slice, None
     if isinstance(node.slice, ast.Slice):
         if node.slice.step is not None:
-            found = short_repr(ast.unparse(node.slice.step))
-            raise not_understood(_NAME, text, f"{found} follows the shape and the strides")
+            unclear(f"{ast.unparse(node.slice.step)!r} follows the shape and the strides")
         tiles, steps = node.slice.lower or ast.Tuple([]), node.slice.upper
-    extents = [integer(_NAME, text, each) for each in _items(tiles)]
+    extents = [integer(item) for item in _items(tiles)]
     if not extents or min(extents) < 1:
-        raise not_understood(_NAME, text, f"extents {extents} must be 1 or more")
+        unclear(f"extents {extents} must be 1 or more")
     dense = [prod(extents[k + 1 :]) for k in range(len(extents))]
-    strides = dense if steps is None else [_stride(text, each) for each in _items(steps)]
+    strides = dense if steps is None else [_stride(item) for item in _items(steps)]
     if len(strides) != len(extents):
-        reason = f"it has {len(extents)} extents, but {len(strides)} strides"
-        raise not_understood(_NAME, text, reason)
+        unclear(f"it has {len(extents)} extents, but {len(strides)} strides")
     dims = given.dims or tuple(extents)
-    blocks = tuple(_tile_blocks(text, dims, extents, strides))
+    blocks = tuple(_tile_blocks(dims, extents, strides))
     return desc_of(given.type(), Layout(dims, single_axes(dims), blocks, offset0))
 
 
-def _tile_blocks(
-    text: str, dims: tuple[int, ...], extents: list[int], strides: list[int]
-) -> Iterator[Block]:
+def _tile_blocks(dims: tuple[int, ...], extents: list[int], strides: list[int]) -> Iterator[Block]:
     """Yield the blocks of each dim: those of the extents, in order, that multiply to its size."""
     at = 0
     for dim, size in enumerate(dims):
         end = at + 1
         while end < len(extents) and prod(extents[at:end]) < size:
             end += 1
-        while dim == len(dims) - 1 and end < len(extents):
-            end += 1
+        if dim == len(dims) - 1:
+            end = len(extents)
         if prod(extents[at:end]) != size or at >= len(extents):
-            reason = f"extents {tuple(extents)} do not multiply to the sizes {dims}"
-            raise not_understood(_NAME, text, reason)
-        inner = [k for k in range(at + 1, end) if extents[k] > 1]
-        for k in (at, *inner):
-            step = prod(extents[k + 1 : end])
-            yield Block(dim, step, extents[k], strides[k])
+            unclear(f"extents {tuple(extents)} do not multiply to the sizes {dims}")
+        for k in range(at, end):
+            if k == at or extents[k] > 1:
+                yield Block(dim, prod(extents[k + 1 : end]), extents[k], strides[k])
         at = end
 
 
@@ -184,13 +171,13 @@ def _items(node: ast.expr) -> list[ast.expr]:
     return node.elts if isinstance(node, ast.Tuple | ast.List) else [node]
 
 
-def _stride(text: str, node: ast.expr) -> int:
+def _stride(node: ast.expr) -> int:
     """Return a stride in memory, `8` or `8 @ Axis.m`."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
         if ast.unparse(node.right) not in _MEMORY:
-            raise indescribable(text, f"{ast.unparse(node)} is not a stride in memory")
+            indescribable(f"{ast.unparse(node)} is not a stride in memory")
         node = node.left
-    return integer(_NAME, text, node)
+    return integer(node)
 
 
 _SPELLING = (
@@ -198,5 +185,5 @@ _SPELLING = (
 )
 
 SYSTEM = System(
-    "tvm", "TVM's layout strings, index maps and tile layouts", _write, _read, _SPELLING
+    "tvm", "TVM", "TVM's layout strings, index maps and tile layouts", _write, _read, _SPELLING
 )

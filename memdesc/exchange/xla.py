@@ -18,21 +18,19 @@ from memdesc.errors import excerpt
 from memdesc.exchange.system import (
     Given,
     System,
-    cannot,
     indescribable,
-    not_understood,
+    inexpressible,
+    integers_in,
+    refuse_aligned,
     tag_of,
     type_named,
+    unclear,
 )
 from memdesc.layout import dim_name
 from memdesc.tags import Digit, FormatTag
 
 if TYPE_CHECKING:
     from memdesc.desc import MemoryDesc
-
-_NAME = "XLA"
-# Each tile of swizzled blocks may double the number of physical dims.
-_MAX_DIMS = 256
 
 
 class _PhysicalDim(NamedTuple):
@@ -46,34 +44,26 @@ class _PhysicalDim(NamedTuple):
 
 def _check_tag(desc: MemoryDesc, tag: FormatTag) -> None:
     """Refuse what tiles cannot express: alignments, and blocks outside whole dims."""
-    for axis, align in enumerate(tag.align):
-        if align > 1:
-            name = dim_name(tag.axes[axis][0], desc.letters)
-            raise cannot(_NAME, desc, f"{name} is aligned to {align}, and only tiles pad")
-    steps: set[int] = set()
+    refuse_aligned(desc, tag, "only tiles pad")
+    steps: dict[int, int] = {}
     has_inner = False
-    for axis, _, extent in tag.digits:
+    for axis, step, extent in tag.digits:
         name = dim_name(tag.axes[axis][0], desc.letters)
         if bool(extent) != (axis in steps):
-            raise cannot(_NAME, desc, f"a block of {name} is outside its whole blocks")
+            inexpressible(f"a block of {name} is outside its whole blocks")
+        if step > steps.get(axis, step):
+            inexpressible(f"the blocks of {name} are swizzled, and a tile nests them")
         if not extent and has_inner:
-            raise cannot(_NAME, desc, f"{name} is inside the blocks of another dim")
-        steps.add(axis)
+            inexpressible(f"{name} is inside the blocks of another dim")
+        steps[axis] = step
         has_inner = has_inner or extent > 0
 
 
-def _tiles_of(desc: MemoryDesc, tag: FormatTag, outer: list[int]) -> list[list[str]]:
-    """Return the tiles of a tag whose outer digits are in this order, outermost first."""
-    steps = [[digit.step for digit in tag.digits if digit.axis == axis] for axis in outer]
-    if any(each != sorted(each, reverse=True) for each in steps):
-        return _swizzled_tiles(desc, tag, outer)
-    return _nested_tiles(tag, outer)
+def _tiles_of(tag: FormatTag, outer: list[int]) -> list[list[str]]:
+    """Return the tiles of a tag whose outer digits are in this order, outermost first.
 
-
-def _nested_tiles(tag: FormatTag, outer: list[int]) -> list[list[str]]:
-    """Return the tiles of nested blocks: a tile of all blocks, then further ones inside it.
-
-    Consecutive blocks that are in the physical order of their dims are made by one tile.
+    The first is a tile of all blocks, and further ones are inside it. Consecutive blocks that are
+    in the physical order of their dims are made by one tile.
     """
     place = {axis: k for k, axis in enumerate(outer)}
     runs: list[list[Digit]] = []
@@ -92,105 +82,52 @@ def _nested_tiles(tag: FormatTag, outer: list[int]) -> list[list[str]]:
         for axis, size in zip(outer[first:], left[first:], strict=True)
         for part in ["*"] * (len(tag.axes[axis]) - 1) + [str(size)]
     ]
-    found = [tiles]
+    tiles_of_all = [tiles]
     for run in runs[:-1]:
         first = next(k for k, size in enumerate(left) if size > 1)
         for digit in run:
             left[place[digit.axis]] //= digit.extent
-        found.append(list(map(str, left[first:])))
-    return found
+        tiles_of_all.append(list(map(str, left[first:])))
+    return tiles_of_all
 
 
-def _swizzled_tiles(desc: MemoryDesc, tag: FormatTag, outer: list[int]) -> list[list[str]]:
-    """Return the tiles of blocks in any order.
-
-    A tile moves the lowest digits of some dims after all other dims. So for each block, in memory
-    order, the digits up to it are moved out of the dim that has them; consecutive blocks whose dims
-    are in order are moved by one tile.
-    """
-    # each physical dim is a digit of its axis
-    dims = [Digit(axis, 1, 0) for axis in outer]
-    tiles: list[list[str]] = []
-    sizes: dict[int, int] = {}
-
-    def close() -> None:
-        fused = [k for k, dim in enumerate(dims) if not tiles and len(tag.axes[dim.axis]) > 1]
-        first = min([*sizes, *fused])
-        tile: list[str] = []
-        for k in range(first, len(dims)):
-            tile += ["*"] * (len(tag.axes[dims[k].axis]) - 1 if not tiles else 0)
-            tile.append(str(sizes.get(k, 1)))
-        tiles.append(tile)
-        inner = [dims[k]._replace(extent=sizes.get(k, 1)) for k in range(first, len(dims))]
-        for k, size in sizes.items():
-            axis, step, extent = dims[k]
-            dims[k] = Digit(axis, step * size, extent // size)
-        dims.extend(inner)
-        sizes.clear()
-        if len(dims) > _MAX_DIMS:
-            raise cannot(
-                _NAME, desc, f"its swizzled blocks need tiles of more than {_MAX_DIMS} dims"
-            )
-
-    def find(digit: Digit) -> int:
-        return next(
-            k
-            for k, (axis, step, extent) in enumerate(dims)
-            if axis == digit.axis
-            and step <= digit.step
-            and (not extent or digit.step < step * extent)
-        )
-
-    for digit in tag.digits:
-        if not digit.extent:
-            continue
-        if sizes and find(digit) <= max(sizes):
-            close()
-        at = find(digit)
-        sizes[at] = digit.step * digit.extent // dims[at].step
-    close()
-    return tiles
-
-
-def _tiled(text: str, dims: list[_PhysicalDim], tile: list[str]) -> list[_PhysicalDim]:
+def _tiled(dims: list[_PhysicalDim], tile: list[str]) -> list[_PhysicalDim]:
     """Return the physical dims after a tile: untouched dims, numbers of tiles, and the tile."""
     sizes = [part.strip() for part in tile]
     if not all(re.fullmatch(r"\*|[1-9][0-9]{0,17}", size) for size in sizes) or sizes[-1] == "*":
-        reason = f"a tile is sizes of 1 or more, or * before another one, not ({','.join(tile)})"
-        raise not_understood(_NAME, text, reason)
+        unclear(f"a tile is sizes of 1 or more, or * before another one, not ({','.join(tile)})")
     if len(sizes) > len(dims):
-        reason = (
+        indescribable(
             f"the tile ({','.join(sizes)}) pads dims that the array does not have; add dims of "
             f"size 1 in front until it has {len(sizes)}"
         )
-        raise indescribable(text, reason)
     front, rest = dims[: -len(sizes)], dims[-len(sizes) :]
     outer, inner, joined = [], [], []
     for dim, size in zip(rest, sizes, strict=True):
         joined.append(dim)
         if size == "*":
             continue
-        whole, part = _divided(text, _joined(text, joined), int(size))
+        whole, part = _divided(_joined(joined), int(size))
         outer.append(whole)
         inner.append(part)
         joined = []
     return [*front, *outer, *inner]
 
 
-def _joined(text: str, dims: list[_PhysicalDim]) -> _PhysicalDim:
+def _joined(dims: list[_PhysicalDim]) -> _PhysicalDim:
     if len(dims) == 1:
         return dims[0]
     if not all(dim.is_outer and dim.step == 1 and len(dim.dims) == 1 for dim in dims):
-        raise indescribable(text, "* joins dims that are already tiled")
+        indescribable("* joins dims that are already tiled")
     logical = tuple(dim.dims[0] for dim in dims)
     return _PhysicalDim(logical, 1, prod(dim.extent for dim in dims), is_outer=True)
 
 
-def _divided(text: str, dim: _PhysicalDim, size: int) -> tuple[_PhysicalDim, _PhysicalDim]:
+def _divided(dim: _PhysicalDim, size: int) -> tuple[_PhysicalDim, _PhysicalDim]:
     """Divide a physical dim by one of a tile's sizes."""
     if not dim.is_outer and dim.extent % size:
         where = f"of extent {dim.extent} in {dim_name(dim.dims[0])}"
-        raise indescribable(text, f"a tile of {size} pads the inside of another, {where}")
+        indescribable(f"a tile of {size} pads the inside of another, {where}")
     whole = _PhysicalDim(dim.dims, dim.step * size, -(-dim.extent // size), dim.is_outer)
     return whole, _PhysicalDim(dim.dims, dim.step, size, is_outer=False)
 
@@ -219,7 +156,6 @@ _TYPES = {
 _XLA_TYPES = {_TYPES.get(name, name): dtype for name, dtype in DATA_TYPES.items()}
 
 _SHAPE = r"\s*(?P<type>[a-z][a-z0-9]*)\[(?P<dims>[^\]]*)\]\s*(?:\{(?P<layout>.*)\})?\s*"
-_INTS = r"\s*[0-9]{1,18}\s*(?:,\s*[0-9]{1,18}\s*)*"
 _SUFFIX = r"\s*(?P<kind>SC|[DTL#*ESPM])(?P<groups>(?:\s*\((?:[^()]|\([^()]*\))*\))+)"
 
 # suffix -> why no descriptor can describe a shape with it
@@ -233,11 +169,11 @@ _REFUSED = {
 
 
 def _write(desc: MemoryDesc, _letters: str) -> tuple[str, ...]:
-    tag = tag_of(_NAME, desc)
+    tag = tag_of(desc)
     _check_tag(desc, tag)
     outer = [digit.axis for digit in tag.digits if not digit.extent]
     minor_to_major = [dim for axis in reversed(outer) for dim in reversed(tag.axes[axis])]
-    tiles = "".join(f"({','.join(tile)})" for tile in _tiles_of(desc, tag, outer))
+    tiles = "".join(f"({','.join(tile)})" for tile in _tiles_of(tag, outer))
     suffix = f"T{tiles}" if tiles else ""
     suffix += f"E({desc.dtype.bits})" if desc.dtype.is_packed else ""
     kind = _TYPES.get(desc.dtype.name, desc.dtype.name)
@@ -250,52 +186,45 @@ def _read(given: Given) -> MemoryDesc:
     match = re.fullmatch(_SHAPE, text)
     if match is None:
         example = "f32[2,17,5,4]{3,2,1,0:T(16,1,1)}"
-        raise not_understood(_NAME, text, f"it is one array shape, such as {example}")
-    dtype = type_named(match["type"], _XLA_TYPES, text)
-    dims = given.sizes(_sizes(text, match["dims"]))
+        unclear(f"it is one array shape, such as {example}")
+    dtype = type_named(match["type"], _XLA_TYPES)
+    dims = given.sizes(_sizes(match["dims"]))
     order, _, suffixes = (match["layout"] or "").partition(":")
     physical = list(range(len(dims)))
     if match["layout"] is not None:
-        minor_to_major = _ints(text, order) if order.strip() else ()
+        minor_to_major = integers_in(order) if order.strip() else ()
         if sorted(minor_to_major) != physical:
-            reason = f"{{{order}}} must list dims 0 to {len(dims) - 1} once each, most minor first"
-            raise not_understood(_NAME, text, reason)
+            unclear(f"{{{order}}} must list dims 0 to {len(dims) - 1} once each, most minor first")
         physical = list(reversed(minor_to_major))
     found = [_PhysicalDim((dim,), 1, dims[dim], is_outer=True) for dim in physical]
     tail, bits = 1, 0
-    for kind, groups in _suffixes(text, suffixes):
+    for kind, groups in _suffixes(suffixes):
         if kind == "T":
             for tile in groups:
-                found = _tiled(text, found, tile.split(","))
+                found = _tiled(found, tile.split(","))
         elif kind == "L":
-            tail = _one(text, groups)
+            tail = _one(groups)
         elif kind == "E":
-            bits = _one(text, groups)
+            bits = _one(groups)
         else:
-            _check_suffix(text, kind, groups)
-    _check_bits(text, dtype, bits)
+            _check_suffix(kind, groups)
+    _check_bits(dtype, bits)
     desc = memory_desc(dims, given.type(dtype), _tag_of_dims(found))
     if tail > 1 and desc.padded_nelems % tail:
         whole = f"the whole buffer of {desc.padded_nelems} elements"
-        raise indescribable(text, f"L({tail}) pads {whole} at its end")
+        indescribable(f"L({tail}) pads {whole} at its end")
     return desc
 
 
-def _sizes(text: str, part: str) -> tuple[int, ...]:
+def _sizes(part: str) -> tuple[int, ...]:
     if "<=" in part or "?" in part:
-        raise indescribable(text, "the sizes of dynamic dims are not known")
+        indescribable("the sizes of dynamic dims are not known")
     if not part.strip():
-        raise indescribable(text, "a scalar has no dims, a descriptor 1 to 12")
-    return _ints(text, part)
+        indescribable("a scalar has no dims, a descriptor 1 to 12")
+    return integers_in(part)
 
 
-def _ints(text: str, part: str) -> tuple[int, ...]:
-    if not re.fullmatch(_INTS, part):
-        raise not_understood(_NAME, text, f"expected integers and commas, found {excerpt(part)}")
-    return tuple(map(int, part.split(",")))
-
-
-def _suffixes(text: str, part: str) -> list[tuple[str, list[str]]]:
+def _suffixes(part: str) -> list[tuple[str, list[str]]]:
     """Split what follows the order of dims into suffixes, each with the text in its parentheses."""
     found: list[tuple[str, list[str]]] = []
     at = 0
@@ -303,43 +232,42 @@ def _suffixes(text: str, part: str) -> list[tuple[str, list[str]]]:
     while at < len(part):
         match = re.compile(_SUFFIX).match(part, at)
         if match is None:
-            raise not_understood(_NAME, text, f"expected a suffix, found {excerpt(part[at:])}")
+            unclear(f"expected a suffix, found {excerpt(part[at:])}")
         groups = re.findall(r"\(((?:[^()]|\([^()]*\))*)\)", match["groups"])
         if len(groups) > 1 and match["kind"] != "T":
-            raise not_understood(_NAME, text, f"suffix {match['kind']} has several values")
+            unclear(f"suffix {match['kind']} has several values")
         if match["kind"] in dict(found):
-            raise not_understood(_NAME, text, f"it has suffix {match['kind']} twice")
+            unclear(f"it has suffix {match['kind']} twice")
         found.append((match["kind"], groups))
         at = match.end()
     return found
 
 
-def _one(text: str, groups: list[str]) -> int:
-    values = _ints(text, groups[0])
-    if len(values) > 1:
-        raise not_understood(_NAME, text, f"expected one integer, found {excerpt(groups[0])}")
+def _one(groups: list[str]) -> int:
+    values = integers_in(groups[0])
+    if len(values) != 1:
+        unclear(f"expected one integer, found {excerpt(groups[0])}")
     return values[0]
 
 
-def _check_suffix(text: str, kind: str, groups: list[str]) -> None:
+def _check_suffix(kind: str, groups: list[str]) -> None:
     """Refuse suffixes beyond the layout; a memory space (S) does not change it and is ignored."""
     if kind in {"S", "M"}:
-        value = _one(text, groups)
+        value = _one(groups)
         if kind == "M" and value:
-            raise indescribable(text, f"{value} bytes of metadata (M) precede the elements")
+            indescribable(f"{value} bytes of metadata (M) precede the elements")
         return
     if kind == "D" and set(groups[0].replace(" ", "").split(",")) == {"D"}:
         return
-    raise indescribable(text, _REFUSED[kind])
+    indescribable(_REFUSED[kind])
 
 
-def _check_bits(text: str, dtype: DataType, bits: int) -> None:
+def _check_bits(dtype: DataType, bits: int) -> None:
     """Refuse elements stored with another width; without E, each 4-bit element takes a byte."""
     stored = bits or max(dtype.bits, 8)
     if stored != dtype.bits:
         hint = "; packed ones have E(4)" if dtype.is_packed else ""
-        reason = f"its elements of {dtype.bits} bits are stored in {stored} bits each{hint}"
-        raise indescribable(text, reason)
+        indescribable(f"its elements of {dtype.bits} bits are stored in {stored} bits each{hint}")
 
 
-SYSTEM = System("xla", "XLA's shapes with layouts", _write, _read, r"\s*[a-z]\w*\[.*")
+SYSTEM = System("xla", "XLA", "XLA's shapes with layouts", _write, _read, r"\s*[a-z]\w*\[.*")

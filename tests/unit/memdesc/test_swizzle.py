@@ -201,7 +201,7 @@ def test_a_swizzle_is_read_in_each_form_that_is_printed(text: str) -> None:
             f"Sw<3,4,3>_smem_ptr[16b](0x410) {ROWS}",
             "0x410 is not a multiple of 1024 bytes",
         ),
-        ("tensor<ptr<tf32, smem, S<3,4,3>> o (8,64):(64,1)>", "has the type 'tf32'"),
+        ("tensor<ptr<tf32, smem, S<3,4,3>> o (8,64):(64,1)>", "its type 'tf32'"),
         (f"Sw<3,3> {ROWS}", "a swizzle is Sw<B,M,S> o 0 o shape:stride"),
         ("ComposedLayout(Swizzle(3,3,3),0,Layout(8))", "a Layout has a shape and a stride"),
     ],

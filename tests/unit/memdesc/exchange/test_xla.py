@@ -25,14 +25,6 @@ from tests.named import buffer_layout
         ((3, 5), "boolean", "ab", "pred[3,5]{1,0}"),
         ((3, 0), "f64", "ba", "f64[3,0]{0,1}"),
         ((2, 3, 5, 5), "f32", "bf8_xy16", "f32[2,3,5,5]{3,2,1,0:T(8,*,16)}"),
-        ((64, 256), "f32", "AB8a/1.128b2a/8", "f32[64,256]{1,0:T(8,128)(2,1,1,1)}"),
-        (
-            (99, 99, 1, 1),
-            "s8",
-            "ABcd4a/1.8b8a/4.4b",
-            "s8[99,99,1,1]{3,2,1,0:T(4,32,1,1)(8,1,1,1,1,4,1,1)}",
-        ),
-        ((2, 3, 4), "s8", "(AB)C2(ab)/1.2c2(ab)/2", "s8[2,3,4]{2,1,0:T(*,2,2)(2,1,1,1)}"),
         ((3, 5, 2), "f32", "a(bc)", "f32[3,5,2]{2,1,0:T(*,1)}"),
     ],
 )
@@ -40,6 +32,16 @@ def test_blocks_are_tiles(dims: tuple[int, ...], dtype: str, tag: str, text: str
     desc = memory_desc(dims, dtype, tag)
     assert desc.to_notation("xla") == text
     assert parse_layout(f"xla:{text}") == desc
+
+
+def test_tiles_that_divide_what_is_outside_another_tile_swizzle_blocks() -> None:
+    for text, tag in (
+        ("f32[64,256]{1,0:T(8,128)(2,1,1,1)}", "AB8a/1.128b2a/8"),
+        ("s8[99,99,1,1]{3,2,1,0:T(4,32,1,1)(8,1,1,1,1,4,1,1)}", "ABcd4a/1.8b8a/4.4b"),
+        ("s8[2,3,4]{2,1,0:T(*,2,2)(2,1,1,1)}", "(AB)C2(ab)/1.2c2(ab)/2"),
+    ):
+        desc = buffer_layout(f"xla:{text}")
+        assert desc == memory_desc(desc.dims, desc.dtype, tag)
 
 
 def test_the_example_of_its_page_on_tiled_layouts_holds() -> None:
