@@ -83,6 +83,27 @@ class Picture:
         title = escape(self.text.partition("\n")[0])
         return page.replace("{title}", title, 1).replace("{picture}", self._repr_html_(), 1)
 
+    def encoded(self, ending: str) -> bytes:
+        """Return the bytes of a file whose name has this ending, as `save` writes them.
+
+        Examples
+        --------
+        >>> import memdesc
+        >>> memdesc.memory_desc((3, 4), "u8", "ba").show().encoded(".svg")[:4]
+        b'<svg'
+        """
+        match ending.lower():
+            case "" | ".svg":
+                return f"{self.svg}\n".encode()
+            case ".png":
+                return png_of(self.svg)
+            case ".html":
+                return self.html().encode()
+            case ".txt":
+                return f"{self.text}\n".encode()
+        msg = f"a picture is written as .svg, .png, .html or .txt, not as {short_repr(ending)}"
+        raise MemdescError(msg)
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the picture to a file, and over the one of that name.
 
@@ -101,18 +122,7 @@ class Picture:
             msg = f"a picture is written to a named file, not to {short_repr(path)}"
             raise MemdescError(msg)
         target = Path(path)
-        match target.suffix.lower():
-            case "" | ".svg":
-                data = f"{self.svg}\n".encode()
-            case ".png":
-                data = png_of(self.svg)
-            case ".html":
-                data = self.html().encode()
-            case ".txt":
-                data = f"{self.text}\n".encode()
-            case _:
-                msg = f"a picture is written as .svg, .png, .html or .txt, not as {str(target)!r}"
-                raise MemdescError(msg)
+        data = self.encoded(target.suffix)
         try:
             target.write_bytes(data)
         except (OSError, ValueError) as error:  # a ValueError for what no path can contain

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from memdesc.picture.cells import Cell
 
 # Pixels: above the cells, for headings; where indices are left out; right of the headings of rows.
-ABOVE, _GAP, _BESIDE = 32, 16, 15
+_ABOVE, _GAP, _BESIDE = 32, 16, 15
 
 
 class Table(NamedTuple):
@@ -41,6 +41,11 @@ class Table(NamedTuple):
         return [cell for row in self.cells for cell in row if cell]
 
     @property
+    def above(self) -> int:
+        """Pixels above the cells."""
+        return _ABOVE if self.caption or self.groups else _ABOVE // 2
+
+    @property
     def gutter(self) -> int:
         """Pixels left of the cells."""
         return max(text_width(head) for head, _ in self.heads) + _BESIDE
@@ -51,14 +56,14 @@ class Table(NamedTuple):
             _starts(indices, length)[1]
             for indices, length in zip((self.columns, self.rows), cell, strict=True)
         )
-        return self.gutter + max(width, text_width(self.caption)), ABOVE + height
+        return self.gutter + max(width, text_width(self.caption)), self.above + height
 
     def paint(self, left: int, top: int, size: tuple[int, int]) -> list[str]:
         """Return the SVG elements of headings, cells, outlines of blocks, marks and gaps."""
         width, height = size
         (xs, _), (ys, _) = _starts(self.columns, width), _starts(self.rows, height)
         xs = [left + self.gutter + x for x in xs]
-        ys = [top + ABOVE + y for y in ys]
+        ys = [top + self.above + y for y in ys]
         base = (height + 8) // 2  # of a text in the middle of a row
         parts = [label(xs[0], ys[0] - 18, self.caption, style="bold")] if self.caption else []
         parts += [

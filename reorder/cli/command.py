@@ -21,6 +21,7 @@ from memdesc.layout_names import dense_tag, merged_blocks
 from memdesc.names import Name
 from memdesc.tags import LETTERS as ALPHABET
 from reorder.cores import count_cores
+from reorder.disk import as_path, write_file
 
 if TYPE_CHECKING:
     import argparse
@@ -97,6 +98,13 @@ def folded(given: Iterable[str]) -> list[str]:
         return [*given]
     columns = shutil.get_terminal_size().columns
     return [part for line in given for part in fold(line, columns)]
+
+
+def save(picture: Picture, path: str) -> None:
+    """Write a picture to a file, completely or not at all."""
+    target = as_path(path)
+    data = picture.encoded(target.suffix)
+    write_file(target, lambda file: file.write(data))
 
 
 def drawn(picture: Picture) -> list[str]:

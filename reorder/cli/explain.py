@@ -21,6 +21,7 @@ from reorder.cli.command import (
     lines,
     option,
     pair_of,
+    save,
     value,
 )
 from reorder.plan.compare import COPY, NO_OP, compare_layouts
@@ -76,7 +77,7 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
         "indirection_tables": any(box.indirect for box in plan.boxes),
     }
     if options.svg is not None:
-        (src.show(beside=dst) if options.beside else plan.show()).save(options.svg)
+        save(src.show(beside=dst) if options.beside else plan.show(), options.svg)
         facts["wrote"] = options.svg
     if options.kernels is not None:
         from reorder.opencl import kernel_texts  # pyopencl is slow to load

@@ -32,6 +32,7 @@ from reorder.cli.command import (
     normal_form,
     numbers_of,
     option,
+    save,
     table,
     value,
 )
@@ -174,7 +175,7 @@ def _record(options: argparse.Namespace, dims: tuple[int, ...] | None) -> Facts:
 def _draw(options: argparse.Namespace, picture: Picture, facts: Facts) -> None:
     """Save a picture, or add it to the facts, as the options say."""
     if options.svg is not None:
-        picture.save(options.svg)
+        save(picture, options.svg)
         facts["wrote"] = options.svg
     if options.draw:
         facts["picture"] = picture.text.splitlines() if options.json else drawn(picture)

@@ -70,7 +70,7 @@ def test_the_ending_of_a_name_chooses_the_form_of_a_saved_picture(tmp_path: Path
     for unnamed in (3, None, b"x.svg", "", "-"):
         with pytest.raises(MemdescError, match="a picture is written to a named file, not to"):
             picture.save(unnamed)  # type: ignore[arg-type] # callers without types
-    with pytest.raises(MemdescError, match=r"\.svg, \.png, \.html or \.txt, not as '.*a\.pdf'"):
+    with pytest.raises(MemdescError, match=r"\.svg, \.png, \.html or \.txt, not as '\.pdf'"):
         picture.save(tmp_path / "a.pdf")
     assert sorted(file.name for file in tmp_path.iterdir()) == ["a.TXT", "a.html", "a.svg"]
 
