@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from reorder import zarr as zarr
     from reorder.checkpoints.checkpoint import open_checkpoint
     from reorder.checkpoints.convert.conversion import convert
-    from reorder.checkpoints.files import load, load_all, save
+    from reorder.checkpoints.save import load, load_all, save
     from reorder.comparison import compare_values
     from reorder.identification.identify import identify
     from reorder.plan.compare import compare_layouts
@@ -64,10 +64,10 @@ if not TYPE_CHECKING:
             "compare_values": "reorder.comparison",
             "convert": "reorder.checkpoints.convert.conversion",
             "identify": "reorder.identification.identify",
-            "load": "reorder.checkpoints.files",
-            "load_all": "reorder.checkpoints.files",
+            "load": "reorder.checkpoints.save",
+            "load_all": "reorder.checkpoints.save",
             "open_checkpoint": "reorder.checkpoints.checkpoint",
-            "save": "reorder.checkpoints.files",
+            "save": "reorder.checkpoints.save",
         },
         {
             *("checkpoints", "comparison", "dask", "identification", "logs", "opencl"),

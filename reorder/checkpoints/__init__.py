@@ -4,7 +4,7 @@ Files and what is in them:
 
 * `formats`: a module for each format; `writer`: an output that is whole or not there
 * `stored`: how a layout or a record becomes the tensors of a file
-* `files`: `save` and `load`; `checkpoint`: `open_checkpoint`
+* `save`: `save` and `load`; `checkpoint`: `open_checkpoint`
 
 Quantised weights, which are several tensors:
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
         ConvertProgress,
         ConvertReport,
     )
-    from reorder.checkpoints.files import save_raw
+    from reorder.checkpoints.save import save_raw
 
 __all__ = [
     "Checkpoint",
@@ -64,7 +64,7 @@ if not TYPE_CHECKING:
             "Differing": "reorder.checkpoints.compare",
             "StoredTensor": "reorder.checkpoints.checkpoint",
             "differences": "reorder.checkpoints.compare",
-            "save_raw": "reorder.checkpoints.files",
+            "save_raw": "reorder.checkpoints.save",
         },
         importing=importing,
     )

@@ -15,10 +15,10 @@ from memdesc.checked import Checked
 from memdesc.errors import about, short_repr, starred
 from memdesc.immutable import immutable
 from reorder.checkpoints.config import Configs
-from reorder.checkpoints.files import memory_of, value_of
 from reorder.checkpoints.formats.entry import Container, Entry, map_file
 from reorder.checkpoints.formats.table import read_container
 from reorder.checkpoints.groups import Model, claims_of, group_at
+from reorder.checkpoints.save import memory_of, value_of
 from reorder.checkpoints.siblings import siblings_of
 from reorder.disk import as_path
 from reorder.quantize import Quantized, dequantize

@@ -18,9 +18,9 @@ from memdesc.record import RecordDesc
 from reorder.api import reorder
 from reorder.checkpoints.causes import Part, find_causes, is_equal_bytes, parts_of_record
 from reorder.checkpoints.checkpoint import Checkpoint, container_of
-from reorder.checkpoints.files import memory_of, value_of
 from reorder.checkpoints.formats.entry import NOT_BYTES, Entry
 from reorder.checkpoints.groups import Group, Model
+from reorder.checkpoints.save import memory_of, value_of
 from reorder.checkpoints.stored import ONE, are_as_in_models, in_order_of
 from reorder.comparison import ValueComparison, compare_values
 from reorder.disk import as_path

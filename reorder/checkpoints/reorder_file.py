@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from memdesc.errors import about
-from reorder.checkpoints.files import DEFAULT_NAME, quantized_parts
 from reorder.checkpoints.formats.entry import Entry, PlannedFile, Span
 from reorder.checkpoints.formats.table import plan_file
 from reorder.checkpoints.moves.changes import ONLY, Reorder
-from reorder.checkpoints.moves.losses import Losses, Move, check_range
+from reorder.checkpoints.moves.losses import Losses, Made
 from reorder.checkpoints.moves.pieces import Bound, cut
 from reorder.checkpoints.moves.tasks import Task, run_tasks
+from reorder.checkpoints.save import DEFAULT_NAME, quantized_parts
 from reorder.checkpoints.stored import stored_layout
 from reorder.checkpoints.writer import Writer
 from reorder.values.binding import bind
@@ -149,7 +149,6 @@ def check_reordered(src: Memory, dst: Memory, attr: Attr | None, name: str) -> t
     """Refuse what `reorder_file` refuses, after a reorder in memory; return the same warnings."""
     losses = Losses()
     with about(name):
-        move = Move(src.desc, dst.desc, attr)
-        losses.add(name, check_range(move, {ONLY: src.data}, dst.data, ()))
+        losses.add(name, Made(src.desc, dst.desc, attr, {ONLY: src.data}, dst.data).lost())
     losses.check([name])
     return losses.warnings

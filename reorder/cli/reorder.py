@@ -11,7 +11,6 @@ from memdesc.layout import memory_order
 from memdesc.tags import LETTERS
 from reorder.api import reorder
 from reorder.bench.cases import ATTRIBUTES
-from reorder.checkpoints.files import save, save_raw
 from reorder.checkpoints.formats.table import format_of, plan_file
 from reorder.checkpoints.reorder_file import (
     FileReorder,
@@ -20,6 +19,7 @@ from reorder.checkpoints.reorder_file import (
     given_scales,
     reorder_file,
 )
+from reorder.checkpoints.save import save, save_raw
 from reorder.checkpoints.stored import stored_layout
 from reorder.cli.command import (
     FILE_DIMS,

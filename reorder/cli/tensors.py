@@ -25,14 +25,6 @@ from memdesc.errors import about, counted
 from memdesc.exchange import SYSTEMS
 from memdesc.layout_names import dense_tag, is_laid_out_by
 from memdesc.names import is_image
-from reorder.checkpoints.files import (
-    desc_of_entry,
-    memory_of,
-    name_of_only,
-    other_type,
-    read_stored,
-    saving_format,
-)
 from reorder.checkpoints.formats.table import (
     FORMATS,
     Foreign,
@@ -40,6 +32,14 @@ from reorder.checkpoints.formats.table import (
     kind_of,
     read_container,
     refusal,
+)
+from reorder.checkpoints.save import (
+    desc_of_entry,
+    memory_of,
+    name_of_only,
+    other_type,
+    read_stored,
+    saving_format,
 )
 from reorder.checkpoints.siblings import note_of, siblings_of
 from reorder.cli.command import Facts, buffer_of, option

@@ -1,7 +1,7 @@
 """ONNX: the initializers of a graph, in the model or in files of external data.
 
-Models are read from the file as protobuf messages, field by field, since `onnx.load` copies all of
-it into memory. They are not written: nodes depend on the types and shapes of their inputs, so a
+Models are mapped and read as protobuf messages, field by field, since `onnx.load` copies all of
+them into memory. They are not written: nodes depend on the types and shapes of their inputs, so a
 model could only be copied.
 Source: `ExternalData.md` and `onnx.proto` of onnx 1.18; the encoding of protobuf,
 https://protobuf.dev/programming-guides/encoding.
@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from math import prod
 from pathlib import Path
 from types import MappingProxyType
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple
 
 from memdesc.dtypes import BYTE_BITS, DATA_TYPES
 from memdesc.errors import MemdescError, about, short_repr
@@ -26,6 +26,7 @@ from reorder.checkpoints.formats.entry import (
     check_entries,
     check_name,
     checked_shape,
+    map_file,
     open_container,
     safe_path,
 )
@@ -82,94 +83,83 @@ _EXTERNAL_KEYS = {"location", "offset", "length"}
 
 
 class _Field(NamedTuple):
-    """A field of a message: its number, its range in the file, and the range of what it holds."""
+    """A field of a message: its number, where it is, and the number or the bytes that it holds."""
 
     number: int
     at: int
+    value: int | None
+    # the range of the bytes in the file
     start: int
     end: int
-    # if it is a number
-    value: int | None
 
 
-class _Message:
-    """A range of bytes of a file, which holds fields."""
+def _fields(file: memoryview, start: int, end: int) -> Iterator[_Field]:
+    """Yield the fields of a message, given the range of its bytes in a file.
 
-    def __init__(self, file: BinaryIO, start: int, end: int) -> None:
-        self._file, self._start, self._end = file, start, end
-
-    def __iter__(self) -> Iterator[_Field]:
-        """Yield the fields. Fails if one ends after the message, or is not a field."""
-        at = self._start
-        while at < self._end:
-            tag, content = self.varint(at)
-            number, kind = tag >> 3, tag & 7
-            value = None
-            if kind == _VARINT:
-                value, stop = self.varint(content)
-            elif kind == _BYTES:
-                nbytes, content = self.varint(content)
-                stop = content + nbytes
-            elif kind in {_FIXED32, _FIXED64}:
-                stop = content + (8 if kind == _FIXED64 else 4)
-            else:
-                msg = f"byte {at} does not start a field of a protobuf message"
-                raise MemdescError(msg)
-            if stop > self._end or not 0 < number < _MAX_FIELD:
-                msg = (
-                    f"field {number} at byte {at} ends at byte {stop} of a message that ends at "
-                    f"{self._end}; fields have numbers from 1 to {_MAX_FIELD - 1}"
-                )
-                raise MemdescError(msg)
-            yield _Field(number, at, content, stop, value)
-            at = stop
-
-    def varint(self, at: int) -> tuple[int, int]:
-        """Return a number of variable length, and where it ends."""
-        self._file.seek(at)
-        value = 0
-        for k in range(min(_MAX_VARINT, self._end - at)):
-            byte = self._file.read(1)
-            if not byte:
-                break
-            value |= (byte[0] & 127) << 7 * k
-            if byte[0] < 128 and value < _MAX_NUMBER:  # noqa: PLR2004 - the bit that says that more follow
-                return value, at + k + 1
-        msg = f"a number at byte {at} does not end within {_MAX_VARINT} bytes and 64 bits"
-        raise MemdescError(msg)
-
-    def inner(self, field: _Field) -> _Message:
-        """Return the message that a field holds."""
-        return _Message(self._file, field.start, field.end)
-
-    def numbers(self, field: _Field) -> Iterator[int]:
-        """Yield the numbers that a field holds: one, or several packed one after another."""
-        at = field.end if field.value is not None else field.start
-        yield from () if field.value is None else (field.value,)
-        while at < field.end:
-            value, at = self.inner(field).varint(at)
-            yield value
-
-    def text(self, field: _Field) -> str:
-        """Return the string that a field holds."""
-        nbytes = field.end - field.start
-        if nbytes > _MAX_TEXT:
-            msg = f"a field at byte {field.at} has {nbytes} bytes; at most {_MAX_TEXT} are read"
+    Fails if a field ends after the message, or is not a field.
+    """
+    at = start
+    while at < end:
+        tag, content = _varint(file, at, end)
+        number, kind = tag >> 3, tag & 7
+        value, nbytes = None, {_FIXED64: 8, _FIXED32: 4}.get(kind, 0)
+        if kind == _VARINT:
+            value, content = _varint(file, content, end)
+        elif kind == _BYTES:
+            nbytes, content = _varint(file, content, end)
+        elif not nbytes:
+            msg = f"byte {at} does not start a field of a protobuf message"
             raise MemdescError(msg)
-        self._file.seek(field.start)
-        try:
-            return self._file.read(nbytes).decode()
-        except UnicodeDecodeError:
-            msg = f"a string at byte {field.at} is not UTF-8"
-            raise MemdescError(msg) from None
+        if content + nbytes > end or not 0 < number < _MAX_FIELD:
+            msg = (
+                f"field {number} at byte {at} ends at byte {content + nbytes} of a message that "
+                f"ends at {end}; fields have numbers from 1 to {_MAX_FIELD - 1}"
+            )
+            raise MemdescError(msg)
+        yield _Field(number, at, value, content, content + nbytes)
+        at = content + nbytes
 
-    def pair(self, field: _Field) -> tuple[str, str]:
-        """Return the key and the value of an entry of a map."""
-        held = {_KEY: "", _VALUE: ""}
-        for inner in self.inner(field):
-            if inner.number in held:
-                held[inner.number] = self.text(inner)
-        return held[_KEY], held[_VALUE]
+
+def _varint(file: memoryview, at: int, end: int) -> tuple[int, int]:
+    """Return a number of variable length, and where it ends."""
+    value = 0
+    for k, byte in enumerate(file[at : min(at + _MAX_VARINT, end)]):
+        value |= (byte & 127) << 7 * k
+        if byte < 128 and value < _MAX_NUMBER:  # noqa: PLR2004 - the bit that says that more follow
+            return value, at + k + 1
+    msg = f"a number at byte {at} does not end within {_MAX_VARINT} bytes and 64 bits"
+    raise MemdescError(msg)
+
+
+def _varints(file: memoryview, field: _Field) -> Iterator[int]:
+    """Yield the numbers that a field holds: one, or several packed one after another."""
+    if field.value is not None:
+        yield field.value
+    at = field.start
+    while at < field.end:
+        value, at = _varint(file, at, field.end)
+        yield value
+
+
+def _text(file: memoryview, field: _Field) -> str:
+    nbytes = field.end - field.start
+    if nbytes > _MAX_TEXT:
+        msg = f"a field at byte {field.at} has {nbytes} bytes; at most {_MAX_TEXT} are read"
+        raise MemdescError(msg)
+    try:
+        return str(file[field.start : field.end], "utf-8")
+    except UnicodeDecodeError:
+        msg = f"a string at byte {field.at} is not UTF-8"
+        raise MemdescError(msg) from None
+
+
+def _pair(file: memoryview, field: _Field) -> tuple[str, str]:
+    """Return the key and the value of an entry of a map."""
+    held = {_KEY: "", _VALUE: ""}
+    for inner in _fields(file, field.start, field.end):
+        if inner.number in held:
+            held[inner.number] = _text(file, inner)
+    return held[_KEY], held[_VALUE]
 
 
 class _Initializer(NamedTuple):
@@ -196,34 +186,30 @@ class _Initializer(NamedTuple):
         return self.kind in _NAMES and (is_stored or not self.nbytes)
 
 
-def _read_initializer(message: _Message) -> _Initializer:
+def _read_initializer(file: memoryview, message: _Field) -> _Initializer:
     name, kind, location = "", 0, 0
     dims: list[int] = []
     data: dict[int, _Field] = {}
     external: dict[str, str] = {}
-    for field in message:
+    for field in _fields(file, message.start, message.end):
         if field.number == _DIMS:
-            for size in message.numbers(field):
+            for size in _varints(file, field):
                 dims.append(size)
                 checked_shape(dims)  # a damaged model may have any number of them
         elif field.number == _TYPE:
             kind = field.value or 0
         elif field.number == _NAME:
-            name = message.text(field)
+            name = _text(file, field)
         elif field.number == _EXTERNAL:
-            key, value = message.pair(field)
+            key, value = _pair(file, field)
             external |= {key: value} if key in _EXTERNAL_KEYS else {}
         elif field.number == _LOCATION:
             location = field.value or 0
         elif field.number in {_RAW, *_TYPED.values()}:
             data[field.number] = field
-    return _Initializer(
-        check_name(name),
-        kind,
-        checked_shape(dims),
-        data.get(_RAW, data.get(_TYPED.get(kind, _RAW))),
-        external if location == _IS_EXTERNAL else None,
-    )
+    held = data.get(_RAW, data.get(_TYPED.get(kind, _RAW)))
+    place = external if location == _IS_EXTERNAL else None
+    return _Initializer(check_name(name), kind, checked_shape(dims), held, place)
 
 
 def _entry_of(found: _Initializer, path: Path, files: dict[Path, FileState]) -> Entry:
@@ -270,23 +256,22 @@ def read(path: Path) -> Container:
     found: list[_Initializer] = []
     sparse: list[str] = []
     has_graph = has_nodes = False
-    with open_container(path, "an ONNX model") as (file, state):
-        model = _Message(file, 0, state.nbytes)
-        for field in model:
+    with open_container(path, "an ONNX model") as (_, state):
+        file = memoryview(map_file(path, state))  # type: ignore[arg-type] # arrays are buffers
+        for field in _fields(file, 0, state.nbytes):
             if field.number == _METADATA:
-                key, text = model.pair(field)
+                key, text = _pair(file, field)
                 metadata[key] = text
-            if field.number != _GRAPH:
-                continue
-            has_graph, graph = True, model.inner(field)
+            has_graph |= field.number == _GRAPH
+            graph = _fields(file, field.start, field.end) if field.number == _GRAPH else ()
             for inner in graph:
                 has_nodes |= inner.number == _NODE
                 if inner.number == _INITIALIZER:
-                    found.append(_read_initializer(graph.inner(inner)))
+                    found.append(_read_initializer(file, inner))
                 elif inner.number == _SPARSE:
-                    held = graph.inner(inner)
+                    held = _fields(file, inner.start, inner.end)
                     values = (each for each in held if each.number == _SPARSE_VALUES)
-                    sparse += [_read_initializer(held.inner(each)).name for each in values]
+                    sparse += [_read_initializer(file, each).name for each in values]
         if not has_graph:
             msg = "it has no graph"
             raise MemdescError(msg)

@@ -96,14 +96,6 @@ def check_zero_points(desc: RecordDesc, read: Callable[[str], NDArray[np.uint8]]
         raise OverflowedError(msg)
 
 
-class Move(NamedTuple):
-    """A reorder of a whole tensor in memory, which may have strides that no file has."""
-
-    src: MemoryDesc
-    dst: MemoryDesc
-    attr: Attr | None = None
-
-
 class Lost(NamedTuple):
     """What a region of a tensor lost; whether that is too much is judged on the whole tensor."""
 
@@ -163,118 +155,134 @@ class Losses:
         )
 
 
-def check_range(
-    change: Change | Move, read: Bytes, made: NDArray[np.uint8], offsets: tuple[int, ...]
-) -> Lost | None:
-    """Refuse infinities or NaN that were finite numbers; return what else the region lost.
+class Made(NamedTuple):
+    """A plain tensor, or a region of one, that was made: the numbers read, and what they became."""
 
-    The change is that of a region, which begins at `offsets`; `read` and `made` are the bytes that
-    it read, and those of the plain tensor that it made. The error is an `OverflowedError` with the
-    first number, its index, and the way out.
-    """
-    dst = change.dst
-    if not isinstance(dst, MemoryDesc) or not dst.nelems:
-        return None
-    attr = getattr(change, "attr", None)
-    saturated = _saturated(change, attr, read) if _may_saturate(change, attr) else 0
-    if dst.dtype.name not in FLOATS:
-        return Lost(dst.dtype.name, dst.nelems, saturated, None)
-    if not isinstance(change.src, RecordDesc) and _is_wider(change, change.src, dst):
-        return None
-    held = Memory(dst, made[: dst.min_nbytes], zero_pad=False)
-    _check_finite(change, read, held, offsets)
-    return Lost(dst.dtype.name, dst.nelems, saturated, _vanished(change, read, held))
+    src: MemoryDesc | RecordDesc
+    dst: MemoryDesc
+    attr: Attr | None
+    # the bytes that were read, and those that were made
+    read: Bytes
+    data: NDArray[np.uint8]
+    # where the region begins; empty for the whole tensor
+    offsets: tuple[int, ...] = ()
 
+    @classmethod
+    def by(
+        cls, change: Change, read: Bytes, data: NDArray[np.uint8], offsets: tuple[int, ...]
+    ) -> Made:
+        """Return what a change made of the bytes of a region."""
+        dst = change.dst
+        assert isinstance(dst, MemoryDesc)  # noqa: S101 - only then it makes a plain tensor
+        return cls(change.src, dst, getattr(change, "attr", None), read, data, offsets)
 
-def _may_saturate(change: Change | Move, attr: Attr | None) -> bool:
-    """Whether a reorder has numbers beyond dst become its largest or least, if there are any."""
-    src, dst = change.src, change.dst
-    if not isinstance(src, MemoryDesc) or not isinstance(dst, MemoryDesc):
-        return False
-    if dst.dtype.name not in INTEGERS:
-        return attr is not None and attr.saturate
-    if src.dtype.name not in INTEGERS or (attr is not None and attr.parameters):
-        return attr is not None  # without one, scales are chosen from these numbers
-    held, target = INTEGERS[src.dtype.name], INTEGERS[dst.dtype.name]
-    return held.low < target.low or held.high > target.high
+    def lost(self) -> Lost | None:
+        """Refuse infinities or NaN that were finite numbers; return what else was lost.
 
+        The error is an `OverflowedError` with the first number, its index, and the way out.
+        """
+        dst, name = self.dst, self.dst.dtype.name
+        if not dst.nelems:
+            return None
+        saturated = self._saturated() if self._may_saturate else 0
+        if name not in FLOATS:
+            return Lost(name, dst.nelems, saturated, None)
+        held = self.src.dtype.name if isinstance(self.src, MemoryDesc) else ""
+        if self.attr is None and held in FLOATS and FLOATS[name].holds(FLOATS[held]):
+            return None
+        self._check_finite()
+        return Lost(name, dst.nelems, saturated, self._vanished())
 
-def _saturated(change: Change | Move, attr: Attr | None, read: Bytes) -> int:
-    """Return how many finite numbers are beyond the target's type at the scale of a reorder."""
-    src, dst = change.src, change.dst
-    assert isinstance(src, MemoryDesc)  # noqa: S101 - only a reorder has an attribute
-    assert isinstance(dst, MemoryDesc)  # noqa: S101 - only a reorder has an attribute
-    name = dst.dtype.name
-    # zero points go with integers; those that are wide enough show what is beyond narrow ones
-    is_narrow = name in INTEGERS and dst.dtype.bits < DATA_TYPES[_WIDE_INTEGER].bits
-    given: dict[str, Any] = {"saturate": True}
-    for each in () if attr is None else attr.parameters:
-        if is_narrow or each.role != "dst_zero_point":
-            values = each.values.reshape(-1) if each.mask else each.values
-            given |= {each.role: values, f"{each.role}_mask": each.mask}
-            given[f"{each.role}_groups"] = each.groups
-    (data,) = read.values()
-    memory = Memory(src, padded(data, src.nbytes)[: src.nbytes], zero_pad=False)
-    wide = memory_desc(dst.dims, _WIDE_INTEGER if is_narrow else "f64")
-    numbers = reorder(memory, wide, attr=Attr(**given), threads=1).numpy()
-    if name in INTEGERS:
-        low, high = float(INTEGERS[name].low), float(INTEGERS[name].high)
-    else:
-        low, high = -FLOATS[name].max, FLOATS[name].max
-    return int((np.isfinite(numbers) & ((numbers < low) | (numbers > high))).sum())
+    @property
+    def _may_saturate(self) -> bool:
+        """Whether numbers beyond dst, if there are any, become its largest or least."""
+        src, dst, attr = self.src, self.dst, self.attr
+        if not isinstance(src, MemoryDesc):
+            return False
+        if dst.dtype.name not in INTEGERS:
+            return attr is not None and attr.saturate
+        if src.dtype.name not in INTEGERS or (attr is not None and attr.parameters):
+            return attr is not None  # without one, scales are chosen from these numbers
+        held, target = INTEGERS[src.dtype.name], INTEGERS[dst.dtype.name]
+        return held.low < target.low or held.high > target.high
 
+    def _saturated(self) -> int:
+        """Return how many finite numbers are beyond the target's type at the scale of a reorder."""
+        name = self.dst.dtype.name
+        # zero points go with integers; those that are wide enough show what is beyond narrow ones
+        is_narrow = name in INTEGERS and self.dst.dtype.bits < DATA_TYPES[_WIDE_INTEGER].bits
+        given: dict[str, Any] = {"saturate": True}
+        for each in () if self.attr is None else self.attr.parameters:
+            if is_narrow or each.role != "dst_zero_point":
+                values = each.values.reshape(-1) if each.mask else each.values
+                given |= {each.role: values, f"{each.role}_mask": each.mask}
+                given[f"{each.role}_groups"] = each.groups
+        wide = memory_desc(self.dst.dims, _WIDE_INTEGER if is_narrow else "f64")
+        numbers = reorder(self._memory_read(), wide, attr=Attr(**given), threads=1).numpy()
+        if name in INTEGERS:
+            low, high = float(INTEGERS[name].low), float(INTEGERS[name].high)
+        else:
+            low, high = -FLOATS[name].max, FLOATS[name].max
+        return int((np.isfinite(numbers) & ((numbers < low) | (numbers > high))).sum())
 
-def _check_finite(
-    change: Change | Move, read: Bytes, held: Memory, offsets: tuple[int, ...]
-) -> None:
-    dst = held.desc
-    # four bits have neither infinities nor NaN; padding is zero
-    if dst.dtype.is_packed or not _has_special(held.elements, FLOATS[dst.dtype.name]):
-        return
-    found, values = _as_f64(held), _values(change, read)
-    lost = ~np.isfinite(found) & np.isfinite(values)
-    if isinstance(change.src, RecordDesc):
-        # a product may be infinite in f32 already
-        lost |= ~np.isfinite(found) & _finite_codes(change.src, read)
-    if not lost.any():
-        return
-    at = tuple(int(i) for i in np.argwhere(lost)[0])
-    index = tuple(i + offset for i, offset in zip(at, offsets or (0,) * len(at), strict=True))
-    value, largest = values[at], FLOATS[dst.dtype.name].max
-    others = int(lost.sum()) - 1
-    more = f", and so do {others} more near it" if others else ""
-    if not np.isfinite(value):
+    def _check_finite(self) -> None:
+        dst, src = self.dst, self.src
+        # four bits have neither infinities nor NaN; padding is zero
+        if dst.dtype.is_packed or not _has_special(self._made.elements, FLOATS[dst.dtype.name]):
+            return
+        found, values = _as_f64(self._made), self._values()
+        lost = ~np.isfinite(found) & np.isfinite(values)
+        if isinstance(src, RecordDesc):
+            # a product may be infinite in f32 already
+            lost |= ~np.isfinite(found) & _finite_codes(src, self.read)
+        if not lost.any():
+            return
+        at = tuple(int(i) for i in np.argwhere(lost)[0])
+        offsets = self.offsets or (0,) * len(at)
+        index = tuple(i + offset for i, offset in zip(at, offsets, strict=True))
+        value, largest = values[at], FLOATS[dst.dtype.name].max
+        others = int(lost.sum()) - 1
+        more = f", and so do {others} more near it" if others else ""
+        if not np.isfinite(value):
+            msg = (
+                f"the number at {index} is {value:.6g}, although codes are finite: a scale is not, "
+                f"or their product is beyond f32{more}; the checkpoint is damaged, so get it again"
+            )
+            raise OverflowedError(msg)
+        wider = [name for name in _WIDER if FLOATS[name].max > largest]
+        hint = f"; {' and '.join(wider)} hold it" if wider else ""
+        if not isinstance(src, RecordDesc):
+            hint += "; or give scale=, or leave the tensor out of the rule"
         msg = (
-            f"the number at {index} is {value:.6g}, although codes are finite: a scale is not, or "
-            f"their product is beyond f32{more}; the checkpoint is damaged, so get it again"
+            f"{value:.6g} at {index} would become {found[at]:.6g} in {dst.dtype}, whose largest "
+            f"number is {largest:.6g}{more}{hint}"
         )
         raise OverflowedError(msg)
-    wider = [name for name in _WIDER if FLOATS[name].max > largest]
-    hint = f"; {' and '.join(wider)} hold it" if wider else ""
-    if not isinstance(change.src, RecordDesc):
-        hint += "; or give scale=, or leave the tensor out of the rule"
-    msg = (
-        f"{value:.6g} at {index} would become {found[at]:.6g} in {dst.dtype}, whose largest number "
-        f"is {largest:.6g}{more}{hint}"
-    )
-    raise OverflowedError(msg)
 
+    def _vanished(self) -> float | None:
+        """Return the largest number that was read if every one became 0; None otherwise."""
+        codes = self._made.elements
+        # as signed integers, positive numbers are positive, so this is decided without a copy
+        is_positive = codes.size and int(codes.view(f"i{codes.itemsize}").max()) > 0
+        if not codes.size or is_positive or _as_f64(self._made).any():
+            return None
+        return float(np.abs(self._values()).max())
 
-def _vanished(change: Change | Move, read: Bytes, held: Memory) -> float | None:
-    """Return the largest number of a region in which every number became 0; None in others."""
-    codes = held.elements
-    # as signed integers, positive numbers are positive, so this is decided without a copy
-    if not codes.size or int(codes.view(f"i{codes.itemsize}").max()) > 0 or _as_f64(held).any():
-        return None
-    return float(np.abs(_values(change, read)).max())
+    @property
+    def _made(self) -> Memory:
+        return Memory(self.dst, self.data[: self.dst.min_nbytes], zero_pad=False)
 
+    def _memory_read(self) -> Memory:
+        assert isinstance(self.src, MemoryDesc)  # noqa: S101 - the callers have looked
+        (data,) = self.read.values()
+        return Memory(self.src, padded(data, self.src.nbytes)[: self.src.nbytes], zero_pad=False)
 
-def _is_wider(change: Change | Move, src: MemoryDesc, dst: MemoryDesc) -> bool:
-    """Whether the target's type holds all numbers of the source."""
-    if src.dtype.name not in FLOATS:
-        return False
-    is_wider = FLOATS[dst.dtype.name].holds(FLOATS[src.dtype.name])
-    return is_wider and getattr(change, "attr", None) is None
+    def _values(self) -> NDArray[Any]:
+        """Return the numbers that were read, before an attribute is applied."""
+        if isinstance(self.src, RecordDesc):
+            record = record_of(self.src, self.read)
+            return dequantize_record(record, "f32", None, 1).numpy()
+        return _as_f64(self._memory_read())
 
 
 def _has_special(codes: NDArray[Any], form: FloatFormat) -> bool:
@@ -291,15 +299,6 @@ def _as_f64(held: Memory) -> NDArray[np.float64]:
     wide = memory_desc(held.desc.dims, "f64")
     found: NDArray[np.float64] = reorder(held, wide, threads=1).numpy()
     return found
-
-
-def _values(change: Change | Move, read: Bytes) -> NDArray[Any]:
-    """Return the numbers that were read, before an attribute is applied."""
-    src = change.src
-    if isinstance(src, RecordDesc):
-        return dequantize_record(record_of(src, read), "f32", None, 1).numpy()
-    (data,) = read.values()
-    return _as_f64(Memory(src, padded(data, src.nbytes)[: src.nbytes], zero_pad=False))
 
 
 def _finite_codes(desc: RecordDesc, read: Bytes) -> NDArray[np.bool_]:

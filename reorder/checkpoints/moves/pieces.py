@@ -245,7 +245,7 @@ def _sizes_within(
                 f"is {bound.most}; give more"
             )
             raise MemdescError(msg)
-    return _grown(dims, uses, steps, best, bound.wanted).sizes
+    return best.sizes
 
 
 def _has_long_runs(uses: Sequence[_OperandUse], sizes: _Sizes) -> bool:
@@ -283,24 +283,6 @@ def _halved(sizes: _Sizes, steps: _Sizes) -> Iterator[_Sizes]:
         if size > step:
             half = max(-(-size // step) // 2, 1) * step
             yield (*sizes[:dim], half, *sizes[dim + 1 :])
-
-
-def _grown(
-    dims: _Sizes, uses: Sequence[_OperandUse], steps: _Sizes, best: _RegionSize, wanted: int
-) -> _RegionSize:
-    """Return regions closer to the wanted size, as halving may have gone too far."""
-    for dim, (size, step) in enumerate(zip(best.sizes, steps, strict=True)):
-        whole = -(-dims[dim] // step)
-        most = size // step * wanted // best.nbytes
-        if size >= dims[dim] or most <= size // step:
-            continue
-        # regions of about one size
-        count = -(-whole // -(-whole // most))
-        grown = min(count * step, dims[dim])
-        found = _region_size(dims, uses, (*best.sizes[:dim], grown, *best.sizes[dim + 1 :]))
-        if found is not None and best.nbytes < found.nbytes <= wanted:
-            best = found
-    return best
 
 
 def _region_size(dims: _Sizes, uses: Sequence[_OperandUse], sizes: _Sizes) -> _RegionSize | None:

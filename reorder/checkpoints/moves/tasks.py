@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from itertools import islice
-from threading import Condition, Thread, current_thread
+from threading import Condition, Thread, get_ident
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -19,12 +19,7 @@ from memdesc.record import RecordDesc
 from reorder.checkpoints.formats.entry import Place
 from reorder.checkpoints.moves.changes import ONLY, permutation, sizes_of
 from reorder.checkpoints.moves.files import read_runs, scratch, write_runs
-from reorder.checkpoints.moves.losses import (
-    Lost,
-    OverflowedError,
-    check_range,
-    check_scales,
-)
+from reorder.checkpoints.moves.losses import Lost, Made, OverflowedError, check_scales
 from reorder.checkpoints.moves.pieces import Bound, Piece, cut
 
 if TYPE_CHECKING:
@@ -112,8 +107,7 @@ class Task(NamedTuple):
             return made, None
         try:
             if ONLY in made:
-                lost = check_range(self.piece.change, read, made[ONLY], self.piece.offsets)
-                return made, lost
+                return made, Made.by(self.piece.change, read, made[ONLY], self.piece.offsets).lost()
             self._check_blocks(read)
         except OverflowedError as error:
             msg = f"{self.name}: {error}"
@@ -177,27 +171,24 @@ class _Queue:
     """Tasks that threads take in order, each once its bytes fit into memory."""
 
     def __init__(self, tasks: Iterable[Task], max_bytes: int) -> None:
-        self._tasks = iter(tasks)
+        self._tasks, self._max_bytes = iter(tasks), max_bytes
         self._next = next(self._tasks, None)
-        self._max_bytes, self._held = max_bytes, 0
+        # the bytes of the task of each thread that runs one
+        self._held: dict[int, int] = {}
         self._state = Condition()
         self.error: BaseException | None = None
-        self._is_stopped = False
-        self._left: set[Thread] = set()
 
-    def take(self, done: Task | None = None) -> Task | None:
+    def take(self) -> Task | None:
         """Return the next task, once there is room for it; None at the end.
 
-        The bytes of the task that the thread has done are free then. If the next one fits, the same
-        thread goes on with its buffers; a thread that has to wait frees its own.
+        The task that the thread had before is done. If the next one fits, the same thread goes on
+        with its buffers; a thread that has to wait frees its own.
         """
         with self._state:
-            self._held -= 0 if done is None else done.nbytes
-            self._state.notify_all()
-            while (found := None if self._is_stopped else self._next) is not None:
-                nbytes = found.nbytes
-                if not self._held or self._held + nbytes <= self._max_bytes:
-                    self._held += nbytes
+            self._leave()
+            while (found := self._next) is not None:
+                if not self._held or sum(self._held.values()) + found.nbytes <= self._max_bytes:
+                    self._held[get_ident()] = found.nbytes
                     self._next = next(self._tasks, None)
                     break
                 scratch.clear()
@@ -205,26 +196,20 @@ class _Queue:
             return found
 
     def stop(self, error: BaseException | None) -> None:
-        """Make threads take no more tasks."""
+        """Let no thread take another task; the one that calls has ended."""
         with self._state:
-            self._is_stopped = True
+            self._next, self._tasks = None, iter(())
             self.error = self.error or error
-            self._state.notify_all()
+            self._leave()
 
-    def leave(self) -> None:
-        """Note that the calling thread takes no more tasks."""
+    def _leave(self) -> None:
+        self._held.pop(get_ident(), None)
+        self._state.notify_all()
+
+    def wait(self) -> None:
+        """Wait until no task runs and none is left."""
         with self._state:
-            self._left.add(current_thread())
-            self._state.notify_all()
-
-    def wait_for(self, threads: Iterable[Thread]) -> None:
-        """Wait until all of these threads that were started have left.
-
-        `Thread.join` does not work here: when Ctrl-C interrupts it, it may take a running thread
-        for a dead one.
-        """
-        with self._state:
-            while not self._left.issuperset(each for each in threads if each.ident is not None):
+            while self._held or self._next is not None:
                 self._state.wait(_POLL_SECONDS)
 
 
@@ -244,27 +229,22 @@ def run_tasks(
 
     def loop() -> None:
         try:
-            task = queue.take()
-            while task is not None:
+            while (task := queue.take()) is not None:
                 finished(task, work(task))
-                task = queue.take(task)
         except BaseException as error:  # noqa: BLE001 - the caller raises it
             queue.stop(error)
-        finally:
-            queue.leave()
 
-    workers = [Thread(target=loop, name=f"memdesc-convert-{k}") for k in range(threads)]
     try:
-        for thread in workers:
-            thread.start()
-        queue.wait_for(workers)
+        for k in range(threads):
+            Thread(target=loop, name=f"memdesc-convert-{k}").start()
+        queue.wait()
     except BaseException:
         queue.stop(None)
         # No task may write after this returns: another conversion may use the same names. So a
         # second Ctrl-C does not end the wait for the tasks that run.
         while True:
             with suppress(KeyboardInterrupt):
-                queue.wait_for(workers)
+                queue.wait()
                 break
         raise
     if queue.error is not None:

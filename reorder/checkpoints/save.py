@@ -166,12 +166,11 @@ def saving_format(path: Path) -> str:
 
 def _write(out: BinaryIO, file: PlannedFile, data: Mapping[str, NDArray[np.uint8]]) -> None:
     """Write a planned file and the bytes of its tensors."""
-    for offset, header in file.headers:
+    parts: list[tuple[int, bytes | memoryview]] = [*file.headers]
+    parts += ((span.offset, _buffer(data[name])) for name, span in file.spans.items())
+    for offset, part in parts:
         out.seek(offset)
-        out.write(header)
-    for name, span in file.spans.items():
-        out.seek(span.offset)
-        out.write(_buffer(data[name]))
+        out.write(part)
     if file.seal is not None:
         out.flush()
         file.seal(Path(out.name))
