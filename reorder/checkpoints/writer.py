@@ -352,11 +352,10 @@ def _locked(folder: Path) -> int:
             if fcntl:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             _check_same(handle, folder)
-        except BlockingIOError:
+        except (BlockingIOError, MemdescError) as error:
             os.close(handle)
-            _refuse_in_use(folder)
-        except MemdescError:
-            os.close(handle)  # likewise
+            if isinstance(error, BlockingIOError):
+                _refuse_in_use(folder)
         except OSError as error:
             os.close(handle)
             with suppress(OSError):
@@ -373,15 +372,12 @@ def _locked(folder: Path) -> int:
 
 def _make(folder: Path) -> None:
     """Make a folder; refuse one that others made or may write into."""
-    try:
+    with suppress(FileExistsError):
         folder.mkdir(_MODE)
-    except FileExistsError:
-        try:
-            status = folder.lstat()
-        except FileNotFoundError:
-            return  # the caller looks again
-    else:
-        return
+    try:
+        status = folder.lstat()
+    except FileNotFoundError:
+        return  # it was removed meanwhile: the caller looks again
     if not stat.S_ISDIR(status.st_mode):
         _refuse(folder, "it is a link or a file")
     if fcntl and status.st_uid != os.geteuid():

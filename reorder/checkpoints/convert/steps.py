@@ -18,11 +18,9 @@ from reorder.checkpoints.formats.descriptors import record_fields
 from reorder.checkpoints.formats.entry import Entry, Place, Tensor, stored_desc
 from reorder.checkpoints.moves.changes import (
     ONLY,
-    Encode,
     Quantize,
     Reorder,
     Repack,
-    Scaled,
     copied,
 )
 from reorder.checkpoints.moves.pieces import Bound, Cut, cut
@@ -63,7 +61,7 @@ class Step:
     # what is written, by role: likewise, or codes with the ``scales`` and ``zero_points`` chosen
     targets: Mapping[str, Tensor]
     # how the bytes change; None if they are copied
-    change: Reorder | Repack | Encode | None = None
+    change: Reorder | Repack | Quantize | None = None
     # the rule that asks for it
     rule: Rule | None = None
     # tensors that the output does not need, such as a `g_idx` that keeps the order of inputs
@@ -164,7 +162,7 @@ def layout_step(entry: Entry, rule: Rule, format_name: str) -> Step:
             return _quantize_step(entry, rule, src, dst)
         attr = _attr(rule, src, dst)
         if rule.scale is not None or rule.zero_point is not None:
-            return _scaled_step(entry, rule, Scaled(src, dst, attr))
+            return _scaled_step(entry, rule, Reorder(src, dst, attr, is_quantizing=True))
         change = Reorder(src, dst, attr)
     except MemdescError as error:
         hint = ""
@@ -218,7 +216,7 @@ def _quantize_step(entry: Entry, rule: Rule, src: MemoryDesc, dst: MemoryDesc) -
         raise MemdescError(msg)
     groups = rule.groups or ()
     _check_quantized(src, dst, axes, groups)
-    change = Quantize(src, dst, axes=axes, groups=groups)
+    change = Quantize(src, dst, axes, groups)
     name = rule.renamed(entry.name)
     tensors = {"memory": stored_layout(name, dst)}
     for role, desc in change.scales.items():
@@ -230,7 +228,7 @@ def _quantize_step(entry: Entry, rule: Rule, src: MemoryDesc, dst: MemoryDesc) -
     return Step(entry.name, {ONLY: entry}, {ONLY: codes[1], **dict(rest)}, change, rule)
 
 
-def _scaled_step(entry: Entry, rule: Rule, change: Scaled) -> Step:
+def _scaled_step(entry: Entry, rule: Rule, change: Reorder) -> Step:
     """Return the step of a tensor whose scale a rule gives; it is stored beside the codes."""
     name = rule.renamed(entry.name)
     tensors = {"memory": stored_layout(name, change.dst)}
@@ -255,8 +253,8 @@ def _is_encoding(rule: Rule) -> bool:
 def _encode_step(entry: Entry, rule: Rule, src: MemoryDesc, format_name: str) -> Step:
     """Return the step of floats that become a record, whose scales are chosen from the data."""
     dst = _target_of_floats(src, rule)
-    change = Encode(src, dst)
-    _check_quantized(src, change.plain.dst, change.plain.axes, change.plain.groups)
+    change = Quantize.into(src, dst)
+    _check_quantized(src, change.codes, change.axes, change.groups)
     prefix = rule.renamed(entry.name).removesuffix(WEIGHT)
     written = written_tensors(prefix, dst, format_name)
     targets = joined_tensors(prefix, record_fields(dst), written)

@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from memdesc import Layout
-    from memdesc.record import Field
 
     Desc = RecordDesc | MemoryDesc
     # for each tensor that is read, or each that is written, by its role
@@ -127,12 +126,16 @@ class Change(ABC):
 class Reorder(Change):
     """A reorder of one tensor, without accumulation: a piece may run twice.
 
-    Fails if there is no such reorder, or it cannot be made region by region.
+    If it `is_quantizing`, its scale and zero point are those of the whole tensor, and are written
+    beside the codes. Fails if there is no such reorder, or it cannot be made region by region.
     """
 
     src: MemoryDesc
     dst: MemoryDesc
     attr: Attr | None = None
+    is_quantizing: bool = False
+    # the role of what it writes
+    role: str = ONLY
 
     def __post_init__(self) -> None:
         # boxes are planned when it runs
@@ -156,6 +159,22 @@ class Reorder(Change):
         return tuple(alignment)
 
     @property
+    def writes(self) -> Operands:
+        """The tensor, and the constants that the first region writes."""
+        constants = {role: Operand(each.nbytes, ()) for role, each in self.constants.items()}
+        return {self.role: Operand(self.dst.min_nbytes, (FieldLayout.of(self.dst),)), **constants}
+
+    @property
+    def constants(self) -> dict[str, NDArray[Any]]:
+        """The scale, and the zero point if there is one, that are written beside codes."""
+        if not self.is_quantizing:
+            return {}
+        given = {each.role: each.values for each in self.attr.parameters} if self.attr else {}
+        point = given.get("dst_zero_point")
+        points = {} if point is None else {"zero_points": np.asarray(point, np.int32)}
+        return {"scales": np.asarray(given.get("dst_scale", 1), np.float32), **points}
+
+    @property
     def is_copy(self) -> bool:
         """Whether it leaves all bytes as they are."""
         is_full = not _has_gaps(self.dst) and self.dst.padded_nelems == self.dst.nelems
@@ -167,19 +186,21 @@ class Reorder(Change):
         if _has_gaps(self.dst):
             data[:] = 0
         prepare(plan_reorder(self.src, self.dst, self.attr), threads=1)(read[ONLY], data)
-        return {ONLY: data}
+        constants = {role: _bytes_of(each) for role, each in self.constants.items()}
+        return {self.role: data, **constants}
 
     def definition(self, read: Bytes, written: Bytes) -> tuple[NDArray[Any], NDArray[Any]]:
         """Reorder by definition."""
-        data, found = padded(read[ONLY], self.src.min_nbytes), written[ONLY]
+        data, found = padded(read[ONLY], self.src.min_nbytes), written[self.role]
         wanted = np.zeros(max(len(found), self.dst.min_nbytes), np.uint8)
         execute_reference(self.src, self.dst, data, wanted, self.attr)
         return wanted[: len(found)], found
 
     def _other_fields(self, region: Region) -> dict[str, Any]:
-        """Return the scales and zero points of the elements of a region."""
+        """Return the scales and zero points of the elements of a region; the first stores them."""
+        first = {"is_quantizing": self.is_quantizing and not any(region.offsets)}
         if self.attr is None or not self.attr.parameters:
-            return {}
+            return first
         bound = plan_reorder(self.src, self.dst, self.attr).bound_attr
         operands = {operand.role: operand for operand in bound.operands}
         given: dict[str, Any] = {}
@@ -196,43 +217,7 @@ class Reorder(Change):
             given[f"{role}_mask"] = parameter.mask
             given[f"{role}_groups"] = parameter.groups
         given |= {"saturate": self.attr.saturate, "f8_rounding": self.attr.f8_rounding}
-        return {"attr": Attr(**given)}
-
-
-@dataclass(frozen=True)
-class Scaled(Reorder):
-    """A reorder by one scale and zero point that are given, and written beside the codes."""
-
-    @property
-    def constants(self) -> dict[str, NDArray[Any]]:
-        """The scale, and the zero point if there is one."""
-        given = {each.role: each.values for each in self.attr.parameters} if self.attr else {}
-        scale = np.asarray(given.get("dst_scale", 1), np.float32)
-        point = given.get("dst_zero_point")
-        points = {} if point is None else {"zero_points": np.asarray(point, np.int32)}
-        return {"scales": scale, **points}
-
-    @property
-    def writes(self) -> Operands:
-        """Codes, and the constants."""
-        constants = {role: Operand(each.nbytes, ()) for role, each in self.constants.items()}
-        return {**super().writes, **constants}
-
-    @property
-    def is_copy(self) -> bool:
-        """Never."""
-        return False
-
-    def part(self, region: Region, read: Layouts, written: Layouts) -> Change:
-        """Return the change of a region; the first one has the constants."""
-        made = super().part(region, read, written)
-        assert isinstance(made, Scaled)  # noqa: S101 - it is this change with other fields
-        return Reorder(made.src, made.dst, made.attr) if any(region.offsets) else made
-
-    def apply(self, read: Bytes) -> Bytes:
-        """Convert."""
-        constants = {role: _bytes_of(each) for role, each in self.constants.items()}
-        return {**super().apply(read), **constants}
+        return {"attr": Attr(**given), **first}
 
 
 @lru_cache(maxsize=1024)  # the layers of a model are alike
@@ -243,17 +228,39 @@ def copied(nbytes: int) -> Reorder:
 
 
 @dataclass(frozen=True)
-class Quantize(Reorder):
-    """A reorder of floats by scales that are chosen from the data, and written beside the codes.
+class Quantize(Change):
+    """Floats that become codes by scales that are chosen from the data, and written beside them.
 
-    `axes` and `groups` are those of `reorder.quantize`. All elements that share a scale are in one
-    region.
+    The codes and scales are a tensor each, and for unsigned integers zero points are a third; or
+    they are those of a record. `axes` and `groups` are those of `reorder.quantize`. All elements
+    that share a scale are in one region.
     """
 
+    src: MemoryDesc
     axes: tuple[int, ...] = ()
     groups: tuple[int, ...] = ()
 
     working: ClassVar[int] = 4  # numpy finds the largest values in f32
+
+    @classmethod
+    def into(cls, src: MemoryDesc, dst: RecordDesc) -> Quantize:
+        """Return how floats become a record of codes and f32 scales."""
+        groups = dst.field_of(dst.rule.numbers[1]).groups[-GROUPED_DIMS:]
+        return cls(src, dst, tuple(range(len(dst.dims))), groups)
+
+    @property
+    def codes(self) -> MemoryDesc:
+        """The layout of the codes."""
+        if isinstance(self.dst, MemoryDesc):
+            return self.dst
+        return self.dst.field_of(self.dst.rule.numbers[0]).desc
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """The roles of the codes, the scales and the zero points if there are any."""
+        if isinstance(self.dst, MemoryDesc):
+            return (ONLY, *self.scales)
+        return tuple(self.dst.field_of(each).tensor for each in self.dst.rule.numbers)
 
     @property
     def alignment(self) -> tuple[int, ...]:
@@ -265,12 +272,12 @@ class Quantize(Reorder):
 
     @property
     def scales(self) -> dict[str, MemoryDesc]:
-        """The layouts of scales, and for unsigned integers of zero points, over all dims."""
+        """The layouts of scales and zero points that are tensors, over all dims."""
         counts = [
             size // group if dim in self.axes else 1
             for dim, (size, group) in enumerate(zip(self.dims, self.alignment, strict=True))
         ]
-        integers = INTEGERS.get(self.dst.dtype.name)
+        integers = INTEGERS.get(self.codes.dtype.name)
         types = {"scales": "f32"}
         types |= {"zero_points": "s32"} if integers and integers.low == 0 else {}
         return {role: memory_desc(counts, dtype) for role, dtype in types.items()}
@@ -278,80 +285,42 @@ class Quantize(Reorder):
     @property
     def writes(self) -> Operands:
         """Codes, scales and zero points."""
+        if isinstance(self.dst, RecordDesc):
+            return super().writes
         scales = {
             role: Operand(desc.nbytes, (FieldLayout.of(desc)._replace(groups=self.alignment),))
             for role, desc in self.scales.items()
         }
         return {**super().writes, **scales}
 
-    @property
-    def is_copy(self) -> bool:
-        """Never."""
-        return False
-
     def apply(self, read: Bytes) -> Bytes:
         """Choose scales, and convert."""
         codes, scales, points = quantize(
             Memory(self.src, read[ONLY], zero_pad=False),
-            self.dst.dtype,
+            self.codes.dtype,
             self.axes,
-            self.dst,
+            self.codes,
             groups=self.groups,
             threads=1,
         )
-        made = {ONLY: codes.data, "scales": _bytes_of(scales), "zero_points": _bytes_of(points)}
-        return {role: made[role] for role in (ONLY, *self.scales)}
+        made = codes.data, _bytes_of(scales), _bytes_of(points)
+        return dict(zip(self.roles, made, strict=False))
 
     def with_chosen(self, written: Bytes) -> Change:
         """Return the reorder with the scales that were written."""
-        mask = sum(1 << dim for dim in self.axes)
-        given: dict[str, Any] = {"dst_scale": written["scales"].view(np.float32)}
-        if "zero_points" in written:
-            given["dst_zero_point"] = written["zero_points"].view(np.int32)
-        for role in [*given]:
-            given |= {f"{role}_mask": mask, f"{role}_groups": self.groups}
-        return Reorder(self.src, self.dst, Attr(**given, saturate=True))
-
-
-@dataclass(frozen=True)
-class Encode(Change):
-    """Floats that become a record of codes and f32 scales, which are chosen from the data."""
-
-    src: MemoryDesc
-    dst: RecordDesc
-
-    working: ClassVar[int] = Quantize.working
-
-    @property
-    def parts(self) -> tuple[Field, Field]:
-        """The codes and the scales."""
-        code, scale = self.dst.rule.numbers
-        return self.dst.field_of(code), self.dst.field_of(scale)
-
-    @property
-    def plain(self) -> Quantize:
-        """The same codes and scales without a record."""
-        codes, scales = self.parts
-        axes = tuple(range(len(self.dims)))
-        return Quantize(self.src, codes.desc, axes=axes, groups=scales.groups[-GROUPED_DIMS:])
-
-    @property
-    def alignment(self) -> tuple[int, ...]:
-        """All elements that share a scale."""
-        return self.parts[1].groups
-
-    def apply(self, read: Bytes) -> Bytes:
-        """Choose scales, and convert."""
-        codes, scales = self.parts
-        made = self.plain.apply(read)
-        return {codes.tensor: made[ONLY], scales.tensor: made["scales"]}
+        codes, *roles = self.roles
+        count = self.scales["scales"].nelems
+        kinds = {"dst_scale": np.float32, "dst_zero_point": np.int32}
+        given: dict[str, Any] = {"saturate": True}
+        for (name, kind), role in zip(kinds.items(), roles, strict=False):
+            given[name] = written[role].view(kind)[:count]
+            given[f"{name}_mask"] = sum(1 << dim for dim in self.axes)
+            given[f"{name}_groups"] = self.groups
+        return Reorder(self.src, self.codes, Attr(**given), role=codes)
 
     def definition(self, read: Bytes, written: Bytes) -> tuple[NDArray[Any], NDArray[Any]]:
         """Convert with the scales that were written."""
-        codes, scales = self.parts
-        nbytes = self.dst.tensors[scales.tensor]
-        chosen = self.plain.with_chosen({"scales": written[scales.tensor][:nbytes]})
-        return chosen.definition(read, {ONLY: written[codes.tensor]})
+        return self.with_chosen(written).definition(read, written)
 
 
 @dataclass(frozen=True)

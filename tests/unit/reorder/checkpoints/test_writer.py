@@ -42,6 +42,10 @@ def test_a_full_disk_is_told_before_the_start(tmp_path: Path) -> None:
     huge = PlannedFile("x", 2**55, (), {"a": Span(0, 2**55)})
     with pytest.raises(MemdescError, match="takes 36028797018963968 bytes, but its disk has"):
         Writer(tmp_path / "x", [huge]).begin()
+    # others who fill the disk meanwhile take no room that an output needs
+    with Writer(tmp_path / "x", [PlannedFile("x", 10**6, (), {"a": Span(0, 10**6)})]) as writer:
+        assert writer.where("a").path.stat().st_blocks * 512 >= 10**6
+        writer.discard()
     # the lock was given back
     with Writer(tmp_path / "x", [PlannedFile("x", 1, (), {"a": Span(0, 1)})]) as writer:
         writer.discard()
