@@ -14,7 +14,7 @@ import numpy as np
 
 from memdesc.dtypes import BYTE_BITS
 from reorder.cpu.codecs.codec import Codec
-from reorder.cpu.kernels.elements import LONG_ROW, Location
+from reorder.cpu.kernels.elements import Location
 from reorder.cpu.kernels.rows import (
     Row,
     each_line,
@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 
 # Registers of one vector of an operation: a single test for rare numbers covers them all.
 _REGISTERS = 4
+# Rows of at least this many vectors start them at lines of dst: their first elements are apart.
+_LONG_ROW = 2
 # Rows of exactly this many elements, one block of channels, are one vector without loops.
 _BLOCK = 16
 
@@ -172,7 +174,7 @@ def _head_of(row: _RowOperation, lanes: int) -> Value:
     if line > MASKED_LANES or dst.elements.bits < src.elements.bits:
         return columns.like(0)
     skipped = -dst.elements.address_of(dst.start) & (LINE_NBYTES - 1)
-    return where(columns >= LONG_ROW * lanes, skipped // (dst.elements.bits // BYTE_BITS), 0)
+    return where(columns >= _LONG_ROW * lanes, skipped // (dst.elements.bits // BYTE_BITS), 0)
 
 
 class _OperationRows(NamedTuple):
