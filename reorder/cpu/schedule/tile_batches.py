@@ -49,6 +49,7 @@ def tile_batches(builder: BatchBuilder) -> list[Batch]:
     )
     tagged = [(box, is_tiled(plan, box)) for box in plan.boxes]
     batches = builder.move_all(box for box, tiled in tagged if not tiled)
+    builder.depends_on_place |= builder.fills_lines
     tiles: list[Tile] = []
     zeros: list[Box] = []
     for box in (box for box, tiled in tagged if tiled):
@@ -72,7 +73,10 @@ def _tiles_of(
     limit = SLOT_BITS // config.max_bits & -_LIMIT_GRAIN
     widths = plan.src.dtype.bits, plan.dst.dtype.bits
     in_place = config.is_single
-    return cut_into_tiles(box, widths, limit, in_place=in_place, streams=config.streams)
+    place = builder.place * BYTE_BITS // widths[1] if builder.fills_lines else None
+    return cut_into_tiles(
+        box, widths, limit, in_place=in_place, streams=config.streams, place=place
+    )
 
 
 def _indirect_batches(builder: BatchBuilder, config: KernelConfig, box: Box) -> list[Batch]:

@@ -22,6 +22,7 @@ from memdesc.dtypes import BYTE_BITS
 from reorder.cpu.schedule.loops import contiguous_loops
 from reorder.cpu.schedule.tile_choice import is_scattered
 from reorder.cpu.schedule.tile_rows import contiguous_nodes
+from reorder.cpu.target import LINE_BITS
 from reorder.plan.nodes import DST, SRC, Box, Node
 from reorder.plan.passes import moved, simplify, src_and_dst, zeros_beyond
 
@@ -55,12 +56,14 @@ def cut_into_tiles(
     *,
     in_place: bool,
     streams: bool = False,
+    place: int | None = None,
 ) -> tuple[list[Tile], list[Box]]:
     """Cut a box without indirect loops into tiles and boxes of zeros.
 
     `widths` are the bits of elements of src and dst; a slot holds `limit` of the wider ones. With
     `in_place` one stage computes dst from src, so only elements that are moved need scratch. With
-    `streams` conversions write dst by non-temporal stores.
+    `streams` conversions write dst by non-temporal stores. If dst starts `place` elements into a
+    cache line, tiles start lines where they can.
     """
     nodes = box.nodes
     if box.is_zero:
@@ -70,7 +73,7 @@ def cut_into_tiles(
     if widths[0] == widths[1] < BYTE_BITS:
         counts = _tile_counts(nodes, limit, padded=padded)
         order = _TileOrder(_order_of_side(nodes, counts, DST), reads=False, writes=False)
-        return _tiles_of(box, counts, order, streams=streams)
+        return _tiles_of(box, _Cuts(counts, {}), order, streams=streams)
     narrow, wide = sorted(max(BYTE_BITS, width) for width in widths)
     # Tiles may be larger if only the narrower elements go through the scratch. A tile that needs no
     # scratch gains nothing from that, and many small ones are shared more evenly among threads.
@@ -80,7 +83,34 @@ def cut_into_tiles(
         moved = compress(widths, (not order.reads, not order.writes))
         if max(moved, default=0) <= bits:
             break
-    return _tiles_of(box, counts, order, streams=streams)
+    heads = {}
+    if place is not None and widths[1] >= BYTE_BITS:
+        heads = _heads(box, counts, LINE_BITS // widths[1], place)
+    return _tiles_of(box, _Cuts(counts, heads), order, streams=streams)
+
+
+class _Cuts(NamedTuple):
+    """Where nodes are cut, by their index in the box."""
+
+    # how many steps of each node a tile takes
+    counts: dict[int, int]
+    # how many steps come before the first line of dst
+    heads: dict[int, int]
+
+
+def _heads(box: Box, counts: dict[int, int], line: int, place: int) -> dict[int, int]:
+    """Return the steps before the first line of a node that is cut into whole lines of dst.
+
+    A line has `line` elements. There are no such steps unless all rows start alike.
+    """
+    heads = {}
+    for k, node in enumerate(box.nodes):
+        is_contiguous = node.strides[DST] == 1 and counts.get(k, 0) < node.valid
+        if is_contiguous and counts.get(k, 0) % line == 0:
+            heads[k] = -(place + box.offsets[DST]) % line
+        elif node.strides[DST] % line:
+            return {}
+    return heads
 
 
 def _order_of(box: Box, counts: dict[int, int], widths: tuple[int, int]) -> _TileOrder:
@@ -92,19 +122,20 @@ def _order_of(box: Box, counts: dict[int, int], widths: tuple[int, int]) -> _Til
 
 
 def _tiles_of(
-    box: Box, counts: dict[int, int], order: _TileOrder, *, streams: bool
+    box: Box, cuts: _Cuts, order: _TileOrder, *, streams: bool
 ) -> tuple[list[Tile], list[Box]]:
     """Return tiles that take some steps of each node, and the zeros beyond them."""
     pads = not order.writes
     tiles = []
-    for offsets, outer, inner in _pieces_of(box, counts, pads=pads):
+    for offsets, outer, inner in _pieces_of(box, cuts, pads=pads):
         inside = sorted(inner, key=lambda numbered: order.nodes.index(numbered[0]))
         # if the data exceed the caches, successive tiles continue the rows of src
         loops = tuple(sorted(outer, key=lambda node: -abs(node.strides[SRC]))) if streams else outer
         nodes = tuple(node for _, node in inside)
         tiles.append(Tile(offsets, loops, nodes, order.reads, order.writes))
     covered = [
-        _covered_steps(node, counts.get(k, 0), pads=pads) for k, node in enumerate(box.nodes)
+        _covered_steps(node, cuts.counts.get(k, 0), cuts.heads.get(k, 0), pads=pads)
+        for k, node in enumerate(box.nodes)
     ]
     return tiles, list(simplify(tuple(zeros_beyond(src_and_dst(box), covered))))
 
@@ -245,11 +276,12 @@ class _Piece(NamedTuple):
     inner: tuple[tuple[int, Node], ...]
 
 
-def _pieces_of(box: Box, counts: dict[int, int], *, pads: bool) -> list[_Piece]:
+def _pieces_of(box: Box, cuts: _Cuts, *, pads: bool) -> list[_Piece]:
     """Return pieces that cover the data of a box; with `pads` tails may have padding."""
     pieces = [_Piece(box.offsets, (), ())]
     for k, node in enumerate(box.nodes):
-        parts = list(_parts_of(node, counts.get(k, 0), pads=pads))
+        count, head = cuts.counts.get(k, 0), cuts.heads.get(k, 0)
+        parts = list(_parts_of(node, count, head, pads=pads))
         pieces = [
             _Piece(
                 moved(piece.offsets, node, start),
@@ -262,23 +294,25 @@ def _pieces_of(box: Box, counts: dict[int, int], *, pads: bool) -> list[_Piece]:
     return pieces
 
 
-def _parts_of(node: Node, count: int, *, pads: bool) -> Iterator[tuple[int, Node, Node]]:
+def _parts_of(node: Node, count: int, head: int, *, pads: bool) -> Iterator[tuple[int, Node, Node]]:
     """Yield where equal tiles of the data of a node start, the loop over them and the loop inside.
 
     With a count of 0 the node only loops over tiles.
     """
-    whole, tail = divmod(node.valid, count or 1)
+    if head:
+        yield 0, Node(1, 1, node.strides), Node(head, head, node.strides)
+    whole, tail = divmod(node.valid - head, count or 1)
     if whole:
         strides = tuple((count or 1) * stride for stride in node.strides)
-        yield 0, Node(whole, whole, strides), Node(count, count, node.strides)
+        yield head, Node(whole, whole, strides), Node(count, count, node.strides)
     if tail:
-        start = whole * count
-        extent = _covered_steps(node, count, pads=pads) - start
+        start = head + whole * count
+        extent = _covered_steps(node, count, head, pads=pads) - start
         yield start, Node(1, 1, node.strides), Node(extent, tail, node.strides)
 
 
-def _covered_steps(node: Node, count: int, *, pads: bool) -> int:
+def _covered_steps(node: Node, count: int, head: int, *, pads: bool) -> int:
     """Return how many steps of a node tiles write: with `pads` they fill the last tile."""
-    if not count or not pads or node.valid % count == 0:
+    if not count or not pads or (node.valid - head) % count == 0:
         return node.valid
-    return min(node.extent, (node.valid // count + 1) * count)
+    return min(node.extent, head + ((node.valid - head) // count + 1) * count)

@@ -27,12 +27,15 @@ def _check_cut(
     *,
     in_place: bool,
     streams: bool = False,
+    place: int | None = None,
 ) -> None:
     boxes: list[Box] = []
     for box in plan_reorder(*pair).boxes:
         if box.indirect:
             return
-        tiles, zeros = cut_into_tiles(box, widths, limit, in_place=in_place, streams=streams)
+        tiles, zeros = cut_into_tiles(
+            box, widths, limit, in_place=in_place, streams=streams, place=place
+        )
         for tile in tiles:
             # bits in the scratch: nothing, the elements of one side, or those of both
             moved = [
@@ -70,6 +73,7 @@ _WIDTHS = st.sampled_from([(32, 8), (8, 32), (4, 32), (32, 4), (16, 16), (32, 16
     st.sampled_from([128, 2048, 4096]),
     st.booleans(),
     st.booleans(),
+    st.none() | st.integers(0, 63),
 )
 def test_tiles_and_zeros_together_write_every_padded_element_once_and_tiles_fit_the_scratch(
     pair: tuple[MemoryDesc, MemoryDesc],
@@ -77,8 +81,18 @@ def test_tiles_and_zeros_together_write_every_padded_element_once_and_tiles_fit_
     limit: int,
     in_place: bool,
     streams: bool,
+    place: int | None,
 ) -> None:
-    _check_cut(pair, widths, limit, in_place=in_place, streams=streams)
+    _check_cut(pair, widths, limit, in_place=in_place, streams=streams, place=place)
+
+
+def test_tiles_start_cache_lines_of_dst() -> None:
+    src, dst = memory_desc((1024, 300), "s8", "ab"), memory_desc((1024, 300), "f32", "ba")
+    (box,) = plan_reorder(src, dst).boxes
+    tiles, _ = cut_into_tiles(box, (8, 32), 4096, in_place=True, place=4)
+    starts = {tile.offsets[1] % 1024 for tile in tiles} - {0}
+    assert starts
+    assert all((start + 4) % 16 == 0 for start in starts)
 
 
 @pytest.mark.parametrize("in_place", [True, False])
