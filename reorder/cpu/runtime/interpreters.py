@@ -37,7 +37,7 @@ def compiled_interpreter(
         count = len(InterpreterCall._fields)
         return text_of(lambda *given: emit(InterpreterCall(*given)), count, symbol), symbol
 
-    return kernel_at(Kernel(name, emit.__module__, text, moves))
+    return kernel_at(Kernel(name, text, moves))
 
 
 def interpreter_at(kernel: MoveKernel) -> int:

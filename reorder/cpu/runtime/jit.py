@@ -6,9 +6,11 @@ the same code; a process that compiles a kernel loads it in the same way as late
 
 from __future__ import annotations
 
+import hashlib
 import logging
+import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from ctypes import CFUNCTYPE, c_int64
 from functools import cache
@@ -20,14 +22,20 @@ from typing import Any, NamedTuple
 import llvmlite
 from llvmlite import binding
 
+from memdesc import __version__
 from reorder.cpu import kernel_files
 from reorder.cpu.runtime.machine_code import load
-from reorder.cpu.runtime.sources import digest_of
 from reorder.cpu.target import processor
 from reorder.forks import importing
 from reorder.stack import on_enough_stack
 
 _LOG = logging.getLogger("reorder")
+# The packages that write kernels, and those whose values and constants they use.
+_ROOT = str(Path(__file__).parents[3])
+_SOURCES = (
+    *("reorder/cpu", "reorder/values", "reorder/plan", "reorder/memory", "reorder/bench"),
+    "memdesc/record",
+)
 
 
 class Kernel(NamedTuple):
@@ -35,8 +43,6 @@ class Kernel(NamedTuple):
 
     # identifies the code, on disk too
     name: str
-    # the module with the function that `text` compiles
-    module: str
     # returns LLVM's text, and the name of the function in it. It is called only if there is no
     # file, so it imports what it needs
     text: Callable[[], tuple[str, str]]
@@ -97,7 +103,7 @@ def kernel_of(function: Callable[..., int | None], name: str) -> Kernel:
 
         return text_of(function)
 
-    return Kernel(name, function.__module__, text)
+    return Kernel(name, text)
 
 
 @cache
@@ -139,8 +145,28 @@ def _tell(seconds: float, folder: Path | None) -> None:
 
 def _key(kernel: Kernel) -> str:
     """Return all that the code of a kernel depends on."""
-    facts = kernel.name, digest_of(kernel.module), binding.get_process_triple(), *processor()
+    facts = kernel.name, digest(), binding.get_process_triple(), *processor()
     return "\n".join([*facts, llvmlite.__version__, _numba_version()])
+
+
+def source_files(root: str = _ROOT) -> Iterator[str]:
+    """Yield the sources on which the code of kernels may depend, by their place in the root."""
+    yield "memdesc/dtypes.py"
+    for package in _SOURCES:
+        for folder, inner, names in os.walk(f"{root}/{package}"):
+            inner.sort()
+            place = folder.removeprefix(f"{root}/")
+            yield from (f"{place}/{name}" for name in sorted(names) if name.endswith(".py"))
+
+
+@cache
+def digest(root: str = _ROOT) -> str:
+    """Return a hash of these sources, which changes with any of them."""
+    found = hashlib.sha256(__version__.encode())
+    for name in source_files(root):
+        with open(f"{root}/{name}", "rb") as file:  # noqa: PTH123 - pathlib is slower
+            found.update(f"\n{name}\n".encode() + file.read())
+    return found.hexdigest()
 
 
 @cache
