@@ -17,7 +17,7 @@ from llvmlite import binding, ir
 from memdesc.dtypes import BYTE_BITS
 from reorder.cpu import target
 from reorder.cpu.kernels.convert import _emit_row
-from reorder.cpu.kernels.copy import _copy_lines, _copy_vectors
+from reorder.cpu.kernels.copy import _copy_vectors
 from reorder.cpu.kernels.elements import Elements, Location
 from reorder.cpu.kernels.interleave import _emit_join, _emit_split
 from reorder.cpu.kernels.loop_group import LoopGroup, Transposition
@@ -93,12 +93,6 @@ def _row(builder: Builder, given: _Arguments) -> int:
     return 2 * register_bits() * step_registers() // BYTE_BITS
 
 
-def _lines(builder: Builder, given: _Arguments) -> int:
-    elements = Elements(builder, Kernel(8, streams=True))
-    _copy_lines(elements, *_sides(given), given.count)
-    return 2 * LINE_BITS // BYTE_BITS
-
-
 def _tile(bits: int) -> _Emit:
     def emit(builder: Builder, given: _Arguments) -> int:
         elements = Elements(builder, Kernel(bits))
@@ -145,7 +139,6 @@ def _convert(src: str, dst: str) -> _Emit:
 KERNELS: dict[str, _Emit] = {
     "copy": _copy,
     "short row": _row,
-    "streamed row": _lines,
     "tile of 8-bit elements": _tile(8),
     "tile of 16-bit elements": _tile(16),
     "tile of 32-bit elements": _tile(32),

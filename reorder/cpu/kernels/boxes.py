@@ -80,8 +80,9 @@ def _rows(inner: _Inner, src: Location, dst: Location, is_data: Value) -> Rows:
         src_table=src_table,
         dst_table=src_table + head.rows * WORD_NBYTES,
         src_span=head.src_span,
-        moved=head.moved,
-        jumps=src_table + 2 * head.rows * WORD_NBYTES,
+        joins_lines=head.joins_lines != 0,
+        heads=src_table + 2 * head.rows * WORD_NBYTES,
+        jumps=src_table + 3 * head.rows * WORD_NBYTES,
     )
 
 

@@ -31,6 +31,7 @@ from reorder.cpu.llvm.emit import (
     where,
 )
 from reorder.cpu.llvm.shuffle import LANE_BITS
+from reorder.cpu.schedule.program import ALONE
 from reorder.cpu.target import LINE_BITS, LINE_NBYTES, has_masks, register_bits, step_registers
 
 # Bytes of the longest mask.
@@ -71,9 +72,11 @@ class Rows(NamedTuple):
     dst_table: Value
     # offset of the last row from the first in src
     src_span: Value
-    # `RunEnds`: elements at the end of each row that are read elsewhere, and the address of the
-    # table that says how much further on than the row
-    moved: Value
+    # whether kernels of bytes that stream join lines of dst from successive rows
+    joins_lines: Value
+    # addresses of their tables: whether the head of a row is written in part, and where the row is
+    # that follows it in dst
+    heads: Value
     jumps: Value
 
     def rebased(self) -> Rows:
@@ -106,9 +109,10 @@ def emit_copy(rows: Rows, src_end: Value) -> None:
     data, rest = rows._replace(last=data_rows), rows._replace(first=data_rows)
     sizes = (nbytes * BYTE_BITS // elements.bits for nbytes in _VECTOR_NBYTES)
     counts = [lanes for lanes in sizes if lanes > 1]
-    with when(rows.moved > 0):
-        _emit_rotated(rows)
-        builder.branch(done)
+    if elements.streams and elements.bits == BYTE_BITS:
+        with when(rows.joins_lines):
+            _emit_lines(rows)
+            builder.branch(done)
     other = builder.append_basic_block("other")
     by_length = builder.switch(run.extent, other)
     for lanes in counts:
@@ -180,32 +184,47 @@ def _emit_vectors(rows: Rows, lanes: int, src_end: Value) -> None:
         elements.store_vector(elements.zeros(lanes), dst)
 
 
-def _emit_rotated(rows: Rows) -> None:
-    """Move rows of whole lines; the last line of each ends with elements from elsewhere in src.
+def _emit_lines(rows: Rows) -> None:
+    """Move rows of bytes as whole lines of dst, wherever they start.
 
-    Both parts of that line are read from whole rows, so no byte outside of src is.
+    Where a row follows another one in dst, the line that both share is joined from them; lines at
+    other ends of rows are written in part. A row has at least a line, so no byte outside of it is
+    read.
     """
-    elements = rows.elements
-    lanes = LINE_BITS // elements.bits
-    kept, last = lanes - rows.moved, rows.columns.extent - lanes
-    own = elements.lane_mask(kept, lanes) if has_masks() else None
-    pair = Location(stack_space(elements.builder, BYTE, 2 * LINE_NBYTES, LINE_NBYTES), last.like(0))
+    elements, length = rows.elements, rows.columns.extent
     moves = rows.rebased()
     with loop(rows.first, rows.last) as row:
         src = elements.moved(moves.src, rows.src_table[row])
         dst = elements.moved(moves.dst, rows.dst_table[row])
-        follower = elements.moved(src, rows.jumps[row])
-        with loop(0, last, lanes) as i:
-            elements.store_lines(elements.load_vector(src + i, lanes), dst + i)
-        if own is not None:
-            line = elements.load_masked(src + last, own)
-            line |= elements.load_masked(follower + (-kept), ~own)
-        else:
-            # the last line of the row and the first of its follower, of which parts are a line
-            elements.store_vector(elements.load_vector(src + (last - rows.moved), lanes), pair)
-            elements.store_vector(elements.load_vector(follower, lanes), pair + lanes)
-            line = elements.load_vector(pair + rows.moved, lanes)
-        elements.store_lines(line, dst + last)
+        head = -elements.address_of(dst) & (LINE_NBYTES - 1)
+        rest = (length - head) & (LINE_NBYTES - 1)
+        stop = length - rest
+        with when(rows.heads[row] != 0):
+            _copy_tail(elements, src, dst, head, LINE_NBYTES)
+        with loop(head, stop, LINE_NBYTES) as i:
+            elements.store_lines(elements.load_vector(src + i, LINE_NBYTES), dst + i)
+        jump = rows.jumps[row]
+        with when(rest > 0), either(jump != ALONE) as (joined, alone):
+            with joined:
+                line = _joined_line(elements, src + stop, rest, elements.moved(src, jump))
+                elements.store_lines(line, dst + stop)
+            with alone:
+                _copy_tail(elements, src + stop, dst + stop, rest, LINE_NBYTES)
+
+
+def _joined_line(elements: Elements, own: Location, count: Value, follower: Location) -> Value:
+    """Return a line of the last `count` bytes of a row and the first ones of the row after it."""
+    if has_masks():
+        mask = elements.lane_mask(count, LINE_NBYTES)
+        other = elements.load_masked(follower + (-count), ~mask)
+        return elements.load_masked(own, mask) | other
+    # the last line of the row and the first of its follower, of which parts are a line
+    space = stack_space(elements.builder, BYTE, 2 * LINE_NBYTES, LINE_NBYTES)
+    pair = Location(space, count.like(0))
+    last = own + (count - LINE_NBYTES)
+    elements.store_vector(elements.load_vector(last, LINE_NBYTES), pair)
+    elements.store_vector(elements.load_vector(follower, LINE_NBYTES), pair + LINE_NBYTES)
+    return elements.load_vector(pair + (LINE_NBYTES - count), LINE_NBYTES)
 
 
 def _emit_masked(rows: Rows, lanes: int, vectors: int) -> None:
@@ -279,10 +298,10 @@ def _emit_parts(rows: Rows, parts: _Parts) -> None:
 def _emit_any(rows: Rows) -> None:
     """Move rows of any length; zeros follow them."""
     elements, columns = rows.elements, rows.columns
-    copy = _copy_lines if elements.streams else _copy_vectors
+    copy = _copy_each if elements.is_nibble else _copy_vectors
     for src, dst, is_valid in rows.rebased().each():
         valid = where(is_valid, columns.valid, 0)
-        (_copy_each if elements.is_nibble else copy)(elements, src, dst, valid)
+        copy(elements, src, dst, valid)
         emit_clear(elements, dst + valid, columns.extent - valid)
 
 
@@ -290,15 +309,6 @@ def _copy_each(elements: Elements, src: Location, dst: Location, count: Value) -
     """Copy a run element by element."""
     with loop(0, count) as i:
         elements.store(elements.load(src + i), dst + i)
-
-
-def _copy_lines(elements: Elements, src: Location, dst: Location, count: Value) -> None:
-    """Copy a run by non-temporal stores of whole cache lines, and its tail by others."""
-    lanes = LINE_BITS // elements.bits
-    whole = count & -lanes
-    with loop(0, whole, lanes) as i:
-        elements.store_lines(elements.load_vector(src + i, lanes), dst + i)
-    _copy_tail(elements, src + whole, dst + whole, count - whole, lanes)
 
 
 def _copy_vectors(elements: Elements, src: Location, dst: Location, count: Value) -> None:

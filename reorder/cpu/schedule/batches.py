@@ -11,7 +11,13 @@ from memdesc.dtypes import BYTE_BITS
 from reorder.cpu.schedule.partition import Partition, Workload, partition
 from reorder.cpu.schedule.program import encode, points_in_bytes
 from reorder.cpu.schedule.rotation import rotate
-from reorder.cpu.schedule.select import MICRO_KERNELS, Kernel, ScheduledBox, pack_for_kernels
+from reorder.cpu.schedule.select import (
+    MAX_VECTOR_BITS,
+    MICRO_KERNELS,
+    Kernel,
+    ScheduledBox,
+    pack_for_kernels,
+)
 from reorder.cpu.schedule.tiling import stream_box, tile_boxes
 from reorder.cpu.schedule.variants import schedule_variants, variants_of
 from reorder.plan.nodes import DST, SRC
@@ -93,6 +99,11 @@ class BatchBuilder:
             can_stream = self.streams and bits >= BYTE_BITS
             streams = [can_stream and part.fills_lines(bits) for part in parts]
             for scheduled, fills_lines in zip(parts, streams, strict=True):
+                is_vector = fills_lines and scheduled.columns[0].extent * bits <= MAX_VECTOR_BITS
+                if can_stream and scheduled.joins_lines(bits) and not is_vector:
+                    runs = scheduled.in_bytes(bits)
+                    by_kernel.setdefault(Kernel(BYTE_BITS, streams=True), []).append(runs)
+                    continue
                 # ends of lines are written with the lines
                 is_streamed = fills_lines or (any(streams) and scheduled.writes_parts(bits))
                 by_kernel.setdefault(Kernel(bits, is_streamed), []).append(scheduled)
@@ -151,9 +162,9 @@ class BatchBuilder:
         nbytes = sum(scheduled.written_nbytes(bits) for scheduled in boxes)
         # two threads must not write the two 4-bit elements of one byte
         threads = 1 if kernel.is_packed else self.threads
-        # the parts of rotated rows read the same lines
+        # the parts of swizzled rows share lines too
         is_swizzled = bool(self.plan.src.layout.xor or self.plan.dst.layout.xor)
-        takes_turns = is_swizzled or self.place > 0
+        takes_turns = is_swizzled or self._has_parts_of_lines
         shares = partition(workloads, nbytes, threads, self.machine, takes_turns=takes_turns)
 
         points = partial(points_in_bytes, bits=bits)
@@ -161,7 +172,15 @@ class BatchBuilder:
 
     def partition(self, workloads: list[Workload], nbytes: int, *, is_whole: bool) -> Partition:
         """Partition instructions that write `nbytes` bytes; with `is_whole` one thread runs all."""
-        return partition(workloads, nbytes, 1 if is_whole else self.threads, self.machine)
+        threads = 1 if is_whole else self.threads
+        return partition(
+            workloads, nbytes, threads, self.machine, takes_turns=self._has_parts_of_lines
+        )
+
+    @property
+    def _has_parts_of_lines(self) -> bool:
+        """Whether rows start within a line, so that two instructions write parts of one."""
+        return self.place > 0
 
 
 def _placed(box: Box, bits: int, element_stride: int, place: int) -> tuple[Box, int]:

@@ -6,7 +6,7 @@ another program. The instruction of a box is
 * `BoxHead`;
 * for each outer loop, outermost first, `LoopHead` and its stride in each operand;
 * for runs and strided elements `RowsHead` and two tables, the offsets of the rows in src and in
-  dst, then the jumps of `RunEnds` if runs have these; for transpositions `TransposeHead`,
+  dst, then those of `_shared_lines` if lines are joined; for transpositions `TransposeHead`,
   `KernelLoop` and two tables, the offsets of the columns in dst and of the rows in src, or two for
   each step of the kernel loop.
 
@@ -17,7 +17,7 @@ loops of its boxes.
 
 from __future__ import annotations
 
-from itertools import product, takewhile
+from itertools import pairwise, product, takewhile
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -26,7 +26,7 @@ import numpy as np
 from memdesc.dtypes import BYTE_BITS
 from reorder.cpu.schedule.loops import count_contiguous, offset_table, size_of
 from reorder.cpu.schedule.partition import Workload
-from reorder.cpu.schedule.select import MAX_CALL_SIZE, ScheduledBox
+from reorder.cpu.schedule.select import MAX_CALL_SIZE, Neighbours, ScheduledBox
 from reorder.cpu.tables import WORD_NBYTES, fields_of
 from reorder.cpu.target import LINE_NBYTES
 from reorder.plan.nodes import NOWHERE, IndirectLoop, Node
@@ -40,6 +40,10 @@ if TYPE_CHECKING:
 # Columns of a transposition are divided among threads in multiples of the width of a tile: this
 # many bytes of src, and at least this many columns.
 _GRAIN_NBYTES, _GRAIN_COLUMNS = LINE_NBYTES, 16
+
+
+# The jump of a run that none follows.
+ALONE = 1 << 62
 
 
 class BoxHead(NamedTuple):
@@ -77,8 +81,8 @@ class RowsHead(NamedTuple):
     dst_stride: int
     # the largest offset in src, from the first row, of a row that holds data
     src_span: int
-    # elements at the end of each run that are read elsewhere: `RunEnds`
-    moved: int
+    # whether lines of dst are joined from successive runs: `ScheduledBox.joins_lines`
+    joins_lines: int
 
 
 class TransposeHead(NamedTuple):
@@ -141,7 +145,7 @@ def encode(
             program += _encode_transpose(scheduled, kernel_loop, step, prefetches_dst=ahead)
             group, grain = scheduled.columns, max(_GRAIN_COLUMNS, _GRAIN_NBYTES // width)
         else:
-            program += _encode_rows(scheduled, step)
+            program += _encode_rows(scheduled, step, joins_lines=scheduled.joins_lines(bits))
             group, grain = scheduled.rows, 1
         inner, steps = map(size_of, (group, outer))
         shared_lines = scheduled.shared_lines(
@@ -161,7 +165,7 @@ def _coarse_steps(outer: tuple[Node, ...], inner: Node) -> int:
     )
 
 
-def _encode_rows(scheduled: ScheduledBox, step: int) -> list[int]:
+def _encode_rows(scheduled: ScheduledBox, step: int, *, joins_lines: bool) -> list[int]:
     rows, (run,) = scheduled.rows, scheduled.columns
     ((src_table, dst_table),) = _tables(scheduled, rows, step)
     valid_rows = _count_valid(rows)
@@ -173,12 +177,27 @@ def _encode_rows(scheduled: ScheduledBox, step: int) -> list[int]:
         src_stride=run.strides[0] * step,
         dst_stride=run.strides[1] * step,
         src_span=max(src_table[:valid_rows], default=0),
-        moved=scheduled.ends.extent if scheduled.ends else 0,
+        joins_lines=int(joins_lines),
     )
-    jumps = [jump * step for jump in scheduled.ends.jumps] if scheduled.ends else []
-    if len(jumps) == 1:
-        jumps *= len(src_table)
-    return [*head, *src_table, *dst_table, *jumps]
+    shared = (
+        _shared_lines(scheduled.around, src_table, dst_table, run.extent) if joins_lines else ()
+    )
+    return [*head, *src_table, *dst_table, *shared]
+
+
+def _shared_lines(
+    around: Neighbours, src_table: list[int], dst_table: list[int], length: int
+) -> list[int]:
+    """Return whether the first line of each run is written in part, and then all jumps.
+
+    A jump is the distance in src to the run that follows in dst, or `ALONE`.
+    """
+    heads = [int(not around.is_preceded)] * len(src_table)
+    jumps = [ALONE if around.jump is None else around.jump] * len(src_table)
+    for k, (at, following) in enumerate(pairwise(dst_table)):
+        if following - at == length:
+            heads[k + 1], jumps[k] = 0, src_table[k + 1] - src_table[k]
+    return [*heads, *jumps]
 
 
 def _encode_transpose(

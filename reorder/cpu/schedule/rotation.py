@@ -8,10 +8,10 @@ without its head, the part of its first line, and with the head of the row that 
     rotated rows             |aaaaaaaa|aaaaabbb|                     and the same for b, c, ...
 
 The rows of a transposition come from a table of their offsets in src already: a rotated one is the
-end of the table and then its head, further on by the distance of the two rows in src. A run that is
-copied ends with elements from elsewhere: `RunEnds`. What follows a row is a step of the next loop
-around it in dst, or in the last step of that loop a step of the loop after it, and so on. The head
-of the first row and the end of the last one are boxes of their own.
+end of the table and then its head, further on by the distance of the two rows in src. What follows
+a row is a step of the next loop around it in dst, or in the last step of that loop a step of the
+loop after it, and so on. The head of the first row and the end of the last one are boxes of their
+own. Runs that are copied need none of this: their kernel joins lines itself.
 
 The offsets of boxes in dst count from the start of a line here.
 """
@@ -23,27 +23,19 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc.dtypes import BYTE_BITS
 from reorder.cpu.schedule.loops import offset_table, size_of
-from reorder.cpu.schedule.select import (
-    TILE,
-    TRANSPOSED,
-    RunEnds,
-    ScheduledBox,
-    Tables,
-    select_kernel,
-)
+from reorder.cpu.schedule.select import TILE, TRANSPOSED, ScheduledBox, Tables, select_kernel
 from reorder.cpu.schedule.tiling import (
-    RUN_NBYTES,
     along_src,
     cut_group,
     find_cut,
     most_steps,
     rows_at_once,
-    stream_box,
+    steps_of,
     tile_boxes,
 )
 from reorder.cpu.target import LINE_BITS
 from reorder.plan.nodes import Box, Node
-from reorder.plan.passes import moved, split_node
+from reorder.plan.passes import split_node
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,16 +45,14 @@ if TYPE_CHECKING:
 _LEAST_SHARE = 16
 # Fewer columns are one or two tiles.
 _FEW_COLUMNS = 32
-# Rows of fewer runs than this are rotated together, if at least `_LEAST_SHARE` of these follow.
-_FEW_RUNS = 64
 
 
 def rotate(
     box: Box, bits: int, element_stride: int = 1, *, streams: bool
 ) -> tuple[ScheduledBox, ...]:
-    """Schedule a box of whole lines that starts within a line, as whole lines and its ends.
+    """Schedule a transposition that starts within a line, as whole lines and its ends.
 
-    Returns nothing for boxes of other kinds.
+    Returns nothing for boxes that are no transposition of whole lines.
     """
     line = LINE_BITS // bits * element_stride
     start = box.offsets[1] % line
@@ -71,20 +61,15 @@ def rotate(
         return ()
     src, dst = box.offsets
     scheduled = select_kernel(box._replace(offsets=(src, dst - start)), element_stride)
-    if not scheduled.fills_lines(bits) or scheduled.is_interleaved(bits):
+    if not (scheduled.is_transposed and scheduled.fills_lines(bits)):
         return ()
-    rotation = _Rotation(box, scheduled, (line - start) // element_stride, bits, streams)
-    rotated = rotation.transposed if scheduled.is_transposed else rotation.runs
-    for cut in (rotated, rotation.peeled):
-        found = cut()
-        if found and sum(end.size for end in found.ends) * _LEAST_SHARE <= box.size:
-            ends = [
-                tile
-                for end in found.ends
-                for tile in tile_boxes((end,), bits, element_stride, sweeps_lines=not streams)
-            ]
-            return (*found.whole, *ends)
-    return ()
+    if scheduled.is_interleaved(bits):
+        return ()
+    found = _Rotation(box, scheduled, (line - start) // element_stride, bits, streams).parts()
+    if found is None or sum(end.size for end in found.ends) * _LEAST_SHARE > box.size:
+        return ()
+    ends = tile_boxes(tuple(found.ends), bits, element_stride, sweeps_lines=not streams)
+    return (*found.whole, *ends)
 
 
 class _Parts(NamedTuple):
@@ -125,13 +110,12 @@ class _Rotation(NamedTuple):
             stride *= node.extent
         return chain
 
-    def transposed(self) -> _Parts | None:
-        """Cut a transposition."""
+    def parts(self) -> _Parts | None:
+        """Return the parts; None if there are no rotated rows."""
         rows, chain = self.scheduled.rows, self.followers(self.scheduled.rows)
         columns = self.scheduled.columns
-        if not chain:
-            return None
-        if not self.streams and chain[0] in columns and size_of(columns) < _FEW_COLUMNS:
+        next_row = chain[0] if chain else None
+        if not self.streams and next_row in columns and size_of(columns) < _FEW_COLUMNS:
             return None  # the last column is apart, and fewer do not fill tiles
         *inner, outermost = rows
         size, steps = size_of(inner), self._steps_at_once()
@@ -153,14 +137,14 @@ class _Rotation(NamedTuple):
         end = self.box
         start = skipped * outermost.strides[0]
         for node in chain:
-            part, jump = _steps_of(end, node, 0, node.extent - 1), _distance(chain, node) - start
+            part, jump = steps_of(end, node, 0, node.extent - 1), _distance(chain, node) - start
             head = self._table(-(-self.head // size))[: self.head]
             table = [*self._table(last)[self.head :], *(offset + jump for offset in head)]
             place = _moved(part, (start, skipped * outermost.strides[1]))
             if not self._add_tiles(whole, place, table, ()):
                 break
-            end = _steps_of(end, node, node.extent - 1, 1)
-        if end is self.box:
+            end = steps_of(end, node, node.extent - 1, 1)
+        if not whole:
             return None
         first = _first_step(self.box, [node for node in chain if node not in end.nodes])
         stop = skipped * size + self.head
@@ -247,73 +231,11 @@ class _Rotation(NamedTuple):
                 todo += split_node(box, *cut)
         return done
 
-    def runs(self) -> _Parts | None:
-        """Cut a box of runs."""
-        (run,) = row = self.scheduled.columns
-        chain = self.followers(row)
-        if not chain or run.extent * self.bits > 2 * RUN_NBYTES * BYTE_BITS:
-            return None
-        if run.extent == self.line and not self.streams:
-            return None  # two loads for one store of a line: slower than a store across lines
-        together: tuple[Node, ...] = ()
-        if chain[0].extent < _FEW_RUNS and len(chain) > 1 and chain[1].extent >= _LEAST_SHARE:
-            together, chain = (chain[0],), chain[1:]
-        whole: list[ScheduledBox] = []
-        end, head = self.box, self.head
-        for node in chain:
-            part = _moved(_steps_of(end, node, 0, node.extent - 1), (head, head))
-            end = _steps_of(end, node, node.extent - 1, 1)
-            jump = _distance(chain, node) - head
-            if not together:
-                tiles = tile_boxes(
-                    (part,), self.bits, sweeps_lines=not self.streams, streams=self.streams
-                )
-                whole += [tile._replace(ends=RunEnds(head, (jump,))) for tile in tiles]
-                continue
-            (loop,) = together
-            jumps = [loop.strides[0] - head] * (loop.extent - 1)
-            jumps.append(jump - (loop.extent - 1) * loop.strides[0])
-            outer = [each for each in part.nodes if each not in (loop, run)]
-            outer.sort(key=lambda each: -abs(each.strides[0]))
-            kernel = self.scheduled.micro_kernel
-            box = part._replace(nodes=(*outer, loop, run))
-            ends = RunEnds(head, tuple(jumps))
-            whole.append(ScheduledBox(box, 1, kernel, tuple(outer), together, row, ends=ends))
-        first, group = _first_step(self.box, chain), (run, *together)
-        return _Parts(whole, [*_slice(first, group, 0, head), *self._rest(end, group, head)])
-
-    def peeled(self) -> _Parts | None:
-        """Cut the first and the last line off each row: for long rows, or if nothing follows."""
-        row = self.scheduled.rows if self.scheduled.is_transposed else self.scheduled.columns
-        if len(row) > 1:
-            return None
-        stop = size_of(row) - (self.line - self.head)
-        whole: list[ScheduledBox] = []
-        for body in _slice(self.box, row, self.head, stop):
-            tiles = stream_box(body, self.bits, self.element_stride) if self.streams else ()
-            whole += tiles or tile_boxes(
-                (body,),
-                self.bits,
-                self.element_stride,
-                sweeps_lines=not self.streams,
-                streams=self.streams,
-            )
-        ends = [*_slice(self.box, row, 0, self.head), *_slice(self.box, row, stop, size_of(row))]
-        return _Parts(whole, ends)
-
 
 def _moved(box: Box, distance: tuple[int, int]) -> Box:
     """Return a box that starts elsewhere in src and dst."""
     offsets = tuple(at + more for at, more in zip(box.offsets, distance, strict=True))
     return box._replace(offsets=offsets)
-
-
-def _steps_of(box: Box, node: Node, start: int, count: int) -> Box:
-    """Return a box with some steps of one of its loops, which it loses if that is one step."""
-    k = box.nodes.index(node)
-    loop = (Node(count, count, node.strides),) if count > 1 else ()
-    nodes = (*box.nodes[:k], *loop, *box.nodes[k + 1 :])
-    return box._replace(offsets=moved(box.offsets, node, start), nodes=nodes)
 
 
 def _first_step(box: Box, loops: list[Node]) -> Box:
@@ -335,13 +257,13 @@ def _slice(box: Box, row: tuple[Node, ...], start: int, stop: int) -> Iterator[B
     if start >= stop:
         return
     if first > last:
-        step = _steps_of(box, outermost, last, 1)
+        step = steps_of(box, outermost, last, 1)
         yield from _slice(step, tuple(inner), start % size, stop % size)
         return
     if start % size:
-        step = _steps_of(box, outermost, first - 1, 1)
+        step = steps_of(box, outermost, first - 1, 1)
         yield from _slice(step, tuple(inner), start % size, size)
     if first < last:
-        yield _steps_of(box, outermost, first, last - first)
+        yield steps_of(box, outermost, first, last - first)
     if stop % size:
-        yield from _slice(_steps_of(box, outermost, last, 1), tuple(inner), 0, stop % size)
+        yield from _slice(steps_of(box, outermost, last, 1), tuple(inner), 0, stop % size)

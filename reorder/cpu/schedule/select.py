@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import prod
 from types import MappingProxyType
 from typing import NamedTuple
 
 from memdesc.dtypes import BYTE_BITS
-from reorder.cpu.schedule.loops import contiguous_loops, contiguous_size, size_of
+from reorder.cpu.schedule.loops import (
+    contiguous_loops,
+    contiguous_size,
+    count_contiguous,
+    size_of,
+)
 from reorder.cpu.target import LINE_BITS, LINE_NBYTES
 from reorder.plan.nodes import Box, Node
 from reorder.plan.passes import pack_elements, simplify
@@ -36,20 +42,12 @@ _PREFETCHED_LINES, _PREFETCHED_COLUMNS = 2, 6
 _INTERLEAVED = 2, 4
 # Elements of a side of a cache tile; a loop group shorter than two sides is not cut.
 TILE = 256
+# Runs of up to this length that are whole lines are moved as one vector each.
+MAX_VECTOR_BITS = 4 * LINE_BITS
+# Lines of dst that are written in part, at both ends of joined runs, cost little beside this many.
+_MANY_LINES = 16
 # A loop of at least this many steps in dst, of which one holds data, is a run of mostly zeros.
 _MANY_ZEROS = 8
-
-
-class RunEnds(NamedTuple):
-    """Where the last elements of each run are read: at the start of the run that follows it in dst.
-
-    See `rotation`.
-    """
-
-    # elements of each run that are read there
-    extent: int
-    # how much further on in src these are than the start of the run: for each row, or for all
-    jumps: tuple[int, ...]
 
 
 class Tables(NamedTuple):
@@ -61,6 +59,15 @@ class Tables(NamedTuple):
 
     src: tuple[int, ...]
     dst: tuple[int, ...]
+
+
+class Neighbours(NamedTuple):
+    """Runs that are moved elsewhere: they share lines of dst with those of a box."""
+
+    # whether the first line of a piece is written with the run before it
+    is_preceded: bool = False
+    # distance in src from the last run of a piece to the one that follows it in dst
+    jump: int | None = None
 
 
 class ScheduledBox(NamedTuple):
@@ -80,8 +87,8 @@ class ScheduledBox(NamedTuple):
     columns: tuple[Node, ...]
     # offsets, if these are not those of the loops; a transposition with several runs once for each
     tables: tuple[Tables, ...] = ()
-    # of runs that end with elements of other ones
-    ends: RunEnds | None = None
+    # of runs in a part of dst that others precede, or follow
+    around: Neighbours = Neighbours()
 
     @property
     def is_transposed(self) -> bool:
@@ -144,6 +151,41 @@ class ScheduledBox(NamedTuple):
             return False
         inner = self.rows if self.is_transposed else self.columns
         return self.micro_kernel != STRIDED and self._starts_lines(inner, bits)
+
+    def joins_lines(self, bits: int) -> bool:
+        """Whether it copies runs whose lines of dst are all whole, or joined from two runs.
+
+        A run has at least a line, and so many follow each other in dst that both ends, where lines
+        are written in part, matter little.
+        """
+        loops = (*self.columns, *self.rows)
+        extents = [node.extent for node in loops]
+        strides = [node.strides[1] for node in loops]
+        joined = prod(extents[: count_contiguous(extents, strides, self.element_stride)])
+        return (
+            self.micro_kernel == RUN
+            and not self.tables
+            and self.columns[0].extent * bits >= LINE_BITS
+            and all(node.valid == node.extent for node in self.box.nodes)
+            and (
+                self.around.jump is not None
+                or joined * bits >= _MANY_LINES * LINE_BITS
+                or self.fills_lines(bits)
+            )
+        )
+
+    def in_bytes(self, bits: int) -> ScheduledBox:
+        """Return the same runs, of bytes."""
+        size = bits // BYTE_BITS // self.element_stride
+        *outer, run = (
+            node._replace(strides=tuple(size * stride for stride in node.strides))
+            for node in self.box.nodes
+        )
+        extent = run.extent * bits // BYTE_BITS
+        offsets = tuple(size * offset for offset in self.box.offsets)
+        runs = select_kernel(Box(offsets, (*outer, Node(extent, extent, (1, 1)))))
+        is_preceded, jump = self.around
+        return runs._replace(around=Neighbours(is_preceded, jump and size * jump))
 
     def writes_parts(self, bits: int) -> bool:
         """Whether its stores are shorter than a cache line, in kernels that stream too."""

@@ -15,11 +15,18 @@ from typing import NamedTuple
 
 from memdesc.dtypes import BYTE_BITS
 from reorder.cpu.machine import PAGE_NBYTES, PREFETCHED_PAGES
-from reorder.cpu.schedule.loops import size_of
-from reorder.cpu.schedule.select import MAX_CALL_SIZE, TILE, TRANSPOSED, ScheduledBox, select_kernel
+from reorder.cpu.schedule.loops import count_contiguous, size_of
+from reorder.cpu.schedule.select import (
+    MAX_CALL_SIZE,
+    TILE,
+    TRANSPOSED,
+    Neighbours,
+    ScheduledBox,
+    select_kernel,
+)
 from reorder.cpu.target import LINE_BITS, LINE_NBYTES
 from reorder.plan.nodes import Box, Node
-from reorder.plan.passes import split_node
+from reorder.plan.passes import moved, split_node
 
 _ONE_STEP = Node(1, 1, (1, 1))
 # Bytes of the pieces into which runs of more than twice this length are cut, so that threads get
@@ -57,8 +64,10 @@ def tile_boxes(
         if cut is None:
             done.append(scheduled)
         else:
+            parts = split_node(scheduled.box, *cut)
             todo += [
-                select_kernel(part, element_stride) for part in split_node(scheduled.box, *cut)
+                select_kernel(part, element_stride)._replace(around=scheduled.around)
+                for part in parts
             ]
     return tuple(done)
 
@@ -104,7 +113,8 @@ def _order_loops(box: Box, runs: _Runs) -> Iterable[ScheduledBox]:
     *outer, run = box.nodes or (_ONE_STEP,)
     nbytes = run.extent * runs.bits // BYTE_BITS
     is_short = nbytes < LINE_NBYTES or (nbytes == LINE_NBYTES and runs.sweeps_lines)
-    is_streamed = runs.streams and nbytes < PAGE_NBYTES and scheduled.fills_lines(runs.bits)
+    writes_lines = scheduled.joins_lines(runs.bits) or scheduled.fills_lines(runs.bits)
+    is_streamed = runs.streams and nbytes < PAGE_NBYTES and writes_lines
     if scheduled.is_transposed or box.is_zero or not outer[1:]:
         return (scheduled,)
     src_loop = min(outer, key=lambda node: abs(node.strides[0]) or inf)
@@ -157,12 +167,52 @@ def _read_in_turn(box: Box, src_loop: Node, runs: _Runs) -> Iterator[ScheduledBo
     # pieces of nearly equal length
     steps = -(-last.extent // max(1, round(last.extent / steps)))
     strides = {node.strides for node in inner}
-    for part in split_node(box, last, steps) if steps < last.extent else (box,):
+    for part, around in _pieces(box, inner, steps, runs.element_stride):
         *loops, run = part.nodes
-        around = [node for node in loops if node.strides not in strides]
-        around.sort(key=lambda node: -abs(node.strides[0]))
+        outside = [node for node in loops if node.strides not in strides]
+        outside.sort(key=lambda node: -abs(node.strides[0]))
         within = [node for node in loops if node.strides in strides]
-        yield select_kernel(part._replace(nodes=(*around, *within, run)), runs.element_stride)
+        ordered = part._replace(nodes=(*outside, *within, run))
+        yield select_kernel(ordered, runs.element_stride)._replace(around=around)
+
+
+def _pieces(
+    box: Box, rows: tuple[Node, ...], steps: int, element_stride: int
+) -> Iterator[tuple[Box, Neighbours]]:
+    """Cut the outermost of the loops of rows; yields pieces that have like neighbours in dst.
+
+    Pieces of many rows have none: they are cut again, and write the lines at their ends in part.
+    """
+    *inner, last = rows
+    loops = (box.nodes[-1], *rows)
+    extents, strides = [node.extent for node in loops], [node.strides[1] for node in loops]
+    is_joined = (
+        count_contiguous(extents, strides, element_stride) == len(loops)
+        and size_of(inner) * steps < TILE
+        and all(node.valid == node.extent for node in box.nodes)
+    )
+    if steps >= last.extent or not is_joined:
+        parts = split_node(box, last, steps) if steps < last.extent else (box,)
+        yield from ((part, Neighbours()) for part in parts)
+        return
+    jump = last.strides[0] - sum((node.extent - 1) * node.strides[0] for node in inner)
+    count = -(-last.extent // steps)
+    for start, stop in ((0, 1), (1, count - 1), (count - 1, count)):
+        first, end = start * steps, min(stop * steps, last.extent)
+        if first < end:
+            part = steps_of(box, last, first, end - first)
+            piece = next((node for node in part.nodes if node.strides == last.strides), None)
+            parts = split_node(part, piece, steps) if piece and end - first > steps else (part,)
+            around = Neighbours(start > 0, jump if end < last.extent else None)
+            yield from ((each, around) for each in parts)
+
+
+def steps_of(box: Box, node: Node, start: int, count: int) -> Box:
+    """Return a box with some steps of one of its loops, which it loses if that is one step."""
+    k = box.nodes.index(node)
+    loop = (Node(count, count, node.strides),) if count > 1 else ()
+    nodes = (*box.nodes[:k], *loop, *box.nodes[k + 1 :])
+    return box._replace(offsets=moved(box.offsets, node, start), nodes=nodes)
 
 
 # Most steps of a loop group in a tile; a loop of fewer than twice the steps of a tile is not cut.

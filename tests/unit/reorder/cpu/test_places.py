@@ -101,6 +101,9 @@ def _cases(kind: str, dims: tuple[int, ...], src: str, dst: str) -> tuple[Memory
     return memory_desc(dims, kind, src), memory_desc(dims, kind, dst)
 
 
+_REPEATED = memory_desc((20, 64, 59), "f32", strides=(0, 59, 1))
+
+
 @settings(deadline=None)
 @given(
     _pairs(),
@@ -114,8 +117,11 @@ def _cases(kind: str, dims: tuple[int, ...], src: str, dst: str) -> tuple[Memory
 # rows of two loops, around which others follow
 @example(_cases("f32", (5, 4, 20, 24), "abcd", "cdab"), [16], _SMALL, 1)
 @example(_cases("f32", (20, 96, 18, 20), "abcd", "dacb"), [16], _SMALL, 2)
-# runs, alone and several together
+# runs of whole lines and of others, in pieces that follow each other, and repeated
 @example(_cases("f32", (18, 20, 3, 64), "abcd", "acbd"), [8], _SMALL, 1)
+@example(_cases("f32", (18, 20, 3, 59), "abcd", "acbd"), [0, 12], _SMALL, 2)
+@example(_cases("f32", (304, 1600, 1, 1), "abcd", "BAcd16a16b"), [16], _SMALL, 2)
+@example((_REPEATED, memory_desc((20, 64, 59), "f32", "bac")), [16], _SMALL, 1)
 @example(_cases("f32", (3, 70, 5, 64), "abcd", "acbd"), [8], _SMALL, 2)
 @example(_cases("f32", (5, 3, 9000, 1), "abcd", "bacd"), [8], _SMALL, 1)
 # rows that are interleaved, columns that are split, elements of four bytes at any byte

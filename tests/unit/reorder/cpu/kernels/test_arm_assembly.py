@@ -11,7 +11,6 @@ _BFLOAT = {"cortex-a76": False, "neoverse-v1": True, "apple-m1": False}
 # what each loop must have, and, of the loads and stores, no others
 _WANTED = {
     "short row": {"ldp", "stp"},
-    "streamed row": {"ldp", "stnp"},
     "tile of 8-bit elements": {"trn1", "trn2", "zip2", "st2"},
     "tile of 16-bit elements": {"trn1", "trn2", "zip2", "st2"},
     "tile of 32-bit elements": {"trn1", "trn2", "zip1", "zip2"},

@@ -9,6 +9,7 @@ import pytest
 from memdesc import memory_desc
 from reorder import plan_reorder
 from reorder.cpu.schedule.rotation import rotate
+from reorder.cpu.schedule.select import select_kernel
 
 if TYPE_CHECKING:
     from reorder.plan import Box
@@ -28,8 +29,6 @@ def _box(kind: str, dims: tuple[int, ...], src: str, dst: str) -> tuple[Box, int
         ("f32", (4096, 4096), "ab", "ba", 15),
         ("f32", (75, 96, 75, 96), "abcd", "dacb", 4),
         ("f32", (32, 64, 112, 112), "abcd", "acdb", 4),
-        ("f32", (16, 12, 2048, 64), "abcd", "acbd", 4),
-        ("f32", (16, 70, 16, 64), "abcd", "acbd", 4),
         ("f32", (15, 15, 32, 15, 15, 32), "abcdef", "beafdc", 4),
         ("s8", (4096, 4096), "ab", "ba", 1),
         ("f64", (64, 8, 9, 17), "abcd", "dcba", 1),
@@ -52,3 +51,22 @@ def test_boxes_that_start_a_line_or_do_not_fill_lines_are_left_alone() -> None:
     assert rotate(whole._replace(offsets=(0, 4)), bits, streams=True)
     assert not rotate(whole, bits, streams=True)
     assert not rotate(odd._replace(offsets=(0, 4)), bits, streams=True)
+
+
+def test_runs_that_follow_each_other_are_joined_to_lines() -> None:
+    for dims, dst, is_joined in (
+        ((16, 12, 20, 64), "acbd", True),
+        # rows of three lines and a part of one
+        ((16, 12, 20, 59), "acbd", True),
+        # shorter than a line; too few follow each other
+        ((16, 12, 20, 15), "acbd", False),
+        ((3, 2, 1, 32), "bacd", False),
+        # zeros follow the data of each block
+        ((16, 12, 20, 63), "abcD16d", False),
+    ):
+        box, bits = _box("f32", dims, "abcd", dst)
+        scheduled = select_kernel(box._replace(offsets=(0, 4)))
+        assert scheduled.joins_lines(bits) == is_joined, (dims, dst)
+        if is_joined:
+            assert scheduled.in_bytes(bits).joins_lines(8)
+            assert scheduled.in_bytes(bits).box.size == 4 * box.size

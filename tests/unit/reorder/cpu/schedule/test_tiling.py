@@ -143,8 +143,8 @@ def test_rows_of_a_tile_start_in_few_pages(rows: list[tuple[int, int]], steps: i
         # src is read backwards
         (_swap(300, 20, -1008, -5000), 32, False, True, {(20, 8, 1008), (20, 4, 1008)}),
         (_swap(300, 200, -4), 32, False, False, {(8, 32, 4), (8, 12, 4)}),
-        # parts of lines
-        (_swap(300, 200, 33), 32, False, True, {(200, 300, 33)}),
+        # lines and parts of lines
+        (_swap(300, 20, 1007, 5000), 32, False, True, {(20, 8, 1007), (20, 4, 1007)}),
         # nothing to swap: src is read in turn already, or its loop has padding
         (_IN_ORDER, 32, False, True, {(300, 200, 32)}),
         (_swapped(0, 0), 32, False, False, {(200, 300, 4)}),
