@@ -105,7 +105,7 @@ def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _parse(text: bytes) -> tuple[dict[str, Any], dict[str, str]]:
     """Return the fields of each tensor, and the metadata."""
     try:
-        header = json.loads(text, object_pairs_hook=_without_doubles)
+        header = json.loads(text.decode(), object_pairs_hook=_without_doubles)
     except MemdescError:
         raise
     except (ValueError, RecursionError) as error:

@@ -48,7 +48,7 @@ _SAFETENSORS: list[tuple[bytes, str]] = [
         (_safetensors(header), "not JSON")
         for header in (
             *(b"{", b"[" * 100_000, b'{"a": {}} {}', b'{"a": {},}', b'{"a" {}}', b'{"a": {1}}'),
-            *(b'{"\\x": {}}', b'{"\xff": {}}', b'{"a\n": {}}'),
+            *(b'{"\\x": {}}', b'{"\xff": {}}', b'{"a\n": {}}', "{}".encode("utf-16")),
         )
     ),
     *(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import struct
 from typing import TYPE_CHECKING, Any
@@ -185,14 +184,6 @@ def test_a_last_tensor_of_unknown_type_may_end_without_padding(tmp_path: Path, c
     data = _unknown(tmp_path / "x.gguf", 42, cut=cut)
     with reorder.open_checkpoint(tmp_path / "x.gguf") as found:
         assert np.array_equal(found["d"].data, data[5 * 32 : 6 * 32 - cut])
-
-
-def test_inspect_lists_unknown_types(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    _unknown(tmp_path / "x.gguf", 42)
-    assert main(["inspect", str(tmp_path / "x.gguf"), "--json"]) == 0
-    row = json.loads(capsys.readouterr().out)["tensors"][1]
-    assert (row["dtype"], row["layout"], row["bytes"]) == ("ggml_type_42", "unknown", 96)
-    assert "type 42" in row["why_unknown"]
 
 
 def test_unknown_types_are_compared_by_their_bytes(
