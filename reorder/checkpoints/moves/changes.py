@@ -445,7 +445,8 @@ def _operands(desc: Desc, perm: tuple[int, ...]) -> Operands:
 def _desc_of(desc: Desc, perm: tuple[int, ...], region: Region, layouts: Layouts) -> Desc:
     """Return the descriptor of a region, with new layouts of the fields of each tensor."""
     if isinstance(desc, MemoryDesc):
-        return desc_of(desc.dtype, layouts[ONLY][0])
+        (layout,), *_ = layouts.values()  # scales come after the codes
+        return desc_of(desc.dtype, layout)
     back = tuple(perm.index(dim) for dim in range(len(perm)))
     rest = {tensor: iter(found) for tensor, found in layouts.items()}
     fields = tuple(
