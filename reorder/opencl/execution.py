@@ -85,8 +85,8 @@ def prepare_transfers(
     if prepared is not None:
         return prepared
     transfers = plan_transfers(
-        src.spec(dst),
-        dst.spec(src),
+        src.spec,
+        dst.spec,
         device_traits(queue.device),
         attr,
         is_aligned=src.is_aligned and dst.is_aligned,

@@ -76,7 +76,7 @@ def kernel_texts(
     one, other = _operand(src, "src"), _operand(dst, "dst")
     check_operands(one, other, attr)
     traits = _COMMON if device is None else device_traits(device)
-    transfers = plan_transfers(one.spec(other), other.spec(one), traits, attr, is_aligned=True)
+    transfers = plan_transfers(one.spec, other.spec, traits, attr, is_aligned=True)
     patterns = [launch.pattern for transfer in transfers for launch in transfer.launches]
     return tuple(dict.fromkeys(map(kernel_source, patterns)))
 

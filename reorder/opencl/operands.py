@@ -67,10 +67,10 @@ class DeviceOperand(NamedTuple):
     memory: Any = None
     place: tuple[int, int] | None = None
 
-    def spec(self, other: DeviceOperand) -> OperandSpec:
-        """Return what launches depend on, given the other operand of the reorder."""
-        is_fraction = (self.channel_type or other.channel_type) == "UNORM_INT8"
-        return OperandSpec(self.desc, self.image, is_fraction)
+    @property
+    def spec(self) -> OperandSpec:
+        """What launches depend on."""
+        return OperandSpec(self.desc, self.image, self.channel_type == "UNORM_INT8")
 
 
 def device_operand(

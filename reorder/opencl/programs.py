@@ -30,7 +30,7 @@ from memdesc import MemdescError
 from memdesc.errors import short_repr
 from reorder.disk import write_file
 from reorder.opencl.allocation import is_released_error, released_error
-from reorder.opencl.kernel.access import AccessKind
+from reorder.opencl.kernel.access import Mode
 from reorder.opencl.kernel.formula import Floats
 from reorder.opencl.kernel.launch import KERNEL, Launch, Pattern, kernel_source
 
@@ -170,7 +170,7 @@ def prepare(context: cl.Context, device: cl.Device, launch: Launch) -> PreparedL
     pattern = launch.pattern
     with _building:
         kernels = _kernels(context, device, pattern)
-    operands = ("dst",) if pattern.src.kind == AccessKind.NONE else ("src", "dst")
+    operands = ("dst",) if pattern.src.mode == Mode.NONE else ("src", "dst")
     items = pattern.work_items
     return PreparedLaunch(
         launch,

@@ -14,7 +14,7 @@ from memdesc import MemdescError, memory_desc
 from reorder import opencl
 from reorder.opencl.execution import build_transfers, enqueue_transfers
 from reorder.opencl.image_formats import image_format
-from reorder.opencl.kernel.launch import GPU, DeviceTraits
+from reorder.opencl.kernel.launch import DeviceTraits
 from reorder.opencl.kernel.transfers import OperandSpec, plan_transfers
 from reorder.opencl.operands import device_operand
 from reorder.opencl.programs import floats_of
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from memdesc import ImageDesc, MemoryDesc
     from reorder import Attr
-    from reorder.opencl.kernel.launch import Body, Profile
+    from reorder.opencl.kernel.launch import Body
 
     Case = tuple[MemoryDesc, MemoryDesc, Attr | None]
 
@@ -95,19 +95,19 @@ def enqueue(
     src: tuple[Any, MemoryDesc | ImageDesc],
     dst: tuple[Any, MemoryDesc | ImageDesc],
     attr: Attr | None = None,
-    profile: Profile | None = None,
+    min_tiled: int | None = None,
 ) -> cl.Event:
-    """Enqueue a reorder between memories with their descriptors; with the kernels of a profile."""
-    if profile is None:
+    """Enqueue a reorder between memories with their descriptors; in tiles from some bytes on."""
+    if min_tiled is None:
         return opencl.enqueue_reorder(
             runtime.queue, src[0], dst[0], src=src[1], dst=dst[1], attr=attr
         )
     device = runtime.device.device
-    traits = DeviceTraits(device.max_work_group_size, floats_of(device), profile)
+    traits = DeviceTraits(device.max_work_group_size, floats_of(device), min_tiled)
     one, other = (
         device_operand(runtime.queue, *given, name) for given, name in ((src, "src"), (dst, "dst"))
     )
-    transfers = plan_transfers(one.spec(other), other.spec(one), traits, attr, is_aligned=True)
+    transfers = plan_transfers(one.spec, other.spec, traits, attr, is_aligned=True)
     prepared = build_transfers(runtime.context, device, transfers)
     return enqueue_transfers(runtime.queue, prepared, (src[0], dst[0]), None)
 
@@ -162,14 +162,14 @@ def check_reorder(runtime: Runtime, case: Case, seed: int) -> None:
 def check_buffers(
     runtime: Runtime,
     case: Case,
-    profile: Profile = GPU,
+    min_tiled: int = 1 << 16,
     max_work_items: int = 256,
     *,
     is_aligned: bool = True,
 ) -> list[Body]:
-    """Compare the kernels of a profile with the definition; returns what these do."""
+    """Compare kernels, tiles from some bytes on, with the definition; returns what these do."""
     src, dst, attr = case
-    traits = DeviceTraits(max_work_items, floats_of(runtime.device.device), profile)
+    traits = DeviceTraits(max_work_items, floats_of(runtime.device.device), min_tiled)
     one, other = OperandSpec(src), OperandSpec(dst)
     transfers = plan_transfers(one, other, traits, attr, is_aligned=is_aligned)
     prepared = build_transfers(runtime.context, runtime.device.device, transfers)
@@ -187,7 +187,7 @@ def check_image(
     case: tuple[MemoryDesc, ImageDesc, MemoryDesc],
     seed: int,
     attrs: tuple[Attr | None, Attr | None] = (None, None),
-    profile: Profile | None = None,
+    min_tiled: int | None = None,
 ) -> None:
     """Compare an image, and a buffer made of it, with the definition; NaN in f16 is any NaN.
 
@@ -199,7 +199,7 @@ def check_image(
     shape = image.height + seed % 3, image.width + seed % 3, image.channels
     before = elements(memory_desc(shape, image.dtype), seed + 1).view(kind).reshape(shape)
     memory = runtime.image(image, before)
-    event = enqueue(runtime, (runtime.buffer(source), src), (memory, image), attrs[0], profile)
+    event = enqueue(runtime, (runtime.buffer(source), src), (memory, image), attrs[0], min_tiled)
     pixels = runtime.pixels(memory, kind, event)
     wanted = np.zeros(image.desc.padded_nelems, kind)
     execute_reference(src, image.desc, source, wanted.view(np.uint8), attrs[0])
@@ -216,7 +216,7 @@ def check_image(
         memory = runtime.image(image, pixels)
     wanted = random_bytes(dst.nbytes + BESIDE, seed + 2)
     place = runtime.buffer(wanted)
-    event = enqueue(runtime, (memory, image), (place, dst), attrs[1], profile)
+    event = enqueue(runtime, (memory, image), (place, dst), attrs[1], min_tiled)
     content = np.ascontiguousarray(pixels[inside]).reshape(-1).view(np.uint8)
     execute_reference(image.desc, dst, content, wanted[: dst.nbytes], attrs[1])
     assert runtime.read(place, event).tobytes() == wanted.tobytes()

@@ -10,8 +10,8 @@ import pyopencl as cl
 import pytest
 
 from memdesc import memory_desc
-from reorder.opencl.kernel.launch import GPU, KERNEL, DeviceTraits, kernel_source
-from reorder.opencl.kernel.rows import Rows
+from reorder.opencl.kernel.launch import KERNEL, DeviceTraits, kernel_source
+from reorder.opencl.kernel.rows import RowCopy
 from reorder.opencl.kernel.transfers import OperandSpec, plan_transfers
 from reorder.opencl.programs import build
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from reorder.opencl.kernel.launch import Launch
     from tests.opencl.runtimes import Runtime
 
-PROFILE = GPU._replace(min_tiled=0)
 _LOAD = re.compile(r"\*\(__global const (\w+) \*\)(?=[\w(])(?!\(\(uintptr_t)")
 # what the body loads through a pointer that it made
 _INDEXED = {"whole": "uint", "pair": "uint4"}
@@ -76,7 +75,7 @@ def bounds_lines(first: int, nbytes: int) -> str:
 
 def launches(src: MemoryDesc, dst: MemoryDesc, *, is_aligned: bool) -> Iterator[Launch]:
     one, other = (OperandSpec(desc) for desc in (src, dst))
-    traits = DeviceTraits(256, profile=PROFILE)
+    traits = DeviceTraits(256, min_tiled=0)
     for transfer in plan_transfers(one, other, traits, is_aligned=is_aligned):
         yield from transfer.launches
 
@@ -151,7 +150,7 @@ def test_vectors_behind_rows_with_gaps_are_not_loaded(
     src = memory_desc((rows, length), "u8", strides=(length + 1, 1))
     dst = memory_desc((rows, length), "u8", "ab")
     (launch,) = launches(src, dst, is_aligned=True)
-    assert isinstance(launch.pattern.body, Rows)
+    assert isinstance(launch.pattern.body, RowCopy)
     assert is_inside(first, src, dst)
 
 

@@ -15,7 +15,7 @@ from memdesc import RUNTIME, Extra, image_desc, memory_desc, runtime_desc
 from memdesc.dtypes import DATA_TYPES
 from reorder import Attr, opencl, reorder
 from reorder.opencl import DeviceMemory
-from reorder.opencl.kernel.launch import GPU, DeviceTraits
+from reorder.opencl.kernel.launch import DeviceTraits
 from reorder.opencl.kernel.staged import Staged
 from reorder.opencl.kernel.transfers import OperandSpec, plan_transfers
 from reorder.plan import plan_runtime
@@ -104,7 +104,7 @@ def test_all_codes_of_a_type_become_those_of_another(
 def test_five_hundred_conversions_in_tiles_equal_the_definition(
     _part: int, runtime: Runtime, case: tuple[MemoryDesc, MemoryDesc, Attr | None]
 ) -> None:
-    check_buffers(runtime, case, GPU._replace(min_tiled=0))
+    check_buffers(runtime, case, 0)
 
 
 @st.composite
@@ -143,7 +143,7 @@ def test_four_hundred_images_convert_as_the_definition_says(
     seed: int,
 ) -> None:
     check_image(runtime, case[:3], seed, case[3])
-    check_image(runtime, case[:3], seed, case[3], GPU._replace(min_tiled=0))
+    check_image(runtime, case[:3], seed, case[3], 0)
 
 
 def test_plans_with_runtime_dims_run_on_devices(first: Runtime) -> None:

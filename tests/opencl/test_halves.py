@@ -9,7 +9,6 @@ import pytest
 
 from memdesc import image_desc, memory_desc
 from reorder import execute, plan_reorder
-from reorder.opencl.kernel.launch import GPU
 from tests.conversions import every_code, random_codes, run
 from tests.opencl.runtimes import enqueue
 
@@ -46,7 +45,7 @@ def test_the_instructions_of_gpus_for_halves_write_the_same_bits(
     codes = floats_around_halves() if pair[0] == "f32" else every_code(pair[0])
     one, other = (memory_desc((codes.size,), name, "a") for name in pair)
     buffer = runtime.buffer(np.full(other.nbytes, 0xA5, np.uint8))
-    event = enqueue(runtime, (runtime.buffer(codes), one), (buffer, other), profile=GPU)
+    event = enqueue(runtime, (runtime.buffer(codes), one), (buffer, other), min_tiled=1 << 16)
     wanted = run(codes, *pair, None, by="definition")
     assert runtime.read(buffer, event).tobytes() == wanted.tobytes()
 
@@ -65,7 +64,7 @@ def test_images_of_halves_are_written_with_the_same_numbers(layout: str, runtime
     execute(plan_reorder(order, dst.desc), wanted.view(np.uint8), pixels.view(np.uint8))
     image = runtime.image(dst, np.zeros((dst.height, dst.width, 4), np.uint16))
     given = runtime.buffer(codes), src
-    event = enqueue(runtime, given, (image, dst), profile=GPU._replace(min_tiled=0))
+    event = enqueue(runtime, given, (image, dst), min_tiled=0)
     found = runtime.pixels(image, np.uint16, event).reshape(-1)
     # a NaN has the same sign, and any payload
     is_nan = (pixels & 0x7FFF) > 0x7C00

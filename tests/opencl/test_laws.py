@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from memdesc import image_desc, memory_desc
 from reorder import opencl
-from reorder.opencl.kernel.launch import GPU
 from tests.opencl.runtimes import check_image, check_reorder
 from tests.strategies import desc_pairs, descs_of
 
@@ -18,11 +17,9 @@ if TYPE_CHECKING:
     from hypothesis.strategies import DrawFn
 
     from memdesc import ImageDesc, MemoryDesc
-    from reorder.opencl.kernel.launch import Profile
     from tests.opencl.runtimes import Runtime
 
 MAX_NELEMS = 1024
-TILED = GPU._replace(min_tiled=0)
 COMMON = settings(
     deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
 )
@@ -66,10 +63,10 @@ def check(
     runtime: Runtime,
     case: tuple[MemoryDesc, ImageDesc, MemoryDesc],
     seed: int,
-    profile: Profile | None = None,
+    min_tiled: int | None = None,
 ) -> None:
     # half of the cases in tiles, which images as small as these do not take by themselves
-    check_image(runtime, case, seed, profile=profile or (TILED if seed // 3 % 2 else None))
+    check_image(runtime, case, seed, min_tiled=0 if seed // 3 % 2 else min_tiled)
 
 
 @settings(COMMON, max_examples=10)
@@ -95,7 +92,7 @@ def test_five_thousand_images_keep_the_bits(
 def test_images_keep_the_bits_in_tiles_of_any_size(
     runtime: Runtime, case: tuple[MemoryDesc, ImageDesc, MemoryDesc], seed: int
 ) -> None:
-    check(runtime, case, seed, TILED)
+    check(runtime, case, seed, 0)
 
 
 _BUFFERS = desc_pairs(max_ndims=6, max_nelems=MAX_NELEMS)

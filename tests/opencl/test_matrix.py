@@ -19,7 +19,7 @@ from memdesc import Extra, ImageDesc, MemoryDesc, image_desc, memory_desc
 from memdesc.dtypes import DATA_TYPES
 from reorder import Attr, execute, plan_reorder, quantize, reorder
 from reorder.opencl.execution import build_transfers, enqueue_transfers
-from reorder.opencl.kernel.launch import GPU, Body, DeviceTraits
+from reorder.opencl.kernel.launch import Body, DeviceTraits
 from reorder.opencl.kernel.placement import ImageShape
 from reorder.opencl.kernel.transfers import OperandSpec, plan_transfers
 from reorder.opencl.programs import floats_of
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
     from tests.opencl.runtimes import Runtime
 
-# tiles for every size
-TILED = GPU._replace(min_tiled=0)
 # the first elements of src and dst: of a line, of no vector, of no byte if they have 4 bits
 PLACES = ((0, 0), (3, 0), (0, 5), (7, 1), (16, 4))
 # with more dims, only some of the signs
@@ -65,8 +63,8 @@ _SCALES: dict[str, Any] = {"src_scale": np.linspace(0.5, 2, 12), "src_scale_mask
 _IMAGE: dict[str, Any] = {"dims": (2, 12, 3, 5)}
 
 MATRIX = {
-    "rows": Family("Rows", (7, 9, 50), ("u8", "u8"), ("abc", "bac")),
-    "rows of f32": Family("Rows", (5, 7, 43), ("f32", "f32"), ("abc", "bac"), (1, 0)),
+    "rows": Family("RowCopy", (7, 9, 50), ("u8", "u8"), ("abc", "bac")),
+    "rows of f32": Family("RowCopy", (5, 7, 43), ("f32", "f32"), ("abc", "bac"), (1, 0)),
     "skewed bytes": Family("Staged", (101, 131), ("u8", "u8"), ("ab", "ba")),
     "skewed halves": Family("Staged", (58, 101), ("f16", "f16"), ("ab", "ba"), (1, 0)),
     "skewed words": Family("Staged", (40, 33), ("f32", "f32"), ("ab", "ba")),
@@ -89,12 +87,14 @@ MATRIX = {
     "tiles into blocks": Family(
         "Staged", (32, 40), ("s8", "s8"), ("ab", "ab"), blocks=((), (0, 16))
     ),
-    "runs": Family("Run", (9, 40), ("f32", "f16"), ("ab", "ab")),
-    "runs with scales": Family("Run", (9, 12), ("s8", "f32"), ("ab", "ab"), attr=Attr(**_SCALES)),
-    "runs that add": Family("Run", (9, 24), ("f32", "s8"), ("ab", "ab"), attr=Attr(beta=0.5)),
-    "runs of 4 bits": Family("Run", (6, 14), ("u4", "u4"), ("ab", "ab"), (1, 3)),
-    "runs into 4 bits": Family("Run", (5, 13), ("s8", "s4"), ("ab", "ab")),
-    "runs out of 4 bits": Family("Run", (5, 14), ("u4", "f32"), ("ab", "ab")),
+    "runs": Family("Direct", (9, 40), ("f32", "f16"), ("ab", "ab")),
+    "runs with scales": Family(
+        "Direct", (9, 12), ("s8", "f32"), ("ab", "ab"), attr=Attr(**_SCALES)
+    ),
+    "runs that add": Family("Direct", (9, 24), ("f32", "s8"), ("ab", "ab"), attr=Attr(beta=0.5)),
+    "runs of 4 bits": Family("Direct", (6, 14), ("u4", "u4"), ("ab", "ab"), (1, 3)),
+    "runs into 4 bits": Family("Direct", (5, 13), ("s8", "s4"), ("ab", "ab")),
+    "runs out of 4 bits": Family("Direct", (5, 14), ("u4", "f32"), ("ab", "ab")),
     "tiles of runs of 4 bits at any byte": Family("Staged", (5, 14), ("u4", "f32"), ("ba", "ab")),
     "tiles of runs from any byte": Family("Staged", (67, 40), ("u8", "f32"), ("ba", "ab")),
     "tiles of runs to any byte": Family("Staged", (107, 133), ("f32", "s8"), ("ab", "ba")),
@@ -111,13 +111,13 @@ MATRIX = {
         attr=Attr(dst_scale=np.linspace(1, 2, 128), dst_scale_mask=1),
     ),
     "tiles of runs of 4 bits": Family("Staged", (128, 130), ("u4", "u8"), ("ab", "ba"), (2, 0)),
-    "copies": Family("Copy", (5, 6, 7), ("u8", "u8"), ("abc", "acb"), (1, 2)),
-    "copies of pairs": Family("Copy", (3, 5, 2), ("f64", "f64"), ("abc", "bac")),
+    "copies": Family("Direct", (5, 6, 7), ("u8", "u8"), ("abc", "acb"), (1, 2)),
+    "copies of pairs": Family("Direct", (3, 5, 2), ("f64", "f64"), ("abc", "bac")),
     "copies without a common stride": Family(
-        "Copy", (3, 97), ("u8", "u8"), ("ab", "ab"), blocks=((1, 47), (1, 31))
+        "Direct", (3, 97), ("u8", "u8"), ("ab", "ab"), blocks=((1, 47), (1, 31))
     ),
     "conversions without a common stride": Family(
-        "Run",
+        "Direct",
         (3, 97),
         ("s8", "f32"),
         ("ab", "ab"),
@@ -168,10 +168,10 @@ MATRIX = {
         images=("", "in_out_channel"),
     ),
     "copies into pixels": Family(
-        "Copy", (2, 11, 3, 5), ("s8", "s8"), ("abcd", ""), images=("", "in_out_channel")
+        "Direct", (2, 11, 3, 5), ("s8", "s8"), ("abcd", ""), images=("", "in_out_channel")
     ),
     "copies into pixels with scales": Family(
-        "Copy",
+        "Direct",
         **_IMAGE,
         dtypes=("s8", "f32"),
         orders=("acdb", ""),
@@ -179,10 +179,10 @@ MATRIX = {
         images=("", "in_out_channel"),
     ),
     "copies out of pixels": Family(
-        "Copy", (2, 11, 3, 5), ("f32", "f32"), ("", "acdb"), images=("in_out_channel", "")
+        "Direct", (2, 11, 3, 5), ("f32", "f32"), ("", "acdb"), images=("in_out_channel", "")
     ),
     "copies out of pixels with scales": Family(
-        "Copy",
+        "Direct",
         **_IMAGE,
         dtypes=("f16", "s8"),
         orders=("", "abcd"),
@@ -190,7 +190,7 @@ MATRIX = {
         images=("in_out_channel", ""),
     ),
     "additions of pixels": Family(
-        "Copy",
+        "Direct",
         **_IMAGE,
         dtypes=("f32", "f32"),
         orders=("", "acdb"),
@@ -198,10 +198,10 @@ MATRIX = {
         images=("in_out_channel", ""),
     ),
     "pixels of filters": Family(
-        "Copy", (9, 7, 3, 2), ("f16", "f16"), ("abcd", ""), images=("", "conv2d_filter")
+        "Direct", (9, 7, 3, 2), ("f16", "f16"), ("abcd", ""), images=("", "conv2d_filter")
     ),
     "filters of pixels": Family(
-        "Copy", (9, 7, 3, 2), ("s32", "s32"), ("", "bacd"), images=("conv2d_filter", "")
+        "Direct", (9, 7, 3, 2), ("s32", "s32"), ("", "bacd"), images=("conv2d_filter", "")
     ),
 }
 
@@ -305,7 +305,7 @@ def run_cell(runtime: Runtime, family: Family, cell: Cell) -> set[str]:
         for of in (src, dst)
     )
     device = runtime.device.device
-    traits = DeviceTraits(256, floats_of(device), TILED)
+    traits = DeviceTraits(256, floats_of(device), min_tiled=0)
     transfers = plan_transfers(one, other, traits, family.attr, is_aligned=True)
     prepared = build_transfers(runtime.context, device, transfers)
     memory = device_memory(runtime, src, source), device_memory(runtime, dst, before)

@@ -1,8 +1,8 @@
-"""How kernels access elements: as values, as pixels of an image, or as words of a buffer."""
+"""How kernels access elements: as bits or words in a buffer, as lanes of the pixels of an image."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from memdesc.dtypes import BYTE_BITS
@@ -11,107 +11,57 @@ from reorder.values.formats import FORMATS, IntegerFormat
 
 # bytes of a word, the unit of local memory, and of the widest load and store
 WORD, VECTOR = 4, 16
+# lanes of a pixel in registers
+PIXEL_LANES = 4
 
 
-class ElementType(NamedTuple):
-    """The type of an element in a buffer, the type of its value, the suffix of image functions.
-
-    A fraction is a byte that stands for a number from 0 to 1.
-    """
-
-    memory: str
-    value: str
-    image_suffix: str = ""
-    is_fraction: bool = False
-
-    @property
-    def is_raw(self) -> bool:
-        """Whether elements are moved as bits, without conversion; images have no such type."""
-        return not self.image_suffix
-
-    @property
-    def is_half(self) -> bool:
-        """Whether elements are halves, which need special load and store functions."""
-        return self.memory == "half"
-
-    def to_value(self, expression: str, width: str) -> str:
-        """Return the expression that converts a loaded element, or `width` of them, to a value."""
-        if self.is_fraction:
-            return f"convert_float{width}({expression}) / 255.0f"
-        if self.memory == self.value or self.is_half:
-            return expression
-        return f"convert_{self.value}{width}({expression})"
-
-    def from_value(self, expression: str, width: str) -> str:
-        """Return the expression that converts a value, or `width` of them, for a store."""
-        if self.is_fraction:
-            return f"convert_uchar{width}_sat_rte({expression} * 255.0f)"
-        if self.memory == self.value:
-            return expression
-        return f"convert_{self.memory}{width}({expression})"
-
-    def load(self, memory: str, at: str) -> str:
-        """Return the value of the element at an offset in memory."""
-        if self.is_half:
-            return f"vload_half({at}, {memory})"
-        return self.to_value(_place(memory, at), "")
-
-    def store(self, memory: str, at: str, value: str) -> str:
-        """Return the statement that stores a value at an offset in memory."""
-        if self.is_half:
-            return f"vstore_half_rte({value}, {at}, {memory});"
-        return f"{_place(memory, at)} = {self.from_value(value, '')};"
-
-
-def _place(memory: str, at: str) -> str:
-    return f"*{memory}" if at == "0" else f"{memory}[{at}]"
-
-
-# elements of images, and of buffers in the same kernel
+# OpenCL C's type of a lane of an image, and the suffix of the functions that access it
 _CHANNELS = {
-    "f32": ElementType("float", "float", "f"),
-    "f16": ElementType("half", "float", "f"),
-    "s32": ElementType("int", "int", "i"),
-    "s8": ElementType("char", "int", "i"),
-    "u8": ElementType("uchar", "uint", "ui"),
-    "unorm8": ElementType("uchar", "float", "f", is_fraction=True),
+    "f32": ("float", "f"),
+    "f16": ("float", "f"),
+    "s32": ("int", "i"),
+    "s8": ("int", "i"),
+    "u8": ("uint", "ui"),
+    "unorm8": ("float", "f"),
 }
-# bits of an element that moves as it is; a byte holds two elements of 4 bits
-_RAW = {
-    4: ElementType("uchar", "uchar"),
-    8: ElementType("uchar", "uchar"),
-    16: ElementType("ushort", "ushort"),
-    32: ElementType("uint", "uint"),
-    64: ElementType("ulong", "ulong"),
-    128: ElementType("uint4", "uint4"),
-}
+# the type of an element of some bits; a byte holds two elements of 4 bits
+_TYPES = {4: "uchar", 8: "uchar", 16: "ushort", 32: "uint", 64: "ulong", 128: "uint4"}
 
 
-class AccessKind:
+class Mode:
     """How a kernel accesses an operand.
 
     Constants, not an enum, since they are compared often while a reorder is planned.
     """
 
     NONE = "none"  # zeros are written, nothing is read
-    BUFFER = "buffer"
+    ELEMENTS = "elements"  # a buffer, element by element
     VECTOR = "vector"  # a buffer whose lanes are contiguous and aligned
     IMAGE = "image"
 
 
 class Access(NamedTuple):
-    """How an operand is read or written.
+    """How an operand is read or written: its `Mode`, and the bits of an element.
 
-    `kind` is one of `AccessKind`, `bits` is the width of an element. If kernels read its value,
-    `channel` names its type, such as ``f16`` or ``unorm8``; otherwise its bits move. An image with
-    slices has `slice_rows` rows in each.
+    An image has a `channel`: the data type of its lanes, or ``unorm8`` for bytes that stand for
+    numbers from 0 to 1. With slices, it has `slice_rows` rows in each.
     """
 
-    kind: str
+    mode: str
     bits: int
     channel: str = ""
     slice_rows: int = 0
     is_array: bool = False
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of an element; 0 if two are in a byte."""
+        return self.bits // BYTE_BITS
+
+    @property
+    def element(self) -> str:
+        """OpenCL C's type of an element in a buffer."""
+        return _TYPES[self.bits]
 
     @property
     def image_type(self) -> str:
@@ -120,51 +70,51 @@ class Access(NamedTuple):
             return "image2d_t"
         return "image2d_array_t" if self.is_array else "image3d_t"
 
-    def pixel(self, coords: str) -> str:
-        """Return the coordinates that OpenCL's functions take, given an int2 of column and row."""
-        if not self.slice_rows:
-            return coords
-        return f"in_slice({coords}, {self.slice_rows})"
-
     @property
-    def nbytes(self) -> int:
-        """Bytes of an element; 0 if two are in a byte."""
-        return self.bits // BYTE_BITS
+    def pixel_type(self) -> str:
+        """OpenCL C's type of a pixel in registers."""
+        return f"{_CHANNELS[self.channel][0]}4"
 
-    @property
-    def element(self) -> ElementType:
-        """Type of an element."""
-        return _CHANNELS[self.channel] if self.channel else _RAW[self.bits]
+    def _place(self, column: str, row: str) -> str:
+        place = f"(int2)({column}, {row})"
+        return f"in_slice({place}, {self.slice_rows})" if self.slice_rows else place
+
+    def read(self, image: str, column: str, row: str) -> str:
+        """Return the expression of a pixel."""
+        return f"read_image{_CHANNELS[self.channel][1]}({image}, {self._place(column, row)})"
+
+    def code_of_lane(self, lane: str) -> str:
+        """Return the bits of a lane, which is f32 if it is a float."""
+        if self.channel == "unorm8":
+            return f"(uint)convert_uchar_sat_rte({lane} * 255.0f)"
+        if _CHANNELS[self.channel][0] == "float":
+            return f"as_uint({lane})"
+        return f"((uint){lane} & {(1 << self.bits) - 1:#x}u)"
+
+    def write(self, image: str, column: str, row: str, codes: Sequence[str], dtype: str) -> str:
+        """Return the statement that writes a pixel, from the bits of its lanes."""
+        lanes = [self._lane_of_code(code, dtype) for code in codes]
+        lanes += ["0"] * (PIXEL_LANES - len(lanes))
+        pixel = f"({self.pixel_type})({', '.join(lanes)})"
+        suffix = _CHANNELS[self.channel][1]
+        return f"write_image{suffix}({image}, {self._place(column, row)}, {pixel});"
+
+    def _lane_of_code(self, code: str, dtype: str) -> str:
+        if self.channel == "unorm8":
+            return f"convert_float((uchar)({code})) / 255.0f"
+        form = FORMATS[dtype]
+        if isinstance(form, IntegerFormat):
+            return f"({_CHANNELS[self.channel][0]}){integer_value(f'({code})', form)}"
+        return f"as_float({code})" if dtype == "f32" else f"{PIXEL}({code})"
 
 
 # a scale or a zero point that differs along the dims; its role says its type
-PARAMETER = Access(AccessKind.BUFFER, 0)
-
-
-def code_of_lane(access: Access, lane: str) -> str:
-    """Return the bits of a lane of an image, which is f32 if it is a float."""
-    element = access.element
-    if element.is_fraction:
-        return f"(uint){element.from_value(lane, '')}"
-    if element.value == "float":
-        return f"as_uint({lane})"
-    return f"((uint){lane} & {(1 << access.bits) - 1:#x}u)"
-
-
-def lane_of_code(access: Access, dtype: str, code: str) -> str:
-    """Return the value to write to an image, from the bits of an element."""
-    element = access.element
-    if element.is_fraction:
-        return element.to_value(f"(uchar)({code})", "")
-    form = FORMATS[dtype]
-    if isinstance(form, IntegerFormat):
-        return f"({element.value}){integer_value(f'({code})', form)}"
-    return f"as_float({code})" if dtype == "f32" else f"{PIXEL}({code})"
+PARAMETER = Access(Mode.ELEMENTS, 0)
 
 
 def integer_type(nbytes: int) -> str:
     """Return the type of an element of some bytes."""
-    return _RAW[nbytes * BYTE_BITS].memory
+    return _TYPES[nbytes * BYTE_BITS]
 
 
 def vector_type(nbytes: int) -> str:

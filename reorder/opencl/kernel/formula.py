@@ -81,6 +81,10 @@ class KernelFormula(Formula):
             made.check(floats)
         return made
 
+    def of_dst(self) -> Self:
+        """Return the move of elements of dst, such as zeros."""
+        return type(self)(self.dst, self.dst, writes_halves=self.writes_halves)
+
     def check(self, floats: Floats) -> None:
         """Refuse what a device cannot compute to the bit."""
         is_f32, reason = self.work == "f32", ""

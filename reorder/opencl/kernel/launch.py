@@ -29,10 +29,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc import MemdescError
-from reorder.opencl.kernel.access import PARAMETER, Access, AccessKind
+from reorder.opencl.kernel.access import PARAMETER, Access, Mode
 from reorder.opencl.kernel.formula import Floats, KernelFormula
 
 if TYPE_CHECKING:
@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from reorder.plan.nodes import IndirectLoop
 
     Axes = tuple[tuple[Axis, tuple[Block, ...]], ...]
-
-T = TypeVar("T")
 
 MAX_INT = 2**31 - 1
 # the name of every kernel
@@ -64,40 +62,26 @@ def floor_log2(extent: int) -> int:
     return extent.bit_length() - 1
 
 
-class Profile(NamedTuple):
-    """Sizes of work-groups and tiles that suit a device.
+class DeviceTraits(NamedTuple):
+    """What plans depend on: a device's largest work-group, and its arithmetic.
 
     A nest that writes fewer than `min_tiled` bytes takes no tiles: kernels of tiles are built for
-    each layout, others once for all sizes. Each family of kernels has a type for its own sizes, and
-    finds them here by that type. If `sizes` has none, they are the defaults of the type: the best
-    ones of sweeps on an NVIDIA H200, which all devices use (docs/benchmarks.md has bandwidths).
+    each layout, others once for all sizes. Sizes of tiles and groups are the best ones of sweeps on
+    an NVIDIA H200, which all devices use (docs/benchmarks.md has the bandwidths).
     """
-
-    min_tiled: int = 1 << 16
-    sizes: tuple[object, ...] = ()
-
-    def sizes_of(self, family: type[T]) -> T:
-        """Return the sizes of a family, given their type."""
-        return next((given for given in self.sizes if isinstance(given, family)), family())
-
-
-GPU = Profile()
-
-
-class DeviceTraits(NamedTuple):
-    """What plans depend on: a device's largest work-group, its arithmetic, and its best sizes."""
 
     max_work_items: int
     floats: Floats = Floats()
-    profile: Profile = GPU
+    min_tiled: int = 1 << 16
 
 
 class KernelTask(NamedTuple):
     """A nest that a family of kernels may lower.
 
-    `accesses` say how src and dst are accessed: as `IMAGE` or `BUFFER`. `is_aligned` says whether
-    buffers start at multiples of 16 bytes. With a `conversion`, elements are computed, or 4-bit
-    elements move; `numbers` are the parameters for its scalars.
+    `accesses` say how src and dst are accessed: as `IMAGE` or `ELEMENTS`. `is_aligned` says whether
+    buffers start at multiples of 16 bytes. There is a `conversion` unless elements of whole bytes
+    move between buffers; `numbers` are the parameters for its scalars. Without `converts` it keeps
+    the bits.
     """
 
     nest: Nest
@@ -106,11 +90,12 @@ class KernelTask(NamedTuple):
     is_aligned: bool
     conversion: KernelFormula | None = None
     numbers: Mapping[str, int] = {}
+    converts: bool = False
 
     @property
     def has_image(self) -> bool:
         """Whether src or dst is an image."""
-        return any(access.kind == AccessKind.IMAGE for access in self.accesses)
+        return any(access.mode == Mode.IMAGE for access in self.accesses)
 
     @property
     def moves_bytes(self) -> bool:
@@ -365,7 +350,7 @@ def _nest_params(nest: Nest, pattern: Pattern, divisions: tuple[Division, ...]) 
     params: dict[str, int] = {}
     for n, (operand, access) in enumerate(pattern.operands):
         params |= _coord_params(operand, access, nest.starts[n], "")
-        if access.kind == AccessKind.BUFFER:
+        if access.mode == Mode.ELEMENTS:
             lanes = enumerate(nest.lanes[1:], 1)
             params |= {f"{operand}_lane{k}": lane.offsets[n] for k, lane in lanes}
     for k, loop in enumerate(nest.loops):
@@ -399,9 +384,9 @@ def end_of_src(nest: Nest) -> int:
 
 def _coord_params(operand: str, access: Access, coords: Coords, loop: str) -> dict[str, int]:
     """Return the offset or stride of an operand, or the column and row of them in an image."""
-    if access.kind == AccessKind.NONE:
+    if access.mode == Mode.NONE:
         return {}
-    if access.kind == AccessKind.IMAGE:
+    if access.mode == Mode.IMAGE:
         return {f"{operand}_{c}{loop}": value for c, value in zip("xy", coords, strict=True)}
     return {f"{operand}{loop}": coords[0]}
 
@@ -440,14 +425,14 @@ def _head(pattern: Pattern) -> Iterator[str]:
         yield "}"
     yield from pattern.body.functions(pattern)
     arguments = []
-    if pattern.src.kind == AccessKind.IMAGE:
+    if pattern.src.mode == Mode.IMAGE:
         arguments.append(f"__read_only {pattern.src.image_type} src")
-    elif pattern.src.kind != AccessKind.NONE:
-        arguments.append(f"__global const {pattern.src.element.memory} *restrict src")
-    if pattern.dst.kind == AccessKind.IMAGE:
+    elif pattern.src.mode != Mode.NONE:
+        arguments.append(f"__global const {pattern.src.element} *restrict src")
+    if pattern.dst.mode == Mode.IMAGE:
         arguments.append(f"__write_only {pattern.dst.image_type} dst")
     else:
-        arguments.append(f"__global {pattern.dst.element.memory} *restrict dst")
+        arguments.append(f"__global {pattern.dst.element} *restrict dst")
     if pattern.conversion is not None:
         arguments += [
             f"__global const {pattern.conversion.operand_type(role)} *restrict {role}"

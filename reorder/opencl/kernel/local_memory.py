@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from reorder.opencl.kernel.placement import Loop
 
     # the words that a subgroup stores at the same time, and those that it loads
-    Accesses = tuple[list[int], list[int]]
+    BankWords = tuple[list[int], list[int]]
 
 T = TypeVar("T")
 
@@ -56,7 +56,7 @@ def chain_of(loops: Sequence[Loop], operand: int, limit: int) -> Chain | None:
     return Chain(tuple(run), tuple(extents)) if run else None
 
 
-def _conflicts(accesses: Accesses, moves: Mapping[int, int] = {}) -> int:
+def _conflicts(accesses: BankWords, moves: Mapping[int, int] = {}) -> int:
     """Return the steps in which the banks serve both accesses.
 
     `moves` are the bits of a word's address, each with the bit of its bank that it is added to.
@@ -71,12 +71,12 @@ def _moved(word: int, moves: Mapping[int, int]) -> int:
     return moved
 
 
-def least_conflicts(tiles: Iterable[T], accesses: Callable[[T], Accesses]) -> T:
+def least_conflicts(tiles: Iterable[T], accesses: Callable[[T], BankWords]) -> T:
     """Return the tile whose accesses take the fewest steps, such as that with the best gap."""
     return min(tiles, key=lambda tile: _conflicts(accesses(tile)))
 
 
-def best_swizzle(accesses: Accesses) -> tuple[tuple[int, int], ...]:
+def best_swizzle(accesses: BankWords) -> tuple[tuple[int, int], ...]:
     """Return (shift, mask) of the address bits to add to those of the bank, for few conflicts."""
     bits = max(max(words) for words in accesses).bit_length()
     moves: dict[int, int] = {}

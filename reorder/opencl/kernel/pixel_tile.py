@@ -11,12 +11,11 @@ from math import gcd, prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc.banks import BANKS
-from reorder.opencl.kernel.access import WORD, AccessKind
+from reorder.opencl.kernel.access import PIXEL_LANES, WORD, Mode
 from reorder.opencl.kernel.launch import KernelTask, Launch, Pattern, lower_nest, tiled
 from reorder.opencl.kernel.local_memory import LocalLayout, chain_of
 from reorder.opencl.kernel.placement import Loop, Nest
 from reorder.opencl.kernel.staged import (
-    LANE_COUNT,
     LANES,
     Pixels,
     Runs,
@@ -53,27 +52,23 @@ class PixelShape(NamedTuple):
     work_items: int
 
 
-class PixelSizes(NamedTuple):
-    """The tiles that pack an image, and that unpack one."""
-
-    pack: PixelShape = PixelShape(128, 4, 2, 4608, 128)
-    unpack: PixelShape = PixelShape(256, 4, 2, 9216, 256)
+# the tiles that pack an image, and that unpack one
+_PACK, _UNPACK = PixelShape(128, 4, 2, 4608, 128), PixelShape(256, 4, 2, 9216, 256)
 
 
 def try_lower(task: KernelTask) -> tuple[Launch, ...]:
     """Make the launch of tiles of pixels; empty if work items should move pixels without them."""
-    nest, conversion, profile = task.nest, task.conversion, task.device.profile
-    kinds = [access.kind for access in task.accesses]
-    if not nest.is_plain or kinds[0] == kinds[1]:
+    nest, conversion = task.nest, task.conversion
+    modes = [access.mode for access in task.accesses]
+    if conversion is None or not nest.is_plain or modes[0] == modes[1]:
         return ()
-    if conversion is not None and not _converts_alone(nest, conversion):
+    if task.converts and not _converts_alone(nest, conversion):
         return ()
-    image = kinds.index(AccessKind.IMAGE)
-    sizes = profile.sizes_of(PixelSizes)
-    shape = sizes.pack if image else sizes.unpack
+    image = modes.index(Mode.IMAGE)
+    shape = _PACK if image else _UNPACK
     nbytes = task.accesses[1 - image].nbytes
     if (
-        nest.steps * LANE_COUNT * nbytes < profile.min_tiled
+        nest.steps * PIXEL_LANES * nbytes < task.device.min_tiled
         or task.device.max_work_items < shape.work_items
     ):
         return ()
@@ -82,7 +77,7 @@ def try_lower(task: KernelTask) -> tuple[Launch, ...]:
         return ()
     loops, tile = chosen
     buffer = tile.dst if isinstance(tile.src, Pixels) else tile.src
-    if conversion is not None and isinstance(buffer, Runs) and buffer.run[0] == LANES:
+    if task.converts and isinstance(buffer, Runs) and buffer.run[0] == LANES:
         # without tiles a work item loads and stores a pixel as one vector, which is usually enough;
         # but from f32 in nChw16c to f16, an H200 reached 0.94 of its copy bandwidth with tiles, and
         # 0.84 without
@@ -128,10 +123,10 @@ def _choose_tile(
     if sides is None:
         return None
     loops = sides.loops
-    extents = _extents(sides, shape.nbytes // (LANE_COUNT * access.nbytes))
+    extents = _extents(sides, shape.nbytes // (PIXEL_LANES * access.nbytes))
     # the lanes come after the loops
-    lanes = Loop(LANE_COUNT, LANE_COUNT, ((sides.step,), (sides.step,)))
-    every, steps = (*loops, lanes), [*extents, LANE_COUNT]
+    lanes = Loop(PIXEL_LANES, PIXEL_LANES, ((sides.step,), (sides.step,)))
+    every, steps = (*loops, lanes), [*extents, PIXEL_LANES]
     nest, is_aligned = task.nest._replace(loops=every), task.is_aligned
     buffer = runs_of(nest, 1 - image, sides.run.run, steps, access.bits, is_aligned=is_aligned)
     run, rest = (
@@ -148,7 +143,7 @@ def _choose_tile(
     length = prod(steps[k] for k in buffer.run) * access.nbytes
     if length < _MIN_RUN or prod(extents) > _MAX_STEPS * shape.work_items:
         return None
-    step = max(buffer.nbytes, LANE_COUNT * access.nbytes if run[0] == LANES else WORD)
+    step = max(buffer.nbytes, PIXEL_LANES * access.nbytes if run[0] == LANES else WORD)
     paddings = [(padding, 0) for padding in range(0, BANKS * WORD, step)]
     tile = without_bank_conflicts(tile, shape.work_items, paddings)
     return None if tile.local_nbytes > _MAX_LOCAL else (loops, tile)
@@ -157,13 +152,13 @@ def _choose_tile(
 def _sides(nest: Nest, nbytes: int, image: int, shape: PixelShape) -> _Sides | None:
     """Return the loops and chains of a nest; None if there is no run, or a lane without data."""
     places = [lane.offsets for lane in nest.lanes if lane.is_valid]
-    step = places[1][1 - image] - places[0][1 - image] if len(places) == LANE_COUNT else 0
-    wanted = [(k, k * step) for k in range(LANE_COUNT)]
+    step = places[1][1 - image] - places[0][1 - image] if len(places) == PIXEL_LANES else 0
+    wanted = [(k, k * step) for k in range(PIXEL_LANES)]
     lanes_at = sorted((place[image], place[1 - image]) for place in places)
     if step <= 0 or lanes_at != wanted:
         return None
     loops = sorted(nest.moving.loops, key=lambda loop: tuple(map(abs, reversed(loop.strides[1]))))
-    lanes = Loop(LANE_COUNT, LANE_COUNT, ((step,), (step,)))
+    lanes = Loop(PIXEL_LANES, PIXEL_LANES, ((step,), (step,)))
     run = chain_of([*loops, lanes], 1 - image, shape.run // nbytes)
     if run is None:
         return None

@@ -20,7 +20,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from memdesc.extra import FACTORS, compensation_layout
-from reorder.opencl.kernel.access import Access, AccessKind
+from reorder.opencl.kernel.access import Access, Mode
 from reorder.opencl.kernel.formula import DIALECT, decoder_of
 from reorder.opencl.kernel.launch import Body, Pattern, block_params, floor_log2, make_launch
 from reorder.opencl.kernel.statements import block_offset
@@ -67,8 +67,8 @@ def _sum_launch(desc: MemoryDesc, name: str, start: int, max_work_items: int) ->
     for dim, digits in zip(kept, summed, strict=True):
         values |= block_params(f"sum{dim}", digits)
     pattern = Pattern(
-        Access(AccessKind.NONE, 8),
-        Access(AccessKind.BUFFER, 8),
+        Access(Mode.NONE, 8),
+        Access(Mode.ELEMENTS, 8),
         body,
         1 << floor_log2(max_work_items),
     )
@@ -98,7 +98,7 @@ def lower_ranges(
         values |= block_params(f"axis{j}", digits)
     work_items = 1 << floor_log2(min(max_work_items, _MAX_RANGE_ITEMS))
     pattern = Pattern(
-        Access(AccessKind.BUFFER, desc.dtype.bits), Access(AccessKind.BUFFER, 32), body, work_items
+        Access(Mode.ELEMENTS, desc.dtype.bits), Access(Mode.ELEMENTS, 32), body, work_items
     )
     # a stride of 0 repeats elements, so they may be more than the bytes
     bound = max(desc.min_nbytes, total) + work_items * parts

@@ -15,9 +15,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from reorder.opencl.kernel.access import VECTOR, Access, AccessKind
+from reorder.opencl.kernel.access import VECTOR, Access, Mode
 from reorder.opencl.kernel.formula import WORD_BITS
 from reorder.opencl.kernel.launch import (
     MAX_INT,
@@ -56,12 +56,8 @@ _ENOUGH, _LEAST = 1 << 14, 1 << 10
 _MAX_GROUP = 1 << 24
 _MAX_NBYTES = MAX_INT - _MAX_GROUP
 
-
-class RowSizes(NamedTuple):
-    """The most work items of a group, and the vectors of each."""
-
-    work_items: int = 128
-    steps: int = 2
+# the most work items of a group, and the vectors of each
+_WORK_ITEMS, _STEPS = 128, 2
 
 
 def try_lower(task: KernelTask) -> tuple[Launch, ...]:
@@ -69,13 +65,13 @@ def try_lower(task: KernelTask) -> tuple[Launch, ...]:
 
     Empty if the innermost loops differ, or if vectors are not faster than elements.
     """
-    nest, profile, nbytes = task.nest, task.device.profile, task.accesses[1].nbytes
+    nest, nbytes = task.nest, task.accesses[1].nbytes
     if not task.moves_bytes or not nest.is_plain or not task.is_aligned or nbytes > _MAX_ELEMENT:
         return ()
     moving = nest.moving
     if any(loop.valid != loop.extent for loop in moving.loops):
         return ()
-    if nest.steps * nbytes < profile.min_tiled:
+    if nest.steps * nbytes < task.device.min_tiled:
         return ()
     first = moving.along_src
     length = 0 if first is None else first.extent * nbytes
@@ -89,10 +85,8 @@ def try_lower(task: KernelTask) -> tuple[Launch, ...]:
     # groups that run at the same time read adjacent rows, which share sectors of memory
     outer = sorted(without(loops, chain), key=lambda loop: abs(loop.stride(0)))
     nest = nest._replace(starts=_in_bytes(nest.starts, nbytes))
-    sizes = profile.sizes_of(RowSizes)
-    sizes = sizes._replace(work_items=task.work_items(sizes.work_items))
     # the loops of a row are one loop of the kernel
-    return (_launch(nest, chain, nest.filled(outer, 2), sizes),)
+    return (_launch(nest, chain, nest.filled(outer, 2), task.work_items(_WORK_ITEMS)),)
 
 
 def _in_bytes(operands: tuple[Coords, ...], nbytes: int) -> tuple[Coords, ...]:
@@ -112,14 +106,14 @@ def _chain(row: Loop, loops: list[Loop]) -> list[Loop]:
     return chain
 
 
-def _launch(nest: Nest, chain: list[Loop], outer: tuple[Loop, ...], sizes: RowSizes) -> Launch:
+def _launch(nest: Nest, chain: list[Loop], outer: tuple[Loop, ...], work_items: int) -> Launch:
     """Make the launch of loops that are contiguous in dst, and of those around them."""
     row, nbytes = chain[0].extent, prod(loop.extent for loop in chain)
     moved = nest._replace(loops=(*chain, *outer))
-    access = Access(AccessKind.BUFFER, 8)
-    pattern = Pattern(access, access, Rows(len(chain)), sizes.work_items)
+    access = Access(Mode.ELEMENTS, 8)
+    pattern = Pattern(access, access, RowCopy(len(chain)), work_items)
     # one vector more, where dst does not start at a vector
-    copied = divided(nbytes + VECTOR - 1, floor_log2(sizes.work_items), sizes.steps, length=VECTOR)
+    copied = divided(nbytes + VECTOR - 1, floor_log2(work_items), _STEPS, length=VECTOR)
     row_shift = ceil_log2(row) - 1
     # at least 2^31: as a number of 32 bits with a sign it is negative
     inverse = -(-(1 << WORD_BITS + row_shift) // row) - (1 << WORD_BITS)
@@ -149,7 +143,7 @@ _FUNCTIONS = (
 
 
 @dataclass(frozen=True)
-class Rows(Body):
+class RowCopy(Body):
     """A copy of rows of bytes in vectors that are aligned in dst.
 
     `depth` loops are contiguous in dst, and are loop 0 of the pattern; the innermost of them, a

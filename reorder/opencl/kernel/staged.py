@@ -24,11 +24,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from memdesc.banks import BANKS
 from memdesc.dtypes import BYTE_BITS
 from reorder.opencl.kernel.access import (
+    PIXEL_LANES,
     VECTOR,
     WORD,
-    code_of_lane,
     integer_type,
-    lane_of_code,
     vector_type,
 )
 from reorder.opencl.kernel.formula import WORD_BITS
@@ -60,8 +59,8 @@ if TYPE_CHECKING:
 
     from reorder.opencl.kernel.formula import KernelFormula
 
-# the index of the lanes of a pixel among the loops of a tile, and how many there are
-LANES, LANE_COUNT = -1, 4
+# the index of the lanes of a pixel among the loops of a tile
+LANES = -1
 # steps of a work item that are written one after another; more are a loop
 _MAX_UNROLLED = 16
 # what counts the steps that may be accessed: src has data there, dst is written there
@@ -145,7 +144,7 @@ class Staged(Body):
 
     def steps(self, loop: int) -> int:
         """Return the steps of a loop in a tile."""
-        return LANE_COUNT if loop == LANES else self.extents[loop]
+        return PIXEL_LANES if loop == LANES else self.extents[loop]
 
     @property
     def innermost(self) -> int | None:
@@ -321,7 +320,7 @@ class Staged(Body):
     def _run_length(self, side: Runs, counted: str) -> str:
         """Return the elements of a run that hold data, or that are inside."""
         *lower, top = side.run
-        steps = str(LANE_COUNT)
+        steps = str(PIXEL_LANES)
         if top != LANES:
             steps = steps_inside(top, self.extents[top], counted)
         return f"{steps} * {prod(map(self.steps, lower))}"
@@ -653,14 +652,13 @@ class Staged(Body):
         """Return the loads of pixels of src, under conditions, and their stores to the tile."""
         total = self.accesses(side)
         head, starts = _steps(total, pattern.work_items)
-        kind, suffix = f"{pattern.src.element.value}4", pattern.src.element.image_suffix
+        ctype = pattern.src.pixel_type
         yield f"{head} {{"
         for s, start in enumerate(starts):
             yield f"const uint n{s} = {start};"
             yield from self._pixel_place(pattern, "src", s, conditions)
-            yield f"{kind} v{s} = ({kind})(0);"
-            at = pattern.src.pixel(f"(int2)(x{s}, y{s})")
-            yield f"if (inside{s}) v{s} = read_image{suffix}(src, {at});"
+            yield f"{ctype} v{s} = ({ctype})(0);"
+            yield f"if (inside{s}) v{s} = {pattern.src.read('src', f'x{s}', f'y{s}')};"
         for s in range(len(starts)):
             guard = f"if (n{s} < {total}u) " if total % pattern.work_items else ""
             yield f"{guard}{{ {self._put_pixel(pattern, s)} }}"
@@ -668,61 +666,52 @@ class Staged(Body):
 
     def _pixel_stores(self, pattern: Pattern, side: Pixels) -> Iterator[str]:
         """Return the stores of pixels of dst."""
-        suffix = pattern.dst.element.image_suffix
         head, starts = _steps(self.accesses(side), pattern.work_items)
         for start in starts:
             yield f"{head} {{"
             yield f"const uint n0 = {start};"
             yield from self._pixel_place(pattern, "dst", 0, [])
-            value = self._get_pixel(pattern)
-            at = pattern.dst.pixel("(int2)(x0, y0)")
-            yield f"if (inside0) write_image{suffix}(dst, {at}, {value});"
-            yield "}"
+            yield "if (inside0) {"
+            yield from self._get_pixel(pattern)
+            yield "} }"
 
     @property
     def _has_whole_pixels(self) -> bool:
         """Whether the lanes of a pixel are contiguous in local memory."""
         return self.local.strides[LANES] == self.local.element
 
-    def _lane_place(self, memory: str, s: int, lane: int) -> str:
+    def _lane_at(self, s: int, lane: int) -> str:
         """Return the address in local memory of a lane of pixel n{s}."""
-        return f"(__local {memory} *)(pixel{s} + {lane * self.local.strides[LANES]})"
+        return f"pixel{s} + {lane * self.local.strides[LANES]}"
 
-    def _get_pixel(self, pattern: Pattern) -> str:
-        """Return pixel n0, from local memory, as a value of the image."""
-        element, conversion = pattern.src.element, pattern.conversion
-        vector = f"*(__local const {element.memory}4 *)pixel0"
-        if self._has_whole_pixels and conversion is None:
-            if element.is_half:
-                return "vloada_half4(0, (__local const half *)pixel0)"
-            return element.to_value(vector, "4")
-        lanes = []
-        for lane in range(LANE_COUNT):
-            memory = self._lane_place(f"const {element.memory}", 0, lane)
-            if conversion is None:
-                lanes.append(element.load(memory, "0"))
-            else:
-                code = f"({vector}).s{lane}" if self._has_whole_pixels else f"*{memory}"
-                result = _converted(conversion, f"(uint){code}")
-                lanes.append(lane_of_code(pattern.dst, conversion.dst, result))
-        return f"({pattern.dst.element.value}4)({', '.join(lanes)})"
+    def _get_pixel(self, pattern: Pattern) -> Iterator[str]:
+        """Return the statements that write pixel n0, from local memory."""
+        conversion, ctype = _conversion(pattern), pattern.src.element
+        if self._has_whole_pixels:
+            yield f"const {ctype}4 pixel = *(__local const {ctype}4 *)pixel0;"
+            lanes = [f"pixel.s{lane}" for lane in range(PIXEL_LANES)]
+        else:
+            places = (self._lane_at(0, lane) for lane in range(PIXEL_LANES))
+            lanes = [f"*(__local const {ctype} *)({place})" for place in places]
+        codes = [_converted(conversion, f"(uint){lane}") for lane in lanes]
+        yield pattern.dst.write("dst", "x0", "y0", codes, conversion.dst)
 
     def _put_pixel(self, pattern: Pattern, s: int) -> str:
         """Return the statements that store a value of the image as a pixel in local memory."""
-        element, conversion = pattern.dst.element, pattern.conversion
-        lanes = [f"v{s}.s{lane}" for lane in range(LANE_COUNT)]
-        if conversion is not None:
-            codes = [code_of_lane(pattern.src, lane) for lane in lanes]
-            lanes = [f"({element.memory})({_converted(conversion, code)})" for code in codes]
-        elif self._has_whole_pixels:
-            if element.is_half:
-                return f"vstorea_half4_rte(v{s}, 0, (__local half *)pixel{s});"
-            value = element.from_value(f"v{s}", "4")
-            return f"*(__local {element.memory}4 *)pixel{s} = {value};"
+        conversion, ctype = _conversion(pattern), pattern.dst.element
+        codes = (pattern.src.code_of_lane(f"v{s}.s{lane}") for lane in range(PIXEL_LANES))
+        lanes = [f"({ctype})({_converted(conversion, code)})" for code in codes]
+        if self._has_whole_pixels:
+            return f"*(__local {ctype}4 *)pixel{s} = ({ctype}4)({', '.join(lanes)});"
         return " ".join(
-            element.store(self._lane_place(element.memory, s, k), "0", lane)
-            for k, lane in enumerate(lanes)
+            f"*(__local {ctype} *)({self._lane_at(s, k)}) = {lane};" for k, lane in enumerate(lanes)
         )
+
+
+def _conversion(pattern: Pattern) -> KernelFormula:
+    """Return what the kernel of an image computes."""
+    assert pattern.conversion is not None  # noqa: S101 - for the type checker
+    return pattern.conversion
 
 
 def _digit(loop: int, s: int) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from reorder.opencl.kernel.access import Access, AccessKind
+from reorder.opencl.kernel.access import Access, Mode
 from reorder.opencl.kernel.formula import INVERSE
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def index_lines(pattern: Pattern) -> Iterator[str]:
         dim = loop.grid_dim
         group = f"group{dim}" if is_last else f"group{dim} % (uint)p.groups{k}"
         tile = f"(index_t)({group}){f' * {loop.steps}' if loop.steps > 1 else ''}"
-        yield f"const index_t i{k} = (({tile}) << p.shift{k}) + {_digit(f'shift{k}')};"
+        yield f"index_t i{k} = (({tile}) << p.shift{k}) + {_digit(f'shift{k}')};"
         yield f"item >>= p.shift{k};"
         if not is_last:
             yield f"group{dim} /= (uint)p.groups{k};"
@@ -68,11 +68,11 @@ def offset_at(operand: str, indices: Iterable[tuple[int, str]], *more: str) -> s
 def start_lines(pattern: Pattern, operand: str, access: Access) -> Iterator[str]:
     """Return the coordinates of an operand at the indices of a work item."""
     indices = indices_of(pattern)
-    if access.kind == AccessKind.IMAGE:
+    if access.mode == Mode.IMAGE:
         for c in "xy":
             terms = [f"p.{operand}_{c}", *(f"{i} * p.{operand}_{c}{k}" for k, i in indices)]
             yield f"const int {operand}_{c} = (int)({' + '.join(terms)});"
-    elif access.kind != AccessKind.NONE:
+    elif access.mode != Mode.NONE:
         indirect = (f"indirect{k}_{operand}" for k in range(len(pattern.indirect)))
         yield f"const index_t {operand}_offset = {offset_at(operand, indices, *indirect)};"
 
@@ -92,11 +92,6 @@ def digits_of(number: str, extents: Iterable[int], step: int = 1) -> Iterator[st
     for extent in extents:
         yield f"(int)({number} / {step}u % {extent}u)"
         step *= extent
-
-
-def guarded(conditions: list[str], statement: str) -> str:
-    """Return a statement that runs if all conditions hold."""
-    return f"if ({' && '.join(conditions)}) {statement}" if conditions else statement
 
 
 def indirect_lines(pattern: Pattern, k: int) -> Iterator[str]:
@@ -119,7 +114,7 @@ def indirect_lines(pattern: Pattern, k: int) -> Iterator[str]:
         for dim in reversed(dims):
             size = f"{params}_size{dim}"
             yield f"index{k}_{dim} = {axis} % {size}; {axis} /= {size};"
-    if pattern.src.kind == AccessKind.NONE:
+    if pattern.src.mode == Mode.NONE:
         return
     for operand, axes in zip(names, indirect.operands, strict=True):
         for j, (dims, blocks) in enumerate(axes if operand != "dst" else ()):

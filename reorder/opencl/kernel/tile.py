@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc.banks import BANKS
 from memdesc.dtypes import BYTE_BITS
-from reorder.opencl.kernel.access import VECTOR, WORD, Access, AccessKind
+from reorder.opencl.kernel.access import VECTOR, WORD, Access, Mode
+from reorder.opencl.kernel.direct import uniform_roles, with_products
 from reorder.opencl.kernel.launch import KernelTask, Launch, Pattern, ceil_log2, lower_nest, tiled
 from reorder.opencl.kernel.local_memory import (
     MAX_LOCAL_NBYTES,
@@ -22,12 +23,11 @@ from reorder.opencl.kernel.local_memory import (
     chain_of,
 )
 from reorder.opencl.kernel.placement import Loop, without
-from reorder.opencl.kernel.runs import uniform_roles, with_products
 from reorder.opencl.kernel.staged import Runs, Staged, without_bank_conflicts
 from reorder.values.binding import BETA
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from reorder.opencl.kernel.placement import Nest
 
@@ -52,16 +52,14 @@ class TileShape(NamedTuple):
     work_items: int
 
 
-class TileSizes(NamedTuple):
-    """The shape of tiles for elements of so many bytes; 0 is for elements of 4 bits."""
-
-    shapes: Mapping[int, TileShape] = {
-        0: TileShape(128, 128, 1 << 15, 256),
-        1: TileShape(128, 64, 8192, 128),
-        2: TileShape(128, 128, 16384, 256),
-        4: TileShape(256, 256, 16384, 256),
-        8: TileShape(256, 256, 8192, 128),
-    }
+# the shape of tiles for elements of so many bytes; 0 is for elements of 4 bits
+_SHAPES = {
+    0: TileShape(128, 128, 1 << 15, 256),
+    1: TileShape(128, 64, 8192, 128),
+    2: TileShape(128, 128, 16384, 256),
+    4: TileShape(256, 256, 16384, 256),
+    8: TileShape(256, 256, 8192, 128),
+}
 
 
 class SkewedShape(NamedTuple):
@@ -78,28 +76,13 @@ class SkewedShape(NamedTuple):
     align: int = 32
 
 
-class SkewedSizes(NamedTuple):
-    """The tile for elements of so many bytes; a work item loads the rows that it transposes."""
+# the tile for elements of so many bytes; a work item loads the rows that it transposes
+_SKEWED = {1: SkewedShape(128, 96), 2: SkewedShape(128, 48), 4: SkewedShape(64, 32)}
 
-    tiles: Mapping[int, SkewedShape] = {
-        1: SkewedShape(128, 96),
-        2: SkewedShape(128, 48),
-        4: SkewedShape(64, 32),
-    }
-
-
-class ConvertedShape(NamedTuple):
-    """Elements of a tile that converts, and of its longest edge.
-
-    If wider elements become bytes, rows of dst would be shorter than a cache line: then it has so
-    many bytes of src, and the narrow edge.
-    """
-
-    nelems: int = 4096
-    edge: int = 64
-    narrow_nbytes: int = 1 << 15
-    narrow_edge: int = 128
-    work_items: int = 256
+# Elements of a tile that converts, and of its longest edge. If wider elements become bytes, rows of
+# dst would be shorter than a cache line: then it has so many bytes of src, and the narrow edge.
+_CONVERTED, _EDGE, _NARROW_NBYTES, _NARROW_EDGE = 4096, 64, 1 << 15, 128
+_WORK_ITEMS = 256
 
 
 def try_lower_skewed(task: KernelTask) -> tuple[Launch, ...]:
@@ -107,14 +90,14 @@ def try_lower_skewed(task: KernelTask) -> tuple[Launch, ...]:
 
     Empty if whole-vector tiles suffice or rows are too short.
     """
-    nest, profile, access = task.nest, task.device.profile, task.accesses[1]
+    nest, access = task.nest, task.accesses[1]
     nbytes = access.nbytes
-    shape = profile.sizes_of(SkewedSizes).tiles.get(nbytes)
+    shape = _SKEWED.get(nbytes)
     if shape is None or not task.moves_bytes or not nest.is_plain or not task.is_aligned:
         return ()
     moving = nest.moving
     along_src, along_dst = moving.along_src, moving.along_dst
-    if along_src is None or along_dst is None or nest.steps * nbytes < profile.min_tiled:
+    if along_src is None or along_dst is None or nest.steps * nbytes < task.device.min_tiled:
         return ()
     if along_src is along_dst or min(along_src.extent, along_dst.extent) * nbytes < _MIN_ROW:
         return ()
@@ -163,10 +146,10 @@ def try_lower(task: KernelTask) -> tuple[Launch, ...]:
 
 def _moved(task: KernelTask, nest: Nest, bits: tuple[int, int]) -> tuple[Launch, ...]:
     """Make the launch of a nest that moves elements; with pairs of them, dst is made of bytes."""
-    profile, nbytes, is_paired = task.device.profile, bits[1] // BYTE_BITS, bits[0] != bits[1]
-    if nest.steps * nbytes < profile.min_tiled:
+    nbytes, is_paired = bits[1] // BYTE_BITS, bits[0] != bits[1]
+    if nest.steps * nbytes < task.device.min_tiled:
         return ()
-    shape = profile.sizes_of(TileSizes).shapes[bits[0] // BYTE_BITS]
+    shape = _SHAPES[bits[0] // BYTE_BITS]
     nest = nest._replace(
         loops=tuple(sorted(nest.moving.loops, key=lambda loop: abs(loop.stride(1))))
     )
@@ -261,8 +244,7 @@ def try_lower_conversion(task: KernelTask) -> tuple[Launch, ...]:
     conversion, nest = task.conversion, task.nest
     if conversion is None or task.has_image or BETA in conversion.roles or not nest.is_plain:
         return ()
-    shape = task.device.profile.sizes_of(ConvertedShape)
-    if nest.steps < task.device.profile.min_tiled // WORD:
+    if nest.steps < task.device.min_tiled // WORD:
         return ()
     bits = conversion.widths
     # groups that run at the same time access adjacent rows of dst, or of src if that is far wider
@@ -271,9 +253,9 @@ def try_lower_conversion(task: KernelTask) -> tuple[Launch, ...]:
     nest = nest._replace(loops=loops)
     # a vector that is loaded should not become many vectors of dst
     longest = min(_MAX_BITS // bits[0], max(_MAX_BITS // bits[1], _MIN_VECTOR), _MAX_VECTOR)
-    most, edge = shape.nelems, shape.edge
+    most, edge = _CONVERTED, _EDGE
     if bits[0] > BYTE_BITS >= bits[1]:
-        most, edge = shape.narrow_nbytes * BYTE_BITS // bits[0], shape.narrow_edge
+        most, edge = _NARROW_NBYTES * BYTE_BITS // bits[0], _NARROW_EDGE
     # scales are at constant distances along one loop
     depth = 1 if conversion.varying else len(loops)
     chosen = _extents(loops, (most // edge, edge), most, _MIN_CONVERTED, depth)
@@ -303,7 +285,7 @@ def try_lower_conversion(task: KernelTask) -> tuple[Launch, ...]:
     uniform = uniform_roles(loops[src.run[0]], conversion)
     body = Staged(tuple(extents), src, dst, "dst", LocalLayout(element), 1, uniform)
     paddings = [] if src.run[0] in dst.run else _gaps(1)
-    work_items = task.work_items(shape.work_items)
+    work_items = task.work_items(_WORK_ITEMS)
     task = task._replace(conversion=with_products(conversion, uniform, task))
     return _launched(task, nest, body, work_items, paddings)
 
@@ -402,6 +384,6 @@ def _launched(
     if body.local_nbytes > MAX_LOCAL_NBYTES:
         return ()
     sides = [side for side in (body.src, body.dst) if isinstance(side, Runs)]
-    src, dst = (Access(AccessKind.BUFFER, side.bits) for side in sides)
+    src, dst = (Access(Mode.ELEMENTS, side.bits) for side in sides)
     pattern = Pattern(src, dst, body, work_items, task.conversion)
     return (lower_nest(nest, pattern, tiled(nest.loops, body.extents), task.numbers),)

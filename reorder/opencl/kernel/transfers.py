@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memdesc import MemdescError, MemoryDesc
 from memdesc.dtypes import BYTE_BITS
-from reorder.opencl.kernel import copy, pixel_tile, rows, runs, tile
-from reorder.opencl.kernel.access import Access, AccessKind
+from reorder.opencl.kernel import direct, pixel_tile, rows, tile
+from reorder.opencl.kernel.access import Access, Mode
 from reorder.opencl.kernel.formula import KernelFormula
 from reorder.opencl.kernel.launch import DeviceTraits, KernelTask, Launch
 from reorder.opencl.kernel.placement import ImageShape, place_box
@@ -42,16 +42,14 @@ _FAMILIES = (
     tile.try_lower,
     pixel_tile.try_lower,
     tile.try_lower_conversion,
-    runs.try_lower,
-    copy.try_lower,
+    direct.try_lower,
 )
 
 
 class OperandSpec(NamedTuple):
     """One operand as launches depend on it: its linear descriptor, its pixels.
 
-    With an image, kernels read the elements of both operands as numbers; with `is_fraction`
-    bytes are numbers from 0 to 1.
+    With `is_fraction` bytes in an image are numbers from 0 to 1.
     """
 
     desc: MemoryDesc
@@ -70,22 +68,14 @@ class OperandSpec(NamedTuple):
     def access(self) -> Access:
         """How kernels access it."""
         dtype = self.desc.dtype
-        channel = "unorm8" if self.is_fraction else dtype.name
         if self.image is None:
-            return Access(AccessKind.BUFFER, dtype.bits, channel)
-        slices = self.image.slice_rows, self.image.is_array
-        return Access(AccessKind.IMAGE, dtype.bits, channel, *slices)
-
-    @property
-    def code_access(self) -> Access:
-        """How kernels that compute access it: a buffer by the bits of its elements."""
-        if self.image is not None:
-            return self.access
-        return Access(AccessKind.BUFFER, self.desc.dtype.bits)
+            return Access(Mode.ELEMENTS, dtype.bits)
+        channel = "unorm8" if self.is_fraction else dtype.name
+        return Access(Mode.IMAGE, dtype.bits, channel, self.image.slice_rows, self.image.is_array)
 
     def as_buffer(self, like: OperandSpec) -> OperandSpec:
         """Return the same layout as a linear buffer with the elements of another operand."""
-        return OperandSpec(self.desc.with_dtype(like.desc.dtype), None, like.is_fraction)
+        return OperandSpec(self.desc.with_dtype(like.desc.dtype))
 
 
 class Transfer(NamedTuple):
@@ -157,14 +147,11 @@ def _transfer(
     """Return one transfer; None if there is an image, and boxes do not move whole pixels."""
     plan = plan_reorder(src.desc, dst.desc, attr)
     has_image = src.image is not None or dst.image is not None
-    conversion, numbers, accesses = None, {}, (src.access, dst.access)
-    if plan.converts or not has_image:
-        conversion = _conversion(src, dst, plan, device)
-        numbers = conversion.numbers(plan.bound_attr)
-        accesses = src.code_access, dst.code_access
+    conversion = _conversion(src, dst, plan, device)
+    numbers = conversion.numbers(plan.bound_attr)
     if has_image and plan.converts and (src.desc.dtype.is_packed or dst.desc.dtype.is_packed):
         return None
-    moves = conversion is not None and conversion.is_move and not has_image
+    moves = conversion.is_move and not has_image
     launches: list[Launch] = []
     for box in plan.boxes:
         # a box of zeros reads nothing, so src may be treated as a buffer
@@ -175,15 +162,15 @@ def _transfer(
         if placed is None:
             return None
         for nest in placed:
-            launches += _lowered(
-                KernelTask(nest, accesses, device, is_aligned, conversion, numbers)
-            )
+            task = KernelTask(nest, (src.access, dst.access), device, is_aligned)
+            task = task._replace(conversion=conversion, numbers=numbers, converts=plan.converts)
+            launches += _lowered(task)
     launches += lower_sums(dst.desc, device.max_work_items)
     stages = (
         tuple(launch for launch in launches if launch.is_later == is_later)
         for is_later in (False, True)
     )
-    buffers = () if conversion is None else conversion.buffers(plan.bound_attr)
+    buffers = conversion.buffers(plan.bound_attr)
     return Transfer(tuple(filter(None, stages)), dst, None, buffers)
 
 
@@ -194,7 +181,7 @@ def _moved(
     moved, bits = _packed(box, dst, is_aligned=is_aligned)
     name = dst.desc.dtype.name
     conversion = KernelFormula(name, name) if bits < BYTE_BITS else None
-    access = Access(AccessKind.BUFFER, bits)
+    access = Access(Mode.ELEMENTS, bits)
     for nest in place_box(moved, (None, None)) or ():
         yield from _lowered(KernelTask(nest, (access, access), device, is_aligned, conversion))
 

@@ -14,7 +14,7 @@ from reorder import Attr
 from reorder.bench.device import CASES
 from reorder.opencl import kernel_texts
 from reorder.opencl.kernel.formula import Floats
-from reorder.opencl.kernel.launch import GPU, DeviceTraits, kernel_source
+from reorder.opencl.kernel.launch import DeviceTraits, kernel_source
 from reorder.opencl.kernel.placement import ImageShape
 from reorder.opencl.kernel.staged import Staged
 from reorder.opencl.kernel.transfers import OperandSpec, Transfer, plan_transfers
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from reorder.opencl.kernel.launch import Launch
 
 GPU_LIKE = DeviceTraits(1024)
-TILED = GPU._replace(min_tiled=0)
 MAX_LOCAL_NBYTES = 32768
 ROWS = np.linspace(1, 2, 64)
 IMAGES = [case for case in CASES if any(isinstance(desc, ImageDesc) for desc in case.descs)]
@@ -117,7 +116,7 @@ def test_tiles_of_pixels_keep_the_limits(case: Problem) -> None:
 @pytest.mark.parametrize("most", [1, 32, 64, 100, 256, 1024])
 @pytest.mark.parametrize("dtype", ["u8", "f16", "f32", "f64"])
 def test_work_groups_are_no_larger_than_those_of_the_device(dtype: str, most: int) -> None:
-    device = DeviceTraits(most, profile=TILED)
+    device = DeviceTraits(most, min_tiled=0)
     for dims in ((8, 4096), (64, 64), (81, 20), (9, 300), (300, 9), (1000, 1000), (300, 9, 7)):
         tag = "abc"[: len(dims)]
         src, dst = (memory_desc(dims, dtype, name) for name in (tag, tag[::-1]))
@@ -203,7 +202,7 @@ def test_no_comparison_of_floats_changes_a_nan() -> None:
 
 def test_one_text_serves_all_sizes() -> None:
     # but for tiles, which depend on the sizes of small loops
-    device = DeviceTraits(1024, profile=GPU._replace(min_tiled=1 << 40))
+    device = DeviceTraits(1024, min_tiled=1 << 40)
     sources = set()
     for dims in ((2, 8, 5, 6), (3, 64, 70, 900), (9, 256, 31, 33)):
         image, desc = image_desc(dims, "f32", "in_out_channel"), memory_desc(dims, "f32")

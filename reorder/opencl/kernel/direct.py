@@ -1,0 +1,502 @@
+"""A family of kernels in which work items move elements by themselves, without local memory.
+
+It can lower every nest. In each step a work item moves the lanes of a pixel, or a run of adjacent
+elements that dst stores as words, or one element. It has several steps, spaced by the work items of
+its group: all are loaded before the first one is stored, so that more bytes are in flight.
+
+Adjacent work items access adjacent memory. Devices store images in tiles of a few columns and rows,
+so work items should access a square of pixels; in a buffer they should follow the smallest stride.
+To do both, a work-group covers some iterations of several loops.
+
+4-bit elements that do not fill whole bytes are written by two launches, one for each half of a
+byte, which have a further parameter
+
+    parity                    of the offsets in dst that are written
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import product
+from math import gcd, prod
+from typing import TYPE_CHECKING, NamedTuple
+
+from memdesc.dtypes import BYTE_BITS
+from reorder.opencl.kernel.access import (
+    Access,
+    Mode,
+    load_words,
+    one_element,
+    store_element,
+    store_words,
+)
+from reorder.opencl.kernel.formula import WORD_BITS, KernelFormula
+from reorder.opencl.kernel.launch import (
+    Body,
+    KernelTask,
+    Launch,
+    Pattern,
+    ceil_log2,
+    divided,
+    floor_log2,
+    lower_nest,
+    share_out,
+)
+from reorder.opencl.kernel.placement import Lane, Loop, Nest, without
+from reorder.opencl.kernel.statements import (
+    index_lines,
+    indirect_lines,
+    shared_lines,
+    start_lines,
+)
+from reorder.values.binding import BETA
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_WORK_ITEMS = 256
+# Bits of a run on the side with the wider elements, and the most elements of a run.
+_RUN_BITS, _MAX_RUN = 128, 16
+# Runs of 4 elements of a work item; fewer if they are longer, or if groups would be too few.
+_RUNS, _MIN_GROUPS = 4, 1024
+# steps of a work item that moves elements of so many bytes
+_STEPS = {1: 8, 2: 8, 4: 8, 8: 4, 16: 2}
+# The role of a loop: it runs along columns or rows of the image, or the buffer's smallest stride.
+_COLUMN, _ROW, _BUFFER = "column", "row", "buffer"
+# extents below which the last of these is short, for scalars and for vectors
+_SHORT, _SHORT_VECTOR = 32, 8
+
+
+class Share(NamedTuple):
+    """log2 of the work items along the loop of a role, and the iterations of each work item."""
+
+    role: str
+    shift: int
+    steps: int = 1
+
+
+# Shares of work-groups between an image and a buffer, innermost work items first. The loop of the
+# smallest stride in the buffer runs along the columns of the image, along the rows, or is separate
+# from both (blocks of channels of NHWC); if it is too short to fill a cache line, it is short. In a
+# vector the lanes of a pixel are contiguous in the buffer. They are the best ones of sweeps on an
+# NVIDIA H200.
+_IMAGES = (Share(_COLUMN, 4), Share(_ROW, 4))
+_PACK: Mapping[str, tuple[Share, ...]] = {
+    "columns": (Share(_ROW, 1, 2), Share(_COLUMN, 6)),
+    "rows": (Share(_COLUMN, 3, 2), Share(_ROW, 4)),
+    "separate": (Share(_COLUMN, 1), Share(_ROW, 1), Share(_BUFFER, 5, 2)),
+    "short": (Share(_COLUMN, 2, 2), Share(_ROW, 1), Share(_BUFFER, 4)),
+    "vector columns": (Share(_COLUMN, 4, 4), Share(_ROW, 4)),
+    "vector separate": (Share(_COLUMN, 1), Share(_ROW, 1), Share(_BUFFER, 5, 2)),
+    "vector short": (Share(_COLUMN, 3), Share(_BUFFER, 1, 2), Share(_ROW, 3)),
+}
+_UNPACK: Mapping[str, tuple[Share, ...]] = {
+    "columns": (Share(_COLUMN, 6), Share(_ROW, 2, 2)),
+    "rows": (Share(_ROW, 4), Share(_COLUMN, 3, 2)),
+    "separate": (Share(_COLUMN, 1), Share(_BUFFER, 5, 2), Share(_ROW, 2)),
+    "short": (Share(_COLUMN, 1, 2), Share(_BUFFER, 4), Share(_ROW, 2)),
+    "vector columns": (Share(_COLUMN, 4, 2), Share(_ROW, 4)),
+    "vector separate": (Share(_COLUMN, 2), Share(_BUFFER, 3), Share(_ROW, 2)),
+    "vector short": (Share(_COLUMN, 3, 2), Share(_BUFFER, 2), Share(_ROW, 2)),
+}
+
+
+def try_lower(task: KernelTask) -> tuple[Launch, ...]:
+    """Make the launches of a nest, which may be any."""
+    nest, conversion = task.nest, task.conversion
+    if nest.is_zero:
+        nest = _writing(nest)
+        if conversion is not None:
+            conversion = conversion.of_dst()
+    if task.has_image:
+        body = Direct()
+        src, dst = (_pixel_access(task, nest, k) for k in (0, 1))
+        group = _for_image(nest, (src, dst), task)
+    else:
+        nest = nest._replace(loops=_by_stride(nest))
+        body, src, dst = _run(task, nest, conversion)
+        group = _for_buffers(nest, body.length, task)
+        if conversion is not None:
+            conversion = with_products(conversion, body.uniform, task)
+    lanes = tuple(
+        (lane.offsets[0] if src.mode == Mode.IMAGE else k) if lane.is_valid else -1
+        for k, lane in enumerate(nest.lanes)
+    )
+    work_items = 1 << sum(group.shifts) + group.indirect_shift
+    pattern = Pattern(src, dst, body, work_items, conversion, lanes)
+    divisions = [
+        divided(loop.extent, shift, steps, 1 if k else body.length)
+        for k, (loop, shift, steps) in enumerate(
+            zip(group.loops, group.shifts, group.steps, strict=True)
+        )
+    ]
+    nest = nest._replace(loops=group.loops)
+
+    def launch(parity: int) -> Launch:
+        numbers = {**task.numbers, "parity": parity}
+        made = lower_nest(nest, pattern, divisions, numbers, group.indirect_shift)
+        return made._replace(is_later=bool(parity))
+
+    if not body.is_nibble:
+        return (launch(0),)
+    if all(stride % 2 == 0 for stride in nest.strides(1)):
+        return (launch(nest.starts[1][0] % 2),)
+    return launch(0), launch(1)
+
+
+def _writing(nest: Nest) -> Nest:
+    """Return a nest of zeros that reads nothing: neither src nor scales and zero points."""
+    return nest._replace(
+        starts=((), nest.starts[1]),
+        lanes=tuple(Lane(lane.offsets[:2], is_valid=False) for lane in nest.lanes),
+        loops=tuple(loop._replace(strides=((), loop.strides[1])) for loop in nest.loops),
+    )
+
+
+def _pixel_access(task: KernelTask, nest: Nest, operand: int) -> Access:
+    """Return how a work item accesses the lanes of a pixel in an operand."""
+    access = task.accesses[operand]
+    if operand == 0 and nest.is_zero:
+        return access._replace(mode=Mode.NONE)
+    lanes = [lane.offsets[operand] for lane in nest.lanes]
+    is_vector = (
+        access.mode == Mode.ELEMENTS
+        and task.is_aligned
+        and access.bits <= WORD_BITS
+        and lanes == [0, 1, 2, 3]
+        and (operand == 1 or all(lane.is_valid for lane in nest.lanes))
+        and nest.alignment(operand) % len(lanes) == 0
+    )
+    return access._replace(mode=Mode.VECTOR) if is_vector else access
+
+
+def _by_stride(nest: Nest) -> tuple[Loop, ...]:
+    """Return loops by their strides in dst, smallest first, and loops of one step if few."""
+    return nest.filled(sorted(nest.loops, key=lambda loop: abs(loop.stride(1))))
+
+
+def _run(
+    task: KernelTask, nest: Nest, conversion: KernelFormula | None
+) -> tuple[Direct, Access, Access]:
+    """Return the run of elements that a work item moves between two buffers, and the accesses."""
+    src, dst = task.accesses
+    if nest.is_zero:
+        src = src._replace(mode=Mode.NONE)
+    if conversion is None:
+        return Direct(), src, dst
+    loop = nest.loops[0]
+    most = min(_RUN_BITS // max(src.bits, dst.bits), _MAX_RUN, 1 << floor_log2(loop.extent))
+    length = _length(nest, 1, most, task)
+    if 1 < length == _length(nest, 0, length, task) and not nest.is_zero:
+        src = src._replace(mode=Mode.VECTOR)
+    if length > 1:
+        dst = dst._replace(mode=Mode.VECTOR)
+    is_whole = loop.valid == loop.extent and not loop.extent % length
+    is_nibble = dst.bits < BYTE_BITS and length == 1
+    uniform = () if nest.is_zero else uniform_roles(loop, conversion)
+    return Direct(length, is_whole or length == 1, is_nibble, uniform), src, dst
+
+
+def _length(nest: Nest, operand: int, most: int, task: KernelTask) -> int:
+    """Return the elements of a run; `most` is a power of two, and so is the result.
+
+    All runs start at multiples of it, so that they can be loaded and stored as words.
+    """
+    loop = nest.loops[0]
+    if loop.strides[operand] != (1,):
+        return 1
+    if not task.is_aligned:
+        most = min(most, max(BYTE_BITS // task.accesses[operand].bits, 1))
+    return gcd(most, nest.alignment(operand, (loop,)))
+
+
+def uniform_roles(loop: Loop, conversion: KernelFormula) -> tuple[str, ...]:
+    """Return the roles that vary, but not along a loop."""
+    pairs = zip(conversion.varying, loop.strides[2:], strict=True)
+    return tuple(role for role, stride in pairs if stride == (0,))
+
+
+def with_products(
+    conversion: KernelFormula, uniform: tuple[str, ...], task: KernelTask
+) -> KernelFormula:
+    """Turn quotients into products if a run has one divisor and the device has fused operations.
+
+    `uniform` are the roles that vary, but not within a run.
+    """
+    is_shared = "dst_scale" in (*conversion.scalars, *uniform)
+    multiplies = is_shared and task.device.floats.multiplies and conversion.work == "f32"
+    return replace(conversion, multiplies=multiplies)
+
+
+class _WorkGroup(NamedTuple):
+    """Loops in the order of work items, innermost first.
+
+    `shifts` are log2 of the work items along each loop, `steps` the iterations of each
+    work item, `indirect_shift` is log2 of the work items along the first indirect loop.
+    """
+
+    loops: tuple[Loop, ...]
+    shifts: Sequence[int]
+    steps: Sequence[int]
+    indirect_shift: int = 0
+
+
+def _for_buffers(nest: Nest, length: int, task: KernelTask) -> _WorkGroup:
+    """Share the work items among the loops of a nest between two buffers."""
+    extents = [-(-nest.loops[0].extent // length), *(loop.extent for loop in nest.loops[1:])]
+    total = floor_log2(task.work_items(_WORK_ITEMS))
+    shifts, indirect_shift = share_out(nest, extents, total)
+    order = [*range(len(extents))]
+    wanted = 1 if nest.indirect else _STEPS[max(task.accesses[1].nbytes, 1)]
+    if task.conversion is None:
+        # the outermost loop along which a group has several work items
+        order.sort(key=lambda k: (not shifts[k], -k if shifts[k] else k))
+    else:
+        groups = prod(-(-extent >> shift) for extent, shift in zip(extents, shifts, strict=True))
+        wanted = max(_RUNS // max(length // _RUNS, 1), 1)
+        while wanted > 1 and groups < wanted * _MIN_GROUPS:
+            wanted //= 2
+    stepping = next((k for k in order if extents[k] >> shifts[k] >= wanted), -1)
+    steps = [wanted if k == stepping else 1 for k in range(len(extents))]
+    return _WorkGroup(nest.loops, shifts, steps, indirect_shift)
+
+
+def _for_image(nest: Nest, accesses: tuple[Access, Access], task: KernelTask) -> _WorkGroup:
+    """Share the work items among the loops of a nest with at least one image."""
+    loops = list(reversed(nest.loops))
+    shares = _shares(loops, accesses)
+    total = floor_log2(task.work_items(1 << sum(shift for _, shift, _ in shares)))
+    free = total
+    chosen: list[Loop] = []
+    shifts, steps = [], []
+    for loop, max_shift, count in shares:
+        if loop is None:
+            continue
+        shift = min(ceil_log2(loop.extent), max_shift, free)
+        free -= shift
+        chosen.append(loop)
+        shifts.append(shift)
+        steps.append(count if loop.extent >> shift >= count else 1)
+    # the remaining work items go to loops that still have steps
+    for k, loop in enumerate(chosen):
+        more = max(min(free, ceil_log2(loop.extent) - shifts[k]), 0)
+        shifts[k] += more
+        free -= more
+    filled = nest.filled([*chosen, *without(loops, chosen)])
+    shifts, _ = share_out(nest, [loop.extent for loop in filled], total, shifts)
+    return _WorkGroup(filled, shifts, [*steps, *(1 for _ in filled[len(steps) :])])
+
+
+def _shares(
+    loops: list[Loop], accesses: tuple[Access, Access]
+) -> list[tuple[Loop | None, int, int]]:
+    """Return loops, log2 of the most work items along each, and the steps of a work item."""
+    modes = [access.mode for access in accesses]
+    image = int(modes[1] == Mode.IMAGE)
+    roles = {_COLUMN: _smallest(loops, image, 0), _ROW: _smallest(loops, image, 1)}
+    buffer = None
+    if modes[1 - image] not in {Mode.IMAGE, Mode.NONE}:
+        buffer = roles[_BUFFER] = _smallest(loops, 1 - image, 0)
+    shares = _IMAGES
+    if buffer is not None:
+        is_vector = Mode.VECTOR in modes
+        place = "separate"
+        if buffer is roles[_COLUMN] or buffer is roles[_ROW]:
+            place = "columns" if buffer is roles[_COLUMN] else "rows"
+        elif buffer.extent < (_SHORT_VECTOR if is_vector else _SHORT):
+            place = "short"
+        # the loop along the rows has the same shares for scalars and vectors
+        prefix = "vector " if is_vector and place != "rows" else ""
+        shares = (_PACK if image else _UNPACK)[prefix + place]
+    return [(roles[share.role], share.shift, share.steps) for share in shares]
+
+
+def _smallest(loops: list[Loop], operand: int, coord: int) -> Loop | None:
+    """Return the loop with the smallest nonzero stride along a coordinate of an operand."""
+    # an operand that is not read has no strides
+    strides = [(loop.strides[operand][coord : coord + 1], k) for k, loop in enumerate(loops)]
+    moving = [(abs(of[0]), k) for of, k in strides if any(of) and loops[k].extent > 1]
+    return loops[min(moving)[1]] if moving else None
+
+
+@dataclass(frozen=True)
+class Direct(Body):
+    """In each step a work item moves the lanes of the pattern, or `length` steps of loop 0.
+
+    With `is_whole` all of a run are inside and hold data. With `is_nibble` a work item writes one
+    half of a byte: the elements at odd offsets, or at even ones, as a parameter says. `uniform` are
+    the roles whose values vary, but not within a run.
+    """
+
+    length: int = 1
+    is_whole: bool = True
+    is_nibble: bool = False
+    uniform: tuple[str, ...] = ()
+
+    def param_names(self) -> list[str]:
+        """Return the parity of the offsets that are written, for 4-bit elements."""
+        return ["parity"] if self.is_nibble else []
+
+    def lines(self, pattern: Pattern) -> Iterator[str]:
+        """Return the body: all loads, then conversions and stores; padding becomes 0."""
+        reads = pattern.src.mode != Mode.NONE
+        yield from index_lines(pattern)
+        if self.length > 1:
+            yield f"i0 *= {self.length};"
+        for k in range(len(pattern.indirect)):
+            yield f"if (j{k} >= p.indirect{k}_extent) return;"
+            yield from indirect_lines(pattern, k)
+        if reads and pattern.conversion is not None:
+            yield from shared_lines(pattern.conversion, pattern.conversion.scalars, 0)
+        for operand, access in pattern.operands:
+            yield from start_lines(pattern, operand, access)
+        steps = list(enumerate(product(*(range(loop.steps) for loop in pattern.loops))))
+        for s, step in steps:
+            yield from self._place(pattern, s, step)
+        for s, _ in steps:
+            yield self._declared(pattern, "src", f"x{s}")
+            if reads:
+                yield f"if (is_data_{s}) {{"
+                yield from self._load(pattern, s)
+                yield "}"
+        for s, _ in steps:
+            yield f"if (is_inside_{s}) {{"
+            prefix = f"x{s}"
+            if reads and pattern.conversion is not None and not pattern.conversion.is_move:
+                prefix = "y"
+                yield self._declared(pattern, "dst", prefix)
+                yield f"if (is_data_{s}) {{"
+                yield from self._convert(pattern, pattern.conversion, s)
+                yield "}"
+            yield from self._store(pattern, prefix, s)
+            yield "}"
+
+    def _place(self, pattern: Pattern, s: int, step: tuple[int, ...]) -> Iterator[str]:
+        """Return where step s is in each operand, and whether it is inside and holds data."""
+        moved = {k: f"({count} << p.shift{k})" for k, count in enumerate(step) if count}
+        if self.length > 1 and 0 in moved:
+            moved[0] += f" * {self.length}"
+        for operand, access in pattern.operands:
+            names = {Mode.NONE: (), Mode.IMAGE: ("_x", "_y")}.get(access.mode, ("",))
+            for c in names:
+                terms = [f"{operand}{c or '_offset'}"]
+                terms += [f"{index} * p.{operand}{c}{k}" for k, index in moved.items()]
+                ctype = "int" if c else "index_t"
+                yield f"const {ctype} {operand}{c}_{s} = ({ctype})({' + '.join(terms)});"
+        index = [f"i{k} + {moved[k]}" if k in moved else f"i{k}" for k in range(len(pattern.loops))]
+        if self.length > 1:
+            yield f"const index_t first_{s} = {index[0]};"
+        inside = [f"{at} < p.extent{k}" for k, at in enumerate(index)]
+        inside += [f"(dst_{s} & 1) == p.parity"] if self.is_nibble else []
+        yield f"const int is_inside_{s} = {' && '.join(inside)};"
+        if pattern.src.mode != Mode.NONE:
+            data = [f"{at} < p.valid{k}" for k, at in enumerate(index)]
+            data += [f"is_data{k}" for k in range(len(pattern.indirect))]
+            yield f"const int is_data_{s} = {' && '.join([f'is_inside_{s}', *data])};"
+
+    def _count(self, pattern: Pattern) -> int:
+        """Return the elements that a work item moves in each step."""
+        return max(self.length, len(pattern.lanes))
+
+    def _declared(self, pattern: Pattern, operand: str, prefix: str) -> str:
+        """Return the declaration of the elements of a step, with bits of an operand."""
+        names = ", ".join(f"{prefix}_{k} = 0" for k in range(self._count(pattern)))
+        return f"{_type(pattern, operand)} {names};"
+
+    def _lanes(self, pattern: Pattern) -> list[int]:
+        """Return the lanes of a step that may hold data."""
+        return [k for k in range(self._count(pattern)) if self.length > 1 or pattern.lanes[k] >= 0]
+
+    def _at(self, operand: str, s: int, lane: int) -> str:
+        """Return the offset of an element of step s."""
+        moved = f"{lane} * p.{operand}0" if self.length > 1 else f"p.{operand}_lane{lane}"
+        return f"{operand}_{s}{f' + {moved}' if lane else ''}"
+
+    def _load(self, pattern: Pattern, s: int) -> Iterator[str]:
+        """Return the loads of x{s}_0, x{s}_1, ... from src."""
+        if pattern.src.mode != Mode.IMAGE:
+            yield from self._loads(pattern, "src", f"x{s}", s)
+            return
+        pixel = pattern.src.read("src", f"src_x_{s}", f"src_y_{s}")
+        yield f"const {pattern.src.pixel_type} pixel = {pixel};"
+        for k in self._lanes(pattern):
+            yield f"x{s}_{k} = {pattern.src.code_of_lane(f'pixel.s{pattern.lanes[k]}')};"
+
+    def _loads(self, pattern: Pattern, operand: str, prefix: str, s: int) -> Iterator[str]:
+        """Return the loads from a buffer: as words where elements are aligned and hold data."""
+        access = getattr(pattern, operand)
+        elements = {
+            k: f"{prefix}_{k} = {one_element(operand, self._at(operand, s, k), access.bits)};"
+            for k in self._lanes(pattern)
+        }
+        names = [f"{prefix}_{k}" for k in range(self._count(pattern))]
+        words = load_words(operand, f"{operand}_{s}", access.bits, names)
+        yield from self._as_words(words, elements, access, f"first_{s}", "valid")
+
+    def _convert(self, pattern: Pattern, conversion: KernelFormula, s: int) -> Iterator[str]:
+        """Return the statements that compute y_0, y_1, ... from the elements of src."""
+        if BETA in conversion.roles:
+            yield self._declared(pattern, "dst", "old")
+            yield from self._loads(pattern, "dst", "old", s)
+        yield from shared_lines(conversion, self.uniform, s)
+        shared = (*conversion.scalars, *self.uniform)
+        for k in self._lanes(pattern):
+
+            def value(role: str, k: int = k) -> str:
+                is_shared = role in shared
+                return (
+                    f"{role}_all"
+                    if is_shared
+                    else conversion.operand_value(role, self._at(role, s, k))
+                )
+
+            done = f"y_{k} = {conversion.converted(f'x{s}_{k}', value, f'old_{k}')};"
+            yield done if self.is_whole or not k else f"if (first_{s} + {k} < p.valid0) {done}"
+
+    def _store(self, pattern: Pattern, prefix: str, s: int) -> Iterator[str]:
+        """Return the stores of elements: as words where they are aligned and inside."""
+        access = pattern.dst
+        names = [f"{prefix}_{k}" for k in range(self._count(pattern))]
+        if access.mode == Mode.IMAGE and pattern.conversion is not None:
+            yield access.write("dst", f"dst_x_{s}", f"dst_y_{s}", names, pattern.conversion.dst)
+            return
+        elements = {
+            k: store_element("dst", self._at("dst", s, k), access.bits, lane)
+            for k, lane in enumerate(names)
+        }
+        words = store_words("dst", f"dst_{s}", access.bits, names)
+        yield from self._as_words(words, elements, access, f"first_{s}", "extent")
+
+    def _as_words(
+        self,
+        words: Iterator[str],
+        elements: Mapping[int, str],
+        access: Access,
+        first: str,
+        limit: str,
+    ) -> Iterator[str]:
+        """Return the statement for all elements of a run, or those for one each if some are not.
+
+        Steps from `first` on are inside below a limit, unless the run is whole.
+        """
+        is_vector = access.mode == Mode.VECTOR
+        if is_vector and self.is_whole:
+            yield from words
+            return
+        if is_vector:
+            yield f"if ({first} + {self.length} <= p.{limit}0) {{"
+            yield from words
+            yield "} else {"
+        for k, statement in elements.items():
+            guard = f"if ({first} + {k} < p.{limit}0) " if k and not self.is_whole else ""
+            yield f"{guard}{statement}"
+        if is_vector:
+            yield "}"
+
+
+def _type(pattern: Pattern, operand: str) -> str:
+    """Return the type of the elements of an operand in registers."""
+    if pattern.conversion is None:
+        return pattern.dst.element
+    return pattern.conversion.src_type if operand == "src" else pattern.conversion.dst_type
