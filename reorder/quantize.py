@@ -137,8 +137,8 @@ def quantize(  # noqa: PLR0913 - most are keywords
     Parameters
     ----------
     x : ndarray, Memory, reorder.opencl.DeviceMemory or pyopencl.array.Array
-        Floats; the axes of an array are its logical dims. A tensor on a device stays there: its
-        kernels find the ranges and convert the elements.
+        Floats; the axes of an array are its logical dims. A tensor on a device is converted there;
+        its scales are chosen on the host, from a copy.
     dtype : DataType, str or numpy dtype
         A signed integer, an unsigned one of 4 to 16 bits (zero points are s32), or an f8 or f4.
     axis : int or iterable of int, optional
@@ -181,31 +181,24 @@ def quantize(  # noqa: PLR0913 - most are keywords
     wanted = data_type(dtype)
     if symmetric is not None:
         symmetric = checked_flag("symmetric", symmetric)
-    values: NDArray[Any] | None = None
     letters: str | None = None
     if is_on_device(x):
-        from reorder.opencl.quantization import desc_on_device  # loads pyopencl
+        from reorder.opencl.device_memory import as_device_memory  # loads pyopencl
 
-        source = desc_on_device(x)
-        dims, given = source.dims, source.dtype
+        # scales are chosen on the host
+        values = as_device_memory(x).get().numpy()
+    elif isinstance(x, np.ndarray):
+        values = np.asarray(x)
     else:
-        if isinstance(x, np.ndarray):
-            values = np.asarray(x)
-        else:
-            x = as_memory(x, None)
-            values, letters = x.numpy(), x.desc.letters
-        dims, given = values.shape, data_type(values.dtype)
+        x = as_memory(x, None)
+        values, letters = x.numpy(), x.desc.letters
+    dims, given = values.shape, data_type(values.dtype)
     check_dims(dims)
     check_quantized_types(given, wanted)
     mask, counts, sizes = split_dims(dims, axis, groups, letters)
-    if values is None:
-        from reorder.opencl.quantization import find_ranges_on_device  # loads pyopencl
-
-        low, high = find_ranges_on_device(x, counts, sizes, queue)
-    else:
-        # fail before reading x: a broadcast array may have more elements than fit into memory
-        zeroed_bytes(wanted.nbytes(prod(dims)))
-        low, high = find_ranges(values, counts, sizes)
+    # fail before reading x: a broadcast array may have more elements than fit into memory
+    zeroed_bytes(wanted.nbytes(prod(dims)))
+    low, high = find_ranges(values, counts, sizes)
     form = INTEGERS.get(wanted.name)
     is_unsigned = form is not None and not form.is_signed
     is_symmetric = not is_unsigned if symmetric is None else symmetric
@@ -320,9 +313,10 @@ def dequantize(  # noqa: PLR0913 - most are keywords
         axis = given.axis if axis is None else axis
         groups = groups or given.groups
     if is_on_device(memory):
-        from reorder.opencl.quantization import desc_on_device  # loads pyopencl
+        from reorder.opencl.device_memory import as_device_memory  # loads pyopencl
 
-        stored = desc_on_device(memory)
+        desc = as_device_memory(memory).desc
+        stored = desc if isinstance(desc, MemoryDesc) else desc.desc
     elif isinstance(memory, Memory):
         stored = memory.desc
     else:

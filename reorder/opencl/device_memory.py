@@ -17,11 +17,13 @@ from reorder.memory.memory import Memory
 from reorder.opencl.allocation import check_not_released
 from reorder.opencl.image_formats import channel_type_of
 from reorder.opencl.operands import (
+    array_desc,
     check_desc,
     check_queue,
     checked_events,
     device_operand,
     first_byte,
+    kind_of,
 )
 
 if TYPE_CHECKING:
@@ -169,6 +171,17 @@ class DeviceMemory(Indexed):
             )
         pixels = pixels[rows.start - first : end - first]
         return pixels.astype(desc.dtype.numpy, copy=False).view(np.uint8).reshape(-1)
+
+
+def as_device_memory(x: Any) -> DeviceMemory:
+    """Return a DeviceMemory, or one of an Array, whose layout is known too."""
+    if isinstance(x, cl.array.Array):
+        queue: Any = x.queue
+        return DeviceMemory(queue, x, array_desc(x, "x"))
+    if not isinstance(x, DeviceMemory):
+        msg = f"x is {kind_of(x)}, whose layout is not known; make a DeviceMemory of it"
+        raise MemdescError(msg)
+    return x
 
 
 def _lane_dtype(desc: ImageDesc, image: cl.Image) -> np.dtype[Any]:

@@ -17,7 +17,7 @@ import pytest
 
 from memdesc import Extra, ImageDesc, MemoryDesc, image_desc, memory_desc
 from memdesc.dtypes import DATA_TYPES
-from reorder import Attr, execute, plan_reorder, quantize, reorder
+from reorder import Attr, execute, plan_reorder, reorder
 from reorder.opencl.execution import build_transfers, enqueue_transfers
 from reorder.opencl.kernel.launch import Body, DeviceTraits
 from reorder.opencl.kernel.placement import ImageShape
@@ -345,23 +345,7 @@ def test_a_family_takes_all_signs_at_every_place(name: str, runtime: Runtime) ->
 
 def test_the_matrix_has_every_family() -> None:
     fires = {family.fires for family in MATRIX.values()}
-    # ranges, which no reorder has, are found below
-    assert {body.__name__ for body in Body.__subclasses__()} == fires | {"Ranges"}
-
-
-def test_ranges_are_found_in_strides_of_every_sign(runtime: Runtime) -> None:
-    x = np.random.default_rng(4).normal(size=(9, 30)).astype(np.float32)
-    array = cl_array.to_device(runtime.queue, x)
-    views = [
-        np.s_[start::step, first::along]
-        for (start, step), (first, along) in product(((0, 1), (-2, -2)), ((3, 1), (-1, -1), (7, 2)))
-    ]
-    for view in views:
-        found: Any = quantize(array[view], "u8", axis=0)
-        wanted = quantize(x[view].copy(), "u8", axis=0)
-        assert found.scales.tobytes() == wanted.scales.tobytes()
-        assert found.memory.get().data.tobytes() == wanted.memory.data.tobytes()
-    print(f"ranges: {len(views)} cells on {runtime.name}, beside the CPU")
+    assert {body.__name__ for body in Body.__subclasses__()} == fires
 
 
 @pytest.mark.parametrize("dtype", ["f32", "f16", "u8"])

@@ -239,14 +239,6 @@ def integer_value(code: str, form: IntegerFormat) -> str:
     return f"({DIALECT.text(integer_of(name(code, 'u32'), form))})"
 
 
-def decoder_of(dtype: str, work: str) -> list[str]:
-    """Return the lines of the function `decode`, from the bits of a float to a working type."""
-    conversion = KernelFormula(dtype, dtype)
-    code = name("code", conversion.kind_of(dtype))
-    lines = _lines(Function("decode", (code,), work, conversion.decode(code, dtype, work)))
-    return [*([_FP64] if work == "f64" else []), *lines]
-
-
 def _lines(function: Function) -> Iterator[str]:
     for lines in DIALECT.functions(function):
         yield from lines

@@ -18,7 +18,7 @@ from reorder.opencl.kernel.access import Access, Mode
 from reorder.opencl.kernel.formula import KernelFormula
 from reorder.opencl.kernel.launch import DeviceTraits, KernelTask, Launch
 from reorder.opencl.kernel.placement import ImageShape, place_box
-from reorder.opencl.kernel.reductions import lower_sums
+from reorder.opencl.kernel.sums import lower_sums
 from reorder.plan.passes import pack_elements, src_and_dst
 from reorder.plan.planner import plan_reorder
 
