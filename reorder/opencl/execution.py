@@ -23,12 +23,10 @@ from reorder.opencl.operands import (
     check_operands,
     device_operand,
 )
-from reorder.opencl.programs import PreparedLaunch, floats_of, prepare
+from reorder.opencl.programs import PreparedLaunch, constant_buffer, floats_of, prepare
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from numpy.typing import NDArray
 
     from memdesc import ImageDesc, MemoryDesc
     from reorder.values.attr import Attr
@@ -117,7 +115,7 @@ def build_transfers(
                 tuple(prepare(context, device, launch) for launch in stage)
                 for stage in transfer.stages
             ),
-            tuple(_constant(context, values) for values in transfer.buffers),
+            tuple(constant_buffer(context, values) for values in transfer.buffers),
         )
         for transfer in transfers
     )
@@ -165,12 +163,6 @@ def enqueue_transfers(
             events = waiting = [_copy_pixels(queue, pair, transfer.region, waiting)]
             commands += events
     return events[0] if len(events) == 1 else cl.enqueue_marker(queue, wait_for=waiting)
-
-
-def _constant(context: cl.Context, values: NDArray[Any]) -> cl.Buffer:
-    """Return a buffer of numbers; the runtime keeps it until no kernel uses it any more."""
-    flags = cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR
-    return cl.Buffer(context, flags, hostbuf=values)
 
 
 @cache

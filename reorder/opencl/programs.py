@@ -89,6 +89,7 @@ class PreparedLaunch(NamedTuple):
 
     launch: Launch
     kernels: KernelPool
+    tables: tuple[cl.Buffer, ...]
     names: tuple[str, ...]
     numbers: NDArray[Any]
     sizes: tuple[tuple[int, ...], tuple[int, ...]]
@@ -96,7 +97,7 @@ class PreparedLaunch(NamedTuple):
     def with_constants(self, varying: Sequence[cl.Buffer]) -> cl.Kernel:
         """Return a new kernel with all arguments but src and dst."""
         kernel = self.kernels.new()
-        for k, argument in enumerate(varying, 2):
+        for k, argument in enumerate((*varying, *self.tables), 2):
             kernel.set_arg(k, argument)
         _set_numbers(kernel, len(self.names) - 1, self.numbers)
         return kernel
@@ -113,9 +114,9 @@ class PreparedLaunch(NamedTuple):
         The runtime may say that src or dst was released, or that it does not take SVM.
         """
         src, dst = memory
-        _, kernels, names, numbers, sizes = self
+        _, kernels, tables, names, numbers, sizes = self
         # a kernel that writes zeros takes no scales
-        given = (src, dst, *varying) if names[0] == "src" else (dst, *varying)
+        given = (src, dst, *varying, *tables) if names[0] == "src" else (dst, *tables)
         last = len(names) - 1
         shared = _BUFFERS
         if isinstance(src, cl.SVMPointer) or isinstance(dst, cl.SVMPointer):
@@ -175,10 +176,17 @@ def prepare(context: cl.Context, device: cl.Device, launch: Launch) -> PreparedL
     return PreparedLaunch(
         launch,
         kernels,
-        (*operands, *pattern.varying, "params"),
-        np.array(launch.params, np.int64 if pattern.is_wide else np.int32),
+        tuple(constant_buffer(context, table) for table in launch.tables),
+        (*operands, *pattern.varying, *pattern.tables, "params"),
+        np.array(launch.params, pattern.index_type),
         ((launch.groups[0] * items, *launch.groups[1:]), (items, 1, 1)),
     )
+
+
+def constant_buffer(context: cl.Context, values: NDArray[Any]) -> cl.Buffer:
+    """Return a buffer of numbers; the runtime keeps it until no kernel uses it any more."""
+    flags = cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR
+    return cl.Buffer(context, flags, hostbuf=values)
 
 
 @first_arg_dependent_memoize

@@ -107,7 +107,7 @@ def is_inside(runtime: Runtime, src: MemoryDesc, dst: MemoryDesc, shift: int = 0
     first = _address(queue, source)
     assert first % 16 == shift
     count = 0
-    for pattern, params, groups, _ in launches(src, dst, is_aligned=not shift):
+    for pattern, params, groups, *_ in launches(src, dst, is_aligned=not shift):
         text = seen(kernel_source(pattern))
         count += text.count("SEEN(")
         kernel = _built(queue, bounds_lines(first, src.min_nbytes) + text, KERNEL)

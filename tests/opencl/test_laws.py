@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from memdesc import image_desc, memory_desc
-from reorder import opencl
+from reorder import opencl, plan_reorder
 from tests.opencl.runtimes import check_image, check_reorder
 from tests.strategies import desc_pairs, descs_of
 
@@ -113,6 +114,20 @@ def test_two_thousand_reorders_between_buffers_equal_their_definition(
     runtime: Runtime, pair: tuple[MemoryDesc, MemoryDesc], seed: int
 ) -> None:
     check_reorder(runtime, (*pair, None), seed)
+
+
+@pytest.mark.parametrize("dtypes", [("f32", "f32"), ("u4", "u4"), ("s8", "f16")])
+def test_a_swizzle_without_constant_strides_follows_a_table(
+    dtypes: tuple[str, str], runtime: Runtime
+) -> None:
+    dims = (401, 37)
+    plain = memory_desc(dims, dtypes[0], "ba")
+    rows = memory_desc(dims, dtypes[1], strides=(37, 1))
+    swizzled = memory_desc(dims, dtypes[1], replace(rows.layout, xor=((3, 7 << 2),)))
+    (box,) = plan_reorder(plain, swizzled).boxes
+    assert box.indirect[0].xor
+    check_reorder(runtime, (plain, swizzled, None), 1)
+    check_reorder(runtime, (swizzled, plain, None), 2)
 
 
 def test_offsets_beyond_two_gigabytes_take_64_bits(runtime: Runtime) -> None:

@@ -298,7 +298,7 @@ def _shares(
     buffer = None
     if modes[1 - image] not in {Mode.IMAGE, Mode.NONE}:
         buffer = roles[_BUFFER] = _smallest(loops, 1 - image, 0)
-    shares = _IMAGES
+    shares: tuple[Share, ...] = _IMAGES
     if buffer is not None:
         is_vector = Mode.VECTOR in modes
         place = "separate"
@@ -344,7 +344,7 @@ class Direct(Body):
         yield from index_lines(pattern)
         if self.length > 1:
             yield f"i0 *= {self.length};"
-        for k in range(len(pattern.indirect)):
+        for k in range(pattern.indirect):
             yield f"if (j{k} >= p.indirect{k}_extent) return;"
             yield from indirect_lines(pattern, k)
         if reads and pattern.conversion is not None:
@@ -392,7 +392,7 @@ class Direct(Body):
         yield f"const int is_inside_{s} = {' && '.join(inside)};"
         if pattern.src.mode != Mode.NONE:
             data = [f"{at} < p.valid{k}" for k, at in enumerate(index)]
-            data += [f"is_data{k}" for k in range(len(pattern.indirect))]
+            data += [f"is_data{k}" for k in range(pattern.indirect)]
             yield f"const int is_data_{s} = {' && '.join([f'is_inside_{s}', *data])};"
 
     def _count(self, pattern: Pattern) -> int:

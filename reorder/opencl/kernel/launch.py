@@ -2,8 +2,7 @@
 
 Texts are OpenCL C 1.2, and depend on the pattern alone. The parameters of a kernel are a struct of
 integers by value, so that one kernel fits all sizes. Their names and order, for operand `src` and
-then `dst`, loop k, and indirect loop k of the plan, whose offsets kernels compute from the blocks,
-without tables.
+then `dst`, loop k, and indirect loop k of the plan, whose offsets kernels read from a table.
 
     src, or src_x, src_y      offset, or column and row, where the nest starts
     src_lane1, ...            offsets of the lanes after the first (buffers)
@@ -13,13 +12,10 @@ without tables.
     src0, or src_x0, src_y0   stride of loop 0
     indirect0_extent, indirect0_shift, indirect0_groups
                               as for a loop
-    indirect0_size1           size of dim 1
-    indirect0_src0_padded     padded extent of axis 0 of src
-    indirect0_src0_step0, indirect0_src0_extent0, indirect0_src0_stride0
-                              outermost block of axis 0 of src
 
 A kernel that converts has the roles of its scales and zero points as further operands, where they
-differ along the dims. Its scalars come first, then the parameters of its body:
+differ along the dims; then come the indirection tables. Its scalars come first, then the parameters
+of its body:
 
     src_scale_value, ...      a number for all elements; the bits of a float
     src_end                   one past the last element that may be read, for aligned loads
@@ -29,20 +25,20 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from memdesc import MemdescError
+import numpy as np
+
 from reorder.opencl.kernel.access import PARAMETER, Access, Mode
 from reorder.opencl.kernel.formula import Floats, KernelFormula
+from reorder.plan.nodes import NOWHERE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from memdesc import Axis, Block
-    from reorder.opencl.kernel.placement import Coords, Loop, Nest
-    from reorder.plan.nodes import IndirectLoop
+    from numpy.typing import NDArray
 
-    Axes = tuple[tuple[Axis, tuple[Block, ...]], ...]
+    from reorder.opencl.kernel.placement import Coords, Loop, Nest
 
 MAX_INT = 2**31 - 1
 # the name of every kernel
@@ -118,13 +114,6 @@ class LoopShape(NamedTuple):
     grid_dim: int
 
 
-class IndirectShape(NamedTuple):
-    """The structure of an `IndirectLoop`: its dims; per operand and axis the dims and blocks."""
-
-    dims: tuple[int, ...]
-    operands: tuple[tuple[tuple[tuple[int, ...], int], ...], ...]
-
-
 class Body(ABC):
     """What the kernels of a family do; hashable, since the text depends on its fields."""
 
@@ -148,8 +137,8 @@ class Pattern(NamedTuple):
 
     `lanes` has an entry for each element that a work item moves: its lane in an image src, its
     index among the lanes for a buffer, or -1 if zero is written. A work-group has `work_items`
-    work items. With `is_wide` offsets have 64 bits. `params` are the names of the parameters, in
-    order.
+    work items. There are `indirect` loops with tables. With `is_wide` offsets have 64 bits.
+    `params` are the names of the parameters, in order.
     """
 
     src: Access
@@ -159,9 +148,14 @@ class Pattern(NamedTuple):
     conversion: KernelFormula | None = None
     lanes: tuple[int, ...] = (0,)
     loops: tuple[LoopShape, ...] = ()
-    indirect: tuple[IndirectShape, ...] = ()
+    indirect: int = 0
     is_wide: bool = False
     params: tuple[str, ...] = ()
+
+    @property
+    def index_type(self) -> type[np.signedinteger[Any]]:
+        """The type of offsets and parameters."""
+        return np.int64 if self.is_wide else np.int32
 
     @property
     def varying(self) -> tuple[str, ...]:
@@ -172,6 +166,16 @@ class Pattern(NamedTuple):
     def operands(self) -> list[tuple[str, Access]]:
         """All operands by name."""
         return [("src", self.src), ("dst", self.dst), *((role, PARAMETER) for role in self.varying)]
+
+    @property
+    def indirect_operands(self) -> list[str]:
+        """The operands whose offsets are in indirection tables."""
+        return [name for name, access in self.operands if access.mode != Mode.NONE]
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """The names of the indirection tables."""
+        return tuple(f"table{k}" for k in range(self.indirect))
 
     def is_last_in_dimension(self, k: int) -> bool:
         """Whether no loop after loop k shares its dimension of the NDRange."""
@@ -184,13 +188,15 @@ class Pattern(NamedTuple):
 class Launch(NamedTuple):
     """One kernel to enqueue: its pattern, its parameters, and the work-groups in each dimension.
 
-    A launch that `is_later` starts when all other launches of its transfer have finished.
+    A launch that `is_later` starts when all other launches of its transfer have finished. `tables`
+    are its indirection tables.
     """
 
     pattern: Pattern
     params: tuple[int, ...]
     groups: tuple[int, ...]
     is_later: bool = False
+    tables: tuple[NDArray[Any], ...] = ()
 
 
 class Division(NamedTuple):
@@ -262,7 +268,7 @@ def lower_nest(
     spans = [one.groups * one.tile for one in loops]
     pattern = pattern._replace(
         loops=tuple(LoopShape(one.steps, dim) for one, dim in zip(loops, dims, strict=True)),
-        indirect=tuple(map(_indirect_shape, nest.indirect)),
+        indirect=len(nest.indirect),
     )
     numbers = {"src_end": end_of_src(nest), **numbers}
     scalars = () if pattern.conversion is None else pattern.conversion.scalars
@@ -274,7 +280,14 @@ def lower_nest(
         for dim in range(3)
     )
     groups = (first * prod(one.groups for one in indirect), *outer)
-    return make_launch(pattern, params, groups, max(bound, offset_bound(nest, spans) + sum(spans)))
+    tables = [_table(nest, pattern, k) for k in range(len(nest.indirect))]
+    far = sum(int(np.abs(table[table != NOWHERE]).max(initial=0)) for table in tables)
+    bound = max(bound, offset_bound(nest, spans) + sum(spans) + far)
+    launch = make_launch(pattern, params, groups, bound)
+    kind = np.iinfo(launch.pattern.index_type)
+    return launch._replace(
+        tables=tuple(np.maximum(table, kind.min).astype(kind.dtype) for table in tables)
+    )
 
 
 def make_launch(
@@ -301,7 +314,7 @@ def _grid_dims(counts: list[int], *, has_indirect: bool) -> list[int]:
 
 
 def offset_bound(nest: Nest, spans: list[int]) -> int:
-    """Return a bound on all offsets and indirect indices, for some iterations of each loop."""
+    """Return a bound on all offsets without those of tables, for some iterations of each loop."""
     bounds = [
         sum(map(abs, start)) + sum(abs(lane.offsets[k]) for lane in nest.lanes)
         for k, start in enumerate(nest.starts)
@@ -309,40 +322,13 @@ def offset_bound(nest: Nest, spans: list[int]) -> int:
     for loop, span in zip(nest.loops, spans, strict=True):
         for k, stride in enumerate(loop.strides):
             bounds[k] += span * max(map(abs, stride), default=0)
-    for indirect in nest.indirect:
-        bounds = [
-            bound + indirect.extent + _reach(axes)
-            for bound, axes in zip(bounds, _operands(indirect), strict=True)
-        ]
     return max(bounds)
 
 
-def _reach(axes: Axes) -> int:
-    """Return a bound on the offsets of the axes of one operand of an indirect loop."""
-    return sum(
-        abs(block.stride) * max(block.extent, -(-axis.padded // block.step)) + block.step
-        for axis, blocks in axes
-        for block in blocks
-    )
-
-
-def _operands(indirect: IndirectLoop) -> tuple[Axes, ...]:
-    """Return the axes of each operand of an indirect loop."""
-    return (indirect.src, indirect.dst, *indirect.params)
-
-
-def _indirect_shape(indirect: IndirectLoop) -> IndirectShape:
-    """Return the structure of an indirect loop."""
-    if indirect.xor:
-        msg = (
-            "kernels for devices have no swizzle over strides that are neither powers of two nor "
-            "multiples of its pattern; reorder in host memory"
-        )
-        raise MemdescError(msg)
-    operands = (
-        tuple((axis.dims, len(blocks)) for axis, blocks in axes) for axes in _operands(indirect)
-    )
-    return IndirectShape(tuple(dim for dim, _ in indirect.sizes), tuple(operands))
+def _table(nest: Nest, pattern: Pattern, k: int) -> NDArray[np.int64]:
+    """Return the indirection table of a loop: a row for each operand that is accessed."""
+    src, *others = nest.indirect[k].tables(0, nest.indirect[k].extent)
+    return np.stack([src, *others] if "src" in pattern.indirect_operands else others[:1])
 
 
 def _nest_params(nest: Nest, pattern: Pattern, divisions: tuple[Division, ...]) -> dict[str, int]:
@@ -366,11 +352,6 @@ def _nest_params(nest: Nest, pattern: Pattern, divisions: tuple[Division, ...]) 
         prefix = f"indirect{k}"
         params |= {f"{prefix}_extent": indirect.extent, f"{prefix}_shift": one.shift}
         params |= {f"{prefix}_groups": one.groups}
-        params |= {f"{prefix}_size{dim}": size for dim, size in indirect.sizes}
-        for (operand, _), axes in zip(pattern.operands, _operands(indirect), strict=True):
-            for j, (axis, blocks) in enumerate(axes):
-                params[f"{prefix}_{operand}{j}_padded"] = axis.padded
-                params |= block_params(f"{prefix}_{operand}{j}", blocks)
     return params
 
 
@@ -389,18 +370,6 @@ def _coord_params(operand: str, access: Access, coords: Coords, loop: str) -> di
     if access.mode == Mode.IMAGE:
         return {f"{operand}_{c}{loop}": value for c, value in zip("xy", coords, strict=True)}
     return {f"{operand}{loop}": coords[0]}
-
-
-def block_params(prefix: str, blocks: tuple[Block, ...]) -> dict[str, int]:
-    """Return the steps, extents and strides of blocks by name, the outermost block first."""
-    values: dict[str, int] = {}
-    for b, block in enumerate(sorted(blocks, key=lambda block: -block.step)):
-        values |= {
-            f"{prefix}_step{b}": block.step,
-            f"{prefix}_extent{b}": block.extent,
-            f"{prefix}_stride{b}": block.stride,
-        }
-    return values
 
 
 def kernel_source(pattern: Pattern) -> str:
@@ -438,5 +407,6 @@ def _head(pattern: Pattern) -> Iterator[str]:
             f"__global const {pattern.conversion.operand_type(role)} *restrict {role}"
             for role in pattern.varying
         ]
+    arguments += [f"__global const index_t *restrict {table}" for table in pattern.tables]
     yield f"__kernel __attribute__((reqd_work_group_size({pattern.work_items}, 1, 1)))"
     yield f"void {KERNEL}({', '.join(arguments)}, const params_t p)"

@@ -151,6 +151,8 @@ class Nest(NamedTuple):
         """Return an operand's strides in a buffer: of loops except some, and of indirect blocks."""
         axes = [axis for loop in self.indirect for axis in (loop.src, loop.dst)[operand]]
         blocks = [block.stride for _, blocks in axes for block in blocks]
+        # a swizzle moves single elements
+        blocks += [1 for loop in self.indirect if loop.xor]
         return [loop.stride(operand) for loop in without(self.loops, along)] + blocks
 
     def alignment(self, operand: int, along: Collection[Loop] = ()) -> int:

@@ -43,8 +43,8 @@ def index_lines(pattern: Pattern) -> Iterator[str]:
         yield f"item >>= p.shift{k};"
         if not is_last:
             yield f"group{dim} /= (uint)p.groups{k};"
-    for k in range(len(pattern.indirect)):
-        is_last = k == len(pattern.indirect) - 1
+    for k in range(pattern.indirect):
+        is_last = k == pattern.indirect - 1
         shift = f"indirect{k}_shift"
         group = "group0" if is_last else f"group0 % (uint)p.indirect{k}_groups"
         yield f"const index_t j{k} = ((index_t)({group}) << p.{shift}) + {_digit(shift)};"
@@ -73,7 +73,7 @@ def start_lines(pattern: Pattern, operand: str, access: Access) -> Iterator[str]
             terms = [f"p.{operand}_{c}", *(f"{i} * p.{operand}_{c}{k}" for k, i in indices)]
             yield f"const int {operand}_{c} = (int)({' + '.join(terms)});"
     elif access.mode != Mode.NONE:
-        indirect = (f"indirect{k}_{operand}" for k in range(len(pattern.indirect)))
+        indirect = (f"indirect{k}_{operand}" for k in range(pattern.indirect))
         yield f"const index_t {operand}_offset = {offset_at(operand, indices, *indirect)};"
 
 
@@ -95,44 +95,13 @@ def digits_of(number: str, extents: Iterable[int], step: int = 1) -> Iterator[st
 
 
 def indirect_lines(pattern: Pattern, k: int) -> Iterator[str]:
-    """Return indirect{k}_src, indirect{k}_dst and so on, and is_data{k}, from the index j{k}.
-
-    The index runs over the padded indices of the axes of dst, row-major. Where only zeros are
-    written, offsets in other operands stay 0.
-    """
-    params, indirect = f"p.indirect{k}", pattern.indirect[k]
-    names = [operand for operand, _ in pattern.operands]
-    offsets = ", ".join(f"indirect{k}_{operand} = 0" for operand in names)
-    yield f"index_t linear{k} = j{k}; index_t {offsets}; int is_data{k} = 1;"
-    for dim in indirect.dims:
-        yield f"index_t index{k}_{dim} = 0;"
-    for j, (dims, blocks) in reversed([*enumerate(indirect.operands[1])]):
-        axis, padded = f"dst_axis{k}_{j}", f"{params}_dst{j}_padded"
-        yield f"index_t {axis} = linear{k} % {padded}; linear{k} /= {padded};"
-        yield f"indirect{k}_dst += {block_offset(axis, f'{params}_dst{j}', blocks)};"
-        yield f"is_data{k} &= {axis} < {' * '.join(f'{params}_size{dim}' for dim in dims)};"
-        for dim in reversed(dims):
-            size = f"{params}_size{dim}"
-            yield f"index{k}_{dim} = {axis} % {size}; {axis} /= {size};"
-    if pattern.src.mode == Mode.NONE:
-        return
-    for operand, axes in zip(names, indirect.operands, strict=True):
-        for j, (dims, blocks) in enumerate(axes if operand != "dst" else ()):
-            axis = f"{operand}_axis{k}_{j}"
-            yield f"index_t {axis} = 0;"
-            for dim in dims:
-                yield f"{axis} = {axis} * {params}_size{dim} + index{k}_{dim};"
-            offset = block_offset(axis, f"{params}_{operand}{j}", blocks)
-            yield f"indirect{k}_{operand} += {offset};"
-
-
-def block_offset(axis: str, params: str, blocks: int) -> str:
-    """Return the offset of an index of an axis; its outermost block, the first, has no modulus."""
-    digits = [
-        f"{axis} / {params}_step{b}{f' % {params}_extent{b}' if b else ''} * {params}_stride{b}"
-        for b in range(blocks)
-    ]
-    return " + ".join(digits)
+    """Return indirect{k}_src, indirect{k}_dst and so on, and is_data{k}, at the index j{k}."""
+    for n, operand in enumerate(pattern.indirect_operands):
+        at = f"table{k}[{f'{n} * p.indirect{k}_extent + ' if n else ''}j{k}]"
+        if operand == "src":
+            yield f"const int is_data{k} = {at} != {'LONG' if pattern.is_wide else 'INT'}_MIN;"
+            at = f"is_data{k} ? {at} : 0"
+        yield f"const index_t indirect{k}_{operand} = {at};"
 
 
 # Bytes of two aligned vectors, from which 16 bytes are taken that start in the first one.
