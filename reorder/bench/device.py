@@ -171,8 +171,7 @@ class DeviceBench:
             device_operand(queue, loaded.dst, dst, "dst"),
         )
         ((launch,),) = prepare_transfers(queue, *operands)[0].stages
-        kernel = launch.kernels.take()
-        kernel.set_arg(2, launch.numbers)
+        kernel = launch.new()
         times: list[tuple[float, float]] = []
         for _ in range(_CALLS):
             queue.finish()
@@ -186,7 +185,6 @@ class DeviceBench:
             cl.enqueue_nd_range_kernel(queue, kernel, *launch.sizes)
             times.append((called, time.perf_counter() - start))
         queue.finish()
-        launch.kernels.give_back(kernel)
         call, bare = zip(*times, strict=True)
         return statistics.median(call), statistics.median(bare)
 

@@ -156,8 +156,8 @@ def _opencl() -> Facts:
     """Test every OpenCL device; say how to repair those that fail."""
     try:
         from reorder.opencl import devices, loader_report  # only doctor asks
+        from reorder.opencl.binaries import cache_folder  # only doctor asks
         from reorder.opencl.discovery import INSTALL_CPU_RUNTIME  # only doctor asks
-        from reorder.opencl.programs import cache_folder  # only doctor asks
     except ImportError as error:
         return {
             "opencl": f"pyopencl does not load ({error}): pip install --force-reinstall pyopencl"

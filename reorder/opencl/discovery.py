@@ -16,9 +16,10 @@ import pyopencl as cl
 from memdesc import MemdescError
 from memdesc.errors import short_repr
 from memdesc.immutable import immutable
+from reorder.opencl.binaries import cache_limit
 from reorder.opencl.icds import VARIABLE, Icd, find_icds, libraries
 from reorder.opencl.process import check_process
-from reorder.opencl.programs import build, cache_limit
+from reorder.opencl.programs import build
 
 _TRIAL = """__kernel void trial(__global int *out) {
     out[get_global_id(0)] = (int)get_global_id(0) + 1;
@@ -221,7 +222,7 @@ def _problem_of(device: cl.Device) -> str:
     try:
         context = cl.Context([device])
         queue = cl.CommandQueue(context)
-        kernel = build((context, device), _TRIAL, "trial").take()
+        kernel = cl.Kernel(build((context, device), _TRIAL), "trial")
         out = np.zeros(_TRIAL_WORK_ITEMS, np.int32)
         buffer = cl.Buffer(context, cl.mem_flags.WRITE_ONLY, out.nbytes)
         kernel.set_arg(0, buffer)

@@ -23,7 +23,7 @@ from reorder.opencl.operands import (
     check_operands,
     device_operand,
 )
-from reorder.opencl.programs import PreparedLaunch, constant_buffer, floats_of, prepare
+from reorder.opencl.programs import PreparedLaunch, constant_buffer, floats_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,11 +40,16 @@ _MEMORY_FIELD = DeviceOperand._fields.index("memory")
 
 
 class PreparedTransfer(NamedTuple):
-    """A transfer with the kernels of its stages, and its scales and zero points on the device."""
+    """A transfer with the prepared launches of its stages."""
 
     transfer: Transfer
     stages: tuple[tuple[PreparedLaunch, ...], ...]
-    constants: tuple[cl.Buffer, ...] = ()
+
+    @property
+    def launch(self) -> PreparedLaunch | None:
+        """The only launch, if there is one."""
+        is_single = len(self.stages) == 1 and len(self.stages[0]) == 1
+        return self.stages[0][0] if is_single else None
 
 
 Prepared = tuple[PreparedTransfer, ...]
@@ -108,17 +113,15 @@ def build_transfers(
     context: cl.Context, device: cl.Device, transfers: Sequence[Transfer]
 ) -> tuple[PreparedTransfer, ...]:
     """Build the kernels of planned transfers for a device."""
-    return tuple(
-        PreparedTransfer(
-            transfer,
-            tuple(
-                tuple(prepare(context, device, launch) for launch in stage)
-                for stage in transfer.stages
-            ),
-            tuple(constant_buffer(context, values) for values in transfer.buffers),
+    prepared = []
+    for transfer in transfers:
+        varying = [constant_buffer(context, values) for values in transfer.buffers]
+        stages = (
+            tuple(PreparedLaunch((context, device), launch, varying) for launch in stage)
+            for stage in transfer.stages
         )
-        for transfer in transfers
-    )
+        prepared.append(PreparedTransfer(transfer, tuple(stages)))
+    return tuple(prepared)
 
 
 @first_arg_dependent_memoize
@@ -138,26 +141,18 @@ def enqueue_transfers(
     `commands` gets the event of each command that moves data. The event that is returned may belong
     to a marker, whose times say nothing.
     """
-    if len(transfers) == 1:
-        # the general case below costs several us, as much as such a kernel
-        _, stages, constants = transfers[0]
-        if len(stages) == 1 and len(stages[0]) == 1:
-            event = stages[0][0].enqueue(queue, memory, wait_for, constants)
-            if commands is not None:
-                commands.append(event)
-            return event
     # all buffers are allocated before the first transfer starts; the runtime keeps them until
     # the kernels that use them have finished
     between = [
-        allocate_buffer(queue.context, transfer.dst.desc.nbytes) for transfer, *_ in transfers[:-1]
+        allocate_buffer(queue.context, transfer.dst.desc.nbytes) for transfer, _ in transfers[:-1]
     ]
     waiting = None if wait_for is None else list(wait_for)
     events: list[cl.Event] = []
     commands = [] if commands is None else commands
     operands = pairwise([memory[0], *between, memory[1]])
-    for (transfer, stages, constants), pair in zip(transfers, operands, strict=True):
+    for (transfer, stages), pair in zip(transfers, operands, strict=True):
         for stage in stages:
-            events = waiting = [launch.enqueue(queue, pair, waiting, constants) for launch in stage]
+            events = waiting = [launch.enqueue(queue, pair, waiting) for launch in stage]
             commands += events
         if transfer.region is not None:
             events = waiting = [_copy_pixels(queue, pair, transfer.region, waiting)]

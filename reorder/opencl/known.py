@@ -41,8 +41,8 @@ MAX_CALLS = 512
 # reorder of 16 KiB takes 45 us instead of 255 on a CPU. 512 MB take 7 times as long this way on an
 # H200.
 SMALL = 1 << 16
-# allocations of a call itself; no memory object has these pointers
-_UPLOADED, _NEW = 0, -1
+# the allocation of memory that a call makes; no memory object has this pointer
+_UNKNOWN = 0
 _enqueue: Callable[..., cl.Event] = cl.enqueue_nd_range_kernel
 _NO_EVENTS: tuple[cl.Event, ...] = ()
 _UPLOAD = cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR
@@ -71,25 +71,19 @@ class KnownCall:
     `owners` are what the ids in its key belong to.
     """
 
-    __slots__ = ("desc", "form", "idle", "make", "owners", "sizes", "transfers")
+    __slots__ = ("desc", "form", "launch", "owners", "transfers")
 
     def __init__(
         self, transfers: Prepared, desc: MemoryDesc | ImageDesc, form: cl.ImageFormat | None
     ) -> None:
         self.transfers, self.desc, self.form = transfers, desc, form
         self.owners: tuple[object, ...] = ()
-        # kernels of a single launch that are not in use, each with the allocations that it has
-        self.idle: list[tuple[cl.Kernel, int, int]] = []
-        self.make: Callable[[], cl.Kernel] | None = None
-        stages = [stage for transfer in transfers for stage in transfer.stages]
-        if len(transfers) == 1 and len(stages) == 1 and len(stages[0]) == 1:
-            launch, constants = stages[0][0], transfers[0].constants
-            if launch.names[0] == "src":
-                self.make = lambda: launch.with_constants(constants)
-                self.sizes = launch.sizes
+        # if there is a single one, it is enqueued without further calls
+        launch = transfers[0].launch if len(transfers) == 1 else None
+        self.launch = launch if launch is not None and launch.reads else None
 
 
-def run_known(  # noqa: C901, PLR0912 - a function of Python takes a tenth of a small launch
+def run_known(
     queue: Any, x: Any, out: Any, names: tuple[object, ...], wait_for: Sequence[cl.Event] | None
 ) -> tuple[Any, cl.Event, MemoryDesc | ImageDesc] | None:
     """Enqueue a reorder as an earlier call did; return the memory of dst, an event, and its desc.
@@ -106,7 +100,7 @@ def run_known(  # noqa: C901, PLR0912 - a function of Python takes a tenth of a 
         call = held.calls[names, src_says, dst_says]
     except (AttributeError, LookupError, TypeError, cl.Error):
         return None
-    if src_in == dst_in:
+    if src_in == dst_in and src_in:
         return None
     waiting: list[cl.Event] | None = None
     if src_events or dst_events or wait_for is not None:
@@ -116,20 +110,20 @@ def run_known(  # noqa: C901, PLR0912 - a function of Python takes a tenth of a 
     try:
         if src is None:
             src = cl.Buffer(held.context, _UPLOAD, hostbuf=x)
-        if call.make is None:
+        if call.launch is None:
             event = enqueue_transfers(queue, call.transfers, (src, dst), waiting)
         else:
             try:
-                kernel, src_before, dst_before = call.idle.pop()
+                kernel, src_before, dst_before = call.launch.idle.pop()
             except IndexError:
-                kernel, src_before, dst_before = call.make(), _NEW, _UPLOADED
-            if src_before != src_in or src_in == _UPLOADED:
+                kernel, src_before, dst_before = call.launch.new(), _UNKNOWN, _UNKNOWN
+            if src_before != src_in or not src_in:
                 kernel.set_arg(0, src)
-            if dst_before != dst_in or dst_in == _NEW:
+            if dst_before != dst_in or not dst_in:
                 kernel.set_arg(1, dst)
             # by position: pyopencl takes longer for names
-            event = _enqueue(queue, kernel, *call.sizes, None, waiting)
-            call.idle.append((kernel, src_in, dst_in))
+            event = _enqueue(queue, kernel, *call.launch.sizes, None, waiting)
+            call.launch.idle.append((kernel, src_in, dst_in))
     except cl.Error:
         # such as memory that was released, for which the checks have a message
         return None
@@ -243,12 +237,12 @@ def _host(array: NDArray[Any], queue: Any, held: _Queue) -> Side:  # noqa: ARG00
     is_moved = dtype.kind in "fiu" and dtype.isnative and array.flags.c_contiguous
     if not is_moved or not 0 < array.nbytes <= SMALL:
         raise LookupError
-    return None, _UPLOADED, (array.shape, dtype), _NO_EVENTS
+    return None, _UNKNOWN, (array.shape, dtype), _NO_EVENTS
 
 
 def _new(out: None, queue: Any, held: _Queue) -> Side:  # noqa: ARG001 - as the others
     """Return a result that is allocated."""
-    return None, _NEW, (), _NO_EVENTS
+    return None, _UNKNOWN, (), _NO_EVENTS
 
 
 _SIDES: dict[type, Callable[[Any, Any, _Queue], Side]] = {

@@ -17,8 +17,8 @@ import pyopencl as cl
 import pytest
 
 from memdesc import MemdescError
-from reorder.opencl import programs
-from reorder.opencl.programs import build_program
+from reorder.opencl import binaries
+from reorder.opencl.binaries import build_program
 
 if TYPE_CHECKING:
     from tests.opencl.runtimes import Runtime
@@ -48,7 +48,7 @@ print(len(built))
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv(programs.CACHE_FOLDER, str(tmp_path))
+    monkeypatch.setenv(binaries.CACHE_FOLDER, str(tmp_path))
     return tmp_path / "opencl"
 
 
@@ -98,7 +98,7 @@ def test_damaged_files_are_built_again_and_replaced(
     whole = file.read_bytes()
     flipped = bytearray(whole)
     flipped[rng.randrange(len(whole))] ^= 1 << rng.randrange(8)
-    of_another = programs._digest(file.with_name("another"), whole[32:]) + whole[32:]  # noqa: SLF001 - a file that was renamed
+    of_another = binaries._digest(file.with_name("another"), whole[32:]) + whole[32:]  # noqa: SLF001 - a file that was renamed
     for damaged in (whole[: rng.randrange(len(whole))], flipped, of_another):
         file.write_bytes(damaged)
         assert counted(runtime, caplog) == 1
@@ -111,7 +111,7 @@ def test_a_binary_that_the_runtime_refuses_is_built_again(
 ) -> None:
     counted(runtime, caplog)
     (file,) = folder.iterdir()
-    programs._write(file, b"of a runtime that is not there any more")  # noqa: SLF001 - the digest is right
+    binaries._write(file, b"of a runtime that is not there any more")  # noqa: SLF001 - the digest is right
     assert counted(runtime, caplog) == 1
     assert counted(runtime, caplog) == 0
 
@@ -124,9 +124,9 @@ def test_programs_are_built_where_nothing_can_be_kept(
 ) -> None:
     (tmp_path / "file").write_bytes(b"")
     for place in (str(tmp_path / "file"), ""):
-        monkeypatch.setenv(programs.CACHE_FOLDER, place)
+        monkeypatch.setenv(binaries.CACHE_FOLDER, place)
         assert counted(runtime, caplog) == counted(runtime, caplog) == 1
-    monkeypatch.setenv(programs.CACHE_FOLDER, str(tmp_path))
+    monkeypatch.setenv(binaries.CACHE_FOLDER, str(tmp_path))
     counted(runtime, caplog)
     (file,) = (tmp_path / "opencl").iterdir()
     file.unlink()
@@ -148,13 +148,13 @@ def test_the_programs_used_least_recently_make_room(
     other.write_bytes(bytes(10**6))
     build_program(context, context.devices[0], sources[0])  # found: it is the latest now
     room = sum(file.stat().st_size for file in files) + 100
-    monkeypatch.setenv(programs.CACHE_LIMIT, str(room))
+    monkeypatch.setenv(binaries.CACHE_LIMIT, str(room))
     build_program(context, context.devices[0], sources[3])
     left = {*folder.iterdir()}
     assert len(left) == 4
     assert {files[0], other} < left
     assert files[1] not in left
-    monkeypatch.setenv(programs.CACHE_LIMIT, "0")
+    monkeypatch.setenv(binaries.CACHE_LIMIT, "0")
     build_program(context, context.devices[0], _SOURCE + "/* too large */")
     assert {*folder.iterdir()} == {other}
 
@@ -163,22 +163,22 @@ def test_the_programs_used_least_recently_make_room(
 def test_a_limit_that_is_not_a_number_of_bytes_is_refused(
     limit: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(programs.CACHE_LIMIT, limit)
-    with pytest.raises(MemdescError, match=f"{programs.CACHE_LIMIT}='{limit}'.* bytes"):
-        programs.cache_limit()
-    monkeypatch.setenv(programs.CACHE_LIMIT, "9" * 5000)
+    monkeypatch.setenv(binaries.CACHE_LIMIT, limit)
+    with pytest.raises(MemdescError, match=f"{binaries.CACHE_LIMIT}='{limit}'.* bytes"):
+        binaries.cache_limit()
+    monkeypatch.setenv(binaries.CACHE_LIMIT, "9" * 5000)
     with pytest.raises(MemdescError, match=r"at most 18 digits") as refused:
-        programs.cache_limit()
+        binaries.cache_limit()
     assert len(str(refused.value)) < 300
-    monkeypatch.delenv(programs.CACHE_LIMIT)
-    assert programs.cache_limit() == 1 << 28
+    monkeypatch.delenv(binaries.CACHE_LIMIT)
+    assert binaries.cache_limit() == 1 << 28
 
 
 def test_removing_the_same_files_at_once_does_no_harm(folder: Path) -> None:
     folder.mkdir(parents=True)
     for k in range(200):
         (folder / f"{k:064x}").write_bytes(bytes(100))
-    threads = [Thread(target=programs._make_room, args=(folder, 1000)) for _ in range(4)]  # noqa: SLF001 - what each write calls
+    threads = [Thread(target=binaries._make_room, args=(folder, 1000)) for _ in range(4)]  # noqa: SLF001 - what each write calls
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -187,8 +187,8 @@ def test_removing_the_same_files_at_once_does_no_harm(folder: Path) -> None:
 
 
 def test_without_a_variable_it_is_the_folder_for_caches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(programs.CACHE_FOLDER, raising=False)
-    found = programs.cache_folder()
+    monkeypatch.delenv(binaries.CACHE_FOLDER, raising=False)
+    found = binaries.cache_folder()
     assert found is not None
     assert found.parent == Path(platformdirs.user_cache_dir("memdesc", appauthor=False))
 
@@ -199,11 +199,11 @@ def test_without_a_home_there_is_no_folder(monkeypatch: pytest.MonkeyPatch) -> N
     def lacks(number: int) -> None:
         raise KeyError(number)
 
-    monkeypatch.delenv(programs.CACHE_FOLDER, raising=False)
+    monkeypatch.delenv(binaries.CACHE_FOLDER, raising=False)
     monkeypatch.setenv("HOME", "~")
     monkeypatch.setenv("XDG_CACHE_HOME", "")
     monkeypatch.setattr(pwd, "getpwuid", lacks)
-    assert programs.cache_folder() is None
+    assert binaries.cache_folder() is None
 
 
 def test_threads_that_build_one_program_leave_one_whole_file(
@@ -227,7 +227,7 @@ def test_threads_that_build_one_program_leave_one_whole_file(
 
 @pytest.mark.campaign
 def test_processes_that_start_together_share_what_they_build(tmp_path: Path) -> None:
-    environment = {**os.environ, programs.CACHE_FOLDER: str(tmp_path), "PYTHONPATH": str(_ROOT)}
+    environment = {**os.environ, binaries.CACHE_FOLDER: str(tmp_path), "PYTHONPATH": str(_ROOT)}
 
     def start() -> subprocess.Popen[str]:
         return subprocess.Popen(

@@ -82,7 +82,7 @@ def launches(src: MemoryDesc, dst: MemoryDesc, *, is_aligned: bool) -> Iterator[
 
 def _built(queue: cl.CommandQueue, source: str, name: str) -> cl.Kernel:
     # what is loaded is the same, and the compiler is faster
-    return build((queue.context, queue.device), source, name, ["-cl-opt-disable"]).take()
+    return cl.Kernel(build((queue.context, queue.device), source, ["-cl-opt-disable"]), name)
 
 
 def _address(queue: cl.CommandQueue, buffer: cl.Buffer) -> int:

@@ -13,9 +13,9 @@ import pytest
 from memdesc import MemdescError
 from reorder.cli.main import main
 from reorder.opencl import Device, find_device
+from reorder.opencl.binaries import CACHE_LIMIT
 from reorder.opencl.discovery import _remedy_of
 from reorder.opencl.icds import VARIABLE
-from reorder.opencl.programs import CACHE_LIMIT
 
 if TYPE_CHECKING:
     from tests.opencl.runtimes import Runtime

@@ -11,7 +11,7 @@ import pytest
 
 import reorder
 from memdesc import image_desc, memory_desc
-from reorder.opencl.programs import CACHE_LIMIT, cache_limit
+from reorder.opencl.binaries import CACHE_LIMIT, cache_limit
 from tests import hints
 from tests.hints import ROOT
 

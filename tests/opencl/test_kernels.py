@@ -12,7 +12,7 @@ import pytest
 from memdesc import MemdescError, image_desc, memory_desc
 from reorder import opencl, reorder
 from reorder.cli import main
-from reorder.opencl import programs
+from reorder.opencl import binaries
 from reorder.opencl.programs import _DIVISION
 
 if TYPE_CHECKING:
@@ -35,13 +35,13 @@ TARGETS = (
 def test_texts_are_what_a_runtime_compiles(
     dst: Any, runtime: Runtime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(programs.CACHE_FOLDER, str(tmp_path))
+    monkeypatch.setenv(binaries.CACHE_FOLDER, str(tmp_path))
     device = runtime.device.device
     context = cl.Context([device])
     reorder(np.zeros(DIMS, np.float32), dst, queue=cl.CommandQueue(context)).get()
     texts = opencl.kernel_texts(SRC, dst, device=device)
     keys = {
-        programs._key(device, text, options)  # noqa: SLF001 - the names of files
+        binaries._key(device, text, options)  # noqa: SLF001 - the names of files
         for text in texts
         for options in ((), _DIVISION)
     }

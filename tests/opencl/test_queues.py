@@ -176,14 +176,5 @@ def test_each_device_of_a_context_has_programs_of_its_own(runtime: Runtime) -> N
         attr = Attr(dst_scale=3.0)
         found = reorder(x, "ba", dtype="s8", attr=attr, queue=queue).get().numpy()
         assert (found == np.rint(x / np.float32(3))).all()
-    kernels = programs._kernels.__wrapped__._pyopencl_first_arg_dep_memoize_dic[context]  # type: ignore[attr-defined]  # noqa: SLF001 - the cache is not public
-    assert len(kernels) == len(parts)
-
-
-def test_a_kernel_object_is_used_by_one_call_at_a_time(first: Runtime) -> None:
-    place = first.context, first.device.device
-    kernels = programs.build(place, "__kernel void trial(__global int *out) { *out = 1; }", "trial")
-    one, other = kernels.take(), kernels.take()
-    assert one is not other
-    kernels.give_back(one)
-    assert kernels.take() is one
+    built = programs._program.__wrapped__._pyopencl_first_arg_dep_memoize_dic[context]  # type: ignore[attr-defined]  # noqa: SLF001 - the cache is not public
+    assert len(built) == len(parts)

@@ -1,0 +1,157 @@
+"""Programs that are kept on disk for other processes.
+
+Each binary has a file in the user's cache folder, named by a key that covers the source and what
+the runtime says about itself. A file is the sha256 of that name and the binary, then the binary as
+the runtime returned it: some runtimes crash on a damaged binary. A file that is damaged, unreadable
+or refused by the runtime counts as missing: the program is built, and replaces it. Processes that
+build one program at the same time each write a whole file. When all files together exceed
+`cache_limit`, the least recently used ones are removed; a process that needs one builds it again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import re
+from contextlib import suppress
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import platformdirs
+import pyopencl as cl
+
+from memdesc import MemdescError
+from memdesc.errors import short_repr
+from reorder.disk import write_file
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_LOG = logging.getLogger("reorder")
+_NAME = re.compile("[0-9a-f]{64}")
+_DIGEST_NBYTES = hashlib.sha256().digest_size
+
+# The variable that names the cache folder; if it is set but empty, nothing is kept.
+CACHE_FOLDER = "MEMDESC_CACHE_DIR"
+# The variable that limits how many bytes of programs are kept there.
+CACHE_LIMIT = "MEMDESC_CACHE_BYTES"
+_DEFAULT_LIMIT = 1 << 28
+_MAX_DIGITS = 18
+
+
+def build_program(
+    context: cl.Context, device: cl.Device, source: str, options: Sequence[str] = ()
+) -> cl.Program:
+    """Return the program of a source for a device of a context, from the cache if it is there.
+
+    `options` are those of the compiler, whose errors are pyopencl's.
+    """
+    folder, limit = cache_folder(), cache_limit()
+    file = None if folder is None else folder / _key(device, source, options)
+    binary = None if file is None else _read(file)
+    if binary is not None:
+        with suppress(cl.Error):
+            return _built(cl.Program(context, [device], [binary]), device, options)
+    start = perf_counter()
+    program = _built(cl.Program(context, source), device, options)
+    _LOG.info("built an OpenCL program in %.2f s: %s had none", perf_counter() - start, folder)
+    if file is not None:
+        # PoCL lists the whole device for a part of it
+        info: Any = program
+        binaries = [binary for binary in info.binaries if binary]
+        if len(binaries) == 1:
+            _write(file, binaries[0])
+            _make_room(file.parent, limit)
+    return program
+
+
+def _built(program: Any, device: cl.Device, options: Sequence[str]) -> cl.Program:
+    # pyopencl's own cache has no digests, and waits a minute where a process died that held it
+    built: cl.Program = program.build(list(options), devices=[device], cache_dir=False)
+    return built
+
+
+def _key(device: cl.Device, source: str, options: Sequence[str]) -> str:
+    platform = device.platform
+    parts = (
+        *(platform.vendor, platform.name, platform.version),
+        *(device.vendor, device.name, device.version, device.driver_version),
+        source,
+        *options,
+        # what pyopencl adds to the options of every build
+        *os.environ.get("PYOPENCL_BUILD_OPTIONS", "").split(),
+    )
+    return hashlib.sha256(repr(parts).encode()).hexdigest()
+
+
+def _read(file: Path) -> bytes | None:
+    """Return the binary of a file; None if it is not there or damaged."""
+    try:
+        content = file.read_bytes()
+    except OSError:
+        return None
+    digest, binary = content[:_DIGEST_NBYTES], content[_DIGEST_NBYTES:]
+    if _digest(file, binary) != digest:
+        return None
+    with suppress(OSError):
+        os.utime(file)  # it was used now
+    return binary
+
+
+def _write(file: Path, binary: bytes) -> None:
+    # on a full disk, without permission, or if there is a folder of that name, it is not kept
+    with suppress(OSError, MemdescError):
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_file(file, lambda out: out.write(_digest(file, binary) + binary))
+
+
+def _make_room(folder: Path, limit: int) -> None:
+    """Remove the programs that were used least recently, until the others keep the limit."""
+    files = []
+    with suppress(OSError):
+        for entry in os.scandir(folder):
+            # another process may remove it, now and below
+            with suppress(OSError):
+                if _NAME.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
+                    status = entry.stat(follow_symlinks=False)
+                    files.append((status.st_mtime_ns, status.st_size, entry.path))
+    total = sum(nbytes for _, nbytes, _ in files)
+    for _, nbytes, path in sorted(files):
+        if total <= limit:
+            return
+        with suppress(OSError):
+            Path(path).unlink()
+        total -= nbytes
+
+
+def _digest(file: Path, binary: bytes) -> bytes:
+    return hashlib.sha256(file.name.encode() + binary).digest()
+
+
+def cache_folder() -> Path | None:
+    """Return the folder, which may not exist yet; None if nothing is to be kept."""
+    named = os.environ.get(CACHE_FOLDER)
+    if named is None:
+        # without a home folder there is none for caches; some versions then return a relative path
+        with suppress(RuntimeError):
+            users = Path(platformdirs.user_cache_dir("memdesc", appauthor=False))
+            if users.is_absolute():
+                return users / "opencl"
+        return None
+    return Path(named) / "opencl" if named else None
+
+
+def cache_limit() -> int:
+    """Return the most bytes of programs that are kept."""
+    named = os.environ.get(CACHE_LIMIT)
+    if named is None:
+        return _DEFAULT_LIMIT
+    if not (named.isascii() and named.isdigit() and len(named) <= _MAX_DIGITS):
+        msg = (
+            f"{CACHE_LIMIT}={short_repr(named)} is not a number of bytes of at most {_MAX_DIGITS} "
+            f"digits; give {_DEFAULT_LIMIT}, or 0 to keep none"
+        )
+        raise MemdescError(msg)
+    return int(named)
