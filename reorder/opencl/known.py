@@ -83,7 +83,7 @@ class KnownCall:
         self.launch = launch if launch is not None and launch.reads else None
 
 
-def run_known(
+def run_known(  # noqa: C901, PLR0912 - a function of Python takes a tenth of a small launch
     queue: Any, x: Any, out: Any, names: tuple[object, ...], wait_for: Sequence[cl.Event] | None
 ) -> tuple[Any, cl.Event, MemoryDesc | ImageDesc] | None:
     """Enqueue a reorder as an earlier call did; return the memory of dst, an event, and its desc.

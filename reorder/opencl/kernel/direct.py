@@ -17,7 +17,7 @@ byte, which have a further parameter
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 from math import gcd, prod
 from typing import TYPE_CHECKING, NamedTuple
@@ -118,7 +118,7 @@ def try_lower(task: KernelTask) -> tuple[Launch, ...]:
         body, src, dst = _run(task, nest, conversion)
         group = _for_buffers(nest, body.length, task)
         if conversion is not None:
-            conversion = with_products(conversion, body.uniform, task)
+            conversion = task.with_products(conversion, body.uniform)
     lanes = tuple(
         (lane.offsets[0] if src.mode == Mode.IMAGE else k) if lane.is_valid else -1
         for k, lane in enumerate(nest.lanes)
@@ -194,7 +194,7 @@ def _run(
         dst = dst._replace(mode=Mode.VECTOR)
     is_whole = loop.valid == loop.extent and not loop.extent % length
     is_nibble = dst.bits < BYTE_BITS and length == 1
-    uniform = () if nest.is_zero else uniform_roles(loop, conversion)
+    uniform = () if nest.is_zero else loop.uniform(conversion.varying)
     return Direct(length, is_whole or length == 1, is_nibble, uniform), src, dst
 
 
@@ -209,24 +209,6 @@ def _length(nest: Nest, operand: int, most: int, task: KernelTask) -> int:
     if not task.is_aligned:
         most = min(most, max(BYTE_BITS // task.accesses[operand].bits, 1))
     return gcd(most, nest.alignment(operand, (loop,)))
-
-
-def uniform_roles(loop: Loop, conversion: KernelFormula) -> tuple[str, ...]:
-    """Return the roles that vary, but not along a loop."""
-    pairs = zip(conversion.varying, loop.strides[2:], strict=True)
-    return tuple(role for role, stride in pairs if stride == (0,))
-
-
-def with_products(
-    conversion: KernelFormula, uniform: tuple[str, ...], task: KernelTask
-) -> KernelFormula:
-    """Turn quotients into products if a run has one divisor and the device has fused operations.
-
-    `uniform` are the roles that vary, but not within a run.
-    """
-    is_shared = "dst_scale" in (*conversion.scalars, *uniform)
-    multiplies = is_shared and task.device.floats.multiplies and conversion.work == "f32"
-    return replace(conversion, multiplies=multiplies)
 
 
 class _WorkGroup(NamedTuple):

@@ -20,9 +20,9 @@ from reorder.opencl.kernel.staged import (
     Pixels,
     Runs,
     Staged,
+    runs_of,
     without_bank_conflicts,
 )
-from reorder.opencl.kernel.tile import runs_of
 from reorder.values.binding import BETA
 
 if TYPE_CHECKING:

@@ -85,6 +85,11 @@ class Loop(NamedTuple):
         """Return the stride in a buffer, or along the columns of an image."""
         return self.strides[operand][0]
 
+    def uniform(self, varying: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the roles, of those that differ along the dims, that are the same in all steps."""
+        pairs = zip(varying, self.strides[2:], strict=True)
+        return tuple(role for role, stride in pairs if stride == (0,))
+
 
 class MovingLoops(NamedTuple):
     """The loops of a nest that take more than one step, and those without data.

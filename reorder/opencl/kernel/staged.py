@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from math import prod
+from math import gcd, prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc.banks import BANKS
@@ -55,9 +55,10 @@ from reorder.opencl.kernel.statements import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from reorder.opencl.kernel.formula import KernelFormula
+    from reorder.opencl.kernel.placement import Nest
 
 # the index of the lanes of a pixel among the loops of a tile
 LANES = -1
@@ -826,6 +827,40 @@ def _store_function(side: Runs) -> Iterator[str]:
                     yield f"        if (low <= {at + j} && high > {at + j}) to[{at + j}] = {value};"
                 yield "    }"
     yield "}"
+
+
+def runs_of(  # noqa: PLR0913 - a side of a tile, and where runs of it start
+    nest: Nest,
+    operand: int,
+    run: tuple[int, ...],
+    extents: Sequence[int],
+    bits: int,
+    *,
+    is_aligned: bool,
+    most: int = VECTOR * BYTE_BITS,
+) -> Runs:
+    """Return how a tile is read or written: in the widest vectors that are aligned in all runs.
+
+    If that is less than a word, runs are shifted. A vector has at most `most` bits.
+    """
+    loops = nest.loops
+    strides, width = [loop.stride(operand) for loop in loops], bits
+    if is_aligned:
+        # a run of the tile starts where a whole run does, or where the last tile ended
+        starts = [nest.alignment(operand, [loops[k] for k in run])]
+        if extents[run[-1]] < loops[run[-1]].extent:
+            starts.append(strides[run[-1]] * extents[run[-1]])
+        width = gcd(VECTOR * BYTE_BITS, *(start * bits for start in starts))
+    is_shifted = width < WORD * BYTE_BITS
+    width = VECTOR * BYTE_BITS if is_shifted else min(width, max(most, WORD * BYTE_BITS))
+    order = sorted((abs(stride), k) for k, stride in enumerate(strides))
+    rest = tuple(k for _, k in order if extents[k] > 1 and k not in run)
+    lanes = width // bits
+    *lower, top = (loops[k] for k in run)
+    below = prod(loop.extent for loop in lower)
+    counts = [below * (top.extent if operand else top.valid), prod(extents[k] for k in run)]
+    is_whole = not any(count % lanes for count in counts)
+    return Runs(run, rest, bits, lanes, is_whole and not (operand and is_shifted), is_shifted)
 
 
 def without_bank_conflicts(

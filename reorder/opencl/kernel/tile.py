@@ -8,13 +8,12 @@ and store vectors along them. A loop may be in both runs.
 from __future__ import annotations
 
 from dataclasses import replace
-from math import gcd, prod
+from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc.banks import BANKS
 from memdesc.dtypes import BYTE_BITS
 from reorder.opencl.kernel.access import VECTOR, WORD, Access, Mode
-from reorder.opencl.kernel.direct import uniform_roles, with_products
 from reorder.opencl.kernel.launch import KernelTask, Launch, Pattern, ceil_log2, lower_nest, tiled
 from reorder.opencl.kernel.local_memory import (
     MAX_LOCAL_NBYTES,
@@ -23,7 +22,7 @@ from reorder.opencl.kernel.local_memory import (
     chain_of,
 )
 from reorder.opencl.kernel.placement import Loop, without
-from reorder.opencl.kernel.staged import Runs, Staged, without_bank_conflicts
+from reorder.opencl.kernel.staged import Runs, Staged, runs_of, without_bank_conflicts
 from reorder.values.binding import BETA
 
 if TYPE_CHECKING:
@@ -282,11 +281,11 @@ def try_lower_conversion(task: KernelTask) -> tuple[Launch, ...]:
     if dst.bits < BYTE_BITS and not dst.is_whole:
         return ()
     element = max(bits[1] // BYTE_BITS, 1)
-    uniform = uniform_roles(loops[src.run[0]], conversion)
+    uniform = loops[src.run[0]].uniform(conversion.varying)
     body = Staged(tuple(extents), src, dst, "dst", LocalLayout(element), 1, uniform)
     paddings = [] if src.run[0] in dst.run else _gaps(1)
     work_items = task.work_items(_WORK_ITEMS)
-    task = task._replace(conversion=with_products(conversion, uniform, task))
+    task = task._replace(conversion=task.with_products(conversion, uniform))
     return _launched(task, nest, body, work_items, paddings)
 
 
@@ -322,40 +321,6 @@ def _extents(
         if k != dst.run[0]:
             extents[k] = min(extents[k], loops[k].extent)
     return chains, extents
-
-
-def runs_of(  # noqa: PLR0913 - a side of a tile, and where runs of it start
-    nest: Nest,
-    operand: int,
-    run: tuple[int, ...],
-    extents: Sequence[int],
-    bits: int,
-    *,
-    is_aligned: bool,
-    most: int = VECTOR * BYTE_BITS,
-) -> Runs:
-    """Return how a tile is read or written: in the widest vectors that are aligned in all runs.
-
-    If that is less than a word, runs are shifted. A vector has at most `most` bits.
-    """
-    loops = nest.loops
-    strides, width = [loop.stride(operand) for loop in loops], bits
-    if is_aligned:
-        # a run of the tile starts where a whole run does, or where the last tile ended
-        starts = [nest.alignment(operand, [loops[k] for k in run])]
-        if extents[run[-1]] < loops[run[-1]].extent:
-            starts.append(strides[run[-1]] * extents[run[-1]])
-        width = gcd(VECTOR * BYTE_BITS, *(start * bits for start in starts))
-    is_shifted = width < WORD * BYTE_BITS
-    width = VECTOR * BYTE_BITS if is_shifted else min(width, max(most, WORD * BYTE_BITS))
-    order = sorted((abs(stride), k) for k, stride in enumerate(strides))
-    rest = tuple(k for _, k in order if extents[k] > 1 and k not in run)
-    lanes = width // bits
-    *lower, top = (loops[k] for k in run)
-    below = prod(loop.extent for loop in lower)
-    counts = [below * (top.extent if operand else top.valid), prod(extents[k] for k in run)]
-    is_whole = not any(count % lanes for count in counts)
-    return Runs(run, rest, bits, lanes, is_whole and not (operand and is_shifted), is_shifted)
 
 
 def _is_regular(body: Staged, side: Runs) -> bool:
