@@ -8,11 +8,9 @@ Files and what is in them:
 
 Quantised weights, which are several tensors:
 
-* `siblings`: which tensors belong together, according to their names
-* `quantization`: what the config files of the model declare, read by the table in `declarations`
-* `groups`: what the tensors are together, once all of these sources agree
+* `config`: what config.json says of the layers of a model, by one table for reading and writing
+* `weights`: which tensors belong together, and what they are, once all sources agree; `Model`
 * `experts`: one tensor for the experts of a layer, or a tensor for each
-* `patterns`: regular expressions of such files, matched safely
 
 Moving data from file to file in bounded memory:
 

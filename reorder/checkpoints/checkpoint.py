@@ -14,12 +14,10 @@ from memdesc import MemdescError, MemoryDesc
 from memdesc.checked import Checked
 from memdesc.errors import about, short_repr, starred
 from memdesc.immutable import immutable
-from reorder.checkpoints.config import Configs
-from reorder.checkpoints.formats.entry import Container, Entry, map_file
+from reorder.checkpoints.formats.entry import Entry, map_file
 from reorder.checkpoints.formats.table import read_container
-from reorder.checkpoints.groups import Model, claims_of, group_at
 from reorder.checkpoints.save import memory_of, value_of
-from reorder.checkpoints.siblings import siblings_of
+from reorder.checkpoints.weights import Model, weight_at, weight_of
 from reorder.disk import as_path
 from reorder.quantize import Quantized, dequantize
 from reorder.records.record import Record
@@ -200,7 +198,7 @@ class Checkpoint(Checked, Mapping[str, StoredTensor]):
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._container = read_container(path)
+        self._model = Model(path, read_container(path))
         self._maps: dict[Path, NDArray[np.uint8]] | None = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -208,25 +206,25 @@ class Checkpoint(Checked, Mapping[str, StoredTensor]):
 
     def _states(self) -> dict[Path, tuple[int, int]]:
         """Return the state of each file when its header was read."""
-        return {entry.file: entry.state.shared for entry in self._container.entries.values()}
+        return {entry.file: entry.state.shared for entry in self._model.entries.values()}
 
     @property
     def format(self) -> str:
         """The format of its files, such as ``safetensors``."""
-        return self._container.format
+        return self._model.container.format
 
     @property
     def metadata(self) -> dict[str, Any]:
         """The metadata besides tensors and descriptors, in the format's own form."""
-        return dict(self._container.metadata)
+        return dict(self._model.container.metadata)
 
     @property
     def files(self) -> tuple[Path, ...]:
         """The files that hold the tensors."""
-        return self._container.files
+        return self._model.container.files
 
     def __getitem__(self, name: str) -> StoredTensor:
-        entries = self._container.entries
+        entries = self._model.entries
         if name not in entries:
             near = get_close_matches(str(name), entries, 3) if isinstance(name, str) else []
             hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
@@ -235,10 +233,10 @@ class Checkpoint(Checked, Mapping[str, StoredTensor]):
         return StoredTensor(self, entries[name])
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._container.entries)
+        return iter(self._model.entries)
 
     def __len__(self) -> int:
-        return len(self._container.entries)
+        return len(self._model.entries)
 
     def record(self, prefix: str, name: str | None = None, **options: Any) -> Record:
         """Return quantised weights that are stored as several tensors.
@@ -277,10 +275,8 @@ class Checkpoint(Checked, Mapping[str, StoredTensor]):
         if not isinstance(prefix, str):
             msg = f"prefix must be a string, not {short_repr(prefix)}"  # type: ignore[unreachable] # callers without types
             raise MemdescError(msg)
-        claims = claims_of(Configs(self._path), self._container)._replace(
-            name=name, options=options
-        )
-        group = group_at(self._container.entries, prefix, claims)
+        claims = self._model.claims._replace(name=name, options=options)
+        group = weight_at(self._model.entries, prefix, claims)
         if group.desc is None:
             raise MemdescError(group.reason)
         return Record(group.desc, {each: self.map(entry) for each, entry in group.tensors.items()})
@@ -290,12 +286,11 @@ class Checkpoint(Checked, Mapping[str, StoredTensor]):
         entry = self[name]
         if not self.scaled_by(name):
             return entry.memory()
-        model = Model(self._path, self._container)
-        return value_of(model.group(siblings_of(self._container.entries, name)), self.map)
+        return value_of(self._model.decided(weight_of(self._model.entries, name)), self.map)
 
     def scaled_by(self, name: str) -> tuple[str, ...]:
         """Return the names of the tensors that turn the codes of a tensor into numbers."""
-        return siblings_of(self._container.entries, name).names[1:]
+        return weight_of(self._model.entries, name).names[1:]
 
     def map(self, entry: Entry) -> NDArray[np.uint8]:
         """Return the bytes of an entry; each file is mapped once."""
@@ -326,7 +321,7 @@ class Checkpoint(Checked, Mapping[str, StoredTensor]):
     def _repr_html_(self) -> str:
         """Return a table for a notebook; tensors that only numbers tell apart share a row."""
         kinds: dict[tuple[str, str], tuple[int, int]] = {}
-        for name, entry in self._container.entries.items():
+        for name, entry in self._model.entries.items():
             kind = starred(name), str(entry.desc or f"{entry.dtype} {entry.shape}")
             count, nbytes = kinds.get(kind, (0, 0))
             kinds[kind] = count + 1, nbytes + entry.nbytes
@@ -377,9 +372,9 @@ def open_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
     return Checkpoint(as_path(path))
 
 
-def container_of(checkpoint: Checkpoint) -> Container:
-    """Return what a checkpoint has read from the headers of its files."""
-    return checkpoint._container  # noqa: SLF001 - the class is of this module
+def model_of(checkpoint: Checkpoint) -> Model:
+    """Return the tensors of a checkpoint, and what its weights are."""
+    return checkpoint._model  # noqa: SLF001 - the class is of this module
 
 
 def _opened_again(path: Path, states: dict[Path, tuple[int, int]], is_closed: bool) -> Checkpoint:  # noqa: FBT001 - pickle passes no keywords

@@ -6,7 +6,7 @@ compared with what the other side would have in its format, to find what happene
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property, partial
 from math import prod
 from types import MappingProxyType
@@ -17,9 +17,8 @@ from memdesc.immutable import immutable
 from memdesc.record import RecordDesc
 from reorder.api import reorder
 from reorder.checkpoints.causes import Part, find_causes, is_equal_bytes, parts_of_record
-from reorder.checkpoints.checkpoint import Checkpoint, container_of
+from reorder.checkpoints.checkpoint import Checkpoint, model_of
 from reorder.checkpoints.formats.entry import NOT_BYTES, Entry
-from reorder.checkpoints.groups import Group, Model
 from reorder.checkpoints.save import memory_of, value_of
 from reorder.checkpoints.stored import ONE, are_as_in_models, in_order_of
 from reorder.comparison import ValueComparison, compare_values
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from reorder.checkpoints.weights import Model, Weight
     from reorder.memory.memory import Memory
 
 # how many bytes of a tensor are used to find another one with the same bytes
@@ -183,55 +183,53 @@ def contents_of(
 ) -> tuple[Contents, Contents, dict[str, str]]:
     """Return what two checkpoints have by name, and why some tensors cannot be compared."""
     checkpoints = [Checkpoint(as_path(path)) for path in (model, reference)]
-    containers = [container_of(each) for each in checkpoints]
-    groups = [
-        Model(as_path(path), container).groups
-        for path, container in zip((model, reference), containers, strict=True)
-    ]
+    models = [model_of(each) for each in checkpoints]
     # if only one side says what words mean, words of the same name are compared as codes
     unknown = {
-        name for found in groups for each in found if not each.is_known for name in each.found.names
+        name
+        for found in models
+        for each in found.weights
+        if not each.is_known
+        for name in each.names
     }
     left, right = (
-        dict(_contents(container.entries, each, unknown, checkpoint.map))
-        for container, each, checkpoint in zip(containers, groups, checkpoints, strict=True)
+        dict(_contents(each, unknown, checkpoint.map))
+        for each, checkpoint in zip(models, checkpoints, strict=True)
     )
-    unread = sorted({name for each in containers for name in each.left_out})
+    unread = sorted({name for each in models for name in each.container.left_out})
     return left, right, dict.fromkeys(unread, NOT_BYTES)
 
 
 def _contents(
-    entries: Mapping[str, Entry],
-    groups: Iterable[Group],
-    unknown: set[str],
-    read: Callable[[Entry], NDArray[np.uint8]],
+    model: Model, unknown: set[str], read: Callable[[Entry], NDArray[np.uint8]]
 ) -> Iterator[tuple[str, Content]]:
     """Yield weights by the names that they decode to, and tensors that are compared alone.
 
     The latter are plain tensors, and the tensors of a weight if one of them is `unknown`.
     """
-    weights = {name: group for group in groups for name in group.found.names}
+    entries = model.entries
+    weights = {name: group for group in model.weights for name in group.names}
     for name, entry in entries.items():
         group = weights.get(name)
-        if group is None or not unknown.isdisjoint(group.found.names):
-            missing = tuple(each for each in group.found.names if each != name) if group else ()
+        if group is None or not unknown.isdisjoint(group.names):
+            missing = tuple(each for each in group.names if each != name) if group else ()
             codes = f", raw codes without {', '.join(missing)}" if missing else ""
             numbers = partial(_numbers_of_tensor, entry, read)
             what, tensors = entry.dtype + codes, {ONE: entry}
             yield name, Content(name, what, numbers, entry.desc, tensors, read, missing)
             continue
-        tensors = group.tensors or dict(group.found.entries)
+        tensors = group.tensors or dict(group.entries)
         what = repr(group.desc) if group.desc else next(iter(tensors.values())).dtype
         called = group.prefix if group.quantized else group.decoded_name(group.prefix)
         key = called
-        if called in entries.keys() - {*group.found.names}:
+        if called in entries.keys() - {*group.names}:
             # another tensor has that name; none has one with a zero byte
             called, key = group.prefix, f"{called}\0"
         numbers = partial(_numbers_of_weight, group, read)
         yield key, Content(called, what, numbers, group.desc, tensors, read)
 
 
-def _numbers_of_weight(group: Group, read: Callable[[Entry], NDArray[np.uint8]]) -> Memory:
+def _numbers_of_weight(group: Weight, read: Callable[[Entry], NDArray[np.uint8]]) -> Memory:
     return dequantize(value_of(group, read))
 
 

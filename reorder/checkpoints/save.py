@@ -21,20 +21,26 @@ from memdesc.errors import about, allocates, first_of, short_repr
 from memdesc.int64 import checked_flag, checked_int
 from memdesc.record import RecordDesc
 from reorder.api import reorder
-from reorder.checkpoints.config import Configs
 from reorder.checkpoints.formats import npz
 from reorder.checkpoints.formats.descriptors import record_fields, record_of
 from reorder.checkpoints.formats.entry import map_file
 from reorder.checkpoints.formats.table import FORMATS, kind_of, read_container
-from reorder.checkpoints.groups import Claims, Group, claims_of, read_group
 from reorder.checkpoints.moves.changes import padded
-from reorder.checkpoints.siblings import find_siblings, note_of, siblings_of
 from reorder.checkpoints.stored import (
     QUANTIZED,
     joined_tensors,
     stored_layout,
     stored_record,
     written_tensors,
+)
+from reorder.checkpoints.weights import (
+    Claims,
+    Model,
+    Weight,
+    decide,
+    find_weights,
+    note_of,
+    weight_of,
 )
 from reorder.disk import as_path, naming, write_file
 from reorder.memory.buffers import address_of
@@ -482,27 +488,27 @@ def read_stored(
 
 def _items(
     entries: Mapping[str, Entry], path: Path, kind: type[Any] | None
-) -> dict[str, Group | Entry]:
+) -> dict[str, Weight | Entry]:
     """Return what a file holds, by name, in its order: single tensors, and groups of them."""
     names = {
         name: note_of(entries, name) for name, each in entries.items() if each.note is not None
     }
     groups = {
-        name: (note.name, read_group(siblings_of(entries, name), Claims()))
+        name: (note.name, decide(weight_of(entries, name), Claims()))
         for name, note in names.items()
     }
     members = {each for note in names.values() for each in note.tensors.values()}
     for group in _declared_groups(entries, path):
         if group.is_known:
-            groups[group.found.codes.name] = group.prefix, group
-            members |= {*group.found.names}
+            groups[group.codes.name] = group.prefix, group
+            members |= {*group.names}
         elif kind is not Memory:
             msg = (
                 f"{group.reason}; reorder.open_checkpoint and load_all(path, reorder.Memory) read "
                 "its tensors as they are stored"
             )
             raise MemdescError(msg)
-    items: dict[str, Group | Entry] = {}
+    items: dict[str, Weight | Entry] = {}
     for name, entry in entries.items():
         if name in members and name not in groups:
             continue
@@ -514,17 +520,17 @@ def _items(
     return items
 
 
-def _declared_groups(entries: Mapping[str, Entry], path: Path) -> list[Group]:
+def _declared_groups(entries: Mapping[str, Entry], path: Path) -> list[Weight]:
     """Return the quantised weights without a note, if config.json declares what they are."""
-    found = [each for each in find_siblings(entries) if each.codes.note is None]
-    claims = claims_of(Configs(path), read_container(path)) if found else Claims()
-    return [read_group(each, claims) for each in found] if claims.declared else []
+    found = [each for each in find_weights(entries) if each.codes.note is None]
+    claims = Model(path, read_container(path)).claims if found else Claims()
+    return [decide(each, claims) for each in found] if claims.declared else []
 
 
-def _made(item: Group | Entry, dtype: str | None, path: Path) -> Any:
+def _made(item: Weight | Entry, dtype: str | None, path: Path) -> Any:
     """Read an item of a file as a Memory, Quantized or Record."""
     with naming(path):
-        if isinstance(item, Group):
+        if isinstance(item, Weight):
             return value_of(item, methodcaller("read"))
         data = item.read()
         if isinstance(item.desc, RecordDesc):
@@ -532,7 +538,7 @@ def _made(item: Group | Entry, dtype: str | None, path: Path) -> Any:
         return memory_of(item, data, dtype)
 
 
-def value_of(group: Group, read: Callable[[Entry], NDArray[np.uint8]]) -> Quantized | Record:
+def value_of(group: Weight, read: Callable[[Entry], NDArray[np.uint8]]) -> Quantized | Record:
     """Return what the tensors of a group are together; `read` returns the bytes of an entry.
 
     Fails if they are neither a Quantized nor a Record.

@@ -17,8 +17,8 @@ from memdesc.record import BIT_PLANES, Field, RecordDesc
 from memdesc.record.scheme import block_sizes
 from reorder.checkpoints.formats.entry import NOT_BYTES
 from reorder.checkpoints.formats.table import read_container
-from reorder.checkpoints.groups import Model, find_orphans, find_plain, find_unscaled
 from reorder.checkpoints.stored import UNQUANTISED, WEIGHT
+from reorder.checkpoints.weights import Model, find_orphans, find_plain, find_unscaled
 from reorder.cli.command import Command, Facts, flag, is_wanted, table, value
 from reorder.cli.tensors import check_named, split_name
 from reorder.disk import as_path
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from memdesc.record import Constant
     from reorder.checkpoints.formats.entry import Container, Entry
-    from reorder.checkpoints.groups import Group
+    from reorder.checkpoints.weights import Weight
 
 _SORTS = ("name", "bytes", "padding", "dtype", "layout")
 _HEAD = ("name", "dims", "dtype", "layout", "bytes", "padding")
@@ -92,7 +92,7 @@ def _listing(given: str) -> _Listing:
     container = read_container(path, skip_unreadable=True)
     check_named(given, container.entries)
     model = Model(path, container)
-    groups = model.groups
+    groups = model.weights
     rows = [row for row in _rows(container, groups) if name in {None, row["name"]}]
     notes = _codes_notes(groups)
     weights = _weights(container, groups)
@@ -179,14 +179,14 @@ class _Weight(NamedTuple):
     nbytes: int
 
 
-def _weights(container: Container, groups: Sequence[Group]) -> list[_Weight]:
+def _weights(container: Container, groups: Sequence[Weight]) -> list[_Weight]:
     """Return the quantised weights of a checkpoint, and the matrices that are not quantised."""
     found = []
     for group in groups:
         if group.desc is not None:
             nbytes = sum(entry.nbytes for entry in group.tensors.values())
-            found.append(_Weight(group.prefix, group.found.codes.name, group.desc, nbytes))
-    taken = {name for group in groups for name in group.found.names}
+            found.append(_Weight(group.prefix, group.codes.name, group.desc, nbytes))
+    taken = {name for group in groups for name in group.names}
     for name, entry in container.entries.items():
         desc = entry.desc
         layer = name.removesuffix(WEIGHT)
@@ -262,7 +262,7 @@ def _scales(desc: RecordDesc) -> str:
     return f"blocks of {outputs} x {inputs}"
 
 
-def _rows(container: Container, groups: Sequence[Group]) -> list[Facts]:
+def _rows(container: Container, groups: Sequence[Weight]) -> list[Facts]:
     """Return a row for each tensor; tensors of a record are described as its fields."""
     fields: dict[str, tuple[Field | Constant, RecordDesc]] = {}
     for group in groups:
@@ -273,7 +273,7 @@ def _rows(container: Container, groups: Sequence[Group]) -> list[Facts]:
     return [_row(entry, fields.get(name)) for name, entry in container.entries.items()]
 
 
-def _codes_notes(groups: Sequence[Group]) -> list[str]:
+def _codes_notes(groups: Sequence[Weight]) -> list[str]:
     """Return a note for each reason why codes are not read as a record."""
     reasons: dict[str, tuple[str, list[str]]] = {}
     for group in groups:
@@ -281,10 +281,10 @@ def _codes_notes(groups: Sequence[Group]) -> list[str]:
             reason = group.reason.replace(repr(group.prefix), "it")
             # of reasons that differ in names and numbers, the first is enough
             kind = reason
-            for role, each in group.found.entries.items():
+            for role, each in group.entries.items():
                 kind = kind.replace(repr(each.name), role)
             kind = re.sub("[0-9]+", "*", kind)
-            reasons.setdefault(kind, (reason, []))[1].append(group.found.codes.name)
+            reasons.setdefault(kind, (reason, []))[1].append(group.codes.name)
     return [
         f"{first_of(names, 1)}: codes scaled by other tensors, not read as a record: {reason}"
         for reason, names in reasons.values()

@@ -41,7 +41,7 @@ from reorder.checkpoints.save import (
     read_stored,
     saving_format,
 )
-from reorder.checkpoints.siblings import note_of, siblings_of
+from reorder.checkpoints.weights import note_of, weight_of
 from reorder.cli.command import Facts, buffer_of, option
 from reorder.disk import as_path, open_file
 from reorder.memory.inputs import as_memory, from_pixels
@@ -455,7 +455,7 @@ def codes_note(path: str) -> str:
     try:
         entries = read_container(file).entries
         name = _only(file, entries) if name is None else name
-        found = siblings_of(entries, name)
+        found = weight_of(entries, name)
     except (MemdescError, KeyError):  # reading it will report the error
         return ""
     others = ", ".join(each for each in found.names if each != name)

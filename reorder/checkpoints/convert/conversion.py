@@ -31,9 +31,9 @@ from reorder.checkpoints.convert.rules import read_rules
 from reorder.checkpoints.convert.targets import TargetRules, target_rules
 from reorder.checkpoints.formats.entry import Container, FileState
 from reorder.checkpoints.formats.table import read_container
-from reorder.checkpoints.groups import Model
 from reorder.checkpoints.moves.losses import Losses, OverflowedError
 from reorder.checkpoints.moves.tasks import Task, run_tasks
+from reorder.checkpoints.weights import Model
 from reorder.checkpoints.writer import Writer, has_finished, partial_folder
 from reorder.disk import as_path, reason_of
 from reorder.values.scales import NotFiniteError

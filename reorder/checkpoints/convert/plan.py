@@ -23,16 +23,19 @@ from reorder.checkpoints.convert.targets import Target
 from reorder.checkpoints.formats.descriptors import record_fields
 from reorder.checkpoints.formats.entry import Entry, Tensor, stored_desc
 from reorder.checkpoints.formats.shards import names_beside
-from reorder.checkpoints.groups import Claims, Group, Model, elsewhere, read_group, single
 from reorder.checkpoints.moves.changes import ONLY, Reorder
-from reorder.checkpoints.siblings import (
-    Siblings,
-    find_siblings,
-    holds_codes,
-    siblings_of,
-    tensors_of,
-)
 from reorder.checkpoints.stored import ONE, joined_tensors, stem_of
+from reorder.checkpoints.weights import (
+    Claims,
+    Model,
+    Weight,
+    decide,
+    elsewhere,
+    find_weights,
+    holds_codes,
+    tensors_of,
+    weight_of,
+)
 from reorder.values.formats import FLOATS, INTEGERS
 
 _NARROW_BITS = 8
@@ -102,12 +105,12 @@ def plan_steps(model: Model, rules: Sequence[Rule], format_name: str) -> Plan:
     return Plan(tuple(steps), tuple(left_out_warnings(dropped)), _left(steps, whole))
 
 
-def _weights(source: Path, entries: Mapping[str, Entry]) -> list[Siblings]:
+def _weights(source: Path, entries: Mapping[str, Entry]) -> list[Weight]:
     """Return the quantised weights with tensors here; others may be in other shards of a model."""
     in_other_shards = {name: elsewhere(name, source) for name in names_beside(source)}
     return [
         each
-        for each in find_siblings({**in_other_shards, **entries})
+        for each in find_weights({**in_other_shards, **entries})
         if not entries.keys().isdisjoint(each.names)
     ]
 
@@ -124,13 +127,13 @@ def _tensor_step(
         return copy_step(entry, entry.name, format_name)
     if not _is_single_record(rule, entry):
         return layout_step(entry, rule, format_name)
-    found = single(siblings_of(entries, entry.name))
+    found = weight_of(entries, entry.name).single
     # files beside a model declare records of several tensors
     group = _named_group(found, rule, claims._replace(declared=None))
     return record_step(group, rule, format_name)
 
 
-def _left(steps: Sequence[Step], weights: Sequence[Siblings]) -> str:
+def _left(steps: Sequence[Step], weights: Sequence[Weight]) -> str:
     """Return the name of a tensor of codes that is copied; empty if there is none."""
     codes = {each.codes.name for each in weights}
     copied = [entry for step in steps if step.is_copy for entry in step.sources.values()]
@@ -149,30 +152,28 @@ def _drop_beside(step: Step, free: Mapping[str, Entry]) -> Step:
     return replace(step, dropped=(*step.dropped, *found))
 
 
-def _decided(found: Siblings, rule: Rule, claims: Claims, model: Model) -> Group:
+def _decided(found: Weight, rule: Rule, claims: Claims, model: Model) -> Weight:
     """Return the record that a rule moves: as a target has decided it, or as the rule names it."""
     if rule.prefixes is not None and found.prefix in rule.prefixes:
-        return model.group(found)
+        return model.decided(found)
     return _named_group(found, rule, claims)
 
 
-def _named_group(found: Siblings, rule: Rule, claims: Claims) -> Group:
+def _named_group(found: Weight, rule: Rule, claims: Claims) -> Weight:
     """Return the record that a rule moves."""
     if rule.src is not None:
-        return read_group(
-            found, claims._replace(name=rule.src.name, options=dict(rule.src.options))
-        )
+        return decide(found, claims._replace(name=rule.src.name, options=dict(rule.src.options)))
     held = found.codes.desc
     name = held.name if isinstance(held, RecordDesc) else None
-    return read_group(found, claims._replace(name=name, options={}))
+    return decide(found, claims._replace(name=name, options={}))
 
 
 def _assign(
-    entries: Mapping[str, Entry], weights: Sequence[Siblings], rules: Sequence[Rule]
-) -> tuple[dict[str, Rule], dict[str, tuple[Siblings, Rule]]]:
+    entries: Mapping[str, Entry], weights: Sequence[Weight], rules: Sequence[Rule]
+) -> tuple[dict[str, Rule], dict[str, tuple[Weight, Rule]]]:
     """Return the rule of each tensor, and the record of each tensor that moves with one."""
     chosen: dict[str, Rule] = {}
-    groups: dict[str, tuple[Siblings, Rule]] = {}
+    groups: dict[str, tuple[Weight, Rule]] = {}
     layers = _layers(entries, weights)
     for rule in rules:
         found = _groups_of(rule, entries, layers)
@@ -199,11 +200,11 @@ def _assign(
 class _Layer(NamedTuple):
     """What has a prefix: quantised weights, and the names that consist of it and one more part."""
 
-    weights: list[Siblings]
+    weights: list[Weight]
     names: list[str]
 
 
-def _layers(entries: Mapping[str, Entry], weights: Sequence[Siblings]) -> dict[str, _Layer]:
+def _layers(entries: Mapping[str, Entry], weights: Sequence[Weight]) -> dict[str, _Layer]:
     """Return what has each prefix."""
     found: dict[str, _Layer] = {}
     for weight in weights:
@@ -215,7 +216,7 @@ def _layers(entries: Mapping[str, Entry], weights: Sequence[Siblings]) -> dict[s
 
 def _groups_of(
     rule: Rule, entries: Mapping[str, Entry], layers: Mapping[str, _Layer]
-) -> list[Siblings]:
+) -> list[Weight]:
     """Return the records of several tensors whose prefix a rule matches.
 
     Fails if some tensors of a record with the prefix are missing.
@@ -229,7 +230,7 @@ def _groups_of(
     if scheme is None:
         return []
 
-    def needed(each: Siblings) -> list[str]:
+    def needed(each: Weight) -> list[str]:
         return [*scheme.tensors(**scheme.shown(each.entries))]
 
     prefixes = rule.matching(layers)
@@ -293,7 +294,7 @@ def _names_to_load(steps: Sequence[Step]) -> Iterator[tuple[str, Step]]:
                 yield tensor.name, step
 
 
-def _check_whole(found: Sequence[Siblings], steps: Sequence[Step], claims: Claims) -> None:
+def _check_whole(found: Sequence[Weight], steps: Sequence[Step], claims: Claims) -> None:
     """Refuse rules that change parts of a quantised weight alone.
 
     The message has the rule, the tensors and the way out.
@@ -308,7 +309,7 @@ def _check_whole(found: Sequence[Siblings], steps: Sequence[Step], claims: Claim
                 step.rule.fail(_problem(weight, step, claims))
 
 
-def _with_notes(steps: Sequence[Step], weights: Sequence[Siblings]) -> list[Step]:
+def _with_notes(steps: Sequence[Step], weights: Sequence[Weight]) -> list[Step]:
     """Return the steps with notes, which say in the output what is a Quantized or a Record."""
     homes = {entry.name: step for step in steps for entry in step.sources.values()}
     noted = {each.codes.name: each for each in weights if each.note is not None}
@@ -319,7 +320,7 @@ def _with_notes(steps: Sequence[Step], weights: Sequence[Siblings]) -> list[Step
     return found
 
 
-def _with_note(codes: Step, weight: Siblings, homes: Mapping[str, Step]) -> Step:
+def _with_note(codes: Step, weight: Weight, homes: Mapping[str, Step]) -> Step:
     """Return the step of the codes of a saved weight, with the note of what it becomes."""
     note, whole = weight.note, codes.targets
     facts: Mapping[str, Any] = {}
@@ -353,8 +354,8 @@ def _is_narrow(entry: Entry, *, or_unsigned: bool = False) -> bool:
 
 
 def _without_scales(
-    found: Sequence[Siblings], steps: Sequence[Step], claims: Claims
-) -> Iterator[Siblings]:
+    found: Sequence[Weight], steps: Sequence[Step], claims: Claims
+) -> Iterator[Weight]:
     """Return the narrow tensors of a quantised model whose scales cannot be found by name.
 
     In a graph, scales may have any name, and weights may be unsigned bytes.
@@ -366,7 +367,7 @@ def _without_scales(
         for entry in step.sources.values():
             is_code = entry.name not in known and _is_narrow(entry, or_unsigned=claims.has_nodes)
             if is_code and not step.is_copy:
-                yield Siblings(entry.name, {ONE: entry})
+                yield Weight(entry.name, {ONE: entry})
 
 
 class _Renamed(NamedTuple):
@@ -387,7 +388,7 @@ class _Renamed(NamedTuple):
         }
         return cls(found, {entry.name: name for name, entry in found.items()})
 
-    def keeps(self, weight: Siblings) -> bool:
+    def keeps(self, weight: Weight) -> bool:
         """Whether the new names of a weight's tensors still show that they belong together.
 
         A note with them shows it whatever their names are.
@@ -401,13 +402,13 @@ class _Renamed(NamedTuple):
             return False
         kept, held = (
             {role: entry.name for role, entry in each.entries.items()}
-            for each in (siblings_of(self.entries, new[0]), weight)
+            for each in (weight_of(self.entries, new[0]), weight)
         )
         is_moved = all(one != other for one, other in zip(new, weight.names, strict=True))
         return kept == held or (is_moved and {*kept.values()} == {*held.values()})
 
 
-def _changes(weight: Siblings, homes: Mapping[str, Step], renamed: _Renamed) -> Iterator[Step]:
+def _changes(weight: Weight, homes: Mapping[str, Step], renamed: _Renamed) -> Iterator[Step]:
     """Return the steps that change a weight without changing all of its tensors."""
     codes = homes.get(weight.codes.name)
     if codes is not None and isinstance(codes.src, RecordDesc):
@@ -444,7 +445,7 @@ def _is_wider(step: Step) -> bool:
     return old is not None and new is not None and is_kept and new.holds(old)
 
 
-def _problem(weight: Siblings, step: Step, claims: Claims) -> str:
+def _problem(weight: Weight, step: Step, claims: Claims) -> str:
     """Return what is wrong with a change, and the way out."""
     if len(weight.names) == 1:
         why = (
@@ -454,7 +455,7 @@ def _problem(weight: Siblings, step: Step, claims: Claims) -> str:
             else "whose scales only the nodes of the model know"
         )
         return f"{step.name} holds codes {why}; leave it as it is"
-    group = read_group(weight, claims)
+    group = decide(weight, claims)
     if group.desc is None:
         way = (
             f"no rule can move them together: {group.reason}; leave them as they are, or decode "
@@ -473,6 +474,6 @@ def _problem(weight: Siblings, step: Step, claims: Claims) -> str:
     )
 
 
-def _others(weight: Siblings, step: Step) -> str:
+def _others(weight: Weight, step: Step) -> str:
     moved = {entry.name for entry in (*step.sources.values(), *step.dropped)}
     return ", ".join(name for name in weight.names if name not in moved) or "its scales"

@@ -25,7 +25,6 @@ from reorder.checkpoints.moves.changes import (
 )
 from reorder.checkpoints.moves.pieces import Bound, Cut, cut
 from reorder.checkpoints.moves.tasks import Task
-from reorder.checkpoints.siblings import order_of, tensors_of
 from reorder.checkpoints.stored import (
     QUANTIZED,
     WEIGHT,
@@ -35,6 +34,7 @@ from reorder.checkpoints.stored import (
     stored_record,
     written_tensors,
 )
+from reorder.checkpoints.weights import tensors_of
 from reorder.records.repacking import target_desc
 from reorder.values.attr import Attr
 from reorder.values.formats import FLOATS, INTEGERS
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from memdesc.tags import FormatTag
-    from reorder.checkpoints.groups import Group
+    from reorder.checkpoints.weights import Weight
 
 # scales are chosen and stored in f32
 _MAX_BITS, _SCALES = 32, "f32"
@@ -285,7 +285,7 @@ def _check_quantized(
     split_dims(src.dims, axes, groups)
 
 
-def record_step(group: Group, rule: Rule, format_name: str) -> Step:
+def record_step(group: Weight, rule: Rule, format_name: str) -> Step:
     """Return the step of a record: another record, or plain numbers.
 
     Fails if it cannot become that; the message has the rule and the prefix.
@@ -307,12 +307,12 @@ def record_step(group: Group, rule: Rule, format_name: str) -> Step:
             targets = {ONLY: stored_layout(group.decoded_name(prefix), plain)}
         else:
             dst = _target_record(src, rule)
-            is_bare = len(group.tensors) > 1 and not group.found.is_dotted
+            is_bare = len(group.tensors) > 1 and not group.is_dotted
             written = written_tensors(prefix, dst, format_name, is_bare=is_bare)
             targets = joined_tensors(prefix, record_fields(dst), written)
     except MemdescError as error:
         rule.fail(f"{group.prefix}: {error}")
-    order = order_of(group.found)
+    order = group.order
     dropped = () if order is None or order in group.tensors.values() else (order,)
     return Step(group.prefix, group.tensors, targets, Repack(src.bare, dst), rule, dropped)
 

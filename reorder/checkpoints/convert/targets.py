@@ -29,9 +29,8 @@ from reorder.checkpoints.experts import (
     split_stacks,
     stacked_name,
 )
-from reorder.checkpoints.groups import Group, Model, find_orphans
-from reorder.checkpoints.siblings import beside_floats, holds_codes
 from reorder.checkpoints.stored import UNQUANTISED, WEIGHT, model_axes
+from reorder.checkpoints.weights import Model, Weight, beside_floats, find_orphans, holds_codes
 from reorder.records.encode import is_integer_number, number_bits
 from reorder.records.repacking import target_desc
 from reorder.values.formats import FLOATS
@@ -278,7 +277,7 @@ def target_rules(name: str, model: Model) -> TargetRules:
         raise MemdescError(msg)
     model = model.of(split_stacks(container.entries))
     container = model.container
-    groups = model.groups
+    groups = model.weights
     _check_known(name, model)
     _check_axes_of_mlx(name, model)
     with about(f"--to {name}"):
@@ -327,8 +326,8 @@ class _Move(NamedTuple):
 
 
 def _moves(
-    name: str, groups: Sequence[Group], sections: Sequence[Mapping[str, Any]]
-) -> tuple[dict[_Move, list[Group]], list[str]]:
+    name: str, groups: Sequence[Weight], sections: Sequence[Mapping[str, Any]]
+) -> tuple[dict[_Move, list[Weight]], list[str]]:
     """Return the weights that change, by what they become, and warnings.
 
     `sections` are what the files of the model say about quantisation.
@@ -337,7 +336,7 @@ def _moves(
     # in lower case, as transformers expects it
     is_declared = target.method in (None, *(each.get("quant_method") for each in sections))
     said_symmetric = any(map(says_symmetric, sections))
-    moves: dict[_Move, list[Group]] = {}
+    moves: dict[_Move, list[Weight]] = {}
     told: dict[str, None] = {}
     for group in groups:
         if group.desc is None:
@@ -368,7 +367,7 @@ def _refuse_unscaled(name: str, container: Container) -> None:
 
 
 def _refuse_unmoved(
-    name: str, source: Path, groups: Sequence[Group], blocks: Sequence[str]
+    name: str, source: Path, groups: Sequence[Weight], blocks: Sequence[str]
 ) -> NoReturn:
     """Refuse a model that has no weights to convert; `blocks` are its single-tensor records."""
     target = TARGETS[name]
@@ -500,7 +499,7 @@ def _is_layer(entry: Entry) -> bool:
 
 def _check_known(name: str, model: Model) -> None:
     """Refuse weights that are not known, and codes whose scales are missing."""
-    container, groups = model.container, model.groups
+    container, groups = model.container, model.weights
     unknown = [group for group in groups if group.desc is None]
     if unknown:
         count = len(unknown) - 1
@@ -511,8 +510,8 @@ def _check_known(name: str, model: Model) -> None:
             "converts the weights that its rules name"
         )
         raise MemdescError(msg)
-    known = {each for group in groups for each in group.found.names}
-    prefixes = {group.prefix for group in groups if group.found.is_dotted}
+    known = {each for group in groups for each in group.names}
+    prefixes = {group.prefix for group in groups if group.is_dotted}
     codes = {f".{next(iter(group.tensors))}" for group in groups}
     for each, entry in container.entries.items():
         is_plain = entry.dtype in UNQUANTISED and each not in known
@@ -553,7 +552,9 @@ def _check_axes_of_mlx(name: str, model: Model) -> None:
     These have three dims or more, such as weights of convolutions, heads or other experts; in such
     models mlx-lm also changes names, and values such as those of norms (0.32, `sanitize`).
     """
-    is_mlx = any(each.desc is not None and each.desc.name.startswith(_MLX) for each in model.groups)
+    is_mlx = any(
+        each.desc is not None and each.desc.name.startswith(_MLX) for each in model.weights
+    )
     for each in model.container.entries.values() if is_mlx else ():
         if len(each.shape) > len("oi"):
             msg = (
@@ -610,7 +611,7 @@ def _is_same(src: FormatName, dst: FormatName) -> bool:
     return src.name == dst.name and {*dst.options} <= {*src.options}
 
 
-def _rounding_warnings(target: Target, groups: Sequence[Group]) -> Iterator[str]:
+def _rounding_warnings(target: Target, groups: Sequence[Weight]) -> Iterator[str]:
     """Return a warning if numbers are rounded."""
     if target.dtype is None:
         return

@@ -14,7 +14,7 @@ from reorder.checkpoints.convert import rules
 from reorder.checkpoints.convert.plan import plan_steps
 from reorder.checkpoints.convert.rules import Rule, parse_rule, rules_of_toml
 from reorder.checkpoints.formats.table import read_container
-from reorder.checkpoints.groups import Model
+from reorder.checkpoints.weights import Model
 from tests.checkpoints import fp8_layer, write_safetensors
 from tests.work import count_calls, hangs_fail
 

@@ -1,0 +1,837 @@
+"""Quantised weights: which tensors belong together, and what they are: a record, a Quantized.
+
+The first tensor of a saved Quantized or Record has a note that lists them. Others are recognised by
+name, as AutoGPTQ, AutoAWQ, GPTQModel, compressed-tensors, DeepSeek, ModelOpt, MLX, bitsandbytes,
+gpt-oss, onnxruntime, quanto, HQQ, torchao, ExLlama, AQLM, QuIP#, QServe, Nunchaku, ComfyUI,
+TensorRT-LLM, Mistral and Marlin name them. What they are, all sources must agree on: types and
+shapes, the descriptors and the note stored with them, the tensors beside them, `g_idx`, the config
+files of the model, and a name given by the caller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from functools import cached_property, lru_cache
+from math import prod
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from memdesc import MemdescError, MemoryDesc
+from memdesc.dtypes import BYTE_BITS, DATA_TYPES
+from memdesc.errors import short_repr
+from memdesc.record import RecordDesc, record_desc
+from memdesc.record.bind import SHOWN, Stored, bind, difference
+from memdesc.record.names import read_name, scheme_of
+from memdesc.record.rows import SCHEMES
+from reorder.checkpoints.config import CONFIG, KEY, Configs, Declared, Said
+from reorder.checkpoints.formats.descriptors import record_of
+from reorder.checkpoints.formats.entry import Entry, FileState, stored_desc
+from reorder.checkpoints.stored import BARE_ROLES, ONE, QUANTIZED, WEIGHT, stem_of
+from reorder.values.formats import INTEGERS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from reorder.checkpoints.formats.entry import Container
+
+    Entries = Mapping[str, Entry]
+
+# names of the tensor that has each input's group, in GPTQ and in compressed-tensors before 0.20
+ORDERS = ("g_idx", "weight_g_idx")
+_DOT = "."
+# bits of codes as floats, and of words of packed codes; wider integers are indices
+_CODE_BITS, _WORD_BITS = 8, 32
+# names of tensors of codes that other tensors have too
+_COMMON = ("weight", "data", "blocks")
+# the ends of names of scales beside codes that are called `weight` elsewhere
+_BARE_SCALES = ("scale_inv", "weight_scale")
+# scales of few codes may have this many elements: kernels pad them
+_MIN_SCALES = 512
+# metadata key in which ComfyUI says how layers are quantised
+_COMFYUI = "_quantization_metadata"
+# the codes of AutoGPTQ, AutoAWQ and vLLM
+_USUAL = "qweight"
+# tensors of formats that are not decoded -> the name whose error says why
+_REFUSED = {"weight.nested_absmax": "bnb_nested", "SCB": "bnb_int8"}
+# dims of records whose scales are (groups, out)
+_MATRIX = "io"
+# how many prefixes a message lists
+_SHOWN = 4
+
+
+class Note(NamedTuple):
+    """What `save` stores with the first tensor of a Quantized or a Record.
+
+    `tensors` maps roles to names, the first one first; `facts` say what they are together.
+    """
+
+    name: str
+    tensors: Mapping[str, str]
+    facts: Mapping[str, Any]
+
+    @property
+    def stem(self) -> str:
+        """What precedes the role in the names of its tensors."""
+        role, first = next(iter(self.tensors.items()))
+        return stem_of(first, role, str(self.facts.get("record")))
+
+    def name_at(self, stem: str) -> str:
+        """Return the name of the whole if its tensors had another stem."""
+        is_below = self.name.startswith(self.stem)
+        return stem + self.name.removeprefix(self.stem) if is_below else self.name
+
+
+class Weight(NamedTuple):
+    """The tensors of a quantised weight, and what they are together, once that is decided."""
+
+    # what the names of its tensors have in common
+    prefix: str
+    # codes first, by the ends of their names; with a note, by role
+    entries: Entries
+    note: Note | None = None
+    # the record; None if there is none
+    desc: RecordDesc | None = None
+    # the axis and the groups of a saved Quantized, which is not a record
+    quantized: Mapping[str, Any] | None = None
+    # why there is no record
+    reason: str = ""
+    # whether its scales are looked up by an indirection table for each input (act-order)
+    is_looked_up: bool = False
+
+    @property
+    def codes(self) -> Entry:
+        """The tensor of the codes."""
+        return next(iter(self.entries.values()))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the tensors, codes first."""
+        return tuple(entry.name for entry in self.entries.values())
+
+    @property
+    def is_dotted(self) -> bool:
+        """Whether a dot precedes the role of the codes; otherwise the weight has a name itself.
+
+        Experts of a layer in one tensor have such names.
+        """
+        return self.codes.name.startswith(f"{self.prefix}{_DOT}") or not self.prefix
+
+    @property
+    def is_known(self) -> bool:
+        """Whether its numbers are known."""
+        return self.desc is not None or self.quantized is not None
+
+    @property
+    def order(self) -> Entry | None:
+        """The tensor that has each input's group, if there is one."""
+        return next((self.entries[name] for name in ORDERS if name in self.entries), None)
+
+    @property
+    def tensors(self) -> dict[str, Entry]:
+        """The entry of each tensor that the numbers need, by its role."""
+        if self.quantized is not None:
+            return dict(self.entries)
+        names = [] if self.desc is None else self.desc.tensors
+        return {name: self.entries[name] for name in names}
+
+    @property
+    def single(self) -> Weight:
+        """The codes as a whole record by themselves, with the tensors beside them."""
+        rest = {name: each for name, each in self.entries.items() if each is not self.codes}
+        return Weight(self.codes.name, {ONE: self.codes, **rest})
+
+    def decoded_name(self, prefix: str) -> str:
+        """Return the name of the plain tensor that it becomes under a prefix.
+
+        That is the prefix itself for codes without an ending, such as experts in one tensor.
+        """
+        has_ending = len(self.tensors) != 1 and self.is_dotted
+        return f"{prefix}.weight".removeprefix(".") if has_ending else prefix
+
+
+class Claims(NamedTuple):
+    """What files and the caller claim about the weights of a checkpoint."""
+
+    # what the model's config files declare
+    declared: Declared | None = None
+    # the record that the caller names
+    name: str | None = None
+    options: Mapping[str, Any] = MappingProxyType({})
+    # whether there is a graph, whose nodes may give tensors their scales
+    has_nodes: bool = False
+
+
+class Model:
+    """A checkpoint: its tensors, what its config files say, and its quantised weights.
+
+    Config files are read once, and each weight is decided once, when it is asked for.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        container: Container,
+        configs: Configs | None = None,
+        known: dict[str, Weight] | None = None,
+    ) -> None:
+        self.path = path
+        self.container = container
+        self.configs = configs or Configs(path)
+        # what weights are, by the names of their codes
+        self._known = {} if known is None else known
+
+    @property
+    def entries(self) -> Entries:
+        """The tensors by name."""
+        return self.container.entries
+
+    def of(self, entries: dict[str, Entry]) -> Model:
+        """Return the same model with other tensors."""
+        return Model(self.path, self.container._replace(entries=entries), self.configs)
+
+    def keeping(self, entries: dict[str, Entry]) -> Model:
+        """Return the same model with some of its tensors; what its weights are stays decided."""
+        container = self.container._replace(entries=entries)
+        return Model(self.path, container, self.configs, self._known)
+
+    @cached_property
+    def claims(self) -> Claims:
+        """What the metadata and the files beside the checkpoint claim.
+
+        Fails where `Configs.declared` does, and if ComfyUI says how layers are quantised.
+        """
+        if _COMFYUI in self.container.metadata:
+            msg = (
+                f"the header has {_COMFYUI}, in which ComfyUI says how layers are quantised; it "
+                "may order their scales as a kernel reads them, or rotate the weights, which no "
+                "record here does; decode it with ComfyUI"
+            )
+            raise MemdescError(msg)
+        return Claims(self.configs.declared)
+
+    @cached_property
+    def weights(self) -> list[Weight]:
+        """The quantised weights, and what each is."""
+        absent = {name: elsewhere(name, self.path) for name in self._homes}
+        found = find_weights({**self.entries, **absent})
+        here = [each for each in found if not self.entries.keys().isdisjoint(each.names)]
+        return [self.decided(each) for each in here]
+
+    @cached_property
+    def _homes(self) -> dict[str, str]:
+        """The files of tensors that were not read."""
+        unread = self.container.unread.items()
+        return {name: file for file, each in unread for name in each.names}
+
+    def decided(self, found: Weight) -> Weight:
+        """Return a quantised weight with what it is.
+
+        It is not a record if some of its tensors are in files that were not read.
+        """
+        name = found.codes.name
+        if name not in self._known or self._known[name].tensors.items() - found.entries.items():
+            homes = self._homes
+            away = [f"{each} is in {homes[each]}, unread" for each in found.names if each in homes]
+            try:
+                made = found if away else decide(found, self.claims)
+            except MemdescError as error:
+                away = [str(error)]
+            self._known[name] = found._replace(reason=", ".join(away)) if away else made
+        return self._known[name]
+
+
+# --- which tensors belong together ---
+
+
+class _Endings(NamedTuple):
+    """Endings of names in one format: of the codes, and of the other tensors."""
+
+    codes: str
+    others: tuple[str, ...]
+    # whether the names suffice whatever the type: bitsandbytes keeps codes in words of bf16
+    is_certain: bool = False
+
+
+def _endings(codes: str, others: str) -> _Endings:
+    """Return a row; ``!`` marks codes recognised by name alone."""
+    return _Endings(codes.removesuffix("!"), tuple(others.split()), codes.endswith("!"))
+
+
+# ends of names of tensors that change the layer around its weight, or what its codes mean, as the
+# order of scales and the rotation that ComfyUI notes; they belong to the codes
+_CHANGING = ".pre_quant_scale .svdquant_lora_a .svdquant_lora_b .comfy_quant"
+# ends of names of tensors that scale codes, whatever those are called
+_SCALING = (
+    "_scale _scales _scale_2 _scale_inv _scale_inverse _global_scale _zero_point _zero_points "
+    "_zeros _g_idx _weight_scale _weight_scale_2"
+)
+# Rows besides those of the schemes, mostly of formats that are not decoded. A name may match
+# several: its longest ending gives the prefix, and each row adds tensors.
+_ROWS = (
+    _endings(
+        ".qweight!",
+        ".zeros .scales_and_zeros .s1_scales .s2_scales .s2_zeros .s1_szeros .wscales .wzeros "
+        ".wtscale .wcscales",
+    ),
+    _endings(".weight_packed!", ".weight_g_idx"),
+    _endings(
+        ".weight",
+        ".zero .zeros .zero_point .qzeros .g_idx .scale_inv .scale_weight "
+        ".qscale_weight .global_scale .dequant_scale .SCB .weight_format .per_channel_scale "
+        f".weights_scaling_factor .weights_scaling_factor_2 {_CHANGING}",
+    ),
+    _endings(".B", ".s"),
+    _endings(".q_weight!", ".q_scale .q_scale_max .q_groups .q_group_map .q_perm .q_invperm"),
+    _endings(".trellis!", ".suh .svh .su .sv .mcg .mul1"),
+    _endings(".codes", ".codebooks .scales"),
+    _endings(".Qidxs!", ".SU .SV .codebook_id"),
+    _endings("._data", "._scale ._shift ._zeropoint"),
+    _endings("._data._data", "._scale ._shift ._zeropoint"),
+    _endings("_qdata!", "_scale _zero_point _per_tensor_scale _scale_and_zero _act_pre_scale"),
+    _endings(":qdata!", ":scale :zero_point :per_tensor_scale :scale_and_zero :act_pre_scale"),
+    _endings("_quantized", "_scale _zero_point"),
+    _endings("_Q4", "_scales _zero_points"),
+    _endings("_Q8", "_scales _zero_points"),
+    _endings("", _SCALING),
+    _endings(
+        "!",
+        ".absmax .quant_map .nested_absmax .nested_quant_map .quant_state.bitsandbytes__nf4 "
+        ".quant_state.bitsandbytes__fp4",
+    ),
+)
+
+
+@lru_cache(maxsize=1)
+def _rows() -> tuple[_Endings, ...]:
+    """Return all rows: the table, and the records of several tensors by their own names."""
+    made = []
+    for scheme in SCHEMES.values():
+        first, *others = (*scheme.tensors(), *scheme.optional)
+        ends = " ".join(f"{scheme.joint}{each}" for each in others)
+        mark = "" if first in _COMMON else "!"
+        made.append(_endings(f"{scheme.joint}{first}{mark}", ends))
+    return tuple(dict.fromkeys((*_ROWS, *made)))
+
+
+@lru_cache(maxsize=1)
+def _certain_rows() -> tuple[_Endings, ...]:
+    return tuple(row for row in _rows() if row.is_certain)
+
+
+def find_weights(entries: Entries) -> list[Weight]:
+    """Return the quantised weights in the order of a checkpoint, without what they are."""
+    found = {
+        name: weight_of(entries, name)
+        for name, entry in entries.items()
+        if entry.note is not None or _others(entries, name)
+    }
+    noted = {each for weight in found.values() if weight.note for each in weight.names[1:]}
+    return [weight for name, weight in found.items() if name not in noted]
+
+
+def weight_of(entries: Entries, name: str) -> Weight:
+    """Return a tensor with those that turn its codes into numbers; just itself if it has none."""
+    if entries[name].note is not None:
+        with suppress(MemdescError):  # `decide` says that a note is damaged
+            note = note_of(entries, name)
+            held = {role: entries[each] for role, each in note.tensors.items()}
+            return Weight(note.stem, held, note)
+    dotted = f"{_DOT}{name}"
+    stems = [dotted.removesuffix(row.codes) for row in _rows() if dotted.endswith(row.codes)]
+    prefix = min(stems, key=len).removeprefix(_DOT)
+    all_ = {name: entries[name], **_others(entries, name)}
+    roles = {each.removeprefix(prefix).lstrip("._:"): entry for each, entry in all_.items()}
+    if "" in roles and not roles.keys().isdisjoint(_BARE_SCALES):
+        # codes without an ending are called `weight`
+        roles = {BARE_ROLES.get(role, role): entry for role, entry in roles.items()}
+    return Weight(prefix, roles)
+
+
+def _others(entries: Entries, name: str) -> dict[str, Entry]:
+    """Return the tensors that turn the codes of a tensor into numbers; none if it has no codes."""
+    dotted, codes = f"{_DOT}{name}", entries[name]
+    # the size of a tensor in an unread file is not known; codes have a bit or more each
+    is_sized = codes.dtype in DATA_TYPES
+    found: dict[str, Entry] = {}
+    for row in _rows() if holds_codes(codes) else _certain_rows():
+        if not dotted.endswith(row.codes):
+            continue
+        start = dotted[1 : len(dotted) - len(row.codes)]
+        for ending in row.others:
+            # without a prefix, endings are whole names
+            other = entries.get(start + ending if start else ending.removeprefix(_DOT))
+            if other is None:
+                continue
+            is_few = not is_sized or prod(other.shape) <= max(8 * codes.nbytes, _MIN_SCALES)
+            if row.codes or row.is_certain or is_few:
+                found[other.name] = other
+    return found
+
+
+def note_of(entries: Entries, first: str) -> Note:
+    """Return the note that is stored with the first tensor of several.
+
+    Fails if there is no note, or it lists tensors that do not exist.
+    """
+    value = entries[first].note or {}
+    name, tensors = value.get("name"), value.get("tensors")
+    listed = [*tensors.values()] if isinstance(tensors, dict) else []
+    is_joined = listed[:1] == [first] and len({*map(repr, listed)}) == len(listed)
+    if not isinstance(name, str) or not isinstance(tensors, dict) or not is_joined:
+        msg = f"the descriptor of {short_repr(first)} does not say which tensors belong to it"
+        raise MemdescError(msg)
+    for each in tensors.values():
+        if not isinstance(each, str) or each not in entries:
+            msg = (
+                f"{short_repr(name)} is stored as {', '.join(map(short_repr, tensors.values()))}, "
+                f"but there is no {short_repr(each)}; reorder.open_checkpoint reads the others"
+            )
+            raise MemdescError(msg)
+    facts = {key: each for key, each in value.items() if key not in {"name", "tensors"}}
+    return Note(name, tensors, facts)
+
+
+def beside_floats(entries: Entries, name: str) -> list[str]:
+    """Return the tensors beside a weight of floats that only codes should have."""
+    if not name.endswith(WEIGHT):
+        return []
+    layer = name.removesuffix(WEIGHT)
+    found = [*(f"{name}{end}" for end in _SCALING.split())]
+    found += [f"{layer}{end}" for end in _CHANGING.split()]
+    return [each for each in found if each in entries]
+
+
+def holds_codes(entry: Entry) -> bool:
+    """Whether a tensor may hold codes: integers, narrow floats, blocks, or an unknown type."""
+    kind = _kind(entry)
+    if isinstance(entry.desc, RecordDesc) or kind not in DATA_TYPES:
+        return True
+    bits = DATA_TYPES[kind].bits
+    is_code = bits <= _WORD_BITS if kind in INTEGERS else bits <= _CODE_BITS
+    return is_code and kind != "boolean"
+
+
+def _kind(entry: Entry) -> str:
+    """Return the type of the elements: a .npz has bf16 as words of 16 bits, with a descriptor."""
+    return entry.desc.dtype.name if isinstance(entry.desc, MemoryDesc) else entry.dtype
+
+
+def tensors_of(name: str) -> tuple[str, ...]:
+    """Return the names of the tensors of a record."""
+    scheme = scheme_of(name)
+    return (ONE,) if scheme is None else scheme.tensors()
+
+
+def elsewhere(name: str, source: Path) -> Entry:
+    """Return a stand-in for a tensor of another shard, which is not read."""
+    return Entry(name, "unknown", (), source, 0, 0, FileState(0, 0))
+
+
+# --- what does not fit in a model ---
+
+
+def find_plain(model: Model, layers: Iterable[str]) -> dict[str, str]:
+    """Return the layers that a config file declares quantised, but whose weights are plain floats.
+
+    The values are the reasons.
+    """
+    found = {}
+    with suppress(MemdescError):  # `Model.weights` says that a file is damaged
+        declared = model.claims.declared
+        for layer in layers if declared else ():
+            said = declared.named(layer) if declared else None
+            if said is not None and said.name is not None:
+                found[layer] = f"{said.file} declares {said.name}, but its weight is plain"
+    return found
+
+
+def find_unscaled(model: Model) -> dict[str, str]:
+    """Return the layers that a config file declares quantised, and that have codes but no scales.
+
+    The values are the reasons.
+    """
+    found: dict[str, str] = {}
+    taken = {name for weight in model.weights for name in weight.names}
+    with suppress(MemdescError):  # `Model.weights` says that a file is damaged
+        declared = model.claims.declared or Declared(Said("", None))
+        for name, entry in model.entries.items():
+            layer, _, role = name.rpartition(".")
+            if name in taken or len(entry.shape) < len(_MATRIX) or not holds_codes(entry):
+                continue
+            for said in declared.at(layer):
+                if said.name is not None and tensors_of(said.name)[0] == role:
+                    why = f"no scales are beside its codes of {entry.dtype}"
+                    found.setdefault(layer, f"{said.file} declares {said.name}, but {why}")
+    return found
+
+
+def find_orphans(model: Model) -> dict[str, str]:
+    """Return tensors named like scales of other layers whose own weight is not there.
+
+    The values are the names that these weights would have. What scales are called is taken from the
+    known weights.
+    """
+    known = {name for weight in model.weights for name in weight.names}
+    scaled = {
+        role: next(iter(each.tensors)) for each in model.weights for role in [*each.tensors][1:]
+    }
+    found = {}
+    for name in model.entries:
+        prefix, _, role = name.rpartition(".")
+        if role in scaled and name not in known:
+            weight = f"{prefix}.{scaled[role]}".removeprefix(".")
+            if weight not in known:
+                found[name] = weight
+    return found
+
+
+# --- what the tensors of a weight are ---
+
+
+def weight_at(entries: Entries, prefix: str, claims: Claims) -> Weight:
+    """Return the quantised weight with a prefix; the expected record gives the name of its codes.
+
+    The prefix may also be the name of the codes.
+
+    Fails if there are no such codes.
+    """
+    for name in (prefix, f"{prefix}.weight"):
+        entry = entries.get(name)
+        if entry is not None and isinstance(entry.desc, RecordDesc) and claims.name is None:
+            claims = claims._replace(declared=None, name=entry.desc.name)
+            return decide(weight_of(entries, name).single, claims)
+    declared = claims.declared.at(prefix)[0].name if claims.declared else None
+    given = claims.name if claims.name is not None else declared
+    # the most common name, if nothing says which record it is
+    names = (_USUAL,) if given is None else tensors_of(read_name(given)[0])
+    full = prefix if names == (ONE,) else f"{prefix}.{names[0]}".removeprefix(".")
+    if full in entries:
+        found = weight_of(entries, full)
+        return decide(found.single if names == (ONE,) else found, claims)
+    weights = {each.prefix: each for each in find_weights(entries)}
+    of_codes = {each.codes.name: each.prefix for each in weights.values()}
+    if of_codes.get(prefix, prefix) != prefix:
+        return weight_at(entries, of_codes[prefix], claims)
+    if prefix in weights and (claims.name is None or names[0] in weights[prefix].entries):
+        return decide(weights[prefix], claims)
+    hint = "it has no quantised weights"
+    if weights:
+        known = ", ".join(map(repr, [*weights][:_SHOWN]))
+        hint = f"prefixes of its {len(weights)} quantised weights: {known}"
+    if prefix in weights:
+        hint = f"it has {', '.join(weights[prefix].names)}"
+    msg = f"the checkpoint has no tensor {full!r}; {hint}"
+    raise MemdescError(msg)
+
+
+def decide(found: Weight, claims: Claims) -> Weight:
+    """Return a quantised weight with what its tensors are together.
+
+    The only data that is read is `g_idx`, and the tensors that have options of the record.
+    """
+    try:
+        noted = _noted(found)
+        if isinstance(noted, dict):
+            reason = (
+                f"{found.prefix!r} is a Quantized, which reorder.load_all(path, reorder.Quantized) "
+                "reads"
+            )
+            return found._replace(quantized=noted, reason=reason)
+        said: Sequence[Said | None] = (None,)
+        if claims.declared is not None:
+            said = claims.declared.at(found.prefix)
+    except MemdescError as error:
+        return found._replace(reason=str(error))
+    present = [each for each in said if each is None or _has_tensors_of(found, each.name)]
+    made = [_read(found, claims, noted, each) for each in present or said]
+    known = {each.desc: each for each in made if each.desc is not None}
+    if len(known) > 1:
+        names = " and ".join(map(repr, known))
+        reason = f"{found.prefix!r} fits {names}, which are declared for different classes"
+        return found._replace(reason=f"{reason}: give the name")
+    return next(iter(known.values()), made[0])
+
+
+def _has_tensors_of(found: Weight, name: str | None) -> bool:
+    """Whether a weight has all tensors of a record."""
+    scheme = None if name is None else scheme_of(name)
+    if scheme is None:
+        return True
+    return {*scheme.tensors(**scheme.shown(found.entries))} <= found.entries.keys()
+
+
+def _read(found: Weight, claims: Claims, noted: RecordDesc | None, said: Said | None) -> Weight:
+    """Decide what tensors are, given what is declared about this layer."""
+    try:
+        name, options = _named(claims, found, noted, said)
+    except MemdescError as error:
+        return found._replace(reason=str(error))
+    try:
+        desc = desc_of_tensors(found, name, options)
+        _check_said(found, desc, said)
+        looked_up = _looked_up(found, desc)
+        held = looked_up or found
+        _check_rest(held, desc, claims, said)
+        if looked_up is not None:
+            order = {role: found.entries[role] for role in ORDERS if role in found.entries}
+            desc = desc_of_tensors(looked_up, name, options)
+            entries = {**looked_up.entries, **order}
+            return found._replace(entries=entries, desc=desc, is_looked_up=True)
+        if noted not in (None, desc):
+            msg = (
+                f"{found.codes.name!r} is stored as part of {noted!r}, as its descriptor says, not "
+                f"of {desc!r}"
+            )
+            raise MemdescError(msg)  # noqa: TRY301 - with who declares it
+    except MemdescError as error:
+        by = f"{said.file} declares {name}: " if said and claims.name is None else ""
+        return found._replace(reason=f"{by}{error}")
+    return found._replace(desc=desc)
+
+
+def _noted(found: Weight) -> RecordDesc | dict[str, Any] | None:
+    """Return the record, or the facts of the Quantized, that a saved file has; else None.
+
+    Fails if they are damaged.
+    """
+    if found.codes.note is None:
+        return None
+    entries = {each.name: each for each in found.entries.values()}
+    note = found.note or note_of(entries, found.codes.name)
+    facts = note.facts.get("quantized")
+    if facts is None:
+        return record_of(note.facts)
+    is_whole = isinstance(facts, dict) and facts.keys() == {"axis", "groups"}
+    roles = [*QUANTIZED]
+    if not is_whole or [*found.entries] not in (roles, roles[:-1]):  # zero points may all be 0
+        msg = f"the descriptor of {short_repr(found.codes.name)} does not say what scales its codes"
+        raise MemdescError(msg)
+    return dict(facts)
+
+
+def _named(
+    claims: Claims, found: Weight, noted: RecordDesc | None, said: Said | None
+) -> tuple[str, dict[str, Any]]:
+    """Return the name and the options of the record that the sources name."""
+    if said is not None and said.is_ignored:
+        msg = (
+            f"{said.reason}, but its tensors are quantised: correct {said.file} if it is wrong; a "
+            "conversion can leave them as they are, with a rule that does not match them"
+        )
+        raise MemdescError(msg)
+    given = claims.name if claims.name is not None else noted.name if noted is not None else None
+    if given is not None:
+        name = read_name(given)[0]
+        if said is not None and said.name not in (None, name):
+            msg = (
+                f"{said.file} declares {said.name}, not {name}: name {said.name}, or correct "
+                f"{said.file} if it is wrong"
+            )
+            raise MemdescError(msg)
+        is_other = said is not None and said.name is None and not said.is_unlisted
+        if said is not None and is_other and claims.name is None:
+            msg = (
+                f"the descriptors of {found.prefix!r} say {name}, but {said.reason}; correct "
+                f"{said.file} if it is wrong"
+            )
+            raise MemdescError(msg)
+        options = dict(noted.options) if noted is not None and noted.name == name else {}
+        if said is not None and said.name == name:
+            options |= said.options
+        return name, {**options, **claims.options}
+    if said is not None and said.name is not None:
+        return said.name, {**said.options, **claims.options}
+    why = said.reason if said else f"no {CONFIG} has a {KEY}"
+    names = _fitting(found)
+    if said is None and len(names) == 1 and SCHEMES[names[0]].is_told:
+        return names[0], dict(claims.options)
+    hint = "no known record fits it"
+    if names:
+        axes = "(axes=oi)" if read_name(names[0])[1] == _MATRIX else ""
+        hint = (
+            f"its tensors fit {' or '.join(names)}: give the name, in a rule such as --map "
+            f"'{found.prefix}: {names[0]} -> plain{axes}, bf16'"
+        )
+    msg = f"nothing declares what {found.prefix!r} holds: {why}; {hint}"
+    raise MemdescError(msg)
+
+
+def _fitting(found: Weight) -> list[str]:
+    """Return the schemes that fit the types and shapes of all tensors, whatever their options."""
+    names = []
+    for name, scheme in SCHEMES.items():
+        known = {*scheme.tensors(), *scheme.optional, *ORDERS}
+        if scheme.tensors()[0] in found.entries and found.entries.keys() <= known:
+            others = [f"{name}({o.name}={each})" for o in scheme.hidden for each in o.legal[1:]]
+            names += [name, *others] if bind(scheme, _stored(found), {}).descs else []
+    return names
+
+
+def _looked_up(found: Weight, desc: RecordDesc) -> Weight | None:
+    """Return a weight with the scales of each input, if a table says in which group each is.
+
+    None if there is no such table, or it has the order of the inputs.
+
+    Fails if it names a group that does not exist.
+    """
+    scheme, order = scheme_of(desc.name), found.order
+    parts = () if scheme is None else scheme.parts
+    roles = [part.tensor for part in parts if part.by in found.entries]
+    if order is None or not roles or _is_in_order(order, desc):
+        return None
+    table, count = _integers_of(order), desc.scales.layout.dims[desc.letters.index("i")]
+    if table.min() < 0 or table.max() >= count:
+        msg = f"{order.name} has groups {table.min()} to {table.max()}, but there are {count}"
+        raise MemdescError(msg)
+    rows = tuple(table.tolist())
+    for role in roles:
+        if found.entries[role].is_described or found.entries[role].shape[:1] != (count,):
+            msg = f"{found.entries[role].name} does not have a row for each of {count} groups"
+            raise MemdescError(msg)
+    held = {
+        role: entry.by_rows(rows) if role in roles else entry
+        for role, entry in found.entries.items()
+        if entry is not order
+    }
+    return Weight(found.prefix, held)
+
+
+def _check_said(found: Weight, desc: RecordDesc, said: Said | None) -> None:
+    """Refuse options of a record that contradict the files of the model."""
+    if said is None or said.name != desc.name:
+        return
+    inputs, group = desc.dims[desc.letters.index("i")], dict(desc.options).get("group")
+    is_one = group == -1
+    if said.group not in (None, group) and not (is_one and said.group >= inputs):
+        msg = (
+            f"{said.file} declares group_size {said.group}, but the shapes of the tensors say "
+            f"{'one group' if is_one else f'groups of {group}'} of {inputs} inputs of "
+            f"{found.prefix!r}; correct {said.file} if it is wrong"
+        )
+        raise MemdescError(msg)
+    if said.is_ordered and not is_one and found.order is None:
+        msg = (
+            f"{said.file} declares act-order, which assigns inputs to groups by data, but there is "
+            f"no {ORDERS[0]} that says how; correct {said.file} if the inputs are in order"
+        )
+        raise MemdescError(msg)
+
+
+def _check_rest(found: Weight, desc: RecordDesc, claims: Claims, said: Said | None) -> None:
+    """Refuse tensors that the record does not use, and act-order."""
+    rest = [name for name in found.entries if name not in {*desc.tensors, *ORDERS}]
+    if rest:
+        scheme = scheme_of(desc.name)
+        options = [scheme.optional.get(name) if scheme else None for name in rest]
+        hint = "".join(
+            f"; leave {option}= out"
+            if option in claims.options or said is None
+            else f"; correct {said.file} if there are {option}"
+            for option in options
+            if option
+        )
+        msg = (
+            f"{', '.join(found.entries[name].name for name in rest)} belong to {found.codes.name}, "
+            f"and {desc!r} does not use them: its numbers would be different{hint}"
+        )
+        raise MemdescError(msg)
+    if found.order is not None and not _is_in_order(found.order, desc):
+        msg = (
+            f"{found.order.name} assigns inputs to groups in an arbitrary order (act-order), and "
+            f"no scheme here looks up the scales of {desc.name} by such a table"
+        )
+        raise MemdescError(msg)
+
+
+def _integers_of(order: Entry) -> NDArray[Any]:
+    return order.read().view(DATA_TYPES[order.dtype].numpy)
+
+
+def _is_in_order(order: Entry, desc: RecordDesc) -> bool:
+    """Whether a table assigns inputs to groups in their order. Fails if it is not for them all."""
+    group = dict(desc.options).get("group")
+    inputs = desc.dims[desc.letters.index("i")]
+    nbytes = inputs * INTEGERS[order.dtype].bits // 8 if order.dtype in INTEGERS else -1
+    if order.nbytes != nbytes or not inputs:
+        msg = (
+            f"{order.name} of {order.dtype} and shape {order.shape} is not an integer for each of "
+            f"the {inputs} inputs"
+        )
+        raise MemdescError(msg)
+    wanted = np.arange(inputs) // (inputs if group in (-1, None) else int(str(group)))
+    return np.array_equal(_integers_of(order), wanted)
+
+
+def desc_of_tensors(found: Weight, name: str, given: Mapping[str, Any]) -> RecordDesc:
+    """Return the named record that tensors are. Fails if there is none, or several."""
+    for role, refused in _REFUSED.items():
+        if role in found.entries:
+            read_name(refused)
+    scheme = scheme_of(name)
+    if scheme is None:
+        if (entry := found.entries.get(ONE)) is None:
+            msg = f"{found.prefix!r} has no tensor {ONE!r}, in which {name} is stored"
+            raise MemdescError(msg)
+        return _single_desc(entry, name, given)
+    bound = bind(scheme, _stored(found), given)
+    if not bound.descs:
+        shown = "; ".join(bound.tried[:SHOWN])
+        more = f"; and {len(bound.tried) - SHOWN} more" if len(bound.tried) > SHOWN else ""
+        is_named = found.prefix in shown and len(bound.tried) == 1
+        msg = f"{'' if is_named else f'{found.prefix!r} is not {name}: '}{shown}{more}"
+        raise MemdescError(msg)
+    if len(bound.descs) > 1:
+        fits, names = difference(bound.descs)
+        asked = " and ".join(f"{each}=" for each in names)
+        msg = f"{found.prefix!r}: {fits}: give {asked}"
+        raise MemdescError(msg)
+    return bound.descs[0]
+
+
+def _stored(found: Weight) -> dict[str, Stored]:
+    """Return the tensors of a weight, by role, for `bind`."""
+    return {
+        role: _stored_of(entry)
+        for role, entry in found.entries.items()
+        # an order of inputs in wider integers is checked, but not a tensor of the record
+        if role not in ORDERS or _kind(entry) == "s32"
+    }
+
+
+def _stored_of(entry: Entry) -> Stored:
+    plain = [stored_desc(kind, entry.shape)[0] for kind in (entry.dtype, _kind(entry))]
+    # a stored descriptor, or a column-major array
+    is_described = entry.desc is not None and entry.desc not in plain
+    facts = (entry.name, entry.dtype, entry.shape, entry.nbytes, entry.desc)
+    return Stored(*facts, is_described, lambda: entry.read().tobytes())
+
+
+def _single_desc(entry: Entry, name: str, options: Mapping[str, Any]) -> RecordDesc:
+    """Return the record in a single tensor: the one that its type says, or the named one."""
+    if isinstance(entry.desc, RecordDesc):
+        if entry.desc.name != name:
+            msg = f"it holds {entry.desc!r}, not {name}"
+            raise MemdescError(msg)
+        return entry.desc
+    if entry.nbytes != prod(entry.shape):
+        msg = f"{entry.name!r} holds {entry.dtype}, and {name} is stored as bytes"
+        raise MemdescError(msg)
+    rows, last = entry.shape[:-1], entry.shape[-1:]
+    bits = record_desc((8, 256), name, **options).bits_per_element
+    sizes = [size * BYTE_BITS / bits for size in last]
+    if not all(size.is_integer() for size in sizes):
+        msg = (
+            f"{entry.name!r} of shape {entry.shape} does not hold {name}, which takes {bits:g} "
+            f"bits per element: {last[0]} bytes are not a whole number of elements"
+        )
+        raise MemdescError(msg)
+    desc = record_desc((*rows, *map(int, sizes)), name, **options)
+    if desc.nbytes != entry.nbytes:
+        msg = f"{entry.nbytes} bytes of shape {entry.shape} are not {desc!r}"
+        raise MemdescError(msg)
+    return desc
