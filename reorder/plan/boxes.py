@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from memdesc.layout import block_offset
 from reorder.plan.nodes import Box, IndirectLoop, Node
 from reorder.plan.passes import simplify, zeros_beyond
-from reorder.plan.swizzle import TooManyBoxesError, swizzled_boxes
+from reorder.plan.swizzle import TooManyBoxesError, granule_boxes, swizzled_boxes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -45,14 +45,16 @@ def planned_boxes(
 def boxes_of(src: Layout, dst: Layout, *params: ParameterLayout) -> tuple[Box, ...]:
     """Return boxes over the padded space of dst."""
     bases: tuple[OperandLayout, ...] = (src.base(), dst.base(), *params)
-    terms = src.xor, dst.xor
-    try:
-        return swizzled_boxes(_boxes_of_bases(*bases), terms)
-    except TooManyBoxesError:
-        # all dims as one indirect loop, whose tables have the offsets after the XOR
-        (loop,) = _indirect_loop(bases, tuple(range(len(dst.dims)))).indirect
-        xor = (src.offset0, src.xor), (dst.offset0, dst.xor)
-        return (Box((0,) * len(bases), (), (loop._replace(xor=xor),)),)
+    boxes, terms = _boxes_of_bases(*bases), (src.xor, dst.xor)
+    for apply in (swizzled_boxes, granule_boxes):
+        try:
+            return apply(boxes, terms)
+        except TooManyBoxesError:
+            continue
+    # all dims as one indirect loop, whose tables have the offsets after the XOR
+    (loop,) = _indirect_loop(bases, tuple(range(len(dst.dims)))).indirect
+    xor = (src.offset0, src.xor), (dst.offset0, dst.xor)
+    return (Box((0,) * len(bases), (), (loop._replace(xor=xor),)),)
 
 
 def _boxes_of_bases(*operands: OperandLayout) -> tuple[Box, ...]:

@@ -63,8 +63,8 @@ class IndirectLoop(NamedTuple):
     """One loop without constant strides, such as over blocks that do not divide each other.
 
     The loop runs over the padded indices of dst's axes, row-major; if one of them is padding, src
-    has no element. Offsets come from indirection tables that are computed when the plan runs, so
-    that the plan stays small.
+    has no element. Axes of a swizzle may be loops over runs, not dims. Offsets come from
+    indirection tables that are computed when the plan runs, so that the plan stays small.
 
     Parameters
     ----------

@@ -31,6 +31,7 @@ from memdesc.source.statements import (
     joined_index,
     sum_of,
 )
+from memdesc.swizzle import xor_expression
 from memdesc.tags import LETTERS
 from reorder.values.codecs import Formula
 from reorder.values.expressions import Dialect, Expr, let, number, select
@@ -173,11 +174,15 @@ def _indirect_terms(
     Return its loops over the axes of dst, and the conditions for an index not to be padding.
     """
     if loop.xor:
-        msg = (
-            "no source is written for a swizzle over strides that are neither powers of two nor "
-            "multiples of its pattern"
-        )
-        raise MemdescError(msg)
+        bases: list[list[tuple[str, int]]] = [[] for _ in terms]
+        found = _indirect_terms(loop._replace(xor=()), bases, lets)
+        for k, (start, xor) in enumerate(loop.xor):
+            lets.append(Let(f"base{k}", sum_of(start, bases[k])))
+            lets.append(Let(f"start{k}", xor_expression(f"base{k}", xor)))
+            terms[k].append((f"start{k}", 1))
+        for k in range(len(loop.xor), len(terms)):
+            terms[k] += bases[k]
+        return found
     sizes = dict(loop.sizes)
     dims = [sizes.get(dim, 1) for dim in range(max(sizes) + 1)]
     loops, valid = [], []

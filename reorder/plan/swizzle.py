@@ -3,24 +3,28 @@
 A box over bases, which are offsets before the XOR, is cut until each bit that the terms read or
 change is constant in it, or a loop of two steps of its own. One box for each value of some of these
 bits then has constant strides: a bit that the terms set starts at 1 and goes down.
+
+If loops do not count whole bits, such as rows of 72 elements, boxes are cut into granules: aligned
+runs within which the terms change nothing. An indirection table then has the offset of each.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import product
-from math import gcd
+from math import gcd, lcm
 from typing import TYPE_CHECKING, NamedTuple
 
+from memdesc.layout import Axis, Block
 from memdesc.swizzle import concerned, period_of, swizzled
-from reorder.plan.nodes import DST, Box, Node
-from reorder.plan.passes import moved, simplify, zeros_beyond
+from reorder.plan.nodes import DST, SRC, Box, IndirectLoop, Node
+from reorder.plan.passes import moved, simplify, split_node, zeros_beyond
 
 if TYPE_CHECKING:
     from memdesc.swizzle import Terms
 
-# A plan with more boxes than this takes longer to make than one with an indirection table.
-_MAX_BOXES = 1024
+# A plan with more boxes than this is slower than one with an indirection table.
+_MAX_BOXES = 64
 
 
 class TooManyBoxesError(Exception):
@@ -58,11 +62,94 @@ def swizzled_boxes(
                 continue
             if box.indirect:
                 raise TooManyBoxesError
-            for part in _cut(box, k, terms, most):
+            sources, targets = concerned(terms)
+            for part in _cut(box, k, (period_of(terms), sources | targets), most):
                 found += _signed(part, k, terms, is_zero=box.is_zero)
                 _check_count(len(found), most)
         boxes = simplify(tuple(found))
     return boxes
+
+
+def granule_boxes(boxes: tuple[Box, ...], operands: tuple[Terms, Terms]) -> tuple[Box, ...]:
+    """Apply the XOR terms of src and dst to boxes over bases, by tables with a step per granule.
+
+    Raises `TooManyBoxesError` if a box has indirect loops already.
+    """
+    sizes = [_granule_of(terms) for terms in operands]
+    while True:
+        try:
+            found = [
+                part
+                for box in simplify(tuple(part for box in boxes for part in _data_and_zeros(box)))
+                for part in _cut_into_granules(box, operands, sizes)
+            ]
+            _check_count(len(found), _MAX_BOXES)
+        except TooManyBoxesError:
+            if max(sizes) == 1:
+                raise
+            # rows that start at any element of a granule
+            sizes = [max(1, size // 2) for size in sizes]
+        else:
+            return simplify(tuple(found))
+
+
+def _granule_of(terms: Terms) -> int:
+    """Return the elements of an aligned run within which terms change nothing."""
+    bits = sum(concerned(terms)) or 1
+    return bits & -bits
+
+
+def _cut_into_granules(box: Box, operands: tuple[Terms, Terms], sizes: list[int]) -> Iterator[Box]:
+    """Cut a box into granules; yields boxes whose other loops are plain, or in one table."""
+    if box.indirect:
+        raise TooManyBoxesError
+    # zeros read nothing
+    swizzled_ones = [k for k, terms in enumerate(operands) if terms and (k or not box.is_zero)]
+    boxes = [box]
+    for k in swizzled_ones:
+        cut = [part for box in boxes for part in _cut(box, k, (sizes[k], 0), _MAX_BOXES)]
+        boxes = [Box(part.offsets, part.loops) for part in cut]
+    if max(sizes) > 1:
+        boxes = [part for box in boxes for part in _cut_into_periods(box, operands)]
+    for part in boxes:
+        plain: list[Node] = []
+        counted: list[Node] = []
+        for node in part.nodes:
+            is_plain = all(
+                node.strides[k] % period_of(operands[k]) == 0 or abs(node.strides[k]) < sizes[k]
+                for k in swizzled_ones
+            )
+            (plain if is_plain else counted).append(node)
+        one_step = Node(1, 0 if box.is_zero else 1, (0,) * len(part.offsets))
+        plain.append(one_step)
+        counted = counted or [one_step]
+        loop = IndirectLoop(
+            tuple((dim, node.extent) for dim, node in enumerate(counted)),
+            _axes_of(counted, SRC),
+            _axes_of(counted, DST),
+            tuple(_axes_of(counted, k) for k in range(2, len(part.offsets))),
+            ((part.offsets[SRC], operands[SRC]), (part.offsets[DST], operands[DST])),
+        )
+        yield Box((0, 0, *part.offsets[2:]), tuple(plain), (loop,))
+
+
+def _cut_into_periods(box: Box, operands: tuple[Terms, Terms]) -> list[Box]:
+    """Cut loops where the pattern of both operands repeats, so that tables need not have all."""
+    boxes = [box]
+    for node in box.nodes:
+        periods = zip(map(period_of, operands), node.strides, strict=False)
+        count = lcm(*(period // gcd(period, stride) for period, stride in periods))
+        if 1 < count <= node.extent // 2:
+            boxes = [part for each in boxes for part in split_node(each, node, count)]
+    return boxes
+
+
+def _axes_of(loops: list[Node], k: int) -> tuple[tuple[Axis, tuple[Block, ...]], ...]:
+    """Return loops as axes of an operand, one for each."""
+    return tuple(
+        (Axis((dim,), node.extent), (Block(dim, 1, node.extent, node.strides[k]),))
+        for dim, node in enumerate(loops)
+    )
 
 
 def _check_count(count: int, most: int | None) -> None:
@@ -83,10 +170,13 @@ def _scaled(node: Node, extent: int, by: int) -> Node:
     return Node(extent, extent if node.valid else 0, tuple(by * stride for stride in node.strides))
 
 
-def _cut(box: Box, k: int, terms: Terms, most: int | None) -> list[_Part]:
-    """Cut a box until each bit that concerns the terms of operand k is constant or a loop."""
-    period = period_of(terms)
-    bits = concerned(terms)[0] | concerned(terms)[1]
+def _cut(box: Box, k: int, pattern: tuple[int, int], most: int | None) -> list[_Part]:
+    """Cut a box until each bit of a mask is constant in operand k, or a loop.
+
+    `pattern` has a period, which is a power of two beyond all bits, and the mask. The loops of a
+    part are multiples of the period, or within one.
+    """
+    period, _ = pattern
     box = _forwards(box, k)
     parts = [_Part(box.offsets, (), {})]
     digits = []
@@ -101,7 +191,7 @@ def _cut(box: Box, k: int, terms: Terms, most: int | None) -> list[_Part]:
         else:
             digits.append(node)
     for node in sorted(digits, key=lambda node: node.strides[k]):
-        parts = [each for part in parts for each in _aligned(part, node, k, (period, bits))]
+        parts = [each for part in parts for each in _aligned(part, node, k, pattern)]
         _check_count(len(parts), most)
     return parts
 
@@ -128,9 +218,9 @@ def _periods(part: _Part, node: Node, count: int) -> Iterator[_Part]:
 def _aligned(part: _Part, node: Node, k: int, pattern: tuple[int, int]) -> Iterator[_Part]:
     """Split a loop whose stride is a power of two into aligned ranges of powers of two.
 
-    `pattern` has the period of the terms, and the bits that they read or change.
+    `pattern` is that of `_cut`.
     """
-    period, concerned_bits = pattern
+    period, mask = pattern
     stride = node.strides[k]
     unit = period // stride
     first = part.offsets[k] // stride % unit
@@ -141,9 +231,9 @@ def _aligned(part: _Part, node: Node, k: int, pattern: tuple[int, int]) -> Itera
         loops, bits = list(part.loops), dict(part.bits)
         if count > 1:
             loops.append(_scaled(node, count, unit))
-        run = 1  # of bits that the terms neither read nor change
+        run = 1  # of bits that the mask does not have
         for step in (1 << j for j in range(size.bit_length())):
-            if step == size or step * stride & concerned_bits:
+            if step == size or step * stride & mask:
                 if run > 1:
                     loops.append(_scaled(node, run, step // run))
                 run = 1

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -116,18 +115,25 @@ def test_two_thousand_reorders_between_buffers_equal_their_definition(
     check_reorder(runtime, (*pair, None), seed)
 
 
-@pytest.mark.parametrize("dtypes", [("f32", "f32"), ("u4", "u4"), ("s8", "f16")])
-def test_a_swizzle_without_constant_strides_follows_a_table(
-    dtypes: tuple[str, str], runtime: Runtime
+@pytest.mark.parametrize(
+    ("dims", "dtype", "text", "in_tables"),
+    [
+        ((16, 16), "f16", "Sw<1,3,1> o 0 o (16,16):(16,1)", ()),
+        ((72, 64), "s8", "Sw<3,3,3> o 0 o (72,64):(72,1)", ("ab", "ba")),
+        ((33, 65), "s4", "Sw<2,2,3> o 0 o (33,65):(65,1)", ("ba",)),
+    ],
+)
+def test_a_swizzle_is_boxes_or_a_table_of_granules(
+    dims: tuple[int, ...], dtype: str, text: str, in_tables: tuple[str, ...], runtime: Runtime
 ) -> None:
-    dims = (401, 37)
-    plain = memory_desc(dims, dtypes[0], "ba")
-    rows = memory_desc(dims, dtypes[1], strides=(37, 1))
-    swizzled = memory_desc(dims, dtypes[1], replace(rows.layout, xor=((3, 7 << 2),)))
-    (box,) = plan_reorder(plain, swizzled).boxes
-    assert box.indirect[0].xor
-    check_reorder(runtime, (plain, swizzled, None), 1)
-    check_reorder(runtime, (swizzled, plain, None), 2)
+    swizzled = memory_desc(dims, dtype, text)
+    for seed, order in enumerate(("ab", "ba")):
+        plain = memory_desc(dims, dtype, order)
+        boxes = plan_reorder(plain, swizzled).boxes
+        assert any(box.indirect for box in boxes) == (order in in_tables)
+        check_reorder(runtime, (plain, swizzled, None), seed)
+        check_reorder(runtime, (swizzled, plain, None), seed)
+    check_reorder(runtime, (swizzled, memory_desc(dims, "f32"), None), 5)
 
 
 def test_offsets_beyond_two_gigabytes_take_64_bits(runtime: Runtime) -> None:

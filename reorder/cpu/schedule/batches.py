@@ -19,7 +19,7 @@ from reorder.cpu.schedule.select import (
     pack_for_kernels,
 )
 from reorder.cpu.schedule.tiling import stream_box, tile_boxes
-from reorder.cpu.schedule.variants import schedule_variants, variants_of
+from reorder.cpu.schedule.variants import has_table, schedule_table, schedule_variants, variants_of
 from reorder.plan.nodes import DST, SRC
 
 if TYPE_CHECKING:
@@ -84,8 +84,9 @@ class BatchBuilder:
     def move_all(self, boxes: Iterable[Box]) -> list[Batch]:
         """Return batches that move boxes, those without indirect loops first."""
         boxes = list(boxes)
-        batches = self.move(box for box in boxes if not box.indirect)
-        return batches + [self.move_indirect(box) for box in boxes if box.indirect]
+        others = [box for box in boxes if box.indirect and not has_table(box)]
+        batches = self.move(box for box in boxes if box not in others)
+        return batches + [self.move_indirect(box) for box in others]
 
     def move_indirect(self, box: Box) -> Batch:
         """Return the batch of a box with indirect loops."""
@@ -93,7 +94,7 @@ class BatchBuilder:
         return self._batch(tile_boxes((box,), kernel.bits), kernel, box.indirect)
 
     def move(self, boxes: Iterable[Box]) -> list[Batch]:
-        """Return batches that move boxes without indirect loops, one for each kernel."""
+        """Return batches that move boxes without indirect loops, or small ones, for each kernel."""
         by_kernel: dict[Kernel, list[ScheduledBox]] = {}
         for bits, parts in self._scheduled(boxes):
             can_stream = self.streams and bits >= BYTE_BITS
@@ -118,7 +119,11 @@ class BatchBuilder:
                 packed, stride = _placed(packed, bits, stride, self.place)
             alike.setdefault((bits, stride), []).append(packed)
         src, dst = self.plan.src.layout, self.plan.dst.layout
-        for (bits, stride), found in alike.items():
+        for (bits, stride), together in alike.items():
+            yield from (
+                (bits, tuple(schedule_table(each, stride))) for each in together if each.indirect
+            )
+            found = [box for box in together if not box.indirect]
             # non-temporal stores write each line of a plain dst once as it is
             if bool(src.xor) == bool(dst.xor) or (src.xor and self.streams):
                 yield from ((bits, self._schedule(box, bits, stride)) for box in found)

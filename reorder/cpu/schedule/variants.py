@@ -8,6 +8,7 @@ own.
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from reorder.cpu.schedule.loops import contiguous_loops, offset_table, size_of
@@ -120,6 +121,39 @@ def schedule_variants(found: Variants, side: int, element_stride: int) -> Schedu
     box = Box(found.boxes[0].offsets, (*outer, row, run))
     kernel = scheduled.micro_kernel
     return ScheduledBox(box, element_stride, kernel, tuple(outer), (row,), (run,), (tables,))
+
+
+# Most steps of a table that becomes a part of programs.
+_MAX_STEPS = 1 << 14
+
+
+def has_table(box: Box) -> bool:
+    """Whether a box has an indirection table that `schedule_table` takes: all of it is data."""
+    if len(box.indirect) != 1 or not box.indirect[0].xor or box.is_zero:
+        return False
+    (loop,) = box.indirect
+    is_whole = loop.extent == prod(size for _, size in loop.sizes)
+    return is_whole and loop.extent <= _MAX_STEPS and not select_kernel(box).is_transposed
+
+
+def schedule_table(box: Box, element_stride: int) -> Iterator[ScheduledBox]:
+    """Schedule a box of runs or strided elements whose rows are in an indirection table."""
+    (loop,) = box.indirect
+    plain = box._replace(indirect=())
+    scheduled = select_kernel(plain, element_stride)
+    *outer, run = box.nodes or scheduled.columns
+    for start in range(0, loop.extent, 2 * TILE):
+        stop = min(start + 2 * TILE, loop.extent)
+        src, dst, *_ = (table * element_stride for table in loop.tables(start, stop))
+        tables = Tables(tuple(src.tolist()), tuple(dst.tolist()))
+        row = Node(stop - start, stop - start, tuple(run.extent * each for each in run.strides))
+        yield scheduled._replace(
+            box=plain._replace(nodes=(*outer, row, run)),
+            outer=tuple(outer),
+            rows=(row,),
+            columns=(run,),
+            tables=(tables,),
+        )
 
 
 def _transposed(found: Variants, side: int, element_stride: int) -> ScheduledBox | None:

@@ -153,11 +153,14 @@ class Nest(NamedTuple):
         return MovingLoops(loops, *along)
 
     def strides(self, operand: int, along: Collection[Loop] = ()) -> list[int]:
-        """Return an operand's strides in a buffer: of loops except some, and of indirect blocks."""
+        """Return an operand's strides in a buffer: of loops except some, and of indirect blocks.
+
+        Where a swizzle starts, and the bits that it changes, are distances too.
+        """
         axes = [axis for loop in self.indirect for axis in (loop.src, loop.dst)[operand]]
         blocks = [block.stride for _, blocks in axes for block in blocks]
-        # a swizzle moves single elements
-        blocks += [1 for loop in self.indirect if loop.xor]
+        for start, terms in (loop.xor[operand] for loop in self.indirect if loop.xor):
+            blocks += [start, *(mask for _, mask in terms)]
         return [loop.stride(operand) for loop in without(self.loops, along)] + blocks
 
     def alignment(self, operand: int, along: Collection[Loop] = ()) -> int:

@@ -95,26 +95,55 @@ def test_a_swizzle_takes_a_box_for_each_value_of_its_bits(text: str, boxes: int)
     assert len(reorder.plan_reorder("abc", rows).boxes) <= 16
 
 
-def test_offsets_without_constant_strides_come_from_a_table() -> None:
-    (box,) = reorder.plan_reorder("ba", ODD).boxes
-    (loop,) = box.indirect
-    assert loop.xor == ((0, ()), (0, ((3, 0b111000),)))
-    assert "a*65 b*1 as o, o ^ (o >> 3 & 56)" in str(box)
-    check(memory_desc((200, 65), "f16", "ba"), ODD, 3, at_end=True, threads=2)
-    check(ODD, TILE_OF_ODD, 4, at_end=False, threads=1)
-    plan = reorder.plan_reorder("ba", ODD)
-    with pytest.raises(MemdescError, match="no source is written for a swizzle"):
-        plan.source()
-    # a copy of the plan's own boxes is the plan
+def test_granules_without_constant_strides_are_in_a_table() -> None:
+    plan = reorder.plan_reorder("ab", PITCHED)
+    first, rest = plan.boxes
+    # 64 rows of 9 granules repeat, so that much is in the table
+    assert str(first) == (
+        "@0:0 [512: a*64 b*8 -> a*72 b*8 as o, o ^ (o >> 3 & 56)] 3:4096:4608 8:1:1"
+    )
+    assert rest.indirect[0].extent == 64
     same = ReorderPlan(plan.src, plan.dst, plan.boxes)
-    source, out = random_bytes(26000, 1), np.zeros(ODD.nbytes, np.uint8)
-    reorder.execute(same, source, out)
-    assert np.array_equal(out, expect(plan.src, ODD, source, np.zeros_like(out)))
-    changed = box._replace(indirect=(loop._replace(xor=((0, ()), (0, ((3, 8),)))),))
+    source, before = random_bytes(25600, 1), random_bytes(PITCHED.min_nbytes, 2)
+    wanted, found = expect(plan.src, PITCHED, source, before), before.copy()
+    reorder.execute(same, source, found)
+    assert np.array_equal(found, wanted)
+    (loop,) = first.indirect
+    changed = first._replace(indirect=(loop._replace(xor=((0, ()), (0, ((3, 8),)))),))
     with pytest.raises(MemdescError, match="take those of plan_reorder"):
-        reorder.execute(ReorderPlan(plan.src, plan.dst, (changed,)), source, out)
+        reorder.execute(ReorderPlan(plan.src, plan.dst, (changed, rest)), source, found)
+    # the code of a plan has the XOR too
+    code: dict[str, Any] = {}
+    exec(plan.source("python"), code)
+    elements, written = source.view(np.uint16), before.copy()
+    code["tensor_reorder"](elements, written.view(np.uint16))
+    assert np.array_equal(written, wanted)
 
 
+def test_rows_at_any_element_are_cut_into_granules() -> None:
+    plain = memory_desc((200, 65), "f16", "ba")
+    plan = reorder.plan_reorder(plain, ODD)
+    assert all(box.indirect for box in plan.boxes)
+    # not one step for each of the 13,000 elements
+    assert sum(loop.extent for box in plan.boxes for loop in box.indirect) < 13000 // 4
+    check(plain, ODD, 3, at_end=True, threads=2)
+    check(ODD, plain, 3, at_end=True, threads=1)
+    check(ODD, TILE_OF_ODD, 4, at_end=False, threads=1)
+    # converted, and of two swizzles
+    x = np.random.default_rng(7).standard_normal((200, 65)).astype(np.float32)
+    memory = reorder.reorder(x, ODD)
+    assert np.array_equal(memory.numpy(), x.astype(np.float16))
+
+
+def test_fused_dims_with_padding_are_in_a_table_of_elements() -> None:
+    dst = memory_desc((1, 1, 1), "f32", "(AB)c2(ab)")
+    src = memory_desc((1, 1, 1), "f32", "Sw<1,0,3> o 0 o ((16,1),(16,1),1):((16,256),(1,256),256)")
+    (loop,) = (loop for box in reorder.plan_reorder(src, dst).boxes for loop in box.indirect)
+    assert loop.extent == 2
+    check(src, dst, 0, at_end=True, threads=1)
+
+
+PITCHED = memory_desc((200, 64), "f16", "Sw<3,3,3> o 0 o (200,64):(72,1)")
 TILE_OF_ODD = memory_desc((200, 65), "f16", "Sw<3,3,3> o 0 o (200,128):(128,1)")
 
 
