@@ -1,7 +1,7 @@
 """Time two checkouts of this project in turn, over the cases of the benchmark set.
 
     python -m tests.benchmarks.compare OLD NEW [--python-old ...] [--python-new ...]
-        [--threads 1,2] [--seconds 0.15] [--cases FILE ...] [--json FILE]
+        [--threads 1,2] [--seconds 0.15] [--cases FILE ...] [--gate] [--json FILE]
 
 Each checkout has its own process, and its own Python where one is given. A case is prepared in
 both; then they run in short slices in alternating order: old new, new old, ... A ratio is old over
@@ -11,6 +11,9 @@ slower by both is measured again in new processes, and counts only if it is slow
 
 Times of `import memdesc, reorder`, and of the first reorder and the first conversion of a process,
 with an empty cache of compiled code and with a full one, are compared likewise.
+
+With `--gate` OLD is measured against itself too. The exit code is 1 if NEW is slower beyond that:
+by 1 % of the geometric mean more than OLD differs from itself, or in more cases, in both runs.
 """
 
 from __future__ import annotations
@@ -41,6 +44,8 @@ _WARM_SECONDS = 1e-3
 _MIN_ROUNDS, _MAX_ROUNDS = 4, 40
 # Slower than that is measured again.
 _SLOWER = 1 / 1.1
+# What the gate allows beyond the spread of the same code.
+_ALLOWED = 0.01
 _WORST_LINES = 15
 
 
@@ -75,6 +80,14 @@ class Comparison(NamedTuple):
         return [
             (first, second) for first, second in pairs if second is not None and second.is_slower
         ]
+
+
+def is_worse(found: Comparison, same: Comparison) -> bool:
+    """Whether a comparison is slower than the old checkout is against itself."""
+    mean, spread = (
+        geometric_mean(timing.ratio for timing in each.timings) for each in (found, same)
+    )
+    return mean < min(spread, 1 / spread) - _ALLOWED or len(found.slower) > len(same.slower)
 
 
 def compare_cases(
@@ -218,6 +231,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=0.15, help="for each case and checkout")
     parser.add_argument("--cases", type=Path, nargs="+", default=_CASES, metavar="FILE")
     parser.add_argument("--no-starts", action="store_true", help="leave out imports, first calls")
+    parser.add_argument("--gate", action="store_true", help="fail if the new one is slower")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all numbers there")
     options = parser.parse_args(arguments)
     checkouts = (
@@ -226,7 +240,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     counts = sorted({int(count) for count in options.threads.split(",")})
     starts = {} if options.no_starts else compare_starts(checkouts)
-    found = _measure(checkouts, _read(options.cases), counts, options.seconds)
+    cases = _read(options.cases)
+    found = _measure(checkouts, cases, counts, options.seconds)
     for line in _report(found, starts):
         sys.stdout.write(line + "\n")
     if options.json:
@@ -237,7 +252,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "starts": starts,
         }
         options.json.write_text(json.dumps(facts, indent=1), encoding="utf-8")
-    return 0
+    if not options.gate:
+        return 0
+    same = _measure((checkouts[0], checkouts[0]), cases, counts, options.seconds)
+    sys.stdout.write("old against itself\n")
+    for line in _report(same, {}):
+        sys.stdout.write(line + "\n")
+    return int(is_worse(found, same))
 
 
 if __name__ == "__main__":

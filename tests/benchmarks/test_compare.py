@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.benchmarks.compare import Comparison, Timing, main
+from tests.benchmarks.compare import Comparison, Timing, is_worse, main
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-pytestmark = pytest.mark.campaign
 
 _ROOT = Path(__file__).parents[2]
 
@@ -27,6 +25,7 @@ def _run(tmp_path: Path, cases: str, arguments: Sequence[str]) -> dict[str, list
     return found
 
 
+@pytest.mark.campaign
 def test_a_checkout_is_timed_against_itself(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -41,6 +40,7 @@ def test_a_checkout_is_timed_against_itself(
     assert "1 threads, 2 cases: geometric mean" in capsys.readouterr().out
 
 
+@pytest.mark.campaign
 def test_a_folder_without_the_library_is_refused(tmp_path: Path) -> None:
     empty = tmp_path / "empty"
     empty.mkdir()
@@ -54,3 +54,15 @@ def test_a_case_counts_as_slower_only_if_it_is_slower_again() -> None:
     )
     assert Comparison([first], {"case 1": same}, []).slower == []
     assert Comparison([first], {"case 1": slow}, []).slower == [(first, slow)]
+
+
+def test_the_gate_allows_what_the_same_code_shows_and_one_percent() -> None:
+    def measured(ratio: float, again: float = 1.0) -> Comparison:
+        timing, more = (Timing("case", 1, 64, 1.0, 1.0, each, each) for each in (ratio, again))
+        return Comparison([timing], {"case 1": more}, [])
+
+    assert not is_worse(measured(0.995), measured(1.0))
+    assert is_worse(measured(0.985), measured(1.0))
+    assert not is_worse(measured(0.975), measured(1.02))  # which way is chance
+    assert is_worse(measured(0.8, 0.8), measured(0.75))  # slower twice, which the same code is not
+    assert not is_worse(measured(0.8, 0.8), measured(0.8, 0.8))
