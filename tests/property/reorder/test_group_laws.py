@@ -1,6 +1,6 @@
-"""Damaged groups of compressed-tensors: config.json or a tensor changes, and nothing is misread.
+"""Damaged weights of every scheme: config.json or a tensor changes, and nothing is misread.
 
-The tensors decide every number, so a group whose sources still agree has the numbers that it had.
+The tensors decide every number, so a weight whose sources still agree has the numbers it had.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _MAX_MESSAGE = 1000
-_SCHEMES = [each for each in SCHEMES.values() if each.record in {"pack_quantized", "int_quantized"}]
+_SCHEMES = [*SCHEMES.values()]
 
 
 @pytest.fixture(scope="module")
@@ -40,12 +40,38 @@ def folder() -> Iterator[Path]:
         yield Path(path)
 
 
-@lru_cache(maxsize=32)
-def _whole(number: int) -> tuple[dict[str, NDArray[Any]], str, NDArray[Any]]:
-    """Return the tensors of a group, the config.json that declares it, and its numbers."""
+@lru_cache(maxsize=len(_SCHEMES))
+def _whole(number: int) -> tuple[dict[str, NDArray[Any]], str]:
+    """Return the tensors of a weight, and the config.json that declares it."""
     scheme = _SCHEMES[number]
-    layer, numbers = scheme.make()
-    return {f"fc{end}": each for end, each in layer.items()}, json.dumps(scheme.config), numbers
+    layer, _ = scheme.make()
+    tensors = {f"{scheme.prefix}{end}": np.atleast_1d(each) for end, each in layer.items()}
+    return tensors, json.dumps(scheme.config)
+
+
+def _read(
+    folder: Path, number: int, tensors: dict[str, NDArray[Any]], config: bytes
+) -> NDArray[Any]:
+    """Write a weight, and return what it is read as."""
+    write_safetensors(
+        folder / "model.safetensors",
+        {name: _signed(array) for name, array in tensors.items()},
+    )
+    (folder / "config.json").write_bytes(config)
+    with reorder.open_checkpoint(folder) as checkpoint:
+        return dequantize_reference(checkpoint.record(_SCHEMES[number].prefix))
+
+
+def _signed(array: NDArray[Any]) -> NDArray[Any]:
+    """Return words in the type in which producers store them."""
+    return np.ascontiguousarray(array).view(np.int32) if array.dtype == np.uint32 else array
+
+
+@lru_cache(maxsize=len(_SCHEMES))
+def _numbers(folder: Path, number: int) -> NDArray[Any]:
+    """Return the numbers of an undamaged weight; test_schemes.py has them by definition."""
+    tensors, config = _whole(number)
+    return _read(folder, number, tensors, config.encode())
 
 
 def _damaged(tensors: dict[str, NDArray[Any]], data: st.DataObject) -> dict[str, NDArray[Any]]:
@@ -84,27 +110,25 @@ def _damaged(tensors: dict[str, NDArray[Any]], data: st.DataObject) -> dict[str,
 
 
 def _check(folder: Path, data: st.DataObject) -> str:
-    """Damage one source of a group; return whether it is read, with the numbers it had."""
-    tensors, config, numbers = _whole(data.draw(st.integers(0, len(_SCHEMES) - 1)))
-    text = config.encode()
+    """Damage one source of a weight; return whether it is read, with the numbers it had."""
+    number = data.draw(st.integers(0, len(_SCHEMES) - 1))
+    tensors, config = _whole(number)
+    numbers, text = _numbers(folder, number), config.encode()
     if data.draw(st.booleans()):
         text = data.draw(json_mutations(json.loads(config)))
         what = "config"
     else:
         tensors, what = _damaged(tensors, data), "tensors"
-    write_safetensors(folder / "model.safetensors", tensors)
-    (folder / "config.json").write_bytes(text)
-    with reorder.open_checkpoint(folder) as checkpoint:
-        try:
-            record = checkpoint.record("fc")
-        except MemdescError as error:
-            assert len(str(error)) < _MAX_MESSAGE
-            return f"{what} refused"
-        if record.desc.dims != numbers.shape:
-            # a scale for a row or a block does not say how long its rows are
-            assert record.desc.name == "int_quantized"
-            return f"{what} read"
-        assert np.array_equal(bits_of(dequantize_reference(record)), bits_of(numbers))
+    try:
+        found = _read(folder, number, tensors, text)
+    except MemdescError as error:
+        assert len(str(error)) < _MAX_MESSAGE
+        return f"{what} refused"
+    if found.shape != numbers.shape:
+        # a scale for a row or a block does not say how long its rows are
+        assert _SCHEMES[number].record in {"int_quantized", "fp8_block", "fp8_tensor"}
+    else:
+        assert np.array_equal(bits_of(found), bits_of(numbers))
     return f"{what} read"
 
 
