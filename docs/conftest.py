@@ -1,3 +1,3 @@
-"""What of this folder is Sphinx's and holds no doctests."""
+"""What of this folder holds no doctests: what is Sphinx's, and a program that a test runs."""
 
-collect_ignore = ["conf.py", "_ext"]
+collect_ignore = ["conf.py", "_ext", "first.py"]

@@ -6,8 +6,7 @@ to run: a change fails by what it changes. All other runs draw new ones, as does
 `nightly`, with more of them and with what repeats a failure.
 
 A file whose tests all have the mark `peers` or `judges` may end its import by
-`pytest.importorskip`. Where the mark is not asked for, its tests are deselected; so no run without
-these packages skips anything.
+`pytest.importorskip`: where the mark is not asked for, the file is not imported.
 """
 
 from __future__ import annotations
@@ -19,12 +18,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.database import DirectoryBasedExampleDatabase
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    import pytest
 
 # shells start background jobs with SIGINT ignored, which the processes of tests would inherit
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -58,18 +56,15 @@ settings.register_profile(
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if _IN_CI else "default"))
 
-_MARK_OF_ALL = re.compile(r"^pytestmark = \[?\s*pytest\.mark\.(peers|judges)\b", re.MULTILINE)
+_MARK_OF_ALL = re.compile(
+    r"^pytestmark = \[?\s*pytest\.mark\.(campaign|docs|judges|peers)\b", re.MULTILINE
+)
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_make_collect_report(
-    collector: pytest.Collector,
-) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
-    """Treat a file as empty if its package is missing and its marker was not requested."""
-    report = yield
-    wanted = collector.config.getoption("markexpr")
-    if report.skipped and collector.path.suffix == ".py":
-        found = _MARK_OF_ALL.search(collector.path.read_text(encoding="utf-8"))
-        if found and wanted and (found[1] not in wanted or f"not {found[1]}" in wanted):
-            report.outcome, report.longrepr, report.result = "passed", None, []
-    return report
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out files whose tests all have a marker that is not asked for: they load much."""
+    wanted = config.getoption("markexpr")
+    if not wanted or collection_path.suffix != ".py":
+        return None
+    found = _MARK_OF_ALL.search(collection_path.read_text(encoding="utf-8"))
+    return bool(found and (found[1] not in wanted or f"not {found[1]}" in wanted)) or None
