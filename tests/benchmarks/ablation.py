@@ -148,7 +148,6 @@ MECHANISMS: dict[str, Mechanism] = {
     "itself": Mechanism({}),
     "streaming order": Mechanism({"schedule.batches:stream_box": _returns(())}),
     "read in turn": Mechanism({"schedule.tiling:_read_in_turn": _returns(())}),
-    "sweeps over both sides": Mechanism({"schedule.tiling:_sweep_both_sides": _returns(())}),
     "tiles of narrow elements": Mechanism(
         {"schedule.kernel_config:KernelConfig.is_single": _value(0)}
     ),

@@ -143,9 +143,7 @@ class BatchBuilder:
         parts = stream_box(box, bits, element_stride) if self.streams else ()
         if not parts and (self.streams or self.fills_lines):
             parts = rotate(box, bits, element_stride, streams=self.streams)
-        parts = parts or tile_boxes(
-            (box,), bits, element_stride, sweeps_lines=not self.exceeds, streams=self.streams
-        )
+        parts = parts or tile_boxes((box,), bits, element_stride, streams=self.streams)
         self.depends_on_place |= any(
             part.fills_lines(bits) and (self.streams or self.fills_lines) for part in parts
         )

@@ -68,7 +68,7 @@ def rotate(
     found = _Rotation(box, scheduled, (line - start) // element_stride, bits, streams).parts()
     if found is None or sum(end.size for end in found.ends) * _LEAST_SHARE > box.size:
         return ()
-    ends = tile_boxes(tuple(found.ends), bits, element_stride, sweeps_lines=not streams)
+    ends = tile_boxes(tuple(found.ends), bits, element_stride)
     return (*found.whole, *ends)
 
 

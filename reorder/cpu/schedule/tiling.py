@@ -9,9 +9,8 @@ tiles follow the order of src.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from math import gcd, inf, prod
-from typing import NamedTuple
 
 from memdesc.dtypes import BYTE_BITS
 from reorder.cpu.machine import PAGE_NBYTES, PREFETCHED_PAGES
@@ -24,16 +23,15 @@ from reorder.cpu.schedule.select import (
     ScheduledBox,
     select_kernel,
 )
-from reorder.cpu.target import LINE_BITS, LINE_NBYTES
+from reorder.cpu.target import LINE_BITS
 from reorder.plan.nodes import Box, Node
 from reorder.plan.passes import moved, split_node
 
-_ONE_STEP = Node(1, 1, (1, 1))
 # Bytes of the pieces into which runs of more than twice this length are cut, so that threads get
 # equal parts: each gets at least four. Shorter pieces were no faster on one thread.
 RUN_NBYTES = 1 << 14
-# Elements of dst that are written in succession when runs are at most a line.
-_SWEEP = 128
+# Elements of dst in a piece of runs of at most a line.
+_PIECE = 128
 # Lines of src that are read again after this many runs are still in the first-level cache.
 _NEAR_RUNS = 32
 # Pages of src that are read in turn where non-temporal stores write whole lines of dst: reads stay
@@ -46,18 +44,18 @@ def tile_boxes(
     bits: int,
     element_stride: int = 1,
     *,
-    sweeps_lines: bool = False,
     streams: bool = False,
 ) -> tuple[ScheduledBox, ...]:
     """Schedule boxes, cut so that the loops of a micro-kernel fit in the cache.
 
-    With `sweeps_lines` runs of one line are swept along src and dst, as shorter ones are:
-    cache-resident lines are read again at once. With `streams` runs of whole lines, which
-    non-temporal stores write, are read from few pages of src in turn.
+    Runs of at most a line are moved so that lines of both sides are used while they are cached.
+    With `streams` longer ones, which non-temporal stores write, are read from few pages in turn.
     """
-    runs = _Runs(bits, element_stride, sweeps_lines, streams)
     done: list[ScheduledBox] = []
-    todo = [part for box in reversed(boxes) for part in _order_loops(box, runs)]
+    todo: list[ScheduledBox] = []
+    for box in reversed(boxes):
+        ordered = [*_in_pieces(box, bits, element_stride, streams=streams)]
+        todo += ordered or [select_kernel(box, element_stride)]
     while todo:
         scheduled = todo.pop()
         cut = find_cut(scheduled, bits)
@@ -98,86 +96,55 @@ def find_cut(scheduled: ScheduledBox, bits: int) -> tuple[Node, int] | None:
     return None if long is None or steps >= long[-1].extent else (long[-1], steps)
 
 
-class _Runs(NamedTuple):
-    """How runs are ordered: the arguments of `tile_boxes`."""
+def _in_pieces(
+    box: Box, bits: int, element_stride: int, *, streams: bool
+) -> Iterator[ScheduledBox]:
+    """Schedule a box of runs in pieces of dst, whose runs are moved along src.
 
-    bits: int
-    element_stride: int
-    sweeps_lines: bool
-    streams: bool
-
-
-def _order_loops(box: Box, runs: _Runs) -> Iterable[ScheduledBox]:
-    """Schedule a box of runs so that cache lines of src and of dst are used while cached."""
-    scheduled = select_kernel(box, runs.element_stride)
-    *outer, run = box.nodes or (_ONE_STEP,)
-    nbytes = run.extent * runs.bits // BYTE_BITS
-    is_short = nbytes < LINE_NBYTES or (nbytes == LINE_NBYTES and runs.sweeps_lines)
-    writes_lines = scheduled.joins_lines(runs.bits) or scheduled.fills_lines(runs.bits)
-    is_streamed = runs.streams and nbytes < PAGE_NBYTES and writes_lines
-    if scheduled.is_transposed or box.is_zero or not outer[1:]:
-        return (scheduled,)
-    src_loop = min(outer, key=lambda node: abs(node.strides[0]) or inf)
-    if src_loop.valid < src_loop.extent or not (is_short or is_streamed):
-        return (scheduled,)
-    order = _sweep_both_sides if is_short else _read_in_turn
-    return tuple(order(box, src_loop, runs)) or (scheduled,)
-
-
-def _sweep_both_sides(box: Box, src_loop: Node, runs: _Runs) -> Iterator[ScheduledBox]:
-    """Schedule a box of runs of at most a line, several of which may share lines of src and dst.
-
-    The loop of the smallest stride in src becomes the inner one of the loop of the smallest
-    stride in dst, and both are cut. Yields nothing if it already is, or if few runs are moved
-    between two of its steps.
+    Pieces of short runs have several lines of dst. Those of streamed runs are in a few pages of
+    src, and the next piece reads on in the same pages. Yields nothing for other boxes, and if the
+    loops have that order.
     """
-    *_, dst_loop, run = box.nodes
-    between = size_of(box.nodes[box.nodes.index(src_loop) + 1 : -1])
-    if between <= _NEAR_RUNS or abs(src_loop.strides[0]) >= abs(dst_loop.strides[0]):
-        return
-    # steps of the dst loop in each sweep over the src loop
-    across = max(1, _SWEEP // run.extent)
-    for part in split_node(box, dst_loop, across) if dst_loop.extent > across else (box,):
-        if part.is_zero:
-            yield select_kernel(part, runs.element_stride)
-            continue
-        along = max(1, TILE // min(across, dst_loop.extent))
-        for whole in split_node(part, src_loop, along) if src_loop.extent > along else (part,):
-            inner = next(node for node in whole.nodes if node.strides == src_loop.strides)
-            rest = tuple(node for node in whole.nodes if node != inner)
-            swept = whole._replace(nodes=(*rest[:-2], inner, *rest[-2:]))
-            yield select_kernel(swept, runs.element_stride)
-
-
-def _read_in_turn(box: Box, src_loop: Node, runs: _Runs) -> Iterator[ScheduledBox]:
-    """Schedule a box of runs of whole lines in pieces of dst, and these in the order of src.
-
-    The rows of a piece are in a few pages of src, and the next piece reads on in the same pages.
-    Yields nothing if the loops have that order.
-    """
+    scheduled = select_kernel(box, element_stride)
     outer = box.nodes[-2::-1]
-    step = max(1, runs.bits // BYTE_BITS) // runs.element_stride
-    for count in range(1, len(outer) + 1):
-        inner, last = outer[:count], outer[count - 1]
-        steps = rows_at_once(inner, 1, step, _STREAMED_PAGES)
-        if steps < last.extent:
-            break
+    if scheduled.is_transposed or box.is_zero or len(outer) < 2:  # noqa: PLR2004 - to swap
+        return
+    run = box.nodes[-1].extent
+    writes_lines = scheduled.joins_lines(bits) or scheduled.fills_lines(bits)
+    is_streamed = streams and writes_lines and run * bits < PAGE_NBYTES * BYTE_BITS
+    src_loop = min(outer[::-1], key=lambda node: abs(node.strides[0]) or inf)
+    if src_loop.valid < src_loop.extent or not (is_streamed or run * bits <= LINE_BITS):
+        return
+    inner, last = outer[:1], outer[0]
+    if is_streamed:
+        step = max(1, bits // BYTE_BITS) // element_stride
+        for count in range(1, len(outer) + 1):
+            inner, last = outer[:count], outer[count - 1]
+            steps = rows_at_once(inner, 1, step, _STREAMED_PAGES)
+            if steps < last.extent:
+                break
+        # pieces of nearly equal length
+        steps = -(-last.extent // max(1, round(last.extent / steps)))
+    else:
+        steps = min(last.extent, max(1, _PIECE // run))
+        if size_of(box.nodes[box.nodes.index(src_loop) + 1 : -1]) <= _NEAR_RUNS:
+            return
     if src_loop in inner or abs(src_loop.strides[0]) >= abs(last.strides[0]):
         return
-    # pieces of nearly equal length
-    steps = -(-last.extent // max(1, round(last.extent / steps)))
     strides = {node.strides for node in inner}
-    for part, around in _pieces(box, inner, steps, runs.element_stride):
-        *loops, run = part.nodes
-        outside = [node for node in loops if node.strides not in strides]
-        outside.sort(key=lambda node: -abs(node.strides[0]))
-        within = [node for node in loops if node.strides in strides]
-        ordered = part._replace(nodes=(*outside, *within, run))
-        yield select_kernel(ordered, runs.element_stride)._replace(around=around)
+    for part, around in _pieces(box, inner, steps, element_stride, joins=is_streamed):
+        within = [node for node in part.nodes[:-1] if node.strides in strides]
+        outside = [node for node in part.nodes[:-1] if node.strides not in strides]
+        if is_streamed:
+            outside.sort(key=lambda node: -abs(node.strides[0]))
+        else:
+            outside.sort(key=lambda node: node.strides == src_loop.strides)
+        ordered = part._replace(nodes=(*outside, *within, part.nodes[-1]))
+        yield select_kernel(ordered, element_stride)._replace(around=around)
 
 
 def _pieces(
-    box: Box, rows: tuple[Node, ...], steps: int, element_stride: int
+    box: Box, rows: tuple[Node, ...], steps: int, element_stride: int, *, joins: bool
 ) -> Iterator[tuple[Box, Neighbours]]:
     """Cut the outermost of the loops of rows; yields pieces that have like neighbours in dst.
 
@@ -187,7 +154,8 @@ def _pieces(
     loops = (box.nodes[-1], *rows)
     extents, strides = [node.extent for node in loops], [node.strides[1] for node in loops]
     is_joined = (
-        count_contiguous(extents, strides, element_stride) == len(loops)
+        joins
+        and count_contiguous(extents, strides, element_stride) == len(loops)
         and size_of(inner) * steps < TILE
         and all(node.valid == node.extent for node in box.nodes)
     )

@@ -60,14 +60,13 @@ def _swap(rows: int, steps: int, run: int, gap: int = 0) -> Box:
     st.integers(1, 40) | st.sampled_from([64, 128, 192]),
     st.sampled_from([8, 16, 32, 64]),
     st.booleans(),
-    st.booleans(),
 )
-@example(70, 20, 64, 32, False, True)  # noqa: FBT003 - the order of the strategies
+@example(70, 20, 64, 32, True)  # noqa: FBT003 - the order of the strategies
 def test_runs_keep_their_places_in_whatever_order_they_are_moved(
-    rows: int, steps: int, run: int, bits: int, sweeps_lines: bool, streams: bool
+    rows: int, steps: int, run: int, bits: int, streams: bool
 ) -> None:
     box = _swap(rows, steps, run, gap=5000)
-    tiles = tile_boxes((box,), bits, sweeps_lines=sweeps_lines, streams=streams)
+    tiles = tile_boxes((box,), bits, streams=streams)
     found = sorted_map(tuple(tile.box for tile in tiles))
     assert np.array_equal(found, sorted_map((box,)))
 
@@ -91,6 +90,8 @@ _REPEATED = Box(
     (20 * 1008, 0),
     (Node(20, 20, (-1008, 2000 * 1008)), Node(2000, 2000, (0, 1008)), Node(1008, 1008, (1, 1))),
 )
+# 128 elements of dst in succession, and 256 runs in a piece; the last 12 rows of src
+_FOURS = {(8, 32, 4), (21, 12, 4), (11, 12, 4)}
 _PADDED = Box((0, 0), (Node(256, 200, (4, 1200)), *_swap(300, 200, 4).nodes[1:]))
 
 
@@ -122,41 +123,40 @@ def test_rows_of_a_tile_start_in_few_pages(rows: list[tuple[int, int]], steps: i
 
 
 @pytest.mark.parametrize(
-    ("box", "bits", "sweeps_lines", "streams", "loops"),
+    ("box", "bits", "streams", "loops"),
     [
-        # less than a line: 128 elements of dst in succession, and 256 runs in a piece
-        (_swap(300, 200, 4), 32, False, False, {(8, 32, 4), (8, 12, 4)}),
-        (_swap(96, 200, 4), 32, False, False, {(8, 32, 4)}),
+        # less than a line
+        (_swap(300, 200, 4), 32, False, _FOURS),
+        (_swap(96, 200, 4), 32, False, {(8, 32, 4)}),
         # src is still in the first-level cache
-        (_swap(32, 12, 4), 32, False, False, {(12, 32, 4)}),
-        (_swap(300, 200, 4), 32, False, True, {(8, 32, 4), (8, 12, 4)}),
-        (_swap(300, 200, 3), 32, False, False, {(6, 42, 3), (2, 42, 3), (6, 6, 3), (2, 6, 3)}),
-        # a line: only where lines are swept
-        (_swap(300, 200, 128), 4, True, False, {(200, 1, 128)}),
-        (_swap(300, 200, 64), 8, True, False, {(128, 2, 64), (72, 2, 64)}),
-        (_swap(300, 200, 64), 8, False, False, {(200, 300, 64)}),
-        (_swap(300, 200, 32), 32, True, False, {(200, 300, 32)}),
+        (_swap(32, 12, 4), 32, False, {(12, 32, 4)}),
+        (_swap(300, 200, 4), 32, True, _FOURS),
+        (_swap(300, 200, 3), 32, False, {(6, 42, 3), (2, 42, 3), (42, 6, 3), (32, 6, 3)}),
+        # a line; more than that
+        (_swap(300, 200, 128), 4, False, {(300, 1, 128)}),
+        (_swap(300, 200, 64), 8, False, {(200, 2, 64)}),
+        (_swap(300, 200, 32), 32, False, {(200, 300, 32)}),
         # whole lines, from eight pages of src, where these are streamed; but no pages
-        (_swap(300, 20, 1008, 5000), 32, False, True, {(20, 8, 1008), (20, 4, 1008)}),
-        (_swap(300, 20, 1008, 5000), 32, False, False, {(20, 300, 1008)}),
-        (_swap(300, 20, 1024, 5000), 32, False, True, {(20, 300, 1024)}),
+        (_swap(300, 20, 1008, 5000), 32, True, {(20, 8, 1008), (20, 4, 1008)}),
+        (_swap(300, 20, 1008, 5000), 32, False, {(20, 300, 1008)}),
+        (_swap(300, 20, 1024, 5000), 32, True, {(20, 300, 1024)}),
         # src is read backwards
-        (_swap(300, 20, -1008, -5000), 32, False, True, {(20, 8, 1008), (20, 4, 1008)}),
-        (_swap(300, 200, -4), 32, False, False, {(8, 32, 4), (8, 12, 4)}),
+        (_swap(300, 20, -1008, -5000), 32, True, {(20, 8, 1008), (20, 4, 1008)}),
+        (_swap(300, 200, -4), 32, False, _FOURS),
         # lines and parts of lines
-        (_swap(300, 20, 1007, 5000), 32, False, True, {(20, 8, 1007), (20, 4, 1007)}),
+        (_swap(300, 20, 1007, 5000), 32, True, {(20, 8, 1007), (20, 4, 1007)}),
         # nothing to swap: src is read in turn already, or its loop has padding
-        (_IN_ORDER, 32, False, True, {(300, 200, 32)}),
-        (_swapped(0, 0), 32, False, False, {(200, 300, 4)}),
-        (_swapped(-4, 0), 32, False, False, {(200, 300, 4)}),
-        (_SHORT_IN_ORDER, 32, False, False, {(300, 200, 4)}),
-        (_PADDED, 32, False, False, {(256, 300, 4)}),
+        (_IN_ORDER, 32, True, {(300, 200, 32)}),
+        (_swapped(0, 0), 32, False, {(200, 300, 4)}),
+        (_swapped(-4, 0), 32, False, {(200, 300, 4)}),
+        (_SHORT_IN_ORDER, 32, False, {(300, 200, 4)}),
+        (_PADDED, 32, False, {(256, 300, 4)}),
     ],
 )
-def test_runs_are_swept_along_both_sides_in_pieces(
-    box: Box, bits: int, sweeps_lines: bool, streams: bool, loops: set[tuple[int, ...]]
+def test_runs_are_moved_in_pieces_along_both_sides(
+    box: Box, bits: int, streams: bool, loops: set[tuple[int, ...]]
 ) -> None:
-    tiles = tile_boxes((box,), bits, sweeps_lines=sweeps_lines, streams=streams)
+    tiles = tile_boxes((box,), bits, streams=streams)
     found = [tile.box.nodes[-3:] for tile in tiles]
     assert {tuple(node.extent for node in nodes) for nodes in found} == loops
     # the inner one of the two loops is the one that is contiguous in dst
