@@ -132,18 +132,6 @@ def _without_joined_jobs(old: Any) -> Any:
     return make
 
 
-def _without_blocks(old: Any) -> Any:
-    """Run a row of one block, which starts at a Python number, as any other row."""
-
-    def run(row: Any, i: Any, lanes: int, **more: Any) -> None:
-        if isinstance(i, int):
-            old.__globals__["_emit_row"](row)
-        else:
-            old(row, i, lanes, **more)
-
-    return run
-
-
 MECHANISMS: dict[str, Mechanism] = {
     "itself": Mechanism({}),
     "streaming order": Mechanism({"schedule.batches:stream_box": _returns(())}),
@@ -192,9 +180,6 @@ MECHANISMS: dict[str, Mechanism] = {
     "overlapping parts": Mechanism({"kernels.copy:_PARTS": _value(((16, 1, 16),))}, code="run "),
     "masked conversions": Mechanism(
         {"kernels.rows:masks_elements": _returns(value=False)}, code="combine|ConvertTypes"
-    ),
-    "blocks of 16, post-ops": Mechanism(
-        {"kernels.combine:_RowOperation.run": _without_blocks}, code="combine 16;"
     ),
 }
 

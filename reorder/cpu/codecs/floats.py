@@ -8,15 +8,8 @@ from __future__ import annotations
 
 from llvmlite import ir
 
-from memdesc.dtypes import BYTE_BITS
 from reorder.cpu.codecs.expressions import emit_expression
-from reorder.cpu.codecs.x86 import (
-    are_special,
-    narrows_registers,
-    round_to_bfloat,
-    small_codes,
-    truncated,
-)
+from reorder.cpu.codecs.x86 import are_special, round_to_bfloat
 from reorder.cpu.llvm.emit import Value, where
 from reorder.cpu.llvm.vectors import BFLOAT, GROUP, Vectors, any_nan, greater, lesser
 from reorder.cpu.target import has_bfloat, has_exact_bfloat, has_half, quietens_in_one
@@ -106,22 +99,7 @@ def encode_float(
         return round_to_bfloat(vectors, values)
     if form.exponent == _F32.exponent:
         return _cut_mantissa(vectors, bits, form, canonical=canonical)
-    return _encode_small(vectors, bits, form)
-
-
-def _encode_small(vectors: Vectors, bits: Value, form: FloatFormat) -> Value:
-    """Return the codes of f32 bits in a format with fewer bits of exponent, some yet in i32."""
-    if form.bits != BYTE_BITS or not narrows_registers(vectors.lanes, BYTE_BITS):
-        return _rounded_codes(vectors, bits, form)
-    codes = small_codes(vectors, bits, form)
-    if form.nan == form.overflow:
-        return codes
-    is_nan = any_nan(*vectors.halves(bits.bitcast(vectors.values("f32"))))
-
-    def with_nan() -> Value:
-        return truncated(vectors, _rounded_codes(vectors, bits, form), BYTE_BITS)
-
-    return vectors.rarely(is_nan, with_nan, codes)
+    return _rounded_codes(vectors, bits, form)
 
 
 def _rounded_codes(vectors: Vectors, bits: Value, form: FloatFormat) -> Value:

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import operator
 from functools import reduce
+from typing import TYPE_CHECKING
 
 from llvmlite import ir
 
 from memdesc.dtypes import BYTE_BITS
-from reorder.cpu.llvm.emit import Value, where
 from reorder.cpu.llvm.shuffle import LANE_BITS, concatenate, pick
-from reorder.cpu.llvm.vectors import BFLOAT, GROUP, Vectors, greater, lesser
+from reorder.cpu.llvm.vectors import BFLOAT, GROUP, Vectors
 from reorder.cpu.target import LINE_BITS, has_masks
-from reorder.values.formats import FLOATS, INTEGERS, FloatFormat, IntegerFormat
+from reorder.values.formats import IntegerFormat
+
+if TYPE_CHECKING:
+    from reorder.cpu.llvm.emit import Value
 
 _I32 = ir.IntType(32)
 # classes of numbers that the instruction vfpclassps tests: quiet NaN, denormal, signalling NaN
 _NAN_OR_DENORMAL = 0x01 | 0x20 | 0x80
 # rounding operand of an instruction: to nearest, no exceptions
 _TO_NEAREST = 8
-# bits of the mantissa in the upper half of f32
-_HIGH_BITS = 7
 
 
 def are_special(vectors: Vectors, values: Value) -> Value:
@@ -91,51 +92,6 @@ def narrow_integers(vectors: Vectors, codes: Value, form: IntegerFormat) -> Valu
         # integers that are narrowed again keep their sign
         parts = _packed(vectors, parts, is_signed=form.is_signed or bits > form.bits)
     return _in_order(parts, _I32.width // form.bits)
-
-
-def small_codes(vectors: Vectors, bits: Value, form: FloatFormat) -> Value:
-    """Return the codes of f32 bits in a format of 8 bits; NaN gets the code of an overflow.
-
-    This is the algorithm of `floats.encode_float`, but a 32-bit lane holds two numbers after the
-    rounding, and four signs.
-    """
-    registers = [_rounded_steps(vectors, part, form) for part in vectors.parts(bits, GROUP)]
-    power = (FLOATS["f32"].bias - form.bias + 1 + _cut(form)) << _HIGH_BITS
-    words = [
-        (pair - power).lshr(_HIGH_BITS - form.mantissa)
-        for pair in _packed(vectors, registers, is_signed=True)
-    ]
-    codes = _in_order(_packed(vectors, words, is_signed=False), _I32.width // BYTE_BITS)
-    sign = narrow_integers(vectors, bits, INTEGERS["s8"]) & form.sign
-    if not form.has_negative_zero:
-        sign = where(codes == 0, 0, sign)
-    return codes | sign
-
-
-def _cut(form: FloatFormat) -> int:
-    """Return how many more bits of mantissa f32 has."""
-    return FLOATS["f32"].mantissa - form.mantissa
-
-
-def _rounded_steps(vectors: Vectors, bits: Value, form: FloatFormat) -> Value:
-    """Return for each f32 of a register the sum of its exponent and its rounded mantissa.
-
-    The mantissa is counted in steps of the format. Both are multiples of
-    1 << (_HIGH_BITS - mantissa), so their sum is a code plus a constant.
-    """
-    i32, f32 = bits.type, ir.VectorType(ir.FloatType(), GROUP)
-    single, lanes = FLOATS["f32"], Vectors(vectors.builder, GROUP)
-    bias = (single.bias - form.bias) << single.mantissa
-    magnitude = bits & (single.sign - 1)
-    bounded = lesser(magnitude, bits.like(bias + (form.overflow << _cut(form))))
-    power = greater(bounded & single.overflow, bits.like(bias + (1 << single.mantissa)))
-    # the last mantissa bit of the product is worth one step: adding it rounds to that
-    factor = lanes.splat(f32, 2.0 ** _cut(form))
-    total = lanes.fma(power.bitcast(f32), factor, bounded.bitcast(f32))
-    # the low half of a sum has the steps, and the high one its exponent
-    halves = ir.VectorType(ir.IntType(16), 2 * GROUP)
-    weights = ir.Constant(halves, [1 << (_HIGH_BITS - form.mantissa), 1] * GROUP)
-    return lanes.call("llvm.x86.avx512.pmaddw.d.512", i32, total.bitcast(halves), weights)
 
 
 def _packed(vectors: Vectors, parts: list[Value], *, is_signed: bool) -> list[Value]:

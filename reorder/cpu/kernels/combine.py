@@ -48,8 +48,8 @@ if TYPE_CHECKING:
 _REGISTERS = 4
 # Rows of at least this many vectors start them at lines of dst: their first elements are apart.
 _LONG_ROW = 2
-# Rows of exactly this many elements, one block of channels, are one vector without loops.
-_BLOCK = 16
+# Lanes of the narrowest whole vectors of a row.
+_LANES = 16
 
 
 class _Stage(NamedTuple):
@@ -108,12 +108,9 @@ def _emit_rows(stage: _Stage, operation: Operation, *, single: bool) -> None:
         each(_emit_row)
         return
     # a separate loop for short rows: a common one needs more addresses than there are registers
-    with either(table.columns == _BLOCK) as (block, other):
-        with block:
-            each(lambda row: row.run(0, _BLOCK))
-        dtypes = stage.types.src, stage.types.dst
-        with other, emit_short(dtypes, table, lambda: each(_emit_short_row)):
-            each(_emit_row)
+    dtypes = stage.types.src, stage.types.dst
+    with emit_short(dtypes, table, lambda: each(_emit_short_row)):
+        each(_emit_row)
 
 
 def _rows_at(stage: _Stage, operation: Operation, row: Value) -> _OperationRows:
@@ -157,8 +154,8 @@ def _emit_row(row: _RowOperation) -> None:
         return
     # the head, up to the first line of dst, and the tail are one vector each
     head = _head_of(row, sizes[0])
-    whole = head + ((columns - head) & -_BLOCK)
-    each_vector((head, whole), (sizes[0], _BLOCK), combine, overlaps=False)
+    whole = head + ((columns - head) & -_LANES)
+    each_vector((head, whole), (sizes[0], _LANES), combine, overlaps=False)
     tail = columns - whole
     with loop(0, head.like(2)) as end:
         start, count = where(end == 0, 0, whole), where(end == 0, head, tail)
