@@ -134,8 +134,7 @@ def _without_joined_jobs(old: Any) -> Any:
 
 MECHANISMS: dict[str, Mechanism] = {
     "itself": Mechanism({}),
-    "streaming order": Mechanism({"schedule.batches:stream_box": _returns(())}),
-    "read in turn": Mechanism({"schedule.tiling:_read_in_turn": _returns(())}),
+    "runs in pieces": Mechanism({"schedule.tiling:_in_pieces": _returns(())}),
     "tiles of narrow elements": Mechanism(
         {"schedule.kernel_config:KernelConfig.is_single": _value(0)}
     ),
@@ -211,7 +210,7 @@ class Variant:
             self.schedules: list[str] = []
             self._record("execute", "LinkedBatch", _text_of_batch)
             self._record("schedule.batches", "tile_boxes", _text_of_boxes)
-            self._record("schedule.batches", "stream_box", _text_of_boxes)
+            self._record("schedule.batches", "rotate", _text_of_boxes)
             self._record("schedule.steps", "tile_boxes", _text_of_boxes)
             self._record("schedule.steps", "CombineTable", _text_of_combine)
 

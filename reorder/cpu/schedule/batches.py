@@ -18,7 +18,7 @@ from reorder.cpu.schedule.select import (
     ScheduledBox,
     pack_for_kernels,
 )
-from reorder.cpu.schedule.tiling import stream_box, tile_boxes
+from reorder.cpu.schedule.tiling import tile_boxes
 from reorder.cpu.schedule.variants import has_table, schedule_table, schedule_variants, variants_of
 from reorder.plan.nodes import DST, SRC
 
@@ -139,9 +139,9 @@ class BatchBuilder:
 
     def _schedule(self, box: Box, bits: int, element_stride: int) -> tuple[ScheduledBox, ...]:
         """Schedule a box whose offsets in dst count from the start of a line."""
-        # tiles for non-temporal stores if there are any, or else for the caches
-        parts = stream_box(box, bits, element_stride) if self.streams else ()
-        if not parts and (self.streams or self.fills_lines):
+        # tiles of whole lines if there are any, or else for the caches
+        parts: tuple[ScheduledBox, ...] = ()
+        if self.streams or self.fills_lines:
             parts = rotate(box, bits, element_stride, streams=self.streams)
         parts = parts or tile_boxes((box,), bits, element_stride, streams=self.streams)
         self.depends_on_place |= any(

@@ -50,22 +50,23 @@ _FEW_COLUMNS = 32
 def rotate(
     box: Box, bits: int, element_stride: int = 1, *, streams: bool
 ) -> tuple[ScheduledBox, ...]:
-    """Schedule a transposition that starts within a line, as whole lines and its ends.
+    """Schedule a transposition as whole lines and, if it starts within one, its ends.
 
-    Returns nothing for boxes that are no transposition of whole lines.
+    Returns nothing for other boxes, and for those that may be tiled for the caches: they start a
+    line, and no non-temporal stores write them.
     """
     line = LINE_BITS // bits * element_stride
     start = box.offsets[1] % line
     has_padding = any(node.valid < node.extent for node in box.nodes)
-    if bits < BYTE_BITS or has_padding or not start or start % element_stride:
+    if bits < BYTE_BITS or has_padding or start % element_stride or not (start or streams):
         return ()
     src, dst = box.offsets
     scheduled = select_kernel(box._replace(offsets=(src, dst - start)), element_stride)
     if not (scheduled.is_transposed and scheduled.fills_lines(bits)):
         return ()
-    if scheduled.is_interleaved(bits):
+    if start and scheduled.is_interleaved(bits):
         return ()
-    found = _Rotation(box, scheduled, (line - start) // element_stride, bits, streams).parts()
+    found = _Rotation(box, scheduled, -start % line // element_stride, bits, streams).parts()
     if found is None or sum(end.size for end in found.ends) * _LEAST_SHARE > box.size:
         return ()
     ends = tile_boxes(tuple(found.ends), bits, element_stride)
@@ -112,7 +113,8 @@ class _Rotation(NamedTuple):
 
     def parts(self) -> _Parts | None:
         """Return the parts; None if there are no rotated rows."""
-        rows, chain = self.scheduled.rows, self.followers(self.scheduled.rows)
+        rows = self.scheduled.rows
+        chain = self.followers(rows) if self.head else []
         columns = self.scheduled.columns
         next_row = chain[0] if chain else None
         if not self.streams and next_row in columns and size_of(columns) < _FEW_COLUMNS:
@@ -136,6 +138,10 @@ class _Rotation(NamedTuple):
         skipped = outermost.extent - last
         end = self.box
         start = skipped * outermost.strides[0]
+        if not self.head:
+            place = _moved(self.box, (start, skipped * outermost.strides[1]))
+            self._add_tiles(whole, place, self._table(last), ())
+            return _Parts(whole, [])
         for node in chain:
             part, jump = steps_of(end, node, 0, node.extent - 1), _distance(chain, node) - start
             head = self._table(-(-self.head // size))[: self.head]

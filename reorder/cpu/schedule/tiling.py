@@ -126,7 +126,7 @@ def _in_pieces(
         # pieces of nearly equal length
         steps = -(-last.extent // max(1, round(last.extent / steps)))
     else:
-        steps = min(last.extent, max(1, _PIECE // run))
+        steps = min(last.extent, max(2, _PIECE // run))
         if size_of(box.nodes[box.nodes.index(src_loop) + 1 : -1]) <= _NEAR_RUNS:
             return
     if src_loop in inner or abs(src_loop.strides[0]) >= abs(last.strides[0]):
@@ -185,26 +185,6 @@ def steps_of(box: Box, node: Node, start: int, count: int) -> Box:
 
 # Most steps of a loop group in a tile; a loop of fewer than twice the steps of a tile is not cut.
 _MAX_STEPS = 4 * TILE
-
-
-def stream_box(box: Box, bits: int, element_stride: int = 1) -> tuple[ScheduledBox, ...]:
-    """Schedule a transposition that writes whole cache lines by non-temporal stores.
-
-    Returns nothing if the box is not a transposition of whole lines, or holds padding.
-    """
-    scheduled = select_kernel(box, element_stride)
-    has_padding = any(node.valid < node.extent for node in box.nodes)
-    if bits < BYTE_BITS or has_padding or not scheduled.is_transposed:
-        return ()
-    if not scheduled.fills_lines(bits):
-        return ()
-    size = bits // BYTE_BITS
-    rows_limit = rows_at_once(scheduled.rows, LINE_BITS // bits, size // element_stride)
-    return tuple(
-        along_src(tile, (rows, columns), element_stride)
-        for part, rows in cut_group(box, scheduled.rows, rows_limit)
-        for tile, columns in cut_group(part, scheduled.columns, most_steps(scheduled.columns))
-    )
 
 
 def rows_at_once(
