@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from memdesc.overlap import check_overlap
 from memdesc.record import RecordDesc, record_desc
 from reorder.logs import VerbosePrimitive
 from tests import refused
+from tests.unit.memdesc.test_text import BLOCKED, FUSED
 
 _SECTIONS = refused.sections(Path(__file__).with_name("refused.txt"))
 _NAMES: dict[str, Any] = {
@@ -35,6 +37,9 @@ _NAMES: dict[str, Any] = {
     "record_desc": record_desc,
     "VerbosePrimitive": VerbosePrimitive,
     "desc_of": desc_of,
+    "BLOCKED": BLOCKED,
+    "FUSED": FUSED,
+    "read_json": lambda base, **changes: memdesc.MemoryDesc.from_json(json.dumps(base | changes)),
     "desc": lambda dims, tag: memdesc.memory_desc(dims, "f32", tag),
     "by_tag": lambda dims, tag: memdesc.memory_desc(dims, "u8", tag).layout,
     "overlap": lambda dims, strides: check_overlap(

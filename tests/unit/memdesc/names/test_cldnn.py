@@ -12,10 +12,8 @@ import pytest
 
 from memdesc import (
     MemoryDesc,
-    UnknownFormatError,
     known_names,
     memory_desc,
-    parse_layout,
 )
 from memdesc.tags import parse_tag
 from tests.tables import CLDNN
@@ -172,34 +170,3 @@ def test_the_domain_of_every_known_name_is_the_one_of_the_table() -> None:
 def test_well_formed_names_beyond_the_known_ones_are_read(name: str, tag: str) -> None:
     dims = (19, 37, 3, 5, 2, 3, 2, 3)[: parse_tag(tag).ndims]
     assert memory_desc(dims, "s8", name) == memory_desc(dims, "s8", tag)
-
-
-@pytest.mark.parametrize(
-    ("name", "reason"),
-    [
-        ("b_fs_yx", "'fs' is sliced, but no block of it follows"),
-        ("b_f_yx_fsv16", "'f' has a block, but is not sliced"),
-        (
-            "b_fs_fsv16_yx",
-            "'yx' is neither an outer part such as 'fs' or 'yx' nor, after those, a block such",
-        ),
-        ("b_fs_yx_fsv", "'fsv' is neither an outer part"),
-        ("b__yx", "'__yx' is not an alignment such as '__ai8'"),
-        ("bfyx__ai8", "'__ai8' must align a dim of the name, and only once"),
-        ("b_f_yx__af8__af8", "'__af8' must align a dim of the name, and only once"),
-        ("b_f8_yx__af8", "'__af8' must align a dim of the name, and only once"),
-        ("b_fs_yx_fsv0", "which reads as 'aBcd0b', at character 5: block 0b has a size of zero"),
-        ("bf_yxx", "which reads as 'abcdd', at character 4: dim d appears twice"),
-        (
-            "o_f_yx",
-            "no tensor has the dims f, o, x, y; data has b, f and [w] [z] y x, weights have [g]",
-        ),
-        ("", "'' is neither an outer part"),
-    ],
-)
-def test_a_name_that_breaks_the_grammar_is_refused_with_the_part_at_fault(
-    name: str, reason: str
-) -> None:
-    with pytest.raises(UnknownFormatError) as caught:
-        parse_layout(f"cldnn:{name}", (2, 3, 4, 5))
-    assert str(caught.value).startswith(f"{name!r}: {reason}")

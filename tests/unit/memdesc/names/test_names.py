@@ -59,34 +59,6 @@ def test_every_file_with_a_vocabulary_is_registered() -> None:
     assert found == {vocabulary.name for vocabulary in VOCABULARIES}
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        # oneDNN's spelling
-        (
-            "nChw16",
-            ", at character 5: expected a letter or a block such as 16b, found '16'; did you",
-        ),
-        (
-            "Nchw",
-            ", at character 1: dim n is upper-case, but no block of it follows; did you me",
-        ),
-        ("oiww", ", at character 3: dim w appears twice"),
-        # clDNN's
-        ("b_fs_yx_fsv", ": 'fsv' is neither an outer part"),
-        ("bfyxx", ": which reads as 'abcdd', at character 4: dim d appears twice"),
-        # MACE's
-        ("NCWX", ": not a host buffer; they are NCHW, NHWC, OIHW, HWOI, MIHW, HWIM, W; did you"),
-    ],
-)
-def test_the_reason_is_that_of_the_vocabulary_whose_spelling_a_name_follows(
-    text: str, reason: str
-) -> None:
-    with pytest.raises(UnknownFormatError) as caught:
-        memory_desc((2, 17, 5, 4), "f32", text)
-    assert str(caught.value).startswith(f"unknown format {text!r}{reason}")
-
-
 @pytest.mark.parametrize("part", ["ab", "b_f_fsv2", "N", "_", "|"])
 def test_a_very_long_string_is_refused_at_once_in_a_short_message(part: str) -> None:
     text = part * 10**5

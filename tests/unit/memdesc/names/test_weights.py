@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import re
-
 import numpy as np
 import pytest
 
@@ -10,8 +8,6 @@ from memdesc import (
     Block,
     Layout,
     MemoryDesc,
-    UnsupportedFormatError,
-    known_names,
     memory_desc,
 )
 from memdesc.names import resolve, suggest
@@ -72,34 +68,6 @@ def test_dims_that_are_padded_need_not_be_whole_blocks() -> None:
     assert memory_desc((33, 5), "e8m0", "nvfp4_scales").padded_dims == (128, 8)
     assert memory_desc((33, 5), "e8m0", "aiter_scales").padded_dims == (256, 8)
     assert memory_desc((0, 5), "e8m0", "nvfp4_scales").nbytes == 0
-
-
-@pytest.mark.parametrize(
-    ("name", "part"),
-    [
-        ("g_idx", "sort the rows by g_idx"),
-        ("gptq_act_order", "sort the rows by g_idx"),
-        ("marlin_24", "2:4 sparsity"),
-        ("sparse_24", "2:4 sparsity"),
-        ("bitsandbytes_nf4", "a table of 16 values"),
-        ("bitsandbytes_fp4", "swap the halves of each byte"),
-        ("sm90_mixed_gemm_fp4", "moves the sign of an element apart"),
-        ("sm90_mixed_gemm_fp4_fp8", "moves the sign of an element apart"),
-        ("hqq", "half a matrix apart"),
-        ("exl2", "2 to 8 bits"),
-        ("aqlm", "codebooks"),
-        ("quip", "codebooks"),
-        ("vptq", "codebooks"),
-        ("kleidiai", "by a Layout whose outermost block skips them"),
-        ("xnnpack", "strides=((k + 1) * nr, nr)"),
-    ],
-)
-def test_packings_that_are_not_layouts_are_refused_with_the_reason(name: str, part: str) -> None:
-    with pytest.raises(
-        UnsupportedFormatError, match=rf"^'{name}' cannot be described: it.*{re.escape(part)}"
-    ):
-        memory_desc((64, 64), "u4", name)
-    assert name in {each.text for each in known_names() if each.vocabulary == "weights"}
 
 
 def test_weights_of_xnnpack_are_the_strides_that_the_refusal_gives() -> None:
