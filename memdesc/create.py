@@ -133,7 +133,7 @@ def name_of(given: object) -> str:
     if kind.__module__.partition(".")[0] in _READ_BY_REPR:
         return repr(given)
     msg = f"a layout is a name, a FormatTag or a torch.memory_format, not {short_repr(given)}"
-    if isinstance(given, tuple | list) and all(isinstance(each, int) for each in given):
+    if isinstance(given, tuple | list) and all(isinstance(entry, int) for entry in given):
         msg += f"; strides are passed as strides={tuple(given)}"
     raise MemdescError(msg)
 
@@ -141,7 +141,7 @@ def name_of(given: object) -> str:
 def _layout_by_name(dims: tuple[int, ...], tag: str, bits: int) -> Layout:
     name = expand_meta_tag(tag, len(dims))
     try:
-        found = resolve(name, dims, bits)
+        resolved = resolve(name, dims, bits)
     except MemdescError as error:
         if isinstance(error, UnknownFormatError):
             refuse_record(tag)
@@ -150,9 +150,9 @@ def _layout_by_name(dims: tuple[int, ...], tag: str, bits: int) -> Layout:
         msg = f"{short_repr(tag)} stands for {name!r} where there are {len(dims)} dims: {error}"
         raise type(error)(msg) from None
     try:
-        return layout_by_tag(found, dims, name)
+        return layout_by_tag(resolved, dims, name)
     except MemdescError as error:
-        if found.ndims == len(dims):
+        if resolved.ndims == len(dims):
             raise
         msg = f"{error}{did_you_mean(with_other_ndims(name, len(dims)))}"
         raise MemdescError(msg) from None

@@ -141,7 +141,7 @@ class MemoryDesc(Checked):
         kind = checked_type(dtype, layout)
         given = BesideStrides(padded_dims, inner_blks, inner_idxs, offset0)
         if strides is not None:
-            found = strided_layout(sizes, layout, strides, given)
+            made = strided_layout(sizes, layout, strides, given)
         else:
             if (
                 inner_blks is not _NO_BLOCKS
@@ -153,8 +153,8 @@ class MemoryDesc(Checked):
                 check_empty(given)
             if not isinstance(layout, Layout | FormatTag | None):
                 return cast("Self", _named(sizes, kind, name_of(layout)))
-            found = given_layout(sizes, layout)
-        return cast("Self", desc_of(kind, found))
+            made = given_layout(sizes, layout)
+        return cast("Self", desc_of(kind, made))
 
     def __eq__(self, other: object) -> bool:
         if self is other:
@@ -365,10 +365,10 @@ class MemoryDesc(Checked):
         """
         if isinstance(index, Index):
             padded = True
-        found: int = self.layout.offset(
+        at: int = self.layout.offset(
             checked_index(self.layout, index, padded=padded, letters=self.letters)
         )
-        return found
+        return at
 
     def index(self, offset: ArrayLike) -> Index:
         """Return the logical index of the element at an offset: the inverse of `offset`.
@@ -402,9 +402,9 @@ class MemoryDesc(Checked):
         Index((0, 23, 4, 3), is_padding=True)
         """
         offsets = checked_integers("offset", offset)
-        indices, found = indices_at(self.layout, np.atleast_1d(offsets))
-        if not found.all():
-            raise MemdescError(self._where_is(first_where(~found, np.atleast_1d(offsets))))
+        indices, exists = indices_at(self.layout, np.atleast_1d(offsets))
+        if not exists.all():
+            raise MemdescError(self._where_is(first_where(~exists, np.atleast_1d(offsets))))
         beyond = [i >= size for i, size in zip(indices, self.dims, strict=True)]
         is_padding = np.logical_or.reduce(beyond)
         if isinstance(offsets, int):

@@ -203,14 +203,14 @@ def data_type(spec: object) -> DataType:
     if isinstance(spec, DataType):
         return spec
     name = _name_in(spec)
-    found = _by_numpy(spec) if name is None else DATA_TYPES.get(ALIASES.get(name, name))
-    if found is None:
+    dtype = _by_numpy(spec) if name is None else DATA_TYPES.get(ALIASES.get(name, name))
+    if dtype is None:
         msg = (
             f"unknown data type {short_repr(spec)}; the types are {', '.join(DATA_TYPES)}, "
             f"or their numpy dtypes{_hint(spec, name)}"
         )
         raise MemdescError(msg)
-    return found
+    return dtype
 
 
 def _name_in(spec: object) -> str | None:
@@ -246,9 +246,9 @@ def _hint(spec: Any, name: str | None) -> str:
     """Return the end of the message for an unknown type: what to do about it."""
     if name is not None and re.fullmatch(_NUMPY_STRING, name):
         with suppress(MemdescError, TypeError):
-            if found := _by_numpy(np.dtype(name)):
+            if dtype := _by_numpy(np.dtype(name)):
                 return (
-                    f"; numpy's {name!r} is {found.name!r}; strings here count bits, "
+                    f"; numpy's {name!r} is {dtype.name!r}; strings here count bits, "
                     f"or pass np.dtype({name!r})"
                 )
     kind = name or getattr(spec, "name", None) or getattr(spec, "__name__", None)

@@ -132,14 +132,14 @@ class Extra(Checked):
         padded_dims : tuple of int
             Sizes including padding.
         """
-        found = {}
+        spans = {}
         padded_dims = checked_ints("padded_dims", padded_dims)
         at = -(-to_int(nbytes) // _INT32_BYTES) * _INT32_BYTES
         for name, mask in self.masks.items():
             shape = tuple(size for dim, size in enumerate(padded_dims) if mask >> dim & 1)
-            found[name] = at, shape
+            spans[name] = at, shape
             at += _INT32_BYTES * prod(shape)
-        return found
+        return spans
 
     def nbytes(self, nbytes: int, padded_dims: tuple[int, ...]) -> int:
         """Return the bytes of elements and compensation together."""
@@ -195,8 +195,8 @@ class Extra(Checked):
             except (KeyError, ValueError):
                 msg = f"{short_repr(text)}: {short_repr(part)} is not s8mMASK, zpmMASK or saFACTOR"
                 raise MemdescError(msg) from None
-        found = Extra(**given) if given else None  # type: ignore[arg-type] # masks are integers
-        said = found.flags if found else 0
+        extra = Extra(**given) if given else None  # type: ignore[arg-type] # masks are integers
+        said = extra.flags if extra else 0
         # a factor of 1 is flagged but not printed
         if head not in {f"f{said}", f"f{said | _ADJUST}" if "scale_adjust" not in given else ""}:
             msg = (
@@ -204,7 +204,7 @@ class Extra(Checked):
                 "known are 1 (s8m), 2 (sa) and 8 (zpm)"
             )
             raise MemdescError(msg)
-        return found
+        return extra
 
 
 def check_extra(extra: object, dtype: DataType, layout: Layout, letters: str | None = None) -> None:

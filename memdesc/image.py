@@ -173,11 +173,11 @@ class ImageDesc(Checked):
         (1, 0, 1)
         """
         at, lane = divmod(offset, self.channels)
-        found = []
+        coordinates = []
         for side in self._size[:-1]:
             at, step = divmod(at, side)
-            found.append(step)
-        return (*found, at, lane)
+            coordinates.append(step)
+        return (*coordinates, at, lane)
 
     def index(self, *pixel: int) -> Index:
         """Return the logical index of a lane, given what `pixel` returns.
@@ -422,7 +422,7 @@ def image_desc(dims: Iterable[int], dtype: object, name: str) -> ImageDesc:
     if not isinstance(name, str):
         msg = f"an image type is a name, not {short_repr(name)}"  # type: ignore[unreachable] # callers without types
         raise MemdescError(msg)
-    found = resolve_image(name, sizes)
+    parsed = resolve_image(name, sizes)
     letters = dim_letters(name)
     check_dims(sizes, letters)
     for dim, size in enumerate(sizes):
@@ -432,16 +432,16 @@ def image_desc(dims: Iterable[int], dtype: object, name: str) -> ImageDesc:
                 "which OpenCL does not allow"
             )
             raise MemdescError(msg)
-    desc = desc_of(dtype, layout_by_tag(found.tag, sizes, name), letters=letters)
+    desc = desc_of(dtype, layout_by_tag(parsed.tag, sizes, name), letters=letters)
     left = [
-        digit.extent or desc.axes[digit.axis].padded // digit.step for digit in found.tag.digits
+        digit.extent or desc.axes[digit.axis].padded // digit.step for digit in parsed.tag.digits
     ]
     sides = []
-    for count in (found.n_depth, found.n_rows, found.n_columns):
+    for count in (parsed.n_depth, parsed.n_rows, parsed.n_columns):
         sides.append(prod(left[:count]))
         del left[:count]
     depth, height, width = sides
-    return ImageDesc(desc, width, height, prod(left), name, depth, found.kind)
+    return ImageDesc(desc, width, height, prod(left), name, depth, parsed.kind)
 
 
 def _check_lanes(dtype: DataType) -> None:

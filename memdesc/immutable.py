@@ -43,11 +43,11 @@ def _reason(kind: type, name: str, done: str) -> str:
     """Return why an attribute cannot be set, and how to get a changed copy."""
     title = kind.__name__
     article = "an" if title[0] in "AEIOU" else "a"
-    named = [each.name for each in fields(kind) if each.init] if is_dataclass(kind) else []
+    named = [part.name for part in fields(kind) if part.init] if is_dataclass(kind) else []
     if not hasattr(kind, name) and name not in named:
         from difflib import get_close_matches  # only needed for a wrong name
 
-        known = [*named, *(each for each in dir(kind) if not each.startswith("_"))]
+        known = [*named, *(part for part in dir(kind) if not part.startswith("_"))]
         near = get_close_matches(name, known, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
         return f"{article} {title} is immutable, and has no attribute {short_repr(name)}{hint}"

@@ -216,21 +216,21 @@ def indices_at(
     lowest = layout.offset0 + sum(min(0, loop.stride) * (loop.extent - 1) for loop in loops)
     if lowest < 0 or not _do_nest(loops):
         return _search_each(layout, offsets)
-    found = (offsets >= lowest) & (offsets <= layout.last)
-    rest = np.where(found, offsets - lowest, 0)
+    exists = (offsets >= lowest) & (offsets <= layout.last)
+    rest = np.where(exists, offsets - lowest, 0)
     along = [np.zeros_like(offsets) for _ in layout.axes]
     for k, step, extent, stride in loops:
         digit = rest // abs(stride)  # numpy vectorises this, but not divmod
         rest -= digit * abs(stride)
-        found &= digit < extent
+        exists &= digit < extent
         along[k] += (digit if stride > 0 else extent - 1 - digit) * step
-    found &= rest == 0
+    exists &= rest == 0
     index = list(along[:1]) * layout.ndims
     for i, axis in zip(along, layout.axes, strict=True):
-        found &= i < axis.padded
+        exists &= i < axis.padded
         for dim, own in dim_indices(axis, layout.dims, i):
             index[dim] = own
-    return tuple(np.where(found, i, 0) for i in index), found
+    return tuple(np.where(exists, i, 0) for i in index), exists
 
 
 def _do_nest(loops: list[Block]) -> bool:
@@ -248,8 +248,8 @@ def _search_each(
 ) -> tuple[tuple[NDArray[np.int64], ...], NDArray[np.bool_]]:
     different, back = np.unique(offsets, return_inverse=True)
     indices = [index_at(layout, int(offset)) for offset in different]
-    found = np.array([index is not None for index in indices], np.bool_)
+    exists = np.array([index is not None for index in indices], np.bool_)
     rows = [index or (0,) * layout.ndims for index in indices]
     table = np.array(rows, np.int64).reshape(-1, layout.ndims)
     back = back.reshape(offsets.shape)
-    return tuple(table[:, dim][back] for dim in range(layout.ndims)), found[back]
+    return tuple(table[:, dim][back] for dim in range(layout.ndims)), exists[back]

@@ -33,16 +33,16 @@ def entries_of(name: str, values: Any) -> tuple[Any, ...]:
     if type(values) is tuple:
         return values
     try:
-        found = tuple(islice(values, _MAX_ENTRIES + 1))
+        entries = tuple(islice(values, _MAX_ENTRIES + 1))
     except TypeError:
         raise
     except Exception as error:  # raised by the caller's own iterator
         msg = f"{name} must be a sequence, not {short_repr(values)}: {_reason(error)}"
         raise MemdescError(msg) from error
-    if len(found) > _MAX_ENTRIES:
+    if len(entries) > _MAX_ENTRIES:
         msg = f"{name} has more than {_MAX_ENTRIES} entries: {short_repr(values)}"
         raise MemdescError(msg)
-    return found
+    return entries
 
 
 def _reason(error: Exception) -> str:
@@ -59,7 +59,7 @@ def checked_ints(name: str, values: Iterable[int]) -> tuple[int, ...]:
         is_scalar = isinstance(values, np.ndarray) and not values.ndim
         given = (values,) if is_scalar else entries_of(name, values)
         has_flag = bool in map(type, given)
-        found = () if has_flag else tuple(map(to_int, given))
+        numbers = () if has_flag else tuple(map(to_int, given))
     except MemdescError:
         raise
     except TypeError:
@@ -74,18 +74,18 @@ def checked_ints(name: str, values: Iterable[int]) -> tuple[int, ...]:
             "neither a size nor an index"
         )
         raise MemdescError(msg)
-    if found and (max(found) > INT64_MAX or min(found) < -INT64_MAX):
+    if numbers and (max(numbers) > INT64_MAX or min(numbers) < -INT64_MAX):
         hint = (
             "; sizes that are not known yet are for runtime_desc()"
-            if RUNTIME in found and name == "dims"
+            if RUNTIME in numbers and name == "dims"
             else ""
         )
         msg = (
             f"{name} must be integers that int64 holds (up to {INT64_MAX}), "
-            f"not {short_repr(found)}{hint}"
+            f"not {short_repr(numbers)}{hint}"
         )
         raise MemdescError(msg)
-    return found
+    return numbers
 
 
 def checked_sizes(values: Iterable[int]) -> tuple[int, ...]:

@@ -674,8 +674,8 @@ class Layout(Checked):
 def check_dims(dims: tuple[int, ...], letters: str | None = None) -> None:
     """Refuse dims that no layout can have: none, too many, or with a negative or too large size."""
     if not 1 <= len(dims) <= MAX_NDIMS:
-        found = counted(len(dims), "size")
-        msg = f"dims {short_repr(dims)} have {found}; a descriptor has 1 to {MAX_NDIMS}"
+        count = counted(len(dims), "size")
+        msg = f"dims {short_repr(dims)} have {count}; a descriptor has 1 to {MAX_NDIMS}"
         raise MemdescError(msg)
     if min(dims) < 0 or max(dims) > INT64_MAX:
         dim = next(dim for dim, size in enumerate(dims) if not 0 <= size <= INT64_MAX)

@@ -76,11 +76,11 @@ def names_of(layout: Layout, bits: int) -> tuple[Name, ...]:
     """
     if layout.xor:
         return ()
-    found = tuple(name for name in known_names() if _has_name(layout, name.text, bits))
+    names = tuple(name for name in known_names() if _has_name(layout, name.text, bits))
     tag = dense_tag(layout)
-    if not any(name.domain == CANONICAL for name in found) and is_laid_out_by(layout, tag):
-        found = (Name(_MEMDESC, str(tag), CANONICAL), *found)
-    return found
+    if not any(name.domain == CANONICAL for name in names) and is_laid_out_by(layout, tag):
+        names = (Name(_MEMDESC, str(tag), CANONICAL), *names)
+    return names
 
 
 def _has_name(layout: Layout, name: str, bits: int) -> bool:

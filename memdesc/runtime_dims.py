@@ -126,19 +126,19 @@ class RuntimeDesc(Checked):
         """Elements between outer blocks; `RUNTIME` for dims outside one that is not known."""
         if self.tag is None:
             return (RUNTIME,) * self.ndims
-        found = [0] * self.ndims
+        strides = [0] * self.ndims
         stride = 1
         for digit in reversed(self.tag.digits):
             if digit.extent:
                 stride *= digit.extent
                 continue
-            found[digit.axis] = stride
+            strides[digit.axis] = stride
             size = self.padded_dims[digit.axis]
             if RUNTIME in {size, stride}:
                 stride = RUNTIME
             elif size:
                 stride *= size // self.tag.block_sizes[digit.axis]
-        return tuple(found)
+        return tuple(strides)
 
     @property
     def nbytes(self) -> None:

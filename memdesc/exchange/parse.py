@@ -89,12 +89,12 @@ def parse_layout(
     memdesc.errors.UnknownFormatError: '(8,4):(1,8)' is read as different layouts: ...
     """
     given = given_of(text, dims, dtype, letters, default)
-    found = _read(given)
+    desc = _read(given)
     if given.letters is None:
-        return found
-    if isinstance(found, ImageDesc):
-        return replace(found, desc=found.desc.with_letters(given.letters))
-    return found.with_letters(given.letters)
+        return desc
+    if isinstance(desc, ImageDesc):
+        return replace(desc, desc=desc.desc.with_letters(given.letters))
+    return desc.with_letters(given.letters)
 
 
 def _read(given: Given) -> MemoryDesc | ImageDesc:
@@ -108,8 +108,8 @@ def _read(given: Given) -> MemoryDesc | ImageDesc:
         # it may look like a name, or like no notation: then the error is that of a name
         refused = ""
         try:
-            if found := _readings(given):
-                return found
+            if desc := _readings(given):
+                return desc
         except UnknownFormatError as error:
             if not name.isalnum():
                 raise
@@ -143,9 +143,9 @@ def _looks_like(text: str, system: System) -> bool:
 
 def parse_buffer(text: str, dims: tuple[int, ...], dtype: DataType) -> MemoryDesc:
     """Read a layout of a buffer, in any notation; its dims and data type are the given ones."""
-    found = _read(given_of(text, dims, dtype, None, None))
-    if isinstance(found, MemoryDesc):
-        return found
+    desc = _read(given_of(text, dims, dtype, None, None))
+    if isinstance(desc, MemoryDesc):
+        return desc
     msg = f"{short_repr(text)} is an image; image_desc(dims, dtype, name) describes it"
     raise UnsupportedFormatError(msg)
 
@@ -180,26 +180,26 @@ def _readings(given: Given) -> MemoryDesc | None:
 
     If none of them reads it, the error is that of the first, or one with a reason.
     """
-    found: dict[MemoryDesc, list[System]] = {}
+    readers: dict[MemoryDesc, list[System]] = {}
     refused: list[MemdescError] = []
     for system in SYSTEMS.values():
         if _looks_like(given.text, system):
             try:
-                found.setdefault(system.read(given), []).append(system)
+                readers.setdefault(system.read(given), []).append(system)
             except MemdescError as error:
                 refused.append(error)
-    if len(found) > 1:
+    if len(readers) > 1:
         readings = "; ".join(
             f"with the prefix {' or '.join(f'{system.name}:' for system in systems)} {desc!r}"
-            for desc, systems in found.items()
+            for desc, systems in readers.items()
         )
-        first = next(iter(found.values()))[0].name
+        first = next(iter(readers.values()))[0].name
         msg = (
             f"{short_repr(given.text)} is read as different layouts: {readings}; write one, such "
             f"as {first}:{excerpt(given.text)[1:-1]}"
         )
         raise UnknownFormatError(msg)
-    if refused and not found:
+    if refused and not readers:
         refused.sort(key=lambda error: not isinstance(error, UnsupportedFormatError))
         raise refused[0]
-    return next(iter(found), None)
+    return next(iter(readers), None)

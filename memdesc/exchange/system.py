@@ -40,31 +40,31 @@ class Given(NamedTuple):
     default: DataType | None = DATA_TYPES["f32"]
 
     def sizes(
-        self, found: tuple[int, ...] | None = None, *, has_type: bool = False
+        self, stated: tuple[int, ...] | None = None, *, has_type: bool = False
     ) -> tuple[int, ...]:
         """Return the dims found in the string or given by the caller; both must agree.
 
         If there are none, the message also asks for the data type, unless the string has it.
         """
-        if found is None and self.dims is None:
+        if stated is None and self.dims is None:
             lacks, give = "the sizes", "dims"
             if not has_type and self.dtype is None and self.default is None:
                 lacks, give = f"{lacks} and the data type", f"{give} and dtype"
             msg = f"{short_repr(self.text)} does not contain {lacks}; give {give}"
             raise UnknownFormatError(msg)
-        if found is not None:
-            check_dims(found)
-        if found is not None and self.dims is not None and found != self.dims:
-            msg = f"{short_repr(self.text)} has dims {found}, not the given {self.dims}"
+        if stated is not None:
+            check_dims(stated)
+        if stated is not None and self.dims is not None and stated != self.dims:
+            msg = f"{short_repr(self.text)} has dims {stated}, not the given {self.dims}"
             raise UnknownFormatError(msg)
-        return found if self.dims is None else self.dims  # type: ignore[return-value] # one is set
+        return stated if self.dims is None else self.dims  # type: ignore[return-value] # one is set
 
-    def type(self, found: DataType | None = None) -> DataType:
+    def type(self, stated: DataType | None = None) -> DataType:
         """Return the data type of the string or the caller, or the default if neither gives one."""
-        if found is not None and self.dtype is not None and found != self.dtype:
-            msg = f"{short_repr(self.text)} has data type {found}, not the given {self.dtype}"
+        if stated is not None and self.dtype is not None and stated != self.dtype:
+            msg = f"{short_repr(self.text)} has data type {stated}, not the given {self.dtype}"
             raise UnknownFormatError(msg)
-        if (dtype := self.dtype or found or self.default) is None:
+        if (dtype := self.dtype or stated or self.default) is None:
             msg = f"{short_repr(self.text)} does not contain the data type; give dtype"
             raise UnknownFormatError(msg)
         return dtype
@@ -87,7 +87,7 @@ def given_of(
     sizes = None if dims is None else checked_ints("dims", dims)
     if sizes is not None:
         check_dims(sizes)
-    types = [None if each is None else data_type(each) for each in (dtype, default)]
+    types = [None if one is None else data_type(one) for one in (dtype, default)]
     called = checked_letters(letters, None if sizes is None else len(sizes))
     return Given(text, sizes, types[0], called, types[1])
 
@@ -99,12 +99,12 @@ def checked_letters(letters: str | None, ndims: int | None) -> str | None:
     if not isinstance(letters, str) or not (letters.isascii() and letters.isalpha()):
         msg = f"letters are a string such as 'nchw', not {short_repr(letters)}"
         raise MemdescError(msg)
-    found = letters.lower()
-    if len(set(found)) < len(found) or (ndims is not None and len(found) != ndims):
+    lower = letters.lower()
+    if len(set(lower)) < len(lower) or (ndims is not None and len(lower) != ndims):
         count = "" if ndims is None else f" {ndims}"
         msg = f"letters {short_repr(letters)} must be{count} different ones, one for each dim"
         raise MemdescError(msg)
-    return found
+    return lower
 
 
 class Unclear(MemdescError):  # noqa: N818 - it becomes an UnknownFormatError

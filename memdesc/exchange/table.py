@@ -89,11 +89,11 @@ SYSTEMS: Mapping[str, System] = MappingProxyType(
 
 def swizzle_names(desc: MemoryDesc) -> tuple[Name, ...]:
     """Return what the systems that have swizzles call a layout, the shortest names first."""
-    found = []
+    names = []
     for system in (cutlass.SYSTEM, triton.SYSTEM, cute.SYSTEM):
         with suppress(MemdescError):
-            found += [Name(system.name, text, "tile") for text in system.write(desc, LETTERS)]
-    return tuple(found)
+            names += [Name(system.name, text, "tile") for text in system.write(desc, LETTERS)]
+    return tuple(names)
 
 
 def written(desc: MemoryDesc, system: str, *, letters: str | None = None) -> tuple[str, ...]:
@@ -117,18 +117,18 @@ def written(desc: MemoryDesc, system: str, *, letters: str | None = None) -> tup
     >>> written(memdesc.memory_desc((2, 17, 5, 4), "f32", "b_fs_yx_fsv16"), "onednn")
     ('aBcd16b', 'gOiw16o', 'nChw16c')
     """
-    found = _system(system)
+    notation = _system(system)
     checked_desc("desc", desc)
     alphabet = LETTERS[: desc.ndims]
     if letters is not None:
-        return found.write(desc, checked_letters(letters, desc.ndims) or alphabet)
-    texts = found.write(desc, checked_letters(desc.letters, desc.ndims) or alphabet)
+        return notation.write(desc, checked_letters(letters, desc.ndims) or alphabet)
+    texts = notation.write(desc, checked_letters(desc.letters, desc.ndims) or alphabet)
     # without letters a string is read with those of a family, which may be other dims
     try:
-        is_same = found.read(Given(texts[0], desc.dims, desc.dtype, None)) == desc
+        is_same = notation.read(Given(texts[0], desc.dims, desc.dtype, None)) == desc
     except MemdescError:
         is_same = False
-    return texts if is_same else found.write(desc, alphabet)
+    return texts if is_same else notation.write(desc, alphabet)
 
 
 def _system(name: str) -> System:

@@ -196,12 +196,12 @@ def _read(given: Given) -> MemoryDesc:
         if sorted(minor_to_major) != physical:
             unclear(f"{{{order}}} must list dims 0 to {len(dims) - 1} once each, most minor first")
         physical = list(reversed(minor_to_major))
-    found = [_PhysicalDim((dim,), 1, dims[dim], is_outer=True) for dim in physical]
+    dims_in_memory = [_PhysicalDim((dim,), 1, dims[dim], is_outer=True) for dim in physical]
     tail, bits = 1, 0
     for kind, groups in _suffixes(suffixes):
         if kind == "T":
             for tile in groups:
-                found = _tiled(found, tile.split(","))
+                dims_in_memory = _tiled(dims_in_memory, tile.split(","))
         elif kind == "L":
             tail = _one(groups)
         elif kind == "E":
@@ -209,7 +209,7 @@ def _read(given: Given) -> MemoryDesc:
         else:
             _check_suffix(kind, groups)
     _check_bits(dtype, bits)
-    desc = memory_desc(dims, given.type(dtype), _tag_of_dims(found))
+    desc = memory_desc(dims, given.type(dtype), _tag_of_dims(dims_in_memory))
     if tail > 1 and desc.padded_nelems % tail:
         whole = f"the whole buffer of {desc.padded_nelems} elements"
         indescribable(f"L({tail}) pads {whole} at its end")
@@ -226,7 +226,7 @@ def _sizes(part: str) -> tuple[int, ...]:
 
 def _suffixes(part: str) -> list[tuple[str, list[str]]]:
     """Split what follows the order of dims into suffixes, each with the text in its parentheses."""
-    found: list[tuple[str, list[str]]] = []
+    suffixes: list[tuple[str, list[str]]] = []
     at = 0
     part = part.rstrip()
     while at < len(part):
@@ -236,11 +236,11 @@ def _suffixes(part: str) -> list[tuple[str, list[str]]]:
         groups = re.findall(r"\(((?:[^()]|\([^()]*\))*)\)", match["groups"])
         if len(groups) > 1 and match["kind"] != "T":
             unclear(f"suffix {match['kind']} has several values")
-        if match["kind"] in dict(found):
+        if match["kind"] in dict(suffixes):
             unclear(f"it has suffix {match['kind']} twice")
-        found.append((match["kind"], groups))
+        suffixes.append((match["kind"], groups))
         at = match.end()
-    return found
+    return suffixes
 
 
 def _one(groups: list[str]) -> int:

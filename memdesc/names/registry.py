@@ -121,10 +121,10 @@ def parse_name(name: str, bits: int) -> ParsedName:
         notation = vocabulary.by_bits.get(bits, {}).get(vocabulary.bare(name))
         if notation is not None:
             return ParsedName(parse_tag(notation), vocabulary)
-    found = _parse_name(name)
-    if isinstance(found, str):
-        raise UnsupportedFormatError(found)
-    return found
+    parsed = _parse_name(name)
+    if isinstance(parsed, str):
+        raise UnsupportedFormatError(parsed)
+    return parsed
 
 
 @lru_cache(maxsize=8192)  # several times the number of known names
@@ -139,8 +139,8 @@ def _parse_name(name: str) -> ParsedName | str:
         except UnknownFormatError as error:
             reasons[vocabulary.name] = error
     # the most specific spelling first; oneDNN's, which accepts any letters, last
-    scoped = (each for each in VOCABULARIES if each.bare(name) != name)
-    spelled = (each for each in reversed(VOCABULARIES) if each.is_spelled_like(name))
+    scoped = (one for one in VOCABULARIES if one.bare(name) != name)
+    spelled = (one for one in reversed(VOCABULARIES) if one.is_spelled_like(name))
     likely = next(chain(scoped, spelled))
     msg = f"unknown format {reasons[likely.name]}"
     raise UnknownFormatError(msg)
@@ -155,5 +155,5 @@ def dim_letters(name: str) -> str | None:
     if name in images.IMAGES:
         return images.IMAGES[name].letters
     # tables come first: oneDNN reads letters from the start of any string
-    found = (vocabulary.letters(vocabulary.bare(name)) for vocabulary in reversed(VOCABULARIES))
-    return next(filter(None, found), None)
+    letters = (vocabulary.letters(vocabulary.bare(name)) for vocabulary in reversed(VOCABULARIES))
+    return next(filter(None, letters), None)

@@ -59,10 +59,10 @@ def suggest(text: str, ndims: int | None = None) -> tuple[str, ...]:
         raise MemdescError(msg)
     if ndims is not None:
         ndims = checked_int("ndims", ndims)
-    found = [*meanings(text, ndims)]
-    found += [name for name in transposed(text) if ndims in {None, _ndims_of(name)}]
-    found += nearest(_without_scope(text), (*_known_strings(), *IMAGES), ndims)
-    return tuple(dict.fromkeys(found))[:_COUNT]
+    names = [*meanings(text, ndims)]
+    names += [name for name in transposed(text) if ndims in {None, _ndims_of(name)}]
+    names += nearest(_without_scope(text), (*_known_strings(), *IMAGES), ndims)
+    return tuple(dict.fromkeys(names))[:_COUNT]
 
 
 def _without_scope(text: str) -> str:

@@ -166,7 +166,7 @@ class Table:
                 msg = (
                     f"{name!r} with dims {dims}: dim {dim} is {self.dims[letter]}, so its size is "
                     f"{self.fixed[letter]}; "
-                    f"the dims are {', '.join(self.dims[each] for each in row.letters)}"
+                    f"the dims are {', '.join(self.dims[letter_] for letter_ in row.letters)}"
                 )
                 raise UnsupportedFormatError(msg)
         if not row.whole:
@@ -174,7 +174,7 @@ class Table:
         sizes = dict(zip(row.letters, zip(dims, tag.block_sizes, strict=True), strict=True))
         whole = {letter: sizes[letter] for letter in row.whole}
         if any(size % block for size, block in whole.values()):
-            found = ", ".join(
+            stated = ", ".join(
                 f"{self.dims.get(letter, letter)} = {size}" for letter, (size, _) in whole.items()
             )
             rule = " and ".join(
@@ -185,14 +185,14 @@ class Table:
                 -(-size // block) * block if letter in whole else size
                 for letter, (size, block) in sizes.items()
             )
-            msg = f"{name!r} with {found}: {rule}; pad the tensor to {padded}"
+            msg = f"{name!r} with {stated}: {rule}; pad the tensor to {padded}"
             raise UnsupportedFormatError(msg)
 
     def _by_bits(self) -> dict[int, dict[str, str]]:
         """Return for each width the names with their tags."""
-        found: dict[int, dict[str, str]] = {}
+        tags: dict[int, dict[str, str]] = {}
         for name in (*self.rows, *self.aliases, *self.spellings):
             for bits, tag in self.rows[self.key(name)].tags.items():
                 if bits != ANY_WIDTH:
-                    found.setdefault(bits, {})[name] = tag
-        return found
+                    tags.setdefault(bits, {})[name] = tag
+        return tags

@@ -81,26 +81,26 @@ def draw_fields(
 
 def _cell(fields: list[tuple[int, DrawnField]], byte: int) -> Cell:
     """Return the cell of a byte, with its elements in the order of their bits."""
-    found = sorted(
+    elements = sorted(
         (element for number, field in fields for element in _elements(number, field, byte)),
         key=lambda element: element.first_bit,
     )
     hover = [f"byte {byte}"]
-    for element in found:
+    for element in elements:
         bits = min(element.field.bits, BYTE_BITS)
         last = element.first_bit + bits - 1
         what = "padding" if element.is_padding else f"index ({', '.join(map(str, element.at))})"
         hover.append(f"bits {element.first_bit} to {last}: {element.field.name}, {what}")
-    if not found:
+    if not elements:
         return Cell(str(byte), "", "\n".join([*hover, "no field"]), None, None, is_padding=False)
     # of several fields the first is named; of one field its first elements
-    several = len({element.number for element in found}) > 1
-    named = [element.text for element in found[: 1 if several else _NAMED]]
-    more = "…" if len(found) > _NAMED and not several else ""
-    note = f"{found[0].field.name}{'+' if several else ''} {' '.join(named)}{more}"
-    is_padding = all(element.is_padding for element in found)
+    several = len({element.number for element in elements}) > 1
+    named = [element.text for element in elements[: 1 if several else _NAMED]]
+    more = "…" if len(elements) > _NAMED and not several else ""
+    note = f"{elements[0].field.name}{'+' if several else ''} {' '.join(named)}{more}"
+    is_padding = all(element.is_padding for element in elements)
     note = "pad" if is_padding else note
-    return Cell(str(byte), note, "\n".join(hover), found[0].number, None, is_padding=is_padding)
+    return Cell(str(byte), note, "\n".join(hover), elements[0].number, None, is_padding=is_padding)
 
 
 def _elements(number: int, field: DrawnField, byte: int) -> list[_Element]:

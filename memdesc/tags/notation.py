@@ -217,17 +217,22 @@ class _Parser:
 
     def _alignments(self) -> dict[tuple[int, ...], int]:
         """Return the multiple to which each aligned axis is rounded up."""
-        found: dict[tuple[int, ...], int] = {}
+        aligned: dict[tuple[int, ...], int] = {}
         at = len(self.body)
         while at < len(self.text):
             match = re.compile(_ALIGN).match(self.text, at)
             dims = self._dims(at, match["axis"]) if match else ()
-            if match is None or dims not in self.outer or dims in found or int(match["align"]) == 0:
+            if (
+                match is None
+                or dims not in self.outer
+                or dims in aligned
+                or int(match["align"]) == 0
+            ):
                 reason = "expected an alignment such as __b8, once for each axis"
                 raise self.error(at, f"{reason}, found {excerpt(self.text[at:])}")
-            found[dims] = int(match["align"])
-            if found[dims] > INT64_MAX:
-                reason = f"alignment {found[dims]} is more than int64 holds"
+            aligned[dims] = int(match["align"])
+            if aligned[dims] > INT64_MAX:
+                reason = f"alignment {aligned[dims]} is more than int64 holds"
                 raise self.error(at, reason)
             at = match.end()
-        return found
+        return aligned
