@@ -40,7 +40,6 @@ from reorder.checkpoints.weights import (
     decide,
     find_weights,
     note_of,
-    weight_of,
 )
 from reorder.disk import as_path, naming, write_file
 from reorder.memory.buffers import address_of
@@ -489,42 +488,38 @@ def read_stored(
 def _items(
     entries: Mapping[str, Entry], path: Path, kind: type[Any] | None
 ) -> dict[str, Weight | Entry]:
-    """Return what a file holds, by name, in its order: single tensors, and groups of them."""
-    names = {
-        name: note_of(entries, name) for name, each in entries.items() if each.note is not None
-    }
-    groups = {
-        name: (note.name, decide(weight_of(entries, name), Claims()))
-        for name, note in names.items()
-    }
-    members = {each for note in names.values() for each in note.tensors.values()}
-    for group in _declared_groups(entries, path):
-        if group.is_known:
-            groups[group.codes.name] = group.prefix, group
-            members |= {*group.names}
+    """Return what a file holds, by name, in its order: single tensors, and whole weights.
+
+    Weights have a note, or config.json declares what they are.
+    """
+    found = find_weights(entries)
+    is_any_bare = any(each.codes.note is None for each in found)
+    claims = Model(path, read_container(path)).claims if is_any_bare else Claims()
+    weights: dict[str, tuple[str, Weight]] = {}
+    for each in found:
+        is_noted = each.codes.note is not None
+        if not is_noted and claims.declared is None:
+            continue
+        weight = decide(each, Claims() if is_noted else claims)
+        if is_noted or weight.is_known:
+            called = note_of(entries, each.codes.name).name if is_noted else each.prefix
+            weights |= dict.fromkeys(weight.names, (called, weight))
         elif kind is not Memory:
             msg = (
-                f"{group.reason}; reorder.open_checkpoint and load_all(path, reorder.Memory) read "
+                f"{weight.reason}; reorder.open_checkpoint and load_all(path, reorder.Memory) read "
                 "its tensors as they are stored"
             )
             raise MemdescError(msg)
     items: dict[str, Weight | Entry] = {}
     for name, entry in entries.items():
-        if name in members and name not in groups:
+        called, item = weights.get(name, (name, entry))
+        if isinstance(item, Weight) and item.codes.name != name:
             continue
-        called, item = groups.get(name, (name, entry))
         if called in items:
             msg = f"two tensors are called {short_repr(called)}"
             raise MemdescError(msg)
         items[called] = item
     return items
-
-
-def _declared_groups(entries: Mapping[str, Entry], path: Path) -> list[Weight]:
-    """Return the quantised weights without a note, if config.json declares what they are."""
-    found = [each for each in find_weights(entries) if each.codes.note is None]
-    claims = Model(path, read_container(path)).claims if found else Claims()
-    return [decide(each, claims) for each in found] if claims.declared else []
 
 
 def _made(item: Weight | Entry, dtype: str | None, path: Path) -> Any:
