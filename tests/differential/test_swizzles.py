@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from memdesc import MemoryDesc, memory_desc
+from memdesc import MemdescError, MemoryDesc, memory_desc
 from memdesc.exchange import written
 
 pytestmark = pytest.mark.peers
@@ -67,12 +67,22 @@ def _layouts() -> list[tuple[str, tuple[int, ...], int]]:
 
 @cache
 def gluon() -> tuple[Any, Any, Any]:
-    """Return Gluon, a builder of its layouts, which needs no GPU, and the context of these."""
+    """Return Gluon, a builder of its layouts, which needs no GPU, and what it refers to."""
     gl = pytest.importorskip("triton.experimental.gluon.language", reason="Triton is not installed")
     lib = import_module("triton._C.libtriton")
     context = lib.ir.context()
     lib.ir.load_dialects(context)
-    return gl, lib.gluon_ir.GluonOpBuilder(context), context
+    builder = lib.gluon_ir.GluonOpBuilder(context)
+    # conflicts are counted for a target, which is that of the function at the insertion point
+    module = builder.create_module()
+    module.set_attr("ttg.target", builder.get_string_attr("cuda:90"))
+    for name, count in (("num-warps", 4), ("threads-per-warp", 32), ("num-ctas", 1)):
+        module.set_attr(f"ttg.{name}", builder.get_int32_attr(count))
+    kind = builder.get_function_ty([], [])
+    function = builder.get_or_insert_function(module, "kernel", kind, "public", False)  # noqa: FBT003
+    module.push_back(function)
+    builder.set_insertion_point_to_start(function.add_entry_block())
+    return gl, builder, (context, module, function)
 
 
 @pytest.mark.parametrize(("text", "dims", "bits"), _layouts())
@@ -96,3 +106,60 @@ def test_triton_has_the_same_linear_layout(text: str, dims: tuple[int, ...], bit
     assert memory_desc(dims, _TYPES[bits], layout) == desc
     for again in written(desc, "triton"):
         assert memory_desc(dims, _TYPES[bits], again) == desc
+
+
+def access_of(dims: tuple[int, int], along: int, fast: int, count: int) -> Any:
+    """Return the registers of 32 lanes along a dim, each of `count` elements along `fast`."""
+    gl, *_ = gluon()
+    bits = {dim: [1 << bit for bit in range(dims[dim].bit_length() - 1)] for dim in (0, 1)}
+
+    def taken(dim: int, number: int) -> list[list[int]]:
+        found, bits[dim] = bits[dim][:number], bits[dim][number:]
+        return [[value, 0] if dim == 0 else [0, value] for value in found]
+
+    registers = taken(fast, count.bit_length() - 1)
+    lanes = taken(along, 5)
+    for dim in (fast, 1 - fast):
+        lanes += taken(dim, 5 - len(lanes))
+    warps = taken(0, 20) + taken(1, 20)
+    return gl.DistributedLinearLayout(registers, lanes, warps, [], list(dims))
+
+
+@pytest.mark.parametrize("bits", [8, 16, 32])
+@pytest.mark.parametrize("order", [[1, 0], [0, 1]])
+def test_triton_counts_the_same_bank_conflicts(bits: int, order: list[int]) -> None:
+    gl, builder, _ = gluon()
+    fast, chunk = order[0], 128 // bits
+    sizes = [64, 64]
+    sizes[fast] = 1024 // bits
+    dims = sizes[0], sizes[1]
+    texts = [
+        f"SwizzledSharedLayout({vec}, {per}, {most}, {order})"
+        for vec, per, most in (
+            (1, 1, 1),
+            (chunk, 1, 8),
+            (chunk, 2, 4),
+            (chunk, 4, 2),
+            (chunk // 2, 1, 8),
+        )
+    ]
+    texts += [
+        f"NVMMASharedLayout({width}, {bits}, transposed={order == [0, 1]})"
+        for width in (0, 32, 64, 128)
+    ]
+    compared = 0
+    for text, along, nbytes in product(texts, (0, 1), (1, 2, 4, 8, 16)):
+        if nbytes * 8 < bits:
+            continue
+        desc = memory_desc(dims, _TYPES[bits], text)
+        try:
+            found = desc.bank_conflicts(along, nbytes)
+        except MemdescError as error:
+            assert "not adjacent" in str(error)
+            continue
+        registers = access_of(dims, along, fast, nbytes * 8 // bits)._to_ir(builder)  # noqa: SLF001
+        shared = eval(f"gl.{text}", {"gl": gl})._to_ir(builder)  # noqa: SLF001
+        wanted = builder.get_shared_bank_conflicts(registers, shared, list(dims), bits)
+        assert found == wanted, (text, along, nbytes)
+        compared += 1
+    assert compared > 50
