@@ -159,7 +159,7 @@ def _stored(options: argparse.Namespace, target: MemoryDesc | ImageDesc) -> Memo
     layouts.
     """
     desc = buffer_of(target)
-    if options.raw or not options.dst.endswith(".npy"):
+    if options.raw or not options.dst.endswith(".npy") or desc.layout.xor:
         return desc
     if isinstance(target, ImageDesc):
         return memory_desc((target.height, target.width, target.channels), target.dtype)

@@ -165,6 +165,8 @@ def _check_words(entry: Entry) -> None:
     desc, shape = entry.desc, [size for size in entry.shape if size > 1]
     meant = desc.dtype.name if isinstance(desc, MemoryDesc) else "u8"
     fits = entry.dtype in INTEGERS or entry.dtype not in DATA_TYPES or not entry.nbytes
+    if isinstance(desc, MemoryDesc) and desc.layout.xor:
+        return  # of a swizzle there are only bytes
     if isinstance(desc, MemoryDesc) and entry.dtype == meant and entry.nbytes:
         blocks = [block.extent for block in sorted(desc.blocks, key=memory_order)]
         meant += f" of shape {(*blocks,)}"

@@ -414,6 +414,8 @@ def _restored(entry: Entry) -> Entry:
     desc = entry.desc
     if not isinstance(desc, MemoryDesc) or not entry.is_described or desc.dtype.is_packed:
         return entry
+    if desc.layout.xor:
+        return entry
     blocks = tuple(block.extent for block in sorted(desc.blocks, key=memory_order))
     is_joined = entry.shape[1:] == blocks[1 - _MAX_NDIMS :] and prod(entry.shape) == prod(blocks)
     return replace(

@@ -242,6 +242,7 @@ def _plain_form(desc: object) -> tuple[np.dtype[Any], tuple[int, ...]] | None:
     """Return the dtype and the shape of an array without blocks, gaps or packed elements."""
     if (
         isinstance(desc, MemoryDesc)
+        and not desc.layout.xor
         and len(desc.blocks) == len(desc.axes) == desc.ndims
         and desc.is_dense
         and not (desc.offset0 or desc.dtype.is_packed or desc.extra)

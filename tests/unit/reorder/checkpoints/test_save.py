@@ -130,6 +130,21 @@ class _Scalar:
         return self._array.reshape(*shape)
 
 
+@pytest.mark.parametrize("dtype", ["f16", "u8", "bf16", "s4"])
+@pytest.mark.parametrize("name", _FORMATS)
+def test_a_swizzled_tensor_is_its_bytes_and_a_descriptor_with_the_swizzle(
+    tmp_path: Path, name: str, dtype: str
+) -> None:
+    plain = memory_desc((7, 40), dtype)
+    tile = memory_desc((7, 40), dtype, "Sw<2,3,3> o 0 o (8,64):(64,1)")
+    content = np.random.default_rng(5).integers(0, 256, plain.nbytes, dtype=np.uint8)
+    memory = reorder.reorder(reorder.Memory(plain, content), tile)
+    reorder.save(tmp_path / name, memory)
+    found = reorder.load(tmp_path / name)
+    assert found.desc == tile
+    assert np.array_equal(found.data, memory.data)
+
+
 @pytest.mark.parametrize("name", [*_FORMATS, "x.npy"])
 @pytest.mark.parametrize("scalar", [np.int64(7), np.array(7), _Scalar(np.array(7))])
 def test_a_scalar_is_saved(tmp_path: Path, name: str, scalar: Any) -> None:
