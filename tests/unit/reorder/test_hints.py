@@ -20,7 +20,7 @@ from reorder.cli import main
 from tests import hints
 from tests.hints import ROOT
 
-# covered beside the command line, devices, Dask and Zarr; not covered: checkpoints
+# covered beside the command line, devices, Dask, Zarr and files; not covered: rules of conversions
 _OTHERS = (
     "reorder/bench/",
     "reorder/cli/",

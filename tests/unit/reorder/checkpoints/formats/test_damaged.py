@@ -134,6 +134,7 @@ _GGUF: list[tuple[bytes, str]] = [
         "does not have",
     ),
     (_gguf([], [_info("a", (2**62,) * 4)], bytes(8)), "takes bytes"),
+    (_gguf([], [_info("a", (2,))], bytes(7)), "takes bytes"),
     (_gguf([], [_info("a", (2**63,))], bytes(8)), "not a list of at most"),
     (_gguf([], [_info("a", (2,) * 99)], bytes(8)), "not a list of at most"),
     (_gguf([], [_text("a") + struct.pack("<I", 2**31)], bytes(64)), "2147483648 dims"),

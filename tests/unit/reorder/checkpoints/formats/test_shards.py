@@ -30,6 +30,13 @@ def test_a_folder_without_an_index_is_all_its_files(tmp_path: Path) -> None:
     _file(tmp_path / "a.safetensors", "a")
     _file(tmp_path / "b.safetensors", "b")
     assert [*read_container(tmp_path).entries] == ["a", "b"]
+    for name in "ba":
+        tensors = [Tensor(name, "u8", (1,), 1)]
+        write_tensors(
+            tmp_path / f"{name}{name}.safetensors", tensors, metadata={"of": name, name: ""}
+        )
+        (tmp_path / f"{name}{name}.safetensors").replace(tmp_path / f"{name}.safetensors")
+    assert read_container(tmp_path).metadata == {"of": "a", "a": "", "b": ""}
     _file(tmp_path / "c.safetensors", "b")
     with pytest.raises(MemdescError, match=r"'b' is in 'b.safetensors' and in 'c.safetensors'"):
         read_container(tmp_path)
