@@ -167,7 +167,7 @@ def _transposed(found: Variants, side: int, element_stride: int) -> ScheduledBox
             break
         along.append(loops[k])
     sizes = size_of(along), size_of(across)
-    if not across or not {*different} <= {*along} or max(sizes) >= 2 * TILE:
+    if not (along and across and {*different} <= {*along}) or max(sizes) >= 2 * TILE:
         return None
     tables = []
     for k, others in enumerate(found.different):

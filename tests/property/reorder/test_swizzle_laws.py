@@ -135,6 +135,11 @@ def test_rows_at_any_element_are_cut_into_granules() -> None:
     assert np.array_equal(memory.numpy(), x.astype(np.float16))
 
 
+def test_boxes_that_only_start_elsewhere_move() -> None:
+    src = memory_desc((15, 16, 1), "f32", "Sw<1,2,3> o 0 o (15,16,1):(16,1,1)")
+    check(src, memory_desc((15, 16, 1), "f32", "Abc3a2a"), 0, at_end=True, threads=1)
+
+
 def test_fused_dims_with_padding_are_in_a_table_of_elements() -> None:
     dst = memory_desc((1, 1, 1), "f32", "(AB)c2(ab)")
     src = memory_desc((1, 1, 1), "f32", "Sw<1,0,3> o 0 o ((16,1),(16,1),1):((16,256),(1,256),256)")
