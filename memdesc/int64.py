@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable
-from contextlib import suppress
 from itertools import islice
 from operator import index as to_int
 from typing import Any
@@ -123,25 +121,6 @@ def check_length(name: str, values: tuple[Any, ...], ndims: int) -> None:
     """Refuse values that are not one for each dim."""
     if len(values) != ndims:
         msg = f"{name} {short_repr(values)} must be {ndims} numbers, one for each dim"
-        raise MemdescError(msg)
-
-
-def checked_count(name: str, value: Any) -> int:
-    """Return an integer of 1 or more as a Python int; refuse anything else."""
-    count = 0
-    with suppress(TypeError):
-        count = 0 if isinstance(value, bool) else to_int(value)
-    if count < 1:
-        msg = f"{name} must be an integer of 1 or more, not {short_repr(value)}"
-        raise MemdescError(msg)
-    return count
-
-
-def check_amount(name: str, value: object) -> None:
-    """Refuse anything but a finite number of 0 or more."""
-    is_number = isinstance(value, int | float | np.number) and 0 <= value <= sys.float_info.max
-    if not is_number or isinstance(value, bool):
-        msg = f"{name} must be a finite number of 0 or more, not {short_repr(value)}"
         raise MemdescError(msg)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from memdesc.errors import MemdescError, UnsupportedFormatError
-from memdesc.layout import Block, Layout, dim_names, layout_by_tag, memory_order
+from memdesc.layout import Layout, dim_names, layout_by_tag, memory_order
 from memdesc.names import Name, known_names, resolve
 from memdesc.names.onednn import CANONICAL
 from memdesc.tags import Digit, FormatTag
@@ -22,26 +22,6 @@ def is_laid_out_by(layout: Layout, tag: FormatTag) -> bool:
         return layout_by_tag(tag, layout.dims).key() == layout.key()
     except MemdescError:  # the tag may pad these dims beyond int64
         return False
-
-
-def merged_blocks(layout: Layout) -> Layout:
-    """Return a layout with the same offsets where blocks that continue each other are one block.
-
-    >>> import memdesc
-    >>> merged_blocks(memdesc.parse_layout("(4,(2,4)):(1,(4,8))").layout).blocks
-    (Block(axis=0, step=1, extent=4, stride=1), Block(axis=1, step=1, extent=8, stride=4))
-    """
-    blocks: list[Block] = []
-    for block in layout.blocks:
-        axis, step, extent, stride = block
-        last = blocks[-1] if blocks else Block(-1, 1, 1, 1)
-        is_next = last.axis == axis and last.stride == stride * extent
-        # a padded extent may end inside a block
-        if is_next and layout.axes[axis].padded % last.step == 0:
-            blocks[-1] = Block(axis, step, last.extent * extent, stride)
-        else:
-            blocks.append(block)
-    return Layout(layout.dims, layout.axes, tuple(blocks), layout.offset0, layout.xor)
 
 
 def dense_tag(layout: Layout) -> FormatTag:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -10,8 +11,9 @@ import ml_dtypes
 import numpy as np
 
 from memdesc import DataType, MemdescError, memory_desc
+from memdesc.errors import short_repr
 from memdesc.immutable import immutable
-from memdesc.int64 import check_amount, checked_flag, checked_int
+from memdesc.int64 import checked_flag, checked_int
 from reorder.api import reorder
 from reorder.memory.inputs import as_memory
 from reorder.memory.padding import find_nonzero
@@ -369,3 +371,11 @@ def _nonzero(memory: Memory, limit: int) -> tuple[int, list[Any]]:
     if not memory.desc.nelems or not memory.desc.has_padding:
         return 0, []
     return find_nonzero(memory.data, memory.desc, limit)
+
+
+def check_amount(name: str, value: object) -> None:
+    """Refuse anything but a finite number of 0 or more."""
+    is_number = isinstance(value, int | float | np.number) and 0 <= value <= sys.float_info.max
+    if not is_number or isinstance(value, bool):
+        msg = f"{name} must be a finite number of 0 or more, not {short_repr(value)}"
+        raise MemdescError(msg)

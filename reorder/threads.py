@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from contextvars import ContextVar
 from functools import cache
+from operator import index as to_int
 from typing import Any, NoReturn, TypeAlias
 
 from memdesc import MemdescError
 from memdesc.errors import short_repr
-from memdesc.int64 import checked_count
 
 # The limit of the innermost block, and those of the blocks around it.
 _Limits: TypeAlias = "tuple[int, _Limits] | None"
@@ -85,3 +85,14 @@ def checked_threads(threads: Any) -> int:
     if type(threads) is int and threads > 0:
         return threads
     return checked_count("threads", threads)
+
+
+def checked_count(name: str, value: Any) -> int:
+    """Return an integer of 1 or more as a Python int; refuse anything else."""
+    count = 0
+    with suppress(TypeError):
+        count = 0 if isinstance(value, bool) else to_int(value)
+    if count < 1:
+        msg = f"{name} must be an integer of 1 or more, not {short_repr(value)}"
+        raise MemdescError(msg)
+    return count

@@ -13,11 +13,19 @@ from math import inf, isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import memdesc
-from memdesc import ImageDesc, MemdescError, MemoryDesc, UnknownFormatError, UnsupportedFormatError
+from memdesc import (
+    Block,
+    ImageDesc,
+    Layout,
+    MemdescError,
+    MemoryDesc,
+    UnknownFormatError,
+    UnsupportedFormatError,
+)
 from memdesc.desc import desc_of
 from memdesc.errors import NotBlockedError, short_repr
 from memdesc.exchange import written
-from memdesc.layout_names import dense_tag, merged_blocks
+from memdesc.layout_names import dense_tag
 from memdesc.names import Name
 from memdesc.tags import LETTERS as ALPHABET
 from reorder.cores import count_cores
@@ -369,9 +377,24 @@ def normal_form(layout: MemoryDesc | ImageDesc) -> MemoryDesc | ImageDesc:
 
 
 def with_merged_blocks(desc: MemoryDesc) -> MemoryDesc:
-    """Return a descriptor with the same offsets and fewer blocks."""
-    layout = merged_blocks(desc.layout)
-    return desc_of(desc.dtype, layout, desc.extra, desc.letters)
+    """Return a descriptor with the same offsets where blocks that continue each other are one.
+
+    >>> with_merged_blocks(memdesc.parse_layout("(4,(2,4)):(1,(4,8))")).blocks
+    (Block(axis=0, step=1, extent=4, stride=1), Block(axis=1, step=1, extent=8, stride=4))
+    """
+    layout = desc.layout
+    blocks: list[Block] = []
+    for block in layout.blocks:
+        axis, step, extent, stride = block
+        last = blocks[-1] if blocks else Block(-1, 1, 1, 1)
+        is_next = last.axis == axis and last.stride == stride * extent
+        # a padded extent may end inside a block
+        if is_next and layout.axes[axis].padded % last.step == 0:
+            blocks[-1] = Block(axis, step, last.extent * extent, stride)
+        else:
+            blocks.append(block)
+    merged = Layout(layout.dims, layout.axes, tuple(blocks), layout.offset0, layout.xor)
+    return desc_of(desc.dtype, merged, desc.extra, desc.letters)
 
 
 def _is_blocked(desc: MemoryDesc) -> bool:

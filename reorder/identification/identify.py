@@ -13,12 +13,12 @@ from memdesc import MemdescError, PaddingError, data_type, image_desc, memory_de
 from memdesc.dtypes import DATA_TYPES
 from memdesc.errors import allocates, first_of
 from memdesc.immutable import immutable
-from memdesc.int64 import check_amount, checked_ints
+from memdesc.int64 import checked_ints
 from memdesc.layout import check_dims
 from memdesc.names import known_images
 from memdesc.tags import LETTERS
 from reorder.api import reorder
-from reorder.comparison import widened
+from reorder.comparison import check_amount, widened
 from reorder.identification.known_layouts import MAX_ORDERED, Known, known_layouts
 from reorder.identification.readings import TypeReading, number_types, readings
 from reorder.memory.arrays import bits_of

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from memdesc.immutable import immutable
-from memdesc.int64 import checked_count, checked_flag
+from memdesc.int64 import checked_flag
 from reorder.checkpoints.moves.pieces import Bound
 from reorder.cores import count_cores
+from reorder.threads import checked_count
 
 # more threads are not faster anywhere, and take longer to start
 _MAX_THREADS = 256

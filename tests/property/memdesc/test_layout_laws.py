@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from memdesc import MemoryDesc, memory_desc
 from memdesc.index import index_at, indices_at
-from memdesc.layout_names import merged_blocks
 from memdesc.tags import FormatTag, parse_tag
+from reorder.cli.command import with_merged_blocks
 from tests.oracles import offsets
 from tests.strategies import descs, dims, tags
 
@@ -92,6 +92,6 @@ def test_an_array_of_indices_has_the_offsets_that_each_has(desc: MemoryDesc) -> 
 
 @given(descs(max_nelems=384))
 def test_merged_blocks_keep_every_offset(desc: MemoryDesc) -> None:
-    merged = merged_blocks(desc.layout)
-    assert len(merged.blocks) <= len(desc.layout.blocks)
-    assert np.array_equal(merged.offsets(padded=True), desc.layout.offsets(padded=True))
+    merged = with_merged_blocks(desc)
+    assert len(merged.blocks) <= len(desc.blocks)
+    assert np.array_equal(merged.layout.offsets(padded=True), desc.layout.offsets(padded=True))
