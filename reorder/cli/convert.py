@@ -246,7 +246,7 @@ COMMAND = Command(
             action="append",
             default=[],
         ),
-        value("--rules FILE", "rules in TOML, which come before those of --map"),
+        value("--rules FILE", "a file with a rule in each line, which come before those of --map"),
         MAX_BYTES,
         option("--threads", " (default: one for each core); each moves one piece", type=int),
         value(

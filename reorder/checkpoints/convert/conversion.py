@@ -40,7 +40,7 @@ from reorder.values.scales import NotFiniteError
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from distributed import Client
@@ -214,7 +214,7 @@ def convert(  # noqa: PLR0913 - public: what is read, what is written, and how
     target: str | os.PathLike[str],
     to: str | None = None,
     *,
-    map: Collection[str | os.PathLike[str]] | None = None,  # noqa: A002 - as the command calls it
+    map: Sequence[str | os.PathLike[str]] | None = None,  # noqa: A002 - as the command calls it
     options: ConvertOptions = ConvertOptions(),  # noqa: B008 - it never changes
     progress: Callable[[ConvertProgress], None] | None = None,
     client: Client | None = None,
@@ -240,8 +240,8 @@ def convert(  # noqa: PLR0913 - public: what is read, what is written, and how
         new weights.
     map : list of str or path, optional
         Rules that come after `to`: strings, ``"PATTERN: [SRC ->] DST[, DTYPE][, KEY=VALUE ...]"``,
-        and paths of TOML files of rules. The last rule that matches a tensor applies; tensors
-        without one are copied.
+        and paths of files with a rule in each line. The last rule that matches a tensor applies;
+        tensors without one are copied.
     options : ConvertOptions, optional
         Bounds, and what the conversion may do.
     progress : callable, optional
@@ -312,7 +312,7 @@ def convert(  # noqa: PLR0913 - public: what is read, what is written, and how
 def plan_conversion(
     source: str | os.PathLike[str],
     target: str | os.PathLike[str],
-    rules: Collection[str | os.PathLike[str]],
+    rules: Sequence[str | os.PathLike[str]],
     options: ConvertOptions = ConvertOptions(),  # noqa: B008 - it never changes
     to: str | None = None,
     *,

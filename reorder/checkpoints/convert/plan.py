@@ -302,9 +302,15 @@ def _check_whole(found: Sequence[Weight], steps: Sequence[Step], claims: Claims)
     homes = {
         entry.name: step for step in steps for entry in (*step.sources.values(), *step.dropped)
     }
-    renamed = _Renamed.of(steps)
+    names = {
+        step.sources[key].name: tensor.name
+        for step in steps
+        if not isinstance(step.src, RecordDesc)
+        for key, tensor in step.targets.items()
+        if key in step.sources
+    }
     for weight in (*found, *_without_scales(found, steps, claims)):
-        for step in _changes(weight, homes, renamed):
+        for step in _changes(weight, homes, names):
             if step.rule is not None:  # only rules change or rename
                 step.rule.fail(_problem(weight, step, claims))
 
@@ -370,45 +376,15 @@ def _without_scales(
                 yield Weight(entry.name, {ONE: entry})
 
 
-class _Renamed(NamedTuple):
-    """Single tensors: their entries by new name, and their new names by old name."""
-
-    entries: Mapping[str, Entry]
-    names: Mapping[str, str]
-
-    @classmethod
-    def of(cls, steps: Sequence[Step]) -> _Renamed:
-        """Return the names of single tensors."""
-        found = {
-            tensor.name: step.sources[key]
-            for step in steps
-            if not isinstance(step.src, RecordDesc)
-            for key, tensor in step.targets.items()
-            if key in step.sources
-        }
-        return cls(found, {entry.name: name for name, entry in found.items()})
-
-    def keeps(self, weight: Weight) -> bool:
-        """Whether the new names of a weight's tensors still show that they belong together.
-
-        A note with them shows it whatever their names are.
-        """
-        if weight.note is not None:
-            return True
-        new = [self.names.get(name, name) for name in weight.names]
-        if new == [*weight.names]:
-            return True
-        if new[0] not in self.entries:
-            return False
-        kept, held = (
-            {role: entry.name for role, entry in each.entries.items()}
-            for each in (weight_of(self.entries, new[0]), weight)
-        )
-        is_moved = all(one != other for one, other in zip(new, weight.names, strict=True))
-        return kept == held or (is_moved and {*kept.values()} == {*held.values()})
+def _keeps_names(weight: Weight, names: Mapping[str, str]) -> bool:
+    """Whether tensors that are renamed still show that they belong together, as a note does."""
+    ends = [name.removeprefix(weight.prefix) for name in weight.names]
+    new = [names.get(name, name) for name in weight.names]
+    stem = new[0].removesuffix(ends[0])
+    return weight.note is not None or new == [stem + end for end in ends]
 
 
-def _changes(weight: Weight, homes: Mapping[str, Step], renamed: _Renamed) -> Iterator[Step]:
+def _changes(weight: Weight, homes: Mapping[str, Step], names: Mapping[str, str]) -> Iterator[Step]:
     """Return the steps that change a weight without changing all of its tensors."""
     codes = homes.get(weight.codes.name)
     if codes is not None and isinstance(codes.src, RecordDesc):
@@ -422,8 +398,8 @@ def _changes(weight: Weight, homes: Mapping[str, Step], renamed: _Renamed) -> It
         if not _is_same(step) and (step is codes or not _is_wider(step))
     ]
     yield from changed
-    if not changed and not renamed.keeps(weight):
-        yield next(step for name, step in held.items() if renamed.names.get(name) != name)
+    if not changed and not _keeps_names(weight, names):
+        yield next(step for name, step in held.items() if names.get(name) != name)
 
 
 def _is_same(step: Step) -> bool:

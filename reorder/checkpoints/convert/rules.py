@@ -1,4 +1,4 @@
-"""Rules: which tensors become what, as a line of text or as a table of TOML.
+"""Rules: which tensors become what, as lines of text.
 
 Of the rules whose pattern matches the name of a tensor, the last one applies.
 
@@ -11,9 +11,7 @@ from __future__ import annotations
 
 import glob
 import re
-import tomllib
-from collections.abc import Collection, Iterable, Mapping, Sized
-from collections.abc import Set as AbstractSet
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import translate
 from functools import lru_cache
@@ -23,7 +21,7 @@ from os import PathLike, fspath
 from typing import Any, NoReturn
 
 from memdesc import MemdescError, data_type
-from memdesc.errors import short_repr
+from memdesc.errors import about, short_repr
 from memdesc.names import did_you_mean
 from memdesc.record import known_records
 from reorder.disk import as_path, read_small
@@ -32,7 +30,7 @@ _ARROW = "->"
 _SYNTAX = "PATTERN: [SRC ->] DST[, DTYPE][, KEY=VALUE ...]"
 _OPTIONS = re.compile(r"([^()]+)\(([^()=]*=[^()]*)\)")
 _COUNT = re.compile("[0-9]{1,18}")
-# the most characters in a rule, or in a line of a file of rules
+# the most characters in a rule
 _MAX_TEXT = 4096
 # the most bytes in a file of rules
 _MAX_FILE = 1 << 20
@@ -183,22 +181,14 @@ def is_record(given: FormatName | None) -> bool:
     return given is not None and given.name.lower() in known_records()
 
 
-def read_rules(given: Collection[str | PathLike[str]]) -> list[Rule]:
-    """Read rules: a string is one rule, a path is a TOML file with any number of them.
+def read_rules(given: Sequence[str | PathLike[str]]) -> list[Rule]:
+    """Read rules: a string is one rule, a path is a file with a rule in each line.
+
+    Lines of a file that are empty or begin with ``#`` say nothing.
 
     Fails if something is not a rule or a file cannot be read; the error says what is wrong.
     """
-    if isinstance(given, str | bytes | PathLike) or not isinstance(given, Iterable):
-        hint = "; put it in brackets" if isinstance(given, str | PathLike) else ""
-        msg = f"map must be a list of rules, not {short_repr(given)}{hint}"
-        raise MemdescError(msg)
-    if not isinstance(given, Sized):
-        msg = (  # type: ignore[unreachable] # callers without types
-            f"map must be a list of rules, not {short_repr(given)}: an iterator may never end; "
-            "give list(rules)"
-        )
-        raise MemdescError(msg)
-    if isinstance(given, AbstractSet | Mapping):
+    if not isinstance(given, list | tuple):
         msg = (
             f"map must be a list of rules, not {short_repr(given)}: the last one that matches "
             "applies, so their order counts"
@@ -206,23 +196,17 @@ def read_rules(given: Collection[str | PathLike[str]]) -> list[Rule]:
         raise MemdescError(msg)
     rules: list[Rule] = []
     for each in given:
-        if not isinstance(each, str | PathLike):
-            msg = f"a rule is a string, or the path of a file of rules, not {short_repr(each)}"  # type: ignore[unreachable] # callers without types
+        if isinstance(each, str):
+            rules.append(parse_rule(each))
+        elif isinstance(each, PathLike):
+            text = read_small(as_path(each), _MAX_FILE).decode("utf-8", "replace")
+            lines = [line for line in text.splitlines() if line.strip() and line[0] != "#"]
+            with about(repr(fspath(each))):
+                rules += map(parse_rule, lines)
+        else:
+            msg = f"a rule is a string, or the path of a file of rules, not {short_repr(each)}"
             raise MemdescError(msg)
-        rules += [parse_rule(each)] if isinstance(each, str) else _rules_of_file(each)
     return rules
-
-
-def _rules_of_file(given: PathLike[str]) -> list[Rule]:
-    text, shown = read_small(as_path(given), _MAX_FILE), repr(fspath(given))
-    try:
-        return rules_of_toml(text.decode())
-    except UnicodeDecodeError as error:
-        msg = f"{shown} is not UTF-8: {error}"
-        raise MemdescError(msg) from None
-    except MemdescError as error:
-        msg = f"{shown}: {error}"
-        raise MemdescError(msg) from None
 
 
 def parse_rule(text: str) -> Rule:
@@ -242,9 +226,9 @@ def parse_rule(text: str) -> Rule:
         raise MemdescError(msg)
     pattern, colon, rest = re.sub(r"\s+", " ", text.strip()).partition(": ")
     if not colon or not pattern or not rest.strip():
-        hint = "; --rules, or a pathlib.Path, names a file of rules" if ".toml" in text else ""
         msg = (
-            f"rule {text!r} does not match {_SYNTAX}, such as '*.weight: oihw -> OIhw16i16o'{hint}"
+            f"rule {text!r} does not match {_SYNTAX}, such as '*.weight: oihw -> OIhw16i16o'; "
+            "--rules, or a pathlib.Path, names a file of rules"
         )
         raise MemdescError(msg)
     fields: dict[str, str] = {}
@@ -269,43 +253,6 @@ def parse_rule(text: str) -> Rule:
             raise MemdescError(msg)
         fields[name] = value
     return _make_rule(text, pattern.strip(), fields)
-
-
-def rules_of_toml(text: str) -> list[Rule]:
-    """Read rules from a file of TOML: a table ``[[map]]`` for each.
-
-    Its keys are those of a line, with ``match`` for the pattern; a value may be a string, a number,
-    or for ``dims`` and ``groups`` an array.
-
-    Fails if it is not such a file.
-    """
-    long = next((k for k, line in enumerate(text.splitlines(), 1) if len(line) > _MAX_TEXT), None)
-    if long is not None:
-        msg = f"line {long} of the rules is too long; a line has at most {_MAX_TEXT} characters"
-        raise MemdescError(msg)
-    try:
-        found = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:  # numbers of thousands of digits, deep nesting
-        msg = f"the rules are not TOML: {error}"
-        raise MemdescError(msg) from None
-    tables = found.get("map")
-    if set(found) != {"map"} or not isinstance(tables, list):
-        held = ", ".join(found) or "nothing"
-        msg = f"a file of rules consists of tables [[map]]; this one has {held}"
-        raise MemdescError(msg)
-    rules = []
-    for table in tables:
-        if not isinstance(table, dict) or not isinstance(table.get("match"), str):
-            msg = f"each [[map]] needs a string match, a pattern of names: {short_repr(table)}"
-            raise MemdescError(msg)
-        shown = ", ".join(f"{key} = {value!r}" for key, value in table.items())
-        fields = {key: _as_text(value) for key, value in table.items() if key != "match"}
-        rules.append(_make_rule(f"[[map]] {shown}", table["match"], fields))
-    return rules
-
-
-def _as_text(value: Any) -> str:
-    return "x".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _split(text: str) -> list[str]:

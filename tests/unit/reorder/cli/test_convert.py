@@ -39,9 +39,9 @@ def test_a_dry_run_lists_equal_layers_once(shell: Shell) -> None:
 
 
 def test_rules_of_a_file_come_before_those_of_the_command(shell: Shell) -> None:
-    Path("rules.toml").write_text("[[map]]\nmatch = '*.weight'\ndtype = 'f32'\n", encoding="utf-8")
+    Path("rules.txt").write_text("*.weight: f32\n", encoding="utf-8")
     again = "convert model out --map 'conv.*: f16'"
-    found = shell.facts(f"{again} --rules rules.toml --max-bytes 64KiB --verify --threads 2")
+    found = shell.facts(f"{again} --rules rules.txt --max-bytes 64KiB --verify --threads 2")
     assert (found["converted"], found["wrote"]) == (3, "out")
     assert found["verified"] == "each tensor equals its input put through its rule"
     assert "exists" in shell.refusal(again)
@@ -78,14 +78,12 @@ def test_a_link_where_an_output_grows_is_refused_without_a_hint_to_resume(shell:
         ("--threads 0", "--threads 0 must be 1 or more"),
         ("--to glow", "argument --to: there is no target 'glow'; the targets are bf16, f16,"),
         ("--to fp16", "compressed-tensors; did you mean f16"),
-        ("--rules none.toml", "'none.toml' cannot be read"),
-        ("--rules wrong.toml", "wrong.toml': the rules are not TOML"),
-        ("--rules bytes.toml", "'bytes.toml' is not UTF-8"),
+        ("--rules none.txt", "'none.txt' cannot be read"),
+        ("--rules wrong.txt", "wrong.txt': rule 'w' does not match PATTERN"),
     ],
 )
 def test_mistakes_are_one_line(shell: Shell, options: str, problem: str) -> None:
-    Path("wrong.toml").write_text("[[map]\n", encoding="utf-8")
-    Path("bytes.toml").write_bytes(b"\xff")
+    Path("wrong.txt").write_text("w\n", encoding="utf-8")
     assert problem in shell.refusal(f"convert model out {options}")
 
 

@@ -87,11 +87,11 @@ def test_a_dry_run_says_what_would_become_of_each_tensor(model: Path, tmp_path: 
 
 
 def test_rules_are_lines_and_files(model: Path, tmp_path: Path) -> None:
-    rules = tmp_path / "rules.toml"
+    rules = tmp_path / "rules.txt"
     rules.write_text(
-        '[[map]]\nmatch = "*.weight"\ndtype = "f32"\n'
-        '[[map]]\nmatch = "model.layers.*"\nsrc = "awq"\ndst = "gptq(zeros=v2, g_idx=true)"\n'
-        '[[map]]\nmatch = "lm_head.weight"\ndst = "ab"\ndims = [80, 64]\n'
+        "# all floats, but not the last one\n\n*.weight: f32\n"
+        "model.layers.*: awq -> gptq(zeros=v2, g_idx=true)\n"
+        "lm_head.weight: ab, dims=80x64\n"
     )
     report = reorder.convert(model, tmp_path / "out", map=[rules, "conv.weight: ohwi"])
     assert report.converted == 4
@@ -104,16 +104,13 @@ def test_rules_are_lines_and_files(model: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("rules", "problem"),
     [
-        (
-            "conv.weight: ohwi",
-            "map must be a list of rules, not 'conv.weight: ohwi'; put it in brackets",
-        ),
+        ("conv.weight: ohwi", "map must be a list of rules, not 'conv.weight: ohwi': the last"),
         (3, "map must be a list of rules, not 3"),
         ([5], "a rule is a string, or the path of a file of rules, not 5"),
         ([b"conv.weight: ohwi"], "a rule is a string, or the path of a file of rules"),
         ({"conv.weight: ohwi"}, "the last one that matches applies, so their order counts"),
         ({"conv.weight: ohwi": 1}, "the last one that matches applies, so their order counts"),
-        (repeat("conv.weight: ohwi"), "an iterator may never end; give list(rules)"),
+        (repeat("conv.weight: ohwi"), "map must be a list of rules, not"),
         (["nothing: ohwi"], "no tensor and no record is called 'nothing'"),
     ],
 )
@@ -197,9 +194,9 @@ def test_a_callback_may_change_the_working_folder(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "elsewhere").mkdir()
-    (tmp_path / "rules.toml").write_text('[[map]]\nmatch = "*.norm.weight"\ndtype = "f32"\n')
+    (tmp_path / "rules.txt").write_text("*.norm.weight: f32\n")
     monkeypatch.chdir(tmp_path)
-    rules: list[str | Path] = [Path("rules.toml"), *_RULES]
+    rules: list[str | Path] = [Path("rules.txt"), *_RULES]
     options = _SMALL._replace(verify=True)
     reorder.convert(
         model.name,
@@ -209,7 +206,7 @@ def test_a_callback_may_change_the_working_folder(
         progress=lambda _: os.chdir(tmp_path / "elsewhere"),
     )
     reorder.convert(
-        model, tmp_path / "wanted", map=[tmp_path / "rules.toml", *_RULES], options=options
+        model, tmp_path / "wanted", map=[tmp_path / "rules.txt", *_RULES], options=options
     )
     assert contents(tmp_path / "out") == contents(tmp_path / "wanted")
 
