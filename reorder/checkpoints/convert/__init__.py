@@ -2,6 +2,6 @@
 
 `conversion` has `convert`, with its `options`. `rules` are what a user gives, and `targets` makes
 them for whole models. `plan` applies rules to tensors and makes `steps`; `numbers` checks that the
-new formats hold the numbers. `outputs` plans the files, `config` and `sections` what config.json
-says, and `beside` which tensors are left out. `cluster` writes the files on Dask.
+new formats hold the scales. `outputs` plans the files, `config` what config.json says, and `beside`
+which tensors are left out. `cluster` writes the files on Dask.
 """

@@ -173,12 +173,17 @@ class Conversion:
     def _discarding_useless(self) -> Iterator[None]:
         """Remove what was written if it ends in an error, and no later call can keep any of it.
 
-        Numbers that overflow or are not finite would do so again.
+        Numbers that overflow or are not finite would do so again, and so would those that the
+        format of a rule does not hold; the message has the rule.
         """
         try:
             yield
         except BaseException as error:
             is_final = isinstance(error, OverflowedError | NotFiniteError)
+            name = str(error).partition(": ")[0]
+            rules = (each.rule for each in self.steps if each.name == name and each.rule)
+            if not is_final and isinstance(error, MemdescError) and (rule := next(rules, None)):
+                is_final, error.args = True, (f"rule {rule.text!r}: {error}",)
             if is_final or not self.writer.finished:
                 self.writer.discard()
             raise
@@ -353,7 +358,7 @@ def plan_conversion(
             resume=options.resume,
             facts=facts,
         )
-        checked = check_numbers(cut_steps, options)
+        checked = check_numbers(plan.steps, options)
         warnings = (
             *whole.warnings,
             *plan.warnings,

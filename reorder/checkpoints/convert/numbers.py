@@ -1,10 +1,9 @@
-"""Find the numbers that a new format cannot hold, before anything is written."""
+"""Find scales and zero points that a new format cannot hold, before anything is written."""
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
-from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -15,7 +14,6 @@ from memdesc.record import RecordDesc
 from reorder.checkpoints.moves.changes import permutation
 from reorder.checkpoints.moves.losses import check_scales, check_zero_points
 from reorder.records.convert_numbers import is_rounded, write_numbers
-from reorder.records.encode import code_range, is_integer_number, number_bits
 from reorder.records.record import Record
 
 if TYPE_CHECKING:
@@ -24,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from reorder.checkpoints.convert.options import ConvertOptions
-    from reorder.checkpoints.convert.steps import CutStep, Step
+    from reorder.checkpoints.convert.steps import Step
 
 # bytes of memory for each byte of scales and zero points that are checked, as numpy widens them
 _WORKING = 32
@@ -58,7 +56,7 @@ def _factors(desc: MemoryDesc | RecordDesc | None) -> str:
     return str(desc.rule).rpartition(" * ")[0] if isinstance(desc, RecordDesc) else ""
 
 
-def check_numbers(steps: Sequence[CutStep], options: ConvertOptions) -> list[_RoundedScales | None]:
+def check_numbers(steps: Sequence[Step], options: ConvertOptions) -> list[_RoundedScales | None]:
     """Check the numbers of all steps, on as many threads as memory allows.
 
     Returns what `_check_step` returns for each.
@@ -71,33 +69,28 @@ def check_numbers(steps: Sequence[CutStep], options: ConvertOptions) -> list[_Ro
         return [*pool.map(_check_step, steps)]
 
 
-def _needed_nbytes(cut_step: CutStep) -> int:
-    """Return the bytes of memory that checking a step takes: all scales, and a piece at a time."""
-    src = cut_step.step.src
+def _needed_nbytes(step: Step) -> int:
+    """Return the bytes of memory that checking the scales of a step takes."""
+    src = step.src
     if not isinstance(src, RecordDesc):
         return 0
     codes = _code_tensors(src)
-    scales = sum(nbytes for name, nbytes in src.tensors.items() if name not in codes)
-    pieces = (piece.nbytes for piece in islice(cut_step.pieces, 1))
-    return max(_WORKING * scales, *pieces, 0)
+    return _WORKING * sum(nbytes for name, nbytes in src.tensors.items() if name not in codes)
 
 
 def _code_tensors(desc: RecordDesc) -> set[str]:
     return {desc.field(name).tensor for name, _ in desc.rule.code.parts}
 
 
-def _check_step(cut_step: CutStep) -> _RoundedScales | None:
+def _check_step(step: Step) -> _RoundedScales | None:
     """Refuse scales that are not finite, and numbers that are ambiguous or that do not fit.
 
     A zero point of 0 does not fit into version 1 of GPTQ. Returns what is rounded, if a factor
     becomes its reciprocal.
 
-    Codes, which are most of the bytes, are read only if they change (a zero point per group becomes
-    one for all, or they get fewer bits), or if they share a tensor with their scales. In blocks of
-    GGUF they do, so these are converted once without being written, unless the two formats alone
-    show that every number fits.
+    Codes, which are most of the bytes, are not read: whether they fit, their pieces find out, and
+    so do those of blocks that hold codes and scales.
     """
-    step = cut_step.step
     src, dst = step.src, step.dst
     if not isinstance(src, RecordDesc) or 0 in src.dims:
         return None
@@ -112,7 +105,6 @@ def _check_step(cut_step: CutStep) -> _RoundedScales | None:
     written = _code_tensors(dst)
     try:
         if codes == set(src.tensors) or written == set(dst.tensors):
-            _check_pieces(cut_step, src, dst)
             return None
         tensors = {
             name: _blank(nbytes) if name in codes else step.sources[name].read()
@@ -122,49 +114,13 @@ def _check_step(cut_step: CutStep) -> _RoundedScales | None:
             name: _blank(nbytes) if {name} == written else np.zeros(nbytes, np.uint8)
             for name, nbytes in dst.tensors.items()
         }
-        delta = write_numbers(
-            Record(src, tensors), Record(dst, made), permutation(src, dst), 1, errors
-        )
-        is_narrower = number_bits(dst, dst.rule.code) < number_bits(src, src.rule.code)
-        if delta.values.any() or is_narrower:
-            _check_pieces(cut_step, src, dst)
+        write_numbers(Record(src, tensors), Record(dst, made), permutation(src, dst), 1, errors)
     except MemdescError as error:
         msg = f"{step.name}: {str(error).removeprefix(f'{step.name}: ')}"
         if step.rule is not None:
             step.rule.fail(msg)
         raise MemdescError(msg) from None
     return _RoundedScales(step, max(errors, default=0.0)) if is_rounded(src, dst) else None
-
-
-def _check_pieces(cut_step: CutStep, src: RecordDesc, dst: RecordDesc) -> None:
-    """Convert all pieces without writing them, or only one if the formats show that all fit."""
-    for task in cut_step.tasks():
-        task.compute()
-        if _always_fits(src, dst):
-            return
-
-
-def _always_fits(src: RecordDesc, dst: RecordDesc) -> bool:
-    """Whether the formats alone show that all numbers fit, such as those of q4_0 and awq."""
-    old, new = src.rule, dst.rule
-    if old.zero or old.offset or new.offset or len(old.scale) != len(new.scale):
-        return False
-    if old.kind != new.kind:
-        return False
-    if not is_integer_number(src, old.code) or not is_integer_number(dst, new.code):
-        return False
-    order = np.argsort(permutation(src, dst))
-    for one, other in zip(old.scale, new.scale, strict=True):
-        (first, *more), (last, *others) = one.parts, other.parts
-        held, made = src.field(first[0]), dst.field(last[0])
-        groups = [held.groups[dim] for dim in order]
-        is_same = held.kind == made.kind and one[1:] == other[1:] and not (more or others)
-        # each group of the target must be within one of the source
-        if not is_same or any(size % part for size, part in zip(groups, made.groups, strict=True)):
-            return False
-    low, high = (code - old.code.minus for code in code_range(src, old.code))
-    least, most = (code - new.code.minus for code in code_range(dst, new.code))
-    return high - low <= most - least if new.zero else least <= low and high <= most
 
 
 @lru_cache(maxsize=2)

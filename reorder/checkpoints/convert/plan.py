@@ -302,15 +302,16 @@ def _check_whole(found: Sequence[Weight], steps: Sequence[Step], claims: Claims)
     homes = {
         entry.name: step for step in steps for entry in (*step.sources.values(), *step.dropped)
     }
-    names = {
-        step.sources[key].name: tensor.name
+    renamed = {
+        tensor.name: step.sources[key]
         for step in steps
         if not isinstance(step.src, RecordDesc)
         for key, tensor in step.targets.items()
         if key in step.sources
     }
+    names = {entry.name: name for name, entry in renamed.items()}
     for weight in (*found, *_without_scales(found, steps, claims)):
-        for step in _changes(weight, homes, names):
+        for step in _changes(weight, homes, renamed, names):
             if step.rule is not None:  # only rules change or rename
                 step.rule.fail(_problem(weight, step, claims))
 
@@ -376,15 +377,28 @@ def _without_scales(
                 yield Weight(entry.name, {ONE: entry})
 
 
-def _keeps_names(weight: Weight, names: Mapping[str, str]) -> bool:
-    """Whether tensors that are renamed still show that they belong together, as a note does."""
-    ends = [name.removeprefix(weight.prefix) for name in weight.names]
+def _keeps_names(weight: Weight, renamed: Mapping[str, Entry], names: Mapping[str, str]) -> bool:
+    """Whether tensors that are renamed still show that they belong together, as a note does.
+
+    `renamed` has entries by their new names, and `names` the new names by the old ones.
+    """
     new = [names.get(name, name) for name in weight.names]
-    stem = new[0].removesuffix(ends[0])
-    return weight.note is not None or new == [stem + end for end in ends]
+    if weight.note is not None or new == [*weight.names]:
+        return True
+    if new[0] not in renamed:
+        return False
+    kept = {role: each.name for role, each in weight_of(renamed, new[0]).entries.items()}
+    held = {role: each.name for role, each in weight.entries.items()}
+    is_moved = all(one != other for one, other in zip(new, weight.names, strict=True))
+    return kept == held or (is_moved and {*kept.values()} == {*held.values()})
 
 
-def _changes(weight: Weight, homes: Mapping[str, Step], names: Mapping[str, str]) -> Iterator[Step]:
+def _changes(
+    weight: Weight,
+    homes: Mapping[str, Step],
+    renamed: Mapping[str, Entry],
+    names: Mapping[str, str],
+) -> Iterator[Step]:
     """Return the steps that change a weight without changing all of its tensors."""
     codes = homes.get(weight.codes.name)
     if codes is not None and isinstance(codes.src, RecordDesc):
@@ -398,7 +412,7 @@ def _changes(weight: Weight, homes: Mapping[str, Step], names: Mapping[str, str]
         if not _is_same(step) and (step is codes or not _is_wider(step))
     ]
     yield from changed
-    if not changed and not _keeps_names(weight, names):
+    if not changed and not _keeps_names(weight, renamed, names):
         yield next(step for name, step in held.items() if names.get(name) != name)
 
 

@@ -179,47 +179,6 @@ def test_other_names_of_keys_say_the_same(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("section", "problem"),
-    [
-        ({"quant_method": "gptq", "checkpoint_format": ["gptq"]}, "checkpoint_format must be a s"),
-        ({"quant_method": {}}, "quant_method must be a string, not {}"),
-        ({"quant_method": "gptq", "bits": "4"}, "bits must be an integer, not '4'"),
-        ({"quant_method": "gptq", "bits": True}, "bits must be an integer, not True"),
-        ({"quant_method": "gptq", "bits": 4.0}, "bits must be an integer, not 4.0"),
-        ({"quant_method": "gptq", "bits": 3}, "gptq: bits must be 4 or 8, not 3"),
-        ({"quant_method": "gptq", "bits": 0}, "bits is 0, not a positive integer"),
-        ({"quant_method": "gptq", "group_size": [64]}, "group_size must be an integer"),
-        ({"quant_method": "gptq", "desc_act": "no"}, "desc_act must be true or false"),
-        ({"quant_method": "gptq", "dynamic": 1}, "dynamic must be an object"),
-        ({"quant_method": "awq", "version": 2}, "version must be a string"),
-        # the keys of others may hold anything
-        ({"quant_method": "exl2", "bits": 4.0}, "no record for quant_method 'exl2'"),
-        ({"quant_method": "some", "dynamic": 1}, "no record for quant_method 'some'"),
-        ({"quant_method": "awq", "bits": 8}, "quant_method 'awq': bits is 8, not 4 or null"),
-        (
-            {"quant_method": "awq", "version": "gemv"},
-            "quant_method 'awq': version is 'gemv', not gemm",
-        ),
-        (
-            {"quant_method": "gptq", "checkpoint_format": "bitblas"},
-            "checkpoint_format is 'bitblas', not gptq or gptq_v2",
-        ),
-        ([{"quant_method": "gptq"}], "quantization_config is not a JSON object"),
-        ("gptq", "quantization_config is not a JSON object, but 'gptq'"),
-        ({}, "no record for quant_method ''"),
-    ],
-)
-def test_odd_values_of_config_are_told(
-    folder: Path, capsys: pytest.CaptureFixture[str], section: Any, problem: str
-) -> None:
-    write(folder, gptq_layer()[0])
-    (folder / "config.json").write_text(json.dumps({"quantization_config": section}))
-    assert problem in reason(folder)
-    assert problem in inspected(folder, capsys)[1]
-    assert main(["convert", str(folder), str(folder.parent / "out")]) == 0  # only copies
-
-
-@pytest.mark.parametrize(
     ("file", "config", "reads"),
     [
         ("quantize_config.json", {"bits": 4, "group_size": 64, "desc_act": False}, True),
