@@ -140,13 +140,15 @@ class PreparedReorder:
     def _schedule_at(self, place: int) -> _Schedule:
         """Return the schedule for a dst that starts some bytes into a cache line."""
         first = self._places[0]
-        found = first if not first.depends_on_place else self._places.get(place)
-        if found is None:
+        schedule = first if not first.depends_on_place else self._places.get(place)
+        if schedule is None:
             key = place if len(self._places) < _MAX_PLACES else None
-            found = self._places.get(key) or _Schedule(self.plan, self.threads, self._machine, key)
+            schedule = self._places.get(key) or _Schedule(
+                self.plan, self.threads, self._machine, key
+            )
             # of several threads that make it at once, one keeps it
-            found = self._places.setdefault(key, found)
-        return found
+            schedule = self._places.setdefault(key, schedule)
+        return schedule
 
     def is_fast_call_due(self) -> bool:
         """Whether repeated calls are to have a fast one."""

@@ -25,10 +25,10 @@ def read(name: str, key: str) -> bytes | None:
     """Return the content that a kernel's file has for a key; None if there is none."""
     for folder in _folders():
         try:
-            found = (folder / _file_name(name)).read_bytes()
+            content = (folder / _file_name(name)).read_bytes()
         except OSError:
             continue
-        digest, rest = found[:_DIGEST_NBYTES], found[_DIGEST_NBYTES:]
+        digest, rest = content[:_DIGEST_NBYTES], content[_DIGEST_NBYTES:]
         if hashlib.sha256(rest).digest() != digest:
             continue
         start = _LENGTH_NBYTES + int.from_bytes(rest[:_LENGTH_NBYTES], "little")

@@ -118,7 +118,7 @@ class Cache(NamedTuple):
 def _assumed_caches(nbytes: tuple[int, int, int]) -> list[Cache]:
     """Return the caches of an assumed machine: two of each core, and one for all cores."""
     cores = (1, 1, count_cores())
-    return [Cache(*each) for each in zip(nbytes, cores, strict=True) if each[0]]
+    return [Cache(*facts) for facts in zip(nbytes, cores, strict=True) if facts[0]]
 
 
 def cache_limits(caches: Sequence[Cache], unknown: int = _MAX_CACHE_NBYTES) -> tuple[int, int]:
@@ -168,7 +168,7 @@ def own_cache(caches: Sequence[Cache]) -> int:
 
 def read_caches(folder: Path) -> list[Cache]:
     """Return the data caches that Linux lists for a core, except unreadable ones."""
-    found = []
+    caches = []
     for cache_folder in sorted(folder.glob("index*")):
         with suppress(OSError, ValueError):
             kind, size, shared = (
@@ -179,5 +179,5 @@ def read_caches(folder: Path) -> list[Cache]:
             cores = sum(int(last or first) - int(first) + 1 for first, _, last in spans)
             nbytes = int(size.removesuffix("K")) << 10
             if kind != "Instruction" and nbytes > 0 and cores > 0:
-                found.append(Cache(nbytes, cores))
-    return found
+                caches.append(Cache(nbytes, cores))
+    return caches

@@ -83,7 +83,7 @@ def _assumed(name: str) -> Processor:
     features leave open; code on disk is found by both.
     """
     host = binding.get_host_cpu_features() if is_x86() else {}
-    runs = [each for each in PROCESSORS if is_x86() and all(map(host.get, PROCESSORS[each]))]
+    runs = [cpu for cpu in PROCESSORS if is_x86() and all(map(host.get, PROCESSORS[cpu]))]
     if name not in runs:
         lacking = [feature for feature in PROCESSORS[name] if not host.get(feature)]
         what = f"has no {', '.join(lacking)}" if is_x86() else f"is {platform.machine()}"

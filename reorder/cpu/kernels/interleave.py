@@ -110,5 +110,5 @@ def _starts(
     """Return a function that locates the steps of a short group: kept in registers, or loaded."""
     if not keeps_addresses():
         return lambda k: group.locate(elements, start, k)
-    found = [group.locate(elements, start, k) for k in range(count)]
-    return [elements.rebased(each) for each in found].__getitem__
+    places = [group.locate(elements, start, k) for k in range(count)]
+    return [elements.rebased(place) for place in places].__getitem__

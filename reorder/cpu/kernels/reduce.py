@@ -83,5 +83,5 @@ def _sum_of_groups(src: Value, lanes: int, size: int) -> Value:
     if size == 1:
         return group.sext(sums)
     bytes_ = [group << (bits - BYTE_BITS * (k + 1)) >> (bits - BYTE_BITS) for k in range(size)]
-    found = reduce(operator.add, bytes_)
-    return found if groups == sums else found.sext(sums)
+    total = reduce(operator.add, bytes_)
+    return total if groups == sums else total.sext(sums)

@@ -284,18 +284,18 @@ def _no_transformations(module: Value) -> Value:
 def phi(*values: tuple[Value, Value]) -> Number:
     """Return the value that comes with the block that ran before this one."""
     (first, _), *_ = values
-    found = Number(first.builder, first.builder.phi(first.type))
+    merged = Number(first.builder, first.builder.phi(first.type))
     for value, block in values:
-        found.raw.add_incoming(value, block)
-    return found
+        merged.raw.add_incoming(value, block)
+    return merged
 
 
 def where(condition: Value, then: Value, otherwise: Value) -> Number:
     """Return the first number where a condition holds, else the second; two constants are int64."""
-    kind = next((each.type for each in (then, otherwise) if isinstance(each, Number)), I64)
+    kind = next((value.type for value in (then, otherwise) if isinstance(value, Number)), I64)
     one, other = (
-        constant(kind, each) if isinstance(each, (int, float)) else each
-        for each in (then, otherwise)
+        constant(kind, value) if isinstance(value, (int, float)) else value
+        for value in (then, otherwise)
     )
     return Number(condition.builder, condition.builder.select(condition, one, other))
 

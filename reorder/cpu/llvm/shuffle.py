@@ -76,7 +76,7 @@ def _exchange_pairs(vectors: list[Value], width: int) -> list[Value]:
     results = list(vectors)
     for k in (k for k in range(len(vectors)) if not k & width):
         results[k], results[k + width] = (
-            vectors[k].shuffle_vector(vectors[k + width], each) for each in masks
+            vectors[k].shuffle_vector(vectors[k + width], mask) for mask in masks
         )
     return results
 

@@ -241,12 +241,12 @@ def _is_known_layout() -> bool:
     words = ctypes.c_int64 * len(_ArrayFields._fields)
     fields = _ArrayFields(*words.from_address(id(sample) + _FIELDS_AT))
     dims = (ctypes.c_int64 * sample.ndim).from_address(fields.dims)
-    found = (
+    fields_of_sample = (
         (fields.type, fields.data, fields.dtype),
         (fields.ndim & INT_MASK, fields.flags & INT_MASK),
         tuple(dims),
     )
-    return found == (
+    return fields_of_sample == (
         (id(np.ndarray), address_of(sample), id(sample.dtype)),
         (sample.ndim, sample.flags.num),
         sample.shape,

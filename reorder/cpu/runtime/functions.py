@@ -52,10 +52,10 @@ def text_of(function: Callable[..., int | None]) -> tuple[str, str]:
         flags = _flags()
         flags.no_cfunc_wrapper = False
         arguments, result = (types.int64,) * count, _result_of(function)
-        found = compile_extra(*_contexts(), function, arguments, result, flags, {})
+        compiled = compile_extra(*_contexts(), function, arguments, result, flags, {})
         # link the functions that it calls
-        found.library.finalize()
-        return found.library.get_llvm_str(), found.fndesc.llvm_cfunc_wrapper_name
+        compiled.library.finalize()
+        return compiled.library.get_llvm_str(), compiled.fndesc.llvm_cfunc_wrapper_name
 
 
 class _Library(AOTCodeLibrary):  # type: ignore[misc] # numba ships no types
@@ -145,8 +145,8 @@ def _register(function: Any) -> None:
             else Number(builder, argument)
             for kind, argument in zip(called.args, arguments, strict=True)
         ]
-        found = EMITTERS[function.__name__](builder, *numbers)
-        return context.get_dummy_value() if found is None else found.raw
+        compiled = EMITTERS[function.__name__](builder, *numbers)
+        return context.get_dummy_value() if compiled is None else compiled.raw
 
 
 at_fork(global_compiler_lock.acquire, global_compiler_lock.release, global_compiler_lock.release)

@@ -162,11 +162,11 @@ def source_files(root: str = _ROOT) -> Iterator[str]:
 @cache
 def digest(root: str = _ROOT) -> str:
     """Return a hash of these sources, which changes with any of them."""
-    found = hashlib.sha256(__version__.encode())
+    content_hash = hashlib.sha256(__version__.encode())
     for name in source_files(root):
         with open(f"{root}/{name}", "rb") as file:  # noqa: PTH123 - pathlib is slower
-            found.update(f"\n{name}\n".encode() + file.read())
-    return found.hexdigest()
+            content_hash.update(f"\n{name}\n".encode() + file.read())
+    return content_hash.hexdigest()
 
 
 @cache

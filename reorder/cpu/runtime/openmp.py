@@ -58,5 +58,5 @@ def _runtimes() -> list[str]:
     """Return the files of the OpenMP runtimes that are loaded; none where the system lists none."""
     with suppress(OSError):
         text = _MAPS.read_text(encoding="utf-8", errors="replace")
-        return list(dict.fromkeys(found.group() for found in _LIBRARY.finditer(text)))
+        return list(dict.fromkeys(match.group() for match in _LIBRARY.finditer(text)))
     return []

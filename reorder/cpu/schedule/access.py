@@ -32,16 +32,16 @@ def describe_access(plan: ReorderPlan, box: Box) -> str:
     if not (plan.converts or box.indirect):
         box, bits, element_stride = pack_for_kernels(box, bits)
         widths = [bits // element_stride] * 2
-    found = select_kernel(box, element_stride)
-    around = (*found.rows, *reversed(found.outer))
+    scheduled = select_kernel(box, element_stride)
+    around = (*scheduled.rows, *reversed(scheduled.outer))
     runs = []
     for side, width in enumerate(widths):
-        if found.is_transposed:
-            inner, outer = (found.columns, found.rows)[:: -1 if side else 1]
-        elif abs(found.columns[0].strides[side]) == element_stride:
-            inner, outer = found.columns, around
+        if scheduled.is_transposed:
+            inner, outer = (scheduled.columns, scheduled.rows)[:: -1 if side else 1]
+        elif abs(scheduled.columns[0].strides[side]) == element_stride:
+            inner, outer = scheduled.columns, around
         else:
-            inner, outer = (), (*found.columns, *around)
+            inner, outer = (), (*scheduled.columns, *around)
         run = prod(node.extent if side else node.valid for node in inner) * element_stride
         steps = [abs(node.strides[side]) * width for node in outer if node.extent > 1]
         others = [abs(node.strides[side]) * width for node in box.nodes if node not in inner]
@@ -54,9 +54,11 @@ def describe_access(plan: ReorderPlan, box: Box) -> str:
     said += ", at offsets from indirection tables" if box.indirect else ""
     if box.is_zero:
         return said
-    if found.is_transposed:
-        return f"transposes {size_of(found.rows)} x {size_of(found.columns)} elements: {said}"
-    return f"{_WHAT[found.micro_kernel]}: {said}"
+    if scheduled.is_transposed:
+        return (
+            f"transposes {size_of(scheduled.rows)} x {size_of(scheduled.columns)} elements: {said}"
+        )
+    return f"{_WHAT[scheduled.micro_kernel]}: {said}"
 
 
 def _runs(bits: int, apart: int | None, steps: list[int], start: int) -> str:
@@ -68,7 +70,7 @@ def _runs(bits: int, apart: int | None, steps: list[int], start: int) -> str:
         text = f"one run of {_count_bytes(bits)} bytes"
     else:
         text = f"{_count_bytes(bits)}-byte runs {_count_bytes(apart)} bytes apart"
-    if not any(each % LINE_BITS for each in (bits, start, *steps)):
+    if not any(place % LINE_BITS for place in (bits, start, *steps)):
         return f"{text} (whole lines)"
     is_alone = steps and bits < LINE_BITS <= min(steps)
     return f"{text} (a line each)" if is_alone else text

@@ -108,7 +108,7 @@ class BatchBuilder:
                 # ends of lines are written with the lines
                 is_streamed = fills_lines or (any(streams) and scheduled.writes_parts(bits))
                 by_kernel.setdefault(Kernel(bits, is_streamed), []).append(scheduled)
-        return [self._batch(tuple(found), kernel) for kernel, found in by_kernel.items()]
+        return [self._batch(tuple(boxes), kernel) for kernel, boxes in by_kernel.items()]
 
     def _scheduled(self, boxes: Iterable[Box]) -> Iterator[tuple[int, tuple[ScheduledBox, ...]]]:
         """Schedule boxes; yields the bits of their elements with them."""
@@ -121,16 +121,16 @@ class BatchBuilder:
         src, dst = self.plan.src.layout, self.plan.dst.layout
         for (bits, stride), together in alike.items():
             yield from (
-                (bits, tuple(schedule_table(each, stride))) for each in together if each.indirect
+                (bits, tuple(schedule_table(box, stride))) for box in together if box.indirect
             )
-            found = [box for box in together if not box.indirect]
+            boxes = [box for box in together if not box.indirect]
             # non-temporal stores write each line of a plain dst once as it is
             if bool(src.xor) == bool(dst.xor) or (src.xor and self.streams):
-                yield from ((bits, self._schedule(box, bits, stride)) for box in found)
+                yield from ((bits, self._schedule(box, bits, stride)) for box in boxes)
                 continue
             # the boxes of a swizzle differ in the operand that is swizzled
             side = DST if src.xor else SRC
-            for variants in variants_of(found, side):
+            for variants in variants_of(boxes, side):
                 one = schedule_variants(variants, side, stride)
                 if one:
                     yield bits, (one,)

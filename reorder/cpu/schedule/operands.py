@@ -90,23 +90,23 @@ def rows_of_operand(
     `loops` are the extents of the loops over tiles, outermost first, with their strides in the
     operand; `streams` says that dst is written by non-temporal stores.
     """
-    found = rows_in_place(nodes, sides)
+    rows = rows_in_place(nodes, sides)
     blocks = prod(extent for extent, stride in loops if stride)
     repeated = _repeated_rows(nodes, sides)
-    if repeated is not None and repeated.columns > found.columns and _fits(repeated, blocks):
-        found = repeated
-    if found.columns < _SHORT_COLUMNS and blocks == 1:
+    if repeated is not None and repeated.columns > rows.columns and _fits(repeated, blocks):
+        rows = repeated
+    if rows.columns < _SHORT_COLUMNS and blocks == 1:
         whole = rows_in_place(nodes, sides._replace(operand=dense_strides(nodes)))
-        if whole.columns > found.columns:
+        if whole.columns > rows.columns:
             return whole._replace(block=np.array(row_offsets(nodes, sides.operand, 1)))
-    least = found.columns + 1
-    if found.columns >= _SHORT_COLUMNS:
-        if not streams or found.columns >= _LONG_STREAMED_COLUMNS:
-            return found
+    least = rows.columns + 1
+    if rows.columns >= _SHORT_COLUMNS:
+        if not streams or rows.columns >= _LONG_STREAMED_COLUMNS:
+            return rows
         least = _LONG_STREAMED_COLUMNS
     gathered = rows_in_place(nodes, sides._replace(operand=_block_strides(nodes, sides.operand)))
     gathered = gathered._replace(block=_block(nodes, sides.operand))
-    return gathered if gathered.columns >= least and _fits(gathered, blocks) else found
+    return gathered if gathered.columns >= least and _fits(gathered, blocks) else rows
 
 
 def gather(

@@ -66,11 +66,11 @@ def rotate(
         return ()
     if start and scheduled.is_interleaved(bits):
         return ()
-    found = _Rotation(box, scheduled, -start % line // element_stride, bits, streams).parts()
-    if found is None or sum(end.size for end in found.ends) * _LEAST_SHARE > box.size:
+    parts = _Rotation(box, scheduled, -start % line // element_stride, bits, streams).parts()
+    if parts is None or sum(end.size for end in parts.ends) * _LEAST_SHARE > box.size:
         return ()
-    ends = tile_boxes(tuple(found.ends), bits, element_stride)
-    return (*found.whole, *ends)
+    ends = tile_boxes(tuple(parts.ends), bits, element_stride)
+    return (*parts.whole, *ends)
 
 
 class _Parts(NamedTuple):
@@ -252,7 +252,7 @@ def _first_step(box: Box, loops: list[Node]) -> Box:
 def _distance(chain: list[Node], node: Node) -> int:
     """Return how far on in src a row is followed, in the last step of the loops before `node`."""
     before = chain[: chain.index(node)]
-    return node.strides[0] - sum((each.extent - 1) * each.strides[0] for each in before)
+    return node.strides[0] - sum((loop.extent - 1) * loop.strides[0] for loop in before)
 
 
 def _slice(box: Box, row: tuple[Node, ...], start: int, stop: int) -> Iterator[Box]:

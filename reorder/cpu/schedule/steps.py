@@ -395,17 +395,17 @@ def _combine(
     number = np.array([post_op.number], DATA_TYPES[work].numpy)
     factor: Base | NDArray[Any] = Base.SRC
     if post_op.role is not None:
-        found, operand, factor = _with_values(writer, buffers, post_op.role, tables)
+        operand_rows, operand, factor = _with_values(writer, buffers, post_op.role, tables)
     elif operation is Operation.ADD_PRODUCT:
         assert old is not None  # noqa: S101 - there are values to add
-        found = rows_in_place(writer.nodes, Sides(src.strides, dst.strides, old.strides))
+        operand_rows = rows_in_place(writer.nodes, Sides(src.strides, dst.strides, old.strides))
         operand, factor = old.side, number
     else:
-        found = rows_in_place(writer.nodes, _with_one(writer, buffers))
+        operand_rows = rows_in_place(writer.nodes, _with_one(writer, buffers))
         operand = Side(number)
-    rows = found.rows
+    rows = operand_rows.rows
     distance = writer.prefetch_distance(src, rows)
-    head = CombineTable(operation, rows.rows, rows.columns, found.mask, distance)
+    head = CombineTable(operation, rows.rows, rows.columns, operand_rows.mask, distance)
     code = CombineTypes(src.dtype, dst.dtype, work, writer.streams(dst, rows.columns))
     step = Step(code, _table(head, rows), src.side, dst.side, operand=operand, factor=factor)
     writer.steps.append(step)
@@ -434,9 +434,9 @@ def _with_values(
     extents = [node.extent for node in writer.tile.outer]
     loops = [*zip(extents, writer.outer_strides[k], strict=True)]
     streams = config.streams and buffers.dst.base is Base.DST
-    found = rows_of_operand(writer.nodes, sides, loops, streams=streams)
-    if found.block is not None:
-        gathered = [gather(each, writer.offsets[k], loops, found.block) for each in values]
+    operand_rows = rows_of_operand(writer.nodes, sides, loops, streams=streams)
+    if operand_rows.block is not None:
+        gathered = [gather(table, writer.offsets[k], loops, operand_rows.block) for table in values]
         values = [table for table, _ in gathered]
         writer.offsets[k], writer.outer_strides[k] = 0, gathered[0][1]
-    return found, Side(values[0], k), values[-1]
+    return operand_rows, Side(values[0], k), values[-1]

@@ -107,7 +107,7 @@ def _tile_batch(
         workloads.append(Workload(start, size_of(tile.outer), 1, 1, _size(tile)))
         words += encode_tile(schedule_tile(config, tile, is_indirect=bool(indirect)))
     relocations = [Relocation(k, each) for k, each in enumerate(words) if not isinstance(each, int)]
-    program = np.array([each if isinstance(each, int) else 0 for each in words], np.int64)
+    program = np.array([word if isinstance(word, int) else 0 for word in words], np.int64)
     src, dst = builder.plan.src.dtype, builder.plan.dst.dtype
     size = sum(map(_size, tiles)) * size_of(indirect)
     # two threads must not write the two 4-bit elements of one byte

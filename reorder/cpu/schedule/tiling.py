@@ -172,7 +172,7 @@ def _pieces(
             piece = next((node for node in part.nodes if node.strides == last.strides), None)
             parts = split_node(part, piece, steps) if piece and end - first > steps else (part,)
             around = Neighbours(start > 0, jump if end < last.extent else None)
-            yield from ((each, around) for each in parts)
+            yield from ((cut, around) for cut in parts)
 
 
 def steps_of(box: Box, node: Node, start: int, count: int) -> Box:

@@ -51,7 +51,7 @@ def variants_of(boxes: Sequence[Box], side: int) -> Iterator[Variants]:
 
     Loops that were fused in one box but not in another are cut alike first.
     """
-    found: dict[tuple[object, ...], list[tuple[Box, list[Node]]]] = {}
+    groups: dict[tuple[object, ...], list[tuple[Box, list[Node]]]] = {}
     key: tuple[object, ...]
     starts = {abs(node.strides[side]) for box in boxes for node in box.nodes}
     for k, box in enumerate(boxes):
@@ -63,8 +63,8 @@ def variants_of(boxes: Sequence[Box], side: int) -> Iterator[Variants]:
             key = tuple((node.extent, node.strides[side]) for node in loops)
         else:
             key = (k,)  # it is like no other
-        found.setdefault(key, []).append((box, loops))
-    for group in found.values():
+        groups.setdefault(key, []).append((box, loops))
+    for group in groups.values():
         whole = [loops for _, loops in group]
         is_common = [all(node == nodes[0] for node in nodes) for nodes in zip(*whole, strict=True)]
         picked = [node for node, same in zip(whole[0], is_common, strict=True) if same]
@@ -83,23 +83,25 @@ def _cut(node: Node, starts: Iterable[int], side: int) -> Iterator[Node]:
     for step in (*sorted(steps), node.extent):
         if done < step <= node.extent and step % done == 0 and node.extent % step == 0:
             count = step // done
-            yield Node(count, count * bool(node.valid), tuple(done * each for each in node.strides))
+            yield Node(
+                count, count * bool(node.valid), tuple(done * stride for stride in node.strides)
+            )
             done = step
 
 
-def schedule_variants(found: Variants, side: int, element_stride: int) -> ScheduledBox | None:
+def schedule_variants(variants: Variants, side: int, element_stride: int) -> ScheduledBox | None:
     """Schedule boxes as one; None if they are better scheduled one by one.
 
     `side` is the operand in which all of them have the same strides.
     """
-    if len(found.boxes) == 1 or not found.common:
+    if len(variants.boxes) == 1 or not variants.common:
         return None
-    first = Box(found.boxes[0].offsets, (*found.different[0], *found.common))
+    first = Box(variants.boxes[0].offsets, (*variants.different[0], *variants.common))
     scheduled = select_kernel(first, element_stride)
     if scheduled.is_transposed:
-        return _transposed(found, side, element_stride)
-    *outer, run = found.common
-    count = len(found.boxes) * size_of(found.different[0])
+        return _transposed(variants, side, element_stride)
+    *outer, run = variants.common
+    count = len(variants.boxes) * size_of(variants.different[0])
     if count >= 2 * TILE:
         return None
     rows: list[Node] = []
@@ -109,8 +111,8 @@ def schedule_variants(found: Variants, side: int, element_stride: int) -> Schedu
     src, dst = (
         [
             offset
-            for k, loops in enumerate(found.different)
-            for offset in found.offsets(k, (*loops, *rows), operand)
+            for k, loops in enumerate(variants.different)
+            for offset in variants.offsets(k, (*loops, *rows), operand)
         ]
         for operand in (SRC, DST)
     )
@@ -118,7 +120,7 @@ def schedule_variants(found: Variants, side: int, element_stride: int) -> Schedu
     order = sorted(range(count), key=dst.__getitem__)
     tables = Tables(tuple(src[k] for k in order), tuple(dst[k] for k in order))
     row = Node(count, count, tuple(run.extent * stride for stride in run.strides))
-    box = Box(found.boxes[0].offsets, (*outer, row, run))
+    box = Box(variants.boxes[0].offsets, (*outer, row, run))
     kernel = scheduled.micro_kernel
     return ScheduledBox(box, element_stride, kernel, tuple(outer), (row,), (run,), (tables,))
 
@@ -146,7 +148,7 @@ def schedule_table(box: Box, element_stride: int) -> Iterator[ScheduledBox]:
         stop = min(start + 2 * TILE, loop.extent)
         src, dst, *_ = (table * element_stride for table in loop.tables(start, stop))
         tables = Tables(tuple(src.tolist()), tuple(dst.tolist()))
-        row = Node(stop - start, stop - start, tuple(run.extent * each for each in run.strides))
+        row = Node(stop - start, stop - start, tuple(run.extent * stride for stride in run.strides))
         yield scheduled._replace(
             box=plain._replace(nodes=(*outer, row, run)),
             outer=tuple(outer),
@@ -156,9 +158,9 @@ def schedule_table(box: Box, element_stride: int) -> Iterator[ScheduledBox]:
         )
 
 
-def _transposed(found: Variants, side: int, element_stride: int) -> ScheduledBox | None:
+def _transposed(variants: Variants, side: int, element_stride: int) -> ScheduledBox | None:
     """Schedule transpositions: variants differ within the group that is contiguous on `side`."""
-    common, different = found.common, found.different[0]
+    common, different = variants.common, variants.different[0]
     across = [common[k] for k in contiguous_loops(common, 1 - side, element_stride)]
     loops = [*different, *(node for node in common if node not in across)]
     along: list[Node] = []
@@ -170,16 +172,16 @@ def _transposed(found: Variants, side: int, element_stride: int) -> ScheduledBox
     if not (along and across and {*different} <= {*along}) or max(sizes) >= 2 * TILE:
         return None
     tables = []
-    for k, others in enumerate(found.different):
+    for k, others in enumerate(variants.different):
         own = {node.strides[side]: node for node in others}
         group = [own.get(node.strides[side], node) for node in along]
         columns, rows = (group, across) if side == SRC else (across, group)
-        tables.append(Tables(found.offsets(k, rows, SRC), found.offsets(k, columns, DST)))
+        tables.append(Tables(variants.offsets(k, rows, SRC), variants.offsets(k, columns, DST)))
     columns, rows = (along, across) if side == SRC else (across, along)
     inner = {*along, *across}
     outer = tuple(node for node in common if node not in inner)
-    step = Node(len(tables), len(tables), found.distance(1))
-    box = Box(found.boxes[0].offsets, (*outer, step, *along, *across))
+    step = Node(len(tables), len(tables), variants.distance(1))
+    box = Box(variants.boxes[0].offsets, (*outer, step, *along, *across))
     return ScheduledBox(
         box, element_stride, TRANSPOSED, outer, tuple(rows), tuple(columns), tuple(tables)
     )
