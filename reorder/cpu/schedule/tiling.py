@@ -37,6 +37,9 @@ _NEAR_RUNS = 32
 # Pages of src that are read in turn where non-temporal stores write whole lines of dst: reads stay
 # longer in a page when there are fewer, and the order of such stores matters little.
 _STREAMED_PAGES = 8
+# Runs that share lines are not cut where fewer lines than this follow each other: the lines at both
+# ends are written in part.
+_JOINED_LINES = 64
 
 
 def tile_boxes(
@@ -110,8 +113,12 @@ def _in_pieces(
     if scheduled.is_transposed or box.is_zero or len(outer) < 2:  # noqa: PLR2004 - to swap
         return
     run = box.nodes[-1].extent
-    writes_lines = scheduled.joins_lines(bits) or scheduled.fills_lines(bits)
-    is_streamed = streams and writes_lines and run * bits < PAGE_NBYTES * BYTE_BITS
+    fills_lines = scheduled.fills_lines(bits)
+    is_streamed = (
+        streams
+        and (fills_lines or scheduled.joins_lines(bits))
+        and run * bits < PAGE_NBYTES * BYTE_BITS
+    )
     src_loop = min(outer[::-1], key=lambda node: abs(node.strides[0]) or inf)
     if src_loop.valid < src_loop.extent or not (is_streamed or run * bits <= LINE_BITS):
         return
@@ -121,7 +128,8 @@ def _in_pieces(
         for count in range(1, len(outer) + 1):
             inner, last = outer[:count], outer[count - 1]
             steps = rows_at_once(inner, 1, step, _STREAMED_PAGES)
-            if steps < last.extent:
+            lines = size_of(inner) * run * bits // LINE_BITS
+            if steps < last.extent and (fills_lines or lines >= _JOINED_LINES):
                 break
         # pieces of nearly equal length
         steps = -(-last.extent // max(1, round(last.extent / steps)))
