@@ -170,10 +170,6 @@ MECHANISMS: dict[str, Mechanism] = {
         {"kernels.transpose:emit_interleaved": _does_nothing},
         code=r"transposed ([2-4]x|\d+x[2-4];)",
     ),
-    "short interleave": Mechanism(
-        {"kernels.interleave:_SHORT_LANES": lambda old: (1 << 30, *old[1:])},
-        code=r"transposed ([2-4]x|\d+x[2-4];)",
-    ),
     "masked copies": Mechanism({"kernels.copy:has_masks": _returns(value=False)}, code="run "),
     "whole vectors": Mechanism({"kernels.copy:_VECTOR_NBYTES": _value(())}, code="run "),
     "overlapping parts": Mechanism({"kernels.copy:_PARTS": _value(((16, 1, 16),))}, code="run "),

@@ -6,7 +6,6 @@ runs (see `LoopGroup.run`): whole vectors are interleaved, as c0 c1 c2 c0 c1 c2 
 
 from __future__ import annotations
 
-from itertools import product
 from typing import TYPE_CHECKING
 
 from memdesc.dtypes import BYTE_BITS
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
 _COUNTS = tuple(range(2, MAX_INTERLEAVED + 1))
 # Vectors are concatenated in powers of two: two of them, or four; of three, the first is repeated.
 _PAIR, _ODD, _QUAD = _COUNTS
-# Lanes of shorter vectors of 8- and 16-bit elements.
-_SHORT_LANES = 8, 4
 
 
 def emit_interleaved(move: Transposition, span: tuple[Value, Value], done: Value) -> None:
@@ -37,7 +34,10 @@ def emit_interleaved(move: Transposition, span: tuple[Value, Value], done: Value
     columns, rows, branch = move.columns, move.rows, move.elements.builder.branch
     has_all_rows = rows.valid == rows.extent
     has_all_columns = (span[0] == 0) & (span[1] == columns.extent)
-    for lanes, count in product(_lanes(move.elements.bits), _COUNTS):
+    bits = move.elements.bits
+    # two 128-bit vectors are moved at once, or one of bytes
+    lanes = (LANE_BITS if bits == BYTE_BITS else 2 * LANE_BITS) // bits
+    for count in _COUNTS:
         fits = has_all_rows & (rows.extent == count)
         with when(fits & _is_run(columns.run, span, lanes)):
             for part in move.each_step():
@@ -46,21 +46,11 @@ def emit_interleaved(move: Transposition, span: tuple[Value, Value], done: Value
         fits = has_all_columns & (columns.extent == count) & has_all_rows
         wide = lanes
         if move.elements.streams and count != _ODD:
-            wide = max(lanes, LINE_BITS // move.elements.bits)
+            wide = max(lanes, LINE_BITS // bits)
         with when(fits & _is_run(rows.run, (rows.run.like(0), rows.extent), wide)):
             for part in move.each_step():
                 _emit_split(part, count, wide)
             branch(done)
-
-
-def _lanes(bits: int) -> list[int]:
-    """Return the lanes of the vectors to try, most first.
-
-    Two 128-bit vectors are moved at once, or one of bytes. Runs of 8 or 4 elements, as in blocks of
-    that many channels, take shorter vectors.
-    """
-    most = (LANE_BITS if bits == BYTE_BITS else 2 * LANE_BITS) // bits
-    return [most, *_SHORT_LANES] if most > _SHORT_LANES[0] else [most]
 
 
 def _is_run(run: Value, span: tuple[Value, Value], lanes: int) -> Value:
