@@ -35,20 +35,13 @@ def planned(folder: Path, settings: ConvertOptions = _SMALL) -> Conversion:
     return plan_conversion(folder / "model", folder / "out", rules, settings)
 
 
-def kill_and_resume(folder: Path, kills: int, seed: int, layers: int) -> str:
-    model_folder(folder / "model", layers=layers)
-    return run_python(_PROGRAM, folder, str(kills), str(seed)).stdout
-
-
-def test_a_conversion_that_is_killed_is_whole_or_resumes_to_the_same_bytes(tmp_path: Path) -> None:
-    killed, _, _ = kill_and_resume(tmp_path, 2, 0, 1).split()
-    assert int(killed) == 2
-
-
 @pytest.mark.campaign
 @pytest.mark.parametrize("seed", range(2))
 def test_conversions_that_are_killed_at_many_moments(tmp_path: Path, seed: int) -> None:
-    killed, whole, resumed = map(int, kill_and_resume(tmp_path, 50, seed, 6).split())
+    model_folder(tmp_path / "model", layers=6)
+    killed, whole, resumed = map(
+        int, run_python(_PROGRAM, tmp_path, "50", str(seed)).stdout.split()
+    )
     sys.stdout.write(f"{killed} kills, {whole} conversions whole, {resumed} files kept\n")
     assert killed >= 50
     assert whole

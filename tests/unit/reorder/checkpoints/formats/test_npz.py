@@ -136,7 +136,7 @@ def _claim(path: Path, nbytes: int) -> None:
 @pytest.mark.parametrize(
     "kind", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA]
 )
-@pytest.mark.parametrize("count", [100, 100_000])
+@pytest.mark.parametrize("count", [100, 10_000])
 def test_compressed_members_are_read_and_damaged_ones_refused(
     tmp_path: Path, kind: int, count: int
 ) -> None:
