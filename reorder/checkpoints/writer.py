@@ -132,10 +132,10 @@ class Writer:
         """
         try:
             self._handle = _locked(self.folder)
-            if self._is_folder:
-                self._restore_old()
             self._check_target()
             self._keep_finished()
+            if self._is_folder and os.path.lexists(self.target):
+                self._check_exchange()
             self._create()
         except BaseException as error:
             self.close() if self.finished else self.discard()
@@ -210,25 +210,14 @@ class Writer:
         self.discard()
 
     def _publish_folder(self, files: Path) -> None:
-        """Give a folder its name; the folder that had it becomes `old`.
-
-        If the system cannot exchange two names, the name is free for a moment; if the process ends
-        in that moment, the next one gives it back.
-        """
+        """Give a folder its name; the folder that had it becomes `old`."""
         old = self.folder / _OLD
         if not os.path.lexists(self.target):
             files.replace(self.target)
             return
         files.rename(old)  # what is in `files` is finished, which the old output never is
-        if _exchange(old, self.target):
-            return
-        old.rename(files)
-        self.target.rename(old)
-        try:
-            files.replace(self.target)
-        except BaseException:
-            self._restore_old()
-            raise
+        if not _exchange(old, self.target):
+            self._refuse_to_replace()
 
     def discard(self) -> None:
         """Remove what has been written, as far as possible."""
@@ -273,11 +262,22 @@ class Writer:
         if self._handle is not None:
             _check_same(self._handle, self.folder)
 
-    def _restore_old(self) -> None:
-        """Give a folder its name back if a process ended while it was replacing it."""
-        old = self.folder / _OLD
-        if os.path.lexists(old) and not os.path.lexists(self.target):
-            old.replace(self.target)
+    def _check_exchange(self) -> None:
+        """Refuse to replace a folder if the system cannot do that in one step."""
+        made, other = (self.folder / name for name in (_GROWING, _OLD))
+        for path in (made, other):
+            path.mkdir()
+        can_exchange = _exchange(made, other)
+        other.rmdir()
+        if not can_exchange:
+            self._refuse_to_replace()
+
+    def _refuse_to_replace(self) -> NoReturn:
+        msg = (
+            f"{str(self.target)!r} exists, and this system cannot replace a folder in one step; "
+            "move it away, or write elsewhere"
+        )
+        raise MemdescError(msg)
 
     def _path_of(self, file: str) -> Path:
         """Return the path of a file while the output grows."""

@@ -84,7 +84,8 @@ def test_a_checkpoint_is_converted_to_the_same_bytes_after_an_interrupt_too(
         )
     assert partial_folder(portable).exists()
     reorder.convert(model, portable, map=_RULES, options=_SMALL._replace(resume=True))
-    reorder.convert(model, portable, map=_RULES, options=_SMALL._replace(overwrite=True))
+    with pytest.raises(MemdescError, match="cannot replace a folder in one step"):
+        reorder.convert(model, portable, map=_RULES, options=_SMALL._replace(overwrite=True))
     monkeypatch.undo()
     reorder.convert(model, usual, map=_RULES, options=_SMALL)
     assert contents(usual) == contents(portable)

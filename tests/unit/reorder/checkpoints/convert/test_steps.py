@@ -42,16 +42,14 @@ def source_of(folder: Path, fill: float, name: str) -> Path:
     return folder
 
 
-def ended_at_each_call(
-    folder: Path, name: str, *, is_replaced: bool, can_exchange: bool = True
-) -> Calls:
+def ended_at_each_call(folder: Path, name: str, *, is_replaced: bool) -> Calls:
     """End a conversion before each call; return those of one that nobody ends."""
     source_of(folder / "source", 0.5, name)
     (folder / "template").mkdir()
     if is_replaced:
         before = source_of(folder / "before", 0.25, name)
         reorder.convert(before, folder / "template" / name)
-    found = run_python(_PROGRAM, folder, name, "yes" if can_exchange else "no")
+    found = run_python(_PROGRAM, folder, name)
     return [tuple(call) for call in json.loads(found.stdout)]
 
 
@@ -106,20 +104,11 @@ def test_an_array_is_whole_or_not_there(folder: Path, *, is_replaced: bool) -> N
     check_order(calls, "out.npy", ["out.npy"], published)
 
 
-@pytest.mark.parametrize(
-    ("is_replaced", "can_exchange"),
-    [
-        pytest.param(False, True, marks=_LONG),
-        (True, True),
-        pytest.param(True, False, marks=_LONG),
-    ],
-)
-def test_a_folder_is_whole_or_not_there(
-    folder: Path, *, is_replaced: bool, can_exchange: bool
-) -> None:
-    calls = ended_at_each_call(folder, "out", is_replaced=is_replaced, can_exchange=can_exchange)
+@pytest.mark.parametrize("is_replaced", [pytest.param(False, marks=_LONG), True])
+def test_a_folder_is_whole_or_not_there(folder: Path, *, is_replaced: bool) -> None:
+    calls = ended_at_each_call(folder, "out", is_replaced=is_replaced)
     partial = ".out.memdesc-partial"
-    if is_replaced and can_exchange:
+    if is_replaced:
         published = after(calls, "exchange", f"{partial}/old", "out")
     else:
         published = after(calls, "replace", f"{partial}/files", "out")
