@@ -42,11 +42,13 @@ KEY, _OLD_KEY = "quantization_config", "compression_config"
 # the section that MLX writes beside it, with the same content; neither names a method
 _MLX_KEY, _MLX, _MLX_OPTIONS = "quantization", "mlx", ("group_size", "bits")
 # files of earlier versions and other programs -> the method that they mean if they name none
-OLD_CONFIGS: Mapping[str, str] = {
-    "quantize_config.json": "gptq",
-    "quant_config.json": "awq",
-    "hf_quant_config.json": "modelopt",
-}
+OLD_CONFIGS: Mapping[str, str] = MappingProxyType(
+    {
+        "quantize_config.json": "gptq",
+        "quant_config.json": "awq",
+        "hf_quant_config.json": "modelopt",
+    }
+)
 # the most bytes of a config file
 MAX_CONFIG = 1 << 24
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -351,7 +353,7 @@ class Method(NamedTuple):
 
 _PACKED: dict[str, Any] = {"group": "group_size", "carried": (*_IGNORED, OUTPUT, "dynamic")}
 _OWN = Method(listing=_list_none, is_loaded=False, **_PACKED)
-METHODS: Mapping[str, Method] = {
+_METHODS: dict[str, Method] = {
     "awq": Method(
         listing=_list_inner,
         split=_split_dynamic,
@@ -392,6 +394,9 @@ METHODS: Mapping[str, Method] = {
     # it finds quantised layers by their tensors, and reads the first key
     _MLX: Method((), _exclude_named, _split_mlx, keys=(_MLX_KEY, KEY)),
 }
+
+
+METHODS: Mapping[str, Method] = MappingProxyType(_METHODS)
 
 
 def method_of(name: str) -> Method:

@@ -52,7 +52,7 @@ class Plan(NamedTuple):
     warnings: tuple[str, ...]
     # the name of a tensor of codes that is copied; empty if there is none
     left: str
-    # what config.json should declare, and whether the experts of a layer are written as one tensor
+    # what config.json should declare
     target: Target = Target()
 
     @property
