@@ -14,7 +14,7 @@ import pyopencl as cl
 import pyopencl.array
 from pyopencl.tools import first_arg_dependent_memoize
 
-from memdesc import DataType, ImageDesc, MemdescError, MemoryDesc, data_type, memory_desc
+from memdesc import ImageDesc, MemdescError, MemoryDesc, data_type
 from memdesc.errors import short_repr
 from memdesc.tags import FormatTag
 from reorder.memory.buffers import address_of
@@ -25,7 +25,14 @@ from reorder.opencl.device_memory import DeviceMemory, events_of, record_event
 from reorder.opencl.execution import enqueue_transfers, transfers_between
 from reorder.opencl.image_formats import supported_format
 from reorder.opencl.known import SMALL, Call, KnownCall, note_call, run_known
-from reorder.opencl.operands import Unallocated, array_desc, array_type, check_queue, checked_events
+from reorder.opencl.operands import (
+    Unallocated,
+    array_desc,
+    array_type,
+    check_desc,
+    check_queue,
+    checked_events,
+)
 from reorder.values.attr import Attr, check_beta
 
 LayoutLike = str | FormatTag | MemoryDesc | ImageDesc
@@ -97,13 +104,12 @@ def enqueue_reorder(  # noqa: PLR0913 - public: a queue, two operands, their des
     array([0, 3, 1, 4, 2, 5], dtype=int8)
     """
     names = _REORDER, id(src), id(dst), id(attr)
-    known = run_known(queue, x, out, names, wait_for)
-    if known is not None:
-        return known[1]
-    events = _checked(queue, wait_for)
-    call = Call((x, out), names, (src, dst, attr))
-    _, event = _enqueue(queue, Source(x, src), Target(out, dst), events, attr, call)
-    return event
+    done = run_known(queue, x, out, names, wait_for)
+    if done is None:
+        check_desc(src, "src")
+        check_desc(dst, "dst")
+        done = _run(queue, names, _Arguments(x, out, dst, src, attr, wait_for))
+    return done[1]
 
 
 def pack(  # noqa: PLR0913 - all but the first three are named
@@ -166,15 +172,11 @@ def pack(  # noqa: PLR0913 - all but the first three are named
         id(attr),
         channel_type if type(channel_type) is str else id(channel_type),
     )
-    known = run_known(queue, x, None, names, wait_for)
-    if known is not None:
-        return known[:2]
-    events = _checked(queue, wait_for)
-    source = as_source(x, src)
-    desc = _image_desc(dst, source.desc)
-    target = Target(Unallocated(supported_format(queue, desc, channel_type)), desc)
-    call = Call((x, None), names, (dst, src, attr, channel_type))
-    return _enqueue(queue, source, target, events, attr, call)
+    done = run_known(queue, x, None, names, wait_for)
+    if done is None:
+        given = _Arguments(x, None, dst, src, attr, wait_for, channel_type=channel_type)
+        done = _run(queue, names, given._replace(makes_image=True, allocates=True))
+    return done[:2]
 
 
 def enqueue_pack(  # noqa: PLR0913 - all but the first four are named
@@ -220,15 +222,11 @@ def enqueue_pack(  # noqa: PLR0913 - all but the first four are named
         src if type(src) is str else id(src),
         id(attr),
     )
-    known = run_known(queue, x, image, names, wait_for)
-    if known is not None:
-        return known[1]
-    events = _checked(queue, wait_for)
-    source = as_source(x, src)
-    desc = _image_desc(dst, source.desc)
-    call = Call((x, image), names, (dst, src, attr))
-    _, event = _enqueue(queue, source, Target(image, desc, "image"), events, attr, call)
-    return event
+    done = run_known(queue, x, image, names, wait_for)
+    if done is None:
+        given = _Arguments(x, image, dst, src, attr, wait_for, called=("x", "image"))
+        done = _run(queue, names, given._replace(makes_image=True))
+    return done[1]
 
 
 def unpack(
@@ -277,14 +275,12 @@ def unpack(
     True
     """
     names = _NEW_BUFFER, dst if type(dst) is str else id(dst), id(src), id(attr)
-    known = run_known(queue, image, None, names, wait_for)
-    if known is not None:
-        return known[:2]
-    events = _checked(queue, wait_for)
-    _checked_image_desc(src, "src")
-    target = Target(Unallocated(), _unpacked(dst, src, src.dtype))
-    call = Call((image, None), names, (dst, src, attr))
-    return _enqueue(queue, Source(image, src, name="image"), target, events, attr, call)
+    done = run_known(queue, image, None, names, wait_for)
+    if done is None:
+        _check_image_desc(src, "src")
+        given = _Arguments(image, None, dst, src, attr, wait_for, called=("image", "out"))
+        done = _run(queue, names, given._replace(allocates=True))
+    return done[:2]
 
 
 def enqueue_unpack(  # noqa: PLR0913 - all but the first five are named
@@ -335,22 +331,15 @@ def enqueue_unpack(  # noqa: PLR0913 - all but the first five are named
     True
     """
     names = _UNPACK, dst if type(dst) is str else id(dst), id(src), id(attr)
-    known = run_known(queue, image, out, names, wait_for)
-    if known is not None:
-        return known[1]
-    events = _checked(queue, wait_for)
-    _checked_image_desc(src, "src")
-    dtype = src.dtype
-    if isinstance(out, cl.array.Array) and not isinstance(dst, MemoryDesc):
-        # as with `reorder(out=array)`
-        dtype = array_type(out.dtype, "out")
-    target = Target(out, _unpacked(dst, src, dtype))
-    call = Call((image, out), names, (dst, src, attr))
-    _, event = _enqueue(queue, Source(image, src, name="image"), target, events, attr, call)
-    return event
+    done = run_known(queue, image, out, names, wait_for)
+    if done is None:
+        _check_image_desc(src, "src")
+        given = _Arguments(image, out, dst, src, attr, wait_for, called=("image", "out"))
+        done = _run(queue, names, given)
+    return done[1]
 
 
-def reorder_on_device(  # noqa: C901, PLR0913 - public: the arguments of `reorder.reorder`
+def reorder_on_device(  # noqa: PLR0913 - public: the arguments of `reorder.reorder`
     x: Any,
     dst: LayoutLike | None,
     *,
@@ -397,9 +386,9 @@ def reorder_on_device(  # noqa: C901, PLR0913 - public: the arguments of `reorde
         dtype if type(dtype) is str else id(dtype),
         id(attr),
     )
-    known = run_known(queue, x, out, names, wait_for)
-    if known is not None:
-        memory, event, desc = known
+    done = run_known(queue, x, out, names, wait_for)
+    if done is not None:
+        memory, event, desc = done
         if type(out) is DeviceMemory:
             _set_event(out, event)
             _set_known(out, event)
@@ -414,31 +403,97 @@ def reorder_on_device(  # noqa: C901, PLR0913 - public: the arguments of `reorde
     if queue is None:
         msg = "a pyopencl Buffer or Image has no queue; pass queue="
         raise MemdescError(msg)
-    events = _checked(queue, wait_for)
-    memory, given = out, None
-    if isinstance(out, DeviceMemory):
-        memory, given = out.data, out.desc
-        events += events_of(queue, out)
-    elif isinstance(out, _HOST):
-        msg = "out is host memory, but the result stays on a device; copy it with .get()"
-        raise MemdescError(msg)
-    elif isinstance(out, cl.array.Array):
-        given, dtype = _described(out, dst, dtype)
-    elif out is not None and dst is None:
-        msg = "the layout of out is not known; pass its descriptor as dst"
-        raise MemdescError(msg)
-    source = as_source(x, src)
-    desc = result_desc(dst, dtype, source.desc, given)
-    check_beta(attr, out)
-    if memory is None:
-        form = supported_format(queue, desc) if isinstance(desc, ImageDesc) else None
-        memory = Unallocated(form)
-    call = Call((x, out), names, (dst, src, dtype, attr))
-    memory, event = _enqueue(queue, source, Target(memory, desc), events, attr, call)
+    given = _Arguments(x, out, dst, src, attr, wait_for, dtype, allocates=True)
+    memory, event, desc = _run(queue, names, given)
     if isinstance(out, DeviceMemory):
         out.queue, out.event = queue, event
         return out
     return DeviceMemory(queue, memory, desc, event)
+
+
+class _Arguments(NamedTuple):
+    """What a function is given; messages call its operands as it does.
+
+    With `makes_image` dst describes an image. Only if a function `allocates`, `out` may be None.
+    """
+
+    x: Any
+    out: Any
+    dst: Any
+    src: Any
+    attr: Attr | None
+    wait_for: Sequence[cl.Event] | None
+    dtype: Any = None
+    channel_type: Any = None
+    called: tuple[str, str] = ("x", "out")
+    makes_image: bool = False
+    allocates: bool = False
+
+
+def _run(
+    queue: cl.CommandQueue, names: tuple[object, ...], given: _Arguments
+) -> tuple[Any, cl.Event, MemoryDesc | ImageDesc]:
+    """Check everything, allocate dst if there is no `out`, and enqueue a reorder into it.
+
+    Returns the memory of dst, the event and the descriptor. An Array's events are waited for, and
+    it carries the event that is returned. Later calls with these `names` need no checks.
+    """
+    check_queue(queue)
+    waiting = checked_events(queue, given.wait_for)
+    memory, of_out, dtype = _checked_out(given)
+    source = as_source(given.x, given.src)
+    if given.makes_image and not isinstance(given.dst, str):
+        _check_image_desc(given.dst, "dst")
+    desc = result_desc(given.dst, dtype, source.desc, of_out)
+    if given.makes_image:
+        _check_image_desc(desc, "dst")
+    check_beta(given.attr, given.out)
+    form = None
+    if memory is None:
+        if isinstance(desc, ImageDesc):
+            form = supported_format(queue, desc, given.channel_type)
+        memory = Unallocated(form)
+    transfers, (src, dst) = transfers_between(
+        queue, (source.memory, memory), (source.desc, desc), given.attr, given.called
+    )
+    waiting += source.events(queue) + events_of(queue, given.out)
+    is_known = source.host is None or _is_same(source.host, given.x)
+    if given.out is None:
+        memory = dst = allocate(queue.context, desc, form)
+        if isinstance(desc, MemoryDesc) and _has_gaps(desc):
+            waiting.append(cl.enqueue_fill(queue, dst, np.zeros(1, np.uint8), desc.nbytes))
+            is_known = False
+    if source.host is not None:
+        src = _upload(queue, source.host)
+    event = enqueue_transfers(queue, transfers, (src, dst), waiting or None)
+    record_event(memory, event)
+    if is_known:
+        owners = (given.dst, given.src, given.dtype, given.attr, given.channel_type)
+        call = Call((given.x, given.out), names, owners)
+        note_call(queue, call, KnownCall(transfers, desc, form))
+    return memory, event, desc
+
+
+def _checked_out(given: _Arguments) -> tuple[Any, MemoryDesc | ImageDesc | None, Any]:
+    """Return the memory of `out`, its descriptor if it has one, and the data type of the result."""
+    out = given.out
+    if isinstance(out, DeviceMemory):
+        return out.data, out.desc, given.dtype
+    if isinstance(out, _HOST):
+        msg = (
+            f"{given.called[1]} is host memory, but the result stays on a device; copy it with "
+            ".get()"
+        )
+        raise MemdescError(msg)
+    if isinstance(out, cl.array.Array):
+        return out, *_described(out, given.dst, given.dtype)
+    if out is None and not given.allocates:
+        msg = f"{given.called[1]} is None; pass the memory to write, or `reorder` allocates it"
+        raise MemdescError(msg)
+    if out is not None and given.dst is None:
+        msg = "the layout of out is not known; pass its descriptor as dst"
+        raise MemdescError(msg)
+    return out, None, given.dtype
 
 
 def _described(
@@ -462,19 +517,7 @@ def _described(
     return None, own
 
 
-def _checked(queue: cl.CommandQueue, wait_for: Sequence[cl.Event] | None) -> list[cl.Event]:
-    """Check a queue and events; return the events."""
-    check_queue(queue)
-    return checked_events(queue, wait_for)
-
-
-def _image_desc(dst: str | ImageDesc, src: MemoryDesc | ImageDesc) -> ImageDesc:
-    """Return the descriptor of the image that a tensor is packed into; dst may be its name."""
-    desc: Any = result_desc(dst, None, src) if isinstance(dst, str) else dst
-    return _checked_image_desc(desc, "dst")
-
-
-def _checked_image_desc(desc: Any, name: str) -> ImageDesc:
+def _check_image_desc(desc: Any, name: str) -> None:
     if not isinstance(desc, ImageDesc):
         what = short_repr(desc)
         way = "see memdesc.image_desc"
@@ -482,46 +525,6 @@ def _checked_image_desc(desc: Any, name: str) -> ImageDesc:
             way = f"an image does not say its dims, memdesc.image_desc(dims, dtype, {what}) does"
         msg = f"{name} must be an ImageDesc, not {what}; {way}"
         raise MemdescError(msg)
-    return desc
-
-
-def _unpacked(dst: str | FormatTag | MemoryDesc, image: ImageDesc, dtype: DataType) -> MemoryDesc:
-    """Return the descriptor of the elements of an image in a layout."""
-    return dst if isinstance(dst, MemoryDesc) else memory_desc(image.dims, dtype, dst)
-
-
-def _enqueue(
-    queue: cl.CommandQueue,
-    source: Source,
-    target: Target,
-    wait_for: list[cl.Event],
-    attr: Attr | None = None,
-    call: Call | None = None,
-) -> tuple[Any, cl.Event]:
-    """Check everything, allocate dst if it is `Unallocated`, and enqueue a reorder into it.
-
-    An Array's events are waited for, and it carries the event that is returned. Later ones like
-    `call` need no checks.
-    """
-    memory, desc, name = target
-    transfers, (src, dst) = transfers_between(
-        queue, (source.memory, memory), (source.desc, desc), attr, (source.name, name)
-    )
-    waiting = wait_for + source.events(queue) + events_of(queue, memory)
-    form = None
-    if isinstance(memory, Unallocated):
-        form = memory.form
-        memory = dst = allocate(queue.context, desc, form)
-        if isinstance(desc, MemoryDesc) and _has_gaps(desc):
-            waiting.append(cl.enqueue_fill(queue, dst, np.zeros(1, np.uint8), desc.nbytes))
-            call = None
-    if source.host is not None:
-        src = _upload(queue, source.host)
-    event = enqueue_transfers(queue, transfers, (src, dst), waiting or None)
-    record_event(memory, event)
-    if call is not None and (source.host is None or _is_same(source.host, call.operands[0])):
-        note_call(queue, call, KnownCall(transfers, desc, form))
-    return memory, event
 
 
 def _is_same(host: Memory, x: Any) -> bool:
@@ -537,26 +540,17 @@ def _has_gaps(desc: MemoryDesc) -> bool:
     return desc.nbytes > 0 and not is_full
 
 
-class Target(NamedTuple):
-    """The memory that is written, or `Unallocated`, and its descriptor; messages call it `name`."""
-
-    memory: Any
-    desc: MemoryDesc | ImageDesc
-    name: str = "out"
-
-
 class Source(NamedTuple):
     """A tensor to be read on a device.
 
     If the tensor is in host memory, that is `host`, and `memory` is not allocated yet. `owner` is
-    the DeviceMemory that the memory belongs to, if any. Messages call it `name`.
+    the DeviceMemory that the memory belongs to, if any.
     """
 
     memory: Any
     desc: MemoryDesc | ImageDesc
     host: Memory | None = None
     owner: DeviceMemory | None = None
-    name: str = "x"
 
     def events(self, queue: cl.CommandQueue) -> list[cl.Event]:
         """Return what must be complete before a queue reads the tensor."""

@@ -154,6 +154,10 @@ def test_objects_of_other_kinds_are_refused(runtime: Runtime) -> None:
         opencl.enqueue_reorder(runtime.queue, image, buffer, src=PLAIN, dst=PLAIN)
     with refused("src must be a MemoryDesc or an ImageDesc, not 'nchw'"):
         opencl.enqueue_reorder(runtime.queue, buffer, buffer, src="nchw", dst=PLAIN)  # type: ignore[arg-type] # the mistake
+    with refused("out is None; pass the memory to write"):
+        opencl.enqueue_reorder(runtime.queue, buffer, None, src=PLAIN, dst=PLAIN)
+    with refused("image is None; pass the memory to write"):
+        opencl.enqueue_pack(runtime.queue, buffer, None, IMAGE, src=PLAIN)  # type: ignore[arg-type] # the mistake
     with refused("attr must be a reorder.Attr, not float"):
         wrong: Any = 2.0
         opencl.enqueue_reorder(
