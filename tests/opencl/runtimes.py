@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyopencl as cl
 import pytest
+from hypothesis import HealthCheck, settings
 
 from memdesc import MemdescError, memory_desc
 from reorder import opencl
@@ -34,6 +35,21 @@ if TYPE_CHECKING:
     Case = tuple[MemoryDesc, MemoryDesc, Attr | None]
 
 FLAGS = cl.mem_flags.READ_WRITE
+
+
+def examples(count: int) -> settings:
+    """Return the settings of a law: so many examples, or all those of a profile with many."""
+    profile = settings().max_examples
+    checks = [HealthCheck.too_slow, HealthCheck.filter_too_much]
+    return settings(
+        deadline=None,
+        suppress_health_check=checks,
+        max_examples=profile if profile >= _MANY else count,
+    )
+
+
+# examples of the profiles that run long
+_MANY = 400
 
 
 class Runtime:

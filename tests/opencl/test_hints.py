@@ -72,6 +72,10 @@ ROWS = hints.rows("""
     see memdesc.image_desc
         ocl.pack(q, PIXELS, plain)
         ocl.pack(q, PIXELS, md.image_desc((1, 4, 3, 2), "f32", "in_out_channel"))
+    pass the memory to write, or `reorder` allocates it
+        ocl.enqueue_reorder(q, buffer, None, src=D, dst=D)
+        ocl.enqueue_reorder(q, buffer, out, src=D, dst=D)
+        r.reorder(buffer, D, src=D, queue=q)
     copy it with .get()
         r.reorder(memory, "ba", out=X.copy())
         r.reorder(memory, "ba").get()

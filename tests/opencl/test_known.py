@@ -292,33 +292,6 @@ def test_memory_that_was_allocated_here_is_freed_with_its_last_reference(runtime
         opencl.enqueue_reorder(cl.CommandQueue(other), made, foreign, src=IMAGE, dst=NHWC)
 
 
-def test_what_all_checks_refuse_is_refused(runtime: Runtime) -> None:
-    (src, _), (dst, _), nbytes = buffer(runtime), buffer(runtime), NHWC.nbytes
-
-    def enqueue(src: Any, dst: Any, attr: Any = None) -> None:
-        opencl.enqueue_reorder(runtime.queue, src, dst, src=PLAIN, dst=NHWC, attr=attr)
-
-    enqueue(src, dst)
-    small = runtime.buffer(np.zeros(nbytes - 1, np.uint8))
-    other = cl.Context([runtime.device.device])
-    foreign = cl.Buffer(other, FLAGS.READ_WRITE, nbytes)
-    for given, reason in (
-        ((small, dst), f"x has {nbytes - 1} bytes"),
-        ((src, small), f"out has {nbytes - 1} bytes"),
-        ((foreign, dst), "x belongs to another context"),
-        ((src, foreign), "out belongs to another context"),
-        ((src, cl.Buffer(runtime.context, FLAGS.READ_ONLY, nbytes)), "out was created READ_ONLY"),
-        ((cl.Buffer(runtime.context, FLAGS.WRITE_ONLY, nbytes), dst), "x was created WRITE_ONLY"),
-        ((src, src), "x and out share device memory"),
-        ((src.get_sub_region(0, nbytes), src), "x and out share device memory"),
-        ((src, dst, [1]), "attr must be a reorder.Attr, not list"),
-    ):
-        with refused(reason):
-            enqueue(*given)
-    with refused("src must be a MemoryDesc or an ImageDesc"):
-        opencl.enqueue_reorder(runtime.queue, src, dst, src=[1], dst=NHWC)  # type: ignore[arg-type] # the mistake
-
-
 def test_many_reorders_are_known_to_many_threads(
     runtime: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:

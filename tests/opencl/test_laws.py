@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from memdesc import image_desc, memory_desc
 from reorder import opencl, plan_reorder
-from tests.opencl.runtimes import check_image, check_reorder
+from tests.opencl.runtimes import check_image, check_reorder, examples
 from tests.strategies import desc_pairs, descs_of
 
 if TYPE_CHECKING:
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from tests.opencl.runtimes import Runtime
 
 MAX_NELEMS = 1024
-COMMON = settings(
-    deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
-)
 
 
 @st.composite
@@ -59,57 +56,21 @@ def image_cases(
     )
 
 
-def check(
-    runtime: Runtime,
-    case: tuple[MemoryDesc, ImageDesc, MemoryDesc],
-    seed: int,
-    min_tiled: int | None = None,
-) -> None:
-    # half of the cases in tiles, which images as small as these do not take by themselves
-    check_image(runtime, case, seed, min_tiled=0 if seed // 3 % 2 else min_tiled)
-
-
-@settings(COMMON, max_examples=10)
+@examples(10)
 @given(case=image_cases(), seed=st.integers(0, 2**20))
 def test_any_descriptor_into_any_image_into_any_descriptor_keeps_the_bits(
     runtime: Runtime, case: tuple[MemoryDesc, ImageDesc, MemoryDesc], seed: int
 ) -> None:
-    check(runtime, case, seed)
-
-
-@pytest.mark.campaign
-@settings(COMMON, max_examples=5_000)
-@given(case=image_cases(), seed=st.integers(0, 2**20))
-def test_five_thousand_images_keep_the_bits(
-    runtime: Runtime, case: tuple[MemoryDesc, ImageDesc, MemoryDesc], seed: int
-) -> None:
-    check(runtime, case, seed)
-
-
-@pytest.mark.campaign
-@settings(COMMON, max_examples=300)
-@given(case=image_cases(), seed=st.integers(0, 2**20))
-def test_images_keep_the_bits_in_tiles_of_any_size(
-    runtime: Runtime, case: tuple[MemoryDesc, ImageDesc, MemoryDesc], seed: int
-) -> None:
-    check(runtime, case, seed, 0)
+    # half of the cases in tiles, which images as small as these do not take by themselves
+    check_image(runtime, case, seed, min_tiled=0 if seed // 3 % 2 else None)
 
 
 _BUFFERS = desc_pairs(max_ndims=6, max_nelems=MAX_NELEMS)
 
 
-@settings(COMMON, max_examples=60)
+@examples(60)
 @given(pair=_BUFFERS, seed=st.integers(0, 2**20))
 def test_a_reorder_between_buffers_equals_its_definition_and_touches_nothing_else(
-    runtime: Runtime, pair: tuple[MemoryDesc, MemoryDesc], seed: int
-) -> None:
-    check_reorder(runtime, (*pair, None), seed)
-
-
-@pytest.mark.campaign
-@settings(COMMON, max_examples=2_000)
-@given(pair=_BUFFERS, seed=st.integers(0, 2**20))
-def test_two_thousand_reorders_between_buffers_equal_their_definition(
     runtime: Runtime, pair: tuple[MemoryDesc, MemoryDesc], seed: int
 ) -> None:
     check_reorder(runtime, (*pair, None), seed)

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyopencl as cl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import reorder
 from memdesc import MemoryDesc, memory_desc
 from reorder.opencl.kernel.launch import DeviceTraits, kernel_source
 from reorder.plan import ReorderPlan
+from tests.opencl.runtimes import examples
 from tests.strategies import desc_pairs, descs
 from tests.unit.reorder.opencl.test_kernels import planned
 
@@ -74,7 +75,7 @@ def test_kernels_compile_without_warnings(
             assert _built(runtime, [kernel_source(launch.pattern)])
 
 
-@settings(max_examples=2)
+@examples(2)
 @given(_PLANS, _SIZES)
 def test_a_kernel_of_a_plan_moves_what_a_reorder_moves(
     runtime: Runtime, cases: list[Case], size: int
@@ -82,18 +83,9 @@ def test_a_kernel_of_a_plan_moves_what_a_reorder_moves(
     check(runtime, cases, size)
 
 
-@settings(max_examples=2)
+@examples(2)
 @given(_FILLS, _SIZES)
 def test_a_kernel_fills_what_a_reorder_moves(
-    runtime: Runtime, cases: list[Case], size: int
-) -> None:
-    check(runtime, cases, size)
-
-
-@pytest.mark.campaign
-@settings(max_examples=400)
-@given(st.one_of(_PLANS, _FILLS), _SIZES)
-def test_many_kernels_move_what_a_reorder_moves(
     runtime: Runtime, cases: list[Case], size: int
 ) -> None:
     check(runtime, cases, size)
