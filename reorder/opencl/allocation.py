@@ -96,7 +96,7 @@ def is_released_error(error: cl.Error) -> bool:
 
 def released_error(memory: Any, name: str) -> MemdescError:
     """Return the error for released memory."""
-    kind = "an Image" if isinstance(memory, cl.Image) else "a Buffer"
+    noun = "an Image" if isinstance(memory, cl.Image) else "a Buffer"
     return MemdescError(
-        f"{name} is {kind} that was released; nothing can be read from it or written to it"
+        f"{name} is {noun} that was released; nothing can be read from it or written to it"
     )

@@ -21,9 +21,9 @@ from reorder.opencl.operands import (
     check_desc,
     check_queue,
     checked_events,
+    class_of,
     device_operand,
     first_byte,
-    kind_of,
 )
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ def as_device_memory(x: Any) -> DeviceMemory:
         queue: Any = x.queue
         return DeviceMemory(queue, x, array_desc(x, "x"))
     if not isinstance(x, DeviceMemory):
-        msg = f"x is {kind_of(x)}, whose layout is not known; make a DeviceMemory of it"
+        msg = f"x is {class_of(x)}, whose layout is not known; make a DeviceMemory of it"
         raise MemdescError(msg)
     return x
 

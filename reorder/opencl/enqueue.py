@@ -604,9 +604,9 @@ def _required_desc(desc: LayoutLike | None, memory: Any) -> MemoryDesc | ImageDe
     if isinstance(desc, MemoryDesc | ImageDesc):
         return desc
     is_image = isinstance(memory, cl.Image)
-    kind = "Image" if is_image else "Buffer" if isinstance(memory, cl.Buffer) else "SVM"
+    noun = "Image" if is_image else "Buffer" if isinstance(memory, cl.Buffer) else "SVM"
     needed = "an ImageDesc" if is_image else "a MemoryDesc"
-    msg = f"x is a pyopencl {kind}, whose layout is not known; pass src=, {needed}"
+    msg = f"x is a pyopencl {noun}, whose layout is not known; pass src=, {needed}"
     raise MemdescError(msg)
 
 

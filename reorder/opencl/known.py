@@ -66,7 +66,7 @@ class _Facts(NamedTuple):
 
 
 class KnownCall:
-    """What runs the calls of a kind, and what is allocated for its result.
+    """What runs equal calls, and what is allocated for their results.
 
     `owners` are what the ids in its key belong to.
     """
@@ -170,9 +170,9 @@ def _facts_of(memory: Any) -> _Facts:
     if isinstance(memory, cl.Image):
         form, size = memory.format, (memory.width, memory.height)
         compared += (memory.type, form.channel_order, form.channel_data_type, *size)
-    memory.memdesc_facts = _Facts(memory.context.int_ptr, memory.int_ptr, nbytes, compared)
-    found: _Facts = memory.memdesc_facts
-    return found
+    facts = _Facts(memory.context.int_ptr, memory.int_ptr, nbytes, compared)
+    memory.memdesc_facts = facts
+    return facts
 
 
 def _allocated(memory: Any, queue: Any, held: _Queue) -> Side:  # noqa: ARG001 - as the others

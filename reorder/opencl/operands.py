@@ -96,7 +96,7 @@ def device_operand(
         if memory is None:  # an array without elements has none
             memory = allocate_buffer(queue.context, 0)
     if not isinstance(memory, _LINEAR):
-        msg = f"{name} must be a pyopencl Buffer, Array or SVM for {desc!r}, not {kind_of(memory)}"
+        msg = f"{name} must be a pyopencl Buffer, Array or SVM for {desc!r}, not {class_of(memory)}"
         raise MemdescError(msg)
     _check_usable(queue, memory, name, use)
     place = place_of(memory)
@@ -138,7 +138,7 @@ def _image_operand(
         return DeviceOperand(desc.desc, shape, channel_type_of(desc, memory.form, name))
     if not isinstance(memory, cl.Image):
         msg = (
-            f"{name} must be a pyopencl Image for {desc!r}, not {kind_of(memory)}; "
+            f"{name} must be a pyopencl Image for {desc!r}, not {class_of(memory)}; "
             "a buffer of the same pixels has the descriptor .desc"
         )
         raise MemdescError(msg)
@@ -224,7 +224,7 @@ def _is_aligned(address: int, itemsize: int, name: str) -> bool:
     return address % VECTOR == 0
 
 
-def kind_of(memory: object) -> str:
+def class_of(memory: object) -> str:
     """Return the name of a value's class with that of its module."""
     return f"{type(memory).__module__}.{type(memory).__qualname__}"
 

@@ -91,11 +91,14 @@ class Access(NamedTuple):
             return f"as_uint({lane})"
         return f"((uint){lane} & {(1 << self.bits) - 1:#x}u)"
 
-    def write(self, image: str, column: str, row: str, codes: Sequence[str], dtype: str) -> str:
-        """Return the statement that writes a pixel, from the bits of its lanes."""
+    def pixel_of_codes(self, codes: Sequence[str], dtype: str) -> str:
+        """Return the expression of a pixel, from the bits of its lanes."""
         lanes = [self._lane_of_code(code, dtype) for code in codes]
         lanes += ["0"] * (PIXEL_LANES - len(lanes))
-        pixel = f"({self.pixel_type})({', '.join(lanes)})"
+        return f"({self.pixel_type})({', '.join(lanes)})"
+
+    def write(self, image: str, column: str, row: str, pixel: str) -> str:
+        """Return the statement that writes a pixel."""
         suffix = _CHANNELS[self.channel][1]
         return f"write_image{suffix}({image}, {self._place(column, row)}, {pixel});"
 
@@ -130,9 +133,9 @@ def _at(operand: str, offset: str, bits: int) -> str:
 def load_words(operand: str, offset: str, bits: int, names: list[str]) -> Iterator[str]:
     """Return the statements that load aligned, contiguous elements into names, two or more."""
     total = bits * len(names)
-    kind = vector_type(total // BYTE_BITS)
-    address = f"(__global const {kind} *)({_at(operand, offset, bits)})"
-    yield f"const {kind} {operand}_words = *{address};"
+    ctype = vector_type(total // BYTE_BITS)
+    address = f"(__global const {ctype} *)({_at(operand, offset, bits)})"
+    yield f"const {ctype} {operand}_words = *{address};"
     for k, name in enumerate(names):
         word = f"{operand}_words" + (f".s{k * bits // WORD_BITS:x}" if total > WORD_BITS else "")
         if bits > WORD_BITS:
@@ -153,13 +156,13 @@ def store_words(operand: str, offset: str, bits: int, names: list[str]) -> Itera
             part for name in names for part in (f"(uint){name}", f"(uint)({name} >> {WORD_BITS})")
         ]
     else:
-        each = max(WORD_BITS // bits, 1)
+        per_word = max(WORD_BITS // bits, 1)
         words = [
-            " | ".join(f"{name} << {j * bits}" for j, name in enumerate(names[k : k + each]))
-            for k in range(0, len(names), each)
+            " | ".join(f"{name} << {j * bits}" for j, name in enumerate(names[k : k + per_word]))
+            for k in range(0, len(names), per_word)
         ]
-    kind = vector_type(total // BYTE_BITS)
-    yield f"*(__global {kind} *)({_at(operand, offset, bits)}) = ({kind})({', '.join(words)});"
+    ctype = vector_type(total // BYTE_BITS)
+    yield f"*(__global {ctype} *)({_at(operand, offset, bits)}) = ({ctype})({', '.join(words)});"
 
 
 def one_element(operand: str, offset: str, bits: int) -> str:

@@ -326,8 +326,11 @@ class Direct(Body):
         yield from index_lines(pattern)
         if self.length > 1:
             yield f"i0 *= {self.length};"
+        outside = [f"j{k} >= p.indirect{k}_extent" for k in range(pattern.indirect)]
+        outside += [f"i{k} >= p.extent{k}" for k, one in enumerate(pattern.loops) if one.steps == 1]
+        # a nest has three loops or more, and work items take several steps of one or two
+        yield f"if ({' || '.join(outside)}) return;"
         for k in range(pattern.indirect):
-            yield f"if (j{k} >= p.indirect{k}_extent) return;"
             yield from indirect_lines(pattern, k)
         if reads and pattern.conversion is not None:
             yield from shared_lines(pattern.conversion, pattern.conversion.scalars, 0)
@@ -342,8 +345,9 @@ class Direct(Body):
                 yield f"if (is_data_{s}) {{"
                 yield from self._load(pattern, s)
                 yield "}"
-        for s, _ in steps:
-            yield f"if (is_inside_{s}) {{"
+        for s, step in steps:
+            inside = self._inside(pattern, s, step)
+            yield f"if ({' && '.join(inside)}) {{" if inside else "{"
             prefix = f"x{s}"
             if reads and pattern.conversion is not None and not pattern.conversion.is_move:
                 prefix = "y"
@@ -355,10 +359,8 @@ class Direct(Body):
             yield "}"
 
     def _place(self, pattern: Pattern, s: int, step: tuple[int, ...]) -> Iterator[str]:
-        """Return where step s is in each operand, and whether it is inside and holds data."""
-        moved = {k: f"({count} << p.shift{k})" for k, count in enumerate(step) if count}
-        if self.length > 1 and 0 in moved:
-            moved[0] += f" * {self.length}"
+        """Return where step s is in each operand, and whether it holds data."""
+        moved = {k: self._moved(k, step) for k, count in enumerate(step) if count}
         for operand, access in pattern.operands:
             names = {Mode.NONE: (), Mode.IMAGE: ("_x", "_y")}.get(access.mode, ("",))
             for c in names:
@@ -366,16 +368,30 @@ class Direct(Body):
                 terms += [f"{index} * p.{operand}{c}{k}" for k, index in moved.items()]
                 ctype = "int" if c else "index_t"
                 yield f"const {ctype} {operand}{c}_{s} = ({ctype})({' + '.join(terms)});"
-        index = [f"i{k} + {moved[k]}" if k in moved else f"i{k}" for k in range(len(pattern.loops))]
         if self.length > 1:
-            yield f"const index_t first_{s} = {index[0]};"
-        inside = [f"{at} < p.extent{k}" for k, at in enumerate(index)]
-        inside += [f"(dst_{s} & 1) == p.parity"] if self.is_nibble else []
-        yield f"const int is_inside_{s} = {' && '.join(inside)};"
+            yield f"const index_t first_{s} = {self._index(0, step)};"
         if pattern.src.mode != Mode.NONE:
-            data = [f"{at} < p.valid{k}" for k, at in enumerate(index)]
+            data = [f"{self._index(k, step)} < p.valid{k}" for k in range(len(step))]
             data += [f"is_data{k}" for k in range(pattern.indirect)]
-            yield f"const int is_data_{s} = {' && '.join([f'is_inside_{s}', *data])};"
+            data += self._parity(s)
+            yield f"const int is_data_{s} = {' && '.join(data)};"
+
+    def _moved(self, k: int, step: tuple[int, ...]) -> str:
+        """Return how far the index of a loop is from that of the first step."""
+        length = f" * {self.length}" if self.length > 1 and not k else ""
+        return f"({step[k]} << p.shift{k}){length}"
+
+    def _index(self, k: int, step: tuple[int, ...]) -> str:
+        """Return the index of a loop in a step."""
+        return f"i{k} + {self._moved(k, step)}" if step[k] else f"i{k}"
+
+    def _parity(self, s: int) -> list[str]:
+        return [f"(dst_{s} & 1) == p.parity"] if self.is_nibble else []
+
+    def _inside(self, pattern: Pattern, s: int, step: tuple[int, ...]) -> list[str]:
+        """Return the conditions for a step to be written that are not known yet."""
+        loops = (k for k, loop in enumerate(pattern.loops) if loop.steps > 1)
+        return [f"{self._index(k, step)} < p.extent{k}" for k in loops] + self._parity(s)
 
     def _count(self, pattern: Pattern) -> int:
         """Return the elements that a work item moves in each step."""
@@ -441,7 +457,8 @@ class Direct(Body):
         access = pattern.dst
         names = [f"{prefix}_{k}" for k in range(self._count(pattern))]
         if access.mode == Mode.IMAGE and pattern.conversion is not None:
-            yield access.write("dst", f"dst_x_{s}", f"dst_y_{s}", names, pattern.conversion.dst)
+            pixel = access.pixel_of_codes(names, pattern.conversion.dst)
+            yield access.write("dst", f"dst_x_{s}", f"dst_y_{s}", pixel)
             return
         elements = {
             k: store_element("dst", self._at("dst", s, k), access.bits, lane)

@@ -68,6 +68,8 @@ class KernelFormula(Formula):
     divides_in_f64: bool = False
     # dst is an image of f16, which is written with floats
     writes_halves: bool = False
+    # halves of an image keep their bits, so that vectors of them are loaded and stored as such
+    moves_halves: bool = False
     # f16 and f32 are converted by what a device has for it, instead of by integers
     has_half_instructions: bool = False
 

@@ -294,9 +294,9 @@ def lower_nest(
     far = sum(int(np.abs(table[table != NOWHERE]).max(initial=0)) for table in tables)
     bound = max(bound, offset_bound(nest, spans) + sum(spans) + far)
     launch = make_launch(pattern, params, groups, bound)
-    kind = np.iinfo(launch.pattern.index_type)
+    limits = np.iinfo(launch.pattern.index_type)
     return launch._replace(
-        tables=tuple(np.maximum(table, kind.min).astype(kind.dtype) for table in tables)
+        tables=tuple(np.maximum(table, limits.min).astype(limits.dtype) for table in tables)
     )
 
 

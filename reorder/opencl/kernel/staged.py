@@ -252,13 +252,13 @@ class Staged(Body):
     def _element_functions(self) -> Iterator[str]:
         """Return the functions that access an element in local memory by its byte."""
         nbytes, bank = self.local.element, self._bank
-        kind = integer_type(nbytes)
+        ctype = integer_type(nbytes)
         if nbytes < WORD:
             scale = floor_log2(nbytes)
             index = f"at >> {scale}"
             if self.local.swizzle:
                 index = f"(bank(at >> 2) << {2 - scale}) + (at >> {scale} & {WORD // nbytes - 1})"
-            place = f"((__local {kind} *)tile)[{index}]"
+            place = f"((__local {ctype} *)tile)[{index}]"
             put = f"{place} = value;"
             get = place
         elif nbytes == WORD:
@@ -268,9 +268,9 @@ class Staged(Body):
             low, high = (f"tile[{bank(word)}]" for word in ("(at >> 2)", "(at >> 2) + 1"))
             put = f"{low} = (uint)value; {high} = (uint)(value >> {WORD_BITS});"
             get = f"upsample({high}, {low})"
-        yield f"void put(__local uint *tile, int at, {kind} value) {{ {put} }}"
+        yield f"void put(__local uint *tile, int at, {ctype} value) {{ {put} }}"
         if self.ordered == "src":
-            yield f"{kind} get(__local uint *tile, int at) {{ return {get}; }}"
+            yield f"{ctype} get(__local uint *tile, int at) {{ return {get}; }}"
 
     def _bank(self, word: str) -> str:
         return f"bank({word})" if self.local.swizzle else word
@@ -519,7 +519,7 @@ class Staged(Body):
     ) -> Iterator[str]:
         """Return the conversion of a vector; elements without data stay zero in the tile."""
         names = [f"y{j}" for j in range(side.lanes)]
-        kind = integer_type(self.local.element)
+        ctype = integer_type(self.local.element)
         yield f"{conversion.dst_type} {', '.join(f'{name} = 0' for name in names)};"
         yield f"if (count{s} > 0) {{"
         first = side.run[0]
@@ -543,7 +543,7 @@ class Staged(Body):
             done = f"{name} = {conversion.converted(code, value)};"
             yield done if side.is_whole or not j else f"if (count{s} > {j}) {done}"
         yield "}"
-        yield from self._scattered(side, s, [f"({kind}){name}" for name in names])
+        yield from self._scattered(side, s, [f"({ctype}){name}" for name in names])
 
     def _vector_stores(
         self, pattern: Pattern, side: Runs, first: int, chunks: int
@@ -589,19 +589,19 @@ class Staged(Body):
 
     def _read(self, side: Runs) -> str:
         """Return a vector of dst, read from local memory."""
-        words, kind = side.nbytes // WORD, vector_type(side.nbytes)
+        words, ctype = side.nbytes // WORD, vector_type(side.nbytes)
         if self.ordered == "src":
-            each, parts = WORD_BITS // side.bits, []
+            count, parts = WORD_BITS // side.bits, []
             for word in range(words):
                 elements = (
-                    f"(uint)get(tile, {self._along(side, 0, word * each + j)}) << {side.bits * j}"
-                    for j in range(each)
+                    f"(uint)get(tile, {self._along(side, 0, word * count + j)}) << {side.bits * j}"
+                    for j in range(count)
                 )
                 parts.append(" | ".join(elements))
-            return f"({kind})({', '.join(parts)})"
+            return f"({ctype})({', '.join(parts)})"
         at = self._along(side, 0, 0)
         if side.bits >= BYTE_BITS and self._takes_vectors(side):
-            return f"*(__local {kind} *)((__local uchar *)tile + ({at}))"
+            return f"*(__local {ctype} *)((__local uchar *)tile + ({at}))"
         count = side.lanes * self.local.element // WORD
         parts = [f"tile[{self._bank(f'(({at}) >> 2) + {k}')}]" for k in range(count)]
         if side.bits < BYTE_BITS:
@@ -609,7 +609,7 @@ class Staged(Body):
             halves = [f"nibbles({part})" for part in parts]
             pairs = zip(halves[::2], halves[1::2], strict=True)
             parts = [f"{low} | {high} << 16" for low, high in pairs]
-        return f"({kind})({', '.join(parts)})"
+        return f"({ctype})({', '.join(parts)})"
 
     def _shifted_words(self, side: Runs) -> Iterator[str]:
         """Return the statements that make v from words that start at any byte of local memory."""
@@ -688,18 +688,31 @@ class Staged(Body):
     def _get_pixel(self, pattern: Pattern) -> Iterator[str]:
         """Return the statements that write pixel n0, from local memory."""
         conversion, ctype = _conversion(pattern), pattern.src.element
-        if self._has_whole_pixels:
-            yield f"const {ctype}4 pixel = *(__local const {ctype}4 *)pixel0;"
-            lanes = [f"pixel.s{lane}" for lane in range(PIXEL_LANES)]
+        places = [self._lane_at(0, lane) for lane in range(PIXEL_LANES)]
+        if conversion.moves_halves:
+            lanes = [f"vload_half(0, (__local const half *)({place}))" for place in places]
+            pixel = f"({pattern.dst.pixel_type})({', '.join(lanes)})"
+            if self._has_whole_pixels:
+                pixel = "vloada_half4(0, (__local const half *)pixel0)"
         else:
-            places = (self._lane_at(0, lane) for lane in range(PIXEL_LANES))
             lanes = [f"*(__local const {ctype} *)({place})" for place in places]
-        codes = [_converted(conversion, f"(uint){lane}") for lane in lanes]
-        yield pattern.dst.write("dst", "x0", "y0", codes, conversion.dst)
+            if self._has_whole_pixels:
+                yield f"const {ctype}4 pixel = *(__local const {ctype}4 *)pixel0;"
+                lanes = [f"pixel.s{lane}" for lane in range(PIXEL_LANES)]
+            codes = [_converted(conversion, f"(uint){lane}") for lane in lanes]
+            pixel = pattern.dst.pixel_of_codes(codes, conversion.dst)
+        yield pattern.dst.write("dst", "x0", "y0", pixel)
 
     def _put_pixel(self, pattern: Pattern, s: int) -> str:
         """Return the statements that store a value of the image as a pixel in local memory."""
         conversion, ctype = _conversion(pattern), pattern.dst.element
+        if conversion.moves_halves:
+            if self._has_whole_pixels:
+                return f"vstorea_half4_rte(v{s}, 0, (__local half *)pixel{s});"
+            return " ".join(
+                f"vstore_half_rte(v{s}.s{k}, 0, (__local half *)({self._lane_at(s, k)}));"
+                for k in range(PIXEL_LANES)
+            )
         codes = (pattern.src.code_of_lane(f"v{s}.s{lane}") for lane in range(PIXEL_LANES))
         lanes = [f"({ctype})({_converted(conversion, code)})" for code in codes]
         if self._has_whole_pixels:
@@ -751,8 +764,8 @@ def _converted(conversion: KernelFormula, code: str) -> str:
 def _pair_function(side: Runs) -> Iterator[str]:
     """Return a function that makes bytes of the 4-bit elements of two rows."""
     words = side.nbytes // WORD
-    row, kind = vector_type(side.nbytes), vector_type(2 * side.nbytes)
-    yield f"{kind} paired({row} a, {row} b) {{"
+    row, ctype = vector_type(side.nbytes), vector_type(2 * side.nbytes)
+    yield f"{ctype} paired({row} a, {row} b) {{"
     # the even and the odd elements, then elements 0, 1, 4, 5 and 2, 3, 6, 7 of each word
     yield f"    const {row} even = (a & 0x0f0f0f0fu) | (b & 0x0f0f0f0fu) << 4;"
     yield f"    const {row} odd = (a >> 4 & 0x0f0f0f0fu) | (b & 0xf0f0f0f0u);"
@@ -760,7 +773,7 @@ def _pair_function(side: Runs) -> Iterator[str]:
     yield f"    const {row} y = (even >> 8 & 0x00ff00ffu) | (odd & 0xff00ff00u);"
     yield f"    const {row} low = (x & 0xffffu) | y << 16, high = x >> 16 | (y & 0xffff0000u);"
     parts = (f"{word_of(half, k, words)}" for k in range(words) for half in ("low", "high"))
-    yield f"    return ({kind})({', '.join(parts)});"
+    yield f"    return ({ctype})({', '.join(parts)});"
     yield "}"
 
 
@@ -815,14 +828,14 @@ def _store_function(side: Runs) -> Iterator[str]:
             value = f"upsample(v.s{2 * j + 1}, v.s{2 * j})"
             yield f"    if (low <= {j} && high > {j}) to[{j}] = {value};"
     else:
-        each = WORD // side.unit
+        per_word = WORD // side.unit
         for k in range(words):
-            word, at = word_of("v", k, words), k * each
-            inside = f"low <= {at} && high >= {at + each}"
+            word, at = word_of("v", k, words), k * per_word
+            inside = f"low <= {at} && high >= {at + per_word}"
             yield f"    if ({inside}) *(__global uint *)(to + {at}) = {word};"
-            if each > 1:
+            if per_word > 1:
                 yield "    else {"
-                for j in range(each):
+                for j in range(per_word):
                     value = f"({unit})({word} >> {8 * side.unit * j})"
                     yield f"        if (low <= {at + j} && high > {at + j}) to[{at + j}] = {value};"
                 yield "    }"

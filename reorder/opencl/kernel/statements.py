@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 def shared_lines(conversion: KernelFormula, roles: Collection[str], s: int) -> Iterator[str]:
     """Return the values of roles that all elements of step s share."""
     for role in roles:
-        kind, read = conversion.operand_type(role), conversion.operand_value(role, f"{role}_{s}")
-        yield f"const {kind} {role}_all = {read};"
+        ctype, read = conversion.operand_type(role), conversion.operand_value(role, f"{role}_{s}")
+        yield f"const {ctype} {role}_all = {read};"
     if conversion.multiplies and "dst_scale" in roles:
         yield f"const float {INVERSE} = 1.0f / dst_scale_all;"
 
