@@ -247,46 +247,12 @@ class ImageDesc(Checked):
         >>> memdesc.image_desc((2, 6, 5, 7), "f16", "tvm_texture").fits(2048, 2048, 2048)
         True
         """
-        return not self._excess(max_width, max_height, max_depth)
-
-    def check_size(
-        self, max_width: int, max_height: int, where: str = "", *, max_depth: int | None = None
-    ) -> None:
-        """Refuse an image that is too large for a device.
-
-        Parameters
-        ----------
-        max_width, max_height, max_depth : int
-            As for `fits`.
-        where : str
-            What the message says about the device, such as ``on cl:0``.
-
-        Raises
-        ------
-        MemdescError
-            With the sides that are too large, and the limits.
-        """
-        over = self._excess(max_width, max_height, max_depth)
-        if not over:
-            return
-        msg = (
-            f"{self!r} is {self._spelled}: {' and '.join(over)}{where and f' {where}'}; split a "
-            "dim, or use a buffer of .desc"
-        )
-        raise MemdescError(msg)
-
-    def _excess(self, max_width: int, max_height: int, max_depth: int | None) -> list[str]:
-        """Return which sides are more than a device allows."""
         limits = {"width": max_width, "height": max_height}
         if max_depth is not None:
             limits["depth"] = max_depth
-        sizes = {side: getattr(self, side) for side in limits}
-        return [
-            f"{side} {sizes[side]} is more than the {most} "
-            f"{'slices' if side == 'depth' else 'pixels'} allowed"
-            for side, most in limits.items()
-            if sizes[side] > checked_int(f"max_{side}", most)
-        ]
+        return all(
+            getattr(self, side) <= checked_int(f"max_{side}", most) for side, most in limits.items()
+        )
 
     def to_json(self) -> str:
         """Write the image as JSON: the descriptor of its pixels, its sides, its kind and name.

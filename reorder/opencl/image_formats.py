@@ -79,8 +79,18 @@ def check_size(image: ImageDesc, queue: cl.CommandQueue) -> None:
             "reorder into a buffer of image.desc instead, the same pixels row by row"
         )
         raise MemdescError(msg)
-    width, height, depth = limits
-    image.check_size(width, height, f"on device {name!r}", max_depth=depth)
+    sizes = zip(("width", "height", "depth"), limits, strict=True)
+    over = [
+        f"{side} {getattr(image, side)} is more than the {most} allowed"
+        for side, most in sizes
+        if getattr(image, side) > most
+    ]
+    if over:
+        msg = (
+            f"{image!r} does not fit on device {name!r}: {' and '.join(over)}; split a dim, or use "
+            "a buffer of .desc"
+        )
+        raise MemdescError(msg)
     if not is_listed:
         msg = (
             f"device {name!r} is a sub-device that the context of the queue does not list: PoCL "

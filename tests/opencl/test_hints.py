@@ -27,6 +27,7 @@ X = np.arange(6, dtype=np.float32).reshape(2, 3)
 IMAGE = image_desc((1, 4, 3, 2), "f32", "in_out_channel")
 HOST = np.zeros(32, np.uint8)
 PIXELS = np.ones((1, 4, 3, 2), np.float32)
+WIDE = np.ones((1, 4, 1, 1 << 17), np.float32)  # more pixels in a row than devices allow
 # what no device here refuses; test_errors.py and test_arrays.py have other ways to see these
 _REASONS = (
     "have no images of",
@@ -69,6 +70,9 @@ ROWS = hints.rows("""
     use FLOAT
         ocl.pack(q, PIXELS, IMAGE, channel_type="SNORM_INT8")
         ocl.pack(q, PIXELS, IMAGE, channel_type="FLOAT")
+    split a dim, or use a buffer of .desc
+        ocl.pack(q, WIDE, "in_out_channel")
+        r.reorder(WIDE, image_desc(WIDE.shape, "f32", "in_out_channel").desc, queue=q)
     see memdesc.image_desc
         ocl.pack(q, PIXELS, plain)
         ocl.pack(q, PIXELS, md.image_desc((1, 4, 3, 2), "f32", "in_out_channel"))

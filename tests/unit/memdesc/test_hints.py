@@ -136,9 +136,6 @@ ROWS = hints.rows("""
     see image_desc
         md.ImageDesc(D, 1, 1, 1, 3)
         md.image_desc((1, 4, 3, 2), "f32", "in_out_channel")
-    or use a buffer of .desc
-        IMAGE.check_size(1, 1)
-        IMAGE.desc.nbytes
     see .blocks
         FUSED.strides
         FUSED.blocks

@@ -64,4 +64,3 @@ def test_an_image_is_compared_with_limits_without_a_device() -> None:
     assert image.fits(896, 56)
     assert not image.fits(895, 56)
     assert not image.fits(896, 55)
-    image.check_size(896, 56)
