@@ -17,7 +17,7 @@ from memdesc.names import Name
 from memdesc.names.onednn import CANONICAL
 from memdesc.names.registry import VOCABULARIES
 from memdesc.names.suggest import did_you_mean, similar_words
-from memdesc.tags import LETTERS, parse_tag
+from memdesc.tags import LETTERS
 
 if TYPE_CHECKING:
     from memdesc.names.vocabulary import Vocabulary
@@ -44,10 +44,8 @@ def _write(vocabulary: Vocabulary, desc: MemoryDesc, _letters: str) -> tuple[str
 
 def _read(vocabulary: Vocabulary, given: Given) -> MemoryDesc:
     dims, dtype = given.sizes(), given.type()
-    notation = vocabulary.by_bits.get(dtype.bits, {}).get(given.text)
-    tag = parse_tag(notation) if notation else vocabulary.parse(given.text)
-    if vocabulary.check_dims is not None and len(dims) == tag.ndims:
-        vocabulary.check_dims(given.text, dims, tag)
+    tag = vocabulary.tag(given.text, dtype.bits) or vocabulary.parse(given.text)
+    vocabulary.check_dims(given.text, dims, tag)
     return desc_of(dtype, layout_by_tag(tag, dims, given.text))
 
 

@@ -2,8 +2,7 @@
 
 `onednn`, `cldnn`, `mace`, `weights`, `tensorrt`, `acl`, `ascend`, `ncnn`, `mnn`, `tflite_gpu`,
 `executorch` and `kvcache` are vocabularies; `images` has the types of images. To add a vocabulary,
-write a file with a `VOCABULARY` (made by `vocabulary.Table` if it is a table), and add it to
-`registry.VOCABULARIES`.
+write a file with a `VOCABULARY`, and add it to `registry.VOCABULARIES`.
 """
 
 from memdesc.names.images import is_image

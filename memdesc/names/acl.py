@@ -6,7 +6,7 @@ with `_bf16` are for bf16 elements. Source: Compute Library, `arm_gemm.hpp`, `We
 
 from __future__ import annotations
 
-from memdesc.names.vocabulary import ANY_WIDTH, Row, Table
+from memdesc.names.vocabulary import ANY_WIDTH, Row, Vocabulary
 
 _BF16_BITS = 16
 # block size of input channels -> block sizes of output channels
@@ -31,6 +31,4 @@ def _rows() -> dict[str, Row]:
     return rows
 
 
-VOCABULARY = Table("weight format of the Arm Compute Library", _rows()).vocabulary(
-    "acl", lambda name: name.startswith("OHWI")
-)
+VOCABULARY = Vocabulary("acl", "weight format of the Arm Compute Library", _rows(), "OHWI")

@@ -6,7 +6,7 @@ C0 is 32 for 8-bit elements, and 16 for wider ones. Source: graphengine of Ascen
 
 from __future__ import annotations
 
-from memdesc.names.vocabulary import Row, Table
+from memdesc.names.vocabulary import Row, Vocabulary
 
 # bits of an element -> C0
 _C0 = {8: 32, 16: 16, 32: 16, 64: 16}
@@ -32,6 +32,6 @@ _REFUSED = {
     )
 }
 
-VOCABULARY = Table("format of Ascend", _ROWS, refused=_REFUSED).vocabulary(
-    "ascend", lambda name: name.startswith(("NC1", "NDC1", "C1", "FRACTAL_"))
+VOCABULARY = Vocabulary(
+    "ascend", "format of Ascend", _ROWS, "NC1|NDC1|C1|FRACTAL_", refused=_REFUSED
 )

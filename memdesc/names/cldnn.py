@@ -9,13 +9,17 @@ tables and the kernels (`fetch_weights.cl`, `fetch_data.cl`) disagree, the kerne
 from __future__ import annotations
 
 import re
-from functools import partial
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc.errors import UnknownFormatError, UnsupportedFormatError, short_repr
 from memdesc.names.vocabulary import Vocabulary, read_names, refuse
-from memdesc.tags import LETTERS, FormatTag, parse_tag
+from memdesc.tags import LETTERS, parse_tag
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from memdesc.tags import FormatTag
 
 # Letters of dims: batch, feature, group, output and input feature, and the spatial dims x to u.
 _DIMS = "bfgoixyzwuv"
@@ -98,41 +102,6 @@ REFUSED = MappingProxyType(
         "image_2d_rgba": _IMAGE,
     }
 )
-
-
-def domain(name: str) -> str:
-    """Return what a name describes: `data`, `weights` or `grouped weights`."""
-    if name == "bf_lyx_yx" or "weights" in name:
-        return "weights"
-    return _family(name)[0]
-
-
-def letters(name: str) -> str:
-    """Return what a name calls the logical dims; empty if it does not say."""
-    return _family(name)[1]
-
-
-def parse(name: str) -> FormatTag:
-    """Read a name, for elements of whole bytes."""
-    refuse(name, REFUSED)
-    canonical = _IRREGULAR.get(name) or _translate(_RENAMED.get(name, name))
-    try:
-        return parse_tag(canonical)
-    except UnknownFormatError as error:
-        raise _error(name, f"which reads as {error}") from None
-
-
-def check_dims(name: str, dims: tuple[int, ...], _tag: FormatTag) -> None:
-    """Refuse sizes, one for each dim, for which a name is not a layout of digits."""
-    if "iy_xs_os_xsv2_" in name and dims[-1] % 2:
-        msg = (
-            f"{name!r} with odd x = {dims[-1]}: the kernels store the unpaired last column apart, "
-            "which strides cannot describe; pad x to an even size"
-        )
-        raise UnsupportedFormatError(msg)
-    if name == "os_is_osv32_isv32_swizzled_by_4" and dims[2:] != (1, 1):
-        msg = f"{name!r} with y, x = {dims[2:]}: the kernels address 1x1 filters only"
-        raise UnsupportedFormatError(msg)
 
 
 def _family(name: str) -> tuple[str, str]:
@@ -234,20 +203,53 @@ def _error(name: str, reason: str) -> UnknownFormatError:
     return UnknownFormatError(f"{short_repr(name)}: {reason}")
 
 
-def _is_spelled_like(name: str) -> bool:
-    """Whether a name has tokens, or consists of letters of dims only, such as `bfyxx`."""
-    is_plain = set(_DIMS) >= set(name) and not {"x", "y"}.isdisjoint(name)
-    return is_plain or re.search(_SPELLING, name) is not None
+class _ClDNN(Vocabulary):
+    def known(self) -> tuple[str, ...]:
+        """Return the names of the tables."""
+        return read_names("cldnn.json")
+
+    def domain(self, name: str) -> str:
+        """Return what a name describes: `data`, `weights` or `grouped weights`."""
+        if name == "bf_lyx_yx" or "weights" in name:
+            return "weights"
+        return _family(name)[0]
+
+    def letters(self, name: str) -> str:
+        """Return what a name calls the logical dims; empty if it does not say."""
+        return _family(name)[1]
+
+    @property
+    def by_bits(self) -> Mapping[int, Mapping[str, str]]:
+        """The names with another layout for 4-bit elements."""
+        return {4: _FOUR_BIT}
+
+    def parse(self, name: str) -> FormatTag:
+        """Read a name, for elements of whole bytes."""
+        refuse(name, self.refused)
+        canonical = _IRREGULAR.get(name) or _translate(_RENAMED.get(name, name))
+        try:
+            return parse_tag(canonical)
+        except UnknownFormatError as error:
+            raise _error(name, f"which reads as {error}") from None
+
+    def check_dims(self, name: str, dims: tuple[int, ...], tag: FormatTag) -> None:
+        """Refuse sizes, one for each dim, for which a name is not a layout of digits."""
+        if len(dims) != tag.ndims:
+            return
+        if "iy_xs_os_xsv2_" in name and dims[-1] % 2:
+            msg = (
+                f"{name!r} with odd x = {dims[-1]}: the kernels store the unpaired last column "
+                "apart, which strides cannot describe; pad x to an even size"
+            )
+            raise UnsupportedFormatError(msg)
+        if name == "os_is_osv32_isv32_swizzled_by_4" and dims[2:] != (1, 1):
+            msg = f"{name!r} with y, x = {dims[2:]}: the kernels address 1x1 filters only"
+            raise UnsupportedFormatError(msg)
+
+    def is_spelled_like(self, name: str) -> bool:
+        """Whether a name has tokens, or consists of letters of dims only, such as `bfyxx`."""
+        is_plain = set(_DIMS) >= set(name) and not {"x", "y"}.isdisjoint(name)
+        return is_plain or re.search(_SPELLING, name) is not None
 
 
-VOCABULARY = Vocabulary(
-    "cldnn",
-    partial(read_names, "cldnn.json"),
-    parse,
-    domain,
-    letters,
-    _is_spelled_like,
-    check_dims,
-    {4: _FOUR_BIT},
-    r"(?:cldnn::)?format::",
-)
+VOCABULARY = _ClDNN("cldnn", "format of OpenVINO", refused=REFUSED, scope=r"(?:cldnn::)?format::")

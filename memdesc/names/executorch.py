@@ -8,7 +8,7 @@ layers. Source: ExecuTorch at cff6f4dd, `backends/vulkan/runtime`, `StorageUtils
 from __future__ import annotations
 
 from memdesc.names.images import REFUSED
-from memdesc.names.vocabulary import Row, Table
+from memdesc.names.vocabulary import Row, Vocabulary
 
 _BYTE = 8
 
@@ -28,6 +28,10 @@ _ROWS = {
 }
 _REFUSED = {name: why for name, why in REFUSED.items() if name.startswith(("PACKED", "TENSOR"))}
 
-VOCABULARY = Table("packing of ExecuTorch", _ROWS, refused=_REFUSED).vocabulary(
-    "executorch", lambda name: name.startswith(("PACKED_INT8", "TENSOR_", "executorch_q8"))
+VOCABULARY = Vocabulary(
+    "executorch",
+    "packing of ExecuTorch",
+    _ROWS,
+    "PACKED_INT8|TENSOR_|executorch_q8",
+    refused=_REFUSED,
 )

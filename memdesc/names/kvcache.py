@@ -12,7 +12,7 @@ name before the last `X` counts the tensors, and the rest spells the order in on
 
 from __future__ import annotations
 
-from memdesc.names.vocabulary import ANY_WIDTH, Row, Table
+from memdesc.names.vocabulary import ANY_WIDTH, Row, Vocabulary
 
 _DOMAIN = "kv cache"
 _LOGICAL = "lbthnc"
@@ -57,6 +57,12 @@ _REFUSED = {
         "separately, the scales with an offset0"
     )
 }
-VOCABULARY = Table(
-    "order of KV caches", _ROWS, refused=_REFUSED, dims=_DIMS, fixed={"t": 2}
-).vocabulary("kvcache", lambda name: name.startswith(("NL_", "NB_", "TWO_X", "vllm_paged")))
+VOCABULARY = Vocabulary(
+    "kvcache",
+    "order of KV caches",
+    _ROWS,
+    "NL_|NB_|TWO_X|vllm_paged",
+    refused=_REFUSED,
+    dims=_DIMS,
+    fixed={"t": 2},
+)

@@ -8,13 +8,11 @@ batch. Source: MNN at 4d40bdbd, `Tensor::CAFFE_C4`, `MNN_DATA_FORMAT_NC4HW4` and
 
 from __future__ import annotations
 
-from memdesc.names.vocabulary import ANY_WIDTH, Row, Table
+from memdesc.names.vocabulary import ANY_WIDTH, Row, Vocabulary
 
 _ROWS = {
     "NC4HW4": Row("nchw", "data", {ANY_WIDTH: "aBcd4b"}),
     "C4NHW4": Row("nchw", "data", {ANY_WIDTH: "Bacd4b"}),
 }
 
-VOCABULARY = Table("format of MNN", _ROWS).vocabulary(
-    "mnn", lambda name: name.startswith(("NC4", "C4N"))
-)
+VOCABULARY = Vocabulary("mnn", "format of MNN", _ROWS, "NC4|C4N")

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from memdesc.names.vocabulary import Row, Table
+from memdesc.names.vocabulary import Row, Vocabulary
 
 _PLANE_BITS = 128
 
@@ -24,6 +24,5 @@ def _row(pack: int) -> Row:
 
 
 _PACKS = (1, 4, 8, 16)
-VOCABULARY = Table("packing of ncnn", {f"elempack{n}": _row(n) for n in _PACKS}).vocabulary(
-    "ncnn", lambda name: name.startswith("elempack")
-)
+_ROWS = {f"elempack{n}": _row(n) for n in _PACKS}
+VOCABULARY = Vocabulary("ncnn", "packing of ncnn", _ROWS, "elempack")

@@ -8,7 +8,6 @@ regular, and 798 aliases, of which the six in `_IRREGULAR` are not.
 from __future__ import annotations
 
 import itertools
-from functools import partial
 from typing import TYPE_CHECKING
 
 from memdesc.errors import UnknownFormatError
@@ -60,32 +59,6 @@ _REFUSED = {
 }
 
 
-def domain(name: str) -> str:
-    """Return what a name describes: `data`, `weights`, ..., `any` for canonical tags."""
-    family = _family(name)
-    return family[0] if family else CANONICAL
-
-
-def letters(name: str) -> str:
-    """Return what a name calls the logical dims; empty for canonical tags."""
-    family = _family(name)
-    return family[1] if family else ""
-
-
-def parse(name: str) -> FormatTag:
-    """Read a canonical tag or an alias."""
-    refuse(name, _REFUSED)
-    notation = _IRREGULAR.get(name, name)
-    family = _family(notation)
-    if family is None and LETTERS[0] not in (outer := _outer(notation)) and not outer <= {*LETTERS}:
-        msg = (
-            f"{name!r}: no tensor has the dims {', '.join(sorted(outer))}; data has n, c and "
-            "[d] [h] w, weights have [g], o, i and [d] [h] w, other tags have a, b, c, ..."
-        )
-        raise UnknownFormatError(msg)
-    return parse_tag(notation, family[1]) if family else parse_tag(notation)
-
-
 def _family(name: str) -> tuple[str, str] | None:
     """Return the domain and the logical letters of an alias; None for other names."""
     return _LETTERS.get(_outer(name))
@@ -96,12 +69,40 @@ def _outer(name: str) -> frozenset[str]:
     return frozenset(itertools.takewhile(str.isalpha, name.lower()))
 
 
-VOCABULARY = Vocabulary(
+class _OneDNN(Vocabulary):
+    def known(self) -> tuple[str, ...]:
+        """Return the names of the enum."""
+        return read_names("onednn.json")
+
+    def domain(self, name: str) -> str:
+        """Return what a name describes: `data`, `weights`, ..., `any` for canonical tags."""
+        family = _family(name)
+        return family[0] if family else CANONICAL
+
+    def letters(self, name: str) -> str:
+        """Return what a name calls the logical dims; empty for canonical tags."""
+        family = _family(name)
+        return family[1] if family else ""
+
+    def parse(self, name: str) -> FormatTag:
+        """Read a canonical tag or an alias."""
+        refuse(name, self.refused)
+        notation = _IRREGULAR.get(name, name)
+        outer = _outer(notation)
+        family = _family(notation)
+        if family is None and LETTERS[0] not in outer and not outer <= {*LETTERS}:
+            msg = (
+                f"{name!r}: no tensor has the dims {', '.join(sorted(outer))}; data has n, c and "
+                "[d] [h] w, weights have [g], o, i and [d] [h] w, other tags have a, b, c, ..."
+            )
+            raise UnknownFormatError(msg)
+        return parse_tag(notation, family[1]) if family else parse_tag(notation)
+
+
+# any unknown name without another spelling gets the reason of oneDNN's notation
+VOCABULARY = _OneDNN(
     "onednn",
-    partial(read_names, "onednn.json"),
-    parse,
-    domain,
-    letters,
-    is_spelled_like=lambda _name: True,  # the fallback for names without another spelling
+    "tag of oneDNN",
+    refused=_REFUSED,
     scope=r"dnnl_|(?:(?:dnnl::)?memory::)?format_tag::",
 )

@@ -23,7 +23,6 @@ from memdesc.names import (
     tflite_gpu,
     weights,
 )
-from memdesc.tags import parse_tag
 
 if TYPE_CHECKING:
     from memdesc.names.vocabulary import Vocabulary
@@ -118,9 +117,8 @@ def parse_name(name: str, bits: int) -> ParsedName:
     An unknown name is refused with the reason of the vocabulary whose spelling it follows.
     """
     for vocabulary in VOCABULARIES:
-        notation = vocabulary.by_bits.get(bits, {}).get(vocabulary.bare(name))
-        if notation is not None:
-            return ParsedName(parse_tag(notation), vocabulary)
+        if (tag := vocabulary.tag(name, bits)) is not None:
+            return ParsedName(tag, vocabulary)
     parsed = _parse_name(name)
     if isinstance(parsed, str):
         raise UnsupportedFormatError(parsed)

@@ -80,9 +80,7 @@ def resolve(name: str, dims: tuple[int, ...], bits: int) -> FormatTag:
             raise UnknownFormatError(msg) from None
         msg = f"{error}{did_you_mean(suggest(name, len(dims) or None))}"
         raise UnknownFormatError(msg) from None
-    # the caller reports a wrong number of dims
-    if vocabulary.check_dims is not None and len(dims) == tag.ndims:
-        vocabulary.check_dims(name, dims, tag)
+    vocabulary.check_dims(name, dims, tag)
     return tag
 
 

@@ -8,11 +8,10 @@ whose names have no k; formats of the DLA are those of Orin.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from memdesc.errors import UnsupportedFormatError
-from memdesc.names.vocabulary import ANY_WIDTH, Row, Table
+from memdesc.names.vocabulary import ANY_WIDTH, Row, Vocabulary
 
 if TYPE_CHECKING:
     from memdesc.tags import FormatTag
@@ -42,23 +41,20 @@ _SPELLINGS = {
     # letters alone, such as HWC, are a layout of TVM with these dims
     **{name[1:]: name for name in _ROWS if not name.isalpha()},
 }
-_TABLE = Table("format of TensorRT", _ROWS, spellings=_SPELLINGS)
-_SPELLED = re.compile(r".*\bTensorFormat(::|\.).*|k?(C?DHW|CHW|D?HWC)[0-9].*|k(LINEAR|D?HWC|DLA).*")
+_START = r".*\bTensorFormat(::|\.)|k?(C?DHW|CHW|D?HWC)[0-9]|k(LINEAR|D?HWC|DLA)"
 _COLOURS = (3, 4)
 
 
-def _check_dims(name: str, dims: tuple[int, ...], _tag: FormatTag) -> None:
-    """Refuse DLA images with one channel, whose pixels have a single lane."""
-    if _TABLE.key(name) == "kDLA_HWC4" and dims[1] not in _COLOURS:
-        msg = (
-            f"{name!r} with C = {dims[1]}: only 3 or 4 channels have this layout; an image "
-            "of one channel is 'acdb__d32' of 16 bits, 'acdb__d64' of 8 bits"
-        )
-        raise UnsupportedFormatError(msg)
+class _TensorRT(Vocabulary):
+    def check_dims(self, name: str, dims: tuple[int, ...], tag: FormatTag) -> None:
+        """Refuse DLA images with one channel, whose pixels have a single lane."""
+        super().check_dims(name, dims, tag)
+        if self.key(name) == "kDLA_HWC4" and len(dims) == tag.ndims and dims[1] not in _COLOURS:
+            msg = (
+                f"{name!r} with C = {dims[1]}: only 3 or 4 channels have this layout; an image "
+                "of one channel is 'acdb__d32' of 16 bits, 'acdb__d64' of 8 bits"
+            )
+            raise UnsupportedFormatError(msg)
 
 
-VOCABULARY = _TABLE.vocabulary(
-    "tensorrt",
-    lambda name: _SPELLED.fullmatch(name) is not None,
-    _check_dims,
-)
+VOCABULARY = _TensorRT("tensorrt", "format of TensorRT", _ROWS, _START, spellings=_SPELLINGS)

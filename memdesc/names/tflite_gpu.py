@@ -8,7 +8,7 @@ of a group: `kOSpatialIOGroupI4O4_2`. Source: TensorFlow, `lite/delegates/gpu/co
 
 from __future__ import annotations
 
-from memdesc.names.vocabulary import ANY_WIDTH, Row, Table
+from memdesc.names.vocabulary import ANY_WIDTH, Row, Vocabulary
 
 _STORAGE = "TensorStorageType::"
 # over b, h, w, c: slices, rows, columns, batch, four channels; an image's rows are h and slices
@@ -51,6 +51,10 @@ _ROWS = {
 _CUSTOM = "it takes the order of filter taps from data (spatial_remap); give the tag of yours"
 _REFUSED = {"kOICustomSpatialI4O4": _CUSTOM, "kOICustomSpatialO4I4": _CUSTOM}
 
-VOCABULARY = Table("layout of TFLite's GPU delegate", _ROWS, refused=_REFUSED).vocabulary(
-    "tflite_gpu", lambda name: name.startswith((_STORAGE, "kOSpatial", "kOICustom", "k2DX"))
+VOCABULARY = Vocabulary(
+    "tflite_gpu",
+    "layout of TFLite's GPU delegate",
+    _ROWS,
+    f"{_STORAGE}|kOSpatial|kOICustom|k2DX",
+    refused=_REFUSED,
 )

@@ -1,53 +1,22 @@
-"""Vocabulary: the interface between the file of a system and the functions that search them all."""
+"""Vocabulary: the names of a system as a table, for the functions that search them all."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc.errors import UnknownFormatError, UnsupportedFormatError, short_repr
 from memdesc.tags import parse_tag
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Mapping
 
     from memdesc.tags import FormatTag
 
 # the example of a type in a message is an unsigned integer up to this width, and a float beyond it
 _INTEGER_BITS = 8
-
-
-@dataclass(frozen=True, slots=True)
-class Vocabulary:
-    """The names of one system."""
-
-    # the value of `Name.vocabulary`
-    name: str
-    # returns every name that the system defines; `parse` may read more names than these
-    known: Callable[[], Iterable[str]]
-    # raises UnknownFormatError for an unknown name, and UnsupportedFormatError for a known one that
-    # is not a layout of elements
-    parse: Callable[[str], FormatTag]
-    # what a known name describes: `data`, `weights`, ...
-    domain: Callable[[str], str]
-    # what a name calls the logical dims, such as `nchw`; empty if it does not say
-    letters: Callable[[str], str]
-    # whether an unknown name is spelled like those of this system, so that its `parse` gives the
-    # best reason
-    is_spelled_like: Callable[[str], bool]
-    # refuses sizes that a name does not support, given its tag
-    check_dims: Callable[[str, tuple[int, ...], FormatTag], None] | None = None
-    # for a width of elements in bits, the names with another layout than the one that `parse`
-    # gives, each with its canonical notation
-    by_bits: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
-    # a regular expression for what stands before a name in programs, such as `dnnl_`
-    scope: str = ""
-
-    def bare(self, name: str) -> str:
-        """Return a name without its scope."""
-        return re.sub(f"^(?:{self.scope})", "", name) if self.scope else name
 
 
 def read_names(file: str) -> tuple[str, ...]:
@@ -88,15 +57,19 @@ class Row(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Table:
-    """The rows of a vocabulary, and the functions for its `Vocabulary`."""
+class Vocabulary:
+    """The names of one system: a table of rows, or a subclass where names follow rules."""
 
+    # the value of `Name.vocabulary`
+    name: str
     # what the names stand for, in messages: `packing of weights`
     noun: str
-    rows: Mapping[str, Row]
+    rows: Mapping[str, Row] = field(default_factory=dict)
+    # a regular expression for how names start: the reason is this system's for an unknown one
+    start: str = ""
     # other names, each with its name in `rows`
     aliases: Mapping[str, str] = field(default_factory=dict)
-    # names that are not layouts, with the reason
+    # names that are not layouts of elements, with the reason
     refused: Mapping[str, str] = field(default_factory=dict)
     # what letters of dims stand for, in messages
     dims: Mapping[str, str] = field(default_factory=dict)
@@ -104,24 +77,35 @@ class Table:
     fixed: Mapping[str, int] = field(default_factory=dict)
     # other spellings of names in `rows`, which are read, but not listed
     spellings: Mapping[str, str] = field(default_factory=dict)
+    # a regular expression for what stands before a name in programs, such as `dnnl_`
+    scope: str = ""
 
-    def vocabulary(
-        self,
-        name: str,
-        is_spelled_like: Callable[[str], bool],
-        check_dims: Callable[[str, tuple[int, ...], FormatTag], None] | None = None,
-    ) -> Vocabulary:
-        """Return the vocabulary; `check_dims` replaces this table's check."""
-        return Vocabulary(
-            name,
-            partial(tuple[str, ...], (*self.rows, *self.aliases, *self.refused)),
-            self.parse,
-            self.domain,
-            self.letters,
-            is_spelled_like,
-            check_dims or self.check_dims,
-            self._by_bits(),
-        )
+    def bare(self, name: str) -> str:
+        """Return a name without its scope."""
+        return re.sub(f"^(?:{self.scope})", "", name) if self.scope else name
+
+    def known(self) -> tuple[str, ...]:
+        """Return every name that the system defines; `parse` may read more names than these."""
+        return (*self.rows, *self.aliases, *self.refused)
+
+    def is_spelled_like(self, name: str) -> bool:
+        """Whether an unknown name is spelled like those of this system."""
+        return re.match(self.start, name) is not None
+
+    @cached_property
+    def by_bits(self) -> Mapping[int, Mapping[str, str]]:
+        """For a width of elements in bits, the names with a tag for this width only."""
+        tags: dict[int, dict[str, str]] = {}
+        for name in (*self.rows, *self.aliases, *self.spellings):
+            for bits, tag in self.rows[self.key(name)].tags.items():
+                if bits != ANY_WIDTH:
+                    tags.setdefault(bits, {})[name] = tag
+        return tags
+
+    def tag(self, name: str, bits: int) -> FormatTag | None:
+        """Return the tag that a name has for elements of one width only; None for other names."""
+        notation = self.by_bits.get(bits, {}).get(self.bare(name))
+        return None if notation is None else parse_tag(notation)
 
     def key(self, name: str) -> str:
         """Return the name in `rows` that another name or spelling stands for."""
@@ -142,7 +126,11 @@ class Table:
         return row.letters if row else ""
 
     def parse(self, name: str) -> FormatTag:
-        """Read a name for elements of any width."""
+        """Read a name for elements of any width.
+
+        Raises UnknownFormatError for an unknown name, and UnsupportedFormatError for a known one
+        that is not a layout of elements.
+        """
         refuse(name, self.refused)
         row = self.row(name)
         if row is None:
@@ -159,14 +147,16 @@ class Table:
         return parse_tag(row.tags[ANY_WIDTH])
 
     def check_dims(self, name: str, dims: tuple[int, ...], tag: FormatTag) -> None:
-        """Refuse sizes, one for each dim, that the name does not allow; say which are."""
-        row = self.rows[self.key(name)]
+        """Refuse sizes that the name, with this tag, does not allow; say which are."""
+        row = self.row(name)
+        if row is None or len(dims) != tag.ndims:  # the caller reports a wrong number of dims
+            return
         for dim, letter in enumerate(row.letters):
             if dims[dim] != self.fixed.get(letter, dims[dim]):
                 msg = (
                     f"{name!r} with dims {dims}: dim {dim} is {self.dims[letter]}, so its size is "
                     f"{self.fixed[letter]}; "
-                    f"the dims are {', '.join(self.dims[letter_] for letter_ in row.letters)}"
+                    f"the dims are {', '.join(self.dims[own] for own in row.letters)}"
                 )
                 raise UnsupportedFormatError(msg)
         if not row.whole:
@@ -187,12 +177,3 @@ class Table:
             )
             msg = f"{name!r} with {stated}: {rule}; pad the tensor to {padded}"
             raise UnsupportedFormatError(msg)
-
-    def _by_bits(self) -> dict[int, dict[str, str]]:
-        """Return for each width the names with their tags."""
-        tags: dict[int, dict[str, str]] = {}
-        for name in (*self.rows, *self.aliases, *self.spellings):
-            for bits, tag in self.rows[self.key(name)].tags.items():
-                if bits != ANY_WIDTH:
-                    tags.setdefault(bits, {})[name] = tag
-        return tags

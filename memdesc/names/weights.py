@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from memdesc.names.vocabulary import ANY_WIDTH, Row, Table
+from memdesc.names.vocabulary import ANY_WIDTH, Row, Vocabulary
 from memdesc.tags import LETTERS
 
 # What the letters of dims stand for.
@@ -292,17 +292,15 @@ _REFUSED = {
 
 
 # "torch" alone starts other names, such as torch.channels_last
-_STEMS = (
-    "torch_",
-    *{name.split("_")[0].split("<")[0] for name in PACKINGS if not name.startswith("torch")},
+_STEMS = {name.split("_")[0].split("<")[0] for name in PACKINGS if not name.startswith("torch")}
+
+VOCABULARY = Vocabulary(
+    "weights",
+    "packing of weights",
+    PACKINGS,
+    "|".join(sorted(["torch_", *_STEMS])),
+    ALIASES,
+    _REFUSED,
+    DIMS,
+    fixed={"t": 2},
 )
-
-
-def _is_spelled_like(name: str) -> bool:
-    """Whether a name starts like one in the table."""
-    return name.startswith(_STEMS)
-
-
-VOCABULARY = Table(
-    "packing of weights", PACKINGS, ALIASES, _REFUSED, DIMS, fixed={"t": 2}
-).vocabulary("weights", _is_spelled_like)
