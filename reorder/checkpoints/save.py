@@ -24,7 +24,7 @@ from reorder.api import reorder
 from reorder.checkpoints.formats import npz
 from reorder.checkpoints.formats.descriptors import record_fields, record_of
 from reorder.checkpoints.formats.entry import map_file
-from reorder.checkpoints.formats.table import FORMATS, kind_of, read_container
+from reorder.checkpoints.formats.table import FORMATS, kind_of, plan_file, read_container
 from reorder.checkpoints.moves.changes import padded
 from reorder.checkpoints.stored import (
     QUANTIZED,
@@ -109,7 +109,7 @@ def save(path: str | os.PathLike[str], tensors: Savable | Mapping[str, Savable])
     else:
         named = {DEFAULT_NAME: tensors}
     parts = [part for name, value in named.items() for part in _parts_of(name, value)]
-    (file,) = row.module.plan(given.name, [tensor for tensor, _ in parts], {})
+    (file,) = plan_file(given, [tensor for tensor, _ in parts], {})
     data = {tensor.name: data for tensor, data in parts}
     write_file(given, lambda out: _write(out, file, data))
 

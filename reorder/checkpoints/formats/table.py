@@ -5,17 +5,16 @@ from __future__ import annotations
 import os
 import re
 import zipfile
-from importlib import import_module
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from memdesc.errors import MemdescError
-from reorder.checkpoints.formats.npz import DAMAGES
+from reorder.checkpoints.formats import gguf, npy, npz, onnx, safetensors
 from reorder.checkpoints.formats.shards import INDEX_ENDING, read_folder, read_index
 from reorder.disk import as_path, open_file
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from reorder.checkpoints.formats.entry import Container, PlannedFile, Tensor
@@ -24,20 +23,11 @@ if TYPE_CHECKING:
 _START = 64
 
 
-class _Module(Protocol):
-    """What the module of a format provides."""
-
-    def read(self, path: Path) -> Container: ...
-    def plan(
-        self, name: str, tensors: Sequence[Tensor], metadata: Mapping[str, Any]
-    ) -> tuple[PlannedFile, ...]: ...
-
-
 _ARRAYS = "`memdesc reorder` reads it; with `--to plain` it writes the values row by row"
 
 
 class Format(NamedTuple):
-    """A format: its name, which is also its module's, and how its files start and end."""
+    """A format: its name, how its files start and end, and what reads and plans them."""
 
     name: str
     ending: str
@@ -45,6 +35,9 @@ class Format(NamedTuple):
     start: bytes | None
     # what messages call such a file
     what: str
+    read: Callable[[Path], Container]
+    # None if it is only read
+    plan: Callable[[str, Sequence[Tensor], Mapping[str, Any]], tuple[PlannedFile, ...]] | None
     # what reads it where the command at hand does not
     way_out: str = _ARRAYS
     # whether files have room for metadata
@@ -55,13 +48,6 @@ class Format(NamedTuple):
     has_scalars: bool = True
     # whether every reader sees the order of a permuted tensor's axes
     shows_order: bool = False
-    is_written: bool = True
-
-    @property
-    def module(self) -> _Module:
-        """The functions of the format."""
-        module: Any = import_module(f"reorder.checkpoints.formats.{self.name}")
-        return module  # type: ignore[no-any-return] # modules have no static type
 
 
 # A new format is one more module, and its row here.
@@ -70,22 +56,26 @@ FORMATS: Mapping[str, Format] = MappingProxyType(
         row.name: row
         for row in (
             # the length of the header, about 100 MB at most, and its brace
-            Format("safetensors", ".safetensors", rb".{3}[\0-\5]\0{4}\{", "a .safetensors file"),
-            Format("gguf", ".gguf", b"GGUF", "a GGUF file", has_scalars=False),
             Format(
-                *("npy", ".npy", b"\x93NUMPY", "a .npy file"),
+                *("safetensors", ".safetensors", rb".{3}[\0-\5]\0{4}\{", "a .safetensors file"),
+                *(safetensors.read, safetensors.plan),
+            ),
+            Format(
+                *("gguf", ".gguf", b"GGUF", "a GGUF file", gguf.read, gguf.plan),
+                has_scalars=False,
+            ),
+            Format(
+                *("npy", ".npy", b"\x93NUMPY", "a .npy file", npy.read, npy.plan),
                 has_metadata=False,
                 has_names=False,
                 shows_order=True,
             ),
             Format(
-                "npz",
-                ".npz",
-                rb"PK(\x03\x04|\x05\x06)",
-                "a .npz, or another .zip",
+                *("npz", ".npz", rb"PK(\x03\x04|\x05\x06)", "a .npz, or another .zip"),
+                *(npz.read, npz.plan),
                 has_metadata=False,
             ),
-            Format("onnx", ".onnx", None, "an ONNX model", is_written=False),
+            Format("onnx", ".onnx", None, "an ONNX model", onnx.read, None),
         )
     }
 )
@@ -163,7 +153,7 @@ def refusal(path: Path, kind: Format | Foreign) -> MemdescError:
 def _is_of_torch(file: BinaryIO) -> bool:
     try:
         names = zipfile.ZipFile(file).namelist()
-    except DAMAGES:
+    except npz.DAMAGES:
         return False  # reading it will report the error
     return any(name == "data.pkl" or name.endswith("/data.pkl") for name in names)
 
@@ -183,7 +173,7 @@ def read_container(path: str | os.PathLike[str], *, skip_unreadable: bool = Fals
     if isinstance(kind, Foreign):
         raise refusal(given, kind)
     # without a known start, the module of the ending says what is wrong
-    return (kind or format_of(given)).module.read(given)
+    return (kind or format_of(given)).read(given)
 
 
 def plan_file(
@@ -195,8 +185,8 @@ def plan_file(
     """
     given = as_path(path)
     row = format_of(given)
-    if not row.is_written:
-        endings = ", ".join(each.ending for each in FORMATS.values() if each.is_written)
+    if row.plan is None:
+        endings = ", ".join(each.ending for each in FORMATS.values() if each.plan)
         msg = f"{str(given)!r}: a {row.ending} is read but not written; name one of {endings}"
         raise MemdescError(msg)
-    return row.module.plan(given.name, tensors, metadata)
+    return row.plan(given.name, tensors, metadata)
