@@ -14,11 +14,13 @@ from hypothesis import strategies as st
 
 import memdesc
 import reorder
-from memdesc import MemdescError
-from tests.unit.reorder.zarr_arrays import chunk_bytes, create
+from memdesc import MemdescError, UnsupportedFormatError
+from tests import hints
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from numpy.typing import NDArray
 
 pytestmark = pytest.mark.peers
 
@@ -28,14 +30,29 @@ MemdescCodec = pytest.importorskip("reorder.zarr").MemdescCodec
 _RNG = np.random.default_rng(0)
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["channels_last", "dnnl::memory::format_tag::nhwc", "200x1x50x10", "f32::blocked:acdb::f0"],
-)
-def test_a_layout_has_any_name(name: str) -> None:
+def create(store: Any, x: NDArray[Any], layout: str, dtype: str | None = None, **other: Any) -> Any:
+    """Make an array with the codec and nothing else, and write all of x."""
+    array = zarr.create_array(
+        store,
+        shape=x.shape,
+        dtype=x.dtype,
+        serializer=MemdescCodec(layout, dtype),
+        compressors=None,
+        **other,
+    )
+    array[...] = x
+    return array
+
+
+def chunk_bytes(store: Any, *at: int) -> bytes:
+    """Return what is stored for the chunk at these indices."""
+    return bytes(store["c/" + "/".join(map(str, at))].to_bytes())
+
+
+def test_a_layout_has_any_name() -> None:
     store: dict[str, Any] = {}
     x = _RNG.random((2, 10, 4, 5), np.float32)
-    array = create(store, x, name, chunks=x.shape)
+    array = create(store, x, "f32::blocked:acdb::f0", chunks=x.shape)
     assert (array[...] == x).all()
     assert chunk_bytes(store, 0, 0, 0, 0) == reorder.reorder(x, "nhwc").data.tobytes()
 
@@ -58,7 +75,7 @@ def test_a_chunk_holds_the_bytes_of_the_layout_with_its_padding() -> None:
     reorder.Memory(desc, np.frombuffer(stored, np.uint8), zero_pad=False).check_padding()
 
 
-@pytest.mark.parametrize("layout", ["plain", "bacd", "nChw16c", "b_fs_yx_fsv16", "in_out_channel"])
+@pytest.mark.parametrize("layout", ["plain", "b_fs_yx_fsv16", "in_out_channel"])
 def test_slices_are_those_of_numpy(layout: str) -> None:
     x = _RNG.random((3, 40, 5, 4), np.float32)
     array = create({}, x, layout, chunks=(2, 20, 3, 4))
@@ -169,36 +186,6 @@ def test_another_program_opens_it_by_the_name_in_the_metadata(tmp_path: Path) ->
     assert ran.stdout == x.tobytes()
 
 
-def test_a_record_is_kept_as_an_array_for_each_field(tmp_path: Path) -> None:
-    desc = memdesc.record.record_desc((256, 64), "gptq", group=32)
-    tensors = {
-        name: _RNG.integers(0, 100, nbytes).astype(np.uint8)
-        for name, nbytes in desc.tensors.items()
-    }
-    record = reorder.records.Record(desc, tensors)
-    group = zarr.create_group(tmp_path)
-    for name, layout, dtype in (
-        ("qweight", "gptq", "u4"),
-        ("qzeros", "ab", "u4"),
-        ("scales", "ab", None),
-    ):
-        x = record.field(name)
-        array = group.create_array(
-            name,
-            shape=x.shape,
-            dtype="uint8" if dtype else x.dtype,
-            serializer=MemdescCodec(layout, dtype),
-            compressors=None,
-        )
-        array[...] = x
-    stored = {
-        name: (tmp_path / name / "c" / "0" / "0").read_bytes() for name in ("qweight", "qzeros")
-    } | {"scales": (tmp_path / "scales" / "c" / "0" / "0").read_bytes()}
-    assert stored == {name: data.tobytes() for name, data in tensors.items()}
-    again = reorder.records.Record(desc, stored)
-    assert (reorder.dequantize(again).data == reorder.dequantize(record).data).all()
-
-
 def test_a_tag_is_stored_by_its_notation() -> None:
     codec = MemdescCodec(memdesc.tags.parse_tag("Ab16a"), np.dtype("f4"))
     fields = {"name": "memdesc", "configuration": {"layout": "Ab16a", "dtype": "f32"}}
@@ -242,3 +229,199 @@ def test_arrays_read_as_they_were_written(
     whole[: part.shape[0], : part.shape[1]] = part
     if (whole != fill).any():
         assert chunk_bytes(store, 0, 0) == reorder.reorder(whole, layout).data.tobytes()
+
+
+# Fields of records
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        name
+        for name in memdesc.record.known_records()
+        if len(memdesc.record.record_desc((256, 256), name).tensors) == 1
+    ],
+)
+def test_chunks_hold_the_fields_of_a_record_and_make_it_again(name: str) -> None:
+    desc = memdesc.record.record_desc((32, 512), name)
+    record = reorder.records.Record(desc, _RNG.integers(0, 256, desc.nbytes, np.uint8))
+    again = reorder.records.Record(desc)
+    nbytes = 0
+    for part in desc.fields:
+        store: dict[str, Any] = {}
+        bits = record.field(part.name)
+        whole = {"u4": np.uint8, "s4": np.int8}.get(part.kind)
+        values = bits if whole is None else bits.astype(whole)
+        chunks = (8, values.shape[1])
+        array = create(store, values, f"{name}.{part.name}", chunks=chunks)
+        nbytes += sum(len(chunk_bytes(store, k, 0)) for k in range(4))
+        assert np.array_equal(array[7:9, 1:], values[7:9, 1:], equal_nan=part.kind == "f16")
+        again.set_field(part.name, array[...])
+    assert nbytes == desc.nbytes
+    assert again.data.tobytes() == record.data.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("layout", "dtype", "shape", "reason"),
+    [
+        ("q4_0.q", None, (4, 64), "no field"),
+        ("q4_0.qs", None, (4, 65), "blocks of 32"),
+        ("q4_0.qs", "u8", (4, 64), "already has a type"),
+        ("gptq.qweight", None, (4,), "dims"),
+        ("q6_k", None, (4, 256), r"'q6_k' is a record.*q6_k\.ql, q6_k\.qh, q6_k\.sc, q6_k\.d$"),
+        (
+            "q9_k.qh",
+            None,
+            (4, 256),
+            r"unknown format 'q9_k\.qh'.*may be a field.*of the records q4_0",
+        ),
+        ("q9_k", None, (4, 256), "neither an outer part.*'fsv16'$"),
+    ],
+)
+def test_fields_that_do_not_fit_are_refused(
+    layout: str, dtype: str | None, shape: tuple[int, ...], reason: str
+) -> None:
+    with pytest.raises(MemdescError, match=reason):
+        create({}, np.zeros(shape, np.uint8), layout, dtype, chunks=shape)
+
+
+def test_planes_are_for_arrays_of_integers_that_they_hold() -> None:
+    with pytest.raises(MemdescError, match="holds u2: the array must be of integers, not float32"):
+        create({}, np.zeros((4, 256), np.float32), "q6_k.qh", chunks=(4, 256))
+    with pytest.raises(MemdescError, match="holds u2, 0 to 3, but at"):
+        create({}, np.full((4, 256), 4, np.uint8), "q6_k.qh", chunks=(4, 256))
+
+
+# What is refused
+
+
+@pytest.mark.parametrize(
+    ("shape", "chunks", "layout", "stored", "message"),
+    [
+        ((100, 64), (30, 64), "marlin", "u4", "in must be a multiple of 16.*pad the tensor"),
+        ((4, 4), (4, 4), "nChw16c", None, "nChw16c"),
+        ((4, 4), (4, 4), "aB0b", None, "aB0b"),
+        ((4, 4), (4, 4), "in_out_channel", None, "in_out_channel"),
+        ((4, 4), (4, 4), "nv12", None, "cannot be described"),
+    ],
+)
+def test_layouts_that_do_not_take_the_chunks_are_refused_before_anything_is_written(
+    shape: tuple[int, ...], chunks: tuple[int, ...], layout: str, stored: str | None, message: str
+) -> None:
+    store: dict[str, Any] = {}
+    with pytest.raises(MemdescError, match=message):
+        zarr.create_array(
+            store, shape=shape, chunks=chunks, dtype="u1", serializer=MemdescCodec(layout, stored)
+        )
+    assert store == {}
+
+
+def test_types_that_have_no_layout_are_refused() -> None:
+    codec = MemdescCodec("ab")
+    with pytest.raises(MemdescError, match="complex64"):
+        zarr.create_array({}, shape=(4, 4), dtype="c8", serializer=codec)
+    with pytest.raises(MemdescError, match="a descriptor has 1 to 12"):
+        zarr.create_array({}, shape=(), dtype="f4", serializer=codec)
+    with pytest.raises(MemdescError, match="unknown data type 'q4'"):
+        MemdescCodec("ab", "q4")
+    with pytest.raises(MemdescError, match=r"layout must be a name such as 'nChw16c'.*not 3"):
+        MemdescCodec(3)
+
+
+@pytest.mark.parametrize(("layout", "stored"), [("ba", "s64"), ("q4_0.d", None), ("q4_0.qs", None)])
+def test_an_array_of_a_type_that_cannot_be_read_is_refused_before_it_is_made(
+    layout: str, stored: str | None
+) -> None:
+    codec, store = MemdescCodec(layout, stored), dict[str, Any]()
+    name = stored or codec.chunk_desc((64, 64), "f32").dtype.name
+    with pytest.raises(MemdescError, match=f"complex64.* cannot be stored as {name}"):
+        zarr.create_array(store, shape=(64, 64), dtype="c8", serializer=codec)
+    assert store == {}
+
+
+def _create_and_write_shards() -> None:
+    codec = MemdescCodec("marlin", "u4")
+    array = zarr.create_array(
+        {}, shape=(60, 64), chunks=(30, 64), shards=(60, 64), dtype="u1", serializer=codec
+    )
+    array[...] = 1
+
+
+def test_chunks_of_shards_that_do_not_fit_are_refused_as_they_are_written() -> None:
+    # zarr 3.4 asks the codecs of shards already when the array is made
+    with pytest.raises(UnsupportedFormatError, match="in must be a multiple of 16"):
+        _create_and_write_shards()
+
+
+@pytest.mark.parametrize("data", [b"", b"abc", bytes(513)])
+def test_damaged_chunks_are_refused(data: bytes, tmp_path: Path) -> None:
+    array = create(str(tmp_path / "a"), np.ones((8, 9), np.float32), "aB16b", chunks=(8, 9))
+    (tmp_path / "a" / "c" / "0" / "0").write_bytes(data)
+    message = (
+        rf"memory_desc\(\(8, 9\), 'f32', 'aB16b'\) has 512 bytes, but this one has {len(data)}"
+    )
+    with pytest.raises(MemdescError, match=message):
+        array[...]
+
+
+@pytest.mark.parametrize(
+    "configuration",
+    [{}, {"layout": 3}, {"layout": None}, {"layout": "ab", "dtype": 7}, {"layout": "ab", "k": 1}],
+)
+def test_metadata_that_no_version_wrote_is_refused(
+    configuration: dict[str, Any], tmp_path: Path
+) -> None:
+    create(str(tmp_path / "a"), np.ones((8, 9), np.float32), "aB16b", chunks=(8, 9))
+    path = tmp_path / "a" / "zarr.json"
+    metadata = json.loads(path.read_text())
+    metadata["codecs"][0]["configuration"] = configuration
+    path.write_text(json.dumps(metadata))
+    with pytest.raises(MemdescError):
+        zarr.open_array(tmp_path / "a")
+
+
+HALF = np.full((4, 4), 0.5, np.float32)
+CODES = np.ones((64, 64), np.uint8)
+
+
+def written(x: Any, layout: str = "ba", dtype: str | None = None) -> bool:
+    """Make an array, and return whether what is read is what was written."""
+    done = (create({}, x, layout, dtype)[...] == x).all()
+    assert done
+    return bool(done)
+
+
+ROWS = hints.rows("""
+    make the array of int64, and write .view('i8')
+        written(np.ones((4, 4), "M8[s]"))
+        written(np.ones((4, 4), "M8[s]").view("i8"))
+    make the array of int64, and write .view('i8')
+        written(np.ones((4, 4), "m8[s]"))
+        written(np.ones((4, 4), "m8[s]").view("i8"))
+    store its .real and its .imag in two arrays
+        written(np.ones((4, 4), "c8"))
+        written(np.ones((4, 4), "c8").real)
+        written(np.ones((4, 4), "c8").imag)
+    make the array of unsigned integers, such as uint32, and write .view('u4')
+        written(np.zeros((4, 4), "V4"))
+        written(np.zeros((4, 4), "V4").view("u4"))
+    make the array of numbers
+        written(np.ones((4, 4), "S4"))
+        written(np.ones((4, 4), "S4").astype("u4"))
+    round or scale them first, or leave dtype out
+        written(HALF, dtype="s8")
+        written(HALF.round(), dtype="s8")
+        written(HALF * 2, dtype="s8")
+        written(HALF)
+    leave dtype='u8' out
+        written(CODES, "q4_0.qs", "u8")
+        written(CODES, "q4_0.qs")
+    give each of its fields an array, as q4_0.d, q4_0.qs
+        written(CODES, "q4_0")
+        written(np.ones((4, 2), np.float16), "q4_0.d")
+        written(CODES, "q4_0.qs")
+""")
+
+
+def test_every_hint_is_given_and_works() -> None:
+    hints.check(ROWS, globals(), ["reorder/zarr.py"])
