@@ -193,9 +193,7 @@ class _Schedule:
         self, plan: ReorderPlan, threads: int, machine: Machine, place: int | None
     ) -> None:
         builder = BatchBuilder(plan, threads, machine, place)
-        scheduled = (
-            _load_converter()(builder) if needs_tiles(plan) else builder.move_all(plan.boxes)
-        )
+        scheduled = _load_converter()(builder) if needs_tiles(plan) else builder.move_plan()
         self.batches = [*map(LinkedBatch, scheduled)]
         self.kernels = builder.kernels
         # whether dst at another place takes another schedule

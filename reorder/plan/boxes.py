@@ -57,6 +57,14 @@ def boxes_of(src: Layout, dst: Layout, *params: ParameterLayout) -> tuple[Box, .
     return (Box((0,) * len(bases), (), (loop._replace(xor=xor),)),)
 
 
+def table_boxes(src: Layout, dst: Layout) -> tuple[Box, ...]:
+    """Return the boxes of a swizzle with a table for each; none if dims are in tables already."""
+    try:
+        return simplify(granule_boxes(_boxes_of_bases(src.base(), dst.base()), (src.xor, dst.xor)))
+    except TooManyBoxesError:
+        return ()
+
+
 def _boxes_of_bases(*operands: OperandLayout) -> tuple[Box, ...]:
     groups = _groups(operands)
     boxes = [_boxes_of_group(operands, dims) for dims in groups]

@@ -8,6 +8,7 @@ from math import gcd
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memdesc.dtypes import BYTE_BITS
+from reorder.cpu.schedule.granules import has_table, schedule_table
 from reorder.cpu.schedule.partition import Partition, Workload, partition
 from reorder.cpu.schedule.program import encode, points_in_bytes
 from reorder.cpu.schedule.rotation import rotate
@@ -19,8 +20,8 @@ from reorder.cpu.schedule.select import (
     pack_for_kernels,
 )
 from reorder.cpu.schedule.tiling import tile_boxes
-from reorder.cpu.schedule.variants import has_table, schedule_table, schedule_variants, variants_of
-from reorder.plan.nodes import DST, SRC
+from reorder.plan.boxes import table_boxes
+from reorder.plan.plan import is_planned
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -81,6 +82,16 @@ class BatchBuilder:
         # what `explain` shows: micro-kernels with the width of their elements, and "tiles"
         self.kernels: tuple[str, ...] = ()
 
+    def move_plan(self) -> list[Batch]:
+        """Return the batches of a plan that only moves elements."""
+        src, dst = self.plan.src.layout, self.plan.dst.layout
+        boxes: tuple[Box, ...] = ()
+        # non-temporal stores write each line of a plain dst once as it is
+        is_streamed = src.xor and self.streams
+        if (src.xor or dst.xor) and self.plan.boxes and is_planned(self.plan) and not is_streamed:
+            boxes = table_boxes(src, dst)
+        return self.move_all(boxes or self.plan.boxes)
+
     def move_all(self, boxes: Iterable[Box]) -> list[Batch]:
         """Return batches that move boxes, those without indirect loops first."""
         boxes = list(boxes)
@@ -112,30 +123,14 @@ class BatchBuilder:
 
     def _scheduled(self, boxes: Iterable[Box]) -> Iterator[tuple[int, tuple[ScheduledBox, ...]]]:
         """Schedule boxes; yields the bits of their elements with them."""
-        alike: dict[tuple[int, int], list[Box]] = {}
         for box in boxes:
             packed, bits, stride = pack_for_kernels(box, self.plan.dst.dtype.bits)
             if bits >= BYTE_BITS:
                 packed, stride = _placed(packed, bits, stride, self.place)
-            alike.setdefault((bits, stride), []).append(packed)
-        src, dst = self.plan.src.layout, self.plan.dst.layout
-        for (bits, stride), together in alike.items():
-            yield from (
-                (bits, tuple(schedule_table(box, stride))) for box in together if box.indirect
-            )
-            boxes = [box for box in together if not box.indirect]
-            # non-temporal stores write each line of a plain dst once as it is
-            if bool(src.xor) == bool(dst.xor) or (src.xor and self.streams):
-                yield from ((bits, self._schedule(box, bits, stride)) for box in boxes)
-                continue
-            # the boxes of a swizzle differ in the operand that is swizzled
-            side = DST if src.xor else SRC
-            for variants in variants_of(boxes, side):
-                one = schedule_variants(variants, side, stride)
-                if one:
-                    yield bits, (one,)
-                else:
-                    yield from ((bits, self._schedule(box, bits, stride)) for box in variants.boxes)
+            if packed.indirect:
+                yield bits, tuple(schedule_table(packed, stride))
+            else:
+                yield bits, self._schedule(packed, bits, stride)
 
     def _schedule(self, box: Box, bits: int, element_stride: int) -> tuple[ScheduledBox, ...]:
         """Schedule a box whose offsets in dst count from the start of a line."""

@@ -215,7 +215,7 @@ def _encode_transpose(
     head = TransposeHead(
         columns=size_of(columns),
         valid_columns=_count_valid(columns),
-        column_run=column_run if len(tables) == 1 else 0,
+        column_run=0 if scheduled.has_own_columns else column_run,
         rows=size_of(rows),
         valid_rows=valid_rows,
         row_run=row_run,

@@ -12,6 +12,7 @@ from reorder.cpu.schedule.loops import (
     contiguous_loops,
     contiguous_size,
     count_contiguous,
+    offset_table,
     size_of,
 )
 from reorder.cpu.target import LINE_BITS, LINE_NBYTES
@@ -96,6 +97,15 @@ class ScheduledBox(NamedTuple):
         return self.micro_kernel == TRANSPOSED
 
     @property
+    def has_own_columns(self) -> bool:
+        """Whether tables say where columns of a transposition are in dst, not their loops."""
+        extents, strides = zip(
+            *((node.extent, node.strides[1]) for node in self.columns), strict=True
+        )
+        loops = tuple(offset_table(extents, strides)) if self.tables else ()
+        return any(table.dst != loops for table in self.tables)
+
+    @property
     def inner_size(self) -> int:
         """Elements of the rows and columns together: a call moves them, without cuts."""
         return size_of((*self.rows, *self.columns))
@@ -140,8 +150,8 @@ class ScheduledBox(NamedTuple):
 
     def fills_lines(self, bits: int) -> bool:
         """Whether it writes whole cache lines only, if dst starts with one."""
-        if self.tables and (len(self.tables) > 1 or not self.is_transposed):
-            return False  # strides say nothing of where its variants write
+        if self.tables and (self.has_own_columns or not self.is_transposed):
+            return False  # strides say nothing of where it writes
         if self.is_interleaved(bits):
             return self._starts_lines((*self.rows, *self.columns), bits)
         if self._is_split():

@@ -135,6 +135,12 @@ def test_rows_at_any_element_are_cut_into_granules() -> None:
     assert np.array_equal(memory.numpy(), x.astype(np.float16))
 
 
+def test_a_tensor_without_elements_is_not_moved() -> None:
+    strided = memory_desc((9, 2, 0), "f64", strides=(1, 400, 100))
+    empty = memory_desc((9, 2, 0), "f64", replace(strided.layout, xor=((3, 2),)))
+    check(strided, empty, 0, at_end=True, threads=1)
+
+
 def test_boxes_that_only_start_elsewhere_move() -> None:
     src = memory_desc((15, 16, 1), "f32", "Sw<1,2,3> o 0 o (15,16,1):(16,1,1)")
     check(src, memory_desc((15, 16, 1), "f32", "Abc3a2a"), 0, at_end=True, threads=1)

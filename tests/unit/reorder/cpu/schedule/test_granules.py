@@ -9,9 +9,10 @@ import pytest
 
 from memdesc import MemoryDesc, memory_desc
 from reorder import plan_reorder
+from reorder.cpu.schedule.granules import schedule_table
 from reorder.cpu.schedule.loops import offset_table
 from reorder.cpu.schedule.select import RUN, TRANSPOSED, ScheduledBox, Tables
-from reorder.cpu.schedule.variants import schedule_variants, variants_of
+from reorder.plan.boxes import table_boxes
 
 if TYPE_CHECKING:
     from reorder.plan import Node
@@ -57,21 +58,15 @@ def test_the_boxes_of_a_swizzle_are_one_box_with_tables(
     src: str | MemoryDesc, dst: str | MemoryDesc, kernel: int, tables: int
 ) -> None:
     plan = plan_reorder(src, dst)
-    side = 1 if plan.src.layout.xor else 0
-    (variants,) = variants_of(plan.boxes, side)
-    scheduled = schedule_variants(variants, side, 1)
-    assert scheduled is not None
+    (box,) = table_boxes(plan.src.layout, plan.dst.layout)
+    (scheduled,) = schedule_table(box, 1)
     assert (scheduled.micro_kernel, len(scheduled.tables)) == (kernel, tables)
     offsets = (desc.layout.offsets().ravel().tolist() for desc in (plan.src, plan.dst))
     assert pairs_of(scheduled) == sorted(zip(*offsets, strict=True))
 
 
-def test_boxes_with_zeros_or_other_loops_stay_apart() -> None:
-    ragged = memory_desc((100, 70), "f16", "Sw<3,3,3> o 0 o (100,128):(128,1)")
-    plan = plan_reorder(memory_desc((100, 70), "f16"), ragged)
-    groups = [*variants_of(plan.boxes, 0)]
-    assert sorted(str(box) for group in groups for box in group.boxes) == sorted(
-        map(str, plan.boxes)
-    )
-    assert all(len(group.boxes) == 1 for group in groups if group.boxes[0].is_zero)
-    assert any(len(group.boxes) > 1 for group in groups)
+def test_two_swizzles_are_one_table_too() -> None:
+    boxes = table_boxes(TILE.layout, TURNED.layout)
+    found = [pair for box in boxes for each in schedule_table(box, 1) for pair in pairs_of(each)]
+    offsets = (desc.layout.offsets().ravel().tolist() for desc in (TILE, TURNED))
+    assert sorted(found) == sorted(zip(*offsets, strict=True))

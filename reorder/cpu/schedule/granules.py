@@ -1,0 +1,139 @@
+"""Tables of a swizzle as those of micro-kernels: rows in any order, or steps of a transposition.
+
+The plan has a box for each value of the bits that are read, and each of these reads or writes a few
+bytes of the same cache lines. One after the other they would bring these lines to the core several
+times. A box of `granule_boxes` has all of it: its indirection table becomes rows of runs, in the
+order of dst, or steps of the loop in the transposing kernel, each with tables of its own.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from memdesc.swizzle import swizzled
+from reorder.cpu.schedule.loops import contiguous_loops, offset_table, size_of
+from reorder.cpu.schedule.select import RUN, STRIDED, TILE, TRANSPOSED, ScheduledBox, Tables
+from reorder.plan.nodes import DST, SRC, Box, Node
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from memdesc.swizzle import Terms
+    from reorder.plan.nodes import IndirectLoop
+
+# Most steps of a table that becomes a part of programs.
+_MAX_STEPS = 1 << 14
+# Most words of the tables of a transposition.
+_MAX_WORDS = 1 << 13
+# Rows or columns of one step of a transposition: the lines that all steps share should stay in the
+# first-level cache.
+_SHARED_STEPS = 64
+
+
+def has_table(box: Box) -> bool:
+    """Whether `schedule_table` takes a box: its one indirect loop is a nest of a few steps."""
+    if len(box.indirect) != 1 or not box.indirect[0].xor:
+        return False
+    (loop,) = box.indirect
+    loops = [((dim,), size, 1) for dim, size in loop.sizes]
+    is_nest = all(
+        [(axis.dims, axis.padded, len(blocks)) for axis, blocks in operand] == loops
+        for operand in (loop.src, loop.dst)
+    )
+    return is_nest and loop.extent <= _MAX_STEPS
+
+
+def schedule_table(box: Box, element_stride: int) -> Iterator[ScheduledBox]:
+    """Schedule a box, whose strides and offsets count elements of `element_stride`."""
+    table = _Table(box.indirect[0], element_stride)
+    run = box.nodes[-1] if box.nodes else Node(1, 1, (0, 0))
+    is_run = run.strides[DST] == element_stride and (
+        box.is_zero or run.strides[SRC] == element_stride
+    )
+    if not (is_run or box.is_zero) and (transposed := _transposed(box, table, element_stride)):
+        yield transposed
+        return
+    rows, outer = [*table.loops], [*box.nodes[:-1]]
+    while outer and size_of(rows) * outer[-1].extent <= 2 * TILE:
+        rows.insert(0, outer.pop())
+    src, dst = (table.offsets(rows, operand) for operand in (SRC, DST))
+    # in this order lines of both sides are moved once
+    order = np.argsort(dst, kind="stable")
+    for start in range(0, len(order), 2 * TILE):
+        part = order[start : start + 2 * TILE]
+        tables = Tables(tuple(src[part].tolist()), tuple(dst[part].tolist()))
+        row = Node(len(part), len(part), tuple(run.extent * stride for stride in run.strides))
+        whole = Box(box.offsets, (*outer, row, run))
+        kernel = RUN if is_run else STRIDED
+        yield ScheduledBox(
+            whole, element_stride, kernel, tuple(outer), (row,), (run,), tables=(tables,)
+        )
+
+
+class _Table:
+    """The loops of an indirection table, and the offsets of their steps."""
+
+    def __init__(self, loop: IndirectLoop, element_stride: int) -> None:
+        self.loops = [
+            Node(
+                axis.padded, axis.padded, (src.stride * element_stride, dst.stride * element_stride)
+            )
+            for (axis, (dst,)), (_, (src,)) in zip(loop.dst, loop.src, strict=True)
+        ]
+        self._xor, self._element_stride = loop.xor, element_stride
+
+    def terms(self, operand: int) -> Terms:
+        """Return the XOR terms of an operand."""
+        return self._xor[operand][1]
+
+    def offsets(self, loops: Sequence[Node], operand: int, start: int = 0) -> NDArray[np.int64]:
+        """Return the offset of each step of some loops, given innermost first, in an operand.
+
+        `start` is that of their first step before the XOR. Loops beside those of the table are
+        within granules, or multiples of the pattern.
+        """
+        first, terms = self._xor[operand]
+        size = self._element_stride
+        bases = offset_table([node.extent for node in loops], [n.strides[operand] for n in loops])
+        found = np.array(bases, np.int64) + start
+        return swizzled(terms, found // size + first) * size
+
+
+def _transposed(box: Box, table: _Table, element_stride: int) -> ScheduledBox | None:
+    """Schedule a box whose loops are contiguous in src and in dst in two groups."""
+    groups: list[list[Node]] = [[], []]
+    # the loops of the table are contiguous in an operand without a swizzle only
+    plain = [k for k in (SRC, DST) if not table.terms(k)]
+    for k in (*(k for k in (SRC, DST) if k not in plain), *plain):
+        loops = [node for node in box.nodes if node not in groups[1 - k]]
+        loops += table.loops if k in plain else []
+        for n in contiguous_loops(loops, k, element_stride):
+            if groups[k] and size_of(groups[k]) * loops[n].extent > _SHARED_STEPS:
+                break
+            groups[k].append(loops[n])
+    columns, rows = groups
+    if not columns or not rows or max(map(size_of, groups)) >= 2 * TILE:
+        return None
+    inner = {*columns, *rows}
+    steps = [node for node in table.loops if node not in inner]
+    if size_of(steps) * sum(map(size_of, groups)) > _MAX_WORDS:
+        return None
+    src, dst = (
+        [
+            tuple(table.offsets(group, operand, start).tolist())
+            for start in offset_table(
+                [n.extent for n in steps], [n.strides[operand] for n in steps]
+            )
+        ]
+        for operand, group in ((SRC, rows), (DST, columns))
+    )
+    tables = tuple(Tables(*each) for each in zip(src, dst, strict=True))
+    outer = tuple(node for node in box.nodes if node not in inner)
+    whole = Box(box.offsets, (*outer, *steps, *rows, *columns))
+    return ScheduledBox(
+        whole, element_stride, TRANSPOSED, outer, tuple(rows), tuple(columns), tables=tables
+    )
