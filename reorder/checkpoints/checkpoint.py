@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
-from html import escape
 from operator import getitem
 from typing import TYPE_CHECKING, Any, Self
 
@@ -12,7 +11,7 @@ import numpy as np
 
 from memdesc import MemdescError, MemoryDesc
 from memdesc.checked import Checked
-from memdesc.errors import about, short_repr, starred
+from memdesc.errors import about, short_repr
 from memdesc.immutable import immutable
 from reorder.checkpoints.formats.entry import Entry, map_file
 from reorder.checkpoints.formats.table import read_container
@@ -30,9 +29,6 @@ if TYPE_CHECKING:
 
     from memdesc.record import RecordDesc
     from reorder.memory.memory import Memory
-
-# the most rows of the table that a notebook shows
-_ROWS = 100
 
 
 @immutable
@@ -202,11 +198,7 @@ class Checkpoint(Checked, Mapping[str, StoredTensor]):
         self._maps: dict[Path, NDArray[np.uint8]] | None = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _opened_again, (self._path, self._states(), self._maps is None)
-
-    def _states(self) -> dict[Path, tuple[int, int]]:
-        """Return the state of each file when its header was read."""
-        return {entry.file: entry.state.shared for entry in self._model.entries.values()}
+        return open_checkpoint, (self._path,)
 
     @property
     def format(self) -> str:
@@ -318,20 +310,6 @@ class Checkpoint(Checked, Mapping[str, StoredTensor]):
     def __repr__(self) -> str:
         return f"Checkpoint({str(self._path)!r}, {self.format}, {len(self)} tensors)"
 
-    def _repr_html_(self) -> str:
-        """Return a table for a notebook; tensors that only numbers tell apart share a row."""
-        kinds: dict[tuple[str, str], tuple[int, int]] = {}
-        for name, entry in self._model.entries.items():
-            kind = starred(name), str(entry.desc or f"{entry.dtype} {entry.shape}")
-            count, nbytes = kinds.get(kind, (0, 0))
-            kinds[kind] = count + 1, nbytes + entry.nbytes
-        rows = [(*kind, *map(str, totals)) for kind, totals in kinds.items()]
-        more = f"<p>... and {len(rows) - _ROWS} more</p>" if len(rows) > _ROWS else ""
-        cells = ("".join(f"<td>{escape(cell)}</td>" for cell in row) for row in rows[:_ROWS])
-        body = "".join(f"<tr>{each}</tr>" for each in cells)
-        head = "".join(f"<th>{each}</th>" for each in ("name", "descriptor", "tensors", "bytes"))
-        return f"<p>{escape(repr(self))}</p><table><tr>{head}</tr>{body}</table>{more}"
-
 
 def open_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
     """Open a checkpoint: read the headers, and map tensors when they are used.
@@ -375,14 +353,3 @@ def open_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
 def model_of(checkpoint: Checkpoint) -> Model:
     """Return the tensors of a checkpoint, and what its weights are."""
     return checkpoint._model  # noqa: SLF001 - the class is of this module
-
-
-def _opened_again(path: Path, states: dict[Path, tuple[int, int]], is_closed: bool) -> Checkpoint:  # noqa: FBT001 - pickle passes no keywords
-    """Open a checkpoint that was pickled."""
-    checkpoint = open_checkpoint(path)
-    if checkpoint._states() != states:  # noqa: SLF001 - the class is of this module
-        msg = f"{str(path)!r} has changed since the checkpoint was pickled; open it again"
-        raise MemdescError(msg)
-    if is_closed:
-        checkpoint.close()
-    return checkpoint

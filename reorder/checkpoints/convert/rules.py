@@ -285,8 +285,6 @@ def _make_rule(text: str, pattern: str, fields: Mapping[str, str]) -> Rule:
             way_out = "; without it, leave the arrow out, as in '*: nChw16c'"
             rule.fail(f"{key} is empty{way_out if key == 'src' else ''}")
     made: dict[str, Any] = {key: _READERS[key](rule, key, value) for key, value in fields.items()}
-    if not made:
-        rule.fail("it changes nothing; give a layout, a data type or rename=")
     if "groups" in made and "scales" not in made:
         rule.fail("groups= goes with scales=, which are chosen from the data")
     if "scales" in made and ("scale" in made or "zero_point" in made):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc import MemdescError, MemoryDesc, UnsupportedFormatError, data_type, memory_desc
@@ -28,7 +27,6 @@ from reorder.checkpoints.moves.tasks import Task
 from reorder.checkpoints.stored import (
     QUANTIZED,
     WEIGHT,
-    is_in_shape,
     joined_tensors,
     stored_layout,
     stored_record,
@@ -361,7 +359,10 @@ def _held_layout(entry: Entry, rule: Rule) -> MemoryDesc:
         hint = ""
         if rule.src is not None and is_record(rule.src):
             parts = ", ".join(tensors_of(rule.src.name.lower()))
-            hint = f"; no weight that it matches has all tensors of the record {name}, {parts}"
+            hint = (
+                f"; no weight that it matches has all tensors of the record {name}, {parts}: to "
+                "move a record, match what comes before the names of its tensors"
+            )
         rule.fail(f"{entry.name} of {entry.dtype} and shape {entry.shape}: {error}{hint}")
     if found.nbytes != entry.nbytes:
         rule.fail(
@@ -380,22 +381,17 @@ def _layout_of_rule(entry: Entry, rule: Rule, name: str) -> MemoryDesc:
     """Return the layout that a rule names, with dims from the shape."""
     words = data_type(entry.dtype)
     dtype = words if rule.holds is None else data_type(rule.holds)
-    if rule.dims is not None:
-        return memory_desc(rule.dims, _element_type(name, dtype.name, dtype.bits), name)
-    if entry.is_described and isinstance(entry.desc, MemoryDesc):
+    if rule.dims is None and entry.is_described and isinstance(entry.desc, MemoryDesc):
         return memory_desc(entry.desc.dims, entry.desc.dtype, name)
     kind = _element_type(name, dtype.name, dtype.bits)
+    if rule.dims is not None:
+        return memory_desc(rule.dims, kind, name)
     bits = data_type(kind).bits
-    ndims = len(entry.shape) if bits < words.bits else _ndims(name, entry.shape)
-    tag = resolve(expand_meta_tag(name, ndims), (), bits)
     if bits < words.bits:
-        if words.name not in INTEGERS:
-            msg = f"{name} is stored in words of integers, not of {words}"
-            raise MemdescError(msg)
-        dims = _dims_of_words(entry.shape, tag, words.bits // bits, name)
-    else:
-        dims = _dims_of_blocks(entry.shape, tag)
-    return memory_desc(dims, kind, name)
+        msg = f"{name} has {words.bits // bits} elements in a word of {words}; give its dims="
+        raise MemdescError(msg)
+    tag = resolve(expand_meta_tag(name, _ndims(name, entry.shape)), (), bits)
+    return memory_desc(_dims_of_blocks(entry.shape, tag), kind, name)
 
 
 def _ndims(name: str, shape: tuple[int, ...]) -> int:
@@ -418,30 +414,6 @@ def _element_type(name: str, dtype: str, bits: int) -> str:
     except MemdescError:  # a name for any number of dims, or none: the caller finds out
         return dtype
     return dtype
-
-
-def _dims_of_words(
-    shape: tuple[int, ...], tag: FormatTag, count: int, name: str
-) -> tuple[int, ...]:
-    """Return logical sizes from a shape of words of `count` elements.
-
-    Fails if the shape does not say them.
-    """
-    if len(shape) != tag.ndims:
-        msg = f"{name} has {tag.ndims} dims, but its words have {len(shape)}; give dims="
-        raise MemdescError(msg)
-    if is_in_shape(name):
-        return (*shape[:-1], shape[-1] * count)
-    sizes = [0] * tag.ndims
-    for digit, size in zip(tag.digits[: tag.ndims - 1], shape, strict=False):
-        if digit.extent or len(tag.axes[digit.axis]) > 1 or sizes[tag.axes[digit.axis][0]]:
-            msg = f"the shape does not say the sizes of {name}; give dims="
-            raise MemdescError(msg)
-        sizes[tag.axes[digit.axis][0]] = size * digit.step
-    last = sizes.index(0) if 0 in sizes else 0
-    others = prod(size for dim, size in enumerate(sizes) if dim != last)
-    sizes[last] = prod(shape) * count // others if others else 0
-    return tuple(sizes)
 
 
 def _dims_of_blocks(shape: tuple[int, ...], tag: FormatTag) -> tuple[int, ...]:

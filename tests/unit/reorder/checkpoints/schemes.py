@@ -287,7 +287,6 @@ def recorded(name: str, dims: tuple[int, int] = (30, 48), **options: Any) -> Wei
     return layer, reorder.dequantize(record).numpy()
 
 
-_FLOAT, _BYTES = {"type": "float", "num_bits": 4}, {"type": "float", "num_bits": 8}
 _TENSOR: dict[str, Any] = {"block": (300, 130)}
 _CHANNEL: dict[str, Any] = {"block": (1, 130)}
 _DEEPSEEK = declared("fp8", fmt="e4m3", weight_block_size=[128, 128])
@@ -338,98 +337,79 @@ def _bitsandbytes(kind: str, block: int, storage: str) -> Scheme:
     return Scheme(f"bnb_{kind}", config, make, {"block": block})
 
 
+def _fp8(scale: str, *shape: int, **more: Any) -> Callable[[], Weight]:
+    return partial(fp8, scale, shape, **more)
+
+
+def _bytes(strategy: str, form: str = "float-quantized", **more: Any) -> dict[str, Any]:
+    return compressed(form, type="float", num_bits=8, strategy=strategy, **more)
+
+
+def _fours(form: str, **more: Any) -> dict[str, Any]:
+    return compressed(form, type="float", num_bits=4, **more)
+
+
+_NAIVE, _BY_ROWS = "naive-quantized", "FP8_PER_CHANNEL_PER_TOKEN"
+_SMALL, _ODD = [64, 64], [125, 100]
+_FOR_32: dict[str, Any] = {"strategy": "group", "group_size": 32}
+_FOR_16: dict[str, Any] = {"strategy": "tensor_group", "group_size": 16}
+_OF_MODELOPT = partial(mxfp4, (48, 64), ".weight", ".weight_scale")
+_BYTES_OF_32 = partial(_mxfp8, (48, 64), ".weight", ".weight_scale")
+_ROW_SCALES = _fp8("weight_scale", 300, 1, **_CHANNEL)
+_INV_BLOCKS = _fp8("weight_scale_inv", 3, 2)
 _ALL = (
-    Scheme("fp8_block", _DEEPSEEK, partial(fp8, "weight_scale_inv", (3, 2)), _INV),
-    Scheme(
-        "fp8_block",
-        declared("fp8", fmt=None, weight_block_size=[128, 128]),
-        partial(fp8, "weight_scale_inv", (3, 2)),
-        _INV,
-    ),
+    Scheme("fp8_block", _DEEPSEEK, _INV_BLOCKS, _INV),
+    Scheme("fp8_block", declared("fp8", fmt=None, weight_block_size=[128, 128]), _INV_BLOCKS, _INV),
     # blocks of any two sizes
     Scheme(
         "fp8_block",
-        declared("fp8", fmt="e4m3", weight_block_size=[125, 100]),
-        partial(fp8, "weight_scale_inv", (3, 2), block=(125, 100)),
+        declared("fp8", fmt="e4m3", weight_block_size=_ODD),
+        _fp8("weight_scale_inv", 3, 2, block=(125, 100)),
         {**_INV, "block": "125x100"},
     ),
+    Scheme("fp8_block", _bytes("block", block_structure=[128, 128]), _fp8("weight_scale", 3, 2)),
     Scheme(
         "fp8_block",
-        compressed("float-quantized", **_BYTES, strategy="block", block_structure=[128, 128]),
-        partial(fp8, "weight_scale", (3, 2)),
-    ),
-    Scheme(
-        "fp8_block",
-        compressed("float-quantized", **_BYTES, strategy="block", block_structure=[64, 64]),
-        partial(fp8, "weight_scale", (5, 3), block=(64, 64)),
+        _bytes("block", block_structure=_SMALL),
+        _fp8("weight_scale", 5, 3, block=(64, 64)),
         {"block": 64},
     ),
-    *(
-        Scheme(
-            "fp8_channel",
-            compressed(form, **_BYTES, strategy="channel"),
-            partial(fp8, "weight_scale", (300, 1), **_CHANNEL),
-        )
-        for form in ("float-quantized", "naive-quantized")
-    ),
-    Scheme(
-        "fp8_tensor",
-        compressed("float-quantized", **_BYTES, strategy="tensor"),
-        partial(fp8, "weight_scale", (1,), **_TENSOR),
-    ),
-    Scheme(
-        "fp8_channel",
-        declared("fbgemm_fp8"),
-        partial(fp8, "weight_scale", (300, 1), **_CHANNEL),
-    ),
+    Scheme("fp8_channel", _bytes("channel"), _ROW_SCALES),
+    Scheme("fp8_channel", _bytes("channel", _NAIVE), _ROW_SCALES),
+    Scheme("fp8_channel", declared("fbgemm_fp8"), _ROW_SCALES),
+    Scheme("fp8_channel", modelopt(_BY_ROWS), _fp8("weight_scale", 300, **_CHANNEL)),
+    Scheme("fp8_tensor", _bytes("tensor"), _fp8("weight_scale", 1, **_TENSOR)),
     Scheme(
         "fp8_tensor",
         declared("fp8", activation_scheme="static"),
-        partial(fp8, "weight_scale", (), **_TENSOR),
+        _fp8("weight_scale", **_TENSOR),
     ),
     Scheme(
         "fp8_tensor",
         declared("fp8", weight_block_size=None),
-        partial(fp8, "weight_scale_inv", (), **_TENSOR),
+        _fp8("weight_scale_inv", **_TENSOR),
         _INV,
     ),
-    Scheme("fp8_tensor", modelopt("FP8"), partial(fp8, "weight_scale", (), **_TENSOR)),
-    Scheme(
-        "fp8_channel",
-        modelopt("FP8_PER_CHANNEL_PER_TOKEN"),
-        partial(fp8, "weight_scale", (300,), **_CHANNEL),
-    ),
-    Scheme("fp8_block", modelopt("fp8_pb_wo"), partial(fp8, "weight_scale", (3, 2))),
-    Scheme("fp8_block", modelopt("FP8_PB_WO"), partial(fp8, "weight_scale", (3, 1, 2, 1))),
+    Scheme("fp8_tensor", modelopt("FP8"), _fp8("weight_scale", **_TENSOR)),
+    Scheme("fp8_block", modelopt("fp8_pb_wo"), _fp8("weight_scale", 3, 2)),
+    Scheme("fp8_block", modelopt("FP8_PB_WO"), _fp8("weight_scale", 3, 1, 2, 1)),
     Scheme(
         "compressed_nvfp4",
-        compressed("nvfp4-pack-quantized", **_FLOAT, strategy="tensor_group", group_size=16),
+        _fours("nvfp4-pack-quantized", **_FOR_16),
         partial(nvfp4, divides=True),
     ),
     Scheme(
         "compressed_mxfp4",
-        compressed("mxfp4-pack-quantized", **_FLOAT, strategy="group", group_size=32)
-        | {"scale_dtype": "torch.uint8"},
+        _fours("mxfp4-pack-quantized", scale_dtype="torch.uint8", **_FOR_32),
         partial(mxfp4, (48, 64), ".weight_packed", ".weight_scale"),
     ),
-    Scheme(
-        "mxfp8",
-        compressed("mxfp8-quantized", **_BYTES, strategy="group", group_size=32),
-        partial(_mxfp8, (48, 64), ".weight", ".weight_scale"),
-    ),
+    Scheme("mxfp8", _bytes(form="mxfp8-quantized", **_FOR_32), _BYTES_OF_32),
     Scheme("modelopt_nvfp4", modelopt("NVFP4", group_size=16), nvfp4),
     Scheme("modelopt_nvfp4", modelopt("W4A16_NVFP4"), nvfp4),
-    *(
-        Scheme("modelopt_mxfp4", config, partial(mxfp4, (48, 64), ".weight", ".weight_scale"))
-        for config in (modelopt("mxfp4"), modelopt("W4A8_MXFP4_FP8", group_size=32))
-    ),
-    Scheme("mxfp8", modelopt("MXFP8"), partial(_mxfp8, (48, 64), ".weight", ".weight_scale")),
-    Scheme(
-        "deepseek_fp8",
-        _DEEPSEEK,
-        partial(fp8, "scale", (3, 2), kind="e8m0"),
-        {"block": 128},
-    ),
+    Scheme("modelopt_mxfp4", modelopt("mxfp4"), _OF_MODELOPT),
+    Scheme("modelopt_mxfp4", modelopt("W4A8_MXFP4_FP8", group_size=32), _OF_MODELOPT),
+    Scheme("mxfp8", modelopt("MXFP8"), _BYTES_OF_32),
+    Scheme("deepseek_fp8", _DEEPSEEK, _fp8("scale", 3, 2, kind="e8m0"), {"block": 128}),
     Scheme("deepseek_fp4", _DEEPSEEK, deepseek_fp4, prefix="layers.0.ffn.w1"),
     # experts in one tensor
     Scheme(

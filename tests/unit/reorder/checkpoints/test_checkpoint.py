@@ -145,25 +145,6 @@ def test_a_checkpoint_is_pickled_without_what_it_has_mapped(model: Path) -> None
         assert len(pickle.dumps(checkpoint)) == before
         again = pickle.loads(pickle.dumps(checkpoint["plain"]))
         assert (again.numpy() == x).all()
-    closed = pickle.loads(pickle.dumps(checkpoint))
-    with pytest.raises(MemdescError, match="is closed"):
-        _ = closed["plain"].data
-
-
-def test_notebooks_show_a_table_of_equal_tensors(tmp_path: Path) -> None:
-    tensors = {f"layers.{k}.w": np.ones((2, 3), np.float32) for k in range(12)}
-    reorder.save(tmp_path / "x.npz", tensors | {"<b>": np.ones(5, np.float16)})
-    with reorder.open_checkpoint(tmp_path / "x.npz") as checkpoint:
-        html = checkpoint._repr_html_()
-    assert "x.npz" in html
-    assert html.count("<tr>") == 3
-    desc = "memory_desc((2, 3), &#x27;f32&#x27;, &#x27;ab&#x27;)"
-    assert f"<tr><td>layers.*.w</td><td>{desc}</td><td>12</td><td>288</td></tr>" in html
-    assert "<td>&lt;b&gt;</td>" in html
-    many = {f"t{k}": np.ones(1, np.float32) for k in range(103)}
-    reorder.save(tmp_path / "y.npz", many)
-    with reorder.open_checkpoint(tmp_path / "y.npz") as checkpoint:
-        assert checkpoint._repr_html_().endswith("</table><p>... and 3 more</p>")
 
 
 def test_a_tensor_says_what_scales_it(tmp_path: Path) -> None:

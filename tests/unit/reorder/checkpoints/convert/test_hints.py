@@ -1,15 +1,18 @@
-"""Hints of conversions work: a rule that is refused, what is said of it, and rules that follow."""
+"""Hints of conversions work: what is refused, what is said of it, and what follows."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import ml_dtypes
 import numpy as np
-import pytest
 
 import reorder
-from memdesc import MemdescError
 from reorder.checkpoints import Checkpoint
+from tests import hints
+from tests.checkpoints import gptq_layer
+from tests.hints import ROOT
+from tests.unit.reorder.checkpoints.schemes import declared, fp8, recorded, write_model
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,46 +23,146 @@ _TENSORS: dict[str, Any] = {
     "tiny": np.full(4, 1e-20, np.float32),
     "huge": np.full(4, 1e30, np.float32),
 }
-_ROWS = [
-    ("leave the arrow out", "w: -> ba", ["w: ba"]),
-    ("give its logical sizes as dims=", "flat: nchw -> nhwc", ["flat: nchw -> nhwc, dims=1x4x3x2"]),
-    (
-        "give scale=, or scales= to choose them from the data, or scale=1 to round",
-        "w: s8",
-        ["w: s8, scale=0.01", "w: s8, scales=a", "w: s8, scale=1"],
-    ),
-    (
-        "such as 'u4, scales=ab, groups=1x32'",
-        "w: q4_0",
-        ["w: u4, scales=ab, groups=1x32"],
-    ),
-    ("leave out scales= of fp8_tensor", "w: fp8_tensor(scales=bf16)", ["w: fp8_tensor"]),
-    ("leave out other keys", "w: fp8_tensor, f8_e5m2", ["w: fp8_tensor"]),
-    ("give a larger scale", "w: s8, scale=1e-9", ["w: s8, scale=0.01"]),
-    ("bf16 and f32 hold it; or leave the tensor out", "tiny: f16", ["tiny: bf16", "w: f16"]),
-    ("bf16 and f32 hold it; or give scale=", "huge: f16", ["huge: bf16", "huge: f16, scale=1e28"]),
-    ("give another name", "w: rename=__metadata__", ["w: rename=v"]),
-]
+_FOLDER = ROOT / "reorder" / "checkpoints"
+_MODULES = [str(path.relative_to(ROOT)) for path in sorted((_FOLDER / "convert").glob("*.py"))]
+_MODULES += [f"reorder/checkpoints/{each}.py" for each in ("config", "weights", "checkpoint")]
+# warnings, and what the tests of outputs, of the command and of Dask follow
+_OTHERS = (
+    "does not see {} as it is here",
+    "gives it random weights instead",
+    "move away the weights that are wrong",
+    "see the physical arrays",
+    "; did you mean {}",
+)
+_ROWS = hints.rows("""
+leave the arrow out
+    rule("w: -> ba")
+    rule("w: ba")
+see rename=
+    rule("w: rename=flat")
+    rule("w: rename=v")
+give its logical sizes as dims=
+    rule("flat: nchw -> nhwc")
+    rule("flat: nchw -> nhwc, dims=1x4x3x2")
+give its dims=
+    rule("w: holds=u4")
+    rule("w: dims=32x128")
+give scale=, or scales= to choose them from the data, or scale=1 to round
+    rule("w: s8")
+    rule("w: s8, scale=0.01")
+    rule("w: s8, scales=a")
+    rule("w: s8, scale=1")
+such as 'u4, scales=ab, groups=1x32'
+    rule("w: q4_0")
+    rule("w: u4, scales=ab, groups=1x32")
+leave out scales= of fp8_tensor
+    rule("w: fp8_tensor(scales=bf16)")
+    rule("w: fp8_tensor")
+leave out other keys
+    rule("w: fp8_tensor, f8_e5m2")
+    rule("w: fp8_tensor")
+give a larger scale
+    rule("w: s8, scale=1e-9")
+    rule("w: s8, scale=0.01")
+bf16 and f32 hold it; or leave the tensor out
+    rule("tiny: f16")
+    rule("tiny: bf16")
+bf16 and f32 hold it; or give scale=
+    rule("huge: f16")
+    rule("huge: bf16")
+    rule("huge: f16, scale=1e28")
+give another name
+    rule("w: rename=__metadata__")
+    rule("w: rename=v")
+leave out 'ba ->'
+    rule("w: ba -> ab", blocked)
+    rule("w: ab", blocked)
+write one file, such as OUT.safetensors
+    to("gptq", None, "*: gptq -> q4_0")
+    to("gptq", None, "*: gptq -> q4_0", out="x.safetensors")
+leave it as it is
+    to("plain", None, "*embed_tokens.weight: fp8_block(scale_inv=true)")
+    to("plain", None, "*up.weight: fp8_block(scale_inv=true)")
+holds codes of a quantised model
+    to("odd", None, "fc.weight: f32")
+    to("odd", None, "norm.weight: f32")
+no rule can move them together
+    to("mystery", None, "fc.weight: f32")
+    to("mystery", None, "norm.weight: f32")
+they are gptq already; copy it
+    to("v1", "gptq")
+    to("v1", None)
+all its floats are bf16 already; copy it
+    to("floats", "bf16")
+    to("floats", None)
+with a rule that does not match them
+    to("ignored", None, "*: fp8_block -> plain, bf16")
+    to("ignored", None, "norm.weight: f32")
+give the name, in a rule such as --map 'fc: gptq -> plain(axes=oi), bf16'
+    to("unnamed", "bf16")
+    to("unnamed", None, "fc: gptq -> plain(axes=oi), bf16")
+its numbers would be different; leave zeros= out
+    record("zeros", "pack_quantized", zeros=False)
+    record("zeros", "pack_quantized")
+give swizzled=
+    record("square", "ocp_mxfp4")
+    record("square", "ocp_mxfp4", swizzled=False)
+""")
 
 
-@pytest.mark.parametrize(("hint", "refused", "followed"), _ROWS)
-def test_a_hint_is_given_and_works(
-    hint: str, refused: str, followed: list[str], tmp_path: Path
-) -> None:
-    source, target = tmp_path / "in.npz", tmp_path / "out.safetensors"
-    np.savez(source, **_TENSORS)
-    with pytest.raises(MemdescError) as caught:
-        reorder.convert(source, target, map=[refused])
-    assert hint in str(caught.value)
-    assert not target.exists()
-    for rule in followed:
-        reorder.convert(source, target, map=[rule])
-        target.unlink()
-
-
-def test_the_name_that_was_meant_is_in_the_checkpoint(tmp_path: Path) -> None:
+def test_hints_are_given_and_work(tmp_path: Path) -> None:
     np.savez(tmp_path / "in.npz", **_TENSORS)
-    checkpoint = Checkpoint(tmp_path / "in.npz")
-    with pytest.raises(KeyError, match="did you mean 'flat'"):
-        checkpoint["flta"]
-    assert checkpoint["flat"].shape == (24,)
+    reorder.save(tmp_path / "blocked.npz", {"w": reorder.reorder(_TENSORS["w"], "AB8a8b")})
+    packed, _ = gptq_layer(group=32)
+    packed["qzeros"][:] = 0x77777777
+    order = np.arange(128, dtype=np.int32) // 32
+    gptq = {f".{name}": x for name, x in packed.items()}
+    square = {".data": np.ones((128, 64), np.uint8), ".scales": np.full((128, 4), 127, np.uint8)}
+    square[".scales"] = square[".scales"].view(ml_dtypes.float8_e8m0fnu)
+    floats = {".weight": np.ones((128, 128), ml_dtypes.bfloat16)}
+    blocks = fp8("weight_scale_inv", (3, 2))[0]
+    said = declared("fp8", weight_block_size=[128, 128])["quantization_config"]
+    models: dict[str, tuple[dict[str, Any], Any]] = {
+        "gptq": ({"fc": gptq}, declared("gptq", bits=4, group_size=32)),
+        "v1": ({"fc": gptq | {".g_idx": order}}, declared("gptq", bits=4, group_size=32)),
+        "plain": ({"model.0.up": floats, "model.embed_tokens": floats}, {}),
+        "odd": ({"fc": {".weight": blocks[".weight"]}}, {"quantization_config": said}),
+        "mystery": ({"fc": {".weight": blocks[".weight"], ".SCB": np.ones(300)}}, {}),
+        "floats": ({}, {}),
+        "ignored": (
+            {"fc": blocks},
+            {"quantization_config": said | {"modules_to_not_convert": ["fc"]}},
+        ),
+        "unnamed": ({"fc": gptq}, {}),
+        "zeros": ({"fc": recorded("pack_quantized", (64, 64), group=32, zeros=True)[0]}, {}),
+        "square": ({"fc": square}, {}),
+    }
+    for name, (layers, config) in models.items():
+        write_model(tmp_path / name, layers, config)
+    options = reorder.checkpoints.ConvertOptions(overwrite=True)
+
+    def rule(line: str, source: str = "in") -> None:
+        target = tmp_path / "out.safetensors"
+        reorder.convert(tmp_path / f"{source}.npz", target, map=[line], options=options)
+
+    def to(model: str, target: str | None, *lines: str, out: str = "out") -> None:
+        reorder.convert(tmp_path / model, tmp_path / out, target, map=lines, options=options)
+
+    def record(model: str, name: str, **given: Any) -> None:
+        with reorder.open_checkpoint(tmp_path / model) as checkpoint:
+            checkpoint.record("fc", name, **given)
+
+    names = {"rule": rule, "to": to, "record": record, "blocked": "blocked"}
+    hints.check(_ROWS, names, _MODULES, _OTHERS)
+    found = Checkpoint(tmp_path / "in.npz")
+    assert found["flat"].shape == (24,)
+    message = str(_error_of(found, "flta"))
+    assert "did you mean 'flat'" in message
+
+
+def _error_of(found: Checkpoint, name: str) -> KeyError | None:
+    try:
+        found[name]
+    except KeyError as error:
+        return error
+    return None

@@ -226,4 +226,4 @@ def test_a_rule_without_a_layout_or_a_type_does_all_it_says(tmp_path: Path) -> N
         found = converted(tmp_path / "x.safetensors", tmp_path / f"{k}.safetensors", rule)
         assert np.array_equal(found["w"], array)
     said = refused(tmp_path / "x.safetensors", tmp_path / "y.safetensors", "w: holds=u4")
-    assert "is stored in words of integers, not of f32" in said
+    assert "has 8 elements in a word of f32; give its dims=" in said
