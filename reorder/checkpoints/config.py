@@ -622,9 +622,11 @@ class Declared(NamedTuple):
     # what it says about groups of layers, with their targets: names, classes, or regular
     # expressions after ``re:``
     parts: tuple[tuple[tuple[str, ...], Said], ...] = ()
-    # layers that are not quantised: the first or the last words of their names, where ``*`` stands
-    # for one word; or regular expressions
+    # layers that are not quantised: their names, or the first or the last words of these, where
+    # ``*`` stands for one word; or regular expressions
     ignored: tuple[str, ...] = ()
+    # whether loaders compare whole names with these
+    is_exact: bool = False
     # whether `whole` holds for layers without a target
     has_rest: bool = True
     # whether expressions are tried in their order, not sorted as in compressed-tensors
@@ -643,7 +645,7 @@ class Declared(NamedTuple):
         """
         file = self.whole.file
         for each in (self, *self.others):
-            by = _index(each.ignored, each.whole.file).find(layer, in_part=True)
+            by = _index(each.ignored, each.whole.file).find(layer, in_part=not each.is_exact)
             if by is not None:
                 shown = "" if by[0] == layer else f", by {by[0]!r}"
                 reason = f"{each.whole.file} ignores {layer}{shown}"
@@ -939,9 +941,14 @@ def _declared(file: str, section: dict[str, Any]) -> Declared:
     listed = [each for key in how.ignored for each in _names(held.get(key))]
     if how.inside:  # patterns of shells
         listed = [_by_expression(each) if "*" in each else each for each in listed]
-    in_order = how.split is _split_dynamic
-    has_rest = split.rest is not None
-    return Declared(whole, tuple(parts), (*split.ignored, *listed), has_rest, in_order)
+    return Declared(
+        whole,
+        tuple(parts),
+        (*split.ignored, *listed),
+        is_exact=how.split in (_split_compressed, _split_mlx),
+        has_rest=split.rest is not None,
+        in_order=how.split is _split_dynamic,
+    )
 
 
 def _inside(method: str, section: Json) -> Json:

@@ -346,6 +346,26 @@ def test_layers_that_a_file_leaves_plain_have_no_record(
             _ = Configs(tmp_path).declared
 
 
+@pytest.mark.parametrize(
+    "section",
+    [
+        {"quant_method": "compressed-tensors", "ignore": ["lm_head", "a.b"]},
+        {"group_size": 64, "bits": 4, "lm_head": False, "a.b": False},
+    ],
+)
+def test_whole_names_of_layers_are_ignored_where_loaders_compare_these(
+    tmp_path: Path, section: dict[str, Any]
+) -> None:
+    write_config(tmp_path, **section)
+    found = Configs(tmp_path).declared
+    assert found is not None
+    is_ignored = {
+        name: found.at(name)[0].is_ignored
+        for name in ("lm_head", "a.b", "a.b.c", "x.a.b", "model.lm_head")
+    }
+    assert [name for name, told in is_ignored.items() if told] == ["lm_head", "a.b"]
+
+
 @pytest.mark.parametrize("key", ["ignore", "targets"])
 def test_hostile_patterns_of_a_config_do_not_hang(tmp_path: Path, key: str) -> None:
     hostile = ["re:(.*.*)*x", "re:(a|aa)+$"]

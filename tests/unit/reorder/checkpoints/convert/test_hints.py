@@ -62,13 +62,13 @@ leave out other keys
     rule("w: fp8_tensor, f8_e5m2")
     rule("w: fp8_tensor")
 give a larger scale
-    rule("w: s8, scale=1e-9")
+    made("w: s8, scale=1e-9")
     rule("w: s8, scale=0.01")
 bf16 and f32 hold it; or leave the tensor out
-    rule("tiny: f16")
+    made("tiny: f16")
     rule("tiny: bf16")
 bf16 and f32 hold it; or give scale=
-    rule("huge: f16")
+    made("huge: f16")
     rule("huge: bf16")
     rule("huge: f16, scale=1e28")
 give another name
@@ -139,20 +139,24 @@ def test_hints_are_given_and_work(tmp_path: Path) -> None:
     }
     for name, (layers, config) in models.items():
         write_model(tmp_path / name, layers, config)
-    options = reorder.checkpoints.ConvertOptions(overwrite=True)
+    # what can be refused is planned, but for numbers that are found to be lost
+    planned = reorder.checkpoints.ConvertOptions(dry_run=True)
 
-    def rule(line: str, source: str = "in") -> None:
+    def rule(line: str, source: str = "in", options: Any = planned) -> None:
         target = tmp_path / "out.safetensors"
         reorder.convert(tmp_path / f"{source}.npz", target, map=[line], options=options)
 
+    def made(line: str) -> None:
+        rule(line, options=reorder.checkpoints.ConvertOptions())
+
     def to(model: str, target: str | None, *lines: str, out: str = "out") -> None:
-        reorder.convert(tmp_path / model, tmp_path / out, target, map=lines, options=options)
+        reorder.convert(tmp_path / model, tmp_path / out, target, map=lines, options=planned)
 
     def record(model: str, name: str, **given: Any) -> None:
         with reorder.open_checkpoint(tmp_path / model) as checkpoint:
             checkpoint.record("fc", name, **given)
 
-    names = {"rule": rule, "to": to, "record": record, "blocked": "blocked"}
+    names = {"rule": rule, "made": made, "to": to, "record": record, "blocked": "blocked"}
     hints.check(_ROWS, names, _MODULES, _OTHERS)
     found = Checkpoint(tmp_path / "in.npz")
     assert found["flat"].shape == (24,)

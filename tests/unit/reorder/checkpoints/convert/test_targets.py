@@ -328,7 +328,8 @@ def _mlx_model(folder: Path, beside: Tensors) -> list[NDArray[Any]]:
     tensors |= {f"model.layers.0.self_attn.q_proj.{end}": x for end, x in layers[0].items()}
     folder.mkdir()
     write_safetensors(folder / "model.safetensors", tensors | beside)
-    section = {"group_size": 64, "bits": 4}
+    own = {"group_size": 64, "bits": 4}  # a stack by its own name
+    section = {"group_size": 64, "bits": 8, stack: own, "model.layers.0.self_attn.q_proj": own}
     (folder / "config.json").write_text(json.dumps({"quantization": section}))
     return [numbers for _, numbers in made]
 
