@@ -103,8 +103,8 @@ def run_module(file: Path, target: dict[str, Any], count: int, seed: int) -> Rep
 def listed_keys(target: dict[str, Any]) -> list[Key]:
     """Return the mutants that the list says no test can notice."""
     return [
-        Key(entry["in"], entry["before"], entry["after"], entry.get("nth", 1))
-        for entry in target.get("equivalent", [])
+        Key(within, before, after, *nth or (1,))
+        for within, before, after, _, *nth in target.get("equivalent", [])
     ]
 
 

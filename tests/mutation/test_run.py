@@ -36,9 +36,9 @@ def test_count():
     assert count(2) == 0
 """
 _LISTED = [
-    {"in": "count", "before": "while n > 0:", "after": "while (n >= 0):"},  # a test notices it
-    {"in": "clip", "before": "return min(x, 9)", "after": "return min(x, 10)"},
-    {"in": "clip", "before": "return min(x, 7)", "after": "return min(x, 8)"},
+    ["count", "while n > 0:", "while (n >= 0):", "not so: a test notices it"],
+    ["clip", "return min(x, 9)", "return min(x, 10)", "no test has a 10"],
+    ["clip", "return min(x, 7)", "return min(x, 8)", "the source has no 7"],
 ]
 _PROGRAM = f"""
 from pathlib import Path
