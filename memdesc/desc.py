@@ -26,6 +26,8 @@ from memdesc.index import Index, checked_index, checked_integers, first_where, i
 from memdesc.int64 import INT64_MAX, checked_ints
 from memdesc.layout import Axis, Block, Layout
 from memdesc.layout_names import cute_text, dense_tag, is_laid_out_by, names_of
+from memdesc.names import expand_meta_tag
+from memdesc.names.registry import parse_name
 from memdesc.overlap import check_overlap
 from memdesc.tags import LETTERS, FormatTag, check_letters
 
@@ -882,14 +884,17 @@ def _counted_nbytes(dtype: DataType, layout: Layout, extra: Extra | None) -> tup
 @lru_cache(maxsize=4096)
 def _named(dims: tuple[int, ...], dtype: DataType, name: str) -> MemoryDesc:
     """Describe memory by a name or, if no vocabulary has it, by another notation."""
+    # asked first, as the error of an unknown name takes long to suggest similar ones
     try:
-        return desc_by_name(dims, dtype, name)
+        parse_name(expand_meta_tag(name, len(dims)), dtype.bits)
     except UnknownFormatError:
         from memdesc.exchange.parse import is_notation, parse_buffer  # only other notations need it
 
-        if not is_notation(name):
-            raise
-        return parse_buffer(name, dims, dtype)
+        if is_notation(name):
+            return parse_buffer(name, dims, dtype)
+    except MemdescError:
+        pass  # which the call below raises with more words
+    return desc_by_name(dims, dtype, name)
 
 
 def desc_by_name(dims: tuple[int, ...], dtype: DataType, name: str) -> MemoryDesc:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import cache, partial
 from math import prod
 
 from memdesc.errors import MemdescError, UnsupportedFormatError
 from memdesc.layout import Layout, dim_names, layout_by_tag, memory_order
-from memdesc.names import Name, known_names, resolve
+from memdesc.names import Name
 from memdesc.names.onednn import CANONICAL
+from memdesc.names.registry import ParsedName, names_for
 from memdesc.tags import Digit, FormatTag
 
 # The vocabulary of canonical tags that oneDNN's enum does not have.
@@ -56,18 +58,24 @@ def names_of(layout: Layout, bits: int) -> tuple[Name, ...]:
     """
     if layout.xor:
         return ()
-    names = tuple(name for name in known_names() if _has_name(layout, name.text, bits))
+    has_tag = cache(partial(is_laid_out_by, layout))
+    names = tuple(
+        name
+        for name, parsed in names_for(layout.ndims, bits)
+        if has_tag(parsed.tag) and _exists(name, parsed, layout.dims)
+    )
     tag = dense_tag(layout)
     if not any(name.domain == CANONICAL for name in names) and is_laid_out_by(layout, tag):
         names = (Name(_MEMDESC, str(tag), CANONICAL), *names)
     return names
 
 
-def _has_name(layout: Layout, name: str, bits: int) -> bool:
+def _exists(name: Name, parsed: ParsedName, dims: tuple[int, ...]) -> bool:
     try:
-        return is_laid_out_by(layout, resolve(name, layout.dims, bits))
+        parsed.vocabulary.check_dims(name.text, dims, parsed.tag)
     except UnsupportedFormatError:
         return False
+    return True
 
 
 def cute_text(layout: Layout, letters: str | None = None) -> str:

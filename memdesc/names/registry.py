@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import cache, lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
@@ -100,6 +101,18 @@ def known_names() -> tuple[Name, ...]:
         for vocabulary in VOCABULARIES
         for name in vocabulary.known()
     )
+
+
+@lru_cache(maxsize=64)
+def names_for(ndims: int, bits: int) -> tuple[tuple[Name, ParsedName], ...]:
+    """Return the known names of layouts of so many dims, for elements of a given width."""
+    found = []
+    for name in known_names():
+        with suppress(UnsupportedFormatError):
+            parsed = parse_name(name.text, bits)
+            if parsed.tag.ndims == ndims:
+                found.append((name, parsed))
+    return tuple(found)
 
 
 @cache

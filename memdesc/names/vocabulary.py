@@ -104,7 +104,8 @@ class Vocabulary:
 
     def tag(self, name: str, bits: int) -> FormatTag | None:
         """Return the tag that a name has for elements of one width only; None for other names."""
-        notation = self.by_bits.get(bits, {}).get(self.bare(name))
+        tags = self.by_bits.get(bits)
+        notation = tags.get(self.bare(name)) if tags else None
         return None if notation is None else parse_tag(notation)
 
     def key(self, name: str) -> str:

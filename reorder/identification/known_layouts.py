@@ -9,12 +9,13 @@ from itertools import permutations
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
-from memdesc import MemdescError, MemoryDesc, UnsupportedFormatError, known_names, memory_desc
+from memdesc import MemdescError, MemoryDesc, UnsupportedFormatError, memory_desc
 from memdesc.desc import desc_of
 from memdesc.dtypes import BYTE_BITS
 from memdesc.layout import layout_by_tag
-from memdesc.names import known_images, resolve, resolve_image
-from memdesc.tags import LETTERS
+from memdesc.names import known_images, resolve_image
+from memdesc.names.registry import names_for
+from memdesc.tags import LETTERS, parse_tag
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -89,12 +90,11 @@ def _known_tags(dims: tuple[int, ...], bits: int) -> tuple[FormatTag, ...]:
     """Return the tags of all names that exist for these sizes and this width, without repeats."""
     letters = LETTERS[: len(dims)]
     plain = map("".join, permutations(letters)) if len(dims) <= _MAX_PERMUTED else [letters]
-    found: dict[FormatTag, None] = {}
-    for text in (*plain, *(name.text for name in known_names())):
-        with suppress(UnsupportedFormatError):
-            tag = resolve(text, dims, bits)
-            if tag.ndims == len(dims):
-                found[tag] = None
+    found = dict.fromkeys(parse_tag(text) for text in plain)
+    for known, parsed in names_for(len(dims), bits):
+        with suppress(UnsupportedFormatError):  # a name for other sizes
+            parsed.vocabulary.check_dims(known.text, dims, parsed.tag)
+            found[parsed.tag] = None
     for name in known_images():
         with suppress(MemdescError):  # a name for other dims
             tag = resolve_image(name.text, dims).tag
