@@ -14,8 +14,8 @@ import reorder
 from memdesc import MemdescError, MemoryDesc, memory_desc
 from reorder import Attr
 from reorder.plan.plan import ReorderPlan
-from reorder.reference import execute_reference
-from tests.reorders import expect, forced_parts, move_guarded, random_bytes
+from tests.property.reorder.test_reorder_laws import check
+from tests.reorders import expect, forced_parts, random_bytes
 from tests.strategies import desc_pairs
 
 if TYPE_CHECKING:
@@ -39,19 +39,6 @@ def _swizzled(draw: DrawFn, desc: MemoryDesc) -> MemoryDesc:
 def _pairs(draw: DrawFn) -> tuple[MemoryDesc, MemoryDesc]:
     src, dst = draw(desc_pairs())
     return draw(_swizzled(src)), draw(_swizzled(dst))
-
-
-def check(src: MemoryDesc, dst: MemoryDesc, seed: int, *, at_end: bool, threads: int) -> None:
-    source = random_bytes(src.min_nbytes, seed)
-    before = random_bytes(dst.min_nbytes, seed + 1)
-    wanted = expect(src, dst, source, before)
-    plan = reorder.plan_reorder(src, dst)
-    assert np.array_equal(
-        move_guarded(plan, source, before, at_end=at_end, threads=threads), wanted
-    )
-    reference = before.copy()
-    execute_reference(src, dst, source, reference)
-    assert np.array_equal(reference, wanted)
 
 
 @given(_pairs(), st.integers(0, 2**31), st.booleans(), st.sampled_from([1, 2]))
