@@ -680,7 +680,7 @@ class MemoryDesc(Checked):
         letters: str | None = None,
         *,
         highlight: Iterable[Iterable[int]] = (),
-        beside: MemoryDesc | None = None,
+        beside: str | FormatTag | MemoryDesc | None = None,
         values: ArrayLike | None = None,
     ) -> Picture:
         """Draw the logical grid beside the memory; notebooks show the picture, `print` a text.
@@ -697,9 +697,9 @@ class MemoryDesc(Checked):
         highlight : iterable of index, optional
             Elements to mark; indices of padding work too. The first eight are shown however large
             the tensor is.
-        beside : MemoryDesc, optional
-            Another layout of the same dims: its memory is drawn beside this one instead of the
-            grid.
+        beside : MemoryDesc, str or FormatTag, optional
+            Another layout of the same dims, or its name: its memory is drawn beside this one
+            instead of the grid.
         values : array_like, optional
             An array of these dims: its values are drawn instead of offsets and indices.
 
@@ -741,6 +741,8 @@ class MemoryDesc(Checked):
                 msg = f"values have the dims {self.dims}, without beside, not {tuple(shown.shape)}"
                 raise MemdescError(msg)
             look = look._replace(values=shown)
+        if isinstance(beside, str | FormatTag):
+            beside = memory_desc(self.dims, self.dtype, beside)
         return self._drawn(look) if beside is None else self._drawn_beside(beside, look)
 
     def _title(self, letters: str) -> str:

@@ -15,6 +15,7 @@ from reorder.plan.plan import check_pair, check_types
 
 if TYPE_CHECKING:
     from memdesc import Block, Layout, MemoryDesc
+    from memdesc.tags import FormatTag
 
 NO_OP, VIEW, COPY = "no-op", "view", "copy"
 
@@ -50,7 +51,9 @@ class Relation(NamedTuple):
     why: str
 
 
-def compare_layouts(src: MemoryDesc, dst: MemoryDesc) -> Relation:
+def compare_layouts(
+    src: str | FormatTag | MemoryDesc, dst: str | FormatTag | MemoryDesc
+) -> Relation:
     """Compare the offsets of two layouts; their names do not matter.
 
     *Law*: if the answer is not a copy, each element that dst describes, padding too, is at
@@ -58,8 +61,9 @@ def compare_layouts(src: MemoryDesc, dst: MemoryDesc) -> Relation:
 
     Parameters
     ----------
-    src, dst : MemoryDesc
-        Of the same dims.
+    src, dst : MemoryDesc, str or FormatTag
+        Of the same dims. One of them may be a name: then it has the dims and the data type of the
+        other.
 
     Raises
     ------
@@ -70,11 +74,10 @@ def compare_layouts(src: MemoryDesc, dst: MemoryDesc) -> Relation:
     --------
     >>> import memdesc, reorder
     >>> plain = memdesc.memory_desc((8, 16, 1, 1), "f32", "nchw")
-    >>> blocked = memdesc.memory_desc((8, 16, 1, 1), "f32", "nChw16c")
-    >>> reorder.compare_layouts(plain, blocked).kind, plain == blocked
-    ('no-op', False)
+    >>> reorder.compare_layouts(plain, "nChw16c").kind, reorder.compare_layouts(plain, "chwn").kind
+    ('no-op', 'copy')
     """
-    check_types(src, dst, None)
+    src, dst = check_types(src, dst, None)
     check_pair(src, dst)
     if not dst.nelems:
         return Relation(NO_OP, 0, "there are no elements")

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from memdesc import MemdescError, MemoryDesc
+from memdesc import MemdescError, MemoryDesc, memory_desc
 from memdesc.checked import Checked
 from memdesc.desc import checked_desc
 from memdesc.errors import short_repr
 from memdesc.immutable import immutable
+from memdesc.tags import FormatTag
 from reorder.plan.boxes import planned_boxes
 from reorder.plan.validate import bounded_boxes, exact_boxes
 from reorder.values.attr import Attr
@@ -232,7 +233,14 @@ def is_planned(plan: object) -> bool:
 
 
 def check_types(src: object, dst: object, attr: object) -> tuple[MemoryDesc, MemoryDesc]:
-    """Return two descriptors; refuse arguments that are not these and an `Attr` or None."""
+    """Return two descriptors; refuse arguments that are not these and an `Attr` or None.
+
+    One of them may be a name: then it has the dims and the data type of the other.
+    """
+    if isinstance(src, MemoryDesc) and isinstance(dst, str | FormatTag):
+        dst = memory_desc(src.dims, src.dtype, dst)
+    elif isinstance(dst, MemoryDesc) and isinstance(src, str | FormatTag):
+        src = memory_desc(dst.dims, dst.dtype, src)
     pair = checked_desc("src", src), checked_desc("dst", dst)
     if attr is not None and not isinstance(attr, Attr):
         msg = f"attr must be a reorder.Attr, not {type(attr).__name__}"

@@ -5,12 +5,12 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from memdesc import MemdescError, MemoryDesc, memory_desc
-from memdesc.tags import FormatTag
+from memdesc import MemdescError, MemoryDesc
 from reorder.plan.boxes import planned_boxes
 from reorder.plan.plan import ReorderPlan, check_pair, check_types, is_planned
 
 if TYPE_CHECKING:
+    from memdesc.tags import FormatTag
     from reorder.values.attr import Attr
 
 
@@ -52,10 +52,6 @@ def plan_reorder(
     >>> box.offsets, box.nodes[0]
     ((0, 0), Node(extent=8, valid=8, strides=(53312, 53312)))
     """
-    if isinstance(src, MemoryDesc) and isinstance(dst, str | FormatTag):
-        dst = memory_desc(src.dims, src.dtype, dst)
-    elif isinstance(dst, MemoryDesc) and isinstance(src, str | FormatTag):
-        src = memory_desc(dst.dims, dst.dtype, src)
     src, dst = check_types(src, dst, attr)
     if attr is not None and attr.is_large:
         return _plan.__wrapped__(src, dst, attr)

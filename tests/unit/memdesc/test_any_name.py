@@ -125,3 +125,10 @@ def test_a_tag_is_a_name_too() -> None:
     tag = parse_tag("acdb")
     assert isinstance(tag, FormatTag)
     assert reorder.reorder(X, tag).desc == memory_desc(DIMS, "f32", "nhwc")
+
+
+def test_layouts_are_compared_and_drawn_beside_each_other_by_name() -> None:
+    plain, other = memory_desc(DIMS, "f32"), memory_desc(DIMS, "f32", "nhwc")
+    assert reorder.compare_layouts(plain, "nhwc") == reorder.compare_layouts(plain, other)
+    assert reorder.compare_layouts("nhwc", plain) == reorder.compare_layouts(other, plain)
+    assert plain.show(beside="channels_last").svg == plain.show(beside=other).svg

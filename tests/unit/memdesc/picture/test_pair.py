@@ -33,7 +33,7 @@ def test_two_layouts_are_drawn_side_by_side_in_the_colours_of_the_second() -> No
     with pytest.raises(MemdescError, match=r"beside has the dims \(2, 9, 3, 2\)"):
         a.show(beside=memory_desc((2, 9, 3, 2), "f32", "nchw"))
     with pytest.raises(MemdescError, match="beside must be a MemoryDesc"):
-        a.show(beside="nchw")  # type: ignore[arg-type] # callers without types
+        a.show(beside=3)  # type: ignore[arg-type] # callers without types
 
 
 def test_layouts_with_gaps_and_without_elements_are_drawn_side_by_side() -> None:
