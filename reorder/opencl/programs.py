@@ -140,7 +140,6 @@ def floats_of(device: cl.Device) -> Floats:
         rounds=rounds,
         is_exact=single & exact == exact,
         divides=bool(single & config.CORRECTLY_ROUNDED_DIVIDE_SQRT),
-        has_fma=bool(single & config.FMA),
     )
 
 

@@ -117,8 +117,6 @@ def try_lower(task: KernelTask) -> tuple[Launch, ...]:
         nest = nest._replace(loops=_by_stride(nest))
         body, src, dst = _run(task, nest, conversion)
         group = _for_buffers(nest, body.length, task)
-        if conversion is not None:
-            conversion = task.with_products(conversion, body.uniform)
     lanes = tuple(
         (lane.offsets[0] if src.mode == Mode.IMAGE else k) if lane.is_valid else -1
         for k, lane in enumerate(nest.lanes)

@@ -34,8 +34,6 @@ WORD_BITS = 32
 _NARROW = 16
 # the function that widens the bits of f16 to a float, with which images are written
 PIXEL = "pixel_of_half"
-# the name of 1 / dst_scale, which `converted` passes where a conversion multiplies
-INVERSE = "dst_scale_inverse"
 
 
 class Floats(NamedTuple):
@@ -48,22 +46,12 @@ class Floats(NamedTuple):
     is_exact: bool = True
     # so are quotients
     divides: bool = True
-    # fused operations of f32 are instructions
-    has_fma: bool = False
-
-    @property
-    def multiplies(self) -> bool:
-        """Whether quotients of f32 may be computed as products with an inverse."""
-        return self.has_fma and self.divides
 
 
 @dataclass(frozen=True)
 class KernelFormula(Formula):
     """A formula, and how a device computes it."""
 
-    # quotients of f32 come from the inverse of dst_scale and two remainders, which rounds them
-    # correctly; the device has fused operations
-    multiplies: bool = False
     # quotients of f32 are computed in f64, since the device does not round them correctly
     divides_in_f64: bool = False
     # dst is an image of f16, which is written with floats
@@ -141,11 +129,7 @@ class KernelFormula(Formula):
         """Return a correctly rounded quotient."""
         if self.divides_in_f64:
             return (x.cast("f64") / y.cast("f64")).cast("f32")
-        if not self.multiplies:
-            return x / y
-        params = tuple(name(one, "f32") for one in ("x", "y", "inverse"))
-        body = _quotient_lines(is_rounded=self.dst in INTEGERS)
-        return Function("divide", params, "f32", body)(x, y, name(INVERSE, "f32"))
+        return x / y
 
     def numbers(self, bound: BoundAttr) -> dict[str, int]:
         """Return the parameters that are one number, by name; of floats the bits."""
@@ -195,7 +179,6 @@ class KernelFormula(Formula):
             return code
         arguments = [code, *map(operand, self.roles)]
         arguments += [old] if BETA in self.roles else []
-        arguments += [INVERSE] if self.multiplies else []
         return f"convert_element({', '.join(arguments)})"
 
     def lines(self) -> Iterator[str]:
@@ -210,10 +193,7 @@ class KernelFormula(Formula):
         yield _PRAGMA
         if "f64" in (self.work, self.difference) or self.divides_in_f64:
             yield _FP64
-        function = self.function("convert_element", ("code", "old"))
-        if self.multiplies:
-            function = function._replace(params=(*function.params, name(INVERSE, "f32")))
-        yield from _lines(function)
+        yield from _lines(self.function("convert_element", ("code", "old")))
         yield ""
 
 
@@ -274,30 +254,4 @@ def _encode_half(*, keeps_payload: bool = True) -> tuple[str, ...]:
         "return magnitude > 0x7f800000 ? nan : (uint)half_code;"
         if keeps_payload
         else "return (half_code & 0x7fff) | sign;",
-    )
-
-
-# Magnitudes of the divisors and dividends from which no step of a quotient overflows or loses bits.
-_DIVISORS, _DIVIDENDS = (2.0**-40, 2.0**40), (2.0**-64, 2.0**64)
-
-
-def _quotient_lines(*, is_rounded: bool) -> tuple[str, ...]:
-    """Return the body of a quotient by a number that has an inverse.
-
-    Two corrections by the exact remainder round a product with the inverse correctly (Markstein,
-    IBM J. Res. Dev. 34, 1990), provided that no step overflows or is denormal. With `is_rounded`
-    the quotient is used only to be rounded to an integer.
-    """
-    (low, high), (least, most) = (map(_bits_of, limits) for limits in (_DIVISORS, _DIVIDENDS))
-    dividends = f"dividend - {least:#x}u < {most - least:#x}u"
-    if is_rounded:
-        # small quotients become 0, whatever their last bit and the sign of a zero
-        dividends = f"dividend < {most:#x}u"
-    return (
-        "const uint dividend = as_uint(x) & 0x7fffffffu, divisor = as_uint(y) & 0x7fffffffu;",
-        "float q = x * inverse;",
-        "q = fma(fma(-q, y, x), inverse, q);",
-        "q = fma(fma(-q, y, x), inverse, q);",
-        f"const int is_safe = {dividends};",
-        f"return is_safe && divisor - {low:#x}u < {high - low:#x}u ? q : x / y;",
     )

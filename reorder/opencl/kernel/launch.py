@@ -24,7 +24,6 @@ of its body:
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -98,15 +97,6 @@ class KernelTask(NamedTuple):
     def moves_bytes(self) -> bool:
         """Whether elements of whole bytes move between two buffers."""
         return self.conversion is None and not self.has_image
-
-    def with_products(self, conversion: KernelFormula, uniform: tuple[str, ...]) -> KernelFormula:
-        """Turn quotients into products if a run has one divisor and fused operations are fast.
-
-        `uniform` are the roles that vary, but not within a run.
-        """
-        is_shared = "dst_scale" in (*conversion.scalars, *uniform)
-        multiplies = is_shared and self.device.floats.multiplies and conversion.work == "f32"
-        return replace(conversion, multiplies=multiplies)
 
     def work_items(self, most: int) -> int:
         """Return the work items of a group: a power of two that the device allows."""

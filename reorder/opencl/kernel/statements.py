@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from reorder.opencl.kernel.access import Access, Mode
-from reorder.opencl.kernel.formula import INVERSE
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
@@ -23,8 +22,6 @@ def shared_lines(conversion: KernelFormula, roles: Collection[str], s: int) -> I
     for role in roles:
         ctype, read = conversion.operand_type(role), conversion.operand_value(role, f"{role}_{s}")
         yield f"const {ctype} {role}_all = {read};"
-    if conversion.multiplies and "dst_scale" in roles:
-        yield f"const float {INVERSE} = 1.0f / dst_scale_all;"
 
 
 def index_lines(pattern: Pattern) -> Iterator[str]:

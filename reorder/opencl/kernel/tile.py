@@ -285,7 +285,6 @@ def try_lower_conversion(task: KernelTask) -> tuple[Launch, ...]:
     body = Staged(tuple(extents), src, dst, "dst", LocalLayout(element), 1, uniform)
     paddings = [] if src.run[0] in dst.run else _gaps(1)
     work_items = task.work_items(_WORK_ITEMS)
-    task = task._replace(conversion=task.with_products(conversion, uniform))
     return _launched(task, nest, body, work_items, paddings)
 
 
