@@ -24,7 +24,7 @@ from reorder.opencl.allocation import allocate, allocate_buffer
 from reorder.opencl.device_memory import DeviceMemory, events_of, record_event
 from reorder.opencl.execution import enqueue_transfers, transfers_between
 from reorder.opencl.image_formats import supported_format
-from reorder.opencl.known import SMALL, Call, KnownCall, note_call, run_known
+from reorder.opencl.known import SMALL, KnownCall, note_call, run_known
 from reorder.opencl.operands import (
     Unallocated,
     array_desc,
@@ -469,8 +469,8 @@ def _run(
     record_event(memory, event)
     if is_known:
         owners = (given.dst, given.src, given.dtype, given.attr, given.channel_type)
-        call = Call((given.x, given.out), names, owners)
-        note_call(queue, call, KnownCall(transfers, desc, form))
+        known = KnownCall(transfers, desc, form, owners)
+        note_call(queue, (given.x, given.out), names, known)
     return memory, event, desc
 
 

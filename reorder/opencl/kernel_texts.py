@@ -32,8 +32,9 @@ def kernel_texts(
 ) -> tuple[str, ...]:
     """Return the OpenCL C of each kernel that a reorder runs, in the order of its launches.
 
-    A kernel takes src, dst, the scales and zero points that differ along the dims, and a struct
-    with extents, strides and offsets. The texts of tiles of pixels contain extents too.
+    A kernel takes src, dst, the scales and zero points that differ along the dims, indirection
+    tables, and a struct with extents, strides and offsets. The texts of tiles of pixels contain
+    extents too.
 
     Parameters
     ----------

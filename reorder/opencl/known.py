@@ -74,10 +74,13 @@ class KnownCall:
     __slots__ = ("desc", "form", "launch", "owners", "transfers")
 
     def __init__(
-        self, transfers: Prepared, desc: MemoryDesc | ImageDesc, form: cl.ImageFormat | None
+        self,
+        transfers: Prepared,
+        desc: MemoryDesc | ImageDesc,
+        form: cl.ImageFormat | None,
+        owners: tuple[object, ...],
     ) -> None:
-        self.transfers, self.desc, self.form = transfers, desc, form
-        self.owners: tuple[object, ...] = ()
+        self.transfers, self.desc, self.form, self.owners = transfers, desc, form, owners
         # if there is a single one, it is enqueued without further calls
         launch = transfers[0].launch if len(transfers) == 1 else None
         self.launch = launch if launch is not None and launch.reads else None
@@ -132,21 +135,13 @@ def run_known(  # noqa: C901, PLR0912 - a function of Python takes a tenth of a 
     return dst, event, call.desc
 
 
-class Call(NamedTuple):
-    """A call as it was made: x and `out`, the names of its arguments, and what has their ids."""
-
-    operands: tuple[Any, Any]
-    names: tuple[object, ...]
-    owners: tuple[Any, ...]
-
-
-def note_call(queue: cl.CommandQueue, call: Call, known: KnownCall) -> None:
-    """Keep what a call has run."""
-    operands, names, owners = call
-    is_large = any(getattr(owner, "is_large", False) for owner in owners)
+def note_call(
+    queue: cl.CommandQueue, operands: tuple[Any, Any], names: tuple[object, ...], known: KnownCall
+) -> None:
+    """Keep what a call has run, which was given x and `out`, and these `names`."""
+    is_large = any(getattr(owner, "is_large", False) for owner in known.owners)
     if is_large or type(queue) is not cl.CommandQueue:
         return
-    owners += tuple(of.desc for of in operands if type(of) is DeviceMemory)
     carrier: Any = queue
     # objects of older versions of pyopencl carry nothing
     with suppress(AttributeError, LookupError, TypeError, cl.Error):
@@ -155,9 +150,9 @@ def note_call(queue: cl.CommandQueue, call: Call, known: KnownCall) -> None:
             carrier.memdesc_known = _Queue(context, context.int_ptr, {})
         held: _Queue = carrier.memdesc_known
         says = tuple(_SIDES[type(of)](of, queue, held)[2] for of in operands)
+        known.owners += tuple(of.desc for of in operands if type(of) is DeviceMemory)
         if len(held.calls) >= MAX_CALLS:
             held.calls.clear()
-        known.owners = owners
         held.calls[(names, *says)] = known
 
 
