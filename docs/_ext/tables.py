@@ -224,8 +224,8 @@ def _targets() -> Iterator[Row]:
         cells = []
         for name in names:
             ways = [way for way in TARGETS[name].ways if record in way.sources]
-            codes = {f" of {kind}" for way in ways for kind in way.codes}
-            cells.append(f"yes{''.join(sorted(codes))}" if ways else "")
+            codes = sorted({kind for way in ways for kind in way.codes})
+            cells.append(f"only {', '.join(codes)}" if codes else "yes" if ways else "")
         if any(cells):
             rows.setdefault(tuple(cells), []).append(record)
     for found, records in rows.items():
