@@ -20,9 +20,11 @@ _LINE = re.compile(r"(?P<call>.*)  # (?:(?P<kind>\w+Error): )?(?P<says>.*)")
 
 def sections(path: Path) -> dict[str, list[str]]:
     """Return the lines of each section of a table."""
-    parts = path.read_text(encoding="utf-8").split("## ")[1:]
-    cut = (part.partition("\n") for part in parts)
-    return {name: [line for line in rest.split("\n") if line] for name, _, rest in cut}
+    parts = f"\n{path.read_text(encoding='utf-8')}".split("\n## ")[1:]
+    cut = [part.partition("\n") for part in parts]
+    table = {name: [line for line in rest.split("\n") if line] for name, _, rest in cut}
+    assert len(table) == len(cut), "a section has the name of another one"
+    return table
 
 
 def check(lines: Iterable[str], names: dict[str, Any]) -> None:

@@ -37,6 +37,14 @@ _NAMES: dict[str, Any] = {
     "record_desc": record_desc,
     "VerbosePrimitive": VerbosePrimitive,
     "desc_of": desc_of,
+    "made": lambda **fields: memdesc.Layout(
+        **{
+            "dims": (4,),
+            "axes": (memdesc.Axis((0,), 4),),
+            "blocks": (memdesc.Block(0, 1, 4, 1),),
+            **fields,
+        }
+    ),
     "BLOCKED": BLOCKED,
     "FUSED": FUSED,
     "read_json": lambda base, **changes: memdesc.MemoryDesc.from_json(json.dumps(base | changes)),
