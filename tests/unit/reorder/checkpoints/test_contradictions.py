@@ -200,6 +200,26 @@ _TABLE: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
     ),
     ("bnb", {}, {"load_in_4bit": False, "load_in_8bit": True}, "LLM.int8 multiplies codes by"),
     ("bnb", {}, {"load_in_4bit": False}, "load_in_4bit is False, not True"),
+    *(
+        ("bnb", {".weight.quant_state.bitsandbytes__nf4": _text(text)}, {}, "declares bnb_nf4: ")
+        for text in (
+            b"",
+            b"{",
+            b"[]",
+            b'{"shape": [24, 256]}',
+            b'{"blocksize": 64, "dtype": "bfloat16", "shape": 24}',
+            b'{"blocksize": 64, "dtype": "bfloat16", "shape": [24, "a"]}',
+            b'{"blocksize": "64", "dtype": "bfloat16", "shape": [24, 256]}',
+            b'{"blocksize": 0, "dtype": "bfloat16", "shape": [24, 256]}',
+            b'{"blocksize": 48, "dtype": "bfloat16", "shape": [24, 256]}',
+            b'{"blocksize": 64, "dtype": "int8", "shape": [24, 256]}',
+            b'{"blocksize": 64, "dtype": ["a"], "shape": [24, 256]}',
+            b'{"blocksize": 64, "dtype": "bfloat16", "shape": [24, 9223372036854775807]}',
+            b'{"blocksize": 64, "dtype": "bfloat16", "shape": [256, 24]}',
+            b'{"blocksize": 64, "dtype": "bfloat16", "shape": [24, 256]}',
+            b"\xff" * 79,
+        )
+    ),
     ("mlx", {}, {"bits": 3}, "not have i*bits/32 with bits=3"),
     ("mlx", {}, {"bits": 5}, "not have i*bits/32 with bits=5"),
     ("mlx", {}, {"bits": 7}, "bits must be 1, 2, 3, 4, 5, 6 or 8, not 7"),

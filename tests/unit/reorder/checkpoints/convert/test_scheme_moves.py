@@ -17,7 +17,6 @@ from tests.unit.reorder.checkpoints.schemes import (
     BESIDE,
     DIMS,
     SCHEMES,
-    bitsandbytes,
     declared,
     deepseek_fp4,
     fp8,
@@ -428,34 +427,6 @@ def test_float_zero_points_are_moved_to_more_bits_and_to_nothing_else() -> None:
             reorder.records.repack(record, name)
     with pytest.raises(MemdescError, match="subtracted with different rounding"):
         reorder.records.repack(record, "hqq", scales="f32")
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        b"",
-        b"{",
-        b"[]",
-        b'{"shape": [24, 256]}',
-        b'{"blocksize": 64, "dtype": "bfloat16", "shape": 24}',
-        b'{"blocksize": 64, "dtype": "bfloat16", "shape": [24, "a"]}',
-        b'{"blocksize": "64", "dtype": "bfloat16", "shape": [24, 256]}',
-        b'{"blocksize": 0, "dtype": "bfloat16", "shape": [24, 256]}',
-        b'{"blocksize": 48, "dtype": "bfloat16", "shape": [24, 256]}',
-        b'{"blocksize": 64, "dtype": "int8", "shape": [24, 256]}',
-        b'{"blocksize": 64, "dtype": ["a"], "shape": [24, 256]}',
-        b'{"blocksize": 64, "dtype": "bfloat16", "shape": [24, 9223372036854775807]}',
-        b'{"blocksize": 64, "dtype": "bfloat16", "shape": [256, 24]}',
-        b'{"blocksize": 64, "dtype": "bfloat16", "shape": [24, 256]}',
-        b"\xff" * 79,
-    ],
-)
-def test_a_state_that_is_not_the_one_of_the_weight_is_refused(tmp_path: Path, text: bytes) -> None:
-    layer, _ = bitsandbytes()
-    layer[".weight.quant_state.bitsandbytes__nf4"] = np.frombuffer(text, np.uint8)
-    config = declared("bitsandbytes", load_in_4bit=True, bnb_4bit_quant_type="nf4")
-    said = refusal(write_model(tmp_path / "in", {"fc": layer}, config))
-    assert "config.json declares bnb_nf4: " in said
 
 
 def test_blocks_that_cross_rows_are_refused() -> None:
