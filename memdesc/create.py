@@ -127,10 +127,10 @@ def name_of(given: object) -> str:
     """Return the name that a caller gives as a string or as a memory format of torch."""
     if isinstance(given, str):
         return given
-    kind = type(given)
-    if (kind.__module__, kind.__name__) == ("torch", "memory_format"):
+    given_type = type(given)
+    if (given_type.__module__, given_type.__name__) == ("torch", "memory_format"):
         return str(given)
-    if kind.__module__.partition(".")[0] in _READ_BY_REPR:
+    if given_type.__module__.partition(".")[0] in _READ_BY_REPR:
         return repr(given)
     msg = f"a layout is a name, a FormatTag or a torch.memory_format, not {short_repr(given)}"
     if isinstance(given, tuple | list) and all(isinstance(entry, int) for entry in given):

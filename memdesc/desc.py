@@ -140,7 +140,7 @@ class MemoryDesc(Checked):
     ) -> Self:
         """Describe memory by a layout or by strides; the class says what the arguments are."""
         sizes = checked_ints("dims", dims)
-        kind = checked_type(dtype, layout)
+        element = checked_type(dtype, layout)
         given = BesideStrides(padded_dims, inner_blks, inner_idxs, offset0)
         if strides is not None:
             made = strided_layout(sizes, layout, strides, given)
@@ -154,9 +154,9 @@ class MemoryDesc(Checked):
             ):
                 check_empty(given)
             if not isinstance(layout, Layout | FormatTag | None):
-                return cast("Self", _named(sizes, kind, name_of(layout)))
+                return cast("Self", _named(sizes, element, name_of(layout)))
             made = given_layout(sizes, layout)
-        return cast("Self", desc_of(kind, made))
+        return cast("Self", desc_of(element, made))
 
     def __eq__(self, other: object) -> bool:
         if self is other:

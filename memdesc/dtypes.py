@@ -218,8 +218,8 @@ def _name_in(spec: object) -> str | None:
     if isinstance(spec, str):
         name = spec.removeprefix(_TORCH)
         return name if name == spec else _TORCH_INTEGERS.get(name, name)
-    kind = type(spec)
-    if (kind.__module__, kind.__name__) == ("torch", "dtype"):
+    given_type = type(spec)
+    if (given_type.__module__, given_type.__name__) == ("torch", "dtype"):
         return str(spec).removeprefix(_TORCH)
     return None
 
@@ -251,10 +251,10 @@ def _hint(spec: Any, name: str | None) -> str:
                     f"; numpy's {name!r} is {dtype.name!r}; strings here count bits, "
                     f"or pass np.dtype({name!r})"
                 )
-    kind = name or getattr(spec, "name", None) or getattr(spec, "__name__", None)
-    if kind == "complex64":
+    word = name or getattr(spec, "name", None) or getattr(spec, "__name__", None)
+    if word == "complex64":
         return "; move it as a type of the same width, x.view(np.uint64)"
-    if kind in {"complex128", "complex"}:
+    if word in {"complex128", "complex"}:
         return (
             "; move real and imaginary parts, x.view(np.float64), which has twice as many elements"
         )

@@ -175,19 +175,19 @@ def short_repr(value: object) -> str:
     >>> short_repr(np.zeros((2, 17), np.float32))
     'an ndarray of shape (2, 17) and dtype float32'
     """
-    kind = type(value).__name__
+    title = type(value).__name__
     try:
         text = repr(value)
     except ValueError:  # Python does not print integers with more than 4300 digits
-        return f"a {kind} with a number too long to print"
+        return f"a {title} with a number too long to print"
     except Exception:  # noqa: BLE001 - nested too deeply, or the caller's own repr fails
-        return f"a {kind} that cannot be printed"
+        return f"a {title} that cannot be printed"
     if len(text) <= _MAX_REPR and "\n" not in text:
         return text
     shape, dtype = getattr(value, "shape", ()), getattr(value, "dtype", None)
     if isinstance(shape, tuple) and shape and dtype is not None:
-        article = "an" if kind.startswith(("nd", "A", "E", "I", "O", "U")) else "a"
-        return f"{article} {kind} of shape {tuple(shape)} and dtype {dtype}"
+        article = "an" if title.startswith(("nd", "A", "E", "I", "O", "U")) else "a"
+        return f"{article} {title} of shape {tuple(shape)} and dtype {dtype}"
     if len(text) <= _MAX_REPR:
         return text
     return f"{text[: _MAX_REPR // 2]}... ({len(text)} characters)"

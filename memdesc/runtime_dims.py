@@ -196,13 +196,13 @@ def runtime_desc(
     ((20, 1), 240)
     """
     sizes = checked_sizes(dims)
-    kind = data_type(dtype)
+    element = data_type(dtype)
     if layout is None:
         layout = "plain"
     if isinstance(layout, str) and layout == UNKNOWN:
-        return RuntimeDesc(sizes, kind, None)
+        return RuntimeDesc(sizes, element, None)
     letters = None
     if isinstance(layout, str):
         called = dim_letters(expand_meta_tag(layout, len(sizes))) or ""
         letters = called if len(called) == len(sizes) else None
-    return RuntimeDesc(sizes, kind, tag_of(layout, len(sizes), kind.bits), letters)
+    return RuntimeDesc(sizes, element, tag_of(layout, len(sizes), element.bits), letters)

@@ -82,11 +82,13 @@ def _packed(desc: MemoryDesc) -> tuple[str, ...]:
     if pack is None:
         return (affine_map,)
     attributes = str(pack)
-    kind = _TYPES.get(desc.dtype.name, desc.dtype.name)
-    if kind not in _NAMES:
+    type_name = _TYPES.get(desc.dtype.name, desc.dtype.name)
+    if type_name not in _NAMES:
         return attributes, affine_map
-    padding = f"padding_value(%zero : {kind}) " if desc.has_padding else ""
-    types = f"{_tensor(desc.dims, kind)} -> {_tensor(_packed_shape(pack, desc.dims), kind)}"
+    padding = f"padding_value(%zero : {type_name}) " if desc.has_padding else ""
+    types = (
+        f"{_tensor(desc.dims, type_name)} -> {_tensor(_packed_shape(pack, desc.dims), type_name)}"
+    )
     operation = f"%packed = linalg.pack %source {padding}{attributes} into %dest : {types}"
     return attributes, operation, affine_map
 
@@ -98,12 +100,12 @@ def _tensor(sizes: tuple[int, ...], kind: str) -> str:
 def _memref(desc: MemoryDesc) -> tuple[str, ...]:
     """Return a layout without blocks as a memref, if MLIR has a name for its data type."""
     strides = list(strides_of(desc))
-    kind = _TYPES.get(desc.dtype.name, desc.dtype.name)
-    if kind not in _NAMES:
+    type_name = _TYPES.get(desc.dtype.name, desc.dtype.name)
+    if type_name not in _NAMES:
         inexpressible(f"a memref of {desc.dtype} does not say how wide its elements are")
     offset = f", offset: {desc.offset0}" if desc.offset0 else ""
     shape = "".join(f"{size}x" for size in desc.dims)
-    return (f"memref<{shape}{kind}, strided<{strides}{offset}>>",)
+    return (f"memref<{shape}{type_name}, strided<{strides}{offset}>>",)
 
 
 def _read(given: Given) -> MemoryDesc:
@@ -126,8 +128,8 @@ def _read(given: Given) -> MemoryDesc:
     pack = _pack_of(values, len(dims))
     expected = _Type(_packed_shape(pack, dims), dtype)
     if packed is not None and packed != expected:
-        kind = _tensor(expected.sizes, _TYPES.get(dtype.name, dtype.name))
-        unclear(f"the type of the packed tensor must be {kind}")
+        type_text = _tensor(expected.sizes, _TYPES.get(dtype.name, dtype.name))
+        unclear(f"the type of the packed tensor must be {type_text}")
     return memory_desc(dims, dtype, _tag_of_pack(pack))
 
 
@@ -163,21 +165,21 @@ def _sizes(shape: str) -> tuple[int, ...]:
 
 
 def _read_memref(given: Given, match: re.Match[str]) -> MemoryDesc:
-    kind = given.type(type_named(match["type"], _NAMES))
+    dtype = given.type(type_named(match["type"], _NAMES))
     dims = given.sizes(_known_sizes(given, match["shape"]))
     if match["outputs"] is not None:
         names, outputs = _map_of(match)
         if len(outputs) != 1 or len(names) != len(dims):
-            return memory_desc(dims, kind, tag_of_outputs(outputs, names, dims))
+            return memory_desc(dims, dtype, tag_of_outputs(outputs, names, dims))
         strides, offset0 = linear(outputs[0], names)
-        return memory_desc(dims, kind, strides=strides, offset0=offset0)
+        return memory_desc(dims, dtype, strides=strides, offset0=offset0)
     steps, offset = match["strides"], match["offset"] or "0"
     if "?" in f"{steps}{offset}":
         indescribable("numbers given as '?' are not known")
     if not re.fullmatch(r"-?[0-9]{1,18}", offset):
         unclear(f"the offset {offset!r} is not an integer")
     given_strides = None if steps is None else integers(parse(f"[{steps}]"))
-    return memory_desc(dims, kind, strides=given_strides, offset0=int(offset))
+    return memory_desc(dims, dtype, strides=given_strides, offset0=int(offset))
 
 
 def _known_sizes(given: Given, shape: str) -> tuple[int, ...] | None:

@@ -39,8 +39,8 @@ def _write(desc: MemoryDesc, _letters: str) -> tuple[str, ...]:
     names.sort(key=lambda name: "sv" not in name)
     if not names:
         inexpressible("its GPU plugin has no format for this layout")
-    kind = _OURS.get(desc.dtype.name, desc.dtype.name)
-    return tuple(f"{kind}:{name}:{sizes}:nopad" for name in names)
+    type_name = _OURS.get(desc.dtype.name, desc.dtype.name)
+    return tuple(f"{type_name}:{name}:{sizes}:nopad" for name in names)
 
 
 def _read(given: Given) -> MemoryDesc:
@@ -59,10 +59,10 @@ def _read(given: Given) -> MemoryDesc:
     if letters is not None and len(sizes) < len(letters) == _MIN_NDIMS:
         sizes += (1,) * (_MIN_NDIMS - len(sizes))
     try:
-        kind = given.type(data_type(match["dtype"]))
+        dtype = given.type(data_type(match["dtype"]))
     except MemdescError as error:
         unclear(error)
-    return memory_desc(given.sizes(sizes), kind, match["format"])
+    return memory_desc(given.sizes(sizes), dtype, match["format"])
 
 
 # our names of data types -> OpenVINO's if they differ

@@ -176,9 +176,9 @@ def _write(desc: MemoryDesc, _letters: str) -> tuple[str, ...]:
     tiles = "".join(f"({','.join(tile)})" for tile in _tiles_of(tag, outer))
     suffix = f"T{tiles}" if tiles else ""
     suffix += f"E({desc.dtype.bits})" if desc.dtype.is_packed else ""
-    kind = _TYPES.get(desc.dtype.name, desc.dtype.name)
+    type_name = _TYPES.get(desc.dtype.name, desc.dtype.name)
     sizes, order = (",".join(map(str, values)) for values in (desc.dims, minor_to_major))
-    return (f"{kind}[{sizes}]{{{order}{':' if suffix else ''}{suffix}}}",)
+    return (f"{type_name}[{sizes}]{{{order}{':' if suffix else ''}{suffix}}}",)
 
 
 def _read(given: Given) -> MemoryDesc:
@@ -198,16 +198,16 @@ def _read(given: Given) -> MemoryDesc:
         physical = list(reversed(minor_to_major))
     dims_in_memory = [_PhysicalDim((dim,), 1, dims[dim], is_outer=True) for dim in physical]
     tail, bits = 1, 0
-    for kind, groups in _suffixes(suffixes):
-        if kind == "T":
+    for suffix, groups in _suffixes(suffixes):
+        if suffix == "T":
             for tile in groups:
                 dims_in_memory = _tiled(dims_in_memory, tile.split(","))
-        elif kind == "L":
+        elif suffix == "L":
             tail = _one(groups)
-        elif kind == "E":
+        elif suffix == "E":
             bits = _one(groups)
         else:
-            _check_suffix(kind, groups)
+            _check_suffix(suffix, groups)
     _check_bits(dtype, bits)
     desc = memory_desc(dims, given.type(dtype), _tag_of_dims(dims_in_memory))
     if tail > 1 and desc.padded_nelems % tail:

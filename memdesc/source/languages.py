@@ -105,10 +105,10 @@ class Language(NamedTuple):
         """Return the declaration of a parameter."""
         if parameter.dtype is None:
             return f"{self.integer} {parameter.name}"
-        kind = self.type_of(parameter.dtype)
+        element = self.type_of(parameter.dtype)
         memory = self.memory if is_entry else ""
         const = "" if parameter.is_written else "const "
-        return f"{memory}{const}{kind} *{parameter.name}"
+        return f"{memory}{const}{element} *{parameter.name}"
 
     def lines(self, statements: Sequence[Statement], depth: int) -> list[str]:
         """Return the lines of statements, without constants that nothing uses."""

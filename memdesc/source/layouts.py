@@ -206,15 +206,15 @@ def image_source(
 
 def _vector(name: str, letters: str, sides: list[str]) -> list[str]:
     """Return the function of OpenCL C that returns coordinates for read_image and write_image."""
-    kind = "int2" if len(sides) == 2 else "int4"  # noqa: PLR2004 - images have 2 or 3 sides
+    vector = "int2" if len(sides) == 2 else "int4"  # noqa: PLR2004 - images have 2 or 3 sides
     given = ", ".join(f"long {letter}" for letter in letters)
     passed = ", ".join(letters)
-    values = [f"(int){name}_{side}({passed})" for side in sides] + ["0"] * (kind == "int4")
+    values = [f"(int){name}_{side}({passed})" for side in sides] + ["0"] * (vector == "int4")
     return [
         "/* The coordinates of the pixel of an index. */",
-        f"{kind} {name}_pixel({given})",
+        f"{vector} {name}_pixel({given})",
         "{",
-        f"    return ({kind})({', '.join(values)});",
+        f"    return ({vector})({', '.join(values)});",
         "}",
     ]
 
