@@ -61,8 +61,10 @@ def test_the_gate_allows_what_the_same_code_shows_and_one_percent() -> None:
         timing, more = (Timing("case", 1, 64, 1.0, 1.0, each, each) for each in (ratio, again))
         return Comparison([timing], {"case 1": more}, [])
 
-    assert not is_worse(measured(0.995), measured(1.0))
-    assert is_worse(measured(0.985), measured(1.0))
-    assert not is_worse(measured(0.975), measured(1.02))  # which way is chance
-    assert is_worse(measured(0.8, 0.8), measured(0.75))  # slower twice, which the same code is not
-    assert not is_worse(measured(0.8, 0.8), measured(0.8, 0.8))
+    assert not is_worse(measured(0.995), [measured(1.0)])
+    assert is_worse(measured(0.985), [measured(1.0)])
+    assert not is_worse(measured(0.975), [measured(1.02)])  # which way is chance
+    # slower twice, which the same code is not
+    assert is_worse(measured(0.8, 0.8), [measured(0.75)])
+    assert not is_worse(measured(0.8, 0.8), [measured(0.8, 0.8)])
+    assert not is_worse(measured(0.955), [measured(1.0), measured(1.05)])
