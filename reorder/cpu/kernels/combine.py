@@ -16,6 +16,7 @@ from memdesc.dtypes import BYTE_BITS
 from reorder.cpu.codecs.codec import Codec
 from reorder.cpu.kernels.elements import Location
 from reorder.cpu.kernels.rows import (
+    Neighbours,
     Row,
     each_line,
     each_vector,
@@ -25,7 +26,7 @@ from reorder.cpu.kernels.rows import (
     table_addresses,
     vector_lanes,
 )
-from reorder.cpu.llvm.emit import Value, either, loop, when, where
+from reorder.cpu.llvm.emit import Value, either, loop, maximum, minimum, when, where
 from reorder.cpu.llvm.shuffle import pick
 from reorder.cpu.llvm.vectors import GROUP, any_nan, is_number, lesser
 from reorder.cpu.schedule.post_ops import (
@@ -104,6 +105,10 @@ def _emit_rows(stage: _Stage, operation: Operation, *, single: bool) -> None:
             rows = _rows_at(stage, operation, row)
             emit(_RowOperation(operation, rows, stage, single=single))
 
+    if stage.types.streams and single:
+        with loop(0, table.rows) as row:
+            _emit_joined_row(stage, operation, row)
+        return
     if operation not in SCALING or stage.types.streams:
         each(_emit_row)
         return
@@ -163,6 +168,35 @@ def _emit_row(row: _RowOperation) -> None:
             row.run_masked(start, count)
 
 
+def _emit_joined_row(stage: _Stage, operation: Operation, row: Value) -> None:
+    """Emit the operation on one row; a line that it shares with the next one is computed whole."""
+    table, (src_table, dst_table, _) = stage.table, stage.tables
+
+    def follows(number: Value, before: Value) -> Value:
+        steps = (side[number] - side[before] for side in (src_table, dst_table))
+        return reduce(operator.and_, (step == table.columns for step in steps))
+
+    def operation_on(number: Value) -> _RowOperation:
+        return _RowOperation(operation, _rows_at(stage, operation, number), stage, single=True)
+
+    this, next_row = operation_on(row), minimum(row + 1, table.rows - 1)
+    following = operation_on(next_row)
+    neighbours = Neighbours(
+        follows(row, maximum(row - 1, 0)),
+        follows(next_row, row),
+        lambda i, lanes: this.run_joined(i, lanes, following),
+    )
+    src, dst, operand, _ = this.rows
+    sizes = vector_lanes(operand.dtype, _REGISTERS)
+
+    def combine(i: Value, lanes: int, *, non_temporal: bool = False) -> None:
+        if lanes == sizes[0] and not src.elements.fills_line(lanes):
+            src.prefetch(i, lanes, table.prefetch_distance)
+        this.run(i, lanes, non_temporal=non_temporal)
+
+    each_line(dst, table.columns, sizes, combine, overlaps=False, neighbours=neighbours)
+
+
 def _head_of(row: _RowOperation, lanes: int) -> Value:
     """Return how many elements come before the first line of dst; 0 if they should not be apart."""
     src, dst, *_ = row.rows
@@ -212,10 +246,23 @@ class _RowOperation:
         codes = self.results(self.rows.src.load_first(count, i), i, count)
         self.rows.dst.store_first(codes, i, count)
 
-    def results(self, codes: Value, i: Value, count: Value | None = None) -> Value:
+    def run_joined(self, i: Value, lanes: int, following: _RowOperation) -> None:
+        """Write the results for a line that starts at element i and ends in the following row."""
+        mask = self.rows.dst.elements.lane_mask(self.table.columns - i, lanes)
+        codes = self.results(self.rows.src.load(i, lanes), i, joined=(mask, following))
+        self.rows.dst.store(codes, i, non_temporal=True)
+
+    def results(
+        self,
+        codes: Value,
+        i: Value,
+        count: Value | None = None,
+        joined: tuple[Value, _RowOperation] | None = None,
+    ) -> Value:
         """Return the results for codes of src starting at element i, in the type of dst.
 
-        With a count, only that many lanes are elements of the row.
+        With a count, only that many lanes are elements of the row. With `joined` lanes outside of a
+        mask are elements of another row, and have its operand.
         """
         operation, rows, types = self._operation, self.rows, self._types
         codec = Codec(rows.src.elements.builder, codes.type.count)
@@ -225,6 +272,12 @@ class _RowOperation:
             y = self._read(codec, rows.operand, (i, count), self._one_operand)
         if operation in {Operation.NARROW_QUOTIENT, Operation.ADD_PRODUCT}:
             factor = self._read(codec, rows.factor, (i, count), self._one_factor)
+        if joined is not None:
+            mask, other = joined
+            y, factor = (
+                None if own is None else where(mask, own, pick(one, [0] * codec.lanes))
+                for own, one in ((y, other._one_operand), (factor, other._one_factor))  # noqa: SLF001 - of this class
+            )
         result = _apply(codec, operation, _Operands(x, y, factor), types)
         may_be_nan = _may_be_nan(operation, types)
         return codec.encode(

@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from memdesc.dtypes import BYTE_BITS, DATA_TYPES
 from reorder.cpu.kernels.elements import Elements, Location, first_vector
-from reorder.cpu.llvm.emit import Builder, Value, either, load_fields, loop, maximum, minimum
+from reorder.cpu.llvm.emit import (
+    Builder,
+    Value,
+    either,
+    load_fields,
+    loop,
+    maximum,
+    minimum,
+    when,
+)
 from reorder.cpu.schedule.select import Kernel
 from reorder.cpu.schedule.tile_program import MASKED_LANES, CombineTable, ConvertTable, Placement
 from reorder.cpu.tables import WORD_NBYTES, nbytes_of
@@ -124,25 +133,52 @@ def each_vector(
     each_vector((middle, last), tuple(narrower), emit, overlaps=False)
 
 
+class Neighbours(NamedTuple):
+    """Rows with which a row shares lines of dst."""
+
+    # whether the row before it writes the first line of the row, and whether it joins its last one
+    is_preceded: Value
+    is_followed: Value
+    # emits the line that starts at an element of the row and ends in the row that follows
+    join: Callable[[Value, int], None]
+
+
 def each_line(
-    dst: Row, count: Value, sizes: tuple[int, ...], emit: EmitVector, *, overlaps: bool
+    dst: Row,
+    count: Value,
+    sizes: tuple[int, ...],
+    emit: EmitVector,
+    *,
+    overlaps: bool,
+    neighbours: Neighbours | None = None,
 ) -> None:
     """Emit vectors of a row like `each_vector`, with non-temporal stores of whole cache lines.
 
     The order is: vectors up to the first whole line, then several lines at once, single lines,
-    and vectors of the tail.
+    and vectors of the tail, or the line that it shares with the row that follows.
     """
     size = dst.elements.bits // BYTE_BITS
     line = LINE_BITS // dst.elements.bits
     skipped = -dst.elements.address_of(dst.start) & (LINE_NBYTES - 1)
     start = minimum(skipped // size, count)
-    each_vector((0, start), sizes, emit, overlaps=overlaps)
+    if neighbours is None:
+        each_vector((0, start), sizes, emit, overlaps=overlaps)
+    else:
+        with when(~neighbours.is_preceded):
+            each_vector((0, start), sizes, emit, overlaps=overlaps)
     for lanes in sorted({max(line, sizes[0]), line}, reverse=True):
         stop = start + ((count - start) & -lanes)
         with loop(start, stop, lanes) as i:
             emit(i, lanes, non_temporal=True)
         start = stop
-    each_vector((start, count), sizes, emit, overlaps=overlaps)
+    if neighbours is None:
+        each_vector((start, count), sizes, emit, overlaps=overlaps)
+        return
+    with when(start < count), either(neighbours.is_followed) as (joined, alone):
+        with joined:
+            neighbours.join(start, line)
+        with alone:
+            each_vector((start, count), sizes, emit, overlaps=overlaps)
 
 
 @contextmanager

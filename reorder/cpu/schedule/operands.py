@@ -34,11 +34,6 @@ PERIOD = 64
 _MIN_PERIOD = 8
 # Rows of fewer elements than this gain from gathered operands.
 _SHORT_COLUMNS = 32
-# Rows that are written by non-temporal stores should have at least this many elements. Shorter ones
-# may begin and end inside a cache line, which is then written in parts: 4096 x 4096 f32 in groups
-# of 32, 64 and 128 took 3.1, 2.1 and 1.7 times as long as without groups, and 1.2 times with
-# gathered operands.
-_LONG_STREAMED_COLUMNS = 256
 # The most values of a table. It has more than the values of the reorder only where values are
 # stored repeatedly, which takes up to 16 times the memory.
 _MAX_TABLE = 1 << 22
@@ -83,12 +78,12 @@ def rows_in_place(nodes: tuple[Node, ...], sides: Sides) -> OperandRows:
 
 
 def rows_of_operand(
-    nodes: tuple[Node, ...], sides: Sides, loops: list[tuple[int, int]], *, streams: bool
+    nodes: tuple[Node, ...], sides: Sides, loops: list[tuple[int, int]]
 ) -> OperandRows:
     """Return the rows of a tile with an operand in place, or gathered if that makes rows longer.
 
     `loops` are the extents of the loops over tiles, outermost first, with their strides in the
-    operand; `streams` says that dst is written by non-temporal stores.
+    operand.
     """
     rows = rows_in_place(nodes, sides)
     blocks = prod(extent for extent, stride in loops if stride)
@@ -99,14 +94,11 @@ def rows_of_operand(
         whole = rows_in_place(nodes, sides._replace(operand=dense_strides(nodes)))
         if whole.columns > rows.columns:
             return whole._replace(block=np.array(row_offsets(nodes, sides.operand, 1)))
-    least = rows.columns + 1
     if rows.columns >= _SHORT_COLUMNS:
-        if not streams or rows.columns >= _LONG_STREAMED_COLUMNS:
-            return rows
-        least = _LONG_STREAMED_COLUMNS
+        return rows
     gathered = rows_in_place(nodes, sides._replace(operand=_block_strides(nodes, sides.operand)))
     gathered = gathered._replace(block=_block(nodes, sides.operand))
-    return gathered if gathered.columns >= least and _fits(gathered, blocks) else rows
+    return gathered if gathered.columns > rows.columns and _fits(gathered, blocks) else rows
 
 
 def gather(

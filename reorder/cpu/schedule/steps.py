@@ -433,8 +433,7 @@ def _with_values(
         return rows_in_place(writer.nodes, sides), Side(values[0], k), values[-1]
     extents = [node.extent for node in writer.tile.outer]
     loops = [*zip(extents, writer.outer_strides[k], strict=True)]
-    streams = config.streams and buffers.dst.base is Base.DST
-    operand_rows = rows_of_operand(writer.nodes, sides, loops, streams=streams)
+    operand_rows = rows_of_operand(writer.nodes, sides, loops)
     if operand_rows.block is not None:
         gathered = [gather(table, writer.offsets[k], loops, operand_rows.block) for table in values]
         values = [table for table, _ in gathered]

@@ -153,6 +153,10 @@ def test_a_reorder_is_right_at_every_place_of_dst(
     st.sampled_from((_SMALL, _LARGE)),
 )
 @example(("s8", "f32"), (2, 64, 30, 30), "abcd", 2, 4, _LARGE)
+# rows with scales of their own that share lines of dst
+@example(("s8", "f32"), (3, 16, 40, 41), "abcd", 2, 4, _SMALL)
+@example(("f32", "bf16"), (3, 16, 40, 41), "abcd", 2, 5, _SMALL)
+@example(("f32", "s8"), (3, 16, 40, 41), "abcd", 2, 7, _SMALL)
 @example(("u4", "f32"), (700, 33, 1, 1), "abcd", None, 1, _LARGE)
 def test_a_conversion_is_right_at_every_place_of_dst(
     kinds: tuple[str, str],

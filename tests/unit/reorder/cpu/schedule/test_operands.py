@@ -61,12 +61,12 @@ def _tiles(draw: st.DrawFn) -> tuple[tuple[Node, ...], Sides, list[tuple[int, in
     return nodes, Sides(dense_strides(nodes), dst, operand), loops
 
 
-@given(_tiles(), st.booleans())
+@given(_tiles())
 def test_each_element_finds_its_operand(
-    tiles: tuple[tuple[Node, ...], Sides, list[tuple[int, int]]], streams: bool
+    tiles: tuple[tuple[Node, ...], Sides, list[tuple[int, int]]],
 ) -> None:
     nodes, sides, loops = tiles
-    rows = rows_of_operand(nodes, sides, loops, streams=streams)
+    rows = rows_of_operand(nodes, sides, loops)
     assert _found(rows, loops) == _wanted(nodes, sides, loops)
 
 
@@ -93,7 +93,7 @@ def test_operands_are_gathered_where_rows_would_be_short(
 ) -> None:
     nodes = tuple(Node(extent, extent, ()) for extent in extents)
     sides = Sides(dense_strides(nodes), dense_strides(nodes), [*operand])
-    rows = rows_of_operand(nodes, sides, loops, streams=False)
+    rows = rows_of_operand(nodes, sides, loops)
     blocks = prod(extent for extent, stride in loops if stride)
     assert (rows.columns, 0 if rows.block is None else blocks * len(rows.block)) == (columns, size)
     assert _found(rows, loops) == _wanted(nodes, sides, loops)
