@@ -138,8 +138,9 @@ def test_scales_of_act_order_are_looked_up(folder: Path, kind: type) -> None:
         reorder.convert(folder, out, map=[rule], options=options)
         assert np.array_equal(reorder.load(out), wanted.T)
     assert "which no record holds" in refused(folder, folder.parent / "no", "fc: gptq -> awq")
-    write(folder, layer, g_idx=(order + 1).astype(kind))
-    assert "fc.g_idx has groups 1 to 4, but there are 4" in reason(folder)
+    for step, shown in ((1, "1 to 4"), (-1, "-1 to 2")):
+        write(folder, layer, g_idx=(order + step).astype(kind))
+        assert f"fc.g_idx has groups {shown}, but there are 4" in reason(folder)
 
 
 def test_tensors_that_a_record_does_not_use_are_named(folder: Path) -> None:
@@ -364,6 +365,20 @@ def test_whole_names_of_layers_are_ignored_where_loaders_compare_these(
         for name in ("lm_head", "a.b", "a.b.c", "x.a.b", "model.lm_head")
     }
     assert [name for name, told in is_ignored.items() if told] == ["lm_head", "a.b"]
+
+
+def test_the_first_expression_in_sorted_order_has_a_layer(tmp_path: Path) -> None:
+    kind = {"type": "int", "strategy": "channel"}
+    groups = {
+        text: {"targets": [text], "weights": kind | {"num_bits": bits}}
+        for text, bits in (("re:f.*", 4), ("re:.*c$", 8))
+    }
+    nothing = {"cache": {"targets": ["re:.*"], "weights": None}}  # says nothing of weights
+    form = {"quant_method": "compressed-tensors", "format": "pack-quantized"}
+    write_config(tmp_path, **form, config_groups=groups | nothing)
+    found = Configs(tmp_path).declared
+    assert found is not None
+    assert [said.options["bits"] for said in found.at("fc")] == [8]
 
 
 @pytest.mark.parametrize("key", ["ignore", "targets"])

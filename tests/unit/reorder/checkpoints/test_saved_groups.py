@@ -258,3 +258,13 @@ def test_a_format_in_config_json_that_no_record_has_is_not_overruled(
     problem = r"'fc' say awq, but config\.json: there is no record for quant_method 'awq'"
     with pytest.raises(MemdescError, match=problem):
         reorder.convert(source, tmp_path / "out", to="bf16")
+
+
+def test_a_descriptor_names_the_record_of_a_layer_that_no_group_lists(tmp_path: Path) -> None:
+    save(tmp_path / "model.safetensors", {"fc": record()[0]})
+    weights = {"type": "int", "num_bits": 4, "strategy": "channel"}
+    groups = {"group_0": {"targets": ["re:other"], "weights": weights}}
+    form = {"quant_method": "compressed-tensors", "format": "pack-quantized"}
+    write_config(tmp_path, **form, config_groups=groups)
+    with reorder.open_checkpoint(tmp_path) as found:
+        assert found.record("fc.qweight").desc == record()[0].desc

@@ -13,7 +13,7 @@ import reorder
 from memdesc import MemdescError
 from memdesc.dtypes import DATA_TYPES
 from memdesc.record import record_desc
-from reorder.checkpoints.config import Configs
+from reorder.checkpoints.config import Configs, method_in
 from reorder.checkpoints.convert.targets import TARGETS
 from reorder.cli import main
 from tests.unit.reorder.checkpoints.convert.results import SMALL, converted, refused, words_of
@@ -89,6 +89,8 @@ def test_a_weight_is_written_and_declared_as_it_was(tmp_path: Path, scheme: Sche
     assert other is not None
     assert (one.whole.name, one.whole.group) == (other.whole.name, other.whole.group)
     assert one.whole.options.items() <= other.whole.options.items()
+    sections = [each for name in ("in", "out") for each in Configs(tmp_path / name).named_sections]
+    assert len({method_in(section) for _, section in sections}) == 1
     reorder.save(tmp_path / "x.safetensors", {scheme.prefix: record_in(folder, scheme.prefix)})
     assert reorder.load(tmp_path / "x.safetensors", reorder.records.Record).desc == desc
 
