@@ -324,7 +324,6 @@ ROWS = hints.rows("""
         [logs.read_layers(DATA / each) for each in ("openvino-2026.4.xml", "torch-2.13.json")]
     give a list of names, such as ['f32']
         r.precompile.compile_kernels("f32")
-        r.precompile.compile_kernels([], [])
 """)
 
 
