@@ -96,6 +96,7 @@ _SAFETENSORS: list[tuple[bytes, str]] = [
             ('{"schema": 1, "record": "q4_0", "dims": [32], "options": {"a": 1}}', "option"),
             (_RECORD % ("1", "[32]"), "name of a record must be a string"),
             (_RECORD % ('"q4_0"', "[32]"), "has 8 bytes, but its descriptor .* takes 18"),
+            (_RECORD % ('"q4_0"', "[0, 32]"), "has 8 bytes, but its descriptor .* takes 0"),
             (_RECORD % ('"q4_0"', "[9223372036854775776]"), "more than int64|has 8 bytes, but"),
         )
     ),
@@ -274,6 +275,7 @@ _ONNX: list[tuple[bytes, str]] = [
     (message_field(7, message_field(5, message_field(1, b"\x80" * 9))), "does not end"),
     (_number(2**29, 0), "fields have numbers from 1 to 536870911"),
     (b"\x3a\x7f\x00", "ends at byte"),
+    (message_field(7, b"\x0a\x14") + message_field(14, bytes(99)), "of a message that ends at 4"),
     (b"\x3a\xff\xff\xff\xff\xff\xff\xff\xff\x7f", "ends at byte"),
     (b"\x00\x01", "ends at byte"),
     (b"\x0b", "does not start a field"),
