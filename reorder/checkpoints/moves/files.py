@@ -5,16 +5,19 @@ Files are not mapped into memory, so a file that somebody shortens is an error, 
 
 from __future__ import annotations
 
+import ctypes
 import os
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import cache
 from threading import Lock, local
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from memdesc import MemdescError
 from reorder.disk import NO_LINK, cannot, open_file, read_at, write_at
 from reorder.forks import at_fork
+from reorder.system import system_function
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,6 +33,8 @@ _PAGE = 4096
 # call. It finds small blocks in memory that was used before, while large ones may be new even to
 # the host of a virtual machine, where they took 6 times as long.
 _MOST_WRITTEN = 256 << 10
+# what Linux calls SYNC_FILE_RANGE_WRITE
+_START_WRITING = 2
 # the largest buffer that a thread keeps for its next piece
 _MAX_KEPT = 256 << 20
 # Runs shorter than this are read or written by one thread at a time. Each call releases the GIL and
@@ -111,9 +116,29 @@ def _read_span(handle: int, at: int, part: memoryview, place: Place) -> None:
 
 
 def write_runs(runs: Runs, place: Place, data: NDArray[np.uint8]) -> None:
-    """Write bytes that are back to back to runs of a tensor; its file exists."""
+    """Write bytes that are back to back to runs of a tensor; its file exists.
+
+    The system starts to write long runs to the disk at once, while the caller continues.
+    """
     view = memoryview(data)  # type: ignore[arg-type] # arrays of bytes are buffers
     with _open_to_write(place.path) as handle, _turn_for(runs):
         for k, start in enumerate(runs.starts()):
             at = place.start + start
             write_at(handle, view[k * runs.length :][: runs.length], at, _MOST_WRITTEN)
+            if runs.length >= _MOST_WRITTEN:
+                _start_writing(handle, at, at + runs.length)
+
+
+def _start_writing(handle: int, start: int, stop: int) -> None:
+    """Start writing the whole pages of a range to the disk, so that a later fsync is short."""
+    first, last = -(-start // _PAGE) * _PAGE, stop // _PAGE * _PAGE
+    start_writing = _sync_file_range()
+    if start_writing is not None and first < last:
+        start_writing(handle, first, last - first, _START_WRITING)  # a hint: errors come by fsync
+
+
+@cache
+def _sync_file_range() -> Any:
+    """Return the function `sync_file_range` of Linux; None on other systems."""
+    offset = ctypes.c_int64
+    return system_function("sync_file_range", ctypes.c_int, offset, offset, ctypes.c_uint)
