@@ -148,6 +148,8 @@ class Content(NamedTuple):
     map: Callable[[Entry], NDArray[np.uint8]] = Entry.read
     # the other tensors of a weight, without which these codes are not numbers
     missing: tuple[str, ...] = ()
+    # the record of that weight and the role of this tensor in it, if they are known
+    part_of: tuple[RecordDesc, str] | None = None
 
     @property
     def data(self) -> dict[str, NDArray[np.uint8]]:
@@ -216,7 +218,8 @@ def _contents(
             codes = f", raw codes without {', '.join(missing)}" if missing else ""
             numbers = partial(_numbers_of_tensor, entry, read)
             what, tensors = entry.dtype + codes, {ONE: entry}
-            yield name, Content(name, what, numbers, entry.desc, tensors, read, missing)
+            part = None if group is None else group.part_of(name)
+            yield name, Content(name, what, numbers, entry.desc, tensors, read, missing, part)
             continue
         tensors = group.tensors or dict(group.entries)
         what = repr(group.desc) if group.desc else next(iter(tensors.values())).dtype
@@ -258,7 +261,8 @@ def compare_contents(
         if is_wanted(a):
             pair = _compared(a, b, as_in_models=as_in_models, **tolerance)
             if not pair.is_equal and a.tensors and b.tensors:
-                causes = find_causes(_parts(a, b))
+                parts = _codes(a, b.data, b.part_of) if b.part_of else _parts(a, b)
+                causes = find_causes(parts)
                 if not causes and (place := places.find(a, b)):
                     causes = (f"it holds {place}",)
                 pair = pair._replace(causes=causes)
@@ -324,6 +328,16 @@ def _parts(ours: Content, theirs: Content) -> list[Part]:
     is_scale = any("scales" in domain for domain in domains)
     groups = (1,) * memory.desc.ndims
     return [Part(ours.name, found, memory.data, memory.desc, groups, is_scale=is_scale)]
+
+
+def _codes(
+    ours: Content, wanted: Mapping[str, NDArray[np.uint8]], part_of: tuple[RecordDesc, str]
+) -> list[Part]:
+    """Return a tensor of a weight that is compared alone, since only the reference is known."""
+    desc, role = part_of
+    if not ours.tensors.keys() == wanted.keys() == {ONE}:
+        return []
+    return parts_of_record({role: ours.data[ONE]}, {role: wanted[ONE]}, desc)
 
 
 def _parts_of_weight(ours: Content, theirs: Content, desc: RecordDesc) -> list[Part]:

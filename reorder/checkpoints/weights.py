@@ -139,6 +139,14 @@ class Weight(NamedTuple):
         names = [] if self.desc is None else self.desc.tensors
         return {name: self.entries[name] for name in names}
 
+    def part_of(self, name: str) -> tuple[RecordDesc, str] | None:
+        """Return the record, and the role in it of the tensor of a name; None if unknown."""
+        desc = self.desc
+        if desc is None:
+            return None
+        roles = (role for role, each in self.tensors.items() if each.name == name)
+        return next(((desc, role) for role in roles), None)
+
     @property
     def single(self) -> Weight:
         """The codes as a whole record by themselves, with the tensors beside them."""

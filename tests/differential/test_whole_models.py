@@ -723,9 +723,9 @@ def test_models_of_bitsandbytes_are_decoded_as_by_transformers(
     # transformers does not quantise experts, which share a tensor in it
     changed = sum(not torch.equal(found[name], plain[name]) for name in plain)
     assert changed == (COUNTS[kind] if kind == "llama" else 8)
-    # its kernels for CPUs sum products in another order
-    logits = [logits_of(tmp_path / name, torch.bfloat16) for name in ("in", "out")]
-    assert torch.allclose(*logits, atol=1e-2)
+    # the codes themselves are multiplied by kernels that sum in another order
+    logits = [logits_of(tmp_path / name, torch.bfloat16) for name in ("theirs", "out")]
+    assert torch.equal(*logits)
 
 
 @pytest.mark.parametrize("bits", [4, 8])

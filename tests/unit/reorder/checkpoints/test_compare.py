@@ -161,6 +161,27 @@ def test_equal_numbers_in_different_layouts_and_types_differ_nowhere(
     assert reorder.checkpoints.differences(a, negative)
 
 
+def test_codes_that_make_no_record_are_explained_by_that_of_the_reference(tmp_path: Path) -> None:
+    codes = np.random.default_rng(0).integers(0, 16, (16, 64), np.uint8)
+    packed = (codes[:, 0::2] | codes[:, 1::2] << 4).view(np.int32)
+    for name, words in (("good", packed), ("bad", codes.astype(np.int8) - 8)):
+        (tmp_path / name).mkdir()
+        args = {"num_bits": 4, "type": "int", "symmetric": True, "strategy": "group"}
+        group = {"targets": ["Linear"], "weights": {**args, "group_size": 32}}
+        method = {"quant_method": "compressed-tensors", "format": "pack-quantized"}
+        write_config(tmp_path / name, **method, config_groups={"g": group})
+        tensors = {
+            "fc.weight_packed": words,
+            "fc.weight_scale": np.ones((16, 2), np.float32),
+            "fc.weight_shape": np.array([16, 64]),
+        }
+        write_safetensors(tmp_path / name / "model.safetensors", tensors)
+    found = reorder.checkpoints.differences(tmp_path / "bad", tmp_path / "good")
+    assert {name: each.causes for name, each in found.items()} == {
+        "fc.weight_packed": ("it is not packed",)
+    }
+
+
 def test_tensors_of_one_side_only_differ(tmp_path: Path) -> None:
     one, other = tmp_path / "one.npz", tmp_path / "other.npz"
     reorder.save(one, {"a": np.ones(3), "b": np.ones(3)})
