@@ -184,7 +184,7 @@ def is_record(given: FormatName | None) -> bool:
 def read_rules(given: Sequence[str | PathLike[str]]) -> list[Rule]:
     """Read rules: a string is one rule, a path is a file with a rule in each line.
 
-    Lines of a file that are empty or begin with ``#`` say nothing.
+    Lines of a file that are empty or begin with ``#`` are skipped.
 
     Fails if something is not a rule or a file cannot be read; the error says what is wrong.
     """
@@ -199,7 +199,11 @@ def read_rules(given: Sequence[str | PathLike[str]]) -> list[Rule]:
         if isinstance(each, str):
             rules.append(parse_rule(each))
         elif isinstance(each, PathLike):
-            text = read_small(as_path(each), _MAX_FILE).decode("utf-8", "replace")
+            try:
+                text = read_small(as_path(each), _MAX_FILE).decode("utf-8-sig")
+            except UnicodeDecodeError as error:
+                msg = f"{fspath(each)!r} is not UTF-8: {error}; save it as UTF-8"
+                raise MemdescError(msg) from None
             lines = [line for line in text.splitlines() if line.strip() and line[0] != "#"]
             with about(repr(fspath(each))):
                 rules += map(parse_rule, lines)

@@ -75,6 +75,15 @@ def test_mistakes_in_files_are_told(tmp_path: Path, text: str, problem: str) -> 
     assert problem in str(caught.value)
 
 
+def test_a_file_of_rules_is_utf_8_with_or_without_a_mark(tmp_path: Path) -> None:
+    path = tmp_path / "rules.txt"
+    path.write_bytes(b"\xef\xbb\xbf*.w: ba\n")
+    assert read_rules([path]) == [parse_rule("*.w: ba")]
+    path.write_bytes(b"*.\xff: ba\n")
+    with pytest.raises(MemdescError, match=r"rules.txt' is not UTF-8: .*; save it as UTF-8"):
+        read_rules([path])
+
+
 # Patterns with stars.
 
 
