@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -132,6 +133,17 @@ def enqueue(
 def runtimes() -> list[Runtime]:
     """Return those that build and run a small program."""
     return [Runtime(device) for device in opencl.devices() if device.works and device.has_images]
+
+
+def eventually(is_true: Callable[[], bool]) -> bool:
+    """Return whether something becomes true: threads of a runtime release what they held late.
+
+    PoCL's do so after they have said that a command is complete.
+    """
+    end = time.monotonic() + 60
+    while not is_true() and time.monotonic() < end:
+        time.sleep(0.001)
+    return is_true()
 
 
 def refused(message: str) -> Any:
