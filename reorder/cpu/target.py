@@ -123,43 +123,6 @@ def has_half() -> bool:
     return is_arm() or has_feature("f16c")
 
 
-def saturates_floats() -> bool:
-    """Whether instructions saturate when they round floats to integers and narrow integers."""
-    return is_arm()
-
-
-def quietens_in_one() -> bool:
-    """Whether one instruction turns signalling NaNs into quiet ones and keeps all other floats."""
-    return is_arm()
-
-
-def max_tile_rows() -> int:
-    """Return the most rows of a tile one 128-bit lane wide: no more than a cache line has bytes.
-
-    ARM has 32 registers of 128 bits. Without non-temporal stores, rows are moved in groups that fit
-    these, and 64 rows are not faster than 32: LLVM spills addresses.
-    """
-    return 32 if is_arm() else LINE_NBYTES
-
-
-def transposes_pairs() -> bool:
-    """Whether an instruction exchanges parts of two registers as 2 x 2 matrices: trn1 and trn2."""
-    return is_arm()
-
-
-def keeps_addresses() -> bool:
-    """Whether a loop keeps the addresses of 16 rows or columns in registers: ARM has 31, x86 16."""
-    return is_arm()
-
-
-def step_registers() -> int:
-    """Return how many registers one step of a loop over short rows moves or converts.
-
-    With registers of 256 bits or more, one is enough; four of ARM's fill a cache line.
-    """
-    return 4 if is_arm() else 1
-
-
 def has_bfloat() -> bool:
     """Whether LLVM can use an instruction that rounds f32 to bf16 but treats denormals as zeros."""
     return (
@@ -168,27 +131,3 @@ def has_bfloat() -> bool:
         and has_feature("avx512dq")
         and binding.llvm_version_info >= (17, 0, 0)
     )
-
-
-def has_exact_bfloat() -> bool:
-    """Whether LLVM uses an instruction that rounds f32 to bf16 as IEEE 754 does."""
-    return is_arm() and "bfcvtn" in _assembly_for_arm(_ROUND_BFLOAT)
-
-
-_ROUND_BFLOAT = """
-define <8 x bfloat> @round(<8 x float> %x) {
-  %y = fptrunc <8 x float> %x to <8 x bfloat>
-  ret <8 x bfloat> %y
-}
-"""
-
-
-def _assembly_for_arm(source: str) -> str:
-    """Return the assembly that LLVM generates for the processor that kernels are compiled for.
-
-    LLVM derives features from the processor's name: the machine's list of features is incomplete.
-    """
-    target = binding.Target.from_triple("aarch64-unknown-linux-gnu")
-    compiler = target.create_target_machine(*processor())
-    assembly: str = compiler.emit_assembly(binding.parse_assembly(source))
-    return assembly

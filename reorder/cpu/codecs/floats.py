@@ -11,8 +11,8 @@ from llvmlite import ir
 from reorder.cpu.codecs.expressions import emit_expression
 from reorder.cpu.codecs.x86 import are_special, round_to_bfloat
 from reorder.cpu.llvm.emit import Value, where
-from reorder.cpu.llvm.vectors import BFLOAT, GROUP, Vectors, any_nan, greater, lesser
-from reorder.cpu.target import has_bfloat, has_exact_bfloat, has_half, quietens_in_one
+from reorder.cpu.llvm.vectors import GROUP, Vectors, any_nan, greater, lesser
+from reorder.cpu.target import has_bfloat, has_half
 from reorder.values.codecs import decode_exponent, decode_float
 from reorder.values.expressions import name
 from reorder.values.formats import FLOATS, ExponentFormat, FloatFormat, Format
@@ -33,9 +33,6 @@ def decode(vectors: Vectors, codes: Value, form: FloatFormat | ExponentFormat) -
     wide, code = codes.zext(vectors.integers(32)), name("code", "u32")
     if isinstance(form, ExponentFormat):
         return emit_expression(vectors, decode_exponent(code, form, _F32), wide)
-    if form.exponent == _F32.exponent and quietens_in_one():
-        bits = (wide << _F32.mantissa - form.mantissa).bitcast(f32)
-        return vectors.call(f"llvm.canonicalize.{vectors.suffix(f32)}", f32, bits)
     return emit_expression(vectors, decode_float(code, form, _F32, has_denormals=True), wide)
 
 
@@ -74,7 +71,7 @@ def canonicalises_in_branch(form: Format, work: str) -> bool:
     It does so for formats with f32's exponent width, which it tests for NaN anyway.
     """
     is_cut = isinstance(form, FloatFormat) and form.exponent == _F32.exponent and form != _F32
-    return is_cut and work == "f32" and not has_exact_bfloat()
+    return is_cut and work == "f32"
 
 
 def encode_float(
@@ -141,8 +138,6 @@ def _cut_mantissa(vectors: Vectors, bits: Value, form: FloatFormat, *, canonical
         return where((bits << 1).above(2 * _F32.overflow), quiet, rounded)
 
     values = bits.bitcast(vectors.values("f32"))
-    if form == _BFLOAT and has_exact_bfloat():
-        return values.fptrunc(vectors.vector(BFLOAT)).bitcast(vectors.integers(16))
     if vectors.lanes < GROUP:
         return quieten()
     if form == _BFLOAT and has_bfloat():

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from llvmlite import ir
-
 from memdesc.dtypes import BYTE_BITS
 from reorder.cpu.codecs.x86 import narrow_integers, narrows_registers, rounded
 from reorder.cpu.llvm.emit import Value, maximum, minimum, where
-from reorder.cpu.llvm.shuffle import LANE_BITS, concatenate
 from reorder.cpu.llvm.vectors import GROUP, Vectors, code_bits, greater, is_number, lesser
-from reorder.cpu.target import has_masks, is_arm, saturates_floats
+from reorder.cpu.target import has_masks, is_arm
 from reorder.values.formats import FLOATS, INTEGERS, BooleanFormat, IntegerFormat
 
 # The type that saturating instructions narrow registers from.
@@ -64,8 +61,6 @@ def _round(
     """Round floats to nearest, ties to even, and saturate; NaN becomes 0."""
     if form.bits == code_bits(work):
         return _round_to_width(vectors, values, form, may_be_nan=may_be_nan)
-    if saturates_floats() and vectors.lanes * code_bits(work) >= LANE_BITS:
-        return _saturate(vectors, values, work, form)
     if work == "f32" and narrows_registers(vectors.lanes, form.bits):
         return narrow_integers(
             vectors, _round_below(vectors, values, form, may_be_nan=may_be_nan), form
@@ -93,10 +88,7 @@ def _round_to_width(
     """Round floats to integers as wide as they are, and saturate; NaN becomes 0."""
     integers, suffix = vectors.integers(form.bits), vectors.suffix(values.type)
     values = vectors.call(f"llvm.rint.{suffix}", values.type, values)
-    if saturates_floats():
-        name = f"llvm.fpto{'s' if form.is_signed else 'u'}i.sat"
-        return vectors.call(f"{name}.{vectors.suffix(integers)}.{suffix}", integers, values)
-    # elsewhere LLVM would saturate lane by lane. The upper limit is not a float, but the power of
+    # LLVM would saturate lane by lane. The upper limit is not a float, but the power of
     # two above it is: lanes that reach that, and lanes with NaN, are replaced
     bounded = maximum(values, values.like(float(form.low)))
     codes = bounded.fptosi(integers) if form.is_signed else bounded.fptoui(integers)
@@ -114,28 +106,6 @@ def _round_below(
     if form.is_signed and may_be_nan:
         bounded = where(is_number(values), bounded, 0.0)
     return rounded(vectors, bounded)
-
-
-def _saturate(vectors: Vectors, values: Value, work: str, form: IntegerFormat) -> Value:
-    """Round floats to integers of the same width, and halve that width down to the format's.
-
-    Each step saturates, so that LLVM uses the saturating instructions; NaN becomes 0.
-    """
-    bits, code_width = code_bits(work), max(form.bits, BYTE_BITS)
-    lanes = LANE_BITS // bits
-    name = f"llvm.aarch64.neon.fcvtns.v{lanes}i{bits}.v{lanes}f{bits}"
-    kind = ir.VectorType(ir.IntType(bits), lanes)
-    codes = concatenate([vectors.call(name, kind, part) for part in vectors.parts(values, lanes)])
-    while bits > code_width:
-        wide = _signed(bits)
-        bits //= 2
-        limits = form if bits == code_width else _signed(bits)
-        codes = _clamp(codes, wide, limits).trunc(vectors.integers(bits))
-    return codes
-
-
-def _signed(bits: int) -> IntegerFormat:
-    return IntegerFormat(-(1 << (bits - 1)), (1 << (bits - 1)) - 1)
 
 
 def decode_boolean(vectors: Vectors, codes: Value, work: str) -> Value:

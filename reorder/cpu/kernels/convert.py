@@ -18,14 +18,13 @@ from reorder.cpu.kernels.rows import (
 )
 from reorder.cpu.llvm.emit import Value, loop, minimum, when
 from reorder.cpu.schedule.tile_program import ConvertTable, ConvertTypes
-from reorder.cpu.target import step_registers
 from reorder.values.formats import FORMATS, IntegerFormat
 
 if TYPE_CHECKING:
     from reorder.cpu.kernels.interpreter import InterpreterCall
     from reorder.cpu.kernels.rows import EmitVector
 
-# Registers of one vector of a conversion, to be multiplied by `step_registers`; more do not help.
+# Registers of one vector of a conversion; more do not help.
 _REGISTERS = 2
 
 
@@ -72,7 +71,7 @@ def _converted(src: Row, dst: Row, codes: Value, work: str | None) -> Value:
 def _emit_data(src: Row, dst: Row, table: ConvertTable, work: str | None) -> None:
     """Convert the elements of one row."""
     count: Value = table.columns
-    sizes = vector_lanes(work, _registers(src, dst) * step_registers())
+    sizes = vector_lanes(work, _registers(src, dst))
     prefetches = table.prefetch_distance != 0
 
     def convert(i: Value, lanes: int, *, non_temporal: bool = False) -> None:

@@ -32,7 +32,7 @@ from reorder.cpu.llvm.emit import (
 )
 from reorder.cpu.llvm.shuffle import LANE_BITS
 from reorder.cpu.schedule.program import ALONE
-from reorder.cpu.target import LINE_BITS, LINE_NBYTES, has_masks, register_bits, step_registers
+from reorder.cpu.target import LINE_BITS, LINE_NBYTES, has_masks, register_bits
 
 # Bytes of the longest mask.
 _MASK_NBYTES = 256
@@ -313,7 +313,7 @@ def _copy_each(elements: Elements, src: Location, dst: Location, count: Value) -
 
 def _copy_vectors(elements: Elements, src: Location, dst: Location, count: Value) -> None:
     """Copy a run by vectors; the last one overlaps the one before it."""
-    lanes = register_bits() * step_registers() // elements.bits
+    lanes = register_bits() // elements.bits
     with either(count >= lanes) as (enough, few):
         with enough:
             last = count - lanes

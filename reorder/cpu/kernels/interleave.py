@@ -13,13 +13,10 @@ from reorder.cpu.kernels.elements import first_vector
 from reorder.cpu.llvm.emit import Value, loop, maximum, minimum, when, where
 from reorder.cpu.llvm.shuffle import LANE_BITS, concatenate, pick
 from reorder.cpu.schedule.select import MAX_INTERLEAVED
-from reorder.cpu.target import LINE_BITS, keeps_addresses
+from reorder.cpu.target import LINE_BITS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from reorder.cpu.kernels.elements import Elements, Location
-    from reorder.cpu.kernels.loop_group import LoopGroup, Transposition
+    from reorder.cpu.kernels.loop_group import Transposition
 
 _COUNTS = tuple(range(2, MAX_INTERLEAVED + 1))
 # Vectors are concatenated in powers of two: two of them, or four; of three, the first is repeated.
@@ -63,15 +60,17 @@ def _is_run(run: Value, span: tuple[Value, Value], lanes: int) -> Value:
 
 def _emit_join(move: Transposition, span: tuple[Value, Value], count: int, lanes: int) -> None:
     """Interleave `count` rows; the last vectors overlap those before them."""
-    elements, (first, last) = move.elements, span
-    starts = _starts(elements, move.rows, move.src, count)
+    elements, rows, (first, last) = move.elements, move.rows, span
     end = last - lanes
     target = move.columns.locate(elements, move.dst, first)
     start = first_vector(elements, target, lanes, last - first, count)
     start = where(move.columns.run >= last, start, 0)  # else runs end where vectors do
     with loop(first + start, last, lanes) as next_column:
         column = maximum(minimum(next_column, end), first)
-        lines = [elements.load_vector(starts(k) + column, lanes) for k in range(count)]
+        lines = [
+            elements.load_vector(rows.locate(elements, move.src, k) + column, lanes)
+            for k in range(count)
+        ]
         joined = concatenate(lines if count == _PAIR else [*lines, *lines[: _QUAD - count]])
         indices = (j % count * lanes + j // count for j in range(count * lanes))
         target = move.columns.locate(elements, move.dst, column)
@@ -81,7 +80,6 @@ def _emit_join(move: Transposition, span: tuple[Value, Value], count: int, lanes
 def _emit_split(move: Transposition, count: int, lanes: int) -> None:
     """Split one row into `count` columns; the last vectors overlap those before them."""
     elements, extent = move.elements, move.rows.extent
-    starts = _starts(elements, move.columns, move.dst, count)
     end = extent - lanes
     start = first_vector(elements, move.columns.locate(elements, move.dst, 0), lanes, extent)
     start = where(move.rows.run >= extent, start, 0)  # else runs end where vectors do
@@ -91,14 +89,4 @@ def _emit_split(move: Transposition, count: int, lanes: int) -> None:
         joined = elements.load_vector(source, count * lanes)
         for k in range(count):
             part = pick(joined, (j * count + k for j in range(lanes)))
-            elements.store_lines(part, starts(k) + row)
-
-
-def _starts(
-    elements: Elements, group: LoopGroup, start: Location, count: int
-) -> Callable[[int], Location]:
-    """Return a function that locates the steps of a short group: kept in registers, or loaded."""
-    if not keeps_addresses():
-        return lambda k: group.locate(elements, start, k)
-    places = [group.locate(elements, start, k) for k in range(count)]
-    return [elements.rebased(place) for place in places].__getitem__
+            elements.store_lines(part, move.columns.locate(elements, move.dst, k) + row)

@@ -2,8 +2,7 @@
 
 Each row of a tile is loaded as one vector, up to a cache line. The vectors are interleaved within
 their 128-bit lanes in log2(n) rounds (`shuffle.transpose`), then the lanes are exchanged, and each
-column is stored as one vector. Where loops keep enough addresses, the rows are moved in groups that
-fit the registers.
+column is stored as one vector.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING
 from reorder.cpu.kernels.loop_group import TileShape
 from reorder.cpu.llvm.emit import Value, when
 from reorder.cpu.llvm.shuffle import LANE_BITS, concatenate, exchange, pick, transpose
-from reorder.cpu.target import LINE_BITS, keeps_addresses, max_tile_rows, register_bits
+from reorder.cpu.target import LINE_BITS, register_bits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,41 +22,29 @@ if TYPE_CHECKING:
 # Most registers of a cache line that hold a tile. Its transposition needs as many again; only
 # AVX-512 has registers of this width, and it has 32.
 _TILE_REGISTERS = 16
-# Registers of 128 bits that hold a group of rows when a tile is moved in groups: half of ARM's,
-# since the transposition needs as many again.
-_GROUP_REGISTERS = 16
 # Number of heights: from a cache line down to a sixteenth of it.
 _HEIGHTS = 5
 # Columns of fewer bits than this are stored element by element, without tiles.
 _MIN_COLUMN_BITS = 32
 
 
-def tile_heights(bits: int, *, streams: bool = False) -> tuple[int, ...]:
-    """Return how many rows tiles may have, most first: from a cache line down to 32 bits.
-
-    Non-temporal stores need whole lines; without them a tile has no more rows than fit registers.
-    """
-    line = LINE_BITS // bits
-    most = line if streams else max_tile_rows()
-    least = max(2, _MIN_COLUMN_BITS // bits)
-    return tuple(line >> k for k in range(_HEIGHTS) if least <= line >> k <= most)
+def tile_heights(bits: int) -> tuple[int, ...]:
+    """Return how many rows tiles may have, most first: from a cache line down to 32 bits."""
+    line, least = LINE_BITS // bits, max(2, _MIN_COLUMN_BITS // bits)
+    return tuple(line >> k for k in range(_HEIGHTS) if least <= line >> k)
 
 
-def tile_shapes(bits: int, height: int, *, streams: bool = False) -> list[TileShape]:
+def tile_shapes(bits: int, height: int) -> list[TileShape]:
     """Return the shapes of tiles of a height, widest first.
 
     The widest rows are a cache line, or less where the tile would need too many registers. Where
-    registers are narrower, or columns are shorter than a line, rows have one 128-bit lane; two, if
-    columns are a line and their addresses are kept, so that rows share the work of addresses.
+    registers are narrower, or columns are shorter than a line, rows have one 128-bit lane.
     """
-    lane = TileShape(height, LANE_BITS // bits)
-    if keeps_addresses() and height * bits == LINE_BITS and not streams:
-        return [TileShape(height, 2 * lane.width)]
     if register_bits() < LINE_BITS or height * bits < LINE_BITS:
-        return [lane]
+        return [TileShape(height, LANE_BITS // bits)]
     widest = min(LINE_BITS, _TILE_REGISTERS * LINE_BITS // height)
-    widths = [width for width in (widest, widest // 2) if width > LANE_BITS]
-    return [TileShape(height, width // bits) for width in widths] or [lane]
+    widths = [width for width in (widest, widest // 2) if width > LANE_BITS] or [LANE_BITS]
+    return [TileShape(height, width // bits) for width in widths]
 
 
 def emit_tile(
@@ -73,45 +60,23 @@ def emit_tile(
     Columns before `first_column`, which the previous tile has stored, are left out.
     """
     row_table, column_table = tables
-    rows = _rows_at_once(elements, shape)
-    targets: list[Location] = []
-    for first in range(0, shape.height, rows):
-        lines = [
-            elements.load_vector(elements.moved(src, row_table[k]), shape.width)
-            for k in range(first, first + rows)
-        ]
-        for k, column in enumerate(_columns(elements, lines)):
-            if first == 0:
-                targets.append(elements.moved(dst, column_table[k]))
-            target = targets[k] + first if first else targets[k]
-            if first_column is None or k == shape.width - 1:
-                elements.store_lines(column, target)
-                continue
-            with when(first_column <= k):
-                elements.store_lines(column, target)
-
-
-def _rows_at_once(elements: Elements, shape: TileShape) -> int:
-    """Return how many rows are in registers at once: all, unless addresses of columns are kept.
-
-    Non-temporal stores need whole columns.
-    """
-    if not keeps_addresses() or elements.streams:
-        return shape.height
-    lanes = shape.width * elements.bits // LANE_BITS
-    return min(shape.height, _GROUP_REGISTERS // lanes)
+    lines = [
+        elements.load_vector(elements.moved(src, row_table[k]), shape.width)
+        for k in range(shape.height)
+    ]
+    for k, column in enumerate(_columns(elements, lines)):
+        target = elements.moved(dst, column_table[k])
+        if first_column is None or k == shape.width - 1:
+            elements.store_lines(column, target)
+            continue
+        with when(first_column <= k):
+            elements.store_lines(column, target)
 
 
 def _columns(elements: Elements, lines: list[Value]) -> Iterator[Value]:
     """Yield the columns of a tile, which is given as rows."""
     height, width = len(lines), lines[0].type.count
     lane = LANE_BITS // elements.bits
-    if keeps_addresses() and width > lane:
-        # registers of one lane have no lanes to exchange
-        for first in range(0, width, lane):
-            lanes = range(first, first + lane)
-            yield from _columns(elements, [pick(line, lanes) for line in lines])
-        return
     across = min(height, lane)
     # the lanes of a joined vector hold rows that are `across` apart
     parts = width // lane

@@ -65,7 +65,7 @@ def emit_transposed(move: Transposition, span: ColumnSpan) -> None:
     shorter = minimum(rows.extent, move.columns.extent)
     with when(shorter <= MAX_INTERLEAVED):
         emit_interleaved(move, (data.first, data.last), done)
-    for height in tile_heights(elements.bits, streams=elements.streams):
+    for height in tile_heights(elements.bits):
         _emit_tiles(move, data, height, done)
     for part in move.each_step():
         _emit_scalar(part, data)
@@ -96,7 +96,7 @@ def _emit_tiles(move: Transposition, span: ColumnSpan, height: int, done: Value)
     if height * elements.bits == LINE_BITS:
         limit = extent.lshr(_REPEATED_ROWS_SHIFT)
     with when((extent >= height) & (repeated <= limit)):
-        *wider, narrowest = tile_shapes(elements.bits, height, streams=elements.streams)
+        *wider, narrowest = tile_shapes(elements.bits, height)
         for shape in wider:
             with when(span.last - span.first >= shape.width):
                 _emit_sweeps(move, span, shape)

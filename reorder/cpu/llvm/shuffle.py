@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING
 
 from llvmlite import ir
 
-from reorder.cpu.target import transposes_pairs
-
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -29,14 +27,6 @@ def transpose(vectors: list[Value]) -> list[Value]:
     count = vectors[0].type.count
     lane = min(count, LANE_BITS // vectors[0].type.element.width)
     halves = _interleavings(count, lane)
-    if transposes_pairs() and len(vectors) == lane:
-        # rows of one parity are transposed as 2 x 2 matrices of 1, 2, 4 ... elements; then both
-        # parities are interleaved, for which LLVM uses a store (st2) where that is not slower
-        even, odd = vectors[::2], vectors[1::2]
-        for k in range(len(even).bit_length() - 1):
-            even, odd = (_exchange_pairs(part, 1 << k) for part in (even, odd))
-        pairs = list(zip(even, odd, strict=True))
-        return [one.shuffle_vector(other, half) for half in halves for one, other in pairs]
     distance = len(vectors) // 2
     rounds = len(vectors).bit_length() - 1
     for _ in range(rounds):
@@ -59,26 +49,6 @@ def _interleavings(count: int, lane: int) -> list[Value]:
         )
         halves.append(_mask(j for pair in both for j in pair))
     return halves
-
-
-def _exchange_pairs(vectors: list[Value], width: int) -> list[Value]:
-    """Exchange a bit of the row index with the same bit of the column index: `width`, 1 << bit."""
-    count = vectors[0].type.count
-    masks = [
-        _mask(
-            first + start + k
-            for start in range(half, count, 2 * width)
-            for first in (0, count)
-            for k in range(width)
-        )
-        for half in (0, width)
-    ]
-    results = list(vectors)
-    for k in (k for k in range(len(vectors)) if not k & width):
-        results[k], results[k + width] = (
-            vectors[k].shuffle_vector(vectors[k + width], mask) for mask in masks
-        )
-    return results
 
 
 def exchange(vectors: list[Value], lane: int) -> list[Value]:
