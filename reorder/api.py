@@ -15,8 +15,8 @@ from reorder.forks import importing
 from reorder.memory.dlpack import from_dlpack, is_exporter
 from reorder.memory.inputs import as_memory, as_output, from_pixels, result_desc, to_pixels
 from reorder.memory.memory import Memory, MemoryDraft
-from reorder.plan.plan import ReorderPlan, is_planned
-from reorder.plan.planner import plan_reorder, validate
+from reorder.plan.plan import ReorderPlan, checked_plan
+from reorder.plan.planner import plan_reorder
 from reorder.stack import on_enough_stack
 from reorder.threads import checked_threads, current_limit, limits, refuse_threads
 from reorder.values.attr import Attr, check_beta
@@ -391,13 +391,13 @@ _carried: deque[dict[Any, Any]] = deque()
 
 def _prepared(plan: ReorderPlan, threads: int | None) -> PreparedReorder:
     """Check the arguments; return what runs the plan, which the plan carries unless it is large."""
-    if not is_planned(plan):
-        plan = validate(plan)
+    if type(plan) is not ReorderPlan:
+        checked_plan(plan)
     if threads is None:
         threads = current_limit()
     elif type(threads) is not int:
         threads = checked_threads(threads)
-    carried: dict[int | None, PreparedReorder] = getattr(plan, "prepared", {})
+    carried: dict[int | None, PreparedReorder] = plan.prepared
     run = carried.get(threads)
     if run is None:
         run = _load_backend()(plan, threads)

@@ -29,7 +29,6 @@ from memdesc import (
 )
 from memdesc.record import Field, RecordDesc
 from memdesc.tags import FormatTag
-from tests.by_hand import run_plan
 from tests.reorders import few_boxes, move_guarded, random_bytes
 
 if TYPE_CHECKING:
@@ -152,7 +151,7 @@ def _limited_memory() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_AS, limits)
 
 
-def use(value: Any, rng: np.random.Generator) -> None:  # noqa: PLR0912, C901 - a case for each type
+def use(value: Any, rng: np.random.Generator) -> None:  # noqa: PLR0912, PLR0915, C901 - a case for each type
     """Use a value for all that its type is for; of other types there is nothing to do."""
     match value:
         case DataType():
@@ -188,7 +187,8 @@ def use(value: Any, rng: np.random.Generator) -> None:  # noqa: PLR0912, C901 - 
             str(value)
             value.show()
             if max(value.src.min_nbytes, value.dst.min_nbytes) <= _MAX_NBYTES:
-                run_plan(value, rng)
+                source, before = (random_bytes(of.min_nbytes, 0) for of in (value.src, value.dst))
+                move_guarded(value, source, before, at_end=bool(rng.integers(2)))
         case reorder.plan.RuntimePlan():
             use(value.resolve([3 if size == RUNTIME else size for size in value.src.dims]), rng)
         case reorder.Memory():

@@ -24,7 +24,7 @@ from reorder.cpu.target import LINE_NBYTES
 from reorder.forks import importing
 from reorder.memory.buffers import BufferCheck, address_of, check_disjoint
 from reorder.memory.compensation import compensate
-from reorder.plan.planner import validate
+from reorder.plan.plan import checked_plan
 from reorder.stack import on_enough_stack
 from reorder.threads import checked_threads
 
@@ -236,4 +236,4 @@ def _load_converter() -> Callable[[BatchBuilder], list[Batch]]:
 
 def _prepare_again(plan: ReorderPlan, threads: int) -> PreparedReorder:
     """Prepare an unpickled plan for the machine that reads it."""
-    return PreparedReorder(validate(plan), threads)
+    return PreparedReorder(checked_plan(plan), threads)

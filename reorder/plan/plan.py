@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from memdesc import MemdescError, MemoryDesc, memory_desc
 from memdesc.checked import Checked
 from memdesc.desc import checked_desc
-from memdesc.errors import short_repr
 from memdesc.immutable import immutable
 from memdesc.tags import FormatTag
 from reorder.plan.boxes import planned_boxes
-from reorder.plan.validate import bounded_boxes, exact_boxes
 from reorder.values.attr import Attr
 from reorder.values.binding import BoundAttr, bind
 
@@ -22,33 +20,33 @@ if TYPE_CHECKING:
     from reorder.plan.nodes import Box
 
 
-class _HiddenSlots:
-    """Slots of a plan that are not fields: they are not compared, copied, pickled or printed."""
-
-    # the result of `bind`, once it is needed; whether `plan_reorder` made the plan; what a backend
-    # made of it, by the limit on threads
-    __slots__ = ("_bound", "_is_planned", "prepared")
-
-
 @immutable
 @dataclass(frozen=True, slots=True, eq=False)
-class ReorderPlan(_HiddenSlots, Checked):
-    """A reorder as data: two descriptors, attributes, and the boxes that read src and write dst.
+class ReorderPlan(Checked):
+    """A reorder as data: two descriptors, attributes, and the boxes that follow from them.
 
-    Operands of the boxes are src, dst, then the scales and zero points that differ along
-    the dims, in the order of `attr.ROLES`.
+    `plan_reorder` makes the same plan, and keeps it for later calls. Operands of the boxes are src,
+    dst, then the scales and zero points that differ along the dims, in the order of `attr.ROLES`.
 
     *Law*: every padded element of dst is written exactly once, with the element of
     src at the same logical index, or with zero where dst is padding.
 
     Parameters
     ----------
-    src, dst : MemoryDesc
-        The two layouts.
+    src, dst, attr
+        As for `plan_reorder`.
+
+    Attributes
+    ----------
     boxes : tuple of Box
-        The loop nests.
-    attr : Attr, optional
-        Scales, zero points and the rest of a conversion.
+        The loop nests that read src and write dst.
+    bound_attr : BoundAttr
+        The attributes, checked against the descriptors.
+
+    Raises
+    ------
+    MemdescError
+        As for `plan_reorder`.
 
     Examples
     --------
@@ -62,14 +60,20 @@ class ReorderPlan(_HiddenSlots, Checked):
 
     src: MemoryDesc
     dst: MemoryDesc
-    boxes: tuple[Box, ...]
     attr: Attr | None = None
+    boxes: tuple[Box, ...] = field(init=False)
+    bound_attr: BoundAttr = field(init=False, repr=False)
+    # what a backend made of it, by the limit on threads
+    prepared: dict[int | None, Any] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        check_types(self.src, self.dst, self.attr)
-        if not isinstance(self.boxes, tuple | list):
-            msg = f"boxes must be a tuple of Box, not {short_repr(self.boxes)}"  # type: ignore[unreachable] # callers without types
-            raise MemdescError(msg)
+        src, dst = check_types(self.src, self.dst, self.attr)
+        check_pair(src, dst)
+        bound = bind(self.attr, src, dst)
+        boxes = planned_boxes(src, dst, bound.varying)
+        given = {"src": src, "dst": dst, "boxes": boxes, "bound_attr": bound, "prepared": {}}
+        for name, value in given.items():
+            object.__setattr__(self, name, value)
 
     def __eq__(self, other: object) -> bool:
         # equal plans give equal text, so what descriptors ignore counts here
@@ -78,29 +82,13 @@ class ReorderPlan(_HiddenSlots, Checked):
         if not isinstance(other, ReorderPlan):
             return NotImplemented
         mine, theirs = (
-            (plan.src, plan.dst, plan.attr, plan.src.spelling, plan.dst.spelling, plan.boxes)
+            (plan.src, plan.dst, plan.attr, plan.src.spelling, plan.dst.spelling)
             for plan in (self, other)
         )
         return mine == theirs
 
     def __hash__(self) -> int:
-        # except in plans made by hand, the boxes follow from the rest
         return hash((self.src, self.dst, self.attr))
-
-    @property
-    def bound_attr(self) -> BoundAttr:
-        """The attributes, checked against the descriptors.
-
-        Raises
-        ------
-        MemdescError
-            If the attributes of a plan made by hand do not fit.
-        """
-        bound: BoundAttr | None = getattr(self, "_bound", None)
-        if bound is None:
-            bound = bind(self.attr, self.src, self.dst)
-            object.__setattr__(self, "_bound", bound)
-        return bound
 
     @property
     def converts(self) -> bool:
@@ -115,10 +103,10 @@ class ReorderPlan(_HiddenSlots, Checked):
             else f"{self.src.dtype} -> {self.dst.dtype}"
         )
         given = "" if self.attr is None else f", {self.attr}"
-        fields = ":".join(["extent(valid):src:dst", *self._roles])
+        roles = (operand.role for operand in self.bound_attr.varying)
+        fields = ":".join(["extent(valid):src:dst", *roles])
         head = f"{types} {self.dst.dims}{given}, {count} of {fields}"
-        boxes = self.boxes if is_planned(self) else exact_boxes(self.boxes, self.dst, self._roles)
-        return "\n  ".join([head, *map(str, boxes)])
+        return "\n  ".join([head, *map(str, self.boxes)])
 
     def show(self) -> Picture:
         """Draw src beside dst, with the src offset and the box of each element of dst.
@@ -150,7 +138,7 @@ class ReorderPlan(_HiddenSlots, Checked):
     def _drawn(self, limits: Limits) -> Picture:
         from reorder.plan.picture import draw_plan  # planning needs no pictures
 
-        return draw_plan(self.src, self.dst, self.checked_boxes(), str(self), limits)
+        return draw_plan(self.src, self.dst, self.boxes, str(self), limits)
 
     def source(self, lang: str = "c", name: str = "tensor") -> str:
         """Write the reorder as one function: a loop nest for each box, tails as conditions.
@@ -172,8 +160,8 @@ class ReorderPlan(_HiddenSlots, Checked):
         Raises
         ------
         MemdescError
-            If the language is unknown or cannot compute exactly what the reorder computes, the
-            name is not an identifier, or the boxes are not those of `plan_reorder`.
+            If the language is unknown or cannot compute exactly what the reorder computes, or the
+            name is not an identifier.
 
         Examples
         --------
@@ -198,38 +186,16 @@ class ReorderPlan(_HiddenSlots, Checked):
         """
         from reorder.plan.source import plan_source  # planning needs no code generator
 
-        if not is_planned(self) and tuple(self.boxes) != self._planned_boxes():
-            msg = (
-                "source is generated from the boxes that plan_reorder makes for src, dst and attr; "
-                "this plan has different ones"
-            )
-            raise MemdescError(msg)
         attr = "" if self.attr is None else str(self.attr)
         return plan_source((self.src, self.dst), self.boxes, self.bound_attr, attr, (lang, name))
 
-    def checked_boxes(self) -> tuple[Box, ...]:
-        """Return the boxes, which stay inside the descriptors; refuse others."""
-        if is_planned(self):
-            return self.boxes
-        planned = self._planned_boxes()
-        boxes = exact_boxes(self.boxes, self.dst, self._roles)
-        if boxes == planned:
-            return planned
-        return bounded_boxes(boxes, (self.src, self.dst), self.bound_attr.varying)
 
-    def _planned_boxes(self) -> tuple[Box, ...]:
-        check_pair(self.src, self.dst)
-        return planned_boxes(self.src, self.dst, self.bound_attr.varying)
-
-    @property
-    def _roles(self) -> list[str]:
-        """The operands of boxes besides src and dst."""
-        return [operand.role for operand in self.bound_attr.varying]
-
-
-def is_planned(plan: object) -> bool:
-    """Whether `plan_reorder` made this object, so that its boxes need no check."""
-    return type(plan) is ReorderPlan and getattr(plan, "_is_planned", False)
+def checked_plan(plan: object) -> ReorderPlan:
+    """Return a plan, whose boxes its constructor made; refuse anything else, subclasses too."""
+    if type(plan) is not ReorderPlan:
+        msg = f"plan must be a ReorderPlan, not {type(plan).__name__}; see plan_reorder"
+        raise MemdescError(msg)
+    return plan
 
 
 def check_types(src: object, dst: object, attr: object) -> tuple[MemoryDesc, MemoryDesc]:

@@ -1,15 +1,14 @@
-"""`plan_reorder`: from two descriptors to a plan; and plans made by hand, checked."""
+"""`plan_reorder`: the plan of two descriptors, made once."""
 
 from __future__ import annotations
 
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from memdesc import MemdescError, MemoryDesc
-from reorder.plan.boxes import planned_boxes
-from reorder.plan.plan import ReorderPlan, check_pair, check_types, is_planned
+from reorder.plan.plan import ReorderPlan, check_types
 
 if TYPE_CHECKING:
+    from memdesc import MemoryDesc
     from memdesc.tags import FormatTag
     from reorder.values.attr import Attr
 
@@ -54,7 +53,7 @@ def plan_reorder(
     """
     src, dst = check_types(src, dst, attr)
     if attr is not None and attr.is_large:
-        return _plan.__wrapped__(src, dst, attr)
+        return ReorderPlan(src, dst, attr)
     plan = _plan(src, dst, attr)
     if plan.src is src and plan.dst is dst:
         return plan
@@ -64,15 +63,7 @@ def plan_reorder(
     return _spelled(src, dst, attr, spelling)
 
 
-@lru_cache(maxsize=4096)
-def _plan(src: MemoryDesc, dst: MemoryDesc, attr: Attr | None) -> ReorderPlan:
-    check_pair(src, dst)
-    plan = ReorderPlan(src, dst, (), attr)
-    boxes = planned_boxes(src, dst, plan.bound_attr.varying)
-    object.__setattr__(plan, "boxes", boxes)  # the plan is not shared yet
-    object.__setattr__(plan, "prepared", {})
-    object.__setattr__(plan, "_is_planned", True)
-    return plan
+_plan = lru_cache(maxsize=4096)(ReorderPlan)
 
 
 @lru_cache(maxsize=1024)
@@ -80,20 +71,4 @@ def _spelled(
     src: MemoryDesc, dst: MemoryDesc, attr: Attr | None, _spelling: tuple[str, str]
 ) -> ReorderPlan:
     """Return the plan of descriptors that equal those of another plan, but are shown otherwise."""
-    return _plan.__wrapped__(src, dst, attr)
-
-
-def validate(plan: ReorderPlan) -> ReorderPlan:
-    """Return a plan whose boxes stay inside its descriptors; refuse others.
-
-    Plans from `plan_reorder` need no check. The numbers of other plans become Python ints. If the
-    boxes are not those of `plan_reorder`, their bounds are compared with the descriptors, and no
-    box may write an element twice. The message gives the box and the numbers.
-    """
-    if not isinstance(plan, ReorderPlan):
-        msg = f"plan must be a ReorderPlan, not {type(plan).__name__}; see plan_reorder"  # type: ignore[unreachable] # callers without types
-        raise MemdescError(msg)
-    if is_planned(plan):
-        return plan
-    planned, boxes = plan_reorder(plan.src, plan.dst, plan.attr), plan.checked_boxes()
-    return planned if boxes == planned.boxes else ReorderPlan(plan.src, plan.dst, boxes, plan.attr)
+    return ReorderPlan(src, dst, attr)

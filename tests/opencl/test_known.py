@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
@@ -275,7 +276,11 @@ def test_a_known_reorder_keeps_no_memory_alive(runtime: Runtime) -> None:
         counted = memory.reference_count
         opencl.enqueue_reorder(runtime.queue, src[0], dst[0], src=src[1], dst=dst[1]).wait()
         runtime.queue.finish()
-        assert eventually(lambda held=memory, most=counted: held.reference_count <= most)
+        assert eventually(partial(_is_freed, memory, counted))
+
+
+def _is_freed(memory: cl.Buffer, counted: int) -> bool:
+    return memory.reference_count <= counted
 
 
 def test_memory_that_was_allocated_here_is_freed_with_its_last_reference(runtime: Runtime) -> None:

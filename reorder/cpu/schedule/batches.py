@@ -21,7 +21,6 @@ from reorder.cpu.schedule.select import (
 )
 from reorder.cpu.schedule.tiling import tile_boxes
 from reorder.plan.boxes import table_boxes
-from reorder.plan.plan import is_planned
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -88,7 +87,7 @@ class BatchBuilder:
         boxes: tuple[Box, ...] = ()
         # non-temporal stores write each line of a plain dst once as it is
         is_streamed = src.xor and self.streams
-        if (src.xor or dst.xor) and self.plan.boxes and is_planned(self.plan) and not is_streamed:
+        if (src.xor or dst.xor) and self.plan.boxes and not is_streamed:
             boxes = table_boxes(src, dst)
         return self.move_all(boxes or self.plan.boxes)
 
