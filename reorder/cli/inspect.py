@@ -22,7 +22,7 @@ from reorder.checkpoints.weights import Model, find_orphans, find_plain, find_un
 from reorder.cli.command import Command, Facts, flag, is_wanted, table, value
 from reorder.cli.tensors import check_named, split_name
 from reorder.disk import as_path
-from reorder.records.encode import number_bits
+from reorder.records.numbers import number_bits
 
 if TYPE_CHECKING:
     import argparse

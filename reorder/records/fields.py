@@ -1,4 +1,4 @@
-"""Fields of records, in numpy: their bits, and the values of their numbers."""
+"""Fields of records: the bits of their elements, in numpy."""
 
 from __future__ import annotations
 
@@ -6,16 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from memdesc import MemdescError, PaddingError, data_type
+from memdesc import MemdescError, PaddingError
 from memdesc.dtypes import BYTE_BITS
-from memdesc.record import BIT_PLANES, Field, Number
-from reorder.values.convert import decode
+from memdesc.record import BIT_PLANES, Field
 from reorder.values.formats import INTEGERS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-    from memdesc.record import RecordDesc
 
 
 def read_field(data: NDArray[np.uint8], field: Field) -> NDArray[Any]:
@@ -89,28 +86,3 @@ def check_plane(data: NDArray[np.uint8], field: Field) -> None:
     if len(wrong):
         msg = f"padding of {field.bits} bits is not zero at byte {at[wrong[0]] >> 3}"
         raise PaddingError(msg)
-
-
-def number_values(
-    tensors: dict[str, NDArray[np.uint8]], desc: RecordDesc, number: Number
-) -> NDArray[Any]:
-    """Return the value of a number for each group: int64, or f32 for floats and tables.
-
-    If the number has a codebook, these are its codes.
-    """
-    parts = [(desc.field(name), shift) for name, shift in number.parts]
-    first = parts[0][0]
-    if first.kind not in BIT_PLANES and first.kind not in INTEGERS:
-        return decode(read_field(tensors[first.tensor], first), data_type(first.kind), "f32")
-    joined = np.zeros(first.layout.dims, np.int64)
-    looked_up = number.is_looked_up
-    for field, shift in parts:
-        bits = read_field(tensors[field.tensor], field)
-        if field.kind not in BIT_PLANES and INTEGERS[field.kind].is_signed and not looked_up:
-            bits = decode(bits, data_type(field.kind), "s64")
-        joined |= bits.astype(np.int64) << shift
-    if number.table:
-        return np.array(number.table, np.float32)[joined]
-    if number.kind:
-        return decode(joined.astype(np.uint16), data_type(number.kind), "f32")
-    return joined if number.codebook else joined - number.minus

@@ -8,7 +8,7 @@ import numpy as np
 
 from memdesc import data_type
 from memdesc.record import Digits, Number
-from reorder.records.fields import number_values
+from reorder.records.numbers import number_values
 from reorder.values.convert import decode, encode
 
 if TYPE_CHECKING:

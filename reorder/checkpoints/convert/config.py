@@ -35,7 +35,7 @@ from reorder.checkpoints.config import (
 )
 from reorder.checkpoints.experts import block_of, holds_experts
 from reorder.checkpoints.stored import UNQUANTISED, WEIGHT, model_axes
-from reorder.records.encode import number_bits
+from reorder.records.numbers import number_bits
 from reorder.values.formats import FLOATS
 
 if TYPE_CHECKING:

@@ -114,7 +114,7 @@ def _check_step(step: Step) -> _RoundedScales | None:
             name: _blank(nbytes) if {name} == written else np.zeros(nbytes, np.uint8)
             for name, nbytes in dst.tensors.items()
         }
-        write_numbers(Record(src, tensors), Record(dst, made), permutation(src, dst), 1, errors)
+        write_numbers(Record(src, tensors), Record(dst, made), permutation(src, dst), errors)
     except MemdescError as error:
         msg = f"{step.name}: {str(error).removeprefix(f'{step.name}: ')}"
         if step.rule is not None:

@@ -32,7 +32,7 @@ from reorder.checkpoints.experts import (
 )
 from reorder.checkpoints.stored import UNQUANTISED, WEIGHT, model_axes
 from reorder.checkpoints.weights import Model, Weight, beside_floats, find_orphans, holds_codes
-from reorder.records.encode import is_integer_number, number_bits
+from reorder.records.numbers import is_integer_number, number_bits
 from reorder.records.repacking import target_desc
 from reorder.values.formats import FLOATS
 

@@ -15,8 +15,7 @@ from reorder.api import reorder
 from reorder.checkpoints.moves.changes import padded, record_of
 from reorder.memory.memory import Memory
 from reorder.records.decode import dequantize_record
-from reorder.records.encode import code_range, is_integer_number
-from reorder.records.moves import read_number
+from reorder.records.numbers import code_range, is_integer_number, load_bits, number_values
 from reorder.values.attr import Attr
 from reorder.values.formats import FLOATS, INTEGERS, FloatFormat
 
@@ -53,7 +52,7 @@ def check_scales(
         part = desc.field_of(number)
         if part.tensor not in roles or is_integer_number(desc, number) or number.table:
             continue
-        values = read_number({part.tensor: read(part.tensor)}, desc, number)
+        values = number_values({part.tensor: read(part.tensor)}, desc, number, load_bits)
         wrong = np.argwhere(~np.isfinite(values))
         if len(wrong):
             starts = [at // group for at, group in zip(offsets, part.groups, strict=False)]
@@ -82,7 +81,7 @@ def check_zero_points(desc: RecordDesc, read: Callable[[str], NDArray[np.uint8]]
     if stored - zero.minus <= most - code.minus:
         return
     part = desc.field_of(zero)
-    values = read_number({part.tensor: read(part.tensor)}, desc, zero)
+    values = number_values({part.tensor: read(part.tensor)}, desc, zero, load_bits)
     wrong = np.argwhere(values > most - code.minus)
     if len(wrong):
         at = tuple(int(i) for i in wrong[0])
@@ -307,5 +306,5 @@ def _finite_codes(desc: RecordDesc, read: Bytes) -> NDArray[np.bool_]:
     kind = desc.field_of(code).kind
     if code.table or kind not in FLOATS or not FLOATS[kind].has_nan:
         return np.ones(desc.dims, np.bool_)
-    codes = read_number(record_of(desc, read).tensors, desc, code)
+    codes = number_values(record_of(desc, read).tensors, desc, code, load_bits)
     return np.asarray(np.isfinite(codes), np.bool_)

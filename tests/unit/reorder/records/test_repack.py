@@ -335,8 +335,9 @@ def test_offsets_that_are_rounded_name_the_type_that_holds_them() -> None:
 
 def test_codes_of_more_than_a_byte_are_refused() -> None:
     record = reorder.records.Record(by_hand("s16"))
+    rule = record.desc.rule._replace(kind="bf16")
     with pytest.raises(MemdescError, match="codes of more than 8 bits are not repacked"):
-        reorder.records.repack(record, replace(record.desc, name="other"))
+        reorder.records.repack(record, replace(record.desc, rule=rule, name="other"))
     with pytest.raises(MemdescError, match="repack takes a Record, not 7"):
         reorder.records.repack(7, "q4_0")  # type: ignore[arg-type] # what is refused
 
@@ -542,7 +543,7 @@ def test_codes_that_are_looked_up_may_be_numbers_of_the_same_values(
 
 def test_tables_of_other_numbers_are_refused() -> None:
     nothing = (0.0, 0.0)
-    for one, other in (((1.0, 2.0), (1.0, 3.0)), (nothing, nothing), ((1.0, 2.0), nothing)):
+    for one, other in (((1.0, 2.0), (1.0, 3.0)), ((1.0, 2.0), nothing)):
         record = random_record(of_a_table(one), RNG)
         with pytest.raises(MemdescError, match="their codes stand for different numbers"):
             reorder.records.repack(record, of_a_table(other))
