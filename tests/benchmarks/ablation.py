@@ -174,7 +174,7 @@ MECHANISMS: dict[str, Mechanism] = {
     "whole vectors": Mechanism({"kernels.copy:_VECTOR_NBYTES": _value(())}, code="run "),
     "overlapping parts": Mechanism({"kernels.copy:_PARTS": _value(((16, 1, 16),))}, code="run "),
     "masked conversions": Mechanism(
-        {"kernels.rows:masks_elements": _returns(value=False)}, code="combine|ConvertTypes"
+        {"kernels.rows:masks_elements": _returns(value=False)}, code="stage|StageTypes"
     ),
 }
 
@@ -208,7 +208,7 @@ class Variant:
             self._record("schedule.batches", "tile_boxes", _text_of_boxes)
             self._record("schedule.batches", "rotate", _text_of_boxes)
             self._record("schedule.steps", "tile_boxes", _text_of_boxes)
-            self._record("schedule.steps", "CombineTable", _text_of_combine)
+            self._record("schedule.steps", "StageTable", _text_of_stage)
 
     @contextmanager
     def _active(self) -> Iterator[None]:
@@ -292,8 +292,8 @@ def _text_of_boxes(result: Any, *_: Any) -> str:
     return " ".join(sizes)
 
 
-def _text_of_combine(result: Any, *_: Any) -> str:
-    return f"combine {result.columns};"
+def _text_of_stage(result: Any, *_: Any) -> str:
+    return f"stage {result.columns};"
 
 
 def _is_ours(key: str) -> bool:

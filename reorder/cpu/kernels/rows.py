@@ -6,8 +6,7 @@ A stage is what a step of a tile runs to convert rows or to do arithmetic on the
 
 from __future__ import annotations
 
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from memdesc.dtypes import BYTE_BITS, DATA_TYPES
 from reorder.cpu.kernels.elements import Elements, Location, first_vector
@@ -15,23 +14,18 @@ from reorder.cpu.llvm.emit import (
     Builder,
     Value,
     either,
-    load_fields,
     loop,
     maximum,
     minimum,
     when,
 )
+from reorder.cpu.llvm.vectors import Vectors
 from reorder.cpu.schedule.select import Kernel
-from reorder.cpu.schedule.tile_program import MASKED_LANES, CombineTable, ConvertTable, Placement
-from reorder.cpu.tables import WORD_NBYTES, nbytes_of
+from reorder.cpu.schedule.tile_program import MASKED_LANES
 from reorder.cpu.target import LINE_BITS, LINE_NBYTES, has_masks, register_bits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from reorder.cpu.kernels.interpreter import InterpreterCall
-
-_Table = TypeVar("_Table", bound=tuple[Any, ...])
+    from collections.abc import Callable
 
 # Lanes of the narrowest vectors: shorter tails are converted element by element.
 _MIN_LANES = 8
@@ -68,6 +62,11 @@ class Row(NamedTuple):
         mask = self.elements.lane_mask(count, codes.type.count)
         self.elements.store_masked(codes, self.start + i, mask)
 
+    def load_one(self) -> Value:
+        """Return the first value of a row of a working type, in a vector of one lane."""
+        kind = Vectors(self.elements.builder, 1).values(self.dtype)
+        return self.load(0, 1).bitcast(kind)
+
     def prefetch(self, i: Value, lanes: int, distance: Value) -> None:
         """Prefetch `distance` bytes ahead of a vector that starts at the i-th element."""
         self.elements.prefetch(self.start + i, lanes, distance)
@@ -85,12 +84,12 @@ def masks_elements(*dtypes: str) -> bool:
     return has_masks() and not any(DATA_TYPES[dtype].is_packed for dtype in dtypes)
 
 
-def vector_lanes(work: str | None, registers: int) -> tuple[int, ...]:
-    """Return the lanes of vectors of a working type (or of bytes), widest first.
+def vector_lanes(work: str, registers: int) -> tuple[int, ...]:
+    """Return the lanes of vectors of a working type, or of codes, widest first.
 
     The widest fill `registers` registers, the last are single elements.
     """
-    bits = BYTE_BITS if work is None else DATA_TYPES[work].bits
+    bits = DATA_TYPES[work].bits if work else BYTE_BITS
     lanes = register_bits() // bits
     return (*sorted({registers * lanes, lanes, _MIN_LANES}, reverse=True), 1)
 
@@ -181,29 +180,16 @@ def each_line(
             each_vector((start, count), sizes, emit, overlaps=overlaps)
 
 
-@contextmanager
-def emit_short(
-    dtypes: tuple[str, ...], table: ConvertTable | CombineTable, emit: Callable[[], None]
-) -> Iterator[None]:
-    """Emit the code for short rows, one masked vector; in the context, emit that for other rows."""
-    if not masks_elements(*dtypes):
-        yield
-        return
-    with either(table.columns < MASKED_LANES) as (short, long):
-        with short:
-            emit()
-        with long:
-            yield
+def each_pair(packed: Row, count: Value, sizes: tuple[int, ...], emit: EmitVector) -> None:
+    """Emit vectors that start at whole bytes of a row of 4-bit elements.
 
-
-def load_stage(call: InterpreterCall, kind: type[_Table]) -> tuple[_Table, Placement]:
-    """Return the table of a stage, and where the stage finds its data."""
-    return load_fields(call.program, kind), load_fields(call.points, Placement)
-
-
-def table_addresses(
-    call: InterpreterCall, kind: type[_Table], rows: Value, count: int
-) -> list[Value]:
-    """Return the addresses of the offset tables that follow a table, each of `rows` entries."""
-    first, size = call.program + nbytes_of(kind), rows * WORD_NBYTES
-    return [first + size * k for k in range(count)]
+    The element before the first whole byte, and the one after the last, are emitted alone.
+    """
+    start = count.like(packed.start.index)
+    head = minimum(start & 1, count)
+    with loop(0, head) as i:
+        emit(i, 1)
+    last = count - ((count - head) & 1)
+    each_vector((head, last), sizes, emit, overlaps=True)
+    with loop(last, count) as i:
+        emit(i, 1)

@@ -9,7 +9,7 @@ import numpy as np
 from reorder.cpu.runtime.interpreters import interpreter_at
 from reorder.cpu.runtime.scratch import SCRATCH_BLOCK
 from reorder.cpu.runtime.stages import stage_at
-from reorder.cpu.schedule.tile_program import TILES, CombineTypes, ConvertTypes
+from reorder.cpu.schedule.tile_program import TILES, StageTypes
 from reorder.memory.buffers import address_of
 
 if TYPE_CHECKING:
@@ -31,6 +31,6 @@ def _address_of(target: Any) -> int:
     match target:
         case np.ndarray():
             return address_of(target)
-        case ConvertTypes() | CombineTypes():
+        case StageTypes():
             return stage_at(target)
     return interpreter_at(target)

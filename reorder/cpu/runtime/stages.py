@@ -13,7 +13,7 @@ from reorder.cpu.runtime.interpreters import compiled_interpreter
 from reorder.cpu.runtime.intrinsics import load_int, run_tiles
 from reorder.cpu.runtime.jit import compiled_at
 from reorder.cpu.runtime.scratch import free_scratch, slots_of, take_scratch
-from reorder.cpu.schedule.tile_program import TILES, CombineTypes, ConvertTypes, TilesHead
+from reorder.cpu.schedule.tile_program import TILES, StageTypes, TilesHead
 from reorder.cpu.tables import nbytes_of
 
 if TYPE_CHECKING:
@@ -45,23 +45,14 @@ def _run_tiles(  # noqa: PLR0913, PLR0917 - `InterpreterCall` as a C signature
     free_scratch(block, number)
 
 
-def stage_at(types: ConvertTypes | CombineTypes) -> int:
+def stage_at(types: StageTypes) -> int:
     """Return the address of a stage."""
-    key = ["convert" if isinstance(types, ConvertTypes) else "combine", types.src, types.dst]
-    if isinstance(types, CombineTypes):
-        key.append(types.work)
-    elif types.work is None:
-        key.append("codes")
+    key = ["combine" if types.computes else "convert", types.src, types.dst, types.work]
     key += ["non-temporal stores"] * types.streams
 
     def emit(call: InterpreterCall) -> None:
-        if isinstance(types, ConvertTypes):
-            from reorder.cpu.kernels.convert import emit_convert
+        from reorder.cpu.kernels.stage import emit_stage
 
-            emit_convert(call, types)
-        else:
-            from reorder.cpu.kernels.combine import emit_combine
-
-            emit_combine(call, types)
+        emit_stage(call, types)
 
     return compiled_interpreter(f"stage: {', '.join(key)}", emit)

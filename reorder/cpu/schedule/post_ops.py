@@ -51,6 +51,8 @@ class Operation(IntEnum):
     CLAMP = 6
     # x rounded to f16 and converted back; no operand
     ROUND_F16 = 7
+    # x itself; no operand
+    CONVERT = 8
 
 
 # The operations whose results may be a NaN that is not canonical: sums and products.

@@ -32,12 +32,10 @@ from reorder.cpu.schedule.tile_program import (
     NO_OPERAND,
     SLOT_BITS,
     Base,
-    CombineTable,
-    CombineTypes,
-    ConvertTable,
-    ConvertTypes,
     ScheduledTile,
     Side,
+    StageTable,
+    StageTypes,
     Step,
 )
 from reorder.cpu.schedule.tile_rows import TileRows, dense_strides, tile_rows
@@ -182,17 +180,27 @@ class _StepWriter:
 
     def convert(self, src: _TileBuffer, dst: _TileBuffer, *, as_codes: bool = False) -> _TileBuffer:
         """Convert into another type; with `as_codes` only the width of codes changes."""
-        rows = tile_rows(self.nodes, [src.strides, dst.strides])
-        head = ConvertTable(rows.rows, rows.columns, self.prefetch_distance(src, rows))
-        work = None if as_codes else narrow_working_type(src.dtype, dst.dtype, arithmetic=False)
-        code = ConvertTypes(src.dtype, dst.dtype, work, self.streams(dst, rows.columns))
-        self.steps.append(Step(code, _table(head, rows), src.side, dst.side))
+        rows = OperandRows(tile_rows(self.nodes, [src.strides, dst.strides]), 0)
+        work = "" if as_codes else narrow_working_type(src.dtype, dst.dtype, arithmetic=False)
+        return self.run_stage(Operation.CONVERT, (src, dst), work, rows)
+
+    def run_stage(
+        self,
+        operation: Operation,
+        sides: tuple[_TileBuffer, _TileBuffer],
+        work: str,
+        operand_rows: OperandRows,
+        **operand: Any,
+    ) -> _TileBuffer:
+        """Write the step of a stage from the first side to the second, which is returned."""
+        (src, dst), rows = sides, operand_rows.rows
+        distance = self.prefetch_distance(src, rows)
+        head = StageTable(operation, rows.rows, rows.columns, operand_rows.mask, distance)
+        table = np.array([*head, *(start for each in rows.tables for start in each)], np.int64)
+        computes = operation is not Operation.CONVERT
+        code = StageTypes(src.dtype, dst.dtype, work, computes, self.streams(dst, rows.columns))
+        self.steps.append(Step(code, table, src.side, dst.side, **operand))
         return dst
-
-
-def _table(head: ConvertTable | CombineTable, rows: TileRows) -> NDArray[np.int64]:
-    """Return the table of a stage."""
-    return np.array([*head, *(start for table in rows.tables for start in table)], np.int64)
 
 
 # A type of each width: elements that are not converted share a stage.
@@ -403,13 +411,9 @@ def _combine(
     else:
         operand_rows = rows_in_place(writer.nodes, _with_one(writer, buffers))
         operand = Side(number)
-    rows = operand_rows.rows
-    distance = writer.prefetch_distance(src, rows)
-    head = CombineTable(operation, rows.rows, rows.columns, operand_rows.mask, distance)
-    code = CombineTypes(src.dtype, dst.dtype, work, writer.streams(dst, rows.columns))
-    step = Step(code, _table(head, rows), src.side, dst.side, operand=operand, factor=factor)
-    writer.steps.append(step)
-    return dst
+    return writer.run_stage(
+        operation, (src, dst), work, operand_rows, operand=operand, factor=factor
+    )
 
 
 def _with_one(writer: _StepWriter, buffers: _Buffers) -> Sides:

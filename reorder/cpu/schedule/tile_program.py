@@ -36,18 +36,8 @@ if TYPE_CHECKING:
 MASKED_LANES = 16
 
 
-class ConvertTable(NamedTuple):
-    """A conversion of rows; two tables follow, the offsets of the rows in src and in dst."""
-
-    rows: int
-    # elements of each row
-    columns: int
-    # rows of src are prefetched this many bytes ahead; 0: not at all
-    prefetch_distance: int
-
-
-class CombineTable(NamedTuple):
-    """One operation on rows; three tables follow, of offsets in input, output and operand."""
+class StageTable(NamedTuple):
+    """What a stage does; three tables follow, of where rows start in src, dst and the operand."""
 
     # an `Operation`
     operation: int
@@ -57,7 +47,7 @@ class CombineTable(NamedTuple):
     # the operand of an element is at index `position in the row & operand_mask`: 0 if the row has
     # one operand, -1 if each element has one, `PERIOD` - 1 if they repeat
     operand_mask: int
-    # as in `ConvertTable`
+    # rows of src are prefetched this many bytes ahead; 0: not at all
     prefetch_distance: int
 
 
@@ -124,26 +114,18 @@ class TileStep(NamedTuple):
     factor_base: int
 
 
-class ConvertTypes(NamedTuple):
-    """The stage that converts one type to another, one of which is the working type."""
+class StageTypes(NamedTuple):
+    """What the code of a stage depends on: types, one of which is usually the working type."""
 
     src: str
     dst: str
-    # the working type between the two; None: codes are not converted, only their width changes
-    work: str | None
+    # the type between the two, which operands have; empty: codes are not converted, only their
+    # width changes
+    work: str
+    # whether it has code for all operations, or only for conversions
+    computes: bool
     # whether whole cache lines of dst, which must be aligned to its elements, are written by
     # non-temporal stores; the interpreter of tiles emits the fence that these need
-    streams: bool
-
-
-class CombineTypes(NamedTuple):
-    """The stage that does arithmetic."""
-
-    src: str
-    dst: str
-    # the working type, which the operands have: f32 or f64
-    work: str
-    # as for `ConvertTypes`
     streams: bool
 
 
@@ -157,7 +139,7 @@ class Side(NamedTuple):
 class Step(NamedTuple):
     """A step of a tile: a `TileStep` whose code and arrays have no addresses yet."""
 
-    code: Kernel | ConvertTypes | CombineTypes
+    code: Kernel | StageTypes
     # what the code reads: a table, or a program of the interpreter of boxes with its ranges
     program: NDArray[np.int64]
     src: Side

@@ -17,7 +17,7 @@ from reorder.cpu.runtime import jit
 from reorder.cpu.runtime.interpreters import interpreter_at
 from reorder.cpu.runtime.stages import stage_at, tile_interpreter_at
 from reorder.cpu.schedule.select import Kernel as MoveKernel
-from reorder.cpu.schedule.tile_program import CombineTypes, ConvertTypes
+from reorder.cpu.schedule.tile_program import StageTypes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,8 +34,10 @@ def _compiles(name: str) -> Callable[[], object]:
     kernel = DecodeKernel(placed.pattern, "f32")
     return {
         "moves": lambda: interpreter_at(MoveKernel(8, streams=True)),
-        "conversions": lambda: stage_at(ConvertTypes("bf16", "f32", "f32", streams=True)),
-        "arithmetic": lambda: stage_at(CombineTypes("s8", "u8", "f32", streams=True)),
+        "conversions": lambda: stage_at(
+            StageTypes("bf16", "f32", "f32", computes=False, streams=True)
+        ),
+        "arithmetic": lambda: stage_at(StageTypes("s8", "u8", "f32", computes=True, streams=True)),
         "records": lambda: decoder_at(kernel),
         "tiles": tile_interpreter_at,
     }[name]

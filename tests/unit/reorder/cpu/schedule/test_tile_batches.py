@@ -11,7 +11,7 @@ from reorder.cpu.machine import Machine
 from reorder.cpu.schedule.batches import Batch, BatchBuilder
 from reorder.cpu.schedule.select import Kernel
 from reorder.cpu.schedule.tile_batches import tile_batches
-from reorder.cpu.schedule.tile_program import Base, CombineTypes, ConvertTypes, Side, Step, TileStep
+from reorder.cpu.schedule.tile_program import Base, Side, StageTypes, Step, TileStep
 
 _MACHINE = Machine(threads=1, cache_nbytes=32 << 20)
 _SCALE = Attr(dst_scale=np.linspace(1, 2, 32), dst_scale_mask=2)
@@ -28,9 +28,9 @@ def _tiles(src: tuple[str, str], dst: tuple[str, str], attr: Attr | None) -> Bat
 
 def _words(code: object) -> str:
     match code:
-        case ConvertTypes():
+        case StageTypes(computes=False):
             return f"{code.src} to {code.dst}"
-        case CombineTypes():
+        case StageTypes():
             return f"{code.src}, {code.work}, {code.dst}"
     assert isinstance(code, Kernel)
     return f"move {code.bits}"
