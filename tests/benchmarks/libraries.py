@@ -1,4 +1,4 @@
-"""Other libraries as peers: oneDNN, onnxruntime, MKL, and libraries with HPTT's C interface.
+"""Other libraries as peers: oneDNN, onnxruntime, MKL, and HPTT.
 
 All but oneDNN permute dense tensors: they have no blocks, gaps or padding, so they take part where
 both layouts are plain and dense.
@@ -32,8 +32,11 @@ if TYPE_CHECKING:
     from reorder.bench.cases import Case
     from reorder.bench.peers import Buffers, MakePeer
 
-# The C functions of HPTT and of MKL, by the bits of an element.
-_HPTT = {32: ("sTensorTranspose", ctypes.c_float), 64: ("dTensorTranspose", ctypes.c_double)}
+# What HPTT's C++ functions are called in a library: they make a plan, and execute it.
+_CREATE = "_ZN4hptt11create_planEPKii{0}PK{0}S1_S1_{0}P{0}S1_NS_15SelectionMethodEiS1_b"
+_EXECUTE = "_ZN4hptt9TransposeI{0}E7executeEv"
+# The types of HPTT, and the C functions of MKL, by the bits of an element.
+_HPTT = {32: ("f", ctypes.c_float), 64: ("d", ctypes.c_double)}
 _MKL = {32: ("MKL_Somatcopy", ctypes.c_float), 64: ("MKL_Domatcopy", ctypes.c_double)}
 # Integers of a width, in the names of ONNX.
 _ONNX_TYPES = {8: "UINT8", 16: "UINT16", 32: "UINT32", 64: "UINT64"}
@@ -44,15 +47,17 @@ _OPSET, _IR_VERSION = 13, 8
 def all_peers(libraries: Iterable[str] = ()) -> dict[str, MakePeer | None]:
     """Return all peers by name, those of `memdesc bench` too; None for those not installed.
 
-    `libraries` are files of libraries with HPTT's C interface.
+    `libraries` are files of libraries that contain HPTT, as the package `cytnx` does.
     """
     has_onnx = find_spec("onnx") is not None and find_spec("onnxruntime") is not None
+    cytnx = cytnx_library()
     return {
         **known_peers(),
         **{f"onednn {each}": partial(onednn_peer, version=each) for each in find_libraries()},
         "onnxruntime": onnxruntime_peer if has_onnx else None,
         "mkl": mkl_peer if mkl_library() else None,
-        **{_stem(path): partial(library_peer, path=path) for path in libraries},
+        "cytnx": partial(hptt_peer, path=cytnx) if cytnx else None,
+        **{_stem(path): partial(hptt_peer, path=path) for path in libraries},
     }
 
 
@@ -220,45 +225,59 @@ def mkl_peer(case: Case, buffers: Buffers, _threads: int) -> Peer | None:
     return Peer("mkl", lambda: transpose(*arguments), owner=buffers, spins=True)
 
 
+def cytnx_library() -> str | None:
+    """Return the library of the package `cytnx`, which is not imported; None if not installed."""
+    spec = find_spec("cytnx")
+    folders = (spec and spec.submodule_search_locations) or ()
+    return next((str(path) for each in folders for path in Path(each).glob("cytnx.*.so")), None)
+
+
 def open_library(path: str) -> ctypes.CDLL:
-    """Load a library with HPTT's C interface.
+    """Load a library that contains HPTT.
 
     Raises
     ------
     MemdescError
-        If it cannot be loaded, or lacks the function.
+        If it cannot be loaded, or lacks HPTT's functions.
     """
     try:
         library = ctypes.CDLL(str(Path(path).resolve()))
-        for name, _ in _HPTT.values():
-            getattr(library, name)
+        for letter, _ in _HPTT.values():
+            _functions(library, letter)
     except (OSError, AttributeError) as error:
-        needed = " and ".join(name for name, _ in _HPTT.values())
-        msg = f"{path!r} is not a library with HPTT's C functions {needed}: {error}"
+        msg = f"{path!r} is not a library with HPTT's hptt::create_plan: {error}"
         raise MemdescError(msg) from None
     return library
 
 
-def library_peer(case: Case, buffers: Buffers, threads: int, path: str) -> Peer | None:
-    """Return the transposition of a library with HPTT's C interface, named after its file."""
+def _functions(library: ctypes.CDLL, letter: str) -> tuple[Any, Any]:
+    """Return the functions of a type that make a plan and execute it."""
+    return library[_CREATE.format(letter)], library[_EXECUTE.format(letter)]
+
+
+def hptt_peer(case: Case, buffers: Buffers, threads: int, path: str) -> Peer | None:
+    """Return HPTT's default plan, made beforehand, named after the file of the library."""
     moved = dense_permutation(case)
     bits = case.src.dtype.bits
     if moved is None or bits not in _HPTT:
         return None
-    name, number = _HPTT[bits]
-    transpose = getattr(open_library(path), name)
-    integers = ctypes.c_int * len(moved.order)
-    address = ctypes.c_void_p
-    transpose.argtypes = [address, ctypes.c_int, number, address, address, address, number]
-    transpose.argtypes += [address, address, ctypes.c_int, ctypes.c_int]
-    transpose.restype = None
+    letter, number = _HPTT[bits]
+    create, execute = _functions(open_library(path), letter)
+    address, integer = ctypes.c_void_p, ctypes.c_int
+    create.argtypes = [address, address, integer, number, address, address, address, number]
+    create.argtypes += [address, address, integer, integer, address, ctypes.c_bool]
+    execute.argtypes, execute.restype = [address], None
+    integers = integer * len(moved.order)
     order, extents = integers(*moved.order), integers(*moved.extents)
     src, dst = (buffer.ctypes.data for buffer in buffers)
-    # src is multiplied by 1, dst by 0; dims are in row-major order
-    arguments = (order, len(order), 1.0, src, extents, None, 0.0, dst, None, threads, 1)
-    return Peer(
-        _stem(path), lambda: transpose(*arguments), owner=(order, extents, buffers), spins=True
+    # a shared_ptr, which is never released: the plan, and who counts its owners
+    plan = (address * 2)()
+    # src is multiplied by 1, dst by 0; the method is ESTIMATE, and dims are in row-major order
+    create(
+        *(plan, order, len(order), 1.0, src, extents, None),
+        *(0.0, dst, None, 0, threads, None, True),
     )
+    return Peer(_stem(path), lambda: execute(plan[0]), owner=(plan, buffers), spins=True)
 
 
 def _stem(path: str) -> str:

@@ -5,7 +5,7 @@
 
 It takes cases as benchdnn spells them (`tests.benchmarks.cases`), and prints the table of
 `memdesc bench` with a column for each library that is installed: oneDNN (of every version,
-generated code and reference apart), onnxruntime, MKL, and libraries with HPTT's C interface.
+generated code and reference apart), onnxruntime, MKL, and HPTT, which the package `cytnx` contains.
 `--random N` adds random cases, and lists the slowest ones.
 
 There is a process for each number of threads, since libraries read once how many cores they may
@@ -54,7 +54,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="FILE",
         action="append",
         default=[],
-        help="a library with HPTT's C functions, measured too, by the name of its file",
+        help="a library that contains HPTT, measured too, by the name of its file",
     )
     parser.add_argument(
         "--in-process", action="store_true", help="measure all in this process, as workers do"

@@ -13,7 +13,7 @@ from reorder.bench.measure import measure
 from tests.benchmarks.cases import parse_cases
 from tests.benchmarks.libraries import (
     dense_permutation,
-    library_peer,
+    hptt_peer,
     mkl_library,
     mkl_peer,
     onednn_peer,
@@ -29,31 +29,49 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.peers
 
-# HPTT's C interface for tensors in row-major order; WRONG leaves the last element out.
+# HPTT's C++ functions, as C sees them, for tensors in row-major order and default plans. WRONG
+# leaves the last element out.
 _SOURCE = """
+#include <stdbool.h>
 #include <stddef.h>
-#define TRANSPOSE(NAME, T) \\
-void NAME(const int *perm, const int dim, const T alpha, const T *a, const int *size, \\
-          const int *outer_a, const T beta, T *b, const int *outer_b, const int threads, \\
-          const int row_major); \\
-void NAME(const int *perm, const int dim, const T alpha, const T *a, const int *size, \\
-          const int *outer_a, const T beta, T *b, const int *outer_b, const int threads, \\
-          const int row_major) { \\
+#include <stdlib.h>
+#define TRANSPOSE(CREATE, EXECUTE, T) \\
+typedef struct { \\
+    const int *perm; int dim; T alpha, beta; const T *a; const int *size; T *b; \\
+} T##s; \\
+void *CREATE(void **made, const int *perm, int dim, T alpha, const T *a, const int *size, \\
+             const int *outer_a, T beta, T *b, const int *outer_b, int method, int threads, \\
+             const int *ids, bool row_major); \\
+void *CREATE(void **made, const int *perm, int dim, T alpha, const T *a, const int *size, \\
+             const int *outer_a, T beta, T *b, const int *outer_b, int method, int threads, \\
+             const int *ids, bool row_major) { \\
+    T##s *plan = malloc(sizeof(T##s)); \\
+    (void)threads; \\
+    if (outer_a || outer_b || method || ids || !row_major) abort(); \\
+    *plan = (T##s){perm, dim, alpha, beta, a, size, b}; \\
+    made[0] = plan; \\
+    return made; \\
+} \\
+void EXECUTE(T##s *plan); \\
+void EXECUTE(T##s *plan) { \\
+    const int *perm = plan->perm, *size = plan->size; \\
     size_t strides[8], count = 1; \\
-    (void)outer_a; (void)outer_b; (void)threads; \\
-    for (int k = dim - 1; k >= 0; k--) { strides[k] = count; count *= (size_t)size[k]; } \\
-    for (size_t i = 0; row_major && i < count - WRONG; i++) { \\
+    for (int k = plan->dim - 1; k >= 0; k--) { strides[k] = count; count *= (size_t)size[k]; } \\
+    for (size_t i = 0; i < count - WRONG; i++) { \\
         size_t rest = i, from = 0; \\
-        for (int k = dim - 1; k >= 0; k--) { \\
+        for (int k = plan->dim - 1; k >= 0; k--) { \\
             size_t extent = (size_t)size[perm[k]]; \\
             from += rest % extent * strides[perm[k]]; \\
             rest /= extent; \\
         } \\
-        b[i] = alpha * a[from] + (beta != 0 ? beta * b[i] : 0); \\
+        T old = plan->beta != 0 ? plan->beta * plan->b[i] : 0; \\
+        plan->b[i] = plan->alpha * plan->a[from] + old; \\
     } \\
 }
-TRANSPOSE(sTensorTranspose, float)
-TRANSPOSE(dTensorTranspose, double)
+TRANSPOSE(_ZN4hptt11create_planEPKiifPKfS1_S1_fPfS1_NS_15SelectionMethodEiS1_b,
+          _ZN4hptt9TransposeIfE7executeEv, float)
+TRANSPOSE(_ZN4hptt11create_planEPKiidPKdS1_S1_dPdS1_NS_15SelectionMethodEiS1_b,
+          _ZN4hptt9TransposeIdE7executeEv, double)
 """
 
 
@@ -99,7 +117,7 @@ def test_a_library_is_timed_if_it_moves_what_we_move(tmp_path: Path) -> None:
         folder.mkdir()
         path = _library(folder, wrong)
         for case in parse_cases(["--stag=abc", "--dtag=cab", "--sdt=f32,f64,s8", "3x4x5"]):
-            result = measure(case, 1, [partial(library_peer, path=path)], 0.001)
+            result = measure(case, 1, [partial(hptt_peer, path=path)], 0.001)
             has_function = case.src.dtype.bits in {32, 64}
             assert list(result.peers) == ["source0"] * (has_function and not wrong)
             assert result.differs == ["source0"] * (has_function and wrong)
@@ -188,7 +206,7 @@ def test_a_file_that_is_not_such_a_library_is_refused(
 ) -> None:
     file = tmp_path / "empty.so"
     file.touch()
-    with pytest.raises(MemdescError, match="is not a library with HPTT's C functions sTensor"):
+    with pytest.raises(MemdescError, match="is not a library with HPTT's hptt::create_plan"):
         open_library(str(file))
     assert main(["4x6", f"--peer-library={file}"]) == 2
     assert "is not a library" in capsys.readouterr().err
