@@ -1,7 +1,8 @@
 """The processor that kernels are compiled for: its registers and instructions.
 
 Only this module asks which instructions it has. Thresholds that follow from that are here too, with
-their reasons.
+their reasons. LLVM knows the processor, and is loaded to ask it once after each start of the
+system: loading it takes longer than all else that a first reorder does.
 """
 
 from __future__ import annotations
@@ -9,14 +10,16 @@ from __future__ import annotations
 import platform
 from contextlib import suppress
 from functools import cache
+from importlib.machinery import PathFinder
+from pathlib import Path
 from typing import NamedTuple
-
-from llvmlite import binding
 
 from memdesc.dtypes import BYTE_BITS
 from memdesc.errors import MemdescError
 from reorder.assumed import PROCESSORS, VARIABLE, assumed_machine
-from reorder.cpu import settings
+from reorder.cpu import kernel_files, settings
+from reorder.forks import importing
+from reorder.stack import on_enough_stack
 
 # The cache line of all current processors with these vector instructions except Apple's: theirs has
 # 128 bytes, and alignment to 64 bytes is correct there too.
@@ -82,10 +85,10 @@ def _assumed(name: str) -> Processor:
     Fails if this one lacks any, since kernels would crash. LLVM derives from the name what the
     features leave open; code on disk is found by both.
     """
-    host = binding.get_host_cpu_features() if is_x86() else {}
-    runs = [cpu for cpu in PROCESSORS if is_x86() and all(map(host.get, PROCESSORS[cpu]))]
+    host = {feature[1:] for feature in _host().features.split(",") if feature.startswith("+")}
+    runs = [cpu for cpu in PROCESSORS if is_x86() and host.issuperset(PROCESSORS[cpu])]
     if name not in runs:
-        lacking = [feature for feature in PROCESSORS[name] if not host.get(feature)]
+        lacking = [feature for feature in PROCESSORS[name] if feature not in host]
         what = f"has no {', '.join(lacking)}" if is_x86() else f"is {platform.machine()}"
         way_out = f"choose one of {', '.join(runs)}" if runs else "leave cpu= out"
         msg = f"{VARIABLE} assumes cpu={name}, but the processor here {what}; {way_out}"
@@ -94,12 +97,46 @@ def _assumed(name: str) -> Processor:
 
 
 def _host() -> Processor:
-    """Return what LLVM says of this machine."""
+    """Return what LLVM says of this machine, or said since the system has started."""
+    started = ""
+    with suppress(OSError):
+        started = _BOOT.read_text(encoding="ascii")
+    key = f"{started}{platform.machine()}\n{version_of('llvmlite')}"
+    kept = kernel_files.read(_PROCESSOR, key) if started else None
+    if kept is not None:
+        return Processor(*kept.decode().split("\n"))
+    with importing:
+        host = on_enough_stack(_ask_llvm)
+    if started:
+        kernel_files.write(_PROCESSOR, key, "\n".join(host).encode())
+    return host
+
+
+def _ask_llvm() -> Processor:
+    from llvmlite import binding
+
     # LLVM knows the name of a processor, but for some no list of features
     features = ""
     with suppress(RuntimeError):
         features = binding.get_host_cpu_features().flatten()
     return Processor(binding.get_host_cpu_name(), features)
+
+
+# Linux numbers each start of the system.
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+# The file that keeps the processor; its content depends on nothing of ours.
+_PROCESSOR = "processor"
+
+
+def version_of(package: str) -> str:
+    """Return the version of a package with a file for it, such as llvmlite's, without importing."""
+    spec = PathFinder.find_spec(package)
+    with suppress(OSError):
+        if spec is not None and spec.origin is not None:
+            return Path(spec.origin).with_name("_version.py").read_text(encoding="utf-8")
+    from importlib.metadata import version  # slow to load
+
+    return version(package)
 
 
 # what cannot be assumed is refused before anything is prepared
@@ -125,6 +162,8 @@ def has_half() -> bool:
 
 def has_bfloat() -> bool:
     """Whether LLVM can use an instruction that rounds f32 to bf16 but treats denormals as zeros."""
+    from llvmlite import binding
+
     return (
         is_x86()
         and has_feature("avx512bf16")

@@ -1,18 +1,35 @@
-"""Compile LLVM's text of a kernel to an object file. Imported when a kernel has no file yet."""
+"""Compile LLVM's text of a kernel to an object file. Imported when a kernel has no file yet.
+
+LLVM holds a lock during every call, and a fork waits for it. That lock is not part of llvmlite's
+public API, which has callbacks that tell when it is held, but no way to hold it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from enum import Enum
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
+import llvmlite
 from llvmlite import binding, ir
 
+from memdesc.errors import MemdescError
 from reorder.cpu.llvm.emit import I64, Builder, Number
-from reorder.cpu.runtime.machine_code import target_machine
+from reorder.cpu.target import is_x86, processor
+from reorder.forks import at_fork
 
 if TYPE_CHECKING:
     from reorder.cpu.llvm.emit import Value
+
+try:
+    _llvm_lock: Any = binding.ffi.lib._lock._lock  # noqa: SLF001 - see above
+except AttributeError as error:
+    msg = (
+        f"kernels cannot be compiled by llvmlite {llvmlite.__version__}: {error}; install a "
+        "version that memdesc knows: pip install 'llvmlite>=0.45,<0.51'"
+    )
+    raise MemdescError(msg) from error
 
 
 class Effort(Enum):
@@ -25,6 +42,40 @@ class Effort(Enum):
 
     MOVES = 1
     FULL = 3
+
+
+@cache
+def _target_machine(level: int) -> Any:
+    """Return LLVM's description of the processor, which generates code with a level of effort."""
+    binding.initialize_native_target()
+    binding.initialize_native_asmprinter()
+    triple = binding.get_process_triple()
+    chosen = processor()
+    # what `machine_code` makes an image of refers to its own constants by their distance
+    is_image = is_x86() and "linux" in triple
+    return binding.Target.from_triple(triple).create_target_machine(
+        cpu=chosen.name,
+        features=chosen.features,
+        opt=level,
+        reloc="pic" if is_image else "static" if is_x86() else "default",
+        codemodel="small" if is_image else "jitdefault",
+        jit=True,
+    )
+
+
+def load_object(compiled: bytes, symbol: str) -> int:
+    """Load an object file for the rest of the process; returns the address of a function in it."""
+    engine = _engine()
+    engine.add_object_file(binding.ObjectFileRef.from_data(compiled))
+    engine.finalize_object()
+    address: int = engine.get_function_address(symbol)
+    return address
+
+
+@cache
+def _engine() -> Any:
+    """Return what loads objects; never freed: threads may run them."""
+    return binding.create_mcjit_compiler(binding.parse_assembly(""), _target_machine(0))
 
 
 def text_of(emit: Callable[..., None], parameters: int, symbol: str) -> str:
@@ -42,7 +93,7 @@ def text_of(emit: Callable[..., None], parameters: int, symbol: str) -> str:
 
 def compile_text(text: str, symbol: str, effort: Effort) -> bytes:
     """Return the object file of LLVM's text, in which only one function can be called."""
-    machine = target_machine(effort.value)
+    machine = _target_machine(effort.value)
     module = binding.parse_assembly("\n".join(_inlined(text, symbol)))
     module.triple, module.data_layout = machine.triple, str(machine.target_data)
     for function in module.functions:
@@ -85,3 +136,7 @@ def _passes(builder: Any, effort: Effort) -> Any:
     passes.add_jump_threading_pass()
     passes.add_simplify_cfg_pass()
     return passes
+
+
+# a child forked while another thread holds LLVM's lock would wait for it forever
+at_fork(_llvm_lock.acquire, _llvm_lock.release, _llvm_lock.release)

@@ -11,21 +11,16 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from ctypes import CFUNCTYPE, c_int64
 from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 from time import perf_counter
 from typing import Any, NamedTuple
 
-import llvmlite
-from llvmlite import binding
-
 from memdesc import __version__
 from reorder.cpu import kernel_files
-from reorder.cpu.runtime.machine_code import load
-from reorder.cpu.target import processor
+from reorder.cpu.runtime.machine_code import linked, load
+from reorder.cpu.target import processor, version_of
 from reorder.forks import importing
 from reorder.stack import on_enough_stack
 
@@ -74,6 +69,7 @@ def compiling_seconds() -> float:
 def kernel_at(kernel: Kernel) -> int:
     """Return the address of a kernel, compiled or loaded once."""
     if kernel.name not in _addresses:
+        processor()  # it may ask LLVM, on a thread that cannot have the lock
         # compiling imports modules, also in the compilers
         with importing:
             if kernel.name not in _addresses:
@@ -121,8 +117,7 @@ def _make(kernel: Kernel) -> None:
         key = _key(kernel)
         kept = kernel_files.read(name, key)
         content = _compile(kernel) if kept is None else kept
-        symbol, _, compiled = content.partition(b"\0")
-        _addresses[name] = load(compiled, symbol.decode())
+        _addresses[name] = load(content)
         if kept is None:
             folder = kernel_files.write(name, key, content)
     finally:
@@ -145,8 +140,8 @@ def _tell(seconds: float, folder: Path | None) -> None:
 
 def _key(kernel: Kernel) -> str:
     """Return all that the code of a kernel depends on."""
-    facts = kernel.name, digest(), binding.get_process_triple(), *processor()
-    return "\n".join([*facts, llvmlite.__version__, _numba_version()])
+    facts = kernel.name, digest(), sys.platform, *processor()
+    return "\n".join([*facts, version_of("llvmlite"), version_of("numba")])
 
 
 def source_files(root: str = _ROOT) -> Iterator[str]:
@@ -169,22 +164,10 @@ def digest(root: str = _ROOT) -> str:
     return content_hash.hexdigest()
 
 
-@cache
-def _numba_version() -> str:
-    """Return numba's version without importing it, by the file that it keeps for that."""
-    spec = find_spec("numba")
-    with suppress(OSError):
-        if spec is not None and spec.origin is not None:
-            return Path(spec.origin).with_name("_version.py").read_text(encoding="utf-8")
-    from importlib.metadata import version  # slow to load
-
-    return version("numba")
-
-
 def _compile(kernel: Kernel) -> bytes:
-    """Return the name of the function of a kernel, a zero byte, and its object file."""
+    """Return the compiled code of a kernel, as `load` takes it."""
     from reorder.cpu.runtime.compiler import Effort, compile_text
 
     text, symbol = kernel.text()
     compiled = compile_text(text, symbol, Effort.MOVES if kernel.moves else Effort.FULL)
-    return symbol.encode() + b"\0" + compiled
+    return linked(compiled, symbol)

@@ -1,64 +1,122 @@
-"""Load machine code: object files of kernels, by LLVM.
+"""Place machine code in memory, for the rest of the process.
 
-LLVM holds a lock during every call, and a fork waits for it. That lock is not part of llvmlite's
-public API, which has callbacks that tell when it is held, but no way to hold it.
+Code for x86 refers to its constants by their distance. Once these distances are written into an
+object file (ELF), all of it is an image that runs at any address: no process needs a linker, or
+LLVM, to load it. LLVM loads other objects: those of other systems, and those that call functions of
+the system.
 """
 
 from __future__ import annotations
 
-from functools import cache
-from typing import Any
-
-import llvmlite
-from llvmlite import binding
+import ctypes
+import mmap
+import struct
+from typing import NamedTuple
 
 from memdesc.errors import MemdescError
-from reorder.cpu.target import processor
-from reorder.forks import at_fork
+from reorder.system import system_function
 
-try:
-    _llvm_lock: Any = binding.ffi.lib._lock._lock  # noqa: SLF001 - see above
-except AttributeError as error:
-    msg = (
-        f"kernels cannot be loaded by llvmlite {llvmlite.__version__}: {error}; install a version "
-        "that memdesc knows: pip install 'llvmlite>=0.45,<0.51'"
-    )
-    raise MemdescError(msg) from error
+# What an ELF header starts with: 64 bits, little-endian; the word for x86 comes later.
+_ELF, _X86_64, _MACHINE_AT = b"\x7fELF\x02\x01", 62, 18
+# Kinds of sections: symbols, and places to write distances to.
+_SYMBOLS, _RELOCATIONS = 2, 4
+# Both are a distance of 32 bits. The second is that of a function.
+_DISTANCES = {2, 4}
+_READ_WRITE, _READ_EXECUTE = 3, 5
 
-
-@cache
-def target_machine(level: int) -> Any:
-    """Return LLVM's description of the processor, which generates code with a level of effort."""
-    binding.initialize_native_target()
-    binding.initialize_native_asmprinter()
-    target = binding.Target.from_triple(binding.get_process_triple())
-    chosen = processor()
-    # static where LLVM loads code: on x86
-    reloc = "static" if target.name.startswith("x86") else "default"
-    return target.create_target_machine(
-        cpu=chosen.name,
-        features=chosen.features,
-        opt=level,
-        reloc=reloc,
-        codemodel="jitdefault",
-        jit=True,
-    )
+_images: list[mmap.mmap] = []
 
 
-def load(compiled: bytes, symbol: str) -> int:
-    """Load an object file for the rest of the process; returns the address of a function in it."""
-    engine = _engine()
-    engine.add_object_file(binding.ObjectFileRef.from_data(compiled))
-    engine.finalize_object()
-    address: int = engine.get_function_address(symbol)
+class _Section(NamedTuple):
+    """A header of a section of an object file."""
+
+    name: int
+    kind: int
+    flags: int
+    address: int
+    offset: int
+    nbytes: int
+    link: int
+    target: int
+    alignment: int
+    entry_nbytes: int
+
+
+class _Symbol(NamedTuple):
+    """A name in an object file."""
+
+    name: int
+    info: int
+    visibility: int
+    section: int
+    offset: int
+    nbytes: int
+
+
+def linked(compiled: bytes, symbol: str) -> bytes:
+    """Return what `load` takes: where an image starts, or the symbol; a zero byte; the bytes."""
+    start = None
+    image = bytearray(compiled)
+    if compiled.startswith(_ELF) and compiled[_MACHINE_AT] == _X86_64:
+        start = _link(image, symbol.encode())
+    if start is None:
+        return symbol.encode() + b"\0" + compiled
+    return str(start).encode() + b"\0" + image
+
+
+def _link(image: bytearray, symbol: bytes) -> int | None:
+    """Write all distances into an object file; returns where a function is, or None if it cannot.
+
+    Sections keep their places in the file, which are aligned as they must be in memory.
+    """
+    (headers_at,) = struct.unpack_from("<Q", image, 40)
+    (count,) = struct.unpack_from("<H", image, 60)
+    headers = image[headers_at : headers_at + 64 * count]
+    sections = [*map(_Section._make, struct.iter_unpack("<IIQQQQIIQQ", headers))]
+    table = next(section for section in sections if section.kind == _SYMBOLS)
+    words = struct.iter_unpack("<IBBHQQ", image[table.offset : table.offset + table.nbytes])
+    symbols = [*map(_Symbol._make, words)]
+    places = [
+        sections[each.section].offset + each.offset if 0 < each.section < count else None
+        for each in symbols
+    ]
+    for section in sections:
+        if section.kind != _RELOCATIONS:
+            continue
+        relocations = image[section.offset : section.offset + section.nbytes]
+        for offset, info, addend in struct.iter_unpack("<QQq", relocations):
+            place = places[info >> 32]
+            if info & 0xFFFFFFFF not in _DISTANCES or place is None:
+                return None
+            at = sections[section.target].offset + offset
+            struct.pack_into("<i", image, at, place + addend - at)
+    names_at = sections[table.link].offset
+    for each, place in zip(symbols, places, strict=True):
+        at = names_at + each.name
+        if image[at : at + len(symbol) + 1] == symbol + b"\0":
+            return place
+    return None
+
+
+def load(content: bytes) -> int:
+    """Place code in memory for the rest of the process; returns the address of its function."""
+    start, _, image = content.partition(b"\0")
+    if start.isdigit():
+        return _placed(image) + int(start)
+    from reorder.cpu.runtime.compiler import load_object
+
+    return load_object(image, start.decode())
+
+
+def _placed(image: bytes) -> int:
+    """Return the address of a copy of an image that can be executed, and no longer written."""
+    pages = mmap.mmap(-1, len(image), mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, _READ_WRITE)
+    pages[:] = image
+    address = ctypes.addressof(ctypes.c_char.from_buffer(pages))
+    protect = system_function("mprotect", ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+    if protect(address, len(image), _READ_EXECUTE):
+        msg = "the system lets no process run code that it has compiled: nothing can be reordered"
+        raise MemdescError(msg)
+    # never freed: threads may run it
+    _images.append(pages)
     return address
-
-
-@cache
-def _engine() -> Any:
-    """Return what loads all kernels; never freed: threads may run them."""
-    return binding.create_mcjit_compiler(binding.parse_assembly(""), target_machine(0))
-
-
-# a child forked while another thread holds LLVM's lock would wait for it forever
-at_fork(_llvm_lock.acquire, _llvm_lock.release, _llvm_lock.release)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING
 
 import pytest
 
 from reorder.assumed import PROCESSORS, AssumedMachine, read_machine
 from tests.processors import runnable_processors
 from tests.programs import run_python
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _FACTS = """
 import json
@@ -75,7 +79,11 @@ except memdesc.MemdescError as error:
         ("aarch64", "is aarch64; leave cpu= out"),
     ],
 )
-def test_instructions_that_the_processor_lacks_are_not_assumed(machine: str, reason: str) -> None:
-    ran = run_python("-c", _AS_NEHALEM.format(machine=machine), MEMDESC_MACHINE="cpu=haswell")
+def test_instructions_that_the_processor_lacks_are_not_assumed(
+    machine: str, reason: str, tmp_path: Path
+) -> None:
+    # an empty folder for what LLVM says
+    settings = {"MEMDESC_MACHINE": "cpu=haswell", "NUMBA_CACHE_DIR": str(tmp_path)}
+    ran = run_python("-c", _AS_NEHALEM.format(machine=machine), **settings)
     said = "MEMDESC_MACHINE assumes cpu=haswell, but the processor here"
     assert ran.stdout == f"{said} {reason}\n"

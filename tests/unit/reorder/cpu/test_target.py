@@ -12,6 +12,7 @@ from reorder.cpu import target
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 
 @pytest.fixture(autouse=True)
@@ -45,3 +46,27 @@ def test_a_processor_that_is_only_named_has_the_features_of_the_machine(
     monkeypatch.delenv("NUMBA_CPU_FEATURES", raising=False)
     host = binding.get_host_cpu_features()
     assert all(target.has_feature(name) == bool(host.get(name)) for name in ("avx2", "avx512bw"))
+
+
+def test_llvm_is_asked_once_after_a_start_of_the_system(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    boot = tmp_path / "boot_id"
+    monkeypatch.setattr(target, "_BOOT", boot)
+    asked: list[str] = []
+    ask = target._ask_llvm  # noqa: SLF001 - whether it is called
+
+    def counted() -> target.Processor:
+        asked.append(boot.read_text() if boot.exists() else "")
+        return ask()
+
+    monkeypatch.setattr(target, "_ask_llvm", counted)
+    found = []
+    for started in ("one", "one", "two", "two"):
+        boot.write_text(started)
+        found.append(target._host())  # noqa: SLF001 - without what was asked before
+    boot.unlink()
+    found += [target._host(), target._host()]  # noqa: SLF001 - likewise
+    assert asked == ["one", "two", "", ""]
+    assert len({*found}) == 1

@@ -15,7 +15,8 @@ from llvmlite.binding import ffi
 from numba.core import codegen, compiler, cpu
 
 from memdesc import MemdescError
-from reorder.cpu.runtime import internals, machine_code
+from reorder.cpu.runtime import compiler as compiler_of_text
+from reorder.cpu.runtime import internals
 
 _FILE = Path(internals.__file__)
 _ROOT = Path(__file__).parents[5]
@@ -45,7 +46,7 @@ def test_a_missing_lock_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(ffi.lib, "_lock")
     wanted = rf"llvmlite {re.escape(llvmlite.__version__)}: .*_lock.*pip install 'llvmlite>="
     with pytest.raises(MemdescError, match=wanted):
-        runpy.run_path(machine_code.__file__)
+        runpy.run_path(compiler_of_text.__file__)
 
 
 def test_the_messages_have_the_bounds_of_the_package() -> None:
@@ -55,5 +56,5 @@ def test_the_messages_have_the_bounds_of_the_package() -> None:
         for package in ("numba", "llvmlite")
     }
     assert all(f"'{each}'" in _FILE.read_text(encoding="utf-8") for each in bounds.values())
-    loader = Path(machine_code.__file__).read_text(encoding="utf-8")
+    loader = Path(compiler_of_text.__file__).read_text(encoding="utf-8")
     assert f"'{bounds['llvmlite']}'" in loader

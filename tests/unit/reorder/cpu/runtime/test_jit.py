@@ -16,17 +16,19 @@ from llvmlite import ir
 from numba.core.registry import cpu_target
 
 import reorder
+from memdesc import MemdescError
 from memdesc.record import record_desc
 from reorder.cpu import kernel_files, target
 from reorder.cpu.decoding.jobs import decoder_at
 from reorder.cpu.decoding.pattern import DecodeKernel, place_pattern
 from reorder.cpu.llvm.emit import I64
-from reorder.cpu.runtime import jit
+from reorder.cpu.runtime import jit, machine_code
 from reorder.cpu.runtime.batch import joined_interpreter_at
 from reorder.cpu.runtime.compiler import Effort, compile_text
 from reorder.cpu.runtime.fast_call import fast_call
 from reorder.cpu.runtime.intrinsics import load_int
 from reorder.cpu.runtime.jit import Kernel, compiled_at
+from reorder.cpu.runtime.machine_code import linked, load
 from reorder.cpu.runtime.pool import compile_pool
 from reorder.cpu.runtime.stages import stage_at
 from reorder.cpu.schedule.tile_program import StageTypes
@@ -99,6 +101,54 @@ def test_what_an_object_lacks_is_found() -> None:
     assert _undefined(compile_text(str(module), "kernel", Effort.MOVES)) == {"other"}
 
 
+_CONSTANTS = """
+@table = private constant [4 x i64] [i64 3, i64 5, i64 7, i64 11]
+define i64 @other(i64 %k) noinline {
+  %at = getelementptr [4 x i64], [4 x i64]* @table, i64 0, i64 %k
+  %x = load i64, i64* %at
+  ret i64 %x
+}
+define i64 @kernel(i64 %k) {
+  %next = add i64 %k, 1
+  %x = call i64 @other(i64 %k)
+  %y = call i64 @other(i64 %next)
+  %z = mul i64 %x, %y
+  ret i64 %z
+}
+"""
+_CALLS_THE_SYSTEM = """
+declare i32 @getpid()
+define i32 @kernel() {
+  %x = call i32 @getpid()
+  ret i32 %x
+}
+"""
+
+
+@pytest.mark.parametrize("effort", Effort)
+def test_code_with_constants_runs_at_any_address(effort: Effort) -> None:
+    content = linked(compile_text(_CONSTANTS, "kernel", effort), "kernel")
+    loaded = [load(content) for _ in range(2)]
+    assert len({*loaded}) == 2
+    for address in loaded:
+        call = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(address)
+        assert [call(k) for k in range(3)] == [15, 35, 77]
+    is_image = content.partition(b"\0")[0].isdigit()
+    assert is_image == (sys.platform == "linux" and target.is_x86())
+
+
+def test_code_that_calls_the_system_is_loaded_by_llvm() -> None:
+    content = linked(compile_text(_CALLS_THE_SYSTEM, "kernel", Effort.MOVES), "kernel")
+    assert content.startswith(b"kernel\0")
+    assert ctypes.CFUNCTYPE(ctypes.c_int)(load(content))() == os.getpid()
+
+
+def test_a_system_that_runs_no_new_code_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine_code, "system_function", lambda *_: lambda *_: -1)
+    with pytest.raises(MemdescError, match="lets no process run code that it has compiled"):
+        load(b"0\0code")
+
+
 def test_a_running_compilation_is_timed() -> None:
     running: list[float] = []
 
@@ -153,14 +203,13 @@ def test_the_key_of_a_kernel_names_all_that_its_code_depends_on(
         ("processor", lambda: target.Processor("haswell", "+avx2")),
         ("processor", lambda: target.Processor("haswell", "")),
         ("processor", lambda: target.Processor("other", "+avx2")),
-        ("_numba_version", lambda: "0.1"),
+        ("version_of", lambda package: "0.1" if package == "numba" else ""),
+        ("version_of", lambda package: "0.1" if package == "llvmlite" else ""),
         ("digest", lambda: "other"),
     ):
         with monkeypatch.context() as changed:
             changed.setattr(jit, name, value)
             keys.append(jit._key(kernel))  # noqa: SLF001 - likewise
-    monkeypatch.setattr("llvmlite.__version__", "0.1")
-    keys.append(jit._key(kernel))  # noqa: SLF001 - likewise
     assert len({*keys}) == len(keys)
 
 
@@ -177,7 +226,7 @@ fast = memory_desc(x.shape, "f32", "ab")
 reorder.prepare(reorder.plan_reorder(fast, fast))
 desc = memory_desc(x.shape, "s8", "AB16b16a4b").with_extra(Extra(s8s8_mask=1))
 reorder.reorder(x, desc)
-print(*(name for name in ("numba", "reorder.cpu.kernels") if name in sys.modules))
+print(*(name for name in ("llvmlite", "numba", "reorder.cpu.kernels") if name in sys.modules))
 """
 
 
@@ -190,7 +239,7 @@ def test_a_later_process_compiles_nothing_and_the_log_says_what_is_compiled(tmp_
     cold, warm = runs
     assert "reorder: compiled the kernel 'interpreter of 32-bit elements' in" in cold.stderr
     assert f"s: {tmp_path} had no code for it" in cold.stderr
-    assert cold.stdout == "numba reorder.cpu.kernels\n"
+    assert cold.stdout == "llvmlite numba reorder.cpu.kernels\n"
     assert warm.stderr == ""
     assert warm.stdout == "\n"
 
