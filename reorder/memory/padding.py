@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from memdesc import MemoryDesc, PaddingError
+from memdesc.swizzle import swizzled
 from reorder.memory.arrays import bits_of, write_back
 from reorder.plan.boxes import padding_boxes
 from reorder.plan.nodes import DST
@@ -20,8 +21,11 @@ if TYPE_CHECKING:
 def clear_padding(data: NDArray[np.uint8], desc: MemoryDesc) -> None:
     """Write zeros into all padding, and nothing else."""
     values = bits_of(data, desc)
-    for part in _parts(values, desc):
-        part[...] = 0
+    if desc.layout.xor:
+        values[_offsets(desc)] = 0
+    else:
+        for part in _parts(values, desc):
+            part[...] = 0
     write_back(values, data, desc)
 
 
@@ -38,17 +42,15 @@ def find_nonzero(
 ) -> tuple[int, list[NonZero]]:
     """Count the padding elements that are not zero, and list the first ones, up to a limit."""
     values = bits_of(data, desc)
-    if not any(part.any() for part in _parts(values, desc)):
+    if not desc.layout.xor and not any(part.any() for part in _parts(values, desc)):
         return 0, []
-    is_padding = np.zeros(values.shape, np.bool_)
-    for part in _parts(is_padding, desc):
-        part[...] = True
-    found = np.flatnonzero(is_padding & (values != 0))
+    offsets = _offsets(desc)
+    nonzero = np.sort(offsets[values[offsets] != 0])
     places = [
         NonZero(tuple(desc.index(int(at))), int(at) * desc.dtype.bits // 8, int(values[at]))
-        for at in found[:limit]
+        for at in nonzero[:limit]
     ]
-    return len(found), places
+    return len(nonzero), places
 
 
 def check_padding(data: NDArray[np.uint8], desc: MemoryDesc) -> None:
@@ -65,8 +67,16 @@ def check_padding(data: NDArray[np.uint8], desc: MemoryDesc) -> None:
         raise PaddingError(msg)
 
 
+def _offsets(desc: MemoryDesc) -> NDArray[np.int64]:
+    """Return the offset of each padding element once."""
+    is_padding = np.zeros(desc.layout.base().last + 1, np.bool_)
+    for part in _parts(is_padding, desc):
+        part[...] = True
+    return np.asarray(swizzled(desc.layout.xor, np.flatnonzero(is_padding)))
+
+
 def _parts(values: NDArray[Any], desc: MemoryDesc) -> Iterator[NDArray[Any]]:
-    """Return views of all padding; elements that a stride of 0 repeats appear once."""
+    """Return views of all padding before XOR terms; what a stride of 0 repeats appears once."""
     for box in padding_boxes(desc):
         nodes = [node for node in box.nodes if node.strides[DST]]
         shape = [node.extent for node in nodes]

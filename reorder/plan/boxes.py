@@ -13,6 +13,7 @@ wherever a block of any operand ends; these ends repeat with the least common mu
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import lru_cache
 from itertools import pairwise, product
 from math import lcm, prod
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING
 from memdesc.layout import block_offset
 from reorder.plan.nodes import Box, IndirectLoop, Node
 from reorder.plan.passes import simplify, zeros_beyond
-from reorder.plan.swizzle import TooManyBoxesError, granule_boxes, swizzled_boxes
+from reorder.plan.swizzle import TooManyBoxesError, granule_boxes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -45,24 +46,15 @@ def planned_boxes(
 def boxes_of(src: Layout, dst: Layout, *params: ParameterLayout) -> tuple[Box, ...]:
     """Return boxes over the padded space of dst."""
     bases: tuple[OperandLayout, ...] = (src.base(), dst.base(), *params)
-    boxes, terms = _boxes_of_bases(*bases), (src.xor, dst.xor)
-    for apply in (swizzled_boxes, granule_boxes):
-        try:
-            return apply(boxes, terms)
-        except TooManyBoxesError:
-            continue
+    boxes = _boxes_of_bases(*bases)
+    if not (src.xor or dst.xor):
+        return boxes
+    with suppress(TooManyBoxesError):
+        return granule_boxes(boxes, (src.xor, dst.xor))
     # all dims as one indirect loop, whose tables have the offsets after the XOR
     (loop,) = _indirect_loop(bases, tuple(range(len(dst.dims)))).indirect
     xor = (src.offset0, src.xor), (dst.offset0, dst.xor)
     return (Box((0,) * len(bases), (), (loop._replace(xor=xor),)),)
-
-
-def table_boxes(src: Layout, dst: Layout) -> tuple[Box, ...]:
-    """Return the boxes of a swizzle with a table for each; none if dims are in tables already."""
-    try:
-        return simplify(granule_boxes(_boxes_of_bases(src.base(), dst.base()), (src.xor, dst.xor)))
-    except TooManyBoxesError:
-        return ()
 
 
 def _boxes_of_bases(*operands: OperandLayout) -> tuple[Box, ...]:
@@ -291,8 +283,8 @@ def _split(chain: list[int], start: int, length: int, valid: int) -> list[tuple[
 def padding_boxes(desc: MemoryDesc) -> tuple[Box, ...]:
     """Return boxes of zeros that together cover the padding of a descriptor, which is dst.
 
-    Each covers the padding of one axis, with the whole padded range of the others, so boxes
-    overlap where two axes are padded.
+    Their offsets are those before its XOR terms. Each covers the padding of one axis, with the
+    whole padded range of the others, so boxes overlap where two axes are padded.
     """
     if not desc.has_padding or not desc.nelems:
         return ()
@@ -309,4 +301,4 @@ def padding_boxes(desc: MemoryDesc) -> tuple[Box, ...]:
         for choice in product(*whole[:k], padded, *whole[k + 1 :]):
             box = _nested((layout.offset0, layout.offset0), choice)
             boxes += zeros_beyond(box, [node.valid for node in box.nodes])
-    return swizzled_boxes(simplify(tuple(boxes)), ((), desc.layout.xor), most=None)
+    return simplify(tuple(boxes))
