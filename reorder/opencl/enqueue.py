@@ -5,7 +5,7 @@ Device memory that callers pass is used in place; host memory is copied to the d
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -24,7 +24,7 @@ from reorder.opencl.allocation import allocate, allocate_buffer
 from reorder.opencl.device_memory import DeviceMemory, events_of, record_event
 from reorder.opencl.execution import enqueue_transfers, transfers_between
 from reorder.opencl.image_formats import supported_format
-from reorder.opencl.known import SMALL, KnownCall, note_call, run_known
+from reorder.opencl.known import SIDES, SMALL, UNKNOWN, KnownCall, note_call
 from reorder.opencl.operands import (
     Unallocated,
     array_desc,
@@ -33,6 +33,7 @@ from reorder.opencl.operands import (
     check_queue,
     checked_events,
 )
+from reorder.opencl.process import state
 from reorder.values.attr import Attr, check_beta
 
 LayoutLike = str | FormatTag | MemoryDesc | ImageDesc
@@ -42,8 +43,8 @@ _HOST = (Memory, np.ndarray)
 _WITH_QUEUE = (DeviceMemory, cl.array.Array)
 _DESCS = (MemoryDesc, ImageDesc)
 _IN_PLACE = (cl.Buffer, cl.Image, cl.SVMPointer)
-# which function a known call is of
-_REORDER, _PACK, _RESULT, _NEW_IMAGE, _UNPACK, _NEW_BUFFER = range(6)
+_enqueue: Callable[..., cl.Event] = cl.enqueue_nd_range_kernel
+_UPLOAD = cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR
 # set the fields of a DeviceMemory that need no checks
 _set_queue, _set_data, _set_desc, _set_event, _set_known = (
     vars(DeviceMemory)[field].__set__ for field in ("queue", "data", "desc", "event", "known_event")
@@ -103,13 +104,8 @@ def enqueue_reorder(  # noqa: PLR0913 - public: a queue, two operands, their des
     >>> out.get()
     array([0, 3, 1, 4, 2, 5], dtype=int8)
     """
-    names = _REORDER, id(src), id(dst), id(attr)
-    done = run_known(queue, x, out, names, wait_for)
-    if done is None:
-        check_desc(src, "src")
-        check_desc(dst, "dst")
-        done = _run(queue, names, _Arguments(x, out, dst, src, attr, wait_for))
-    return done[1]
+    given = "enqueue_reorder", x, out, dst, src, attr, wait_for, None, None
+    return _call(queue, given)[1]
 
 
 def pack(  # noqa: PLR0913 - all but the first three are named
@@ -165,18 +161,7 @@ def pack(  # noqa: PLR0913 - all but the first three are named
     >>> image.width, image.height
     (20, 5)
     """
-    names = (
-        _NEW_IMAGE,
-        dst if type(dst) is str else id(dst),
-        src if type(src) is str else id(src),
-        id(attr),
-        channel_type if type(channel_type) is str else id(channel_type),
-    )
-    done = run_known(queue, x, None, names, wait_for)
-    if done is None:
-        given = _Arguments(x, None, dst, src, attr, wait_for, channel_type=channel_type)
-        done = _run(queue, names, given._replace(makes_image=True, allocates=True))
-    return done[:2]
+    return _call(queue, ("pack", x, None, dst, src, attr, wait_for, None, channel_type))[:2]
 
 
 def enqueue_pack(  # noqa: PLR0913 - all but the first four are named
@@ -216,17 +201,7 @@ def enqueue_pack(  # noqa: PLR0913 - all but the first four are named
     >>> image, event = opencl.pack(queue, x, dst)
     >>> opencl.enqueue_pack(queue, x + 1, image, dst, wait_for=[event]).wait()
     """
-    names = (
-        _PACK,
-        dst if type(dst) is str else id(dst),
-        src if type(src) is str else id(src),
-        id(attr),
-    )
-    done = run_known(queue, x, image, names, wait_for)
-    if done is None:
-        given = _Arguments(x, image, dst, src, attr, wait_for, called=("x", "image"))
-        done = _run(queue, names, given._replace(makes_image=True))
-    return done[1]
+    return _call(queue, ("enqueue_pack", x, image, dst, src, attr, wait_for, None, None))[1]
 
 
 def unpack(
@@ -274,13 +249,7 @@ def unpack(
     >>> buffer.size == x.nbytes
     True
     """
-    names = _NEW_BUFFER, dst if type(dst) is str else id(dst), id(src), id(attr)
-    done = run_known(queue, image, None, names, wait_for)
-    if done is None:
-        _check_image_desc(src, "src")
-        given = _Arguments(image, None, dst, src, attr, wait_for, called=("image", "out"))
-        done = _run(queue, names, given._replace(allocates=True))
-    return done[:2]
+    return _call(queue, ("unpack", image, None, dst, src, attr, wait_for, None, None))[:2]
 
 
 def enqueue_unpack(  # noqa: PLR0913 - all but the first five are named
@@ -330,13 +299,7 @@ def enqueue_unpack(  # noqa: PLR0913 - all but the first five are named
     >>> bool((y.get() == x).all())
     True
     """
-    names = _UNPACK, dst if type(dst) is str else id(dst), id(src), id(attr)
-    done = run_known(queue, image, out, names, wait_for)
-    if done is None:
-        _check_image_desc(src, "src")
-        given = _Arguments(image, out, dst, src, attr, wait_for, called=("image", "out"))
-        done = _run(queue, names, given)
-    return done[1]
+    return _call(queue, ("enqueue_unpack", image, out, dst, src, attr, wait_for, None, None))[1]
 
 
 def reorder_on_device(  # noqa: PLR0913 - public: the arguments of `reorder.reorder`
@@ -379,55 +342,101 @@ def reorder_on_device(  # noqa: PLR0913 - public: the arguments of `reorder.reor
             queue = x.queue
         if queue is None and isinstance(out, _WITH_QUEUE):
             queue = out.queue
-    names = (
-        _RESULT,
-        dst if type(dst) is str else id(dst),
-        src if type(src) is str else id(src),
-        dtype if type(dtype) is str else id(dtype),
-        id(attr),
-    )
-    done = run_known(queue, x, out, names, wait_for)
-    if done is not None:
-        memory, event, desc = done
-        if type(out) is DeviceMemory:
-            _set_event(out, event)
-            _set_known(out, event)
-            return out
-        made: DeviceMemory = object.__new__(DeviceMemory)
-        _set_queue(made, queue)
+        if queue is None:
+            msg = "a pyopencl Buffer or Image has no queue; pass queue="
+            raise MemdescError(msg)
+    given = "reorder", x, out, dst, src, attr, wait_for, dtype, None
+    memory, event, desc = _call(queue, given)
+    made: DeviceMemory = out if isinstance(out, DeviceMemory) else object.__new__(DeviceMemory)
+    _set_queue(made, queue)
+    if made is not out:
         _set_data(made, memory if out is None else out)
         _set_desc(made, desc)
-        _set_event(made, event)
-        _set_known(made, event)
-        return made
-    if queue is None:
-        msg = "a pyopencl Buffer or Image has no queue; pass queue="
-        raise MemdescError(msg)
-    given = _Arguments(x, out, dst, src, attr, wait_for, dtype, allocates=True)
-    memory, event, desc = _run(queue, names, given)
-    if isinstance(out, DeviceMemory):
-        out.queue, out.event = queue, event
-        return out
-    return DeviceMemory(queue, memory, desc, event)
+    _set_event(made, event)
+    _set_known(made, event)
+    return made
 
 
 class _Arguments(NamedTuple):
-    """What a function is given; messages call its operands as it does.
+    """What a function was given; messages call its operands as it does."""
 
-    With `makes_image` dst describes an image. Only if a function `allocates`, `out` may be None.
-    """
-
+    function: str
     x: Any
     out: Any
     dst: Any
     src: Any
     attr: Attr | None
     wait_for: Sequence[cl.Event] | None
-    dtype: Any = None
-    channel_type: Any = None
-    called: tuple[str, str] = ("x", "out")
-    makes_image: bool = False
-    allocates: bool = False
+    dtype: Any
+    channel_type: Any
+
+    @property
+    def called(self) -> tuple[str, str]:
+        """The names of src and of dst."""
+        x = "image" if self.function.endswith("unpack") else "x"
+        return x, "image" if self.function == "enqueue_pack" else "out"
+
+    @property
+    def makes_image(self) -> bool:
+        """Whether dst describes an image."""
+        return self.function.endswith("_pack") or self.function == "pack"
+
+
+def _call(  # noqa: C901, PLR0912 - a function of Python takes a tenth of a small launch
+    queue: Any, given: tuple[Any, ...]
+) -> tuple[Any, cl.Event, MemoryDesc | ImageDesc]:
+    """Enqueue a reorder, without checks if an equal call was made before.
+
+    `given` has the fields of `_Arguments`. Returns the memory of dst, the event and the descriptor.
+    """
+    function, x, out, dst, src, attr, wait_for, dtype, channel_type = given
+    names = (
+        function,
+        dst if type(dst) is str else id(dst),
+        src if type(src) is str else id(src),
+        id(attr),
+        dtype if type(dtype) is str else id(dtype),
+        channel_type if type(channel_type) is str else id(channel_type),
+    )
+    try:
+        held = queue.memdesc_known
+        src_memory, src_in, src_says, src_events = SIDES[type(x)](x, queue, held)
+        dst_memory, dst_in, dst_says, dst_events = SIDES[type(out)](out, queue, held)
+        call = held.calls[names, src_says, dst_says]
+    except (AttributeError, LookupError, TypeError, cl.Error):
+        call = None
+    if call is None or (src_in == dst_in and src_in) or state.is_forbidden:
+        return _run(queue, names, _Arguments(*given))
+    waiting: list[cl.Event] | None = None
+    if src_events or dst_events or wait_for is not None:
+        waiting = [*src_events, *dst_events, *checked_events(queue, wait_for)] or None
+    if dst_memory is None:
+        dst_memory = allocate(held.context, call.desc, call.form)
+    try:
+        if src_memory is None:
+            src_memory = cl.Buffer(held.context, _UPLOAD, hostbuf=x)
+        if call.launch is None:
+            event = enqueue_transfers(queue, call.transfers, (src_memory, dst_memory), waiting)
+        else:
+            try:
+                kernel, src_before, dst_before = call.launch.idle.pop()
+            except IndexError:
+                kernel, src_before, dst_before = call.launch.new(), UNKNOWN, UNKNOWN
+            if src_before != src_in or not src_in:
+                kernel.set_arg(0, src_memory)
+            if dst_before != dst_in or not dst_in:
+                kernel.set_arg(1, dst_memory)
+            # by position: pyopencl takes longer for names
+            event = _enqueue(queue, kernel, *call.launch.sizes, None, waiting)
+            call.launch.idle.append((kernel, src_in, dst_in))
+    except cl.Error:
+        event = None
+    if event is None:
+        # such as memory that was released, for which the checks have a message
+        return _run(queue, names, _Arguments(*given))
+    if type(out) is cl.array.Array:
+        record_event(out, event)
+    return dst_memory, event, call.desc
 
 
 def _run(
@@ -435,11 +444,16 @@ def _run(
 ) -> tuple[Any, cl.Event, MemoryDesc | ImageDesc]:
     """Check everything, allocate dst if there is no `out`, and enqueue a reorder into it.
 
-    Returns the memory of dst, the event and the descriptor. An Array's events are waited for, and
-    it carries the event that is returned. Later calls with these `names` need no checks.
+    An Array's events are waited for, and it carries the event that is returned. Later calls with
+    these `names` need no checks.
     """
     check_queue(queue)
     waiting = checked_events(queue, given.wait_for)
+    if given.function == "enqueue_reorder":
+        check_desc(given.src, "src")
+        check_desc(given.dst, "dst")
+    elif given.function.endswith("unpack"):
+        _check_image_desc(given.src, "src")
     memory, of_out, dtype = _checked_out(given)
     source = as_source(given.x, given.src)
     if given.makes_image and not isinstance(given.dst, str):
@@ -487,7 +501,7 @@ def _checked_out(given: _Arguments) -> tuple[Any, MemoryDesc | ImageDesc | None,
         raise MemdescError(msg)
     if isinstance(out, cl.array.Array):
         return out, *_described(out, given.dst, given.dtype)
-    if out is None and not given.allocates:
+    if out is None and given.function.startswith("enqueue"):
         msg = f"{given.called[1]} is None; pass the memory to write, or `reorder` allocates it"
         raise MemdescError(msg)
     if out is not None and given.dst is None:

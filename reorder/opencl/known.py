@@ -18,11 +18,8 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array
 
-from reorder.opencl.allocation import AllocatedBuffer, AllocatedImage, allocate
-from reorder.opencl.device_memory import DeviceMemory, record_event
-from reorder.opencl.execution import enqueue_transfers
-from reorder.opencl.operands import checked_events
-from reorder.opencl.process import state
+from reorder.opencl.allocation import AllocatedBuffer, AllocatedImage
+from reorder.opencl.device_memory import DeviceMemory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -42,10 +39,8 @@ MAX_CALLS = 512
 # H200.
 SMALL = 1 << 16
 # the allocation of memory that a call makes; no memory object has this pointer
-_UNKNOWN = 0
-_enqueue: Callable[..., cl.Event] = cl.enqueue_nd_range_kernel
+UNKNOWN = 0
 _NO_EVENTS: tuple[cl.Event, ...] = ()
-_UPLOAD = cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR
 
 
 class _Queue(NamedTuple):
@@ -86,55 +81,6 @@ class KnownCall:
         self.launch = launch if launch is not None and launch.reads else None
 
 
-def run_known(  # noqa: C901, PLR0912 - a function of Python takes a tenth of a small launch
-    queue: Any, x: Any, out: Any, names: tuple[object, ...], wait_for: Sequence[cl.Event] | None
-) -> tuple[Any, cl.Event, MemoryDesc | ImageDesc] | None:
-    """Enqueue a reorder as an earlier call did; return the memory of dst, an event, and its desc.
-
-    None if there was no such call, or if it must be checked. `names` is a function's number and its
-    other arguments, as strings or ids. `out` is None if the result is allocated.
-    """
-    if state.is_forbidden:
-        return None
-    try:
-        held: _Queue = queue.memdesc_known
-        src, src_in, src_says, src_events = _SIDES[type(x)](x, queue, held)
-        dst, dst_in, dst_says, dst_events = _SIDES[type(out)](out, queue, held)
-        call = held.calls[names, src_says, dst_says]
-    except (AttributeError, LookupError, TypeError, cl.Error):
-        return None
-    if src_in == dst_in and src_in:
-        return None
-    waiting: list[cl.Event] | None = None
-    if src_events or dst_events or wait_for is not None:
-        waiting = [*src_events, *dst_events, *checked_events(queue, wait_for)] or None
-    if dst is None:
-        dst = allocate(held.context, call.desc, call.form)
-    try:
-        if src is None:
-            src = cl.Buffer(held.context, _UPLOAD, hostbuf=x)
-        if call.launch is None:
-            event = enqueue_transfers(queue, call.transfers, (src, dst), waiting)
-        else:
-            try:
-                kernel, src_before, dst_before = call.launch.idle.pop()
-            except IndexError:
-                kernel, src_before, dst_before = call.launch.new(), _UNKNOWN, _UNKNOWN
-            if src_before != src_in or not src_in:
-                kernel.set_arg(0, src)
-            if dst_before != dst_in or not dst_in:
-                kernel.set_arg(1, dst)
-            # by position: pyopencl takes longer for names
-            event = _enqueue(queue, kernel, *call.launch.sizes, None, waiting)
-            call.launch.idle.append((kernel, src_in, dst_in))
-    except cl.Error:
-        # such as memory that was released, for which the checks have a message
-        return None
-    if type(out) is cl.array.Array:
-        record_event(out, event)
-    return dst, event, call.desc
-
-
 def note_call(
     queue: cl.CommandQueue, operands: tuple[Any, Any], names: tuple[object, ...], known: KnownCall
 ) -> None:
@@ -149,7 +95,7 @@ def note_call(
             context = queue.context
             carrier.memdesc_known = _Queue(context, context.int_ptr, {})
         held: _Queue = carrier.memdesc_known
-        says = tuple(_SIDES[type(of)](of, queue, held)[2] for of in operands)
+        says = tuple(SIDES[type(of)](of, queue, held)[2] for of in operands)
         known.owners += tuple(of.desc for of in operands if type(of) is DeviceMemory)
         if len(held.calls) >= MAX_CALLS:
             held.calls.clear()
@@ -197,7 +143,7 @@ def _plain(memory: Any, queue: Any, held: _Queue) -> Side:  # noqa: ARG001 - as 
 def _array(array: cl.array.Array, queue: Any, held: _Queue) -> Side:
     """Return the memory of an array; all else that it says may have changed."""
     memory = array.base_data
-    data, allocation, compared, _ = _SIDES[type(memory)](memory, queue, held)
+    data, allocation, compared, _ = SIDES[type(memory)](memory, queue, held)
     if array.queue is not queue:
         raise LookupError
     says = compared, array.dtype, array.offset, array.strides, array.shape
@@ -211,7 +157,7 @@ def _array(array: cl.array.Array, queue: Any, held: _Queue) -> Side:
 
 def _device_memory(memory: DeviceMemory, queue: Any, held: _Queue) -> Side:
     """Return the memory of a DeviceMemory, and the event that fills it."""
-    data, allocation, says, events = _SIDES[type(memory.data)](memory.data, queue, held)
+    data, allocation, says, events = SIDES[type(memory.data)](memory.data, queue, held)
     if memory.queue is not queue or events is not _NO_EVENTS:
         raise LookupError
     says = id(memory.desc), says
@@ -232,15 +178,15 @@ def _host(array: NDArray[Any], queue: Any, held: _Queue) -> Side:  # noqa: ARG00
     is_moved = dtype.kind in "fiu" and dtype.isnative and array.flags.c_contiguous
     if not is_moved or not 0 < array.nbytes <= SMALL:
         raise LookupError
-    return None, _UNKNOWN, (array.shape, dtype), _NO_EVENTS
+    return None, UNKNOWN, (array.shape, dtype), _NO_EVENTS
 
 
 def _new(out: None, queue: Any, held: _Queue) -> Side:  # noqa: ARG001 - as the others
     """Return a result that is allocated."""
-    return None, _UNKNOWN, (), _NO_EVENTS
+    return None, UNKNOWN, (), _NO_EVENTS
 
 
-_SIDES: dict[type, Callable[[Any, Any, _Queue], Side]] = {
+SIDES: dict[type, Callable[[Any, Any, _Queue], Side]] = {
     cl.Buffer: _plain,
     cl.Image: _plain,
     AllocatedBuffer: _allocated,

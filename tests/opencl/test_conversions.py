@@ -6,12 +6,11 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyopencl.array as cl_array
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memdesc import RUNTIME, Extra, image_desc, memory_desc, runtime_desc
+from memdesc import RUNTIME, image_desc, memory_desc, runtime_desc
 from memdesc.dtypes import DATA_TYPES
 from reorder import Attr, opencl, reorder
 from reorder.opencl import DeviceMemory
@@ -19,7 +18,6 @@ from reorder.opencl.kernel.launch import DeviceTraits
 from reorder.opencl.kernel.staged import Staged
 from reorder.opencl.kernel.transfers import OperandSpec, plan_transfers
 from reorder.plan import plan_runtime
-from reorder.reference import execute_reference
 from tests.attributes import attrs, conversions
 from tests.conversions import every_code, random_codes, run
 from tests.opencl.runtimes import check_buffers, check_image, check_reorder, examples, refused
@@ -137,46 +135,6 @@ def test_an_image_does_not_accumulate(runtime: Runtime) -> None:
         opencl.enqueue_reorder(
             runtime.queue, src, memory, src=plain, dst=image, attr=Attr(beta=1.0)
         )
-
-
-@pytest.mark.parametrize("is_shifted", [False, True])
-@pytest.mark.parametrize(
-    ("tag", "masks"),
-    [
-        ("ABcd4b16a4b", {"s8s8_mask": 1}),
-        pytest.param("ba", {"asymmetric_mask": 3, "s8s8_mask": 1}, marks=pytest.mark.campaign),
-    ],
-)
-def test_compensation_is_written_behind_int8_weights(
-    tag: str, masks: dict[str, int], is_shifted: bool, runtime: Runtime
-) -> None:
-    dims = (5, 19, 3, 2)[: len(tag) if len(tag) < 3 else 4]
-    desc = memory_desc(dims, "s8", tag).with_extra(Extra(**masks))
-    src = memory_desc(dims, "f32")
-    source = np.random.default_rng(1).normal(0, 40, dims).astype(np.float32)
-    attr = Attr(src_scale=0.9)
-    wanted = np.full(desc.nbytes, 0xA5, np.uint8)
-    execute_reference(src, desc, source, wanted, attr)
-    array = cl_array.to_device(runtime.queue, np.full(desc.nbytes + 4, 0xA5, np.uint8))
-    if is_shifted:
-        array = array[4:]
-    memory = runtime.buffer(source)
-    event = opencl.enqueue_reorder(runtime.queue, memory, array, src=src, dst=desc, attr=attr)
-    event.wait()
-    assert array.get()[: desc.nbytes].tobytes() == wanted.tobytes()
-
-
-@pytest.mark.parametrize("dtype", ["s8", "f32"])
-def test_compensation_is_written_behind_weights_from_an_image(dtype: str, runtime: Runtime) -> None:
-    dims, mask = (20, 8, 3, 2), {"s8s8_mask": 1}
-    image = image_desc(dims, dtype, "conv2d_filter")
-    desc = memory_desc(dims, "s8", "ABcd4b16a4b").with_extra(Extra(**mask))
-    x = np.random.default_rng(1).integers(-99, 99, dims).astype(image.dtype.numpy)
-    wanted = np.full(desc.nbytes, 0xA5, np.uint8)
-    execute_reference(memory_desc(dims, dtype), desc, x, wanted)
-    pixels, packed = opencl.pack(runtime.queue, x, image)
-    found, event = opencl.unpack(runtime.queue, pixels, desc, image, wait_for=[packed])
-    assert runtime.read(found, event).tobytes() == wanted.tobytes()
 
 
 _GROUPS: dict[str, Any] = {"src_scale_mask": 3, "src_scale_groups": (44, 64)}

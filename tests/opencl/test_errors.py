@@ -13,6 +13,7 @@ import pytest
 
 from memdesc import (
     RUNTIME,
+    Extra,
     MemdescError,
     image_desc,
     memory_desc,
@@ -61,6 +62,8 @@ ocl.enqueue_reorder(q, src, dst, src=PLAIN, dst=memory_desc((1, 5, 3, 3), "f32")
     src has dims (1, 5, 3, 2), dst has dims (1, 5, 3, 3)
 ocl.enqueue_reorder(q, src, dst, src=PLAIN, dst=memory_desc(X.shape, "f32", strides=(0, 0, 0, 0)))
     dst memory_desc((1, 5, 3, 2), 'f32', strides=(0, 0, 0, 0)) has a stride of 0
+ocl.enqueue_reorder(q, src, dst, src=PLAIN, dst=PLAIN.with_dtype("s8").with_extra(EXTRA))
+    has compensation, which int8 kernels of processors read; reorder on the CPU, or leave it out
 ocl.enqueue_reorder(q, src, dst, src="nchw", dst=PLAIN)
     src must be a MemoryDesc or an ImageDesc, not 'nchw'
 ocl.enqueue_reorder(q, src, dst, src=[1], dst=PLAIN)
@@ -166,6 +169,7 @@ def names(runtime: Runtime) -> dict[str, Any]:
         "memory_desc": memory_desc,
         "reorder": reorder,
         "Attr": Attr,
+        "EXTRA": Extra(s8s8_mask=1),
         "bfloat16": ml_dtypes.bfloat16,
         "IMAGE": IMAGE,
         "PLAIN": PLAIN,

@@ -15,7 +15,7 @@ import numpy as np
 import pyopencl.array as cl_array
 import pytest
 
-from memdesc import Extra, ImageDesc, MemoryDesc, image_desc, memory_desc
+from memdesc import ImageDesc, MemoryDesc, image_desc, memory_desc
 from memdesc.dtypes import DATA_TYPES
 from reorder import Attr, execute, plan_reorder, reorder
 from reorder.opencl.execution import build_transfers, enqueue_transfers
@@ -56,7 +56,6 @@ class Family(NamedTuple):
     attr: Attr | None = None
     blocks: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
     images: tuple[str, str] = ("", "")
-    extra: Extra | None = None
 
 
 _SCALES: dict[str, Any] = {"src_scale": np.linspace(0.5, 2, 12), "src_scale_mask": 2}
@@ -123,15 +122,6 @@ MATRIX = {
         ("ab", "ab"),
         attr=Attr(src_scale=np.linspace(0.5, 2, 3), src_scale_mask=1),
         blocks=((1, 47), (1, 31)),
-    ),
-    "sums": Family(
-        "Sums",
-        (5, 19),
-        ("f32", "s8"),
-        ("ab", "ab"),
-        attr=Attr(src_scale=0.9),
-        blocks=((), (0, 4)),
-        extra=Extra(s8s8_mask=1),
     ),
     "pixels of nhwc": Family(
         "Staged", (2, 40, 7, 9), ("f16", "f16"), ("acdb", ""), images=("", "in_out_channel")
@@ -226,9 +216,7 @@ def cells(family: Family, *, every_place: bool) -> Iterator[Cell]:
     some = ((src[k % len(src)], dst[(k + k // len(dst)) % len(dst)]) for k in range(count))
     for k, signs in enumerate(product(src, dst) if every_place else some):
         for places in PLACES if every_place else (PLACES[k % len(PLACES)],):
-            # the sums behind weights start at a multiple of their size
-            place = 0 if family.extra is not None else places[1]
-            yield Cell(signs, (places[0], place))
+            yield Cell(signs, places)
 
 
 def _is_simple(signs: tuple[int, ...]) -> bool:
@@ -256,8 +244,7 @@ def described(family: Family, side: int, cell: Cell) -> MemoryDesc:
     inner: dict[str, Any] = (
         {"inner_blks": (blocks[1],), "inner_idxs": (blocks[0],)} if blocks else {}
     )
-    desc = memory_desc(dims, dtype, strides=tuple(strides), offset0=first, **inner)
-    return desc if family.extra is None or not side else desc.with_extra(family.extra)
+    return memory_desc(dims, dtype, strides=tuple(strides), offset0=first, **inner)
 
 
 def operand(family: Family, side: int, cell: Cell) -> MemoryDesc | ImageDesc:
