@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from memdesc.dtypes import BYTE_BITS, DATA_TYPES
-from reorder.cpu.machine import OWN_CACHE_NBYTES
 from reorder.cpu.schedule.operands import (
     OperandRows,
     Sides,
@@ -54,6 +53,8 @@ if TYPE_CHECKING:
     from reorder.cpu.schedule.kernel_config import KernelConfig
     from reorder.cpu.schedule.post_ops import OperandTable
 
+# What is read again after this many bytes is still in the caches of the core.
+_SOON_NBYTES = 1 << 19
 # Rows are prefetched this many bytes before they are read, all rows of a tile together.
 _PREFETCH_NBYTES = 8192
 
@@ -176,7 +177,7 @@ class _StepWriter:
         tiles = prod(node.extent for node in outer[followed[-1] + 1 :])
         bits = DATA_TYPES[self.config.src].bits + DATA_TYPES[self.config.dst].bits
         nbytes = tiles * prod(node.valid for node in self.nodes) * bits // BYTE_BITS
-        return nbytes <= OWN_CACHE_NBYTES // 2
+        return nbytes <= _SOON_NBYTES
 
     def convert(self, src: _TileBuffer, dst: _TileBuffer, *, as_codes: bool = False) -> _TileBuffer:
         """Convert into another type; with `as_codes` only the width of codes changes."""
