@@ -1,28 +1,30 @@
-"""Command lines: help, flags, mistakes in them, and answers that cannot be written."""
+"""Command lines: help and flags; what is printed, and what is shown while work is long."""
 
 from __future__ import annotations
 
+import itertools
 import os
 import pty
 import re
-import signal
-import subprocess
+import select
 import sys
-from contextlib import suppress
-from pathlib import Path
-from typing import TYPE_CHECKING
+import time
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import memdesc
+from reorder.cli import progress
 from reorder.cli.command import SEVERAL, flags_of, fold
+from reorder.cli.doctor import COMMAND
 from reorder.cli.main import GROUPS, NAMES, command_parser, main, shell_parser
+from reorder.cli.progress import NOTICE, CompileNotice
+from tests.programs import run_python
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from tests.unit.reorder.cli.shell import Shell
-
-
-_LOG = Path(__file__).parents[3] / "data" / "verbose" / "torch-2.13.log"
 
 
 def test_the_command_alone_prints_its_help_in_groups(
@@ -80,65 +82,6 @@ def test_the_parser_for_completion_has_every_command_with_its_flags() -> None:
         assert [*flags_of(parser)] == [*flags_of(command_parser(name))]
 
 
-def test_flags_stand_anywhere_and_a_layout_may_start_with_a_minus(shell: Shell) -> None:
-    for words in (
-        "nChw8c 2x17x5x4 --dtype f16",
-        "nChw8c --dtype f16 2x17x5x4",
-        "--dtype f16 nChw8c 2x17x5x4",
-        "--dtype f16 -- nChw8c 2x17x5x4",
-    ):
-        assert "bytes             1920" in shell.lines(f"show {words}")
-    for words in ("-- -4x1@8 3x4", "-4x1@8 3x4", "-4x1@8 --dtype s8 3x4"):
-        assert "offset0           8" in shell.lines(f"show {words}")
-    assert "strides=(-4, 1), offset0=8" in shell.facts("explain ab 3x4 --to -4x1@8")["dst"]
-    assert shell.lines("source ab 3x4 --to -4x1@8") == shell.lines("source ab 3x4 --to=-4x1@8")
-
-
-def test_dims_and_strides_are_joined_by_x_or_by_commas(shell: Shell) -> None:
-    assert shell.facts("show ab 2,3") == shell.facts("show ab 2x3")
-    assert shell.facts("show 4,1@2 2,3") == shell.facts("show 4x1@2 2x3")
-
-
-@pytest.mark.parametrize(
-    ("command", "said"),
-    [
-        ("shw", "no command 'shw'; did you mean 'show'?"),
-        ("xyzzy", "the commands are show, "),
-        ("show ab 2x3 c", "unrecognized arguments: c; see memdesc show"),
-        ("show ab 2x3 --xyz=1", "no option --xyz; see memdesc show"),
-        (
-            "reorder a b --fromat ab",
-            "no option --fromat; did you mean '--from'?; see memdesc reorder",
-        ),
-        # no abbreviations: --to is another flag of another command
-        ("explain ab 2x3 --to ba --to-dtyp s8", "did you mean '--to-dtype'"),
-        ("show ab 3x5 --byte -- 5", "argument --byte: expected one argument; see memdesc show"),
-    ],
-)
-def test_a_mistake_gets_a_suggestion(shell: Shell, command: str, said: str) -> None:
-    assert said in shell.refusal(command)
-
-
-@pytest.mark.parametrize(
-    ("command", "meant"),
-    [
-        ("show b_fs_yx_fsv61 1x17x5x4", "b_fs_yx_fsv16"),
-        ("explain nchw 1x17x5x4 --to nChw61c", "nChw16c"),
-        ("source ab --to=AB16b61a 8x32", "AB16b16a"),
-    ],
-)
-def test_swapped_digits_in_a_name_are_pointed_out(shell: Shell, command: str, meant: str) -> None:
-    shell.lines(command)
-    (warning,) = shell.warnings
-    assert warning.endswith(f"; did you mean {meant!r}?")
-
-
-def test_names_that_a_system_has_and_other_words_are_not(shell: Shell) -> None:
-    for command in ("show nChw16c 1x71x5x4", "show nhcw 12x21x5x4", "show aBcd24b 1x17x5x4"):
-        shell.lines(command)
-        assert shell.warnings == []
-
-
 # What is printed.
 
 
@@ -157,88 +100,88 @@ def test_long_lines_are_folded_where_the_last_cell_begins(line: str, folded: lis
     assert fold(line, 20) == folded
 
 
-def test_a_log_fits_into_a_terminal() -> None:
-    lines = _in_a_terminal("log", str(_LOG))
-    assert max(map(len, lines)) <= 80
-    assert len(lines) > 20
+def test_what_is_missing_is_reported() -> None:
+    device: dict[str, Any] = {"name": "n", "platform": "p", "version": "v", "problem": ""}
+    device |= {"is_processor": False, "max_image": None}
+    broken = {**device, "problem": "no compiler", "remedy": "install one"}
+    processor = {**device, "is_processor": True, "max_image": (16, 8)}
+    install = {"opencl_cpu_runtime": "pip install x"}
+
+    def shown(*devices: dict[str, Any]) -> list[str]:
+        found = {"kernel_cache": None, "opencl_runtimes": [], "opencl_devices": [*devices]}
+        return COMMAND.lay_out(found | install)
+
+    lines = shown(device, broken, processor)
+    assert "set NUMBA_CACHE_DIR to a writable folder" in lines[0]
+    assert lines[1].endswith("none found")
+    assert lines[2].endswith("n (p, v): works, no images, buffers only")
+    assert lines[3].endswith("n (p, v): fails: no compiler; install one")
+    assert lines[4].endswith("up to 16 x 8; the CPU: a reorder without a device is faster")
+    assert "pip install x installs a runtime for the CPU" in shown()[2]
+    lines = COMMAND.lay_out({"kernel_cache": "/x", "opencl": "pyopencl does not load"})
+    assert lines[1].endswith("pyopencl does not load")
 
 
-def test_a_wide_picture_is_cut_at_the_width_of_a_terminal() -> None:
-    wide = "show in_out_channel 1x64x8x8 --draw"
-    lines = _in_a_terminal(*wide.split())
-    rows = [line for line in lines if line.startswith("   y ")]
-    assert len(rows) == 8
-    assert all((len(row), row[-1]) == (80, "…") for row in rows)
-    assert lines[-1] == "cut at the terminal's width; --svg FILE draws all of it"
+# The bar of long work, and the line that announces compilation.
 
 
-def test_pictures_have_colours_in_a_terminal_unless_it_or_the_user_has_none() -> None:
-    words = ["show", "ab", "2x3", "--draw"]
-    picture = memdesc.memory_desc((2, 3), "f32", "ab").show()
-    for environment, last in (
-        ({"TERM": "xterm"}, picture.coloured),
-        ({"TERM": "dumb"}, picture.text),
-        ({"TERM": "xterm", "NO_COLOR": "1"}, picture.text),
-    ):
-        assert _in_a_terminal(*words, **environment)[-1] == last.splitlines()[-1]
+def _set_clock(monkeypatch: pytest.MonkeyPatch, times: Iterable[float]) -> None:
+    """Let the bar read these times, one after another."""
+    now = iter(times)
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: next(now)))
 
 
-def _in_a_terminal(*words: str, **environment: str) -> list[str]:
-    """Return the lines that a command prints into a terminal of 80 columns."""
+def test_work_without_a_terminal_shows_a_line_now_and_then(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _set_clock(monkeypatch, itertools.count(0, progress.LINE_SECONDS / 2))
+    with progress.Progress(8) as work:
+        for step in range(1, 6):
+            work.step(f"step {step}", 1)
+    assert capsys.readouterr().err == "memdesc: 25% step 2\nmemdesc: 50% step 4\n"
+
+
+_WIPED = "half\r\033[K"
+
+
+def test_a_bar_is_shown_on_terminals_and_wiped(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal, other_end = pty.openpty()
-    command = [sys.executable, "-m", "reorder", *words]
-    env = os.environ | {"COLUMNS": "80", "NO_COLOR": ""} | environment
-    with subprocess.Popen(command, stdout=other_end, env=env) as running:
-        os.close(other_end)
-        shown = b""
-        with suppress(OSError):  # the other end is closed
-            while part := os.read(terminal, 1 << 16):
-                shown += part
-    os.close(terminal)
-    assert running.returncode == 0
-    return shown.decode().splitlines()
+    _set_clock(monkeypatch, (0, 0, 60))
+    try:
+        with os.fdopen(other_end, "w") as stderr:
+            monkeypatch.setattr(sys, "stderr", stderr)
+            with progress.Progress(4) as work:
+                work.step("start", 1)
+                work.step("half", 1)
+            shown = ""
+            # a terminal passes on each write in its own time
+            while not shown.endswith(_WIPED) and select.select([terminal], [], [], 10)[0]:
+                shown += os.read(terminal, 4096).decode()
+    finally:
+        os.close(terminal)
+    assert "start" not in shown  # work that is not long shows none
+    assert "[############............]  50% half" in shown
+    assert shown.endswith(_WIPED)
 
 
-def test_a_reader_that_closes_the_pipe_early_is_not_an_error() -> None:
-    command = f"{sys.executable} -m reorder show nChw8c 2x17x5x4 | head -c 1"
-    ran = subprocess.run(
-        ["bash", "-c", f"set -o pipefail; {command}"], capture_output=True, text=True, check=False
-    )
-    assert ran.stderr == ""
-
-
-@pytest.mark.parametrize(
-    ("command", "error"),
-    [
-        ("show ab 2x3 >/dev/full", "the answer cannot be written: No space left on device"),
-        ("show ab 2x3 >&-", "the answer cannot be written: Bad file descriptor"),
-        ("show ab 2x3 --json >/dev/full", "the answer cannot be written: No space left"),
-        ("show xx 2x3 2>/dev/full", ""),
-        ("show xx 2x3 2>&-", ""),
-    ],
-)
-def test_output_that_cannot_be_written_is_one_line(command: str, error: str) -> None:
-    program = ["bash", "-c", f"{sys.executable} -m reorder {command}"]
-    done = subprocess.run(program, capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert error in done.stderr
-    assert done.stderr.count("\n") == bool(error)
-
-
-def test_a_command_that_is_interrupted_says_so_in_one_line() -> None:
-    program = """
-import signal, sys
-from reorder.cli import main
-signal.signal(signal.SIGINT, signal.default_int_handler)
-sys.exit(main(["log", "-"]))
+_COMPILING = """
+import sys, time
+from reorder.cli.progress import CompileNotice
+with CompileNotice(lambda: float(sys.argv[1])):
+    time.sleep(0.3)
 """
-    command = [sys.executable, "-c", program]
-    pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe) as process:
-        assert process.stdin is not None
-        process.stdin.write(b"epoch\n" * 100_000)  # more than a pipe holds: the command reads it
-        process.stdin.flush()
-        process.send_signal(signal.SIGINT)
-        out, error = process.communicate(timeout=60)
-    assert (process.returncode, out) == (130, b"")
-    assert error == b"memdesc: interrupted\n"
+
+
+@pytest.mark.parametrize(("seconds", "is_told"), [("60", True), ("0", False)])
+def test_long_compilation_is_announced_once_in_a_line_on_stderr(
+    seconds: str, is_told: bool
+) -> None:
+    ran = run_python("-c", _COMPILING, seconds)
+    assert ran.stdout == ""
+    assert ran.stderr.splitlines() == [NOTICE.rstrip()] * is_told
+
+
+def test_compilation_without_stderr_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", None)
+    with CompileNotice(lambda: 1.1):
+        time.sleep(0.2)
