@@ -81,8 +81,7 @@ def _rows(inner: _Inner, src: Location, dst: Location, is_data: Value) -> Rows:
         dst_table=src_table + head.rows * WORD_NBYTES,
         src_span=head.src_span,
         joins_lines=head.joins_lines != 0,
-        heads=src_table + 2 * head.rows * WORD_NBYTES,
-        jumps=src_table + 3 * head.rows * WORD_NBYTES,
+        count=head.rows,
     )
 
 

@@ -31,7 +31,6 @@ from reorder.cpu.llvm.emit import (
     where,
 )
 from reorder.cpu.llvm.shuffle import LANE_BITS
-from reorder.cpu.schedule.program import ALONE
 from reorder.cpu.target import LINE_BITS, LINE_NBYTES, has_masks, register_bits
 
 # Bytes of the longest mask.
@@ -74,10 +73,8 @@ class Rows(NamedTuple):
     src_span: Value
     # whether kernels of bytes that stream join lines of dst from successive rows
     joins_lines: Value
-    # addresses of their tables: whether the head of a row is written in part, and where the row is
-    # that follows it in dst
-    heads: Value
-    jumps: Value
+    # rows of the tables
+    count: Value
 
     def rebased(self) -> Rows:
         """Return the same rows from locations of index 0."""
@@ -199,14 +196,17 @@ def _emit_lines(rows: Rows) -> None:
         head = -elements.address_of(dst) & (LINE_NBYTES - 1)
         rest = (length - head) & (LINE_NBYTES - 1)
         stop = length - rest
-        with when(rows.heads[row] != 0):
+        before, after = maximum(row - 1, 0), minimum(row + 1, rows.count - 1)
+        at_dst = rows.dst_table[row]
+        with when(at_dst - rows.dst_table[before] != length):
             _copy_tail(elements, src, dst, head, LINE_NBYTES)
         with loop(head, stop, LINE_NBYTES) as i:
             elements.store_lines(elements.load_vector(src + i, LINE_NBYTES), dst + i)
-        jump = rows.jumps[row]
-        with when(rest > 0), either(jump != ALONE) as (joined, alone):
+        is_followed = rows.dst_table[after] - at_dst == length
+        with when(rest > 0), either(is_followed) as (joined, alone):
             with joined:
-                line = _joined_line(elements, src + stop, rest, elements.moved(src, jump))
+                follower = elements.moved(moves.src, rows.src_table[after])
+                line = _joined_line(elements, src + stop, rest, follower)
                 elements.store_lines(line, dst + stop)
             with alone:
                 _copy_tail(elements, src + stop, dst + stop, rest, LINE_NBYTES)

@@ -6,9 +6,8 @@ another program. The instruction of a box is
 * `BoxHead`;
 * for each outer loop, outermost first, `LoopHead` and its stride in each operand;
 * for runs and strided elements `RowsHead` and two tables, the offsets of the rows in src and in
-  dst, then those of `_shared_lines` if lines are joined; for transpositions `TransposeHead`,
-  `KernelLoop` and two tables, the offsets of the columns in dst and of the rows in src, or two for
-  each step of the kernel loop.
+  dst; for transpositions `TransposeHead`, `KernelLoop` and two tables, the offsets of the columns
+  in dst and of the rows in src, or two for each step of the kernel loop.
 
 All offsets and strides are in bytes, so that rows may start between two elements; those of 4-bit
 elements are in elements. A program runs once at each `Point`: one for each step of the indirect
@@ -17,7 +16,7 @@ loops of its boxes.
 
 from __future__ import annotations
 
-from itertools import pairwise, product
+from itertools import product
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -26,7 +25,7 @@ import numpy as np
 from memdesc.dtypes import BYTE_BITS
 from reorder.cpu.schedule.loops import count_contiguous, offset_table, size_of
 from reorder.cpu.schedule.partition import Workload
-from reorder.cpu.schedule.select import MAX_CALL_SIZE, Neighbours, ScheduledBox
+from reorder.cpu.schedule.select import MAX_CALL_SIZE, ScheduledBox
 from reorder.cpu.tables import WORD_NBYTES, fields_of
 from reorder.cpu.target import LINE_NBYTES
 from reorder.plan.nodes import NOWHERE, IndirectLoop, Node
@@ -40,10 +39,6 @@ if TYPE_CHECKING:
 # Columns of a transposition are divided among threads in multiples of the width of a tile: this
 # many bytes of src, and at least this many columns.
 _GRAIN_NBYTES, _GRAIN_COLUMNS = LINE_NBYTES, 16
-
-
-# The jump of a run that none follows.
-ALONE = 1 << 62
 
 
 class BoxHead(NamedTuple):
@@ -166,25 +161,7 @@ def _encode_rows(scheduled: ScheduledBox, step: int, *, joins_lines: bool) -> li
         src_span=max(src_table[:valid_rows], default=0),
         joins_lines=int(joins_lines),
     )
-    shared = (
-        _shared_lines(scheduled.around, src_table, dst_table, run.extent) if joins_lines else ()
-    )
-    return [*head, *src_table, *dst_table, *shared]
-
-
-def _shared_lines(
-    around: Neighbours, src_table: list[int], dst_table: list[int], length: int
-) -> list[int]:
-    """Return whether the first line of each run is written in part, and then all jumps.
-
-    A jump is the distance in src to the run that follows in dst, or `ALONE`.
-    """
-    heads = [int(not around.is_preceded)] * len(src_table)
-    jumps = [ALONE if around.jump is None else around.jump] * len(src_table)
-    for k, (at, following) in enumerate(pairwise(dst_table)):
-        if following - at == length:
-            heads[k + 1], jumps[k] = 0, src_table[k + 1] - src_table[k]
-    return [*heads, *jumps]
+    return [*head, *src_table, *dst_table]
 
 
 def _encode_transpose(

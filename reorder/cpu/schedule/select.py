@@ -61,15 +61,6 @@ class Tables(NamedTuple):
     dst: tuple[int, ...]
 
 
-class Neighbours(NamedTuple):
-    """Runs that are moved elsewhere: they share lines of dst with those of a box."""
-
-    # whether the first line of a piece is written with the run before it
-    is_preceded: bool = False
-    # distance in src from the last run of a piece to the one that follows it in dst
-    jump: int | None = None
-
-
 class ScheduledBox(NamedTuple):
     """A box, and the micro-kernel that moves it.
 
@@ -87,8 +78,6 @@ class ScheduledBox(NamedTuple):
     columns: tuple[Node, ...]
     # offsets, if these are not those of the loops; a transposition with several runs once for each
     tables: tuple[Tables, ...] = ()
-    # of runs in a part of dst that others precede, or follow
-    around: Neighbours = Neighbours()
 
     @property
     def is_transposed(self) -> bool:
@@ -164,11 +153,7 @@ class ScheduledBox(NamedTuple):
             and not self.tables
             and self.columns[0].extent * bits >= LINE_BITS
             and all(node.valid == node.extent for node in self.box.nodes)
-            and (
-                self.around.jump is not None
-                or joined * bits >= _MANY_LINES * LINE_BITS
-                or self.fills_lines(bits)
-            )
+            and (joined * bits >= _MANY_LINES * LINE_BITS or self.fills_lines(bits))
         )
 
     def in_bytes(self, bits: int) -> ScheduledBox:
@@ -180,9 +165,7 @@ class ScheduledBox(NamedTuple):
         )
         extent = run.extent * bits // BYTE_BITS
         offsets = tuple(size * offset for offset in self.box.offsets)
-        runs = select_kernel(Box(offsets, (*outer, Node(extent, extent, (1, 1)))))
-        is_preceded, jump = self.around
-        return runs._replace(around=Neighbours(is_preceded, jump and size * jump))
+        return select_kernel(Box(offsets, (*outer, Node(extent, extent, (1, 1)))))
 
     def writes_parts(self, bits: int) -> bool:
         """Whether its stores are shorter than a cache line, in kernels that stream too."""

@@ -53,8 +53,6 @@ if TYPE_CHECKING:
     from reorder.cpu.schedule.kernel_config import KernelConfig
     from reorder.cpu.schedule.post_ops import OperandTable
 
-# What is read again after this many bytes is still in the caches of the core.
-_SOON_NBYTES = 1 << 19
 # Rows are prefetched this many bytes before they are read, all rows of a tile together.
 _PREFETCH_NBYTES = 8192
 
@@ -160,24 +158,8 @@ class _StepWriter:
             return 0
         if rows.rows == 1:
             return _PREFETCH_NBYTES  # it continues in the next tile
-        # what follows each row, if that is read soon, or the row of the next tile
-        nbytes = rows.columns * src.bits // BYTE_BITS
-        if not self._is_followed_soon(src, rows.columns) and self.tile.outer:
-            return abs(self.tile.outer[-1].strides[src.base]) * src.bits // BYTE_BITS
-        return max(nbytes, _PREFETCH_NBYTES // rows.rows)
-
-    def _is_followed_soon(self, src: _TileBuffer, columns: int) -> bool:
-        """Whether what follows rows of src is read while it is still in the caches of the core."""
-        if any(abs(stride) == columns for stride in src.strides):
-            return True
-        outer = [node for node in self.tile.outer if node.extent > 1]
-        followed = [k for k, node in enumerate(outer) if abs(node.strides[src.base]) == columns]
-        if not followed:
-            return False
-        tiles = prod(node.extent for node in outer[followed[-1] + 1 :])
-        bits = DATA_TYPES[self.config.src].bits + DATA_TYPES[self.config.dst].bits
-        nbytes = tiles * prod(node.valid for node in self.nodes) * bits // BYTE_BITS
-        return nbytes <= _SOON_NBYTES
+        # what follows each row
+        return max(rows.columns * src.bits // BYTE_BITS, _PREFETCH_NBYTES // rows.rows)
 
     def convert(self, src: _TileBuffer, dst: _TileBuffer, *, as_codes: bool = False) -> _TileBuffer:
         """Convert into another type; with `as_codes` only the width of codes changes."""

@@ -14,12 +14,11 @@ from math import gcd, inf, prod
 
 from memdesc.dtypes import BYTE_BITS
 from reorder.cpu.machine import PAGE_NBYTES, PREFETCHED_PAGES
-from reorder.cpu.schedule.loops import count_contiguous, size_of
+from reorder.cpu.schedule.loops import size_of
 from reorder.cpu.schedule.select import (
     MAX_CALL_SIZE,
     TILE,
     TRANSPOSED,
-    Neighbours,
     ScheduledBox,
     select_kernel,
 )
@@ -66,10 +65,7 @@ def tile_boxes(
             done.append(scheduled)
         else:
             parts = split_node(scheduled.box, *cut)
-            todo += [
-                select_kernel(part, element_stride)._replace(around=scheduled.around)
-                for part in parts
-            ]
+            todo += [select_kernel(part, element_stride) for part in parts]
     return tuple(done)
 
 
@@ -140,7 +136,7 @@ def _in_pieces(
     if src_loop in inner or abs(src_loop.strides[0]) >= abs(last.strides[0]):
         return
     strides = {node.strides for node in inner}
-    for part, around in _pieces(box, inner, steps, element_stride, joins=is_streamed):
+    for part in split_node(box, last, steps) if steps < last.extent else (box,):
         within = [node for node in part.nodes[:-1] if node.strides in strides]
         outside = [node for node in part.nodes[:-1] if node.strides not in strides]
         if is_streamed:
@@ -148,39 +144,7 @@ def _in_pieces(
         else:
             outside.sort(key=lambda node: node.strides == src_loop.strides)
         ordered = part._replace(nodes=(*outside, *within, part.nodes[-1]))
-        yield select_kernel(ordered, element_stride)._replace(around=around)
-
-
-def _pieces(
-    box: Box, rows: tuple[Node, ...], steps: int, element_stride: int, *, joins: bool
-) -> Iterator[tuple[Box, Neighbours]]:
-    """Cut the outermost of the loops of rows; yields pieces that have like neighbours in dst.
-
-    Pieces of many rows have none: they are cut again, and write the lines at their ends in part.
-    """
-    *inner, last = rows
-    loops = (box.nodes[-1], *rows)
-    extents, strides = [node.extent for node in loops], [node.strides[1] for node in loops]
-    is_joined = (
-        joins
-        and count_contiguous(extents, strides, element_stride) == len(loops)
-        and size_of(inner) * steps < TILE
-        and all(node.valid == node.extent for node in box.nodes)
-    )
-    if steps >= last.extent or not is_joined:
-        parts = split_node(box, last, steps) if steps < last.extent else (box,)
-        yield from ((part, Neighbours()) for part in parts)
-        return
-    jump = last.strides[0] - sum((node.extent - 1) * node.strides[0] for node in inner)
-    count = -(-last.extent // steps)
-    for start, stop in ((0, 1), (1, count - 1), (count - 1, count)):
-        first, end = start * steps, min(stop * steps, last.extent)
-        if first < end:
-            part = steps_of(box, last, first, end - first)
-            piece = next((node for node in part.nodes if node.strides == last.strides), None)
-            parts = split_node(part, piece, steps) if piece and end - first > steps else (part,)
-            around = Neighbours(start > 0, jump if end < last.extent else None)
-            yield from ((cut, around) for cut in parts)
+        yield select_kernel(ordered, element_stride)
 
 
 def steps_of(box: Box, node: Node, start: int, count: int) -> Box:
