@@ -82,11 +82,11 @@ class Pool:
         self._blocks.pop(id(block), None)
         self._blocks[id(block)] = block
         surplus = self.nbytes - self._limit
-        for key, each in self._blocks.copy().items():
+        for key, oldest in self._blocks.copy().items():
             if surplus <= 0:
                 break
             self._blocks.pop(key, None)
-            surplus -= each.nbytes
+            surplus -= oldest.nbytes
         whole = np.frombuffer(block.mapping, np.uint8)
         watch = _Watch(whole, self._give_back)
         watch.madvise = block.mapping.madvise

@@ -48,12 +48,12 @@ def logical_array(data: NDArray[np.uint8], desc: MemoryDesc) -> NDArray[Any]:
         ]
         return _strided(values, desc, loops).view(desc.dtype.numpy)
     if not desc.nelems:
-        found = np.zeros(desc.dims, values.dtype)
+        array = np.zeros(desc.dims, values.dtype)
     elif desc.layout.has_partial_blocks or desc.layout.xor:
-        found = values[desc.layout.offsets()]
+        array = values[desc.layout.offsets()]
     else:
-        found = _from_whole_blocks(values, desc)
-    return np.ascontiguousarray(found).view(desc.dtype.numpy)
+        array = _from_whole_blocks(values, desc)
+    return np.ascontiguousarray(array).view(desc.dtype.numpy)
 
 
 def write_logical(data: NDArray[np.uint8], desc: MemoryDesc, array: NDArray[Any]) -> None:

@@ -51,15 +51,15 @@ def _spans(
 
     The axes are in index order: dim by dim, the largest step first.
     """
-    found = {}
+    spans = {}
     for name, (start, shape) in desc.compensation_spans.items():
         assert desc.extra is not None  # noqa: S101 - for the type checker: there are spans
         flat = data[start : start + 4 * prod(shape)].view(np.int32)
         blocks = compensation_layout(desc.layout, desc.extra.masks[name]).blocks
         order = sorted(range(len(blocks)), key=lambda k: memory_order(blocks[k]))
         in_memory = flat.reshape([blocks[k].extent for k in order])
-        found[name] = in_memory.transpose(np.argsort(order)), shape
-    return found
+        spans[name] = in_memory.transpose(np.argsort(order)), shape
+    return spans
 
 
 def _sums(values: NDArray[np.int8], desc: MemoryDesc, mask: int) -> NDArray[np.int32]:
@@ -82,7 +82,7 @@ def _sums(values: NDArray[np.int8], desc: MemoryDesc, mask: int) -> NDArray[np.i
     )
     summed_blocks = tuple(k for k, block in enumerate(layout.blocks) if block.axis not in kept)
     # blocks are in index order (axis by axis, the largest step first), and so are the kept ones
-    found: NDArray[np.int32] = blocks.sum(axis=summed_blocks, dtype=np.int32).reshape(
+    sums: NDArray[np.int32] = blocks.sum(axis=summed_blocks, dtype=np.int32).reshape(
         [desc.padded_dims[dim] for dim in kept]
     )
-    return found
+    return sums

@@ -207,7 +207,7 @@ def _detached(x: Any) -> Exporter | None:
 def _device_of(x: Exporter, what: str) -> int:
     """Return the type of the device that a tensor is on."""
     try:
-        found = x.__dlpack_device__()
+        device = x.__dlpack_device__()
     except MemoryError:
         raise
     except Exception as error:  # noqa: BLE001 - a producer may raise anything
@@ -216,11 +216,11 @@ def _device_of(x: Exporter, what: str) -> int:
         )
         raise MemdescError(msg) from None
     try:
-        kind, _ = found
+        kind, _ = device
         return int(kind)
     except (TypeError, ValueError):
         msg = (
-            f"{what} gives its device as {short_repr(found)}, not as DLPack's device type and "
+            f"{what} gives its device as {short_repr(device)}, not as DLPack's device type and "
             "number; pass a tensor"
         )
         raise MemdescError(msg) from None

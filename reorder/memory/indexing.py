@@ -120,9 +120,9 @@ def elements_at(
     else:
         itemsize = dtype.bits_dtype.itemsize
         bits = data[: len(data) // itemsize * itemsize].view(dtype.bits_dtype)[offsets]
-    found = np.asarray(bits).view(dtype.numpy)
-    found.flags.writeable = False
-    return found if selection.shape else found[()]
+    elements = np.asarray(bits).view(dtype.numpy)
+    elements.flags.writeable = False
+    return elements if selection.shape else elements[()]
 
 
 def _per_dim(key: Any, desc: MemoryDesc) -> list[int | NDArray[np.int64]]:

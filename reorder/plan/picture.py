@@ -61,10 +61,10 @@ def draw_plan(
 def _dst_cell(dst: Cells, boxes: tuple[Box, ...], offset: int) -> Cell:
     """Return the cell of dst at an offset, with the offset of its source."""
     cell = dst.at_offset(offset)
-    found = trace(boxes, offset)
-    if found is None:
+    traced = trace(boxes, offset)
+    if traced is None:
         return cell._replace(note="")
-    box, source = found
+    box, source = traced
     note = f"box {box}" if len(boxes) > 1 else ""
     if source is None:
         hover = f"{cell.hover}\nzero, by box {box}"

@@ -145,8 +145,8 @@ def _nest(
     valid = []
     loops = []
     for indirect in box.indirect:
-        found, sizes = _indirect_terms(indirect, terms, lets)
-        loops += found
+        axes, sizes = _indirect_terms(indirect, terms, lets)
+        loops += axes
         valid += sizes
     for k, node in enumerate(box.nodes):
         if node.extent > 1:
@@ -175,14 +175,14 @@ def _indirect_terms(
     """
     if loop.xor:
         bases: list[list[tuple[str, int]]] = [[] for _ in terms]
-        found = _indirect_terms(loop._replace(xor=()), bases, lets)
+        loops_and_sizes = _indirect_terms(loop._replace(xor=()), bases, lets)
         for k, (start, xor) in enumerate(loop.xor):
             lets.append(Let(f"base{k}", sum_of(start, bases[k])))
             lets.append(Let(f"start{k}", xor_expression(f"base{k}", xor)))
             terms[k].append((f"start{k}", 1))
         for k in range(len(loop.xor), len(terms)):
             terms[k] += bases[k]
-        return found
+        return loops_and_sizes
     sizes = dict(loop.sizes)
     dims = [sizes.get(dim, 1) for dim in range(max(sizes) + 1)]
     loops, valid = [], []
@@ -236,7 +236,7 @@ def _element(
 def _compensation(dst: MemoryDesc) -> tuple[Statement, ...]:
     """Return the statements that write the compensation after int8 weights, if dst has any."""
     layout = dst.layout
-    found: list[Statement] = []
+    statements: list[Statement] = []
     for name, (start, shape) in dst.compensation_spans.items():
         assert dst.extra is not None  # noqa: S101 - for the type checker: there are spans
         mask = dst.extra.masks[name]
@@ -258,8 +258,8 @@ def _compensation(dst: MemoryDesc) -> tuple[Statement, ...]:
         )
         for dim in reversed(range(dst.ndims)):
             body = (Loop(names[dim], dst.dims[dim], body),)
-        found += [ClearBytes("dst", start, _INT32_BYTES * prod(shape)), *body]
-    return tuple(found)
+        statements += [ClearBytes("dst", start, _INT32_BYTES * prod(shape)), *body]
+    return tuple(statements)
 
 
 # FLT_EVAL_METHOD is 16 instead of 0 where compilers have halves

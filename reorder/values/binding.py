@@ -87,19 +87,19 @@ class BoundAttr(NamedTuple):
     def by_role(self) -> dict[str, NDArray[np.float64]]:
         """The values of each role, flat; also those of beta, unless it is 0."""
         roles = (operand.role for operand in self.operands)
-        found = dict(zip(roles, self.values, strict=True))
-        return found | {BETA: np.array([self.beta])} if self.beta else found
+        values = dict(zip(roles, self.values, strict=True))
+        return values | {BETA: np.array([self.beta])} if self.beta else values
 
     def arrays(self, dtype: np.dtype[Any]) -> dict[str, NDArray[Any]]:
         """Return the values of each role as an array that can be broadcast over the dims."""
-        found = {}
+        arrays = {}
         for operand, values in zip(self.operands, self.values, strict=True):
             array = values.astype(dtype).reshape(operand.sizes)
             for dim, group in enumerate(operand.groups):
                 if group > 1 and operand.mask >> dim & 1:
                     array = array.repeat(group, dim)
-            found[operand.role] = array
-        return found
+            arrays[operand.role] = array
+        return arrays
 
 
 _NEUTRAL = Attr()

@@ -191,8 +191,8 @@ def _decode_float(bits: NDArray[Any], form: FloatFormat) -> NDArray[np.float64]:
     elif form.has_nan:
         is_nan = (magnitude if form.has_negative_zero else codes) == form.nan
         wide = np.where(is_nan, np.uint64(_WIDE.nan), wide)
-    found: NDArray[np.float64] = (wide | sign << np.uint64(63)).view(np.float64)
-    return found
+    signed: NDArray[np.float64] = (wide | sign << np.uint64(63)).view(np.float64)
+    return signed
 
 
 def _encode_float(values: NDArray[Any], form: FloatFormat) -> NDArray[np.uint64]:

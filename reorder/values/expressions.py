@@ -160,18 +160,18 @@ class Dialect(NamedTuple):
 
     def functions(self, last: Function) -> list[list[str]]:
         """Return the lines of a function, after those of the functions that it calls."""
-        found: dict[str, list[str]] = {}
+        written: dict[str, list[str]] = {}
 
         def add(function: Function) -> None:
             for node in _nodes(function.body) if isinstance(function.body, Expr) else ():
-                if node.op == "call" and node.value.name not in found:
+                if node.op == "call" and node.value.name not in written:
                     add(node.value)
-            found[function.name] = self._lines(function)
+            written[function.name] = self._lines(function)
 
         add(last)
-        text = "\n".join(line for lines in found.values() for line in lines)
+        text = "\n".join(line for lines in written.values() for line in lines)
         used = [helper for helper in self.helpers if f"{self.prefix}{helper.name}(" in text]
-        return [*map(self._lines, used), *found.values()]
+        return [*map(self._lines, used), *written.values()]
 
     def _lines(self, function: Function) -> list[str]:
         types, body = self.types, function.body
@@ -204,13 +204,13 @@ class Dialect(NamedTuple):
 
 def _nodes(root: Expr) -> Iterable[Expr]:
     """Return each node once, after its operands."""
-    found: dict[int, Expr] = {}
+    nodes: dict[int, Expr] = {}
 
     def visit(node: Expr) -> None:
-        if id(node) not in found:
+        if id(node) not in nodes:
             for arg in node.args:
                 visit(arg)
-            found[id(node)] = node
+            nodes[id(node)] = node
 
     visit(root)
-    return found.values()
+    return nodes.values()
