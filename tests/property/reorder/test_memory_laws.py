@@ -121,13 +121,18 @@ def test_apply_changes_each_element_and_nothing_else(desc: MemoryDesc, seed: int
 
 
 @given(descs(max_nelems=384, source=False), _SEEDS, st.data())
-def test_check_padding_finds_the_lowest_of_what_is_not_zero(
+def test_padding_alone_is_cleared_and_the_lowest_that_is_not_zero_is_found(
     desc: MemoryDesc, seed: int, data: st.DataObject
 ) -> None:
-    memory = reorder.Memory(desc, random_bytes(desc.min_nbytes, seed))
+    buffer = random_bytes(desc.min_nbytes, seed)
+    cleared, before = buffer.copy(), _units(buffer, desc)
+    memory = reorder.Memory(desc, cleared)
     memory.check_padding()
     to, fro = element_map(desc, desc)
     padding = np.sort(to[fro < 0])
+    # in the caller's own buffer, and nothing else in it
+    before[padding] = 0
+    assert np.array_equal(_units(cleared, desc), before)
     if not padding.size:
         return
     wrong = data.draw(st.lists(st.sampled_from(padding.tolist()), min_size=1, max_size=3))

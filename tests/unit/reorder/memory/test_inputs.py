@@ -1,13 +1,13 @@
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import numpy as np
 import pytest
 
-from memdesc import MemdescError, image_desc, memory_desc
-from reorder import Attr, Memory, reorder
+from memdesc import MemdescError, image_desc
+from reorder import Attr, reorder
+from tests.unit.reorder.memory.producers import Exported
 
 T = np.arange(2 * 4 * 4 * 4, dtype=np.float32).reshape(2, 4, 4, 4)
 X = np.arange(2 * 5 * 3 * 2, dtype=np.float32).reshape(2, 5, 3, 2) + 1
@@ -25,19 +25,6 @@ def test_an_image_in_host_memory_is_an_array_of_its_pixels() -> None:
     memory_order = np.ascontiguousarray(X.transpose(0, 2, 3, 1))
     assert reorder(memory_order, IMAGE, src="nhwc").tobytes() == pixels.tobytes()
     assert reorder(reorder(X, "nChw8c"), IMAGE).tobytes() == pixels.tobytes()
-
-
-class Exported:
-    """An array that only exports itself, as tensors do."""
-
-    def __init__(self, array: Any) -> None:
-        self.array = array
-
-    def __dlpack__(self, **options: Any) -> Any:
-        return self.array.__dlpack__(**options)
-
-    def __dlpack_device__(self) -> Any:
-        return self.array.__dlpack_device__()
 
 
 def _channels_last(x: Any) -> Any:
@@ -127,23 +114,3 @@ def test_pixels_are_converted_as_elements_are() -> None:
     )
     assert (reorder(pixels, "nhwc", src=half, dtype="f32").numpy() == X).all()
     assert (reorder(X, IMAGE, attr=Attr(dst_scale=2.0)) == reorder(X, IMAGE) / 2).all()
-
-
-def test_arrays_that_are_not_pixels_of_the_image_are_refused() -> None:
-    def refused(message: str) -> Any:
-        return pytest.raises(MemdescError, match=re.escape(message))
-
-    with refused(
-        "x has shape (6, 4, 3), but image_desc((2, 5, 3, 2), 'f32', 'in_out_channel') has pixels of"
-    ):
-        reorder(np.zeros((6, 4, 3), np.float32), "nchw", src=IMAGE)
-    with refused("x has shape (5, 4, 4)"):
-        reorder(np.zeros((5, 4, 4), np.float32), "nchw", src=IMAGE)
-    with refused("x is an array of int16, but"):
-        reorder(np.zeros((6, 4, 4), np.int16), "nchw", src=IMAGE)
-    with refused("x is bytes, but"):
-        reorder(b"", "nchw", src=IMAGE)  # type: ignore[call-overload] # the mistake
-    with refused("out cannot be an image in host memory"):
-        reorder(X, IMAGE, out=Memory(memory_desc(X.shape, "f32")))  # type: ignore[call-overload] # likewise
-    with refused("src has dims (2, 5, 3, 2), dst has dims (2, 5, 2, 3)"):
-        reorder(X, image_desc((2, 5, 2, 3), "f32", "in_out_channel"))
