@@ -9,11 +9,11 @@ import pyopencl.array
 import pytest
 
 from memdesc import MemdescError, image_desc, memory_desc
-from reorder import Attr, Memory, opencl, reorder
+from reorder import Attr, opencl, reorder
 from tests.opencl.runtimes import refused
 
 if TYPE_CHECKING:
-    from memdesc import ImageDesc, MemoryDesc
+    from memdesc import MemoryDesc
     from tests.opencl.runtimes import Runtime
 
 X = np.random.default_rng(5).random((2, 17, 5, 4), np.float32)
@@ -76,8 +76,6 @@ def test_device_objects_bring_their_queue_or_are_given_one(runtime: Runtime) -> 
     assert host(reorder(m, "nChw8c")).tobytes() == X.tobytes()
     plain = memory_desc(X.shape, "f32")
     buffer = runtime.buffer(X)
-    with pytest.raises(MemdescError, match="has no queue; pass queue="):
-        reorder(buffer, "nhwc", src=plain)  # type: ignore[call-overload] # the mistake
     assert host(reorder(buffer, "nhwc", src=plain, queue=runtime.queue)).tobytes() == X.tobytes()
 
 
@@ -123,10 +121,6 @@ def test_out_is_written_and_returned(runtime: Runtime) -> None:
     got = reorder(X, image, out=target, queue=runtime.queue).get()
     assert got.desc == image.desc
     assert got.data.tobytes() == reorder(X, image).tobytes()
-    with pytest.raises(MemdescError, match="out is host memory, but the result stays on a device"):
-        reorder(X, out=Memory(desc), queue=runtime.queue)  # type: ignore[call-overload] # the mistake
-    with pytest.raises(MemdescError, match=r"dst and dtype describe .*'abcd'"):
-        reorder(X, "nchw", out=m, queue=runtime.queue)
 
 
 def test_an_image_is_unpacked_into_memory_of_every_kind(runtime: Runtime) -> None:
@@ -155,26 +149,13 @@ def test_an_image_is_unpacked_into_memory_of_every_kind(runtime: Runtime) -> Non
 
 
 def test_out_keeps_its_data_type(runtime: Runtime) -> None:
-    memory = reorder(X, "nhwc", queue=runtime.queue)
     array = cl.array.zeros(runtime.queue, X.shape, np.float32)
-    for out in (memory, array):
-        with pytest.raises(
-            MemdescError, match=r"out is .*'f32'.*, but dst and dtype describe .*'f16'"
-        ):
-            reorder(X * 2, dtype="f16", out=out)
-    with pytest.raises(MemdescError, match="out is an Array of f32, but dtype is f16"):
-        reorder(X * 2, "nhwc", dtype="f16", out=array)
-    assert host(memory).tobytes() == X.tobytes()
-    assert not array.get().any()
     halves = memory_desc(X.shape, "f16", "nchw")
     reorder(X, halves, out=array).get()
     assert (
         array.get().reshape(-1).view(np.float16)[: X.size].tobytes()
         == X.astype(np.float16).tobytes()
     )
-    buffer = runtime.buffer(np.zeros(X.nbytes, np.uint8))
-    with pytest.raises(MemdescError, match="the layout of out is not known; pass"):
-        reorder(X, dtype="f16", out=buffer, queue=runtime.queue)
 
 
 def test_repeated_elements_of_a_host_tensor_are_written_one_by_one(runtime: Runtime) -> None:
@@ -192,11 +173,6 @@ def test_an_image_on_the_device_is_described_by_src(runtime: Runtime) -> None:
     assert (
         host(reorder(packed.data, "nchw", src=desc, queue=runtime.queue)).tobytes() == X.tobytes()
     )
-    with pytest.raises(
-        MemdescError,
-        match="a pyopencl Image, whose layout is not known; pass src=, an ImageDesc",
-    ):
-        opencl.pack(runtime.queue, packed.data, desc)
 
 
 def test_what_must_happen_before_is_waited_for(runtime: Runtime) -> None:
@@ -236,8 +212,6 @@ def test_a_dtype_and_attributes_convert_as_on_the_cpu(runtime: Runtime) -> None:
     attr = Attr(dst_scale=0.5, dst_zero_point=3)
     found = reorder(X, "nhwc", dtype="s8", attr=attr, queue=runtime.queue)
     assert (host(found) == reorder(X, "nhwc", dtype="s8", attr=attr).numpy()).all()
-    with refused("beta 1.0 adds to what dst holds; pass out="):
-        reorder(X, "nhwc", attr=Attr(beta=1.0), queue=runtime.queue)
 
 
 def test_zero_sizes_succeed_and_do_nothing(runtime: Runtime) -> None:
@@ -272,24 +246,11 @@ def test_threads_share_the_kernels_of_a_context(runtime: Runtime) -> None:
     assert wrong == []
 
 
-@pytest.mark.parametrize(
-    "desc", [memory_desc(X.shape, "f32", "nChw8c"), image_desc(X.shape, "f32", "in_out_channel")]
-)
-def test_memory_on_a_device_shows_its_layout_and_tells_numpy_where_it_lies(
-    desc: MemoryDesc | ImageDesc, first: Runtime
-) -> None:
-    memory = reorder(X, desc, queue=first.queue)
-    assert repr(memory) == f"DeviceMemory({desc!r})"
-    assert memory._repr_html_() == desc._repr_html_()
-    for read in (
-        np.asarray,
-        np.array,
-        np.ascontiguousarray,
-        lambda x: np.ones(6) + x,
-        lambda x: np.asarray(x, np.float32),
+def test_memory_on_a_device_shows_its_layout(first: Runtime) -> None:
+    for desc in (
+        memory_desc(X.shape, "f32", "nChw8c"),
+        image_desc(X.shape, "f32", "in_out_channel"),
     ):
-        with pytest.raises(
-            MemdescError,
-            match=r"is on a device, which numpy cannot read; \.get\(\) copies it to the host",
-        ):
-            read(memory)
+        memory = reorder(X, desc, queue=first.queue)
+        assert repr(memory) == f"DeviceMemory({desc!r})"
+        assert memory._repr_html_() == desc._repr_html_()

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memdesc import RUNTIME, image_desc, memory_desc, runtime_desc
+from memdesc import RUNTIME, memory_desc, runtime_desc
 from memdesc.dtypes import DATA_TYPES
 from reorder import Attr, opencl, reorder
 from reorder.opencl import DeviceMemory
-from reorder.opencl.kernel.launch import DeviceTraits
-from reorder.opencl.kernel.staged import Staged
-from reorder.opencl.kernel.transfers import OperandSpec, plan_transfers
 from reorder.plan import plan_runtime
 from tests.attributes import attrs, conversions
 from tests.conversions import every_code, random_codes, run
@@ -124,54 +121,6 @@ def test_plans_with_runtime_dims_run_on_devices(first: Runtime) -> None:
     assert (dst.get().numpy() == np.rint(x + 1)).all()
     with refused("a plan with runtime dims takes Memory and reorder.opencl.DeviceMemory"):
         plan(first.buffer(x), dst)  # type: ignore[arg-type] # the mistake
-
-
-def test_an_image_does_not_accumulate(runtime: Runtime) -> None:
-    image = image_desc((1, 4, 2, 3), "f32", "in_out_channel")
-    with refused("beta 1.0 adds to what dst holds, but kernels cannot read an image"):
-        memory = runtime.image(image, np.zeros((2, 3, 4), np.float32))
-        src = runtime.buffer(np.zeros(24, np.float32))
-        plain = memory_desc(image.dims, "f32")
-        opencl.enqueue_reorder(
-            runtime.queue, src, memory, src=plain, dst=image, attr=Attr(beta=1.0)
-        )
-
-
-_GROUPS: dict[str, Any] = {"src_scale_mask": 3, "src_scale_groups": (44, 64)}
-_TILED: list[Any] = [
-    (("f32", "abcd"), ("s8", "acdb"), (2, 33, 17, 18), Attr(dst_scale=0.1, dst_zero_point=3)),
-    (("s8", "acdb"), ("f32", "abcd"), (2, 40, 16, 16), Attr(src_scale=0.3)),
-    (("f16", "ab"), ("bf16", "ba"), (130, 258), None),
-    (("u4", "ab"), ("u4", "ba"), (270, 1000), None),
-    (
-        ("u4", "ab"),
-        ("f32", "ba"),
-        (132, 192),
-        Attr(src_scale=np.linspace(1, 2, 9).reshape(3, 3), **_GROUPS),
-    ),
-    (
-        ("f32", "ab"),
-        ("s4", "Ab8a"),
-        (129, 200),
-        Attr(dst_scale=np.linspace(1, 2, 129), dst_scale_mask=1),
-    ),
-    (("s64", "ab"), ("f32", "ba"), (129, 131), None),
-    (("f32", "abc"), ("u8", "cba"), (48, 30, 40), Attr(dst_scale=0.5)),
-]
-
-
-@pytest.mark.campaign
-@pytest.mark.parametrize(("one", "other", "dims", "attr"), _TILED)
-def test_runs_that_change_their_direction_are_converted_in_tiles(
-    one: Any, other: Any, dims: tuple[int, ...], attr: Attr | None, runtime: Runtime
-) -> None:
-    src, dst = memory_desc(dims, *one), memory_desc(dims, *other)
-    plan = plan_transfers(
-        OperandSpec(src), OperandSpec(dst), DeviceTraits(256), attr, is_aligned=True
-    )
-    assert any(isinstance(launch.pattern.body, Staged) for launch in plan[0].launches)
-    check_reorder(runtime, (src, dst, attr), 3)
-    check_buffers(runtime, (src, dst, attr))
 
 
 @pytest.mark.campaign

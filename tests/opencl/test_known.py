@@ -78,10 +78,14 @@ def shared(runtime: Runtime) -> tuple[Any, Any]:
 KINDS = (buffer, part, on_host, array, view, image, shared)
 
 
+def move(
+    runtime: Runtime, src: tuple[Any, Any], dst: tuple[Any, Any], queue: Any = None
+) -> cl.Event:
+    return opencl.enqueue_reorder(queue or runtime.queue, src[0], dst[0], src=src[1], dst=dst[1])
+
+
 def fill(runtime: Runtime, memory: tuple[Any, Any], x: Any) -> None:
-    opencl.enqueue_reorder(
-        runtime.queue, runtime.buffer(x), memory[0], src=PLAIN, dst=memory[1]
-    ).wait()
+    move(runtime, (runtime.buffer(x), PLAIN), memory).wait()
 
 
 def read(runtime: Runtime, memory: tuple[Any, Any]) -> Any:
@@ -90,15 +94,18 @@ def read(runtime: Runtime, memory: tuple[Any, Any]) -> Any:
     )
 
 
-@pytest.mark.parametrize("target", KINDS)
-@pytest.mark.parametrize("source", KINDS)
+# each kind on both sides, beside itself and beside another
+_SIDES = [(one, KINDS[(k + more) % len(KINDS)]) for k, one in enumerate(KINDS) for more in (0, 3)]
+
+
+@pytest.mark.parametrize(("source", "target"), _SIDES)
 def test_a_known_reorder_moves_what_memory_holds_now(
     source: Callable[[Runtime], Any], target: Callable[[Runtime], Any], runtime: Runtime
 ) -> None:
     first, dst = source(runtime), target(runtime)
     for src, scale in ((first, 1), (first, 2), (source(runtime), 3)):
         fill(runtime, src, X * scale)
-        event = opencl.enqueue_reorder(runtime.queue, src[0], dst[0], src=src[1], dst=dst[1])
+        event = move(runtime, src, dst)
         event.wait()
         assert read(runtime, dst)[1].tobytes() == (X * scale).tobytes()
 
@@ -117,15 +124,13 @@ def test_events_of_arrays_are_waited_for_and_recorded(
     side: str, runtime: Runtime, gate: cl.UserEvent
 ) -> None:
     src, dst = array(runtime), array(runtime)
-    opencl.enqueue_reorder(runtime.queue, src[0], dst[0], src=src[1], dst=dst[1])
+    move(runtime, src, dst)
     queue = cl.CommandQueue(runtime.context)
     (src if side == "src" else dst)[0].add_event(gate)
-    event = opencl.enqueue_reorder(queue, src[0], dst[0], src=src[1], dst=dst[1])
+    event = move(runtime, src, dst, queue)
     assert dst[0].events == [event]
     assert event.command_execution_status != COMPLETE
-    later = opencl.enqueue_reorder(
-        cl.CommandQueue(runtime.context), dst[0], src[0], src=dst[1], dst=src[1]
-    )
+    later = move(runtime, dst, src, cl.CommandQueue(runtime.context))
     assert src[0].events == [later]
     assert later.command_execution_status != COMPLETE
     gate.set_status(COMPLETE)
@@ -154,7 +159,7 @@ def test_memory_of_the_host_may_start_anywhere_in_the_next_call(runtime: Runtime
     for start in (0, 4, 0, 12):
         src = host_buffer(runtime, start), NHWC
         fill(runtime, src, X * (start + 1))
-        opencl.enqueue_reorder(runtime.queue, src[0], dst[0], src=src[1], dst=dst[1]).wait()
+        move(runtime, src, dst).wait()
         assert read(runtime, dst)[1].tobytes() == (X * (start + 1)).tobytes()
     with refused("not a multiple of the 4 bytes of an element"):
         opencl.enqueue_reorder(runtime.queue, host_buffer(runtime, 2), dst[0], src=NHWC, dst=dst[1])
@@ -162,43 +167,35 @@ def test_memory_of_the_host_may_start_anywhere_in_the_next_call(runtime: Runtime
 
 def test_an_image_is_asked_what_it_is_in_each_call(runtime: Runtime) -> None:
     src, dst = buffer(runtime), image(runtime)
-    opencl.enqueue_reorder(runtime.queue, src[0], dst[0], src=src[1], dst=dst[1])
+    move(runtime, src, dst)
     shape = (IMAGE.height, IMAGE.width, 4)
     wide = runtime.image(IMAGE, np.full((shape[0] + 1, shape[1] + 2, 4), 7, np.float32))
     fill(runtime, src, X)
-    event = opencl.enqueue_reorder(runtime.queue, src[0], wide, src=src[1], dst=IMAGE)
+    event = move(runtime, src, (wide, IMAGE))
     pixels = runtime.pixels(wide, np.float32, event)
     assert (pixels[-1] == 7).all()
     assert (pixels[:, -2:] == 7).all()
     assert read(runtime, (wide, IMAGE))[1].tobytes() == X.tobytes()
-    narrow = runtime.image(IMAGE, np.zeros((shape[0], shape[1] - 1, 4), np.float32))
-    with refused(f"has width {shape[1]}"):
-        opencl.enqueue_reorder(runtime.queue, src[0], narrow, src=src[1], dst=IMAGE)
-    half = image_desc(X.shape, "f16", "in_out_channel")
-    halves = runtime.image(half, np.zeros(shape, np.float16))
-    with refused("needs RGBA FLOAT"):
-        opencl.enqueue_reorder(runtime.queue, src[0], halves, src=src[1], dst=IMAGE)
-    # others of as many bytes
-    form, size = dst[0].format, (shape[1], shape[0])
-    for width, height, found in ((2, 0.5, "height"), (0.5, 2, "width")):
-        turned = (int(size[0] * width), int(size[1] * height))
-        swapped = cl.create_image(runtime.context, FLAGS.READ_WRITE, form, shape=turned)
-        with refused(f"has {found}"):
-            opencl.enqueue_reorder(runtime.queue, src[0], swapped, src=src[1], dst=IMAGE)
-    words = image_desc(X.shape, "s32", "in_out_channel")
-    with refused("needs RGBA FLOAT"):
-        integers = runtime.image(words, np.zeros(shape, np.int32))
-        opencl.enqueue_reorder(runtime.queue, src[0], integers, src=src[1], dst=IMAGE)
-    deep = cl.create_image(runtime.context, FLAGS.READ_WRITE, form, shape=(*size, 1))
-    with refused("out is an IMAGE3D"):
-        opencl.enqueue_reorder(runtime.queue, src[0], deep, src=src[1], dst=IMAGE)
-    sealed = cl.create_image(runtime.context, FLAGS.READ_ONLY, form, shape=size)
-    with refused("out was created READ_ONLY"):
-        opencl.enqueue_reorder(runtime.queue, src[0], sealed, src=src[1], dst=IMAGE)
-    other = cl.Context([runtime.device.device])
-    foreign = cl.create_image(other, FLAGS.READ_WRITE, form, shape=size)
-    with refused("out belongs to another context"):
-        opencl.enqueue_reorder(runtime.queue, src[0], foreign, src=src[1], dst=IMAGE)
+
+    def made(kind: Any, *size: int, flags: int = FLAGS.READ_WRITE, context: Any = None) -> Any:
+        form = cl.ImageFormat(cl.channel_order.RGBA, kind)
+        return cl.create_image(context or runtime.context, flags, form, shape=size)
+
+    kinds, other = cl.channel_type, cl.Context([runtime.device.device])
+    height, width = shape[:2]
+    for target, message in (
+        (made(kinds.FLOAT, width - 1, height), f"has width {width}"),
+        # of as many bytes
+        (made(kinds.FLOAT, width * 2, height // 2), "has height"),
+        (made(kinds.FLOAT, width // 2, height * 2), "has width"),
+        (made(kinds.HALF_FLOAT, width, height), "needs RGBA FLOAT"),
+        (made(kinds.SIGNED_INT32, width, height), "needs RGBA FLOAT"),
+        (made(kinds.FLOAT, width, height, 1), "out is an IMAGE3D"),
+        (made(kinds.FLOAT, width, height, flags=FLAGS.READ_ONLY), "out was created READ_ONLY"),
+        (made(kinds.FLOAT, width, height, context=other), "out belongs to another context"),
+    ):
+        with refused(message):
+            move(runtime, src, (target, IMAGE))
 
 
 def test_an_image_that_was_released_is_refused(runtime: Runtime) -> None:
@@ -269,12 +266,12 @@ def test_a_device_memory_is_what_its_fields_say_now(runtime: Runtime, gate: cl.U
 def test_a_known_reorder_keeps_no_memory_alive(runtime: Runtime) -> None:
     src, dst = array(runtime), image(runtime)
     src[0].base_data, held = runtime.buffer(X), src[0].base_data
-    opencl.enqueue_reorder(runtime.queue, src[0], dst[0], src=src[1], dst=dst[1]).wait()
+    move(runtime, src, dst).wait()
     runtime.queue.finish()
     del held
     for memory in (src[0].base_data, dst[0]):
         counted = memory.reference_count
-        opencl.enqueue_reorder(runtime.queue, src[0], dst[0], src=src[1], dst=dst[1]).wait()
+        move(runtime, src, dst).wait()
         runtime.queue.finish()
         assert eventually(partial(_is_freed, memory, counted))
 
@@ -319,11 +316,11 @@ def test_many_reorders_are_known_to_many_threads(
 
 def test_events_of_another_context_are_refused(runtime: Runtime) -> None:
     src, dst = array(runtime), array(runtime)
-    opencl.enqueue_reorder(runtime.queue, src[0], dst[0], src=src[1], dst=dst[1])
+    move(runtime, src, dst)
     other = cl.UserEvent(cl.Context([runtime.device.device]))
     src[0].add_event(other)
     with refused("wait_for has an event of another context than the queue"):
-        opencl.enqueue_reorder(runtime.queue, src[0], dst[0], src=src[1], dst=dst[1])
+        move(runtime, src, dst)
     other.set_status(COMPLETE)
 
 

@@ -17,6 +17,7 @@ import pytest
 
 from memdesc import ImageDesc, MemoryDesc, image_desc, memory_desc
 from memdesc.dtypes import DATA_TYPES
+from memdesc.names import is_image
 from reorder import Attr, execute, plan_reorder, reorder
 from reorder.opencl.execution import build_transfers, enqueue_transfers
 from reorder.opencl.kernel.launch import Body, DeviceTraits
@@ -44,155 +45,99 @@ _ALL_SIGNS = 2
 class Family(NamedTuple):
     """What makes a family of kernels lower a box: two layouts, each as the order of its dims.
 
-    `gaps` has the elements that separate rows of src and of dst. An operand with `image` is one, of
-    that type; its layout is not varied. `fires` is what the kernels of the plain cell have.
+    `fires` is what the kernels of the plain cell have. An order that names an image is one; its
+    layout is not varied. `gaps` has the elements that separate rows of src and of dst; `blocks` has
+    the dim and the size of a block of each.
     """
 
     fires: str
     dims: tuple[int, ...]
     dtypes: tuple[str, str]
     orders: tuple[str, str]
-    gaps: tuple[int, int] = (0, 0)
-    attr: Attr | None = None
-    blocks: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
-    images: tuple[str, str] = ("", "")
+    gaps: tuple[int, ...]
+    blocks: tuple[tuple[int, ...], ...]
+    attr: Attr | None
+
+    @classmethod
+    def of(cls, line: str) -> Family:
+        """Read a line of the table."""
+        fires, sizes, types, one, other, *words = line.split()
+        options: dict[str, str] = dict(word.split("=") for word in words)
+        dtype, _, to_dtype = types.partition("->")
+        blocks = (options[side].split(":") if side in options else () for side in ("src", "dst"))
+        return cls(
+            fires,
+            tuple(map(int, sizes.split("x"))),
+            (dtype, to_dtype or dtype),
+            (one, other),
+            tuple(map(int, options.get("gaps", "0,0").split(","))),
+            tuple(tuple(map(int, of)) for of in blocks),
+            _ATTRS.get(options.get("attr", "")),
+        )
 
 
-_SCALES: dict[str, Any] = {"src_scale": np.linspace(0.5, 2, 12), "src_scale_mask": 2}
-_IMAGE: dict[str, Any] = {"dims": (2, 12, 3, 5)}
-
+_ATTRS = {
+    "SCALES": Attr(src_scale=np.linspace(0.5, 2, 12), src_scale_mask=2),
+    "BETA": Attr(beta=0.5),
+    "ROWS": Attr(dst_scale=np.linspace(1, 2, 128), dst_scale_mask=1),
+    "SHORT": Attr(src_scale=np.linspace(0.5, 2, 3), src_scale_mask=1),
+    "HALF": Attr(src_scale=0.5),
+}
+# a name | its kernels, sizes, types and layouts; gaps, blocks as DIM:SIZE, attributes
+_TABLE = """
+rows | RowCopy 7x9x50 u8 abc bac
+rows of f32 | RowCopy 5x7x43 f32 abc bac gaps=1,0
+skewed bytes | Staged 101x131 u8 ab ba
+skewed halves | Staged 58x101 f16 ab ba gaps=1,0
+skewed words | Staged 40x33 f32 ab ba
+tiles of bytes | Staged 48x64 s8 ab ba
+tiles of halves | Staged 64x48 f16 ab ba
+tiles of words | Staged 24x20 f32 ab ba
+tiles of 64 bits | Staged 23x21 f64 ab ba
+tiles of short rows | Staged 18x22 u8 ab ba
+tiles of runs that share a loop | Staged 24x7 u8 ba ab
+tiles of 4 bits | Staged 64x96 u4 ab ba
+tiles of rows at any byte | Staged 32x43 u8 ab ab dst=0:16
+tiles of halves at any byte | Staged 3x24x37 f16 abc abc dst=1:8
+tiles of short planes | Staged 32x13x13 u8 abc abc dst=0:16
+tiles into blocks | Staged 32x40 s8 ab ab dst=0:16
+runs | Direct 9x40 f32->f16 ab ab
+runs with scales | Direct 9x12 s8->f32 ab ab attr=SCALES
+runs that add | Direct 9x24 f32->s8 ab ab attr=BETA
+runs of 4 bits | Direct 6x14 u4 ab ab gaps=1,3
+runs into 4 bits | Direct 5x13 s8->s4 ab ab
+runs out of 4 bits | Direct 5x14 u4->f32 ab ab
+tiles of runs of 4 bits at any byte | Staged 5x14 u4->f32 ba ab
+tiles of runs from any byte | Staged 67x40 u8->f32 ba ab
+tiles of runs to any byte | Staged 107x133 f32->s8 ab ba
+tiles of runs of short rows | Staged 21x19 bf16->f16 ab ba
+tiles of runs into blocks | Staged 40x37 f16->s8 ab ab dst=0:16
+tiles of runs | Staged 130x128 f32->f16 ab ba
+tiles of runs with scales | Staged 128x130 f16->s8 ab ba attr=ROWS
+tiles of runs of 4 bits | Staged 128x130 u4->u8 ab ba gaps=2,0
+copies | Direct 5x6x7 u8 abc acb gaps=1,2
+copies of pairs | Direct 3x5x2 f64 abc bac
+copies without a common stride | Direct 3x97 u8 ab ab src=1:47 dst=1:31
+conversions without a common stride | Direct 3x97 s8->f32 ab ab src=1:47 dst=1:31 attr=SHORT
+pixels of nhwc | Staged 2x40x7x9 f16 acdb in_out_channel
+pixels of rows at any byte | Staged 2x40x7x9 s8 acdb in_out_channel gaps=1,0
+rows at any byte of pixels | Staged 2x40x7x9 f16 in_out_channel acdb gaps=0,1
+planes at any byte of pixels | Staged 2x8x5x37 u8 in_out_channel abcd gaps=0,1
+nhwc of pixels | Staged 2x40x7x9 f32 in_out_channel acdb
+nchw of pixels | Staged 2x8x6x16 u8 in_out_channel abcd
+converted pixels of nchw | Staged 2x8x6x16 f32->f16 abcd in_out_channel attr=HALF
+converted pixels of blocks | Staged 2x36x5x6 f32->f16 abcd in_out_channel src=1:16
+copies into pixels | Direct 2x11x3x5 s8 abcd in_out_channel
+copies into pixels with scales | Direct 2x12x3x5 s8->f32 acdb in_out_channel attr=SCALES
+copies out of pixels | Direct 2x11x3x5 f32 in_out_channel acdb
+copies out of pixels with scales | Direct 2x12x3x5 f16->s8 in_out_channel abcd attr=SCALES
+additions of pixels | Direct 2x12x3x5 f32 in_out_channel acdb attr=BETA
+pixels of filters | Direct 9x7x3x2 f16 abcd conv2d_filter
+filters of pixels | Direct 9x7x3x2 s32 conv2d_filter bacd
+"""
 MATRIX = {
-    "rows": Family("RowCopy", (7, 9, 50), ("u8", "u8"), ("abc", "bac")),
-    "rows of f32": Family("RowCopy", (5, 7, 43), ("f32", "f32"), ("abc", "bac"), (1, 0)),
-    "skewed bytes": Family("Staged", (101, 131), ("u8", "u8"), ("ab", "ba")),
-    "skewed halves": Family("Staged", (58, 101), ("f16", "f16"), ("ab", "ba"), (1, 0)),
-    "skewed words": Family("Staged", (40, 33), ("f32", "f32"), ("ab", "ba")),
-    "tiles of bytes": Family("Staged", (48, 64), ("s8", "s8"), ("ab", "ba")),
-    "tiles of halves": Family("Staged", (64, 48), ("f16", "f16"), ("ab", "ba")),
-    "tiles of words": Family("Staged", (24, 20), ("f32", "f32"), ("ab", "ba")),
-    "tiles of 64 bits": Family("Staged", (23, 21), ("f64", "f64"), ("ab", "ba")),
-    "tiles of short rows": Family("Staged", (18, 22), ("u8", "u8"), ("ab", "ba")),
-    "tiles of runs that share a loop": Family("Staged", (24, 7), ("u8", "u8"), ("ba", "ab")),
-    "tiles of 4 bits": Family("Staged", (64, 96), ("u4", "u4"), ("ab", "ba")),
-    "tiles of rows at any byte": Family(
-        "Staged", (32, 43), ("u8", "u8"), ("ab", "ab"), blocks=((), (0, 16))
-    ),
-    "tiles of halves at any byte": Family(
-        "Staged", (3, 24, 37), ("f16", "f16"), ("abc", "abc"), blocks=((), (1, 8))
-    ),
-    "tiles of short planes": Family(
-        "Staged", (32, 13, 13), ("u8", "u8"), ("abc", "abc"), blocks=((), (0, 16))
-    ),
-    "tiles into blocks": Family(
-        "Staged", (32, 40), ("s8", "s8"), ("ab", "ab"), blocks=((), (0, 16))
-    ),
-    "runs": Family("Direct", (9, 40), ("f32", "f16"), ("ab", "ab")),
-    "runs with scales": Family(
-        "Direct", (9, 12), ("s8", "f32"), ("ab", "ab"), attr=Attr(**_SCALES)
-    ),
-    "runs that add": Family("Direct", (9, 24), ("f32", "s8"), ("ab", "ab"), attr=Attr(beta=0.5)),
-    "runs of 4 bits": Family("Direct", (6, 14), ("u4", "u4"), ("ab", "ab"), (1, 3)),
-    "runs into 4 bits": Family("Direct", (5, 13), ("s8", "s4"), ("ab", "ab")),
-    "runs out of 4 bits": Family("Direct", (5, 14), ("u4", "f32"), ("ab", "ab")),
-    "tiles of runs of 4 bits at any byte": Family("Staged", (5, 14), ("u4", "f32"), ("ba", "ab")),
-    "tiles of runs from any byte": Family("Staged", (67, 40), ("u8", "f32"), ("ba", "ab")),
-    "tiles of runs to any byte": Family("Staged", (107, 133), ("f32", "s8"), ("ab", "ba")),
-    "tiles of runs of short rows": Family("Staged", (21, 19), ("bf16", "f16"), ("ab", "ba")),
-    "tiles of runs into blocks": Family(
-        "Staged", (40, 37), ("f16", "s8"), ("ab", "ab"), blocks=((), (0, 16))
-    ),
-    "tiles of runs": Family("Staged", (130, 128), ("f32", "f16"), ("ab", "ba")),
-    "tiles of runs with scales": Family(
-        "Staged",
-        (128, 130),
-        ("f16", "s8"),
-        ("ab", "ba"),
-        attr=Attr(dst_scale=np.linspace(1, 2, 128), dst_scale_mask=1),
-    ),
-    "tiles of runs of 4 bits": Family("Staged", (128, 130), ("u4", "u8"), ("ab", "ba"), (2, 0)),
-    "copies": Family("Direct", (5, 6, 7), ("u8", "u8"), ("abc", "acb"), (1, 2)),
-    "copies of pairs": Family("Direct", (3, 5, 2), ("f64", "f64"), ("abc", "bac")),
-    "copies without a common stride": Family(
-        "Direct", (3, 97), ("u8", "u8"), ("ab", "ab"), blocks=((1, 47), (1, 31))
-    ),
-    "conversions without a common stride": Family(
-        "Direct",
-        (3, 97),
-        ("s8", "f32"),
-        ("ab", "ab"),
-        attr=Attr(src_scale=np.linspace(0.5, 2, 3), src_scale_mask=1),
-        blocks=((1, 47), (1, 31)),
-    ),
-    "pixels of nhwc": Family(
-        "Staged", (2, 40, 7, 9), ("f16", "f16"), ("acdb", ""), images=("", "in_out_channel")
-    ),
-    "pixels of rows at any byte": Family(
-        "Staged", (2, 40, 7, 9), ("s8", "s8"), ("acdb", ""), (1, 0), images=("", "in_out_channel")
-    ),
-    "rows at any byte of pixels": Family(
-        "Staged", (2, 40, 7, 9), ("f16", "f16"), ("", "acdb"), (0, 1), images=("in_out_channel", "")
-    ),
-    "planes at any byte of pixels": Family(
-        "Staged", (2, 8, 5, 37), ("u8", "u8"), ("", "abcd"), (0, 1), images=("in_out_channel", "")
-    ),
-    "nhwc of pixels": Family(
-        "Staged", (2, 40, 7, 9), ("f32", "f32"), ("", "acdb"), images=("in_out_channel", "")
-    ),
-    "nchw of pixels": Family(
-        "Staged", (2, 8, 6, 16), ("u8", "u8"), ("", "abcd"), images=("in_out_channel", "")
-    ),
-    "converted pixels of nchw": Family(
-        "Staged",
-        (2, 8, 6, 16),
-        ("f32", "f16"),
-        ("abcd", ""),
-        attr=Attr(src_scale=0.5),
-        images=("", "in_out_channel"),
-    ),
-    "converted pixels of blocks": Family(
-        "Staged",
-        (2, 36, 5, 6),
-        ("f32", "f16"),
-        ("abcd", ""),
-        blocks=((1, 16), ()),
-        images=("", "in_out_channel"),
-    ),
-    "copies into pixels": Family(
-        "Direct", (2, 11, 3, 5), ("s8", "s8"), ("abcd", ""), images=("", "in_out_channel")
-    ),
-    "copies into pixels with scales": Family(
-        "Direct",
-        **_IMAGE,
-        dtypes=("s8", "f32"),
-        orders=("acdb", ""),
-        attr=Attr(**_SCALES),
-        images=("", "in_out_channel"),
-    ),
-    "copies out of pixels": Family(
-        "Direct", (2, 11, 3, 5), ("f32", "f32"), ("", "acdb"), images=("in_out_channel", "")
-    ),
-    "copies out of pixels with scales": Family(
-        "Direct",
-        **_IMAGE,
-        dtypes=("f16", "s8"),
-        orders=("", "abcd"),
-        attr=Attr(**_SCALES),
-        images=("in_out_channel", ""),
-    ),
-    "additions of pixels": Family(
-        "Direct",
-        **_IMAGE,
-        dtypes=("f32", "f32"),
-        orders=("", "acdb"),
-        attr=Attr(beta=0.5),
-        images=("in_out_channel", ""),
-    ),
-    "pixels of filters": Family(
-        "Direct", (9, 7, 3, 2), ("f16", "f16"), ("abcd", ""), images=("", "conv2d_filter")
-    ),
-    "filters of pixels": Family(
-        "Direct", (9, 7, 3, 2), ("s32", "s32"), ("", "bacd"), images=("conv2d_filter", "")
-    ),
+    name: Family.of(line)
+    for name, line in (row.split(" | ") for row in _TABLE.strip().splitlines())
 }
 
 
@@ -210,7 +155,8 @@ def cells(family: Family, *, every_place: bool) -> Iterator[Cell]:
     if ndims > _ALL_SIGNS:
         src, dst = ([of for of in signs if _is_simple(of)] for signs in (src, dst))
     src, dst = (
-        [(1,) * ndims] if image else of for image, of in zip(family.images, (src, dst), strict=True)
+        [(1,) * ndims] if is_image(order) else of
+        for order, of in zip(family.orders, (src, dst), strict=True)
     )
     count = max(len(src), len(dst))
     some = ((src[k % len(src)], dst[(k + k // len(dst)) % len(dst)]) for k in range(count))
@@ -249,8 +195,8 @@ def described(family: Family, side: int, cell: Cell) -> MemoryDesc:
 
 def operand(family: Family, side: int, cell: Cell) -> MemoryDesc | ImageDesc:
     """Return src or dst in a cell."""
-    if family.images[side]:
-        return image_desc(family.dims, family.dtypes[side], family.images[side])
+    if is_image(family.orders[side]):
+        return image_desc(family.dims, family.dtypes[side], family.orders[side])
     return described(family, side, cell)
 
 

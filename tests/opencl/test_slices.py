@@ -52,19 +52,3 @@ def test_every_image_is_packed_as_in_host_memory_and_unpacked(runtime: Runtime, 
 @pytest.mark.parametrize("name", _LARGE)
 def test_large_images_with_slices_too(runtime: Runtime, name: str) -> None:
     _check(runtime, image_desc((2, 37, 33, 41), "f32", name))
-
-
-def test_an_image_of_another_kind_or_too_few_slices_is_refused(runtime: Runtime) -> None:
-    x = np.ones((2, 6, 5, 7), np.float32)
-    array = image_desc(x.shape, "f32", "tvm_texture")
-    made, _ = opencl.pack(runtime.queue, x, array)
-    with pytest.raises(MemdescError, match=r"image is an IMAGE2D_ARRAY, but .* is an IMAGE3D"):
-        opencl.enqueue_pack(
-            runtime.queue, x, made, image_desc(x.shape, "f32", "executorch_channels_packed")
-        )
-    more = np.ones((3, 6, 5, 7), np.float32)
-    with pytest.raises(MemdescError, match=r"has 7 x 5 x 4 pixels, but .* has depth 6"):
-        opencl.enqueue_pack(runtime.queue, more, made, image_desc(more.shape, "f32", "tvm_texture"))
-    deep = image_desc((1, 4 * 100_000, 1, 1), "f32", "tvm_texture")
-    with pytest.raises(MemdescError, match="depth 100000 is more than the"):
-        opencl.pack(runtime.queue, np.ones(deep.dims, np.float32), deep)
