@@ -13,7 +13,7 @@ from memdesc import MemdescError, MemoryDesc
 from memdesc.checked import Checked
 from memdesc.errors import about, short_repr
 from memdesc.immutable import immutable
-from reorder.checkpoints.formats.entry import Entry, map_file
+from reorder.checkpoints.formats.entry import Entry, Maps
 from reorder.checkpoints.formats.table import read_container
 from reorder.checkpoints.save import memory_of, value_of
 from reorder.checkpoints.weights import Model, weight_at, weight_of
@@ -116,7 +116,7 @@ class StoredTensor(Checked):
         MemdescError
             If the checkpoint is closed, or the file has changed.
         """
-        return self._checkpoint.map(self._entry)
+        return self._entry.read()
 
     def memory(self) -> Memory | Record:
         """Return a Memory over the mapped bytes, or a Record if the tensor is block-quantised.
@@ -128,10 +128,8 @@ class StoredTensor(Checked):
         MemdescError
             As for `desc` and `data`.
         """
-        desc, data = self.desc, self.data
-        if not isinstance(desc, MemoryDesc):
-            return Record(desc, data)
-        return memory_of(self._entry, data)
+        desc = self.desc
+        return memory_of(self._entry) if isinstance(desc, MemoryDesc) else Record(desc, self.data)
 
     def weight(self) -> Memory | Record | Quantized:
         """Return the weight whose codes it holds, with all its tensors; else the same as `memory`.
@@ -193,9 +191,8 @@ class Checkpoint(Checked, Mapping[str, StoredTensor]):
     """
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        self._model = Model(path, read_container(path))
-        self._maps: dict[Path, NDArray[np.uint8]] | None = {}
+        self._path, self._maps = path, Maps(path)
+        self._model = Model(path, self._maps.of(read_container(path)))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return open_checkpoint, (self._path,)
@@ -268,38 +265,25 @@ class Checkpoint(Checked, Mapping[str, StoredTensor]):
             msg = f"prefix must be a string, not {short_repr(prefix)}"  # type: ignore[unreachable] # callers without types
             raise MemdescError(msg)
         claims = self._model.claims._replace(name=name, options=options)
-        group = weight_at(self._model.entries, prefix, claims)
-        if group.desc is None:
-            raise MemdescError(group.reason)
-        return Record(group.desc, {each: self.map(entry) for each, entry in group.tensors.items()})
+        found = weight_at(self._model.entries, prefix, claims)
+        if found.desc is None:
+            raise MemdescError(found.reason)
+        return Record(found.desc, {each: entry.read() for each, entry in found.tensors.items()})
 
     def weight(self, name: str) -> Memory | Record | Quantized:
         """Return a tensor, or the weight whose codes it holds, as `dequantize` takes it."""
         entry = self[name]
         if not self.scaled_by(name):
             return entry.memory()
-        return value_of(self._model.decided(weight_of(self._model.entries, name)), self.map)
+        return value_of(self._model.decided(weight_of(self._model.entries, name)))
 
     def scaled_by(self, name: str) -> tuple[str, ...]:
         """Return the names of the tensors that turn the codes of a tensor into numbers."""
         return weight_of(self._model.entries, name).names[1:]
 
-    def map(self, entry: Entry) -> NDArray[np.uint8]:
-        """Return the bytes of an entry; each file is mapped once."""
-        if not isinstance(entry, Entry):
-            msg = f"entry must be one of the checkpoint's, not {short_repr(entry)}"  # type: ignore[unreachable] # callers without types
-            raise MemdescError(msg)
-        if self._maps is None:
-            msg = f"the checkpoint {str(self._path)!r} is closed; open it again"
-            raise MemdescError(msg)
-        if entry.file not in self._maps:
-            self._maps[entry.file] = map_file(entry.file, entry.state)
-        data = self._maps[entry.file][entry.offset : entry.offset + entry.stored_nbytes]
-        return entry.in_rows(data)
-
     def close(self) -> None:
         """Forget the mapped files; the system unmaps each when no array uses it any more."""
-        self._maps = None
+        self._maps.close()
 
     def __enter__(self) -> Self:
         return self
@@ -348,8 +332,3 @@ def open_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
     (Memory(memory_desc((20, 3, 3, 3), 'f32', 'ABcd16a4b')), (20,))
     """
     return Checkpoint(as_path(path))
-
-
-def model_of(checkpoint: Checkpoint) -> Model:
-    """Return the tensors of a checkpoint, and what its weights are."""
-    return checkpoint._model  # noqa: SLF001 - the class is of this module

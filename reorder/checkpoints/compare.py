@@ -17,9 +17,8 @@ from memdesc.immutable import immutable
 from memdesc.record import RecordDesc
 from reorder.api import reorder
 from reorder.checkpoints.causes import Part, find_causes, is_equal_bytes, parts_of_record
-from reorder.checkpoints.checkpoint import Checkpoint, model_of
 from reorder.checkpoints.formats.entry import NOT_BYTES, Entry
-from reorder.checkpoints.save import memory_of, value_of
+from reorder.checkpoints.save import memory_of, read_model, value_of
 from reorder.checkpoints.stored import ONE, are_as_in_models, in_order_of
 from reorder.comparison import ValueComparison, compare_values
 from reorder.disk import as_path
@@ -143,9 +142,8 @@ class Content(NamedTuple):
     numbers: Callable[[], Memory]
     # what it was stored with, if that is known
     desc: MemoryDesc | RecordDesc | None = None
-    # its tensors in a checkpoint by role, and what maps them
+    # its tensors in a checkpoint by role
     tensors: Mapping[str, Entry] = MappingProxyType({})
-    map: Callable[[Entry], NDArray[np.uint8]] = Entry.read
     # the other tensors of a weight, without which these codes are not numbers
     missing: tuple[str, ...] = ()
     # the record of that weight and the role of this tensor in it, if they are known
@@ -154,7 +152,7 @@ class Content(NamedTuple):
     @property
     def data(self) -> dict[str, NDArray[np.uint8]]:
         """The bytes of its tensors."""
-        return {role: self.map(entry) for role, entry in self.tensors.items()}
+        return {role: entry.read() for role, entry in self.tensors.items()}
 
 
 class Pair(NamedTuple):
@@ -184,8 +182,7 @@ def contents_of(
     model: str | os.PathLike[str], reference: str | os.PathLike[str]
 ) -> tuple[Contents, Contents, dict[str, str]]:
     """Return what two checkpoints have by name, and why some tensors cannot be compared."""
-    checkpoints = [Checkpoint(as_path(path)) for path in (model, reference)]
-    models = [model_of(each) for each in checkpoints]
+    models = [read_model(as_path(path), mmap=True) for path in (model, reference)]
     # if only one side says what words mean, words of the same name are compared as codes
     unknown = {
         name
@@ -194,53 +191,44 @@ def contents_of(
         if not each.is_known
         for name in each.names
     }
-    left, right = (
-        dict(_contents(each, unknown, checkpoint.map))
-        for each, checkpoint in zip(models, checkpoints, strict=True)
-    )
+    left, right = (dict(_contents(each, unknown)) for each in models)
     unread = sorted({name for each in models for name in each.container.left_out})
     return left, right, dict.fromkeys(unread, NOT_BYTES)
 
 
-def _contents(
-    model: Model, unknown: set[str], read: Callable[[Entry], NDArray[np.uint8]]
-) -> Iterator[tuple[str, Content]]:
+def _contents(model: Model, unknown: set[str]) -> Iterator[tuple[str, Content]]:
     """Yield weights by the names that they decode to, and tensors that are compared alone.
 
     The latter are plain tensors, and the tensors of a weight if one of them is `unknown`.
     """
     entries = model.entries
-    weights = {name: group for group in model.weights for name in group.names}
+    weights = {name: weight for weight in model.weights for name in weight.names}
     for name, entry in entries.items():
-        group = weights.get(name)
-        if group is None or not unknown.isdisjoint(group.names):
-            missing = tuple(each for each in group.names if each != name) if group else ()
+        weight = weights.get(name)
+        if weight is None or not unknown.isdisjoint(weight.names):
+            missing = tuple(each for each in weight.names if each != name) if weight else ()
             codes = f", raw codes without {', '.join(missing)}" if missing else ""
-            numbers = partial(_numbers_of_tensor, entry, read)
-            what, tensors = entry.dtype + codes, {ONE: entry}
-            part = None if group is None else group.part_of(name)
-            yield name, Content(name, what, numbers, entry.desc, tensors, read, missing, part)
+            what, numbers = entry.dtype + codes, partial(_numbers_of, entry)
+            part = None if weight is None else weight.part_of(name)
+            yield name, Content(name, what, numbers, entry.desc, {ONE: entry}, missing, part)
             continue
-        tensors = group.tensors or dict(group.entries)
-        what = repr(group.desc) if group.desc else next(iter(tensors.values())).dtype
-        called = group.prefix if group.quantized else group.decoded_name(group.prefix)
+        tensors = weight.tensors or dict(weight.entries)
+        what = repr(weight.desc) if weight.desc else next(iter(tensors.values())).dtype
+        called = weight.prefix if weight.quantized else weight.decoded_name(weight.prefix)
         key = called
-        if called in entries.keys() - {*group.names}:
+        if called in entries.keys() - {*weight.names}:
             # another tensor has that name; none has one with a zero byte
-            called, key = group.prefix, f"{called}\0"
-        numbers = partial(_numbers_of_weight, group, read)
-        yield key, Content(called, what, numbers, group.desc, tensors, read)
+            called, key = weight.prefix, f"{called}\0"
+        yield key, Content(called, what, partial(_numbers_of, weight), weight.desc, tensors)
 
 
-def _numbers_of_weight(group: Weight, read: Callable[[Entry], NDArray[np.uint8]]) -> Memory:
-    return dequantize(value_of(group, read))
-
-
-def _numbers_of_tensor(entry: Entry, read: Callable[[Entry], NDArray[np.uint8]]) -> Memory:
-    desc, data = entry.known_desc, read(entry)
-    if isinstance(desc, RecordDesc):
-        return dequantize(Record(desc, data))
-    return memory_of(entry, data)
+def _numbers_of(item: Weight | Entry) -> Memory:
+    if isinstance(item, Entry):
+        desc = item.known_desc
+        if isinstance(desc, MemoryDesc):
+            return memory_of(item)
+        return dequantize(Record(desc, item.read()))
+    return dequantize(value_of(item))
 
 
 def compare_contents(

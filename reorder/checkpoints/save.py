@@ -7,10 +7,8 @@ one says what they are together.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
-from operator import methodcaller
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, overload
 
@@ -23,7 +21,7 @@ from memdesc.record import RecordDesc
 from reorder.api import reorder
 from reorder.checkpoints.formats import npz
 from reorder.checkpoints.formats.descriptors import record_fields, record_of
-from reorder.checkpoints.formats.entry import map_file
+from reorder.checkpoints.formats.entry import Maps
 from reorder.checkpoints.formats.table import FORMATS, kind_of, plan_file, read_container
 from reorder.checkpoints.moves.changes import padded
 from reorder.checkpoints.stored import (
@@ -33,14 +31,7 @@ from reorder.checkpoints.stored import (
     stored_record,
     written_tensors,
 )
-from reorder.checkpoints.weights import (
-    Claims,
-    Model,
-    Weight,
-    decide,
-    find_weights,
-    note_of,
-)
+from reorder.checkpoints.weights import Model, Weight
 from reorder.disk import as_path, naming, write_file
 from reorder.memory.buffers import address_of
 from reorder.memory.memory import Memory
@@ -332,16 +323,15 @@ def load(
         ...
     memdesc.errors.MemdescError: '...w.safetensors' holds a Quantized, not a Memory; read it ...
     """
-    given = as_path(path)
     _check_kind(kind)
-    entries = read_stored(given, max_nbytes=max_nbytes, mmap=mmap)
-    with naming(given):
-        items = _items(entries, given, kind)
-    value = _made(items[name_of_only(given, items)], dtype, given)
+    model = read_model(as_path(path), max_nbytes=max_nbytes, mmap=mmap)
+    with naming(model.path):
+        items = model.items(is_strict=kind is not Memory)
+    value = _made(model, items[name_of_only(model.path, items)], dtype)
     if not isinstance(value, kind):
         found = type(value).__name__
         msg = (
-            f"{str(given)!r} holds a {found}, not a {kind.__name__}; read it with "
+            f"{str(model.path)!r} holds a {found}, not a {kind.__name__}; read it with "
             f"load(path, reorder.{found})"
         )
         raise MemdescError(msg)
@@ -417,25 +407,22 @@ def load_all(
         ...
     memdesc.errors.MemdescError: '...x.npz': its members unpack to 8128 bytes, more than ...
     """
-    given = as_path(path)
     if kind is not None:
         _check_kind(kind)
-    entries = read_stored(given, max_nbytes=max_nbytes, mmap=mmap)
-    with naming(given):
-        items = _items(entries, given, kind)
-    values = {name: _made(item, None, given) for name, item in items.items()}
-    if kind is not None:
-        return {name: value for name, value in values.items() if isinstance(value, kind)}
+    model = read_model(as_path(path), max_nbytes=max_nbytes, mmap=mmap)
+    with naming(model.path):
+        items = model.items(is_strict=kind is not Memory)
+    values = {name: _made(model, item) for name, item in items.items()}
     for name, value in values.items():
-        if not isinstance(value, Memory):
+        if kind is None and not isinstance(value, Memory):
             found = type(value).__name__
             msg = (
-                f"{str(given)!r}: {short_repr(name)} is a {found}, not a Memory; "
+                f"{str(model.path)!r}: {short_repr(name)} is a {found}, not a Memory; "
                 f"load_all(path, reorder.{found}) reads those, and load_all(path, reorder.Memory) "
                 "the others"
             )
             raise MemdescError(msg)
-    return values
+    return {name: value for name, value in values.items() if isinstance(value, kind or Memory)}
 
 
 def _check_kind(kind: object) -> None:
@@ -460,102 +447,56 @@ def name_of_only(path: Path, names: Mapping[str, Any]) -> str:
     raise MemdescError(msg)
 
 
-def read_stored(
+def read_model(
     path: Path, *, max_nbytes: int | None = None, mmap: bool = False, name: str | None = None
-) -> dict[str, Entry]:
-    """Return the entries of a file; their `read` returns the bytes.
+) -> Model:
+    """Return the tensors of whatever `open_checkpoint` takes.
 
-    The path is whatever `open_checkpoint` takes, `max_nbytes` and `mmap` are those of `load_all`,
-    and `name` is the only tensor whose bytes will be needed. Fails if the file cannot be read.
+    `max_nbytes` and `mmap` are those of `load_all`, and `name` is the only tensor whose bytes will
+    be needed. Fails if the file cannot be read.
     """
     if max_nbytes is not None:
         max_nbytes = checked_int("max_nbytes", max_nbytes)
     # the members of a .npz may be compressed
     is_file = not os.path.isdir(path)  # noqa: PTH112 - names of any length
-    if not checked_flag("mmap", mmap) and is_file and kind_of(path) is FORMATS["npz"]:
-        return npz.read_all(path, max_nbytes, name)
-    entries = read_container(path).entries
-    if not mmap:
-        return entries
-    files = {entry.file: entry.state for entry in entries.values()}
-    maps = {file: map_file(file, state) for file, state in files.items()}
-    return {
-        each: replace(entry, data=maps[entry.file][entry.offset :][: entry.nbytes])
-        for each, entry in entries.items()
-    }
+    if checked_flag("mmap", mmap):
+        return Model(path, Maps(path).of(read_container(path)))
+    if is_file and kind_of(path) is FORMATS["npz"]:
+        return Model(path, npz.read_all(path, max_nbytes, name))
+    return Model(path, read_container(path))
 
 
-def _items(
-    entries: Mapping[str, Entry], path: Path, kind: type[Any] | None
-) -> dict[str, Weight | Entry]:
-    """Return what a file holds, by name, in its order: single tensors, and whole weights.
-
-    Weights have a note, or config.json declares what they are.
-    """
-    found = find_weights(entries)
-    is_any_bare = any(each.codes.note is None for each in found)
-    claims = Model(path, read_container(path)).claims if is_any_bare else Claims()
-    weights: dict[str, tuple[str, Weight]] = {}
-    for each in found:
-        is_noted = each.codes.note is not None
-        if not is_noted and claims.declared is None:
-            continue
-        weight = decide(each, Claims() if is_noted else claims)
-        if is_noted or weight.is_known:
-            called = note_of(entries, each.codes.name).name if is_noted else each.prefix
-            weights |= dict.fromkeys(weight.names, (called, weight))
-        elif kind is not Memory:
-            msg = (
-                f"{weight.reason}; reorder.open_checkpoint and load_all(path, reorder.Memory) read "
-                "its tensors as they are stored"
-            )
-            raise MemdescError(msg)
-    items: dict[str, Weight | Entry] = {}
-    for name, entry in entries.items():
-        called, item = weights.get(name, (name, entry))
-        if isinstance(item, Weight) and item.codes.name != name:
-            continue
-        if called in items:
-            msg = f"two tensors are called {short_repr(called)}"
-            raise MemdescError(msg)
-        items[called] = item
-    return items
-
-
-def _made(item: Weight | Entry, dtype: str | None, path: Path) -> Any:
+def _made(model: Model, item: Weight | Entry, dtype: str | None = None) -> Any:
     """Read an item of a file as a Memory, Quantized or Record."""
-    with naming(path):
+    with naming(model.path):
         if isinstance(item, Weight):
-            return value_of(item, methodcaller("read"))
-        data = item.read()
+            return value_of(item)
         if isinstance(item.desc, RecordDesc):
-            return Record(item.desc, data)
-        return memory_of(item, data, dtype)
+            return Record(item.desc, item.read())
+        return memory_of(item, dtype)
 
 
-def value_of(group: Weight, read: Callable[[Entry], NDArray[np.uint8]]) -> Quantized | Record:
-    """Return what the tensors of a group are together; `read` returns the bytes of an entry.
+def value_of(weight: Weight) -> Quantized | Record:
+    """Return what the tensors of a weight are together.
 
     Fails if they are neither a Quantized nor a Record.
     """
-    data = {role: read(entry) for role, entry in group.tensors.items()}
-    if group.desc is not None:
-        return Record(group.desc, data)
-    if group.quantized is None:
-        raise MemdescError(group.reason)
-    codes = memory_of(group.tensors["memory"], data["memory"])
-    scales, *given = (
-        _array_of(each, data[role]) for role, each in group.tensors.items() if role != "memory"
-    )
+    tensors = weight.tensors
+    if weight.desc is not None:
+        return Record(weight.desc, {role: entry.read() for role, entry in tensors.items()})
+    if weight.quantized is None:
+        raise MemdescError(weight.reason)
+    codes = memory_of(tensors["memory"])
+    scales, *given = (_array_of(each) for role, each in tensors.items() if role != "memory")
     points = given[0] if given else np.zeros(scales.shape, np.int32)
-    if not group.quantized["axis"]:  # some containers have no scalars
+    if not weight.quantized["axis"]:  # some containers have no scalars
         scales, points = scales.reshape(()), points.reshape(())
-    return Quantized(codes, scales, points, **group.quantized)
+    return Quantized(codes, scales, points, **weight.quantized)
 
 
-def _array_of(entry: Entry, data: NDArray[np.uint8]) -> NDArray[Any]:
+def _array_of(entry: Entry) -> NDArray[Any]:
     """Return a stored tensor as the array that was saved, which may have no dims."""
-    memory = memory_of(entry, data)
+    memory = memory_of(entry)
     # a descriptor of a scalar has dims (1,)
     if memory.desc != memory_desc(entry.shape or (1,), memory.desc.dtype):
         msg = (
@@ -566,13 +507,13 @@ def _array_of(entry: Entry, data: NDArray[np.uint8]) -> NDArray[Any]:
     return memory.numpy().reshape(entry.shape)
 
 
-def memory_of(entry: Entry, data: NDArray[np.uint8], dtype: str | None = None) -> Memory:
+def memory_of(entry: Entry, dtype: str | None = None) -> Memory:
     """Return a stored tensor as memory over its bytes, which are copied if they are not aligned.
 
     `dtype` is that of `load`. Fails if nothing says what the tensor holds, or the file says that it
     has another type.
     """
-    desc = desc_of_entry(entry, dtype)
+    desc, data = desc_of_entry(entry, dtype), entry.read()
     if address_of(data) % desc.dtype.bits_dtype.itemsize:
         data = data.copy()
     return Memory(desc, data, zero_pad=False)

@@ -21,7 +21,7 @@ import numpy as np
 
 from memdesc import MemdescError, MemoryDesc
 from memdesc.dtypes import BYTE_BITS, DATA_TYPES
-from memdesc.errors import short_repr
+from memdesc.errors import first_of, short_repr
 from memdesc.record import RecordDesc, record_desc
 from memdesc.record.bind import SHOWN, Stored, bind, difference
 from memdesc.record.names import read_name, scheme_of
@@ -230,6 +230,40 @@ class Model:
         here = [each for each in found if not self.entries.keys().isdisjoint(each.names)]
         return [self.decided(each) for each in here]
 
+    def items(self, *, is_strict: bool) -> dict[str, Weight | Entry]:
+        """Return single tensors and whole weights by name, in the order of the container.
+
+        Weights are whole if they have a note, or config.json declares what they are. If they are
+        something else, `is_strict` refuses that; otherwise their tensors are single.
+        """
+        weights: dict[str, tuple[str, Weight]] = {}
+        for found in find_weights(self.entries):
+            if found.codes.note is not None:
+                weight = decide(found, Claims())
+            elif self.claims.declared is not None:
+                weight = self.decided(found)
+            else:
+                continue
+            if weight.is_known:
+                called = weight.prefix if weight.note is None else weight.note.name
+                weights |= dict.fromkeys(weight.names, (called, weight))
+            elif is_strict:
+                msg = (
+                    f"{weight.reason}; reorder.open_checkpoint and load_all(path, reorder.Memory) "
+                    "read its tensors as they are stored"
+                )
+                raise MemdescError(msg)
+        items: dict[str, Weight | Entry] = {}
+        for name, entry in self.entries.items():
+            called, item = weights.get(name, (name, entry))
+            if isinstance(item, Weight) and item.codes.name != name:
+                continue
+            if called in items:
+                msg = f"two tensors are called {short_repr(called)}"
+                raise MemdescError(msg)
+            items[called] = item
+        return items
+
     @cached_property
     def _homes(self) -> dict[str, str]:
         """The files of tensors that were not read."""
@@ -346,7 +380,7 @@ def weight_of(entries: Entries, name: str) -> Weight:
     """Return a tensor with those that turn its codes into numbers; just itself if it has none."""
     if entries[name].note is not None:
         with suppress(MemdescError):  # `decide` says that a note is damaged
-            note = note_of(entries, name)
+            note = note_of(entries, entries[name])
             held = {role: entries[each] for role, each in note.tensors.items()}
             return Weight(note.stem, held, note)
     dotted = f"{_DOT}{name}"
@@ -381,26 +415,25 @@ def _others(entries: Entries, name: str) -> dict[str, Entry]:
     return found
 
 
-def note_of(entries: Entries, first: str) -> Note:
+def note_of(entries: Entries, first: Entry) -> Note:
     """Return the note that is stored with the first tensor of several.
 
     Fails if there is no note, or it lists tensors that do not exist.
     """
-    value = entries[first].note or {}
-    name, tensors = value.get("name"), value.get("tensors")
+    facts = {**(first.note or {})}
+    name, tensors = (facts.pop(key, None) for key in ("name", "tensors"))
     listed = [*tensors.values()] if isinstance(tensors, dict) else []
-    is_joined = listed[:1] == [first] and len({*map(repr, listed)}) == len(listed)
+    is_joined = listed[:1] == [first.name] and len({*map(repr, listed)}) == len(listed)
     if not isinstance(name, str) or not isinstance(tensors, dict) or not is_joined:
-        msg = f"the descriptor of {short_repr(first)} does not say which tensors belong to it"
+        msg = f"the descriptor of {short_repr(first.name)} does not say which tensors belong to it"
         raise MemdescError(msg)
-    for each in tensors.values():
+    for each in listed:
         if not isinstance(each, str) or each not in entries:
             msg = (
-                f"{short_repr(name)} is stored as {', '.join(map(short_repr, tensors.values()))}, "
-                f"but there is no {short_repr(each)}; reorder.open_checkpoint reads the others"
+                f"{short_repr(name)} is stored as {', '.join(map(short_repr, listed))}, but there "
+                f"is no {short_repr(each)}; reorder.open_checkpoint reads the others"
             )
             raise MemdescError(msg)
-    facts = {key: each for key, each in value.items() if key not in {"name", "tensors"}}
     return Note(name, tensors, facts)
 
 
@@ -502,11 +535,9 @@ def find_orphans(model: Model) -> dict[str, str]:
 
 
 def weight_at(entries: Entries, prefix: str, claims: Claims) -> Weight:
-    """Return the quantised weight with a prefix; the expected record gives the name of its codes.
+    """Return the quantised weight with a prefix, which may also be the name of the codes.
 
-    The prefix may also be the name of the codes.
-
-    Fails if there are no such codes.
+    The expected record gives the name of the codes. Fails if there are no such codes.
     """
     for name in (prefix, f"{prefix}.weight"):
         entry = entries.get(name)
@@ -514,25 +545,24 @@ def weight_at(entries: Entries, prefix: str, claims: Claims) -> Weight:
             claims = claims._replace(declared=None, name=entry.desc.name)
             return decide(weight_of(entries, name).single, claims)
     declared = claims.declared.at(prefix)[0].name if claims.declared else None
-    given = claims.name if claims.name is not None else declared
+    given = declared if claims.name is None else claims.name
     # the most common name, if nothing says which record it is
-    names = (_USUAL,) if given is None else tensors_of(read_name(given)[0])
-    full = prefix if names == (ONE,) else f"{prefix}.{names[0]}".removeprefix(".")
+    first = _USUAL if given is None else tensors_of(read_name(given)[0])[0]
+    full = prefix if first == ONE else f"{prefix}.{first}".removeprefix(".")
     if full in entries:
         found = weight_of(entries, full)
-        return decide(found.single if names == (ONE,) else found, claims)
-    weights = {each.prefix: each for each in find_weights(entries)}
-    of_codes = {each.codes.name: each.prefix for each in weights.values()}
-    if of_codes.get(prefix, prefix) != prefix:
-        return weight_at(entries, of_codes[prefix], claims)
-    if prefix in weights and (claims.name is None or names[0] in weights[prefix].entries):
-        return decide(weights[prefix], claims)
+        return decide(found.single if first == ONE else found, claims)
+    weights = find_weights(entries)
+    alike = [each for each in weights if prefix in {each.prefix, each.codes.name}]
+    for each in alike:
+        if claims.name is None or first in each.entries:
+            return decide(each, claims)
     hint = "it has no quantised weights"
-    if weights:
-        known = ", ".join(map(repr, [*weights][:_SHOWN]))
+    if alike:
+        hint = f"it has {', '.join(alike[0].names)}"
+    elif weights:
+        known = first_of([repr(each.prefix) for each in weights], _SHOWN)
         hint = f"prefixes of its {len(weights)} quantised weights: {known}"
-    if prefix in weights:
-        hint = f"it has {', '.join(weights[prefix].names)}"
     msg = f"the checkpoint has no tensor {full!r}; {hint}"
     raise MemdescError(msg)
 
@@ -609,8 +639,7 @@ def _noted(found: Weight) -> RecordDesc | dict[str, Any] | None:
     """
     if found.codes.note is None:
         return None
-    entries = {each.name: each for each in found.entries.values()}
-    note = found.note or note_of(entries, found.codes.name)
+    note = found.note or note_of({each.name: each for each in found.entries.values()}, found.codes)
     facts = note.facts.get("quantized")
     if facts is None:
         return record_of(note.facts)
@@ -632,32 +661,36 @@ def _named(
             "conversion can leave them as they are, with a rule that does not match them"
         )
         raise MemdescError(msg)
-    given = claims.name if claims.name is not None else noted.name if noted is not None else None
-    if given is not None:
-        name = read_name(given)[0]
-        if said is not None and said.name not in (None, name):
-            msg = (
-                f"{said.file} declares {said.name}, not {name}: name {said.name}, or correct "
-                f"{said.file} if it is wrong"
-            )
-            raise MemdescError(msg)
-        is_other = said is not None and said.name is None and not said.is_unlisted
-        if said is not None and is_other and claims.name is None:
-            msg = (
-                f"the descriptors of {found.prefix!r} say {name}, but {said.reason}; correct "
-                f"{said.file} if it is wrong"
-            )
-            raise MemdescError(msg)
-        options = dict(noted.options) if noted is not None and noted.name == name else {}
-        if said is not None and said.name == name:
-            options |= said.options
-        return name, {**options, **claims.options}
-    if said is not None and said.name is not None:
-        return said.name, {**said.options, **claims.options}
-    why = said.reason if said else f"no {CONFIG} has a {KEY}"
-    names = _fitting(found)
-    if said is None and len(names) == 1 and SCHEMES[names[0]].is_told:
+    held = None if noted is None else noted.name
+    given = held if claims.name is None else claims.name
+    declared = None if said is None else said.name
+    name = declared if given is None else read_name(given)[0]
+    if name is None:
+        names = _fitting(found)
+        if said is not None or len(names) != 1 or not SCHEMES[names[0]].is_told:
+            raise MemdescError(_undeclared(found, said, names))
         return names[0], dict(claims.options)
+    if said is not None and declared not in (None, name):
+        msg = (
+            f"{said.file} declares {declared}, not {name}: name {declared}, or correct "
+            f"{said.file} if it is wrong"
+        )
+        raise MemdescError(msg)
+    if said is not None and declared is None and not said.is_unlisted and claims.name is None:
+        msg = (
+            f"the descriptors of {found.prefix!r} say {name}, but {said.reason}; correct "
+            f"{said.file} if it is wrong"
+        )
+        raise MemdescError(msg)
+    options = dict(noted.options) if noted is not None and held == name else {}
+    if said is not None and declared == name:
+        options |= said.options
+    return name, {**options, **claims.options}
+
+
+def _undeclared(found: Weight, said: Said | None, names: list[str]) -> str:
+    """Return why nothing says which record it is, and the way out."""
+    why = said.reason if said else f"no {CONFIG} has a {KEY}"
     hint = "no known record fits it"
     if names:
         axes = "(axes=oi)" if read_name(names[0])[1] == _MATRIX else ""
@@ -665,8 +698,7 @@ def _named(
             f"its tensors fit {' or '.join(names)}: give the name, in a rule such as --map "
             f"'{found.prefix}: {names[0]} -> plain{axes}, bf16'"
         )
-    msg = f"nothing declares what {found.prefix!r} holds: {why}; {hint}"
-    raise MemdescError(msg)
+    return f"nothing declares what {found.prefix!r} holds: {why}; {hint}"
 
 
 def _fitting(found: Weight) -> list[str]:

@@ -38,7 +38,7 @@ from reorder.checkpoints.save import (
     memory_of,
     name_of_only,
     other_type,
-    read_stored,
+    read_model,
     saving_format,
 )
 from reorder.checkpoints.weights import note_of, weight_of
@@ -304,15 +304,14 @@ def _entry(path: str) -> Entry:
 
 def _only(file: str, stored: Mapping[str, Entry]) -> str:
     """Return the name of the only tensor of a file, or of the codes of its only weight."""
-    codes = [name for name, each in stored.items() if "quantized" in (each.note or {})]
-    beside = {each for name in codes for each in note_of(stored, name).tensors.values()} - {*codes}
+    codes = [each for each in stored.values() if "quantized" in (each.note or {})]
+    beside = {name for each in codes for name in [*note_of(stored, each).tensors.values()][1:]}
     return name_of_only(as_path(file), {name: None for name in stored if name not in beside})
 
 
 def _memory(path: str, entry: Entry, dtype: str | None) -> Memory:
-    data = entry.read()
     with about(repr(split_name(path)[0])):
-        return memory_of(entry, data, dtype)
+        return memory_of(entry, dtype)
 
 
 def tensors_in(path: str) -> dict[str, Memory]:
@@ -322,14 +321,10 @@ def tensors_in(path: str) -> dict[str, Memory]:
     """
     stored = _stored(path)
     _, name = split_name(path)
-    return {
-        each: memory_of(entry, entry.read())
-        for each, entry in stored.items()
-        if name in {None, each}
-    }
+    return {each: memory_of(entry) for each, entry in stored.items() if name in {None, each}}
 
 
-def _stored(path: str) -> dict[str, Entry]:
+def _stored(path: str) -> Mapping[str, Entry]:
     """Return the tensors of a file that commands read; one that is named is among them."""
     file, name = split_name(path)
     given, kind = as_path(file), kind_if_known(file)
@@ -341,7 +336,7 @@ def _stored(path: str) -> dict[str, Entry]:
             "`memdesc reorder` makes one of raw bytes, and checks their padding"
         )
         raise MemdescError(msg)
-    stored = read_stored(given, name=name)
+    stored = read_model(given, name=name).entries
     check_named(path, stored)
     return stored
 

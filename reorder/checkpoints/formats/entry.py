@@ -123,8 +123,10 @@ class Entry:
     is_described: bool = False
     # what this tensor and others are together, from the metadata; only the first of them has it
     note: Mapping[str, Any] | None = field(default=None, repr=False, hash=False)
-    # its bytes, if they are in memory: those of a mapped file or a compressed member
+    # its bytes, if they are those of a compressed member
     data: NDArray[np.uint8] | None = field(default=None, repr=False, compare=False)
+    # what maps its file, if that is mapped
+    maps: Maps | None = field(default=None, repr=False, compare=False)
     # an indirection table, as for a `Place`
     rows: tuple[int, ...] = field(default=(), repr=False)
 
@@ -163,10 +165,13 @@ class Entry:
         return rows.reshape(-1)
 
     def read(self) -> NDArray[np.uint8]:
-        """Read the bytes with system calls: if the file shrinks, that is an error, not a signal.
+        """Return the bytes: mapped if `maps` is given, else read with system calls.
 
-        Fails if the file cannot be read, or has changed since its header was read.
+        If the file shrinks, that is an error for system calls, and a signal if it is mapped. Fails
+        if the file cannot be read, or has changed since its header was read.
         """
+        if self.maps is not None:
+            return self.maps.read(self)
         if self.data is not None:
             return self.data
         data = np.empty(self.stored_nbytes, np.uint8)
@@ -181,6 +186,33 @@ class Entry:
         """Raise if the file has changed since its header was read."""
         with _open_unchanged(self.file, self.state):
             pass
+
+
+class Maps:
+    """The files of a checkpoint, mapped when they are first read, until this is closed."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._files: dict[Path, NDArray[np.uint8]] | None = {}
+
+    def of(self, container: Container) -> Container:
+        """Return a container whose tensors are read from these maps."""
+        entries = {name: replace(each, maps=self) for name, each in container.entries.items()}
+        return container._replace(entries=entries)
+
+    def read(self, entry: Entry) -> NDArray[np.uint8]:
+        """Return the bytes of a tensor. Fails if this is closed, or the file has changed."""
+        if self._files is None:
+            msg = f"the checkpoint {str(self._path)!r} is closed; open it again"
+            raise MemdescError(msg)
+        if entry.file not in self._files:
+            self._files[entry.file] = map_file(entry.file, entry.state)
+        data = self._files[entry.file][entry.offset : entry.offset + entry.stored_nbytes]
+        return entry.in_rows(data)
+
+    def close(self) -> None:
+        """Forget the files; the system unmaps each when no array uses it any more."""
+        self._files = None
 
 
 class Unread(NamedTuple):

@@ -14,19 +14,16 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-from memdesc import MemoryDesc
 from memdesc.dtypes import DATA_TYPES
 from memdesc.errors import MemdescError, about, short_repr
-from memdesc.layout import memory_order
 from memdesc.record.gguf import GGUF_NUMBERS, GgufType, gguf_type
 from reorder.checkpoints.formats.descriptors import (
-    PREFIX,
     described,
     descriptors_of,
     split_metadata,
@@ -34,7 +31,6 @@ from reorder.checkpoints.formats.descriptors import (
 from reorder.checkpoints.formats.entry import (
     Container,
     Entry,
-    FileState,
     PlannedFile,
     Span,
     Tensor,
@@ -79,8 +75,6 @@ _MAGIC, _VERSION, _VERSIONS = b"GGUF", 3, (2, 3)
 _ALIGNMENT_KEY, _ALIGNMENT = "general.alignment", 32
 # the most dims in ggml
 _MAX_NDIMS = 4
-# substitutes for types that GGUF lacks, by their bits
-_WORDS = {8: "s8", 16: "s16", 32: "s32", 64: "s64"}
 # what the parts of a model say, and how they are called
 _NUMBER, _COUNT, _TENSORS = "split.no", "split.count", "split.tensors.count"
 _PART_NAME = re.compile(r"(.*)-([0-9]{5})-of-([0-9]{5})\.gguf", re.DOTALL)
@@ -114,9 +108,9 @@ class _Reader:
         value: int = struct.unpack(f"<{form}", self.take(struct.calcsize(f"<{form}"), what))[0]
         return value
 
-    def count(self, least: int, what: str) -> int:
+    def count(self, least: int, what: str, form: str = "Q") -> int:
         """Return how many items follow; refuse more than fit if each has `least` bytes."""
-        found = self.number("Q", what)
+        found = self.number(form, what)
         if found * least > self.left:
             msg = f"{what} are {found}, but only {self.left} bytes follow"
             raise MemdescError(msg)
@@ -133,55 +127,29 @@ class _Reader:
 
     def value(self) -> GgufValue:
         """Return the next value of metadata."""
-        kind, start = self.number("I", "the type of a value"), self.at
-        self._skip(kind)
-        self._file.seek(start)
-        return GgufValue(kind, self._file.read(self.at - start))
+        kind = self.number("I", "the type of a value")
+        return GgufValue(kind, b"".join(self._parts(kind)))
 
-    def _skip(self, kind: int, depth: int = 0) -> None:
+    def _parts(self, kind: int, depth: int = 0) -> Iterator[bytes]:
+        """Yield the bytes of a value part by part."""
         if kind in _SCALARS:
-            self.take(_SCALARS[kind], "a value")
+            yield self.take(_SCALARS[kind], "a value")
         elif kind == _STRING:
-            self.take(self.number("Q", "a string"), "a string")
+            nbytes = self.number("Q", "a string")
+            yield nbytes.to_bytes(8, "little") + self.take(nbytes, "a string")
         elif kind == _ARRAY and depth <= _MAX_DEPTH:
             inner = self.number("I", "the type of an array")
             size = _SCALARS.get(inner, 8)
             count = self.count(size, "the values of an array")
+            yield struct.pack("<IQ", inner, count)
             if inner in _SCALARS:
-                self.take(size * count, "an array")
+                yield self.take(size * count, "an array")
             else:
                 for _ in range(count):
-                    self._skip(inner, depth + 1)
+                    yield from self._parts(inner, depth + 1)
         else:
             msg = f"a value at byte {self.at} has type {kind}, which is unknown or nested too deep"
             raise MemdescError(msg)
-
-
-class _Info(NamedTuple):
-    """What a header says about a tensor; the offset is from the start of the data."""
-
-    name: str
-    shape: tuple[int, ...]
-    kind: int
-    offset: int
-
-    @property
-    def dtype(self) -> str:
-        """The name of its type, made from the number if it is not in the table."""
-        return _TYPES[self.kind].name if self.kind in _TYPES else f"ggml_type_{self.kind}"
-
-    def nbytes(self, end: int) -> int:
-        """Return its size in bytes; one of an unknown type extends to `end`, the next tensor."""
-        row = _TYPES.get(self.kind)
-        if row is not None:
-            return prod(self.shape) // row.block * row.nbytes
-        if prod(self.shape) and end <= self.offset:
-            msg = (
-                f"tensor {short_repr(self.name)} of type {self.kind} starts at byte {self.offset} "
-                f"of the data and ends at {end}: it has no bytes"
-            )
-            raise MemdescError(msg)
-        return end - self.offset if prod(self.shape) else 0
 
 
 def read(path: Path) -> Container:
@@ -239,59 +207,80 @@ def _part_number(part: Container, key: str) -> int | None:
 
 def _read_file(path: Path) -> Container:
     with open_container(path, "a GGUF file") as (file, state):
-        metadata, entries = _read(_Reader(file, state.nbytes), path, state)
+        reader = _Reader(file, state.nbytes)
+        magic, version = reader.take(len(_MAGIC), "the magic"), reader.number("I", "the version")
+        if magic != _MAGIC or version not in _VERSIONS:
+            msg = f"it starts with {magic!r} and version {version}; little-endian 2 and 3 are read"
+            raise MemdescError(msg)
+        # a name, dims, a type, an offset; a key and a value
+        ntensors = reader.count(8 + 4 + 4 + 8, "tensors")
+        values: dict[str, GgufValue] = {}
+        for _ in range(reader.count(8 + 4 + 1, "values of metadata")):
+            key = reader.text("a key")
+            if key in values:
+                msg = f"two values of metadata are called {short_repr(key)}"
+                raise MemdescError(msg)
+            values[key] = reader.value()
+        infos = [_info(reader) for _ in range(ntensors)]
+        alignment = _alignment(values.get(_ALIGNMENT_KEY))
+        start = -(-reader.at // alignment) * alignment
+        strings = {key: _string(value) for key, value in values.items() if value.kind == _STRING}
+        texts, rest = split_metadata(strings, {info.name for info in infos})
+        ends = [*(info.offset for info in infos[1:]), state.nbytes - start]
+        _check_offsets(infos, alignment)
+        entries = described(
+            (
+                Entry(
+                    *(info.name, info.dtype, info.shape, path),
+                    *(start + info.offset, info.nbytes(end), state),
+                )
+                for info, end in zip(infos, ends[: len(infos)], strict=True)
+            ),
+            texts,
+        )
+        for k, info in enumerate(infos):
+            if info.kind not in _TYPES:
+                reason = f"memdesc does not know type {info.kind} of GGUF; {_WAY}"
+                entries[k] = replace(entries[k], reason=reason)
+        metadata = {
+            key: rest.get(key, value)
+            for key, value in values.items()
+            if key in rest or key not in strings
+        }
         return Container("gguf", check_entries(entries), metadata, (path,))
 
 
-def _read(
-    reader: _Reader, path: Path, state: FileState
-) -> tuple[dict[str, str | GgufValue], list[Entry]]:
-    magic, version = reader.take(len(_MAGIC), "the magic"), reader.number("I", "the version")
-    if magic != _MAGIC or version not in _VERSIONS:
-        msg = f"it starts with {magic!r} and version {version}; little-endian 2 and 3 are read"
-        raise MemdescError(msg)
-    # a name, dims, a type, an offset; a key and a value
-    ntensors = reader.count(8 + 4 + 4 + 8, "tensors")
-    nvalues = reader.count(8 + 4 + 1, "values of metadata")
-    values: dict[str, GgufValue] = {}
-    for _ in range(nvalues):
-        key = reader.text("a key")
-        if key in values:
-            msg = f"two values of metadata are called {short_repr(key)}"
-            raise MemdescError(msg)
-        values[key] = reader.value()
-    infos = [_info(reader) for _ in range(ntensors)]
-    alignment = _alignment(values.get(_ALIGNMENT_KEY))
-    start = -(-reader.at // alignment) * alignment
-    _check_offsets(infos, alignment)
-    strings = {key: _string(value) for key, value in values.items() if value.kind == _STRING}
-    texts, _ = split_metadata(strings, {info.name for info in infos})
-    ends = [*(info.offset for info in infos[1:]), state.nbytes - start]
-    entries = described(
-        [
-            Entry(
-                *(info.name, info.dtype, info.shape, path),
-                *(start + info.offset, info.nbytes(end), state),
+class _Info(NamedTuple):
+    """What a header says about a tensor; the offset is from the start of the data."""
+
+    name: str
+    shape: tuple[int, ...]
+    kind: int
+    offset: int
+
+    @property
+    def dtype(self) -> str:
+        """The name of its type, made from the number if it is not in the table."""
+        return _TYPES[self.kind].name if self.kind in _TYPES else f"ggml_type_{self.kind}"
+
+    def nbytes(self, end: int) -> int:
+        """Return its size in bytes; one of an unknown type extends to `end`, the next tensor."""
+        row, count = _TYPES.get(self.kind), prod(self.shape)
+        if row is not None:
+            return count // row.block * row.nbytes
+        if count and end <= self.offset:
+            msg = (
+                f"tensor {short_repr(self.name)} of type {self.kind} starts at byte {self.offset} "
+                f"of the data and ends at {end}: it has no bytes"
             )
-            for info, end in zip(infos, ends[: len(infos)], strict=True)
-        ],
-        texts,
-    )
-    for k, info in enumerate(infos):
-        reason = f"memdesc does not know type {info.kind} of GGUF; {_WAY}"
-        is_known = info.kind in _TYPES
-        entries[k] = _restored(entries[k]) if is_known else replace(entries[k], reason=reason)
-    keys = values.keys() - {f"{PREFIX}{name}" for name in texts}
-    return {key: strings.get(key, values[key]) for key in values if key in keys}, entries
+            raise MemdescError(msg)
+        return end - self.offset if count else 0
 
 
 def _info(reader: _Reader) -> _Info:
     name = reader.text("the name of a tensor")
     with about(f"tensor {short_repr(name)}"):
-        ndims = reader.number("I", "the number of dims")
-        if 8 * ndims > reader.left:
-            msg = f"it has {ndims} dims, but {reader.left} bytes follow"
-            raise MemdescError(msg)
+        ndims = reader.count(8, "dims", "I")
         dims = struct.unpack(f"<{ndims}Q", reader.take(8 * ndims, "dims"))
         kind, offset = reader.number("I", "a type"), reader.number("Q", "an offset")
         shape = checked_shape(dims[::-1])
@@ -341,7 +330,8 @@ def plan(
 ) -> tuple[PlannedFile, ...]:
     """Plan a file.
 
-    Fails if GGUF does not have a type or a kind of metadata value, or two tensors share a name.
+    Fails if GGUF does not have a type, so many dims or a kind of metadata value, or two tensors
+    share a name.
     """
     check_planned(name, tensors)
     stored = [_stored(tensor) for tensor in tensors]
@@ -382,50 +372,23 @@ def _value(key: str, value: object) -> GgufValue:
 
 
 def _stored(tensor: Tensor) -> tuple[Tensor, int]:
-    """Return a tensor as GGUF has it, and the number of its type.
+    """Return a tensor as GGUF has it, and the number of its type. Fails if GGUF cannot hold it.
 
-    For types and dims that GGUF lacks it has integers of as many bits, and joins the outer dims; a
-    descriptor says what they are.
+    For types that GGUF lacks it has integers of as many bits; a descriptor says what they are.
     """
-    dtype, shape = tensor.dtype, tensor.shape or (1,)  # the package gguf expects at least one dim
-    bits = DATA_TYPES[dtype].bits if dtype in DATA_TYPES else 0
-    own = kind = _number(dtype)
-    if own is None:
-        kind = _number(_WORDS.get(bits, ""))
-    if own is None or len(shape) > _MAX_NDIMS:
-        desc = tensor.desc or stored_desc(dtype, tensor.shape)[0]
-        is_joined = len(shape) > _MAX_NDIMS
-        if kind is None or desc is None or (is_joined and not bits):
-            problem = f"{_MAX_NDIMS} dims, not {shape}" if is_joined else f"no type {dtype!r}"
-            msg = f"tensor {short_repr(tensor.name)}: GGUF has {problem}; write a .safetensors"
-            raise MemdescError(msg)
-        split = 1 - _MAX_NDIMS
-        shape = (prod(shape[:split]), *shape[split:]) if is_joined else shape
-        tensor = tensor._replace(desc=desc, dtype=_TYPES[kind].name)
-    assert kind is not None  # noqa: S101 - such types were refused
+    dtype, shape = tensor.dtype, tensor.shape
+    unknown = _UNKNOWN.fullmatch(dtype)
+    kind = int(unknown[1]) if unknown else _BY_NAME.get(dtype)
+    if kind is None and dtype in DATA_TYPES:
+        kind = _BY_NAME.get(f"s{DATA_TYPES[dtype].bits}")
+        tensor = tensor._replace(desc=tensor.desc or stored_desc(dtype, shape)[0])
+    if kind is None or len(shape) > _MAX_NDIMS:
+        problem = f"no type {dtype!r}" if kind is None else f"{_MAX_NDIMS} dims, not {shape}"
+        msg = f"tensor {short_repr(tensor.name)}: GGUF has {problem}; write a .safetensors"
+        raise MemdescError(msg)
     if kind in _TYPES:
         row = _TYPES[kind]
         check_nbytes(tensor, prod(shape) * row.nbytes / row.block)
-    return tensor._replace(shape=shape), kind
-
-
-def _restored(entry: Entry) -> Entry:
-    """Return a tensor with the type and the outer dims that `_stored` replaced."""
-    desc = entry.desc
-    if not isinstance(desc, MemoryDesc) or not entry.is_described or desc.dtype.is_packed:
-        return entry
-    if desc.layout.xor:
-        return entry
-    blocks = tuple(block.extent for block in sorted(desc.blocks, key=memory_order))
-    is_joined = entry.shape[1:] == blocks[1 - _MAX_NDIMS :] and prod(entry.shape) == prod(blocks)
-    return replace(
-        entry,
-        dtype=desc.dtype.name if entry.dtype == _WORDS.get(desc.dtype.bits) else entry.dtype,
-        shape=blocks if is_joined else entry.shape,
-    )
-
-
-def _number(dtype: str) -> int | None:
-    """Return the number of a type by its name; None if GGUF lacks it."""
-    unknown = _UNKNOWN.fullmatch(dtype)
-    return int(unknown[1]) if unknown else _BY_NAME.get(dtype)
+        tensor = tensor._replace(dtype=row.name)
+    # the package gguf expects at least one dim
+    return tensor._replace(shape=shape or (1,)), kind

@@ -98,9 +98,7 @@ def read(path: Path) -> Container:
         return Container("npz", check_entries(entries), {}, (path,))
 
 
-def read_all(
-    path: Path, max_nbytes: int | None = None, name: str | None = None
-) -> dict[str, Entry]:
+def read_all(path: Path, max_nbytes: int | None = None, name: str | None = None) -> Container:
     """Read all members with their bytes, compressed or not, and check their checksums.
 
     All members together may unpack to `max_nbytes`; by default to 64 times the size of the file,
@@ -126,7 +124,7 @@ def read_all(
                     data = read_data(member.file, member.header, member.info.file_size)
                 member.file.read(1)  # zipfile compares the checksum at the end of a member
             found[member.entry.name] = replace(member.entry, data=data)
-    return found
+    return Container("npz", found, {}, (path,))
 
 
 @contextmanager

@@ -273,7 +273,7 @@ _VALUE = {"name": "w", "quantized": {"axis": [], "groups": []}}
         ({"name": "w", "tensors": {"data": "w"}}, "name of a record must be a string"),
         ({"name": "w", "record": "none", "tensors": {"a": "w"}}, "dims"),
         ({"name": "w", "record": "awq", "dims": [8, 8], "tensors": {"a": "w"}}, "tensors"),
-        ({"name": "b", "record": "q4_0", "dims": [32], "tensors": {"a": "w"}}, "are called 'b'"),
+        ({"name": "b", "record": "q4_0", "dims": [32], "tensors": {"a": "w"}}, "no tensor 'data'"),
     ],
 )
 def test_a_damaged_description_of_several_tensors_is_refused(
@@ -286,6 +286,16 @@ def test_a_damaged_description_of_several_tensors_is_refused(
     fields |= {"inner_blks": [], "inner_idxs": [], "value": value}
     write_metadata(path, {"memdesc.w": json.dumps(fields)})
     with pytest.raises(MemdescError, match=reason):
+        load_all(path)
+
+
+def test_two_tensors_of_one_name_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.safetensors"
+    save(path, {"w": reorder.quantize(np.ones((4, 8), np.float32), "s8"), "b": np.ones(3)})
+    metadata = read_metadata(path)
+    metadata["memdesc.w"] = metadata["memdesc.w"].replace('"name": "w"', '"name": "b"')
+    write_metadata(path, metadata)
+    with pytest.raises(MemdescError, match="two tensors are called 'b'"):
         load_all(path)
 
 

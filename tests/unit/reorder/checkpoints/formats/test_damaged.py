@@ -138,7 +138,7 @@ _GGUF: list[tuple[bytes, str]] = [
     (_gguf([], [_info("a", (2,))], bytes(7)), "takes bytes"),
     (_gguf([], [_info("a", (2**63,))], bytes(8)), "not a list of at most"),
     (_gguf([], [_info("a", (2,) * 99)], bytes(8)), "not a list of at most"),
-    (_gguf([], [_text("a") + struct.pack("<I", 2**31)], bytes(64)), "2147483648 dims"),
+    (_gguf([], [_text("a") + struct.pack("<I", 2**31)], bytes(64)), "dims are 2147483648"),
     (_gguf([], [_info("a", (33,), 2)], bytes(99)), "do not divide its rows of 33"),
     (_gguf([], [_info("a", (2,), offset=2**63)], bytes(8)), "takes bytes"),
     (_gguf([], [_info("a", (2,)), _info("a", (2,), offset=32)], bytes(40)), "two tensors"),

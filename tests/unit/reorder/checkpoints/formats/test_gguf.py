@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import reorder
-from memdesc import MemdescError, memory_desc
+from memdesc import MemdescError
 from reorder.cli.main import main
 from tests.gguf_files import gguf_file
 from tests.headers import gguf_bytes as _file
@@ -95,43 +95,21 @@ def test_a_gguf_file_is_not_read_as_safetensors(tmp_path: Path) -> None:
     assert len(reorder.open_checkpoint(path)) == ord("{")
 
 
-def test_more_dims_than_gguf_has_are_in_the_descriptor(tmp_path: Path) -> None:
-    x = np.random.default_rng(0).random((20, 6, 3, 3)).astype(np.float16)
-    blocked = reorder.reorder(x, "OIhw8i8o")
-    a, scalar = np.zeros((2, 3, 1, 5, 4), np.float32), np.array(3, np.float32)
-    reorder.save(tmp_path / "x.npz", {"a": a, "b": blocked, "scalar": scalar})
+@pytest.mark.parametrize("dtype", ["f16", "u8", "bf16", "f8_e5m2", "u4"])
+def test_layouts_and_other_types_are_in_the_descriptor(tmp_path: Path, dtype: str) -> None:
+    codes = np.random.default_rng(0).integers(0, 9, (20, 6), np.uint8)
+    blocked = reorder.reorder(codes, "Ab8a", dtype=dtype)
+    reorder.save(tmp_path / "x.npz", {"b": blocked, "scalar": np.array(3, np.float32)})
     reorder.convert(tmp_path / "x.npz", tmp_path / "x.gguf")
     with reorder.open_checkpoint(tmp_path / "x.gguf") as found:
-        assert found["a"].desc == memory_desc((2, 3, 1, 5, 4), "f32")
-        assert [found[name].shape for name in "ab"] == [a.shape, (3, 1, 3, 3, 8, 8)]
         assert found["b"].desc == blocked.desc
-        assert np.array_equal(found["b"].numpy(), x)
+        assert found["b"].data.tobytes() == blocked.data.tobytes()
         assert found["scalar"].shape == (1,)  # readers expect a dim
-    (_, b, _) = gguf.GGUFReader(tmp_path / "x.gguf").tensors
+    (b, _) = gguf.GGUFReader(tmp_path / "x.gguf").tensors
     assert b.data.tobytes() == blocked.data.tobytes()
-
-
-@pytest.mark.parametrize("ending", ["npz", "safetensors"])
-def test_types_and_dims_that_gguf_lacks_survive_a_round_trip(tmp_path: Path, ending: str) -> None:
-    x = np.random.default_rng(0).integers(1, 255, (2, 3, 2, 5, 4), np.uint8)
-    given = {
-        "five": reorder.reorder(x, "plain", dtype="f32"),
-        "bytes": reorder.reorder(x[0, 0], "cba"),
-        "f8": reorder.reorder(x, "acdbe", dtype="f8_e5m2"),
-    }
-    reorder.save(tmp_path / f"a.{ending}", given)
-    for one, other in (("a." + ending, "b.gguf"), ("b.gguf", "c." + ending)):
-        reorder.convert(tmp_path / one, tmp_path / other, map=[])
-    first, last = (reorder.open_checkpoint(tmp_path / f"{each}.{ending}") for each in "ac")
-    assert {name: (each.dtype, each.shape, each.desc) for name, each in first.items()} == {
-        name: (each.dtype, each.shape, each.desc) for name, each in last.items()
-    }
-    kinds = {
-        each.name: each.tensor_type.name for each in gguf.GGUFReader(tmp_path / "b.gguf").tensors
-    }
-    assert kinds == {"five": "F32", "bytes": "I8", "f8": "I8"}
-    loaded = reorder.load_all(tmp_path / f"c.{ending}")
-    assert all(np.array_equal(each.data, loaded[name].data) for name, each in given.items())
+    reorder.convert(tmp_path / "x.gguf", tmp_path / "y.npz")
+    with reorder.open_checkpoint(tmp_path / "y.npz") as found:
+        assert found["b"].desc == blocked.desc
 
 
 # Types that are not in our table: Q2_0 of newer llama.cpp, Q4_0_R8 of ik_llama.cpp, and one that
