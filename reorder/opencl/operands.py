@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from reorder.values.attr import Attr
 
 _LINEAR = (cl.Buffer, cl.SVMPointer)
+_INT32_NBYTES = 4
 # The allocation that stands for all memory with addresses on the host: buffers over an array, and
 # SVM. Its bytes are numbered by address. No memory object has this pointer.
 ON_HOST = 0
@@ -100,12 +101,14 @@ def device_operand(
     _check_usable(queue, memory, name, use)
     place = place_of(memory)
     itemsize, min_nbytes = _needs(desc)
-    if skipped % itemsize:
-        msg = (
-            f"{name} is an array that starts at byte {skipped} of its buffer, "
-            f"not a multiple of the {itemsize} bytes of {desc.dtype}; copy it"
-        )
-        raise MemdescError(msg)
+    sums = [(_INT32_NBYTES, "a compensation")] if desc.compensation_spans else []
+    for multiple, what in ((itemsize, desc.dtype), *sums):
+        if skipped % multiple:
+            msg = (
+                f"{name} is an array that starts at byte {skipped} of its buffer, "
+                f"not a multiple of the {multiple} bytes of {what}; copy it"
+            )
+            raise MemdescError(msg)
     nbytes = int(memory.size or 0) - skipped
     if nbytes < min_nbytes:
         msg = (
@@ -229,18 +232,11 @@ def class_of(memory: object) -> str:
 def check_operands(src: DeviceOperand, dst: DeviceOperand, attr: Attr | None) -> None:
     """Refuse two operands, or attributes, that do not fit each other.
 
-    Dims and channel types must match, beta must not add to memory that kernels may not read, no
-    sums may follow dst, and a bounded search must prove that the bytes of the operands are
-    disjoint.
+    Dims and channel types must match, beta must not add to memory that kernels may not read, and
+    a bounded search must prove that the bytes of the operands are disjoint.
     """
     check_types(src.desc, dst.desc, attr)
     check_same_dims(src.desc, dst.desc)
-    if dst.desc.compensation_spans:
-        msg = (
-            f"{dst.desc!r} has compensation, which int8 kernels of processors read; reorder on the "
-            "CPU, or leave it out: desc.with_extra(None)"
-        )
-        raise MemdescError(msg)
     channel_types = {src.channel_type, dst.channel_type}
     if "" not in channel_types and len(channel_types) > 1 and "UNORM_INT8" in channel_types:
         msg = (

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from memdesc.layout import block_offset
 from reorder.plan.nodes import Box, IndirectLoop, Node
 from reorder.plan.passes import simplify, zeros_beyond
-from reorder.plan.swizzle import TooManyBoxesError, granule_boxes
+from reorder.plan.swizzle import TooManyBoxesError, granule_boxes, swizzled_boxes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -49,12 +49,20 @@ def boxes_of(src: Layout, dst: Layout, *params: ParameterLayout) -> tuple[Box, .
     boxes = _boxes_of_bases(*bases)
     if not (src.xor or dst.xor):
         return boxes
-    with suppress(TooManyBoxesError):
-        return granule_boxes(boxes, (src.xor, dst.xor))
+    for apply in (swizzled_boxes, granule_boxes):
+        with suppress(TooManyBoxesError):
+            return apply(boxes, (src.xor, dst.xor))
     # all dims as one indirect loop, whose tables have the offsets after the XOR
     (loop,) = _indirect_loop(bases, tuple(range(len(dst.dims)))).indirect
     xor = (src.offset0, src.xor), (dst.offset0, dst.xor)
     return (Box((0,) * len(bases), (), (loop._replace(xor=xor),)),)
+
+
+def table_boxes(src: Layout, dst: Layout) -> tuple[Box, ...]:
+    """Return the boxes of a swizzle with a table for each; none if dims are in tables already."""
+    with suppress(TooManyBoxesError):
+        return simplify(granule_boxes(_boxes_of_bases(src.base(), dst.base()), (src.xor, dst.xor)))
+    return ()
 
 
 def _boxes_of_bases(*operands: OperandLayout) -> tuple[Box, ...]:

@@ -1,31 +1,64 @@
-"""XOR swizzles as boxes with a table: a step of it is a granule, which the terms move as a whole.
+"""XOR swizzles as boxes: with a sign for each bit that terms change, or with a table of granules.
 
-A granule is an aligned run within which the terms change nothing. A box over bases, which are
-offsets before the XOR, is cut until each of its loops stays within a granule or steps by whole
-ones. Those that step by less than the period of the terms become one indirect loop; its table has
-the offset of each granule after the XOR.
+A box over bases, which are offsets before the XOR, is cut until each of its loops is a multiple of
+the period of the terms, or runs over aligned powers of two within it. One box for each value of
+the bits that the terms read then has constant strides: a bit that they set starts at 1 and goes
+down.
+
+A granule is an aligned run within which the terms change nothing. Loops that do not count whole
+bits, such as rows of 72 elements, are cut into these, and those that step by less than the period
+become one indirect loop, whose table has the offset of each granule after the XOR. So do all loops
+where that is faster.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import product
 from math import gcd, lcm
 from typing import TYPE_CHECKING
 
 from memdesc.layout import Axis, Block
-from memdesc.swizzle import concerned, period_of
+from memdesc.swizzle import concerned, period_of, swizzled
 from reorder.plan.nodes import DST, SRC, Box, IndirectLoop, Node
 from reorder.plan.passes import moved, simplify, split_node, zeros_beyond
 
 if TYPE_CHECKING:
     from memdesc.swizzle import Terms
 
-# A plan with more boxes than this is slower than one with a table of all elements.
+# A plan with more boxes than this is slower than one with an indirection table.
 _MAX_BOXES = 64
 
 
 class TooManyBoxesError(Exception):
     """There are loops without constant strides, or too many boxes with them."""
+
+
+def swizzled_boxes(boxes: Iterable[Box], operands: tuple[Terms, Terms]) -> tuple[Box, ...]:
+    """Apply the XOR terms of src and dst to boxes over bases, by boxes with constant strides.
+
+    Raises `TooManyBoxesError` if that takes too many boxes.
+
+    >>> (box,) = swizzled_boxes((Box((0, 0), (Node(4, 4, (1, 1)),)),), ((), ((1, 1),)))[:1]
+    >>> print(box)  # elements 0 and 1; then 2 and 3, in reverse
+    @0:0 2:1:1
+    """
+    boxes = tuple(boxes)
+    for k, terms in enumerate(operands):
+        if not terms:
+            continue
+        signed: list[Box] = []
+        # loops that are fused need fewer cuts
+        whole = tuple(part for box in boxes for part in _data_and_zeros(box))
+        for box in simplify(whole):
+            if box.is_zero and k != DST:
+                signed.append(box)  # zeros read nothing
+                continue
+            for part in _cut(box, k, period_of(terms)):
+                signed += _signed(part, k, terms, is_zero=box.is_zero)
+                _check_count(len(signed))
+        boxes = simplify(tuple(signed))
+    return boxes
 
 
 def granule_boxes(boxes: Iterable[Box], operands: tuple[Terms, Terms]) -> tuple[Box, ...]:
@@ -65,8 +98,6 @@ def _data_and_zeros(box: Box) -> Iterator[Box]:
 
 def _cut_into_granules(box: Box, operands: tuple[Terms, Terms], sizes: list[int]) -> Iterator[Box]:
     """Cut a box into granules; yields boxes whose other loops are plain, or in one table."""
-    if box.indirect:
-        raise TooManyBoxesError
     # zeros read nothing
     swizzled_ones = [k for k, terms in enumerate(operands) if terms and (k or not box.is_zero)]
     boxes = [box]
@@ -121,7 +152,9 @@ def _check_count(count: int) -> None:
 
 
 def _cut(box: Box, k: int, granule: int) -> list[Box]:
-    """Cut a box until each loop stays within a granule of operand k, or steps by whole ones."""
+    """Cut a box until each loop of operand k steps by whole granules, or by bits within one."""
+    if box.indirect:
+        raise TooManyBoxesError
     parts, digits = [Box(box.offsets, ())], []
     for node in box.nodes:
         stride = node.strides[k]
@@ -167,3 +200,62 @@ def _along(part: Box, node: Node, start: int, *loops: Node) -> Box:
 
 def _scaled(node: Node, extent: int, by: int) -> Node:
     return Node(extent, extent if node.valid else 0, tuple(by * stride for stride in node.strides))
+
+
+def _signed(part: Box, k: int, terms: Terms, *, is_zero: bool) -> Iterator[Box]:
+    """Yield a box for each value of the bits of a part that are fixed."""
+    sources, targets = concerned(terms)
+    loops: list[Node] = []
+    bits: dict[int, Node] = {}
+    for node in part.nodes:
+        stride, run = node.strides[k], 1  # of bits that the terms do not concern
+        if stride % period_of(terms) == 0:
+            loops.append(node)
+            continue
+        for step in (1 << j for j in range(node.extent.bit_length())):
+            is_concerned = step * stride & (sources | targets)
+            if step < node.extent and not is_concerned:
+                run *= 2
+                continue
+            if run > 1:
+                loops.append(_scaled(node, run, step // run))
+                run = 1
+            if step < node.extent:
+                bits[(step * stride).bit_length() - 1] = _scaled(node, 2, step)
+    fixed = sorted(_fixed(bits, k, terms))
+    # a box of zeros stays one if its loops are cut to single steps
+    loops += [Node(1, 0, (0,) * len(part.offsets))] * is_zero
+    for values in product((0, 1), repeat=len(fixed)):
+        at = part.offsets
+        for value, bit in zip(values, fixed, strict=True):
+            at = moved(at, bits[bit], value)
+        first, nodes = swizzled(terms, at[k]), list(loops)
+        for bit, node in bits.items():
+            if bit not in fixed:
+                stride = swizzled(terms, at[k] ^ 1 << bit) - first
+                strides = (*node.strides[:k], stride, *node.strides[k + 1 :])
+                nodes.append(node._replace(strides=strides))
+        yield Box((*at[:k], first, *at[k + 1 :]), tuple(nodes))
+
+
+def _fixed(bits: dict[int, Node], k: int, terms: Terms) -> set[int]:
+    """Return the bits to fix, so that no two others change the same bit of the offset.
+
+    That is every bit that is read, or the only bit that it changes if the other operand is
+    contiguous along the bit that is read.
+    """
+    pairs = [(bit + shift, bit) for shift, mask in terms for bit in range(63) if mask >> bit & 1]
+    ends = [end for pair in pairs for end in pair]
+    fixed = set()
+    for source, target in pairs:
+        if source not in bits:
+            continue
+        strides = bits[source].strides
+        is_only = ends.count(source) == ends.count(target) == 1 and target in bits
+        if is_only and len(strides) > 1:
+            other = 1 - k
+            is_across = abs(strides[other]) < abs(bits[target].strides[other])
+            fixed.add(target if is_across else source)
+        else:
+            fixed.add(source)
+    return fixed

@@ -8,7 +8,7 @@ import pyopencl as cl
 import pyopencl.array
 import pytest
 
-from memdesc import MemdescError, image_desc, memory_desc
+from memdesc import Extra, MemdescError, image_desc, memory_desc
 from reorder import Attr, opencl, reorder
 from tests.opencl.runtimes import refused
 
@@ -57,6 +57,7 @@ def test_axes_that_are_not_in_memory_order_contradict_a_name(runtime: Runtime, s
         memory_desc((3, 5), "u8", strides=(8, 1)),
         memory_desc((3, 5), "f32", strides=(5, 1), offset0=2),
         memory_desc((0, 5), "f32", strides=(5, 1), offset0=2),
+        memory_desc((3, 1), "s8", "ab").with_extra(Extra(s8s8_mask=1)),
     ],
     ids=repr,
 )

@@ -14,7 +14,6 @@ import pytest
 
 from memdesc import (
     RUNTIME,
-    Extra,
     MemdescError,
     image_desc,
     memory_desc,
@@ -102,7 +101,6 @@ def names(runtime: Runtime) -> dict[str, Any]:
         | {
             "ocl": opencl,
             "bfloat16": ml_dtypes.bfloat16,
-            "EXTRA": Extra(s8s8_mask=1),
             "WIDE": image_desc((1, 4, 1, device.image2d_max_width + 1), "f32", "in_out_channel"),
             "HIGH": image_desc((1, 4, device.image2d_max_height + 1, 1), "f32", "in_out_channel"),
             "DEEP": image_desc((1, 4 * 100_000, 1, 1), "f32", "tvm_texture"),

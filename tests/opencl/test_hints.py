@@ -103,10 +103,6 @@ ROWS = hints.rows("""
     make a DeviceMemory of it
         r.quantize(buffer, "s8", queue=q)
         r.quantize(ocl.DeviceMemory(q, buffer, D), "s8", queue=q)
-    leave it out: desc.with_extra(None)
-        r.reorder(memory, D.with_dtype("s8").with_extra(md.Extra(s8s8_mask=1)))
-        r.reorder(memory, D.with_dtype("s8").with_extra(None))
-        r.reorder(memory.get(), D.with_dtype("s8").with_extra(md.Extra(s8s8_mask=1)))
     leave threads out
         r.reorder(memory, "ba", threads=2)
         r.reorder(memory, "ba")

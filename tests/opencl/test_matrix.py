@@ -15,7 +15,7 @@ import numpy as np
 import pyopencl.array as cl_array
 import pytest
 
-from memdesc import ImageDesc, MemoryDesc, image_desc, memory_desc
+from memdesc import Extra, ImageDesc, MemoryDesc, image_desc, memory_desc
 from memdesc.dtypes import DATA_TYPES
 from memdesc.names import is_image
 from reorder import Attr, execute, plan_reorder, reorder
@@ -82,6 +82,7 @@ _ATTRS = {
     "ROWS": Attr(dst_scale=np.linspace(1, 2, 128), dst_scale_mask=1),
     "SHORT": Attr(src_scale=np.linspace(0.5, 2, 3), src_scale_mask=1),
     "HALF": Attr(src_scale=0.5),
+    "SUMS": Attr(src_scale=0.9),
 }
 # a name | its kernels, sizes, types and layouts; gaps, blocks as DIM:SIZE, attributes
 _TABLE = """
@@ -119,6 +120,7 @@ copies | Direct 5x6x7 u8 abc acb gaps=1,2
 copies of pairs | Direct 3x5x2 f64 abc bac
 copies without a common stride | Direct 3x97 u8 ab ab src=1:47 dst=1:31
 conversions without a common stride | Direct 3x97 s8->f32 ab ab src=1:47 dst=1:31 attr=SHORT
+sums | Sums 5x19 f32->s8 ab ab dst=0:4 attr=SUMS
 pixels of nhwc | Staged 2x40x7x9 f16 acdb in_out_channel
 pixels of rows at any byte | Staged 2x40x7x9 s8 acdb in_out_channel gaps=1,0
 rows at any byte of pixels | Staged 2x40x7x9 f16 in_out_channel acdb gaps=0,1
@@ -162,7 +164,9 @@ def cells(family: Family, *, every_place: bool) -> Iterator[Cell]:
     some = ((src[k % len(src)], dst[(k + k // len(dst)) % len(dst)]) for k in range(count))
     for k, signs in enumerate(product(src, dst) if every_place else some):
         for places in PLACES if every_place else (PLACES[k % len(PLACES)],):
-            yield Cell(signs, places)
+            # the sums behind weights start at a multiple of their size
+            place = 0 if family.fires == "Sums" else places[1]
+            yield Cell(signs, (places[0], place))
 
 
 def _is_simple(signs: tuple[int, ...]) -> bool:
@@ -190,7 +194,8 @@ def described(family: Family, side: int, cell: Cell) -> MemoryDesc:
     inner: dict[str, Any] = (
         {"inner_blks": (blocks[1],), "inner_idxs": (blocks[0],)} if blocks else {}
     )
-    return memory_desc(dims, dtype, strides=tuple(strides), offset0=first, **inner)
+    desc = memory_desc(dims, dtype, strides=tuple(strides), offset0=first, **inner)
+    return desc.with_extra(Extra(s8s8_mask=1)) if side and family.fires == "Sums" else desc
 
 
 def operand(family: Family, side: int, cell: Cell) -> MemoryDesc | ImageDesc:

@@ -20,6 +20,7 @@ from reorder.cpu.schedule.select import (
     pack_for_kernels,
 )
 from reorder.cpu.schedule.tiling import tile_boxes
+from reorder.plan.boxes import table_boxes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -82,7 +83,13 @@ class BatchBuilder:
 
     def move_plan(self) -> list[Batch]:
         """Return the batches of a plan that only moves elements."""
-        return self.move_all(self.plan.boxes)
+        src, dst = self.plan.src.layout, self.plan.dst.layout
+        boxes: tuple[Box, ...] = ()
+        # non-temporal stores write each line of a plain dst once as it is
+        is_streamed = src.xor and self.streams
+        if (src.xor or dst.xor) and self.plan.boxes and not is_streamed:
+            boxes = table_boxes(src, dst)
+        return self.move_all(boxes or self.plan.boxes)
 
     def move_all(self, boxes: Iterable[Box]) -> list[Batch]:
         """Return batches that move boxes, those without indirect loops first."""

@@ -18,6 +18,7 @@ from reorder.opencl.kernel.access import Access, Mode
 from reorder.opencl.kernel.formula import KernelFormula
 from reorder.opencl.kernel.launch import DeviceTraits, KernelTask, Launch
 from reorder.opencl.kernel.placement import ImageShape, place_box
+from reorder.opencl.kernel.sums import lower_sums
 from reorder.plan.passes import pack_elements, src_and_dst
 from reorder.plan.planner import plan_reorder
 
@@ -164,6 +165,7 @@ def _transfer(
             task = KernelTask(nest, (src.access, dst.access), device, is_aligned)
             task = task._replace(conversion=conversion, numbers=numbers, converts=plan.converts)
             launches += _lowered(task)
+    launches += lower_sums(dst.desc, device.max_work_items)
     stages = (
         tuple(launch for launch in launches if launch.is_later == is_later)
         for is_later in (False, True)

@@ -63,6 +63,24 @@ TILE = memory_desc((7, 40), "f16", "Sw<3,3,3> o 0 o (8,64):(64,1)")
 ODD = memory_desc((200, 65), "f16", "Sw<3,3,3> o 0 o (200,65):(65,1)")
 
 
+@pytest.mark.parametrize(
+    ("text", "boxes"),
+    [
+        ("Sw<3,3,3> o 0 o (64,64):(64,1)", 8),
+        ("Sw<1,3,3> o 0 o (64,64):(64,1)", 2),
+        ("Sw<3,3,3> o 0 o (64,64):(1,64)", 8),
+        ("Sw<2,3,-3> o 0 o (64,64):(64,1)", 4),
+        ("Sw<3,3,3> o 512 o (64,64):(64,1)", 8),
+    ],
+)
+def test_a_swizzle_takes_a_box_for_each_value_of_its_bits(text: str, boxes: int) -> None:
+    desc = memory_desc((64, 64), "f16", text)
+    assert len(reorder.plan_reorder("ab", desc).boxes) == boxes
+    # rows that a pattern is a multiple of are joined into one
+    rows = memory_desc((3, 5, 64), "f16", "Sw<3,3,3> o 0 o (3,5,64):(320,64,1)")
+    assert len(reorder.plan_reorder("abc", rows).boxes) <= 16
+
+
 def test_granules_without_constant_strides_are_in_a_table() -> None:
     plan = reorder.plan_reorder("ab", PITCHED)
     first, rest = plan.boxes

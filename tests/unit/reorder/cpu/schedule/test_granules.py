@@ -12,6 +12,7 @@ from reorder import plan_reorder
 from reorder.cpu.schedule.granules import schedule_table
 from reorder.cpu.schedule.loops import offset_table
 from reorder.cpu.schedule.select import RUN, TRANSPOSED, ScheduledBox, Tables
+from reorder.plan.boxes import table_boxes
 
 if TYPE_CHECKING:
     from reorder.plan import Node
@@ -57,7 +58,7 @@ def test_the_boxes_of_a_swizzle_are_one_box_with_tables(
     src: str | MemoryDesc, dst: str | MemoryDesc, kernel: int, tables: int
 ) -> None:
     plan = plan_reorder(src, dst)
-    (box,) = plan.boxes
+    (box,) = table_boxes(plan.src.layout, plan.dst.layout)
     (scheduled,) = schedule_table(box, 1)
     assert (scheduled.micro_kernel, len(scheduled.tables)) == (kernel, tables)
     offsets = (desc.layout.offsets().ravel().tolist() for desc in (plan.src, plan.dst))
@@ -65,7 +66,7 @@ def test_the_boxes_of_a_swizzle_are_one_box_with_tables(
 
 
 def test_two_swizzles_are_one_table_too() -> None:
-    boxes = plan_reorder(TILE, TURNED).boxes
+    boxes = table_boxes(TILE.layout, TURNED.layout)
     found = [pair for box in boxes for each in schedule_table(box, 1) for pair in pairs_of(each)]
     offsets = (desc.layout.offsets().ravel().tolist() for desc in (TILE, TURNED))
     assert sorted(found) == sorted(zip(*offsets, strict=True))
