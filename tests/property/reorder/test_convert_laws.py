@@ -105,7 +105,6 @@ def _tiled(draw: st.DrawFn) -> tuple[MemoryDesc, MemoryDesc, Attr | None]:
     return src, dst, draw(attrs(src, dst)) if draw(st.booleans()) else None
 
 
-@settings(max_examples=2 * settings().max_examples)
 @given(_tiled(), st.integers(0, 2**31), st.booleans(), st.sampled_from([1, 1, 2, 3]))
 def test_every_tile_is_right_at_every_edge_and_on_every_share_of_threads(
     case: tuple[MemoryDesc, MemoryDesc, Attr | None], seed: int, at_end: bool, threads: int

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from memdesc.names import Name
 
 
-@settings(max_examples=30)
+@settings(max_examples=12)
 @given(st.sampled_from(NAMES), st.randoms(use_true_random=False))
 def test_the_layout_of_a_known_name_is_among_those_that_its_bytes_have(
     name: Name, random: Random

@@ -75,7 +75,7 @@ _REPACKED = (
 )
 
 
-@settings(max_examples=20)
+@settings(max_examples=12)
 @given(
     st.sampled_from(_REPACKED),
     st.sampled_from(((128, 256), (256, 128), (512, 256))),
