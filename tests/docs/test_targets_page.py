@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -47,46 +48,50 @@ def _record(name: str, **options: Any) -> dict[str, Any]:
 
 
 _INT4 = {"num_bits": 4, "strategy": "group", "group_size": 64, "symmetric": True}
-# what the commands start from -> its tensors, and what declares them
-_MODELS: dict[str, tuple[dict[str, Any], dict[str, Any] | None]] = {
-    "DeepSeek-V3": (
-        {f"fc.{name}": x for name, x in fp8_layer().items()},
-        {"quant_method": "fp8", "fmt": "e4m3", "weight_block_size": [128, 128]},
-    ),
-    "Llama-FP8": (
-        _fp8(),
-        _compressed(
-            "float", "float-quantized", num_bits=8, strategy="block", block_structure=[128, 128]
+
+
+@cache
+def _models() -> dict[str, tuple[dict[str, Any], dict[str, Any] | None]]:
+    """Return what the commands start from: its tensors, and what declares them."""
+    return {
+        "DeepSeek-V3": (
+            {f"fc.{name}": x for name, x in fp8_layer().items()},
+            {"quant_method": "fp8", "fmt": "e4m3", "weight_block_size": [128, 128]},
         ),
-    ),
-    "Llama-AWQ": ({f"fc.{name}": x for name, x in awq_layer().items()}, _AWQ),
-    "Llama-GPTQ": (
-        {f"fc.{name}": x for name, x in gptq_layer()[0].items()},
-        _AWQ | {"quant_method": "gptq"},
-    ),
-    "Llama-W4A16": (
-        _record("pack_quantized", zeros=False),
-        _compressed("int", "pack-quantized", **_INT4),
-    ),
-    "Llama-MLX": (_record("mlx", scales="f32"), None),
-    "gpt-oss": (
-        {
-            "down_proj_blocks": np.full((2, 8, 2, 16), 0x35, np.uint8),
-            "down_proj_scales": np.full((2, 8, 2), 127, np.uint8),
-        },
-        {"quant_method": "mxfp4"},
-    ),
-    "Llama-NVFP4": (
-        {
-            "fc.weight": np.full((8, 16), 0x35, np.uint8),
-            "fc.weight_scale": np.full((8, 2), 0.5, ml_dtypes.float8_e4m3fn),
-            "fc.weight_scale_2": np.array(0.1, np.float32),
-        },
-        {"quant_method": "modelopt", "quant_algo": "NVFP4", "group_size": 16},
-    ),
-    "Llama-bf16": ({"layers.0.fc.weight": np.full((128, 256), 0.3, ml_dtypes.bfloat16)}, None),
-    "Llama-f32": ({"fc.weight": np.ones((4, 4), np.float32)}, None),
-}
+        "Llama-FP8": (
+            _fp8(),
+            _compressed(
+                "float", "float-quantized", num_bits=8, strategy="block", block_structure=[128, 128]
+            ),
+        ),
+        "Llama-AWQ": ({f"fc.{name}": x for name, x in awq_layer().items()}, _AWQ),
+        "Llama-GPTQ": (
+            {f"fc.{name}": x for name, x in gptq_layer()[0].items()},
+            _AWQ | {"quant_method": "gptq"},
+        ),
+        "Llama-W4A16": (
+            _record("pack_quantized", zeros=False),
+            _compressed("int", "pack-quantized", **_INT4),
+        ),
+        "Llama-MLX": (_record("mlx", scales="f32"), None),
+        "gpt-oss": (
+            {
+                "down_proj_blocks": np.full((2, 8, 2, 16), 0x35, np.uint8),
+                "down_proj_scales": np.full((2, 8, 2), 127, np.uint8),
+            },
+            {"quant_method": "mxfp4"},
+        ),
+        "Llama-NVFP4": (
+            {
+                "fc.weight": np.full((8, 16), 0x35, np.uint8),
+                "fc.weight_scale": np.full((8, 2), 0.5, ml_dtypes.float8_e4m3fn),
+                "fc.weight_scale_2": np.array(0.1, np.float32),
+            },
+            {"quant_method": "modelopt", "quant_algo": "NVFP4", "group_size": 16},
+        ),
+        "Llama-bf16": ({"layers.0.fc.weight": np.full((128, 256), 0.3, ml_dtypes.bfloat16)}, None),
+        "Llama-f32": ({"fc.weight": np.ones((4, 4), np.float32)}, None),
+    }
 
 
 def test_every_target_is_in_the_table() -> None:
@@ -104,7 +109,7 @@ def test_a_command_of_the_table_does_what_it_says(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     _, _, source, target, *flags = words = shlex.split(command)
-    tensors, section = _MODELS[source]
+    tensors, section = _models()[source]
     Path(source).mkdir()
     beside = {"norm.weight": np.ones(4, ml_dtypes.bfloat16)}
     reorder.save(Path(source, "model.safetensors"), tensors | beside)

@@ -101,7 +101,7 @@ def _desc(tag: str = "nChw8c", dtype: str = "f32") -> memdesc.MemoryDesc:
 
 _X = np.ones((2, 17, 5, 4), np.float32)
 _LAYOUT = _desc().layout
-_MEMORY = reorder.reorder(_X, "nChw8c")
+_MEMORY = reorder.Memory(_desc())
 _PLAN = reorder.plan_reorder(_desc("nchw"), _desc())
 _RECORD = reorder.records.Record(memdesc.record.record_desc((1, 32), "q4_0"))
 _EXTRA = memdesc.Extra(1, 2)

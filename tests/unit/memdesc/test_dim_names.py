@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 import reorder
 from memdesc import RUNTIME, memory_desc, runtime_desc
 
 BFYX = memory_desc((2, 17, 5, 4), "f32", "b_fs_yx_fsv16")
 WEIGHTS = memory_desc((3, 5, 2, 2), "s8", "oihw")
-X = reorder.reorder(np.zeros(BFYX.dims, np.float32), BFYX)
 FUSED = memory_desc((3, 5, 2, 2), "s8", "os_i_yxs_osv4_yxsv4")
 SWIZZLED = memory_desc((32, 32, 2, 2), "s8", "os_is_yx_isa8_osv8_isv4_swizzled_by_4")
 ALIGNED = memory_desc((2, 17, 5, 4), "f32", "byxf_af32")

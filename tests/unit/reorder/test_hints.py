@@ -6,6 +6,7 @@ A hint in one of the modules below that no row covers fails a test.
 from __future__ import annotations
 
 from copy import copy
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,11 @@ def read_only(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return array
 
 
+@cache
+def quantized() -> Any:
+    return reorder.quantize(SIGNED, "s8")
+
+
 class Tensor:
     """A tensor with what torch's have, over an array."""
 
@@ -97,7 +103,6 @@ _ODD = np.zeros(5, np.dtype([("a", "u1"), ("b", "<f4")]))["b"]
 _REPEATED = memory_desc((4, 3), "u8", strides=(0, 1))
 
 SIGNED = np.arange(-4, 4, dtype=np.float32).reshape(2, 4)
-QUANTIZED = reorder.quantize(SIGNED, "s8")
 RECORD = reorder.records.Record(md.record.record_desc((2, 32), "q4_0"))
 SEVERAL = reorder.records.Record(md.record.record_desc((2, 4), "fp8_channel"))
 SCALE = np.ones((2, 1), np.float32)

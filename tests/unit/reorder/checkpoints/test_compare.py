@@ -61,50 +61,50 @@ def _raw_model(path: Path, x: NDArray[Any], shape: Any = _DIMS) -> Path:
     return path
 
 
-def _twice(x: NDArray[Any]) -> NDArray[Any]:
-    once = reorder.reorder(x, _TAG)
-    return reorder.reorder(once.data.view(np.int8).reshape(_DIMS), _TAG).data
-
-
 _X = _codes()
-_PACKED = reorder.reorder(_X, _TAG).data
 _TRANSPOSED = "dims 0 and 1 are transposed"
-_DAMAGED = {
-    "it is packed twice": _twice(_X),
-    "it is not packed": _X,
-    _TRANSPOSED: reorder.reorder(
-        np.ascontiguousarray(_X.T), memory_desc(_DIMS[::-1], "s8", _TAG)
-    ).data,
-    "the halves of dim 0 are swapped": reorder.reorder(np.roll(_X, 32, 0), _TAG).data,
-    "the halves of each 8 along dim 1 are swapped": reorder.reorder(
-        np.ascontiguousarray(_X.reshape(64, 16, 2, 4)[:, :, ::-1]).reshape(_DIMS), _TAG
-    ).data,
-    "the rows of the halves of dim 0 are interleaved": reorder.reorder(
-        _X.reshape(2, 32, 128).swapaxes(0, 1).reshape(_DIMS), _TAG
-    ).data,
-    "the even and the odd rows of dim 0 are in halves": reorder.reorder(
-        np.concatenate([_X[0::2], _X[1::2]]), _TAG
-    ).data,
-    "the nibbles of each byte are reversed": (_PACKED << 4) | (_PACKED >> 4),
-    "the bytes of each 8 are reversed": _PACKED.reshape(-1, 8)[:, ::-1].copy(),
-}
 
 
-@pytest.mark.parametrize("cause", _DAMAGED)
-def test_a_cause_that_predicts_every_byte_is_named(tmp_path: Path, cause: str) -> None:
+def _damaged() -> dict[str, NDArray[Any]]:
+    """Return the bytes of a packed tensor after each kind of damage, by its name."""
+    packed = reorder.reorder(_X, _TAG).data
+
+    def of(x: NDArray[Any]) -> NDArray[np.uint8]:
+        return reorder.reorder(x, _TAG).data
+
+    turned = memory_desc(_DIMS[::-1], "s8", _TAG)
+    halves = _X.reshape(64, 16, 2, 4)[:, :, ::-1].reshape(_DIMS)
+    return {
+        "it is packed twice": of(packed.view(np.int8).reshape(_DIMS)),
+        "it is not packed": _X,
+        _TRANSPOSED: reorder.reorder(np.ascontiguousarray(_X.T), turned).data,
+        "the halves of dim 0 are swapped": of(np.roll(_X, 32, 0)),
+        "the halves of each 8 along dim 1 are swapped": of(np.ascontiguousarray(halves)),
+        "the rows of the halves of dim 0 are interleaved": of(
+            _X.reshape(2, 32, 128).swapaxes(0, 1).reshape(_DIMS)
+        ),
+        "the even and the odd rows of dim 0 are in halves": of(
+            np.concatenate([_X[0::2], _X[1::2]])
+        ),
+        "the nibbles of each byte are reversed": (packed << 4) | (packed >> 4),
+        "the bytes of each 8 are reversed": packed.reshape(-1, 8)[:, ::-1].copy(),
+    }
+
+
+def test_a_cause_that_predicts_every_byte_is_named(tmp_path: Path) -> None:
     good = _saved(tmp_path / "good.safetensors", _X)
-    bad = _saved(tmp_path / "bad.safetensors", _X, data=_DAMAGED[cause])
-    (found,) = reorder.checkpoints.differences(bad, good).values()
-    assert found.causes == (cause,)
     plain = _saved(tmp_path / "plain.safetensors", _X, "ab")
-    (found,) = reorder.checkpoints.differences(bad, plain).values()
-    assert found.causes == (cause,)
-    # one more byte that differs, and nothing is explained
-    data = np.ascontiguousarray(_DAMAGED[cause]).view(np.uint8).reshape(-1).copy()
-    data[1000] ^= 1
-    worse = _saved(tmp_path / "worse.safetensors", _X, data=data)
-    (found,) = reorder.checkpoints.differences(worse, good).values()
-    assert found.causes == ()
+    for cause, damaged in _damaged().items():
+        bad = _saved(tmp_path / "bad.safetensors", _X, data=damaged)
+        for sound in (good, plain):
+            (found,) = reorder.checkpoints.differences(bad, sound).values()
+            assert found.causes == (cause,)
+        # one more byte that differs, and nothing is explained
+        data = np.ascontiguousarray(damaged).view(np.uint8).reshape(-1).copy()
+        data[1000] ^= 1
+        worse = _saved(tmp_path / "worse.safetensors", _X, data=data)
+        (found,) = reorder.checkpoints.differences(worse, good).values()
+        assert found.causes == (), cause
 
 
 @pytest.mark.parametrize(

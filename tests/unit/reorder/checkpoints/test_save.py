@@ -48,8 +48,8 @@ def test_a_plain_tensor_is_an_array_of_numpy(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "memory",
     [
-        _blocked(),
-        reorder.reorder(np.ones((1, 3, 2, 2), np.float32), "nhwc"),
+        Memory(memory_desc((1, 3, 2, 2), "f32", "nChw8c")),
+        Memory(memory_desc((1, 3, 2, 2), "f32", "nhwc")),
         Memory(memory_desc((2, 3), "f32", strides=(4, 1))),
         Memory(memory_desc((2, 3), "f32", strides=(3, 1), offset0=1)),
         Memory(memory_desc((2, 3), "bf16")),

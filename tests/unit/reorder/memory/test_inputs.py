@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from memdesc import MemdescError, image_desc
-from reorder import Attr, reorder
+from memdesc import MemdescError, image_desc, memory_desc
+from reorder import Attr, Memory, reorder
 from tests.unit.reorder.memory.producers import Exported
 
 T = np.arange(2 * 4 * 4 * 4, dtype=np.float32).reshape(2, 4, 4, 4)
@@ -43,7 +43,7 @@ def _channels_last(x: Any) -> Any:
         (np.asfortranarray(X)[:, ::2], "acdb"),
         (X.T, "abcd"),
         (np.broadcast_to(X[:1], X.shape).transpose(0, 2, 3, 1), "nhwc"),
-        (reorder(X, "nChw8c").blocks().transpose(0, 1, 4, 2, 3), "aBcd2b"),
+        (Memory(memory_desc(X.shape, "f32", "nChw8c")).blocks().transpose(0, 1, 4, 2, 3), "aBcd2b"),
         (X.astype(np.int64)[:1].T, "abcd"),
     ],
     ids=repr,
