@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from operator import methodcaller
+from contextlib import closing
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -11,7 +11,7 @@ from memdesc.errors import about
 from reorder.checkpoints.formats.entry import Entry, PlannedFile, Span
 from reorder.checkpoints.formats.table import plan_file
 from reorder.checkpoints.moves.changes import ONLY, Reorder
-from reorder.checkpoints.moves.losses import Losses, Made
+from reorder.checkpoints.moves.losses import Lost, Made, check_lost, saturation_warnings
 from reorder.checkpoints.moves.pieces import Bound, cut
 from reorder.checkpoints.moves.tasks import Task, run_tasks
 from reorder.checkpoints.save import DEFAULT_NAME, quantized_parts
@@ -106,30 +106,23 @@ def reorder_file(
     else:
         files = _planned(given, given.stored, target)
     with Writer(target, files, overwrite=True) as writer:
-        src, dst = ((ONLY, each) for each in (given.entry.place, writer.where(given.name)))
-        tasks = (Task(given.name, piece, (src,), (dst,)) for piece in pieces)
-        losses = Losses()
-
-        def finish(task: Task, lost: Any) -> None:
-            losses.add(task.name, lost)
-            if step is not None:
-                step(task.written)
-
+        src, dst = {ONLY: given.entry.place}, {ONLY: writer.where(given.name)}
+        tasks = (Task(given.name, piece, src, dst) for piece in pieces.pieces())
+        losses: dict[str, Lost] = {}
         try:
-            run_tasks(
-                tasks,
-                threads,
-                max_bytes,
-                finish,
-                methodcaller("run"),
-            )
-            losses.check([given.name])
+            with closing(run_tasks(tasks, threads, max_bytes, Task.run)) as done:
+                for task, lost in done:
+                    if lost is not None:
+                        losses[given.name] = lost.joined(losses.get(given.name))
+                    if step is not None:
+                        step(task.piece.written)
+            check_lost(losses, given.name)
             given.entry.check_unchanged()
             writer.finish()
         except BaseException:
             writer.discard()
             raise
-    return losses.warnings
+    return saturation_warnings(losses)
 
 
 def _planned(given: FileReorder, stored: MemoryDesc, target: Path) -> tuple[PlannedFile, ...]:
@@ -147,8 +140,8 @@ def _planned(given: FileReorder, stored: MemoryDesc, target: Path) -> tuple[Plan
 
 def check_reordered(src: Memory, dst: Memory, attr: Attr | None, name: str) -> tuple[str, ...]:
     """Refuse what `reorder_file` refuses, after a reorder in memory; return the same warnings."""
-    losses = Losses()
     with about(name):
-        losses.add(name, Made(src.desc, dst.desc, attr, {ONLY: src.data}, dst.data).lost())
-    losses.check([name])
-    return losses.warnings
+        lost = Made(src.desc, dst.desc, attr, {ONLY: src.data}, dst.data).lost()
+    losses = {} if lost is None else {name: lost}
+    check_lost(losses, name)
+    return saturation_warnings(losses)

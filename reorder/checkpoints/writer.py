@@ -151,13 +151,9 @@ class Writer:
         self.close()
 
     @property
-    def names(self) -> Collection[str]:
-        """The names of all tensors."""
-        return self._homes
-
-    def home_of(self, name: str) -> str:
-        """Return the name of the file that has a tensor."""
-        return self._homes[name][0]
+    def homes(self) -> Mapping[str, str]:
+        """The names of the files by those of their tensors."""
+        return {name: file for name, (file, _) in self._homes.items()}
 
     def where(self, name: str) -> Place:
         """Return where the bytes of a tensor are, until the output gets its name."""

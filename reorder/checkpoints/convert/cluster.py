@@ -11,7 +11,7 @@ from memdesc import MemdescError, __version__
 from memdesc.errors import short_repr
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Generator, Iterator, Mapping
 
     from distributed import Client
 
@@ -44,11 +44,8 @@ def _look(sizes: dict[str, int]) -> tuple[str, list[str]]:
 
 
 def run_on_cluster(
-    client: Client,
-    tasks: Iterator[Task],
-    finished: Callable[[Task, Any], None],
-    work: Callable[[Task], Any],
-) -> None:
+    client: Client, tasks: Iterator[Task], work: Callable[[Task], Any]
+) -> Generator[tuple[Task, Any], None, None]:
     """Run the tasks of each file on a worker, one after another; the first error ends the run.
 
     *Law*: the bytes are those that a conversion on this machine writes. A worker that is lost costs
@@ -58,7 +55,7 @@ def run_on_cluster(
 
     files: dict[Path, list[Task]] = {}
     for task in tasks:
-        files.setdefault(task.dst[0][1].path, []).append(task)
+        files.setdefault(next(iter(task.dst.values())).path, []).append(task)
     # pickled, because Dask looks for its own tasks in tuples
     futures = client.map(_run, [pickle.dumps((work, each)) for each in files.values()], pure=False)
     parts = dict(zip(futures, files.values(), strict=True))
@@ -68,8 +65,7 @@ def run_on_cluster(
             if error is not None and not isinstance(error, MemdescError):
                 msg = f"a worker, or the Dask scheduler, failed: {short_repr(error)}"
                 raise MemdescError(msg) from error
-            for task, result in zip(parts[future], future.result(), strict=True):
-                finished(task, result)
+            yield from zip(parts[future], future.result(), strict=True)
     finally:
         with suppress(Exception):  # the scheduler may be gone
             client.cancel(futures)

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from hashlib import sha256
 from operator import methodcaller
 from os.path import relpath
-from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memdesc import MemdescError, __version__
 from memdesc.errors import short_repr
@@ -29,26 +28,27 @@ from reorder.checkpoints.convert.outputs import Output, check_paths, output_form
 from reorder.checkpoints.convert.plan import plan_steps
 from reorder.checkpoints.convert.rules import read_rules
 from reorder.checkpoints.convert.targets import TargetRules, target_rules
-from reorder.checkpoints.formats.entry import Container, FileState
+from reorder.checkpoints.formats.entry import Container, FileState, Place
 from reorder.checkpoints.formats.table import read_container
-from reorder.checkpoints.moves.losses import Losses, OverflowedError
+from reorder.checkpoints.moves.losses import FinalError, Lost, check_lost, saturation_warnings
 from reorder.checkpoints.moves.tasks import Task, run_tasks
 from reorder.checkpoints.weights import Model
 from reorder.checkpoints.writer import Writer, has_finished, partial_folder
 from reorder.disk import as_path, reason_of
-from reorder.values.scales import NotFiniteError
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from distributed import Client
 
-    from reorder.checkpoints.convert.steps import CutStep, Step
+    from reorder.checkpoints.convert.steps import Step
+    from reorder.checkpoints.moves.pieces import Cut
 
-    # runs tasks by a function, and calls back with each that has finished
-    Execute = Callable[[Iterator[Task], Callable[[Task, Any], None], Callable[[Task], Any]], None]
+    # runs tasks by a function given as `work`, and yields each with what that returned
+    Execute = Callable[..., Generator[tuple[Task, Any], None, None]]
+    Progress = Callable[[ConvertProgress], None]
 
 __all__ = [
     "Conversion",
@@ -59,7 +59,20 @@ __all__ = [
     "plan_conversion",
 ]
 
-_RUN = methodcaller("run")
+
+class Work(NamedTuple):
+    """A step and its pieces."""
+
+    step: Step
+    cut: Cut
+
+    def tasks(self, where: Callable[[str], Place]) -> Iterator[Task]:
+        """Return the pieces with their places."""
+        step = self.step
+        src = {role: entry.place for role, entry in step.sources.items()}
+        dst = {role: where(each.name) for role, each in step.targets.items()}
+        rule = step.rule.text if step.rule else ""
+        return (Task(step.name, piece, src, dst, rule) for piece in self.cut.pieces())
 
 
 @immutable
@@ -67,13 +80,10 @@ _RUN = methodcaller("run")
 class Conversion:
     """A conversion that is ready to run: everything that a rule can get wrong has been checked."""
 
-    source: Path
-    target: Path
-    container: Container
     # what happens to each tensor or record
     steps: tuple[Step, ...]
     # these steps and then those that copy the files beside the tensors, with their pieces
-    cut_steps: tuple[CutStep, ...]
+    work: tuple[Work, ...]
     output: Output
     warnings: tuple[str, ...]
     options: ConvertOptions
@@ -97,121 +107,90 @@ class Conversion:
             would=tuple(f"{step.name}: {step}" for step in moved) if self.options.dry_run else (),
         )
 
+    @property
+    def stages(self) -> dict[str, tuple[str, list[Work]]]:
+        """The stages by name: which method of its tasks is called, and on what it works."""
+        homes, finished = self.writer.homes, self.writer.finished
+        found = [
+            each
+            for each in self.work
+            if not finished.issuperset(homes[tensor.name] for tensor in each.step.tensors)
+        ]
+        verified = {"verifying": ("check", [*self.work])} if self.options.verify else {}
+        return {"converting": ("run", found), **verified}
+
+    @property
+    def total(self) -> int:
+        """How many bytes are written to files that are not finished, and verified."""
+        return sum(each.step.nbytes for _, work in self.stages.values() for each in work)
+
     def run(
-        self,
-        progress: Callable[[ConvertProgress], None] | None = None,
-        execute: Execute | None = None,
+        self, progress: Progress | None = None, execute: Execute | None = None
     ) -> ConvertReport:
         """Write the output and give it its name; return what was done.
 
         Without `execute`, tasks run on threads of this process. `progress` is that of `convert`,
-        without the first call. If something fails, the output does not have its name, and its
-        finished files can be kept by a later call.
+        without the first call. If something fails, the output does not have its name; its finished
+        files can be kept by a later call, unless numbers are lost, as they would be again.
         """
-        run_all = execute or self._on_threads
-        with self.writer as writer, self._discarding_useless():
-            kept = len(writer.finished)
-            counter = _Counter(progress, self)
-            losses = self._write(writer, counter, run_all)
-            for path, state in self.states.items():
-                if not state.is_at(path):
-                    msg = f"{str(path)!r} has changed while it was converted; convert it again"
-                    raise MemdescError(msg)
-            if self.options.verify:
-                every = (task for each in self.cut_steps for task in each.tasks(writer.where))
-                run_all(every, counter.counting("verifying"), methodcaller("check"))
-            writer.finish()
-        return self.report._replace(resumed=kept, warnings=(*self.warnings, *losses.warnings))
+        count, most = self.options.thread_count, self.options.max_bytes
+        run_all = execute or partial(run_tasks, threads=count, max_bytes=most)
+        with self.writer as writer:
+            kept, stages, report = len(writer.finished), self.stages, self.report
+            files, done, total = _Files(writer, stages["converting"][1]), 0, self.total
+            try:
+                for stage, (method, work) in stages.items():
+                    tasks = (task for each in work for task in each.tasks(writer.where))
+                    with closing(run_all(tasks, work=methodcaller(method))) as found:
+                        for task, lost in found:
+                            files.add(task, lost)
+                            done += task.piece.written
+                            if progress is not None:
+                                progress(ConvertProgress(stage, done, total, report))
+                    self._check_states()
+                writer.finish()
+            except BaseException as error:
+                if isinstance(error, FinalError) or not writer.finished:
+                    writer.discard()
+                raise
+        told = saturation_warnings(files.losses)
+        return report._replace(resumed=kept, warnings=(*self.warnings, *told))
 
-    def unfinished(self) -> list[CutStep]:
-        """Return the steps that write a file that is not finished."""
-        return [each for each in self.cut_steps if self._files_of(each) - self.writer.finished]
-
-    def _write(self, writer: Writer, counter: _Counter, run_all: Execute) -> Losses:
-        """Write all files that are not finished; each is finished as its last task has run.
-
-        Returns what its tensors lost. Fails if that is all of a tensor.
-        """
-        steps, lock, losses = self.unfinished(), Lock(), Losses()
-        left: Counter[str] = Counter()
-        names: dict[str, list[str]] = {}
-        # a step may also write into a file that was kept: the bytes that it already holds
-        for each in steps:
-            for file in self._files_of(each) - writer.finished:
-                left[file] += len(each.pieces)
-                names.setdefault(file, []).append(each.step.name)
-        by_path = {writer.where(name).path: writer.home_of(name) for name in writer.names}
-        count = counter.counting("converting")
-
-        def finish(task: Task, lost: Any) -> None:
-            losses.add(task.name, lost)
-            files = {by_path[place.path] for _, place in task.dst} & names.keys()
-            with lock:
-                left.subtract(files)
-                done = [file for file in files if not left[file]]
-            for file in done:
-                losses.check(names[file])
-                writer.complete(file)
-            count(task)
-
-        run_all((task for each in steps for task in each.tasks(writer.where)), finish, _RUN)
-        return losses
-
-    def _files_of(self, step: CutStep) -> set[str]:
-        return {self.writer.home_of(tensor.name) for tensor in step.step.tensors}
-
-    def _on_threads(
-        self,
-        tasks: Iterator[Task],
-        finished: Callable[[Task, Any], None],
-        work: Callable[[Task], Any],
-    ) -> None:
-        options = self.options
-        run_tasks(tasks, options.thread_count, options.max_bytes, finished, work)
-
-    @contextmanager
-    def _discarding_useless(self) -> Iterator[None]:
-        """Remove what was written if it ends in an error, and no later call can keep any of it.
-
-        Numbers that overflow or are not finite would do so again, and so would those that the
-        format of a rule does not hold; the message has the rule.
-        """
-        try:
-            yield
-        except BaseException as error:
-            is_final = isinstance(error, OverflowedError | NotFiniteError)
-            name = str(error).partition(": ")[0]
-            rules = (each.rule for each in self.steps if each.name == name and each.rule)
-            if not is_final and isinstance(error, MemdescError) and (rule := next(rules, None)):
-                is_final, error.args = True, (f"rule {rule.text!r}: {error}",)
-            if is_final or not self.writer.finished:
-                self.writer.discard()
-            raise
+    def _check_states(self) -> None:
+        for path, state in self.states.items():
+            if not state.is_at(path):
+                msg = f"{str(path)!r} has changed while it was converted; convert it again"
+                raise MemdescError(msg)
 
 
-class _Counter:
-    """Counts bytes for the progress callback; threads add to it at the same time."""
+class _Files:
+    """The files that are written, each finished as its last task is done, and what is lost."""
 
-    def __init__(
-        self, progress: Callable[[ConvertProgress], None] | None, conversion: Conversion
-    ) -> None:
-        self._progress, self._report = progress, conversion.report
-        self._lock, self._done = Lock(), 0
-        verified = conversion.cut_steps if conversion.options.verify else ()
-        steps = (*conversion.unfinished(), *verified)
-        self._total = sum(each.step.nbytes for each in steps)
+    def __init__(self, writer: Writer, work: Iterable[Work]) -> None:
+        self.losses: dict[str, Lost] = {}
+        self._writer = writer
+        # by the names of files: how many tasks are left, and the names of the steps
+        self._left: Counter[str] = Counter()
+        self._steps: dict[str, list[str]] = {}
+        for step, pieces in work:
+            # a step may also write into a file that was kept: the bytes that it already holds
+            for file in {writer.homes[each.name] for each in step.tensors} - writer.finished:
+                self._left[file] += pieces.number
+                self._steps.setdefault(file, []).append(step.name)
+        self._names = {writer.where(each).path: file for each, file in writer.homes.items()}
 
-    def add(self, stage: str, nbytes: int) -> None:
-        """Count bytes, and call the callback."""
-        if self._progress is None:
-            return
-        with self._lock:
-            self._done += nbytes
-            self._progress(ConvertProgress(stage, self._done, self._total, self._report))
-
-    def counting(self, stage: str) -> Callable[..., None]:
-        """Return a function that counts the bytes of a task."""
-        return lambda task, *_: self.add(stage, task.written)
+    def add(self, task: Task, lost: Lost | None) -> None:
+        """Add what a task lost. Fails if that is all of a tensor of a file that is whole now."""
+        if lost is not None:
+            self.losses[task.name] = lost.joined(self.losses.get(task.name))
+        written = {self._names.get(place.path, "") for place in task.dst.values()}
+        for file in written & self._left.keys():
+            self._left[file] -= 1
+            if not self._left[file]:
+                del self._left[file]
+                for name in self._steps[file]:
+                    check_lost(self.losses, name)
+                self._writer.complete(file)
 
 
 def convert(  # noqa: PLR0913 - public: what is read, what is written, and how
@@ -221,7 +200,7 @@ def convert(  # noqa: PLR0913 - public: what is read, what is written, and how
     *,
     map: Sequence[str | os.PathLike[str]] | None = None,  # noqa: A002 - as the command calls it
     options: ConvertOptions = ConvertOptions(),  # noqa: B008 - it never changes
-    progress: Callable[[ConvertProgress], None] | None = None,
+    progress: Progress | None = None,
     client: Client | None = None,
 ) -> ConvertReport:
     """Move a checkpoint into other layouts, packings and types, as `memdesc convert` does.
@@ -250,8 +229,8 @@ def convert(  # noqa: PLR0913 - public: what is read, what is written, and how
     options : ConvertOptions, optional
         Bounds, and what the conversion may do.
     progress : callable, optional
-        Called with a `ConvertProgress`: once when everything is planned, then after each piece, by
-        the thread that finished it, one at a time. What it raises ends the conversion.
+        Called with a `ConvertProgress`: once when everything is planned, then after each piece.
+        What it raises ends the conversion.
     client : distributed.Client, optional
         Its workers write the files of the output, one file at a time each; they see the same files
         under the same paths.
@@ -310,7 +289,8 @@ def convert(  # noqa: PLR0913 - public: what is read, what is written, and how
         made = plan_conversion(source, target, rules, options, to, on_workers=True)
         check_workers(client, made.states)
         execute = partial(run_on_cluster, client)
-    _Counter(progress, made).add("planned", 0)
+    if progress is not None:
+        progress(ConvertProgress("planned", 0, made.total, made.report))
     return made.report if options.dry_run else made.run(progress, execute)
 
 
@@ -347,38 +327,32 @@ def plan_conversion(
             model.configs.refuse_changed()
         output = plan_output(given, container, wanted, plan, options.shard_bytes)
         bound = options.bound._replace(wide=0) if on_workers else options.bound
-        cut_steps = tuple(step.cut(bound) for step in (*plan.steps, *output.copied))
         states = _states(container, output)
-        facts = _facts(given, plan.steps, output, states)
-        writer = Writer(
-            wanted,
-            output.files,
-            is_folder=output.is_folder,
-            overwrite=options.overwrite,
-            resume=options.resume,
-            facts=facts,
+        made = Conversion(
+            steps=plan.steps,
+            work=tuple(Work(step, step.cut(bound)) for step in (*plan.steps, *output.copied)),
+            output=output,
+            warnings=(),
+            options=options,
+            states=states,
+            writer=Writer(
+                wanted,
+                output.files,
+                is_folder=output.is_folder,
+                overwrite=options.overwrite,
+                resume=options.resume,
+                facts=_facts(given, plan.steps, output, states),
+            ),
         )
-        checked = check_numbers(plan.steps, options)
         warnings = (
             *whole.warnings,
             *plan.warnings,
             *loader_warnings(plan.steps, is_folder=output.is_folder),
             *output.warnings,
             *(() if options.resume else _discarded_warnings(wanted)),
-            *rounding_warnings(checked),
+            *rounding_warnings(check_numbers(plan.steps, options)),
         )
-        return Conversion(
-            source=given,
-            target=wanted,
-            container=container,
-            steps=plan.steps,
-            cut_steps=cut_steps,
-            output=output,
-            warnings=warnings,
-            options=options,
-            states=states,
-            writer=writer,
-        )
+        return replace(made, warnings=warnings)
 
 
 def _facts(

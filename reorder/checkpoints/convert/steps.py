@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from memdesc import MemdescError, MemoryDesc, UnsupportedFormatError, data_type, memory_desc
 from memdesc.errors import about
@@ -14,7 +16,7 @@ from memdesc.record.names import scheme_of
 from memdesc.tags import LETTERS
 from reorder.checkpoints.convert.rules import WHOLE, Rule, is_record
 from reorder.checkpoints.formats.descriptors import record_fields
-from reorder.checkpoints.formats.entry import Entry, Place, Tensor, stored_desc
+from reorder.checkpoints.formats.entry import Entry, Tensor, stored_desc
 from reorder.checkpoints.moves.changes import (
     ONLY,
     Quantize,
@@ -23,7 +25,6 @@ from reorder.checkpoints.moves.changes import (
     copied,
 )
 from reorder.checkpoints.moves.pieces import Bound, Cut, cut
-from reorder.checkpoints.moves.tasks import Task
 from reorder.checkpoints.stored import (
     QUANTIZED,
     WEIGHT,
@@ -39,7 +40,7 @@ from reorder.values.formats import FLOATS, INTEGERS
 from reorder.values.scales import check_quantized_types, split_dims
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Mapping
 
     from memdesc.tags import FormatTag
     from reorder.checkpoints.weights import Weight
@@ -93,27 +94,13 @@ class Step:
     def __str__(self) -> str:
         return "copied" if self.change is None else str(self.change)
 
-    def cut(self, bound: Bound) -> CutStep:
+    def cut(self, bound: Bound) -> Cut:
         """Cut it into pieces.
 
         Fails if the blocks are too large for any piece to fit; the message has the tensor.
         """
         with about(self.name):
-            return CutStep(self, cut(self.change or copied(self.nbytes), bound))
-
-
-class CutStep(NamedTuple):
-    """A step and its pieces."""
-
-    step: Step
-    pieces: Cut
-
-    def tasks(self, where: Callable[[str], Place] | None = None) -> Iterator[Task]:
-        """Return the pieces with their places; without `where` the tasks do not write."""
-        step = self.step
-        sources = tuple((role, entry.place) for role, entry in step.sources.items())
-        targets = tuple((role, where(each.name)) for role, each in step.targets.items() if where)
-        return (Task(step.name, piece, sources, targets) for piece in self.pieces)
+            return cut(self.change or copied(self.nbytes), bound)
 
 
 def copy_step(entry: Entry, name: str, format_name: str, rule: Rule | None = None) -> Step:
@@ -160,7 +147,7 @@ def layout_step(entry: Entry, rule: Rule, format_name: str) -> Step:
             return _quantize_step(entry, rule, src, dst)
         attr = _attr(rule, src, dst)
         if rule.scale is not None or rule.zero_point is not None:
-            return _scaled_step(entry, rule, Reorder(src, dst, attr, is_quantizing=True))
+            return _scaled_step(entry, rule, Reorder(src, dst, attr))
         change = Reorder(src, dst, attr)
     except MemdescError as error:
         hint = ""
@@ -229,10 +216,15 @@ def _quantize_step(entry: Entry, rule: Rule, src: MemoryDesc, dst: MemoryDesc) -
 def _scaled_step(entry: Entry, rule: Rule, change: Reorder) -> Step:
     """Return the step of a tensor whose scale a rule gives; it is stored beside the codes."""
     name = rule.renamed(entry.name)
+    given: dict[str, Any] = {"scales": np.float32(1 if rule.scale is None else rule.scale)}
+    given |= {} if rule.zero_point is None else {"zero_points": np.int32(rule.zero_point)}
     tensors = {"memory": stored_layout(name, change.dst)}
-    for role, each in change.constants.items():
-        tensors[role] = stored_layout(f"{name}{QUANTIZED[role]}", memory_desc((1,), each.dtype))
+    for role, value in given.items():
+        plain = memory_desc((1,), value.dtype)
+        tensors[role] = stored_layout(f"{name}{QUANTIZED[role]}", plain)
     codes, *rest = joined_tensors(name, {"quantized": {"axis": (), "groups": ()}}, tensors).items()
+    constants = tuple((role, value.tobytes()) for role, value in given.items())
+    change = replace(change, constants=constants)
     return Step(entry.name, {ONLY: entry}, {ONLY: codes[1], **dict(rest)}, change, rule)
 
 
@@ -312,7 +304,10 @@ def record_step(group: Weight, rule: Rule, format_name: str) -> Step:
         rule.fail(f"{group.prefix}: {error}")
     order = group.order
     dropped = () if order is None or order in group.tensors.values() else (order,)
-    return Step(group.prefix, group.tensors, targets, Repack(src.bare, dst), rule, dropped)
+    constants = () if isinstance(dst, MemoryDesc) else dst.constants
+    kept = tuple((each.tensor, each.data) for each in constants)
+    change = Repack(src.bare, getattr(dst, "bare", dst), constants=kept)
+    return Step(group.prefix, group.tensors, targets, change, rule, dropped)
 
 
 def _decoded_layouts(src: RecordDesc, rule: Rule) -> tuple[MemoryDesc, MemoryDesc]:

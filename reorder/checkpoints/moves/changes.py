@@ -7,10 +7,10 @@ is made by compiled code, and can be compared with its definition in numpy.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from math import lcm
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
@@ -20,14 +20,14 @@ from memdesc.record import RecordDesc
 from memdesc.views import permute_axes
 from reorder.api import prepare
 from reorder.checkpoints.moves.files import scratch
-from reorder.checkpoints.moves.runs import FieldLayout, Operand, Region
+from reorder.checkpoints.moves.pieces import FieldLayout, Operand, Region
 from reorder.memory.memory import Memory
 from reorder.plan.plan import check_pair
 from reorder.plan.planner import plan_reorder
 from reorder.quantize import quantize
 from reorder.records.convert_numbers import convert_numbers, is_rounded
 from reorder.records.decode import decode_into
-from reorder.records.record import Record, fill_constants
+from reorder.records.record import Record
 from reorder.records.reference import dequantize_reference
 from reorder.records.repacking import dim_order
 from reorder.reference import execute_reference
@@ -59,6 +59,8 @@ class Change(ABC):
 
     src: Desc
     dst: Desc
+    # what else is written and depends on nothing that is read, by role; the first region writes it
+    constants: tuple[tuple[str, bytes], ...] = field(default=(), kw_only=True, repr=False)
 
     # bytes of memory for each byte that is read or written
     working: ClassVar[int] = 1
@@ -83,39 +85,35 @@ class Change(ABC):
 
     @property
     def writes(self) -> Operands:
-        """The tensors that are written, by their roles; the first region writes constants."""
-        return _operands(self.dst, permutation(self.dst, self.dst))
+        """The tensors that are written, by their roles."""
+        constants = {role: Operand(len(data)) for role, data in self.constants}
+        return {**_operands(self.dst, permutation(self.dst, self.dst)), **constants}
 
     @property
     def is_copy(self) -> bool:
         """Whether the bytes that are written are those that are read."""
         return False
 
-    def part(self, region: Region, read: Layouts, written: Layouts) -> Change:
-        """Return the change of a region, whose fields have these layouts."""
+    def part(self, region: Region, read: Layouts, written: Layouts, **more: Any) -> Self:
+        """Return the change of a region, whose fields have these layouts; `more` changes too."""
         return replace(
             self,
             src=_desc_of(self.src, permutation(self.src, self.dst), region, read),
             dst=_desc_of(self.dst, permutation(self.dst, self.dst), region, written),
-            **self._other_fields(region),
+            constants=() if any(region.offsets) else self.constants,
+            **more,
         )
-
-    def _other_fields(self, region: Region) -> dict[str, Any]:
-        """Return the fields besides src and dst that differ in a region."""
-        del region
-        return {}
 
     @abstractmethod
     def apply(self, read: Bytes) -> Bytes:
-        """Return the bytes to write; the next call in this thread may reuse their buffers.
+        """Return the bytes to write, without constants; the next call may reuse their buffers.
 
         Fails if dst cannot hold a number.
         """
 
-    def with_chosen(self, written: Bytes) -> Change:
-        """Return the same change with given scales: those that `apply` chose, as written."""
-        del written
-        return self
+    def with_chosen(self, written: Bytes) -> tuple[Change, Bytes]:
+        """Return the change with the scales that `apply` chose and wrote, and what that writes."""
+        return replace(self, constants=()), written
 
     @abstractmethod
     def definition(self, read: Bytes, written: Bytes) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -126,16 +124,12 @@ class Change(ABC):
 class Reorder(Change):
     """A reorder of one tensor, without accumulation: a piece may run twice.
 
-    If it `is_quantizing`, its scale and zero point are those of the whole tensor, and are written
-    beside the codes. Fails if there is no such reorder, or it cannot be made region by region.
+    Fails if there is no such reorder, or it cannot be made region by region.
     """
 
     src: MemoryDesc
     dst: MemoryDesc
     attr: Attr | None = None
-    is_quantizing: bool = False
-    # the role of what it writes
-    role: str = ONLY
 
     def __post_init__(self) -> None:
         # boxes are planned when it runs
@@ -144,8 +138,6 @@ class Reorder(Change):
         if beta:
             msg = f"beta {beta} adds to what dst holds, but pieces are written, not added"
             raise MemdescError(msg)
-        for desc in (self.src, self.dst):
-            _refuse_negative_strides(desc)
 
     @property
     def alignment(self) -> tuple[int, ...]:
@@ -159,22 +151,6 @@ class Reorder(Change):
         return tuple(alignment)
 
     @property
-    def writes(self) -> Operands:
-        """The tensor, and the constants that the first region writes."""
-        constants = {role: Operand(each.nbytes, ()) for role, each in self.constants.items()}
-        return {self.role: Operand(self.dst.min_nbytes, (FieldLayout.of(self.dst),)), **constants}
-
-    @property
-    def constants(self) -> dict[str, NDArray[Any]]:
-        """The scale, and the zero point if there is one, that are written beside codes."""
-        if not self.is_quantizing:
-            return {}
-        given = {each.role: each.values for each in self.attr.parameters} if self.attr else {}
-        point = given.get("dst_zero_point")
-        points = {} if point is None else {"zero_points": np.asarray(point, np.int32)}
-        return {"scales": np.asarray(given.get("dst_scale", 1), np.float32), **points}
-
-    @property
     def is_copy(self) -> bool:
         """Whether it leaves all bytes as they are."""
         is_full = not _has_gaps(self.dst) and self.dst.padded_nelems == self.dst.nelems
@@ -186,23 +162,20 @@ class Reorder(Change):
         if _has_gaps(self.dst):
             data[:] = 0
         prepare(plan_reorder(self.src, self.dst, self.attr), threads=1)(read[ONLY], data)
-        constants = {role: _bytes_of(each) for role, each in self.constants.items()}
-        return {self.role: data, **constants}
+        return {ONLY: data}
 
     def definition(self, read: Bytes, written: Bytes) -> tuple[NDArray[Any], NDArray[Any]]:
         """Reorder by definition."""
-        data, found = padded(read[ONLY], self.src.min_nbytes), written[self.role]
+        data, found = padded(read[ONLY], self.src.min_nbytes), written[ONLY]
         wanted = np.zeros(max(len(found), self.dst.min_nbytes), np.uint8)
         execute_reference(self.src, self.dst, data, wanted, self.attr)
         return wanted[: len(found)], found
 
-    def _other_fields(self, region: Region) -> dict[str, Any]:
-        """Return the scales and zero points of the elements of a region; the first stores them."""
-        first = {"is_quantizing": self.is_quantizing and not any(region.offsets)}
+    def part(self, region: Region, read: Layouts, written: Layouts, **more: Any) -> Self:
+        """Return the change of a region, with the scales and zero points of its elements."""
         if self.attr is None or not self.attr.parameters:
-            return first
-        bound = plan_reorder(self.src, self.dst, self.attr).bound_attr
-        operands = {operand.role: operand for operand in bound.operands}
+            return super().part(region, read, written, **more)
+        operands = {each.role: each for each in bind(self.attr, self.src, self.dst).operands}
         given: dict[str, Any] = {}
         for parameter in self.attr.parameters:
             role, operand = parameter.role, operands[parameter.role]
@@ -214,10 +187,9 @@ class Reorder(Change):
             ]
             values = parameter.values.reshape(operand.sizes)[tuple(along)]
             given[role] = values.reshape(-1) if parameter.mask else parameter.values
-            given[f"{role}_mask"] = parameter.mask
-            given[f"{role}_groups"] = parameter.groups
-        given |= {"saturate": self.attr.saturate, "f8_rounding": self.attr.f8_rounding}
-        return {"attr": Attr(**given), **first}
+            given |= {f"{role}_mask": parameter.mask, f"{role}_groups": parameter.groups}
+        attr = Attr(**given, saturate=self.attr.saturate, f8_rounding=self.attr.f8_rounding)
+        return super().part(region, read, written, attr=attr, **more)
 
 
 @lru_cache(maxsize=1024)  # the layers of a model are alike
@@ -245,22 +217,19 @@ class Quantize(Change):
     @classmethod
     def into(cls, src: MemoryDesc, dst: RecordDesc) -> Quantize:
         """Return how floats become a record of codes and f32 scales."""
-        groups = dst.field_of(dst.rule.numbers[1]).groups[-GROUPED_DIMS:]
-        return cls(src, dst, tuple(range(len(dst.dims))), groups)
+        return cls(src, dst, tuple(range(len(dst.dims))), dst.scales.groups[-GROUPED_DIMS:])
 
     @property
     def codes(self) -> MemoryDesc:
         """The layout of the codes."""
-        if isinstance(self.dst, MemoryDesc):
-            return self.dst
-        return self.dst.field_of(self.dst.rule.numbers[0]).desc
+        return self.dst if isinstance(self.dst, MemoryDesc) else self.dst.codes.desc
 
     @property
     def roles(self) -> tuple[str, ...]:
         """The roles of the codes, the scales and the zero points if there are any."""
         if isinstance(self.dst, MemoryDesc):
             return (ONLY, *self.scales)
-        return tuple(self.dst.field_of(each).tensor for each in self.dst.rule.numbers)
+        return self.dst.codes.tensor, self.dst.scales.tensor
 
     @property
     def alignment(self) -> tuple[int, ...]:
@@ -295,19 +264,14 @@ class Quantize(Change):
 
     def apply(self, read: Bytes) -> Bytes:
         """Choose scales, and convert."""
-        codes, scales, points = quantize(
-            Memory(self.src, read[ONLY], zero_pad=False),
-            self.codes.dtype,
-            self.axes,
-            self.codes,
-            groups=self.groups,
-            threads=1,
+        x = Memory(self.src, read[ONLY], zero_pad=False)
+        codes, *chosen = quantize(
+            x, self.codes.dtype, self.axes, self.codes, groups=self.groups, threads=1
         )
-        made = codes.data, _bytes_of(scales), _bytes_of(points)
-        return dict(zip(self.roles, made, strict=False))
+        return dict(zip(self.roles, (codes.data, *map(_bytes_of, chosen)), strict=False))
 
-    def with_chosen(self, written: Bytes) -> Change:
-        """Return the reorder with the scales that were written."""
+    def with_chosen(self, written: Bytes) -> tuple[Change, Bytes]:
+        """Return the reorder with the scales that were written, and the codes."""
         codes, *roles = self.roles
         count = self.scales["scales"].nelems
         kinds = {"dst_scale": np.float32, "dst_zero_point": np.int32}
@@ -316,28 +280,19 @@ class Quantize(Change):
             given[name] = written[role].view(kind)[:count]
             given[f"{name}_mask"] = sum(1 << dim for dim in self.axes)
             given[f"{name}_groups"] = self.groups
-        return Reorder(self.src, self.codes, Attr(**given), role=codes)
+        return Reorder(self.src, self.codes, Attr(**given)), {ONLY: written[codes]}
 
     def definition(self, read: Bytes, written: Bytes) -> tuple[NDArray[Any], NDArray[Any]]:
         """Convert with the scales that were written."""
-        return self.with_chosen(written).definition(read, written)
+        change, codes = self.with_chosen(written)
+        return change.definition(read, codes)
 
 
 @dataclass(frozen=True)
 class Repack(Change):
-    """A record that becomes another record, or a tensor of plain numbers.
-
-    `src` is bare; if `dst` has constants, such as `g_idx`, they are written too.
-    """
+    """A record that becomes another record, or a tensor of plain numbers; both are bare."""
 
     src: RecordDesc
-
-    def part(self, region: Region, read: Layouts, written: Layouts) -> Change:
-        """Return the change of a region; the first one has the constants."""
-        made = super().part(region, read, written)
-        if isinstance(made.dst, MemoryDesc) or not any(region.offsets):
-            return made
-        return replace(made, dst=made.dst.bare)
 
     def apply(self, read: Bytes) -> Bytes:
         """Decode, or write the same numbers in another format."""
@@ -350,10 +305,9 @@ class Repack(Change):
             return {ONLY: data}
         made = {name: scratch.take(f"made {name}", n) for name, n in self.dst.tensors.items()}
         held = sum(part.layout.nelems * part.bits for part in self.dst.fields)
-        if held != 8 * self.dst.bare.nbytes:
+        if held != 8 * self.dst.nbytes:
             for data in made.values():
                 data[:] = 0  # there are gaps between fields
-        fill_constants(self.dst, made)
         # `check_numbers` has reported what is rounded
         convert_numbers(record, Record(self.dst, made), permutation(self.src, self.dst), 1, [])
         return made
@@ -381,16 +335,6 @@ def _has_gaps(desc: MemoryDesc) -> bool:
     """Whether a reorder leaves bits as they are: gaps, or half of the first or the last byte."""
     is_whole = desc.is_dense and not desc.offset0
     return not is_whole or bool(desc.padded_nelems * desc.dtype.bits % 8)
-
-
-def _refuse_negative_strides(desc: MemoryDesc) -> None:
-    strides = [block.stride for block in desc.layout.blocks if block.extent > 1]
-    if desc.nelems and min(strides, default=0) < 0:
-        msg = (
-            f"{desc!r} has the negative stride {min(strides)}; pieces are read and written in the "
-            "order of bytes, so reorder it as a whole"
-        )
-        raise MemdescError(msg)
 
 
 def _bytes_of(values: NDArray[Any]) -> NDArray[np.uint8]:
@@ -423,22 +367,16 @@ def record_of(desc: RecordDesc, data: Bytes) -> Record:
     return Record(desc, {name: data[name][:nbytes] for name, nbytes in desc.tensors.items()})
 
 
-def sizes_of(desc: Desc) -> Mapping[str, int]:
-    """Return the bytes of each tensor, by its role."""
-    return desc.tensors if isinstance(desc, RecordDesc) else {ONLY: desc.min_nbytes}
-
-
 def _operands(desc: Desc, perm: tuple[int, ...]) -> Operands:
     """Return each tensor; dim k of the descriptor is dim `perm[k]` of the change."""
     if isinstance(desc, MemoryDesc):
         return {ONLY: Operand(desc.min_nbytes, (FieldLayout.of(desc),))}
     found: dict[str, list[FieldLayout]] = {name: [] for name in desc.tensors}
-    for field in desc.fields:
-        groups, counts = [0] * len(perm), [0] * len(perm)
-        for dim, group, count in zip(perm, field.groups, field.counts, strict=True):
-            groups[dim], counts[dim] = group, count
-        layout = permute_axes(field.layout, perm)
-        found[field.tensor].append(FieldLayout(layout, field.bits, tuple(groups), tuple(counts)))
+    order = np.argsort(perm)
+    for part in desc.fields:
+        groups, counts = (tuple(each[k] for k in order) for each in (part.groups, part.counts))
+        layout = permute_axes(part.layout, perm)
+        found[part.tensor].append(FieldLayout(layout, part.bits, groups, counts))
     return {name: Operand(nbytes, tuple(found[name])) for name, nbytes in desc.tensors.items()}
 
 
@@ -450,6 +388,6 @@ def _desc_of(desc: Desc, perm: tuple[int, ...], region: Region, layouts: Layouts
     back = tuple(perm.index(dim) for dim in range(len(perm)))
     rest = {tensor: iter(found) for tensor, found in layouts.items()}
     fields = tuple(
-        replace(field, layout=permute_axes(next(rest[field.tensor]), back)) for field in desc.fields
+        replace(part, layout=permute_axes(next(rest[part.tensor]), back)) for part in desc.fields
     )
     return replace(desc, dims=tuple(region.sizes[dim] for dim in perm), fields=fields)

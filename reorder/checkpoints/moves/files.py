@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from reorder.checkpoints.formats.entry import Place
-    from reorder.checkpoints.moves.runs import Runs
+    from reorder.checkpoints.moves.pieces import Runs
 
 _PAGE = 4096
 # The most bytes that one call writes. Linux allocates page cache in blocks of the length of the

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from itertools import zip_longest
-from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from memdesc import MemdescError, MemoryDesc, memory_desc
-from memdesc.dtypes import DATA_TYPES
 from memdesc.record import RecordDesc
 from reorder.api import reorder
-from reorder.checkpoints.moves.changes import padded, record_of
+from reorder.checkpoints.moves.changes import ONLY, padded, record_of
 from reorder.memory.memory import Memory
 from reorder.records.decode import dequantize_record
 from reorder.records.numbers import code_range, is_integer_number, load_bits, number_values
@@ -20,19 +18,19 @@ from reorder.values.attr import Attr
 from reorder.values.formats import FLOATS, INTEGERS, FloatFormat
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Collection, Mapping
 
     from numpy.typing import NDArray
 
-    from reorder.checkpoints.moves.changes import Bytes, Change
+    from reorder.checkpoints.moves.changes import Bytes
 
 # the types that a message may suggest because they hold larger numbers, the best choice first
 _WIDER = ("bf16", "f32")
-_WIDE_INTEGER = "s32"
+_WIDE_INTEGER, _WIDE_BITS = "s32", 32
 
 
-class OverflowedError(MemdescError):
-    """A conversion would turn finite numbers into infinities or NaN, however often it runs."""
+class FinalError(MemdescError):
+    """A conversion would end like this however often it runs, so nothing of it is kept."""
 
 
 def check_scales(
@@ -44,8 +42,8 @@ def check_scales(
     """Refuse scales, zero points and offsets in some tensors of a record that are not finite.
 
     The record may be a region, which begins at `offsets`. `read` returns the bytes of a tensor by
-    its role, and is called only for those with such numbers. The error is an `OverflowedError` with
-    the first number, and its index over the groups.
+    its role, and is called only for those with such numbers. The error has the first number, and
+    its index over the groups.
     """
     rule = desc.rule
     for number in (*rule.scale, *rule.offset, *filter(None, [rule.zero])):
@@ -63,7 +61,7 @@ def check_scales(
                 f"and {len(wrong)} of {values.size} are not finite; the checkpoint is damaged, so "
                 "get it again"
             )
-            raise OverflowedError(msg)
+            raise FinalError(msg)
 
 
 def check_zero_points(desc: RecordDesc, read: Callable[[str], NDArray[np.uint8]]) -> None:
@@ -92,7 +90,7 @@ def check_zero_points(desc: RecordDesc, read: Callable[[str], NDArray[np.uint8]]
             "checkpoint_format gptq_v2, which stores zero points as they are; if this one does, "
             f"say {desc.name}(zeros=v2)"
         )
-        raise OverflowedError(msg)
+        raise FinalError(msg)
 
 
 class Lost(NamedTuple):
@@ -105,53 +103,42 @@ class Lost(NamedTuple):
     # the largest number, if all became 0; None if one did not
     vanished: float | None
 
+    def joined(self, other: Lost | None) -> Lost:
+        """Return what two regions lost."""
+        if other is None:
+            return self
+        values = self.vanished, other.vanished
+        largest = None if None in values else max(x for x in values if x is not None)
+        nelems, saturated = self.nelems + other.nelems, self.saturated + other.saturated
+        return Lost(self.dtype, nelems, saturated, largest)
 
-class Losses:
-    """What tensors lost in all their regions, by name; threads add to it."""
 
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._found: dict[str, Lost] = {}
-
-    def add(self, name: str, found: Lost | None) -> None:
-        """Add what a region lost; None if it cannot lose anything."""
-        if found is None:
-            return
-        with self._lock:
-            old = self._found.get(name, Lost(found.dtype, 0, 0, 0.0))
-            largest = None
-            if old.vanished is not None and found.vanished is not None:
-                largest = max(old.vanished, found.vanished)
-            nelems, saturated = old.nelems + found.nelems, old.saturated + found.saturated
-            self._found[name] = Lost(found.dtype, nelems, saturated, largest)
-
-    def check(self, names: Iterable[str]) -> None:
-        """Refuse whole tensors in which every number became 0, or saturated."""
-        for name in names:
-            dtype, nelems, saturated, vanished = self._found.get(name, Lost("", 0, 0, None))
-            if vanished:
-                hint = "" if dtype in _WIDER else f"; {' and '.join(_WIDER)} hold it"
-                msg = (
-                    f"{name}: all numbers would become 0 in {dtype}: the largest is "
-                    f"{vanished:.6g}{hint}; or leave the tensor out of the rule"
-                )
-                raise OverflowedError(msg)
-            if saturated and saturated == nelems:
-                msg = (
-                    f"{name}: all {nelems} numbers are beyond {dtype} at this scale, so each would "
-                    "become its largest or least number; give a larger scale"
-                )
-                raise OverflowedError(msg)
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """A warning for each tensor in which numbers saturated."""
-        return tuple(
-            f"{name}: {each.saturated} of {each.nelems} numbers are beyond {each.dtype} at this "
-            "scale and became its largest or least number"
-            for name, each in sorted(self._found.items())
-            if each.saturated
+def check_lost(losses: Mapping[str, Lost], name: str) -> None:
+    """Refuse a whole tensor in which every number became 0, or saturated."""
+    dtype, nelems, saturated, vanished = losses.get(name, Lost("", 0, 0, None))
+    if vanished:
+        hint = "" if dtype in _WIDER else f"; {' and '.join(_WIDER)} hold it"
+        msg = (
+            f"{name}: all numbers would become 0 in {dtype}: the largest is {vanished:.6g}{hint}; "
+            "or leave the tensor out of the rule"
         )
+        raise FinalError(msg)
+    if saturated and saturated == nelems:
+        msg = (
+            f"{name}: all {nelems} numbers are beyond {dtype} at this scale, so each would become "
+            "its largest or least number; give a larger scale"
+        )
+        raise FinalError(msg)
+
+
+def saturation_warnings(losses: Mapping[str, Lost]) -> tuple[str, ...]:
+    """Return a warning for each tensor in which numbers saturated."""
+    return tuple(
+        f"{name}: {each.saturated} of {each.nelems} numbers are beyond {each.dtype} at this "
+        "scale and became its largest or least number"
+        for name, each in sorted(losses.items())
+        if each.saturated
+    )
 
 
 class Made(NamedTuple):
@@ -166,50 +153,46 @@ class Made(NamedTuple):
     # where the region begins; empty for the whole tensor
     offsets: tuple[int, ...] = ()
 
-    @classmethod
-    def by(
-        cls, change: Change, read: Bytes, data: NDArray[np.uint8], offsets: tuple[int, ...]
-    ) -> Made:
-        """Return what a change made of the bytes of a region."""
-        dst = change.dst
-        assert isinstance(dst, MemoryDesc)  # noqa: S101 - only then it makes a plain tensor
-        return cls(change.src, dst, getattr(change, "attr", None), read, data, offsets)
-
     def lost(self) -> Lost | None:
         """Refuse infinities or NaN that were finite numbers; return what else was lost.
 
-        The error is an `OverflowedError` with the first number, its index, and the way out.
+        The error has the first number, its index, and the way out.
         """
-        dst, name = self.dst, self.dst.dtype.name
-        if not dst.nelems:
+        name, form = self.dst.dtype.name, FLOATS.get(self.dst.dtype.name)
+        if not self.dst.nelems:
             return None
         saturated = self._saturated() if self._may_saturate else 0
-        if name not in FLOATS:
-            return Lost(name, dst.nelems, saturated, None)
+        if form is None:
+            return Lost(name, self.dst.nelems, saturated, None)
         held = self.src.dtype.name if isinstance(self.src, MemoryDesc) else ""
-        if self.attr is None and held in FLOATS and FLOATS[name].holds(FLOATS[held]):
+        if self.attr is None and held in FLOATS and form.holds(FLOATS[held]):
             return None
-        self._check_finite()
-        return Lost(name, dst.nelems, saturated, self._vanished())
+        made = Memory(self.dst, self.data[: self.dst.min_nbytes], zero_pad=False)
+        # four bits have neither infinities nor NaN; padding is zero
+        if not self.dst.dtype.is_packed and _has_special(made.elements, form):
+            self._check_finite(_as_f64(made), form)
+        # as signed integers, positive numbers are positive, so this is decided without a copy
+        codes = made.elements.view(f"i{made.elements.itemsize}")
+        is_gone = codes.size and int(codes.max()) <= 0 and not _as_f64(made).any()
+        vanished = float(np.abs(self._values()).max()) if is_gone else None
+        return Lost(name, self.dst.nelems, saturated, vanished)
 
     @property
     def _may_saturate(self) -> bool:
         """Whether numbers beyond dst, if there are any, become its largest or least."""
-        src, dst, attr = self.src, self.dst, self.attr
-        if not isinstance(src, MemoryDesc):
+        if not isinstance(self.src, MemoryDesc):
             return False
-        if dst.dtype.name not in INTEGERS:
-            return attr is not None and attr.saturate
-        if src.dtype.name not in INTEGERS or (attr is not None and attr.parameters):
-            return attr is not None  # without one, scales are chosen from these numbers
-        held, target = INTEGERS[src.dtype.name], INTEGERS[dst.dtype.name]
-        return held.low < target.low or held.high > target.high
+        held, target = (INTEGERS.get(each.dtype.name) for each in (self.src, self.dst))
+        if held and target and not (self.attr and self.attr.parameters):
+            return held.low < target.low or held.high > target.high
+        # without an attribute, scales are chosen from these numbers
+        return self.attr is not None and (target is not None or self.attr.saturate)
 
     def _saturated(self) -> int:
         """Return how many finite numbers are beyond the target's type at the scale of a reorder."""
-        name = self.dst.dtype.name
+        integers, floats = INTEGERS.get(self.dst.dtype.name), FLOATS.get(self.dst.dtype.name)
         # zero points go with integers; those that are wide enough show what is beyond narrow ones
-        is_narrow = name in INTEGERS and self.dst.dtype.bits < DATA_TYPES[_WIDE_INTEGER].bits
+        is_narrow = integers is not None and self.dst.dtype.bits < _WIDE_BITS
         given: dict[str, Any] = {"saturate": True}
         for each in () if self.attr is None else self.attr.parameters:
             if is_narrow or each.role != "dst_zero_point":
@@ -218,63 +201,42 @@ class Made(NamedTuple):
                 given[f"{each.role}_groups"] = each.groups
         wide = memory_desc(self.dst.dims, _WIDE_INTEGER if is_narrow else "f64")
         numbers = reorder(self._memory_read(), wide, attr=Attr(**given), threads=1).numpy()
-        if name in INTEGERS:
-            low, high = float(INTEGERS[name].low), float(INTEGERS[name].high)
-        else:
-            low, high = -FLOATS[name].max, FLOATS[name].max
+        high = floats.max if floats else 0.0
+        low, high = (float(integers.low), float(integers.high)) if integers else (-high, high)
         return int((np.isfinite(numbers) & ((numbers < low) | (numbers > high))).sum())
 
-    def _check_finite(self) -> None:
-        dst, src = self.dst, self.src
-        # four bits have neither infinities nor NaN; padding is zero
-        if dst.dtype.is_packed or not _has_special(self._made.elements, FLOATS[dst.dtype.name]):
-            return
-        found, values = _as_f64(self._made), self._values()
+    def _check_finite(self, found: NDArray[np.float64], form: FloatFormat) -> None:
+        values = self._values()
         lost = ~np.isfinite(found) & np.isfinite(values)
-        if isinstance(src, RecordDesc):
+        if isinstance(self.src, RecordDesc):
             # a product may be infinite in f32 already
-            lost |= ~np.isfinite(found) & _finite_codes(src, self.read)
+            lost |= ~np.isfinite(found) & _finite_codes(self.src, self.read)
         if not lost.any():
             return
         at = tuple(int(i) for i in np.argwhere(lost)[0])
-        offsets = self.offsets or (0,) * len(at)
-        index = tuple(i + offset for i, offset in zip(at, offsets, strict=True))
-        value, largest = values[at], FLOATS[dst.dtype.name].max
-        others = int(lost.sum()) - 1
+        index = tuple(map(sum, zip_longest(at, self.offsets, fillvalue=0)))
+        value, others = values[at], int(lost.sum()) - 1
         more = f", and so do {others} more near it" if others else ""
         if not np.isfinite(value):
             msg = (
                 f"the number at {index} is {value:.6g}, although codes are finite: a scale is not, "
                 f"or their product is beyond f32{more}; the checkpoint is damaged, so get it again"
             )
-            raise OverflowedError(msg)
-        wider = [name for name in _WIDER if FLOATS[name].max > largest]
+            raise FinalError(msg)
+        wider = [name for name in _WIDER if FLOATS[name].max > form.max]
         hint = f"; {' and '.join(wider)} hold it" if wider else ""
-        if not isinstance(src, RecordDesc):
+        if not isinstance(self.src, RecordDesc):
             hint += "; or give scale=, or leave the tensor out of the rule"
         msg = (
-            f"{value:.6g} at {index} would become {found[at]:.6g} in {dst.dtype}, whose largest "
-            f"number is {largest:.6g}{more}{hint}"
+            f"{value:.6g} at {index} would become {found[at]:.6g} in {self.dst.dtype}, whose "
+            f"largest number is {form.max:.6g}{more}{hint}"
         )
-        raise OverflowedError(msg)
-
-    def _vanished(self) -> float | None:
-        """Return the largest number that was read if every one became 0; None otherwise."""
-        codes = self._made.elements
-        # as signed integers, positive numbers are positive, so this is decided without a copy
-        is_positive = codes.size and int(codes.view(f"i{codes.itemsize}").max()) > 0
-        if not codes.size or is_positive or _as_f64(self._made).any():
-            return None
-        return float(np.abs(self._values()).max())
-
-    @property
-    def _made(self) -> Memory:
-        return Memory(self.dst, self.data[: self.dst.min_nbytes], zero_pad=False)
+        raise FinalError(msg)
 
     def _memory_read(self) -> Memory:
         assert isinstance(self.src, MemoryDesc)  # noqa: S101 - the callers have looked
-        (data,) = self.read.values()
-        return Memory(self.src, padded(data, self.src.nbytes)[: self.src.nbytes], zero_pad=False)
+        data = padded(self.read[ONLY], self.src.nbytes)
+        return Memory(self.src, data[: self.src.nbytes], zero_pad=False)
 
     def _values(self) -> NDArray[Any]:
         """Return the numbers that were read, before an attribute is applied."""

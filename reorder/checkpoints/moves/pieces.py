@@ -1,31 +1,32 @@
 """Cut a change between files into pieces that can run independently, in bounded memory.
 
-A piece says which bytes it reads and writes, and how they change. No two pieces of a change
-write the same bytes, unless they write the same values, so they run in any order, on any machine
-that has the files, and again after a failure. A piece does not say where its tensors are, so layers
-of equal shapes share their pieces.
+A piece says which bytes it reads and writes, and how they change. No two pieces of a change write
+the same bytes, unless they write the same values, so they run in any order, on any machine that has
+the files, and again after a failure. A piece does not say where its tensors are, so layers of equal
+shapes share their pieces.
 
 Pieces are regions of whole blocks of every operand. One dim after another is halved, in whole
-blocks, until a region is small enough: each time the dim whose halves have the longest runs.
+blocks, until a region is small enough: each time the dim whose halves have the longest runs. The
+innermost blocks of a region form one contiguous run of bytes; the blocks around them are loops over
+such runs. Once runs are back to back in a buffer, the layout there has smaller strides.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
 from math import lcm, prod
 from typing import TYPE_CHECKING, NamedTuple
 
-from memdesc import Layout, MemdescError
+from memdesc import Block, Layout, MemdescError, MemoryDesc
 from memdesc.dtypes import BYTE_BITS
 from memdesc.errors import about
-from reorder.checkpoints.moves.runs import FieldLayout, Region, Runs, compact
+from memdesc.views import submemory
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping
 
-    from reorder.checkpoints.moves.changes import Change, Layouts
+    from reorder.checkpoints.moves.changes import Change
 
 # How many bytes a piece reads and writes if memory allows, so that its runs are long.
 _PIECE_NBYTES = 128 << 20
@@ -34,11 +35,10 @@ _LONG_RUN = 64 << 10
 # The bytes of a piece that mostly stays in the caches of a machine; pieces are larger only if that
 # makes their runs long.
 _SMALL_PIECE = 16 << 20
-
+# A gap is read along with the elements around it unless it is longer than they are.
+_MAX_GAP = 2
 
 _Sizes = tuple[int, ...]
-# the fields of an operand, over the dims of the regions, and whether it is written
-_OperandUse = tuple[tuple[FieldLayout, ...], bool]
 
 
 class Bound(NamedTuple):
@@ -61,25 +61,94 @@ class Bound(NamedTuple):
         return cls(share, max_bytes, min(_PIECE_NBYTES, max_bytes // 2))
 
 
-@dataclass(frozen=True, slots=True)
-class Cut:
-    """The pieces of a change, one for each region of a grid, made while iterating."""
+class Region(NamedTuple):
+    """A rectangular part of a tensor: its sizes along the dims, and where it starts."""
 
-    change: Change
-    # the sizes of what is cut, and of the regions; the last one along a dim may be shorter.
-    # No dims make one piece of the whole.
-    dims: _Sizes
     sizes: _Sizes
+    offsets: _Sizes
 
-    def __len__(self) -> int:
-        return prod(-(-size // step) for size, step in zip(self.dims, self.sizes, strict=True))
 
-    def __iter__(self) -> Iterator[Piece]:
-        steps = zip(self.dims, self.sizes, strict=True)
-        for at in product(*(range(0, size, step) for size, step in steps)):
-            ends = zip(self.sizes, self.dims, at, strict=True)
-            sizes = tuple(min(step, size - i) for step, size, i in ends)
-            yield _piece(self.change, Region(sizes, at))
+class Runs(NamedTuple):
+    """Runs of bytes of one length, whose starts are those of a loop nest."""
+
+    # the first byte of the first run, from the start of the tensor
+    start: int
+    # bytes of each run
+    length: int
+    # the number of runs and the bytes from one to the next, outermost loop first
+    loops: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def number(self) -> int:
+        """How many runs there are."""
+        return prod(count for count, _ in self.loops)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all runs."""
+        return self.number * self.length
+
+    def starts(self) -> Iterator[int]:
+        """Return the first byte of each run, in the order of the runs in a buffer."""
+        steps = (range(0, count * step, step) for count, step in self.loops)
+        return (self.start + sum(at) for at in product(*steps))
+
+
+class FieldLayout(NamedTuple):
+    """Where the elements of one field lie in a tensor; a plain tensor has a single field.
+
+    `groups` says how many adjacent indices along each dim of a region share `counts` elements.
+    """
+
+    layout: Layout
+    bits: int
+    groups: _Sizes
+    counts: _Sizes
+
+    @classmethod
+    def of(cls, desc: MemoryDesc) -> FieldLayout:
+        """Return the only field of a plain tensor. Fails if a stride is negative."""
+        strides = [block.stride for block in desc.layout.blocks if block.extent > 1]
+        if desc.nelems and min(strides, default=0) < 0:
+            msg = (
+                f"{desc!r} has the negative stride {min(strides)}; pieces are read and written in "
+                "the order of bytes, so reorder it as a whole"
+            )
+            raise MemdescError(msg)
+        ones = (1,) * desc.ndims
+        return cls(desc.layout, desc.dtype.bits, ones, ones)
+
+    def view(self, region: Region) -> Layout:
+        """Return the layout of the elements of a region in the whole tensor."""
+        each = [*zip(*region, self.groups, self.counts, strict=True)]
+        sizes = tuple(-(-size // group) * count for size, _, group, count in each)
+        if sizes == self.layout.dims:
+            return self.layout
+        offsets = tuple(at // group * count for _, at, group, count in each)
+        return submemory(self.layout, sizes, offsets)
+
+
+# the fields of a tensor that is read or written; none if it is a constant
+Fields = tuple[FieldLayout, ...]
+# the fields of a tensor, and whether it is written
+_Use = tuple[Fields, bool]
+
+
+class Operand(NamedTuple):
+    """A tensor that is read or written: the bytes of the whole, and its fields."""
+
+    nbytes: int
+    fields: Fields = ()
+
+
+class Part(NamedTuple):
+    """What a piece reads or writes of a tensor."""
+
+    # which tensor
+    role: str
+    runs: Runs
+    # the bytes of its buffer: descriptors may count the padding after the last run
+    room: int
 
 
 class Piece(NamedTuple):
@@ -87,21 +156,41 @@ class Piece(NamedTuple):
 
     # how the bytes that are read change
     change: Change
-    # the runs in each tensor that is read, and in each tensor that is written, by their roles
-    reads: tuple[tuple[str, Runs], ...]
-    writes: tuple[tuple[str, Runs], ...]
+    reads: tuple[Part, ...]
+    writes: tuple[Part, ...]
     # where the region begins, along the dims of the target; empty for the whole
-    offsets: tuple[int, ...] = ()
+    offsets: _Sizes = ()
 
     @property
     def nbytes(self) -> int:
         """Bytes that it needs in memory."""
-        return self.change.working * sum(runs.nbytes for _, runs in (*self.reads, *self.writes))
+        return self.change.working * sum(each.runs.nbytes for each in (*self.reads, *self.writes))
 
     @property
     def written(self) -> int:
         """Bytes that it writes."""
-        return sum(runs.nbytes for _, runs in self.writes)
+        return sum(each.runs.nbytes for each in self.writes)
+
+
+class Cut(NamedTuple):
+    """The pieces of a change, one for each region of a grid, made while they are asked for."""
+
+    change: Change
+    # the sizes of what is cut, and of the regions; the last one along a dim may be shorter.
+    # No dims make one piece of the whole.
+    dims: _Sizes
+    sizes: _Sizes
+
+    @property
+    def number(self) -> int:
+        """How many pieces there are."""
+        return prod(-(-size // step) for size, step in zip(self.dims, self.sizes, strict=True))
+
+    def pieces(self) -> Iterator[Piece]:
+        """Return the pieces."""
+        steps = zip(self.dims, self.sizes, strict=True)
+        for at in product(*(range(0, size, step) for size, step in steps)):
+            yield _piece(self.change, _region_at(at, self.dims, self.sizes))
 
 
 def cut(change: Change, bound: Bound) -> Cut:
@@ -118,24 +207,20 @@ def cut(change: Change, bound: Bound) -> Cut:
     >>> from reorder.checkpoints.moves.changes import Reorder, Repack
     >>> from reorder.checkpoints.moves.pieces import Bound, cut
     >>> src, dst = (memdesc.memory_desc((64, 6), "f32", tag) for tag in ("ab", "Ab16a"))
-    >>> pieces = cut(Reorder(src, dst), Bound(1600, 1600))
-    >>> len(pieces)
-    2
-    >>> for piece in pieces:
-    ...     print(piece.change.dst, piece.reads[0][1].start, piece.writes[0][1].start)
+    >>> for piece in cut(Reorder(src, dst), Bound(1600, 1600)).pieces():
+    ...     print(piece.change.dst, piece.reads[0].runs.start, piece.writes[0].runs.start)
     memory_desc((32, 6), 'f32', 'Ab16a') 0 0
     memory_desc((32, 6), 'f32', 'Ab16a') 768 768
     >>> of = memdesc.record.record_desc
     >>> src, dst = (of((256, 64), name, group=32) for name in ("awq", "gptq"))
-    >>> pieces = list(cut(Repack(src, dst), Bound(10000, 10000)))
-    >>> len(pieces), pieces[1].change.dst.dims, pieces[1].writes[0]
-    (2, (128, 64), ('qweight', Runs(start=4096, length=4096, loops=())))
+    >>> _, second = cut(Repack(src, dst), Bound(10000, 10000)).pieces()
+    >>> second.change.dst.dims, second.writes[0].role, second.writes[0].runs
+    ((128, 64), 'qweight', Runs(start=4096, length=4096, loops=()))
     """
     dims, reads, writes = change.dims, change.reads, change.writes
-    written = sum(operand.nbytes for operand in writes.values())
+    read, written = (sum(each.nbytes for each in held.values()) for held in (reads, writes))
     if 0 in dims and not written:  # but the scales of an empty tensor may be written
         return Cut(change, (0,), (1,))
-    read = sum(operand.nbytes for operand in reads.values())
     if 0 in dims or read + written <= min(bound.wanted, _SMALL_PIECE):
         return Cut(change, (), ())
     uses = tuple(
@@ -148,114 +233,120 @@ def cut(change: Change, bound: Bound) -> Cut:
         return Cut(change, dims, _sizes(dims, uses, change.alignment, bound))
 
 
+@lru_cache(maxsize=1024)  # the layers of a model are alike
+def _piece(change: Change, region: Region) -> Piece:
+    if not region.sizes or region.sizes == change.dims == change.alignment:
+        reads, writes = (
+            tuple(Part(role, Runs(0, each.nbytes), each.nbytes) for role, each in held.items())
+            for held in (change.reads, change.writes)
+        )
+        return Piece(change, reads, writes)
+    reads_in, held = _compacted(change, change.reads, region, is_written=False)
+    writes_in, made = _compacted(change, change.writes, region, is_written=True)
+    part = change.part(region, held, made)
+    return Piece(part, _parts(reads_in, part.reads), _parts(writes_in, part.writes), region.offsets)
+
+
+def _parts(runs: Mapping[str, Runs], operands: Mapping[str, Operand]) -> tuple[Part, ...]:
+    return tuple(Part(role, x, max(x.nbytes, operands[role].nbytes)) for role, x in runs.items())
+
+
+def _compacted(
+    change: Change, operands: Mapping[str, Operand], region: Region, *, is_written: bool
+) -> tuple[dict[str, Runs], dict[str, tuple[Layout, ...]]]:
+    """Return the runs of a region in each tensor, and the layouts of its fields in these bytes."""
+    runs: dict[str, Runs] = {}
+    layouts: dict[str, tuple[Layout, ...]] = {}
+    for role, (nbytes, fields) in operands.items():
+        found = compact(fields, region, is_written=is_written) if fields else None
+        if found is not None:
+            runs[role], layouts[role] = found
+        elif fields:
+            msg = f"{change}: {region} shares bytes with others"
+            raise MemdescError(msg)
+        elif not any(region.offsets):
+            runs[role] = Runs(0, nbytes)  # a constant
+    return runs, layouts
+
+
+# --- how large regions are ---
+
+
+class _Grid(NamedTuple):
+    """Regions of one size: the bytes of the largest, and the runs of the first."""
+
+    sizes: _Sizes
+    nbytes: int
+    # runs for each byte
+    cost: float
+    has_long_runs: bool
+
+
 @lru_cache(maxsize=256)  # the layers of a model are alike
-def _sizes(dims: _Sizes, uses: tuple[_OperandUse, ...], alignment: _Sizes, bound: Bound) -> _Sizes:
+def _sizes(dims: _Sizes, uses: tuple[_Use, ...], alignment: _Sizes, bound: Bound) -> _Sizes:
     """Return the sizes of regions that cover dims without a 0: the smallest that have long runs.
 
     Sizes and offsets of regions are multiples of `alignment`, and whole blocks of all layouts.
     Fails if no region fits; the message has the bytes that the smallest takes.
     """
     steps = _steps(dims, uses, alignment)
-    for wanted in _nbytes_to_try(bound):
-        sizes = _sizes_within(dims, uses, steps, bound._replace(wanted=wanted))
-        if _has_long_runs(uses, sizes):
-            return sizes
-    return _sizes_within(dims, uses, steps, bound)
-
-
-def _nbytes_to_try(bound: Bound) -> Iterator[int]:
-    """Return the bytes of pieces to try until their runs are long, the fewest first."""
-    wanted = bound.wanted
-    if wanted > _SMALL_PIECE:
-        yield _SMALL_PIECE
-    while True:
-        yield wanted
-        wanted *= 2
-        if wanted > bound.wide:
-            return
-
-
-def _whole(change: Change) -> Piece:
-    """Return the one piece of a change that is not cut."""
-    reads, writes = (
-        tuple((role, Runs(0, operand.nbytes)) for role, operand in operands.items())
-        for operands in (change.reads, change.writes)
-    )
-    return Piece(change, reads, writes)
-
-
-@lru_cache(maxsize=1024)  # the layers of a model are alike
-def _piece(change: Change, region: Region) -> Piece:
-    if not region.sizes or region.sizes == change.dims == change.alignment:
-        return _whole(change)
-    reads, held = _compacted(change, region, is_written=False)
-    writes, made = _compacted(change, region, is_written=True)
-    return Piece(change.part(region, held, made), reads, writes, region.offsets)
-
-
-def _compacted(
-    change: Change, region: Region, *, is_written: bool
-) -> tuple[tuple[tuple[str, Runs], ...], Layouts]:
-    """Return the runs of a region in each tensor, and the layouts of its fields in these bytes."""
-    runs: dict[str, Runs] = {}
-    layouts: dict[str, tuple[Layout, ...]] = {}
-    for role, (nbytes, fields) in (change.writes if is_written else change.reads).items():
-        found = compact(fields, region, is_written=is_written) if fields else None
-        if found is not None:
-            runs[role], layouts[role] = found
-        elif fields:
-            msg = (
-                f"{change}: the region of {region.sizes} at {region.offsets} shares bytes with "
-                "others"
-            )
-            raise MemdescError(msg)
-        elif not any(region.offsets):
-            runs[role] = Runs(0, nbytes)
-    return tuple(runs.items()), layouts
-
-
-class _RegionSize(NamedTuple):
-    """Regions of one size: the bytes of the largest, and the runs per byte of the first.
-
-    The last regions hold the padding of their tensors, so they may be larger than the first.
-    """
-
-    sizes: _Sizes
-    nbytes: int
-    cost: float
-
-
-def _sizes_within(
-    dims: _Sizes, uses: tuple[_OperandUse, ...], steps: _Sizes, bound: Bound
-) -> _Sizes:
-    """Return the sizes of regions of about the wanted bytes, multiples of `steps`."""
-    best = _region_size(dims, uses, dims)
-    while best is None or best.nbytes > bound.wanted:
-        sizes = dims if best is None else best.sizes
-        found = [_region_size(dims, uses, halved) for halved in _halved(sizes, steps)]
-        legal = [each for each in found if each is not None]
-        if legal:
-            best = min(legal, key=lambda each: each.cost)
-        elif best is not None and best.nbytes <= bound.most:
+    whole = _grid(dims, uses, dims)
+    sizes, tried = dims, [] if whole is None else [whole]
+    while not tried or tried[-1].nbytes > min(bound.wanted, _SMALL_PIECE):
+        grids = [_grid(dims, uses, halved) for halved in _halved(sizes, steps)]
+        legal = [each for each in grids if each is not None]
+        if not legal:
             break
-        else:
-            need = "an unknown number of bytes" if best is None else f"{best.nbytes} bytes"
-            msg = (
-                f"the smallest piece of whole blocks takes {need}, read and written, and max_bytes "
-                f"is {bound.most}; give more"
-            )
-            raise MemdescError(msg)
+        tried.append(min(legal, key=lambda each: each.cost))
+        sizes = tried[-1].sizes
+    widest = max(bound.wanted, bound.wide)
+    long = [each for each in tried if each.has_long_runs and each.nbytes <= widest]
+    fitting = [each for each in tried if each.nbytes <= bound.wanted]
+    best = next(iter(long[-1:] or fitting or tried[-1:]), None)
+    if best is None or best.nbytes > bound.most:
+        need = "an unknown number of bytes" if best is None else f"{best.nbytes} bytes"
+        msg = (
+            f"the smallest piece of whole blocks takes {need}, read and written, and max_bytes "
+            f"is {bound.most}; give more"
+        )
+        raise MemdescError(msg)
     return best.sizes
 
 
-def _has_long_runs(uses: Sequence[_OperandUse], sizes: _Sizes) -> bool:
-    """Whether the first region of these sizes is read and written in long runs."""
-    first = Region(sizes, (0,) * len(sizes))
-    found = [compact(fields, first, is_written=is_written) for fields, is_written in uses]
-    return all(each is None or each[0].number == 1 or each[0].length >= _LONG_RUN for each in found)
+def _grid(dims: _Sizes, uses: tuple[_Use, ...], sizes: _Sizes) -> _Grid | None:
+    """Return the regions of these sizes; None if one of them has no runs.
+
+    The last regions along a dim hold the padding of their tensors, and may start inside a byte.
+    """
+    pairs = zip(dims, sizes, strict=True)
+    corners = product(*(sorted({0, (size - 1) // step * step}) for size, step in pairs))
+    nbytes, first = 0, None
+    for at in corners:
+        region = _region_at(at, dims, sizes)
+        found = [compact(fields, region, is_written=is_written) for fields, is_written in uses]
+        runs = [each[0] for each in found if each is not None]
+        if len(runs) < len(found):
+            return None
+        nbytes, first = max(nbytes, sum(each.nbytes for each in runs)), first or runs
+    cost = sum(each.number / each.nbytes for each in first or ())
+    is_long = all(each.number == 1 or each.length >= _LONG_RUN for each in first or ())
+    return _Grid(sizes, nbytes, cost, is_long)
 
 
-def _steps(dims: _Sizes, uses: Sequence[_OperandUse], alignment: _Sizes) -> _Sizes:
+def _region_at(at: _Sizes, dims: _Sizes, sizes: _Sizes) -> Region:
+    ends = zip(sizes, dims, at, strict=True)
+    return Region(tuple(min(step, size - i) for step, size, i in ends), at)
+
+
+def _halved(sizes: _Sizes, steps: _Sizes) -> Iterator[_Sizes]:
+    """Return copies of the sizes in which one of them is halved, if it has several steps."""
+    for dim, (size, step) in enumerate(zip(sizes, steps, strict=True)):
+        if size > step:
+            half = max(-(-size // step) // 2, 1) * step
+            yield (*sizes[:dim], half, *sizes[dim + 1 :])
+
+
+def _steps(dims: _Sizes, uses: tuple[_Use, ...], alignment: _Sizes) -> _Sizes:
     """Return the step along each dim: multiples of it cut no block, no group and no byte."""
     steps = list(alignment)
     for layout, bits, groups, counts in (field for fields, _ in uses for field in fields):
@@ -277,49 +368,71 @@ def _steps(dims: _Sizes, uses: Sequence[_OperandUse], alignment: _Sizes) -> _Siz
     return tuple(min(step, size) for step, size in zip(steps, dims, strict=True))
 
 
-def _halved(sizes: _Sizes, steps: _Sizes) -> Iterator[_Sizes]:
-    """Return copies of the sizes in which one of them is halved, if it has several steps."""
-    for dim, (size, step) in enumerate(zip(sizes, steps, strict=True)):
-        if size > step:
-            half = max(-(-size // step) // 2, 1) * step
-            yield (*sizes[:dim], half, *sizes[dim + 1 :])
+# --- the bytes of a region ---
 
 
-def _region_size(dims: _Sizes, uses: Sequence[_OperandUse], sizes: _Sizes) -> _RegionSize | None:
-    """Return the regions of these sizes; None if one of them has no runs."""
-    first = Region(sizes, (0,) * len(sizes))
-    nbytes, cost = 0, 0.0
-    for fields, is_written in uses:
-        found = compact(fields, first, is_written=is_written)
-        if found is None or not all(
-            compact(fields, tail, is_written=is_written) for tail in _tails(dims, fields, sizes)
-        ):
+def compact(
+    fields: Fields, region: Region, *, is_written: bool
+) -> tuple[Runs, tuple[Layout, ...]] | None:
+    """Return the runs of a region of a tensor, and the layouts of its fields in these bytes.
+
+    Runs that are written hold only bytes of the region; runs that are read may include gaps no
+    longer than the data between them. None if there are no such runs: they would not be whole
+    bytes, or other elements are in between.
+    """
+    views = [field.view(region) for field in fields]
+    if any(view.xor for view in views):
+        return None
+    if len(fields) > 1:
+        return _joined(fields, views)
+    (field,), (view,) = fields, views
+    return _runs(view, field.bits, is_exact=is_written and view is not field.layout)
+
+
+def _runs(layout: Layout, bits: int, *, is_exact: bool) -> tuple[Runs, tuple[Layout]] | None:
+    """Return the runs of one layout; those that are exact have no gaps."""
+    blocks = [block for block in layout.blocks if block.extent > 1 and block.stride]
+    inner, loops, strides = 1, list[Block](), dict[Block, int]()
+    for block in sorted(blocks, key=lambda block: block.stride):
+        if block.stride < inner and (is_exact or loops):
             return None
-        nbytes += max(_largest_nbytes(dims, sizes, found[0], field) for field in fields)
-        cost += found[0].number / found[0].nbytes
-    return _RegionSize(sizes, nbytes, cost)
+        if not loops and block.stride <= inner * (1 if is_exact else _MAX_GAP):
+            inner += (block.extent - 1) * block.stride
+            continue
+        strides[block] = inner * prod(each.extent for each in loops)
+        loops.append(block)
+    first, is_ragged = layout.offset0, layout.has_partial_blocks
+    start, at_bit = divmod(first * bits, BYTE_BITS)
+    counts = (inner, *(block.stride for block in loops))
+    is_cut = at_bit or is_ragged or any(count * bits % BYTE_BITS for count in counts)
+    if (loops and is_cut) or (is_exact and at_bit):
+        return None
+    # extents count the last block of an axis in full, even where the axis ends inside it
+    end = layout.last + 1 if is_ragged else first + inner
+    steps = tuple((block.extent, block.stride * bits // BYTE_BITS) for block in reversed(loops))
+    runs = Runs(start, -(-end * bits // BYTE_BITS) - start, steps)
+    return runs, (_moved(layout, at_bit // bits, strides),)
 
 
-def _tails(dims: _Sizes, fields: tuple[FieldLayout, ...], sizes: _Sizes) -> list[Region]:
-    """Return the last regions along one or more dims, which may start inside a byte."""
-    if all(field.bits >= BYTE_BITS for field in fields):
-        return []
-    ends = [
-        ((step, 0),) if size % step == 0 else ((step, 0), (size % step, size - size % step))
-        for size, step in zip(dims, sizes, strict=True)
-    ]
-    # the first of all is not a tail
-    return [Region(*zip(*each, strict=True)) for each in [*product(*ends)][1:]]
+def _joined(fields: Fields, views: list[Layout]) -> tuple[Runs, tuple[Layout, ...]] | None:
+    """Return the one run of all fields, if they fill it."""
+    pairs = list(zip(fields, views, strict=True))
+    low = min(view.offset0 * field.bits for field, view in pairs)
+    high = max((view.last + 1) * field.bits for field, view in pairs)
+    low -= low % BYTE_BITS
+    if any((view.offset0 * field.bits - low) % field.bits for field, view in pairs):
+        return None
+    held = sum(view.nelems * field.bits for field, view in pairs)
+    is_whole = all(view is field.layout for field, view in pairs)
+    if not is_whole and held < high - low:
+        return None
+    runs = Runs(low // BYTE_BITS, -(-high // BYTE_BITS) - low // BYTE_BITS)
+    return runs, tuple(_moved(view, view.offset0 - low // field.bits, {}) for field, view in pairs)
 
 
-def _largest_nbytes(dims: _Sizes, sizes: _Sizes, first: Runs, field: FieldLayout) -> int:
-    """Return the bytes of the largest region of a tensor, from those of the first one."""
-    nbytes = first.nbytes
-    for axis in field.layout.axes:
-        dim, group = axis.dims[0], field.groups[axis.dims[0]]
-        count = field.counts[dim]
-        if len(axis.dims) == 1 and sizes[dim] < dims[dim]:
-            step = -(-sizes[dim] // group) * count
-            last = axis.padded - (dims[dim] - 1) // sizes[dim] * sizes[dim] // group * count
-            nbytes = -(-nbytes * max(last, step) // step)
-    return nbytes
+def _moved(layout: Layout, offset0: int, strides: Mapping[Block, int]) -> Layout:
+    """Return a layout with another offset, and some strides replaced."""
+    blocks = tuple(
+        block._replace(stride=strides.get(block, block.stride)) for block in layout.blocks
+    )
+    return Layout.computed(layout.dims, layout.axes, blocks, offset0)

@@ -6,41 +6,33 @@ tasks of a conversion write the same bytes, unless they write the same values.
 
 from __future__ import annotations
 
+from collections import deque
 from contextlib import suppress
 from itertools import islice
 from threading import Condition, Thread, get_ident
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from memdesc import MemdescError
-from memdesc.errors import about
+from memdesc import MemdescError, MemoryDesc
 from memdesc.record import RecordDesc
-from reorder.checkpoints.formats.entry import Place
-from reorder.checkpoints.moves.changes import ONLY, permutation, sizes_of
+from reorder.checkpoints.moves.changes import permutation
 from reorder.checkpoints.moves.files import read_runs, scratch, write_runs
-from reorder.checkpoints.moves.losses import Lost, Made, OverflowedError, check_scales
-from reorder.checkpoints.moves.pieces import Bound, Piece, cut
+from reorder.checkpoints.moves.losses import FinalError, Lost, Made, check_scales
+from reorder.checkpoints.moves.pieces import Bound, Part, Piece, cut
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 
     from numpy.typing import NDArray
 
+    from reorder.checkpoints.formats.entry import Place
     from reorder.checkpoints.moves.changes import Bytes
-    from reorder.checkpoints.moves.runs import Runs
 
-    _RunsByRole = tuple[tuple[str, Runs], ...]
-
-Places = tuple[tuple[str, Place], ...]
 # How much of a piece is compared with the definition: numpy takes some 10 ms for each MiB.
 _SAMPLE = Bound(1 << 16, 1 << 62)
 # how often a waiting caller looks for Ctrl-C
 _POLL_SECONDS = 0.2
-
-
-class DifferentError(MemdescError):
-    """The bytes in a file differ from those that a task writes."""
 
 
 class Task(NamedTuple):
@@ -48,86 +40,77 @@ class Task(NamedTuple):
 
     name: str
     piece: Piece
-    src: Places
-    dst: Places = ()
+    src: Mapping[str, Place]
+    dst: Mapping[str, Place]
+    # what asks for it, for messages
+    rule: str = ""
 
     @property
     def nbytes(self) -> int:
         """Bytes that it needs in memory."""
         return self.piece.nbytes
 
-    @property
-    def written(self) -> int:
-        """Bytes that it writes."""
-        return self.piece.written
-
     def run(self) -> Lost | None:
         """Read the tensors, change them, and write the result; return what is lost.
 
         Fails if a file cannot be read or written, or the target cannot hold a number.
         """
-        read = self.read()
-        (made, lost), places = self._make_checked(read), dict(self.dst)
-        for role, runs in self.piece.writes:
-            write_runs(runs, places[role], made[role])
+        read = _read("read", self.src, self.piece.reads)
+        made = self._made(read)
+        lost = None if self.piece.change.is_copy else self._lost(read, made)
+        for role, runs, _ in self.piece.writes:
+            write_runs(runs, self.dst[role], made[role])
         return lost
-
-    def compute(self) -> Bytes:
-        """Return what is written, without writing it. Fails where `run` does."""
-        return self._make_checked(self.read())[0]
 
     def check(self) -> None:
         """Read back what `run` wrote, and compare all of it with what the task makes now.
 
-        A part of some 64 KiB is compared with the definition too. Fails where `run` does, and with
-        a `DifferentError` if a byte differs.
+        A part of some 64 KiB is compared with the definition too. Fails where `run` does, and if a
+        byte differs.
         """
-        read = self.read()
-        made, written = self._apply(read), self._written()
-        for role, runs in self.piece.writes:
+        read = _read("read", self.src, self.piece.reads)
+        written = _read("written", self.dst, self.piece.writes)
+        made = self._made(read)
+        for role, runs, _ in self.piece.writes:
             wanted = made[role][: runs.nbytes]
             self._compare(wanted, written[role][: len(wanted)])
-        change = self.piece.change.with_chosen(written)
-        for part in islice(cut(change, _SAMPLE), 1):
+        change, written = self.piece.change.with_chosen(written)
+        for part in islice(cut(change, _SAMPLE).pieces(), 1):
             given, kept = _extract_runs(part.reads, read), _extract_runs(part.writes, written)
             self._compare(*part.change.definition(given, kept))
 
-    def read(self) -> Bytes:
-        """Return the bytes of each tensor; buffers may be larger than what is read into them."""
-        return _read("read", self.src, self.piece.reads, sizes_of(self.piece.change.src))
-
-    def _written(self) -> Bytes:
-        """Return the bytes of each tensor where `run` writes them; buffers may be larger."""
-        return _read("written", self.dst, self.piece.writes, sizes_of(self.piece.change.dst))
-
-    def _make_checked(self, read: Bytes) -> tuple[Bytes, Lost | None]:
-        """Return the bytes to write, and what is lost. Fails if a number has no place."""
-        made = self._apply(read)
-        if self.piece.change.is_copy:
-            return made, None
-        try:
-            if ONLY in made:
-                return made, Made.by(self.piece.change, read, made[ONLY], self.piece.offsets).lost()
-            self._check_blocks(read)
-        except OverflowedError as error:
-            msg = f"{self.name}: {error}"
-            raise OverflowedError(msg) from None
-        return made, None
-
-    def _check_blocks(self, read: Bytes) -> None:
-        """Refuse bad scales that share a tensor with codes, since nothing has read these before."""
-        src, dst, at = self.piece.change.src, self.piece.change.dst, self.piece.offsets
-        if isinstance(src, RecordDesc):
-            codes = {src.field(name).tensor for name, _ in src.rule.code.parts}
-            starts = tuple(at[dim] for dim in permutation(src, dst)) if at else ()
-            check_scales(src, codes, read.__getitem__, starts)
-
-    def _apply(self, read: Bytes) -> Bytes:
+    def _made(self, read: Bytes) -> Bytes:
+        """Return the bytes to write. Fails if dst cannot hold a number."""
         change = self.piece.change
         if change.is_copy:
             return read
-        with about(self.name):
-            return change.apply(read)
+        try:
+            made = change.apply(read)
+        except MemdescError as error:
+            self._fail(error)
+        constants = {role: np.frombuffer(data, np.uint8) for role, data in change.constants}
+        return {**made, **constants}
+
+    def _lost(self, read: Bytes, made: Bytes) -> Lost | None:
+        """Return what is lost. Fails if numbers are not finite that were, or bad scales move."""
+        (src, dst), at = (self.piece.change.src, self.piece.change.dst), self.piece.offsets
+        try:
+            if isinstance(dst, MemoryDesc):
+                attr, codes = getattr(self.piece.change, "attr", None), next(iter(made.values()))
+                return Made(src, dst, attr, read, codes, at).lost()
+            if isinstance(src, RecordDesc):
+                # in the tensor of the codes; those of other tensors were checked before
+                codes_of = {src.field(name).tensor for name, _ in src.rule.code.parts}
+                starts = tuple(at[dim] for dim in permutation(src, dst)) if at else ()
+                check_scales(src, codes_of, read.__getitem__, starts)
+        except MemdescError as error:
+            self._fail(error)
+        return None
+
+    def _fail(self, error: MemdescError) -> NoReturn:
+        by = f"rule {self.rule!r}: " if self.rule else ""
+        msg = f"{by}{self.name}: {error}"
+        raise FinalError(msg) from None
 
     def _compare(self, wanted: NDArray[np.generic], found: NDArray[np.generic]) -> None:
         """Refuse arrays that differ in a bit; NaN equals NaN."""
@@ -139,15 +122,15 @@ class Task(NamedTuple):
             f"{self.name}: what was written differs from the definition, in {len(differ)} places "
             f"of a piece, first at {at}: {found[at]} instead of {wanted[at]}"
         )
-        raise DifferentError(msg)
+        raise FinalError(msg)
 
 
-def _read(what: str, places: Places, pairs: _RunsByRole, sizes: Mapping[str, int]) -> Bytes:
-    """Read the runs of each tensor into a buffer that is at least as large as its descriptor."""
-    held, found = dict(places), {}
-    for role, runs in pairs:
-        found[role] = scratch.take(f"{what} {role}", max(runs.nbytes, sizes.get(role, 0)))
-        read_runs(runs, held[role], found[role])
+def _read(what: str, places: Mapping[str, Place], parts: tuple[Part, ...]) -> Bytes:
+    """Read the runs of each tensor into a buffer of the thread."""
+    found = {}
+    for role, runs, room in parts:
+        found[role] = scratch.take(f"{what} {role}", room)
+        read_runs(runs, places[role], found[role])
     return found
 
 
@@ -159,26 +142,37 @@ def _are_equal(one: NDArray[np.generic], other: NDArray[np.generic]) -> bool:
     return np.array_equal(words, others) and np.array_equal(one[whole:], other[whole:])
 
 
-def _extract_runs(each: _RunsByRole, data: Bytes) -> Bytes:
+def _extract_runs(parts: tuple[Part, ...], data: Bytes) -> Bytes:
     """Return runs of bytes of each tensor, back to back."""
     return {
         role: np.concatenate([data[role][at : at + runs.length] for at in runs.starts()])
-        for role, runs in each
+        for role, runs, _ in parts
     }
 
 
 class _Queue:
-    """Tasks that threads take in order, each once its bytes fit into memory."""
+    """Tasks that threads take in order, each once its bytes fit into memory, and their results."""
 
     def __init__(self, tasks: Iterable[Task], max_bytes: int) -> None:
         self._tasks, self._max_bytes = iter(tasks), max_bytes
         self._next = next(self._tasks, None)
         # the bytes of the task of each thread that runs one
         self._held: dict[int, int] = {}
+        self._results: deque[tuple[Task, Any]] = deque()
+        self._error: BaseException | None = None
         self._state = Condition()
-        self.error: BaseException | None = None
 
-    def take(self) -> Task | None:
+    def work(self, work: Callable[[Task], Any]) -> None:
+        """Run tasks, until there are none or one fails."""
+        try:
+            task = self._take()
+            while task is not None:
+                self._results.append((task, work(task)))
+                task = self._take()
+        except BaseException as error:  # noqa: BLE001 - the caller raises it
+            self.stop(error)
+
+    def _take(self) -> Task | None:
         """Return the next task, once there is room for it; None at the end.
 
         The task that the thread had before is done. If the next one fits, the same thread goes on
@@ -188,64 +182,62 @@ class _Queue:
             self._leave()
             while (found := self._next) is not None:
                 if not self._held or sum(self._held.values()) + found.nbytes <= self._max_bytes:
-                    self._held[get_ident()] = found.nbytes
                     self._next = next(self._tasks, None)
+                    self._held[get_ident()] = found.nbytes
                     break
                 scratch.clear()
                 self._state.wait()
             return found
 
-    def stop(self, error: BaseException | None) -> None:
-        """Let no thread take another task; the one that calls has ended."""
+    def stop(self, error: BaseException | None = None) -> None:
+        """Let no thread take another task; one that calls with an error has ended."""
         with self._state:
             self._next, self._tasks = None, iter(())
-            self.error = self.error or error
+            self._error = self._error or error
             self._leave()
 
     def _leave(self) -> None:
         self._held.pop(get_ident(), None)
         self._state.notify_all()
 
-    def wait(self) -> None:
-        """Wait until no task runs and none is left."""
+    def end(self) -> None:
+        """Let no thread take another task, and wait for those that run."""
+        self.stop()
         with self._state:
-            while self._held or self._next is not None:
+            while self._held:
                 self._state.wait(_POLL_SECONDS)
+
+    def results(self) -> Iterator[tuple[Task, Any]]:
+        """Yield tasks with their results until none runs; then raise the first error."""
+        while True:
+            with self._state:
+                while not self._results and (self._held or self._next is not None):
+                    self._state.wait(_POLL_SECONDS)
+                if not self._results:
+                    break
+                found = self._results.popleft()
+            yield found
+        if self._error is not None:
+            raise self._error
 
 
 def run_tasks(
-    tasks: Iterable[Task],
-    threads: int,
-    max_bytes: int,
-    finished: Callable[[Task, Any], None],
-    work: Callable[[Task], Any],
-) -> None:
-    """Run tasks on several threads; the first error ends all.
+    tasks: Iterable[Task], threads: int, max_bytes: int, work: Callable[[Task], Any]
+) -> Generator[tuple[Task, Any], None, None]:
+    """Run tasks on several threads; yield each with what `work` returned, as it is done.
 
-    All running tasks together take at most `max_bytes` of memory; a task that needs more runs
-    alone. `finished` is called with each task and what `work` returned, by the thread that ran it.
+    The first error ends all. Tasks that run together take at most `max_bytes` of memory; one that
+    needs more runs alone. None runs any more once the generator ends or is closed.
     """
     queue = _Queue(tasks, max_bytes)
-
-    def loop() -> None:
-        try:
-            while (task := queue.take()) is not None:
-                finished(task, work(task))
-        except BaseException as error:  # noqa: BLE001 - the caller raises it
-            queue.stop(error)
-
     try:
         for k in range(threads):
-            Thread(target=loop, name=f"memdesc-convert-{k}").start()
-        queue.wait()
-    except BaseException:
-        queue.stop(None)
+            Thread(target=queue.work, args=(work,), name=f"memdesc-convert-{k}").start()
+        yield from queue.results()
+    finally:
         # No task may write after this returns: another conversion may use the same names. So a
         # second Ctrl-C does not end the wait for the tasks that run.
         while True:
             with suppress(KeyboardInterrupt):
-                queue.wait()
+                queue.end()
                 break
-        raise
-    if queue.error is not None:
-        raise queue.error

@@ -50,7 +50,7 @@ def _moved(pieces: list[Piece], src: MemoryDesc, dst: MemoryDesc, seed: int) -> 
         given.write_bytes(bytes(_START) + data.tobytes())
         made.write_bytes(bytes(_START + dst.nbytes))
         places = Place(given, _START, src.min_nbytes), Place(made, _START, dst.nbytes)
-        src_places, dst_places = (((ONLY, each),) for each in places)
+        src_places, dst_places = ({ONLY: each} for each in places)
         tasks = [Task("x", piece, src_places, dst_places) for piece in pieces]
         # in any order, and again
         for task in (*reversed(tasks), *tasks[:1]):
@@ -95,7 +95,7 @@ def test_pieces_of_records_write_what_repacking_the_whole_writes(
     whole = reorder.records.repack(record, names[1])
     bound = (desc.nbytes + whole.desc.nbytes) // count + 1
     try:
-        pieces = list(cut(Repack(desc, whole.desc), Bound(bound, 1 << 40)))
+        pieces = list(cut(Repack(desc, whole.desc), Bound(bound, 1 << 40)).pieces())
     except MemdescError:  # bits of fields that no run holds
         return
     with TemporaryDirectory() as folder:
@@ -108,7 +108,7 @@ def test_pieces_of_records_write_what_repacking_the_whole_writes(
         for place in dst.values():
             place.path.write_bytes(bytes(place.nbytes))
         for piece in reversed(pieces):
-            task = Task("w", piece, tuple(src.items()), tuple(dst.items()))
+            task = Task("w", piece, src, dst)
             task.run()
             task.check()
         for name, place in dst.items():
@@ -123,7 +123,7 @@ def test_pieces_write_what_the_reorder_writes_and_stay_within_their_bound(
     src, dst = pair
     bound = (src.nbytes + dst.nbytes) // count + 1
     try:
-        pieces = list(cut(Reorder(src, dst), Bound(bound, bound)))
+        pieces = list(cut(Reorder(src, dst), Bound(bound, bound)).pieces())
     except MemdescError as error:
         # legal where blocks are large, and where strides are negative
         assert re.search("whole blocks|negative stride", str(error))

@@ -50,15 +50,12 @@ def test_conversions_that_are_killed_at_many_moments(tmp_path: Path, seed: int) 
 
 def test_a_disk_that_fills_half_way_ends_in_an_error(tmp_path: Path) -> None:
     made = planned(tmp_path)
+    made.writer.begin()
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-
-    def fill(now: ConvertProgress) -> None:
-        if now.done > now.total // 2:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (now.done // 2, limits[1]))
-
+    resource.setrlimit(resource.RLIMIT_FSIZE, (made.output.files[-1].nbytes // 2, limits[1]))
     try:
         with pytest.raises(MemdescError, match="cannot be written: File too large"):
-            made.run(fill)
+            made.run()
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert not (tmp_path / "out").exists()
@@ -70,8 +67,9 @@ def test_a_disk_that_fills_half_way_ends_in_an_error(tmp_path: Path) -> None:
 def test_a_source_that_shrinks_ends_in_an_error(tmp_path: Path, size: int) -> None:
     made = planned(tmp_path)
     source = tmp_path / "model" / "model.safetensors"
+    os.truncate(source, size)
     with pytest.raises(MemdescError, match="it was shortened after"):
-        made.run(lambda *_: os.truncate(source, size))
+        made.run()
     assert not (tmp_path / "out").exists()
 
 

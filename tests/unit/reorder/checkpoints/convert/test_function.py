@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import os
-import signal
-import time
 from itertools import repeat
 from pathlib import Path
-from threading import Event, Thread
 from typing import Any
 
 import numpy as np
@@ -224,37 +221,6 @@ def test_a_callback_may_convert_something_else_but_not_the_same(
         reorder.convert(model, tmp_path / "out", map=_RULES, options=_SMALL, progress=again)
     reorder.convert(model, tmp_path / "out", map=_RULES, options=_SMALL._replace(resume=True))
     assert contents(tmp_path / "out") == contents(tmp_path / "other")
-
-
-def test_no_task_runs_after_an_interrupted_conversion_has_returned(
-    model: Path, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
-    """Neither the first nor a second Ctrl-C gives the lock back while a thread still writes."""
-    # shells start commands in the background with SIGINT ignored
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    request.addfinalizer(lambda: signal.signal(signal.SIGINT, before))
-    begun, may_go_on, ended = Event(), Event(), list[int]()
-
-    def hold(now: reorder.checkpoints.ConvertProgress) -> None:
-        if now.stage == "converting":
-            begun.set()
-            may_go_on.wait(20)
-            ended.append(now.done)
-
-    def interrupt() -> None:
-        begun.wait(20)
-        for _ in range(3):
-            os.kill(os.getpid(), signal.SIGINT)
-            time.sleep(0.05)
-        may_go_on.set()
-
-    thread = Thread(target=interrupt)
-    thread.start()
-    with pytest.raises(KeyboardInterrupt):
-        reorder.convert(model, tmp_path / "out", map=_RULES, options=_SMALL, progress=hold)
-    assert ended
-    thread.join()
-    assert reorder.convert(model, tmp_path / "out", map=_RULES, options=_SMALL).files
 
 
 def test_each_tensor_is_cut_once(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ def planned(
 
 def begin(source: Path, target: Path, settings: ConvertOptions = _SMALL) -> None:
     """Begin a conversion, and end it in the second of its three shards."""
-    pieces = len(planned(source, target, settings).cut_steps[0].pieces)
+    pieces = planned(source, target, settings).work[0].cut.number
     with ended_after(pieces + 2) as end:
         planned(source, target, settings).run(end)
     finished = partial_folder(target) / "files"
