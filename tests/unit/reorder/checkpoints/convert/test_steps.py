@@ -59,26 +59,29 @@ def after(calls: Calls, *call: str) -> int:
     return found
 
 
-def check_order(calls: Calls, name: str, files: list[str], published: int) -> None:
+def check_order(calls: Calls, name: str, files: list[str], published: tuple[str, ...]) -> None:
     """Check that what gets its name is on disk, and that the name is before anything is removed."""
     partial = f".{name}.memdesc-partial"
-    facts = calls.index(("fsync", f"{partial}/facts"))
+    named = after(calls, *published)
     for file in files:
         (path,) = {
             call[1] for call in calls if call[0] == "pwrite" and call[1].endswith(f"/{file}")
         }
         assert path.startswith(f"{partial}/growing/")
         written = max(k for k, call in enumerate(calls) if call == ("pwrite", path))
-        finished = after(calls, "replace", path, f"{partial}/files/{file}")
-        assert written < calls.index(("fsync", path)) < finished
-        assert facts < finished < published
-    assert ("fsync", f"{partial}/files") in calls[:published]
-    named = calls.index(("fsync", "."), published)
-    removed = [
-        k for k, call in enumerate(calls) if k > published and call[0] in ("unlink", "rmdir")
-    ]
+        (finished,) = (
+            k
+            for k, call in enumerate(calls)
+            if call[:2] == ("replace", path) and call[2].startswith(f"{partial}/files/")
+        )
+        assert written < calls.index(("fsync", path)) < finished < named
+        if f"{partial}/whole" in published:
+            moved = after(calls, "replace", calls[finished][2], f"{partial}/whole/{file}")
+            assert finished < moved < calls.index(("fsync", f"{partial}/whole")) < named
+    kept = calls.index(("fsync", "."), named)
+    removed = [k for k, call in enumerate(calls) if k > named and call[0] in ("unlink", "rmdir")]
     assert removed
-    assert named < min(removed)
+    assert kept < min(removed)
 
 
 @pytest.mark.parametrize(
@@ -92,7 +95,7 @@ def check_order(calls: Calls, name: str, files: list[str], published: int) -> No
 )
 def test_a_file_is_whole_or_not_there(folder: Path, name: str, *, is_replaced: bool) -> None:
     calls = ended_at_each_call(folder, name, is_replaced=is_replaced)
-    published = after(calls, "replace", f".{name}.memdesc-partial/files/{name}", name)
+    (published,) = (call for call in calls if call[0] == "replace" and call[2] == name)
     check_order(calls, name, [name], published)
 
 
@@ -100,16 +103,13 @@ def test_a_file_is_whole_or_not_there(folder: Path, name: str, *, is_replaced: b
 @pytest.mark.parametrize("is_replaced", [False, True])
 def test_an_array_is_whole_or_not_there(folder: Path, *, is_replaced: bool) -> None:
     calls = ended_at_each_call(folder, "out.npy", is_replaced=is_replaced)
-    published = after(calls, "replace", ".out.npy.memdesc-partial/files/out.npy", "out.npy")
+    (published,) = (call for call in calls if call[0] == "replace" and call[2] == "out.npy")
     check_order(calls, "out.npy", ["out.npy"], published)
 
 
 @pytest.mark.parametrize("is_replaced", [pytest.param(False, marks=_LONG), True])
 def test_a_folder_is_whole_or_not_there(folder: Path, *, is_replaced: bool) -> None:
     calls = ended_at_each_call(folder, "out", is_replaced=is_replaced)
-    partial = ".out.memdesc-partial"
-    if is_replaced:
-        published = after(calls, "exchange", f"{partial}/old", "out")
-    else:
-        published = after(calls, "replace", f"{partial}/files", "out")
+    how = "exchange" if is_replaced else "replace"
+    published = (how, ".out.memdesc-partial/whole", "out")
     check_order(calls, "out", ["model.safetensors", "tokenizer.json"], published)
