@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, partial
 from hashlib import sha256
 from operator import methodcaller
@@ -28,7 +28,6 @@ from reorder.checkpoints.convert.outputs import Output, check_paths, output_form
 from reorder.checkpoints.convert.plan import plan_steps
 from reorder.checkpoints.convert.rules import read_rules
 from reorder.checkpoints.convert.targets import TargetRules, target_rules
-from reorder.checkpoints.formats.entry import Container, FileState, Place
 from reorder.checkpoints.formats.table import read_container
 from reorder.checkpoints.moves.losses import FinalError, Lost, check_lost, saturation_warnings
 from reorder.checkpoints.moves.tasks import Task, run_tasks
@@ -44,6 +43,7 @@ if TYPE_CHECKING:
     from distributed import Client
 
     from reorder.checkpoints.convert.steps import Step
+    from reorder.checkpoints.formats.entry import FileState, Place
     from reorder.checkpoints.moves.pieces import Cut
 
     # runs tasks by a function given as `work`, and yields each with what that returned
@@ -327,36 +327,32 @@ def plan_conversion(
             model.configs.refuse_changed()
         output = plan_output(given, container, wanted, plan, options.shard_bytes)
         bound = options.bound._replace(wide=0) if on_workers else options.bound
-        states = _states(container, output)
-        made = Conversion(
-            steps=plan.steps,
-            work=tuple(Work(step, step.cut(bound)) for step in (*plan.steps, *output.copied)),
-            output=output,
-            warnings=(),
-            options=options,
-            states=states,
-            writer=Writer(
-                wanted,
-                output.files,
-                is_folder=output.is_folder,
-                overwrite=options.overwrite,
-                resume=options.resume,
-                facts=_facts(given, plan.steps, output, states),
-            ),
+        work = [Work(step, step.cut(bound)) for step in (*plan.steps, *output.copied)]
+        read = [*container.entries.values()]
+        read += [entry for step in output.copied for entry in step.sources.values()]
+        states = {entry.file: entry.state for entry in read}
+        writer = Writer(
+            wanted,
+            output.files,
+            is_folder=output.is_folder,
+            overwrite=options.overwrite,
+            resume=options.resume,
+            facts=_facts(given, work, output, states),
         )
-        warnings = (
-            *whole.warnings,
-            *plan.warnings,
-            *loader_warnings(plan.steps, is_folder=output.is_folder),
-            *output.warnings,
-            *(() if options.resume else _discarded_warnings(wanted)),
-            *rounding_warnings(check_numbers(plan.steps, options)),
-        )
-        return replace(made, warnings=warnings)
+        warnings = [*whole.warnings, *plan.warnings]
+        warnings += loader_warnings(plan.steps, is_folder=output.is_folder)
+        warnings += output.warnings
+        if not options.resume and has_finished(wanted):
+            warnings.append(
+                f"what an interrupted conversion left in {str(partial_folder(wanted))!r} is "
+                "discarded; --resume keeps its finished files"
+            )
+        warnings += rounding_warnings(check_numbers(plan.steps, options))
+        return Conversion(plan.steps, tuple(work), output, tuple(warnings), options, states, writer)
 
 
 def _facts(
-    source: Path, steps: Iterable[Step], output: Output, states: Mapping[Path, FileState]
+    source: Path, work: Iterable[Work], output: Output, states: Mapping[Path, FileState]
 ) -> dict[str, str]:
     """Return a digest for each file of an output; with equal digests, its bytes are equal.
 
@@ -367,7 +363,7 @@ def _facts(
     text = cache(repr)  # layers of a model change alike
     homes = {name: file.name for file in output.files for name in file.spans}
     made: dict[str, list[Any]] = {file.name: [] for file in output.files}
-    for step in (*steps, *output.copied):
+    for step, _ in work:
         read = [
             (relpath(each.file, home), each.offset, each.nbytes, states[each.file].shared)
             for each in step.sources.values()
@@ -375,32 +371,12 @@ def _facts(
         written = [each[:4] for each in step.tensors]
         for name in {homes[each.name] for each in step.tensors}:
             made[name].append((read, written, text(step.change)))
-    return {
-        file.name: _digest(
-            __version__,
-            file.nbytes,
-            [(at, sha256(data).hexdigest()) for at, data in file.headers],
-            made[file.name],
-        )
-        for file in output.files
-    }
-
-
-def _discarded_warnings(target: Path) -> Iterator[str]:
-    """Warn about finished files of an interrupted conversion, which are removed."""
-    if has_finished(target):
-        yield (
-            f"what an interrupted conversion left in {str(partial_folder(target))!r} is discarded; "
-            "--resume keeps its finished files"
-        )
-
-
-def _states(container: Container, output: Output) -> dict[Path, FileState]:
-    """Return all files that are read, as they were when their headers were read."""
-    read = (entry for step in output.copied for entry in step.sources.values())
-    entries = (*container.entries.values(), *read)
-    states = {path: FileState.at(path) for path in container.files}
-    return states | {entry.file: entry.state for entry in entries}
+    found = {}
+    for file in output.files:
+        headers = [(at, sha256(data).hexdigest()) for at, data in file.headers]
+        facts = json.dumps([__version__, file.nbytes, headers, made[file.name]])
+        found[file.name] = sha256(facts.encode()).hexdigest()
+    return found
 
 
 @contextmanager
@@ -412,7 +388,3 @@ def _system_errors_named() -> Iterator[None]:
         named = f"{str(error.filename)!r} cannot be used: " if error.filename else ""
         msg = f"{named}{reason_of(error)}"
         raise MemdescError(msg) from None
-
-
-def _digest(*facts: object) -> str:
-    return sha256(json.dumps(facts).encode()).hexdigest()

@@ -7,10 +7,9 @@ together with their scales, or not at all.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from memdesc import MemdescError, MemoryDesc
 from memdesc.dtypes import DATA_TYPES
@@ -20,10 +19,9 @@ from reorder.checkpoints.convert.beside import beside, left_out_warnings
 from reorder.checkpoints.convert.rules import Rule, is_record
 from reorder.checkpoints.convert.steps import Step, copy_step, layout_step, record_step
 from reorder.checkpoints.convert.targets import Target
-from reorder.checkpoints.formats.descriptors import record_fields
 from reorder.checkpoints.formats.entry import Entry, Tensor, stored_desc
 from reorder.checkpoints.formats.shards import names_beside
-from reorder.checkpoints.moves.changes import ONLY, Reorder
+from reorder.checkpoints.moves.changes import ONLY
 from reorder.checkpoints.stored import ONE, joined_tensors, stem_of
 from reorder.checkpoints.weights import (
     Claims,
@@ -70,49 +68,46 @@ def plan_steps(model: Model, rules: Sequence[Rule], format_name: str) -> Plan:
     scales that turn them into numbers, or names what a tensor cannot become; the message has the
     rule, the tensor and the way out.
     """
-    container = model.container
-    entries = container.entries
-    weights = _weights(model.path, entries) if rules else []
+    entries = model.container.entries
+    weights = _weights(model) if rules else []
     has_config = weights or (rules and any(map(_is_narrow, entries.values())))
     claims = model.claims if has_config else Claims()
-    claims = claims._replace(has_nodes=container.has_nodes)
+    claims = claims._replace(has_nodes=model.container.has_nodes)
     whole = [each for each in weights if entries.keys() >= {*each.names}]
-    chosen, groups = _assign(entries, whole, rules)
-    free = {name: entry for name, entry in entries.items() if name not in chosen}
-    moves = {found.codes.name: (found, rule) for found, rule in groups.values()}
-    records = {
-        name: _drop_beside(
-            record_step(_decided(found, rule, claims, model), rule, format_name), free
-        )
-        for name, (found, rule) in moves.items()
-    }
-    done = {
+    chosen = _assign(entries, whole, rules)
+    free = entries.keys() - chosen.keys()
+    records: dict[str, Step] = {}
+    for rule, weight in chosen.values():
+        if weight is not None and weight.codes.name not in records:
+            step = record_step(_decided(weight, rule, claims, model), rule, format_name)
+            # what is beside codes goes with them, unless they keep their format or a rule names it
+            lost = [entries[name] for name in beside(step.name, free)] if step.is_other else []
+            records[weight.codes.name] = replace(step, dropped=(*step.dropped, *lost))
+    taken = {
         each.name for step in records.values() for each in (*step.sources.values(), *step.dropped)
     }
-    steps: list[Step] = []
+    steps = []
     for name, entry in entries.items():
         if name in records:
             steps.append(records[name])
-        elif name not in done:
+        elif name not in taken:
             # a record may leave out some tensors of its weight, which are copied
-            rule = None if name in groups else chosen.get(name)
-            steps.append(_tensor_step(entry, rule, entries, claims, format_name))
-    _check_names((tensor.name, step) for step in steps for tensor in step.tensors)
-    _check_whole(weights, steps, claims)
+            own, moved = chosen.get(name, (None, None))
+            own = own if moved is None else None
+            steps.append(_tensor_step(entry, own, entries, claims, format_name))
     steps = _with_notes(steps, weights)
-    _check_names(_names_to_load(steps))
+    _check_names(steps)
+    _check_whole(weights, steps, claims)
     dropped = [entry.name for step in steps for entry in step.dropped if entry.name in free]
     return Plan(tuple(steps), tuple(left_out_warnings(dropped)), _left(steps, whole))
 
 
-def _weights(source: Path, entries: Mapping[str, Entry]) -> list[Weight]:
+def _weights(model: Model) -> list[Weight]:
     """Return the quantised weights with tensors here; others may be in other shards of a model."""
-    in_other_shards = {name: elsewhere(name, source) for name in names_beside(source)}
-    return [
-        each
-        for each in find_weights({**in_other_shards, **entries})
-        if not entries.keys().isdisjoint(each.names)
-    ]
+    entries = model.container.entries
+    others = {name: elsewhere(name, model.path) for name in names_beside(model.path)}
+    found = find_weights({**others, **entries})
+    return [each for each in found if not entries.keys().isdisjoint(each.names)]
 
 
 def _tensor_step(
@@ -125,12 +120,14 @@ def _tensor_step(
     """Return the step of a single tensor, which is copied unless a rule applies to it."""
     if rule is None:
         return copy_step(entry, entry.name, format_name)
-    if not _is_single_record(rule, entry):
+    src = rule.src
+    is_blocks = src is not None and is_record(src) and tensors_of(src.name) == (ONE,)
+    is_moved = rule.dst is not None or rule.dtype is not None
+    if not is_moved or not (is_blocks or isinstance(entry.desc, RecordDesc)):
         return layout_step(entry, rule, format_name)
     found = weight_of(entries, entry.name).single
     # files beside a model declare records of several tensors
-    group = _named_group(found, rule, claims._replace(declared=None))
-    return record_step(group, rule, format_name)
+    return record_step(_named(found, rule, claims._replace(declared=None)), rule, format_name)
 
 
 def _left(steps: Sequence[Step], weights: Sequence[Weight]) -> str:
@@ -140,27 +137,17 @@ def _left(steps: Sequence[Step], weights: Sequence[Weight]) -> str:
     return next((e.name for e in copied if e.name in codes or isinstance(e.desc, RecordDesc)), "")
 
 
-def _drop_beside(step: Step, free: Mapping[str, Entry]) -> Step:
-    """Leave out what is beside the codes of a record, if it becomes something else.
-
-    `free` has the tensors that no rule names: rules that name such a tensor still apply to it.
-    """
-    names = [each.name for each in (step.src, step.dst) if isinstance(each, RecordDesc)]
-    if len(names) == len({*names}) + 1:  # the same record
-        return step
-    found = (free[name] for name in beside(step.name, free))
-    return replace(step, dropped=(*step.dropped, *found))
+# --- which rule applies ---
 
 
 def _decided(found: Weight, rule: Rule, claims: Claims, model: Model) -> Weight:
     """Return the record that a rule moves: as a target has decided it, or as the rule names it."""
     if rule.prefixes is not None and found.prefix in rule.prefixes:
         return model.decided(found)
-    return _named_group(found, rule, claims)
+    return _named(found, rule, claims)
 
 
-def _named_group(found: Weight, rule: Rule, claims: Claims) -> Weight:
-    """Return the record that a rule moves."""
+def _named(found: Weight, rule: Rule, claims: Claims) -> Weight:
     if rule.src is not None:
         return decide(found, claims._replace(name=rule.src.name, options=dict(rule.src.options)))
     held = found.codes.desc
@@ -170,128 +157,119 @@ def _named_group(found: Weight, rule: Rule, claims: Claims) -> Weight:
 
 def _assign(
     entries: Mapping[str, Entry], weights: Sequence[Weight], rules: Sequence[Rule]
-) -> tuple[dict[str, Rule], dict[str, tuple[Weight, Rule]]]:
-    """Return the rule of each tensor, and the record of each tensor that moves with one."""
-    chosen: dict[str, Rule] = {}
-    groups: dict[str, tuple[Weight, Rule]] = {}
-    layers = _layers(entries, weights)
-    for rule in rules:
-        found = _groups_of(rule, entries, layers)
-        for weight in found:
-            for name in weight.names:
-                chosen[name] = rule
-                groups[name] = (weight, rule)
-        single_names = [] if found else rule.matching(entries)
-        for name in single_names:
-            chosen[name] = rule
-            groups.pop(name, None)
-        if not found and not single_names:
-            rule.fail_unmatched([*entries])
-    for name, (weight, rule) in groups.items():
-        split = [each for each in weight.names if groups.get(each) != (weight, rule)]
-        if split:
-            rule.fail(
-                f"it moves the record {weight.prefix}, which includes {name}, but a later "
-                f"rule, {chosen[split[0]].text!r}, moves {split[0]} alone"
-            )
-    return chosen, groups
-
-
-class _Layer(NamedTuple):
-    """What has a prefix: quantised weights, and the names that consist of it and one more part."""
-
-    weights: list[Weight]
-    names: list[str]
-
-
-def _layers(entries: Mapping[str, Entry], weights: Sequence[Weight]) -> dict[str, _Layer]:
-    """Return what has each prefix."""
-    found: dict[str, _Layer] = {}
+) -> dict[str, tuple[Rule, Weight | None]]:
+    """Return the rule of each tensor, and the weight that it moves as a whole, if it does."""
+    chosen: dict[str, tuple[Rule, Weight | None]] = {}
+    layers: dict[str, dict[str, Weight]] = {name.rpartition(".")[0]: {} for name in entries}
     for weight in weights:
-        found.setdefault(weight.prefix, _Layer([], [])).weights.append(weight)
-    for name in entries:
-        found.setdefault(name.rpartition(".")[0], _Layer([], [])).names.append(name)
-    return found
+        layers.setdefault(weight.prefix, {})[weight.codes.name] = weight
+    for rule in rules:
+        found = _records_of(rule, entries, layers)
+        for weight in found:
+            chosen |= dict.fromkeys(weight.names, (rule, weight))
+        if not found:
+            names = rule.matching(entries) or rule.fail_unmatched([*entries])
+            chosen |= dict.fromkeys(names, (rule, None))
+    for name, (rule, whole) in chosen.items():
+        for other in () if whole is None else whole.names:
+            if whole and (chosen[other][1] is not whole or chosen[other][0] is not rule):
+                rule.fail(
+                    f"it moves the record {whole.prefix}, which includes {name}, but a later "
+                    f"rule, {chosen[other][0].text!r}, moves {other} alone"
+                )
+    return chosen
 
 
-def _groups_of(
-    rule: Rule, entries: Mapping[str, Entry], layers: Mapping[str, _Layer]
+def _records_of(
+    rule: Rule, entries: Mapping[str, Entry], layers: Mapping[str, Mapping[str, Weight]]
 ) -> list[Weight]:
     """Return the records of several tensors whose prefix a rule matches.
 
     Fails if some tensors of a record with the prefix are missing.
     """
-    if not is_record(rule.src) or rule.src is None:
+    # a layout alone moves tensors
+    is_layout = rule.dst is not None and not is_record(rule.dst) and rule.dtype is None
+    scheme = None if rule.src is None or is_layout else scheme_of(rule.src.name.lower())
+    if rule.src is None or scheme is None:
         return []
-    if rule.dst is not None and not is_record(rule.dst) and rule.dtype is None:
-        return []  # a layout alone moves tensors
-    record = rule.src.name.lower()
-    scheme = scheme_of(record)
-    if scheme is None:
-        return []
-
-    def needed(each: Weight) -> list[str]:
-        return [*scheme.tensors(**scheme.shown(each.entries))]
-
     prefixes = rule.matching(layers)
-    matched = [each for prefix in prefixes for each in layers[prefix].weights]
-    found = [each for each in matched if {*needed(each)} <= each.entries.keys()]
-    of_codes = {each.codes.name: each for each in matched}
-    whole = {each.codes.name for each in found}
     first, *others = (*scheme.tensors(), *scheme.optional)
-    for name in [name for prefix in prefixes for name in layers[prefix].names] if found else ():
-        prefix, _, last = name.rpartition(".")
-        codes = f"{prefix}.{first}".removeprefix(".")
-        is_bare = last == first and holds_codes(entries[name]) and name not in whole
-        is_alone = last in others and codes not in entries
-        if not (is_bare or is_alone):
+    found = {
+        name: weight
+        for prefix in prefixes
+        for name, weight in layers[prefix].items()
+        if {*scheme.tensors(**scheme.shown(weight.entries))} <= weight.entries.keys()
+    }
+    for prefix in prefixes if found else ():
+        names = {role: f"{prefix}.{role}".removeprefix(".") for role in (first, *others)}
+        held = [role for role, name in names.items() if name in entries]
+        is_alone = bool(held) and first not in held
+        is_bare = first in held and holds_codes(entries[names[first]])
+        if is_alone or (is_bare and names[first] not in found):
+            like = next(iter(found.values())).entries if held == [first] else held
+            wanted = scheme.tensors(**scheme.shown(like))
+            missing = ", ".join(role for role in wanted if role not in held)
+            rule.fail(
+                f"{prefix} has {', '.join(held)}, but no {missing}: a record of {rule.src.name} "
+                f"has {', '.join(wanted)}"
+            )
+    return [*found.values()]
+
+
+# --- names and notes ---
+
+
+def _check_names(steps: Sequence[Step]) -> None:
+    """Refuse names that two steps write, or that two values have once the output is loaded."""
+    tensors = [tensor for step in steps for tensor in step.tensors]
+    # what a file says may be wrong
+    wholes = {each.name: each.note.get("name") for each in tensors if each.note}
+    listed = [each.note.get("tensors") for each in tensors if each.note]
+    members = {str(name) for each in listed if isinstance(each, dict) for name in each.values()}
+    homes: dict[tuple[bool, str], Step] = {}
+    for step in steps:
+        names = [tensor.name for tensor in step.tensors]
+        written = [(False, name) for name in names]
+        written += [
+            (True, str(wholes.get(name, name)))
+            for name in names
+            if name in wholes or name not in members
+        ]
+        for key in written:
+            other = homes.setdefault(key, step)
+            rule = step.rule or other.rule
+            if other is not step:
+                msg = f"{other.name} and {step.name} would both be called {key[1]}"
+                if rule is None:
+                    raise MemdescError(msg)
+                rule.fail(f"{msg}; see rename=")
+
+
+def _with_notes(steps: Sequence[Step], weights: Sequence[Weight]) -> list[Step]:
+    """Return the steps with notes that say in the output what is still a Quantized or a Record."""
+    homes = {entry.name: step for step in steps for entry in step.sources.values()}
+    noted = {each.codes.name: each for each in weights if each.note is not None}
+    found = []
+    for step in steps:
+        weight = next((noted[e.name] for e in step.sources.values() if e.name in noted), None)
+        if weight is None or weight.note is None or not step.is_copy:
+            found.append(step)
             continue
-        names = needed(of_codes.get(name, found[0]))
-        missing = [each for each in names if f"{prefix}.{each}" not in entries]
-        what = (
-            f"{prefix} has {last}, but no {', '.join(missing)}"
-            if is_bare
-            else f"{name} is there, but no {codes}"
-        )
-        rule.fail(f"{what}: a record of {rule.src.name} has {', '.join(names)}")
+        tensor = step.targets[ONLY]._replace(note=None)
+        if all(homes[name].is_copy for name in weight.names if name in homes):
+            note = weight.note
+            held = {
+                role: homes[name].targets[ONLY] if name in homes else Tensor(name, "", (), 0)
+                for role, name in note.tensors.items()
+            }
+            role = next(iter(held))
+            stem = stem_of(tensor.name, role, str(note.facts.get("record")))
+            tensor = joined_tensors(note.name_at(stem), note.facts, held)[role]
+        found.append(replace(step, targets={ONLY: tensor}))
     return found
 
 
-def _is_single_record(rule: Rule, entry: Entry) -> bool:
-    """Whether a rule moves a record that is a single tensor."""
-    if rule.dst is None and rule.dtype is None:
-        return False
-    if isinstance(entry.desc, RecordDesc):
-        return True
-    return rule.src is not None and is_record(rule.src) and tensors_of(rule.src.name) == (ONE,)
-
-
-def _check_names(names: Iterable[tuple[str, Step]]) -> None:
-    """Refuse names that two steps write."""
-    homes: dict[str, Step] = {}
-    for name, step in names:
-        if name in homes:
-            other = homes[name]
-            rule = step.rule or other.rule
-            msg = f"{other.name} and {step.name} would both be called {name}"
-            if rule is None:
-                raise MemdescError(msg)
-            rule.fail(f"{msg}; see rename=")
-        homes[name] = step
-
-
-def _names_to_load(steps: Sequence[Step]) -> Iterator[tuple[str, Step]]:
-    """Return the names that `load_all` will have; a note gives several tensors one name."""
-    notes = [tensor.note for step in steps for tensor in step.targets.values() if tensor.note]
-    listed = [note["tensors"] for note in notes if isinstance(note.get("tensors"), dict)]
-    members = {str(name) for tensors in listed for name in tensors.values()}
-    for step in steps:
-        for tensor in step.tensors:
-            name = (tensor.note or {}).get("name")
-            if isinstance(name, str):
-                yield name, step
-            elif tensor.name not in members:
-                yield tensor.name, step
+# --- quantised weights stay whole ---
 
 
 def _check_whole(found: Sequence[Weight], steps: Sequence[Step], claims: Claims) -> None:
@@ -311,43 +289,17 @@ def _check_whole(found: Sequence[Weight], steps: Sequence[Step], claims: Claims)
     }
     names = {entry.name: name for name, entry in renamed.items()}
     for weight in (*found, *_without_scales(found, steps, claims)):
-        for step in _changes(weight, homes, renamed, names):
+        held = {name: homes[name] for name in weight.names if name in homes}
+        codes = held.get(weight.codes.name)
+        if codes is not None and isinstance(codes.src, RecordDesc):
+            wrong = [codes] if any(homes.get(name) is not codes for name in weight.names) else []
+        else:
+            wrong = [step for step in held.values() if not _is_same(step)]
+            if not wrong and not _keeps_names(weight, renamed, names):
+                wrong = [step for name, step in held.items() if names.get(name) != name]
+        for step in wrong:
             if step.rule is not None:  # only rules change or rename
                 step.rule.fail(_problem(weight, step, claims))
-
-
-def _with_notes(steps: Sequence[Step], weights: Sequence[Weight]) -> list[Step]:
-    """Return the steps with notes, which say in the output what is a Quantized or a Record."""
-    homes = {entry.name: step for step in steps for entry in step.sources.values()}
-    noted = {each.codes.name: each for each in weights if each.note is not None}
-    found = []
-    for step in steps:
-        weight = next((noted[e.name] for e in step.sources.values() if e.name in noted), None)
-        found.append(step if weight is None else _with_note(step, weight, homes))
-    return found
-
-
-def _with_note(codes: Step, weight: Weight, homes: Mapping[str, Step]) -> Step:
-    """Return the step of the codes of a saved weight, with the note of what it becomes."""
-    note, whole = weight.note, codes.targets
-    facts: Mapping[str, Any] = {}
-    if isinstance(codes.dst, RecordDesc):
-        facts = record_fields(codes.dst)
-    elif note is not None and all(homes[name].is_copy for name in weight.names if name in homes):
-        facts = note.facts
-        whole = {
-            role: homes[name].targets[ONLY] if name in homes else Tensor(name, "", (), 0)
-            for role, name in note.tensors.items()
-        }
-    else:
-        note = None
-    if note is None:
-        bare = {role: tensor._replace(note=None) for role, tensor in codes.targets.items()}
-        return replace(codes, targets=bare)
-    role, first = next(iter(whole.items()))
-    stem = stem_of(first.name, role, str(facts.get("record")))
-    joined = joined_tensors(note.name_at(stem), facts, whole)
-    return replace(codes, targets={ONLY: joined[role]} if codes.is_copy else joined)
 
 
 def _is_narrow(entry: Entry, *, or_unsigned: bool = False) -> bool:
@@ -393,29 +345,6 @@ def _keeps_names(weight: Weight, renamed: Mapping[str, Entry], names: Mapping[st
     return kept == held or (is_moved and {*kept.values()} == {*held.values()})
 
 
-def _changes(
-    weight: Weight,
-    homes: Mapping[str, Step],
-    renamed: Mapping[str, Entry],
-    names: Mapping[str, str],
-) -> Iterator[Step]:
-    """Return the steps that change a weight without changing all of its tensors."""
-    codes = homes.get(weight.codes.name)
-    if codes is not None and isinstance(codes.src, RecordDesc):
-        if any(homes.get(name) is not codes for name in weight.names):
-            yield codes
-        return
-    held = {name: homes[name] for name in weight.names if name in homes}
-    changed = [
-        step
-        for step in held.values()
-        if not _is_same(step) and (step is codes or not _is_wider(step))
-    ]
-    yield from changed
-    if not changed and not _keeps_names(weight, renamed, names):
-        yield next(step for name, step in held.items() if names.get(name) != name)
-
-
 def _is_same(step: Step) -> bool:
     """Whether a step keeps the bytes, the shape and the descriptor of its tensor."""
     if not step.is_copy or step.rule is None:
@@ -423,16 +352,6 @@ def _is_same(step: Step) -> bool:
     (entry,), (tensor,) = step.sources.values(), step.targets.values()
     desc = tensor.desc or stored_desc(tensor.dtype, tensor.shape)[0]
     return tensor.shape == entry.shape and desc == entry.desc
-
-
-def _is_wider(step: Step) -> bool:
-    """Whether a step only gives floats a wider type, which represents all of them."""
-    src, dst = step.src, step.dst
-    if not (isinstance(src, MemoryDesc) and isinstance(dst, MemoryDesc)):
-        return False
-    old, new = (FLOATS.get(each.dtype.name) for each in (src, dst))
-    is_kept = step.change == Reorder(src, src.with_dtype(dst.dtype))
-    return old is not None and new is not None and is_kept and new.holds(old)
 
 
 def _problem(weight: Weight, step: Step, claims: Claims) -> str:
@@ -458,12 +377,9 @@ def _problem(weight: Weight, step: Step, claims: Claims) -> str:
         ]
         name = f"{group.desc.name}({', '.join(options)})" if options else group.desc.name
         way = f"they are one record, which moves with its prefix: '{weight.prefix}: {name} -> ...'"
-    return (
-        f"{step.name} would change without {_others(weight, step)}: {weight.codes.name} holds "
-        f"codes, which mean numbers only together with the rest; {way}"
-    )
-
-
-def _others(weight: Weight, step: Step) -> str:
     moved = {entry.name for entry in (*step.sources.values(), *step.dropped)}
-    return ", ".join(name for name in weight.names if name not in moved) or "its scales"
+    others = ", ".join(name for name in weight.names if name not in moved) or "its scales"
+    return (
+        f"{step.name} would change without {others}: {weight.codes.name} holds codes, which mean "
+        f"numbers only together with the rest; {way}"
+    )

@@ -17,13 +17,7 @@ from memdesc.tags import LETTERS
 from reorder.checkpoints.convert.rules import WHOLE, Rule, is_record
 from reorder.checkpoints.formats.descriptors import record_fields
 from reorder.checkpoints.formats.entry import Entry, Tensor, stored_desc
-from reorder.checkpoints.moves.changes import (
-    ONLY,
-    Quantize,
-    Reorder,
-    Repack,
-    copied,
-)
+from reorder.checkpoints.moves.changes import ONLY, Quantize, Reorder, Repack, copied
 from reorder.checkpoints.moves.pieces import Bound, Cut, cut
 from reorder.checkpoints.stored import (
     QUANTIZED,
@@ -37,7 +31,6 @@ from reorder.checkpoints.weights import tensors_of
 from reorder.records.repacking import target_desc
 from reorder.values.attr import Attr
 from reorder.values.formats import FLOATS, INTEGERS
-from reorder.values.scales import check_quantized_types, split_dims
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,8 +38,7 @@ if TYPE_CHECKING:
     from memdesc.tags import FormatTag
     from reorder.checkpoints.weights import Weight
 
-# scales are chosen and stored in f32
-_MAX_BITS, _SCALES = 32, "f32"
+_SCALES = "f32"
 
 
 @dataclass(frozen=True)
@@ -77,6 +69,12 @@ class Step:
         return None if self.change is None else self.change.dst
 
     @property
+    def is_other(self) -> bool:
+        """Whether a record becomes floats, or a record of another format."""
+        names = [each.name for each in (self.src, self.dst) if isinstance(each, RecordDesc)]
+        return len(names) == len({*names})
+
+    @property
     def tensors(self) -> tuple[Tensor, ...]:
         """All tensors that are written."""
         return tuple(self.targets.values())
@@ -103,26 +101,27 @@ class Step:
             return cut(self.change or copied(self.nbytes), bound)
 
 
+# --- single tensors ---
+
+
 def copy_step(entry: Entry, name: str, format_name: str, rule: Rule | None = None) -> Step:
     """Return the step of a tensor that no rule changes.
 
     Numpy arrays in Fortran order become row-major, because other containers do not have that order.
     """
-    if isinstance(entry.desc, MemoryDesc) and not entry.is_described:
-        plain = memory_desc(entry.desc.dims, entry.desc.dtype)
-        if plain != entry.desc:
+    desc, dtype = entry.desc, entry.dtype
+    if isinstance(desc, RecordDesc):
+        return _copied(entry, stored_record(name, desc, format_name), rule)
+    if desc is None or not entry.is_described:
+        plain = desc and memory_desc(desc.dims, desc.dtype)
+        if desc and plain and plain != desc:
             target = {ONLY: stored_layout(name, plain)}
-            return Step(entry.name, {ONLY: entry}, target, Reorder(entry.desc, plain), rule)
-    if isinstance(entry.desc, RecordDesc):
-        tensor = stored_record(name, entry.desc, format_name)
-    else:
-        desc, dtype = entry.desc if entry.is_described else None, entry.dtype
-        if isinstance(desc, MemoryDesc) and not desc.dtype.is_packed:
-            # a type that its container does not have, such as bf16 in archives of numpy
-            is_plain = desc == stored_desc(desc.dtype.name, entry.shape)[0]
-            dtype = desc.dtype.name if is_plain else dtype
-        tensor = Tensor(name, dtype, entry.shape, entry.nbytes, desc)
-    return _copied(entry, tensor, rule)
+            return Step(entry.name, {ONLY: entry}, target, Reorder(desc, plain), rule)
+        return _copied(entry, Tensor(name, dtype, entry.shape, entry.nbytes), rule)
+    # a type that its container does not have, such as bf16 in archives of numpy
+    is_plain = desc == stored_desc(desc.dtype.name, entry.shape)[0] and not desc.dtype.is_packed
+    dtype = desc.dtype.name if is_plain else dtype
+    return _copied(entry, Tensor(name, dtype, entry.shape, entry.nbytes, desc), rule)
 
 
 def _copied(entry: Entry, target: Tensor, rule: Rule | None) -> Step:
@@ -139,19 +138,20 @@ def layout_step(entry: Entry, rule: Rule, format_name: str) -> Step:
     if rule.is_renaming:
         return copy_step(entry, name, format_name, rule)
     src = _held_layout(entry, rule)
+    is_encoding = _is_encoding(rule)
     try:
-        if _is_encoding(rule):
+        if is_encoding:
             return _encode_step(entry, rule, src, format_name)
-        dst = _target_layout(src, rule)
+        dtype = src.dtype if rule.dtype is None else data_type(rule.dtype)
+        dst = src.with_extra(None).with_dtype(dtype)
+        if rule.dst is not None:
+            dst = memory_desc(src.dims, dtype, str(rule.dst))
         if rule.scales is not None:
-            return _quantize_step(entry, rule, src, dst)
-        attr = _attr(rule, src, dst)
-        if rule.scale is not None or rule.zero_point is not None:
-            return _scaled_step(entry, rule, Reorder(src, dst, attr))
-        change = Reorder(src, dst, attr)
+            return _scaled_step(entry, rule, _quantized(src, dst, rule))
+        change = Reorder(src, dst, _attr(rule, src, dst))
     except MemdescError as error:
         hint = ""
-        if is_record(rule.dst) and not _is_encoding(rule):
+        if is_record(rule.dst) and not is_encoding:
             hint = (
                 "; to move a record, match what comes before the names of its tensors"
                 if is_record(rule.src)
@@ -159,18 +159,13 @@ def layout_step(entry: Entry, rule: Rule, format_name: str) -> Step:
                 "such as 'u4, scales=ab, groups=1x32'"
             )
         rule.fail(f"{entry.name}, {src!r}: {error}{hint}")
+    if rule.scale is not None or rule.zero_point is not None:
+        return _scaled_step(entry, rule, change)
     if src == dst and change.attr is None:
         return _copied(entry, stored_layout(name, dst, entry.dtype), rule)
     words = entry.dtype if data_type(entry.dtype).bits > src.dtype.bits else None
     target = stored_layout(name, dst, words if src.dtype == dst.dtype else None)
     return Step(entry.name, {ONLY: entry}, {ONLY: target}, change, rule)
-
-
-def _target_layout(src: MemoryDesc, rule: Rule) -> MemoryDesc:
-    dtype = src.dtype if rule.dtype is None else data_type(rule.dtype)
-    if rule.dst is None:
-        return src.with_extra(None).with_dtype(dtype)
-    return memory_desc(src.dims, dtype, str(rule.dst))
 
 
 def _attr(rule: Rule, src: MemoryDesc, dst: MemoryDesc) -> Attr | None:
@@ -181,58 +176,50 @@ def _attr(rule: Rule, src: MemoryDesc, dst: MemoryDesc) -> Attr | None:
         "src_zero_point": rule.src_zero_point,
     }
     named = {role: value for role, value in given.items() if value is not None}
-    if not named:
-        is_narrow = src.dtype.name in FLOATS and dst.dtype.name in INTEGERS
-        if is_narrow:
-            msg = (
-                f"{src.dtype} becomes {dst.dtype} by scales; give scale=, or scales= to choose "
-                "them from the data, or scale=1 to round"
-            )
-            raise MemdescError(msg)
-        return None
-    return Attr(**named, saturate=True)  # type: ignore[arg-type] # by role
+    if not named and src.dtype.name in FLOATS and dst.dtype.name in INTEGERS:
+        msg = (
+            f"{src.dtype} becomes {dst.dtype} by scales; give scale=, or scales= to choose them "
+            "from the data, or scale=1 to round"
+        )
+        raise MemdescError(msg)
+    return Attr(**named, saturate=True) if named else None  # type: ignore[arg-type] # by role
 
 
-def _quantize_step(entry: Entry, rule: Rule, src: MemoryDesc, dst: MemoryDesc) -> Step:
+def _quantized(src: MemoryDesc, dst: MemoryDesc, rule: Rule) -> Quantize:
+    """Return how floats become codes by scales that are chosen from them."""
     letters = "" if rule.scales in (None, WHOLE) else str(rule.scales)
     axes = tuple(sorted({LETTERS.index(letter) for letter in letters}))
     if any(dim >= src.ndims for dim in axes):
         msg = f"scales={letters} names a dim that {src.dims} do not have"
         raise MemdescError(msg)
-    groups = rule.groups or ()
-    _check_quantized(src, dst, axes, groups)
-    change = Quantize(src, dst, axes, groups)
-    name = rule.renamed(entry.name)
+    return Quantize(src, dst, axes, rule.groups or ())
+
+
+def _scaled_step(entry: Entry, rule: Rule, change: Reorder | Quantize) -> Step:
+    """Return the step of a tensor with scales, which are stored beside the codes."""
+    name, scales = rule.renamed(entry.name), dict[str, Any]()
+    axes, groups = tuple[int, ...](), tuple[int, ...]()
+    if isinstance(change, Quantize):
+        axes, groups, scales, dst = change.axes, change.groups, {**change.scales}, change.codes
+    else:
+        dst = change.dst
+        scales = {"scales": np.array([1 if rule.scale is None else rule.scale], np.float32)}
+        if rule.zero_point is not None:
+            scales["zero_points"] = np.array([rule.zero_point], np.int32)
+        constants = tuple((role, each.tobytes()) for role, each in scales.items())
+        change = replace(change, constants=constants)
     tensors = {"memory": stored_layout(name, dst)}
-    for role, desc in change.scales.items():
-        shape = tuple(desc.dims[dim] for dim in axes) or (1,)
-        plain = memory_desc(shape, desc.dtype)
-        tensors[role] = stored_layout(f"{name}{QUANTIZED[role]}", plain)
+    for role, each in scales.items():
+        dims = tuple(each.dims[dim] for dim in axes) or (1,)
+        tensors[role] = stored_layout(f"{name}{QUANTIZED[role]}", memory_desc(dims, each.dtype))
     facts = {"quantized": {"axis": axes, "groups": groups}}
     codes, *rest = joined_tensors(name, facts, tensors).items()
     return Step(entry.name, {ONLY: entry}, {ONLY: codes[1], **dict(rest)}, change, rule)
 
 
-def _scaled_step(entry: Entry, rule: Rule, change: Reorder) -> Step:
-    """Return the step of a tensor whose scale a rule gives; it is stored beside the codes."""
-    name = rule.renamed(entry.name)
-    given: dict[str, Any] = {"scales": np.float32(1 if rule.scale is None else rule.scale)}
-    given |= {} if rule.zero_point is None else {"zero_points": np.int32(rule.zero_point)}
-    tensors = {"memory": stored_layout(name, change.dst)}
-    for role, value in given.items():
-        plain = memory_desc((1,), value.dtype)
-        tensors[role] = stored_layout(f"{name}{QUANTIZED[role]}", plain)
-    codes, *rest = joined_tensors(name, {"quantized": {"axis": (), "groups": ()}}, tensors).items()
-    constants = tuple((role, value.tobytes()) for role, value in given.items())
-    change = replace(change, constants=constants)
-    return Step(entry.name, {ONLY: entry}, {ONLY: codes[1], **dict(rest)}, change, rule)
-
-
 def _is_encoding(rule: Rule) -> bool:
     """Whether a rule turns floats into a record: floats as codes, with one f32 scale each."""
-    if rule.dst is None or not is_record(rule.dst):
-        return False
-    scheme = scheme_of(rule.dst.name.lower())
+    scheme = scheme_of(rule.dst.name.lower()) if rule.dst and is_record(rule.dst) else None
     if scheme is None:
         return False
     usual = scheme.defaults
@@ -242,17 +229,6 @@ def _is_encoding(rule: Rule) -> bool:
 
 def _encode_step(entry: Entry, rule: Rule, src: MemoryDesc, format_name: str) -> Step:
     """Return the step of floats that become a record, whose scales are chosen from the data."""
-    dst = _target_of_floats(src, rule)
-    change = Quantize.into(src, dst)
-    _check_quantized(src, change.codes, change.axes, change.groups)
-    prefix = rule.renamed(entry.name).removesuffix(WEIGHT)
-    written = written_tensors(prefix, dst, format_name)
-    targets = joined_tensors(prefix, record_fields(dst), written)
-    return Step(entry.name, {ONLY: entry}, targets, change, rule)
-
-
-def _target_of_floats(src: MemoryDesc, rule: Rule) -> RecordDesc:
-    """Return the record that floats become. Fails if its scales are not f32."""
     assert rule.dst is not None  # noqa: S101 - the caller has looked
     if rule.dtype is not None or rule.scales is not None:
         msg = f"{rule.dst.name} says which types codes and scales have; leave out other keys"
@@ -261,18 +237,19 @@ def _target_of_floats(src: MemoryDesc, rule: Rule) -> RecordDesc:
     if dst.scales.kind != _SCALES:
         msg = f"scales are chosen in f32; leave out scales= of {rule.dst.name}"
         raise MemdescError(msg)
-    return dst
+    prefix = rule.renamed(entry.name).removesuffix(WEIGHT)
+    targets = _record_tensors(prefix, prefix, dst, format_name)
+    return Step(entry.name, {ONLY: entry}, targets, Quantize.into(src, dst), rule)
 
 
-def _check_quantized(
-    src: MemoryDesc, dst: MemoryDesc, axes: tuple[int, ...], groups: tuple[int, ...]
-) -> None:
-    """Refuse types, axes and groups for which scales cannot be chosen."""
-    check_quantized_types(src.dtype, dst.dtype)
-    if src.dtype.bits > _MAX_BITS:
-        msg = f"scales are chosen and stored in f32, for floats of 16 or 32 bits, not {src.dtype}"
-        raise MemdescError(msg)
-    split_dims(src.dims, axes, groups)
+def _record_tensors(
+    name: str, prefix: str, desc: RecordDesc, format_name: str, *, is_bare: bool = False
+) -> dict[str, Tensor]:
+    written = written_tensors(prefix, desc, format_name, is_bare=is_bare)
+    return joined_tensors(name, record_fields(desc), written)
+
+
+# --- records ---
 
 
 def record_step(group: Weight, rule: Rule, format_name: str) -> Step:
@@ -284,30 +261,37 @@ def record_step(group: Weight, rule: Rule, format_name: str) -> Step:
     if src is None:
         rule.fail(f"{group.prefix}: {group.reason}")
     prefix = rule.renamed(group.prefix)
-    dst: MemoryDesc | RecordDesc
+    change, targets = None, {}
     try:
-        if group.is_looked_up and is_record(rule.dst):
-            msg = (
-                "its scales are looked up by an indirection table (act-order), which no record "
-                "holds: it becomes floats, as in 'plain(axes=oi), bf16'"
-            )
-            raise MemdescError(msg)  # noqa: TRY301 - with the rule
         if rule.dst is None or not is_record(rule.dst):
-            dst, plain = _decoded_layouts(src, rule)
+            floats, plain = _decoded_layouts(src, rule)
+            change = Repack(src.bare, floats)
             targets = {ONLY: stored_layout(group.decoded_name(prefix), plain)}
         else:
-            dst = _target_record(src, rule)
+            _check_record_to_record(group, rule)
+            dst = target_desc(src, rule.dst.name, dict(rule.dst.options))
+            constants = tuple((each.tensor, each.data) for each in dst.constants)
+            change = Repack(src.bare, dst.bare, constants=constants)
+            name = prefix if group.note is None else group.note.name_at(prefix)
             is_bare = len(group.tensors) > 1 and not group.is_dotted
-            written = written_tensors(prefix, dst, format_name, is_bare=is_bare)
-            targets = joined_tensors(prefix, record_fields(dst), written)
+            targets = _record_tensors(name, prefix, dst, format_name, is_bare=is_bare)
     except MemdescError as error:
         rule.fail(f"{group.prefix}: {error}")
     order = group.order
     dropped = () if order is None or order in group.tensors.values() else (order,)
-    constants = () if isinstance(dst, MemoryDesc) else dst.constants
-    kept = tuple((each.tensor, each.data) for each in constants)
-    change = Repack(src.bare, getattr(dst, "bare", dst), constants=kept)
     return Step(group.prefix, group.tensors, targets, change, rule, dropped)
+
+
+def _check_record_to_record(group: Weight, rule: Rule) -> None:
+    if group.is_looked_up:
+        msg = (
+            "its scales are looked up by an indirection table (act-order), which no record holds: "
+            "it becomes floats, as in 'plain(axes=oi), bf16'"
+        )
+        raise MemdescError(msg)
+    if rule.dtype is not None:
+        msg = f"records keep their types; {rule.dtype} goes with a layout, such as 'ab, f16'"
+        raise MemdescError(msg)
 
 
 def _decoded_layouts(src: RecordDesc, rule: Rule) -> tuple[MemoryDesc, MemoryDesc]:
@@ -330,12 +314,7 @@ def _decoded_layouts(src: RecordDesc, rule: Rule) -> tuple[MemoryDesc, MemoryDes
     return memory_desc(src.dims, dtype, tag), stored
 
 
-def _target_record(src: RecordDesc, rule: Rule) -> RecordDesc:
-    """Return the record that a rule asks for; its group and scales default to those of src."""
-    if rule.dst is None or rule.dtype is not None:
-        msg = f"records keep their types; {rule.dtype} goes with a layout, such as 'ab, f16'"
-        raise MemdescError(msg)
-    return target_desc(src, rule.dst.name, dict(rule.dst.options))
+# --- what a tensor holds, by a rule ---
 
 
 def _held_layout(entry: Entry, rule: Rule) -> MemoryDesc:
@@ -385,29 +364,22 @@ def _layout_of_rule(entry: Entry, rule: Rule, name: str) -> MemoryDesc:
     if bits < words.bits:
         msg = f"{name} has {words.bits // bits} elements in a word of {words}; give its dims="
         raise MemdescError(msg)
-    tag = resolve(expand_meta_tag(name, _ndims(name, entry.shape)), (), bits)
+    # for a layout of any rank: each block adds an axis to the shape
+    ndims = len(entry.shape) - len(re.findall("[0-9]+[a-z]", name))
+    tag = resolve(expand_meta_tag(name, ndims), (), bits)
     return memory_desc(_dims_of_blocks(entry.shape, tag), kind, name)
-
-
-def _ndims(name: str, shape: tuple[int, ...]) -> int:
-    """Return the rank for a layout of any rank: each block adds an axis to the shape."""
-    return len(shape) - len(re.findall("[0-9]+[a-z]", name))
 
 
 def _element_type(name: str, dtype: str, bits: int) -> str:
     """Return the type of the elements of a layout: the given one, or the one that it packs."""
-    try:
-        resolve(name, (), bits)
-    except UnsupportedFormatError:
-        for narrow in (4, 8):
-            try:
-                resolve(name, (), narrow)
-            except MemdescError:
-                continue
-            return f"u{narrow}"
-        raise
-    except MemdescError:  # a name for any number of dims, or none: the caller finds out
-        return dtype
+    for kind, width in ((dtype, bits), ("u4", 4), ("u8", 8)):
+        try:
+            resolve(name, (), width)
+        except UnsupportedFormatError:
+            continue
+        except MemdescError:  # a name for any number of dims, or none: the caller finds out
+            return dtype
+        return kind
     return dtype
 
 

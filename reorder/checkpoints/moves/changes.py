@@ -35,6 +35,7 @@ from reorder.values.attr import Attr
 from reorder.values.binding import bind
 from reorder.values.formats import INTEGERS
 from reorder.values.parameter import GROUPED_DIMS
+from reorder.values.scales import check_quantized_types, split_dims
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,6 +52,8 @@ if TYPE_CHECKING:
 
 # the role of a tensor that is not part of a record
 ONLY = ""
+# scales are chosen and stored in f32
+_SCALE_BITS = 32
 
 
 @dataclass(frozen=True)
@@ -205,7 +208,7 @@ class Quantize(Change):
 
     The codes and scales are a tensor each, and for unsigned integers zero points are a third; or
     they are those of a record. `axes` and `groups` are those of `reorder.quantize`. All elements
-    that share a scale are in one region.
+    that share a scale are in one region. Fails if scales cannot be chosen for these types or axes.
     """
 
     src: MemoryDesc
@@ -213,6 +216,16 @@ class Quantize(Change):
     groups: tuple[int, ...] = ()
 
     working: ClassVar[int] = 4  # numpy finds the largest values in f32
+
+    def __post_init__(self) -> None:
+        check_quantized_types(self.src.dtype, self.codes.dtype)
+        if self.src.dtype.bits > _SCALE_BITS:
+            msg = (
+                "scales are chosen and stored in f32, for floats of 16 or 32 bits, not "
+                f"{self.src.dtype}"
+            )
+            raise MemdescError(msg)
+        split_dims(self.src.dims, self.axes, self.groups)
 
     @classmethod
     def into(cls, src: MemoryDesc, dst: RecordDesc) -> Quantize:
