@@ -9,9 +9,9 @@ without its head, the part of its first line, and with the head of the row that 
 
 The rows of a transposition come from a table of their offsets in src already: a rotated one is the
 end of the table and then its head, further on by the distance of the two rows in src. What follows
-a row is a step of the next loop around it in dst, or in the last step of that loop a step of the
-loop after it, and so on. The head of the first row and the end of the last one are boxes of their
-own. Runs that are copied need none of this: their kernel joins lines itself.
+a row is a step of the next loop around it in dst. The heads of the first rows of that loop and the
+ends of the last ones are boxes of their own. Runs that are copied need none of this: their kernel
+joins lines itself.
 
 The offsets of boxes in dst count from the start of a line here.
 """
@@ -101,23 +101,19 @@ class _Rotation(NamedTuple):
         """Elements of a cache line."""
         return LINE_BITS // self.bits
 
-    def followers(self, row: tuple[Node, ...]) -> list[Node]:
-        """Return the loops around a row that continue it in dst, each around the one before it."""
-        chain: list[Node] = []
-        stride = size_of(row) * self.element_stride
-        loops = {node.strides[1]: node for node in self.box.nodes if node not in row}
-        while node := loops.get(stride):
-            chain.append(node)
-            stride *= node.extent
-        return chain
+    @property
+    def follower(self) -> Node | None:
+        """The loop around the rows in which one continues the one before it in dst."""
+        rows = self.scheduled.rows
+        stride = size_of(rows) * self.element_stride
+        others = (node for node in self.box.nodes if node not in rows)
+        return next((node for node in others if node.strides[1] == stride), None)
 
     def parts(self) -> _Parts | None:
         """Return the parts; None if there are no rotated rows."""
         rows = self.scheduled.rows
-        chain = self.followers(rows) if self.head else []
-        columns = self.scheduled.columns
-        next_row = chain[0] if chain else None
-        if not self.streams and next_row in columns and size_of(columns) < _FEW_COLUMNS:
+        columns, follower = self.scheduled.columns, self.follower
+        if not self.streams and follower in columns and size_of(columns) < _FEW_COLUMNS:
             return None  # the last column is apart, and fewer do not fill tiles
         *inner, outermost = rows
         size, steps = size_of(inner), self._steps_at_once()
@@ -136,23 +132,21 @@ class _Rotation(NamedTuple):
             if not self._add_tiles(whole, self.box, table, around):
                 return None
         skipped = outermost.extent - last
-        end = self.box
         start = skipped * outermost.strides[0]
+        distance = (start, skipped * outermost.strides[1])
         if not self.head:
-            place = _moved(self.box, (start, skipped * outermost.strides[1]))
-            self._add_tiles(whole, place, self._table(last), ())
+            self._add_tiles(whole, _moved(self.box, distance), self._table(last), ())
             return _Parts(whole, [])
-        for node in chain:
-            part, jump = steps_of(end, node, 0, node.extent - 1), _distance(chain, node) - start
+        first = end = self.box
+        if follower is not None:
+            steps = follower.extent - 1
+            part, jump = steps_of(self.box, follower, 0, steps), follower.strides[0] - start
             head = self._table(-(-self.head // size))[: self.head]
             table = [*self._table(last)[self.head :], *(offset + jump for offset in head)]
-            place = _moved(part, (start, skipped * outermost.strides[1]))
-            if not self._add_tiles(whole, place, table, ()):
-                break
-            end = steps_of(end, node, node.extent - 1, 1)
+            if self._add_tiles(whole, _moved(part, distance), table, ()):
+                first, end = (steps_of(self.box, follower, at, 1) for at in (0, steps))
         if not whole:
             return None
-        first = _first_step(self.box, [node for node in chain if node not in end.nodes])
         stop = skipped * size + self.head
         return _Parts(whole, [*_slice(first, rows, 0, self.head), *self._rest(end, rows, stop)])
 
@@ -242,17 +236,6 @@ def _moved(box: Box, distance: tuple[int, int]) -> Box:
     """Return a box that starts elsewhere in src and dst."""
     offsets = tuple(at + more for at, more in zip(box.offsets, distance, strict=True))
     return box._replace(offsets=offsets)
-
-
-def _first_step(box: Box, loops: list[Node]) -> Box:
-    """Return the first step of some loops of a box."""
-    return box._replace(nodes=tuple(node for node in box.nodes if node not in loops))
-
-
-def _distance(chain: list[Node], node: Node) -> int:
-    """Return how far on in src a row is followed, in the last step of the loops before `node`."""
-    before = chain[: chain.index(node)]
-    return node.strides[0] - sum((loop.extent - 1) * loop.strides[0] for loop in before)
 
 
 def _slice(box: Box, row: tuple[Node, ...], start: int, stop: int) -> Iterator[Box]:
