@@ -2,7 +2,7 @@
 
 A call says the shape, strides and dtype of x, or its descriptor, the arguments, and the same of
 `out`. The first call of a kind goes the long way, which checks everything and raises all errors;
-the second one also leaves here what it has found.
+the second one also leaves here what it has found, or a later one if that must be compiled first.
 From then on a call needs a look-up or two, an allocation and a builtin function. That function
 checks the arrays, under the GIL; if they do not fit, because they overlap, or are misaligned or
 read-only, the call goes the long way.
@@ -106,8 +106,8 @@ def note(key: Any, found: Any) -> None:
 
 def known_call(
     reorder: PreparedReorder, x: Passed, out: Passed, named: tuple[object, ...]
-) -> KnownCall | Literal[False]:
-    """Return what runs calls like one that has just run; or `LONG`.
+) -> KnownCall | tuple[()] | Literal[False]:
+    """Return what runs calls like one that has just run; or `SEEN` or `LONG`.
 
     `named` are its other arguments: dst, src and dtype.
     """
@@ -122,6 +122,8 @@ def known_call(
             if view is None:
                 return LONG
         views.append(view)
+    if not reorder.is_fast_call_due():
+        return SEEN
     reorder.load_fast_call()
     run = reorder.fast_call(*views)
     if run is None:

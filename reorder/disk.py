@@ -86,6 +86,13 @@ def open_file(path: Path) -> Iterator[BinaryIO]:
         raise cannot(path, "read", error) from None
 
 
+def check_working_folder(error: object) -> None:
+    """Raise a clear error if another one, or None, says that the working folder was deleted."""
+    is_nameless = isinstance(error, FileNotFoundError) and error.filename is None
+    if is_nameless and not _has_working_folder(None):
+        raise MemdescError(_NO_FOLDER) from None
+
+
 def read_if_exists(path: Path, max_nbytes: int) -> bytes | None:
     """Return what `read_small` returns, or None if there is no file of that name."""
     try:

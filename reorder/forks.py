@@ -15,6 +15,8 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from reorder.disk import check_working_folder
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType
@@ -117,9 +119,10 @@ class _Importing:
         uninterrupted.__enter__()
         self._lock.acquire()
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, _kind: object, error: object, _traceback: object) -> None:
         self._lock.release()
         uninterrupted.__exit__()
+        check_working_folder(error)  # packages that compilers import need one
 
 
 importing = _Importing()

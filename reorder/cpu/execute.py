@@ -10,7 +10,12 @@ import numpy as np
 from memdesc.dtypes import BYTE_BITS
 from reorder.cpu.machine import Machine, this_machine
 from reorder.cpu.runtime.batch import JoinedJob, LinkedBatch
-from reorder.cpu.runtime.fast_call import job_table, make_fast_call
+from reorder.cpu.runtime.fast_call import (
+    count_repeated_call,
+    is_fast_call_due,
+    job_table,
+    make_fast_call,
+)
 from reorder.cpu.runtime.pool import load_pool
 from reorder.cpu.runtime.sums import Sums
 from reorder.cpu.schedule.batches import Batch, BatchBuilder
@@ -115,7 +120,10 @@ class PreparedReorder:
         place = dst_at % LINE_NBYTES
         schedule = self._schedule_at(place)
         if self._was_called:
-            self.load_fast_call(place)
+            if is_fast_call_due():
+                self.load_fast_call(place)
+            else:
+                count_repeated_call()
         batches = schedule.batches
         if not batches:
             return
@@ -142,16 +150,20 @@ class PreparedReorder:
             schedule = self._places.setdefault(key, schedule)
         return schedule
 
+    def is_fast_call_due(self) -> bool:
+        """Whether repeated calls are to have a fast one."""
+        return is_fast_call_due()
+
     def load_fast_call(self, place: int = 0) -> None:
         """Load or compile what makes later calls fast, and the code of the threads.
 
         These are calls with a dst that starts `place` bytes into a cache line, or anywhere if the
-        schedule is the same. The second call does this itself, so a program that runs a plan once
-        does not wait for the compiler.
+        schedule is the same. The second call does this itself if `is_fast_call_due`, so programs
+        that run a plan a few times do not wait for the compiler.
         """
-        schedule = self._schedule_at(place)
-        if any(batch.batch.partition.workers for batch in schedule.batches):
+        if self.threads > 1:
             load_pool()
+        schedule = self._schedule_at(place)
         if not schedule.has_job:
             return
         if not self._jobs[place]:

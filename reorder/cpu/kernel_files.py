@@ -90,7 +90,7 @@ def _folders() -> Iterator[Path]:
     """
     named = settings.kernel_folder()
     if named is not None:
-        yield Path(named)
+        yield Path(named).absolute()
         return
     yield Path(__file__).parent / "__pycache__"
     import platformdirs  # slow to load, and rarely needed

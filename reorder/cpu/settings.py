@@ -1,6 +1,6 @@
 """The variables of the environment that steer compiling and threads; no other module reads them.
 
-Those named after numba mean what they mean to it, so one setting serves both.
+Those named after numba have its meaning, so that one setting serves a process that uses numba too.
 """
 
 from __future__ import annotations

@@ -221,6 +221,6 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    for name in ("hypothesis.extra.numpy", "ml_dtypes", "llvmlite.ir"):
+    for name in ("hypothesis.extra.numpy", "ml_dtypes", "numba"):
         import_module(name)  # tests need it; so it need not be imported for each mutant
     sys.exit(main())

@@ -6,7 +6,7 @@ public API, which has callbacks that tell when it is held, but no way to hold it
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from enum import Enum
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,6 @@ from llvmlite import binding, ir
 
 from memdesc.errors import MemdescError
 from reorder.cpu.llvm.emit import I64, Builder, Number
-from reorder.cpu.runtime.machine_code import RUNS_IMAGES
 from reorder.cpu.target import is_x86, processor
 from reorder.forks import at_fork
 
@@ -52,12 +51,14 @@ def _target_machine(level: int) -> Any:
     binding.initialize_native_asmprinter()
     triple = binding.get_process_triple()
     chosen = processor()
+    # what `machine_code` makes an image of refers to its own constants by their distance
+    is_image = is_x86() and "linux" in triple
     return binding.Target.from_triple(triple).create_target_machine(
         cpu=chosen.name,
         features=chosen.features,
         opt=level,
-        reloc="pic" if RUNS_IMAGES else "static" if is_x86() else "default",
-        codemodel="small" if RUNS_IMAGES else "jitdefault",
+        reloc="pic" if is_image else "static" if is_x86() else "default",
+        codemodel="small" if is_image else "jitdefault",
         jit=True,
     )
 
@@ -93,7 +94,7 @@ def text_of(emit: Callable[..., None], parameters: int, symbol: str) -> str:
 def compile_text(text: str, symbol: str, effort: Effort) -> bytes:
     """Return the object file of LLVM's text, in which only one function can be called."""
     machine = _target_machine(effort.value)
-    module = binding.parse_assembly(text)
+    module = binding.parse_assembly("\n".join(_inlined(text, symbol)))
     module.triple, module.data_layout = machine.triple, str(machine.target_data)
     for function in module.functions:
         if not function.is_declaration and function.name != symbol:
@@ -106,6 +107,23 @@ def compile_text(text: str, symbol: str, effort: Effort) -> bytes:
     _passes(passes, effort).run(module, passes)
     compiled: bytes = machine.emit_object(module)
     return compiled
+
+
+def _inlined(text: str, symbol: str) -> Iterator[str]:
+    """Yield the lines of LLVM's text, in which all functions but one become part of their callers.
+
+    llvmlite 0.45 adds attributes of functions to their results.
+    """
+    for line in text.splitlines():
+        if line.startswith("define ") and _defined(line) != symbol:
+            yield line.removesuffix("{") + "alwaysinline {"
+        else:
+            yield line
+
+
+def _defined(line: str) -> str:
+    """Return the name of the function that a line of LLVM's text defines."""
+    return line.partition("@")[2].partition("(")[0].strip('"')
 
 
 def _passes(builder: Any, effort: Effort) -> Any:

@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import ctypes
 import sys
+from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from reorder.cpu.runtime.intrinsics import call_c, load_int, load_shared
-from reorder.cpu.runtime.jit import compiled_at
+from reorder.cpu.runtime.jit import is_compiled, kernel_at, kernel_of
 from reorder.cpu.runtime.job import JOB
 from reorder.cpu.runtime.pool_block import INT_MASK, POOL, function_at
 from reorder.cpu.runtime.worker import is_ready, run_steps
@@ -189,6 +190,31 @@ _FASTCALL = 0x80  # METH_FASTCALL: the arguments are an array and their number
 # The one method, kept until the process ends: builtin functions have its address.
 _methods: dict[str, _Method] = {}
 _NAME = "fast call"
+# So many repeated calls of a process go without before it compiles the function, if that is not on
+# disk. Each takes some 15 us longer and compiling takes about a second: a process that calls less
+# often never waits for it, and loses 15 ms at most. One alone must make 60,000 more calls to regain
+# that second, but the code is kept, and all later processes have it from their second call on.
+MIN_REPEATED = 1000
+
+
+class _Waiting:
+    # repeated calls without the function
+    calls = 0
+
+
+def count_repeated_call() -> None:
+    """Count a repeated call that has no fast call."""
+    _Waiting.calls += 1
+
+
+def is_fast_call_due() -> bool:
+    """Whether repeated calls get a fast call: it needs no compiler, or enough went without."""
+    return bool(_methods) or _Waiting.calls >= MIN_REPEATED or _is_on_disk()
+
+
+@cache
+def _is_on_disk() -> bool:
+    return is_compiled(kernel_of(_call, _NAME))
 
 
 def fast_call() -> _Method | None:
@@ -199,7 +225,7 @@ def fast_call() -> _Method | None:
     if _NAME not in _methods:
         if not (_has_gil() and _is_known_layout()):
             return None
-        method = _Method(b"reorder", compiled_at(_call, _NAME), _FASTCALL, None)
+        method = _Method(b"reorder", kernel_at(kernel_of(_call, _NAME)), _FASTCALL, None)
         # of the threads that come here at the same time, one sets it
         _methods.setdefault(_NAME, method)
     return _methods[_NAME]

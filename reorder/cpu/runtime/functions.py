@@ -1,250 +1,152 @@
-"""Compile Python functions of integers: the pool, scratch, and the fast call.
+"""Compile Python functions of integers with numba: the pool, scratch, and the fast call.
 
-This module is imported when such a function has no file yet. A function is read as Python's syntax
-tree, and emitted statement by statement in the notation of kernels. It may use what its module
-names, if that is an integer or a function of ours; arithmetic and comparisons; `and`, `or`, `not`;
-conditions, `while`, and loops over ranges. Numbers are int64, and what is divided is not negative.
-All functions that it calls are emitted too, and LLVM makes them part of it.
+This module is imported when such a function has no file yet; nothing else imports numba. Numba
+turns the function into LLVM's text, and all else is as for other kernels. What a function calls
+becomes part of it: other functions of ours, and intrinsics, all by the types that their signatures
+say.
+
+Numba's own tables list what it can compile, and filling them takes as long as importing numba. So
+these functions have contexts of their own, with the tables of integers, ranges and tuples.
 """
 
 from __future__ import annotations
 
-import ast
 import inspect
-import operator
-from collections.abc import Callable, Mapping
-from functools import reduce
-from itertools import pairwise
-from types import MappingProxyType
-from typing import Any
+from collections.abc import Callable
+from functools import cache
+from types import FunctionType
+from typing import TYPE_CHECKING, Any
 
-from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.core.compiler_lock import global_compiler_lock
+from numba.extending import lower_builtin, type_callable
 
 from reorder.cpu.kernels.intrinsics import EMITTERS
-from reorder.cpu.llvm.emit import I64, Builder, Number, Value, Variable, loop
-from reorder.cpu.runtime import intrinsics
-
-_BIT = ir.IntType(1)
-_RESULTS: Mapping[str, Any] = MappingProxyType({"int": I64, "bool": _BIT, "None": ir.VoidType()})
-_OPERATORS: Mapping[type[ast.AST], Callable[[Any, Any], Any]] = MappingProxyType(
-    {
-        ast.Add: operator.add,
-        ast.Sub: operator.sub,
-        ast.Mult: operator.mul,
-        ast.FloorDiv: operator.floordiv,
-        ast.Mod: operator.mod,
-        ast.BitAnd: operator.and_,
-        ast.RShift: operator.rshift,
-        ast.USub: operator.sub,
-        ast.Lt: operator.lt,
-        ast.LtE: operator.le,
-        ast.Gt: operator.gt,
-        ast.GtE: operator.ge,
-        ast.Eq: operator.eq,
-        ast.NotEq: operator.ne,
-    }
+from reorder.cpu.llvm.emit import Number
+from reorder.cpu.runtime.internals import (
+    AOTCodeLibrary,
+    AOTCPUCodegen,
+    CPUContext,
+    Flags,
+    TypingContext,
+    compile_extra,
 )
+from reorder.cpu.runtime.intrinsics import is_intrinsic
+from reorder.forks import at_fork
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from reorder.cpu.llvm.emit import Builder, Value
+
+_RESULTS = {"int": types.int64, "bool": types.boolean, "None": types.void}
 
 
 def text_of(function: Callable[..., int | None]) -> tuple[str, str]:
     """Return LLVM's text of a function of int64, and the name of the C function in it."""
-    module = ir.Module()
-    emitted = _emit(module, function)
-    for called in module.functions:
-        if called is not emitted and called.blocks:
-            called.attributes.add("alwaysinline")
-    return str(module), emitted.name
+    # a fork waits for this lock; numba requires it
+    with global_compiler_lock:
+        _register_called(function)
+        count = len(inspect.signature(function).parameters)
+        flags = _flags()
+        flags.no_cfunc_wrapper = False
+        arguments, result = (types.int64,) * count, _result_of(function)
+        compiled = compile_extra(*_contexts(), function, arguments, result, flags, {})
+        # link the functions that it calls
+        compiled.library.finalize()
+        return compiled.library.get_llvm_str(), compiled.fndesc.llvm_cfunc_wrapper_name
 
 
-def _emit(module: Any, function: Any) -> Any:
-    """Return the function of LLVM's that a module has for a function of Python's."""
-    name = f"{function.__module__}.{function.__qualname__}"
-    if name in module.globals:
-        return module.globals[name]
-    signature = inspect.signature(function)
-    result = _RESULTS[str(signature.return_annotation)]
-    kind = ir.FunctionType(result, [I64] * len(signature.parameters))
-    emitted = ir.Function(module, kind, name)
-    emitted.attributes.add("nounwind")
-    builder = Builder(emitted.append_basic_block("entry"))
-    body = _Body(builder, function.__globals__)
-    for parameter, argument in zip(signature.parameters, emitted.args, strict=True):
-        body.assign(parameter, Number(builder, argument))
-    (tree,) = ast.parse(inspect.getsource(function)).body
-    assert isinstance(tree, ast.FunctionDef)  # noqa: S101 - for mypy
-    body.run(tree.body)
-    if not builder.block.is_terminated:
-        if result is I64 or result is _BIT:
-            builder.unreachable()
-        else:
-            builder.ret_void()
-    return emitted
+class _Library(AOTCodeLibrary):  # type: ignore[misc] # numba ships no types
+    """LLVM's text as numba writes it: all passes come later."""
+
+    def _optimize_functions(self, ll_module: Any) -> None:
+        pass
+
+    def _optimize_final_module(self) -> None:
+        pass
 
 
-class _Body:
-    """Statements and expressions of a function, emitted where its builder is."""
+class _Codegen(AOTCPUCodegen):  # type: ignore[misc] # numba ships no types
+    _library_class = _Library
 
-    def __init__(self, builder: Builder, names: Mapping[str, Any]) -> None:
-        self._builder = builder
-        self._names = names
-        self._variables: dict[str, Variable] = {}
 
-    def assign(self, name: str, value: Value) -> None:
-        """Set a variable."""
-        if name not in self._variables:
-            self._variables[name] = Variable(self._builder)
-        self._variables[name].value = self._integer(value)
+class _Types(TypingContext):  # type: ignore[misc] # numba ships no types
+    def load_additional_registries(self) -> None:
+        """Add no tables to those of what is built in."""
 
-    def run(self, statements: list[ast.stmt]) -> None:
-        """Emit statements one after another."""
-        for statement in statements:
-            self._emitted(statement)
 
-    def _emitted(self, node: ast.AST) -> Value:
-        """Emit a statement, or an expression: returns its number, or a list of those of a tuple.
+class _Context(CPUContext):  # type: ignore[misc] # numba ships no types
+    def init(self) -> None:
+        """Set what numba's context sets, without its compiler of machine code."""
+        self.is32bit = False
+        self._internal_codegen = _Codegen("memdesc")
 
-        There is a method for each kind of node, by its name.
-        """
-        return getattr(self, f"_{type(node).__name__.lower()}")(node)
+    def load_additional_registries(self) -> None:
+        """Import the modules that say how integers, ranges and tuples are compiled."""
+        from numba.cpython import builtins, numbers, rangeobj, tupleobj  # noqa: F401 - they fill tables
 
-    def _expr(self, statement: ast.Expr) -> None:
-        if not isinstance(statement.value, ast.Constant):  # a docstring
-            self._emitted(statement.value)
 
-    def _assign(self, statement: ast.Assign) -> None:
-        (target,) = statement.targets
-        targets, values = [target], [statement.value]
-        if isinstance(target, ast.Tuple) and isinstance(statement.value, ast.Tuple):
-            targets, values = target.elts, statement.value.elts
-        found = [self._emitted(value) for value in values]
-        for each, value in zip(targets, found, strict=True):
-            self.assign(ast.unparse(each), value)
+@cache
+def _contexts() -> tuple[_Types, _Context]:
+    typing = _Types()
+    return typing, _Context(typing)
 
-    def _annassign(self, statement: ast.AnnAssign) -> None:
-        assert statement.value is not None  # noqa: S101 - for mypy
-        self.assign(ast.unparse(statement.target), self._emitted(statement.value))
 
-    def _augassign(self, statement: ast.AugAssign) -> None:
-        name = ast.unparse(statement.target)
-        changed = _OPERATORS[type(statement.op)](
-            self._variables[name].value, self._emitted(statement.value)
-        )
-        self.assign(name, changed)
+def _flags() -> Any:
+    """Return how functions are compiled: with no wrapper, and with no exceptions."""
+    flags = Flags()
+    flags.no_compile = flags.no_cpython_wrapper = flags.no_cfunc_wrapper = True
+    # a division by 0 is not checked
+    flags.error_model = "numpy"
+    return flags
 
-    def _return(self, statement: ast.Return) -> None:
-        if statement.value is None:
-            self._builder.ret_void()
-            return
-        value = self._emitted(statement.value)
-        is_bit = self._builder.function.return_value.type is _BIT
-        self._builder.ret((self._condition(value) if is_bit else self._integer(value)).raw)
 
-    def _if(self, statement: ast.If) -> None:
-        condition = self._condition(self._emitted(statement.test))
-        with self._builder.if_else(condition.raw) as (then, otherwise):
-            with then:
-                self.run(statement.body)
-            with otherwise:
-                self.run(statement.orelse)
+def _result_of(function: Callable[..., Any]) -> Any:
+    return _RESULTS[str(inspect.signature(function).return_annotation)]
 
-    def _while(self, statement: ast.While) -> None:
-        builder = self._builder
-        head, body, done = (builder.append_basic_block(name) for name in ("head", "body", "done"))
-        builder.branch(head)
-        builder.position_at_end(head)
-        builder.cbranch(self._condition(self._emitted(statement.test)).raw, body, done)
-        builder.position_at_end(body)
-        self.run(statement.body)
-        if not builder.block.is_terminated:
-            builder.branch(head)
-        builder.position_at_end(done)
 
-    def _for(self, statement: ast.For) -> None:
-        assert isinstance(statement.iter, ast.Call)  # noqa: S101 - a range
-        *start, stop = (self._integer(self._emitted(bound)) for bound in statement.iter.args)
-        with loop(start[0] if start else 0, stop) as k:
-            self.assign(ast.unparse(statement.target), k)
-            self.run(statement.body)
+def _register_called(function: Any) -> None:
+    """Tell numba about all functions that a function calls."""
+    for name in function.__code__.co_names:
+        called = function.__globals__.get(name)
+        if is_intrinsic(called) or isinstance(called, FunctionType):
+            _register(called)
 
-    def _constant(self, expression: ast.Constant) -> Number:
-        assert isinstance(expression.value, int)  # noqa: S101 - for mypy
-        return self._number(expression.value)
 
-    def _name(self, expression: ast.Name) -> Number:
-        variable = self._variables.get(expression.id)
-        return variable.value if variable else self._number(self._named(expression))
+@cache
+def _register(function: Any) -> None:
+    """Tell numba the types of a function, and how a call of it is emitted."""
+    signature, result = inspect.signature(function), _result_of(function)
 
-    def _attribute(self, expression: ast.Attribute) -> Number:
-        return self._number(self._named(expression))
+    @type_callable(function)  # type: ignore[untyped-decorator] # numba ships no types
+    def _(_context: Any) -> Any:
+        def typed(*arguments: Any) -> Any:
+            given = [
+                each if isinstance(each, types.BaseTuple) else types.int64 for each in arguments
+            ]
+            return result(*given)
 
-    def _tuple(self, expression: ast.Tuple) -> list[Number]:
-        return [self._integer(self._emitted(each)) for each in expression.elts]
+        typed.pysig = signature  # type: ignore[attr-defined] # numba asks for the parameters
+        return typed
 
-    def _binop(self, expression: ast.BinOp) -> Value:
-        left, right = self._emitted(expression.left), self._emitted(expression.right)
-        return _OPERATORS[type(expression.op)](left, right)
+    if not is_intrinsic(function):
+        _register_called(function)
 
-    def _unaryop(self, expression: ast.UnaryOp) -> Value:
-        operand = self._emitted(expression.operand)
-        if isinstance(expression.op, ast.Not):
-            return self._condition(operand).not_()
-        return _OPERATORS[type(expression.op)](self._number(0), operand)
-
-    def _boolop(self, expression: ast.BoolOp) -> Number:
-        first, *rest = expression.values
-        other = rest[0] if len(rest) == 1 else ast.BoolOp(expression.op, rest)
-        if isinstance(expression.op, ast.And):
-            return self._chosen(first, other, ast.Constant(0))
-        return self._chosen(first, ast.Constant(1), other)
-
-    def _ifexp(self, expression: ast.IfExp) -> Number:
-        return self._chosen(expression.test, expression.body, expression.orelse)
-
-    def _compare(self, expression: ast.Compare) -> Value:
-        # unlike in Python, all operands are evaluated
-        values = [self._emitted(each) for each in (expression.left, *expression.comparators)]
-        found = [
-            _OPERATORS[type(sign)](one, other)
-            for sign, (one, other) in zip(expression.ops, pairwise(values), strict=True)
+    @lower_builtin(function, types.VarArg(types.Any))  # type: ignore[untyped-decorator] # numba ships no types
+    def _(context: Any, builder: Builder, called: Any, arguments: Sequence[Value]) -> Value:
+        if not is_intrinsic(function):
+            made = context.compile_subroutine(builder, function, called, flags=_flags())
+            return context.call_internal(builder, made.fndesc, called, arguments)
+        numbers = [
+            [Number(builder, each) for each in cgutils.unpack_tuple(builder, argument)]
+            if isinstance(kind, types.BaseTuple)
+            else Number(builder, argument)
+            for kind, argument in zip(called.args, arguments, strict=True)
         ]
-        return reduce(operator.and_, found)
+        compiled = EMITTERS[function.__name__](builder, *numbers)
+        return context.get_dummy_value() if compiled is None else compiled.raw
 
-    def _call(self, expression: ast.Call) -> Value:
-        function = self._named(expression.func)
-        given = [self._emitted(each) for each in expression.args]
-        if function is bool:
-            return self._condition(given[0])
-        given = [self._integer(each) for each in given]
-        if function.__module__ == intrinsics.__name__:
-            return EMITTERS[function.__name__](self._builder, *given)
-        called = _emit(self._builder.module, function)
-        return Number(self._builder, self._builder.call(called, [each.raw for each in given]))
 
-    def _chosen(self, test: ast.expr, then: ast.expr, otherwise: ast.expr) -> Number:
-        """Emit a condition, and only one of two expressions; returns its number."""
-        found = Variable(self._builder)
-        condition = self._condition(self._emitted(test))
-        with self._builder.if_else(condition.raw) as branches:
-            for branch, expression in zip(branches, (then, otherwise), strict=True):
-                with branch:
-                    found.value = self._integer(self._emitted(expression))
-        return found.value
-
-    def _named(self, expression: ast.expr) -> Any:
-        """Return what a name or an attribute is in Python."""
-        if isinstance(expression, ast.Attribute):
-            return getattr(self._named(expression.value), expression.attr)
-        name = ast.unparse(expression)
-        return bool if name == bool.__name__ else self._names[name]
-
-    def _number(self, value: int) -> Number:
-        return Number(self._builder, I64(int(value)))
-
-    def _integer(self, value: Value) -> Value:
-        """Return a number as an int64; those of a tuple are."""
-        is_bit = not isinstance(value, list) and value.type is _BIT
-        return value.zext(I64) if is_bit else value
-
-    def _condition(self, value: Value) -> Value:
-        """Return whether a number is not 0."""
-        return value if value.type is _BIT else value != 0
+at_fork(global_compiler_lock.acquire, global_compiler_lock.release, global_compiler_lock.release)

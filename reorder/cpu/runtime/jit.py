@@ -77,10 +77,21 @@ def kernel_at(kernel: Kernel) -> int:
     return _addresses[kernel.name]
 
 
-def compiled_at(function: Callable[..., int | None], name: str) -> int:
-    """Return the address of a function of Python as a C function of int64, compiled or loaded once.
+def is_compiled(kernel: Kernel) -> bool:
+    """Whether a kernel needs no compiler: it was loaded, or its file is there."""
+    return kernel.name in _addresses or kernel_files.read(kernel.name, _key(kernel)) is not None
 
-    `functions` says what it may do.
+
+def compiled_at(function: Callable[..., int | None], name: str) -> int:
+    """Return the address of a `kernel_of`, compiled or loaded once."""
+    return kernel_at(kernel_of(function, name))
+
+
+def kernel_of(function: Callable[..., int | None], name: str) -> Kernel:
+    """Return the kernel of a function of Python, which becomes a C function of int64.
+
+    It may compute with integers, loop over ranges, and call intrinsics and such functions; all of
+    their parameters are integers, and their annotations say what they return.
     """
 
     def text() -> tuple[str, str]:
@@ -88,7 +99,7 @@ def compiled_at(function: Callable[..., int | None], name: str) -> int:
 
         return text_of(function)
 
-    return kernel_at(Kernel(name, text))
+    return Kernel(name, text)
 
 
 @cache
@@ -130,7 +141,7 @@ def _tell(seconds: float, folder: Path | None) -> None:
 def _key(kernel: Kernel) -> str:
     """Return all that the code of a kernel depends on."""
     facts = kernel.name, digest(), sys.platform, *processor()
-    return "\n".join([*facts, version_of("llvmlite")])
+    return "\n".join([*facts, version_of("llvmlite"), version_of("numba")])
 
 
 def source_files(root: str = _ROOT) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """Place machine code in memory, for the rest of the process.
 
-On x86 Linux, code refers to its constants by their distance. Once these distances are written into
-an object file (ELF), all of it is an image that runs at any address: no process needs a linker, or
+Code for x86 refers to its constants by their distance. Once these distances are written into an
+object file (ELF), all of it is an image that runs at any address: no process needs a linker, or
 LLVM, to load it. LLVM loads other objects: those of other systems, and those that call functions of
 the system.
 """
@@ -11,15 +11,13 @@ from __future__ import annotations
 import ctypes
 import mmap
 import struct
-import sys
 from typing import NamedTuple
 
 from memdesc.errors import MemdescError
-from reorder.cpu.target import is_x86
 from reorder.system import system_function
 
-# Whether code is compiled so that it is an image.
-RUNS_IMAGES = is_x86() and sys.platform == "linux"
+# What an ELF header starts with: 64 bits, little-endian; the word for x86 comes later.
+_ELF, _X86_64, _MACHINE_AT = b"\x7fELF\x02\x01", 62, 18
 # Kinds of sections: symbols, and places to write distances to.
 _SYMBOLS, _RELOCATIONS = 2, 4
 # Both are a distance of 32 bits. The second is that of a function.
@@ -57,8 +55,10 @@ class _Symbol(NamedTuple):
 
 def linked(compiled: bytes, symbol: str) -> bytes:
     """Return what `load` takes: where an image starts, or the symbol; a zero byte; the bytes."""
+    start = None
     image = bytearray(compiled)
-    start = _link(image, symbol.encode()) if RUNS_IMAGES else None
+    if compiled.startswith(_ELF) and compiled[_MACHINE_AT] == _X86_64:
+        start = _link(image, symbol.encode())
     if start is None:
         return symbol.encode() + b"\0" + compiled
     return str(start).encode() + b"\0" + image

@@ -40,9 +40,8 @@ def _run_tiles(  # noqa: PLR0913, PLR0917 - `InterpreterCall` as a C signature
     block = load_int(program, TILES.scratch_block)
     number = take_scratch(block)
     first = program + _HEAD_NBYTES
-    run_tiles(
-        (src_at, dst_at, first, ranges, begin, end, points, point_count), slots_of(block, number)
-    )
+    call = (src_at, dst_at, first, ranges, begin, end, points, point_count)
+    run_tiles(call, slots_of(block, number))
     free_scratch(block, number)
 
 

@@ -47,8 +47,8 @@ def test_descriptors_that_differ_in_unit_strides_share_a_plan_and_move_the_same(
         assert np.array_equal(out.numpy().ravel(), x)
 
 
-def test_importing_loads_neither_a_compiler_nor_pyopencl() -> None:
-    heavy = ("llvmlite", "pyopencl")
+def test_importing_loads_neither_numba_nor_pyopencl() -> None:
+    heavy = ("numba", "llvmlite", "pyopencl")
     program = f"import sys, memdesc, reorder; print([m for m in {heavy} if m in sys.modules])"
     assert run_python("-c", program).stdout == "[]\n"
 

@@ -1,4 +1,4 @@
-"""Handlers of signals wait while a compiler is loaded or compiles."""
+"""Handlers of signals wait while numba is loaded or compiles."""
 
 from __future__ import annotations
 

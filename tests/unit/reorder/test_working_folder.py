@@ -31,8 +31,13 @@ for use in (
         use()
     except MemdescError as error:
         found.append(str(error))
-src, dst = (memory_desc((2, 3), "f64", tag) for tag in ("ab", "ba"))
-reorder.prepare(reorder.plan_reorder(src, dst))(np.zeros((2, 3)), np.zeros((3, 2)))
+sys.path[:0] = [sys.argv[2]]
+reorder.reorder(np.zeros((2, 3)), "ba")
+try:  # compiles by numba, which imports packages that need a working folder
+    src, dst = (memory_desc((2, 3), "f32", tag) for tag in ("ab", "ba"))
+    reorder.prepare(reorder.plan_reorder(src, dst))
+except MemdescError as error:
+    found.append(str(error))
 main(["show", "nchw", "1x2x2x2", "--svg", "x.svg"])
 print(json.dumps(found))
 """
@@ -40,21 +45,24 @@ print(json.dumps(found))
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows keeps the working folder")
 def test_a_deleted_working_folder_is_named(tmp_path: Path) -> None:
-    folder = tmp_path / "gone"
+    folder, packages = tmp_path / "gone", tmp_path / "packages"
     folder.mkdir()
+    packages.mkdir()
+    (packages / "coverage.py").write_text("import os\nos.getcwd()\n")  # numba imports it
     child = subprocess.run(
-        [sys.executable, "-c", _CHILD, str(tmp_path)],
+        [sys.executable, "-c", _CHILD, str(tmp_path), str(packages)],
         cwd=folder,
-        # a folder that is not there: everything is compiled
-        env={**os.environ, "NUMBA_CACHE_DIR": "kernels"},
+        # where nothing is compiled yet
+        env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "kernels")},
         capture_output=True,
         text=True,
         check=True,
     )
-    saved, loaded, opened, absolute = json.loads(child.stdout.splitlines()[-1])
+    saved, loaded, opened, absolute, prepared = json.loads(child.stdout.splitlines()[-1])
     assert saved.endswith(_REASON)
     assert loaded == f"'x.npy' cannot be read: {_REASON}"
     assert opened == f"'x' cannot be read: {_REASON}"
     assert absolute.endswith("No such file or directory")
+    assert prepared == _REASON
     (drawn,) = child.stderr.splitlines()
     assert drawn == f"memdesc: 'x.svg' cannot be written: {_REASON}"

@@ -37,7 +37,7 @@ def environment_of(**settings: str) -> dict[str, str]:
 
 
 def _nothing(_data: int) -> None:
-    """Do nothing, as a C function."""
+    pass
 
 
 class OpenMP:

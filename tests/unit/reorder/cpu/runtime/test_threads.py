@@ -41,3 +41,9 @@ def test_a_hundred_children_are_right_while_threads_reorder(part: int) -> None:
 
 def test_one_thread_needs_no_other() -> None:
     run("crowds", NUMBA_NUM_THREADS="1")
+
+
+@pytest.mark.slow
+def test_where_numba_is_told_to_compile_nothing_reorders_run_on_the_pool(tmp_path: Path) -> None:
+    # nothing that was compiled before is there
+    run("crowds,compile_joined", NUMBA_DISABLE_JIT="1", NUMBA_CACHE_DIR=str(tmp_path))
