@@ -42,20 +42,12 @@ def _ours(start: Start = _START) -> Side:
     return Side("tag", Recipe(start), follow_ours(Recipe(start)))
 
 
-def test_equal_descriptors_differ_in_no_field() -> None:
-    assert differing_fields(_ours().desc, _FIELDS) == {}
-
-
 @pytest.mark.parametrize("name", [field.name for field in fields(Fields)])
 def test_one_wrong_number_of_libdnnl_is_noticed_in_every_field(name: str) -> None:
     value = getattr(_FIELDS, name)
     wrong: Any = value + 1 if isinstance(value, int) else (*value[:-1], value[-1] + 1)
     assert list(differing_fields(_ours().desc, replace(_FIELDS, **{name: wrong}))) == [name]
-
-
-def test_one_wrong_stride_of_ours_is_noticed() -> None:
-    wrong = memory_desc((2, 17, 3), "f32", strides=(80, 24, 8), inner_blks=(8,), inner_idxs=(1,))
-    assert set(differing_fields(wrong, _FIELDS)) == {"strides", "size"}
+    assert differing_fields(_ours().desc, _FIELDS) == {}
 
 
 @pytest.mark.parametrize("part", ["data", "padding", "gaps"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 
@@ -61,47 +60,6 @@ def test_a_run_prints_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     assert rest[0] == f"memcpy, {', '.join(peers)}: {said}"
     assert len(rest) == 2
     assert rest[1].startswith("kernels compiled or loaded: ")
-
-
-def test_a_run_is_one_json_object(capsys: pytest.CaptureFixture[str]) -> None:
-    words = "--json --from ab --to ba --scale 2 --to-dtype s8 3x5 --threads 1 --seconds 0.001"
-    assert main(["bench", *words.split()]) == 0
-    (case,) = json.loads(capsys.readouterr().out)["cases"]
-    assert case["name"] == "f32->s8 3x5 ab -> ba scale 2"
-    assert (case["threads"], case["differs"]) == (1, [])
-    words = "--json --strides 8x1:1x4 4x6 --threads 1 --seconds 0.001"
-    assert main(["bench", *words.split()]) == 0
-    (case,) = json.loads(capsys.readouterr().out)["cases"]
-    assert case["name"] == "f32 4x6 abx[8x1] -> abx[1x4]"
-
-
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        ([], "nothing to measure"),
-        (["4x6", "--threads=0"], "--threads 0"),
-        (["4x6", "--threads=two"], "--threads: invalid int value: 'two'"),
-        (["4xq"], "dims '4xq' must be integers"),
-        (["4x6", "--to=abc"], "abc"),
-        *(
-            (
-                ["4x6", f"--seconds={text}"],
-                f"--seconds: give a time above 0, such as 0.1, not {text!r}",
-            )
-            for text in ("0", "-1", "nan", "inf")
-        ),
-        (["4x6", "--beta=mask:2"], "--beta: invalid float value: 'mask:2'"),
-        (["4x6", "--scale=mask:3:1x0"], "groups 1x0 do not fit dims (4, 6)"),
-        (["4x6", "--scale=mask:3:1x1x2"], "groups 1x1x2 do not fit dims (4, 6)"),
-        (["4x6", "--scale=mask:-1"], "--scale 'mask:-1' is neither a number nor mask:M"),
-        (["4x6", "--scale=1,2"], "--scale '1,2' is neither a number nor mask:M"),
-    ],
-)
-def test_what_cannot_be_measured_is_refused(
-    words: list[str], says: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["bench", *words]) == 2
-    assert says in capsys.readouterr().err
 
 
 def test_torch_is_left_out_where_it_is_not_installed(
