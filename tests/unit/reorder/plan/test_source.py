@@ -1,38 +1,63 @@
+"""A plan as source code: its text, and what compiled code writes where compilers could differ."""
+
 from __future__ import annotations
 
 import pickle
-from typing import TYPE_CHECKING
+import shutil
+import subprocess
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
-import memdesc
 import reorder
-from memdesc import MemdescError, memory_desc
-from tests.compiled import address, compile_library
+from memdesc import Extra, MemdescError, MemoryDesc, memory_desc
+from reorder import Attr
+from tests.compiled import COMPILERS, address, compile_library
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from numpy.typing import NDArray
+
 _SRC = memory_desc((2, 17, 5, 4), "f32", "nchw")
 _PLAN = reorder.plan_reorder(_SRC, memory_desc(_SRC.dims, "f32", "nChw16c"))
+_SHAPE = (64, 33)
 
 
-def test_a_tail_is_a_condition() -> None:
+def check(
+    plan: reorder.plan.ReorderPlan,
+    x: NDArray[Any],
+    folder: Path,
+    compiler: tuple[str, str] = ("gcc", "c"),
+    *flags: str,
+) -> None:
+    """Compile the source of a plan, and compare what it writes with the definition."""
+    floats = np.random.default_rng(1).standard_normal(-(-plan.dst.nbytes // 4)).astype(np.float32)
+    wanted = floats.view(np.uint8)
+    moved = wanted.copy()
+    reorder.reference.execute_reference(plan.src, plan.dst, x, wanted, plan.attr)
+    library = compile_library(plan.source(compiler[1]), folder, compiler, *flags)
+    library.tensor_reorder(address(x), address(moved))
+    assert moved.tobytes() == wanted.tobytes()
+
+
+def sum_plan() -> reorder.plan.ReorderPlan:
+    src, dst = (memory_desc(_SHAPE, "f32", tag) for tag in ("ab", "ba"))
+    return reorder.plan_reorder(src, dst, Attr(src_scale=0.3, beta=0.1))
+
+
+def test_tails_are_conditions_and_parameters_that_differ_along_dims_are_arrays() -> None:
     source = _PLAN.source("c", "pack")
     assert "void pack_reorder(const float *src, float *dst)" in source
     assert "i2 < 1 ? src[320 + i0 * 340 + i1 + i2 * 20] : 0;" in source
     assert source.count("src[") == len(_PLAN.boxes)
-
-
-def test_a_kernel_divides_the_outermost_loop_of_each_box() -> None:
-    source = _PLAN.source("opencl")
-    assert "__kernel void tensor_reorder(__global const uint *src, __global uint *dst)" in source
-    assert source.count("get_global_id(0)") == len(_PLAN.boxes)
-
-
-def test_parameters_that_differ_along_dims_are_arrays() -> None:
-    attr = reorder.Attr(
+    assert pickle.loads(pickle.dumps(_PLAN)).source("c", "pack") == source
+    kernel = _PLAN.source("opencl")
+    assert "__kernel void tensor_reorder(__global const uint *src, __global uint *dst)" in kernel
+    # each box divides its outermost loop
+    assert kernel.count("get_global_id(0)") == len(_PLAN.boxes)
+    attr = Attr(
         src_scale=np.ones(17), src_scale_mask=2, dst_zero_point=np.arange(17), dst_zero_point_mask=2
     )
     source = reorder.plan_reorder(_SRC, _PLAN.dst.with_dtype("s8"), attr).source("c++")
@@ -50,53 +75,53 @@ def test_a_reorder_without_elements_has_no_statements() -> None:
     assert "tensor_convert" not in converts
 
 
-def test_a_copy_of_a_plan_has_the_same_source() -> None:
-    assert pickle.loads(pickle.dumps(_PLAN)).source("c") == _PLAN.source("c")
+def test_a_conversion_in_c_reads_like_the_formula() -> None:
+    src, dst = memory_desc((2, 3), "s8", "ab"), memory_desc((2, 3), "u8", "ab")
+    attr = Attr(src_zero_point=3, src_scale=np.ones(3), src_scale_mask=2, beta=0.5, dst_scale=0.1)
+    assert (
+        "static uint8_t tensor_convert(int8_t src, float src_scale, uint8_t old)\n{\n"
+        "    const float x = (float)src - 3.0f;\n"
+        "    const volatile float scaled = src_scale * x;\n"
+        "    const volatile float added = 0.5f * (float)old;\n"
+        "    const float total = scaled + added;\n"
+        "    const float quotient = total / 0.1f;\n"
+        "    return tensor_encode_u8(quotient);\n}\n"
+    ) in reorder.plan_reorder(src, dst, attr).source("c")
 
 
-@pytest.mark.parametrize("lang", ["opencl", "cuda", "python"])
-def test_conversions_are_refused_where_arithmetic_may_differ(lang: str) -> None:
-    plan = reorder.plan_reorder(_SRC, _PLAN.dst.with_dtype("f16"))
-    message = f"source in {lang} only moves elements, and this reorder computes f16 from f32"
-    with pytest.raises(MemdescError, match=message):
-        plan.source(lang)
-
-
-def test_bad_arguments_are_refused() -> None:
+def test_what_a_language_cannot_say_is_refused() -> None:
+    halves = reorder.plan_reorder(_SRC, _PLAN.dst.with_dtype("f16"))
+    plain = memory_desc((3, 5), "s8", "ab")
+    compensated = reorder.plan_reorder(plain, plain.with_extra(Extra(s8s8_mask=1)))
+    for lang in ("opencl", "cuda", "python"):
+        message = f"source in {lang} only moves elements, and this reorder computes f16 from f32"
+        with pytest.raises(MemdescError, match=message):
+            halves.source(lang)
+        with pytest.raises(MemdescError, match=f"source in {lang} does not write the compensation"):
+            compensated.source(lang)
     with pytest.raises(MemdescError, match="unknown language 'rust'"):
         _PLAN.source("rust")
     with pytest.raises(MemdescError, match="name 'a-b' cannot start function names"):
         _PLAN.source("c", "a-b")
 
 
-_MASKS = [{"s8s8_mask": 1}, {"asymmetric_mask": 3}, {"s8s8_mask": 2, "asymmetric_mask": 1}]
-
-
-@pytest.mark.parametrize("tag", ["OIhw4i16o4i", "hwio", "Oihw8o"])
-@pytest.mark.parametrize("masks", _MASKS)
-@pytest.mark.parametrize("adjust", [1.0, 0.5])
-def test_compensation_is_summed_behind_the_elements(
-    tag: str, masks: dict[str, int], adjust: float, tmp_path: Path
-) -> None:
-    extra = memdesc.Extra(**masks, scale_adjust=adjust)
+@pytest.mark.parametrize(
+    ("tag", "extra"),
+    [
+        ("OIhw4i16o4i", Extra(s8s8_mask=1)),
+        ("hwio", Extra(asymmetric_mask=3, scale_adjust=0.5)),
+        ("Oihw8o", Extra(s8s8_mask=2, asymmetric_mask=1)),
+        ("OIhw4i16o4i", Extra(s8s8_mask=2, asymmetric_mask=1, scale_adjust=0.5)),
+        ("Oihw8o", Extra(asymmetric_mask=3)),
+    ],
+)
+def test_compensation_is_summed_behind_the_elements(tag: str, extra: Extra, tmp_path: Path) -> None:
     src = memory_desc((18, 7, 2, 3), "f32", "oihw")
     dst = memory_desc(src.dims, "s8", tag).with_extra(extra)
-    plan = reorder.plan_reorder(src, dst, reorder.Attr(dst_scale=0.02))
     x = np.random.default_rng(0).standard_normal(src.dims).astype(np.float32)
-    wanted = np.full(dst.nbytes, 0xA5, np.uint8)
-    moved = wanted.copy()
-    reorder.reference.execute_reference(src, dst, x, wanted, plan.attr)
-    library = compile_library(plan.source("c"), tmp_path, ("gcc", "c"))
-    library.tensor_reorder(address(x), address(moved))
-    assert np.array_equal(moved, wanted)
-
-
-def test_compensation_is_written_by_c_and_cxx_only(tmp_path: Path) -> None:
-    plain = memory_desc((3, 5), "s8", "ab")
-    plan = reorder.plan_reorder(plain, plain.with_extra(memdesc.Extra(s8s8_mask=1)))
+    plan = reorder.plan_reorder(src, dst, Attr(dst_scale=0.02))
+    check(plan, x, tmp_path)
     compile_library(plan.source("c++"), tmp_path, ("gcc", "c++"))
-    with pytest.raises(MemdescError, match="source in opencl does not write the compensation that"):
-        plan.source("opencl")
 
 
 @pytest.mark.parametrize("lang", ["c", "c++"])
@@ -105,7 +130,35 @@ def test_single_elements_that_share_bytes_are_written_in_blocks_of_their_own(
 ) -> None:
     # blocks of 2 and 3 leave several boxes of one element
     src = memory_desc((1,), "f64", strides=(-2,), inner_blks=(2,), inner_idxs=(0,))
-    dst = memory_desc((1,), "s4", "A3a/1.3a/3")
-    plan = reorder.plan_reorder(src, dst)
+    plan = reorder.plan_reorder(src, memory_desc((1,), "s4", "A3a/1.3a/3"))
     assert sum(box.size == 1 for box in plan.boxes) > 1
     compile_library(plan.source(lang), tmp_path, ("gcc", lang))
+
+
+@pytest.mark.parametrize("flag", ["-std=gnu11", "-ffp-contract=fast"])
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+def test_products_and_sums_are_rounded_one_by_one(compiler: str, flag: str, tmp_path: Path) -> None:
+    x = np.random.default_rng(0).standard_normal(_SHAPE).astype(np.float32)
+    check(sum_plan(), x, tmp_path, (compiler, "c"), "-O3", "-march=native", flag)
+
+
+@pytest.mark.parametrize(("src", "dst"), [("f32", "s32"), ("f64", "u64")])
+def test_wide_integers_are_rounded_to_the_nearest_even_one(
+    src: str, dst: str, tmp_path: Path
+) -> None:
+    one: MemoryDesc = memory_desc((8,), src)
+    x = np.array([-1.5, -0.5, 0.5, 1.5, 2.5, 2.0**22 + 0.5, 7.3, 1e30], one.dtype.numpy)
+    check(reorder.plan_reorder(one, memory_desc((8,), dst)), x, tmp_path)
+
+
+@pytest.mark.parametrize("compiler", COMPILERS, ids="-".join)
+def test_options_that_round_in_other_ways_stop_the_compilation(
+    compiler: tuple[str, str], tmp_path: Path
+) -> None:
+    file = tmp_path / "source"
+    file.write_text(sum_plan().source(compiler[1]), encoding="utf-8")
+    if shutil.which(COMPILERS[compiler][0]) is None:
+        pytest.skip(f"there is no {COMPILERS[compiler][0]}")
+    command = [*COMPILERS[compiler], "-ffast-math", "-fsyntax-only", str(file)]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert "floats must be evaluated as IEEE 754 says" in ran.stderr
