@@ -66,26 +66,6 @@ def test_arrays_without_elements_are_written_and_read(runtime: Runtime) -> None:
     assert reorder(np.zeros((0, 3), np.float32), out=empty).get().shape == (0, 3)
 
 
-def test_a_part_of_memory_of_the_host_is_used_in_place(runtime: Runtime) -> None:
-    align = runtime.device.device.mem_base_addr_align // 8
-    raw = np.zeros(4 * 4096 + align + 4096, np.uint8)
-    host = raw[-raw.ctypes.data % 4096 :][: 4 * 4096]
-    host.view(np.float32)[:] = np.arange(4096)
-    whole = cl.Buffer(runtime.context, FLAGS.READ_WRITE | FLAGS.USE_HOST_PTR, hostbuf=host)
-    part, other = whole.get_sub_region(4096, 4096), whole.get_sub_region(8192, 4096)
-    m = reorder(part, TURNED, src=SHARED, queue=runtime.queue)
-    wanted = np.arange(1024, 2048, dtype=np.float32).reshape(32, 32)
-    assert m.get().numpy().tobytes() == wanted.tobytes()
-    opencl.enqueue_reorder(runtime.queue, part, other, src=SHARED, dst=TURNED).wait()
-    assert opencl.DeviceMemory(runtime.queue, other, TURNED).get().numpy().tolist() == (
-        wanted.tolist()
-    )
-    with pytest.raises(OverlapError, match="x and out share device memory"):
-        opencl.enqueue_reorder(
-            runtime.queue, part, whole.get_sub_region(4096, 4096), src=SHARED, dst=TURNED
-        )
-
-
 def _shared_array(runtime: Runtime, shape: tuple[int, int]) -> Any:
     # csvm_empty of pyopencl 2024.3 takes no queue
     flags, dtype = cl.svm_mem_flags.READ_WRITE, np.dtype(np.float32)

@@ -7,6 +7,7 @@ import pwd
 import random
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from threading import Barrier, Thread
 from typing import TYPE_CHECKING
@@ -21,6 +22,8 @@ from reorder.opencl import binaries
 from reorder.opencl.binaries import build_program
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from tests.opencl.runtimes import Runtime
 
 # runtimes say what they did
@@ -98,22 +101,14 @@ def test_damaged_files_are_built_again_and_replaced(
     whole = file.read_bytes()
     flipped = bytearray(whole)
     flipped[rng.randrange(len(whole))] ^= 1 << rng.randrange(8)
-    of_another = binaries._digest(file.with_name("another"), whole[32:]) + whole[32:]  # noqa: SLF001 - a file that was renamed
-    for damaged in (whole[: rng.randrange(len(whole))], flipped, of_another):
+    # a file that was renamed, and one that the runtime refuses, whose digest is right
+    digest, refused = binaries._digest, b"of a runtime that is not there any more"  # noqa: SLF001 - see above
+    of_another = digest(file.with_name("another"), whole[32:]) + whole[32:]
+    of_none = digest(file, refused) + refused
+    for damaged in (whole[: rng.randrange(len(whole))], flipped, of_another, of_none):
         file.write_bytes(damaged)
-        assert counted(runtime, caplog) == 1
-        assert counted(runtime, caplog) == 0
+        assert [counted(runtime, caplog) for _ in range(2)] == [1, 0]
     assert [*folder.iterdir()] == [file]
-
-
-def test_a_binary_that_the_runtime_refuses_is_built_again(
-    runtime: Runtime, folder: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    counted(runtime, caplog)
-    (file,) = folder.iterdir()
-    binaries._write(file, b"of a runtime that is not there any more")  # noqa: SLF001 - the digest is right
-    assert counted(runtime, caplog) == 1
-    assert counted(runtime, caplog) == 0
 
 
 def test_programs_are_built_where_nothing_can_be_kept(
@@ -159,17 +154,14 @@ def test_the_programs_used_least_recently_make_room(
     assert {*folder.iterdir()} == {other}
 
 
-@pytest.mark.parametrize("limit", ["-1", "1 MB", "1.5", ""])
-def test_a_limit_that_is_not_a_number_of_bytes_is_refused(
-    limit: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(binaries.CACHE_LIMIT, limit)
-    with pytest.raises(MemdescError, match=f"{binaries.CACHE_LIMIT}='{limit}'.* bytes"):
-        binaries.cache_limit()
-    monkeypatch.setenv(binaries.CACHE_LIMIT, "9" * 5000)
-    with pytest.raises(MemdescError, match=r"at most 18 digits") as refused:
-        binaries.cache_limit()
-    assert len(str(refused.value)) < 300
+def test_a_limit_that_is_not_a_number_of_bytes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    for limit in ("-1", "1 MB", "1.5", "", "9" * 5000):
+        monkeypatch.setenv(binaries.CACHE_LIMIT, limit)
+        with pytest.raises(
+            MemdescError, match=f"{binaries.CACHE_LIMIT}='{limit[:9]}.* bytes"
+        ) as no:
+            binaries.cache_limit()
+        assert len(str(no.value)) < 300
     monkeypatch.delenv(binaries.CACHE_LIMIT)
     assert binaries.cache_limit() == 1 << 28
 
@@ -178,32 +170,35 @@ def test_removing_the_same_files_at_once_does_no_harm(folder: Path) -> None:
     folder.mkdir(parents=True)
     for k in range(200):
         (folder / f"{k:064x}").write_bytes(bytes(100))
-    threads = [Thread(target=binaries._make_room, args=(folder, 1000)) for _ in range(4)]  # noqa: SLF001 - what each write calls
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    make_room = partial(binaries._make_room, folder, 1000)  # noqa: SLF001 - what each write calls
+    run_together([make_room] * 4)
     assert sum(file.stat().st_size for file in folder.iterdir()) <= 1000
 
 
-def test_without_a_variable_it_is_the_folder_for_caches(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_variable_it_is_the_folder_for_caches_if_there_is_a_home(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.delenv(binaries.CACHE_FOLDER, raising=False)
-    found = binaries.cache_folder()
-    assert found is not None
-    assert found.parent == Path(platformdirs.user_cache_dir("memdesc", appauthor=False))
-
-
-def test_without_a_home_there_is_no_folder(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A relative folder, such as one named `~`, would be made wherever the process is."""
+    users = binaries.cache_folder()
+    assert users is not None
+    assert users.parent == Path(platformdirs.user_cache_dir("memdesc", appauthor=False))
 
     def lacks(number: int) -> None:
         raise KeyError(number)
 
-    monkeypatch.delenv(binaries.CACHE_FOLDER, raising=False)
+    # a relative folder, such as one named `~`, would be made wherever the process is
     monkeypatch.setenv("HOME", "~")
     monkeypatch.setenv("XDG_CACHE_HOME", "")
     monkeypatch.setattr(pwd, "getpwuid", lacks)
     assert binaries.cache_folder() is None
+
+
+def run_together(tasks: Iterable[Callable[[], object]]) -> None:
+    threads = [Thread(target=task) for task in tasks]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
 
 
 def test_threads_that_build_one_program_leave_one_whole_file(
@@ -216,11 +211,7 @@ def test_threads_that_build_one_program_leave_one_whole_file(
         barrier.wait()
         build_program(context, context.devices[0], _SOURCE)
 
-    threads = [Thread(target=build, args=(context,)) for context in contexts]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_together(partial(build, context) for context in contexts)
     assert len([*folder.iterdir()]) == 1
     assert counted(runtime, caplog) == 0
 

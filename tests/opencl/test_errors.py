@@ -38,8 +38,6 @@ PLAIN = memory_desc((1, 5, 3, 2), "f32")
 X = np.arange(30, dtype=np.float32).reshape(1, 5, 3, 2)
 
 
-SRC = memory_desc((4, 3), "f32", "ab")
-TURNED = memory_desc((4, 3), "f32", "ba")
 _LINES = refused.sections(Path(__file__).with_name("refused.txt"))["on a device"]
 
 
@@ -203,29 +201,6 @@ def test_a_part_of_a_buffer_that_was_released_is_reordered_or_refused(runtime: R
             raise
 
 
-def test_parts_of_one_buffer_that_overlap_are_refused_and_disjoint_ones_work(
-    runtime: Runtime,
-) -> None:
-    align = runtime.device.device.mem_base_addr_align // 8
-    src = memory_desc((4, 3), "f32", "ab")
-    dst = memory_desc((4, 3), "f32", "ba")
-    whole = runtime.buffer(np.arange(3 * align, dtype=np.uint8))
-    low, high = whole.get_sub_region(0, align + 48), whole.get_sub_region(align, align)
-    for one, other in ((whole, whole), (whole, low), (low, whole)):
-        with pytest.raises(
-            OverlapError,
-            match="x and out share device memory: 48 bytes from byte 0 and 48 from byte 0",
-        ):
-            opencl.enqueue_reorder(runtime.queue, one, other, src=src, dst=dst)
-    far = memory_desc((4, 3), "f32", strides=(3, 1), offset0=align // 4)
-    with pytest.raises(OverlapError, match=f"from byte 0 and 48 from byte {align}"):
-        opencl.enqueue_reorder(runtime.queue, low, high, src=far, dst=dst)
-    event = opencl.enqueue_reorder(runtime.queue, low, high, src=src, dst=dst)
-    found = runtime.read(whole, event)
-    x = np.arange(48, dtype=np.uint8).view(np.float32).reshape(4, 3)
-    assert found[align : align + 48].tobytes() == x.T.tobytes()
-
-
 def test_a_queue_whose_context_is_gone_works_or_is_refused(runtime: Runtime) -> None:
     queue = cl.CommandQueue(cl.Context([runtime.device.device]))
     gc.collect()
@@ -278,18 +253,14 @@ def test_nothing_is_kept_of_what_was_refused_or_is_done(runtime: Runtime) -> Non
 def test_buffers_over_one_array_of_the_host_share_memory(runtime: Runtime) -> None:
     host = np.zeros(4096 + 64, np.uint8)
     host = host[-host.ctypes.data % 64 :][:4096]
-    whole, low, high, meeting = (
+    whole, low, meeting = (
         cl.Buffer(runtime.context, FLAGS.READ_WRITE | FLAGS.USE_HOST_PTR, hostbuf=part)
-        for part in (host, host[:1024], host[1024:2048], host[512:1536])
+        for part in (host, host[:1024], host[512:1536])
     )
     src, dst = memory_desc((16, 16), "f32", "ab"), memory_desc((16, 16), "f32", "ba")
-    for one, other in ((whole, low), (low, whole), (low, low), (low, meeting), (meeting, high)):
+    for one, other in ((whole, low), (low, whole), (low, low), (low, meeting)):
         with pytest.raises(OverlapError, match="x and out share device memory"):
             opencl.enqueue_reorder(runtime.queue, one, other, src=src, dst=dst)
-    x = np.arange(256, dtype=np.float32).reshape(16, 16)
-    cl.enqueue_copy(runtime.queue, low, x)
-    event = opencl.enqueue_reorder(runtime.queue, low, high, src=src, dst=dst)
-    assert runtime.read(high, event).tobytes() == x.T.tobytes()
 
 
 def test_a_device_without_images_is_refused_and_told_of_buffers(

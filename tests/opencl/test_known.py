@@ -137,21 +137,34 @@ def test_events_of_arrays_are_waited_for_and_recorded(
     later.wait()
 
 
-def test_parts_are_refused_where_they_overlap(runtime: Runtime) -> None:
+def test_parts_of_one_buffer_are_refused_where_they_overlap(runtime: Runtime) -> None:
     align = runtime.device.device.mem_base_addr_align // 8
     flat, turned = (memory_desc((align // 4, 2), "f32", tag) for tag in ("ab", "ba"))
-    whole = runtime.buffer(np.arange(6 * align, dtype=np.uint8))
-    low, mid, high = (whole.get_sub_region(align * k, align * 2) for k in (0, 1, 2))
-    for _ in range(2):
-        opencl.enqueue_reorder(runtime.queue, low, high, src=flat, dst=turned).wait()
-        with pytest.raises(OverlapError, match="x and out share device memory"):
-            opencl.enqueue_reorder(runtime.queue, low, mid, src=flat, dst=turned)
-        with pytest.raises(OverlapError, match="x and out share device memory"):
-            opencl.enqueue_reorder(runtime.queue, whole, mid, src=flat, dst=turned)
-    # far enough from each other, though both are inside of one that is given whole
-    far = memory_desc((align // 4, 2), "f32", "ba")
-    for _ in range(2):
-        opencl.enqueue_reorder(runtime.queue, whole, high, src=flat, dst=far).wait()
+    x = np.arange(6 * align, dtype=np.uint8)
+    raw = np.zeros(x.nbytes + 4096, np.uint8)
+    host = raw[-raw.ctypes.data % 4096 :][: x.nbytes]
+    on_device, over_host = (
+        runtime.buffer(x),
+        cl.Buffer(runtime.context, FLAGS.READ_WRITE | FLAGS.USE_HOST_PTR, hostbuf=host),
+    )
+    for whole in (on_device, over_host):
+        low, mid, high = (whole.get_sub_region(align * k, align * 2) for k in (0, 1, 2))
+        for _ in range(2):
+            cl.enqueue_copy(runtime.queue, whole, x)
+            move(runtime, (low, flat), (high, turned)).wait()
+            found = runtime.read(whole)[2 * align : 4 * align].view(np.float32)
+            wanted = x[: 2 * align].view(np.float32).reshape(-1, 2).T
+            assert found.tobytes() == wanted.tobytes()
+            # far enough from each other, though one is inside of one that is given whole
+            move(runtime, (whole, flat), (high, turned)).wait()
+            for one, other in ((low, mid), (whole, mid), (whole, whole), (low, whole)):
+                with pytest.raises(OverlapError, match=f"share device memory: {2 * align} bytes"):
+                    move(runtime, (one, flat), (other, turned))
+    far = memory_desc((4, 3), "f32", strides=(3, 1), offset0=align // 4)
+    near = memory_desc((4, 3), "f32", "ba")
+    low, high = on_device.get_sub_region(0, align + 48), on_device.get_sub_region(align, align)
+    with pytest.raises(OverlapError, match=f"from byte 0 and 48 from byte {align}"):
+        move(runtime, (low, far), (high, near))
 
 
 def test_memory_of_the_host_may_start_anywhere_in_the_next_call(runtime: Runtime) -> None:
@@ -316,12 +329,24 @@ def test_many_reorders_are_known_to_many_threads(
 
 def test_events_of_another_context_are_refused(runtime: Runtime) -> None:
     src, dst = array(runtime), array(runtime)
-    move(runtime, src, dst)
-    other = cl.UserEvent(cl.Context([runtime.device.device]))
-    src[0].add_event(other)
-    with refused("wait_for has an event of another context than the queue"):
+    memory, out = (reorder(X, tag, queue=runtime.queue) for tag in ("nchw", "nhwc"))
+    for _ in range(3):
         move(runtime, src, dst)
-    other.set_status(COMPLETE)
+        reorder(memory, out=out)
+    foreign = cl.UserEvent(cl.Context([runtime.device.device]))
+    src[0].add_event(foreign)
+    memory.event, held = foreign, memory.event
+    calls: tuple[Callable[[], Any], ...] = (
+        lambda: move(runtime, src, dst),
+        lambda: reorder(memory, out=out),
+        lambda: reorder(X, out=out, queue=runtime.queue, wait_for=[foreign]),
+    )
+    for call in calls:
+        with refused("wait_for has an event of another context than the queue"):
+            call()
+    foreign.set_status(COMPLETE)
+    memory.event = held
+    assert (reorder(memory, out=out).get().numpy() == X).all()
 
 
 def test_an_array_is_used_where_it_lies_now(runtime: Runtime) -> None:
@@ -461,22 +486,6 @@ def test_host_arrays_of_every_kind_are_read_again(first: Runtime) -> None:
             assert (
                 reorder(x, "nhwc", attr=attr, queue=first.queue).get().numpy() == x * scale
             ).all()
-
-
-def test_a_known_call_with_events_of_another_context_is_refused(runtime: Runtime) -> None:
-    memory, out = (reorder(X, tag, queue=runtime.queue) for tag in ("nchw", "nhwc"))
-    other = cl.Context([runtime.device.device])
-    foreign = cl.UserEvent(other)
-    for _ in range(3):
-        reorder(memory, out=out)
-    memory.event = foreign
-    with refused("wait_for has an event of another context than the queue"):
-        reorder(memory, out=out)
-    memory.event = None
-    with refused("wait_for has an event of another context than the queue"):
-        reorder(memory, out=out, queue=runtime.queue, wait_for=[foreign])
-    foreign.set_status(COMPLETE)
-    assert (out.get().numpy() == X).all()
 
 
 def test_arrays_in_one_buffer_are_refused_where_they_overlap(runtime: Runtime) -> None:
