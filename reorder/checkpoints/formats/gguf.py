@@ -374,14 +374,17 @@ def _value(key: str, value: object) -> GgufValue:
 def _stored(tensor: Tensor) -> tuple[Tensor, int]:
     """Return a tensor as GGUF has it, and the number of its type. Fails if GGUF cannot hold it.
 
-    For types that GGUF lacks it has integers of as many bits; a descriptor says what they are.
+    For types and dims that GGUF lacks it has integers of as many bits, and joins the outer dims; a
+    descriptor says what they are.
     """
     dtype, shape = tensor.dtype, tensor.shape
     unknown = _UNKNOWN.fullmatch(dtype)
     kind = int(unknown[1]) if unknown else _BY_NAME.get(dtype)
-    if kind is None and dtype in DATA_TYPES:
-        kind = _BY_NAME.get(f"s{DATA_TYPES[dtype].bits}")
+    if dtype in DATA_TYPES and (kind is None or len(shape) > _MAX_NDIMS):
         tensor = tensor._replace(desc=tensor.desc or stored_desc(dtype, shape)[0])
+        kind = _BY_NAME.get(f"s{DATA_TYPES[dtype].bits}") if kind is None else kind
+        count = max(len(shape) - _MAX_NDIMS, 0) + 1
+        shape = (prod(shape[:count]), *shape[count:])
     if kind is None or len(shape) > _MAX_NDIMS:
         problem = f"no type {dtype!r}" if kind is None else f"{_MAX_NDIMS} dims, not {shape}"
         msg = f"tensor {short_repr(tensor.name)}: GGUF has {problem}; write a .safetensors"

@@ -96,20 +96,22 @@ def test_a_gguf_file_is_not_read_as_safetensors(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["f16", "u8", "bf16", "f8_e5m2", "u4"])
-def test_layouts_and_other_types_are_in_the_descriptor(tmp_path: Path, dtype: str) -> None:
-    codes = np.random.default_rng(0).integers(0, 9, (20, 6), np.uint8)
-    blocked = reorder.reorder(codes, "Ab8a", dtype=dtype)
-    reorder.save(tmp_path / "x.npz", {"b": blocked, "scalar": np.array(3, np.float32)})
+@pytest.mark.parametrize(("dims", "layout"), [((20, 6), "Ab8a"), ((2, 3, 1, 5, 4), "abcde")])
+def test_layouts_and_what_gguf_lacks_are_in_the_descriptor(
+    tmp_path: Path, dtype: str, dims: tuple[int, ...], layout: str
+) -> None:
+    codes = np.random.default_rng(0).integers(0, 9, dims, np.uint8)
+    made = reorder.reorder(codes, layout, dtype=dtype)
+    reorder.save(tmp_path / "x.npz", {"a": made, "scalar": np.array(3, np.float32)})
     reorder.convert(tmp_path / "x.npz", tmp_path / "x.gguf")
-    with reorder.open_checkpoint(tmp_path / "x.gguf") as found:
-        assert found["b"].desc == blocked.desc
-        assert found["b"].data.tobytes() == blocked.data.tobytes()
-        assert found["scalar"].shape == (1,)  # readers expect a dim
-    (b, _) = gguf.GGUFReader(tmp_path / "x.gguf").tensors
-    assert b.data.tobytes() == blocked.data.tobytes()
     reorder.convert(tmp_path / "x.gguf", tmp_path / "y.npz")
-    with reorder.open_checkpoint(tmp_path / "y.npz") as found:
-        assert found["b"].desc == blocked.desc
+    for name in ("x.gguf", "y.npz"):
+        with reorder.open_checkpoint(tmp_path / name) as found:
+            assert found["a"].desc == made.desc
+            assert found["a"].data.tobytes() == made.data.tobytes()
+            assert found["scalar"].shape == (1,)  # readers of GGUF expect a dim
+    (a, _) = gguf.GGUFReader(tmp_path / "x.gguf").tensors
+    assert a.data.tobytes() == made.data.tobytes()
 
 
 # Types that are not in our table: Q2_0 of newer llama.cpp, Q4_0_R8 of ik_llama.cpp, and one that
