@@ -39,10 +39,7 @@ class GivenScales(NamedTuple):
 
 
 def given_scales(attr: Attr | None, src: MemoryDesc, dst: MemoryDesc) -> GivenScales | None:
-    """Return what a `Quantized` of the result has, or None if nothing scales dst.
-
-    Fails if the attribute does not fit the descriptors.
-    """
+    """Return what a `Quantized` of the result has, or None if nothing scales dst."""
     sizes = {each.role: each.sizes for each in bind(attr, src, dst).operands}
     parameters = () if attr is None else attr.parameters
     given = {each.role: each for each in parameters if each.role.startswith("dst")}

@@ -145,10 +145,7 @@ def save_raw(path: str | os.PathLike[str], memory: Memory) -> None:
 
 
 def saving_format(path: Path) -> str:
-    """Return the format that `save` writes for a name.
-
-    Fails if `save` does not write files with that ending.
-    """
+    """Return the format that `save` writes for a name."""
     for name in _FORMATS:
         if path.name.endswith(FORMATS[name].ending):
             return name
@@ -432,10 +429,7 @@ def _check_kind(kind: object) -> None:
 
 
 def name_of_only(path: Path, names: Mapping[str, Any]) -> str:
-    """Return the name of the only tensor of a file.
-
-    Fails if it has none, or several.
-    """
+    """Return the name of the only tensor of a file."""
     if len(names) == 1:
         return next(iter(names))
     msg = (
@@ -477,10 +471,7 @@ def _made(model: Model, item: Weight | Entry, dtype: str | None = None) -> Any:
 
 
 def value_of(weight: Weight) -> Quantized | Record:
-    """Return what the tensors of a weight are together.
-
-    Fails if they are neither a Quantized nor a Record.
-    """
+    """Return what the tensors of a weight are together."""
     tensors = weight.tensors
     if weight.desc is not None:
         return Record(weight.desc, {role: entry.read() for role, entry in tensors.items()})
@@ -520,10 +511,7 @@ def memory_of(entry: Entry, dtype: str | None = None) -> Memory:
 
 
 def desc_of_entry(entry: Entry, dtype: str | None) -> MemoryDesc:
-    """Return what a stored tensor holds.
-
-    Fails where `memory_of` does.
-    """
+    """Return what a stored tensor holds."""
     name = short_repr(entry.name)
     desc = entry.desc or _void_desc(entry, dtype)
     if not isinstance(desc, MemoryDesc):

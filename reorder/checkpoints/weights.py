@@ -198,21 +198,14 @@ class Model:
         """The tensors by name."""
         return self.container.entries
 
-    def of(self, entries: dict[str, Entry]) -> Model:
-        """Return the same model with other tensors."""
-        return Model(self.path, self.container._replace(entries=entries), self.configs)
-
     def keeping(self, entries: dict[str, Entry]) -> Model:
-        """Return the same model with some of its tensors; what its weights are stays decided."""
+        """Return the same model with other tensors; what its weights are stays decided."""
         container = self.container._replace(entries=entries)
         return Model(self.path, container, self.configs, self._known)
 
     @cached_property
     def claims(self) -> Claims:
-        """What the metadata and the files beside the checkpoint claim.
-
-        Fails where `Configs.declared` does, and if ComfyUI says how layers are quantised.
-        """
+        """What the metadata and the files beside the checkpoint claim."""
         if _COMFYUI in self.container.metadata:
             msg = (
                 f"the header has {_COMFYUI}, in which ComfyUI says how layers are quantised; it "
@@ -221,6 +214,13 @@ class Model:
             )
             raise MemdescError(msg)
         return Claims(self.configs.declared)
+
+    @property
+    def declared_if_whole(self) -> Declared | None:
+        """What the config files declare; None if they are damaged, which `weights` says."""
+        with suppress(MemdescError):
+            return self.claims.declared
+        return None
 
     @cached_property
     def weights(self) -> list[Weight]:
@@ -416,10 +416,7 @@ def _others(entries: Entries, name: str) -> dict[str, Entry]:
 
 
 def note_of(entries: Entries, first: Entry) -> Note:
-    """Return the note that is stored with the first tensor of several.
-
-    Fails if there is no note, or it lists tensors that do not exist.
-    """
+    """Return the note that is stored with the first tensor of several."""
     facts = {**(first.note or {})}
     name, tensors = (facts.pop(key, None) for key in ("name", "tensors"))
     listed = [*tensors.values()] if isinstance(tensors, dict) else []
@@ -477,46 +474,34 @@ def elsewhere(name: str, source: Path) -> Entry:
 
 
 def find_plain(model: Model, layers: Iterable[str]) -> dict[str, str]:
-    """Return the layers that a config file declares quantised, but whose weights are plain floats.
-
-    The values are the reasons.
-    """
+    """Return why layers do not fit that config declares quantised, but whose weights are plain."""
     found = {}
-    with suppress(MemdescError):  # `Model.weights` says that a file is damaged
-        declared = model.claims.declared
-        for layer in layers if declared else ():
-            said = declared.named(layer) if declared else None
-            if said is not None and said.name is not None:
-                found[layer] = f"{said.file} declares {said.name}, but its weight is plain"
+    declared = model.declared_if_whole
+    for layer in layers if declared else ():
+        said = declared.named(layer) if declared else None
+        if said is not None and said.name is not None:
+            found[layer] = f"{said.file} declares {said.name}, but its weight is plain"
     return found
 
 
 def find_unscaled(model: Model) -> dict[str, str]:
-    """Return the layers that a config file declares quantised, and that have codes but no scales.
-
-    The values are the reasons.
-    """
+    """Return why layers do not fit that config declares quantised, but whose codes lack scales."""
     found: dict[str, str] = {}
+    declared = model.declared_if_whole
     taken = {name for weight in model.weights for name in weight.names}
-    with suppress(MemdescError):  # `Model.weights` says that a file is damaged
-        declared = model.claims.declared or Declared(Said("", None))
-        for name, entry in model.entries.items():
-            layer, _, role = name.rpartition(".")
-            if name in taken or len(entry.shape) < len(_MATRIX) or not holds_codes(entry):
-                continue
-            for said in declared.at(layer):
-                if said.name is not None and tensors_of(said.name)[0] == role:
-                    why = f"no scales are beside its codes of {entry.dtype}"
-                    found.setdefault(layer, f"{said.file} declares {said.name}, but {why}")
+    for name, entry in model.entries.items() if declared else ():
+        layer, _, role = name.rpartition(".")
+        if name in taken or len(entry.shape) < len(_MATRIX) or not holds_codes(entry):
+            continue
+        for said in declared.at(layer) if declared else ():
+            if said.name is not None and tensors_of(said.name)[0] == role:
+                why = f"no scales are beside its codes of {entry.dtype}"
+                found.setdefault(layer, f"{said.file} declares {said.name}, but {why}")
     return found
 
 
 def find_orphans(model: Model) -> dict[str, str]:
-    """Return tensors named like scales of other layers whose own weight is not there.
-
-    The values are the names that these weights would have. What scales are called is taken from the
-    known weights.
-    """
+    """Return tensors called like scales of known weights, and the missing weight of each."""
     known = {name for weight in model.weights for name in weight.names}
     scaled = {
         role: next(iter(each.tensors)) for each in model.weights for role in [*each.tensors][1:]
@@ -524,10 +509,9 @@ def find_orphans(model: Model) -> dict[str, str]:
     found = {}
     for name in model.entries:
         prefix, _, role = name.rpartition(".")
-        if role in scaled and name not in known:
-            weight = f"{prefix}.{scaled[role]}".removeprefix(".")
-            if weight not in known:
-                found[name] = weight
+        weight = f"{prefix}.{scaled.get(role)}".removeprefix(".")
+        if role in scaled and name not in known and weight not in known:
+            found[name] = weight
     return found
 
 
@@ -605,38 +589,32 @@ def _has_tensors_of(found: Weight, name: str | None) -> bool:
 
 def _read(found: Weight, claims: Claims, noted: RecordDesc | None, said: Said | None) -> Weight:
     """Decide what tensors are, given what is declared about this layer."""
+    by = ""
     try:
         name, options = _named(claims, found, noted, said)
-    except MemdescError as error:
-        return found._replace(reason=str(error))
-    try:
+        by = f"{said.file} declares {name}: " if said and claims.name is None else ""
         desc = desc_of_tensors(found, name, options)
         _check_said(found, desc, said)
         looked_up = _looked_up(found, desc)
-        held = looked_up or found
-        _check_rest(held, desc, claims, said)
+        _check_rest(looked_up or found, desc, claims, said)
         if looked_up is not None:
             order = {role: found.entries[role] for role in ORDERS if role in found.entries}
             desc = desc_of_tensors(looked_up, name, options)
             entries = {**looked_up.entries, **order}
             return found._replace(entries=entries, desc=desc, is_looked_up=True)
-        if noted not in (None, desc):
-            msg = (
-                f"{found.codes.name!r} is stored as part of {noted!r}, as its descriptor says, not "
-                f"of {desc!r}"
-            )
-            raise MemdescError(msg)  # noqa: TRY301 - with who declares it
     except MemdescError as error:
-        by = f"{said.file} declares {name}: " if said and claims.name is None else ""
         return found._replace(reason=f"{by}{error}")
+    if noted not in (None, desc):
+        reason = (
+            f"{found.codes.name!r} is stored as part of {noted!r}, as its descriptor says, not of "
+            f"{desc!r}"
+        )
+        return found._replace(reason=f"{by}{reason}")
     return found._replace(desc=desc)
 
 
 def _noted(found: Weight) -> RecordDesc | dict[str, Any] | None:
-    """Return the record, or the facts of the Quantized, that a saved file has; else None.
-
-    Fails if they are damaged.
-    """
+    """Return the record, or the facts of the Quantized, that a saved file has; else None."""
     if found.codes.note is None:
         return None
     note = found.note or note_of({each.name: each for each in found.entries.values()}, found.codes)
@@ -716,8 +694,6 @@ def _looked_up(found: Weight, desc: RecordDesc) -> Weight | None:
     """Return a weight with the scales of each input, if a table says in which group each is.
 
     None if there is no such table, or it has the order of the inputs.
-
-    Fails if it names a group that does not exist.
     """
     scheme, order = scheme_of(desc.name), found.order
     parts = () if scheme is None else scheme.parts

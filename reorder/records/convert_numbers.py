@@ -67,10 +67,7 @@ def convert_numbers(
     threads: int | None,
     errors: list[float] | None,
 ) -> None:
-    """Write the numbers of a record into `out`; dim k becomes dim `perm[k]`.
-
-    Fails if a number would change. `errors` is that of `write_numbers`.
-    """
+    """Write the numbers of a record into `out`; dim k becomes dim `perm[k]`."""
     if record.desc == out.desc and perm == tuple(range(len(perm))):
         for field in record.desc.fields:
             bits = load_bits(record.tensors[field.tensor], field, threads)
@@ -104,10 +101,7 @@ class _Grouped(NamedTuple):
         return product
 
     def over(self, new: tuple[int, ...], what: str) -> NDArray[Any]:
-        """Return the values for groups of other sizes.
-
-        Fails if the values of groups that are merged differ; `what` names them in the message.
-        """
+        """Return the values for groups of other sizes."""
         values = self.values
         for dim, groups in enumerate(zip(self.groups, new, strict=True)):
             # a group may be larger than its dim

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memdesc import MemdescError, MemoryDesc, data_type, memory_desc
-from memdesc.record import BIT_PLANES, Field, RecordDesc
+from memdesc.record import BIT_PLANES, RecordDesc
 from reorder.api import reorder
 from reorder.forks import importing
 from reorder.memory.allocation import uninitialized_bytes
@@ -147,12 +147,6 @@ def _chunks(placed: PlacedPattern, memory: Memory) -> Iterator[_Chunk]:
         yield _Chunk(chunk, held, Memory.attached(part, memory.data))
 
 
-def _plain_field(field: Field) -> tuple[str, MemoryDesc]:
-    """Return the kind and the row-major layout of a field with unpacked elements."""
-    kind = _UNPACKED.get(field.kind, field.kind)
-    return kind, memory_desc(field.layout.dims, kind)
-
-
 def _fits_plain(desc: RecordDesc) -> bool:
     """Whether the rule stays valid if elements narrower than a byte become bytes."""
     return all(
@@ -167,20 +161,14 @@ def _plain(record: Record, threads: int | None) -> Record:
     """Return an equal record in which each field is a separate row-major tensor."""
     fields, tensors = [], {}
     for field in record.desc.fields:
-        kind, desc = _plain_field(field)
+        kind = _UNPACKED.get(field.kind, field.kind)
+        desc, data = memory_desc(field.layout.dims, kind), record.tensors[field.tensor]
         fields.append(replace(field, kind=kind, layout=desc.layout, tensor=field.name))
-        tensors[field.name] = _elements(record, field, desc, threads)
-    made = RecordDesc(record.desc.dims, tuple(fields), record.desc.rule)
-    return Record(made, tensors)
-
-
-def _elements(
-    record: Record, field: Field, desc: MemoryDesc, threads: int | None
-) -> NDArray[np.uint8]:
-    """Return the elements of a field in row-major memory."""
-    data = record.tensors[field.tensor]
-    if field.kind in BIT_PLANES:
-        return read_field(data, field).reshape(-1)
-    if address_of(data) % field.desc.dtype.bits_dtype.itemsize:
-        data = data.copy()
-    return reorder(Memory.attached(field.desc, data), desc, threads=threads).data
+        if field.kind in BIT_PLANES:
+            tensors[field.name] = read_field(data, field).reshape(-1)
+            continue
+        if address_of(data) % field.desc.dtype.bits_dtype.itemsize:
+            data = data.copy()
+        held = Memory.attached(field.desc, data)
+        tensors[field.name] = reorder(held, desc, threads=threads).data
+    return Record(RecordDesc(record.desc.dims, tuple(fields), record.desc.rule), tensors)

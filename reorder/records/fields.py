@@ -31,10 +31,7 @@ def read_field(data: NDArray[np.uint8], field: Field) -> NDArray[Any]:
 
 
 def field_bits(field: Field, values: NDArray[Any]) -> NDArray[Any]:
-    """Return the bits of values over the dims of a field, as unsigned integers.
-
-    Fails if they have another type, or a value does not fit.
-    """
+    """Return the bits of values over the dims of a field, as unsigned integers."""
     nbytes = max(field.bits, BYTE_BITS) // BYTE_BITS
     mask = np.dtype(f"u{nbytes}").type((1 << field.bits) - 1)
     is_plane = field.kind in BIT_PLANES

@@ -83,18 +83,17 @@ def dequantize_gguf(data: Any, qtype: Any, out: Any = None, *, threads: int | No
     dims = (*rows.shape[:-1], rows.shape[-1] // kind.nbytes * kind.block)
     if out is None and kind.name == "f32":
         return _viewed(data, rows)
-    made = _new_floats(dims) if out is None else _output(out, dims, rows)
+    made = (
+        uninitialized_bytes(4 * prod(dims)).view(np.float32).reshape(dims)
+        if out is None
+        else _output(out, dims, rows)
+    )
     if 0 not in dims:
         _decode(rows, kind, made, threads)
     if out is not None:
         return out
     torch = _torch(data)
     return made if torch is None else torch.from_numpy(made)
-
-
-def _new_floats(dims: tuple[int, ...]) -> NDArray[np.float32]:
-    """Return a new, uninitialized f32 array."""
-    return uninitialized_bytes(4 * prod(dims)).view(np.float32).reshape(dims)
 
 
 def _decode(
@@ -155,15 +154,20 @@ def _type_of(qtype: Any) -> GgufType:
     return found
 
 
+def _array(what: str, value: Any, kinds: str) -> NDArray[Any]:
+    """Return an array, or a tensor of another library as one on the same memory."""
+    refuse_masked(what, value)
+    if isinstance(value, np.ndarray):
+        return value
+    if not is_exporter(value):
+        msg = f"{what} must be an ndarray or a torch tensor of {kinds}, not {short_repr(value)}"
+        raise MemdescError(msg)
+    return from_dlpack(value, what, write=what == "out")
+
+
 def _rows(data: Any, kind: GgufType) -> NDArray[np.uint8]:
     """Return the rows of bytes of an array or a tensor."""
-    refuse_masked("data", data)
-    array = data
-    if not isinstance(data, np.ndarray):
-        if not is_exporter(data):
-            msg = f"data must be an ndarray or a torch tensor of uint8, not {short_repr(data)}"
-            raise MemdescError(msg)
-        array = from_dlpack(data, "data")
+    array = _array("data", data, "uint8")
     legal = [np.dtype(np.uint8)]
     if kind.name in _PLAIN:
         legal.append(DATA_TYPES[kind.name].numpy)
@@ -183,13 +187,7 @@ def _rows(data: Any, kind: GgufType) -> NDArray[np.uint8]:
 
 def _output(out: Any, dims: tuple[int, ...], rows: NDArray[np.uint8]) -> NDArray[Any]:
     """Return the output of a caller as an array."""
-    refuse_masked("out", out)
-    array = out
-    if not isinstance(out, np.ndarray):
-        if not is_exporter(out):
-            msg = f"out must be an ndarray or a torch tensor of floats, not {short_repr(out)}"
-            raise MemdescError(msg)
-        array = from_dlpack(out, "out", write=True)
+    array = _array("out", out, "floats")
     if array.shape != dims or array.dtype not in _FLOAT_DTYPES:
         is_swapped = array.dtype.newbyteorder() in _FLOAT_DTYPES
         order = " in the byte order of this machine" if is_swapped else ""
@@ -198,11 +196,9 @@ def _output(out: Any, dims: tuple[int, ...], rows: NDArray[np.uint8]) -> NDArray
             f"a float type{order}"
         )
         raise MemdescError(msg)
-    if not array.flags.writeable:
-        msg = "out is read-only; pass a writable array"
-        raise MemdescError(msg)
-    if np.may_share_memory(array, rows):
-        msg = "out overlaps data; pass separate memory"
+    if not array.flags.writeable or np.may_share_memory(array, rows):
+        problem = "overlaps data" if array.flags.writeable else "is read-only"
+        msg = f"out {problem}; pass separate, writable memory"
         raise MemdescError(msg)
     return np.asarray(array)
 

@@ -177,10 +177,7 @@ def _floats(bits: NDArray[Any], kind: str) -> NDArray[Any]:
 
 
 def write_number(record: Record, number: Number, values: NDArray[Any], what: str) -> None:
-    """Write the values of a number over its groups; `what` names them in messages.
-
-    Fails if the fields cannot hold one of them exactly; nothing is written then.
-    """
+    """Write the values of a number over its groups; `what` names them in messages."""
     desc = record.desc
     first = desc.field_of(number)
     where, hint = f"{first.name} of {desc.name}", way_out(desc, what)

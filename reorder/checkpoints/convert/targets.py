@@ -270,7 +270,7 @@ def target_rules(name: str, model: Model) -> TargetRules:
                 f"{target.dtype or 'bf16'}' decodes them"
             )
             raise MemdescError(msg)
-        model = model.of(split_stacks(model.entries))
+        model = model.keeping(split_stacks(model.entries))
         _check_known(model)
         _check_axes_of_mlx(model)
         check_experts(model.entries)

@@ -51,10 +51,7 @@ def desc_to_json(desc: Desc, note: Mapping[str, Any] | None = None) -> str:
 
 
 def record_fields(desc: RecordDesc) -> dict[str, Any]:
-    """Return what `record_of` needs to make a record again, as JSON values.
-
-    Fails if it has no name.
-    """
+    """Return what `record_of` needs to make a record again, as JSON values."""
     if not desc.name:
         msg = f"{desc!r} has no name, and a file names the format of a record"
         raise MemdescError(msg)
@@ -75,10 +72,7 @@ def record_of(fields: Mapping[str, Any]) -> RecordDesc:
 
 @lru_cache(maxsize=64)
 def desc_from_json(text: str) -> tuple[Desc, Mapping[str, Any] | None]:
-    """Read what `desc_to_json` wrote; many tensors of a model have equal descriptors.
-
-    Fails if it is not a descriptor.
-    """
+    """Read what `desc_to_json` wrote; many tensors of a model have equal descriptors."""
     if len(text) > MAX_DESCRIPTOR:
         msg = f"a descriptor of {len(text)} characters; at most {MAX_DESCRIPTOR} are read"
         raise MemdescError(msg)
@@ -141,11 +135,7 @@ def descriptors_of(tensors: Iterable[Tensor]) -> dict[str, str]:
 
 
 def described(entries: Iterable[Entry], texts: Mapping[str, str]) -> list[Entry]:
-    """Return entries with their `desc`; `texts` has the metadata's descriptors by name.
-
-    Fails where `describe` does, if a descriptor has no tensor, or if it is that of a tensor which
-    another program has converted or transposed since.
-    """
+    """Return entries with their `desc`; `texts` has the metadata's descriptors by name."""
     found = [describe(each, texts.get(each.name)) for each in entries]
     for each in found:
         if each.is_described:
@@ -185,21 +175,15 @@ def _check_words(entry: Entry) -> None:
 
 
 def describe(entry: Entry, text: str | None) -> Entry:
-    """Return an entry with its `desc`, from its descriptor if it has one.
-
-    Fails if that is not a descriptor, or takes another number of bytes than the tensor.
-    """
+    """Return an entry with its `desc`, from its descriptor if it has one."""
     if text is None:
         desc, reason = stored_desc(entry.dtype, entry.shape)
         return replace(entry, desc=desc, reason=reason)
     with about(f"the descriptor of {short_repr(entry.name)}"):
         found, note = desc_from_json(text)
-    if isinstance(found, MemoryDesc) and found.has_broadcast:
-        msg = (
-            f"the descriptor of {short_repr(entry.name)}, {found!r}, repeats elements, which a "
-            "stored tensor does not"
-        )
-        raise MemdescError(msg)
+        if isinstance(found, MemoryDesc) and found.has_broadcast:
+            msg = f"{found!r} repeats elements, which a stored tensor does not"
+            raise MemdescError(msg)
     if found.nbytes != entry.nbytes:
         msg = (
             f"{short_repr(entry.name)} has {entry.nbytes} bytes, but its descriptor {found!r} "

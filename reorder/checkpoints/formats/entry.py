@@ -241,10 +241,7 @@ class Container(NamedTuple):
 
 
 def check_name(name: object) -> str:
-    """Return the name of a tensor; refuse one that cannot be printed or stored.
-
-    Fails if it is not a string, is empty or too long, or has a zero byte or half a character.
-    """
+    """Return the name of a tensor; refuse one that cannot be printed or stored."""
     if isinstance(name, str) and name and "\0" not in name:
         try:
             if len(name.encode()) <= _MAX_NAME:
@@ -324,10 +321,7 @@ def joined(path: Path, parts: Sequence[Container]) -> Container:
 
 
 def map_file(path: Path, state: FileState) -> NDArray[np.uint8]:
-    """Map a file for reading; it stays mapped as long as the array lives.
-
-    Fails if it cannot be mapped, or has changed since its header was read.
-    """
+    """Map a file for reading; it stays mapped as long as the array lives."""
     if not state.nbytes:
         return np.empty(0, np.uint8)  # an empty file cannot be mapped
     with _open_unchanged(path, state) as file:
@@ -338,11 +332,9 @@ def map_file(path: Path, state: FileState) -> NDArray[np.uint8]:
 def _open_unchanged(path: Path, state: FileState) -> Iterator[BinaryIO]:
     with open_file(path) as file:
         if not state.is_of(file.fileno()):
-            nbytes = os.fstat(file.fileno()).st_size
+            nbytes, then = os.fstat(file.fileno()).st_size, state.nbytes
             change = (
-                f"it has {nbytes} bytes, and had {state.nbytes}"
-                if nbytes != state.nbytes
-                else "it was written"
+                f"it has {nbytes} bytes, and had {then}" if nbytes != then else "it was written"
             )
             msg = f"{str(path)!r} has changed since it was opened: {change}; open it again"
             raise MemdescError(msg)
@@ -396,11 +388,7 @@ class PlannedFile(NamedTuple):
 
 
 def safe_path(folder: Path, name: object, what: str) -> Path:
-    """Return the path of a file that a header names; refuse one outside its folder.
-
-    Fails if the name is absolute, has ``..``, or leads out of the folder by a link; links from
-    `snapshots/REVISION` into `blobs`, as in the cache of huggingface_hub 0.30, are followed.
-    """
+    """Return the path of a file that a header names; refuse one outside its folder."""
     if not isinstance(name, str) or not name or "\0" in name or "\\" in name:
         msg = f"{what} is not the name of a file: {short_repr(name)}"
         raise MemdescError(msg)
@@ -422,10 +410,7 @@ def safe_path(folder: Path, name: object, what: str) -> Path:
 
 
 def checked_shape(shape: Any) -> tuple[int, ...]:
-    """Return a shape from the metadata of a file as a tuple of int.
-
-    Fails if it is not a list of at most 64 integers of 0 or more.
-    """
+    """Return a shape from the metadata of a file as a tuple of int."""
     if (
         isinstance(shape, list | tuple)
         and len(shape) <= _MAX_NDIMS

@@ -153,11 +153,7 @@ class _Reader:
 
 
 def read(path: Path) -> Container:
-    """Read the header of a file, and those of the other parts of its model.
-
-    Fails if a file is damaged, or the parts do not fit together; the message names the rule, the
-    tensor and the numbers.
-    """
+    """Read the header of a file, and those of the other parts of its model."""
     part = _read_file(path)
     count, number = _part_number(part, _COUNT) or 0, _part_number(part, _NUMBER) or 0
     if count <= 1:
@@ -194,10 +190,7 @@ def read(path: Path) -> Container:
 
 
 def _part_number(part: Container, key: str) -> int | None:
-    """Return an integer of the metadata, or None if it does not have the key.
-
-    Fails if the value is something else.
-    """
+    """Return an integer of the metadata, or None if it does not have the key."""
     value = part.metadata.get(key)
     if value is None or (isinstance(value, GgufValue) and value.kind in _INTEGERS):
         return value if value is None else int.from_bytes(value.raw, "little")
@@ -328,11 +321,7 @@ def _alignment(value: GgufValue | None) -> int:
 def plan(
     name: str, tensors: Sequence[Tensor], metadata: Mapping[str, Any]
 ) -> tuple[PlannedFile, ...]:
-    """Plan a file.
-
-    Fails if GGUF does not have a type, so many dims or a kind of metadata value, or two tensors
-    share a name.
-    """
+    """Plan a file."""
     check_planned(name, tensors)
     stored = [_stored(tensor) for tensor in tensors]
     texts = {**metadata, **descriptors_of(tensor for tensor, _ in stored)}

@@ -76,10 +76,7 @@ def header_of(dtype: np.dtype[Any], shape: tuple[int, ...], *, is_fortran: bool 
 
 
 def read_header(file: BinaryIO) -> Header:
-    """Read a header; the file is then positioned at the data.
-
-    Fails if it is damaged, or describes something other than elements of one type.
-    """
+    """Read a header; the file is then positioned at the data."""
     start = file.read(numpy_format.MAGIC_LEN)
     magic, version = numpy_format.MAGIC_PREFIX, start[-2:]
     if not start.startswith(magic) or version not in _PARSERS:
@@ -190,10 +187,7 @@ def _column_major(shape: tuple[int, ...]) -> tuple[int, ...]:
 def plan(
     name: str, tensors: Sequence[Tensor], metadata: Mapping[str, Any]
 ) -> tuple[PlannedFile, ...]:
-    """Plan a file of one tensor.
-
-    Fails if there are several tensors, or numpy has no array of the type and the layout.
-    """
+    """Plan a file of one tensor."""
     del metadata  # a .npy has no room for it
     if len(tensors) != 1:
         msg = f"{name!r}: a .npy holds one tensor, not {len(tensors)}; write a .npz or .safetensors"

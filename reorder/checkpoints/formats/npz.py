@@ -89,10 +89,7 @@ _LOCAL_CRC, _CENTRAL_CRC = 14, 16
 
 
 def read(path: Path) -> Container:
-    """Read the headers of all members.
-
-    Fails if one is damaged or compressed, or a descriptor does not fit its array.
-    """
+    """Read the headers of all members, which must not be compressed."""
     with _opened(path) as archive:
         entries = [member.entry for member in _members(archive, path, must_be_stored=True)]
         return Container("npz", check_entries(entries), {}, (path,))
@@ -103,8 +100,7 @@ def read_all(path: Path, max_nbytes: int | None = None, name: str | None = None)
 
     All members together may unpack to `max_nbytes`; by default to 64 times the size of the file,
     and at least 1 GiB; compressed weights are far below that. With `name` only that tensor's bytes
-    are read, and the other entries have no data. Fails if a member is damaged, a descriptor does
-    not fit its array, or they unpack to more than allowed.
+    are read, and the other entries have no data.
     """
     found = {}
     with _opened(path) as archive:
@@ -117,13 +113,13 @@ def read_all(path: Path, max_nbytes: int | None = None, name: str | None = None)
                 f"max_nbytes={nbytes} if you trust it"
             )
             raise MemdescError(msg)
-        for member in _members(archive, path, must_be_stored=False):
+        for info, file, header, entry in _members(archive, path, must_be_stored=False):
             data = np.empty(0, np.uint8)
-            if name in {None, member.entry.name}:
-                with about(short_repr(member.entry.name)):
-                    data = read_data(member.file, member.header, member.info.file_size)
-                member.file.read(1)  # zipfile compares the checksum at the end of a member
-            found[member.entry.name] = replace(member.entry, data=data)
+            if name in {None, entry.name}:
+                with about(short_repr(entry.name)):
+                    data = read_data(file, header, info.file_size)
+                file.read(1)  # zipfile compares the checksum at the end of a member
+            found[entry.name] = replace(entry, data=data)
     return Container("npz", found, {}, (path,))
 
 
@@ -143,8 +139,8 @@ def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
             raise MemdescError(msg) from None
 
 
-class _OpenMember(NamedTuple):
-    """An array that is being read, positioned after its header."""
+class _Member(NamedTuple):
+    """An array that is being read; the file is positioned after its header."""
 
     info: zipfile.ZipInfo
     file: BinaryIO
@@ -152,31 +148,28 @@ class _OpenMember(NamedTuple):
     entry: Entry
 
 
-def _members(
-    archive: zipfile.ZipFile, path: Path, *, must_be_stored: bool
-) -> Iterator[_OpenMember]:
+def _members(archive: zipfile.ZipFile, path: Path, *, must_be_stored: bool) -> Iterator[_Member]:
     """Read the header and the descriptor of each array."""
-    infos = archive.infolist()
-    members = {info.filename: info for info in infos}
-    if len(members) < len(infos):
-        twice, count = Counter(info.filename for info in infos).most_common(1)[0]
+    infos = {info.filename: info for info in archive.infolist()}
+    counts = Counter(info.filename for info in archive.infolist())
+    twice, count = counts.most_common(1)[0] if counts else ("", 0)
+    if count > 1:
         msg = (
             f"it has {count} members called {short_repr(twice)}; write it again, with a name for "
             "each"
         )
         raise MemdescError(msg)
-    arrays = [member for member in members if member.endswith(_ENDING)]
-    if members and not arrays:
-        msg = f"none of its {len(members)} members is a .npy: it is another kind of .zip"
+    arrays = [name for name in infos if name.endswith(_ENDING)]
+    if infos and not arrays:
+        msg = f"none of its {len(infos)} members is a .npy: it is another kind of .zip"
         raise MemdescError(msg)
     raw: Any = archive.fp
     state = FileState.of(raw.fileno())
-    for info in map(members.__getitem__, arrays):
+    for info in map(infos.__getitem__, arrays):
         name = check_name(info.filename.removesuffix(_ENDING))
-        beside = members.get(f"{name}{_DESCRIPTOR}")
-        if must_be_stored:
-            _check_stored(info)
-            _check_stored(beside or info)
+        beside = infos.get(f"{name}{_DESCRIPTOR}")
+        for each in filter(None, (info, beside)) if must_be_stored else ():
+            _check_stored(each)
         with _unpacked(archive, info) as file:
             with about(f"{short_repr(name)} is not a .npy file, or a damaged one"):
                 header = read_header(file)
@@ -185,7 +178,7 @@ def _members(
             if beside is not None:
                 entry = describe(entry, _text_of(archive, beside))
                 _check_form(header, entry)
-            yield _OpenMember(info, file, header, entry)
+            yield _Member(info, file, header, entry)
 
 
 def _unpacked(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> BinaryIO:
@@ -268,10 +261,7 @@ def _check_stored(info: zipfile.ZipInfo) -> None:
 def plan(
     name: str, tensors: Sequence[Tensor], metadata: Mapping[str, Any]
 ) -> tuple[PlannedFile, ...]:
-    """Plan a file; arrays start at multiples of 64 bytes, and checksums are added at the end.
-
-    Fails if numpy has no array for a tensor, or two tensors share a name.
-    """
+    """Plan a file; arrays start at multiples of 64 bytes, and checksums are added at the end."""
     del metadata  # a .npz has no room for it
     check_planned(name, tensors)
     pieces: list[tuple[int, bytes]] = []

@@ -94,10 +94,7 @@ class _Field(NamedTuple):
 
 
 def _fields(file: memoryview, start: int, end: int) -> Iterator[_Field]:
-    """Yield the fields of a message, given the range of its bytes in a file.
-
-    Fails if a field ends after the message, or is not a field.
-    """
+    """Yield the fields of a message, given the range of its bytes in a file."""
     at = start
     while at < end:
         tag, content = _varint(file, at, end)
@@ -249,8 +246,6 @@ def read(path: Path) -> Container:
     """Read the initializers of a model that are stored as bytes.
 
     Strings, numbers in fields such as `int64_data`, and sparse tensors stay part of the model.
-
-    Fails if the model or a file of external data is damaged, missing or outside the folder.
     """
     metadata: dict[str, str] = {}
     found: list[_Initializer] = []
@@ -260,11 +255,11 @@ def read(path: Path) -> Container:
         file = memoryview(map_file(path, state))  # type: ignore[arg-type] # arrays are buffers
         for field in _fields(file, 0, state.nbytes):
             if field.number == _METADATA:
-                key, text = _pair(file, field)
-                metadata[key] = text
-            has_graph |= field.number == _GRAPH
-            graph = _fields(file, field.start, field.end) if field.number == _GRAPH else ()
-            for inner in graph:
+                metadata |= [_pair(file, field)]
+            if field.number != _GRAPH:
+                continue
+            has_graph = True
+            for inner in _fields(file, field.start, field.end):
                 has_nodes |= inner.number == _NODE
                 if inner.number == _INITIALIZER:
                     found.append(_read_initializer(file, inner))

@@ -66,10 +66,7 @@ _ENTRY_KEYS = {"dtype", "shape", "data_offsets"}
 
 
 def read(path: Path) -> Container:
-    """Read the header of a file.
-
-    Fails if the file is damaged; the message names the rule, the tensor and the numbers.
-    """
+    """Read the header of a file."""
     with open_container(path, "a safetensors file") as (file, state):
         length = int.from_bytes(file.read(_LENGTH), "little")
         if state.nbytes < _LENGTH or length > min(state.nbytes - _LENGTH, _MAX_HEADER):
@@ -155,10 +152,7 @@ def _entry(name: str, fields: Any, where: tuple[Path, int, FileState]) -> Entry:
 def plan(
     name: str, tensors: Sequence[Tensor], metadata: Mapping[str, Any]
 ) -> tuple[PlannedFile, ...]:
-    """Plan a file; its order keeps elements aligned, and most tensors at multiples of 64 bytes.
-
-    Fails if safetensors has no such type, or two tensors share a name.
-    """
+    """Plan a file; its order keeps elements aligned, and most tensors at multiples of 64 bytes."""
     check_planned(name, tensors)
     texts = {**metadata, **descriptors_of(tensors)}
     if wrong := [key for key, text in texts.items() if not isinstance(text, str)]:
@@ -186,10 +180,7 @@ def plan(
 
 
 def _sort_key(tensor: Tensor) -> tuple[bool, int]:
-    """Return the sort key: multiples of the alignment first, then wider elements first.
-
-    Fails for a type that safetensors lacks, and for a size that does not fit the shape.
-    """
+    """Return the sort key: multiples of the alignment first, then wider elements first."""
     bits, _ = _TYPES.get(_NAMES.get(tensor.dtype, tensor.dtype), (0, None))
     if not bits:
         msg = (

@@ -45,8 +45,6 @@ def read_folder(folder: Path, *, skip_unreadable: bool = False) -> Container:
 
     Beside a model in one file or in numbered ones, others such as adapters are not part of it.
     With `skip_unreadable`, shards that cannot be read are listed in `unread` instead of refused.
-
-    Fails if there is no checkpoint, or more than one index, or a shard is missing.
     """
     try:
         names = sorted(path.name for path in folder.iterdir())
@@ -60,17 +58,7 @@ def read_folder(folder: Path, *, skip_unreadable: bool = False) -> Container:
         return read_index(folder / indices[0], skip_unreadable=skip_unreadable)
     shards = [name for name in names if name.endswith(_ENDING)]
     if not shards:
-        msg = f"{str(folder)!r} has neither a file *{_ENDING} nor an index *{INDEX_ENDING}"
-        others = [name for name in names if name.endswith(_FILES)]
-        if others:
-            msg += f"; name a file, such as {others[0]!r}"
-        pickles = [name for name in names if name.endswith(_PICKLES)]
-        if pickles:
-            msg += (
-                f"; {pickles[0]!r} may be a pickle, which is not read, as it may run code, or raw "
-                "bytes, which do not say what they hold"
-            )
-        raise MemdescError(msg)
+        raise MemdescError(_nothing(folder, names))
     numbered = [name for name in shards if _NUMBERED.fullmatch(name)]
     if _WHOLE in shards and all(_stem_of(name) != _STEM for name in {*shards} - {_WHOLE}):
         shards = [_WHOLE]
@@ -87,6 +75,19 @@ def read_folder(folder: Path, *, skip_unreadable: bool = False) -> Container:
         raise MemdescError(msg)
     found, unread = _read_shards(folder, [*shards, *absent], skip_unreadable=skip_unreadable)
     return joined(folder, [*found.values()])._replace(unread=unread)
+
+
+def _nothing(folder: Path, names: Sequence[str]) -> str:
+    """Return why a folder holds no checkpoint that is read."""
+    msg = f"{str(folder)!r} has neither a file *{_ENDING} nor an index *{INDEX_ENDING}"
+    if others := [name for name in names if name.endswith(_FILES)]:
+        msg += f"; name a file, such as {others[0]!r}"
+    if pickles := [name for name in names if name.endswith(_PICKLES)]:
+        msg += (
+            f"; {pickles[0]!r} may be a pickle, which is not read, as it may run code, or raw "
+            "bytes, which do not say what they hold"
+        )
+    return msg
 
 
 def find_indices(names: Sequence[str]) -> list[str]:
@@ -111,10 +112,7 @@ def _absent(shards: Sequence[str]) -> list[str]:
 def _read_shards(
     folder: Path, names: Sequence[str], *, skip_unreadable: bool
 ) -> tuple[dict[str, Container], dict[str, Unread]]:
-    """Return the shards that can be read, and why others cannot.
-
-    Fails if one cannot be read; with `skip_unreadable`, only if none can.
-    """
+    """Return the shards that can be read, and why others cannot."""
     found: dict[str, Container] = {}
     unread: dict[str, Unread] = {}
     for name in names:
@@ -131,8 +129,6 @@ def read_index(path: Path, *, skip_unreadable: bool = False) -> Container:
     """Read the shards that an index names; each must hold exactly what the index says.
 
     With `skip_unreadable`, shards that cannot be read are listed in `unread` instead of refused.
-
-    Fails if the index or a shard is damaged, or they do not fit together.
     """
     text = read_small(path, _MAX_INDEX)
     with naming(path):
@@ -150,10 +146,11 @@ def read_index(path: Path, *, skip_unreadable: bool = False) -> Container:
     if unknown := found.entries.keys() - names.keys():
         msg = f"{str(path)!r} does not name {short_repr(min(unknown))}, which a shard holds"
         raise MemdescError(msg)
-    held = {file: tuple(name for name in names if names[name] == file) for file in unread}
-    return found._replace(
-        unread={file: each._replace(names=held[file]) for file, each in unread.items()}
-    )
+    held = {
+        file: each._replace(names=tuple(name for name in names if names[name] == file))
+        for file, each in unread.items()
+    }
+    return found._replace(unread=held)
 
 
 def names_beside(path: Path) -> frozenset[str]:
@@ -212,8 +209,6 @@ def plan_shards(
 
     A larger tensor gets a shard of its own. What fits into one file is written as one, and without
     an index unless `is_indexed`. The names of all files start with `stem`.
-
-    Fails where `safetensors.plan` does.
     """
     shards: list[list[Tensor]] = [[]]
     filled = 0
@@ -223,18 +218,14 @@ def plan_shards(
             filled = 0
         shards[-1].append(tensor)
         filled += tensor.nbytes
-    count = len(shards)
+    count, names = len(shards), [f"{stem}{_ENDING}"]
+    if count > 1:
+        names = [f"{stem}-{k:05}-of-{count:05}{_ENDING}" for k in range(1, count + 1)]
+    parts = [*zip(names, shards, strict=True)]
+    files = [file for name, part in parts for file in safetensors.plan(name, part, metadata)]
     if count == 1 and not is_indexed:
-        return safetensors.plan(f"{stem}{_ENDING}", tensors, metadata)
-    names = [f"{stem}-{k:05}-of-{count:05}{_ENDING}" for k in range(1, count + 1)]
-    if count == 1:
-        names = [f"{stem}{_ENDING}"]
-    files = [
-        file
-        for name, part in zip(names, shards, strict=True)
-        for file in safetensors.plan(name, part, metadata)
-    ]
-    homes = {tensor.name: name for name, part in zip(names, shards, strict=True) for tensor in part}
+        return (*files,)
+    homes = {tensor.name: name for name, part in parts for tensor in part}
     if len(homes) < len(tensors):
         msg = f"two of the {len(tensors)} tensors would have the same name"
         raise MemdescError(msg)

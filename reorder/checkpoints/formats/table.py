@@ -131,10 +131,7 @@ def format_of(path: str | os.PathLike[str]) -> Format:
 
 
 def kind_of(path: Path) -> Format | Foreign | None:
-    """Return the kind of a file by its first bytes, then its ending; None if it may be raw bytes.
-
-    Fails if it cannot be read.
-    """
+    """Return the kind of a file by its first bytes and ending; None if it may be raw bytes."""
     with open_file(path) as file:
         start = file.read(_START)
         kinds: list[Format | Foreign] = [*FORMATS.values(), *_FOREIGN]
@@ -179,10 +176,7 @@ def read_container(path: str | os.PathLike[str], *, skip_unreadable: bool = Fals
 def plan_file(
     path: str | os.PathLike[str], tensors: Sequence[Tensor], metadata: Mapping[str, Any]
 ) -> tuple[PlannedFile, ...]:
-    """Plan the file of a checkpoint in the format that the path names.
-
-    Fails if the format is only read, or cannot hold a tensor.
-    """
+    """Plan the file of a checkpoint in the format that the path names."""
     given = as_path(path)
     row = format_of(given)
     if row.plan is None:
