@@ -41,11 +41,11 @@ def array_desc(x: Any) -> MemoryDesc:
     if isinstance(x, np.ndarray):
         return _array_desc(x.shape, x.strides, x.dtype)
     if not hasattr(x, "__dlpack__"):
-        msg = f"an array or a tensor is needed, not {short_repr(x)}"
-        raise MemdescError(msg)
+        raise MemdescError(f"an array or a tensor is needed, not {short_repr(x)}")
     if (form := str(getattr(x, "layout", "strided"))).rpartition(".")[2] != "strided":
-        msg = f"a tensor of {form} has no strides; its values and indices are tensors that have"
-        raise MemdescError(msg)
+        raise MemdescError(
+            f"a tensor of {form} has no strides; its values and indices are tensors that have"
+        )
     shape, strides = tuple(map(int, x.shape)), getattr(x, "strides", None)
     if isinstance(strides, tuple):  # in bytes, as numpy's
         return _array_desc(shape, strides, np.dtype(x.dtype))
@@ -58,11 +58,10 @@ def array_desc(x: Any) -> MemoryDesc:
 
 def _refuse_packed(dtype: DataType, what: str) -> None:
     if dtype.is_packed:
-        msg = (
+        raise MemdescError(
             f"{what} holds one element per byte, but memory of {dtype} holds two; "
             "reorder() packs them"
         )
-        raise MemdescError(msg)
 
 
 @lru_cache(maxsize=4096)
@@ -77,11 +76,10 @@ def _array_desc(
     for dim, (size, nbytes) in enumerate(zip(shape, strides, strict=True)):
         # numpy allows any stride for a dim of size 1, and for all dims if one has size 0
         if size > 1 and not is_empty and nbytes % kind.itemsize:
-            msg = (
+            raise MemdescError(
                 f"{dim_name(dim)} has a stride of {nbytes} bytes, "
                 f"not a multiple of the {kind.itemsize}-byte element; copy the array"
             )
-            raise MemdescError(msg)
         steps.append(nbytes // kind.itemsize)
         skipped += 0 if is_empty else (size - 1) * max(-steps[-1], 0)
     return MemoryDesc(shape, dtype, strides=steps, offset0=skipped)

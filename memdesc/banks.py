@@ -43,30 +43,29 @@ def bank_conflicts(layout: Layout, bits: int, dim: int, nbytes: int) -> int:
     """
     along, width = checked_int("dim", dim), checked_int("nbytes", nbytes)
     if not 0 <= along < layout.ndims:
-        msg = f"dim {along} is not in 0 to {layout.ndims - 1}"
-        raise OutOfRangeError(msg)
+        raise OutOfRangeError(f"dim {along} is not in 0 to {layout.ndims - 1}")
     if width not in _WIDTHS or width * 8 < bits:
-        msg = f"a lane moves 1, 2, 4, 8 or 16 bytes, and at least an element, not {width}"
-        raise MemdescError(msg)
+        raise MemdescError(
+            f"a lane moves 1, 2, 4, 8 or 16 bytes, and at least an element, not {width}"
+        )
     if not layout.nelems:
-        msg = "a layout without elements has no access"
-        raise MemdescError(msg)
+        raise MemdescError("a layout without elements has no access")
     offsets = layout.offsets()
     count = width * 8 // bits
     fast = _contiguous_dim(layout)
     if offsets.shape[fast] % count:
-        msg = (
+        raise MemdescError(
             f"{width} bytes are {count} elements, and dim {fast}, which is contiguous in memory, "
             f"has {offsets.shape[fast]}; give fewer bytes"
         )
-        raise MemdescError(msg)
     # lanes count along the dim first, then along the others, the last one first
     others = [each for each in range(layout.ndims) if each not in {along, fast}]
     order = [*others, fast, along] if along != fast else [*others, fast]
     runs = np.moveaxis(offsets, fast, -1).reshape(-1, count)
     if np.any(np.diff(runs, axis=1) != 1):
-        msg = f"{count} elements are not adjacent in memory; give fewer than {width} bytes"
-        raise MemdescError(msg)
+        raise MemdescError(
+            f"{count} elements are not adjacent in memory; give fewer than {width} bytes"
+        )
     sizes = list(offsets.shape)
     sizes[fast] //= count
     kept = [each for each in range(layout.ndims) if each != fast]

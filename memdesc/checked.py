@@ -58,8 +58,9 @@ def _make(name: str, *arguments: Any) -> Any:
     module, _, qualname = name.partition(":")
     kind = attrgetter(qualname)(import_module(module))
     if not (isinstance(kind, type) and issubclass(kind, Checked)):
-        msg = f"a pickle says that {name!r} is a value of memdesc, which it is not: it is damaged"
-        raise MemdescError(msg)
+        raise MemdescError(
+            f"a pickle says that {name!r} is a value of memdesc, which it is not: it is damaged"
+        )
     return kind._made(*map(_unpickled, arguments))  # noqa: SLF001 - of a class of this module
 
 
@@ -91,8 +92,7 @@ def _unpickled(value: Any) -> Any:
 
 
 def _refuse_state(self: Checked, _state: object) -> NoReturn:
-    msg = (
+    raise MemdescError(
         f"the pickle of a {type(self).__name__} sets fields without its constructor: it is damaged "
         "or from another version; make it again"
     )
-    raise MemdescError(msg)

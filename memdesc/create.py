@@ -47,8 +47,7 @@ def given_layout(dims: tuple[int, ...], layout: Layout | FormatTag | None) -> La
     if isinstance(layout, FormatTag):
         return layout_by_tag(layout, dims)
     if layout.dims != dims:
-        msg = f"dims {short_repr(dims)} are not those of the layout, {layout.dims}"
-        raise MemdescError(msg)
+        raise MemdescError(f"dims {short_repr(dims)} are not those of the layout, {layout.dims}")
     return layout
 
 
@@ -57,11 +56,10 @@ def strided_layout(
 ) -> Layout:
     """Check the strides and what goes with them, and make the layout."""
     if layout is not None:
-        msg = (
+        raise MemdescError(
             "give a layout or strides, not both: "
             f"layout={short_repr(layout)} and strides={short_repr(strides)}"
         )
-        raise MemdescError(msg)
     inner = _inner_blocks(given, len(dims))
     steps = checked_ints("strides", strides)
     padded = None if given.padded_dims is None else checked_ints("padded_dims", given.padded_dims)
@@ -86,11 +84,10 @@ def _check_order(dtype: object, layout: object) -> None:
         data_type(layout)
     except MemdescError:
         return
-    msg = (
+    raise MemdescError(
         f"dtype comes before layout: dtype is {short_repr(dtype)} here, and layout "
         f"{short_repr(layout)}"
     )
-    raise MemdescError(msg)
 
 
 def named_layout(dims: tuple[int, ...], name: str, bits: int) -> tuple[Layout, str | None]:
@@ -147,15 +144,15 @@ def _layout_by_name(dims: tuple[int, ...], tag: str, bits: int) -> Layout:
             refuse_record(tag)
         if name == tag:
             raise
-        msg = f"{short_repr(tag)} stands for {name!r} where there are {len(dims)} dims: {error}"
-        raise type(error)(msg) from None
+        raise type(error)(
+            f"{short_repr(tag)} stands for {name!r} where there are {len(dims)} dims: {error}"
+        ) from None
     try:
         return layout_by_tag(resolved, dims, name)
     except MemdescError as error:
         if resolved.ndims == len(dims):
             raise
-        msg = f"{error}{did_you_mean(with_other_ndims(name, len(dims)))}"
-        raise MemdescError(msg) from None
+        raise MemdescError(f"{error}{did_you_mean(with_other_ndims(name, len(dims)))}") from None
 
 
 def check_empty(given: BesideStrides) -> None:
@@ -163,8 +160,9 @@ def check_empty(given: BesideStrides) -> None:
     blks = checked_ints("inner_blks", given.inner_blks)
     idxs = checked_ints("inner_idxs", given.inner_idxs)
     if blks or idxs or given.padded_dims is not None or checked_int("offset0", given.offset0):
-        msg = "inner_blks, inner_idxs, padded_dims and offset0 go with strides=, not with a layout"
-        raise MemdescError(msg)
+        raise MemdescError(
+            "inner_blks, inner_idxs, padded_dims and offset0 go with strides=, not with a layout"
+        )
 
 
 def _inner_blocks(given: BesideStrides, ndims: int) -> tuple[tuple[int, int], ...]:
@@ -176,15 +174,13 @@ def _inner_blocks(given: BesideStrides, ndims: int) -> tuple[tuple[int, int], ..
         or any(blk < 1 for blk in blks)
         or any(not 0 <= dim < ndims for dim in idxs)
     ):
-        msg = (
+        raise MemdescError(
             f"inner_blks {short_repr(blks)} and inner_idxs {short_repr(idxs)} "
             f"must be sizes of 1 or more, each with a dim of 0 to {ndims - 1}"
         )
-        raise MemdescError(msg)
     if prod(blks) > INT64_MAX:
-        msg = (
+        raise MemdescError(
             f"inner_blks {short_repr(blks)} multiply to more elements than int64 holds "
             f"({INT64_MAX})"
         )
-        raise MemdescError(msg)
     return tuple((blk, dim) for blk, dim in zip(blks, idxs, strict=True) if blk > 1)

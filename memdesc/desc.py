@@ -198,8 +198,9 @@ class MemoryDesc(Checked):
             # called for names that the class does not have
             here = _HERE.get(name.removeprefix("get_"), "")
             hint = f"; oneDNN's {name} is .{here} here" if here else ""
-            msg = f"a MemoryDesc has no attribute {short_repr(name)}{hint}"
-            raise AttributeError(msg, name=name, obj=self)
+            raise AttributeError(
+                f"a MemoryDesc has no attribute {short_repr(name)}{hint}", name=name, obj=self
+            )
 
     def _arguments(self) -> tuple[Any, ...]:
         return self.dtype, self.layout, self.extra, self.letters
@@ -738,8 +739,9 @@ class MemoryDesc(Checked):
         if values is not None:
             shown: Any = values if hasattr(values, "shape") else np.asarray(values)
             if beside is not None or tuple(shown.shape) != self.dims:
-                msg = f"values have the dims {self.dims}, without beside, not {tuple(shown.shape)}"
-                raise MemdescError(msg)
+                raise MemdescError(
+                    f"values have the dims {self.dims}, without beside, not {tuple(shown.shape)}"
+                )
             look = look._replace(values=shown)
         if isinstance(beside, str | FormatTag):
             beside = memory_desc(self.dims, self.dtype, beside)
@@ -777,8 +779,9 @@ class MemoryDesc(Checked):
 
         checked_desc("beside", other)
         if self.dims != other.dims:
-            msg = f"beside has the dims {other.dims}, not {self.dims}; see permute_axes and reshape"
-            raise MemdescError(msg)
+            raise MemdescError(
+                f"beside has the dims {other.dims}, not {self.dims}; see permute_axes and reshape"
+            )
         a, b = (checked_cells(desc.layout, desc.dtype, look) for desc in (self, other))
         return draw_beside(a, b, (self._title(look.letters), other._title(look.letters)))
 
@@ -828,11 +831,10 @@ class MemoryDesc(Checked):
 
     def _with(self, layout: Layout, letters: str | None = None) -> MemoryDesc:
         if self.extra is not None:
-            msg = (
+            raise MemdescError(
                 f"{self!r} has compensation, which was computed from all of its elements; "
                 "see with_extra(None)"
             )
-            raise MemdescError(msg)
         return desc_of(self.dtype, layout.with_xor(self.layout.xor), letters=letters)
 
 
@@ -844,11 +846,10 @@ def desc_of(
 ) -> MemoryDesc:
     """Make a descriptor from a data type and a layout; `letters` are what text calls the dims."""
     if not isinstance(dtype, DataType) or not isinstance(layout, Layout):
-        msg = (  # type: ignore[unreachable] # callers without types
+        raise MemdescError(
             f"a MemoryDesc needs a DataType and a Layout, not {short_repr(dtype)} and "
             f"{short_repr(layout)}"
-        )
-        raise MemdescError(msg)
+        )  # type: ignore[unreachable] # callers without types
     if letters is not None:
         check_letters(letters, layout.ndims)
     if extra is not None:
@@ -856,11 +857,10 @@ def desc_of(
     check_overlap(layout.base())  # XOR terms are one-to-one
     nbytes, min_nbytes = _counted_nbytes(dtype, layout, extra)
     if nbytes > INT64_MAX:
-        msg = (
+        raise MemdescError(
             f"dims {layout.dims} of {dtype} take {nbytes} bytes, "
             f"more than int64 holds ({INT64_MAX})"
         )
-        raise MemdescError(msg)
     desc = object.__new__(MemoryDesc)
     key = dtype.name, layout.key(), extra
     for name, value in (
@@ -910,11 +910,10 @@ def checked_desc(name: str, desc: object) -> MemoryDesc:
     if isinstance(desc, MemoryDesc):
         return desc
     has_one = isinstance(getattr(desc, "desc", None), MemoryDesc)
-    msg = (
+    raise MemdescError(
         f"{name} must be a MemoryDesc, not {short_repr(desc)}; "
         f"{'its .desc is one' if has_one else 'see memdesc.memory_desc'}"
     )
-    raise MemdescError(msg)
 
 
 @lru_cache(maxsize=1024)  # tries all known names, which takes milliseconds

@@ -97,11 +97,11 @@ def _read(text: str, made: Callable[[Any], _Read]) -> _Read:
     except MemdescError:
         raise
     except KeyError as error:
-        msg = f"not a descriptor: the key {error} is missing; to_json() shows the form"
-        raise MemdescError(msg) from error
+        raise MemdescError(
+            f"not a descriptor: the key {error} is missing; to_json() shows the form"
+        ) from error
     except (TypeError, ValueError, RecursionError) as error:
-        msg = f"not a descriptor: {error}; to_json() shows the form"
-        raise MemdescError(msg) from error
+        raise MemdescError(f"not a descriptor: {error}; to_json() shows the form") from error
 
 
 def _desc_of(fields: dict[str, Any]) -> MemoryDesc:
@@ -144,21 +144,19 @@ def _layout_of(
 def _check_padded_offsets(offsets: tuple[int, ...], ndims: int) -> None:
     check_length("padded_offsets", offsets, ndims)
     if any(offsets):
-        msg = f"padded_offsets {offsets} are not supported; only 0 is"
-        raise UnsupportedFormatError(msg)
+        raise UnsupportedFormatError(f"padded_offsets {offsets} are not supported; only 0 is")
 
 
 def _check_schema(fields: object) -> None:
     if not isinstance(fields, dict):
-        msg = f"a descriptor is a JSON object, not {short_repr(fields)}; to_json() shows the form"
-        raise MemdescError(msg)
+        raise MemdescError(
+            f"a descriptor is a JSON object, not {short_repr(fields)}; to_json() shows the form"
+        )
     schema = fields["schema"]
     if not isinstance(schema, int) or schema is True or schema not in {SCHEMA, _SWIZZLED}:
-        msg = (
+        raise MemdescError(
             f"descriptor of schema {short_repr(schema)}; this version reads schema {SCHEMA} and "
             f"{_SWIZZLED}"
         )
-        raise MemdescError(msg)
     if schema == _SWIZZLED and "axes" not in fields:
-        msg = f"a descriptor of schema {_SWIZZLED} has axes, blocks and xor"
-        raise MemdescError(msg)
+        raise MemdescError(f"a descriptor of schema {_SWIZZLED} has axes, blocks and xor")

@@ -68,12 +68,11 @@ class DataType(Checked):
             and (checked_int("bits", self.bits), self.numpy) == (row.bits, row.numpy)
         )
         if not is_row:
-            msg = (
+            raise MemdescError(
                 f"there is no data type {short_repr(self.name)} of {short_repr(self.bits)} bits "
                 f"and {short_repr(self.numpy)}; get one by data_type(name), names are "
                 f"{', '.join(DATA_TYPES)}"
             )
-            raise MemdescError(msg)
         # equal values, such as integers of numpy, become those of the row
         for name in ("name", "bits", "numpy"):
             object.__setattr__(self, name, getattr(row, name))
@@ -205,11 +204,10 @@ def data_type(spec: object) -> DataType:
     name = _name_in(spec)
     dtype = _by_numpy(spec) if name is None else DATA_TYPES.get(ALIASES.get(name, name))
     if dtype is None:
-        msg = (
+        raise MemdescError(
             f"unknown data type {short_repr(spec)}; the types are {', '.join(DATA_TYPES)}, "
             f"or their numpy dtypes{_hint(spec, name)}"
         )
-        raise MemdescError(msg)
     return dtype
 
 
@@ -234,11 +232,10 @@ def _by_numpy(spec: Any) -> DataType | None:
     except Exception:  # noqa: BLE001 - numpy parses strings and calls repr() of objects
         return None
     if not dtype.isnative:
-        msg = (
+        raise MemdescError(
             f"dtype {dtype.str!r} is not in native byte order; "
             "convert with x.astype(x.dtype.newbyteorder('='))"
         )
-        raise MemdescError(msg)
     return _BY_NUMPY.get(dtype)
 
 

@@ -158,8 +158,9 @@ def allocates(function: Callable[P, R]) -> Callable[P, R]:
         except MemoryError as error:
             if isinstance(error, MemdescError):
                 raise
-            msg = f"{function.__qualname__}() needs more memory than is available: {error}"
-            raise OutOfMemoryError(msg) from None
+            raise OutOfMemoryError(
+                f"{function.__qualname__}() needs more memory than is available: {error}"
+            ) from None
 
     return wrapped
 

@@ -89,23 +89,24 @@ class Extra(Checked):
             bits = checked_int(name, mask)
             object.__setattr__(self, name, bits)
             if not 0 < bits < 1 << MAX_NDIMS:
-                msg = (
+                raise MemdescError(
                     f"{name} must be an integer of 1 to {(1 << MAX_NDIMS) - 1}, "
                     f"with bit d set for dim d, not {short_repr(mask)}"
                 )
-                raise MemdescError(msg)
         if (
             not isinstance(self.scale_adjust, int | float)
             or isinstance(self.scale_adjust, bool)
             or not 0 < self.scale_adjust <= sys.float_info.max
         ):
-            msg = f"scale_adjust must be a positive number, not {short_repr(self.scale_adjust)}"
-            raise MemdescError(msg)
+            raise MemdescError(
+                f"scale_adjust must be a positive number, not {short_repr(self.scale_adjust)}"
+            )
         # equal numbers of other types would be shown otherwise
         object.__setattr__(self, "scale_adjust", float(self.scale_adjust))
         if not self.flags:
-            msg = "an Extra needs a mask or scale_adjust; use None for no compensation"
-            raise MemdescError(msg)
+            raise MemdescError(
+                "an Extra needs a mask or scale_adjust; use None for no compensation"
+            )
 
     @property
     def flags(self) -> int:
@@ -167,25 +168,22 @@ class Extra(Checked):
             If the flags stand for other compensation, such as that of RNN weights.
         """
         if not isinstance(text, str):
-            msg = f"an Extra is read from a string, not {short_repr(text)}"  # type: ignore[unreachable] # callers without types
-            raise MemdescError(msg)
+            raise MemdescError(f"an Extra is read from a string, not {short_repr(text)}")  # type: ignore[unreachable] # callers without types
         head, *parts = text.split(":")
         flags = int(head[1:]) if re.fullmatch("f[0-9]{1,9}", head) else 0
         others = [what for bit, what in _OTHER_FLAGS.items() if flags & bit]
         if others:
-            msg = (
+            raise UnsupportedFormatError(
                 f"{short_repr(text)}: flags {flags} mean compensation of {others[0]}, which an "
                 "Extra does not describe; it knows 1 (s8m), 2 (sa) and 8 (zpm)"
             )
-            raise UnsupportedFormatError(msg)
         if flags & (_S8S8 | _ASYMMETRIC) and not parts:
             masks = "".join(f":{name}" for bit, name in _NEEDED.items() if flags & bit)
-            msg = (
+            raise UnsupportedFormatError(
                 f"{short_repr(text)}: the masks of the compensation are missing, as in logs of "
                 f"oneDNN 2.0 to 2.2, so its size is not known; add them, such as "
                 f"{text + masks!r} for weights without groups (mask 3 with groups)"
             )
-            raise UnsupportedFormatError(msg)
         given: dict[str, float] = {}
         for part in parts:
             prefix = next((prefix for prefix in _VERBOSE_FIELDS if part.startswith(prefix)), "")
@@ -193,34 +191,33 @@ class Extra(Checked):
             try:
                 given[_VERBOSE_FIELDS[prefix]] = float(digits) if prefix == "sa" else int(digits)
             except (KeyError, ValueError):
-                msg = f"{short_repr(text)}: {short_repr(part)} is not s8mMASK, zpmMASK or saFACTOR"
-                raise MemdescError(msg) from None
+                raise MemdescError(
+                    f"{short_repr(text)}: {short_repr(part)} is not s8mMASK, zpmMASK or saFACTOR"
+                ) from None
         extra = Extra(**given) if given else None  # type: ignore[arg-type] # masks are integers
         said = extra.flags if extra else 0
         # a factor of 1 is flagged but not printed
         if head not in {f"f{said}", f"f{said | _ADJUST}" if "scale_adjust" not in given else ""}:
-            msg = (
+            raise MemdescError(
                 f"{short_repr(text)}: the flags do not match what follows them; "
                 "known are 1 (s8m), 2 (sa) and 8 (zpm)"
             )
-            raise MemdescError(msg)
         return extra
 
 
 def check_extra(extra: object, dtype: DataType, layout: Layout, letters: str | None = None) -> None:
     """Refuse compensation that does not fit a data type and a layout."""
     if not isinstance(extra, Extra):
-        msg = f"extra must be an Extra or None, not {short_repr(extra)}"
-        raise MemdescError(msg)
+        raise MemdescError(f"extra must be an Extra or None, not {short_repr(extra)}")
     if dtype.name != "s8":
-        msg = f"{extra} is for s8 weights, not for {dtype}; leave it out: with_extra(None)"
-        raise MemdescError(msg)
+        raise MemdescError(
+            f"{extra} is for s8 weights, not for {dtype}; leave it out: with_extra(None)"
+        )
     layout.strides(letters)  # refuses fused dims, for which oneDNN has no padded dims
     for mask in extra.masks.values():
         if mask >> layout.ndims:
             dim = dim_name(mask.bit_length() - 1, letters)
-            msg = f"{extra} names {dim}, but the dims are {layout.dims}"
-            raise MemdescError(msg)
+            raise MemdescError(f"{extra} names {dim}, but the dims are {layout.dims}")
 
 
 @lru_cache(maxsize=1024)

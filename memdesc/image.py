@@ -77,36 +77,32 @@ class ImageDesc(Checked):
 
     def __post_init__(self) -> None:
         if not isinstance(self.desc, MemoryDesc) or not isinstance(self.name, str):
-            msg = (  # type: ignore[unreachable] # callers without types
+            raise MemdescError(
                 f"an ImageDesc needs a MemoryDesc and the name of an image type, not "
                 f"{short_repr(self.desc)} and {short_repr(self.name)}; see image_desc"
-            )
-            raise MemdescError(msg)
+            )  # type: ignore[unreachable] # callers without types
         for side in ("width", "height", "channels", "depth"):
             object.__setattr__(self, side, checked_int(side, getattr(self, side)))
         if self.kind not in _KINDS or (self.kind == "2d" and self.depth != 1):
-            msg = (
+            raise MemdescError(
                 f"an image of kind {short_repr(self.kind)} and depth {self.depth} does not exist; "
                 "kinds are '3d', 'array', and '2d', of depth 1"
             )
-            raise MemdescError(msg)
         if min(*self._size, self.channels) < 1 or self.channels not in _CHANNELS:
-            msg = (
+            raise MemdescError(
                 f"an image of {self._spelled} of {self.channels} lanes does not exist; its sides "
                 "are 1 or more, lanes 1, 2 or 4"
             )
-            raise MemdescError(msg)
         desc = self.desc
         _check_lanes(desc.dtype)
         is_whole = desc.is_dense and not desc.offset0 and desc.extra is None
         needed = prod((*self._size, self.channels))
         if not is_whole or desc.padded_nelems != needed:
-            msg = (
+            raise MemdescError(
                 f"{desc!r} is not {self._spelled} of {self.channels} lanes: "
                 f"it has {desc.padded_nelems} elements with padding, and must have {needed}, "
                 "without gaps, starting at offset 0"
             )
-            raise MemdescError(msg)
 
     @property
     def _size(self) -> tuple[int, ...]:
@@ -197,13 +193,15 @@ class ImageDesc(Checked):
         sides = (*self._size, self.channels)
         names = (*"xyz"[: len(self._size)], "lane")
         if len(pixel) != len(sides):
-            msg = f"a place in {self!r} is ({', '.join(names)}), not {short_repr(pixel)}"
-            raise MemdescError(msg)
+            raise MemdescError(
+                f"a place in {self!r} is ({', '.join(names)}), not {short_repr(pixel)}"
+            )
         place = [checked_int(name, at) for name, at in zip(names, pixel, strict=True)]
         for name, at, side in zip(names, place, sides, strict=True):
             if not 0 <= at < side:
-                msg = f"{name} = {at} is not in {self!r}, whose {name} is 0 to {side - 1}"
-                raise MemdescError(msg)
+                raise MemdescError(
+                    f"{name} = {at} is not in {self!r}, whose {name} is 0 to {side - 1}"
+                )
         *steps, lane = place
         at = 0
         for step, side in zip(reversed(steps), reversed(self._size), strict=True):
@@ -386,18 +384,16 @@ def image_desc(dims: Iterable[int], dtype: object, name: str) -> ImageDesc:
     dtype = data_type(dtype)
     _check_lanes(dtype)
     if not isinstance(name, str):
-        msg = f"an image type is a name, not {short_repr(name)}"  # type: ignore[unreachable] # callers without types
-        raise MemdescError(msg)
+        raise MemdescError(f"an image type is a name, not {short_repr(name)}")  # type: ignore[unreachable] # callers without types
     parsed = resolve_image(name, sizes)
     letters = dim_letters(name)
     check_dims(sizes, letters)
     for dim, size in enumerate(sizes):
         if size == 0:
-            msg = (
+            raise MemdescError(
                 f"{dim_name(dim, letters)} has size 0; the image would have no pixels, "
                 "which OpenCL does not allow"
             )
-            raise MemdescError(msg)
     desc = desc_of(dtype, layout_by_tag(parsed.tag, sizes, name), letters=letters)
     left = [
         digit.extent or desc.axes[digit.axis].padded // digit.step for digit in parsed.tag.digits
@@ -412,5 +408,4 @@ def image_desc(dims: Iterable[int], dtype: object, name: str) -> ImageDesc:
 
 def _check_lanes(dtype: DataType) -> None:
     if dtype.is_packed:
-        msg = f"images have no lanes of {dtype.bits} bits, which {dtype} needs"
-        raise MemdescError(msg)
+        raise MemdescError(f"images have no lanes of {dtype.bits} bits, which {dtype} needs")

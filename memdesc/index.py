@@ -111,13 +111,13 @@ def checked_integers(name: str, values: ArrayLike) -> int | NDArray[np.int64]:
         array = array.astype(np.int64)  # an empty list
     is_wide = array.dtype.kind == "u" and array.size and int(array.max()) > INT64_MAX
     if array.dtype.kind not in "iu" or is_wide:
-        msg = f"{name} must be integers that int64 holds, not {short_repr(values)}"
-        raise MemdescError(msg)
+        raise MemdescError(f"{name} must be integers that int64 holds, not {short_repr(values)}")
     try:
         return array.astype(np.int64)
     except ValueError as error:  # if one dim has size 0, the others may have any size
-        msg = f"{name} must be an array of int64, not {short_repr(values)}: {error}"
-        raise MemdescError(msg) from None
+        raise MemdescError(
+            f"{name} must be an array of int64, not {short_repr(values)}: {error}"
+        ) from None
 
 
 def first_where(mask: NDArray[np.bool_], values: NDArray[np.int64]) -> int:
@@ -145,8 +145,9 @@ def _entries(index: Any) -> tuple[Any, ...]:
         return tuple(np.broadcast_arrays(*entries))
     except ValueError:
         shapes = [np.shape(entry) for entry in entries]
-        msg = f"the arrays of an index must have one shape, or broadcast to one, not {shapes}"
-        raise MemdescError(msg) from None
+        raise MemdescError(
+            f"the arrays of an index must have one shape, or broadcast to one, not {shapes}"
+        ) from None
 
 
 def _check_range(i: int | NDArray[np.int64], size: int, name: str) -> None:
@@ -156,12 +157,11 @@ def _check_range(i: int | NDArray[np.int64], size: int, name: str) -> None:
             return
         i = first_where(is_outside, i)
     if not 0 <= i < size:
-        msg = (
+        raise OutOfRangeError(
             f"index {i} of {name} is not in 0 to {size - 1}"
             if size
             else f"{name} has no index: its size is 0"
         )
-        raise OutOfRangeError(msg)
 
 
 def index_at(layout: Layout, offset: int) -> tuple[int, ...] | None:

@@ -35,11 +35,11 @@ def entries_of(name: str, values: Any) -> tuple[Any, ...]:
     except TypeError:
         raise
     except Exception as error:  # raised by the caller's own iterator
-        msg = f"{name} must be a sequence, not {short_repr(values)}: {_reason(error)}"
-        raise MemdescError(msg) from error
+        raise MemdescError(
+            f"{name} must be a sequence, not {short_repr(values)}: {_reason(error)}"
+        ) from error
     if len(entries) > _MAX_ENTRIES:
-        msg = f"{name} has more than {_MAX_ENTRIES} entries: {short_repr(values)}"
-        raise MemdescError(msg)
+        raise MemdescError(f"{name} has more than {_MAX_ENTRIES} entries: {short_repr(values)}")
     return entries
 
 
@@ -61,28 +61,28 @@ def checked_ints(name: str, values: Iterable[int]) -> tuple[int, ...]:
     except MemdescError:
         raise
     except TypeError:
-        msg = f"{name} must be a sequence of integers, not {short_repr(values)}"
-        raise MemdescError(msg) from None
+        raise MemdescError(
+            f"{name} must be a sequence of integers, not {short_repr(values)}"
+        ) from None
     except Exception as error:  # raised by the caller's own __index__
-        msg = f"{name} must be a sequence of integers, not {short_repr(values)}: {_reason(error)}"
-        raise MemdescError(msg) from error
+        raise MemdescError(
+            f"{name} must be a sequence of integers, not {short_repr(values)}: {_reason(error)}"
+        ) from error
     if has_flag:
-        msg = (
+        raise MemdescError(
             f"{name} must be integers that int64 holds, not {short_repr(given)}: a bool is "
             "neither a size nor an index"
         )
-        raise MemdescError(msg)
     if numbers and (max(numbers) > INT64_MAX or min(numbers) < -INT64_MAX):
         hint = (
             "; sizes that are not known yet are for runtime_desc()"
             if RUNTIME in numbers and name == "dims"
             else ""
         )
-        msg = (
+        raise MemdescError(
             f"{name} must be integers that int64 holds (up to {INT64_MAX}), "
             f"not {short_repr(numbers)}{hint}"
         )
-        raise MemdescError(msg)
     return numbers
 
 
@@ -105,28 +105,26 @@ def checked_int(name: str, value: object) -> int:
     try:
         return checked_ints(name, (value,))[0]  # type: ignore[arg-type] # checked there
     except MemdescError:
-        msg = f"{name} must be an integer that int64 holds, not {short_repr(value)}"
-        raise MemdescError(msg) from None
+        raise MemdescError(
+            f"{name} must be an integer that int64 holds, not {short_repr(value)}"
+        ) from None
 
 
 def exact_ints(name: str, values: object) -> tuple[int, ...]:
     """Like `checked_ints`, for a field of a value made by hand: only a tuple or a list."""
     if not isinstance(values, tuple | list):
-        msg = f"{name} must be a tuple of integers, not {short_repr(values)}"
-        raise MemdescError(msg)
+        raise MemdescError(f"{name} must be a tuple of integers, not {short_repr(values)}")
     return checked_ints(name, values)
 
 
 def check_length(name: str, values: tuple[Any, ...], ndims: int) -> None:
     """Refuse values that are not one for each dim."""
     if len(values) != ndims:
-        msg = f"{name} {short_repr(values)} must be {ndims} numbers, one for each dim"
-        raise MemdescError(msg)
+        raise MemdescError(f"{name} {short_repr(values)} must be {ndims} numbers, one for each dim")
 
 
 def checked_flag(name: str, value: object) -> bool:
     """Return a Python or numpy bool as a Python bool; refuse anything else."""
     if not isinstance(value, bool | np.bool_):
-        msg = f"{name} must be True or False, not {short_repr(value)}"
-        raise MemdescError(msg)
+        raise MemdescError(f"{name} must be True or False, not {short_repr(value)}")
     return bool(value)

@@ -106,8 +106,7 @@ def _rows_of(kind: type[Any], name: str, values: object) -> list[Any]:
         ]
     except (TypeError, ValueError, NotImplementedError):
         row = f"{kind.__name__}({', '.join(kind._fields)})"
-        msg = f"{name} must be a tuple of {row}, not {short_repr(values)}"
-        raise MemdescError(msg) from None
+        raise MemdescError(f"{name} must be a tuple of {row}, not {short_repr(values)}") from None
 
 
 def exact_axes(axes: object) -> tuple[Axis, ...]:
@@ -290,14 +289,14 @@ class Layout(Checked):
         self._check_axes()
         low, high = self._check_blocks()
         if low < 0:
-            msg = (
+            raise MemdescError(
                 f"the layout reaches offset {low}, before its buffer; offset0 must be at "
                 f"least {self.offset0 - low}"
             )
-            raise MemdescError(msg)
         if high > INT64_MAX:
-            msg = f"the layout reaches offset {high}, more than int64 holds ({INT64_MAX})"
-            raise MemdescError(msg)
+            raise MemdescError(
+                f"the layout reaches offset {high}, more than int64 holds ({INT64_MAX})"
+            )
         _set(self, "last", high)
         if self.xor:
             _set(self, "xor", terms_within(self.xor, (1 << high.bit_length()) - 1))
@@ -326,11 +325,10 @@ class Layout(Checked):
             elif stride < 0:
                 counts = np.clip((bases - max(need, 0)) // -stride + 1, 0, extent)
             if (total := int(counts.sum())) > _MAX_BASES:
-                msg = (
+                raise MemdescError(
                     f"xor {self.xor} moves bits of more than {_MAX_BASES} offsets of strides that "
                     "do not nest, so the last offset is not known"
                 )
-                raise MemdescError(msg)
             parents = np.repeat(np.arange(len(bases)), counts)
             digits = np.arange(total) - np.repeat(np.cumsum(counts) - counts, counts)
             digits += first[parents]
@@ -364,21 +362,19 @@ class Layout(Checked):
         """Return the layout of a buffer that starts `elements` earlier; refuse to cut a swizzle."""
         period = period_of(self.xor)
         if elements % period:
-            msg = (
+            raise MemdescError(
                 f"the swizzle repeats every {period} elements, so it cannot start {elements} "
                 "elements later; copy the buffer"
             )
-            raise MemdescError(msg)
         return Layout.computed(self.dims, self.axes, self.blocks, self.offset0 + elements, self.xor)
 
     def _refuse_xor(self, lacks: str) -> None:
         """Refuse to describe a swizzled layout by its blocks alone."""
         if self.xor:
-            msg = (
+            raise NotBlockedError(
                 f"offsets are swizzled, by XOR terms {self.xor}, so {lacks}; .base() is the layout "
                 "before the swizzle"
             )
-            raise NotBlockedError(msg)
 
     def _check_axes(self) -> None:
         ndims = len(self.dims)
@@ -395,21 +391,20 @@ class Layout(Checked):
             size = prod(self.dims[dim] for dim in axis_dims)
             if padded < size or (padded and not size):
                 need = f"at least its size {size}" if size else "0, as its size is"
-                msg = f"padded extent {padded} of {dim_names(axis_dims)} must be {need}"
-                raise MemdescError(msg)
+                raise MemdescError(
+                    f"padded extent {padded} of {dim_names(axis_dims)} must be {need}"
+                )
             total *= padded or 1
         if sorted(seen) != list(range(ndims)):
-            msg = (
+            raise MemdescError(
                 f"axes {[axis.dims for axis in self.axes]} are not a partition of dims 0 to "
                 f"{ndims - 1}, ordered by their first dims"
             )
-            raise MemdescError(msg)
         if total > INT64_MAX:
-            msg = (
+            raise MemdescError(
                 f"dims {self.dims} padded to {self.padded_dims()} make {total} elements, more than "
                 f"int64 holds ({INT64_MAX})"
             )
-            raise MemdescError(msg)
 
     def _check_blocks(self) -> tuple[int, int]:
         """Check that the blocks of each axis divide its padded extent down to step 1.
@@ -428,17 +423,15 @@ class Layout(Checked):
                 legal = axis == at + 1 < len(self.axes) and step == 1 and inner >= 1
                 legal = legal and extent == -(-self.axes[axis].padded // inner)
             if not legal:
-                msg = (
+                raise MemdescError(
                     f"{block} breaks a rule: blocks go axis by axis, divide the step before them "
                     f"exactly, and count the padded extents of {self.axes}"
                 )
-                raise MemdescError(msg)
             if not -INT64_MAX <= stride <= INT64_MAX:
-                msg = (
+                raise MemdescError(
                     f"stride {stride} of {dim_name(self.axes[axis].dims[0])} exceeds the range of "
                     "int64"
                 )
-                raise MemdescError(msg)
             if axis != at and self.axes[axis].padded % inner:
                 partial.append(axis)
             if stride > 0:
@@ -447,8 +440,9 @@ class Layout(Checked):
                 low += (extent - 1) * stride
             at, step = axis, inner
         if at != len(self.axes) - 1 or step != 1:
-            msg = f"blocks {self.blocks} must lead down to step 1 in each of the axes {self.axes}"
-            raise MemdescError(msg)
+            raise MemdescError(
+                f"blocks {self.blocks} must lead down to step 1 in each of the axes {self.axes}"
+            )
         if not self.nelems:
             return self.offset0, self.offset0
         for k in partial:
@@ -504,8 +498,9 @@ class Layout(Checked):
         if type(axis) is not int:
             axis = checked_int("axis", axis)
         if not 0 <= axis < len(self.axes):
-            msg = f"axis {short_repr(axis)} is not in 0 to {len(self.axes) - 1}: {self.axes}"
-            raise OutOfRangeError(msg)
+            raise OutOfRangeError(
+                f"axis {short_repr(axis)} is not in 0 to {len(self.axes) - 1}: {self.axes}"
+            )
         return axis
 
     def axis_size(self, axis: int) -> int:
@@ -558,8 +553,9 @@ class Layout(Checked):
         self._refuse_xor("no dim has a stride")
         if axis := self.fused():
             names = dim_names(axis.dims, letters)
-            msg = f"dims {names} are fused into one index, so they have no strides; see .blocks"
-            raise NotBlockedError(msg)
+            raise NotBlockedError(
+                f"dims {names} are fused into one index, so they have no strides; see .blocks"
+            )
         return tuple(self.outer(k).stride for k in range(self.ndims))
 
     def tile(self, letters: str | None = None) -> tuple[Block, ...]:
@@ -577,17 +573,15 @@ class Layout(Checked):
         for block in reversed(inner):
             name = dim_name(block.axis, letters)
             if block.step < steps[block.axis]:
-                msg = (
+                raise NotBlockedError(
                     f"the blocks of {name} are swizzled: block {block} lies outside one of a "
                     "larger step; see .blocks"
                 )
-                raise NotBlockedError(msg)
             if block.stride != dense:
-                msg = (
+                raise NotBlockedError(
                     f"the inner blocks are not a dense tile: block {block} has stride "
                     f"{block.stride}, not {dense}; see .blocks"
                 )
-                raise NotBlockedError(msg)
             steps[block.axis] = block.step
             dense *= block.extent
         return tuple(inner)
@@ -675,12 +669,14 @@ def check_dims(dims: tuple[int, ...], letters: str | None = None) -> None:
     """Refuse dims that no layout can have: none, too many, or with a negative or too large size."""
     if not 1 <= len(dims) <= MAX_NDIMS:
         count = counted(len(dims), "size")
-        msg = f"dims {short_repr(dims)} have {count}; a descriptor has 1 to {MAX_NDIMS}"
-        raise MemdescError(msg)
+        raise MemdescError(
+            f"dims {short_repr(dims)} have {count}; a descriptor has 1 to {MAX_NDIMS}"
+        )
     if min(dims) < 0 or max(dims) > INT64_MAX:
         dim = next(dim for dim, size in enumerate(dims) if not 0 <= size <= INT64_MAX)
-        msg = f"dim {dim_name(dim, letters)} has size {dims[dim]}; sizes are 0 to {INT64_MAX}"
-        raise MemdescError(msg)
+        raise MemdescError(
+            f"dim {dim_name(dim, letters)} has size {dims[dim]}; sizes are 0 to {INT64_MAX}"
+        )
 
 
 def _bounds(blocks: tuple[Block, ...], last: int) -> tuple[int, int]:
@@ -713,11 +709,10 @@ def layout_by_tag(tag: FormatTag, dims: tuple[int, ...], name: str = "") -> Layo
     """
     if len(dims) != tag.ndims:
         check_dims(dims)
-        msg = (
+        raise MemdescError(
             f"dims {dims} have {counted(len(dims), 'size')}, "
             f"but {short_repr(name or str(tag))} is for {counted(tag.ndims, 'dim')}"
         )
-        raise MemdescError(msg)
     axes = []
     for axis_dims, size, align in zip(tag.axes, tag.block_sizes, tag.align, strict=True):
         whole = size if align == 1 else lcm(size, align)

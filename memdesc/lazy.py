@@ -48,8 +48,7 @@ def lazy(
             with importing:
                 return import_module(f"{package}.{name}")
         if name not in homes:
-            msg = f"module {package!r} has no attribute {name!r}"
-            raise AttributeError(msg)
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
         with importing:
             value = getattr(import_module(homes[name]), name)
         vars(sys.modules[package])[name] = value

@@ -38,11 +38,10 @@ def _search(layout: Layout, loops: list[Block]) -> None:
         )
     except SearchLimitError:
         strides, extents = [block.stride for block in loops], [block.extent for block in loops]
-        msg = (
+        raise OverlapError(
             f"strides {strides} of extents {extents} do not nest, and bounded work did not prove "
             "them free of overlap; order the strides so that each covers the ones inside it"
-        )
-        raise OverlapError(msg) from None
+        ) from None
     if values is None:
         return
     differences = [(block, value) for block, value in zip(loops, values, strict=True) if value]
@@ -56,11 +55,10 @@ def _search(layout: Layout, loops: list[Block]) -> None:
     )
     where = " of the whole blocks, which padded_dims cut short," if is_uneven else ""
     one, other = (_index_of(layout, differences, sign) for sign in (-1, 1))
-    msg = (
+    raise OverlapError(
         f"two indices{where} share one element, {one} and {other}: the differences {named} "
         "add up to offset 0"
     )
-    raise OverlapError(msg)
 
 
 def _index_of(layout: Layout, differences: list[tuple[Block, int]], sign: int) -> tuple[int, ...]:

@@ -70,36 +70,31 @@ class RuntimeDesc(Checked):
     def __post_init__(self) -> None:
         object.__setattr__(self, "dims", checked_sizes(self.dims))
         if not 0 < self.ndims <= MAX_NDIMS:
-            msg = f"dims {short_repr(self.dims)} must be 1 to {MAX_NDIMS} sizes"
-            raise MemdescError(msg)
+            raise MemdescError(f"dims {short_repr(self.dims)} must be 1 to {MAX_NDIMS} sizes")
         if self.letters is not None:
             check_letters(self.letters, self.ndims)
         for dim, size in enumerate(self.dims):
             if size != RUNTIME and size < 0:
                 name = dim_name(dim, self.letters)
-                msg = f"{name} is {size}; sizes are 0 or more, or memdesc.RUNTIME"
-                raise MemdescError(msg)
+                raise MemdescError(f"{name} is {size}; sizes are 0 or more, or memdesc.RUNTIME")
         if not isinstance(self.dtype, DataType) or not isinstance(self.tag, FormatTag | None):
-            msg = (  # type: ignore[unreachable] # callers without types
+            raise MemdescError(
                 "a RuntimeDesc needs a DataType, and a FormatTag or None, not "
                 f"{short_repr(self.dtype)} and {short_repr(self.tag)}; see runtime_desc"
-            )
-            raise MemdescError(msg)
+            )  # type: ignore[unreachable] # callers without types
         if self.tag is not None:
             self._check_tag(self.tag)
 
     def _check_tag(self, tag: FormatTag) -> None:
         if tag.ndims != self.ndims:
-            msg = f"'{tag}' is for {tag.ndims} dims, not for {self.ndims}"
-            raise MemdescError(msg)
+            raise MemdescError(f"'{tag}' is for {tag.ndims} dims, not for {self.ndims}")
         outer = tuple(digit for digit in tag.digits if not digit.extent)
         is_nested = len(tag.axes) == tag.ndims and max(tag.align) == 1
         if not is_nested or tag.digits[: len(outer)] != outer:
-            msg = (
+            raise UnsupportedFormatError(
                 f"'{tag}' is not in oneDNN's notation, so nothing is known about its layout until "
                 "all dims are known"
             )
-            raise UnsupportedFormatError(msg)
 
     def __repr__(self) -> str:
         sizes = ", ".join("memdesc.RUNTIME" if size == RUNTIME else str(size) for size in self.dims)
@@ -154,16 +149,19 @@ class RuntimeDesc(Checked):
             If a size differs from one that was already known, or the tag is not known.
         """
         if self.tag is None:
-            msg = f"the order of dims of {self!r} is not known; use memory_desc(dims, dtype, tag)"
-            raise MemdescError(msg)
+            raise MemdescError(
+                f"the order of dims of {self!r} is not known; use memory_desc(dims, dtype, tag)"
+            )
         sizes = checked_ints("dims", dims)
         if len(sizes) != self.ndims:
-            msg = f"dims {short_repr(sizes)} are {len(sizes)} sizes, but {self!r} has {self.ndims}"
-            raise MemdescError(msg)
+            raise MemdescError(
+                f"dims {short_repr(sizes)} are {len(sizes)} sizes, but {self!r} has {self.ndims}"
+            )
         for dim, (size, known) in enumerate(zip(sizes, self.dims, strict=True)):
             if known not in {RUNTIME, size}:
-                msg = f"{dim_name(dim, self.letters)} is {size}, but {self!r} says {known}"
-                raise MemdescError(msg)
+                raise MemdescError(
+                    f"{dim_name(dim, self.letters)} is {size}, but {self!r} says {known}"
+                )
         return memory_desc(sizes, self.dtype, self.tag).with_letters(self.letters)
 
 

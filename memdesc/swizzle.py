@@ -118,16 +118,16 @@ def exact_terms(terms: object) -> Terms:
     for pair in pairs:
         shift, mask = pair if len(pair) == 2 else (0, 0)  # noqa: PLR2004 - a pair
         if not 0 < abs(shift) < _BITS or not 0 <= mask < 1 << _MAX_TARGET:
-            msg = (
+            raise MemdescError(
                 f"xor must be a tuple of (shift, mask), the shift not 0, the mask below "
                 f"2**{_MAX_TARGET}, not {short_repr(terms)}"
             )
-            raise MemdescError(msg)
         masks[shift] = masks.get(shift, 0) ^ mask & _reachable(shift, (1 << _BITS) - 1)
     found = tuple(sorted((shift, mask) for shift, mask in masks.items() if mask))
     if len(_pivots(found)) < _length(found):
-        msg = f"xor {short_repr(terms)} gives two bases the same offset, so elements would overlap"
-        raise MemdescError(msg)
+        raise MemdescError(
+            f"xor {short_repr(terms)} gives two bases the same offset, so elements would overlap"
+        )
     return found
 
 

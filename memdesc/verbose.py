@@ -151,21 +151,19 @@ def from_verbose(
     match = re.fullmatch(_VERBOSE, text) if isinstance(text, str) else None
     if match is None:
         _refuse_other_kind(text)
-        msg = (
+        raise MemdescError(
             f"{short_repr(text)} does not have the form dtype:flags:blocked:tag:strides:f0, "
             "such as 'f32:p:blocked:aBcd8b::f0'"
         )
-        raise MemdescError(msg)
     extra = Extra.from_verbose(f"f{match['extra']}")
     sizes, start = _sizes(dims), checked_int("offset0", offset0)
     _check_offset_flags(text, match["flags"], start)
     if RUNTIME in sizes or match["tag"] == "*":
         if start or extra or match["strides"]:
-            msg = (
+            raise MemdescError(
                 f"{short_repr(text)} over dims {_shown(sizes)}: runtime dims are described by a "
                 "tag alone, without offset0, strides or compensation"
             )
-            raise MemdescError(msg)
         return _runtime_from_verbose(match, sizes)
     tag = parse_tag(match["tag"])
     dense = memory_desc(sizes, match["dtype"], tag)
@@ -183,11 +181,10 @@ def from_verbose(
     if not is_padded:
         _check_whole_blocks(text, sizes, tag.block_sizes, has_strides=bool(match["strides"]))
     elif desc.padded_dims == sizes:
-        msg = (
+        raise MemdescError(
             f"{short_repr(text)}: flag 'p' says that dims are padded, "
             f"but no block pads {sizes}, and the string does not contain padded dims"
         )
-        raise MemdescError(msg)
     return desc.with_extra(extra)
 
 
@@ -210,8 +207,9 @@ def _shown(sizes: tuple[int, ...]) -> str:
 def _refuse_other_kind(text: object) -> None:
     match = re.fullmatch(_OTHER_KIND, text) if isinstance(text, str) else None
     if match is not None:
-        msg = f"{short_repr(text)} does not describe strided memory: {_KINDS[match['kind']]}"
-        raise UnsupportedFormatError(msg)
+        raise UnsupportedFormatError(
+            f"{short_repr(text)} does not describe strided memory: {_KINDS[match['kind']]}"
+        )
 
 
 def _runtime_from_verbose(match: re.Match[str], sizes: tuple[int, ...]) -> RuntimeDesc:
@@ -219,11 +217,10 @@ def _runtime_from_verbose(match: re.Match[str], sizes: tuple[int, ...]) -> Runti
     tag = None if match["tag"] == "*" else parse_tag(match["tag"])
     desc = runtime_desc(sizes, match["dtype"], UNKNOWN if tag is None else tag)
     if tag is not None and ("p" in match["flags"]) != (desc.padded_dims != sizes):
-        msg = (
+        raise MemdescError(
             f"{short_repr(match[0])}: flag 'p' says whether dims are padded, which "
             f"'{tag}' over {_shown(sizes)} contradicts"
         )
-        raise MemdescError(msg)
     if tag is not None and RUNTIME in desc.strides:
         # oneDNN prints a tag only if all strides are known, so the runtime dim is outermost, and
         # the dims printed before it have a single block with the same stride
@@ -240,14 +237,12 @@ def _runtime_from_verbose(match: re.Match[str], sizes: tuple[int, ...]) -> Runti
 def _check_offset_flags(text: str, flags: str, offset0: int) -> None:
     """Refuse padded offsets, and an offset0 that contradicts the flag; the string has no values."""
     if "o" in flags:
-        msg = f"{short_repr(text)}: padded offsets (flag 'o') are not in the string"
-        raise MemdescError(msg)
+        raise MemdescError(f"{short_repr(text)}: padded offsets (flag 'o') are not in the string")
     if ("0" in flags) != bool(offset0):
-        msg = (
+        raise MemdescError(
             f"{short_repr(text)}: flag '0' says whether offset0 is other than 0, "
             f"but offset0 is {offset0}; the string does not contain its value"
         )
-        raise MemdescError(msg)
 
 
 def _as_padded(text: str) -> str:
@@ -262,9 +257,8 @@ def _check_whole_blocks(
     for dim, (size, block) in enumerate(zip(sizes, blocks, strict=True)):
         # only a view, which has gaps, can end inside its first block
         if size % block and (size > block or not has_strides):
-            msg = (
+            raise MemdescError(
                 f"{short_repr(text)}: without flag 'p' nothing is padded, "
                 f"but {dim_name(dim)} of size {size} does not fill blocks of {block}; if it is "
                 f"padded, write {short_repr(_as_padded(text))}"
             )
-            raise MemdescError(msg)

@@ -48,24 +48,21 @@ def _check_bounds(
     layout: Layout, dims: tuple[int, ...], offsets: tuple[int, ...], letters: str | None
 ) -> None:
     if len(dims) != layout.ndims or len(offsets) != layout.ndims:
-        msg = (
+        raise MemdescError(
             f"a view of {layout.ndims} dims needs as many sizes and offsets, "
             f"not {dims} at {offsets}"
         )
-        raise MemdescError(msg)
     for dim, (size, at, whole) in enumerate(zip(dims, offsets, layout.dims, strict=True)):
         if size < 0 or at < 0 or at + size > whole:
             name = dim_name(dim, letters)
-            msg = f"{name}: a view of {size} at {at} leaves the parent's size {whole}"
-            raise MemdescError(msg)
+            raise MemdescError(f"{name}: a view of {size} at {at} leaves the parent's size {whole}")
 
 
 def _check_whole(layout: Layout, axis: Axis, dims: tuple[int, ...], letters: str | None) -> None:
     """Refuse a part that does not keep fused dims whole."""
     if any(dims[dim] != layout.dims[dim] for dim in axis.dims):
         names = dim_names(axis.dims, letters)
-        msg = f"dims {names} are fused into one index; a view must keep them whole"
-        raise MemdescError(msg)
+        raise MemdescError(f"dims {names} are fused into one index; a view must keep them whole")
 
 
 def _check_block_bounds(name: str, whole: tuple[int, int], part: tuple[int, int]) -> None:
@@ -77,21 +74,18 @@ def _check_block_bounds(name: str, whole: tuple[int, int], part: tuple[int, int]
     """
     (end, step), (size, at) = whole, part
     if at % step:
-        msg = f"{name}: offset {at} is not a multiple of the block {step}"
-        raise MemdescError(msg)
+        raise MemdescError(f"{name}: offset {at} is not a multiple of the block {step}")
     if at + size != end and size % step and size > step:
-        msg = (
+        raise MemdescError(
             f"{name}: size {size} at {at} ends inside a block of {step} "
             f"before the parent's end {end}"
         )
-        raise MemdescError(msg)
 
 
 def permute_axes(layout: Layout, perm: tuple[int, ...]) -> Layout:
     """Reorder dims: old dim d becomes dim `perm[d]`; no data move."""
     if sorted(perm) != list(range(layout.ndims)):
-        msg = f"{perm} is not a permutation of the dims 0 to {layout.ndims - 1}"
-        raise MemdescError(msg)
+        raise MemdescError(f"{perm} is not a permutation of the dims 0 to {layout.ndims - 1}")
     dims = [0] * layout.ndims
     for dim, size in enumerate(layout.dims):
         dims[perm[dim]] = size
@@ -156,14 +150,14 @@ def reshape(layout: Layout, dims: tuple[int, ...], letters: str | None = None) -
 
 def _check_products(layout: Layout, dims: tuple[int, ...]) -> None:
     if prod(dims) != layout.nelems:
-        msg = f"dims {layout.dims} hold {layout.nelems} elements, dims {dims} hold {prod(dims)}"
-        raise MemdescError(msg)
+        raise MemdescError(
+            f"dims {layout.dims} hold {layout.nelems} elements, dims {dims} hold {prod(dims)}"
+        )
     if prod(size or 1 for size in dims) != prod(size or 1 for size in layout.dims):
-        msg = (
+        raise MemdescError(
             f"dims {layout.dims} cannot become {dims}: by oneDNN's rule the nonzero sizes "
             "must have the same product"
         )
-        raise MemdescError(msg)
 
 
 def _axis_of(layout: Layout, dim: int) -> int:
@@ -187,11 +181,10 @@ def _groups(layout: Layout, dims: tuple[int, ...], letters: str | None) -> Itera
                 new -= 1
                 yield _Group((old,), (new,))
             else:
-                msg = (
+                raise MemdescError(
                     f"{dim_name(old, letters)} of size 1 is padded or fused with "
                     "other dims, so it cannot be dropped"
                 )
-                raise MemdescError(msg)
         elif new and dims[new - 1] == 1:
             new -= 1
             yield _Group((), (new,))
@@ -213,8 +206,9 @@ def _smallest_group(layout: Layout, dims: tuple[int, ...], ends: tuple[int, int]
             new -= 1
             want *= dims[new] if new >= 0 else 0
         if old < 0 or new < 0 or not have or not want:
-            msg = f"dims {layout.dims} cannot be regrouped into {dims} where one of them is 0"
-            raise MemdescError(msg)
+            raise MemdescError(
+                f"dims {layout.dims} cannot be regrouped into {dims} where one of them is 0"
+            )
     return _Group(tuple(range(old, ends[0])), tuple(range(new, ends[1])))
 
 
@@ -236,11 +230,10 @@ def _regrouped(
             extent, stride = digits.pop()
             part = min(extent, padded // step)
             if extent % part or padded // step % part or (blocks and not blocks[0].stride):
-                msg = (
+                raise MemdescError(
                     f"dim {dim} of {dims} ends inside a block of {extent} with stride {stride}; "
                     "reorder to a plain layout first"
                 )
-                raise MemdescError(msg)
             if part < extent:
                 digits.append((extent // part, stride * part))
             blocks.insert(0, Block(0, step, part, stride))
@@ -261,11 +254,10 @@ def _digits(layout: Layout, dims: tuple[int, ...], letters: str | None) -> list[
         axis = layout.axes[k]
         is_padded = axis.padded != layout.dims[dim] and dim > dims[0]
         if is_padded or len(axis.dims) > 1 or axis.padded % layout.outer(k).step:
-            msg = (
+            raise MemdescError(
                 f"{dim_name(dim, letters)} is padded or fused with other dims, so it must keep its "
                 f"size {layout.dims[dim]}; reorder to a plain layout first"
             )
-            raise MemdescError(msg)
         for block in layout.axis_blocks(k):
             if digits and digits[-1][1] == block.extent * block.stride:
                 digits[-1] = (digits[-1][0] * block.extent, block.stride)

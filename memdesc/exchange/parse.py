@@ -146,16 +146,16 @@ def parse_buffer(text: str, dims: tuple[int, ...], dtype: DataType) -> MemoryDes
     desc = _read(given_of(text, dims, dtype, None, None))
     if isinstance(desc, MemoryDesc):
         return desc
-    msg = f"{short_repr(text)} is an image; image_desc(dims, dtype, name) describes it"
-    raise UnsupportedFormatError(msg)
+    raise UnsupportedFormatError(
+        f"{short_repr(text)} is an image; image_desc(dims, dtype, name) describes it"
+    )
 
 
 def _refuse_prefix(text: str) -> None:
     # two colons are C++'s
     prefix = re.match(r"(\w+):(?!:)", text)
     if prefix is not None:
-        msg = f"unknown format {short_repr(text)}: {no_system(prefix[1])}"
-        raise UnknownFormatError(msg)
+        raise UnknownFormatError(f"unknown format {short_repr(text)}: {no_system(prefix[1])}")
 
 
 def _is_name(given: Given) -> bool:
@@ -194,11 +194,10 @@ def _readings(given: Given) -> MemoryDesc | None:
             for desc, systems in readers.items()
         )
         first = next(iter(readers.values()))[0].name
-        msg = (
+        raise UnknownFormatError(
             f"{short_repr(given.text)} is read as different layouts: {readings}; write one, such "
             f"as {first}:{excerpt(given.text)[1:-1]}"
         )
-        raise UnknownFormatError(msg)
     if refused and not readers:
         refused.sort(key=lambda error: not isinstance(error, UnsupportedFormatError))
         raise refused[0]

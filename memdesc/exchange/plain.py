@@ -50,16 +50,16 @@ def _strides(desc: MemoryDesc, _letters: str) -> tuple[str, ...]:
 def _read_strides(given: Given) -> MemoryDesc:
     match = re.fullmatch(f"{_STRIDES}|{_TUPLE}", given.text)
     if match is None:
-        msg = (
+        raise UnknownFormatError(
             f"strides {short_repr(given.text)} are not integers joined by x or commas, such as "
             "340x20x4x1 or 480x160x32x8:8b@16"
         )
-        raise UnknownFormatError(msg)
     if given.dims is None:
         # the likeliest mistake: sizes in the place of a layout
         text = short_repr(given.text)
-        msg = f"{text} is read as strides, which do not contain the sizes; give dims"
-        raise UnknownFormatError(msg)
+        raise UnknownFormatError(
+            f"{text} is read as strides, which do not contain the sizes; give dims"
+        )
     inner = re.findall("([0-9]+)([a-l])", match["inner"] or "")
     return memory_desc(
         given.sizes(),

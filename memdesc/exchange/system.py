@@ -50,23 +50,27 @@ class Given(NamedTuple):
             lacks, give = "the sizes", "dims"
             if not has_type and self.dtype is None and self.default is None:
                 lacks, give = f"{lacks} and the data type", f"{give} and dtype"
-            msg = f"{short_repr(self.text)} does not contain {lacks}; give {give}"
-            raise UnknownFormatError(msg)
+            raise UnknownFormatError(
+                f"{short_repr(self.text)} does not contain {lacks}; give {give}"
+            )
         if stated is not None:
             check_dims(stated)
         if stated is not None and self.dims is not None and stated != self.dims:
-            msg = f"{short_repr(self.text)} has dims {stated}, not the given {self.dims}"
-            raise UnknownFormatError(msg)
+            raise UnknownFormatError(
+                f"{short_repr(self.text)} has dims {stated}, not the given {self.dims}"
+            )
         return stated if self.dims is None else self.dims  # type: ignore[return-value] # one is set
 
     def type(self, stated: DataType | None = None) -> DataType:
         """Return the data type of the string or the caller, or the default if neither gives one."""
         if stated is not None and self.dtype is not None and stated != self.dtype:
-            msg = f"{short_repr(self.text)} has data type {stated}, not the given {self.dtype}"
-            raise UnknownFormatError(msg)
+            raise UnknownFormatError(
+                f"{short_repr(self.text)} has data type {stated}, not the given {self.dtype}"
+            )
         if (dtype := self.dtype or stated or self.default) is None:
-            msg = f"{short_repr(self.text)} does not contain the data type; give dtype"
-            raise UnknownFormatError(msg)
+            raise UnknownFormatError(
+                f"{short_repr(self.text)} does not contain the data type; give dtype"
+            )
         return dtype
 
 
@@ -79,11 +83,11 @@ def given_of(
 ) -> Given:
     """Return what a caller gives, checked."""
     if not isinstance(text, str):
-        msg = f"a notation is a string, not {short_repr(text)}"  # type: ignore[unreachable] # callers without types
-        raise MemdescError(msg)
+        raise MemdescError(f"a notation is a string, not {short_repr(text)}")  # type: ignore[unreachable] # callers without types
     if len(text) > MAX_TEXT:
-        msg = f"{short_repr(text)}: a notation has at most {MAX_TEXT} characters"
-        raise UnknownFormatError(msg)
+        raise UnknownFormatError(
+            f"{short_repr(text)}: a notation has at most {MAX_TEXT} characters"
+        )
     sizes = None if dims is None else checked_ints("dims", dims)
     if sizes is not None:
         check_dims(sizes)
@@ -97,13 +101,13 @@ def checked_letters(letters: str | None, ndims: int | None) -> str | None:
     if letters is None:
         return None
     if not isinstance(letters, str) or not (letters.isascii() and letters.isalpha()):
-        msg = f"letters are a string such as 'nchw', not {short_repr(letters)}"
-        raise MemdescError(msg)
+        raise MemdescError(f"letters are a string such as 'nchw', not {short_repr(letters)}")
     lower = letters.lower()
     if len(set(lower)) < len(lower) or (ndims is not None and len(lower) != ndims):
         count = "" if ndims is None else f" {ndims}"
-        msg = f"letters {short_repr(letters)} must be{count} different ones, one for each dim"
-        raise MemdescError(msg)
+        raise MemdescError(
+            f"letters {short_repr(letters)} must be{count} different ones, one for each dim"
+        )
     return lower
 
 
@@ -183,8 +187,9 @@ class System:
                 inexpressible("its offsets are swizzled by XOR, which no digits describe")
             return self.writer(desc, letters)
         except (Inexpressible, NotBlockedError) as reason:
-            msg = f"{self.title} cannot express {short_repr(desc)}: {reason}"
-            raise UnsupportedFormatError(msg) from None
+            raise UnsupportedFormatError(
+                f"{self.title} cannot express {short_repr(desc)}: {reason}"
+            ) from None
 
     def read(self, given: Given) -> MemoryDesc:
         """Read a string; refuse one that is not in this notation or no descriptor describes."""
@@ -192,11 +197,13 @@ class System:
             return self.reader(given)
         except (Unclear, RecursionError) as reason:
             why = reason if isinstance(reason, Unclear) else "it is nested too deeply"
-            msg = f"{short_repr(given.text)} is not {self.title}'s notation: {why}"
-            raise UnknownFormatError(msg) from None
+            raise UnknownFormatError(
+                f"{short_repr(given.text)} is not {self.title}'s notation: {why}"
+            ) from None
         except Indescribable as reason:
-            msg = f"{short_repr(given.text)} cannot be described: {reason}"
-            raise UnsupportedFormatError(msg) from None
+            raise UnsupportedFormatError(
+                f"{short_repr(given.text)} cannot be described: {reason}"
+            ) from None
 
 
 def type_named(name: str, types: Mapping[str, DataType]) -> DataType:

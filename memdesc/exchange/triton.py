@@ -169,16 +169,16 @@ def _shape_of(request: _Request) -> tuple[int, ...] | None:
 
 def _lg(number: int) -> int:
     if type(number) is not int or number < 1 or number & (number - 1):
-        msg = f"{short_repr(number)} must be a power of two"
-        raise ValueError(msg)
+        raise ValueError(f"{short_repr(number)} must be a power of two")
     return number.bit_length() - 1
 
 
 def _row_major(dims: tuple[int, ...], order: Sequence[int]) -> Columns:
     """Return the columns of a dense layout; `order` has the fastest dim first."""
     if sorted(order) != list(range(len(dims))):
-        msg = f"order {short_repr(order)} must have each of the dims 0 to {len(dims) - 1} once"
-        raise ValueError(msg)
+        raise ValueError(
+            f"order {short_repr(order)} must have each of the dims 0 to {len(dims) - 1} once"
+        )
     columns: Columns = [[] for _ in dims]
     at = 0
     for dim in order:
@@ -203,21 +203,21 @@ def _nvmma_shared(dims: tuple[int, ...], values: dict[str, Any]) -> Layout:
     width, nbytes = values["swizzle_byte_width"], values["element_bitwidth"] // 8
     is_transposed, is_padded = values["transposed"], values["fp4_padded"]
     if values["rank"] not in {None, len(dims)} or (is_transposed and len(dims) > _MATRIX):
-        msg = "dims must have its rank, which is 2 if it is transposed"
-        raise ValueError(msg)
+        raise ValueError("dims must have its rank, which is 2 if it is transposed")
     if width not in {0, 32, 64, 128} or (is_padded and (width, nbytes) != (128, 1)):
-        msg = "a swizzle has 0, 32, 64 or 128 bytes, and 128 of 8-bit elements for fp4_padded"
-        raise ValueError(msg)
+        raise ValueError(
+            "a swizzle has 0, 32, 64 or 128 bytes, and 128 of 8-bit elements for fp4_padded"
+        )
     many = sum(size > _BOX for size in dims)
     if many > 1 or (many and len(dims) > _MATRIX):
-        msg = f"of dims {dims}, tiles of {_BOX} count, whose order is not described"
-        raise ValueError(msg)
+        raise ValueError(f"of dims {dims}, tiles of {_BOX} count, whose order is not described")
     *outer, last = dims[::-1] if is_transposed else dims
     size, rows = last * (1 + is_padded), prod(outer)
     length = width // nbytes if width else min(size, _BOX)
     if size % length or rows < _ROWS:
-        msg = f"dims {dims} are not whole tiles of {length} columns and at least {_ROWS} rows"
-        raise ValueError(msg)
+        raise ValueError(
+            f"dims {dims} are not whole tiles of {length} columns and at least {_ROWS} rows"
+        )
     terms: Terms = ()
     if width:
         low, bits = _lg(16 // nbytes), _lg(width // 16)
@@ -240,15 +240,13 @@ def _columns_of_bases(dims: tuple[int, ...], bases: list[list[int]]) -> Columns:
     starts = [sum(_lg(size) for size in dims[:dim]) for dim in range(len(dims) + 1)]
     rows = [sum(i << start for i, start in zip(base, starts, strict=False)) for base in bases]
     if len(rows) != starts[-1] or any(len(base) != len(dims) for base in bases):
-        msg = f"dims {dims} take {starts[-1]} bases of {len(dims)} numbers"
-        raise ValueError(msg)
+        raise ValueError(f"dims {dims} take {starts[-1]} bases of {len(dims)} numbers")
     # eliminated over bits: pairs of an index and its offset
     pairs = [(row, 1 << bit) for bit, row in enumerate(rows)]
     for bit in range(starts[-1]):
         k = next((k for k in range(bit, len(pairs)) if pairs[k][0] >> bit & 1), None)
         if k is None:
-            msg = "two offsets have the same index, so one element has several places"
-            raise ValueError(msg)
+            raise ValueError("two offsets have the same index, so one element has several places")
         pairs[bit], pairs[k] = pairs[k], pairs[bit]
         index, offset = pairs[bit]
         pairs = [
@@ -265,8 +263,7 @@ def _padded_shared(dims: tuple[int, ...], values: dict[str, Any]) -> Layout:
     else:
         columns = _row_major(dims, values["order"] or range(len(dims))[::-1])
     if any(column & (column - 1) for column in chain(*columns)):
-        msg = "its bases add up bits before the padding, which XOR terms cannot"
-        raise ValueError(msg)
+        raise ValueError("its bases add up bits before the padding, which XOR terms cannot")
     pairs = [(1 << _lg(every), int(gap)) for every, gap in values["interval_padding_pairs"]]
     weights = [
         [column + sum(column // every * gap for every, gap in pairs) for column in each]
@@ -323,8 +320,7 @@ def _digits(columns: list[int]) -> list[int]:
         return False
 
     if not all(place(k, set()) for k in range(len(columns))):
-        msg = "two indices have the same offset"
-        raise ValueError(msg)
+        raise ValueError("two indices have the same offset")
     return [next(bit for bit, k in owner.items() if k == wanted) for wanted in range(len(columns))]
 
 

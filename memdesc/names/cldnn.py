@@ -237,14 +237,14 @@ class _ClDNN(Vocabulary):
         if len(dims) != tag.ndims:
             return
         if "iy_xs_os_xsv2_" in name and dims[-1] % 2:
-            msg = (
+            raise UnsupportedFormatError(
                 f"{name!r} with odd x = {dims[-1]}: the kernels store the unpaired last column "
                 "apart, which strides cannot describe; pad x to an even size"
             )
-            raise UnsupportedFormatError(msg)
         if name == "os_is_osv32_isv32_swizzled_by_4" and dims[2:] != (1, 1):
-            msg = f"{name!r} with y, x = {dims[2:]}: the kernels address 1x1 filters only"
-            raise UnsupportedFormatError(msg)
+            raise UnsupportedFormatError(
+                f"{name!r} with y, x = {dims[2:]}: the kernels address 1x1 filters only"
+            )
 
     def is_spelled_like(self, name: str) -> bool:
         """Whether a name has tokens, or consists of letters of dims only, such as `bfyxx`."""

@@ -128,36 +128,32 @@ def parse_image(name: str) -> ParsedImage:
     *parts, lane = (known.parts if known else name).split("|")
     if len(parts) not in _SIDES:
         mace = ", ".join(text for text, row in IMAGES.items() if row.system == "mace")
-        msg = (
+        raise UnknownFormatError(
             f"{short_repr(name)} is not an image type; they are {mace} and those of other systems, "
             "or rows|columns|lane such as 'ac|Bd|4b', or depth|rows|columns|lane"
         )
-        raise UnknownFormatError(msg)
     counts = []
     for side, part in zip(_SIDES[len(parts)], parts, strict=True):
         count = count_digits(part)
         if count is None:
-            msg = (
+            raise UnknownFormatError(
                 f"{short_repr(name)}: {side} {short_repr(part)} must be letters and blocks; "
                 "alignments go at the end"
             )
-            raise UnknownFormatError(msg)
         counts.append(count)
     # `.` separates the step at the end of a part from the number that starts the next part
     joined = "".join(part + "." if part[-1:].isdigit() else part for part in parts) + lane
     try:
         tag = parse_tag(joined)
     except UnknownFormatError as error:
-        msg = f"{short_repr(name)}, which reads as {error}"
-        raise UnknownFormatError(msg) from None
+        raise UnknownFormatError(f"{short_repr(name)}, which reads as {error}") from None
     n_depth, n_rows, n_columns = (0, *counts)[-3:]
     lanes = tag.digits[n_depth + n_rows + n_columns :]
     if len(lanes) > 1 or any(digit.extent not in (0, 4) for digit in lanes):
-        msg = (
+        raise UnknownFormatError(
             f"{short_repr(name)}: the lane part {short_repr(lane)} must be empty (one channel), "
             "one block of 4, such as '4b' (RGBA), or a dim of 1, 2 or 4"
         )
-        raise UnknownFormatError(msg)
     kind = "2d" if len(parts) == len(_SIDES[2]) else "array" if known and known.is_array else "3d"
     return ParsedImage(tag, n_depth, n_rows, n_columns, kind)
 
@@ -169,14 +165,13 @@ def check_image_dims(name: str, dims: tuple[int, ...]) -> None:
         return
     for letter, size in zip(known.letters, dims, strict=True):
         if letter in known.ones and size != 1:
-            msg = f"{name} has {letter} = {size}: its image holds only {letter} = 1"
-            raise MemdescError(msg)
+            raise MemdescError(f"{name} has {letter} = {size}: its image holds only {letter} = 1")
     for letter in known.whole:
         size = dims[known.letters.index(letter)]
         block = parse_image(name).tag.block_sizes[known.letters.index(letter)]
         if size % block:
-            msg = f"{name} has {letter} = {size}: its images hold multiples of {block}"
-            raise MemdescError(msg)
+            raise MemdescError(
+                f"{name} has {letter} = {size}: its images hold multiples of {block}"
+            )
     if name == "image_2d_rgba" and dims[1] not in (3, 4):
-        msg = f"image_2d_rgba has f = {dims[1]}: its image holds only 3 or 4 features"
-        raise MemdescError(msg)
+        raise MemdescError(f"image_2d_rgba has f = {dims[1]}: its image holds only 3 or 4 features")

@@ -32,14 +32,14 @@ class _Mace(Vocabulary):
         """Read the name of a host buffer."""
         refuse(name, REFUSED)
         if is_image(name):
-            msg = (
+            raise UnsupportedFormatError(
                 f"{short_repr(name)} is an image type, not a linear buffer; "
                 "use memdesc.image_desc(dims, dtype, name)"
             )
-            raise UnsupportedFormatError(msg)
         if name not in self.rows:
-            msg = f"{short_repr(name)}: not a host buffer; they are {', '.join(self.rows)}"
-            raise UnknownFormatError(msg)
+            raise UnknownFormatError(
+                f"{short_repr(name)}: not a host buffer; they are {', '.join(self.rows)}"
+            )
         return super().parse(name)
 
 

@@ -91,11 +91,10 @@ class _OneDNN(Vocabulary):
         outer = _outer(notation)
         family = _family(notation)
         if family is None and LETTERS[0] not in outer and not outer <= {*LETTERS}:
-            msg = (
+            raise UnknownFormatError(
                 f"{name!r}: no tensor has the dims {', '.join(sorted(outer))}; data has n, c and "
                 "[d] [h] w, weights have [g], o, i and [d] [h] w, other tags have a, b, c, ..."
             )
-            raise UnknownFormatError(msg)
         return parse_tag(notation, family[1]) if family else parse_tag(notation)
 
 

@@ -153,8 +153,7 @@ def _parse_name(name: str) -> ParsedName | str:
     scoped = (one for one in VOCABULARIES if one.bare(name) != name)
     spelled = (one for one in reversed(VOCABULARIES) if one.is_spelled_like(name))
     likely = next(chain(scoped, spelled))
-    msg = f"unknown format {reasons[likely.name]}"
-    raise UnknownFormatError(msg)
+    raise UnknownFormatError(f"unknown format {reasons[likely.name]}")
 
 
 def dim_letters(name: str) -> str | None:

@@ -70,16 +70,15 @@ def resolve(name: str, dims: tuple[int, ...], bits: int) -> FormatTag:
     only for elements of some widths in bits, and a few names mean another layout for 4-bit ones.
     """
     if not isinstance(name, str):
-        msg = f"a tag is a name or a FormatTag, not {short_repr(name)}"  # type: ignore[unreachable] # callers without types
-        raise MemdescError(msg)
+        raise MemdescError(f"a tag is a name or a FormatTag, not {short_repr(name)}")  # type: ignore[unreachable] # callers without types
     try:
         tag, vocabulary = parse_name(name, bits)
     except UnknownFormatError as error:
         if meant := meanings(name, len(dims) or None) or meanings(name):
-            msg = f"unknown format {name!r}: {_spelled(meant)}"
-            raise UnknownFormatError(msg) from None
-        msg = f"{error}{did_you_mean(suggest(name, len(dims) or None))}"
-        raise UnknownFormatError(msg) from None
+            raise UnknownFormatError(f"unknown format {name!r}: {_spelled(meant)}") from None
+        raise UnknownFormatError(
+            f"{error}{did_you_mean(suggest(name, len(dims) or None))}"
+        ) from None
     vocabulary.check_dims(name, dims, tag)
     return tag
 
@@ -87,11 +86,10 @@ def resolve(name: str, dims: tuple[int, ...], bits: int) -> FormatTag:
 def refuse_record(name: str) -> None:
     """Refuse the name of a record, which is not a layout."""
     if name.lower() in RECORDS:
-        msg = (
+        raise UnsupportedFormatError(
             f"{name!r} is a record, blocks with their own scales, and has no layout of elements; "
             f"record_desc(dims, {name!r}) describes it, and `memdesc show {name} DIMS` shows it"
         )
-        raise UnsupportedFormatError(msg)
 
 
 def _spelled(names: tuple[str, ...]) -> str:
@@ -109,8 +107,9 @@ def resolve_image(name: str, dims: tuple[int, ...]) -> ParsedImage:
         image = parse_image(name)
     except UnknownFormatError as error:
         refuse(name, cldnn.REFUSED)  # it has the reason for images that cannot be described
-        msg = f"{error}{did_you_mean(nearest(name, IMAGES, len(dims)))}"
-        raise UnknownFormatError(msg) from None
+        raise UnknownFormatError(
+            f"{error}{did_you_mean(nearest(name, IMAGES, len(dims)))}"
+        ) from None
     if len(dims) == image.tag.ndims:
         check_image_dims(name, dims)
     return image

@@ -55,8 +55,7 @@ def suggest(text: str, ndims: int | None = None) -> tuple[str, ...]:
     ('oiw', 'woi', 'owi')
     """
     if not isinstance(text, str):
-        msg = f"a name is a string, not {short_repr(text)}"  # type: ignore[unreachable] # callers without types
-        raise MemdescError(msg)
+        raise MemdescError(f"a name is a string, not {short_repr(text)}")  # type: ignore[unreachable] # callers without types
     if ndims is not None:
         ndims = checked_int("ndims", ndims)
     names = [*meanings(text, ndims)]

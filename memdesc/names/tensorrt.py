@@ -50,11 +50,10 @@ class _TensorRT(Vocabulary):
         """Refuse DLA images with one channel, whose pixels have a single lane."""
         super().check_dims(name, dims, tag)
         if self.key(name) == "kDLA_HWC4" and len(dims) == tag.ndims and dims[1] not in _COLOURS:
-            msg = (
+            raise UnsupportedFormatError(
                 f"{name!r} with C = {dims[1]}: only 3 or 4 channels have this layout; an image "
                 "of one channel is 'acdb__d32' of 16 bits, 'acdb__d64' of 8 bits"
             )
-            raise UnsupportedFormatError(msg)
 
 
 VOCABULARY = _TensorRT("tensorrt", "format of TensorRT", _ROWS, _START, spellings=_SPELLINGS)

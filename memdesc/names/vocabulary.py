@@ -30,8 +30,7 @@ def read_names(file: str) -> tuple[str, ...]:
 def refuse(name: str, reasons: Mapping[str, str]) -> None:
     """Refuse a name that is known, but not a layout of elements, with the reason."""
     if name in reasons:
-        msg = f"{name!r} cannot be described: {reasons[name]}"
-        raise UnsupportedFormatError(msg)
+        raise UnsupportedFormatError(f"{name!r} cannot be described: {reasons[name]}")
 
 
 # The key of a tag that holds for elements of any width.
@@ -135,16 +134,14 @@ class Vocabulary:
         refuse(name, self.refused)
         row = self.row(name)
         if row is None:
-            msg = f"{short_repr(name)}: no {self.noun} has this name"
-            raise UnknownFormatError(msg)
+            raise UnknownFormatError(f"{short_repr(name)}: no {self.noun} has this name")
         if ANY_WIDTH not in row.tags:
             widths = " or ".join(map(str, row.tags))
             bits = min(row.tags)
-            msg = (
+            raise UnsupportedFormatError(
                 f"{name!r} exists for elements of {widths} bits; give a data type of that width, "
                 f"such as {'u' if bits <= _INTEGER_BITS else 'f'}{bits}"
             )
-            raise UnsupportedFormatError(msg)
         return parse_tag(row.tags[ANY_WIDTH])
 
     def check_dims(self, name: str, dims: tuple[int, ...], tag: FormatTag) -> None:
@@ -154,12 +151,11 @@ class Vocabulary:
             return
         for dim, letter in enumerate(row.letters):
             if dims[dim] != self.fixed.get(letter, dims[dim]):
-                msg = (
+                raise UnsupportedFormatError(
                     f"{name!r} with dims {dims}: dim {dim} is {self.dims[letter]}, so its size is "
                     f"{self.fixed[letter]}; "
                     f"the dims are {', '.join(self.dims[own] for own in row.letters)}"
                 )
-                raise UnsupportedFormatError(msg)
         if not row.whole:
             return
         sizes = dict(zip(row.letters, zip(dims, tag.block_sizes, strict=True), strict=True))
@@ -176,5 +172,6 @@ class Vocabulary:
                 -(-size // block) * block if letter in whole else size
                 for letter, (size, block) in sizes.items()
             )
-            msg = f"{name!r} with {stated}: {rule}; pad the tensor to {padded}"
-            raise UnsupportedFormatError(msg)
+            raise UnsupportedFormatError(
+                f"{name!r} with {stated}: {rule}; pad the tensor to {padded}"
+            )

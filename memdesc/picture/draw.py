@@ -122,23 +122,22 @@ def _checked_indices(
         given = entries_of("highlight", highlight)
         indices = tuple(checked_ints("highlight", index) for index in given)
     except (TypeError, MemdescError):
-        msg = (
+        raise MemdescError(
             f"highlight {short_repr(highlight)} must be a list of indices, "
             f"such as [{(0,) * len(cells.extents)}]"
-        )
-        raise MemdescError(msg) from None
+        ) from None
     for index in indices:
         check_length("highlight", index, len(cells.extents))
         for dim, (i, extent) in enumerate(zip(index, cells.extents, strict=True)):
             if not 0 <= i < extent:
-                msg = (
+                raise MemdescError(
                     f"highlight {index}: index {i} of {dim_name(dim, cells.letters)} is not in "
                     f"0 to {extent - 1}, with padding"
                 )
-                raise MemdescError(msg)
         if cells.at(index) is None:
-            msg = f"highlight {index}: the layout has no such index, not even in its padding"
-            raise MemdescError(msg)
+            raise MemdescError(
+                f"highlight {index}: the layout has no such index, not even in its padding"
+            )
     return indices
 
 

@@ -101,8 +101,9 @@ class Picture:
                 return self.html().encode()
             case ".txt":
                 return f"{self.text}\n".encode()
-        msg = f"a picture is written as .svg, .png, .html or .txt, not as {short_repr(ending)}"
-        raise MemdescError(msg)
+        raise MemdescError(
+            f"a picture is written as .svg, .png, .html or .txt, not as {short_repr(ending)}"
+        )
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the picture to a file, and over the one of that name.
@@ -119,16 +120,14 @@ class Picture:
             If the ending is another one, a package is missing, or the file cannot be written.
         """
         if not isinstance(path, str | os.PathLike) or str(path) in {"", "-"}:
-            msg = f"a picture is written to a named file, not to {short_repr(path)}"
-            raise MemdescError(msg)
+            raise MemdescError(f"a picture is written to a named file, not to {short_repr(path)}")
         target = Path(path)
         data = self.encoded(target.suffix)
         try:
             target.write_bytes(data)
         except (OSError, ValueError) as error:  # a ValueError for what no path can contain
             reason = getattr(error, "strerror", None) or error
-            msg = f"{short_repr(str(target))} cannot be written: {reason}"
-            raise MemdescError(msg) from None
+            raise MemdescError(f"{short_repr(str(target))} cannot be written: {reason}") from None
 
 
 # pixels of the PNG per pixel of the SVG, so that numbers are sharp on a slide
@@ -140,11 +139,10 @@ def png_of(svg: str) -> bytes:
     try:
         resvg = import_module("resvg_py")
     except ImportError:
-        msg = (
+        raise MemdescError(
             "a PNG needs the package resvg_py, which is not installed: pip install resvg_py, "
             "or memdesc[png]; .svg, .html and .txt need no package"
-        )
-        raise MemdescError(msg) from None
+        ) from None
     check_font(resvg)
     return bytes(
         resvg.svg_to_bytes(svg_string=svg, zoom=_ZOOM, monospace_family="DejaVu Sans Mono")
@@ -158,8 +156,7 @@ def check_font(resvg: Any, **options: bool) -> None:
         for text in ("", label(2, 16, "0"))
     )
     if blank == written:
-        msg = (
+        raise MemdescError(
             "no font was found for the text of a PNG; install one (Debian: fonts-dejavu-core), "
             "or save the picture as .svg"
         )
-        raise MemdescError(msg)

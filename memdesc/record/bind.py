@@ -197,8 +197,7 @@ class _Search(NamedTuple):
             is_code = part is self.scheme.parts[0]
             shape = stored.shape if is_code else shape_like(stored.shape, len(axes))
             if len(shape) != len(axes):
-                msg = f"{stored} does not have the dims ({', '.join(axes)})"
-                raise _OtherDimsError(msg)
+                raise _OtherDimsError(f"{stored} does not have the dims ({', '.join(axes)})")
             sizes = [Fraction(size) for size in shape]
             words = DATA_TYPES.get(part.words)
             if words is not None and stored.kind in DATA_TYPES:
@@ -253,8 +252,7 @@ class _Search(NamedTuple):
         """Return the record with these values. Fails if there is none."""
         missing = [letter for letter in self.letters if letter not in values]
         if missing:
-            msg = f"the shapes do not show {', '.join(missing)}"
-            raise MemdescError(msg)
+            raise MemdescError(f"the shapes do not show {', '.join(missing)}")
         dims = tuple(values[letter] for letter in self.letters)
         options = {o.name: values[o.name] for o in self.scheme.options if o.name in values}
         return record_desc(dims, self.scheme.name, **{**options, **self.said})
@@ -302,8 +300,7 @@ def _numbers(stored: Stored, count: int) -> list[int]:
     is_integer = kind is not None and not kind.is_packed and kind.numpy.kind in "iu"
     if kind is None or not is_integer or stored.nbytes * BYTE_BITS != kind.bits * count:
         what = "an integer" if count == 1 else f"{count} integers"
-        msg = f"{stored} does not hold {what}"
-        raise MemdescError(msg)
+        raise MemdescError(f"{stored} does not hold {what}")
     found: list[int] = np.frombuffer(stored.read(), kind.numpy).tolist()
     return found
 
@@ -324,13 +321,13 @@ def check_fit(scheme: Scheme, desc: RecordDesc, stored: Mapping[str, Stored]) ->
     """Refuse tensors whose types, shapes, descriptors or values are not those of a record."""
     for name, words in scheme.words(desc).items():
         if problem := _misfit(stored[name], words):
-            msg = f"{stored[name].name!r} {problem}, so it does not fit {desc!r}"
-            raise MemdescError(msg)
+            raise MemdescError(f"{stored[name].name!r} {problem}, so it does not fit {desc!r}")
     for constant in desc.constants:
         held = stored[constant.tensor]
         if constant.tensor not in scheme.data and held.read() != constant.data:
-            msg = f"{held.name!r} does not hold what {desc!r} has in {constant.tensor}"
-            raise MemdescError(msg)
+            raise MemdescError(
+                f"{held.name!r} does not hold what {desc!r} has in {constant.tensor}"
+            )
 
 
 def _misfit(held: Stored, words: Words) -> str:

@@ -96,15 +96,15 @@ class RecordDesc(Checked):
         check_dims(self.dims)
         is_typed = isinstance(self.fields, tuple) and isinstance(self.rule, Rule)
         if not is_typed or not all(isinstance(part, Field) for part in self.fields):
-            msg = (
+            raise MemdescError(
                 f"a RecordDesc needs a tuple of Field and a Rule, not {short_repr(self.fields)} "
                 f"and {short_repr(self.rule)}; see record_desc"
             )
-            raise MemdescError(msg)
         for name, count in Counter(part.name for part in self.fields).items():
             if count > 1:
-                msg = f"{count} fields are called {name!r}; each needs a name of its own"
-                raise MemdescError(msg)
+                raise MemdescError(
+                    f"{count} fields are called {name!r}; each needs a name of its own"
+                )
         for part in self.fields:
             self._check_size(part)
         check_rule(self.rule)
@@ -131,55 +131,53 @@ class RecordDesc(Checked):
     def _check_constants(self) -> None:
         is_typed = isinstance(self.constants, tuple)
         if not is_typed or not all(isinstance(each, Constant) for each in self.constants):
-            msg = f"constants are a tuple of Constant, not {short_repr(self.constants)}"
-            raise MemdescError(msg)
+            raise MemdescError(
+                f"constants are a tuple of Constant, not {short_repr(self.constants)}"
+            )
         taken = {part.tensor for part in self.fields}
         for each in self.constants:
             check_constant(each)
             if each.tensor in taken:
-                msg = f"tensor {each.tensor!r} holds a constant and something else"
-                raise MemdescError(msg)
+                raise MemdescError(f"tensor {each.tensor!r} holds a constant and something else")
             taken.add(each.tensor)
 
     def _check_size(self, part: Field) -> None:
         if part.layout.ndims != len(self.dims):
-            msg = (
+            raise MemdescError(
                 f"field {part.name} has dims {part.layout.dims}, and the record {self.dims}; "
                 "it needs as many, with 1 for a dim along which all elements share one"
             )
-            raise MemdescError(msg)
         sizes = zip(self.dims, part.groups, part.layout.dims, strict=True)
         for dim, (size, group, given) in enumerate(sizes):
             wanted = -(-size // group) * part.counts[dim]
             if given != wanted:
                 each = f" with {part.counts[dim]} each" if part.counts[dim] > 1 else ""
                 name = dim_name(dim, self.letters)
-                msg = (
+                raise MemdescError(
                     f"field {part.name} has {given} along {name}, but {size} elements in "
                     f"groups of {group}{each} are {wanted}"
                 )
-                raise MemdescError(msg)
 
     def _check_number(self, number: Number) -> None:
         check_number(number)
         parts = [self.field(name) for name, _ in number.parts]
         joined = len(parts) > 1 or number.minus or number.is_looked_up or number.parts[0][1]
         if joined and not all(_is_integer(part.kind) for part in parts):
-            msg = f"{number}: only integers are joined, shifted and looked up; floats stand alone"
-            raise MemdescError(msg)
+            raise MemdescError(
+                f"{number}: only integers are joined, shifted and looked up; floats stand alone"
+            )
         if len({(part.groups, part.index) for part in parts}) > 1:
-            msg = f"{number}: the fields of one number must have the same groups"
-            raise MemdescError(msg)
+            raise MemdescError(f"{number}: the fields of one number must have the same groups")
         width = max(shift + self.field(name).bits for name, shift in number.parts)
         if width > _MAX_WIDTH and _is_integer(parts[0].kind):
-            msg = f"{number}: integers of {width} bits are not exact in f32; at most {_MAX_WIDTH}"
-            raise MemdescError(msg)
+            raise MemdescError(
+                f"{number}: integers of {width} bits are not exact in f32; at most {_MAX_WIDTH}"
+            )
         if number.table and (width > _MAX_TABLE or len(number.table) != 1 << width):
-            msg = (
+            raise MemdescError(
                 f"{number}: the table has {len(number.table)} values, but codes of {width} bits "
                 f"need {1 << width}; at most {_MAX_TABLE} bits are looked up"
             )
-            raise MemdescError(msg)
         self._check_vectors(number, width)
 
     def _check_vectors(self, number: Number, width: int) -> None:
@@ -188,17 +186,16 @@ class RecordDesc(Checked):
         if isinstance(book, Codebook):
             wanted = book.size << width
             if width > MAX_VECTOR_BITS or len(book.values) != wanted:
-                msg = (
+                raise MemdescError(
                     f"{number}: the codebook has {len(book.values)} numbers, but codes of {width} "
                     f"bits need {wanted}; at most {MAX_VECTOR_BITS} bits are looked up"
                 )
-                raise MemdescError(msg)
         elif book is not None and 1 << width != FRACTION:
-            msg = f"{number}: a code with digits has 8 bits, not {width}"
-            raise MemdescError(msg)
+            raise MemdescError(f"{number}: a code with digits has 8 bits, not {width}")
         if number.kind and width != JOINED_KINDS[number.kind]:
-            msg = f"{number}: {number.kind} has {JOINED_KINDS[number.kind]} bits, not {width}"
-            raise MemdescError(msg)
+            raise MemdescError(
+                f"{number}: {number.kind} has {JOINED_KINDS[number.kind]} bits, not {width}"
+            )
 
     def _check_zero(self) -> None:
         """Refuse a zero point of codes that are not integers."""
@@ -206,11 +203,10 @@ class RecordDesc(Checked):
             return
         code = self.rule.code
         if code.table or code.kind or not _is_integer(self.field_of(code).kind):
-            msg = (
+            raise MemdescError(
                 f"zero points are subtracted from integers, and {code} is not one; subtract from "
                 "floats as an offset, with sign=-1"
             )
-            raise MemdescError(msg)
 
     def __repr__(self) -> str:
         options = "".join(f", {name}={value!r}" for name, value in self.options)
@@ -228,8 +224,7 @@ class RecordDesc(Checked):
             if isinstance(name, str) and part.name == name:
                 return part
         names = ", ".join(part.name for part in self.fields)
-        msg = f"no field {short_repr(name)}; the fields are {names}"
-        raise MemdescError(msg)
+        raise MemdescError(f"no field {short_repr(name)}; the fields are {names}")
 
     def field_of(self, number: Number) -> Field:
         """Return the field with the lowest bits of a number of the rule."""
@@ -339,5 +334,4 @@ def _check_apart(one: Field, other: Field) -> None:
     except SearchLimitError:
         is_apart = False
     if not is_apart:
-        msg = f"fields {one.name} and {other.name} of tensor {one.tensor!r} overlap"
-        raise OverlapError(msg)
+        raise OverlapError(f"fields {one.name} and {other.name} of tensor {one.tensor!r} overlap")

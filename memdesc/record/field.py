@@ -69,33 +69,30 @@ class Field(Checked):
 
     def __post_init__(self) -> None:
         if not (isinstance(self.name, str) and self.name and isinstance(self.tensor, str)):
-            msg = (
+            raise MemdescError(
                 f"a field needs a name and a tensor, not {short_repr(self.name)} and "
                 f"{short_repr(self.tensor)}"
             )
-            raise MemdescError(msg)
         if not isinstance(self.kind, str) or self.kind not in {*DATA_TYPES, *BIT_PLANES}:
             kinds = ", ".join([*BIT_PLANES, *DATA_TYPES])
             kind = short_repr(self.kind)
-            msg = f"field {self.name}: there is no kind {kind}; the kinds are {kinds}"
-            raise MemdescError(msg)
+            raise MemdescError(f"field {self.name}: there is no kind {kind}; the kinds are {kinds}")
         if not isinstance(self.layout, Layout):
-            msg = f"field {self.name}: a Layout is needed, not {short_repr(self.layout)}"  # type: ignore[unreachable] # callers without types
-            raise MemdescError(msg)
+            raise MemdescError(
+                f"field {self.name}: a Layout is needed, not {short_repr(self.layout)}"
+            )  # type: ignore[unreachable] # callers without types
         object.__setattr__(self, "groups", exact_ints("groups", self.groups))
         if len(self.groups) != self.layout.ndims or min(self.groups) < 1:
-            msg = (
+            raise MemdescError(
                 f"field {self.name}: groups {self.groups} must be {self.layout.ndims} numbers of "
                 "1 or more, one for each dim"
             )
-            raise MemdescError(msg)
         object.__setattr__(self, "index", exact_ints("index", self.index))
         if self.index and (len(self.index) != self.groups[-1] or min(self.index) < 0):
-            msg = (
+            raise MemdescError(
                 f"field {self.name}: an index has a number of 0 or more for each of the "
                 f"{self.groups[-1]} elements of a group, not {short_repr(self.index)}"
             )
-            raise MemdescError(msg)
         self.layout.inner()  # refuses swizzles
         check_overlap(self.layout)
 
@@ -138,11 +135,10 @@ class Field(Checked):
             For planes of 1 or 2 bits, since no data type has such elements.
         """
         if self.kind in BIT_PLANES:
-            msg = (
+            raise UnsupportedFormatError(
                 f"field {self.name} is a plane of {self.bits} bits, which no data type has; see "
                 ".layout, in elements of that width"
             )
-            raise UnsupportedFormatError(msg)
         return desc_of(data_type(self.kind), self.layout)
 
     @property

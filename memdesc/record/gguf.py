@@ -352,11 +352,10 @@ def gguf_record(name: str, dims: tuple[int, ...]) -> tuple[tuple[Field, ...], Ru
     """Return the fields and the rule of a block type for some dims, with blocks along the last."""
     row = GGUF_TYPES[name]
     if dims[-1] % row.block:
-        msg = (
+        raise MemdescError(
             f"{name} has blocks of {row.block} elements, which do not divide "
             f"{dim_name(len(dims) - 1)} of size {dims[-1]}"
         )
-        raise MemdescError(msg)
     return tuple(_field(part, row, dims) for part in row.fields), row.rule
 
 

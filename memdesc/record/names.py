@@ -132,25 +132,27 @@ def record_desc(dims: Iterable[int], name: str, **options: Any) -> RecordDesc:
         # 1 equals True, but only one of them is legal
         return _made(sizes, found, merged, tuple(type(value) for _, value in merged))
     except TypeError:  # an option that cannot be hashed
-        msg = f"{found}: options must be numbers or strings, not {short_repr(options)}"
-        raise MemdescError(msg) from None
+        raise MemdescError(
+            f"{found}: options must be numbers or strings, not {short_repr(options)}"
+        ) from None
 
 
 def read_name(name: str, ndims: int = len(_MATRIX)) -> tuple[str, str, dict[str, Any]]:
     """Return the canonical name of a record, the letters of its dims, and its default options."""
     if not isinstance(name, str):
-        msg = f"a record is named by a string such as 'q4_0', not {short_repr(name)}"  # type: ignore[unreachable] # callers without types
-        raise UnknownFormatError(msg)
+        raise UnknownFormatError(
+            f"a record is named by a string such as 'q4_0', not {short_repr(name)}"
+        )  # type: ignore[unreachable] # callers without types
     found = name.lower()
     reason = _REFUSED.get(found)
     if found not in known_records() and _IK_LLAMA_NAME.fullmatch(found):
         reason = _IK_LLAMA
     if reason is not None:
-        msg = f"{name!r} cannot be described as a record: {reason}"
-        raise UnsupportedFormatError(msg)
+        raise UnsupportedFormatError(f"{name!r} cannot be described as a record: {reason}")
     if found not in known_records():
-        msg = f"unknown record {short_repr(name)}; the records are {', '.join(known_records())}"
-        raise UnknownFormatError(msg)
+        raise UnknownFormatError(
+            f"unknown record {short_repr(name)}; the records are {', '.join(known_records())}"
+        )
     scheme = SCHEMES.get(found)
     if scheme is None:
         return found, _MATRIX if ndims == len(_MATRIX) else LETTERS[:ndims], {}

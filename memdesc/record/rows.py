@@ -193,8 +193,9 @@ def _read_bnb_state(data: bytes) -> dict[str, Any]:
         block = index(state["blocksize"])
         return {"o": outputs, "i": inputs, "block": block, "dtype": state["dtype"]}
     except (KeyError, TypeError, ValueError, RecursionError) as error:
-        msg = f"this is not the JSON of bitsandbytes's quant_state: {error!r}"
-        raise MemdescError(msg) from None
+        raise MemdescError(
+            f"this is not the JSON of bitsandbytes's quant_state: {error!r}"
+        ) from None
 
 
 def _bitsandbytes(kind: str) -> Scheme:

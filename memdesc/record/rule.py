@@ -253,53 +253,51 @@ def check_rule(rule: Rule) -> None:
     products = (rule.scale, rule.offset)
     is_typed = all(isinstance(product, tuple) for product in products) and rule.scale
     if not is_typed or not all(isinstance(number, Number) for number in rule.numbers):
-        msg = (
+        raise MemdescError(
             f"a Rule needs a Number as code and zero, a tuple of at least one as scale, and a "
             f"tuple as offset; not {short_repr(tuple(rule))}"
         )
-        raise MemdescError(msg)
     first = [rule.code, rule.zero, *(product[0] for product in products if product)]
     alone = next((each for each in first if each is not None and each.divides is True), None)
     if alone is not None:
-        msg = f"only a factor after the first one divides a product, but {alone} is the first"
-        raise MemdescError(msg)
+        raise MemdescError(
+            f"only a factor after the first one divides a product, but {alone} is the first"
+        )
     if not isinstance(rule.sign, int) or rule.sign not in (1, -1):
-        msg = f"the sign of a Rule is 1 or -1, not {short_repr(rule.sign)}"
-        raise MemdescError(msg)
+        raise MemdescError(f"the sign of a Rule is 1 or -1, not {short_repr(rule.sign)}")
     if not isinstance(rule.kind, str) or rule.kind not in _RULE_KINDS:
-        msg = f"a Rule is computed in {', '.join(_RULE_KINDS)}, not {short_repr(rule.kind)}"
-        raise MemdescError(msg)
+        raise MemdescError(
+            f"a Rule is computed in {', '.join(_RULE_KINDS)}, not {short_repr(rule.kind)}"
+        )
 
 
 def check_number(number: Number) -> None:
     """Refuse a number with parts of the wrong types."""
     parts, minus, table, divides, codebook, kind = number
     if not (isinstance(parts, tuple) and parts and all(map(_is_part, parts))):
-        msg = (
+        raise MemdescError(
             f"parts of a Number are a tuple of pairs of a field name and a bit of 0 to "
             f"{_MAX_SHIFT - 1}, not {short_repr(parts)}"
         )
-        raise MemdescError(msg)
     if type(minus) is not int or abs(minus) > _MAX_MINUS:
-        msg = f"minus must be an integer of at most {_MAX_MINUS}, not {short_repr(minus)}"
-        raise MemdescError(msg)
+        raise MemdescError(
+            f"minus must be an integer of at most {_MAX_MINUS}, not {short_repr(minus)}"
+        )
     if not isinstance(divides, bool):
-        msg = f"divides must be True or False, not {short_repr(divides)}"  # type: ignore[unreachable] # callers without types
-        raise MemdescError(msg)
+        raise MemdescError(f"divides must be True or False, not {short_repr(divides)}")  # type: ignore[unreachable] # callers without types
     is_table = isinstance(table, tuple) and all(type(value) in (int, float) for value in table)
     if not is_table or any(not abs(value) <= _LARGEST for value in table):
-        msg = f"a table is a tuple of finite floats, not {short_repr(table)}"
-        raise MemdescError(msg)
+        raise MemdescError(f"a table is a tuple of finite floats, not {short_repr(table)}")
     if codebook is not None:
         _check_codebook(codebook)
     if not isinstance(kind, str) or kind not in ("", *JOINED_KINDS):
-        msg = f"an integer holds the bits of f16 or bf16, not of {short_repr(kind)}"
-        raise MemdescError(msg)
+        raise MemdescError(f"an integer holds the bits of f16 or bf16, not of {short_repr(kind)}")
     one_of = [name for name in ("table", "codebook", "kind") if getattr(number, name)]
     if len(one_of) > 1 or (minus and one_of and not isinstance(codebook, Digits)):
         what = [*(["minus"] if minus else []), *one_of]
-        msg = f"a Number has one of table, codebook and kind, not {' and '.join(what)}"
-        raise MemdescError(msg)
+        raise MemdescError(
+            f"a Number has one of table, codebook and kind, not {' and '.join(what)}"
+        )
 
 
 def _check_codebook(codebook: Codebook | Digits) -> None:
@@ -312,36 +310,34 @@ def _check_codebook(codebook: Codebook | Digits) -> None:
         case Digits(int() as base, tuple() as lanes):
             count = _MAX_DIGITS.get(base, 0)
     if not lanes or not all(type(lane) is int and 0 <= lane < count for lane in lanes):
-        msg = (
+        raise MemdescError(
             f"a codebook is a Codebook of vectors of at most {_MAX_VECTOR} numbers or Digits of "
             f"base {', '.join(map(str, _MAX_DIGITS))}, with lanes that they have; not "
             f"{short_repr(codebook)}"
         )
-        raise MemdescError(msg)
 
 
 def check_constant(constant: Constant) -> None:
     """Refuse a constant with parts of the wrong types, or values that its type does not hold."""
     tensor, kind, values = constant
     if not (isinstance(tensor, str) and tensor):
-        msg = f"a Constant needs the name of its tensor, not {short_repr(tensor)}"
-        raise MemdescError(msg)
+        raise MemdescError(f"a Constant needs the name of its tensor, not {short_repr(tensor)}")
     known = DATA_TYPES.get(kind) if isinstance(kind, str) else None
     is_integer = known is not None and not known.is_packed and known.numpy.kind in "iu"
     if known is None or not (is_integer or kind == _WIDEST):
-        msg = (
+        raise MemdescError(
             f"{tensor} must have type f32 or a whole-byte integer type, such as s64, not "
             f"{short_repr(kind)}"
         )
-        raise MemdescError(msg)
     is_typed = isinstance(values, tuple) and all(
         type(value) is (int if is_integer else float) for value in values
     )
     limits = np.iinfo(known.numpy) if is_integer else np.finfo(known.numpy)
     if not is_typed or not all(limits.min <= value <= limits.max for value in values):
         what = "integers" if is_integer else "floats"
-        msg = f"the values of {tensor} are a tuple of {what} of {kind}, not {short_repr(values)}"
-        raise MemdescError(msg)
+        raise MemdescError(
+            f"the values of {tensor} are a tuple of {what} of {kind}, not {short_repr(values)}"
+        )
 
 
 def _is_part(part: object) -> bool:

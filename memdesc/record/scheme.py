@@ -59,8 +59,7 @@ class Option(NamedTuple):
         if not self.legal:
             if checked_int(what, value) < 1 and not (value == ALL and self.has_all):
                 most = f", or {ALL} for all" if self.has_all else ""
-                msg = f"{what} must be at least 1{most}, not {value}"
-                raise MemdescError(msg)
+                raise MemdescError(f"{what} must be at least 1{most}, not {value}")
             return int(value)
         if isinstance(self.usual, bool):
             return checked_flag(what, value)
@@ -75,8 +74,7 @@ class Option(NamedTuple):
                 )
             ]
             listed = " or ".join([", ".join(shown[:-1]), shown[-1]] if shown[:-1] else shown)
-            msg = f"{what} must be {listed}, not {short_repr(value)}"
-            raise MemdescError(msg)
+            raise MemdescError(f"{what} must be {listed}, not {short_repr(value)}")
         return value
 
     @property
@@ -92,8 +90,7 @@ class Option(NamedTuple):
                 hint = "give codes= if the words hold one of these"
             elif "e8m0" in self.legal and found == "u8":
                 hint = "if they are exponents, store them as e8m0: x.view(torch.float8_e8m0fnu)"
-            msg = f"{what} are {', '.join(self.legal)}, not {found}; {hint}"
-            raise MemdescError(msg)
+            raise MemdescError(f"{what} are {', '.join(self.legal)}, not {found}; {hint}")
         return found
 
 
@@ -102,8 +99,7 @@ def check_names(name: str, legal: Options, given: Options) -> None:
     for option in given:
         if option not in legal:
             what = f"takes {', '.join(legal)}" if legal else "takes none"
-            msg = f"{name} has no option {option!r}; it {what}"
-            raise MemdescError(msg)
+            raise MemdescError(f"{name} has no option {option!r}; it {what}")
 
 
 def block_sizes(name: str, block: Any) -> tuple[int, int]:
@@ -113,11 +109,10 @@ def block_sizes(name: str, block: Any) -> tuple[int, int]:
     if len(words) == len(sizes) == len("oi") and min(sizes) > 0:
         return sizes[0], sizes[1]
     if isinstance(block, str | bool) or checked_int(f"{name}: block", block) < 1:
-        msg = (
+        raise MemdescError(
             f"{name}: block must be an integer of 1 or more, or two such as '128x64', not "
             f"{short_repr(block)}"
         )
-        raise MemdescError(msg)
     return int(block), int(block)
 
 
@@ -270,8 +265,7 @@ class Scheme(NamedTuple):
         if not letters:
             legal = [each for each in (self.letters, self.stacked) if each]
             listed = " or ".join(f"{len(each)} dims, ({', '.join(each)})" for each in legal)
-            msg = f"{self.name} is for {listed}; not for {dims}"
-            raise MemdescError(msg)
+            raise MemdescError(f"{self.name} is for {listed}; not for {dims}")
         sizes = _Sizes(self, letters, dims, self.checked(options))
         fields: list[Field] = []
         constants = []

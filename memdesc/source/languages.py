@@ -289,8 +289,9 @@ def language_of(name: object) -> Language:
     """Return the language of a name; refuse other names."""
     if isinstance(name, str) and name in LANGUAGES:
         return LANGUAGES[name]
-    msg = f"unknown language {short_repr(name)}; source is made in {', '.join(LANGUAGES)}"
-    raise MemdescError(msg)
+    raise MemdescError(
+        f"unknown language {short_repr(name)}; source is made in {', '.join(LANGUAGES)}"
+    )
 
 
 def _is_used(name: str, text: str) -> bool:

@@ -84,11 +84,10 @@ def check_name(name: object) -> str:
     """Refuse a prefix that function names cannot have."""
     if isinstance(name, str) and re.fullmatch(_NAME, name):
         return name
-    msg = (
+    raise MemdescError(
         f"name {short_repr(name)} cannot start function names; it must be a letter, then up "
         "to 99 letters, digits and underscores"
     )
-    raise MemdescError(msg)
 
 
 def _checked_letters(letters: object, ndims: int) -> str:
@@ -98,8 +97,9 @@ def _checked_letters(letters: object, ndims: int) -> str:
         own = letters[:ndims]
         if re.fullmatch("[A-Za-z]+", own) and len(set(own)) == ndims:
             return own
-    msg = f"letters {short_repr(letters)} must be {ndims} different letters, one for each dim"
-    raise MemdescError(msg)
+    raise MemdescError(
+        f"letters {short_repr(letters)} must be {ndims} different letters, one for each dim"
+    )
 
 
 def axis_name(axis: Axis, letters: str) -> str:

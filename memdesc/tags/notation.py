@@ -46,14 +46,13 @@ def parse_tag(text: str, letters: str = LETTERS) -> FormatTag:
 but dim c is lower-case in 'aBcd'; blocked dims are upper-case
     """
     if not isinstance(text, str):
-        msg = f"a tag is a string such as 'aBcd16b', not {short_repr(text)}"  # type: ignore[unreachable] # callers without types
-        raise UnknownFormatError(msg)
+        raise UnknownFormatError(f"a tag is a string such as 'aBcd16b', not {short_repr(text)}")  # type: ignore[unreachable] # callers without types
     if len(text) > _MAX_TEXT:
-        msg = f"{short_repr(text)}: a tag has at most {_MAX_TEXT} characters"
-        raise UnknownFormatError(msg)
+        raise UnknownFormatError(f"{short_repr(text)}: a tag has at most {_MAX_TEXT} characters")
     if not isinstance(letters, str) or len(letters) > len(LETTERS):
-        msg = f"letters must be a string of at most {len(LETTERS)}, not {short_repr(letters)}"
-        raise UnknownFormatError(msg)
+        raise UnknownFormatError(
+            f"letters must be a string of at most {len(LETTERS)}, not {short_repr(letters)}"
+        )
     return _parse(text, letters)
 
 

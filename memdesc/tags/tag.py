@@ -92,11 +92,10 @@ class FormatTag(Checked):
     def __post_init__(self) -> None:
         self._make_exact()
         if not (self._are_axes_legal() and self._are_digits_legal()):
-            msg = (
+            raise MemdescError(
                 f"not a tag: axes {short_repr(self.axes)} must be a sorted partition of the dims, "
                 f"and digits {short_repr(self.digits)} must divide each down to step 1"
             )
-            raise MemdescError(msg)
 
     def _make_exact(self) -> None:
         """Convert every number to a Python int; refuse other fields."""
@@ -109,11 +108,10 @@ class FormatTag(Checked):
                 for digit in entries_of("digits", self.digits)
             )
         except TypeError:
-            msg = (
+            raise MemdescError(
                 f"axes must be a tuple of tuples and digits a tuple of Digit(axis, step, extent), "
                 f"not {short_repr(self.axes)} and {short_repr(self.digits)}"
-            )
-            raise MemdescError(msg) from None
+            ) from None
         object.__setattr__(self, "axes", axes)
         object.__setattr__(self, "digits", digits)
         object.__setattr__(self, "align", exact_ints("align", self.align))
@@ -212,5 +210,6 @@ def axis_name(dims: tuple[int, ...], letters: str) -> str:
 def check_letters(letters: str, ndims: int) -> None:
     """Refuse anything but a different letter for each dim."""
     if not isinstance(letters, str) or len(letters) != ndims or len(set(letters)) != ndims:
-        msg = f"letters {short_repr(letters)} must name {ndims} dims, each by a different letter"
-        raise MemdescError(msg)
+        raise MemdescError(
+            f"letters {short_repr(letters)} must name {ndims} dims, each by a different letter"
+        )
