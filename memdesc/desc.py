@@ -578,7 +578,8 @@ class MemoryDesc(Checked):
 
         Most layouts have several names: a tag is an order of dims, and a dim of size 1 can be
         anywhere in it. A tag that oneDNN does not enumerate is returned in its notation.
-        Strides with gaps and views have no name.
+        Strides with gaps and views have no name. Names that call the dims as the descriptor does
+        come first, such as the one that it was made from; then those of data.
 
         *Law*: each name, with these dims and dtype, makes an equal descriptor.
 
@@ -586,7 +587,7 @@ class MemoryDesc(Checked):
         --------
         >>> import memdesc
         >>> [name.text for name in memdesc.memory_desc((2, 17, 5, 4), "f32", "nChw8c").names()]
-        ['aBcd8b', 'gOiw8o', 'nChw8c', 'b_fs_yx_fsv8', 'mlas_nchwc8']
+        ['nChw8c', 'mlas_nchwc8', 'b_fs_yx_fsv8', 'aBcd8b', 'gOiw8o']
         """
         return _names_of(self, self.spelling)
 
@@ -919,7 +920,7 @@ def checked_desc(name: str, desc: object) -> MemoryDesc:
 @lru_cache(maxsize=1024)  # tries all known names, which takes milliseconds
 def _names_of(desc: MemoryDesc, _spelling: str) -> tuple[Name, ...]:
     if not desc.layout.xor:
-        return names_of(desc.layout, desc.dtype.bits)
+        return names_of(desc.layout, desc.dtype.bits, desc.letters)
     from memdesc.exchange.table import swizzle_names  # no vocabulary has swizzles
 
     return swizzle_names(desc)

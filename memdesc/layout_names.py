@@ -7,7 +7,7 @@ from math import prod
 
 from memdesc.errors import MemdescError, UnsupportedFormatError
 from memdesc.layout import Layout, dim_names, layout_by_tag, memory_order
-from memdesc.names import Name
+from memdesc.names import Name, dim_letters
 from memdesc.names.onednn import CANONICAL
 from memdesc.names.registry import ParsedName, names_for
 from memdesc.tags import Digit, FormatTag
@@ -51,10 +51,11 @@ def dense_tag(layout: Layout) -> FormatTag:
     return FormatTag(tuple(axis.dims for axis in axes), tuple(digits), align)
 
 
-def names_of(layout: Layout, bits: int) -> tuple[Name, ...]:
+def names_of(layout: Layout, bits: int, letters: str | None = None) -> tuple[Name, ...]:
     """Return every known name, in all vocabularies, of a layout with elements of `bits` bits.
 
-    A canonical tag that oneDNN does not enumerate comes first, as a name of memdesc.
+    Names that call the dims `letters` come first, or tags if that is None; then those of data. A
+    canonical tag that oneDNN does not enumerate is a name of memdesc.
     """
     if layout.xor:
         return ()
@@ -67,7 +68,12 @@ def names_of(layout: Layout, bits: int) -> tuple[Name, ...]:
     tag = dense_tag(layout)
     if not any(name.domain == CANONICAL for name in names) and is_laid_out_by(layout, tag):
         names = (Name(_MEMDESC, str(tag), CANONICAL), *names)
-    return names
+    ranks = {"data": 0, CANONICAL: 1}
+
+    def rank(name: Name) -> tuple[bool, int]:
+        return dim_letters(name.text) != letters, ranks.get(name.domain, len(ranks))
+
+    return tuple(sorted(names, key=rank))
 
 
 def _exists(name: Name, parsed: ParsedName, dims: tuple[int, ...]) -> bool:

@@ -18,6 +18,7 @@ from memdesc.dtypes import BYTE_BITS, DATA_TYPES, DataType
 from memdesc.errors import UnsupportedFormatError, counted, excerpt
 from memdesc.exchange.expressions import Tree, tree_of
 from memdesc.exchange.system import (
+    MLIR_TYPES,
     Given,
     System,
     indescribable,
@@ -53,12 +54,8 @@ _REPR = (
     r"ComposedLayout\((?P<swizzle>Swizzle\([^()]*\)),\s*(?:(?P<first>-?\d+),\s*)?"
     r"(?P<layout>Layout\(.*\))(?:,\s*offset=(?P<last>-?\d+))?\)"
 )
-# the DSL's names of types
-_TYPES = DATA_TYPES | {
-    **{f"i{bits}": DATA_TYPES[f"s{bits}"] for bits in (4, 8, 16, 32, 64)},
-    "f8E4M3FN": DATA_TYPES["f8_e4m3"],
-    "f8E5M2": DATA_TYPES["f8_e5m2"],
-}
+# the names of MLIR, and ours
+_TYPES = {**DATA_TYPES, **MLIR_TYPES}
 
 
 def _write(desc: MemoryDesc, _letters: str) -> tuple[str, ...]:

@@ -18,12 +18,13 @@ from memdesc.dtypes import DATA_TYPES, DataType
 from memdesc.errors import excerpt
 from memdesc.exchange.expressions import integers, linear, outputs_of, parse, tag_of_outputs
 from memdesc.exchange.system import (
+    MLIR_TYPES,
     Given,
     Inexpressible,
     System,
     indescribable,
-    inexpressible,
     integers_in,
+    name_of_type,
     strides_of,
     type_named,
     unclear,
@@ -34,20 +35,8 @@ from memdesc.tags import Digit, FormatTag
 if TYPE_CHECKING:
     from memdesc.desc import MemoryDesc
 
-# data type -> MLIR's name if that differs. Integers there have no sign unless their name says so;
-# i1 does not say how many bits it takes in memory.
-_TYPES = {
-    "f8_e5m2": "f8E5M2",
-    "f8_e4m3": "f8E4M3FN",
-    "f8_e5m2fnuz": "f8E5M2FNUZ",
-    "f8_e4m3fnuz": "f8E4M3FNUZ",
-    "e8m0": "f8E8M0FNU",
-    "f4_e2m1": "f4E2M1FN",
-    **{f"s{bits}": f"i{bits}" for bits in (4, 8, 16, 32, 64)},
-    **{f"u{bits}": f"ui{bits}" for bits in (4, 8, 16, 32, 64)},
-}
-_NAMES = {_TYPES.get(name, name): dtype for name, dtype in DATA_TYPES.items() if name != "boolean"}
-_NAMES |= {f"si{bits}": DATA_TYPES[f"s{bits}"] for bits in (4, 8, 16, 32, 64)}
+# types that are read; si8 is also spelled i8
+_NAMES = MLIR_TYPES | {f"si{bits}": DATA_TYPES[f"s{bits}"] for bits in (4, 8, 16, 32, 64)}
 
 _SHAPE = r"(?P<shape>(?:[0-9?]{1,18}x)*)(?P<type>[a-zA-Z][a-zA-Z0-9]*)"
 _STRIDED = r"strided<\[(?P<strides>[^\]]*)\](?:\s*,\s*offset\s*:\s*(?P<offset>[-0-9?]+))?\s*>"
@@ -82,8 +71,9 @@ def _packed(desc: MemoryDesc) -> tuple[str, ...]:
     if pack is None:
         return (affine_map,)
     attributes = str(pack)
-    type_name = _TYPES.get(desc.dtype.name, desc.dtype.name)
-    if type_name not in _NAMES:
+    try:
+        type_name = name_of_type(desc.dtype, MLIR_TYPES)
+    except Inexpressible:
         return attributes, affine_map
     padding = f"padding_value(%zero : {type_name}) " if desc.has_padding else ""
     types = (
@@ -100,9 +90,7 @@ def _tensor(sizes: tuple[int, ...], kind: str) -> str:
 def _memref(desc: MemoryDesc) -> tuple[str, ...]:
     """Return a layout without blocks as a memref, if MLIR has a name for its data type."""
     strides = list(strides_of(desc))
-    type_name = _TYPES.get(desc.dtype.name, desc.dtype.name)
-    if type_name not in _NAMES:
-        inexpressible(f"a memref of {desc.dtype} does not say how wide its elements are")
+    type_name = name_of_type(desc.dtype, MLIR_TYPES)
     offset = f", offset: {desc.offset0}" if desc.offset0 else ""
     shape = "".join(f"{size}x" for size in desc.dims)
     return (f"memref<{shape}{type_name}, strided<{strides}{offset}>>",)
@@ -128,7 +116,7 @@ def _read(given: Given) -> MemoryDesc:
     pack = _pack_of(values, len(dims))
     expected = _Type(_packed_shape(pack, dims), dtype)
     if packed is not None and packed != expected:
-        type_text = _tensor(expected.sizes, _TYPES.get(dtype.name, dtype.name))
+        type_text = _tensor(expected.sizes, name_of_type(dtype, MLIR_TYPES))
         unclear(f"the type of the packed tensor must be {type_text}")
     return memory_desc(dims, dtype, _tag_of_pack(pack))
 

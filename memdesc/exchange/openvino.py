@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING
 from memdesc.desc import memory_desc
 from memdesc.dtypes import data_type
 from memdesc.errors import MemdescError
-from memdesc.exchange.system import Given, System, indescribable, inexpressible, unclear
+from memdesc.exchange.system import (
+    OPENVINO_TYPES,
+    Given,
+    System,
+    indescribable,
+    inexpressible,
+    name_of_type,
+    unclear,
+)
 from memdesc.names.registry import dim_letters
 
 if TYPE_CHECKING:
@@ -39,7 +47,7 @@ def _write(desc: MemoryDesc, _letters: str) -> tuple[str, ...]:
     names.sort(key=lambda name: "sv" not in name)
     if not names:
         inexpressible("its GPU plugin has no format for this layout")
-    type_name = _OURS.get(desc.dtype.name, desc.dtype.name)
+    type_name = name_of_type(desc.dtype, OPENVINO_TYPES)
     return tuple(f"{type_name}:{name}:{sizes}:nopad" for name in names)
 
 
@@ -64,19 +72,6 @@ def _read(given: Given) -> MemoryDesc:
         unclear(error)
     return memory_desc(given.sizes(sizes), dtype, match["format"])
 
-
-# our names of data types -> OpenVINO's if they differ
-_OURS = {
-    "s4": "i4",
-    "s8": "i8",
-    "s16": "i16",
-    "s32": "i32",
-    "s64": "i64",
-    "f8_e4m3": "f8e4m3",
-    "f8_e5m2": "f8e5m2",
-    "e8m0": "f8e8m0",
-    "f4_e2m1": "f4e2m1",
-}
 
 _SPELLING = r"\w+:\w+:.*|.*__[a-z0-9]+__[0-9_]+__\w+\.bin"
 

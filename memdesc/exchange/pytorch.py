@@ -11,13 +11,14 @@ import re
 from typing import TYPE_CHECKING
 
 from memdesc.desc import memory_desc
-from memdesc.dtypes import DATA_TYPES
 from memdesc.exchange.expressions import arguments, integer, integers, keywords, parse
 from memdesc.exchange.system import (
+    TORCH_TYPES,
     Given,
     System,
     indescribable,
     inexpressible,
+    name_of_type,
     strides_of,
     type_named,
     unclear,
@@ -28,10 +29,6 @@ from memdesc.tags import LETTERS, parse_tag
 if TYPE_CHECKING:
     from memdesc.desc import MemoryDesc
 
-# torch's name -> data type; torch stores 4-bit elements in pairs or in bytes
-_TYPES = {
-    f"torch.{dtype.numpy.name}": dtype for dtype in DATA_TYPES.values() if not dtype.is_packed
-}
 # memory format -> number of dims -> the order of dims in memory
 _FORMATS = {
     "torch.contiguous_format": {ndims: LETTERS[:ndims] for ndims in range(1, len(LETTERS) + 1)},
@@ -46,8 +43,7 @@ _FIXED = r"\s*(\w+Layout)\s*\(.*\)\s*"
 
 
 def _write(desc: MemoryDesc, _letters: str) -> tuple[str, ...]:
-    if desc.dtype.is_packed:
-        inexpressible(f"it has no tensors of {desc.dtype} with two elements in a byte")
+    type_name = name_of_type(desc.dtype, TORCH_TYPES)
     strides = strides_of(desc)
     if any(stride < 0 for stride in strides):
         inexpressible(f"strides {strides} must not be negative; torch.flip() copies")
@@ -64,7 +60,7 @@ def _write(desc: MemoryDesc, _letters: str) -> tuple[str, ...]:
     offset = f"offset={desc.offset0}" if desc.offset0 else ""
     texts.append(f"size={desc.dims}, stride={strides}{offset and f', storage_{offset}'}")
     sizes = f"size={list(desc.dims)}, stride={list(strides)}{offset and f', {offset}'}"
-    texts.append(f"FixedLayout('cpu', torch.{desc.dtype.numpy.name}, {sizes})")
+    texts.append(f"FixedLayout('cpu', {type_name}, {sizes})")
     return tuple(texts)
 
 
@@ -117,7 +113,7 @@ def _fixed(given: Given) -> MemoryDesc:
         unclear("a layout with known strides is FixedLayout(device, dtype, size=[..], stride=[..])")
     return memory_desc(
         given.sizes(integers(values["size"])),
-        given.type(type_named(ast.unparse(call.args[1]), _TYPES)),
+        given.type(type_named(ast.unparse(call.args[1]), TORCH_TYPES)),
         strides=integers(values["stride"]),
         offset0=integer(values["offset"]) if "offset" in values else 0,
     )

@@ -113,7 +113,7 @@ def written(desc: MemoryDesc, system: str, *, letters: str | None = None) -> tup
     >>> import memdesc
     >>> from memdesc.exchange import written
     >>> written(memdesc.memory_desc((2, 17, 5, 4), "f32", "b_fs_yx_fsv16"), "onednn")
-    ('aBcd16b', 'gOiw16o', 'nChw16c')
+    ('aBcd16b', 'nChw16c', 'gOiw16o')
     """
     notation = _system(system)
     checked_desc("desc", desc)

@@ -18,6 +18,7 @@ from memdesc.desc import MemoryDesc, desc_of
 from memdesc.dtypes import DATA_TYPES
 from memdesc.errors import MemdescError, short_repr
 from memdesc.exchange.system import (
+    MLIR_TYPES,
     Given,
     System,
     indescribable,
@@ -76,13 +77,8 @@ _REGISTERS = (
     "AutoLayout|BlockedLayout|SliceLayout|DistributedLinearLayout|DotOperandLayout|"
     r"NVMMADistributedLayout|AMD\w+Layout|ttg\.(?:blocked|linear|slice|dot_op|nvidia_mma|amd_\w*mma)\b"
 )
-_TYPES = DATA_TYPES | {
-    **{f"i{bits}": DATA_TYPES[f"s{bits}"] for bits in (4, 8, 16, 32, 64)},
-    "f8E4M3FN": DATA_TYPES["f8_e4m3"],
-    "f8E5M2": DATA_TYPES["f8_e5m2"],
-    "f8E4M3FNUZ": DATA_TYPES["f8_e4m3fnuz"],
-    "f8E5M2FNUZ": DATA_TYPES["f8_e5m2fnuz"],
-}
+# the names of MLIR, and ours
+_TYPES = {**DATA_TYPES, **MLIR_TYPES}
 # the least rows of NVMMA's tiles, and TMA's limit on a size, beyond which tiles of it count
 _ROWS, _BOX = 8, 256
 _MATRIX = 2

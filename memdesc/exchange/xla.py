@@ -13,14 +13,15 @@ from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc.desc import memory_desc
-from memdesc.dtypes import DATA_TYPES, DataType
 from memdesc.errors import excerpt
 from memdesc.exchange.system import (
+    XLA_TYPES,
     Given,
     System,
     indescribable,
     inexpressible,
     integers_in,
+    name_of_type,
     refuse_aligned,
     tag_of,
     type_named,
@@ -31,6 +32,7 @@ from memdesc.tags import Digit, FormatTag
 
 if TYPE_CHECKING:
     from memdesc.desc import MemoryDesc
+    from memdesc.dtypes import DataType
 
 
 class _PhysicalDim(NamedTuple):
@@ -143,18 +145,6 @@ def _tag_of_dims(dims: list[_PhysicalDim]) -> FormatTag:
     return FormatTag(axes, digits, (1,) * len(axes))
 
 
-# data type -> XLA's name if it differs (xla_data.proto)
-_TYPES = {
-    "f8_e5m2": "f8e5m2",
-    "f8_e4m3": "f8e4m3fn",
-    "f8_e5m2fnuz": "f8e5m2fnuz",
-    "f8_e4m3fnuz": "f8e4m3fnuz",
-    "e8m0": "f8e8m0fnu",
-    "f4_e2m1": "f4e2m1fn",
-    "boolean": "pred",
-}
-_XLA_TYPES = {_TYPES.get(name, name): dtype for name, dtype in DATA_TYPES.items()}
-
 _SHAPE = r"\s*(?P<type>[a-z][a-z0-9]*)\[(?P<dims>[^\]]*)\]\s*(?:\{(?P<layout>.*)\})?\s*"
 _SUFFIX = r"\s*(?P<kind>SC|[DTL#*ESPM])(?P<groups>(?:\s*\((?:[^()]|\([^()]*\))*\))+)"
 
@@ -176,7 +166,7 @@ def _write(desc: MemoryDesc, _letters: str) -> tuple[str, ...]:
     tiles = "".join(f"({','.join(tile)})" for tile in _tiles_of(tag, outer))
     suffix = f"T{tiles}" if tiles else ""
     suffix += f"E({desc.dtype.bits})" if desc.dtype.is_packed else ""
-    type_name = _TYPES.get(desc.dtype.name, desc.dtype.name)
+    type_name = name_of_type(desc.dtype, XLA_TYPES)
     sizes, order = (",".join(map(str, values)) for values in (desc.dims, minor_to_major))
     return (f"{type_name}[{sizes}]{{{order}{':' if suffix else ''}{suffix}}}",)
 
@@ -187,7 +177,7 @@ def _read(given: Given) -> MemoryDesc:
     if match is None:
         example = "f32[2,17,5,4]{3,2,1,0:T(16,1,1)}"
         unclear(f"it is one array shape, such as {example}")
-    dtype = type_named(match["type"], _XLA_TYPES)
+    dtype = type_named(match["type"], XLA_TYPES)
     dims = given.sizes(_sizes(match["dims"]))
     order, _, suffixes = (match["layout"] or "").partition(":")
     physical = list(range(len(dims)))

@@ -23,7 +23,8 @@ def test_the_tags_are_all_names_of_the_layout_in_all_vocabularies() -> None:
         "bfyx_f16",
         "mlas_nchwc16",
     }
-    assert found[0] == "aBcd16b"
+    assert found[0] == "nChw16c"
+    assert names_of(memory_desc((2, 17, 5, 4), "f32", "b_fs_yx_fsv16"))[0] == "b_fs_yx_fsv16"
     assert set(names_of(memory_desc((2, 17, 5, 4), "f32", "nhwc"))) == {
         "acdb",
         "nhwc",
@@ -57,7 +58,7 @@ def test_a_tag_that_onednn_does_not_enumerate_is_a_name_of_memdesc() -> None:
 def test_notation_that_onednn_cannot_read_is_a_name_of_memdesc(
     name: str, dims: tuple[int, ...]
 ) -> None:
-    assert memory_desc(dims, "s8", name).names()[0] == ("memdesc", name, "any")
+    assert ("memdesc", name, "any") in memory_desc(dims, "s8", name).names()
     assert "aB(CD)8b16(cd)" in names_of(memory_desc((2, 3, 4, 5), "f32", "bf8_xy16"))
 
 
@@ -90,4 +91,4 @@ def test_gaps_and_views_have_no_name() -> None:
 
 
 def test_a_tensor_that_other_tags_would_pad_beyond_int64_still_has_tags() -> None:
-    assert names_of(memory_desc((2**59, 1, 1), "u8", "Abc16a"))[0] == "Abc16a"
+    assert "Abc16a" in names_of(memory_desc((2**59, 1, 1), "u8", "Abc16a"))

@@ -9,7 +9,7 @@ _DESC = memory_desc((2, 17, 5, 4), "f32", "nChw16c")
 
 
 def test_the_canonical_tag_is_onednns_first_name() -> None:
-    assert written(_DESC, "onednn") == ("aBcd16b", "gOiw16o", "nChw16c")
+    assert written(_DESC, "onednn") == ("aBcd16b", "nChw16c", "gOiw16o")
     assert written(_DESC, "cldnn")[0] == "b_fs_yx_fsv16"
     assert _DESC.to_notation("memdesc") == "aBcd16b"
 
