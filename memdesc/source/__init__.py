@@ -1,6 +1,6 @@
 """Source code for layouts in five languages: offsets, their inverse, constants and loop nests.
 
-`statements` is what functions and expressions are built from, `languages` turns them into text, and
+`lines` is what functions and expressions are built from, `languages` spells them, and
 `layouts` builds the functions of a layout. Plans (`reorder.plan.source`) use the same parts.
 """
 

@@ -1,4 +1,4 @@
-"""How each language spells statements and functions, as rows of one table."""
+"""How each language spells lines and functions, as rows of one table."""
 
 from __future__ import annotations
 
@@ -9,30 +9,20 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc.errors import MemdescError, short_repr
 from memdesc.immutable import immutable
-from memdesc.source.statements import (
-    AddInt32,
-    ClearBytes,
-    Found,
-    If,
-    Let,
-    Loop,
-    Once,
-    Return,
-    Store,
-)
+from memdesc.source.lines import Line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from memdesc.dtypes import DataType
-    from memdesc.source.statements import Function, Parameter, Statement
+    from memdesc.source.lines import Function, Parameter
 
 _INDENT = "    "
 
 
 @immutable
 class Language(NamedTuple):
-    """How a language of the C family spells functions and their statements."""
+    """How a language of the C family spells functions and their lines."""
 
     name: str
     # the first lines of a file
@@ -54,12 +44,14 @@ class Language(NamedTuple):
     # first index and step of a loop that work items share; empty if there are no work items
     share: tuple[str, ...] = ()
 
+    def joined(self, parts: Sequence[Sequence[str]]) -> str:
+        """Return the text of a file."""
+        return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
+
     def comment(self, lines: Sequence[str]) -> list[str]:
         """Return a comment."""
-        head, *others = lines
-        if not others:
-            return [f"/* {head} */"]
-        return [f"/* {head}", *(f"   {line}" for line in others[:-1]), f"   {others[-1]} */"]
+        text = "\n   ".join(lines)
+        return f"/* {text} */".split("\n")
 
     def type_of(self, dtype: DataType) -> str:
         """Return the type of an array's elements, or of their bits if the language lacks it."""
@@ -71,17 +63,13 @@ class Language(NamedTuple):
     def constants(self, values: dict[str, int | tuple[int, ...]]) -> list[str]:
         """Return definitions of numbers and arrays."""
         return [
-            self.number.format(name=name, value=self.literal(value))
+            self.number.format(name=name, value=_literal(value))
             if isinstance(value, int)
             else self.constant.format(
-                name=name, count=len(value), values=", ".join(map(self.literal, value))
+                name=name, count=len(value), values=", ".join(map(_literal, value))
             )
             for name, value in values.items()
         ]
-
-    def literal(self, value: int) -> str:
-        """Return an integer that can stand in any expression."""
-        return f"({value})" if value < 0 else str(value)
 
     def function(self, function: Function) -> list[str]:
         """Return the lines of a function."""
@@ -91,7 +79,13 @@ class Language(NamedTuple):
         parameters = ", ".join(
             self.parameter(parameter, is_entry=is_entry) for parameter in function.parameters
         )
-        body = self.lines(function.body, 1)
+        # the types of bytes with two elements, to which ints are converted
+        bytes_of = {
+            p.name: self.type_of(p.dtype)
+            for p in function.parameters
+            if p.dtype and p.dtype.is_packed
+        }
+        body = self._lines(function.body, _INDENT, bytes_of)
         text = "\n".join(body)
         unused = [
             f"{_INDENT}(void){parameter.name};"
@@ -105,89 +99,70 @@ class Language(NamedTuple):
         """Return the declaration of a parameter."""
         if parameter.dtype is None:
             return f"{self.integer} {parameter.name}"
-        element = self.type_of(parameter.dtype)
         memory = self.memory if is_entry else ""
         const = "" if parameter.is_written else "const "
-        return f"{memory}{const}{element} *{parameter.name}"
+        return f"{memory}{const}{self.type_of(parameter.dtype)} *{parameter.name}"
 
-    def lines(self, statements: Sequence[Statement], depth: int) -> list[str]:
-        """Return the lines of statements, without constants that nothing uses."""
+    def _lines(self, lines: Sequence[Line], pad: str, bytes_of: Mapping[str, str]) -> list[str]:
+        """Return the lines of C of some lines and their bodies."""
         written: list[str] = []
-        for statement in reversed(statements):
-            if isinstance(statement, Let) and not _is_used(statement.name, "\n".join(written)):
+        for text, body in _used(lines):
+            # constants of one work item need a scope of their own, where there are no others
+            if text == "once:" and (
+                self.share or not any(_LET.match(line.text) for line in _used(body))
+            ):
+                inside = (Line(_ONE_ITEM, body),) if self.share else body
+                written += self._lines(inside, pad, bytes_of)
                 continue
-            written = [*self._statement(statement, depth), *written]
+            if text == "else:":
+                written[-1] = f"{pad}}} else {{"
+            else:
+                written += [pad + part for part in self._spelled(text, bytes_of)]
+            if body:
+                written += [*self._lines(body, pad + _INDENT, bytes_of), f"{pad}}}"]
         return written
 
-    def expression(self, text: str) -> str:
-        """Return an expression in the spelling of this language."""
-        return text.replace(" // ", " / ").replace(" and ", " && ").replace(" or ", " || ")
+    def _spelled(self, text: str, bytes_of: Mapping[str, str]) -> list[str]:
+        """Return a line in C, as several if it returns an index."""
+        code, _, remark = _expression(text).partition("  # ")
+        first, _, rest = code.partition(" ")
+        if first == "return" and remark:
+            index = filter(None, rest.split(","))
+            sets = [f"index[{k}] = {name.strip()};" for k, name in enumerate(index)]
+            return [*sets, f"return {remark};"]
+        if loop := _LOOP.match(code):
+            name, extent = loop.groups()
+            start, step = "0", f"++{name}"
+            if remark and self.share:
+                start, step = self.share[0], f"{name} += {self.share[1]}"
+            code = f"for ({self.integer} {name} = {start}; {name} < {extent}; {step}) {{"
+        elif first == "if":
+            code = f"if ({rest[:-1]}) {{"
+        elif _LET.match(code):
+            code = f"const {self.integer} {code};"
+        elif "] = " in code:
+            code = f"{_stored(code, bytes_of)};"
+        elif not code.endswith(";"):
+            code = {"once:": "{", "return None": "return -1;"}.get(code, f"{code};")
+        return [code]
 
-    def _statement(  # noqa: C901, PLR0911, PLR0912 - a branch for each kind of statement
-        self, statement: Statement, depth: int
-    ) -> list[str]:
-        pad = _INDENT * depth
-        match statement:
-            case Once(body) if not self.share:
-                lines = self.lines(body, depth)
-                if not any(line.startswith(f"{pad}const ") for line in lines):
-                    return lines
-                # its constants need a scope of their own
-                return [pad + "{", *self.lines(body, depth + 1), pad + "}"]
-            case Once(body):
-                return self._statement(Loop("item", 1, body, is_shared=True), depth)
-            case Loop(name, extent, body, is_shared):
-                first, step = "0", f"++{name}"
-                if is_shared and self.share:
-                    first, step = self.share[0], f"{name} += {self.share[1]}"
-                head = f"for ({self.integer} {name} = {first}; {name} < {extent}; {step}) {{"
-                return [pad + head, *self.lines(body, depth + 1), pad + "}"]
-            case Let(name, value):
-                return [f"{pad}const {self.integer} {name} = {self.expression(value)};"]
-            case If(condition, body, otherwise):
-                found = [f"{pad}if ({self.expression(condition)}) {{", *self.lines(body, depth + 1)]
-                if otherwise:
-                    found += [pad + "} else {", *self.lines(otherwise, depth + 1)]
-                return [*found, pad + "}"]
-            case Store():
-                return [pad + line for line in self._store(statement)]
-            case AddInt32(array, at, value):
-                place = f"{array} + {self.expression(at)}"
-                return [
-                    f"{pad}uint32_t sum = 0;",
-                    f"{pad}memcpy(&sum, {place}, sizeof sum);",
-                    f"{pad}sum += (uint32_t)({self.expression(value)});",
-                    f"{pad}memcpy({place}, &sum, sizeof sum);",
-                ]
-            case ClearBytes(array, at, count):
-                return [f"{pad}memset({array} + {at}, 0, {count});"]
-            case Return(value):
-                return [f"{pad}return {self.expression(value)};"]
-            case Found(index, is_data):
-                sets = [f"{pad}index[{k}] = {name};" for k, name in enumerate(index)]
-                return [*sets, f"{pad}return {self.expression(is_data) or '1'};"]
-        return [f"{pad}return -1;"]
 
-    def _store(self, store: Store) -> list[str]:
-        if not store.dtype.is_packed:
-            value = self.expression(store.value)
-            if store.condition:
-                value = f"{self.expression(store.condition)} ? {value} : 0"
-            return [f"{store.array}[{self.expression(store.at)}] = {value};"]
-        at = f"at_{store.array}"
-        byte = f"{store.array}[{at} / 2]"
-        kept = f"{byte} & (240 >> ({at} % 2 * 4))"
-        bits = f"({kept}) | {self.expression(store.value)} << ({at} % 2 * 4)"
-        return [
-            f"const {self.integer} {at} = {self.expression(store.at)};",
-            f"{byte} = ({self.type_of(store.dtype)})({kept if store.value == '0' else bits});",
-        ]
+def _stored(code: str, bytes_of: Mapping[str, str]) -> str:
+    """Return the assignment of an element in C."""
+    target, _, value = code.partition(" = ")
+    value, _, condition = value.removesuffix(" else 0").partition(" if ")
+    value = f"{condition} ? {value} : 0" if condition else value
+    kind = bytes_of.get(target.partition("[")[0])
+    return f"{target} = ({kind})({value})" if kind else f"{target} = {value}"
 
 
 class _Python(Language):
     """Python; its arrays are flat numpy arrays or other sequences."""
 
     __slots__ = ()
+
+    def joined(self, parts: Sequence[Sequence[str]]) -> str:
+        return "\n\n\n".join("\n".join(part) for part in parts if part) + "\n"
 
     def comment(self, lines: Sequence[str]) -> list[str]:
         return [f"# {line}" for line in lines]
@@ -197,40 +172,45 @@ class _Python(Language):
 
     def function(self, function: Function) -> list[str]:
         names = [p.name for p in function.parameters if not (function.result and p.is_written)]
+        body = self._lines(function.body, _INDENT, {}) or [f"{_INDENT}pass"]
         head = f"def {function.name}({', '.join(names)}):"
-        body = self.lines(function.body, 1) or [f"{_INDENT}pass"]
         return [*self.comment(function.comment), head, *body]
 
-    def _statement(self, statement: Statement, depth: int) -> list[str]:  # noqa: PLR0911 - one for each kind
-        pad = _INDENT * depth
-        match statement:
-            case Once(body):
-                return self.lines(body, depth)
-            case Loop(name, extent, body, _):
-                return [f"{pad}for {name} in range({extent}):", *self.lines(body, depth + 1)]
-            case If(condition, body, otherwise):
-                found = [f"{pad}if {condition}:", *self.lines(body, depth + 1)]
-                return [
-                    *found,
-                    *([pad + "else:", *self.lines(otherwise, depth + 1)] if otherwise else []),
-                ]
-            case Store() if statement.dtype.is_packed:
-                at = f"at_{statement.array}"
-                byte = f"{statement.array}[{at} // 2]"
-                value = f"{byte} & (240 >> ({at} % 2 * 4))"
-                if statement.value != "0":
-                    value = f"({value}) | {statement.value} << ({at} % 2 * 4)"
-                return [f"{pad}{at} = {statement.at}", f"{pad}{byte} = {value}"]
-            case Store(array, _, at, value, condition):
-                choice = f" if {condition} else 0" if condition else ""
-                return [f"{pad}{array}[{at}] = {value}{choice}"]
-            case Let(name, value):
-                return [f"{pad}{name} = {value}"]
-            case Return(value):
-                return [f"{pad}return {value}"]
-            case Found(index, _):
-                return [f"{pad}return {', '.join(index)}{',' if len(index) == 1 else ''}"]
-        return [f"{pad}return None"]
+    def _lines(self, lines: Sequence[Line], pad: str, bytes_of: Mapping[str, str]) -> list[str]:
+        written: list[str] = []
+        for text, body in _used(lines):
+            is_once = text == "once:"
+            written += [] if is_once else [pad + text.partition("  # ")[0]]
+            written += self._lines(body, pad if is_once else pad + _INDENT, bytes_of)
+        return written
+
+
+_LOOP = re.compile(r"for (\w+) in range\((\d+)\):")
+_LET = re.compile(r"(\w+) = ")
+_ONE_ITEM = "for item in range(1):  # shared"
+
+
+def _used(lines: Sequence[Line]) -> list[Line]:
+    """Return lines without constants that nothing after them uses."""
+    kept: list[Line] = []
+    for line in reversed(lines):
+        constant = _LET.match(line.text)
+        if not constant or _is_used(constant[1], "\n".join(map(str, kept))):
+            kept.insert(0, line)
+    return kept
+
+
+def _is_used(name: str, text: str) -> bool:
+    return re.search(rf"\b{name}\b", text) is not None
+
+
+def _literal(value: int) -> str:
+    """Return an integer that can stand in any expression."""
+    return f"({value})" if value < 0 else str(value)
+
+
+def _expression(text: str) -> str:
+    return text.replace(" // ", " / ").replace(" and ", " && ").replace(" or ", " || ")
 
 
 _FLOATS = MappingProxyType({32: "float", 64: "double"})
@@ -292,7 +272,3 @@ def language_of(name: object) -> Language:
     raise MemdescError(
         f"unknown language {short_repr(name)}; source is made in {', '.join(LANGUAGES)}"
     )
-
-
-def _is_used(name: str, text: str) -> bool:
-    return re.search(rf"\b{name}\b", text) is not None

@@ -4,27 +4,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from math import prod
 
 from memdesc.dtypes import DataType, data_type
 from memdesc.errors import MemdescError, short_repr
 from memdesc.layout import Axis, Block, Layout, memory_order
 from memdesc.source.languages import language_of
-from memdesc.source.statements import (
-    Found,
+from memdesc.source.lines import (
     Function,
-    If,
-    Let,
-    Loop,
-    Missing,
-    Once,
+    Line,
     Parameter,
-    Return,
-    Statement,
-    Store,
+    about_elements,
     digit_terms,
     element,
     joined_index,
+    let,
+    loops,
+    share_loops,
+    store_data,
     sum_of,
+    when,
 )
 from memdesc.swizzle import is_own_inverse, xor_expression
 
@@ -76,8 +75,7 @@ def layout_source(
         language.function(made) if isinstance(made, Function) else language.comment([made])
         for made in (_inverse(layout, name, letters), _fill(layout, dtype, name, letters))
     ]
-    blank = "\n\n\n" if lang == "python" else "\n\n"
-    return blank.join("\n".join(part) for part in parts if part) + "\n"
+    return language.joined(parts)
 
 
 def check_name(name: object) -> str:
@@ -108,22 +106,16 @@ def axis_name(axis: Axis, letters: str) -> str:
     return joined if len(axis.dims) == 1 else f"fused_{joined}"
 
 
-def dims_of_axis(
-    axis: Axis, name: str, dims: Sequence[int], letters: str
-) -> tuple[list[Let], list[str]]:
-    """Return definitions of the dims' indices from their axis's, and their names in its order."""
-    names = [letters[dim] for dim in axis.dims]
-    if len(names) == 1:
-        return [], names
-    found = []
+def dims_of_axis(axis: Axis, name: str, dims: Sequence[int], letters: str) -> list[Line]:
+    """Return definitions of the dims' indices from that of their axis; none for one dim."""
+    lines = []
     inside = 1
-    for k in reversed(range(len(names))):
+    for k in reversed(range(len(axis.dims))):
+        size = max(dims[axis.dims[k]], 1)
         value = name if inside == 1 else f"{name} // {inside}"
-        if k:
-            value += f" % {max(dims[axis.dims[k]], 1)}"
-        found.append(Let(names[k], value))
-        inside *= max(dims[axis.dims[k]], 1)
-    return found, names
+        lines.append(let(letters[axis.dims[k]], f"{value} % {size}" if k else value))
+        inside *= size
+    return lines if len(axis.dims) > 1 else []
 
 
 def _offset(layout: Layout, name: str, letters: str) -> Function:
@@ -143,21 +135,21 @@ def _sum(
         index = axis_name(axis, letters)
         if len(axis.dims) > 1:
             own = tuple(letters[dim] for dim in axis.dims)
-            lets.append(Let(index, joined_index(own, tuple(layout.dims[d] for d in axis.dims))))
+            lets.append(let(index, joined_index(own, tuple(layout.dims[d] for d in axis.dims))))
         blocks = layout.base().axis_blocks(k)
         terms += digit_terms(
             index, tuple(block._replace(stride=stride_of(block)) for block in blocks)
         )
     total = sum_of(layout.offset0, terms)
     if layout.xor:
-        lets.append(Let("base", total))
+        lets.append(let("base", total))
         total = xor_expression("base", layout.xor)
     return Function(
         name,
         (comment,),
         "integer",
         tuple(map(Parameter, letters)),
-        (*lets, Return(total)),
+        (*lets, Line(f"return {total}")),
     )
 
 
@@ -200,8 +192,7 @@ def image_source(
         unit *= size
     if lang == "opencl":
         parts.append(_vector(name, letters, [side for side in sides if side != "lane"]))
-    blank = "\n\n\n" if lang == "python" else "\n\n"
-    return blank.join("\n".join(part) for part in parts if part) + "\n"
+    return language.joined(parts)
 
 
 def _vector(name: str, letters: str, sides: list[str]) -> list[str]:
@@ -221,13 +212,13 @@ def _vector(name: str, letters: str, sides: list[str]) -> list[str]:
 
 def _inverse(layout: Layout, name: str, letters: str) -> Function | str:
     """Return the function that maps an offset to its index, or the reason why there is none."""
-    loops = sorted(
+    nest = sorted(
         (block for block in layout.blocks if block.extent > 1), key=lambda b: -abs(b.stride)
     )
     if not is_own_inverse(layout.xor):
         return f"No {name}_index: XOR by {layout.xor} twice is not the base again."
     reach = 0
-    for block in reversed(loops):
+    for block in reversed(nest):
         if abs(block.stride) <= reach:
             return f"No {name}_index: " + (
                 f"strides do not nest: {abs(block.stride)} is at most {reach}, where others end."
@@ -240,36 +231,38 @@ def _inverse(layout: Layout, name: str, letters: str) -> Function | str:
         "The index of padding lies outside the dims.",
     )
     parameters = (Parameter("offset"), Parameter("index", data_type("s64"), is_written=True))
-    body: tuple[Statement, ...] = (Missing(),)
+    body = _NONE
     if layout.nelems:
-        body = _find(layout.base(), loops, reach, letters)
+        body = _find(layout.base(), nest, reach, letters)
         if layout.xor:
-            base = Let("base", xor_expression("offset", layout.xor))
-            body = (base, *_find(layout.base(), loops, reach, letters, "base"))
+            base = let("base", xor_expression("offset", layout.xor))
+            body = (base, *_find(layout.base(), nest, reach, letters, "base"))
     return Function(f"{name}_index", comment, "status", parameters, body)
 
 
+# what an inverse returns for an offset that no index has
+_NONE = (Line("return None"),)
+
+
 def _find(
-    layout: Layout, loops: list[Block], reach: int, letters: str, rest: str = "offset"
-) -> tuple[Statement, ...]:
-    """Return the statements that divide an offset by the strides, largest first."""
+    layout: Layout, nest: list[Block], reach: int, letters: str, rest: str = "offset"
+) -> tuple[Line, ...]:
+    """Return the lines that divide an offset by the strides, largest first."""
     first = layout.offset0 + sum(
-        (block.extent - 1) * block.stride for block in loops if block.stride < 0
+        (block.extent - 1) * block.stride for block in nest if block.stride < 0
     )
     modulus = 0
-    statements: list[Statement] = [
-        If(f"{rest} < {first} or {rest} > {first + reach}", (Missing(),))
-    ]
+    lines = [*when(f"{rest} < {first} or {rest} > {first + reach}", _NONE)]
     if first:
-        statements.append(Let("from_first", f"{rest} - {first}"))
+        lines.append(let("from_first", f"{rest} - {first}"))
         rest = "from_first"
     digits: dict[Block, str] = {}
     gaps = []
     room = reach + 1
-    for k, block in enumerate(loops):
+    for k, block in enumerate(nest):
         size = abs(block.stride)
         if modulus % size:
-            statements.append(Let(f"rest{k}", f"{rest} % {modulus}"))
+            lines.append(let(f"rest{k}", f"{rest} % {modulus}"))
             rest, modulus = f"rest{k}", 0
         digit = f"{rest} // {size}" if size > 1 else rest
         digit += f" % {modulus // size}" if modulus else ""
@@ -277,31 +270,20 @@ def _find(
             gaps.append(f"{digit} >= {block.extent}")
         digits[block] = digit if block.stride > 0 else f"({block.extent - 1} - {digit})"
         modulus = room = size
-    if room > 1 and loops:
+    if room > 1 and nest:
         gaps.append(f"{rest} % {room} > 0")
-    names, inside = _dims_of_digits(layout, digits, letters)
-    sizes = [
-        f"{axis_name(axis, letters)} >= {axis.padded}"
-        for k, axis in enumerate(layout.axes)
-        if axis.padded % layout.outer(k).step
-    ]
-    statements += [If(" or ".join(gaps), (Missing(),))] if gaps else []
-    statements += names
-    statements += [If(" or ".join(sizes), (Missing(),))] if sizes else []
-    return (*statements, Found(tuple(letters), inside))
-
-
-def _dims_of_digits(
-    layout: Layout, digits: dict[Block, str], letters: str
-) -> tuple[list[Let], str]:
-    """Return definitions of the dims' indices from the axes' digits, and the test for data."""
-    lets: list[Let] = []
+    beyond = []
+    lines += when(" or ".join(gaps), _NONE) if gaps else ()
     for k, axis in enumerate(layout.axes):
         index = axis_name(axis, letters)
         own = [(digits[block], block.step) for block in layout.axis_blocks(k) if block in digits]
-        lets.append(Let(index, sum_of(0, own)))
-        lets += dims_of_axis(axis, index, layout.dims, letters)[0]
-    return lets, _is_data(layout, letters)
+        lines += [let(index, sum_of(0, own)), *dims_of_axis(axis, index, layout.dims, letters)]
+        if axis.padded % layout.outer(k).step:
+            beyond.append(f"{index} >= {axis.padded}")
+    lines += when(" or ".join(beyond), _NONE) if beyond else ()
+    comma = "," if len(letters) == 1 else ""
+    found = f"return {', '.join(letters)}{comma}  # {_is_data(layout, letters) or 1}"
+    return (*lines, Line(found))
 
 
 def _is_data(layout: Layout, letters: str) -> str:
@@ -316,71 +298,36 @@ def _fill(layout: Layout, dtype: DataType, name: str, letters: str) -> Function 
     """Return loops over memory that fill it from a row-major array, or why there are none."""
     if any(block.stride == 0 and block.extent > 1 for block in layout.blocks):
         return f"No {name}_fill: a stride is 0, so several indices would write one element."
-    loops = [block for block in sorted(layout.blocks, key=memory_order) if block.extent != 1]
+    base = layout.base()
+    nest = [block for block in sorted(base.blocks, key=memory_order) if block.extent != 1]
     digits: dict[Block, str] = {}
-    lets: list[Let] = []
-    for k, axis in enumerate(layout.axes):
+    lets: list[Line] = []
+    partial = []
+    for k, axis in enumerate(base.axes):
         index = axis_name(axis, letters)
-        own = [block for block in layout.base().axis_blocks(k) if block in loops]
+        own = [block for block in base.axis_blocks(k) if block in nest]
         for j, block in enumerate(own):
             digits[block] = index if len(own) == block.step == 1 else f"{index}{j}"
         if [digits[block] for block in own] != [index]:
-            lets.append(Let(index, sum_of(0, [(digits[block], block.step) for block in own])))
-        lets += dims_of_axis(axis, index, layout.dims, letters)[0]
-    strides, stride = {}, 1
-    for dim in reversed(range(layout.ndims)):
-        strides[dim] = stride if layout.dims[dim] > 1 else 0
-        stride *= layout.dims[dim]
-    at_src = sum_of(0, [(letters[dim], strides[dim]) for dim in range(layout.ndims)])
-    at_dst = sum_of(layout.offset0, [(digits[block], block.stride) for block in loops])
+            lets.append(let(index, sum_of(0, [(digits[block], block.step) for block in own])))
+        lets += dims_of_axis(axis, index, base.dims, letters)
+        if axis.padded % base.outer(k).step:
+            partial.append(f"{index} < {axis.padded}")
+    strides = [prod(base.dims[dim + 1 :]) if size > 1 else 0 for dim, size in enumerate(base.dims)]
+    at_src = sum_of(0, zip(letters, strides, strict=True))
+    at_dst = sum_of(base.offset0, [(digits[block], block.stride) for block in nest])
     if layout.xor:
-        lets += [Let("base", at_dst), Let("to", xor_expression("base", layout.xor))]
+        lets += [let("base", at_dst), let("to", xor_expression("base", layout.xor))]
         at_dst = "to"
-    body = copy_element(dtype, (at_src, at_dst), _is_data(layout, letters))
-    partial = " and ".join(
-        f"{axis_name(axis, letters)} < {axis.padded}"
-        for k, axis in enumerate(layout.axes)
-        if axis.padded % layout.base().outer(k).step
-    )
-    if partial:
-        body = (If(partial, body),)
-    body = (*lets, *body)
-    for block in reversed(loops):
-        body = (Loop(digits[block], block.extent, body),)
+    named = (let("at_src", at_src),) if dtype.is_packed else ()
+    value = element("src", dtype, "at_src" if named else at_src)
+    body = store_data(dtype, at_dst, value, _is_data(layout, letters), named)
+    body = (*lets, *when(" and ".join(partial), body))
+    about = "Fill dst from a row-major array of the dims, and its padding with 0."
     return Function(
         f"{name}_fill",
-        (
-            "Fill dst from a row-major array of the dims, and its padding with 0.",
-            about_elements(dtype),
-        ),
+        (about, about_elements(dtype)),
         "",
         (Parameter("src", dtype), Parameter("dst", dtype, is_written=True)),
-        share_loops(body, dtype),
+        share_loops(loops([(digits[block], block.extent) for block in nest], body), dtype),
     )
-
-
-def copy_element(dtype: DataType, offsets: tuple[str, str], is_data: str) -> tuple[Statement, ...]:
-    """Return statements that move one element from src to dst, or write zero for padding."""
-    at_src, at_dst = offsets
-    if not dtype.is_packed:
-        return (Store("dst", dtype, at_dst, element("src", dtype, at_src), is_data),)
-    moved = (Let("at_src", at_src), Store("dst", dtype, at_dst, element("src", dtype, "at_src")))
-    return (If(is_data, moved, (Store("dst", dtype, at_dst, "0"),)),) if is_data else moved
-
-
-def about_elements(dtype: DataType) -> str:
-    """Return the sentence of a comment that describes the elements of an array."""
-    if dtype.is_packed:
-        return f"Elements are {dtype}, two per byte, the even one in its low half."
-    return f"Elements are {dtype}, or its bits."
-
-
-def share_loops(body: tuple[Statement, ...], dtype: DataType) -> tuple[Statement, ...]:
-    """Return a loop nest whose outermost loop the work items of a device share.
-
-    If there is no loop, or two elements share a byte, one work item runs all of it.
-    """
-    first = body[0]
-    if len(body) == 1 and isinstance(first, Loop) and not dtype.is_packed:
-        return (first._replace(is_shared=True),)
-    return (Once(body),)

@@ -16,33 +16,34 @@ from memdesc import DataType, MemdescError, MemoryDesc
 from memdesc.dtypes import DATA_TYPES
 from memdesc.extra import FACTORS, compensation_layout
 from memdesc.source import Language, language_of
-from memdesc.source.layouts import about_elements, axis_name, check_name, dims_of_axis, share_loops
-from memdesc.source.statements import (
-    AddInt32,
-    ClearBytes,
+from memdesc.source.layouts import axis_name, check_name, dims_of_axis
+from memdesc.source.lines import (
     Function,
-    If,
-    Let,
-    Loop,
+    Line,
     Parameter,
-    Store,
+    about_elements,
     digit_terms,
     element,
     joined_index,
+    let,
+    loops,
+    share_loops,
+    store,
+    store_data,
     sum_of,
 )
 from memdesc.swizzle import xor_expression
 from memdesc.tags import LETTERS
 from reorder.values.codecs import Formula
-from reorder.values.expressions import Dialect, Expr, let, number, select
+from reorder.values.expressions import Dialect, Expr, number, select
 from reorder.values.expressions import Function as ValueFunction
+from reorder.values.expressions import let as named
 from reorder.values.expressions import name as variable
 from reorder.values.formats import FLOATS, INTEGERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from memdesc.source.statements import Statement
     from reorder.plan.nodes import Box, IndirectLoop
     from reorder.values.binding import BoundAttr
 
@@ -102,8 +103,7 @@ def plan_source(
         *([[_HEAD], *converter.functions] if converter and computes else []),
         language.function(_function(boxes, types, name, converter, _compensation(dst))),
     ]
-    blank = "\n\n\n" if lang == "python" else "\n\n"
-    return blank.join("\n".join(part) for part in parts if part) + "\n"
+    return language.joined(parts)
 
 
 def _function(
@@ -111,10 +111,10 @@ def _function(
     types: tuple[DataType, DataType],
     name: str,
     converter: _Converter | None,
-    sums: tuple[Statement, ...],
+    sums: tuple[Line, ...],
 ) -> Function:
     src, dst = types
-    body: list[Statement] = []
+    body: list[Line] = []
     for box in boxes:
         body += share_loops(_nest(box, types, converter), dst)
     body += sums
@@ -137,37 +137,34 @@ def _function(
 
 def _nest(
     box: Box, types: tuple[DataType, DataType], converter: _Converter | None
-) -> tuple[Statement, ...]:
+) -> tuple[Line, ...]:
     """Return the loops of a box."""
     count = len(box.offsets)
     terms: list[list[tuple[str, int]]] = [[] for _ in range(count)]
-    lets: list[Let] = []
+    lets: list[Line] = []
     valid = []
-    loops = []
+    nest = []
     for indirect in box.indirect:
         axes, sizes = _indirect_terms(indirect, terms, lets)
-        loops += axes
+        nest += axes
         valid += sizes
     for k, node in enumerate(box.nodes):
         if node.extent > 1:
-            loops.append((f"i{k}", node.extent))
+            nest.append((f"i{k}", node.extent))
             for operand, stride in enumerate(node.strides):
                 terms[operand].append((f"i{k}", stride))
             if node.valid < node.extent:
                 valid.append(f"i{k} < {node.valid}")
     offsets = [sum_of(box.offsets[k], terms[k]) for k in range(count)]
     if box.is_zero:
-        body: tuple[Statement, ...] = (Store("dst", types[1], offsets[1], "0"),)
+        body = store(types[1], offsets[1], "0")
     else:
         body = _element(types, converter, offsets, " and ".join(valid))
-    body = (*lets, *body)
-    for loop, extent in reversed(loops):
-        body = (Loop(loop, extent, body),)
-    return body
+    return loops(nest, (*lets, *body))
 
 
 def _indirect_terms(
-    loop: IndirectLoop, terms: list[list[tuple[str, int]]], lets: list[Let]
+    loop: IndirectLoop, terms: list[list[tuple[str, int]]], lets: list[Line]
 ) -> tuple[list[tuple[str, int]], list[str]]:
     """Add the digits of an indirect loop to the terms of all operands.
 
@@ -177,24 +174,24 @@ def _indirect_terms(
         bases: list[list[tuple[str, int]]] = [[] for _ in terms]
         loops_and_sizes = _indirect_terms(loop._replace(xor=()), bases, lets)
         for k, (start, xor) in enumerate(loop.xor):
-            lets.append(Let(f"base{k}", sum_of(start, bases[k])))
-            lets.append(Let(f"start{k}", xor_expression(f"base{k}", xor)))
+            lets.append(let(f"base{k}", sum_of(start, bases[k])))
+            lets.append(let(f"start{k}", xor_expression(f"base{k}", xor)))
             terms[k].append((f"start{k}", 1))
         for k in range(len(loop.xor), len(terms)):
             terms[k] += bases[k]
         return loops_and_sizes
     sizes = dict(loop.sizes)
     dims = [sizes.get(dim, 1) for dim in range(max(sizes) + 1)]
-    loops, valid = [], []
+    nest, valid = [], []
     known = set()
     for axis, blocks in loop.dst:
         index = axis_name(axis, LETTERS)
         known.add(index)
         if axis.padded == 1:
-            lets.append(Let(index, "0"))
+            lets.append(let(index, "0"))
         else:
-            loops.append((index, axis.padded))
-        lets += dims_of_axis(axis, index, dims, LETTERS)[0]
+            nest.append((index, axis.padded))
+        lets += dims_of_axis(axis, index, dims, LETTERS)
         size = 1
         for dim in axis.dims:
             size *= sizes[dim]
@@ -208,18 +205,18 @@ def _indirect_terms(
                 known.add(index)
                 own = tuple(LETTERS[dim] for dim in axis.dims)
                 joined = joined_index(own, tuple(sizes[dim] for dim in axis.dims))
-                lets.append(Let(index, joined))
+                lets.append(let(index, joined))
             terms[operand] += digit_terms(index, blocks)
-    return loops, valid
+    return nest, valid
 
 
 def _element(
     types: tuple[DataType, DataType], converter: _Converter | None, offsets: list[str], valid: str
-) -> tuple[Statement, ...]:
-    """Return the statements that write one element, or zero where it is padding."""
+) -> tuple[Line, ...]:
+    """Return the lines that write one element, or zero where it is padding."""
     src, dst = types
     at_src, at_dst, *params = offsets
-    lets = (Let("at_src", at_src),) if src.is_packed else ()
+    lets = (let("at_src", at_src),) if src.is_packed else ()
     value = element("src", src, "at_src" if src.is_packed else at_src)
     if converter is not None:
         arguments = [value]
@@ -227,16 +224,13 @@ def _element(
         if converter.takes_old:
             arguments.append(element("dst", dst, "at_dst" if dst.is_packed else at_dst))
         value = f"{converter.name}({', '.join(arguments)})"
-    if not (src.is_packed or dst.is_packed):
-        return (Store("dst", dst, at_dst, value, valid),)
-    moved = (*lets, Store("dst", dst, at_dst, value))
-    return (If(valid, moved, (Store("dst", dst, at_dst, "0"),)),) if valid else moved
+    return store_data(dst, at_dst, value, valid, lets)
 
 
-def _compensation(dst: MemoryDesc) -> tuple[Statement, ...]:
-    """Return the statements that write the compensation after int8 weights, if dst has any."""
+def _compensation(dst: MemoryDesc) -> tuple[Line, ...]:
+    """Return the lines that write the compensation after int8 weights, if dst has any."""
     layout = dst.layout
-    statements: list[Statement] = []
+    lines: list[Line] = []
     for name, (start, shape) in dst.compensation_spans.items():
         assert dst.extra is not None  # noqa: S101 - for the type checker: there are spans
         mask = dst.extra.masks[name]
@@ -253,13 +247,17 @@ def _compensation(dst: MemoryDesc) -> tuple[Statement, ...]:
             for k, dim in enumerate(kept)
             for digit, stride in digit_terms(names[dim], sums.axis_blocks(k))
         ]
-        body: tuple[Statement, ...] = (
-            AddInt32("dst", sum_of(start, to), f"{FACTORS[name]} * dst[{sum_of(dst.offset0, at)}]"),
+        place = f"dst + {sum_of(start, to)}"
+        added = f"{FACTORS[name]} * dst[{sum_of(dst.offset0, at)}]"
+        body = (
+            Line("uint32_t sum = 0;"),
+            Line(f"memcpy(&sum, {place}, sizeof sum);"),
+            Line(f"sum += (uint32_t)({added});"),
+            Line(f"memcpy({place}, &sum, sizeof sum);"),
         )
-        for dim in reversed(range(dst.ndims)):
-            body = (Loop(names[dim], dst.dims[dim], body),)
-        statements += [ClearBytes("dst", start, _INT32_BYTES * prod(shape)), *body]
-    return tuple(statements)
+        clear = Line(f"memset(dst + {start}, 0, {_INT32_BYTES * prod(shape)});")
+        lines += [clear, *loops(zip(names, dst.dims, strict=True), body)]
+    return tuple(lines)
 
 
 # FLT_EVAL_METHOD is 16 instead of 0 where compilers have halves
@@ -341,6 +339,6 @@ def _helpers(types: dict[str, str]) -> Iterator[ValueFunction]:
 def _rint(x: Expr) -> Expr:
     """Return the nearest integer: adding so large a number rounds the fraction away."""
     large = 2.0 ** FLOATS[x.kind].mantissa
-    size = let("size", select(x < 0, number(0, x.kind) - x, x))
-    whole = let("whole", select(size < large, (size + large) - large, size))
+    size = named("size", select(x < 0, number(0, x.kind) - x, x))
+    whole = named("whole", select(size < large, (size + large) - large, size))
     return select(x < 0, number(0, x.kind) - whole, whole)
