@@ -850,7 +850,7 @@ def desc_of(
         raise MemdescError(
             f"a MemoryDesc needs a DataType and a Layout, not {short_repr(dtype)} and "
             f"{short_repr(layout)}"
-        )  # type: ignore[unreachable] # callers without types
+        )
     if letters is not None:
         check_letters(letters, layout.ndims)
     if extra is not None:

@@ -168,7 +168,7 @@ class Extra(Checked):
             If the flags stand for other compensation, such as that of RNN weights.
         """
         if not isinstance(text, str):
-            raise MemdescError(f"an Extra is read from a string, not {short_repr(text)}")  # type: ignore[unreachable] # callers without types
+            raise MemdescError(f"an Extra is read from a string, not {short_repr(text)}")
         head, *parts = text.split(":")
         flags = int(head[1:]) if re.fullmatch("f[0-9]{1,9}", head) else 0
         others = [what for bit, what in _OTHER_FLAGS.items() if flags & bit]

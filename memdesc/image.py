@@ -80,7 +80,7 @@ class ImageDesc(Checked):
             raise MemdescError(
                 f"an ImageDesc needs a MemoryDesc and the name of an image type, not "
                 f"{short_repr(self.desc)} and {short_repr(self.name)}; see image_desc"
-            )  # type: ignore[unreachable] # callers without types
+            )
         for side in ("width", "height", "channels", "depth"):
             object.__setattr__(self, side, checked_int(side, getattr(self, side)))
         if self.kind not in _KINDS or (self.kind == "2d" and self.depth != 1):
@@ -384,7 +384,7 @@ def image_desc(dims: Iterable[int], dtype: object, name: str) -> ImageDesc:
     dtype = data_type(dtype)
     _check_lanes(dtype)
     if not isinstance(name, str):
-        raise MemdescError(f"an image type is a name, not {short_repr(name)}")  # type: ignore[unreachable] # callers without types
+        raise MemdescError(f"an image type is a name, not {short_repr(name)}")
     parsed = resolve_image(name, sizes)
     letters = dim_letters(name)
     check_dims(sizes, letters)

@@ -81,7 +81,7 @@ class RuntimeDesc(Checked):
             raise MemdescError(
                 "a RuntimeDesc needs a DataType, and a FormatTag or None, not "
                 f"{short_repr(self.dtype)} and {short_repr(self.tag)}; see runtime_desc"
-            )  # type: ignore[unreachable] # callers without types
+            )
         if self.tag is not None:
             self._check_tag(self.tag)
 

@@ -83,7 +83,7 @@ def given_of(
 ) -> Given:
     """Return what a caller gives, checked."""
     if not isinstance(text, str):
-        raise MemdescError(f"a notation is a string, not {short_repr(text)}")  # type: ignore[unreachable] # callers without types
+        raise MemdescError(f"a notation is a string, not {short_repr(text)}")
     if len(text) > MAX_TEXT:
         raise UnknownFormatError(
             f"{short_repr(text)}: a notation has at most {MAX_TEXT} characters"

@@ -70,7 +70,7 @@ def resolve(name: str, dims: tuple[int, ...], bits: int) -> FormatTag:
     only for elements of some widths in bits, and a few names mean another layout for 4-bit ones.
     """
     if not isinstance(name, str):
-        raise MemdescError(f"a tag is a name or a FormatTag, not {short_repr(name)}")  # type: ignore[unreachable] # callers without types
+        raise MemdescError(f"a tag is a name or a FormatTag, not {short_repr(name)}")
     try:
         tag, vocabulary = parse_name(name, bits)
     except UnknownFormatError as error:

@@ -55,7 +55,7 @@ def suggest(text: str, ndims: int | None = None) -> tuple[str, ...]:
     ('oiw', 'woi', 'owi')
     """
     if not isinstance(text, str):
-        raise MemdescError(f"a name is a string, not {short_repr(text)}")  # type: ignore[unreachable] # callers without types
+        raise MemdescError(f"a name is a string, not {short_repr(text)}")
     if ndims is not None:
         ndims = checked_int("ndims", ndims)
     names = [*meanings(text, ndims)]

@@ -80,7 +80,7 @@ class Field(Checked):
         if not isinstance(self.layout, Layout):
             raise MemdescError(
                 f"field {self.name}: a Layout is needed, not {short_repr(self.layout)}"
-            )  # type: ignore[unreachable] # callers without types
+            )
         object.__setattr__(self, "groups", exact_ints("groups", self.groups))
         if len(self.groups) != self.layout.ndims or min(self.groups) < 1:
             raise MemdescError(

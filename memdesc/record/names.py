@@ -142,7 +142,7 @@ def read_name(name: str, ndims: int = len(_MATRIX)) -> tuple[str, str, dict[str,
     if not isinstance(name, str):
         raise UnknownFormatError(
             f"a record is named by a string such as 'q4_0', not {short_repr(name)}"
-        )  # type: ignore[unreachable] # callers without types
+        )
     found = name.lower()
     reason = _REFUSED.get(found)
     if found not in known_records() and _IK_LLAMA_NAME.fullmatch(found):

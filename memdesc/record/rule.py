@@ -284,7 +284,7 @@ def check_number(number: Number) -> None:
             f"minus must be an integer of at most {_MAX_MINUS}, not {short_repr(minus)}"
         )
     if not isinstance(divides, bool):
-        raise MemdescError(f"divides must be True or False, not {short_repr(divides)}")  # type: ignore[unreachable] # callers without types
+        raise MemdescError(f"divides must be True or False, not {short_repr(divides)}")
     is_table = isinstance(table, tuple) and all(type(value) in (int, float) for value in table)
     if not is_table or any(not abs(value) <= _LARGEST for value in table):
         raise MemdescError(f"a table is a tuple of finite floats, not {short_repr(table)}")

@@ -241,7 +241,7 @@ def _inverse(layout: Layout, name: str, letters: str) -> Function | str:
 
 
 # what an inverse returns for an offset that no index has
-_NONE = (Line("return None"),)
+_NONE: tuple[Line, ...] = (Line("return None"),)
 
 
 def _find(

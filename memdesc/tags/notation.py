@@ -46,7 +46,7 @@ def parse_tag(text: str, letters: str = LETTERS) -> FormatTag:
 but dim c is lower-case in 'aBcd'; blocked dims are upper-case
     """
     if not isinstance(text, str):
-        raise UnknownFormatError(f"a tag is a string such as 'aBcd16b', not {short_repr(text)}")  # type: ignore[unreachable] # callers without types
+        raise UnknownFormatError(f"a tag is a string such as 'aBcd16b', not {short_repr(text)}")
     if len(text) > _MAX_TEXT:
         raise UnknownFormatError(f"{short_repr(text)}: a tag has at most {_MAX_TEXT} characters")
     if not isinstance(letters, str) or len(letters) > len(LETTERS):
