@@ -1,5 +1,9 @@
 """The schemes whose weights are several tensors: a row each.
 
+A tensor is a line of its role in the rule (codes come first; scales multiply, a divisor divides,
+zero points are subtracted and offsets added), its name, the type of its elements (in words of
+another type), its shape, and other fields of a `Part`.
+
 The orders of codes are those of the vocabulary of weights. Sources of the rules: AutoGPTQ and
 GPTQModel (version 1 of `qzeros` stores zero points minus 1), AutoAWQ, PyTorch 2.13
 (`_weight_int4pack_mm_for_cpu`), OCP's MX 1.0, DeepSeek-V3 (`inference/kernel.py`,
@@ -15,70 +19,49 @@ llama.cpp (`ggml-opencl`, `kernels/cvt.cl`).
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from operator import index
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from memdesc.dtypes import data_type
 from memdesc.errors import MemdescError
 from memdesc.layout import Block, Layout, layout_by_strides, single_axes
-from memdesc.record.rule import Number, Rule
 from memdesc.record.scheme import Option, Options, Part, Scheme
+
+if TYPE_CHECKING:
+    from memdesc.record.rule import Rule
 
 _FLOATS = ("f16", "bf16", "f32")
 _F16, _BF16 = Option("scales", "f16", _FLOATS), Option("scales", "bf16", _FLOATS)
 _FOUR, _GROUP, _ROWS = Option("bits", 4, (4, 8)), Option("group", 128), Option("rows", 1)
 _ZEROS = Option("zeros", usual=False, legal=(False, True))
+_BLOCK = Option("block", 128, is_block=True)
+_SWIZZLED = Option("swizzled", usual=True, legal=(True, False))
+_FP8 = (
+    Option("codes", "f8_e4m3", ("f8_e4m3", "f8_e5m2")),
+    Option("scales", "f32", ("f32", "bf16", "f16", "e8m0")),
+    Option("scale_inv", usual=False, legal=(False, True)),
+)
 
 
-def _of(name: str, minus: int = 0, *, divides: bool = False) -> Number:
-    return Number(((name, 0),), minus, divides=divides)
+def _from_one(rule: Rule, options: Options) -> Rule:
+    """Return the rule of zero points that version 1 stores minus 1."""
+    minus = -1 if options["zeros"] == "v1" else 0
+    return rule if rule.zero is None else rule._replace(zero=rule.zero._replace(minus=minus))
 
 
-def _scaled(*scales: str, zero: str = "", minus: int = 0) -> Callable[[Number, Options], Rule]:
-    """Return the rule of codes with these scales, and zero points with a number taken off them."""
-
-    def rule(code: Number, _: Options) -> Rule:
-        return Rule(code, tuple(map(_of, scales)), _of(zero, minus) if zero else None)
-
-    return rule
+def _from_middle(rule: Rule, options: Options) -> Rule:
+    """Return the rule of codes around the middle one, unless there are zero points."""
+    minus = 0 if rule.zero else 1 << options.get("bits", 4) - 1
+    return rule._replace(code=rule.code._replace(minus=minus))
 
 
-def _gptq(code: Number, options: Options) -> Rule:
-    zero = _of("qzeros", minus=-1 if options["zeros"] == "v1" else 0)
-    return Rule(code, (_of("scales"),), zero)
-
-
-def _packed(code: Number, options: Options) -> Rule:
-    """Return the rule of unsigned codes, with zero points or the middle code as zero."""
-    scale = (_of("weight_scale"),)
-    if options["zeros"]:
-        return Rule(code, scale, _of("weight_zero_point"))
-    return Rule(code._replace(minus=1 << options["bits"] - 1), scale)
-
-
-def _bytes(code: Number, options: Options) -> Rule:
-    zero = _of("weight_zero_point") if options["zeros"] else None
-    return Rule(code, (_of("weight_scale"),), zero)
-
-
-def _fp8(code: Number, options: Options) -> Rule:
-    # both names hold the factor that codes are multiplied by
-    return Rule(code, (_of("weight_scale_inv" if options["scale_inv"] else "weight_scale"),))
-
-
-def _torch(code: Number, _: Options) -> Rule:
-    return Rule(code._replace(minus=8), (_of("scales"),), offset=(_of("zeros"),))
-
-
-def _mlx(code: Number, options: Options) -> Rule:
-    return Rule(code, (_of("scales"),), offset=(_of("biases"),), kind=options["scales"])
-
-
-def _hqq(code: Number, options: Options) -> Rule:
-    return Rule(code, (_of("scale"),), _of("zero"), kind=options["scales"])
+def _in_scales(rule: Rule, options: Options) -> Rule:
+    """Return a rule that is computed in the type of the scales."""
+    return rule._replace(kind=options["scales"])
 
 
 def _in_pairs(first: int, sizes: tuple[int, ...], _: Options) -> Layout:
@@ -102,6 +85,28 @@ def _in_parts(dims: tuple[int, ...], options: Options) -> Layout:
         Block(0, 1, dims[0] // parts, parts * dims[1]),
     )
     return Layout(dims, single_axes(dims), (*rows, Block(1, 1, dims[1], parts)), parts - 1)
+
+
+# orders of elements that are not those of a tag
+_ORDERS = {
+    "high_first": _high_first,
+    "in_parts": _in_parts,
+    "pairs_first": partial(_in_pairs, 0),
+    "pairs_second": partial(_in_pairs, 1),
+}
+
+
+def _parts(*lines: str) -> tuple[Part, ...]:
+    """Read tensors, a line each."""
+    found = []
+    for line in lines:
+        role, name, kind, shape, *more = re.split(r"\s{2,}", line)
+        kind, _, words = kind.partition(" in ")
+        given: dict[str, Any] = dict(each.split("=") for each in more)
+        given["order"] = _ORDERS.get(given.get("order", "plain"), given.get("order", "plain"))
+        given["is_bare"] = "is_bare" in given
+        found.append(Part(name, shape, kind, words, role=role, **given))
+    return tuple(found)
 
 
 def _is_dims(dims: tuple[int, ...], _: Options) -> Sequence[int]:
@@ -200,106 +205,49 @@ def _read_bnb_state(data: bytes) -> dict[str, Any]:
 
 def _bitsandbytes(kind: str) -> Scheme:
     table = _BNB_TABLES[kind]
+    state = Part(
+        f"weight.quant_state.bitsandbytes__{kind}",
+        "",
+        "u8",
+        values=partial(_bnb_state, kind),
+        shows=_read_bnb_state,
+    )
     return Scheme(
         f"bnb_{kind}",
         "oi",
         (
-            Part("weight", "i*4/8*o, 1", "u4", "u8", _high_first, is_bare=True),
-            Part("absmax", "i/block*o", "f32", within="weight.absmax", is_bare=True),
-            Part("weight.quant_map", "", "f32", values=lambda _, __: table),
-            Part(
-                f"weight.quant_state.bitsandbytes__{kind}",
-                "",
-                "u8",
-                values=partial(_bnb_state, kind),
-                shows=_read_bnb_state,
+            *_parts(
+                "code   weight  u4 in u8  i*4/8*o, 1  order=high_first  is_bare=yes",
+                "scale  absmax  f32  i/block*o  within=weight.absmax  is_bare=yes",
             ),
+            Part("weight.quant_map", "", "f32", values=lambda _, __: table),
+            state,
         ),
-        lambda code, _: Rule(code._replace(table=table), (_of("absmax"),)),
         (
             Option("block", 64, has_all=False),
             Option("dtype", "bfloat16", ("bfloat16", "float16", "float32")),
         ),
+        lambda rule, _: rule._replace(code=rule.code._replace(table=table)),
     )
 
 
-def _blocks(name: str, codes: Part, scales: Part, *whole: Part, **more: Any) -> Scheme:
-    """Return floats with a scale for each group along the inputs; and one for the matrix."""
-    more.setdefault("rule", _scaled(scales.name, *(each.name for each in whole)))
-    more.setdefault("stacked", "eoi")
-    return Scheme(name, "oi", (codes, scales, *whole), **more)
+def _blocks(name: str, *lines: str, **more: Any) -> Scheme:
+    """Return floats with a scale for each group along the inputs, and perhaps one for all."""
+    return Scheme(name, "oi", _parts(*lines), stacked=more.pop("stacked", "eoi"), **more)
 
 
-# codes of 4 and 8 bits, and their scales
-_E2M1, _E4M3 = ("f4_e2m1", "u8"), ("f8_e4m3", "")
-_EXPONENTS = ("e8m0", "u8")
-_BY_2, _BY_32 = "o, i*4/8", "o, i/32"
-_SWIZZLE = (Option("swizzled", usual=True, legal=(True, False)),)
-
-
-def _ocp(name: str, codes: tuple[str, str], shape: str) -> Scheme:
-    return _blocks(
-        name,
-        Part("data", shape, *codes),
-        Part("scales", "o~128, i/32~4", "e8m0", order="nvfp4_scales", when="swizzled"),
-        Part("scales", _BY_32, "e8m0", when="!swizzled"),
-        rule=_scaled("scales"),
-        options=_SWIZZLE,
-    )
-
-
-def _of_mlx(name: str, kind: str, scales: str, bits: int, group: int) -> Scheme:
-    return _blocks(
-        name,
-        Part("weight", f"o, i*{bits}/32", kind, "u32", is_bare=True),
-        Part("scales", f"o, i/{group}", scales, "u8", is_bare=True),
-    )
-
-
-def _fp8_scheme(name: str, scales: str, stacked: str, *more: Option) -> Scheme:
-    return Scheme(
-        name,
-        "oi",
-        (
-            Part("weight", "o, i", "{codes}"),
-            Part("weight_scale_inv", scales, stacked=stacked, when="scale_inv"),
-            Part("weight_scale", scales, stacked=stacked, when="!scale_inv"),
-        ),
-        _fp8,
-        (
-            Option("codes", "f8_e4m3", ("f8_e4m3", "f8_e5m2")),
-            Option("scales", "f32", ("f32", "bf16", "f16", "e8m0")),
-            Option("scale_inv", usual=False, legal=(False, True)),
-            *more,
-        ),
-        "eoi",
-    )
-
-
-def _q4_0(name: str, codes: Part, scales: Part, stacked: str = "") -> Scheme:
-    """Return codes around 8 with an f16 scale for each 32 inputs."""
-    return Scheme(
-        name,
-        "oi",
-        (codes, scales),
-        lambda code, _: Rule(code._replace(minus=8), (_of("adreno_d"),)),
-        stacked=stacked,
-    )
-
-
-_BLOCK = Option("block", 128, is_block=True)
-_ROWS_OF_SCALES = "o/rows, i/group"
 _ALL: tuple[Scheme, ...] = (
     Scheme(
         "gptq",
         "io",
         (
-            Part("qweight", "i*bits/32, o", "u{bits}", "s32", "Ab{word}a"),
-            Part("qzeros", "i/group, o*bits/32", "u{bits}", "s32", by="g_idx"),
-            Part("scales", "i/group, o", by="g_idx"),
+            *_parts(
+                "code   qweight  u{bits} in s32  i*bits/32, o        order=Ab{word}a",
+                "zero   qzeros   u{bits} in s32  i/group, o*bits/32  by=g_idx",
+                "scale  scales   {scales}        i/group, o          by=g_idx",
+            ),
             Part("g_idx", "i", "s32", when="g_idx", values=_order),
         ),
-        _gptq,
         (
             _GROUP,
             Option("zeros", "v1", ("v1", "v2"), ("stored minus 1", "as they are")),
@@ -307,18 +255,18 @@ _ALL: tuple[Scheme, ...] = (
             _F16,
             Option("g_idx", usual=False, legal=(False, True)),
         ),
+        _from_one,
         model="oi",
         data=("g_idx",),
     ),
     Scheme(
         "awq",
         "io",
-        (
-            Part("qweight", "i, o*4/32", "u4", "s32", "awq"),
-            Part("qzeros", "i/group, o*4/32", "u4", "s32", "awq"),
-            Part("scales", "i/group, o"),
+        _parts(
+            "code   qweight  u4 in s32  i, o*4/32        order=awq",
+            "zero   qzeros   u4 in s32  i/group, o*4/32  order=awq",
+            "scale  scales   {scales}   i/group, o",
         ),
-        _scaled("scales", zero="qzeros"),
         (_GROUP, _F16),
         model="oi",
     ),
@@ -326,155 +274,182 @@ _ALL: tuple[Scheme, ...] = (
         Scheme(
             name,
             "oi",
-            (
-                Part("weight", _BY_2, "u4", "u8", name),
-                *(
-                    Part(
-                        part,
-                        "i/group, o, 2",
-                        order=partial(_in_pairs, k),
-                        within="scales_and_zeros",
-                        is_bare=True,
-                    )
-                    for k, part in enumerate(("scales", "zeros"))
-                ),
+            _parts(
+                f"code    weight  u4 in u8  o, i*4/8       order={name}",
+                "scale   scales  {scales}  i/group, o, 2  order=pairs_first  "
+                "within=scales_and_zeros  is_bare=yes",
+                "offset  zeros   {scales}  i/group, o, 2  order=pairs_second  "
+                "within=scales_and_zeros  is_bare=yes",
             ),
-            _torch,
             (_GROUP, _BF16),
+            _from_middle,
         )
         for name in ("torch_int4_cpu", "torch_int4_cpu_avx2", "torch_int4_cpu_default")
     ),
-    _ocp("ocp_mxfp4", _E2M1, _BY_2),
-    _ocp("ocp_mxfp8", _E4M3, "o, i"),
+    *(
+        _blocks(
+            name,
+            f"code   data    {codes}",
+            "scale  scales  e8m0  o~128, i/32~4  order=nvfp4_scales  when=swizzled",
+            "scale  scales  e8m0  o, i/32        when=!swizzled",
+            options=(_SWIZZLED,),
+        )
+        for name, codes in (
+            ("ocp_mxfp4", "f4_e2m1 in u8  o, i*4/8"),
+            ("ocp_mxfp8", "f8_e4m3  o, i"),
+        )
+    ),
     _blocks(
         "modelopt_nvfp4",
-        Part("weight", _BY_2, *_E2M1, stacked="e, i*4/8, o", stacked_order="aBc2b"),
-        Part("weight_scale", "o, i/16", "f8_e4m3", stacked="e, i/16, o"),
-        Part("weight_scale_2", "1", "f32", stacked="1"),
+        "code   weight          f4_e2m1 in u8  o, i*4/8  stacked=e, i*4/8, o  stacked_order=aBc2b",
+        "scale  weight_scale    f8_e4m3        o, i/16   stacked=e, i/16, o",
+        "scale  weight_scale_2  f32            1         stacked=1",
         stacked="eio",
     ),
     _blocks(
         "compressed_nvfp4",
-        Part("weight_packed", _BY_2, *_E2M1),
-        Part("weight_scale", "o, i/16", "f8_e4m3"),
-        Part("weight_global_scale", "1", "f32", stacked="e, 1, 1"),
-        rule=lambda code, _: Rule(
-            code, (_of("weight_scale"), _of("weight_global_scale", divides=True))
-        ),
+        "code     weight_packed        f4_e2m1 in u8  o, i*4/8",
+        "scale    weight_scale         f8_e4m3        o, i/16",
+        "divisor  weight_global_scale  f32            1        stacked=e, 1, 1",
     ),
     _blocks(
         "modelopt_mxfp4",
-        Part("weight", _BY_2, *_E2M1),
-        Part("weight_scale", _BY_32, *_EXPONENTS),
+        "code   weight        f4_e2m1 in u8  o, i*4/8",
+        "scale  weight_scale  e8m0 in u8     o, i/32",
     ),
     _blocks(
         "compressed_mxfp4",
-        Part("weight_packed", _BY_2, *_E2M1),
-        Part("weight_scale", _BY_32, *_EXPONENTS),
+        "code   weight_packed  f4_e2m1 in u8  o, i*4/8",
+        "scale  weight_scale   e8m0 in u8     o, i/32",
     ),
     _blocks(
         "gpt_oss_mxfp4",
-        Part("blocks", "o, i/32, 16", *_E2M1),
-        Part("scales", _BY_32, *_EXPONENTS),
+        "code   blocks  f4_e2m1 in u8  o, i/32, 16",
+        "scale  scales  e8m0 in u8     o, i/32",
         model="eio",
         joint="_",
     ),
     _blocks(
         "mxfp8",
-        Part("weight", "o, i", "f8_e4m3"),
-        Part("weight_scale", _BY_32, *_EXPONENTS),
+        "code   weight        f8_e4m3     o, i",
+        "scale  weight_scale  e8m0 in u8  o, i/32",
     ),
-    _of_mlx("mlx_mxfp4", "f4_e2m1", "e8m0", 4, 32),
-    _of_mlx("mlx_mxfp8", "f8_e4m3", "e8m0", 8, 32),
-    _of_mlx("mlx_nvfp4", "f4_e2m1", "f8_e4m3", 4, 16),
-    _fp8_scheme("fp8_tensor", "1", "e, 1, 1"),
-    _fp8_scheme("fp8_channel", "o, 1", "e, o, 1"),
-    _fp8_scheme("fp8_block", "o^block, i^block", "e, o^block, i^block", _BLOCK),
+    *(
+        _blocks(
+            name,
+            f"code   weight  {codes} in u32  o, i*{bits}/32  is_bare=yes",
+            f"scale  scales  {scales} in u8  o, i/{group}    is_bare=yes",
+        )
+        for name, codes, bits, scales, group in (
+            ("mlx_mxfp4", "f4_e2m1", 4, "e8m0", 32),
+            ("mlx_mxfp8", "f8_e4m3", 8, "e8m0", 32),
+            ("mlx_nvfp4", "f4_e2m1", 4, "f8_e4m3", 16),
+        )
+    ),
+    *(
+        # both names hold the factor that codes are multiplied by
+        _blocks(
+            name,
+            "code   weight            {codes}   o, i",
+            f"scale  weight_scale_inv  {{scales}}  {scales}  stacked={stacked}  when=scale_inv",
+            f"scale  weight_scale      {{scales}}  {scales}  stacked={stacked}  when=!scale_inv",
+            options=(*_FP8, *more),
+        )
+        for name, scales, stacked, more in (
+            ("fp8_tensor", "1", "e, 1, 1", ()),
+            ("fp8_channel", "o, 1", "e, o, 1", ()),
+            ("fp8_block", "o^block, i^block", "e, o^block, i^block", (_BLOCK,)),
+        )
+    ),
     # DeepSeek-V4: its dense layers, and its experts
     _blocks(
         "deepseek_fp8",
-        Part("weight", "o, i", "f8_e4m3"),
-        Part("scale", "o^block, i^block", "e8m0"),
+        "code   weight  f8_e4m3  o, i",
+        "scale  scale   e8m0     o^block, i^block",
         options=(_BLOCK,),
     ),
-    _blocks("deepseek_fp4", Part("weight", _BY_2, "f4_e2m1", "s8"), Part("scale", _BY_32, "e8m0")),
-    Scheme(
+    _blocks(
+        "deepseek_fp4",
+        "code   weight  f4_e2m1 in s8  o, i*4/8",
+        "scale  scale   e8m0           o, i/32",
+    ),
+    _blocks(
         "mlx",
-        "oi",
-        (
-            Part("weight", "o, i*bits/32", "u{bits}", "u32", is_bare=True),
-            Part("scales", "o, i/group"),
-            Part("biases", "o, i/group"),
-        ),
-        _mlx,
+        "code    weight  u{bits} in u32  o, i*bits/32  is_bare=yes",
+        "scale   scales  {scales}        o, i/group",
+        "offset  biases  {scales}        o, i/group",
         # what MLX has kernels for
-        (
+        options=(
             Option("group", 64, (32, 64, 128)),
             Option("bits", 4, (1, 2, 3, 4, 5, 6, 8)),
             _BF16,
         ),
-        "eoi",
+        rule=_in_scales,
     ),
     Scheme(
         "pack_quantized",
         "oi",
         (
-            Part("weight_packed", "o, i*bits^32", "u{bits}", "s32", "aB{word}b"),
-            Part("weight_scale", _ROWS_OF_SCALES),
             # the same number is added to codes and to zero points
-            Part(
-                "weight_zero_point",
-                "o*bits^32, i/group",
-                "u{bits}",
-                "s32",
-                "Ab{word}a",
-                when="zeros",
+            *_parts(
+                "code   weight_packed      u{bits} in s32  o, i*bits^32        order=aB{word}b",
+                "scale  weight_scale       {scales}        o/rows, i/group",
+                "zero   weight_zero_point  u{bits} in s32  o*bits^32, i/group  order=Ab{word}a  "
+                "when=zeros",
             ),
             Part("weight_shape", "", "{shape}", values=_is_dims, shows=("o", "i")),
         ),
-        _packed,
         # compressed-tensors writes the first type of dims, Kimi-K2 the second
         (_GROUP, _ROWS, _ZEROS, _FOUR, _BF16, Option("shape", "s64", ("s64", "s32"))),
+        _from_middle,
     ),
     Scheme(
         "int_quantized",
         "oi",
-        (
-            Part("weight", "o, i", "s8"),
-            Part("weight_scale", _ROWS_OF_SCALES),
-            Part("weight_zero_point", _ROWS_OF_SCALES, "s8", when="zeros"),
+        _parts(
+            "code   weight             s8        o, i",
+            "scale  weight_scale       {scales}  o/rows, i/group",
+            "zero   weight_zero_point  s8        o/rows, i/group  when=zeros",
         ),
-        _bytes,
         (Option("group", -1), _ROWS, _ZEROS, _BF16),
     ),
     Scheme(
         "hqq",
         "oi",
         (
-            Part("W_q", "o*bits/8*i/group, group", "u{bits}", "u8", _in_parts, is_bare=True),
-            Part("scale", "i/group*o, 1", is_bare=True),
-            Part("zero", "i/group*o, 1", is_bare=True),
+            *_parts(
+                "code   W_q    u{bits} in u8  o*bits/8*i/group, group  order=in_parts  is_bare=yes",
+                "scale  scale  {scales}       i/group*o, 1             is_bare=yes",
+                "zero   zero   {scales}       i/group*o, 1             is_bare=yes",
+            ),
             *_HQQ_STATE,
         ),
-        _hqq,
         (Option("group", 64), Option("bits", 4, (1, 2, 4, 8)), _BF16),
+        _in_scales,
     ),
     # GGUF's q4_0 as llama.cpp keeps it in the memory of an Adreno GPU
-    _q4_0(
-        "ggml_soa",
-        Part("adreno_q", "o, i*4/8", "u4", "u8", "ggml_soa"),
-        Part("adreno_d", "o, i/32", "f16"),
-    ),
-    _q4_0(
-        "adreno_noshuffle",
-        Part("adreno_q", "i*4/16, o", "u4", "u16", "adreno_noshuffle"),
-        Part("adreno_d", "i/32, o", "f16", order="adreno_scales"),
-    ),
-    _q4_0(
-        "adreno_trans4_ns",
-        Part("adreno_q", "i*4/32, o", "u4", "u32", "Ba8b", stacked_order="adreno_trans4_ns"),
-        Part("adreno_d", "i/32, o", "f16", order="ba", stacked_order="acb"),
-        "eoi",
+    *(
+        Scheme(name, "oi", _parts(*lines), rule=_from_middle, stacked=stacked)
+        for name, stacked, *lines in (
+            (
+                "ggml_soa",
+                "",
+                "code   adreno_q  u4 in u8  o, i*4/8  order=ggml_soa",
+                "scale  adreno_d  f16       o, i/32",
+            ),
+            (
+                "adreno_noshuffle",
+                "",
+                "code   adreno_q  u4 in u16  i*4/16, o  order=adreno_noshuffle",
+                "scale  adreno_d  f16        i/32, o    order=adreno_scales",
+            ),
+            (
+                "adreno_trans4_ns",
+                "eoi",
+                "code   adreno_q  u4 in u32  i*4/32, o  order=Ba8b  stacked_order=adreno_trans4_ns",
+                "scale  adreno_d  f16        i/32, o    order=ba    stacked_order=acb",
+            ),
+        )
     ),
     _bitsandbytes("nf4"),
     _bitsandbytes("fp4"),

@@ -141,6 +141,8 @@ class Part(NamedTuple):
     shows: tuple[str, ...] | Callable[[bytes], dict[str, Any]] = ()
     # whether files that hold it say nothing about the elements in its words
     is_bare: bool = False
+    # what it is in the rule: code, scale, divisor, zero or offset
+    role: str = ""
     # the tensor that may have, for each input, the row of this one that it uses: an indirection
     # table
     by: str = ""
@@ -192,9 +194,9 @@ class Scheme(NamedTuple):
     letters: str
     # codes first
     parts: tuple[Part, ...]
-    # makes the rule from the number of the codes and the options
-    rule: Callable[[Number, Options], Rule]
     options: tuple[Option, ...] = ()
+    # changes the rule that the roles of the parts make
+    rule: Callable[[Rule, Options], Rule] = lambda rule, _: rule
     # the names of the dims of stacked matrices, such as the experts of a layer; empty if there are
     # none
     stacked: str = ""
@@ -279,7 +281,7 @@ class Scheme(NamedTuple):
             if not fields:
                 code = [(each.name, k * each.bits) for k, each in enumerate(made)]
             fields += made
-        rule = self.rule(Number(tuple(code)), sizes.options)
+        rule = self.rule(_rule_of(Number(tuple(code)), self.parts_of(sizes.options)), sizes.options)
         given = tuple(sizes.options.items())
         return RecordDesc(dims, tuple(fields), rule, self.name, letters, given, tuple(constants))
 
@@ -313,6 +315,17 @@ class Scheme(NamedTuple):
                 kind, (1,) if is_one else shape, nbytes, held[0].desc if is_told else None
             )
         return found
+
+
+def _rule_of(code: Number, parts: tuple[Part, ...]) -> Rule:
+    """Return the rule that the roles of parts make."""
+    numbers: dict[str, list[Number]] = {"scale": [], "zero": [], "offset": []}
+    for part in parts[1:]:
+        role, divides = ("scale", True) if part.role == "divisor" else (part.role, False)
+        if role:
+            numbers[role].append(Number(((part.name, 0),), divides=divides))
+    zero = next(iter(numbers["zero"]), None)
+    return Rule(code, tuple(numbers["scale"]), zero, tuple(numbers["offset"]))
 
 
 class _Sizes(NamedTuple):
