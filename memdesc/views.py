@@ -18,35 +18,6 @@ def submemory(
     The part is within the parent, and neither starts inside a block nor ends inside one before the
     parent's end.
     """
-    _check_bounds(layout, dims, offsets, letters)
-    axes = []
-    blocks: list[Block] = []
-    offset0 = layout.offset0
-    for k, axis in enumerate(layout.axes):
-        outer, *inner = layout.axis_blocks(k)
-        if len(axis.dims) > 1:
-            _check_whole(layout, axis, dims, letters)
-            axes.append(axis)
-            blocks += [outer, *inner]
-            continue
-        (dim,) = axis.dims
-        size, at = dims[dim], offsets[dim]
-        whole = layout.dims[dim], outer.step
-        _check_block_bounds(dim_name(dim, letters), whole, (size, at))
-        offset0 += at // outer.step * outer.stride
-        # a view that ends where its parent ends keeps the padding; an empty one has none
-        padded = axis.padded - at if at + size == layout.dims[dim] else size
-        axes.append(Axis(axis.dims, padded if size else 0))
-        blocks += [outer._replace(extent=-(-axes[-1].padded // outer.step)), *inner]
-    # with negative strides, an empty view of an empty parent may start at a negative offset
-    return Layout.computed(
-        dims, tuple(axes), tuple(blocks), offset0 if all(dims) else max(offset0, 0)
-    )
-
-
-def _check_bounds(
-    layout: Layout, dims: tuple[int, ...], offsets: tuple[int, ...], letters: str | None
-) -> None:
     if len(dims) != layout.ndims or len(offsets) != layout.ndims:
         raise MemdescError(
             f"a view of {layout.ndims} dims needs as many sizes and offsets, "
@@ -56,30 +27,41 @@ def _check_bounds(
         if size < 0 or at < 0 or at + size > whole:
             name = dim_name(dim, letters)
             raise MemdescError(f"{name}: a view of {size} at {at} leaves the parent's size {whole}")
-
-
-def _check_whole(layout: Layout, axis: Axis, dims: tuple[int, ...], letters: str | None) -> None:
-    """Refuse a part that does not keep fused dims whole."""
-    if any(dims[dim] != layout.dims[dim] for dim in axis.dims):
-        names = dim_names(axis.dims, letters)
-        raise MemdescError(f"dims {names} are fused into one index; a view must keep them whole")
-
-
-def _check_block_bounds(name: str, whole: tuple[int, int], part: tuple[int, int]) -> None:
-    """Refuse a part, (size, offset), that starts inside a block, or ends inside one too early.
-
-    `whole` has the size of the dim and of its block.
-
-    A part of a single block is legal, and so is one that ends where the parent ends.
-    """
-    (end, step), (size, at) = whole, part
-    if at % step:
-        raise MemdescError(f"{name}: offset {at} is not a multiple of the block {step}")
-    if at + size != end and size % step and size > step:
-        raise MemdescError(
-            f"{name}: size {size} at {at} ends inside a block of {step} "
-            f"before the parent's end {end}"
-        )
+    axes = []
+    blocks: list[Block] = []
+    offset0 = layout.offset0
+    for k, axis in enumerate(layout.axes):
+        outer, *inner = layout.axis_blocks(k)
+        if len(axis.dims) > 1:
+            if any(dims[dim] != layout.dims[dim] for dim in axis.dims):
+                names = dim_names(axis.dims, letters)
+                raise MemdescError(
+                    f"dims {names} are fused into one index; a view must keep them whole"
+                )
+            axes.append(axis)
+            blocks += [outer, *inner]
+            continue
+        (dim,) = axis.dims
+        size, at, end = dims[dim], offsets[dim], layout.dims[dim]
+        if at % outer.step:
+            raise MemdescError(
+                f"{dim_name(dim, letters)}: offset {at} is not a multiple of the block {outer.step}"
+            )
+        # a part of a single block is legal, and so is one that ends where the parent ends
+        if at + size != end and size % outer.step and size > outer.step:
+            raise MemdescError(
+                f"{dim_name(dim, letters)}: size {size} at {at} ends inside a block of "
+                f"{outer.step} before the parent's end {end}"
+            )
+        offset0 += at // outer.step * outer.stride
+        # a view that ends where its parent ends keeps the padding; an empty one has none
+        padded = axis.padded - at if at + size == end else size
+        axes.append(Axis(axis.dims, padded if size else 0))
+        blocks += [outer._replace(extent=-(-axes[-1].padded // outer.step)), *inner]
+    # with negative strides, an empty view of an empty parent may start at a negative offset
+    return Layout.computed(
+        dims, tuple(axes), tuple(blocks), offset0 if all(dims) else max(offset0, 0)
+    )
 
 
 def permute_axes(layout: Layout, perm: tuple[int, ...]) -> Layout:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from memdesc.desc import MemoryDesc
 
 # types that are read; si8 is also spelled i8
-_NAMES = MLIR_TYPES | {f"si{bits}": DATA_TYPES[f"s{bits}"] for bits in (4, 8, 16, 32, 64)}
+_NAMES = {**MLIR_TYPES, **{f"si{bits}": DATA_TYPES[f"s{bits}"] for bits in (4, 8, 16, 32, 64)}}
 
 _SHAPE = r"(?P<shape>(?:[0-9?]{1,18}x)*)(?P<type>[a-zA-Z][a-zA-Z0-9]*)"
 _STRIDED = r"strided<\[(?P<strides>[^\]]*)\](?:\s*,\s*offset\s*:\s*(?P<offset>[-0-9?]+))?\s*>"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from memdesc.dtypes import DATA_TYPES, DataType, data_type
@@ -233,9 +234,11 @@ boolean     pred       -           boolean torch.bool
 """
 
 
-def _types_in(column: int) -> dict[str, DataType]:
+def _types_in(column: int) -> Mapping[str, DataType]:
     rows = map(str.split, _TYPES.strip().splitlines())
-    return {row[column]: DATA_TYPES[row[0]] for row in rows if row[column] != "-"}
+    types = {row[column]: DATA_TYPES[row[0]] for row in rows}
+    types.pop("-", None)
+    return MappingProxyType(types)
 
 
 XLA_TYPES, MLIR_TYPES, OPENVINO_TYPES, TORCH_TYPES = map(_types_in, range(1, 5))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from memdesc.errors import UnknownFormatError, UnsupportedFormatError, short_repr
 from memdesc.names.vocabulary import Vocabulary, read_names, refuse
@@ -113,39 +113,14 @@ def _family(name: str) -> tuple[str, str]:
     return _LETTERS.get(present, ("data", ""))
 
 
-class _Tokens(NamedTuple):
-    """The parts of a name."""
-
-    outer: list[tuple[str, bool]]
-    """Dims of each outer token, outermost first, and whether they are sliced."""
-    inner: list[tuple[str, str]]
-    """Dims and extent of each block, outermost first."""
-    align: dict[str, str]
-    """For a dim, the multiple to which its extent is rounded up."""
-
-
 def _translate(name: str) -> str:
-    """Rewrite a name in the canonical notation."""
-    tokens = _split(name)
-    order = _logical_order(name, tokens)
-    _check_slices(name, tokens)
-
-    def axis(dims: str) -> str:
-        letters = "".join(sorted(LETTERS[order.index(dim)] for dim in dims))
-        return f"({letters})" if len(letters) > 1 else letters
-
-    canonical = ""
-    for dims, is_sliced in tokens.outer:
-        canonical += axis(dims).upper() if is_sliced else "".join(axis(dim) for dim in dims)
-    canonical += "".join(f"{extent}{axis(dims)}" for dims, extent in tokens.inner)
-    return canonical + "".join(f"__{axis(dim)}{count}" for dim, count in tokens.align.items())
-
-
-def _split(name: str) -> _Tokens:
-    """Split a name into its parts; refuse a token that is none of them."""
+    """Rewrite a name in the canonical notation; refuse a token that is no part of a name."""
     body, *aligned = name.split("__")
+    # dims of each outer token, outermost first, and whether they are sliced
     outer: list[tuple[str, bool]] = []
+    # dims and extent of each block, outermost first
     inner: list[tuple[str, str]] = []
+    # for a dim, the multiple to which its extent is rounded up
     align: dict[str, str] = {}
     for token in body.split("_"):
         if match := re.fullmatch(_INNER, token):
@@ -168,12 +143,28 @@ def _split(name: str) -> _Tokens:
             reason = f"'__{token}' must align a dim of the name, and only once"
             raise _error(name, reason)
         align[match["dims"]] = match["align"]
-    return _Tokens(outer, inner, align)
+    order = _logical_order(name, "".join(dims for dims, _ in outer))
+    sliced = {dims for dims, is_sliced in outer if is_sliced}
+    if wrong := min(sliced ^ {dims for dims, _ in inner}, default=""):
+        reason = f"{wrong!r} has a block, but is not sliced"
+        if wrong in sliced:
+            reason = f"{wrong + 's'!r} is sliced, but no block of it follows"
+        raise _error(name, reason)
+
+    def axis(dims: str) -> str:
+        letters = "".join(sorted(LETTERS[order.index(dim)] for dim in dims))
+        return f"({letters})" if len(letters) > 1 else letters
+
+    canonical = ""
+    for dims, is_sliced in outer:
+        canonical += axis(dims).upper() if is_sliced else "".join(axis(dim) for dim in dims)
+    canonical += "".join(f"{extent}{axis(dims)}" for dims, extent in inner)
+    return canonical + "".join(f"__{axis(dim)}{count}" for dim, count in align.items())
 
 
-def _logical_order(name: str, tokens: _Tokens) -> str:
+def _logical_order(name: str, dims: str) -> str:
     """Return the letters of the dims in logical order; refuse dims that no tensor has."""
-    present = frozenset("".join(dims for dims, _ in tokens.outer))
+    present = frozenset(dims)
     if present not in _LETTERS:
         have = ", ".join(sorted(present))
         reason = (
@@ -182,21 +173,6 @@ def _logical_order(name: str, tokens: _Tokens) -> str:
         )
         raise _error(name, reason)
     return _LETTERS[present][1]
-
-
-def _check_slices(name: str, tokens: _Tokens) -> None:
-    """Refuse a sliced dim without a block, and a block of a dim that is not sliced."""
-    sliced = {dims for dims, is_sliced in tokens.outer if is_sliced}
-    blocked = {dims for dims, _ in tokens.inner}
-    if sliced == blocked:
-        return
-    wrong = min(sliced ^ blocked)
-    reason = (
-        f"{wrong + 's'!r} is sliced, but no block of it follows"
-        if wrong in sliced
-        else f"{wrong!r} has a block, but is not sliced"
-    )
-    raise _error(name, reason)
 
 
 def _error(name: str, reason: str) -> UnknownFormatError:
