@@ -7,13 +7,14 @@ against accidents only: a malicious pickle can run any code.
 from __future__ import annotations
 
 from dataclasses import fields
+from functools import cache
 from importlib import import_module
 from operator import attrgetter
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, get_args, get_origin, get_type_hints
 
 import numpy as np
 
-from memdesc.errors import MemdescError
+from memdesc.errors import MemdescError, short_repr
 
 
 class Checked:
@@ -62,6 +63,40 @@ def _make(name: str, *arguments: Any) -> Any:
             f"a pickle says that {name!r} is a value of memdesc, which it is not: it is damaged"
         )
     return kind._made(*map(_unpickled, arguments))  # noqa: SLF001 - of a class of this module
+
+
+def check_types(value: Any) -> None:
+    """Refuse a value by hand with a field that is not of the type that its class declares."""
+    kind = type(value)
+    for name, wanted in _types_of(kind).items():
+        given = getattr(value, name)
+        if not _is_of(given, wanted):
+            declared = kind.__annotations__[name]
+            text = getattr(declared, "__forward_arg__", declared)
+            article = "an" if kind.__name__[0] in "AEIOU" else "a"
+            raise MemdescError(
+                f"{name} of {article} {kind.__name__} must be {text}, not {short_repr(given)}"
+            )
+
+
+@cache
+def _types_of(kind: type) -> dict[str, Any]:
+    return {name: hint for name, hint in get_type_hints(kind).items() if name[0] != "_"}
+
+
+def _is_of(value: Any, wanted: Any) -> bool:
+    """Whether a value is of a type, or a tuple or a union of types; a bool is no number."""
+    parts = get_args(wanted)
+    if get_origin(wanted) is tuple:
+        if parts[-1] is ...:
+            return isinstance(value, tuple) and all(_is_of(each, parts[0]) for each in value)
+        is_pair = isinstance(value, tuple) and len(value) == len(parts)
+        return is_pair and all(map(_is_of, value, parts))
+    if parts:
+        return any(_is_of(value, part) for part in parts)
+    if wanted in (int, float):
+        return type(value) is int or type(value) is wanted
+    return isinstance(value, wanted)
 
 
 class _Array(NamedTuple):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from memdesc.checked import Checked
+from memdesc.checked import Checked, check_types
 from memdesc.diophantine import SearchLimitError, Term, solve
 from memdesc.dtypes import DATA_TYPES
 from memdesc.errors import MemdescError, OverlapError, short_repr
@@ -94,12 +94,7 @@ class RecordDesc(Checked):
     def __post_init__(self) -> None:
         object.__setattr__(self, "dims", exact_ints("dims", self.dims))
         check_dims(self.dims)
-        is_typed = isinstance(self.fields, tuple) and isinstance(self.rule, Rule)
-        if not is_typed or not all(isinstance(part, Field) for part in self.fields):
-            raise MemdescError(
-                f"a RecordDesc needs a tuple of Field and a Rule, not {short_repr(self.fields)} "
-                f"and {short_repr(self.rule)}; see record_desc"
-            )
+        check_types(self)
         for name, count in Counter(part.name for part in self.fields).items():
             if count > 1:
                 raise MemdescError(
@@ -129,11 +124,6 @@ class RecordDesc(Checked):
         return hash(self._key)
 
     def _check_constants(self) -> None:
-        is_typed = isinstance(self.constants, tuple)
-        if not is_typed or not all(isinstance(each, Constant) for each in self.constants):
-            raise MemdescError(
-                f"constants are a tuple of Constant, not {short_repr(self.constants)}"
-            )
         taken = {part.tensor for part in self.fields}
         for each in self.constants:
             check_constant(each)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from memdesc.checked import Checked
+from memdesc.checked import Checked, check_types
 from memdesc.desc import MemoryDesc, desc_of
 from memdesc.dtypes import DATA_TYPES, data_type
 from memdesc.errors import MemdescError, UnsupportedFormatError, short_repr
@@ -68,26 +68,21 @@ class Field(Checked):
     index: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.name, str) and self.name and isinstance(self.tensor, str)):
-            raise MemdescError(
-                f"a field needs a name and a tensor, not {short_repr(self.name)} and "
-                f"{short_repr(self.tensor)}"
-            )
-        if not isinstance(self.kind, str) or self.kind not in {*DATA_TYPES, *BIT_PLANES}:
-            kinds = ", ".join([*BIT_PLANES, *DATA_TYPES])
-            kind = short_repr(self.kind)
-            raise MemdescError(f"field {self.name}: there is no kind {kind}; the kinds are {kinds}")
-        if not isinstance(self.layout, Layout):
-            raise MemdescError(
-                f"field {self.name}: a Layout is needed, not {short_repr(self.layout)}"
-            )
         object.__setattr__(self, "groups", exact_ints("groups", self.groups))
+        object.__setattr__(self, "index", exact_ints("index", self.index))
+        check_types(self)
+        if not self.name:
+            raise MemdescError(f"a field of {short_repr(self.tensor)} needs a name, not ''")
+        if self.kind not in {*DATA_TYPES, *BIT_PLANES}:
+            raise MemdescError(
+                f"field {self.name}: there is no kind {short_repr(self.kind)}; the kinds are "
+                f"{', '.join([*BIT_PLANES, *DATA_TYPES])}"
+            )
         if len(self.groups) != self.layout.ndims or min(self.groups) < 1:
             raise MemdescError(
                 f"field {self.name}: groups {self.groups} must be {self.layout.ndims} numbers of "
                 "1 or more, one for each dim"
             )
-        object.__setattr__(self, "index", exact_ints("index", self.index))
         if self.index and (len(self.index) != self.groups[-1] or min(self.index) < 0):
             raise MemdescError(
                 f"field {self.name}: an index has a number of 0 or more for each of the "

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from memdesc.checked import check_types
 from memdesc.dtypes import DATA_TYPES
 from memdesc.errors import MemdescError, short_repr
 from memdesc.immutable import immutable
@@ -249,48 +250,40 @@ def _product(numbers: tuple[Number, ...]) -> str:
 
 
 def check_rule(rule: Rule) -> None:
-    """Refuse a rule with parts of the wrong types."""
-    products = (rule.scale, rule.offset)
-    is_typed = all(isinstance(product, tuple) for product in products) and rule.scale
-    if not is_typed or not all(isinstance(number, Number) for number in rule.numbers):
-        raise MemdescError(
-            f"a Rule needs a Number as code and zero, a tuple of at least one as scale, and a "
-            f"tuple as offset; not {short_repr(tuple(rule))}"
-        )
-    first = [rule.code, rule.zero, *(product[0] for product in products if product)]
+    """Refuse a rule with parts of the wrong types or values."""
+    check_types(rule)
+    if not rule.scale:
+        raise MemdescError(f"a Rule needs at least one scale, not {short_repr(tuple(rule))}")
+    first = [rule.code, rule.zero, rule.scale[0], *rule.offset[:1]]
     alone = next((each for each in first if each is not None and each.divides is True), None)
     if alone is not None:
         raise MemdescError(
             f"only a factor after the first one divides a product, but {alone} is the first"
         )
-    if not isinstance(rule.sign, int) or rule.sign not in (1, -1):
-        raise MemdescError(f"the sign of a Rule is 1 or -1, not {short_repr(rule.sign)}")
-    if not isinstance(rule.kind, str) or rule.kind not in _RULE_KINDS:
+    if rule.sign not in (1, -1):
+        raise MemdescError(f"the sign of a Rule is 1 or -1, not {rule.sign}")
+    if rule.kind not in _RULE_KINDS:
         raise MemdescError(
             f"a Rule is computed in {', '.join(_RULE_KINDS)}, not {short_repr(rule.kind)}"
         )
 
 
 def check_number(number: Number) -> None:
-    """Refuse a number with parts of the wrong types."""
-    parts, minus, table, divides, codebook, kind = number
-    if not (isinstance(parts, tuple) and parts and all(map(_is_part, parts))):
+    """Refuse a number with parts of the wrong types or values."""
+    check_types(number)
+    parts, minus, table, _, codebook, kind = number
+    if not parts or not all(0 <= shift < _MAX_SHIFT for _, shift in parts):
         raise MemdescError(
-            f"parts of a Number are a tuple of pairs of a field name and a bit of 0 to "
-            f"{_MAX_SHIFT - 1}, not {short_repr(parts)}"
+            f"parts of a Number are at least one field and a bit of 0 to {_MAX_SHIFT - 1}, not "
+            f"{short_repr(parts)}"
         )
-    if type(minus) is not int or abs(minus) > _MAX_MINUS:
-        raise MemdescError(
-            f"minus must be an integer of at most {_MAX_MINUS}, not {short_repr(minus)}"
-        )
-    if not isinstance(divides, bool):
-        raise MemdescError(f"divides must be True or False, not {short_repr(divides)}")
-    is_table = isinstance(table, tuple) and all(type(value) in (int, float) for value in table)
-    if not is_table or any(not abs(value) <= _LARGEST for value in table):
+    if abs(minus) > _MAX_MINUS:
+        raise MemdescError(f"minus must be an integer of at most {_MAX_MINUS}, not {minus}")
+    if any(not abs(value) <= _LARGEST for value in table):
         raise MemdescError(f"a table is a tuple of finite floats, not {short_repr(table)}")
     if codebook is not None:
         _check_codebook(codebook)
-    if not isinstance(kind, str) or kind not in ("", *JOINED_KINDS):
+    if kind not in ("", *JOINED_KINDS):
         raise MemdescError(f"an integer holds the bits of f16 or bf16, not of {short_repr(kind)}")
     one_of = [name for name in ("table", "codebook", "kind") if getattr(number, name)]
     if len(one_of) > 1 or (minus and one_of and not isinstance(codebook, Digits)):
@@ -302,14 +295,12 @@ def check_number(number: Number) -> None:
 
 def _check_codebook(codebook: Codebook | Digits) -> None:
     """Refuse a codebook with parts of the wrong types or numbers."""
-    count = 0
-    lanes: tuple[int, ...] = ()
-    match codebook:
-        case Codebook(int() as size, bytes() as values, tuple() as lanes) if values:
-            count = size if size <= _MAX_VECTOR else 0
-        case Digits(int() as base, tuple() as lanes):
-            count = _MAX_DIGITS.get(base, 0)
-    if not lanes or not all(type(lane) is int and 0 <= lane < count for lane in lanes):
+    check_types(codebook)
+    if isinstance(codebook, Digits):
+        count = _MAX_DIGITS.get(codebook.base, 0)
+    else:
+        count = codebook.size if codebook.size <= _MAX_VECTOR and codebook.values else 0
+    if not codebook.lanes or not all(0 <= lane < count for lane in codebook.lanes):
         raise MemdescError(
             f"a codebook is a Codebook of vectors of at most {_MAX_VECTOR} numbers or Digits of "
             f"base {', '.join(map(str, _MAX_DIGITS))}, with lanes that they have; not "
@@ -319,30 +310,19 @@ def _check_codebook(codebook: Codebook | Digits) -> None:
 
 def check_constant(constant: Constant) -> None:
     """Refuse a constant with parts of the wrong types, or values that its type does not hold."""
+    check_types(constant)
     tensor, kind, values = constant
-    if not (isinstance(tensor, str) and tensor):
-        raise MemdescError(f"a Constant needs the name of its tensor, not {short_repr(tensor)}")
-    known = DATA_TYPES.get(kind) if isinstance(kind, str) else None
+    if not tensor:
+        raise MemdescError("a Constant needs the name of its tensor, not ''")
+    known = DATA_TYPES.get(kind)
     is_integer = known is not None and not known.is_packed and known.numpy.kind in "iu"
     if known is None or not (is_integer or kind == _WIDEST):
         raise MemdescError(
             f"{tensor} must have type f32 or a whole-byte integer type, such as s64, not "
             f"{short_repr(kind)}"
         )
-    is_typed = isinstance(values, tuple) and all(
-        type(value) is (int if is_integer else float) for value in values
-    )
-    limits = np.iinfo(known.numpy) if is_integer else np.finfo(known.numpy)
-    if not is_typed or not all(limits.min <= value <= limits.max for value in values):
-        what = "integers" if is_integer else "floats"
+    wanted, limits = (int, np.iinfo(known.numpy)) if is_integer else (float, np.finfo(known.numpy))
+    if not all(type(value) is wanted and limits.min <= value <= limits.max for value in values):
         raise MemdescError(
-            f"the values of {tensor} are a tuple of {what} of {kind}, not {short_repr(values)}"
+            f"the values of {tensor} are {wanted.__name__}s of {kind}, not {short_repr(values)}"
         )
-
-
-def _is_part(part: object) -> bool:
-    """Whether a part is a pair of a name and a bit."""
-    match part:
-        case (str(), int() as shift):
-            return isinstance(part, tuple) and type(shift) is int and 0 <= shift < _MAX_SHIFT
-    return False

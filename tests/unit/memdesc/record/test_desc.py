@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import copy
 import pickle
+from dataclasses import fields as dataclass_fields
 from dataclasses import replace
 from fractions import Fraction
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -52,12 +54,8 @@ def test_planes_of_bits_are_layouts_without_a_descriptor() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"name": ""}, "a field needs a name and a tensor, not '' and 'data'"),
-        ({"name": 7}, "a field needs a name and a tensor, not 7 and 'data'"),
-        ({"tensor": 1}, "a field needs a name and a tensor, not 'q' and 1"),
+        ({"name": ""}, "a field of 'data' needs a name, not ''"),
         ({"kind": "u3"}, "field q: there is no kind 'u3'; the kinds are u1, u2, f64"),
-        ({"kind": None}, "field q: there is no kind None"),
-        ({"layout": "ab"}, "field q: a Layout is needed, not 'ab'"),
         ({"groups": (1,)}, r"groups \(1,\) must be 2 numbers of 1 or more"),
         ({"groups": (1, 0)}, r"groups \(1, 0\) must be 2 numbers of 1 or more"),
         ({"groups": (1, 4), "index": (0, 1)}, "a number of 0 or more for each of the 4 elements"),
@@ -92,9 +90,6 @@ WIDE = replace(CODES, kind="u16", tensor="wide")
 @pytest.mark.parametrize(
     ("dims", "fields", "rule", "message"),
     [
-        ((2, 8), [CODES, SCALES], RULE, "a RecordDesc needs a tuple of Field and a Rule"),
-        ((2, 8), (CODES, 7), RULE, "a RecordDesc needs a tuple of Field and a Rule"),
-        ((2, 8), (CODES, SCALES), None, "a RecordDesc needs a tuple of Field and a Rule"),
         ((2, 8), (CODES, CODES), RULE, "2 fields are called 'q'"),
         ((2, 8), (CODES,), RULE, "no field 'd'; the fields are q"),
         ((16,), (CODES, SCALES), RULE, r"field q has dims \(2, 8\), and the record \(16,\)"),
@@ -107,7 +102,7 @@ def test_records_by_hand_are_checked(dims: Any, fields: Any, rule: Any, message:
         RecordDesc(dims, fields, rule)
 
 
-_PARTS = "parts of a Number are a tuple of pairs of a field name and a bit of 0 to 23"
+_PARTS = "parts of a Number are at least one field and a bit of 0 to 23"
 _TABLE = "a table is a tuple of finite floats"
 _ONE_INTEGER = "only integers are joined, shifted and looked up; floats stand alone"
 _LANES = "with lanes that they have"
@@ -121,37 +116,17 @@ def code(**change: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"scale": ()}, "a tuple of at least one as scale"),
-        ({"scale": [FLOATS]}, "a tuple of at least one as scale"),
-        ({"offset": [FLOATS]}, "a tuple of at least one as scale"),
-        ({"scale": FLOATS}, "a Rule needs a Number as code"),
-        ({"zero": 7}, "a Rule needs a Number as code"),
-        *(({"sign": sign}, "the sign of a Rule is 1 or -1") for sign in (0, 1.0, "1", None, [1])),
+        ({"scale": ()}, "a Rule needs at least one scale"),
+        *(({"sign": sign}, "the sign of a Rule is 1 or -1") for sign in (0, 2)),
         *(
             ({"kind": kind}, "a Rule is computed in f32, bf16, f16, not")
-            for kind in ("f64", "f8_e4m3", "", None, 32)
+            for kind in ("f64", "f8_e4m3", "")
         ),
         ({"zero": Number(())}, _PARTS),
         ({"zero": Number((("q", -1),))}, _PARTS),
-        *(
-            (code(parts=parts), _PARTS)
-            for parts in (
-                *([("q", 0)], (["q", 0],), {("q", 0)}, {"q": 0}, (("q", 0, 0),), (("q", True),)),
-                *(("q0",), (0,), ((1, 0),)),
-            )
-        ),
         (code(minus=1 << 30), "minus must be an integer of at most 16777216"),
-        (code(minus=2.0), "minus must be an integer of at most 16777216, not 2.0"),
-        (code(minus=True), "minus must be an integer of at most 16777216, not True"),
-        *(
-            (code(table=table), _TABLE)
-            for table in (
-                *([0.5] * 256, ("0.5",) * 256, (True,) * 256),
-                *((float("nan"),) * 256, (float("-inf"),) * 256),
-            )
-        ),
+        *((code(table=(bad,) * 256), _TABLE) for bad in (float("nan"), float("-inf"))),
         (code(table=(1.0, 2.0)), "the table has 2 values, but codes of 8 bits need 256"),
-        (code(divides=1), "divides must be True or False, not 1"),
         (code(divides=True), "only a factor after the first one divides"),
         ({"scale": (FLOATS._replace(divides=True),)}, "only a factor after the first one divides"),
         ({"offset": (FLOATS._replace(divides=True),)}, "only a factor after the first one divide"),
@@ -160,11 +135,8 @@ def code(**change: Any) -> dict[str, Any]:
         ({"scale": (Number((("d", 0),), 0, (1.0,) * 256),)}, _ONE_INTEGER),
         (code(parts=(("q", 0), ("d", 8))), _ONE_INTEGER),
         (code(parts=(("q", 0), ("w", 8))), "the fields of one number must have the same groups"),
-        (code(codebook=(2, b"", (0,))), "a codebook is a Codebook of vectors of at most 16 number"),
         (code(codebook=SIGNS._replace(lanes=())), _LANES),
         (code(codebook=SIGNS._replace(lanes=(0, 2))), _LANES),
-        (code(codebook=SIGNS._replace(lanes=(True,))), _LANES),
-        (code(codebook=SIGNS._replace(lanes=[0])), _LANES),  # type: ignore[arg-type] # the mistake
         (code(codebook=SIGNS._replace(size=17)), _LANES),
         (code(codebook=SIGNS._replace(values=b"")), _LANES),
         (code(codebook=SIGNS._replace(values=bytes(4))), "has 4 numbers, but .* 8 bits need 512"),
@@ -182,6 +154,40 @@ def test_rules_by_hand_are_checked(change: dict[str, Any], message: str) -> None
     words = replace(SCALES, name="w", kind="u16", tensor="w")
     with pytest.raises(MemdescError, match=message):
         RecordDesc((2, 8), (SCALES, CODES, words), RULE._replace(**change))
+
+
+_WRONG = (7, 1.5, True, None, "x", b"x", ["q"], (7,), ("q",), (("q", True),), {"q": 0}, [], {})
+_BY_HAND = (CODES, RULE, RULE.code, SIGNS, Digits(3, (0,)), Constant("x", "s64", (1,)))
+
+
+@pytest.mark.parametrize("value", _BY_HAND, ids=lambda value: type(value).__name__)
+def test_a_part_of_another_type_is_refused_and_one_of_its_type_kept(value: Any) -> None:
+    """*Law*: a value by hand has parts of the types that its class declares."""
+    fields = getattr(value, "_fields", None) or [part.name for part in dataclass_fields(value)]
+    for name, wrong in product(fields, _WRONG):
+        constants, part, rule = (), CODES, RULE
+        try:
+            made = (
+                value._replace(**{name: wrong})
+                if hasattr(value, "_replace")
+                else replace(value, **{name: wrong})
+            )
+            match made:
+                case Field():
+                    part = made
+                case Rule():
+                    rule = made
+                case Number():
+                    rule = RULE._replace(code=made)
+                case Constant():
+                    constants = (made,)
+                case _:
+                    rule = RULE._replace(code=RULE.code._replace(codebook=made))
+            RecordDesc((2, 8), (SCALES, part), rule, constants=constants)
+        except MemdescError:
+            continue
+        own = getattr(value, name)
+        assert type(wrong) is type(own) or own is None or {type(wrong), type(own)} == {list, tuple}
 
 
 def test_numbers_of_any_integers_become_a_tuple_of_ints() -> None:
@@ -202,7 +208,6 @@ def test_constants_are_tensors_without_numbers() -> None:
 @pytest.mark.parametrize(
     ("constant", "message"),
     [
-        (("shape", "s64", (1,)), "constants are a tuple of Constant"),
         (Constant("", "s64", (1,)), "a Constant needs the name of its tensor, not ''"),
         (Constant("data", "s64", (1,)), "tensor 'data' holds a constant and something else"),
         (
@@ -210,11 +215,10 @@ def test_constants_are_tensors_without_numbers() -> None:
             "x must have type f32 or a whole-byte integer type, such as s64, not 'f16'",
         ),
         (Constant("x", "s4", (1,)), "whole-byte integer type, such as s64, not 's4'"),
-        (Constant("x", "f32", (1,)), "the values of x are a tuple of floats of f32, not"),
-        (Constant("x", "f32", (float("nan"),)), "the values of x are a tuple of floats of f32"),
-        (Constant("x", "u8", (256,)), "the values of x are a tuple of integers of u8, not"),
-        (Constant("x", "u8", [1]), "the values of x are a tuple of integers of u8, not"),  # type: ignore[arg-type] # the mistake
-        (Constant("x", "u8", (1.0,)), "the values of x are a tuple of integers of u8, not"),
+        (Constant("x", "f32", (1,)), "the values of x are floats of f32, not"),
+        (Constant("x", "f32", (float("nan"),)), "the values of x are floats of f32"),
+        (Constant("x", "u8", (256,)), "the values of x are ints of u8, not"),
+        (Constant("x", "u8", (1.0,)), "the values of x are ints of u8, not"),
     ],
 )
 def test_constants_by_hand_are_checked(constant: Any, message: str) -> None:
