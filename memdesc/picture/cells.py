@@ -8,6 +8,7 @@ number and colour in the grid and in the memory, so that a reader can relate the
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -67,26 +68,49 @@ class Pixels(NamedTuple):
         return f"z {z}, y {y}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Cells:
     """The cells of a layout, found by index or by offset.
 
-    `extents` are the padded sizes of the dims. `order` has the loops, outermost in memory
-    first; `runs` those that count runs, `tiles` those that count blocks. `pixels` is
-    that of an image, or None for a buffer; `letters` name the dims. `highlighted`
-    has padded indices; the first of them are `wanted`, that is, always shown.
+    `pixels` is that of an image, or None for a buffer; in an image, each pixel is a run. `letters`
+    name the dims. `highlighted` has padded indices; the first of them are always shown.
     """
 
     layout: Layout
     dtype: DataType
-    extents: tuple[int, ...]
-    order: tuple[Block, ...]
-    runs: tuple[Block, ...]
-    tiles: tuple[Block, ...]
-    pixels: Pixels | None
-    letters: str
+    letters: str = LETTERS
+    pixels: Pixels | None = None
     highlighted: tuple[tuple[int, ...], ...] = ()
     values: Any = None
+
+    @cached_property
+    def extents(self) -> tuple[int, ...]:
+        """The padded sizes of the dims."""
+        extents = [*self.layout.dims]
+        for axis in self.layout.axes:
+            inside = prod(self.layout.dims[dim] for dim in axis.dims[1:])
+            extents[axis.dims[0]] = -(-axis.padded // inside)
+        return tuple(extents)
+
+    @cached_property
+    def order(self) -> list[Block]:
+        """The loops that move in memory, outermost first."""
+        blocks = sorted(self.layout.base().blocks, key=memory_order)
+        return [block for block in blocks if block.extent > 1 and block.stride]
+
+    @cached_property
+    def runs(self) -> list[Block]:
+        """The loops that count runs."""
+        loops, size = [*self.order], 1
+        while loops and size < _MIN_RUN:
+            size *= loops.pop().extent
+        return loops
+
+    @cached_property
+    def tiles(self) -> list[Block]:
+        """The loops that count blocks; none if nothing is blocked."""
+        inner = self.layout.base().inner()
+        return [block for block in self.order if block not in inner] if inner else []
 
     @property
     def widest(self) -> str:
@@ -126,28 +150,14 @@ class Cells:
         if self.values is not None:
             number = "0" if is_padding else _value(self.values[index])
             note = "pad" if is_padding else number
-        return Cell(
-            number,
-            note,
-            hover,
-            run,
-            tile,
-            is_padding,
-            is_highlighted=index in self.highlighted,
-        )
+        return Cell(number, note, hover, run, tile, is_padding, index in self.highlighted)
 
     def at_offset(self, offset: int) -> Cell:
         """Return the cell of an offset; its run is None if no element has this offset."""
         index = index_at(self.layout, offset)
         cell = None if index is None else self.at(index)
-        return cell or Cell(
-            str(offset),
-            "",
-            "\n".join(["no element", *self._addresses(offset)]),
-            None,
-            None,
-            is_padding=False,
-        )
+        hover = "\n".join(["no element", *self._addresses(offset)])
+        return cell or Cell(str(offset), "", hover, None, None, is_padding=False)
 
     def _addresses(self, offset: int) -> list[str]:
         """Return lines that give the place of an offset: pixel, offset, byte."""
@@ -161,7 +171,7 @@ class Cells:
             lines.insert(0, f"pixel x {x}, {place}, lane {lane} ({LANES[lane]})")
         return lines
 
-    def _count(self, index: tuple[int, ...], blocks: tuple[Block, ...]) -> int:
+    def _count(self, index: tuple[int, ...], blocks: list[Block]) -> int:
         """Return the row-major number of an index, counted by some blocks."""
         count = 0
         for block in blocks:
@@ -174,41 +184,6 @@ def _value(value: Any) -> str:
     """Write a value of an array in a few characters."""
     is_float = isinstance(value, float) or value.dtype.kind not in "iub"
     return f"{float(value):.4g}" if is_float else str(int(value))
-
-
-def cells_of(
-    layout: Layout,
-    dtype: DataType,
-    letters: str = LETTERS,
-    pixels: Pixels | None = None,
-) -> Cells:
-    """Make the cells of a layout; in an image, each pixel is a run."""
-    base = layout.base()
-    # loops without a stride do not move in memory
-    order = [
-        block
-        for block in sorted(base.blocks, key=memory_order)
-        if block.extent > 1 and block.stride
-    ]
-    loops = list(order)
-    size = 1
-    while loops and size < _MIN_RUN:
-        size *= loops.pop().extent
-    extents = list(layout.dims)
-    for axis in layout.axes:
-        extents[axis.dims[0]] = -(-axis.padded // prod(layout.dims[dim] for dim in axis.dims[1:]))
-    inner = base.inner()
-    tiles = tuple(block for block in order if block not in inner) if inner else ()
-    return Cells(
-        layout,
-        dtype,
-        tuple(extents),
-        tuple(order),
-        tuple(loops),
-        tiles,
-        pixels,
-        letters,
-    )
 
 
 def digits(layout: Layout, letters: str) -> str:

@@ -9,9 +9,9 @@ from memdesc.errors import MemdescError, counted, short_repr
 from memdesc.index import index_at
 from memdesc.int64 import check_length, checked_ints, entries_of
 from memdesc.layout import Layout, dim_name
-from memdesc.picture.cells import CACHE_LINE, Cell, Cells, Pixels, cells_of, digits
+from memdesc.picture.cells import CACHE_LINE, Cell, Cells, Pixels, digits
 from memdesc.picture.grid import FULL, Limits, arrange
-from memdesc.picture.memory import Lines, Strip, lines_of, pixel_lines, strip_of
+from memdesc.picture.memory import Lines, lines_of, memory_half, memory_text, pixel_lines
 from memdesc.picture.sheet import Sheet
 from memdesc.tags import LETTERS, check_letters
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from memdesc.dtypes import DataType
     from memdesc.picture.picture import Picture
+    from memdesc.picture.table import Table
 
 
 class Look(NamedTuple):
@@ -69,12 +70,12 @@ def checked_cells(
     """Return the cells of a layout, with the letters and the highlighted indices checked."""
     if not isinstance(look.letters, str) or look.letters != LETTERS:
         check_letters(look.letters, layout.ndims)
-    cells = cells_of(layout, dtype, look.letters, pixels)
+    cells = Cells(layout, dtype, look.letters, pixels)
     return replace(cells, highlighted=_checked_indices(cells, look.highlight), values=look.values)
 
 
 def _picture(cells: Cells, lines: Lines, head: list[str], what: str, limits: Limits) -> Picture:
-    grid, strip = arrange(cells, limits), strip_of(lines, cells.at_offset, cells.dtype.bits)
+    grid, table = arrange(cells, limits), lines.table(cells.at_offset, cells.dtype.bits)
     names = ",".join(cells.letters[dim] for dim in cells.long_dims)
     order = f"memory order, outermost first: {digits(cells.layout, cells.letters)}"
     if cells.layout.xor:
@@ -85,18 +86,20 @@ def _picture(cells: Cells, lines: Lines, head: list[str], what: str, limits: Lim
     logical = f"logical: {grid.summary}; numbers are {numbers}"
     memory = f"{what} {names}".rstrip()
     memory += "; two elements share a byte" if cells.dtype.is_packed else ""
-    text = [*head, "", logical, *grid.text(), "", memory, *strip.text()]
-    tile = ("pixel" if lines.lanes else "block") if cells.tiles else ""
+    text = [*head, "", logical, *grid.text(), "", memory, *memory_text(table)]
+    tile = ("pixel" if lines.pixels else "block") if cells.tiles else ""
     layout = cells.layout
-    symbols = _symbols([strip], tile, has_padding=layout.has_padding, is_swizzled=bool(layout.xor))
-    return Sheet(head, [grid.half(logical), strip.half(memory)], symbols, "\n".join(text)).picture()
+    symbols = _symbols([table], tile, has_padding=layout.has_padding, is_swizzled=bool(layout.xor))
+    return Sheet(
+        head, [grid.half(logical), memory_half(table, memory)], symbols, "\n".join(text)
+    ).picture()
 
 
 def _symbols(
-    strips: list[Strip], tile: str, *, has_padding: bool = False, is_swizzled: bool = False
+    tables: list[Table], tile: str, *, has_padding: bool = False, is_swizzled: bool = False
 ) -> list[str]:
     """Return the symbols of the legend; `tile` is that of blocks, `has_padding` of a grid."""
-    shown = [cell for strip in strips for cell in strip.table.shown]
+    shown = [cell for table in tables for cell in table.shown]
     is_shown = {
         "run": not is_swizzled,
         "banks": is_swizzled,
@@ -104,7 +107,7 @@ def _symbols(
         tile: bool(tile),
         "gap": any(cell.run is None for cell in shown),
         "highlight": any(cell.is_highlighted for cell in shown),
-        "line": any(strip.table.marks for strip in strips),
+        "line": any(table.marks for table in tables),
     }
     return [symbol for symbol, is_here in is_shown.items() if is_here]
 
@@ -148,9 +151,9 @@ class Side(NamedTuple):
     caption: str
     at_offset: Callable[[int], Cell]
 
-    def strip(self, limits: Limits = FULL) -> Strip:
+    def table(self, limits: Limits = FULL) -> Table:
         """Return the lines of the memory."""
-        return strip_of(lines_of(self.cells, limits), self.at_offset, self.cells.dtype.bits)
+        return lines_of(self.cells, limits).table(self.at_offset, self.cells.dtype.bits)
 
 
 def draw_beside(a: Cells, b: Cells, titles: tuple[str, str]) -> Picture:
@@ -165,7 +168,7 @@ def draw_beside(a: Cells, b: Cells, titles: tuple[str, str]) -> Picture:
     text = [*head]
     for side in (left, right):
         own = Side(side.cells, "", side.cells.at_offset)
-        text += ["", side.caption, *own.strip().text()]
+        text += ["", side.caption, *memory_text(own.table())]
     return draw_sides(head, left, right, "\n".join(text))
 
 
@@ -173,10 +176,11 @@ def draw_sides(
     head: list[str], left: Side, right: Side, text: str, limits: Limits = FULL
 ) -> Picture:
     """Draw two memories under a head."""
-    strips = [side.strip(limits) for side in (left, right)]
-    halves = [strip.half(side.caption) for strip, side in zip(strips, (left, right), strict=True)]
+    tables = [side.table(limits) for side in (left, right)]
+    captions = left.caption, right.caption
+    halves = [memory_half(*each) for each in zip(tables, captions, strict=True)]
     tile = "block" if left.cells.tiles or right.cells.tiles else ""
-    return Sheet(head, halves, _symbols(strips, tile), text).picture()
+    return Sheet(head, halves, _symbols(tables, tile), text).picture()
 
 
 def coloured_as(cells: Cells, other: Cells, offset: int) -> Cell:

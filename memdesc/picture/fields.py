@@ -9,7 +9,7 @@ from memdesc.dtypes import BYTE_BITS
 from memdesc.index import index_at
 from memdesc.picture.cells import Cell
 from memdesc.picture.grid import FULL, Limits
-from memdesc.picture.memory import Lines, strip_of
+from memdesc.picture.memory import Lines, memory_half, memory_text
 from memdesc.picture.sheet import Half, Sheet
 
 if TYPE_CHECKING:
@@ -31,27 +31,6 @@ class DrawnField(NamedTuple):
     layout: Layout
 
 
-class _Element(NamedTuple):
-    """An element that has bits in a byte."""
-
-    number: int
-    field: DrawnField
-    at: tuple[int, ...]
-    first_bit: int
-
-    @property
-    def is_padding(self) -> bool:
-        """Whether it is beyond the dims."""
-        sizes = self.field.layout.dims
-        return any(i >= size for i, size in zip(self.at, sizes, strict=True))
-
-    @property
-    def text(self) -> str:
-        """Its index, without dims of size 1."""
-        sizes = self.field.layout.padded_dims()
-        return ",".join(str(i) for i, size in zip(self.at, sizes, strict=True) if size > 1) or "0"
-
-
 def draw_fields(
     head: list[str], fields: list[DrawnField], sizes: dict[str, int], limits: Limits = FULL
 ) -> Picture:
@@ -69,50 +48,51 @@ def draw_fields(
         rows = list(range(min(-(-nbytes // _LENGTH), most)))
         lines = Lines(nbytes, _LENGTH, rows, list(range(_LENGTH)))
         here = [(k, field) for k, field in enumerate(fields) if field.tensor == tensor]
-        strip = strip_of(lines, partial(_cell, here), BYTE_BITS)
-        shown = strip.table.shown
-        symbols += ["padding"] if any(cell.is_padding for cell in shown) else []
-        symbols += ["gap"] if any(cell.run is None for cell in shown) else []
+        table = lines.table(partial(_cell, here), BYTE_BITS)
+        symbols += ["padding"] if any(cell.is_padding for cell in table.shown) else []
+        symbols += ["gap"] if any(cell.run is None for cell in table.shown) else []
         caption = f"{tensor}, {nbytes} bytes: in each the field and its elements"
-        halves.append(strip.half(caption))
-        text += ["", caption, *strip.text()]
+        halves.append(memory_half(table, caption))
+        text += ["", caption, *memory_text(table)]
     return Sheet(head, halves, [*dict.fromkeys([*symbols, "line"])], "\n".join(text)).picture()
 
 
 def _cell(fields: list[tuple[int, DrawnField]], byte: int) -> Cell:
     """Return the cell of a byte, with its elements in the order of their bits."""
+    # first bit, number and field, index
     elements = sorted(
-        (element for number, field in fields for element in _elements(number, field, byte)),
-        key=lambda element: element.first_bit,
+        (
+            (offset * field.bits % BYTE_BITS, number, field, index)
+            for number, field in fields
+            for offset in _offsets(field.bits, byte)
+            if (index := index_at(field.layout, offset)) is not None
+        ),
+        key=lambda element: element[0],
     )
     hover = [f"byte {byte}"]
-    for element in elements:
-        bits = min(element.field.bits, BYTE_BITS)
-        last = element.first_bit + bits - 1
-        what = "padding" if element.is_padding else f"index ({', '.join(map(str, element.at))})"
-        hover.append(f"bits {element.first_bit} to {last}: {element.field.name}, {what}")
+    texts, beyond = [], []
+    for first, _, field, index in elements:
+        beyond.append(any(i >= size for i, size in zip(index, field.layout.dims, strict=True)))
+        what = "padding" if beyond[-1] else f"index ({', '.join(map(str, index))})"
+        last = first + min(field.bits, BYTE_BITS) - 1
+        hover.append(f"bits {first} to {last}: {field.name}, {what}")
+        sizes = zip(index, field.layout.padded_dims(), strict=True)
+        texts.append(",".join(str(i) for i, size in sizes if size > 1) or "0")
     if not elements:
         return Cell(str(byte), "", "\n".join([*hover, "no field"]), None, None, is_padding=False)
     # of several fields the first is named; of one field its first elements
-    several = len({element.number for element in elements}) > 1
-    named = [element.text for element in elements[: 1 if several else _NAMED]]
+    _, run, field, _ = elements[0]
+    several = len({number for _, number, _, _ in elements}) > 1
     more = "…" if len(elements) > _NAMED and not several else ""
-    note = f"{elements[0].field.name}{'+' if several else ''} {' '.join(named)}{more}"
-    is_padding = all(element.is_padding for element in elements)
-    note = "pad" if is_padding else note
-    return Cell(str(byte), note, "\n".join(hover), elements[0].number, None, is_padding=is_padding)
+    named = " ".join(texts[: 1 if several else _NAMED])
+    note = "pad" if all(beyond) else f"{field.name}{'+' if several else ''} {named}{more}"
+    return Cell(str(byte), note, "\n".join(hover), run, None, is_padding=all(beyond))
 
 
-def _elements(number: int, field: DrawnField, byte: int) -> list[_Element]:
-    """Return the elements of a field that have bits in a byte."""
-    if field.bits >= BYTE_BITS:
-        offsets = [byte // (field.bits // BYTE_BITS)]
-    else:
-        count = BYTE_BITS // field.bits
-        offsets = list(range(byte * count, (byte + 1) * count))
-    indices = [(offset, index_at(field.layout, offset)) for offset in offsets]
-    return [
-        _Element(number, field, index, offset * field.bits % BYTE_BITS)
-        for offset, index in indices
-        if index is not None
-    ]
+def _offsets(bits: int, byte: int) -> range:
+    """Return the offsets of the elements that have bits in a byte."""
+    if bits >= BYTE_BITS:
+        at = byte // (bits // BYTE_BITS)
+        return range(at, at + 1)
+    count = BYTE_BITS // bits
+    return range(byte * count, (byte + 1) * count)

@@ -37,27 +37,54 @@ class Lines(NamedTuple):
     columns: list[int]
     pixels: Pixels | None = None
 
-    @property
-    def lanes(self) -> int:
-        """Lanes of a pixel; 0 in a buffer."""
-        return self.pixels.channels if self.pixels else 0
-
-    def starts(self) -> list[int]:
-        """Return the offset at which each shown line starts."""
-        return [row * self.length for row in self.rows]
-
-    def offsets(self) -> list[list[int]]:
-        """Return the offsets of each shown line."""
-        return [
-            [start + column for column in self.columns if start + column < self.stop]
-            for start in self.starts()
-        ]
-
-    def heads(self, bits: int) -> list[tuple[str, str]]:
-        """Return the heading of each shown line, in a picture and in text."""
+    def table(self, at_offset: Callable[[int], Cell], bits: int) -> Table:
+        """Return the cells that a function returns for the offsets of elements of some bits."""
+        lanes = self.pixels.channels if self.pixels else 0
+        starts = [row * self.length for row in self.rows]
+        offsets = [[at + k for k in self.columns if at + k < self.stop] for at in starts]
         if self.pixels:
-            return [(self.pixels.row_name(row),) * 2 for row in self.rows]
-        return [(f"byte {start * bits // 8}", str(start)) for start in self.starts()]
+            heads = [(self.pixels.row_name(row),) * 2 for row in self.rows]
+        else:
+            heads = [(f"byte {start * bits // 8}", str(start)) for start in starts]
+        line = BYTE_BITS * CACHE_LINE
+        return Table(
+            self.rows,
+            self.columns,
+            [[at_offset(offset) for offset in row] for row in offsets],
+            heads,
+            [LANES[column % lanes] if lanes else f"+{column}" for column in self.columns],
+            groups={
+                k: f"x {column // lanes}"
+                for k, column in enumerate(self.columns)
+                if lanes and not column % lanes
+            },
+            span=lanes,
+            marks={
+                (r, c)
+                for r, row in enumerate(offsets)
+                for c, offset in enumerate(row)
+                if not offset * bits % line
+            },
+        )
+
+
+def memory_half(table: Table, caption: str) -> Half:
+    """Draw the lines of a memory."""
+    widths = [cell_width(cell.number) for cell in table.shown]
+    widths += [text_width(cell.note) + _AROUND_NOTE for cell in table.shown]
+    size = max(cell_width(""), *widths), _HEIGHT
+    return Half(caption, *table.size(size), table.paint(0, 0, size))
+
+
+def memory_text(table: Table, *, of_number: bool = False) -> list[str]:
+    """Write the notes of cells, or their numbers; a bar marks the start of a cache line."""
+
+    def write(cell: Cell) -> str:
+        if cell.run is None:
+            return "-"
+        return bracketed(cell, cell.number if of_number or cell.is_padding else cell.note)
+
+    return table.text(write)
 
 
 def lines_of(cells: Cells, limits: Limits = FULL) -> Lines:
@@ -113,53 +140,3 @@ def pixel_lines(cells: Cells, pixels: Pixels, limits: Limits = FULL) -> Lines:
         columns,
         pixels,
     )
-
-
-class Strip(NamedTuple):
-    """Lines of a memory with their cells."""
-
-    lines: Lines
-    table: Table
-
-    def half(self, caption: str) -> Half:
-        """Draw the lines."""
-        shown = self.table.shown
-        widths = [cell_width(cell.number) for cell in shown]
-        widths += [text_width(cell.note) + _AROUND_NOTE for cell in shown]
-        size = max(cell_width(""), *widths), _HEIGHT
-        return Half(caption, *self.table.size(size), self.table.paint(0, 0, size))
-
-    def text(self, *, of_number: bool = False) -> list[str]:
-        """Write the notes of cells, or their numbers; a bar marks the start of a cache line."""
-
-        def write(cell: Cell) -> str:
-            if cell.run is None:
-                return "-"
-            return bracketed(cell, cell.number if of_number or cell.is_padding else cell.note)
-
-        return self.table.text(write)
-
-
-def strip_of(lines: Lines, at_offset: Callable[[int], Cell], bits: int) -> Strip:
-    """Return lines with the cells that a function returns for their offsets."""
-    offsets = lines.offsets()
-    lanes = lines.lanes
-    tops = [LANES[column % lanes] if lanes else f"+{column}" for column in lines.columns]
-    pixels = [k for k, column in enumerate(lines.columns) if lanes and not column % lanes]
-    marks = {
-        (r, c)
-        for r, line in enumerate(offsets)
-        for c, offset in enumerate(line)
-        if not offset * bits % (BYTE_BITS * CACHE_LINE)
-    }
-    table = Table(
-        lines.rows,
-        lines.columns,
-        [[at_offset(offset) for offset in line] for line in offsets],
-        lines.heads(bits),
-        tops,
-        groups={k: f"x {lines.columns[k] // lanes}" for k in pixels},
-        span=lanes,
-        marks=marks,
-    )
-    return Strip(lines, table)

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 from memdesc import MemdescError, MemoryDesc
 from memdesc.diophantine import SearchLimitError, Term, solve
-from memdesc.picture.cells import Cell, Cells, cells_of
+from memdesc.picture.cells import Cell, Cells
 from memdesc.picture.draw import Side, coloured_as, draw_sides
 from memdesc.picture.grid import FULL, Limits
+from memdesc.picture.memory import memory_text
 from memdesc.picture.sheet import Sheet
 from reorder.plan.nodes import DST, NOWHERE, SRC, Box
 
@@ -46,14 +47,14 @@ def draw_plan(
         head = [*head[: _MAX_BOX_LINES + 1], f"… {len(head) - 1 - _MAX_BOX_LINES} more"]
     if not dst_desc.nelems:
         return Sheet(head, text=printed).picture()
-    src, dst = (cells_of(desc.layout, desc.dtype) for desc in (src_desc, dst_desc))
+    src, dst = (Cells(desc.layout, desc.dtype) for desc in (src_desc, dst_desc))
     caption = _IN_DST + (", and the box" if len(boxes) > 1 else "")
     in_dst = Side(dst, caption, lambda offset: _dst_cell(dst, boxes, offset))
     return draw_sides(
         head,
         Side(src, _IN_SRC, lambda offset: coloured_as(src, dst, offset)),
         in_dst,
-        "\n".join([printed, "", caption, *in_dst.strip().text(of_number=True)]),
+        "\n".join([printed, "", caption, *memory_text(in_dst.table(), of_number=True)]),
         limits,
     )
 
