@@ -6,6 +6,7 @@ against accidents only: a malicious pickle can run any code.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import fields
 from functools import cache
 from importlib import import_module
@@ -65,10 +66,10 @@ def _make(name: str, *arguments: Any) -> Any:
     return kind._made(*map(_unpickled, arguments))  # noqa: SLF001 - of a class of this module
 
 
-def check_types(value: Any) -> None:
+def check_types(value: Any, way_out: str = "") -> None:
     """Refuse a value by hand with a field that is not of the type that its class declares."""
     kind = type(value)
-    for name, wanted in _types_of(kind).items():
+    for name, wanted in _types_of(kind):
         given = getattr(value, name)
         if not _is_of(given, wanted):
             declared = kind.__annotations__[name]
@@ -76,12 +77,13 @@ def check_types(value: Any) -> None:
             article = "an" if kind.__name__[0] in "AEIOU" else "a"
             raise MemdescError(
                 f"{name} of {article} {kind.__name__} must be {text}, not {short_repr(given)}"
+                f"{way_out}"
             )
 
 
 @cache
-def _types_of(kind: type) -> dict[str, Any]:
-    return {name: hint for name, hint in get_type_hints(kind).items() if name[0] != "_"}
+def _types_of(kind: Hashable) -> list[tuple[str, Any]]:
+    return [(name, hint) for name, hint in get_type_hints(kind).items() if name[0] != "_"]
 
 
 def _is_of(value: Any, wanted: Any) -> bool:

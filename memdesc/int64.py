@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from itertools import islice
 from operator import index as to_int
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from memdesc.errors import MemdescError, short_repr
+
+T = TypeVar("T")
 
 INT64_MAX = 2**63 - 1
 # A size that is known only at execution: oneDNN's DNNL_RUNTIME_DIM_VAL, the least int64.
@@ -115,6 +118,24 @@ def exact_ints(name: str, values: object) -> tuple[int, ...]:
     if not isinstance(values, tuple | list):
         raise MemdescError(f"{name} must be a tuple of integers, not {short_repr(values)}")
     return checked_ints(name, values)
+
+
+def exact_rows(name: str, kind: type[T], values: Any) -> tuple[T, ...]:
+    """Return rows of a named tuple of integers and of tuples of these; refuse anything else."""
+    try:
+        rows = [
+            row if type(row) is kind else kind(*entries_of(name, row))
+            for row in entries_of(name, values)
+        ]
+    except (TypeError, ValueError, NotImplementedError):
+        row = f"{kind.__name__}({', '.join(kind._fields)})"  # type: ignore[attr-defined] # a named tuple
+        raise MemdescError(f"{name} must be a tuple of {row}, not {short_repr(values)}") from None
+    return tuple(kind(*map(partial(_exact, name), kind._fields, row)) for row in rows)  # type: ignore[attr-defined,call-overload] # likewise
+
+
+def _exact(name: str, field: str, value: Any) -> int | tuple[int, ...]:
+    what = f"{field} of {name}"
+    return exact_ints(what, value) if field == "dims" else checked_int(what, value)
 
 
 def check_length(name: str, values: tuple[Any, ...], ndims: int) -> None:

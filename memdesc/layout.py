@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from math import lcm, prod
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from memdesc.errors import (
     short_repr,
 )
 from memdesc.immutable import immutable
-from memdesc.int64 import INT64_MAX, checked_flag, checked_int, entries_of, exact_ints
+from memdesc.int64 import INT64_MAX, checked_flag, checked_int, exact_ints, exact_rows
 from memdesc.swizzle import (
     Terms,
     concerned,
@@ -95,34 +95,6 @@ class Block(NamedTuple):
     step: int
     extent: int
     stride: int
-
-
-def _rows_of(kind: type[Any], name: str, values: object) -> list[Any]:
-    """Return rows of a type, Axis or Block; refuse anything but a sequence of them."""
-    try:
-        return [
-            row if type(row) is kind else kind(*entries_of(name, row))
-            for row in entries_of(name, values)
-        ]
-    except (TypeError, ValueError, NotImplementedError):
-        row = f"{kind.__name__}({', '.join(kind._fields)})"
-        raise MemdescError(f"{name} must be a tuple of {row}, not {short_repr(values)}") from None
-
-
-def exact_axes(axes: object) -> tuple[Axis, ...]:
-    """Return axes whose numbers are Python ints; refuse anything but a sequence of axes."""
-    return tuple(
-        Axis(
-            exact_ints("dims of an axis", dims), checked_int("the padded extent of an axis", padded)
-        )
-        for dims, padded in _rows_of(Axis, "axes", axes)
-    )
-
-
-def exact_blocks(blocks: object) -> tuple[Block, ...]:
-    """Return blocks whose numbers are Python ints; refuse anything but a sequence of blocks."""
-    rows = _rows_of(Block, "blocks", blocks)
-    return tuple(Block(*exact_ints("numbers of a block", row)) for row in rows)
 
 
 def single_axes(sizes: Sequence[int]) -> tuple[Axis, ...]:
@@ -255,8 +227,8 @@ class Layout(Checked):
 
     def __post_init__(self) -> None:
         _set(self, "dims", exact_ints("dims", self.dims))
-        _set(self, "axes", exact_axes(self.axes))
-        _set(self, "blocks", exact_blocks(self.blocks))
+        _set(self, "axes", exact_rows("axes", Axis, self.axes))
+        _set(self, "blocks", exact_rows("blocks", Block, self.blocks))
         _set(self, "offset0", checked_int("offset0", self.offset0))
         _set(self, "xor", exact_terms(self.xor))
         self._check()
@@ -586,13 +558,14 @@ class Layout(Checked):
             dense *= block.extent
         return tuple(inner)
 
-    def offset(self, index: tuple[int, ...]) -> int:
-        """Return the offset of a logical index, which must be in range."""
-        base = self.offset0 + sum(
+    def offset(self, index: tuple[Int, ...]) -> Int:
+        """Return the offset of a logical index, or of arrays of them, which must be in range."""
+        parts = (
             block_offset(self._blocks_of(k), axis_index(axis, self.dims, index))
             for k, axis in enumerate(self.axes)
         )
-        return swizzled(self.xor, base) if self.xor else base
+        base: Int = sum(parts, start=self.offset0)  # type: ignore[assignment] # of at least one axis
+        return swizzled(self.xor, base)
 
     @allocates
     def offsets(self, *, padded: bool = False) -> NDArray[np.int64]:
@@ -603,19 +576,13 @@ class Layout(Checked):
         padded : bool
             Cover the padded extents; each axis of the layout is one array axis, at its first dim.
         """
+        if not checked_flag("padded", padded):
+            return self.offset(np.indices(self.dims, np.int64, sparse=True))
         total = np.full((1,) * self.ndims, self.offset0, dtype=np.int64)
-        for axis, table in zip(self.axes, self._tables(padded=padded), strict=True):
+        for axis, table in zip(self.axes, self._tables(padded=True), strict=True):
             shape = [1] * self.ndims
-            if padded or len(axis.dims) == 1:
-                shape[axis.dims[0]] = len(table)
-                total = total + table.reshape(shape)
-                continue
-            # row-major over the dims of the axis, which need not be in ascending order
-            over_dims = table.reshape([self.dims[dim] for dim in axis.dims])
-            over_dims = over_dims.transpose(np.argsort(axis.dims))
-            for dim in axis.dims:
-                shape[dim] = self.dims[dim]
-            total = total + over_dims.reshape(shape)
+            shape[axis.dims[0]] = len(table)
+            total = total + table.reshape(shape)
         return swizzled(self.xor, total)
 
     def tables(self, *, padded: bool = False) -> list[NDArray[np.int64]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from memdesc.checked import Checked
+from memdesc.checked import Checked, check_types
 from memdesc.create import tag_of
 from memdesc.desc import memory_desc
 from memdesc.dtypes import DataType, data_type
@@ -71,17 +71,13 @@ class RuntimeDesc(Checked):
         object.__setattr__(self, "dims", checked_sizes(self.dims))
         if not 0 < self.ndims <= MAX_NDIMS:
             raise MemdescError(f"dims {short_repr(self.dims)} must be 1 to {MAX_NDIMS} sizes")
+        check_types(self, "; see runtime_desc")
         if self.letters is not None:
             check_letters(self.letters, self.ndims)
         for dim, size in enumerate(self.dims):
             if size != RUNTIME and size < 0:
                 name = dim_name(dim, self.letters)
                 raise MemdescError(f"{name} is {size}; sizes are 0 or more, or memdesc.RUNTIME")
-        if not isinstance(self.dtype, DataType) or not isinstance(self.tag, FormatTag | None):
-            raise MemdescError(
-                "a RuntimeDesc needs a DataType, and a FormatTag or None, not "
-                f"{short_repr(self.dtype)} and {short_repr(self.tag)}; see runtime_desc"
-            )
         if self.tag is not None:
             self._check_tag(self.tag)
 

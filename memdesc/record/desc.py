@@ -94,7 +94,7 @@ class RecordDesc(Checked):
     def __post_init__(self) -> None:
         object.__setattr__(self, "dims", exact_ints("dims", self.dims))
         check_dims(self.dims)
-        check_types(self)
+        check_types(self, "; see record_desc")
         for name, count in Counter(part.name for part in self.fields).items():
             if count > 1:
                 raise MemdescError(

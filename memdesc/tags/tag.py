@@ -10,7 +10,7 @@ from typing import NamedTuple
 from memdesc.checked import Checked
 from memdesc.errors import MemdescError, short_repr
 from memdesc.immutable import immutable
-from memdesc.int64 import entries_of, exact_ints
+from memdesc.int64 import entries_of, exact_ints, exact_rows
 
 MAX_NDIMS = 12
 LETTERS = "abcdefghijkl"
@@ -90,31 +90,20 @@ class FormatTag(Checked):
     align: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        self._make_exact()
+        try:
+            axes = tuple(exact_ints("dims of axes", dims) for dims in entries_of("axes", self.axes))
+        except TypeError:
+            raise MemdescError(
+                f"axes must be a tuple of tuples, not {short_repr(self.axes)}"
+            ) from None
+        object.__setattr__(self, "axes", axes)
+        object.__setattr__(self, "digits", exact_rows("digits", Digit, self.digits))
+        object.__setattr__(self, "align", exact_ints("align", self.align))
         if not (self._are_axes_legal() and self._are_digits_legal()):
             raise MemdescError(
                 f"not a tag: axes {short_repr(self.axes)} must be a sorted partition of the dims, "
                 f"and digits {short_repr(self.digits)} must divide each down to step 1"
             )
-
-    def _make_exact(self) -> None:
-        """Convert every number to a Python int; refuse other fields."""
-        try:
-            axes = tuple(
-                exact_ints("dims of an axis", dims) for dims in entries_of("axes", self.axes)
-            )
-            digits = tuple(
-                Digit(*exact_ints("numbers of a digit", digit))
-                for digit in entries_of("digits", self.digits)
-            )
-        except TypeError:
-            raise MemdescError(
-                f"axes must be a tuple of tuples and digits a tuple of Digit(axis, step, extent), "
-                f"not {short_repr(self.axes)} and {short_repr(self.digits)}"
-            ) from None
-        object.__setattr__(self, "axes", axes)
-        object.__setattr__(self, "digits", digits)
-        object.__setattr__(self, "align", exact_ints("align", self.align))
 
     def _are_axes_legal(self) -> bool:
         """Whether the axes are a sorted partition of the dims, each with an alignment."""

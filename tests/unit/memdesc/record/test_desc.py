@@ -156,7 +156,21 @@ def test_rules_by_hand_are_checked(change: dict[str, Any], message: str) -> None
         RecordDesc((2, 8), (SCALES, CODES, words), RULE._replace(**change))
 
 
-_WRONG = (7, 1.5, True, None, "x", b"x", ["q"], (7,), ("q",), (("q", True),), {"q": 0}, [], {})
+_WRONG: tuple[Any, ...] = (
+    7,
+    1.5,
+    True,
+    None,
+    "x",
+    b"x",
+    ["q"],
+    (7,),
+    ("q",),
+    (("q", True),),
+    {"q": 0},
+    [],
+    {},
+)
 _BY_HAND = (CODES, RULE, RULE.code, SIGNS, Digits(3, (0,)), Constant("x", "s64", (1,)))
 
 
@@ -165,7 +179,8 @@ def test_a_part_of_another_type_is_refused_and_one_of_its_type_kept(value: Any) 
     """*Law*: a value by hand has parts of the types that its class declares."""
     fields = getattr(value, "_fields", None) or [part.name for part in dataclass_fields(value)]
     for name, wrong in product(fields, _WRONG):
-        constants, part, rule = (), CODES, RULE
+        constants: tuple[Constant, ...] = ()
+        part, rule = CODES, RULE
         try:
             made = (
                 value._replace(**{name: wrong})
