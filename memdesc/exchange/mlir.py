@@ -110,40 +110,28 @@ def _read(given: Given) -> MemoryDesc:
             "it is affine_map<(d0, d1) -> (..)>, memref<2x3xf32, strided<[3, 1]>>, or the "
             "attributes or the operation linalg.pack or linalg.unpack"
         )
-    logical, packed = _types(text)
-    dims = given.sizes(None if logical is None else logical.sizes)
-    dtype = given.type(None if logical is None else logical.dtype)
+    types = _types(text)
+    sizes, kind = types[0] if types else (None, None)
+    dims, dtype = given.sizes(sizes), given.type(kind)
     pack = _pack_of(values, len(dims))
-    expected = _Type(_packed_shape(pack, dims), dtype)
-    if packed is not None and packed != expected:
-        type_text = _tensor(expected.sizes, name_of_type(dtype, MLIR_TYPES))
+    expected = _packed_shape(pack, dims), dtype
+    if types and types[1] != expected:
+        type_text = _tensor(expected[0], name_of_type(dtype, MLIR_TYPES))
         unclear(f"the type of the packed tensor must be {type_text}")
     return memory_desc(dims, dtype, _tag_of_pack(pack))
 
 
-class _Type(NamedTuple):
-    """The shape and the data type of a tensor or a memref."""
-
-    sizes: tuple[int, ...]
-    dtype: DataType
-
-
-def _types(text: str) -> tuple[_Type | None, _Type | None]:
-    """Return the types of the unpacked and the packed tensor, if the string has them."""
-    parts = re.findall(r"\btensor<([^<>]*)>", text)
-    if not parts:
-        return None, None
-    if len(parts) != 2:  # noqa: PLR2004 - two types
+def _types(text: str) -> list[tuple[tuple[int, ...], DataType]]:
+    """Return the shapes and types of the unpacked and the packed tensor, if the string has them."""
+    types = []
+    for part in re.findall(r"\btensor<([^<>]*)>", text):
+        match = re.fullmatch(rf"\s*{_SHAPE}\s*", part)
+        if match is None:
+            unclear(f"{excerpt(part)} is not a shape and type, such as 9x3xf32")
+        types.append((_sizes(match["shape"]), type_named(match["type"], _NAMES)))
+    if len(types) not in {0, 2}:
         unclear("an operation has two types, such as tensor<9x3xf32> -> tensor<3x3x4xf32>")
-    src, dst = map(_type, parts)
-    return (dst, src) if re.search(r"\bunpack\b", text) else (src, dst)
-
-
-def _type(part: str) -> _Type:
-    match = re.fullmatch(rf"\s*{_SHAPE}\s*", part)
-    if match is None:
-        unclear(f"{excerpt(part)} is not a shape and type, such as 9x3xf32")
-    return _Type(_sizes(match["shape"]), type_named(match["type"], _NAMES))
+    return types[::-1] if re.search(r"\bunpack\b", text) else types
 
 
 def _sizes(shape: str) -> tuple[int, ...]:

@@ -32,7 +32,6 @@ from memdesc.tags import Digit, FormatTag
 
 if TYPE_CHECKING:
     from memdesc.desc import MemoryDesc
-    from memdesc.dtypes import DataType
 
 
 class _PhysicalDim(NamedTuple):
@@ -187,19 +186,22 @@ def _read(given: Given) -> MemoryDesc:
             unclear(f"{{{order}}} must list dims 0 to {len(dims) - 1} once each, most minor first")
         physical = list(reversed(minor_to_major))
     dims_in_memory = [_PhysicalDim((dim,), 1, dims[dim], is_outer=True) for dim in physical]
-    tail, bits = 1, 0
-    for suffix, groups in _suffixes(suffixes):
-        if suffix == "T":
-            for tile in groups:
-                dims_in_memory = _tiled(dims_in_memory, tile.split(","))
-        elif suffix == "L":
-            tail = _one(groups)
-        elif suffix == "E":
-            bits = _one(groups)
-        else:
-            _check_suffix(suffix, groups)
-    _check_bits(dtype, bits)
+    suffixes_of = dict(_suffixes(suffixes))
+    for tile in suffixes_of.pop("T", []):
+        dims_in_memory = _tiled(dims_in_memory, tile.split(","))
+    numbers = {kind: _one(suffixes_of.pop(kind)[0]) for kind in "LESM" if kind in suffixes_of}
+    if numbers.get("M"):
+        indescribable(f"{numbers['M']} bytes of metadata (M) precede the elements")
+    for kind, groups in suffixes_of.items():
+        if kind != "D" or set(groups[0].replace(" ", "").split(",")) != {"D"}:
+            indescribable(_REFUSED[kind])
+    # without E, each 4-bit element takes a byte; a memory space (S) does not change the layout
+    stored = numbers.get("E") or max(dtype.bits, 8)
+    if stored != dtype.bits:
+        hint = "; packed ones have E(4)" if dtype.is_packed else ""
+        indescribable(f"its elements of {dtype.bits} bits are stored in {stored} bits each{hint}")
     desc = memory_desc(dims, given.type(dtype), _tag_of_dims(dims_in_memory))
+    tail = numbers.get("L", 1)
     if tail > 1 and desc.padded_nelems % tail:
         whole = f"the whole buffer of {desc.padded_nelems} elements"
         indescribable(f"L({tail}) pads {whole} at its end")
@@ -233,31 +235,11 @@ def _suffixes(part: str) -> list[tuple[str, list[str]]]:
     return suffixes
 
 
-def _one(groups: list[str]) -> int:
-    values = integers_in(groups[0])
+def _one(group: str) -> int:
+    values = integers_in(group)
     if len(values) != 1:
-        unclear(f"expected one integer, found {excerpt(groups[0])}")
+        unclear(f"expected one integer, found {excerpt(group)}")
     return values[0]
-
-
-def _check_suffix(kind: str, groups: list[str]) -> None:
-    """Refuse suffixes beyond the layout; a memory space (S) does not change it and is ignored."""
-    if kind in {"S", "M"}:
-        value = _one(groups)
-        if kind == "M" and value:
-            indescribable(f"{value} bytes of metadata (M) precede the elements")
-        return
-    if kind == "D" and set(groups[0].replace(" ", "").split(",")) == {"D"}:
-        return
-    indescribable(_REFUSED[kind])
-
-
-def _check_bits(dtype: DataType, bits: int) -> None:
-    """Refuse elements stored with another width; without E, each 4-bit element takes a byte."""
-    stored = bits or max(dtype.bits, 8)
-    if stored != dtype.bits:
-        hint = "; packed ones have E(4)" if dtype.is_packed else ""
-        indescribable(f"its elements of {dtype.bits} bits are stored in {stored} bits each{hint}")
 
 
 SYSTEM = System("xla", "XLA", "XLA's shapes with layouts", _write, _read, r"\s*[a-z]\w*\[.*")
