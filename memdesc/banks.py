@@ -88,5 +88,5 @@ def bank_conflicts(layout: Layout, bits: int, dim: int, nbytes: int) -> int:
 def _contiguous_dim(layout: Layout) -> int:
     """Return the dim whose elements are adjacent in memory before a swizzle."""
     inner = [block for block in layout.blocks if block.stride == 1 and block.step == 1]
-    found = max(inner, key=lambda block: block.extent, default=layout.blocks[-1])
-    return layout.axes[found.axis].dims[-1]
+    innermost = max(inner, key=lambda block: block.extent, default=layout.blocks[-1])
+    return layout.axes[innermost.axis].dims[-1]

@@ -76,16 +76,16 @@ def _pivots(terms: Terms) -> tuple[tuple[int, int], ...]:
 
     Fewer pairs than bits that the terms concern mean that two bases have the same offset.
     """
-    found: dict[int, tuple[int, int]] = {}
+    pivots: dict[int, tuple[int, int]] = {}
     for bit in range(_length(terms)):
         source = 1 << bit
         image = swizzled(terms, source)
-        while image and image.bit_length() in found:
-            other, other_source = found[image.bit_length()]
+        while image and image.bit_length() in pivots:
+            other, other_source = pivots[image.bit_length()]
             image, source = image ^ other, source ^ other_source
         if image:
-            found[image.bit_length()] = image, source
-    return tuple(found[length] for length in sorted(found, reverse=True))
+            pivots[image.bit_length()] = image, source
+    return tuple(pivots[length] for length in sorted(pivots, reverse=True))
 
 
 def concerned(terms: Terms) -> tuple[int, int]:
@@ -123,12 +123,12 @@ def exact_terms(terms: object) -> Terms:
                 f"2**{_MAX_TARGET}, not {short_repr(terms)}"
             )
         masks[shift] = masks.get(shift, 0) ^ mask & _reachable(shift, (1 << _BITS) - 1)
-    found = tuple(sorted((shift, mask) for shift, mask in masks.items() if mask))
-    if len(_pivots(found)) < _length(found):
+    joined = tuple(sorted((shift, mask) for shift, mask in masks.items() if mask))
+    if len(_pivots(joined)) < _length(joined):
         raise MemdescError(
             f"xor {short_repr(terms)} gives two bases the same offset, so elements would overlap"
         )
-    return found
+    return joined
 
 
 def _reachable(shift: int, bits: int) -> int:

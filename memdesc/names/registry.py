@@ -106,13 +106,13 @@ def known_names() -> tuple[Name, ...]:
 @lru_cache(maxsize=64)
 def names_for(ndims: int, bits: int) -> tuple[tuple[Name, ParsedName], ...]:
     """Return the known names of layouts of so many dims, for elements of a given width."""
-    found = []
+    names = []
     for name in known_names():
         with suppress(UnsupportedFormatError):
             parsed = parse_name(name.text, bits)
             if parsed.tag.ndims == ndims:
-                found.append((name, parsed))
-    return tuple(found)
+                names.append((name, parsed))
+    return tuple(names)
 
 
 @cache

@@ -73,7 +73,7 @@ def bind(scheme: Scheme, stored: Mapping[str, Stored], said: Mapping[str, Any]) 
     if missing:
         msg = f"no tensor {missing[0]!r}; {scheme.name} has the tensors {', '.join(names)}"
         return Bound((), (msg,))
-    found: dict[str, RecordDesc] = {}
+    records: dict[str, RecordDesc] = {}
     tried: dict[str, None] = {}
     # flags that no name shows, since the tensors are called the same either way
     flags = {part.when.removeprefix("!") for part in scheme.parts if part.when} - checked.keys()
@@ -89,12 +89,12 @@ def bind(scheme: Scheme, stored: Mapping[str, Stored], said: Mapping[str, Any]) 
                 if isinstance(made, str):
                     tried[made] = None
                 else:
-                    found[repr(made)] = made
-                if len(found) > SHOWN:
+                    records[repr(made)] = made
+                if len(records) > SHOWN:
                     break
         except _OtherDimsError as error:
             others[str(error)] = None
-    return Bound(tuple(found.values()), tuple(tried or others))
+    return Bound(tuple(records.values()), tuple(tried or others))
 
 
 def difference(descs: Sequence[RecordDesc]) -> tuple[str, tuple[str, ...]]:
@@ -131,7 +131,7 @@ class _Equation(NamedTuple):
 
     def solved(self, name: str, values: Mapping[str, Any]) -> int | None:
         """Return the value of its only unknown; None if no integer solves it."""
-        found, power = self.size, 1
+        solution, power = self.size, 1
         for sign, word in terms(self.axis):
             if word == name:
                 power = -1 if sign == "/" else 1
@@ -139,11 +139,11 @@ class _Equation(NamedTuple):
             value = int(word) if word.isdecimal() else int(values[word])
             if not value:
                 return None
-            found = found * value if sign == "/" else found / value
-        if not found:
+            solution = solution * value if sign == "/" else solution / value
+        if not solution:
             return None
-        found = found**power
-        return int(found) if found.denominator == 1 else None
+        solution = solution**power
+        return int(solution) if solution.denominator == 1 else None
 
     def spans(self, size: int) -> range:
         """Return the blocks of which `size` elements take as many as the axis has."""
@@ -185,14 +185,14 @@ class _Search(NamedTuple):
 
     def equations(self) -> list[_Equation]:
         """Return an equation for each axis. Fails if a tensor has too few or too many axes."""
-        found: list[_Equation] = []
+        equations: list[_Equation] = []
         for part in self.parts:
             stored = self.stored[part.tensor]
             axes = part.axes(is_stacked=self.letters != self.scheme.letters)
             if part.values is not None or part.within or stored.is_flat(len(axes)):
                 continue
             if stored.is_described:
-                found += self._of_elements(part, stored, axes)
+                equations += self._of_elements(part, stored, axes)
                 continue
             is_code = part is self.scheme.parts[0]
             shape = stored.shape if is_code else shape_like(stored.shape, len(axes))
@@ -203,8 +203,8 @@ class _Search(NamedTuple):
             if words is not None and stored.kind in DATA_TYPES:
                 # the same words as integers of another width
                 sizes[-1] *= Fraction(DATA_TYPES[stored.kind].bits, words.bits)
-            found += map(_Equation, axes, sizes, [stored] * len(axes))
-        return found
+            equations += map(_Equation, axes, sizes, [stored] * len(axes))
+        return equations
 
     def _of_elements(
         self, part: Part, stored: Stored, axes: tuple[str, ...]
@@ -278,13 +278,13 @@ def _solved(
                 if name != letter:
                     blocks.setdefault(name, {})[letter] = each.spans(values[letter])
                 continue
-            found = each.solved(name, values)
-            if found is None:
+            solution = each.solved(name, values)
+            if solution is None:
                 shown = ", ".join(f"{n}={values[n]}" for n in each.names if n in values)
                 yield f"{each.stored} does not have {each.axis}{shown and f' with {shown}'}"
                 return
             is_whole = f"/{name}" in each.axis and each.size == 1
-            values[name] = ALL if is_whole and (found > 1 or name == "group") else found
+            values[name] = ALL if is_whole and (solution > 1 or name == "group") else solution
     if not blocks:
         yield values
     for name, spans in blocks.items():
@@ -301,8 +301,8 @@ def _numbers(stored: Stored, count: int) -> list[int]:
     if kind is None or not is_integer or stored.nbytes * BYTE_BITS != kind.bits * count:
         what = "an integer" if count == 1 else f"{count} integers"
         raise MemdescError(f"{stored} does not hold {what}")
-    found: list[int] = np.frombuffer(stored.read(), kind.numpy).tolist()
-    return found
+    numbers: list[int] = np.frombuffer(stored.read(), kind.numpy).tolist()
+    return numbers
 
 
 def shape_like(shape: tuple[int, ...], ndims: int) -> tuple[int, ...]:

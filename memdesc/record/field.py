@@ -112,8 +112,8 @@ class Field(Checked):
         if not self.index:
             return elements // self.groups[-1]
         group, place = np.divmod(elements, self.groups[-1])
-        found: NDArray[np.int64] = group * self.counts[-1] + np.array(self.index)[place]
-        return found
+        along: NDArray[np.int64] = group * self.counts[-1] + np.array(self.index)[place]
+        return along
 
     @property
     def bits(self) -> int:

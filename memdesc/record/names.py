@@ -125,15 +125,15 @@ def record_desc(dims: Iterable[int], name: str, **options: Any) -> RecordDesc:
     """
     sizes = checked_ints("dims", dims)
     check_dims(sizes)
-    found, _, legal = read_name(name)
-    check_names(found, legal, options)
+    format_name, _, legal = read_name(name)
+    check_names(format_name, legal, options)
     merged = tuple((option, _plain(value)) for option, value in (legal | options).items())
     try:
         # 1 equals True, but only one of them is legal
-        return _made(sizes, found, merged, tuple(type(value) for _, value in merged))
+        return _made(sizes, format_name, merged, tuple(type(value) for _, value in merged))
     except TypeError:  # an option that cannot be hashed
         raise MemdescError(
-            f"{found}: options must be numbers or strings, not {short_repr(options)}"
+            f"{format_name}: options must be numbers or strings, not {short_repr(options)}"
         ) from None
 
 
@@ -143,20 +143,20 @@ def read_name(name: str, ndims: int = len(_MATRIX)) -> tuple[str, str, dict[str,
         raise UnknownFormatError(
             f"a record is named by a string such as 'q4_0', not {short_repr(name)}"
         )
-    found = name.lower()
-    reason = _REFUSED.get(found)
-    if found not in known_records() and _IK_LLAMA_NAME.fullmatch(found):
+    format_name = name.lower()
+    reason = _REFUSED.get(format_name)
+    if format_name not in known_records() and _IK_LLAMA_NAME.fullmatch(format_name):
         reason = _IK_LLAMA
     if reason is not None:
         raise UnsupportedFormatError(f"{name!r} cannot be described as a record: {reason}")
-    if found not in known_records():
+    if format_name not in known_records():
         raise UnknownFormatError(
             f"unknown record {short_repr(name)}; the records are {', '.join(known_records())}"
         )
-    scheme = SCHEMES.get(found)
+    scheme = SCHEMES.get(format_name)
     if scheme is None:
-        return found, _MATRIX if ndims == len(_MATRIX) else LETTERS[:ndims], {}
-    return found, scheme.letters_of(ndims) or LETTERS[:ndims], scheme.defaults
+        return format_name, _MATRIX if ndims == len(_MATRIX) else LETTERS[:ndims], {}
+    return format_name, scheme.letters_of(ndims) or LETTERS[:ndims], scheme.defaults
 
 
 def scheme_of(name: str) -> Scheme | None:

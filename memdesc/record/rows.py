@@ -98,15 +98,15 @@ _ORDERS = {
 
 def _parts(*lines: str) -> tuple[Part, ...]:
     """Read tensors, a line each."""
-    found = []
+    parts = []
     for line in lines:
         role, name, kind, shape, *more = re.split(r"\s{2,}", line)
         kind, _, words = kind.partition(" in ")
         given: dict[str, Any] = dict(each.split("=") for each in more)
         given["order"] = _ORDERS.get(given.get("order", "plain"), given.get("order", "plain"))
         given["is_bare"] = "is_bare" in given
-        found.append(Part(name, shape, kind, words, role=role, **given))
-    return tuple(found)
+        parts.append(Part(name, shape, kind, words, role=role, **given))
+    return tuple(parts)
 
 
 def _is_dims(dims: tuple[int, ...], _: Options) -> Sequence[int]:

@@ -83,15 +83,15 @@ class Option(NamedTuple):
         return self.name in ("group", "rows")
 
     def _checked_type(self, what: str, value: Any) -> str:
-        found = data_type(value).name
-        if found not in self.legal:
+        kind = data_type(value).name
+        if kind not in self.legal:
             hint = f"give {self.name}={self.legal[0]} if it holds them exactly"
             if self.name == "codes":
                 hint = "give codes= if the words hold one of these"
-            elif "e8m0" in self.legal and found == "u8":
+            elif "e8m0" in self.legal and kind == "u8":
                 hint = "if they are exponents, store them as e8m0: x.view(torch.float8_e8m0fnu)"
-            raise MemdescError(f"{what} are {', '.join(self.legal)}, not {found}; {hint}")
-        return found
+            raise MemdescError(f"{what} are {', '.join(self.legal)}, not {kind}; {hint}")
+        return kind
 
 
 def check_names(name: str, legal: Options, given: Options) -> None:
@@ -181,7 +181,7 @@ class Words(NamedTuple):
     desc: MemoryDesc | None
 
 
-# what `Scheme.words` has found: a model has many weights of the same dims
+# what `Scheme.words` has made: a model has many weights of the same dims
 _WORDS: dict[tuple[Any, ...], dict[str, Words]] = {}
 _MOST_WORDS = 1024
 
@@ -296,25 +296,25 @@ class Scheme(NamedTuple):
 
     def _words(self, desc: RecordDesc) -> dict[str, Words]:
         sizes = _Sizes(self, desc.letters, desc.dims, dict(desc.options))
-        found: dict[str, Words] = {}
+        words: dict[str, Words] = {}
         for part in self.parts_of(sizes.options):
-            if part.tensor in found:
+            if part.tensor in words:
                 continue
             held = [each for each in desc.fields if each.tensor == part.tensor]
             kind = sizes.kind(part.words or part.kind)
             nbytes = desc.tensors[part.tensor]
             if part.values is not None:
                 count = next(len(e.values) for e in desc.constants if e.tensor == part.tensor)
-                found[part.tensor] = Words(kind, (count,), nbytes, memory_desc((count,), kind))
+                words[part.tensor] = Words(kind, (count,), nbytes, memory_desc((count,), kind))
                 continue
             axes = part.axes(is_stacked=desc.letters != self.letters)
             shape = tuple(sizes.extent(axis) for axis in axes)
             is_one = all(sizes.is_one(axis) for axis in axes)
             is_told = len(held) == 1 and not part.is_bare and held[0].kind not in BIT_PLANES
-            found[part.tensor] = Words(
+            words[part.tensor] = Words(
                 kind, (1,) if is_one else shape, nbytes, held[0].desc if is_told else None
             )
-        return found
+        return words
 
 
 def _rule_of(code: Number, parts: tuple[Part, ...]) -> Rule:
@@ -349,10 +349,10 @@ class _Sizes(NamedTuple):
         if option.is_block:
             return block_sizes(self.scheme.name, value)["oi".index(letter)]
         size = self.size(letter or self.letters[-1])
-        found = max(size, 1) if value == ALL else int(value)
+        count = max(size, 1) if value == ALL else int(value)
         if option.is_count and option.legal and size:
-            option.checked(self.scheme.name, found)
-        return found
+            option.checked(self.scheme.name, count)
+        return count
 
     def size(self, letter: str) -> int:
         return self.dims[self.letters.index(letter)]
@@ -366,22 +366,22 @@ class _Sizes(NamedTuple):
 
     def extent(self, axis: str) -> int:
         """Return the size of an axis. Fails if a division has a remainder."""
-        found, letter, factor = 1, "", 1
+        extent, letter, factor = 1, "", 1
         for sign, word in terms(axis):
             if word in self.letters:
                 letter, factor = word, 1
-                found *= self.size(word)
+                extent *= self.size(word)
                 continue
             value = self.value(word, letter)
             if sign in ("", "*"):
-                found, factor = found * value, factor * value
+                extent, factor = extent * value, factor * value
             elif sign == "/":
-                if found % value:
+                if extent % value:
                     self._refuse(letter, word, value // gcd(value, factor))
-                found //= value
+                extent //= value
             else:
-                found = -(-found // value) * (value if sign == "~" else 1)
-        return found
+                extent = -(-extent // value) * (value if sign == "~" else 1)
+        return extent
 
     def _refuse(self, letter: str, word: str, step: int) -> None:
         """Refuse a dim that is not a multiple of a step."""
@@ -400,21 +400,21 @@ class _Sizes(NamedTuple):
 
     def groups(self, part: Part) -> tuple[int, ...]:
         """Return how many adjacent elements along each dim share an element of a part."""
-        found = {}
+        groups = {}
         for axis in part.axes(is_stacked=self.letters != self.scheme.letters):
             letter, is_packed = "", False
             for sign, word in terms(axis):
                 if word in self.letters:
                     letter, is_packed = word, False
-                    found[letter] = 1
+                    groups[letter] = 1
                 elif sign == "*":
                     is_packed = True
                 elif sign in ("/", "^") and letter and not is_packed:
                     most = max(self.size(letter), 1)
-                    found[letter] = min(self.value(word, letter), most)
+                    groups[letter] = min(self.value(word, letter), most)
                     is_packed = True
         return tuple(
-            found.get(letter, max(size, 1))
+            groups.get(letter, max(size, 1))
             for letter, size in zip(self.letters, self.dims, strict=True)
         )
 

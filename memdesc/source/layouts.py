@@ -282,8 +282,8 @@ def _find(
             beyond.append(f"{index} >= {axis.padded}")
     lines += when(" or ".join(beyond), _NONE) if beyond else ()
     comma = "," if len(letters) == 1 else ""
-    found = f"return {', '.join(letters)}{comma}  # {_is_data(layout, letters) or 1}"
-    return (*lines, Line(found))
+    end = f"return {', '.join(letters)}{comma}  # {_is_data(layout, letters) or 1}"
+    return (*lines, Line(end))
 
 
 def _is_data(layout: Layout, letters: str) -> str:
