@@ -69,7 +69,7 @@ def _make(name: str, *arguments: Any) -> Any:
 def check_types(value: Any, way_out: str = "") -> None:
     """Refuse a value by hand with a field that is not of the type that its class declares."""
     kind = type(value)
-    for name, wanted in _types_of(kind):
+    for name, wanted in _types_of(kind):  # type: ignore[arg-type] # a class is hashable
         given = getattr(value, name)
         if not _is_of(given, wanted):
             declared = kind.__annotations__[name]

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import TYPE_CHECKING, ClassVar
 
-from memdesc.checked import Checked
+from memdesc.checked import Checked, check_types
 from memdesc.desc import MemoryDesc, desc_of
 from memdesc.dtypes import DataType, data_type
 from memdesc.errors import MemdescError, short_repr
@@ -76,13 +76,9 @@ class ImageDesc(Checked):
     _another: ClassVar[str] = "image_desc(dims, dtype, name) makes another"
 
     def __post_init__(self) -> None:
-        if not isinstance(self.desc, MemoryDesc) or not isinstance(self.name, str):
-            raise MemdescError(
-                f"an ImageDesc needs a MemoryDesc and the name of an image type, not "
-                f"{short_repr(self.desc)} and {short_repr(self.name)}; see image_desc"
-            )
         for side in ("width", "height", "channels", "depth"):
             object.__setattr__(self, side, checked_int(side, getattr(self, side)))
+        check_types(self, "; see image_desc")
         if self.kind not in _KINDS or (self.kind == "2d" and self.depth != 1):
             raise MemdescError(
                 f"an image of kind {short_repr(self.kind)} and depth {self.depth} does not exist; "

@@ -11,6 +11,7 @@ codebook, in 2 or 3 bits, lowest bit first.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from math import prod
 from pathlib import Path
@@ -63,51 +64,6 @@ class GgufType(NamedTuple):
         return self.name.removeprefix("gguf_").upper()
 
 
-def _number(*names: str, minus: int = 0, table: tuple[float, ...] = ()) -> Number:
-    """Return the number that fields make, lowest bits first; `name:bits` gives their widths."""
-    return Number(_joined(*names), minus, table)
-
-
-def _joined(*names: str) -> tuple[tuple[str, int], ...]:
-    parts, shift = [], 0
-    for name in names:
-        field, _, bits = name.partition(":")
-        parts.append((field, shift))
-        shift += int(bits or 0)
-    return tuple(parts)
-
-
-_D, _M = _number("d"), _number("m")
-_SCALE, _MIN = _number("sc_low:4", "sc_high"), _number("m_low:4", "m_high")
-
-# bytes with the two codes j and j + 16
-_HALVES = ((2, 1), (16, 2))
-# 32 bytes with the codes j and j + 32, four times; or 2-bit codes j, j + 32, j + 64, j + 96, twice
-_NIBBLES_32, _PAIRS_32 = ((4, 64), (2, 1), (32, 2)), ((2, 128), (4, 1), (32, 4))
-# 32 bytes with the highest bits of the codes j, j + 32, ..., j + 224
-_PLANES_32 = ((8, 1), (32, 8))
-
-# Eight 6-bit scales and eight mins in 12 bytes. Bytes 0 to 7 hold the first four of each; of the
-# others, bytes 8 to 11 hold the low bits, and the top bits of bytes 0 to 7 the high bits.
-_SIX_BIT = (
-    _BlockField("sc_low", "u4", 32, 8, ((2, 16), (4, 2))),
-    _BlockField("sc_high", "u2", 32, 18, ((2, 1), (4, 4))),
-    _BlockField("m_low", "u4", 32, 16, ((2, 9), (4, 2))),
-    _BlockField("m_high", "u2", 32, 34, ((2, 1), (4, 4))),
-)
-
-
-def _scaled_twice(code: Number) -> Rule:
-    """Return the rule for 6-bit scales and mins, each of which is scaled again."""
-    return Rule(code, (_D, _SCALE), offset=(_number("dmin"), _MIN), sign=-1)
-
-
-# f4_e2m1 doubled, without -0.0; the scales are halved
-_E2M1 = (0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12)
-_HALF_E8M0 = tuple(2.0 ** (code - 128) for code in range(256))
-_IQ4 = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
-
-
 def _half_e4m3(code: int) -> float:
     """Return half of an f8_e4m3 without its sign bit; 0x7f is 0."""
     exponent, mantissa = code >> 3 & 15, code & 7
@@ -117,62 +73,28 @@ def _half_e4m3(code: int) -> float:
     return value / 2
 
 
-_HALF_E4M3 = tuple(map(_half_e4m3, range(256)))
-
-
-def _codebooks(*rows: tuple[int, int, tuple[int, ...]]) -> list[Codebook]:
+def _codebooks(**rows: tuple[int, int, tuple[int, ...]]) -> dict[str, Codebook]:
     """Read codebooks; each row gives the number of vectors, their size and the distinct numbers."""
     data = np.frombuffer(Path(__file__).with_name("gguf_codebooks.bin").read_bytes(), np.uint8)
-    planes, made = np.unpackbits(data, bitorder="little"), []
-    for count, size, numbers in rows:
+    planes, made = np.unpackbits(data, bitorder="little"), {}
+    for name, (count, size, numbers) in rows.items():
         bits = (len(numbers) - 1).bit_length()
         here, planes = np.split(planes, [count * size * bits])
         places = here.reshape(-1, bits) @ (1 << np.arange(bits))
-        made.append(
-            Codebook(size, np.array(numbers, np.int8)[places].tobytes(), tuple(range(size)))
-        )
+        values = np.array(numbers, np.int8)[places].tobytes()
+        made[name] = Codebook(size, values, tuple(range(size)))
     return made
 
 
-# those of iq1 are multiplied by 8, because 1/8 is added to them or subtracted
-_IQ2_XXS, _IQ2_XS, _IQ2_S, _IQ3_XXS, _IQ3_S, _IQ1 = _codebooks(
-    (256, 8, (8, 25, 43)),
-    (512, 8, (8, 25, 43)),
-    (1024, 8, (8, 25, 43)),
-    (256, 4, (4, 12, 20, 28, 36, 44, 52, 62)),
-    (512, 4, (1, 3, 5, 7, 9, 11, 13, 15)),
-    (2048, 8, (-8, 0, 8)),
-)
-
-
-def _seven_signs(*names: str) -> Number:
+def _seven_signs() -> Codebook:
     """Return the signs of 8 elements, from 7 bits; the number of minus signs is even."""
     codes = np.arange(128)[:, None] >> np.arange(7) & 1
     minus = np.hstack([codes, codes.sum(1, keepdims=True) & 1])
-    book = Codebook(8, (1 - 2 * minus).astype(np.int8).tobytes(), tuple(range(8)))
-    return Number(_joined(*names), codebook=book)
+    return Codebook(8, (1 - 2 * minus).astype(np.int8).tobytes(), tuple(range(8)))
 
 
-def _looked_up(book: Codebook, *names: str) -> Number:
-    """Return a number that is looked up in a codebook."""
-    return Number(_joined(*names), codebook=book)
-
-
-def _planes(
-    name: str, count: int, group: int, first: int, digits: tuple[tuple[int, int], ...]
-) -> tuple[_BlockField, ...]:
-    """Return one field for each bit of codes that cross bytes."""
-    return tuple(_BlockField(f"{name}_{k}", "u1", group, first + k, digits) for k in range(count))
-
-
-_SEVEN = tuple(f"signs_{k}:1" for k in range(7))
-_SIGN = _number("signs", table=(1, -1))
-# 1/8 is added or subtracted; here both are multiplied by 8
-_DELTA = _number("delta", table=(-1, 1))
-# (sc + 1/2) / 4 = (2 sc + 1) / 8, (sc + 1/2) / 2 and 2 sc + 1: exact, as are their products with d
+# (sc + 1/2) / 4 = (2 sc + 1) / 8: exact, as are its products with d
 _QUARTERS = tuple((2 * code + 1) / 8 for code in range(16))
-_HALF_ODD = tuple((2 * code + 1) / 4 for code in range(16))
-_ODD = tuple(2.0 * code + 1 for code in range(16))
 # Five ternary digits in a byte: those of codes j, j + 32, ... in 32 bytes and of j, j + 16, ... in
 # 16 bytes; four, of j, j + 4, ..., in the last 4 bytes.
 _TERNARY = [
@@ -180,153 +102,221 @@ _TERNARY = [
     for start, width, count in ((0, 32, 160), (32, 16, 80), (48, 4, 16))
     for k in range(count)
 ]
+# what codes stand for, by the name in formulas
+_TABLES: Mapping[str, tuple[float, ...]] = MappingProxyType(
+    {
+        "quarters": _QUARTERS,
+        "quarters_8": _QUARTERS[:8],
+        "half_odd": tuple((2 * code + 1) / 4 for code in range(16)),
+        "odd": tuple(2.0 * code + 1 for code in range(16)),
+        "sign": (1, -1),
+        # 1/8 is added or subtracted; here both are multiplied by 8
+        "delta": (-1, 1),
+        "iq4": (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113),
+        # f4_e2m1 doubled, without -0.0; the scales are halved
+        "e2m1": (0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12),
+        "half_e8m0": tuple(2.0 ** (code - 128) for code in range(256)),
+        "half_e4m3": tuple(map(_half_e4m3, range(256))),
+    }
+)
+_BOOKS: Mapping[str, Codebook | Digits] = MappingProxyType(
+    {
+        **_codebooks(
+            iq2_xxs=(256, 8, (8, 25, 43)),
+            iq2_xs=(512, 8, (8, 25, 43)),
+            iq2_s=(1024, 8, (8, 25, 43)),
+            iq3_xxs=(256, 4, (4, 12, 20, 28, 36, 44, 52, 62)),
+            iq3_s=(512, 4, (1, 3, 5, 7, 9, 11, 13, 15)),
+            # multiplied by 8, because 1/8 is added to them or subtracted
+            iq1=(2048, 8, (-8, 0, 8)),
+        ),
+        "seven_signs": _seven_signs(),
+        "ternary": Digits(3, tuple(digit for _, digit in _TERNARY)),
+    }
+)
+_NUMBER = re.compile(r"(?P<fields>[\w:|]+)(?:-(?P<minus>\d+))?(?:\[(?P<name>\w+)\])?")
+_RULE = re.compile(
+    r"(?P<scale>\S+(?: \* \S+)*?) \* (?P<code>\(.*\)|[^\s(]+)(?: (?P<sign>[+-]) (?P<offset>.*))?"
+)
+
+
+def _number(text: str) -> Number:
+    """Read fields, lowest bits first with their widths, what is subtracted, and a table."""
+    match = re.fullmatch(_NUMBER, text)
+    assert match is not None, text  # noqa: S101 - the rows below are right
+    parts, shift = [], 0
+    for part in match["fields"].split("|"):
+        field, _, bits = part.partition(":")
+        parts.append((field, shift))
+        shift += int(bits or 0)
+    name = match["name"] or ""
+    return Number(
+        tuple(parts),
+        int(match["minus"] or 0),
+        _TABLES.get(name, ()),
+        codebook=_BOOKS.get(name),
+        kind="f16" if name == "f16" else "",
+    )
+
+
+def _rule(text: str) -> Rule:
+    """Read a formula."""
+    match = re.fullmatch(_RULE, text)
+    assert match is not None, text  # noqa: S101 - the rows below are right
+    code, _, zero = match["code"].strip("()").partition(" - ")
+    scale, offset = (
+        tuple(map(_number, filter(None, (match[part] or "").split(" * "))))
+        for part in ("scale", "offset")
+    )
+    sign = -1 if match["sign"] == "-" else 1
+    return Rule(_number(code), scale, _number(zero) if zero else None, offset, sign)
+
+
+def _block(
+    nbytes: int, block: int, rule: str, *fields: str, **places: tuple[int, ...]
+) -> _BlockType:
+    """Read a formula, and fields: type / group, @ first element, extent x stride of each loop."""
+    read = []
+    for field in "; ".join(fields).split("; "):
+        name, kind, first, *loops = field.split()
+        kind, _, group = kind.partition("/")
+        digits = tuple(
+            (int(extent), int(stride)) for extent, stride in (x.split("x") for x in loops)
+        )
+        read.append(
+            _BlockField(name, kind, int(group or 1), int(first[1:]), digits, places.get(name, ()))
+        )
+    return _BlockType(nbytes, block, tuple(read), _rule(rule))
+
 
 # fmt: off
 GGUF_TYPES: Mapping[str, _BlockType] = MappingProxyType({
-    "q4_0": _BlockType(
-        18, 32, (_BlockField("d", "f16", 32, 0), _BlockField("qs", "u4", 1, 4, _HALVES)),
-        Rule(_number("qs", minus=8), (_D,))),
-    "q4_1": _BlockType(
-        20, 32, (
-            _BlockField("d", "f16", 32, 0), _BlockField("m", "f16", 32, 1),
-            _BlockField("qs", "u4", 1, 8, _HALVES)),
-        Rule(_number("qs"), (_D,), offset=(_M,))),
-    "q5_0": _BlockType(
-        22, 32, (
-            _BlockField("d", "f16", 32, 0), _BlockField("qh", "u1", 1, 16, ((32, 1),)),
-            _BlockField("qs", "u4", 1, 12, _HALVES)),
-        Rule(_number("qs:4", "qh", minus=16), (_D,))),
-    "q5_1": _BlockType(
-        24, 32, (
-            _BlockField("d", "f16", 32, 0), _BlockField("m", "f16", 32, 1),
-            _BlockField("qh", "u1", 1, 32, ((32, 1),)), _BlockField("qs", "u4", 1, 16, _HALVES)),
-        Rule(_number("qs:4", "qh"), (_D,), offset=(_M,))),
-    "q8_0": _BlockType(
-        34, 32, (_BlockField("d", "f16", 32, 0), _BlockField("qs", "s8", 1, 2, ((32, 1),))),
-        Rule(_number("qs"), (_D,))),
-    "q2_k": _BlockType(
-        84, 256, (
-            _BlockField("sc", "u4", 16, 0, ((16, 2),)), _BlockField("m", "u4", 16, 1, ((16, 2),)),
-            _BlockField("qs", "u2", 1, 64, _PAIRS_32), _BlockField("d", "f16", 256, 40),
-            _BlockField("dmin", "f16", 256, 41)),
-        Rule(_number("qs"), (_D, _number("sc")), offset=(_number("dmin"), _M), sign=-1)),
-    "q3_k": _BlockType(
-        110, 256, (
-            _BlockField("hmask", "u1", 1, 0, _PLANES_32),
-            _BlockField("qs", "u2", 1, 128, _PAIRS_32),
-            _BlockField("sc_low", "u4", 16, 192, ((2, 1), (8, 2))),
-            _BlockField("sc_high", "u2", 16, 416, ((4, 1), (4, 4))),
-            _BlockField("d", "f16", 256, 54)),
-        Rule(_number("qs:2", "hmask", minus=4), (_D, _number("sc_low:4", "sc_high", minus=32)))),
-    "q4_k": _BlockType(
-        144, 256, (
-            _BlockField("d", "f16", 256, 0), _BlockField("dmin", "f16", 256, 1), *_SIX_BIT,
-            _BlockField("qs", "u4", 1, 32, _NIBBLES_32)),
-        _scaled_twice(_number("qs"))),
-    "q5_k": _BlockType(
-        176, 256, (
-            _BlockField("d", "f16", 256, 0), _BlockField("dmin", "f16", 256, 1), *_SIX_BIT,
-            _BlockField("qh", "u1", 1, 128, _PLANES_32),
-            _BlockField("qs", "u4", 1, 96, _NIBBLES_32)),
-        _scaled_twice(_number("qs:4", "qh"))),
-    "q6_k": _BlockType(
-        210, 256, (
-            _BlockField("ql", "u4", 1, 0, ((2, 128), (2, 1), (64, 2))),
-            _BlockField("qh", "u2", 1, 512, _PAIRS_32),
-            _BlockField("sc", "s8", 16, 192, ((16, 1),)), _BlockField("d", "f16", 256, 104)),
-        Rule(_number("ql:4", "qh", minus=32), (_D, _number("sc")))),
-    "tq1_0": _BlockType(
-        54, 256, (
-            _BlockField("qs", "u8", 256, 0, ((52, 1),), tuple(byte for byte, _ in _TERNARY)),
-            _BlockField("d", "f16", 256, 26)),
-        Rule(
-            Number(_joined("qs"), 1, codebook=Digits(3, tuple(digit for _, digit in _TERNARY))),
-            (_D,))),
-    "tq2_0": _BlockType(
-        66, 256, (_BlockField("qs", "u2", 1, 0, _PAIRS_32), _BlockField("d", "f16", 256, 32)),
-        Rule(_number("qs", minus=1), (_D,))),
-    "iq1_s": _BlockType(
-        50, 256, (
-            _BlockField("d", "f16", 256, 0), _BlockField("qs", "u8", 8, 2, ((32, 1),)),
-            *_planes("qh", 3, 8, 272, ((8, 16), (4, 3))),
-            _BlockField("sc_low", "u2", 32, 142, ((8, 8),)),
-            _BlockField("sc_high", "u1", 32, 286, ((8, 16),)),
-            _BlockField("delta", "u1", 32, 287, ((8, 16),))),
-        Rule(
-            _looked_up(_IQ1, "qs:8", "qh_0:1", "qh_1:1", "qh_2"),
-            (_D, _number("sc_low:2", "sc_high", table=_QUARTERS[:8])), _DELTA)),
-    "iq1_m": _BlockType(
-        56, 256, (
-            _BlockField("qs", "u8", 8, 0, ((32, 1),)),
-            _BlockField("qh_low", "u2", 8, 128, ((32, 2),)),
-            _BlockField("qh_high", "u1", 8, 258, ((32, 4),)),
-            _BlockField("delta", "u1", 8, 259, ((32, 4),)),
-            *_planes("sc", 3, 16, 384, ((4, 16), (4, 3))),
-            *(_BlockField(f"d_{k}", "u4", 256, 99 + 4 * k) for k in range(4))),
-        Rule(
-            _looked_up(_IQ1, "qs:8", "qh_low:2", "qh_high"),
-            (Number(_joined("d_0:4", "d_1:4", "d_2:4", "d_3"), kind="f16"),
-             _number("sc_0:1", "sc_1:1", "sc_2", table=_QUARTERS[:8])),
-            _DELTA)),
-    "iq2_xxs": _BlockType(
-        66, 256, (
-            _BlockField("d", "f16", 256, 0), _BlockField("qs", "u8", 8, 2, ((8, 8), (4, 1))),
-            *_planes("signs", 7, 8, 48, ((8, 64), (4, 7))),
-            _BlockField("sc", "u4", 32, 19, ((8, 16),))),
-        Rule(
-            _looked_up(_IQ2_XXS, "qs"),
-            (_D, _number("sc", table=_QUARTERS), _seven_signs(*_SEVEN)))),
-    "iq2_xs": _BlockType(
-        74, 256, (
-            _BlockField("d", "f16", 256, 0), _BlockField("qs_low", "u8", 8, 2, ((32, 2),)),
-            _BlockField("qs_high", "u1", 8, 24, ((32, 16),)),
-            _BlockField("signs_low", "u1", 8, 25, ((32, 16),)),
-            _BlockField("signs_mid", "u2", 8, 13, ((32, 8),)),
-            _BlockField("signs_high", "u4", 8, 7, ((32, 4),)),
-            _BlockField("sc", "u4", 16, 132, ((16, 1),))),
-        Rule(
-            _looked_up(_IQ2_XS, "qs_low:8", "qs_high"),
-            (_D, _number("sc", table=_QUARTERS),
-             _seven_signs("signs_low:1", "signs_mid:2", "signs_high")))),
-    "iq2_s": _BlockType(
-        82, 256, (
-            _BlockField("d", "f16", 256, 0), _BlockField("qs", "u8", 8, 2, ((32, 1),)),
-            _BlockField("signs", "u1", 1, 272, ((256, 1),)),
-            _BlockField("qh", "u2", 8, 264, ((32, 1),)),
-            _BlockField("sc", "u4", 16, 148, ((16, 1),))),
-        Rule(_looked_up(_IQ2_S, "qs:8", "qh"), (_D, _number("sc", table=_QUARTERS), _SIGN))),
-    "iq3_xxs": _BlockType(
-        98, 256, (
-            _BlockField("d", "f16", 256, 0), _BlockField("qs", "u8", 4, 2, ((64, 1),)),
-            *_planes("signs", 7, 8, 528, ((8, 32), (4, 7))),
-            _BlockField("sc", "u4", 32, 139, ((8, 8),))),
-        Rule(
-            _looked_up(_IQ3_XXS, "qs"),
-            (_D, _number("sc", table=_HALF_ODD), _seven_signs(*_SEVEN)))),
-    "iq3_s": _BlockType(
-        110, 256, (
-            _BlockField("d", "f16", 256, 0), _BlockField("qs", "u8", 4, 2, ((64, 1),)),
-            _BlockField("qh", "u1", 4, 528, ((64, 1),)),
-            _BlockField("signs", "u1", 1, 592, ((256, 1),)),
-            _BlockField("sc", "u4", 32, 212, ((8, 1),))),
-        Rule(_looked_up(_IQ3_S, "qs:8", "qh"), (_D, _number("sc", table=_ODD), _SIGN))),
-    "iq4_nl": _BlockType(
-        18, 32, (_BlockField("d", "f16", 32, 0), _BlockField("qs", "u4", 1, 4, _HALVES)),
-        Rule(_number("qs", table=_IQ4), (_D,))),
-    "iq4_xs": _BlockType(
-        136, 256, (
-            _BlockField("d", "f16", 256, 0), _BlockField("sc_high", "u2", 32, 8, ((8, 1),)),
-            _BlockField("sc_low", "u4", 32, 8, ((8, 1),)),
-            _BlockField("qs", "u4", 1, 16, ((8, 32), *_HALVES))),
-        Rule(_number("qs", table=_IQ4), (_D, _number("sc_low:4", "sc_high", minus=32)))),
-    "gguf_mxfp4": _BlockType(
-        17, 32, (_BlockField("e", "u8", 32, 0), _BlockField("qs", "u4", 1, 2, _HALVES)),
-        Rule(_number("qs", table=_E2M1), (_number("e", table=_HALF_E8M0),))),
-    "gguf_nvfp4": _BlockType(
-        36, 64, (
-            _BlockField("d", "u8", 16, 0, ((4, 1),)),
-            _BlockField("qs", "u4", 1, 8, ((4, 16), (2, 1), (8, 2)))),
-        Rule(_number("qs", table=_E2M1), (_number("d", table=_HALF_E4M3),))),
+    "q4_0": _block(
+        18, 32, "d * qs-8",
+        "d f16/32 @0; qs u4 @4 2x1 16x2",
+    ),
+    "q4_1": _block(
+        20, 32, "d * qs + m",
+        "d f16/32 @0; m f16/32 @1; qs u4 @8 2x1 16x2",
+    ),
+    "q5_0": _block(
+        22, 32, "d * qs:4|qh-16",
+        "d f16/32 @0; qh u1 @16 32x1; qs u4 @12 2x1 16x2",
+    ),
+    "q5_1": _block(
+        24, 32, "d * qs:4|qh + m",
+        "d f16/32 @0; m f16/32 @1; qh u1 @32 32x1; qs u4 @16 2x1 16x2",
+    ),
+    "q8_0": _block(
+        34, 32, "d * qs",
+        "d f16/32 @0; qs s8 @2 32x1",
+    ),
+    "q2_k": _block(
+        84, 256, "d * sc * qs - dmin * m",
+        "sc u4/16 @0 16x2; m u4/16 @1 16x2; qs u2 @64 2x128 4x1 32x4; d f16/256 @40",
+        "dmin f16/256 @41",
+    ),
+    "q3_k": _block(
+        110, 256, "d * sc_low:4|sc_high-32 * qs:2|hmask-4",
+        "hmask u1 @0 8x1 32x8; qs u2 @128 2x128 4x1 32x4; sc_low u4/16 @192 2x1 8x2",
+        "sc_high u2/16 @416 4x1 4x4; d f16/256 @54",
+    ),
+    "q4_k": _block(
+        144, 256, "d * sc_low:4|sc_high * qs - dmin * m_low:4|m_high",
+        "d f16/256 @0; dmin f16/256 @1; sc_low u4/32 @8 2x16 4x2; sc_high u2/32 @18 2x1 4x4",
+        "m_low u4/32 @16 2x9 4x2; m_high u2/32 @34 2x1 4x4; qs u4 @32 4x64 2x1 32x2",
+    ),
+    "q5_k": _block(
+        176, 256, "d * sc_low:4|sc_high * qs:4|qh - dmin * m_low:4|m_high",
+        "d f16/256 @0; dmin f16/256 @1; sc_low u4/32 @8 2x16 4x2; sc_high u2/32 @18 2x1 4x4",
+        "m_low u4/32 @16 2x9 4x2; m_high u2/32 @34 2x1 4x4; qh u1 @128 8x1 32x8",
+        "qs u4 @96 4x64 2x1 32x2",
+    ),
+    "q6_k": _block(
+        210, 256, "d * sc * ql:4|qh-32",
+        "ql u4 @0 2x128 2x1 64x2; qh u2 @512 2x128 4x1 32x4; sc s8/16 @192 16x1",
+        "d f16/256 @104",
+    ),
+    "tq1_0": _block(
+        54, 256, "d * qs-1[ternary]",
+        "qs u8/256 @0 52x1; d f16/256 @26",
+        qs=tuple(byte for byte, _ in _TERNARY),
+    ),
+    "tq2_0": _block(
+        66, 256, "d * qs-1",
+        "qs u2 @0 2x128 4x1 32x4; d f16/256 @32",
+    ),
+    "iq1_s": _block(
+        50, 256,
+        "d * sc_low:2|sc_high[quarters_8] * "
+        "(qs:8|qh_0:1|qh_1:1|qh_2[iq1] - delta[delta])",
+        "d f16/256 @0; qs u8/8 @2 32x1; qh_0 u1/8 @272 8x16 4x3; qh_1 u1/8 @273 8x16 4x3",
+        "qh_2 u1/8 @274 8x16 4x3; sc_low u2/32 @142 8x8; sc_high u1/32 @286 8x16",
+        "delta u1/32 @287 8x16",
+    ),
+    "iq1_m": _block(
+        56, 256,
+        "d_0:4|d_1:4|d_2:4|d_3[f16] * sc_0:1|sc_1:1|sc_2[quarters_8] * "
+        "(qs:8|qh_low:2|qh_high[iq1] - delta[delta])",
+        "qs u8/8 @0 32x1; qh_low u2/8 @128 32x2; qh_high u1/8 @258 32x4",
+        "delta u1/8 @259 32x4; sc_0 u1/16 @384 4x16 4x3; sc_1 u1/16 @385 4x16 4x3",
+        "sc_2 u1/16 @386 4x16 4x3; d_0 u4/256 @99; d_1 u4/256 @103; d_2 u4/256 @107",
+        "d_3 u4/256 @111",
+    ),
+    "iq2_xxs": _block(
+        66, 256,
+        "d * sc[quarters] * "
+        "signs_0:1|signs_1:1|signs_2:1|signs_3:1|signs_4:1|signs_5:1|signs_6[seven_signs] * "
+        "qs[iq2_xxs]",
+        "d f16/256 @0; qs u8/8 @2 8x8 4x1; signs_0 u1/8 @48 8x64 4x7",
+        "signs_1 u1/8 @49 8x64 4x7; signs_2 u1/8 @50 8x64 4x7; signs_3 u1/8 @51 8x64 4x7",
+        "signs_4 u1/8 @52 8x64 4x7; signs_5 u1/8 @53 8x64 4x7; signs_6 u1/8 @54 8x64 4x7",
+        "sc u4/32 @19 8x16",
+    ),
+    "iq2_xs": _block(
+        74, 256,
+        "d * sc[quarters] * signs_low:1|signs_mid:2|signs_high[seven_signs] * "
+        "qs_low:8|qs_high[iq2_xs]",
+        "d f16/256 @0; qs_low u8/8 @2 32x2; qs_high u1/8 @24 32x16",
+        "signs_low u1/8 @25 32x16; signs_mid u2/8 @13 32x8; signs_high u4/8 @7 32x4",
+        "sc u4/16 @132 16x1",
+    ),
+    "iq2_s": _block(
+        82, 256, "d * sc[quarters] * signs[sign] * qs:8|qh[iq2_s]",
+        "d f16/256 @0; qs u8/8 @2 32x1; signs u1 @272 256x1; qh u2/8 @264 32x1",
+        "sc u4/16 @148 16x1",
+    ),
+    "iq3_xxs": _block(
+        98, 256,
+        "d * sc[half_odd] * "
+        "signs_0:1|signs_1:1|signs_2:1|signs_3:1|signs_4:1|signs_5:1|signs_6[seven_signs] * "
+        "qs[iq3_xxs]",
+        "d f16/256 @0; qs u8/4 @2 64x1; signs_0 u1/8 @528 8x32 4x7",
+        "signs_1 u1/8 @529 8x32 4x7; signs_2 u1/8 @530 8x32 4x7; signs_3 u1/8 @531 8x32 4x7",
+        "signs_4 u1/8 @532 8x32 4x7; signs_5 u1/8 @533 8x32 4x7; signs_6 u1/8 @534 8x32 4x7",
+        "sc u4/32 @139 8x8",
+    ),
+    "iq3_s": _block(
+        110, 256, "d * sc[odd] * signs[sign] * qs:8|qh[iq3_s]",
+        "d f16/256 @0; qs u8/4 @2 64x1; qh u1/4 @528 64x1; signs u1 @592 256x1",
+        "sc u4/32 @212 8x1",
+    ),
+    "iq4_nl": _block(
+        18, 32, "d * qs[iq4]",
+        "d f16/32 @0; qs u4 @4 2x1 16x2",
+    ),
+    "iq4_xs": _block(
+        136, 256, "d * sc_low:4|sc_high-32 * qs[iq4]",
+        "d f16/256 @0; sc_high u2/32 @8 8x1; sc_low u4/32 @8 8x1; qs u4 @16 8x32 2x1 16x2",
+    ),
+    "gguf_mxfp4": _block(
+        17, 32, "e[half_e8m0] * qs[e2m1]",
+        "e u8/32 @0; qs u4 @2 2x1 16x2",
+    ),
+    "gguf_nvfp4": _block(
+        36, 64, "d[half_e4m3] * qs[e2m1]",
+        "d u8/16 @0 4x1; qs u4 @8 4x16 2x1 8x2",
+    ),
 })
 
 # Numbers of GGUF's types, with the names of data types and records here.

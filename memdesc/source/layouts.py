@@ -38,20 +38,10 @@ def layout_source(
     names: tuple[str, str],
     about: tuple[str, dict[str, int]],
 ) -> str:
-    """Return the source code of a layout.
+    """Return the source code of a layout with elements of a type, in a language.
 
-    Parameters
-    ----------
-    layout : Layout
-        The offsets.
-    dtype : DataType
-        Type of the elements.
-    lang : str
-        A key of `LANGUAGES`.
-    names : (str, str)
-        The prefix of functions and constants, and the letters of the dims.
-    about : (str, dict of str to int)
-        The descriptor as text, and additional constants.
+    `names` are the prefix of functions and constants and the letters of the dims; `about` is the
+    descriptor as text, and additional constants.
     """
     language = language_of(lang)
     name, letters = check_name(names[0]), _checked_letters(names[1], layout.ndims)
@@ -158,19 +148,8 @@ def image_source(
 ) -> str:
     """Return functions for the place of an element in an image: its x, y, z and lane.
 
-    Parameters
-    ----------
-    layout : Layout
-        The pixels as a dense buffer.
-    shape : tuple of int
-        ([depth,] height, width, channels).
-    lang : str
-        A key of `LANGUAGES`; OpenCL C also gets a function that returns the coordinates as a
-        vector.
-    names : (str, str)
-        The prefix of functions and constants, and the letters of the dims.
-    head : str
-        The image as text.
+    The layout has the pixels as a dense buffer, and `shape` is ([depth,] height, width, channels).
+    OpenCL C also gets a function that returns the coordinates as a vector.
     """
     language = language_of(lang)
     name, letters = check_name(names[0]), _checked_letters(names[1], layout.ndims)
