@@ -45,7 +45,7 @@ try:
     for _owner, _names in _MEMBERS.items():
         for _name in _names:
             if not hasattr(_owner, _name):
-                raise AttributeError(f"{_owner.__qualname__} has no {_name}")  # noqa: TRY301, TRY003, EM102 - one message, below
+                raise AttributeError(f"{_owner.__qualname__} has no {_name}")  # noqa: TRY301 - one message, below
 except (ImportError, AttributeError) as error:
     msg = (
         f"kernels cannot be compiled by numba {numba.__version__} with llvmlite "
