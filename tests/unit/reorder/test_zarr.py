@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,11 +16,9 @@ from hypothesis import strategies as st
 import memdesc
 import reorder
 from memdesc import MemdescError, UnsupportedFormatError
-from tests import hints
+from tests import hints, refused
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from numpy.typing import NDArray
 
 pytestmark = pytest.mark.peers
@@ -261,96 +260,33 @@ def test_chunks_hold_the_fields_of_a_record_and_make_it_again(name: str) -> None
     assert again.data.tobytes() == record.data.tobytes()
 
 
-@pytest.mark.parametrize(
-    ("layout", "dtype", "shape", "reason"),
-    [
-        ("q4_0.q", None, (4, 64), "no field"),
-        ("q4_0.qs", None, (4, 65), "blocks of 32"),
-        ("q4_0.qs", "u8", (4, 64), "already has a type"),
-        ("gptq.qweight", None, (4,), "dims"),
-        ("q6_k", None, (4, 256), r"'q6_k' is a record.*q6_k\.ql, q6_k\.qh, q6_k\.sc, q6_k\.d$"),
-        (
-            "q9_k.qh",
-            None,
-            (4, 256),
-            r"unknown format 'q9_k\.qh'.*may be a field.*of the records q4_0",
-        ),
-        ("q9_k", None, (4, 256), "neither an outer part.*'fsv16'$"),
-    ],
-)
-def test_fields_that_do_not_fit_are_refused(
-    layout: str, dtype: str | None, shape: tuple[int, ...], reason: str
-) -> None:
-    with pytest.raises(MemdescError, match=reason):
-        create({}, np.zeros(shape, np.uint8), layout, dtype, chunks=shape)
-
-
-def test_planes_are_for_arrays_of_integers_that_they_hold() -> None:
-    with pytest.raises(MemdescError, match="holds u2: the array must be of integers, not float32"):
-        create({}, np.zeros((4, 256), np.float32), "q6_k.qh", chunks=(4, 256))
-    with pytest.raises(MemdescError, match="holds u2, 0 to 3, but at"):
-        create({}, np.full((4, 256), 4, np.uint8), "q6_k.qh", chunks=(4, 256))
-
-
 # What is refused
 
 
-@pytest.mark.parametrize(
-    ("shape", "chunks", "layout", "stored", "message"),
-    [
-        ((100, 64), (30, 64), "marlin", "u4", "in must be a multiple of 16.*pad the tensor"),
-        ((4, 4), (4, 4), "nChw16c", None, "nChw16c"),
-        ((4, 4), (4, 4), "aB0b", None, "aB0b"),
-        ((4, 4), (4, 4), "in_out_channel", None, "in_out_channel"),
-        ((4, 4), (4, 4), "nv12", None, "cannot be described"),
-    ],
-)
-def test_layouts_that_do_not_take_the_chunks_are_refused_before_anything_is_written(
-    shape: tuple[int, ...], chunks: tuple[int, ...], layout: str, stored: str | None, message: str
+def _refused(
+    layout: Any, stored: str | None = None, *, dims: tuple[int, ...], dtype: str = "u1", **more: Any
 ) -> None:
+    """Make an array, which must be refused before anything is written."""
     store: dict[str, Any] = {}
-    with pytest.raises(MemdescError, match=message):
+    try:
+        codec = MemdescCodec(layout, stored)
+        more = {"chunks": dims} | more
         zarr.create_array(
-            store, shape=shape, chunks=chunks, dtype="u1", serializer=MemdescCodec(layout, stored)
+            store, shape=dims, dtype=dtype, serializer=codec, compressors=None, **more
         )
-    assert store == {}
+    finally:
+        assert store == {}
 
 
-def test_types_that_have_no_layout_are_refused() -> None:
-    codec = MemdescCodec("ab")
-    with pytest.raises(MemdescError, match="complex64"):
-        zarr.create_array({}, shape=(4, 4), dtype="c8", serializer=codec)
-    with pytest.raises(MemdescError, match="a descriptor has 1 to 12"):
-        zarr.create_array({}, shape=(), dtype="f4", serializer=codec)
-    with pytest.raises(MemdescError, match="unknown data type 'q4'"):
-        MemdescCodec("ab", "q4")
-    with pytest.raises(MemdescError, match=r"layout must be a name such as 'nChw16c'.*not 3"):
-        MemdescCodec(3)
-
-
-@pytest.mark.parametrize(("layout", "stored"), [("ba", "s64"), ("q4_0.d", None), ("q4_0.qs", None)])
-def test_an_array_of_a_type_that_cannot_be_read_is_refused_before_it_is_made(
-    layout: str, stored: str | None
-) -> None:
-    codec, store = MemdescCodec(layout, stored), dict[str, Any]()
-    name = stored or codec.chunk_desc((64, 64), "f32").dtype.name
-    with pytest.raises(MemdescError, match=f"complex64.* cannot be stored as {name}"):
-        zarr.create_array(store, shape=(64, 64), dtype="c8", serializer=codec)
-    assert store == {}
-
-
-def _create_and_write_shards() -> None:
-    codec = MemdescCodec("marlin", "u4")
-    array = zarr.create_array(
-        {}, shape=(60, 64), chunks=(30, 64), shards=(60, 64), dtype="u1", serializer=codec
-    )
-    array[...] = 1
+def test_an_array_is_refused_before_anything_is_written() -> None:
+    (lines,) = refused.sections(Path(__file__).with_name("zarr_refused.txt")).values()
+    refused.check(lines, {"refused": _refused, "written": written, "np": np})
 
 
 def test_chunks_of_shards_that_do_not_fit_are_refused_as_they_are_written() -> None:
     # zarr 3.4 asks the codecs of shards already when the array is made
     with pytest.raises(UnsupportedFormatError, match="in must be a multiple of 16"):
-        _create_and_write_shards()
+        create({}, np.ones((60, 64), np.uint8), "marlin", "u4", chunks=(30, 64), shards=(60, 64))
 
 
 @pytest.mark.parametrize("data", [b"", b"abc", bytes(513)])
@@ -391,36 +327,7 @@ def written(x: Any, layout: str = "ba", dtype: str | None = None) -> bool:
     return bool(done)
 
 
-ROWS = hints.rows("""
-    make the array of int64, and write .view('i8')
-        written(np.ones((4, 4), "M8[s]"))
-        written(np.ones((4, 4), "M8[s]").view("i8"))
-    make the array of int64, and write .view('i8')
-        written(np.ones((4, 4), "m8[s]"))
-        written(np.ones((4, 4), "m8[s]").view("i8"))
-    store its .real and its .imag in two arrays
-        written(np.ones((4, 4), "c8"))
-        written(np.ones((4, 4), "c8").real)
-        written(np.ones((4, 4), "c8").imag)
-    make the array of unsigned integers, such as uint32, and write .view('u4')
-        written(np.zeros((4, 4), "V4"))
-        written(np.zeros((4, 4), "V4").view("u4"))
-    make the array of numbers
-        written(np.ones((4, 4), "S4"))
-        written(np.ones((4, 4), "S4").astype("u4"))
-    round or scale them first, or leave dtype out
-        written(HALF, dtype="s8")
-        written(HALF.round(), dtype="s8")
-        written(HALF * 2, dtype="s8")
-        written(HALF)
-    leave dtype='u8' out
-        written(CODES, "q4_0.qs", "u8")
-        written(CODES, "q4_0.qs")
-    give each of its fields an array, as q4_0.d, q4_0.qs
-        written(CODES, "q4_0")
-        written(np.ones((4, 2), np.float16), "q4_0.d")
-        written(CODES, "q4_0.qs")
-""")
+ROWS = hints.rows(Path(__file__).with_name("zarr_hints.txt").read_text("utf-8"))
 
 
 def test_every_hint_is_given_and_works() -> None:

@@ -73,24 +73,22 @@ def test_reorders_by_reference_kernels_are_counted() -> None:
     assert kinds["reorder"].by_reference == 0
 
 
-@pytest.mark.parametrize(
-    ("src", "dst", "attributes", "relation"),
-    [
-        ("f32::blocked:abcd::f0", "f32::blocked:abcd::f0", "", "no-op"),
-        ("f32::blocked:abcd::f0", "f32::blocked:acdb::f0", "", "copy"),
-        ("f32::blocked:abcd::f0", "f32::blocked:abcd::f0", "attr-scales:src0:0:f32", "copy"),
-        ("f32::blocked:abcd::f0", "f32::blocked:abcd::f0", "attr-post-ops:sum", "copy"),
-        ("f32::blocked:abcd:f0", "f32::blocked:abcd:f0", "oscale:0:0.5;", "copy"),
-        ("f32::blocked:abcd:f0", "f32::blocked:abcd:f0", "post_ops:'sum:0.5;';", "copy"),
-        ("f32::blocked:*::f0", "f32::blocked:abcd::f0", "", "unknown"),
-        ("f32::opaque:::f0", "f32::blocked:abcd::f0", "", "unknown"),
-    ],
-)
-def test_a_reorder_is_a_no_op_or_a_copy(src: str, dst: str, attributes: str, relation: str) -> None:
-    (found,) = _log(_reorder(src, dst, attributes=attributes)).reorders
-    assert found.relation == relation
-    assert found.why
-    assert (found.nbytes is None) == (relation == "unknown")
+def test_a_reorder_is_a_no_op_or_a_copy() -> None:
+    abcd, old = "f32::blocked:abcd::f0", "f32::blocked:abcd:f0"
+    for src, dst, attributes, relation in (
+        (abcd, abcd, "", "no-op"),
+        (abcd, "f32::blocked:acdb::f0", "", "copy"),
+        (abcd, abcd, "attr-scales:src0:0:f32", "copy"),
+        (abcd, abcd, "attr-post-ops:sum", "copy"),
+        (old, old, "oscale:0:0.5;", "copy"),
+        (old, old, "post_ops:'sum:0.5;';", "copy"),
+        ("f32::blocked:*::f0", abcd, "", "unknown"),
+        ("f32::opaque:::f0", abcd, "", "unknown"),
+    ):
+        (found,) = _log(_reorder(src, dst, attributes=attributes)).reorders
+        assert found.relation == relation
+        assert found.why
+        assert (found.nbytes is None) == (relation == "unknown")
 
 
 def test_attributes_that_are_not_understood_make_no_no_op_and_no_round_trip() -> None:
@@ -346,26 +344,22 @@ def test_reasons_that_left_a_primitive_to_plain_loops_come_first() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("src", "dst"),
-    [
+def test_a_logged_reorder_is_measured_as_it_was_logged() -> None:
+    for src, dst in (
         ("f32::blocked:abcd::f0", "s8:a:blocked:aBcd16b::f0"),
         ("f32::blocked:abcd:512x16x4x1:f0", "f32::blocked:abcd::f0"),
         ("f32::blocked:aBcd4b:512x64x16x4:f0", "f32::blocked:abcd::f0"),
         ("f32::blocked:abcd::f0", "s8:p:blocked:ABcd4b16a4b::f1:s8m1"),
-    ],
-)
-def test_a_logged_reorder_is_measured_as_it_was_logged(src: str, dst: str) -> None:
-    case = _case(src, dst)
-    assert case.src == from_verbose(src, (2, 16, 4, 4))
-    assert case.dst == from_verbose(dst, (2, 16, 4, 4))
-    assert case.attr is None
-    assert measure(case, 1, (), 0.001).seconds > 0
+    ):
+        case = _case(src, dst)
+        assert case.src == from_verbose(src, (2, 16, 4, 4))
+        assert case.dst == from_verbose(dst, (2, 16, 4, 4))
+        assert case.attr is None
+        assert measure(case, 1, (), 0.001).seconds > 0
 
 
-@pytest.mark.parametrize(
-    ("attributes", "words"),
-    [
+def test_a_logged_reorder_has_made_up_values_of_its_masks() -> None:
+    for attributes, words in (
         (
             "attr-scales:src0:1:f32+dst:0:f32 attr-zero-points:dst:0:s32 attr-post-ops:sum:0.5",
             "--src-scale=mask:1 --scale=0.5 --zero-point=1 --beta=0.5",
@@ -373,26 +367,20 @@ def test_a_logged_reorder_is_measured_as_it_was_logged(src: str, dst: str) -> No
         ("attr-oscale:2 attr-post-ops:sum", "--src-scale=mask:2 --beta=1"),
         ("oscale:2;post_ops:'sum:0.5;';", "--src-scale=mask:2 --beta=0.5"),
         ("attr-scales:src:3:f32:1x8", "--src-scale=mask:3:1x8"),
-    ],
-)
-def test_a_logged_reorder_has_made_up_values_of_its_masks(attributes: str, words: str) -> None:
-    case = _case("f32::blocked:ab::f0", "s8::blocked:ab::f0", attributes, "2x16")
-    (same,) = parse_cases(f"--sdt=f32 --ddt=s8 --stag=ab --dtag=ab {words} 2x16".split())
-    assert case.attr == same.attr
-    assert measure(case, 1, (), 0.001).seconds > 0
+    ):
+        case = _case("f32::blocked:ab::f0", "s8::blocked:ab::f0", attributes, "2x16")
+        (same,) = parse_cases(f"--sdt=f32 --ddt=s8 --stag=ab --dtag=ab {words} 2x16".split())
+        assert case.attr == same.attr
+        assert measure(case, 1, (), 0.001).seconds > 0
 
 
-@pytest.mark.parametrize(
-    ("src", "dst", "attributes", "why"),
-    [
-        ("f32::opaque:::f0", "f32::blocked:ab::f0", "", "only oneDNN knows its layout"),
-        ("f32::blocked:*::f0", "f32::blocked:ab::f0", "", "known only at execution"),
-        ("f32::blocked:ab::f0", "s8::blocked:ab::f0", "attr-scales:wei:0:f32", "of 'wei'"),
-        ("f32::blocked:ab::f0", "s8::blocked:ab::f0", "attr-post-ops:eltwise_relu", "eltwise_relu"),
-    ],
-)
-def test_what_cannot_be_measured_is_refused_with_the_reason(
-    src: str, dst: str, attributes: str, why: str
-) -> None:
-    with pytest.raises(MemdescError, match=why):
-        _case(src, dst, attributes, "2x16")
+def test_what_cannot_be_measured_is_refused_with_the_reason() -> None:
+    ab, s8 = "f32::blocked:ab::f0", "s8::blocked:ab::f0"
+    for src, dst, attributes, why in (
+        ("f32::opaque:::f0", ab, "", "only oneDNN knows its layout"),
+        ("f32::blocked:*::f0", ab, "", "known only at execution"),
+        (ab, s8, "attr-scales:wei:0:f32", "of 'wei'"),
+        (ab, s8, "attr-post-ops:eltwise_relu", "eltwise_relu"),
+    ):
+        with pytest.raises(MemdescError, match=why):
+            _case(src, dst, attributes, "2x16")
