@@ -12,7 +12,7 @@ from reorder.checkpoints.formats.entry import Entry, PlannedFile, Span
 from reorder.checkpoints.formats.table import plan_file
 from reorder.checkpoints.moves.changes import ONLY, Reorder
 from reorder.checkpoints.moves.losses import Lost, Made, check_lost, saturation_warnings
-from reorder.checkpoints.moves.pieces import Bound, cut
+from reorder.checkpoints.moves.pieces import cut, wanted_nbytes
 from reorder.checkpoints.moves.tasks import Task, run_tasks
 from reorder.checkpoints.save import DEFAULT_NAME, quantized_parts
 from reorder.checkpoints.stored import stored_layout
@@ -96,7 +96,7 @@ def reorder_file(
     no such reorder, no piece fits, or a file cannot be read or written; then no files are left.
     """
     change = Reorder(given.src, given.dst, given.attr)
-    pieces = cut(change, Bound.shared(max_bytes, threads))
+    pieces = cut(change, wanted_nbytes(max_bytes, threads), max_bytes)
     if given.stored is None:
         spans = {given.name: Span(0, given.dst.nbytes)}
         files: tuple[PlannedFile, ...] = (PlannedFile(target.name, given.dst.nbytes, (), spans),)

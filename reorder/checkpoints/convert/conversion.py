@@ -30,6 +30,7 @@ from reorder.checkpoints.convert.rules import read_rules
 from reorder.checkpoints.convert.targets import TargetRules, target_rules
 from reorder.checkpoints.formats.table import read_container
 from reorder.checkpoints.moves.losses import FinalError, Lost, check_lost, saturation_warnings
+from reorder.checkpoints.moves.pieces import Cut, wanted_nbytes
 from reorder.checkpoints.moves.tasks import Task, run_tasks
 from reorder.checkpoints.weights import Model
 from reorder.checkpoints.writer import Writer, has_finished, partial_folder
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
 
     from reorder.checkpoints.convert.steps import Step
     from reorder.checkpoints.formats.entry import FileState, Place
-    from reorder.checkpoints.moves.pieces import Cut
 
     # runs tasks by a function given as `work`, and yields each with what that returned
     Execute = Callable[..., Generator[tuple[Task, Any], None, None]]
@@ -286,7 +286,7 @@ def convert(  # noqa: PLR0913 - public: what is read, what is written, and how
             raise MemdescError(msg)
         check_workers(client, {})
         options = options._replace(threads=max(client.nthreads().values()))
-        made = plan_conversion(source, target, rules, options, to, on_workers=True)
+        made = plan_conversion(source, target, rules, options, to)
         check_workers(client, made.states)
         execute = partial(run_on_cluster, client)
     if progress is not None:
@@ -300,13 +300,10 @@ def plan_conversion(
     rules: Sequence[str | os.PathLike[str]],
     options: ConvertOptions = ConvertOptions(),  # noqa: B008 - it never changes
     to: str | None = None,
-    *,
-    on_workers: bool = False,
 ) -> Conversion:
     """Decide and check everything that a conversion does; nothing is written.
 
-    The parameters are those of `convert`, which has checked the options. With `on_workers` no
-    pieces are wide, because threads of workers do not wait until there is memory for a wide one.
+    The parameters are those of `convert`, which has checked the options.
 
     Fails if a path, a rule or a tensor does not fit; the message has the rule, the tensor and the
     way out.
@@ -326,8 +323,10 @@ def plan_conversion(
         if plan.moved:
             model.configs.refuse_changed()
         output = plan_output(given, container, wanted, plan, options.shard_bytes)
-        bound = options.bound._replace(wide=0) if on_workers else options.bound
-        work = [Work(step, step.cut(bound)) for step in (*plan.steps, *output.copied)]
+        most = options.max_bytes
+        wanted_bytes = wanted_nbytes(most, options.thread_count)
+        every_step = (*plan.steps, *output.copied)
+        work = [Work(step, step.cut(wanted_bytes, most)) for step in every_step]
         read = [*container.entries.values()]
         read += [entry for step in output.copied for entry in step.sources.values()]
         states = {entry.file: entry.state for entry in read}

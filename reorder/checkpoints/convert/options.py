@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 from memdesc.immutable import immutable
 from memdesc.int64 import checked_flag
-from reorder.checkpoints.moves.pieces import Bound
 from reorder.cores import count_cores
 from reorder.threads import checked_count
 
@@ -59,11 +58,6 @@ class ConvertOptions(NamedTuple):
     def thread_count(self) -> int:
         """How many pieces run at a time."""
         return min(count_cores() if self.threads is None else self.threads, _MAX_THREADS)
-
-    @property
-    def bound(self) -> Bound:
-        """How much memory a piece may take."""
-        return Bound.shared(self.max_bytes, self.thread_count)
 
     def checked(self) -> ConvertOptions:
         """Return the options with plain integers in range.

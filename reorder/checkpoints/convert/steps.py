@@ -18,7 +18,7 @@ from reorder.checkpoints.convert.rules import WHOLE, Rule, is_record
 from reorder.checkpoints.formats.descriptors import record_fields
 from reorder.checkpoints.formats.entry import Entry, Tensor, stored_desc
 from reorder.checkpoints.moves.changes import ONLY, Quantize, Reorder, Repack, copied
-from reorder.checkpoints.moves.pieces import Bound, Cut, cut
+from reorder.checkpoints.moves.pieces import Cut, cut
 from reorder.checkpoints.stored import (
     QUANTIZED,
     WEIGHT,
@@ -92,13 +92,10 @@ class Step:
     def __str__(self) -> str:
         return "copied" if self.change is None else str(self.change)
 
-    def cut(self, bound: Bound) -> Cut:
-        """Cut it into pieces.
-
-        Fails if the blocks are too large for any piece to fit; the message has the tensor.
-        """
+    def cut(self, wanted: int, most: int) -> Cut:
+        """Cut it into pieces, as `cut` does; the message of an error has the tensor."""
         with about(self.name):
-            return cut(self.change or copied(self.nbytes), bound)
+            return cut(self.change or copied(self.nbytes), wanted, most)
 
 
 # --- single tensors ---

@@ -41,26 +41,6 @@ _MAX_GAP = 2
 _Sizes = tuple[int, ...]
 
 
-class Bound(NamedTuple):
-    """How many bytes a region may have, of all tensors together, read and written."""
-
-    # what it should have
-    wanted: int
-    # what it may have if its blocks do not fit into fewer
-    most: int
-    # what it may have if that makes its runs long
-    wide: int = 0
-
-    @classmethod
-    def shared(cls, max_bytes: int, threads: int) -> Bound:
-        """Return the bound of pieces that threads of one process run within `max_bytes`.
-
-        Two wide pieces fit at a time, so that one can be written while the other one is read.
-        """
-        share = max(min(_PIECE_NBYTES, max_bytes // threads), 1)
-        return cls(share, max_bytes, min(_PIECE_NBYTES, max_bytes // 2))
-
-
 class Region(NamedTuple):
     """A rectangular part of a tensor: its sizes along the dims, and where it starts."""
 
@@ -193,27 +173,32 @@ class Cut(NamedTuple):
             yield _piece(self.change, _region_at(at, self.dims, self.sizes))
 
 
-def cut(change: Change, bound: Bound) -> Cut:
-    """Cut a change of whole tensors along whole blocks of all layouts, into pieces within a bound.
+def wanted_nbytes(max_bytes: int, threads: int) -> int:
+    """Return what pieces should read and write if threads run them within `max_bytes`."""
+    return max(min(_PIECE_NBYTES, max_bytes // threads), 1)
+
+
+def cut(change: Change, wanted: int, most: int) -> Cut:
+    """Cut a change of whole tensors along whole blocks of all layouts, into pieces.
 
     *Law*: the pieces write each byte that the whole change writes, with the same value.
 
-    Blocks with only padding belong to the piece before them, and may exceed the bound.
-    Fails if blocks are too large for any piece to fit.
+    A piece should read and write `wanted` bytes, all tensors together, and may have `most` if its
+    blocks do not fit into fewer. Fails if blocks are too large for that.
 
     Examples
     --------
     >>> import memdesc
     >>> from reorder.checkpoints.moves.changes import Reorder, Repack
-    >>> from reorder.checkpoints.moves.pieces import Bound, cut
+    >>> from reorder.checkpoints.moves.pieces import cut
     >>> src, dst = (memdesc.memory_desc((64, 6), "f32", tag) for tag in ("ab", "Ab16a"))
-    >>> for piece in cut(Reorder(src, dst), Bound(1600, 1600)).pieces():
+    >>> for piece in cut(Reorder(src, dst), 1600, 1600).pieces():
     ...     print(piece.change.dst, piece.reads[0].runs.start, piece.writes[0].runs.start)
     memory_desc((32, 6), 'f32', 'Ab16a') 0 0
     memory_desc((32, 6), 'f32', 'Ab16a') 768 768
     >>> of = memdesc.record.record_desc
     >>> src, dst = (of((256, 64), name, group=32) for name in ("awq", "gptq"))
-    >>> _, second = cut(Repack(src, dst), Bound(10000, 10000)).pieces()
+    >>> _, second = cut(Repack(src, dst), 10000, 10000).pieces()
     >>> second.change.dst.dims, second.writes[0].role, second.writes[0].runs
     ((128, 64), 'qweight', Runs(start=4096, length=4096, loops=()))
     """
@@ -221,7 +206,7 @@ def cut(change: Change, bound: Bound) -> Cut:
     read, written = (sum(each.nbytes for each in held.values()) for held in (reads, writes))
     if 0 in dims and not written:  # but the scales of an empty tensor may be written
         return Cut(change, (0,), (1,))
-    if 0 in dims or read + written <= min(bound.wanted, _SMALL_PIECE):
+    if 0 in dims or read + written <= min(wanted, _SMALL_PIECE):
         return Cut(change, (), ())
     uses = tuple(
         (operand.fields, is_written)
@@ -230,7 +215,7 @@ def cut(change: Change, bound: Bound) -> Cut:
         if operand.fields
     )
     with about(change):
-        return Cut(change, dims, _sizes(dims, uses, change.alignment, bound))
+        return Cut(change, dims, _sizes(dims, uses, change.alignment, (wanted, most)))
 
 
 @lru_cache(maxsize=1024)  # the layers of a model are alike
@@ -283,31 +268,32 @@ class _Grid(NamedTuple):
 
 
 @lru_cache(maxsize=256)  # the layers of a model are alike
-def _sizes(dims: _Sizes, uses: tuple[_Use, ...], alignment: _Sizes, bound: Bound) -> _Sizes:
+def _sizes(
+    dims: _Sizes, uses: tuple[_Use, ...], alignment: _Sizes, bounds: tuple[int, int]
+) -> _Sizes:
     """Return the sizes of regions that cover dims without a 0: the smallest that have long runs.
 
     Sizes and offsets of regions are multiples of `alignment`, and whole blocks of all layouts.
     Fails if no region fits; the message has the bytes that the smallest takes.
     """
-    steps = _steps(dims, uses, alignment)
+    (wanted, most), steps = bounds, _steps(dims, uses, alignment)
     whole = _grid(dims, uses, dims)
     sizes, tried = dims, [] if whole is None else [whole]
-    while not tried or tried[-1].nbytes > min(bound.wanted, _SMALL_PIECE):
+    while not tried or tried[-1].nbytes > min(wanted, _SMALL_PIECE):
         grids = [_grid(dims, uses, halved) for halved in _halved(sizes, steps)]
         legal = [each for each in grids if each is not None]
         if not legal:
             break
         tried.append(min(legal, key=lambda each: each.cost))
         sizes = tried[-1].sizes
-    widest = max(bound.wanted, bound.wide)
-    long = [each for each in tried if each.has_long_runs and each.nbytes <= widest]
-    fitting = [each for each in tried if each.nbytes <= bound.wanted]
+    fitting = [each for each in tried if each.nbytes <= wanted]
+    long = [each for each in fitting if each.has_long_runs]
     best = next(iter(long[-1:] or fitting or tried[-1:]), None)
-    if best is None or best.nbytes > bound.most:
+    if best is None or best.nbytes > most:
         need = "an unknown number of bytes" if best is None else f"{best.nbytes} bytes"
         msg = (
             f"the smallest piece of whole blocks takes {need}, read and written, and max_bytes "
-            f"is {bound.most}; give more"
+            f"is {most}; give more"
         )
         raise MemdescError(msg)
     return best.sizes

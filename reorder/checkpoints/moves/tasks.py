@@ -19,7 +19,7 @@ from memdesc.record import RecordDesc
 from reorder.checkpoints.moves.changes import permutation
 from reorder.checkpoints.moves.files import read_runs, scratch, write_runs
 from reorder.checkpoints.moves.losses import FinalError, Lost, Made, check_scales
-from reorder.checkpoints.moves.pieces import Bound, Part, Piece, cut
+from reorder.checkpoints.moves.pieces import Part, Piece, cut
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from reorder.checkpoints.moves.changes import Bytes
 
 # How much of a piece is compared with the definition: numpy takes some 10 ms for each MiB.
-_SAMPLE = Bound(1 << 16, 1 << 62)
+_SAMPLE = 1 << 16
 # how often a waiting caller looks for Ctrl-C
 _POLL_SECONDS = 0.2
 
@@ -75,7 +75,7 @@ class Task(NamedTuple):
             wanted = made[role][: runs.nbytes]
             self._compare(wanted, written[role][: len(wanted)])
         change, written = self.piece.change.with_chosen(written)
-        for part in islice(cut(change, _SAMPLE).pieces(), 1):
+        for part in islice(cut(change, _SAMPLE, 1 << 62).pieces(), 1):
             given, kept = _extract_runs(part.reads, read), _extract_runs(part.writes, written)
             self._compare(*part.change.definition(given, kept))
 

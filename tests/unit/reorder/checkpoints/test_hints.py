@@ -10,7 +10,7 @@ import numpy as np
 import reorder
 from memdesc import memory_desc
 from reorder.checkpoints.moves.changes import Reorder
-from reorder.checkpoints.moves.pieces import Bound, cut
+from reorder.checkpoints.moves.pieces import cut
 from tests.hints import ROOT, check, rows
 
 # what the bytes of checkpoints are read, moved, written and compared by
@@ -71,6 +71,6 @@ def test_hints_are_given_and_work(tmp_path: Path) -> None:
     src, dst = (memory_desc(x.shape, "f32", tag) for tag in ("ab", "AB64a256b"))
 
     def pieces(most: int) -> object:
-        return cut(Reorder(src, dst), Bound(most, most))
+        return cut(Reorder(src, dst), most, most)
 
     check(_ROWS, {**names, "x": x, "pieces": pieces}, _MODULES, _OTHERS)

@@ -1,8 +1,10 @@
-"""Outputs: shards, files that are copied beside the tensors, names, and what is refused."""
+"""Outputs: the files beside the tensors, names, shards, and what a format does not show or hold."""
 
 from __future__ import annotations
 
 import json
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,181 +14,167 @@ import reorder
 from memdesc import MemdescError
 from reorder import convert
 from reorder.checkpoints import ConvertOptions
-from tests.checkpoints import model_folder, write_safetensors
+from tests.checkpoints import write_safetensors
 from tests.gguf_files import gguf_file
 from tests.headers import message_field
 from tests.unit.reorder.checkpoints.convert.results import SMALL, converted, refused
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from numpy.typing import NDArray
 
 _X = np.arange(4096, dtype=np.float32).reshape(64, 64)
+# a folder: tensors, text, or where a link leads
+_Files = dict[str, Any]
 
 
-def names_in(path: Path) -> set[str]:
+def _index(**homes: str) -> str:
+    return json.dumps({"weight_map": homes})
+
+
+_ONE: _Files = {"model.safetensors": {"a": _X, "b": _X}}
+_PARTS = [f"model-0000{k}-of-00002.safetensors" for k in (1, 2)]
+_TWO: _Files = {name: {tensor: _X} for name, tensor in zip(_PARTS, "ab", strict=True)}
+_TWO["model.safetensors.index.json"] = _index(a=_PARTS[0], b=_PARTS[1])
+_OTHER = {"other": -_X, "a": _X}
+
+
+def _made(folder: Path, files: _Files) -> Path:
+    """Write a model's folder."""
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if isinstance(content, dict):
+            write_safetensors(path, content)
+        elif isinstance(content, Path):
+            path.symlink_to(content)
+        else:
+            path.write_text(content)
+    return folder
+
+
+def _names_in(path: Path) -> set[str]:
     """Return the names of the tensors of a checkpoint."""
     with reorder.open_checkpoint(path) as found:
         return set(found)
 
 
-@pytest.mark.parametrize("name", ["model", "model-00001-of-00001", "x-00001-of-00001"])
-def test_an_adapter_beside_a_model_is_another_file(tmp_path: Path, name: str) -> None:
-    model_folder(tmp_path / "model")
-    own = tmp_path / "model" / "model.safetensors"
-    own.rename(own.with_name(f"{name}.safetensors"))
-    adapter = tmp_path / "model" / "adapter_model.safetensors"
-    write_safetensors(adapter, {"lora_A.weight": _X})
-    assert "lora_A.weight" not in names_in(tmp_path / "model")
-    converted(tmp_path / "model", tmp_path / "out", "model.*: awq -> gptq")
-    assert (tmp_path / "out" / adapter.name).read_bytes() == adapter.read_bytes()
-    assert "lora_A.weight" not in names_in(tmp_path / "out")
+_CONVERTED = "left out, because their weights are not converted: "
+_ADAPTER: _Files = {"adapter_model.safetensors": {"lora": _X}}
+_STRAY: _Files = {"other.safetensors": _OTHER}
+_INDEXED: _Files = {**_STRAY, "other.safetensors.index.json": _index(other="other.safetensors")}
+# a model, files beside its tensors, the files that are left out, and what is said
+_KEPT: list[tuple[_Files, _Files, tuple[str, ...], str]] = [
+    (_ONE, _ADAPTER, (), ""),
+    ({"x-00001-of-00001.safetensors": {"a": _X, "b": _X}}, {}, (), ""),
+    ({"model-00001-of-00001.safetensors": {"a": _X, "b": _X}}, _ADAPTER, (), ""),
+    (_ONE, _INDEXED, (), ""),
+    (_TWO, _INDEXED, (), ""),
+    (_TWO, _STRAY, (), ""),
+    *(
+        (_ONE, {name: "x", "training_args.bin": "x"}, (name,), f"{_CONVERTED}{name}")
+        for name in ("pytorch_model.bin", "consolidated.00.pth", "model.fp16.safetensors")
+    ),
+    (_ONE, {"a/b/large.bin": "x" * 50_000, "a/c.txt": "", "config.json": "{}"}, (), ""),
+    (_ONE, {".cache/x": "x"}, (".cache/x",), ""),
+    (_ONE, {"no": "x", "a/one": Path("../two"), "two": Path("no")}, (), ""),
+    (
+        _ONE,
+        {"sub/no": "x", "link": Path("sub")},
+        ("link",),
+        "link' is a link to a folder",
+    ),
+    (_ONE, {"away": Path("..")}, ("away",), "away' is a link to a folder"),
+]
 
 
-@pytest.mark.parametrize("is_sharded", [False, True])
-def test_the_index_of_other_weights_beside_a_model_is_another_file(
-    tmp_path: Path, *, is_sharded: bool
+@pytest.mark.parametrize(("own", "others", "left_out", "said"), _KEPT)
+def test_files_beside_the_tensors_are_copied_or_named(
+    tmp_path: Path, own: _Files, others: _Files, left_out: tuple[str, ...], said: str
 ) -> None:
-    source, own, name = tmp_path / "in", "model.safetensors", "other.safetensors"
-    if is_sharded:
-        indexed_model(source, name)
-    else:
-        source.mkdir()
-        for file, tensors in ((own, {"a": _X, "b": _X}), (name, {"other": -_X})):
-            write_safetensors(source / file, tensors)
-    index = json.dumps({"weight_map": {"other": name}}).encode()
-    (source / f"{name}.index.json").write_bytes(index)
-    assert names_in(source) == {"a", "b"}
-    converted(source, tmp_path / "out", "a: ba")
-    assert (tmp_path / "out" / f"{name}.index.json").read_bytes() == index
-    assert names_in(tmp_path / "out") == {"a", "b"}
+    source, out = _made(tmp_path / "model", own | others), tmp_path / "out"
+    for settings in (ConvertOptions(shard_bytes=1 << 30), ConvertOptions(overwrite=True)):
+        report = convert(source, out, map=["a: f16"], options=settings)
+        assert len(report.warnings) == bool(said)
+        assert said in "".join(report.warnings)
+        for name in others:
+            assert os.path.lexists(out / name) is not (name in left_out)
+            if name not in left_out:
+                assert not (out / name).is_symlink()
+                assert (out / name).read_bytes() == (source / name).read_bytes()
+        assert _names_in(out) == {"a", "b"}
 
 
-def indexed_model(folder: Path, stray: str) -> None:
-    """Write a model of two shards and an index, and weights that the index does not name."""
-    folder.mkdir()
-    names = [f"model-0000{k}-of-00002.safetensors" for k in (1, 2)]
-    for name, tensor in zip(names, "ab", strict=True):
-        write_safetensors(folder / name, {tensor: _X})
-    index = {"weight_map": dict(zip("ab", names, strict=True))}
-    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
-    write_safetensors(folder / stray, {"other": -_X, "a": _X})
+def test_other_files_of_the_same_weights_are_copied_if_nothing_changes(tmp_path: Path) -> None:
+    source = _made(tmp_path / "model", {**_ONE, "pytorch_model.bin": "x"})
+    assert not convert(source, tmp_path / "out", map=["a: rename=c"]).warnings
+    assert (tmp_path / "out" / "pytorch_model.bin").exists()
 
 
-def test_weights_outside_of_the_index_do_not_replace_what_is_written(tmp_path: Path) -> None:
-    indexed_model(tmp_path / "model", "model.safetensors")
-    for shard_bytes in (None, 1 << 30):
-        settings = ConvertOptions(shard_bytes=shard_bytes)
-        said = r"model\.safetensors' is not a file of the checkpoint, whose index names other files"
-        with pytest.raises(MemdescError, match=said):
-            convert(tmp_path / "model", tmp_path / "out", map=[], options=settings)
+# files beside the tensors, and why they are refused
+_REFUSED: list[tuple[_Files, _Files, str]] = [
+    (_TWO, {"model.safetensors": _OTHER}, "is not a file of the checkpoint, whose index names"),
+    (_ONE, {"notes": Path("nowhere")}, "notes' is a link that leads nowhere"),
+    (_ONE, {"notes": Path("../nowhere")}, "notes' is a link out of"),
+    (_ONE, {"notes": Path("notes")}, "notes' cannot be followed"),
+    *(
+        (_ONE, {name: Path(os.path.relpath("secret", (Path("model") / name).parent))}, "link out")
+        for name in ("notes.txt", "config.json", "sub/notes.txt")
+    ),
+    (_ONE, {".hidden": Path("../secret"), "notes": Path(".hidden")}, "notes' is a link out of"),
+    (_ONE, {".folder": Path("../away"), "notes": Path(".folder/file")}, "notes' is a link out of"),
+]
 
 
-def test_weights_outside_of_the_index_are_copied_and_stay_outside(tmp_path: Path) -> None:
-    indexed_model(tmp_path / "model", "other.safetensors")
-    out = tmp_path / "out"
-    convert(tmp_path / "model", out, map=["a: ba"], options=ConvertOptions(shard_bytes=1 << 30))
-    stray = (tmp_path / "model" / "other.safetensors").read_bytes()
-    assert (out / "other.safetensors").read_bytes() == stray
-    with reorder.open_checkpoint(out) as found:
-        assert sorted(found) == ["a", "b"]
-        assert np.array_equal(found["a"].numpy(), _X)
+@pytest.mark.parametrize(("own", "others", "said"), _REFUSED)
+def test_files_that_lead_elsewhere_or_mislead_are_refused(
+    tmp_path: Path, own: _Files, others: _Files, said: str
+) -> None:
+    (tmp_path / "secret").write_text("secret")
+    _made(tmp_path / "away", {"file": "secret"})
+    source = _made(tmp_path / "model", own | others)
+    assert said in refused(source, tmp_path / "out")
+    # one file has no place for them
+    convert(source, tmp_path / "out.safetensors", map=[])
+
+
+def test_the_cache_of_hugging_face_is_read(tmp_path: Path) -> None:
+    blobs = _made(tmp_path / "blobs", {"0": {"x": _X}, "1": "{}", "2": "{}"})
+    snapshot = tmp_path / "snapshots" / "abc"
+    for k, name in enumerate(("model.safetensors", "config.json", "sub/notes.txt")):
+        (snapshot / name).parent.mkdir(parents=True, exist_ok=True)
+        (snapshot / name).symlink_to(os.path.relpath(blobs / str(k), (snapshot / name).parent))
+    convert(snapshot, tmp_path / "out", map=[])
+    for name in ("sub/notes.txt", "config.json"):
+        assert (tmp_path / "out" / name).read_text() == "{}"
+
+
+def test_paths_that_the_system_refuses_are_errors_of_ours(tmp_path: Path) -> None:
+    source = _made(tmp_path / "model", _ONE)
+    for name in ("out", "out.safetensors"):
+        (tmp_path / name).symlink_to(name)
+        with pytest.raises(MemdescError, match=r"out.*(exists|cannot be written)"):
+            convert(source, tmp_path / name)
+    with pytest.raises(MemdescError, match=r"xxx' cannot be used: File name too long"):
+        convert(source, tmp_path / ("x" * 300) / "out")
 
 
 def test_a_name_that_the_container_keeps_for_itself_is_refused(tmp_path: Path) -> None:
     write_safetensors(tmp_path / "x.safetensors", {"x": _X})
-    rule = "x: rename=__metadata__"
-    with pytest.raises(MemdescError, match="cannot be called '__metadata__'"):
-        convert(tmp_path / "x.safetensors", tmp_path / "y.safetensors", map=[rule])
-
-
-def test_files_of_a_model_that_one_file_has_no_place_for_are_named(tmp_path: Path) -> None:
-    indexed_model(tmp_path / "model", "stray.safetensors")
-    (tmp_path / "model" / "config.json").write_text("{}")
-    (warning,) = convert(tmp_path / "model", tmp_path / "out.npz").warnings
-    assert "without config.json, stray.safetensors of the input" in warning
-
-
-def test_tensors_that_an_onnx_model_does_not_store_as_bytes_are_named(tmp_path: Path) -> None:
-    typed = message_field(5, b"\x08\x01\x10\x0a\x2a\x01\x07" + message_field(8, b"half"))
-    (tmp_path / "x.onnx").write_bytes(message_field(7, typed))
-    for output in ("y.safetensors", "y"):
-        (warning,) = convert(tmp_path / "x.onnx", tmp_path / output).warnings
-        assert warning.startswith("'half' are not written")
-
-
-def test_scalars_that_the_container_stores_with_a_dim_are_named(tmp_path: Path) -> None:
-    one = np.float32(1)
-    np.savez(tmp_path / "x.npz", a=one, b=one, c=one, d=one, matrix=_X)
-    (warning,) = convert(tmp_path / "x.npz", tmp_path / "y.gguf").warnings
-    assert warning == "a .gguf stores 'a', 'b', 'c' and 1 more, which are scalars, with shape (1,)"
-    for name in ("y.safetensors", "y.npz", "y"):
-        assert not convert(tmp_path / "x.npz", tmp_path / name).warnings
-
-
-def test_metadata_of_a_gguf_that_have_no_place_are_named(tmp_path: Path) -> None:
-    with gguf_file(tmp_path / "x.gguf") as writer:
-        for k in range(4):
-            writer.add_uint32(f"llama.{k}", k)
-        writer.add_tensor("a", _X)
-    (warning,) = convert(tmp_path / "x.gguf", tmp_path / "out").warnings
-    assert warning.startswith("the metadata of the .gguf, general.architecture, llama.0, llama.1 ")
-    assert "and 2 more, are left out: a .safetensors has no place for them" in warning
-    assert not convert(tmp_path / "x.gguf", tmp_path / "y.gguf").warnings
-
-
-def test_a_gguf_without_an_architecture_is_told_to_be_a_container(tmp_path: Path) -> None:
-    write_safetensors(tmp_path / "x.safetensors", {"model.norm.weight": _X})
-    (warning,) = convert(tmp_path / "x.safetensors", tmp_path / "y.gguf").warnings
-    assert warning.startswith("a .gguf without general.architecture is a container of tensors: ")
-
-
-@pytest.mark.parametrize("same", ["pytorch_model.bin", "consolidated.00.safetensors"])
-def test_other_files_of_weights_that_are_converted_are_left_out(tmp_path: Path, same: str) -> None:
-    write_safetensors(tmp_path / "model.safetensors", {"a": _X})
-    source, names = tmp_path / "model", [same, "training_args.bin"]
-    source.mkdir()
-    (tmp_path / "model.safetensors").rename(source / "model.safetensors")
-    for name in names:
-        (source / name).write_bytes(b"x")
-    report = convert(source, tmp_path / "out", map=["a: f16"])
-    assert report.warnings == (f"left out, because their weights are not converted: {same}",)
-    assert not (tmp_path / "out" / names[0]).exists()
-    assert (tmp_path / "out" / names[1]).exists()
-    convert(source, tmp_path / "same")
-    assert (tmp_path / "same" / names[0]).exists()
+    out = tmp_path / "y.safetensors"
+    said = refused(tmp_path / "x.safetensors", out, "x: rename=__metadata__")
+    assert "cannot be called '__metadata__'" in said
 
 
 @pytest.mark.parametrize("name", ["Llama-3.1-8B-bf16", "Qwen2.5", "Some.Instruct", "x.tensors/"])
 def test_names_of_models_may_have_dots(tmp_path: Path, name: str) -> None:
-    indexed_model(tmp_path / "model", "other.safetensors")
-    convert(tmp_path / "model", f"{tmp_path}/{name}", map=["a: f16"])
-    assert names_in(tmp_path / name) == {"a", "b"}
+    convert(_made(tmp_path / "model", _TWO), f"{tmp_path}/{name}", map=["a: f16"])
+    assert _names_in(tmp_path / name) == {"a", "b"}
 
 
 @pytest.mark.parametrize("name", ["x.safetensor", "x.safetensors2", "x.bin", "x.GGUF", "x.pt"])
 def test_endings_like_those_of_files_are_refused(tmp_path: Path, name: str) -> None:
-    indexed_model(tmp_path / "model", "other.safetensors")
-    with pytest.raises(MemdescError, match="names no format of checkpoints"):
-        convert(tmp_path / "model", tmp_path / name)
-
-
-def test_all_other_files_of_a_model_are_copied_but_hidden_ones(model: Path, tmp_path: Path) -> None:
-    for name in ("a/b/large.bin", "a/c.txt", ".cache/x", "README.md"):
-        path = model / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(name.encode() * 5000)
-    converted(model, tmp_path / "out", "conv.*: f16")
-    found = {
-        path.relative_to(tmp_path / "out").as_posix()
-        for path in (tmp_path / "out").rglob("*")
-        if path.is_file()
-    }
-    named = {"config.json", "tokenizer.json", "model.safetensors"}
-    assert found == named | {"a/b/large.bin", "a/c.txt", "README.md"}
-    for name in ("a/b/large.bin", "config.json"):
-        assert (tmp_path / "out" / name).read_bytes() == (model / name).read_bytes()
+    source = _made(tmp_path / "model", _TWO)
+    assert "names no format of checkpoints" in refused(source, tmp_path / name)
 
 
 def test_inputs_are_never_the_output(model: Path, tmp_path: Path) -> None:
@@ -196,7 +184,6 @@ def test_inputs_are_never_the_output(model: Path, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     assert "exists" in refused(model, tmp_path / "out", "conv.*: f16")
     converted(model, tmp_path / "out", "conv.*: f16", settings=SMALL._replace(overwrite=True))
-    assert "names no format" in refused(model, tmp_path / "out.bin", "conv.*: f16")
 
 
 def test_shards_go_in_and_out(model: Path, tmp_path: Path) -> None:
@@ -208,9 +195,8 @@ def test_shards_go_in_and_out(model: Path, tmp_path: Path) -> None:
     whole = converted(tmp_path / "again", tmp_path / "one.safetensors")
     assert all(np.array_equal(whole[name], array) for name, array in found.items())
     assert first.keys() == found.keys()
-    assert "name a folder for shards" in refused(
-        model, tmp_path / "x.safetensors", "conv.*: f16", settings=small
-    )
+    said = refused(model, tmp_path / "x.safetensors", "conv.*: f16", settings=small)
+    assert "name a folder for shards" in said
 
 
 def test_a_rule_without_a_layout_or_a_type_does_all_it_says(tmp_path: Path) -> None:
@@ -225,5 +211,139 @@ def test_a_rule_without_a_layout_or_a_type_does_all_it_says(tmp_path: Path) -> N
     for k, (rule, array) in enumerate(wanted.items()):
         found = converted(tmp_path / "x.safetensors", tmp_path / f"{k}.safetensors", rule)
         assert np.array_equal(found["w"], array)
-    said = refused(tmp_path / "x.safetensors", tmp_path / "y.safetensors", "w: holds=u4")
-    assert "has 8 elements in a word of f32; give its dims=" in said
+
+
+# --- what a format does not show or hold ---
+
+
+def _npz(path: Path) -> None:
+    one = np.float32(1)
+    np.savez(path, a=one, b=one, c=one, d=one, matrix=_X)
+
+
+def _gguf(path: Path) -> None:
+    with gguf_file(path) as writer:
+        for k in range(4):
+            writer.add_uint32(f"llama.{k}", k)
+        writer.add_tensor("a", _X)
+
+
+def _onnx(path: Path) -> None:
+    typed = message_field(5, b"\x08\x01\x10\x0a\x2a\x01\x07" + message_field(8, b"half"))
+    path.write_bytes(message_field(7, typed))
+
+
+def _safetensors(path: Path) -> None:
+    write_safetensors(path, {"model.norm.weight": _X})
+
+
+_SCALARS = "a .gguf stores 'a', 'b', 'c' and 1 more, which are scalars, with shape (1,)"
+_METADATA = (
+    "the metadata of the .gguf, general.architecture, llama.0, llama.1 and 2 more, are left out: a "
+    ".safetensors has no place for them"
+)
+
+
+@pytest.mark.parametrize(
+    ("write", "source", "target", "said"),
+    [
+        (_onnx, "x.onnx", "y.safetensors", "'half' are not written"),
+        (_onnx, "x.onnx", "y", "'half' are not written"),
+        (_npz, "x.npz", "y.gguf", _SCALARS),
+        *((_npz, "x.npz", name, "") for name in ("y.safetensors", "y.npz", "y")),
+        (_gguf, "x.gguf", "y", _METADATA),
+        (_gguf, "x.gguf", "y.gguf", ""),
+        (_safetensors, "x.safetensors", "y.gguf", "a .gguf without general.architecture is a con"),
+    ],
+)
+def test_what_a_format_has_no_place_for_is_named(
+    tmp_path: Path, write: Any, source: str, target: str, said: str
+) -> None:
+    write(tmp_path / source)
+    warnings = convert(tmp_path / source, tmp_path / target).warnings
+    assert len(warnings) == bool(said)
+    assert "".join(warnings).startswith(said)
+
+
+def test_files_of_a_model_that_one_file_has_no_place_for_are_named(tmp_path: Path) -> None:
+    source = _made(tmp_path / "model", {**_TWO, "stray.safetensors": _OTHER, "config.json": "{}"})
+    (warning,) = convert(source, tmp_path / "out.npz").warnings
+    assert "without config.json, stray.safetensors of the input" in warning
+
+
+_ARRAYS: dict[str, NDArray[Any]] = {
+    "square": np.arange(64, dtype=np.float32).reshape(8, 8),
+    "wide": np.arange(32, dtype=np.float32).reshape(4, 8),
+    "cube": np.arange(128, dtype=np.float32).reshape(4, 8, 4),
+    "unit": np.arange(16, dtype=np.float32).reshape(4, 1, 4),
+    "row": np.arange(8, dtype=np.float32).reshape(1, 8),
+    "none": np.zeros((0, 0), np.float32),
+    "bytes": np.arange(64, dtype=np.uint8).reshape(8, 8),
+}
+
+
+@pytest.mark.parametrize(
+    ("rule", "is_hidden"),
+    [
+        ("square: ba", True),
+        ("square: ba, f16", True),
+        ("square: ba, s8, scales=all", True),
+        ("cube: cba", True),
+        ("cube: abc", False),
+        ("cube: acb", False),
+        ("unit: cba", True),
+        ("unit: bac", False),
+        ("wide: ba", False),
+        ("row: ba", False),
+        ("none: ba", False),
+        ("square: AB4a4b", False),
+        ("square: ab", False),
+        ("square: f16", False),
+        ("bytes: ba -> ab, holds=u4, dims=16x8", False),
+        ("square: rename=other", False),
+    ],
+)
+def test_a_permutation_that_the_shape_does_not_show_is_named(
+    tmp_path: Path, rule: str, *, is_hidden: bool
+) -> None:
+    source = tmp_path / "x.safetensors"
+    write_safetensors(source, _ARRAYS)
+    for output in ("y.safetensors", "y.gguf", "y.npz", "y"):
+        report = convert(source, tmp_path / output, map=[rule])
+        # every GGUF file that is made of other files gets another one
+        told = [each for each in report.warnings if "llama.cpp" not in each]
+        assert len(told) == is_hidden
+        assert f"the shapes of {rule.partition(':')[0]!r} do not show" in "".join(told) or not told
+
+
+def test_one_warning_names_the_first_few_and_counts_the_others(tmp_path: Path) -> None:
+
+    squares = {f"w{k}": _ARRAYS["square"] for k in range(5)}
+    np.savez(tmp_path / "x.npz", allow_pickle=False, **squares)
+    (warning,) = convert(tmp_path / "x.npz", tmp_path / "y.safetensors", map=["w*: ba"]).warnings
+    assert "'w0', 'w1', 'w2' and 2 more" in warning
+
+
+def test_a_npy_says_that_its_array_is_column_major(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", _ARRAYS["square"])
+    assert not convert(tmp_path / "x.npy", tmp_path / "y.npy", map=["x: ba"]).warnings
+    found = np.load(tmp_path / "y.npy")
+    assert found.flags.f_contiguous
+    assert np.array_equal(found, _ARRAYS["square"])
+
+
+@pytest.mark.parametrize("output", ["y.safetensors", "y.gguf", "y.npz"])
+@pytest.mark.parametrize("rules", [[], ["*: rename=new.*"]])
+def test_arrays_in_fortran_order_become_row_major(
+    tmp_path: Path, output: str, rules: list[str]
+) -> None:
+    arrays = {name: np.asfortranarray(array) for name, array in _ARRAYS.items()}
+    np.savez(tmp_path / "x.npz", allow_pickle=False, **arrays)
+    target = tmp_path / output
+    assert not convert(tmp_path / "x.npz", target, map=rules).warnings
+    with reorder.open_checkpoint(target) as found:
+        for name, array in arrays.items():
+            stored = found[f"new.{name}" if rules else name]
+            assert stored.shape == array.shape
+            assert np.array_equal(stored.numpy(), array)
+            assert np.array_equal(stored.data, np.ascontiguousarray(array).reshape(-1).view("u1"))

@@ -16,7 +16,7 @@ from memdesc.record import record_desc
 from reorder.checkpoints.formats.entry import Place
 from reorder.checkpoints.moves.changes import ONLY, Quantize
 from reorder.checkpoints.moves.losses import FinalError, Lost, check_lost, saturation_warnings
-from reorder.checkpoints.moves.pieces import Bound, cut
+from reorder.checkpoints.moves.pieces import cut
 from reorder.checkpoints.moves.tasks import Task, run_tasks
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def test_quantised_pieces_are_checked_with_the_scales_that_they_wrote(
         path.write_bytes(bytes(operand.nbytes))
         places[role] = Place(path, 0, operand.nbytes)
     read = {ONLY: Place(tmp_path / "x", 0, x.nbytes)}
-    pieces = [*cut(change, Bound(1 << 18, 1 << 18)).pieces()]
+    pieces = [*cut(change, 1 << 18, 1 << 18).pieces()]
     assert len(pieces) > 1
     for piece in pieces:
         task = Task("x", piece, read, places)
