@@ -21,7 +21,7 @@ from reorder.checkpoints.convert.steps import Step, copy_step, layout_step, reco
 from reorder.checkpoints.convert.targets import Target
 from reorder.checkpoints.formats.entry import Entry, Tensor, stored_desc
 from reorder.checkpoints.formats.shards import names_beside
-from reorder.checkpoints.moves.changes import ONLY
+from reorder.checkpoints.moves.changes import ONLY, Reorder
 from reorder.checkpoints.stored import ONE, joined_tensors, stem_of
 from reorder.checkpoints.weights import (
     Claims,
@@ -294,7 +294,11 @@ def _check_whole(found: Sequence[Weight], steps: Sequence[Step], claims: Claims)
         if codes is not None and isinstance(codes.src, RecordDesc):
             wrong = [codes] if any(homes.get(name) is not codes for name in weight.names) else []
         else:
-            wrong = [step for step in held.values() if not _is_same(step)]
+            wrong = [
+                step
+                for step in held.values()
+                if not _is_same(step) and (step is codes or not _is_wider(step))
+            ]
             if not wrong and not _keeps_names(weight, renamed, names):
                 wrong = [step for name, step in held.items() if names.get(name) != name]
         for step in wrong:
@@ -352,6 +356,16 @@ def _is_same(step: Step) -> bool:
     (entry,), (tensor,) = step.sources.values(), step.targets.values()
     desc = tensor.desc or stored_desc(tensor.dtype, tensor.shape)[0]
     return tensor.shape == entry.shape and desc == entry.desc
+
+
+def _is_wider(step: Step) -> bool:
+    """Whether a step only gives floats a wider type, which represents all of them."""
+    src, dst = step.src, step.dst
+    if not (isinstance(src, MemoryDesc) and isinstance(dst, MemoryDesc)):
+        return False
+    old, new = (FLOATS.get(each.dtype.name) for each in (src, dst))
+    is_kept = step.change == Reorder(src, src.with_dtype(dst.dtype))
+    return old is not None and new is not None and is_kept and new.holds(old)
 
 
 def _problem(weight: Weight, step: Step, claims: Claims) -> str:
