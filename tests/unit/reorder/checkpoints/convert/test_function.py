@@ -13,9 +13,8 @@ import pytest
 import reorder
 from memdesc import MemdescError
 from reorder.checkpoints.moves.pieces import _sizes
-from reorder.checkpoints.writer import partial_folder
 from tests.checkpoints import write_safetensors
-from tests.unit.reorder.checkpoints.convert.results import contents, ended_after
+from tests.unit.reorder.checkpoints.convert.results import contents
 
 # copies, a layout, a record, numbers of a record, scales from the data, a file next to the tensors
 _RULES = (
@@ -42,22 +41,6 @@ def test_progress_counts_every_byte_once(model: Path, tmp_path: Path) -> None:
     assert len(converted) > 10
     assert 2 * converted[-1].done == rest[-1].done
     assert report.resumed == 0
-
-
-def test_what_is_resumed_is_not_counted_again(model: Path, tmp_path: Path) -> None:
-    sharded = _SMALL._replace(shard_bytes=20_000, threads=1)
-    with ended_after(12) as end:
-        reorder.convert(model, tmp_path / "out", map=_RULES, options=sharded, progress=end)
-    assert partial_folder(tmp_path / "out").exists()
-    seen: list[reorder.checkpoints.ConvertProgress] = []
-    options = sharded._replace(resume=True)
-    report = reorder.convert(
-        model, tmp_path / "out", map=_RULES, options=options, progress=seen.append
-    )
-    assert 0 < report.resumed < report.files
-    assert seen[-1].done == seen[-1].total < seen[0].total
-    reorder.convert(model, tmp_path / "fresh", map=_RULES, options=sharded)
-    assert contents(tmp_path / "out") == contents(tmp_path / "fresh")
 
 
 def test_a_dry_run_says_what_would_become_of_each_tensor(model: Path, tmp_path: Path) -> None:
@@ -138,16 +121,6 @@ def test_options_out_of_range_are_refused(
         reorder.convert(model, tmp_path / "out", map=_RULES, options=_SMALL._replace(**options))
     assert problem in str(caught.value)
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
-
-
-def test_very_many_threads_are_as_many_as_help(tmp_path: Path) -> None:
-    write_safetensors(tmp_path / "x.safetensors", {"x": np.ones((64, 64), np.float32)})
-    options = reorder.checkpoints.ConvertOptions(threads=10**9)
-    target = tmp_path / "y.safetensors"
-    assert (
-        reorder.convert(tmp_path / "x.safetensors", target, map=["x: ba"], options=options).files
-        == 1
-    )
 
 
 def test_options_are_one_value(model: Path, tmp_path: Path) -> None:

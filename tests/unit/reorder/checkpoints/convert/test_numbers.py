@@ -38,16 +38,6 @@ def test_scales_are_chosen_for_no_types_that_quantize_does_not_take(tmp_path: Pa
     assert "quantize takes floats of 16 bits or more, not f8_e4m3" in said
 
 
-def test_scales_that_are_given_are_applied(model: Path, tmp_path: Path) -> None:
-    out = tmp_path / "out.safetensors"
-    found = converted(model, out, "lm_head.weight: s8, scale=0.05, zero_point=3")
-    x = reorder.open_checkpoint(model)["lm_head.weight"].numpy()
-    attr = reorder.Attr(dst_scale=0.05, dst_zero_point=3, saturate=True)
-    assert np.array_equal(
-        found["lm_head.weight"], reorder.reorder(x, dtype="s8", attr=attr).numpy()
-    )
-
-
 def test_types_that_an_archive_does_not_have_come_back(tmp_path: Path) -> None:
     names = ("in.safetensors", "b.npz", "c.gguf", "d.safetensors")
     first, *others = (tmp_path / name for name in names)

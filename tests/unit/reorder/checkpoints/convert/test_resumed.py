@@ -151,13 +151,6 @@ def test_a_source_that_is_removed_meanwhile_ends_in_an_error(source: Path, tmp_p
         (tmp_path / name).rename(source / name)
 
 
-def test_two_conversions_into_one_output_do_not_both_succeed(source: Path, tmp_path: Path) -> None:
-    first, second = (planned(source, tmp_path / "out", _SMALL) for _ in range(2))
-    assert first.run()
-    with pytest.raises(MemdescError, match="exists; it is only replaced with --overwrite"):
-        second.run()
-
-
 def test_a_target_that_another_program_makes_meanwhile_is_not_replaced(
     source: Path, tmp_path: Path
 ) -> None:
