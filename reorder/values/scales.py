@@ -98,16 +98,12 @@ def split_dims(
     )
 
 
-class NotFiniteError(MemdescError):
-    """Raised for numbers that no scale can be chosen for."""
-
-
 def find_ranges(
     values: NDArray[Any], counts: list[int], sizes: list[int]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """For each scale, return the lowest and the highest of its values and 0.
 
-    `counts` and `sizes` come from `split_dims`. Raises NotFiniteError for infinities and NaN.
+    `counts` and `sizes` come from `split_dims`. Fails if there are infinities or NaN.
     """
     shape = [size for pair in zip(counts, sizes, strict=True) for size in pair]
     if not prod(shape):
@@ -121,7 +117,7 @@ def find_ranges(
     if not (np.isfinite(low).all() and np.isfinite(high).all()):
         bad = np.argwhere(~np.isfinite(values.astype(np.float64)))[0]
         msg = f"x{bad.tolist()} is {values[tuple(bad)]}; only finite values can be quantised"
-        raise NotFiniteError(msg)
+        raise MemdescError(msg)
     return np.minimum(low, 0), np.maximum(high, 0)
 
 
