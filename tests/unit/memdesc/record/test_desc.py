@@ -6,6 +6,7 @@ from dataclasses import fields as dataclass_fields
 from dataclasses import replace
 from fractions import Fraction
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from memdesc import Layout, MemdescError, UnsupportedFormatError, memory_desc
 from memdesc.errors import OverlapError
 from memdesc.layout import layout_by_strides
 from memdesc.record import Codebook, Constant, Digits, Field, Number, RecordDesc, Rule, record_desc
+from tests import refused
 
 
 def layout(dims: tuple[int, ...], strides: tuple[int, ...], offset0: int = 0) -> Layout:
@@ -51,32 +53,6 @@ def test_planes_of_bits_are_layouts_without_a_descriptor() -> None:
         _ = plane.desc
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"name": ""}, "a field of 'data' needs a name, not ''"),
-        ({"kind": "u3"}, "field q: there is no kind 'u3'; the kinds are u1, u2, f64"),
-        ({"groups": (1,)}, r"groups \(1,\) must be 2 numbers of 1 or more"),
-        ({"groups": (1, 0)}, r"groups \(1, 0\) must be 2 numbers of 1 or more"),
-        ({"groups": (1, 4), "index": (0, 1)}, "a number of 0 or more for each of the 4 elements"),
-        ({"groups": (1, 2), "index": (0, -1)}, "a number of 0 or more for each of the 2 elements"),
-        ({"layout": layout((2, 8), (0, 1))}, ""),
-    ],
-)
-def test_fields_by_hand_are_checked(change: dict[str, Any], message: str) -> None:
-    if not message:
-        assert replace(CODES, **change).layout.dims == (2, 8)
-        return
-    with pytest.raises(MemdescError, match=message):
-        replace(CODES, **change)
-
-
-def test_a_field_whose_elements_overlap_is_refused() -> None:
-    overlapping = layout_by_strides((2, 8), (1, 1))
-    with pytest.raises(OverlapError):
-        replace(CODES, layout=overlapping)
-
-
 def test_groups_of_any_integers_become_a_tuple_of_ints() -> None:
     field = replace(CODES, groups=[np.int8(1), np.uint64(1)])  # type: ignore[arg-type] # what becomes a tuple
     assert field == CODES
@@ -85,75 +61,32 @@ def test_groups_of_any_integers_become_a_tuple_of_ints() -> None:
 
 FLOATS = Number((("d", 0),))
 WIDE = replace(CODES, kind="u16", tensor="wide")
-
-
-@pytest.mark.parametrize(
-    ("dims", "fields", "rule", "message"),
-    [
-        ((2, 8), (CODES, CODES), RULE, "2 fields are called 'q'"),
-        ((2, 8), (CODES,), RULE, "no field 'd'; the fields are q"),
-        ((16,), (CODES, SCALES), RULE, r"field q has dims \(2, 8\), and the record \(16,\)"),
-        ((2, 16), (CODES, SCALES), RULE, r"field q has 8 along b \(dim 1\), but 16 elements in"),
-        ((2, 8), (replace(WIDE, kind="u32"), SCALES), RULE, "integers of 32 bits are not exact"),
-    ],
-)
-def test_records_by_hand_are_checked(dims: Any, fields: Any, rule: Any, message: str) -> None:
-    with pytest.raises(MemdescError, match=message):
-        RecordDesc(dims, fields, rule)
-
-
-_PARTS = "parts of a Number are at least one field and a bit of 0 to 23"
-_TABLE = "a table is a tuple of finite floats"
-_ONE_INTEGER = "only integers are joined, shifted and looked up; floats stand alone"
-_LANES = "with lanes that they have"
 SIGNS = Codebook(2, bytes([1, 255] * 256), (0, 1))
 
 
-def code(**change: Any) -> dict[str, Any]:
-    return {"code": RULE.code._replace(**change)}
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"scale": ()}, "a Rule needs at least one scale"),
-        *(({"sign": sign}, "the sign of a Rule is 1 or -1") for sign in (0, 2)),
-        *(
-            ({"kind": kind}, "a Rule is computed in f32, bf16, f16, not")
-            for kind in ("f64", "f8_e4m3", "")
-        ),
-        ({"zero": Number(())}, _PARTS),
-        ({"zero": Number((("q", -1),))}, _PARTS),
-        (code(minus=1 << 30), "minus must be an integer of at most 16777216"),
-        *((code(table=(bad,) * 256), _TABLE) for bad in (float("nan"), float("-inf"))),
-        (code(table=(1.0, 2.0)), "the table has 2 values, but codes of 8 bits need 256"),
-        (code(divides=True), "only a factor after the first one divides"),
-        ({"scale": (FLOATS._replace(divides=True),)}, "only a factor after the first one divides"),
-        ({"offset": (FLOATS._replace(divides=True),)}, "only a factor after the first one divide"),
-        ({"scale": (Number((("d", 1),)),)}, _ONE_INTEGER),
-        ({"code": Number((("d", 0),), 1)}, _ONE_INTEGER),
-        ({"scale": (Number((("d", 0),), 0, (1.0,) * 256),)}, _ONE_INTEGER),
-        (code(parts=(("q", 0), ("d", 8))), _ONE_INTEGER),
-        (code(parts=(("q", 0), ("w", 8))), "the fields of one number must have the same groups"),
-        (code(codebook=SIGNS._replace(lanes=())), _LANES),
-        (code(codebook=SIGNS._replace(lanes=(0, 2))), _LANES),
-        (code(codebook=SIGNS._replace(size=17)), _LANES),
-        (code(codebook=SIGNS._replace(values=b"")), _LANES),
-        (code(codebook=SIGNS._replace(values=bytes(4))), "has 4 numbers, but .* 8 bits need 512"),
-        (code(codebook=Digits(4, (0,))), "Digits of base 3, 5, 6, 7, with lanes that they have"),
-        (code(codebook=Digits(3, (5,))), _LANES),
-        (code(codebook=SIGNS, minus=1), "not minus and codebook"),
-        (code(codebook=SIGNS, kind="f16"), "not codebook and kind"),
-        (code(kind="f16"), "f16 has 16 bits, not 8"),
-        (code(kind="f32"), "holds the bits of f16 or bf16, not of 'f32'"),
-        (code(parts=(("q", 1),), codebook=Digits(3, (0,))), "a code with digits has 8 bits, not"),
-        (code(parts=(("q", 8),), codebook=SIGNS), "at most 12 bits are looked up"),
-    ],
-)
-def test_rules_by_hand_are_checked(change: dict[str, Any], message: str) -> None:
+def rule(**change: Any) -> RecordDesc:
     words = replace(SCALES, name="w", kind="u16", tensor="w")
-    with pytest.raises(MemdescError, match=message):
-        RecordDesc((2, 8), (SCALES, CODES, words), RULE._replace(**change))
+    return RecordDesc((2, 8), (SCALES, CODES, words), RULE._replace(**change))
+
+
+def constant(name: str, kind: str, value: Any) -> RecordDesc:
+    constants = (Constant(name, kind, (value,)),)
+    return RecordDesc((2, 8), (SCALES, CODES), RULE, constants=constants)
+
+
+_SECTIONS = refused.sections(Path(__file__).with_name("refused.txt"))
+_NAMES: dict[str, Any] = {
+    **globals(),
+    "layout_by_strides": layout_by_strides,
+    "record": lambda name, *dims, **options: record_desc(dims or (256, 512), name, **options),
+    "field": lambda **change: replace(CODES, **change),
+    "code": lambda **change: rule(code=RULE.code._replace(**change)),
+}
+
+
+@pytest.mark.parametrize("section", _SECTIONS)
+def test_what_makes_no_record_is_refused(section: str) -> None:
+    refused.check(_SECTIONS[section], _NAMES)
 
 
 _WRONG: tuple[Any, ...] = (
@@ -218,27 +151,6 @@ def test_constants_are_tensors_without_numbers() -> None:
     assert desc.tensors == {"data": 20, "shape": 16}
     assert desc != desc.bare == RecordDesc((2, 8), (SCALES, CODES), RULE)
     assert "shape: s64, (2, 8)" in str(desc.show())
-
-
-@pytest.mark.parametrize(
-    ("constant", "message"),
-    [
-        (Constant("", "s64", (1,)), "a Constant needs the name of its tensor, not ''"),
-        (Constant("data", "s64", (1,)), "tensor 'data' holds a constant and something else"),
-        (
-            Constant("x", "f16", (1.0,)),
-            "x must have type f32 or a whole-byte integer type, such as s64, not 'f16'",
-        ),
-        (Constant("x", "s4", (1,)), "whole-byte integer type, such as s64, not 's4'"),
-        (Constant("x", "f32", (1,)), "the values of x are floats of f32, not"),
-        (Constant("x", "f32", (float("nan"),)), "the values of x are floats of f32"),
-        (Constant("x", "u8", (256,)), "the values of x are ints of u8, not"),
-        (Constant("x", "u8", (1.0,)), "the values of x are ints of u8, not"),
-    ],
-)
-def test_constants_by_hand_are_checked(constant: Any, message: str) -> None:
-    with pytest.raises(MemdescError, match=message):
-        RecordDesc((2, 8), (SCALES, CODES), RULE, constants=(constant,))
 
 
 def test_integers_are_those_that_f32_holds_exactly() -> None:

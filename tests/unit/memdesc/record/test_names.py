@@ -1,11 +1,9 @@
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 
-from memdesc import MemdescError, UnknownFormatError, UnsupportedFormatError, memory_desc
+from memdesc import MemdescError, memory_desc
 from memdesc.names.resolve import RECORDS
 from memdesc.record import known_records, record_desc
 
@@ -77,70 +75,6 @@ def test_fp8_has_a_scale_for_each_block_that_is_begun(dims: tuple[int, int]) -> 
     assert record_desc(dims, "fp8_block", block=1).field("weight_scale").layout.dims == dims
     inverse = record_desc(dims, "fp8_block", scale_inv=True)
     assert [*inverse.tensors] == ["weight", "weight_scale_inv"]
-
-
-@pytest.mark.parametrize(
-    ("name", "dims", "options", "error", "message"),
-    [
-        ("q4_2", DIMS, {}, UnknownFormatError, "unknown record 'q4_2'; the records are q4_0, q4_1"),
-        (7, DIMS, {}, UnknownFormatError, "a record is named by a string such as 'q4_0', not 7"),
-        (
-            "gptq_act_order",
-            DIMS,
-            {},
-            UnsupportedFormatError,
-            "g_idx, which is data, gives the group",
-        ),
-        ("nvfp4", DIMS, {}, UnsupportedFormatError, "use gguf_nvfp4 .* or compressed_nvfp4"),
-        ("FP8", DIMS, {}, UnsupportedFormatError, "use fp8_tensor, fp8_channel or fp8_block"),
-        ("fp8_block", DIMS, {"block": 0}, MemdescError, "an integer of 1 or more, .*, not 0"),
-        ("fp8_block", DIMS, {"block": -1}, MemdescError, "an integer of 1 or more, .*, not -1"),
-        ("fp8_block", DIMS, {"block": "128x"}, MemdescError, "or two such as '128x64', not '128x'"),
-        ("fp8_block", DIMS, {"block": [128, 128]}, MemdescError, "options must be numbers or st"),
-        ("fp8_channel", DIMS, {"block": 128}, MemdescError, "has no option 'block'; it takes co"),
-        ("fp8_tensor", DIMS, {"codes": "s8"}, MemdescError, "codes are f8_e4m3, f8_e5m2, not s8"),
-        ("fp8_tensor", DIMS, {"codes": 7}, MemdescError, "7"),
-        ("fp8_tensor", DIMS, {"scales": "u8"}, MemdescError, "bf16, f16, e8m0, not u8"),
-        ("fp8_tensor", DIMS, {"scale_inv": 1}, MemdescError, "must be True or False, not 1"),
-        (
-            "fp8_tensor",
-            (8, 8, 8, 8),
-            {},
-            MemdescError,
-            r"fp8_tensor is for 2 dims, \(o, i\) or 3 dims, \(e, o, i\); not for \(8, 8, 8, 8\)",
-        ),
-        ("modelopt_nvfp4", (8, 24), {}, MemdescError, r"needs a multiple of 16 along b \(dim 1\)"),
-        ("gpt_oss_mxfp4", (2, 8, 48), {}, MemdescError, r"a multiple of 32 along c \(dim 2\)"),
-        ("mxfp8", DIMS, {"swizzled": True}, MemdescError, "no option 'swizzled'; it takes none"),
-        ("mxfp4", DIMS, {}, UnsupportedFormatError, "gpt_oss_mxfp4 .* compressed_mxfp4 .*model"),
-        ("q4_0", DIMS, {"group": 32}, MemdescError, "q4_0 has no option 'group'; it takes none"),
-        ("awq", DIMS, {"bits": 4}, MemdescError, "no option 'bits'; it takes group, scales"),
-        ("awq", (8, 8, 8), {}, MemdescError, r"awq is for 2 dims, \(i, o\); not for \(8, 8, 8\)"),
-        ("awq", (256, 12), {}, MemdescError, r"awq needs a multiple of 8 along b \(dim 1\)"),
-        ("awq", DIMS, {"group": 100}, MemdescError, "a group of 100 does not divide a .dim 0. of"),
-        ("awq", DIMS, {"group": 0}, MemdescError, "group must be at least 1, or -1 for all, not 0"),
-        ("awq", DIMS, {"group": [128]}, MemdescError, "options must be numbers or strings"),
-        ("awq", DIMS, {"scales": "s8"}, MemdescError, "awq: scales are f16, bf16, f32, not s8"),
-        ("awq", DIMS, {"group": 2.5}, MemdescError, "awq: group must be an integer"),
-        ("gptq", DIMS, {"bits": 3}, MemdescError, "gptq: bits must be 4 or 8, not 3"),
-        ("gptq", DIMS, {"bits": 4.0}, MemdescError, "gptq: bits must be 4 or 8, not 4.0"),
-        ("gptq", DIMS, {"bits": None}, MemdescError, "gptq: bits must be 4 or 8, not None"),
-        ("int_quantized", DIMS, {"zeros": "v1"}, MemdescError, "must be True or False, not 'v1'"),
-        ("bnb_nf4", DIMS, {"block": 0}, MemdescError, "bnb_nf4: block must be at least 1, not 0"),
-        ("gptq", (256, 12), {}, MemdescError, r"gptq needs a multiple of 8 along b \(dim 1\)"),
-        ("gptq", DIMS, {"zeros": "v3"}, MemdescError, "zeros must be 'v1' .* or 'v2' .*, not 'v3'"),
-        ("ocp_mxfp4", DIMS, {"swizzled": 1}, MemdescError, "swizzled must be True or False, not 1"),
-        ("Q8_0_R4", DIMS, {}, UnsupportedFormatError, "only ik_llama.cpp interleaves rows"),
-        ("iq3_xxs_r4", DIMS, {}, UnsupportedFormatError, "only ik_llama.cpp interleaves rows"),
-        ("BF16_R16", DIMS, {}, UnsupportedFormatError, "a layout of 16-bit floats: memory_desc"),
-        ("q4_0_r2", DIMS, {}, UnknownFormatError, "unknown record 'q4_0_r2'"),
-    ],
-)
-def test_records_that_cannot_be_made_are_refused_with_the_reason(
-    name: Any, dims: tuple[int, ...], options: dict[str, Any], error: type, message: str
-) -> None:
-    with pytest.raises(error, match=message):
-        record_desc(dims, name, **options)
 
 
 @pytest.mark.parametrize("dims", [(), (1,) * 12 + (32,)])
