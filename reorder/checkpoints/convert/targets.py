@@ -300,7 +300,7 @@ def _nothing(model: Model, why: str) -> MemdescError:
 
 def _rules_of_weights(name: str, target: Target, model: Model) -> TargetRules:
     """Return the rules for the quantised weights of a model."""
-    sections = [section for _, section in model.configs.named_sections] if model.weights else []
+    sections = [section for _, section in model.configs.sections] if model.weights else []
     # in lower case, as transformers expects it
     is_declared = target.method in (None, *(each.get("quant_method") for each in sections))
     said_symmetric = any(map(says_symmetric, sections))

@@ -11,7 +11,7 @@ import pytest
 import reorder
 from memdesc import MemdescError
 from memdesc.record import record_desc
-from reorder.checkpoints.config import with_ends
+from reorder.checkpoints.config import Layers, method_of
 from reorder.cli import main
 from tests.checkpoints import write_config, write_safetensors
 from tests.unit.reorder.checkpoints.convert.results import SMALL, converted, refused
@@ -110,30 +110,24 @@ def test_groups_that_become_several_are_declared_by_their_names(tmp_path: Path) 
         assert np.array_equal(made, values)
 
 
-@pytest.mark.parametrize("is_alike", [False, True])
-def test_activations_of_the_same_record_stay_declared(tmp_path: Path, *, is_alike: bool) -> None:
+def test_what_is_said_besides_weights_stays_while_the_section_is_true(tmp_path: Path) -> None:
     token = {"num_bits": 8, "type": "int", "strategy": "token", "dynamic": True}
-    groups = [
-        _group(8, "channel", *names) | {"input_activations": token} for names in ((), ("re:m",))
-    ]
-    groups[1]["input_activations"] = token if is_alike else None
+    groups = [_group(8, "channel", *names) for names in ((), ("re:m",))]
     layers = _layer("int_quantized") | _layer("int_quantized", "m")
+    groups[0]["input_activations"] = token
     scheme = {"num_bits": 8, "type": "float"}
     section = _section("int-quantized", *groups, kv_cache_scheme=scheme)
     folder = _folder(tmp_path / "in", layers, section)
-    for target, wanted in (
-        ("int_quantized", token if is_alike else None),
-        ("pack_quantized", None),
-    ):
-        rule = f"*: int_quantized -> {target}(scales=f32{', bits=8' if target[0] == 'p' else ''})"
+    for target, rest in (("int_quantized", ""), ("pack_quantized", ", bits=8")):
+        rule = f"*: int_quantized -> {target}(scales=f32{rest})"
         told = reorder.convert(folder, tmp_path / target, map=[rule], options=SMALL).warnings
         is_told = "config.json has no place for input_activations of the input" in told
-        assert is_told == (wanted is None)
+        assert is_told == (target == "pack_quantized")
         config = json.loads((tmp_path / target / "config.json").read_text())
         written = config["quantization_config"]
         assert written["kv_cache_scheme"] == scheme
-        (group,) = written["config_groups"].values()
-        assert group["input_activations"] == wanted
+        if not is_told:
+            assert written == section
 
 
 def test_classes_of_layers_are_decided_by_their_tensors(tmp_path: Path) -> None:
@@ -325,28 +319,11 @@ def test_a_section_without_groups_gets_one(tmp_path: Path) -> None:
     assert group["weights"]["group_size"] == 16
 
 
-@pytest.mark.parametrize(
-    "more",
-    [
-        {},
-        {"config_groups": {"W4A16": ["Linear"]}},
-        {"config_groups": {"group_0": {"targets": 0}, "group_1": {"weights": None}}},
-    ],
-)
-def test_sections_of_presets_or_without_groups_keep_what_they_say(more: dict[str, Any]) -> None:
-    section = {"quant_method": "compressed-tensors", "ignore": ["lm_head"], **more}
-    found = with_ends("compressed-tensors", section, ["model.fc"])
-    assert found == section | {"ignore": ["lm_head", r"re:(.*\.)?lm_head$"]}
-
-
 def test_lists_of_awq_name_the_ends_of_layers_whose_prefixes_may_change() -> None:
     plain = ["vision_tower.vision_model.layers.0.fc", "vision_tower.layers.0.proj"]
-    section = {"quant_method": "awq", "bits": 4, "modules_to_not_convert": plain}
     # transformers also finds a listed name within a word, as proj in up_proj
-    found = with_ends("awq", section, ["model.layers.0.fc", "model.layers.0.up_proj"])
+    quantised = ["model.layers.0.fc", "model.layers.0.up_proj"]
+    layers = Layers({}, plain, quantised, is_composite=True)
+    found = method_of("awq").without({}, layers)
     ends = [".vision_model.layers.0.fc", ".proj"]
-    assert found == section | {"modules_to_not_convert": [*plain, *ends]}
-    assert with_ends("awq", {"quant_method": "awq", "bits": 4}, ["fc"]) == {
-        "quant_method": "awq",
-        "bits": 4,
-    }
+    assert found == {"modules_to_not_convert": [*plain, *ends], "lm_head": True}

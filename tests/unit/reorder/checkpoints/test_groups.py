@@ -287,20 +287,6 @@ def test_bytes_that_are_not_whole_blocks_are_told_by_their_own_number(tmp_path: 
             checkpoint.record("f", "iq3_s")
 
 
-@pytest.mark.parametrize(
-    ("method", "options"),
-    [("ocp_mxfp4", {}), ("torch_int4_cpu", {})],
-)
-def test_a_record_is_declared_with_the_options_that_it_has(
-    tmp_path: Path, method: str, options: dict[str, Any]
-) -> None:
-    section = {"quant_method": method, "bits": 8}
-    write_config(tmp_path, **section)
-    found = Configs(tmp_path).declared
-    assert found is not None
-    assert (found.whole.name, found.whole.options) == (method, options)
-
-
 def test_files_that_disagree_are_named_with_what_each_says(tmp_path: Path) -> None:
     section = {"quant_method": "gptq", "bits": 4}
     write_config(tmp_path, **section)
@@ -391,4 +377,4 @@ def test_hostile_patterns_of_a_config_do_not_hang(tmp_path: Path, key: str) -> N
     found = Configs(tmp_path).declared
     assert found is not None
     with hangs_fail(), pytest.raises(MemdescError, match=r"config\.json: .* repeats a group"):
-        found.named("a" * 100 + "b")
+        found.at("a" * 100 + "b")

@@ -13,7 +13,14 @@ import reorder
 from memdesc import MemdescError
 from memdesc.dtypes import DATA_TYPES
 from memdesc.record import record_desc
-from reorder.checkpoints.config import Configs, method_in
+from reorder.checkpoints.config import (
+    Configs,
+    Layers,
+    Said,
+    declare,
+    declared_by,
+    method_in,
+)
 from reorder.checkpoints.convert.targets import TARGETS
 from reorder.cli import main
 from tests.unit.reorder.checkpoints.convert.results import SMALL, converted, refused, words_of
@@ -84,13 +91,15 @@ def test_a_weight_is_written_and_declared_as_it_was(tmp_path: Path, scheme: Sche
         assert made[f"{scheme.prefix}{end}"].tobytes() == array.tobytes()
     desc = record_in(folder, scheme.prefix).desc
     assert record_in(tmp_path / "out", scheme.prefix).desc == desc
-    one, other = (Configs(tmp_path / each).declared for each in ("in", "out"))
-    assert one is not None
-    assert other is not None
-    assert (one.whole.name, one.whole.group) == (other.whole.name, other.whole.group)
-    assert one.whole.options.items() <= other.whole.options.items()
-    sections = [each for name in ("in", "out") for each in Configs(tmp_path / name).named_sections]
-    assert len({method_in(section) for _, section in sections}) == 1
+    # what is written anew says what was read, by the same method
+    ((_, section),) = {str(each): each for each in Configs(folder).sections}.values()
+    layers = Layers({scheme.prefix: Said("", desc.name, dict(desc.options))}, [], [scheme.prefix])
+    (anew, *_) = (declare(layers, {}, method_in(section)) or {}).values()
+    assert method_in(anew) == method_in(section)
+    told = [declared_by("", each).at(scheme.prefix) for each in (section, anew)]
+    old, new = ({said.name: said for said in each}[scheme.record] for each in told)
+    assert old.group in (None, new.group)
+    assert old.options.items() <= new.options.items() <= dict(desc.options).items()
     reorder.save(tmp_path / "x.safetensors", {scheme.prefix: record_in(folder, scheme.prefix)})
     assert reorder.load(tmp_path / "x.safetensors", reorder.records.Record).desc == desc
 

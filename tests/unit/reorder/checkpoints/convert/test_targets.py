@@ -207,7 +207,8 @@ def test_awq_becomes_gptq_and_awq_again(tmp_path: Path) -> None:
     assert back.keys() == words_of(source).keys()
     for name, array in layer.items():
         assert back[f"model.layers.0.mlp.{name}"].tobytes() == array.tobytes()
-    assert config["quantization_config"] == _AWQ | {"zero_point": True}
+    plain = {"modules_to_not_convert": ["model.embed_tokens", "lm_head"]}
+    assert config["quantization_config"] == _AWQ | {"zero_point": True} | plain
 
 
 def test_zero_points_that_config_says_are_alike_are_not_stored(tmp_path: Path) -> None:
@@ -950,7 +951,7 @@ dynamic is True, not False or
     refused(fp8_tensor(), compressed("tensor", dynamic=True), "f16")
 symmetric is False, not True
     refused(fp8_tensor(), compressed("tensor", symmetric=False), "f16")
-config_groups.FP8 is ['Linear'], not an object
+num_bits is missing, not 8
     refused(fp8_tensor(), compressed("tensor") | {"config_groups": {"FP8": ["Linear"]}}, "f16")
 says in dynamic, by '-:.*[.]0[.]mlp', that it is not quantised, but
     refused(gptq(), GPTQ | {"dynamic": {r"-:.*[.]0[.]mlp": {}}}, "f16")
