@@ -15,7 +15,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import translate
 from functools import lru_cache
-from itertools import pairwise
 from math import isfinite, nan
 from os import PathLike, fspath
 from typing import Any, NoReturn
@@ -94,9 +93,7 @@ class Rule:
 
     def matches(self, name: str) -> bool:
         """Whether its pattern matches a name."""
-        if self.prefixes is not None:
-            return name in self.prefixes
-        return stars_of(self.pattern, name) is not None
+        return bool(self.matching([name]))
 
     def matching(self, names: Collection[str]) -> list[str]:
         """Return the names that its pattern matches."""
@@ -106,13 +103,11 @@ class Rule:
 
     def renamed(self, name: str) -> str:
         """Return the new name of a tensor, or of a record, that it matches."""
-        stars = stars_of(self.pattern, name)
-        if self.rename is None or stars is None:
+        found = _expression(self.pattern).match(name)
+        if self.rename is None or found is None:
             return name
-        new = self.rename
-        for each in stars:
-            new = new.replace("*", each.replace("*", "\0"), 1)
-        return new.replace("\0", "*")
+        texts = iter(found.groups())
+        return re.sub(r"\*", lambda _: next(texts), self.rename)
 
     def fail(self, problem: str) -> NoReturn:
         """Raise an error that names the rule."""
@@ -132,7 +127,7 @@ def names_matching(pattern: str, names: Collection[str]) -> list[str]:
     if glob.escape(only) == pattern:
         # the pattern is a name, as where each of thousands of layers has a rule
         return [only] if only in names else []
-    return [name for name in names if stars_of(pattern, name) is not None]
+    return [name for name in names if _expression(pattern).match(name)]
 
 
 def similar(pattern: str, names: Collection[str]) -> str:
@@ -145,35 +140,20 @@ def similar(pattern: str, names: Collection[str]) -> str:
 
 
 @lru_cache(maxsize=1024)
-def _parts(pattern: str) -> tuple[re.Pattern[str], ...]:
-    """Return what comes before, between and after the stars of a pattern."""
+def _expression(pattern: str) -> re.Pattern[str]:
+    """Return a regular expression with a group for each star, as short as it can be.
+
+    The text between stars has a fixed length, so the first place where it fits is as good as any,
+    and `(?>...)` keeps `re` from trying others.
+    """
     parts = [""]
     for token in _TOKEN.findall(pattern):
         parts[-1:] = [parts[-1], ""] if token.startswith("*") else [parts[-1] + token]
     # they end with \Z, or from Python 3.14 on with \z, which stands for the end of the name
-    return tuple(re.compile(translate(part)[: -len(r"\z")]) for part in parts)
-
-
-def stars_of(pattern: str, name: str) -> tuple[str, ...] | None:
-    """Return the text that each star matches, or None if the pattern does not match.
-
-    Earlier stars match as much as they can. The parts between stars have fixed lengths, so each is
-    placed as far right as it fits, the last one first, without backtracking.
-    """
-    first, *others = _parts(pattern)
-    head = first.match(name)
-    if head is None or not (others or head.end() == len(name)):
-        return None
-    places: list[re.Match[str]] = []
-    for part in reversed(others):
-        end = places[-1].start() if places else len(name)
-        match = part.match if places else part.fullmatch  # the last one ends where the name does
-        tried = (match(name, at, end) for at in range(end, head.end() - 1, -1))
-        place = next((each for each in tried if each is not None), None)
-        if place is None:
-            return None
-        places.append(place)
-    return tuple(name[a.end() : b.start()] for a, b in pairwise([head, *reversed(places)]))
+    first, *others = (translate(part)[: -len(r"\z")] for part in parts)
+    middle = "".join(f"(?>(.*?){part})" for part in others[:-1])
+    last = "".join(f"(.*){part}" for part in others[-1:])
+    return re.compile(rf"{first}{middle}{last}\Z", re.DOTALL)
 
 
 def is_record(given: FormatName | None) -> bool:
@@ -295,7 +275,7 @@ def _make_rule(text: str, pattern: str, fields: Mapping[str, str]) -> Rule:
         rule.fail("scales= are chosen from the data, scale= and zero_point= are given")
     if "scales" in made and "dtype" not in made:
         rule.fail("scales= needs the data type of the codes, such as s8")
-    if "rename" in made and made["rename"].count("*") > pattern.count("*"):
+    if "rename" in made and made["rename"].count("*") > _expression(pattern).groups:
         rule.fail(f"rename={made['rename']} has more * than the pattern {pattern}")
     return Rule(text, pattern, **made)
 

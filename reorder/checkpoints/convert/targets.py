@@ -10,7 +10,7 @@ AutoAWQ 0.2, and `fp8_cast_bf16.py` of DeepSeek-V3.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -28,7 +28,6 @@ from reorder.checkpoints.experts import (
     check_experts,
     holds_experts,
     split_stacks,
-    stacked_name,
 )
 from reorder.checkpoints.stored import UNQUANTISED, WEIGHT, model_axes
 from reorder.checkpoints.weights import Model, Weight, beside_floats, find_orphans, holds_codes
@@ -37,7 +36,6 @@ from reorder.records.repacking import target_desc
 from reorder.values.formats import FLOATS
 
 if TYPE_CHECKING:
-    from memdesc.record import Number
     from reorder.checkpoints.formats.entry import Entry
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -147,59 +145,28 @@ TARGETS: Mapping[str, Target] = MappingProxyType(
         ),
     }
 )
-# what transformers does with experts in GPTQ and AWQ, and in compressed-tensors
-# (`integrations/compressed_tensors.py`)
-_RANDOM = (
-    "transformers 5.24 gives experts in {} random weights, even those that GPTQModel has saved; "
-    "GPTQModel itself loads them"
-)
-_MERGED = (
-    "transformers 5.24 merges the experts of a layer before it decodes them: it {} in "
-    "compressed-tensors, which compressed-tensors itself decodes"
-)
-_LOST = _MERGED.format("does not load experts of {}")
-# Records that loaders misread: a record with some options; whether all of them, those of experts,
-# or those whose last blocks are partial; and the warning.
-_MISREAD: tuple[tuple[str, Mapping[str, Any], str, str], ...] = (
-    (
-        "gptq",
-        {"zeros": "v2"},
-        "all",
-        (
-            "zero points are stored as in version 2 of GPTQ, which GPTQModel and newer versions of "
-            "vLLM read; vLLM 0.10 takes them for version 1"
-        ),
+# what loaders misread of records with an option
+_MISREAD: Mapping[tuple[str, tuple[str, Any]], str] = {
+    ("gptq", ("zeros", "v2")): (
+        "zero points are stored as in version 2 of GPTQ, which GPTQModel and newer versions of "
+        "vLLM read; vLLM 0.10 takes them for version 1"
     ),
-    ("gptq", {}, "experts", _RANDOM.format("GPTQ")),
-    ("awq", {}, "experts", _RANDOM.format("AWQ")),
-    (
-        "pack_quantized",
-        {"zeros": True},
-        "all",
-        (
-            "transformers 5.24 with compressed-tensors 0.20 does not load zero points of "
-            "pack-quantized, not even those that it wrote; vLLM does"
-        ),
+    ("pack_quantized", ("zeros", True)): (
+        "transformers 5.24 with compressed-tensors 0.20 does not load zero points of "
+        "pack-quantized, not even those that it wrote; vLLM does"
     ),
-    ("int_quantized", {}, "experts", _LOST.format("bytes")),
-    ("mxfp8", {}, "experts", _LOST.format("MXFP8")),
-    ("fp8_block", {"scale_inv": False}, "experts", _LOST.format("FP8 in blocks")),
-    (
-        "compressed_nvfp4",
-        {},
-        "experts",
-        _MERGED.format("computes wrong numbers from experts of NVFP4"),
-    ),
-    # `Fp8Dequantize` divides the rows of a matrix by those of its scales
-    (
-        "fp8_block",
-        {"scale_inv": True},
-        "partial",
-        (
-            "transformers 5.24 without a GPU expects that blocks divide a matrix evenly; otherwise "
-            "it does not load the matrix, or decodes it to wrong numbers"
-        ),
-    ),
+}
+# Records whose experts transformers does not load: it gives those of GPTQ and AWQ random weights,
+# and merges others before it decodes them (`integrations/compressed_tensors.py`).
+_MISREAD_EXPERTS: Mapping[str, str] = {
+    "gptq": "GPTQModel",
+    "awq": "GPTQModel",
+    **dict.fromkeys(("int_quantized", "mxfp8", "compressed_nvfp4"), "compressed-tensors"),
+}
+# `Fp8Dequantize` divides the rows of a matrix by those of its scales
+_PARTIAL = (
+    "transformers 5.24 without a GPU expects that blocks divide a matrix evenly; otherwise it does "
+    "not load the matrix, or decodes it to wrong numbers"
 )
 _MLX = "mlx"
 # the last parts of names of tensors that may be beside codes without changing what they mean
@@ -218,6 +185,8 @@ _KEPT = re.compile(
     r"(.*\.)?(gate|[^.]*(router|embed)[^.]*|lm_heads?|lora_[^.]*|eh_proj|shared_head|weights_proj"
     r"|qformer|DenseReluDense\.wo|dt_proj)(\..*)?"
 )
+_BY_RULE = "--map converts the weights that its rules name"
+_AGAIN = "get the checkpoint again"
 
 
 class TargetRules(NamedTuple):
@@ -271,18 +240,11 @@ def target_rules(name: str, model: Model) -> TargetRules:
             )
             raise MemdescError(msg)
         model = model.keeping(split_stacks(model.entries))
-        _check_known(model)
-        _check_axes_of_mlx(model)
+        for problem in _problems(model):
+            raise MemdescError(problem)
         check_experts(model.entries)
         if model.weights or any(isinstance(e.desc, RecordDesc) for e in model.entries.values()):
             return _rules_of_weights(name, target, model)
-        bare = next((e for e in model.entries.values() if holds_codes(e) and _is_weight(e)), None)
-        if bare is not None:
-            msg = (
-                f"{bare.name} of {bare.dtype} holds codes, but nothing beside it scales them; get "
-                "the checkpoint again, or let --map quantise the weights that its rules name"
-            )
-            raise MemdescError(msg)
         model.configs.refuse_unknown()
         if target.floats is not None:
             return _quantising_rules(name, target, target.floats, model)
@@ -296,6 +258,45 @@ def target_rules(name: str, model: Model) -> TargetRules:
 
 def _nothing(model: Model, why: str) -> MemdescError:
     return MemdescError(f"{short_repr(str(model.path))} has no weights to convert: {why}")
+
+
+def _problems(model: Model) -> Iterator[str]:
+    """Yield which weights are not known, and which tensors may change what known ones mean."""
+    unknown = [weight for weight in model.weights if weight.desc is None]
+    if unknown:
+        more = f"; {len(unknown) - 1} more like it" if len(unknown) > 1 else ""
+        yield f"{unknown[0].prefix} is not known: {unknown[0].reason}{more}; {_BY_RULE}"
+    for name, weight in find_orphans(model).items():
+        what = "scales a weight, as other tensors of that name do"
+        yield f"{name} {what}, but there is no {weight}; {_AGAIN}"
+    known = {each for weight in model.weights for each in weight.names}
+    prefixes = {weight.prefix for weight in model.weights if weight.is_dotted}
+    codes = {next(iter(weight.tensors)) for weight in model.weights}
+    is_mlx = any(each.desc and each.desc.name.startswith(_MLX) for each in model.weights)
+    for name, entry in model.entries.items():
+        if is_mlx and len(entry.shape) > len("oi"):
+            # mlx-lm also changes names, and values such as those of norms (0.32, `sanitize`)
+            yield (
+                f"{name} of shape {entry.shape} has other axes in MLX than in transformers, and "
+                f"such models may have other names and values there too; {_BY_RULE}"
+            )
+        if name in known:
+            continue
+        prefix, _, role = name.rpartition(".")
+        beside_it = beside_floats(model.entries, name) if entry.dtype in UNQUANTISED else []
+        if beside_it:
+            yield (
+                f"{name} holds plain {entry.dtype}, but {beside_it[0]} is beside it, as beside "
+                "codes, or as in models that are calibrated and not yet compressed; compress the "
+                f"model with the program that made it, or remove {beside_it[0]} if it is left over"
+            )
+        if prefix in prefixes and role not in _BESIDE:
+            what = f"is beside the codes of {prefix}, and may change what they mean"
+            yield f"{name} {what}; {_BY_RULE}"
+        is_weight = role in codes or (not known and _is_weight(entry))
+        if holds_codes(entry) and is_weight and not isinstance(entry.desc, RecordDesc):
+            what = f"of {entry.dtype} holds codes, but nothing beside it scales them"
+            yield f"{name} {what}; {_AGAIN}, or let --map quantise the weights that its rules name"
 
 
 def _rules_of_weights(name: str, target: Target, model: Model) -> TargetRules:
@@ -322,22 +323,13 @@ def _rules_of_weights(name: str, target: Target, model: Model) -> TargetRules:
             told |= dict.fromkeys(_misread(weight.prefix, desc, dst))
     if not moves:
         blocks = [e.desc.name for e in model.entries.values() if isinstance(e.desc, RecordDesc)]
+        why = f"they are {name} already; copy it"
         way = f"--map '*: {target.dtype or 'bf16'}' decodes them"
-        already = f"they are {name} already; copy it"
-        raise _nothing(
-            model, already if model.weights else f"they are blocks of {blocks[0]}; {way}"
-        )
+        raise _nothing(model, why if model.weights else f"they are blocks of {blocks[0]}; {way}")
     how = f", {target.dtype}" if target.dtype else ""
     how = how or (", symmetric as config.json says" if said_symmetric else "")
     rules = tuple(
-        Rule(
-            f"--to {name}: {src.name} -> {dst}{how}",
-            "*",
-            src,
-            dst,
-            target.dtype,
-            prefixes=frozenset(weight.prefix for weight in found),
-        )
+        _rule(name, f"{src.name} -> {dst}{how}", found, src, dst, target.dtype)
         for (src, dst), found in moves.items()
     )
     moved = [weight for found in moves.values() for weight in found]
@@ -345,11 +337,24 @@ def _rules_of_weights(name: str, target: Target, model: Model) -> TargetRules:
     left_out += [each for each in model.entries if each.rpartition(".")[2] in CACHE]
     left = model.entries.keys() - {*left_out}
     kept = {name: entry for name, entry in model.entries.items() if name in left}
-    descs = dict.fromkeys(weight.desc for weight in moved if weight.desc is not None)
     dtype = target.dtype
-    rounded = dict.fromkeys(each.name for each in descs if dtype and _may_round(each, dtype))
-    warnings = (*told, *_rounded([*rounded], dtype or ""), *left_out_warnings(left_out))
+    descs = dict.fromkeys(weight.desc for weight in moved if weight.desc is not None)
+    rounded = [each.name for each in descs if dtype is not None and _may_round(each, dtype)]
+    warnings = (*told, *_rounded(rounded, dtype or ""), *left_out_warnings(left_out))
     return TargetRules(model.keeping(kept), target, rules, warnings)
+
+
+def _rule(
+    name: str,
+    what: str,
+    moved: Iterable[Weight | str],
+    src: FormatName | None = None,
+    dst: FormatName | None = None,
+    dtype: str | None = None,
+) -> Rule:
+    """Return the rule of a target for weights, or for tensors by name."""
+    prefixes = frozenset(each if isinstance(each, str) else each.prefix for each in moved)
+    return Rule(f"--to {name}: {what}", "*", src, dst, dtype, prefixes=prefixes)
 
 
 def _target_record(name: str, prefix: str, desc: RecordDesc, *, said_symmetric: bool) -> FormatName:
@@ -381,24 +386,27 @@ def _target_record(name: str, prefix: str, desc: RecordDesc, *, said_symmetric: 
 
 
 def _misread(prefix: str, src: RecordDesc, dst: FormatName) -> Iterator[str]:
-    """Return warnings about loaders that do not read what a record becomes."""
-    for name, options, which, warning in _MISREAD:
-        if name != dst.name or not options.items() <= dict(dst.options).items():
-            continue
-        if which == "partial":
-            made = target_desc(src, dst.name, dict(dst.options))
-            sizes = zip(made.dims, made.scales.groups, strict=True)
-            is_such = any(size % group for size, group in sizes)
-        else:
-            is_such = which == "all" or bool(block_of(prefix))
-        if is_such:
-            yield warning
+    """Yield warnings about loaders that do not read what a record becomes."""
+    options = dict(dst.options)
+    yield from (_MISREAD[dst.name, each] for each in dst.options if (dst.name, each) in _MISREAD)
+    program = _MISREAD_EXPERTS.get(dst.name)
+    is_block = dst.name == "fp8_block"
+    if is_block and options["scale_inv"]:
+        made = target_desc(src, dst.name, options)
+        if any(size % group for size, group in zip(made.dims, made.scales.groups, strict=True)):
+            yield _PARTIAL
+    elif is_block:
+        program = "compressed-tensors"
+    if program and block_of(prefix):
+        yield (
+            f"transformers 5.24 does not load experts of {dst.name}, or computes wrong numbers "
+            f"from them; {program} itself decodes them"
+        )
 
 
 def _float_rules(name: str, target: Target, dtype: str, model: Model) -> TargetRules:
     """Return the rule that gives all floats of a model another type, as loaders do."""
     entries = model.entries.values()
-    floats = [each for each in entries if each.dtype in UNQUANTISED]
     codes = [each for each in entries if len(each.shape) > 1 and each.dtype not in _FLOATS]
     if codes:
         msg = (
@@ -406,23 +414,20 @@ def _float_rules(name: str, target: Target, dtype: str, model: Model) -> TargetR
             f"scale; if not, --map 'PATTERN: {dtype}' changes the floats that it names"
         )
         raise MemdescError(msg)
-    kinds = dict.fromkeys(each.dtype for each in floats if each.dtype != dtype)
-    if not kinds:
+    floats = [each for each in entries if each.dtype in UNQUANTISED]
+    moved = {each.name: each.dtype for each in floats if each.dtype != dtype}
+    if not moved:
         why = f"all its floats are {dtype} already; copy it" if floats else "it has no floats"
         raise _nothing(model, why)
-    rounded = [kind for kind in kinds if not FLOATS[dtype].holds(FLOATS[kind])]
-    names = frozenset(each.name for each in floats if each.dtype != dtype)
-    rule = Rule(f"--to {name}: floats -> {dtype}", "*", dtype=dtype, prefixes=names)
+    rounded = [kind for kind in moved.values() if not FLOATS[dtype].holds(FLOATS[kind])]
+    rule = _rule(name, f"floats -> {dtype}", moved, dtype=dtype)
     return TargetRules(model, target, (rule,), tuple(_rounded(rounded, dtype)))
 
 
-def _rounded(kinds: Sequence[str], dtype: str) -> Iterator[str]:
-    """Return a warning if a type of floats does not hold the numbers of others."""
-    if kinds:
-        yield (
-            f"weights of {', '.join(kinds)} are rounded to {dtype}, which does not hold all their "
-            "numbers"
-        )
+def _rounded(kinds: Iterable[str], dtype: str) -> Iterator[str]:
+    """Yield a warning if a type of floats does not hold the numbers of others."""
+    if shown := ", ".join(dict.fromkeys(kinds)):
+        yield f"weights of {shown} are rounded to {dtype}, which does not hold all their numbers"
 
 
 def _quantising_rules(name: str, target: Target, dst: FormatName, model: Model) -> TargetRules:
@@ -433,11 +438,11 @@ def _quantising_rules(name: str, target: Target, dst: FormatName, model: Model) 
     Fails if there is nothing to quantise, if blocks do not cover an expert, since the loader
     expects all experts to be quantised, or if the loader does not expect a layer to be quantised.
     """
-    block = SCHEMES[dst.name].defaults | dict(dst.options)
-    rows, columns = block_sizes(dst.name, block["block"])
+    rows, columns = block_sizes(dst.name, (SCHEMES[dst.name].defaults | dict(dst.options))["block"])
     what = f"blocks of {rows} x {columns} do not cover"
-    layers = [entry for entry in model.entries.values() if _is_layer(entry)]
-    for each in layers:
+    moved: dict[str, str] = {}
+    left = []
+    for each in filter(_is_layer, model.entries.values()):
         bias = model.entries.get(f"{each.name.removesuffix(WEIGHT)}.bias")
         if bias is not None and bias.shape != each.shape[:1]:
             msg = (
@@ -446,36 +451,34 @@ def _quantising_rules(name: str, target: Target, dst: FormatName, model: Model) 
                 "those of class Linear to be quantised"
             )
             raise MemdescError(msg)
-    left = [each for each in layers if each.shape[0] % rows or each.shape[1] % columns]
-    expert = next((each for each in left if stacked_name(each.name) != each.name), None)
-    if expert is not None:
-        msg = (
-            f"{what} {expert.name} of shape {expert.shape}, and transformers expects that all "
-            "experts are quantised; --map quantises the weights that its rules name"
-        )
-        raise MemdescError(msg)
-    names = frozenset(each.name for each in layers) - {each.name for each in left}
-    if not names:
-        raise _nothing(
-            model,
+        if not (each.shape[0] % rows or each.shape[1] % columns):
+            moved[each.name] = each.dtype
+        elif block_of(each.name):
+            msg = (
+                f"{what} {each.name} of shape {each.shape}, and transformers expects that all "
+                f"experts are quantised; {_BY_RULE.replace('converts', 'quantises')}"
+            )
+            raise MemdescError(msg)
+        else:
+            left.append(each.name)
+    if not moved:
+        why = (
             "none is quantised, and in its numbered blocks there is no matrix of floats, called "
-            f"NAME{WEIGHT}, that blocks of {rows} x {columns} cover",
+            f"NAME{WEIGHT}, that blocks of {rows} x {columns} cover"
         )
-    kinds = dict.fromkeys(each.dtype for each in layers if each.name in names)
-    floats = [each for each in model.entries.values() if each.dtype in UNQUANTISED]
-    stacks = [each for each in floats if holds_experts(each)]
-    kept = ((left, f"{what} them"), (stacks, "each has all experts of a layer"))
+        raise _nothing(model, why)
+    kinds = ", ".join(dict.fromkeys(moved.values()))
     warnings = [
-        f"{first_of((each.name for each in found), _SHOWN)} stay floats: {why}"
-        for found, why in kept
-        if found
+        f"weights of {kinds} are rounded to {dst.name}, {len(moved)} in all, with a scale for each "
+        f"block of {rows} x {columns}"
     ]
-    rounded = (
-        f"weights of {', '.join(kinds)} are rounded to {dst.name}, {len(names)} in all, with a "
-        f"scale for each block of {rows} x {columns}"
-    )
-    rule = Rule(f"--to {name}: floats -> {dst}", "*", dst=dst, prefixes=names)
-    return TargetRules(model, target, (rule,), (rounded, *warnings))
+    floats = [each for each in model.entries.values() if each.dtype in UNQUANTISED]
+    stacks = [each.name for each in floats if holds_experts(each)]
+    for names, why in ((left, f"{what} them"), (stacks, "each has all experts of a layer")):
+        if names:
+            warnings.append(f"{first_of(names, _SHOWN)} stay floats: {why}")
+    rule = _rule(name, f"floats -> {dst}", moved, dst=dst)
+    return TargetRules(model, target, (rule,), tuple(warnings))
 
 
 def _is_weight(entry: Entry) -> bool:
@@ -485,75 +488,9 @@ def _is_weight(entry: Entry) -> bool:
 
 def _is_layer(entry: Entry) -> bool:
     """Whether a tensor is the weight of a linear layer within the repeated blocks of a model."""
-    layer, _, last = entry.name.rpartition(".")
+    layer = entry.name.removesuffix(WEIGHT)
     is_matrix = entry.dtype in UNQUANTISED and len(entry.shape) == len("oi")
-    is_inside = f".{last}" == WEIGHT and is_inner(layer)
-    return is_matrix and is_inside and _KEPT.fullmatch(layer) is None
-
-
-def _check_known(model: Model) -> None:
-    """Refuse weights that are not known, and codes whose scales are missing."""
-    unknown = [weight for weight in model.weights if weight.desc is None]
-    if unknown:
-        count = len(unknown) - 1
-        others = "1 other is" if count == 1 else f"{count} others are"
-        more = f"; {others} not known either" if count else ""
-        msg = (
-            f"{unknown[0].prefix} is not known: {unknown[0].reason}{more}; --map converts the "
-            "weights that its rules name"
-        )
-        raise MemdescError(msg)
-    for name, weight in find_orphans(model).items():
-        msg = (
-            f"{name} scales a weight, as other tensors of that name do, but there is no {weight}; "
-            "get the checkpoint again"
-        )
-        raise MemdescError(msg)
-    known = {each for weight in model.weights for each in weight.names}
-    prefixes = {weight.prefix for weight in model.weights if weight.is_dotted}
-    codes = {next(iter(weight.tensors)) for weight in model.weights}
-    for name, entry in model.entries.items():
-        if name in known:
-            continue
-        prefix, _, role = name.rpartition(".")
-        beside_it = beside_floats(model.entries, name) if entry.dtype in UNQUANTISED else []
-        problem = ""
-        if beside_it:
-            problem = (
-                f"holds plain {entry.dtype}, but {beside_it[0]} is beside it, as beside codes, or "
-                "as in models that are calibrated and not yet compressed; compress the model with "
-                f"the program that made it, or remove {beside_it[0]} if it is left over"
-            )
-        elif prefix in prefixes and role not in _BESIDE:
-            problem = (
-                f"is beside the codes of {prefix}, and may change what they mean; --map converts "
-                "the weights that its rules name"
-            )
-        elif holds_codes(entry) and role in codes:
-            problem = (
-                f"of {entry.dtype} holds codes, as other tensors of that name do, but nothing "
-                "beside it scales them; get the checkpoint again"
-            )
-        if problem:
-            msg = f"{name} {problem}"
-            raise MemdescError(msg)
-
-
-def _check_axes_of_mlx(model: Model) -> None:
-    """Refuse a model of MLX with tensors that MLX stores otherwise than transformers.
-
-    These have three dims or more, such as weights of convolutions, heads or other experts; in such
-    models mlx-lm also changes names, and values such as those of norms (0.32, `sanitize`).
-    """
-    is_mlx = any(each.desc and each.desc.name.startswith(_MLX) for each in model.weights)
-    for each in model.entries.values() if is_mlx else ():
-        if len(each.shape) > len("oi"):
-            msg = (
-                f"{each.name} of shape {each.shape} has other axes in MLX than in transformers, "
-                "and such models may have other names and values there too; --map converts the "
-                "weights that its rules name, under the names that they have"
-            )
-            raise MemdescError(msg)
+    return is_matrix and layer != entry.name and is_inner(layer) and not _KEPT.fullmatch(layer)
 
 
 def _may_round(desc: RecordDesc, dtype: str) -> bool:
@@ -564,17 +501,14 @@ def _may_round(desc: RecordDesc, dtype: str) -> bool:
     """
     if desc.rule.kind != "f32":  # each operation is rounded to that type already
         return dtype not in (desc.rule.kind, "f32")
-    numbers = (desc.rule.code, *desc.rule.scale)
-    bits = sum(_significant(desc, number) for number in numbers)
+    bits = 0
+    for number in (desc.rule.code, *desc.rule.scale):
+        kind = desc.field_of(number).kind
+        if is_integer_number(desc, number):
+            bits += number_bits(desc, number)
+        elif kind == "e8m0" and not number.table:
+            bits += 1
+        else:
+            bits += FLOATS["f32" if number.table or kind not in FLOATS else kind].mantissa + 1
     has_range = FLOATS[dtype].exponent == FLOATS["f32"].exponent
     return not has_range or bool(desc.rule.offset) or bits > FLOATS[dtype].mantissa + 1
-
-
-def _significant(desc: RecordDesc, number: Number) -> int:
-    """Return the most significant bits that a number can have."""
-    kind = desc.field_of(number).kind
-    if is_integer_number(desc, number):
-        return number_bits(desc, number)
-    if number.table or kind not in FLOATS:
-        return 1 if kind == "e8m0" and not number.table else FLOATS["f32"].mantissa + 1
-    return FLOATS[kind].mantissa + 1
