@@ -176,7 +176,7 @@ def _layers(plan: Plan, config: Json, held: Json) -> Layers:
             if tensor.dtype in _DTYPES and (is_layer or holds_experts(tensor)):
                 plain[_owner(tensor.name)] = None
     codes = {
-        _owner(tensor.name)
+        _owner(tensor.name): None
         for step in plan.steps
         for tensor in step.tensors
         if tensor.dtype not in _DTYPES

@@ -22,7 +22,7 @@ from memdesc import MemdescError, __version__
 from memdesc.errors import short_repr
 from memdesc.immutable import immutable
 from reorder.checkpoints.convert.config import loader_warnings
-from reorder.checkpoints.convert.numbers import check_numbers, rounding_warnings
+from reorder.checkpoints.convert.numbers import check_numbers
 from reorder.checkpoints.convert.options import ConvertOptions, ConvertProgress, ConvertReport
 from reorder.checkpoints.convert.outputs import Output, check_paths, output_format, plan_output
 from reorder.checkpoints.convert.plan import plan_steps
@@ -346,7 +346,7 @@ def plan_conversion(
                 f"what an interrupted conversion left in {str(partial_folder(wanted))!r} is "
                 "discarded; --resume keeps its finished files"
             )
-        warnings += rounding_warnings(check_numbers(plan.steps, options))
+        warnings += check_numbers(plan.steps, options)
         return Conversion(plan.steps, tuple(work), output, tuple(warnings), options, states, writer)
 
 

@@ -468,10 +468,8 @@ def _quantising_rules(name: str, target: Target, dst: FormatName, model: Model) 
         )
         raise _nothing(model, why)
     kinds = ", ".join(dict.fromkeys(moved.values()))
-    warnings = [
-        f"weights of {kinds} are rounded to {dst.name}, {len(moved)} in all, with a scale for each "
-        f"block of {rows} x {columns}"
-    ]
+    how = f"{len(moved)} in all, with a scale for each block of {rows} x {columns}"
+    warnings = [f"weights of {kinds} are rounded to {dst.name}, {how}"]
     floats = [each for each in model.entries.values() if each.dtype in UNQUANTISED]
     stacks = [each.name for each in floats if holds_experts(each)]
     for names, why in ((left, f"{what} them"), (stacks, "each has all experts of a layer")):

@@ -259,9 +259,7 @@ def test_a_reciprocal_is_rounded_after_a_warning(tmp_path: Path, *, divides: boo
     options = SMALL._replace(dry_run=True)
     report = reorder.convert(folder, tmp_path / "no", map=[f"fc: {old} -> {new}"], options=options)
     (said,) = [each for each in report.warnings if "reciprocal" in each]
-    assert "scales change in 1 of 1 weights, by at most " in said
-    error = float(said.partition("at most ")[2].partition(" ")[0])
-    assert 0 < error <= 2.0**-23
+    assert "scales change by at most 1.2e-07 of their value" in said
     made = converted(folder, tmp_path / "out", f"fc: {old} -> {new}")
     whole = "weight_scale_2" if divides else "weight_global_scale"
     first, second, third = layer.values()
@@ -276,9 +274,7 @@ def test_a_reciprocal_is_rounded_after_a_warning(tmp_path: Path, *, divides: boo
 
 def test_a_power_of_two_has_an_exact_reciprocal(tmp_path: Path) -> None:
     folder = _with_factor(tmp_path / "in", 2**-9)
-    report = reorder.convert(folder, tmp_path / "out", map=[_TURNED], options=SMALL)
-    (said,) = [each for each in report.warnings if "reciprocal" in each]
-    assert "scales change in 0 of 1 weights, by at most 0 of their value" in said
+    reorder.convert(folder, tmp_path / "out", map=[_TURNED], options=SMALL)
     made = record_in(tmp_path / "out", "fc")
     assert made.tensors["weight_global_scale"].view(np.float32) == 2**9
     wanted = _values(folder, "fc", "modelopt_nvfp4")
