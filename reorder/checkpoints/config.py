@@ -805,7 +805,7 @@ class Configs:
         for file, section in self.sections:
             for key, (what, plain) in _CHANGES.items():
                 value = section.get(key)
-                if _is_set(value, plain):
+                if is_set(value, plain):
                     msg = (
                         f"{file} says {key} {value!r}, which {what}; no conversion keeps that, so "
                         "the output would compute something else: convert it with the program that "
@@ -837,7 +837,7 @@ _CHANGES: Mapping[str, tuple[str, tuple[Any, ...]]] = {
 }
 
 
-def _is_set(value: Any, plain: tuple[Any, ...]) -> bool:
+def is_set(value: Any, plain: tuple[Any, ...] = ()) -> bool:
     """Whether a value says something: not null, false, empty, or one that changes nothing."""
     if isinstance(value, dict):
         return any(value.values()) and value.get("format") not in plain

@@ -21,6 +21,7 @@ from reorder.checkpoints.config import (
     Said,
     declare,
     declared_by,
+    is_set,
     method_in,
     method_of,
     read_config,
@@ -33,7 +34,7 @@ from reorder.checkpoints.stored import UNQUANTISED, WEIGHT, model_axes
 from reorder.values.formats import FLOATS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from reorder.checkpoints.convert.plan import Plan
     from reorder.checkpoints.convert.steps import Step
@@ -52,26 +53,18 @@ _EXPERT_DTYPE = "expert_dtype"
 _TEXT = "text_config"
 # keys of compressed-tensors that say nothing about weights
 _KEPT = ("kv_cache_scheme", "input_activations", "output_activations")
-# Keys of sections of GPTQ and AWQ, values in them, and what transformers 5.24 makes of these;
-# GPTQModel reads both (7.7, `models/loader.py`).
-_UNREAD: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
-    (
-        "lm_head",
-        lambda value: value is True,
-        (
-            "GPTQModel loads it quantised, and transformers 5.24 gives it random weights instead; "
-            "--map decodes it to a float type"
-        ),
+# Keys of sections of GPTQ and AWQ, and what transformers 5.24 makes of them; GPTQModel reads both
+# (7.7, `models/loader.py`).
+_UNREAD = {
+    "lm_head": (
+        "GPTQModel loads it quantised, and transformers 5.24 gives it random weights instead; "
+        "--map decodes it to a float type"
     ),
-    (
-        "dynamic",
-        lambda value: any((value or {}).values()),
-        (
-            "which layers have other bits or groups there: GPTQModel reads that, and transformers "
-            "5.24 refuses to load them"
-        ),
+    "dynamic": (
+        "which layers have other bits or groups there: GPTQModel reads that, and transformers 5.24 "
+        "refuses to load them"
     ),
-)
+}
 
 
 def moved_config(text: bytes, plan: Plan) -> tuple[bytes, list[str]]:
@@ -89,7 +82,7 @@ def moved_config(text: bytes, plan: Plan) -> tuple[bytes, list[str]]:
         layers = _layers(plan, config, next(iter(before.values()), {}))
         sections = _sections(plan, layers, before)
         if sections is None and before:
-            raise MemdescError(_undeclarable(plan) or _why_undeclared(plan))
+            raise MemdescError(_why_undeclared(plan))
         if sections is None:
             return text, undeclared(plan)
         _check_plain(sections, layers)
@@ -104,8 +97,8 @@ def moved_config(text: bytes, plan: Plan) -> tuple[bytes, list[str]]:
         warnings += [
             f"{CONFIG} says {key}: {what}"
             for section in sections.values()
-            for key, is_said, what in _UNREAD
-            if is_said(section.get(key))
+            for key, what in _UNREAD.items()
+            if is_set(section.get(key))
         ]
     is_same = config == json.loads(text)
     return text if is_same else json.dumps(config, indent=2).encode() + b"\n", warnings
@@ -207,27 +200,6 @@ def _has(value: Any, key: str) -> bool:
     if not isinstance(value, dict):
         return False
     return value.get(key) is not None or any(_has(each, key) for each in value.values())
-
-
-def _rowless(steps: Sequence[Step]) -> Iterator[tuple[Step, RecordDesc]]:
-    """Yield the steps to records that no known loader reads from checkpoints of several tensors."""
-    for step in steps:
-        desc = step.dst
-        if isinstance(desc, RecordDesc) and row_of(desc.name, dict(desc.options)) is None:
-            yield step, desc
-
-
-def loader_warnings(steps: Sequence[Step], *, is_folder: bool) -> tuple[str, ...]:
-    """Return a warning for each record that becomes tensors which no known loader reads.
-
-    A file may hold records of one tensor, as GGUF does; a folder is a model in safetensors.
-    """
-    names = [d.name for step, d in _rowless(steps) if is_folder or len(step.targets) > 1]
-    return tuple(
-        f"neither vLLM nor transformers loads {name} from a checkpoint"
-        for name in dict.fromkeys(names)
-        if all(row.scheme != name for row in ROWS)
-    )
 
 
 def undeclared(plan: Plan) -> list[str]:
@@ -338,30 +310,24 @@ def check_left_out(text: bytes | None, file: str, plan: Plan) -> None:
         raise MemdescError(msg)
 
 
-def _undeclarable(plan: Plan) -> str:
-    """Return why records cannot be declared that no loader knows from a config.json, or nothing."""
-    names = set()
-    for _, desc in _rowless(plan.moved):
-        keys = {key for row in ROWS if row.scheme == desc.name for key in row.fixed}
-        shown = ", ".join(f"{key}={each}" for key, each in desc.options if key in keys)
-        names.add(f"{desc.name}({shown})" if shown else desc.name)
-    if not names:
-        return ""
-    return (
-        f"{CONFIG} would declare {' and '.join(sorted(names))}, which no loader of checkpoints "
-        f"reads from it; write one file, such as OUT.safetensors, which has no {CONFIG}, or name a "
-        "format that loaders read, such as gptq or awq"
-    )
-
-
 def _why_undeclared(plan: Plan) -> str:
     """Return why no config.json declares the output, and the way out."""
-    kinds = {step.dst.name for step in plan.moved if isinstance(step.dst, RecordDesc)}
-    made = " and others ".join(sorted(kinds)) or "floats"
+    way = f"name a single file, such as OUT.safetensors, which has no {CONFIG}"
+    made = [step.dst for step in plan.moved if isinstance(step.dst, RecordDesc)]
+    known = {row.scheme for row in ROWS}
+    unread = {
+        str(Said(CONFIG, each.name, dict(each.options) if each.name in known else {}))
+        for each in made
+        if row_of(each.name, dict(each.options)) is None
+    }
+    if unread:
+        return (
+            f"{CONFIG} would declare {' and '.join(sorted(unread))}, which no loader of "
+            f"checkpoints reads from it; {way}, or a format that loaders read, such as gptq or awq"
+        )
+    kinds = " and others ".join(sorted({each.name for each in made})) or "floats"
     more = f" while {plan.left} stays as it was" if plan.left else ""
-    more = more or (" with several options" if len(kinds) == 1 else "")
     return (
-        f"{CONFIG} cannot say that some layers are {made}{more}: its readers would take all layers "
-        "for one format; convert all of them to one, or name a single file, such as "
-        "OUT.safetensors, which has no config.json"
+        f"{CONFIG} cannot say that some layers are {kinds}{more}: its readers would take all "
+        f"layers for one format; convert all of them to one, or {way}"
     )

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from memdesc import MemdescError, __version__
 from memdesc.errors import short_repr
 from memdesc.immutable import immutable
-from reorder.checkpoints.convert.config import loader_warnings
 from reorder.checkpoints.convert.numbers import check_numbers
 from reorder.checkpoints.convert.options import ConvertOptions, ConvertProgress, ConvertReport
 from reorder.checkpoints.convert.outputs import Output, check_paths, output_format, plan_output
@@ -339,7 +338,6 @@ def plan_conversion(
             facts=_facts(given, work, output, states),
         )
         warnings = [*whole.warnings, *plan.warnings]
-        warnings += loader_warnings(plan.steps, is_folder=output.is_folder)
         warnings += output.warnings
         if not options.resume and has_finished(wanted):
             warnings.append(

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import glob
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import translate
 from functools import lru_cache
-from math import isfinite, nan
+from math import isfinite
 from os import PathLike, fspath
 from typing import Any, NoReturn
 
@@ -28,7 +28,7 @@ from reorder.disk import as_path, read_small
 _ARROW = "->"
 _SYNTAX = "PATTERN: [SRC ->] DST[, DTYPE][, KEY=VALUE ...]"
 _OPTIONS = re.compile(r"([^()]+)\(([^()=]*=[^()]*)\)")
-_COUNT = re.compile("[0-9]{1,18}")
+_COUNT, _INTEGER = "[0-9]{1,18}", "-?[0-9]{1,18}"
 # the most characters in a rule
 _MAX_TEXT = 4096
 # the most bytes in a file of rules
@@ -261,14 +261,22 @@ def _is_dtype(word: str) -> bool:
 
 def _make_rule(text: str, pattern: str, fields: Mapping[str, str]) -> Rule:
     """Return a rule from strings; each is read by the function for its key."""
-    rule = Rule(text, pattern)
+    rule, made = Rule(text, pattern), dict[str, Any]()
     for key, value in fields.items():
         if key not in _READERS:
             rule.fail(f"there is no key {key!r}; the keys are {', '.join(_READERS)}")
         if not value:
             way_out = "; without it, leave the arrow out, as in '*: nChw16c'"
             rule.fail(f"{key} is empty{way_out if key == 'src' else ''}")
-    made: dict[str, Any] = {key: _READERS[key](rule, key, value) for key, value in fields.items()}
+        read, form, what = _READERS[key]
+        try:
+            made[key] = read(value) if re.fullmatch(form, value) else None
+        except MemdescError as error:
+            rule.fail(f"{key}: {error}")
+        except ValueError:
+            pass
+        if made.get(key) is None:
+            rule.fail(f"{key}={value} is not {what}")
     if "groups" in made and "scales" not in made:
         rule.fail("groups= goes with scales=, which are chosen from the data")
     if "scales" in made and ("scale" in made or "zero_point" in made):
@@ -280,10 +288,11 @@ def _make_rule(text: str, pattern: str, fields: Mapping[str, str]) -> Rule:
     return Rule(text, pattern, **made)
 
 
-def read_format(rule: Rule, key: str, value: str) -> FormatName:
+def _format(value: str) -> FormatName:
     """Return the name of a layout or record, and its options, as in ``gptq(zeros=v2)``."""
     if _is_dtype(value):
-        rule.fail(f"{value} is a data type, not a layout: '-> plain, {value}' has both")
+        msg = f"{value} is a data type, not a layout: '-> plain, {value}' has both"
+        raise MemdescError(msg)
     found = _OPTIONS.fullmatch(value)
     if not found:
         return FormatName(value)
@@ -291,63 +300,40 @@ def read_format(rule: Rule, key: str, value: str) -> FormatName:
     for word in found[2].split(","):
         name, equals, given = (each.strip() for each in word.partition("="))
         if not (name and equals and given):
-            rule.fail(f"{key} {value!r}: options are NAME=VALUE, joined by commas")
-        number = int(given) if re.fullmatch("-?[0-9]{1,18}", given) else given
+            msg = f"{value!r}: options are NAME=VALUE, joined by commas"
+            raise MemdescError(msg)
+        number = int(given) if re.fullmatch(_INTEGER, given) else given
         options.append((name, {"true": True, "false": False}.get(given, number)))
     return FormatName(found[1].strip(), tuple(options))
 
 
-def _dtype(rule: Rule, key: str, value: str) -> str:
-    try:
-        return data_type(value).name
-    except MemdescError as error:
-        rule.fail(f"{key}: {error}")
-
-
-def _name(_: Rule, __: str, value: str) -> str:
-    return value
-
-
-def _float(rule: Rule, key: str, value: str) -> float:
-    try:
-        number = float(value)
-    except ValueError:
-        number = nan
+def _finite(value: str) -> float:
+    number = float(value)
     if not isfinite(number):
-        rule.fail(f"{key}={value} is not a finite number")
+        raise ValueError
     return number
 
 
-def _integer(rule: Rule, key: str, value: str) -> int:
-    if not re.fullmatch("-?[0-9]{1,18}", value):
-        rule.fail(f"{key}={value} is not an integer")
-    return int(value)
+def _sizes(value: str) -> tuple[int, ...]:
+    return tuple(map(int, value.split("x")))
 
 
-def _sizes(rule: Rule, key: str, value: str) -> tuple[int, ...]:
-    words = value.split("x")
-    if not all(_COUNT.fullmatch(word.strip()) for word in words):
-        rule.fail(f"{key}={value} must be integers joined by x, such as 64x128")
-    return tuple(map(int, words))
-
-
-def _letters(rule: Rule, key: str, value: str) -> str:
-    if value != WHOLE and not re.fullmatch("[a-l]+", value):
-        rule.fail(f"{key}={value} must be letters of dims, with a for the first, or {WHOLE}")
-    return value
-
-
-_READERS = {
-    "src": read_format,
-    "dst": read_format,
-    "dtype": _dtype,
-    "rename": _name,
-    "holds": _dtype,
-    "dims": _sizes,
-    "scale": _float,
-    "zero_point": _integer,
-    "src_scale": _float,
-    "src_zero_point": _integer,
-    "scales": _letters,
-    "groups": _sizes,
+_NUMBER = (_finite, ".*", "a finite number")
+_WHOLE = (int, _INTEGER, "an integer")
+_COUNTS = (_sizes, _COUNT + f"( ?x ?{_COUNT})*", "integers joined by x, such as 64x128")
+_DTYPE = (lambda value: data_type(value).name, ".*", "a data type")
+# how the values of keys are read, what they match, and what they are
+_READERS: dict[str, tuple[Callable[[str], Any], str, str]] = {
+    "src": (_format, ".*", ""),
+    "dst": (_format, ".*", ""),
+    "dtype": _DTYPE,
+    "rename": (str, ".*", ""),
+    "holds": _DTYPE,
+    "dims": _COUNTS,
+    "scale": _NUMBER,
+    "zero_point": _WHOLE,
+    "src_scale": _NUMBER,
+    "src_zero_point": _WHOLE,
+    "scales": (str, f"[a-l]+|{WHOLE}", f"letters of dims, with a for the first, or {WHOLE}"),
+    "groups": _COUNTS,
 }

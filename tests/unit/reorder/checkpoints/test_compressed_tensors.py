@@ -309,16 +309,6 @@ def test_a_scale_of_all_and_one_block_have_the_shapes_that_readers_allocate(
         assert found["fc.weight_scale"].shape == shape
 
 
-def test_a_section_without_groups_gets_one(tmp_path: Path) -> None:
-    section = _section("pack-quantized")
-    folder = _folder(tmp_path / "in", _layer("pack_quantized", group=16), section)
-    converted(folder, tmp_path / "out", "*: pack_quantized -> pack_quantized")
-    config = json.loads((tmp_path / "out" / "config.json").read_text())
-    (group,) = config["quantization_config"]["config_groups"].values()
-    assert group["targets"] == ["Linear"]
-    assert group["weights"]["group_size"] == 16
-
-
 def test_lists_of_awq_name_the_ends_of_layers_whose_prefixes_may_change() -> None:
     plain = ["vision_tower.vision_model.layers.0.fc", "vision_tower.layers.0.proj"]
     # transformers also finds a listed name within a word, as proj in up_proj

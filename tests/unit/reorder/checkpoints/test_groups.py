@@ -13,7 +13,7 @@ from memdesc import MemdescError
 from memdesc.record import record_desc
 from reorder.checkpoints.config import Configs
 from reorder.cli import main
-from tests.checkpoints import awq_layer, fp8_layer, gptq_layer, write_config, write_safetensors
+from tests.checkpoints import fp8_layer, gptq_layer, write_config, write_safetensors
 from tests.unit.reorder.checkpoints.convert.results import converted, refused
 from tests.work import hangs_fail
 
@@ -143,15 +143,6 @@ def test_scales_of_act_order_are_looked_up(folder: Path, kind: type) -> None:
         assert f"fc.g_idx has groups {shown}, but there are 4" in reason(folder)
 
 
-def test_tensors_that_a_record_does_not_use_are_named(folder: Path) -> None:
-    layer, _ = gptq_layer()
-    write(folder, layer, zeros=np.ones((2, 256), np.float16))
-    said = reason(folder, "gptq")
-    assert "fc.zeros belong to fc.qweight, and record_desc(" in said
-    assert "'gptq'" in said
-    assert "does not use them" in said
-
-
 def test_groups_that_config_contradicts_are_refused(folder: Path) -> None:
     layer, wanted = gptq_layer(dims=(192, 256), group=96)
     write(folder, layer)
@@ -231,15 +222,6 @@ def test_a_layer_without_a_prefix_is_a_group(tmp_path: Path) -> None:
     assert np.array_equal(found["weight"], wanted)
 
 
-@pytest.mark.parametrize("note", ["not JSON", "[1]", '{"awq": 5}', "null"])
-def test_a_note_that_this_program_did_not_make_says_nothing(folder: Path, note: str) -> None:
-    named = {f"fc.{name}": array for name, array in awq_layer().items()}
-    write_safetensors(folder / "model.safetensors", named, {"memdesc_partial": note})
-    write_config(folder, quant_method="awq")
-    with reorder.open_checkpoint(folder) as checkpoint:
-        assert checkpoint.record("fc").desc.name == "awq"
-
-
 def test_a_record_of_one_tensor_is_called_as_the_tensor(folder: Path) -> None:
     desc = record_desc((2, 32), "q4_0")
     data = np.arange(desc.nbytes, dtype=np.uint8).reshape(2, -1)
@@ -285,23 +267,6 @@ def test_bytes_that_are_not_whole_blocks_are_told_by_their_own_number(tmp_path: 
             checkpoint.record("b", "iq3_s")
         with pytest.raises(MemdescError, match="'f' holds f32, and iq3_s is stored as bytes"):
             checkpoint.record("f", "iq3_s")
-
-
-def test_files_that_disagree_are_named_with_what_each_says(tmp_path: Path) -> None:
-    section = {"quant_method": "gptq", "bits": 4}
-    write_config(tmp_path, **section)
-    old = {"bits": 4, "checkpoint_format": "mine"}
-    (tmp_path / "quantize_config.json").write_text(json.dumps(old))
-    with pytest.raises(
-        MemdescError,
-        match=(
-            r"config\.json in '.*' declares gptq\(zeros=v1, bits=4\), and quantize_config\.json "
-            r"something else \(quantize_config\.json: there is no record for quant_method 'gptq': "
-            r"checkpoint_format is 'mine', not gptq or gptq_v2\); correct the one "
-            r"that is wrong"
-        ),
-    ):
-        _ = Configs(tmp_path).declared
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import reorder
 from memdesc import MemdescError
 from memdesc.dtypes import DATA_TYPES
 from memdesc.record import record_desc
-from tests.checkpoints import fp8_layer, gptq_layer, write_safetensors
+from tests.checkpoints import fp8_layer, write_safetensors
 from tests.unit.reorder.checkpoints.convert.results import SMALL, refused, words_of
 
 if TYPE_CHECKING:
@@ -54,37 +54,6 @@ def test_variants_of_weights_that_are_converted_are_left_out(tmp_path: Path, var
     assert not (tmp_path / "out" / variant).exists()
     reorder.convert(source, tmp_path / "same")
     assert (tmp_path / "same" / variant).exists()
-
-
-def test_the_type_of_all_parts_of_a_model_is_declared(tmp_path: Path) -> None:
-    parts = {
-        "text_config": {"dtype": "float16", "model_type": "some"},
-        "vision_config": {"torch_dtype": "float32", "hidden_size": 4},
-        "note": {"dtype": "int8"},
-    }
-    source = _model(tmp_path / "in", fp8_layer(), _FP8, **parts)
-    reorder.convert(source, tmp_path / "out", options=SMALL, to="bf16")
-    config = json.loads((tmp_path / "out" / "config.json").read_text(encoding="utf-8"))
-    assert config["text_config"]["dtype"] == "bfloat16"
-    assert config["vision_config"]["torch_dtype"] == "float32"  # none of its weights was converted
-    assert config["note"] == {"dtype": "int8"}
-
-
-def test_a_model_of_blocks_that_no_loader_reads_is_refused(tmp_path: Path) -> None:
-    layer, _ = gptq_layer(group=32)
-    layer["qzeros"][:] = 0x77777777
-    source = _model(tmp_path / "in", layer, {"quant_method": "gptq", "bits": 4, "group_size": 32})
-    rule = "model.layers.*: gptq -> q4_0"
-    said = refused(source, tmp_path / "out", rule)
-    assert "config.json would declare q4_0, which no loader of checkpoints reads from it" in said
-    assert not (tmp_path / "out").exists()
-    for way_out in ("out.safetensors", "out.gguf"):
-        reorder.convert(source, tmp_path / way_out, map=[rule])
-    # where nothing is declared, nothing needs to be
-    (source / "config.json").write_text('{"model_type": "llama"}', encoding="utf-8")
-    reorder.convert(source, tmp_path / "out", map=[rule])
-    config = (tmp_path / "out" / "config.json").read_text(encoding="utf-8")
-    assert json.loads(config) == {"model_type": "llama"}
 
 
 def test_options_that_no_loader_reads_are_refused(tmp_path: Path) -> None:
@@ -201,14 +170,3 @@ def test_a_model_of_floats_takes_another_type(tmp_path: Path, to: str, key: str)
     assert made == {"model_type": "some", key or "torch_dtype": long}
     with pytest.raises(MemdescError, match=f"all its floats are {to} already; copy it"):
         reorder.convert(tmp_path / "out", tmp_path / "again", options=SMALL, to=to)
-
-
-@pytest.mark.parametrize("kind", [np.uint8, np.int32, np.uint32])
-def test_floats_beside_what_may_be_codes_stay_as_they_are(tmp_path: Path, kind: Any) -> None:
-    source = tmp_path / "in"
-    source.mkdir()
-    tensors = {"w.codes": np.ones((8, 4), kind), "w.factors": np.ones((8, 1), np.float32)}
-    write_safetensors(source / "model.safetensors", tensors)
-    said = refused(source, tmp_path / "out", to="bf16")
-    assert "w.codes of " in said
-    assert "may hold codes, which some of the floats may scale" in said
