@@ -21,7 +21,6 @@ from memdesc.int64 import RUNTIME
 from memdesc.layout import Axis, Block, Layout
 from memdesc.lazy import lazy, public
 from memdesc.names import known_names
-from memdesc.runtime_dims import RuntimeDesc, runtime_desc
 
 if TYPE_CHECKING:
     from memdesc import errors as errors
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from memdesc import tags as tags
     from memdesc import verbose as verbose
     from memdesc.exchange import parse_layout
+    from memdesc.runtime_dims import RuntimeDesc, runtime_desc
 
 __all__ = [
     "RUNTIME",
@@ -63,6 +63,10 @@ __dir__ = public(globals())
 if not TYPE_CHECKING:
     __getattr__ = lazy(
         __name__,
-        {"parse_layout": "memdesc.exchange"},
+        {
+            "RuntimeDesc": "memdesc.runtime_dims",
+            "parse_layout": "memdesc.exchange",
+            "runtime_desc": "memdesc.runtime_dims",
+        },
         {"exchange", "picture", "record", "source", "verbose"},
     )

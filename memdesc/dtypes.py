@@ -11,11 +11,11 @@ import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from operator import index as to_int
 from types import MappingProxyType
 from typing import Any, ClassVar
 
-import ml_dtypes
 import numpy as np
 
 from memdesc.checked import Checked
@@ -77,6 +77,17 @@ class DataType(Checked):
         for name in ("name", "bits", "numpy"):
             object.__setattr__(self, name, getattr(row, name))
 
+    def __getattr__(self, name: str) -> Any:
+        # called where a slot is empty: that of a type of ml_dtypes, which is slow to load
+        if name != "numpy":
+            msg = f"a DataType has no attribute {name!r}"
+            raise AttributeError(msg, name=name, obj=self)
+        import ml_dtypes
+
+        dtype = np.dtype(getattr(ml_dtypes, _ML_NAMES[self.name]))
+        object.__setattr__(self, name, dtype)
+        return dtype
+
     def __repr__(self) -> str:
         return f"data_type({self.name!r})"
 
@@ -112,29 +123,29 @@ class DataType(Checked):
         return (to_int(count) * self.bits + 7) // 8
 
 
-# name, bits, numpy dtype, and the names of OpenVINO, OpenCL, C and torch. The number in a name
-# counts bits, as in OpenVINO's i8 (numpy's np.dtype("i8") has 8 bytes).
+# name, bits, numpy dtype or its name in ml_dtypes, and the names of OpenVINO, OpenCL, C and torch.
+# The number in a name counts bits, as in OpenVINO's i8 (numpy's np.dtype("i8") has 8 bytes).
 _ROWS: tuple[tuple[str, int, Any, tuple[str, ...]], ...] = (
     ("f64", 64, np.float64, ("fp64", "double")),
     ("f32", 32, np.float32, ("fp32", "float")),
     ("f16", 16, np.float16, ("fp16", "half")),
-    ("bf16", 16, ml_dtypes.bfloat16, ()),
-    ("f8_e5m2", 8, ml_dtypes.float8_e5m2, ("f8e5m2",)),
-    ("f8_e4m3", 8, ml_dtypes.float8_e4m3fn, ("f8e4m3", "f8_e4m3fn")),
-    ("f8_e5m2fnuz", 8, ml_dtypes.float8_e5m2fnuz, ()),
-    ("f8_e4m3fnuz", 8, ml_dtypes.float8_e4m3fnuz, ()),
-    ("e8m0", 8, ml_dtypes.float8_e8m0fnu, ("f8e8m0",)),
-    ("f4_e2m1", 4, ml_dtypes.float4_e2m1fn, ("f4e2m1",)),
+    ("bf16", 16, "bfloat16", ()),
+    ("f8_e5m2", 8, "float8_e5m2", ("f8e5m2",)),
+    ("f8_e4m3", 8, "float8_e4m3fn", ("f8e4m3", "f8_e4m3fn")),
+    ("f8_e5m2fnuz", 8, "float8_e5m2fnuz", ()),
+    ("f8_e4m3fnuz", 8, "float8_e4m3fnuz", ()),
+    ("e8m0", 8, "float8_e8m0fnu", ("f8e8m0",)),
+    ("f4_e2m1", 4, "float4_e2m1fn", ("f4e2m1",)),
     ("s64", 64, np.int64, ("i64",)),
     ("s32", 32, np.int32, ("i32",)),
     ("s16", 16, np.int16, ("i16",)),
     ("s8", 8, np.int8, ("i8",)),
-    ("s4", 4, ml_dtypes.int4, ("i4",)),
+    ("s4", 4, "int4", ("i4",)),
     ("u64", 64, np.uint64, ()),
     ("u32", 32, np.uint32, ()),
     ("u16", 16, np.uint16, ()),
     ("u8", 8, np.uint8, ()),
-    ("u4", 4, ml_dtypes.uint4, ()),
+    ("u4", 4, "uint4", ()),
     ("boolean", 8, np.bool_, ()),
 )
 
@@ -146,8 +157,10 @@ DATA_TYPES = MappingProxyType(_BY_NAME)
 def add_row(name: str, bits: int, kind: Any) -> None:
     """Add a row to `DATA_TYPES`, before any module derives another table from it."""
     dtype = object.__new__(DataType)
-    for part, value in (("name", name), ("bits", bits), ("numpy", np.dtype(kind))):
-        object.__setattr__(dtype, part, value)
+    object.__setattr__(dtype, "name", name)
+    object.__setattr__(dtype, "bits", bits)
+    if not isinstance(kind, str):
+        object.__setattr__(dtype, "numpy", np.dtype(kind))
     _BY_NAME[name] = dtype
 
 
@@ -159,13 +172,14 @@ for _name, _bits, _kind, _ in _ROWS:
 ALIASES: Mapping[str, str] = MappingProxyType(
     {
         alias: name
-        for name, _, numpy, others in _ROWS
-        for alias in (np.dtype(numpy).name, *others)
+        for name, _, kind, others in _ROWS
+        for alias in (kind if isinstance(kind, str) else np.dtype(kind).name, *others)
         if alias != name
     }
 )
 
-_BY_NUMPY = {dtype.numpy: dtype for dtype in DATA_TYPES.values()}
+_ML_NAMES = {name: kind for name, _, kind, _ in _ROWS if isinstance(kind, str)}
+_BY_NUMPY = {dtype.numpy: dtype for dtype in DATA_TYPES.values() if dtype.name not in _ML_NAMES}
 _TORCH = "torch."
 # Further names of integers in torch. In C and numpy the same words mean other widths.
 _TORCH_INTEGERS = {"long": "s64", "int": "s32", "short": "s16"}
@@ -236,7 +250,12 @@ def _by_numpy(spec: Any) -> DataType | None:
             f"dtype {dtype.str!r} is not in native byte order; "
             "convert with x.astype(x.dtype.newbyteorder('='))"
         )
-    return _BY_NUMPY.get(dtype)
+    return _BY_NUMPY.get(dtype) or _by_ml_dtypes().get(dtype)
+
+
+@cache
+def _by_ml_dtypes() -> dict[np.dtype[Any], DataType]:
+    return {DATA_TYPES[name].numpy: DATA_TYPES[name] for name in _ML_NAMES}
 
 
 def _hint(spec: Any, name: str | None) -> str:

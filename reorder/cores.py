@@ -9,11 +9,13 @@ import os
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
-from pathlib import Path
+from typing import TypeAlias
 
 from reorder.assumed import assumed_machine
 
-_MEMBERSHIP, _ROOT = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
+StrPath: TypeAlias = "str | os.PathLike[str]"
+
+_MEMBERSHIP, _ROOT = "/proc/self/cgroup", "/sys/fs/cgroup"
 
 
 def count_cores() -> int:
@@ -34,7 +36,7 @@ def _own_quota() -> int | None:
     return quota_cores(_MEMBERSHIP, _ROOT)
 
 
-def quota_cores(membership: Path, root: Path) -> int | None:
+def quota_cores(membership: StrPath, root: StrPath) -> int | None:
     """Return the cores that Linux control groups grant, rounded up; None without a limit.
 
     A container with one and a half cores is served best by two threads. If threads use up the
@@ -53,35 +55,41 @@ def quota_cores(membership: Path, root: Path) -> int | None:
     return min(shares, default=None)
 
 
-def _folders(membership: Path, root: Path) -> Iterator[Path]:
+def _folders(membership: StrPath, root: StrPath) -> Iterator[str]:
     """Return the folders of the groups of a process, and of their parents."""
     with suppress(OSError, ValueError):
-        for line in membership.read_text(encoding="utf-8").splitlines():
+        for line in read_text(membership).splitlines():
             _, controllers, path = line.split(":", 2)
             if not controllers:
-                tops = [root, root / "unified"]
+                tops = [root, f"{root}/unified"]
             elif "cpu" in controllers.split(","):
-                tops = [root / controllers, root / "cpu"]
+                tops = [f"{root}/{controllers}", f"{root}/cpu"]
             else:
                 continue
             # in a container this may be the path on the host; then only the top exists here
-            group = Path(path.lstrip("/"))
-            for top in tops:
-                yield from (top / part for part in (group, *group.parents))
+            parts = path.strip("/").split("/")
+            groups = ["/".join(["", *parts[:count]]) for count in range(len(parts), -1, -1)]
+            yield from (f"{top}{group}" for top in tops for group in groups)
 
 
-def _read_quota(folder: Path) -> tuple[int, int]:
+def _read_quota(folder: str) -> tuple[int, int]:
     """Return the microseconds that a group may use per period, and the length of a period.
 
     Fails with an OSError or a ValueError if the group has no limit.
     """
     try:
-        quota, period = (folder / "cpu.max").read_text(encoding="utf-8").split()
+        quota, period = read_text(f"{folder}/cpu.max").split()
     except FileNotFoundError:
         names = ("cpu.cfs_quota_us", "cpu.cfs_period_us")
-        quota, period = ((folder / name).read_text(encoding="utf-8") for name in names)
+        quota, period = (read_text(f"{folder}/{name}") for name in names)
     numbers = int(quota), int(period)
     if min(numbers) <= 0:
         msg = "there is no limit"
         raise ValueError(msg)
     return numbers
+
+
+def read_text(file: StrPath) -> str:
+    """Return what a file of the system says; pathlib takes longer to load than a reorder."""
+    with open(file, encoding="utf-8") as opened:
+        return opened.read()

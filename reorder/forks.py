@@ -15,8 +15,6 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from reorder.disk import check_working_folder
-
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType
@@ -122,7 +120,10 @@ class _Importing:
     def __exit__(self, _kind: object, error: object, _traceback: object) -> None:
         self._lock.release()
         uninterrupted.__exit__()
-        check_working_folder(error)  # packages that compilers import need one
+        if isinstance(error, FileNotFoundError):
+            from reorder.disk import check_working_folder
+
+            check_working_folder(error)  # packages that compilers import need one
 
 
 importing = _Importing()

@@ -10,14 +10,7 @@ import numpy as np
 from memdesc.dtypes import BYTE_BITS
 from reorder.cpu.machine import Machine, this_machine
 from reorder.cpu.runtime.batch import JoinedJob, LinkedBatch
-from reorder.cpu.runtime.fast_call import (
-    count_repeated_call,
-    is_fast_call_due,
-    job_table,
-    make_fast_call,
-)
 from reorder.cpu.runtime.pool import load_pool
-from reorder.cpu.runtime.sums import Sums
 from reorder.cpu.schedule.batches import Batch, BatchBuilder
 from reorder.cpu.schedule.tile_choice import needs_tiles
 from reorder.cpu.target import LINE_NBYTES
@@ -33,7 +26,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from memdesc import MemoryDesc
     from reorder.cpu.runtime.fast_call import FastCall
+    from reorder.cpu.runtime.sums import Sums
     from reorder.memory.buffers import ArrayView
     from reorder.plan.plan import ReorderPlan
 
@@ -85,9 +80,9 @@ class PreparedReorder:
             if extra and not plan.dst.layout.has_partial_blocks and plan.dst.nelems
             else ()
         )
-        self._sums = {mask: Sums(plan.dst, mask, self.threads) for mask in masks}
+        self._sums = {mask: _sums(plan.dst, mask, self.threads) for mask in masks}
         # the jobs that compiled code runs, by the place of dst in its cache line
-        self._jobs = job_table()
+        self._jobs = np.zeros(LINE_NBYTES, np.int64)
         self._fast_call: FastCall | None = None
         self._was_called = False
 
@@ -120,10 +115,10 @@ class PreparedReorder:
         place = dst_at % LINE_NBYTES
         schedule = self._schedule_at(place)
         if self._was_called:
-            if is_fast_call_due():
+            if self.is_fast_call_due():
                 self.load_fast_call(place)
             else:
-                count_repeated_call()
+                _fast_calls().count_repeated_call()
         batches = schedule.batches
         if not batches:
             return
@@ -152,7 +147,8 @@ class PreparedReorder:
 
     def is_fast_call_due(self) -> bool:
         """Whether repeated calls are to have a fast one."""
-        return is_fast_call_due()
+        due: bool = _fast_calls().is_fast_call_due()
+        return due
 
     def load_fast_call(self, place: int = 0) -> None:
         """Load or compile what makes later calls fast, and the code of the threads.
@@ -181,7 +177,10 @@ class PreparedReorder:
         """
         if not self._places[0].has_job:
             return None
-        return make_fast_call(self._jobs, (self._src, self._dst), (src, dst))
+        made: FastCall | None = _fast_calls().make_fast_call(
+            self._jobs, (self._src, self._dst), (src, dst)
+        )
+        return made
 
 
 class _Schedule:
@@ -219,6 +218,20 @@ class _Schedule:
             # several threads may come here at once: all get the first one
             self._kept.append((np.array(job, np.int64), joined))
         return address_of(self._kept[0][0])
+
+
+@cache
+def _fast_calls() -> Any:
+    """Return the module of fast calls, loaded late, since first calls do not need it."""
+    with importing:
+        from reorder.cpu.runtime import fast_call
+    return fast_call
+
+
+def _sums(desc: MemoryDesc, mask: int, threads: int) -> Sums:
+    with importing:
+        from reorder.cpu.runtime import sums  # loaded late, since few reorders need it
+    return sums.Sums(desc, mask, threads)
 
 
 @cache

@@ -1,35 +1,41 @@
 """The files of compiled code: one for each kernel, checked before it is used.
 
-A file holds the SHA-256 of what follows it, the length of the key, the key, and the content. The
-key says in full what the content was made from. A file that is damaged, or has another key, counts
+A file holds a hash of what follows it, the length of the key, the key, and the content. The key
+says in full what the content was made from. A file that is damaged, or has another key, counts
 as missing; what replaces it is written under another name first, so that processes that write the
 same file at the same time leave one whole file.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
+from importlib.util import source_hash
+from typing import TYPE_CHECKING
 
 from reorder.cpu import settings
 
-_DIGEST_NBYTES = hashlib.sha256().digest_size
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# Python's hash of sources, of 64 bits: hashlib takes longer to load than a kernel
+_DIGEST_NBYTES = len(source_hash(b""))
 _LENGTH_NBYTES = 4
 _SUFFIX = ".kernel"
+_HERE = os.path.dirname(__file__)
 
 
 def read(name: str, key: str) -> bytes | None:
     """Return the content that a kernel's file has for a key; None if there is none."""
     for folder in _folders():
         try:
-            content = (folder / _file_name(name)).read_bytes()
+            with open(f"{folder}/{_file_name(name)}", "rb") as file:
+                content = file.read()
         except OSError:
             continue
         digest, rest = content[:_DIGEST_NBYTES], content[_DIGEST_NBYTES:]
-        if hashlib.sha256(rest).digest() != digest:
+        if source_hash(rest) != digest:
             continue
         start = _LENGTH_NBYTES + int.from_bytes(rest[:_LENGTH_NBYTES], "little")
         if rest[_LENGTH_NBYTES:start] == key.encode():
@@ -37,39 +43,41 @@ def read(name: str, key: str) -> bytes | None:
     return None
 
 
-def write(name: str, key: str, content: bytes) -> Path | None:
+def write(name: str, key: str, content: bytes) -> str | None:
     """Keep a content in the first folder that can be written; returns that, or None."""
     words = key.encode()
     rest = len(words).to_bytes(_LENGTH_NBYTES, "little") + words + content
     for folder in _folders():
-        if _write(folder / _file_name(name), hashlib.sha256(rest).digest() + rest):
+        if _write(folder, _file_name(name), source_hash(rest) + rest):
             return folder
     return None
 
 
 def writable_folder() -> Path | None:
     """Return the folder in which compiled code is kept; None if none can be written."""
+    from pathlib import Path
+
     for folder in _folders():
-        probe = folder / f".{os.urandom(8).hex()}.tmp"
-        with suppress(OSError):
-            folder.mkdir(parents=True, exist_ok=True)
-            probe.touch()
-            probe.unlink()
-            return folder
+        name = f".{os.urandom(8).hex()}.tmp"
+        if _write(folder, name, b""):
+            os.unlink(f"{folder}/{name}")
+            return Path(folder)
     return None
 
 
-def _write(file: Path, content: bytes) -> bool:
+def _write(folder: str, name: str, content: bytes) -> bool:
     """Write a file completely or not at all; returns whether it was written."""
-    partial = file.with_name(f".{os.urandom(8).hex()}.tmp")
+    partial = f"{folder}/.{os.urandom(8).hex()}.tmp"
     # a full disk, a folder that is read-only, or a folder in the place of the file
     with suppress(OSError):
         try:
-            file.parent.mkdir(parents=True, exist_ok=True)
-            partial.write_bytes(content)
-            partial.replace(file)
+            os.makedirs(folder, exist_ok=True)
+            with open(partial, "xb") as file:
+                file.write(content)
+            os.replace(partial, f"{folder}/{name}")
         except OSError:
-            partial.unlink(missing_ok=True)
+            with suppress(FileNotFoundError):
+                os.unlink(partial)
             raise
         return True
     return False
@@ -78,11 +86,11 @@ def _write(file: Path, content: bytes) -> bool:
 def _file_name(name: str) -> str:
     """Return the name of a kernel's file: readable, and another one for each installation."""
     words = "".join(letter if letter.isalnum() else "_" for letter in name)
-    place = hashlib.sha256(f"{Path(__file__).parent}\n{name}".encode()).hexdigest()
-    return f"{words[:60]}-{place[:16]}{_SUFFIX}"
+    place = source_hash(f"{_HERE}\n{name}".encode()).hex()
+    return f"{words[:60]}-{place}{_SUFFIX}"
 
 
-def _folders() -> Iterator[Path]:
+def _folders() -> Iterator[str]:
     """Yield the folders where files are looked for, in this order.
 
     That is the one that the user has set; or else the one beside these sources, which belongs to
@@ -90,13 +98,13 @@ def _folders() -> Iterator[Path]:
     """
     named = settings.kernel_folder()
     if named is not None:
-        yield Path(named).absolute()
+        yield named
         return
-    yield Path(__file__).parent / "__pycache__"
+    yield f"{_HERE}/__pycache__"
     import platformdirs  # slow to load, and rarely needed
 
     # a user without a home folder has none for caches; some versions then return a relative path
     with suppress(RuntimeError):
-        users = Path(platformdirs.user_cache_dir("memdesc", appauthor=False))
-        if users.is_absolute():
-            yield users / "kernels"
+        users = platformdirs.user_cache_dir("memdesc", appauthor=False)
+        if os.path.isabs(users):
+            yield f"{users}/kernels"

@@ -6,14 +6,14 @@ The limits of the caches are a model, a pure function of what the system lists, 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
-from pathlib import Path
 from typing import NamedTuple
 
 from reorder.assumed import assumed_machine
-from reorder.cores import count_cores
+from reorder.cores import StrPath, count_cores, read_text
 from reorder.cpu import settings
 from reorder.cpu.target import is_arm
 
@@ -34,7 +34,7 @@ PREFETCHED_PAGES = 32
 # processors; servers have more.
 _UNKNOWN_CACHE_NBYTES = (12 if is_arm() else 64) << 20
 
-_CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+_CACHES = "/sys/devices/system/cpu/cpu0/cache"
 
 
 # Smaller reorders gain less from whole lines than the boxes at both ends of rotated rows cost.
@@ -147,13 +147,16 @@ def _share(caches: Sequence[Cache]) -> int:
     return sum(cache.nbytes // cache.cores for cache in caches)
 
 
-def read_caches(folder: Path) -> list[Cache]:
+def read_caches(folder: StrPath) -> list[Cache]:
     """Return the data caches that Linux lists for a core, except unreadable ones."""
     caches = []
-    for cache_folder in sorted(folder.glob("index*")):
+    names: list[str] = []
+    with suppress(OSError):
+        names = sorted(name for name in os.listdir(folder) if name.startswith("index"))
+    for index in names:
         with suppress(OSError, ValueError):
             kind, size, shared = (
-                (cache_folder / name).read_text(encoding="utf-8").strip()
+                read_text(f"{folder}/{index}/{name}").strip()
                 for name in ("type", "size", "shared_cpu_list")
             )
             spans = [span.partition("-") for span in shared.split(",")]

@@ -7,16 +7,17 @@ system: loading it takes longer than all else that a first reorder does.
 
 from __future__ import annotations
 
+import os
 import platform
 from contextlib import suppress
 from functools import cache
 from importlib.machinery import PathFinder
-from pathlib import Path
 from typing import NamedTuple
 
 from memdesc.dtypes import BYTE_BITS
 from memdesc.errors import MemdescError
 from reorder.assumed import PROCESSORS, VARIABLE, assumed_machine
+from reorder.cores import read_text
 from reorder.cpu import kernel_files, settings
 from reorder.forks import importing
 from reorder.stack import on_enough_stack
@@ -100,7 +101,7 @@ def _host() -> Processor:
     """Return what LLVM says of this machine, or said since the system has started."""
     started = ""
     with suppress(OSError):
-        started = _BOOT.read_text(encoding="ascii")
+        started = read_text(_BOOT)
     key = f"{started}{platform.machine()}\n{version_of('llvmlite')}"
     kept = kernel_files.read(_PROCESSOR, key) if started else None
     if kept is not None:
@@ -123,7 +124,7 @@ def _ask_llvm() -> Processor:
 
 
 # Linux numbers each start of the system.
-_BOOT = Path("/proc/sys/kernel/random/boot_id")
+_BOOT = "/proc/sys/kernel/random/boot_id"
 # The file that keeps the processor; its content depends on nothing of ours.
 _PROCESSOR = "processor"
 
@@ -133,7 +134,7 @@ def version_of(package: str) -> str:
     spec = PathFinder.find_spec(package)
     with suppress(OSError):
         if spec is not None and spec.origin is not None:
-            return Path(spec.origin).with_name("_version.py").read_text(encoding="utf-8")
+            return read_text(f"{os.path.dirname(spec.origin)}/_version.py")
     from importlib.metadata import version  # slow to load
 
     return version(package)

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-import ml_dtypes
 import numpy as np
 
 from memdesc import MemdescError
@@ -23,17 +22,8 @@ if TYPE_CHECKING:
 _KEPT_NBYTES = 1 << 12
 # Groups are along the last two dims.
 GROUPED_DIMS = 2
-_SCALE_TYPES = tuple(
-    np.dtype(kind)
-    for kind in (
-        np.float32,
-        np.float64,
-        np.float16,
-        ml_dtypes.bfloat16,
-        ml_dtypes.float8_e8m0fnu,
-        ml_dtypes.float8_e4m3fn,
-    )
-)
+# The names of the dtypes of scales. Those of ml_dtypes are not loaded to ask for them.
+_SCALE_TYPES = ("float32", "float64", "float16", "bfloat16", "float8_e8m0fnu", "float8_e4m3fn")
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,10 +134,11 @@ def _array(role: str, given: Any) -> NDArray[Any]:
 
 def _checked_scales(role: str, given: Any) -> NDArray[Any]:
     array = _array(role, given)
-    if isinstance(given, np.ndarray | np.generic) and array.dtype not in _SCALE_TYPES:
+    is_known = array.dtype.isnative and array.dtype.name in _SCALE_TYPES
+    if isinstance(given, np.ndarray | np.generic) and not is_known:
         msg = (
             f"{role} is of {array.dtype}; scales may be "
-            f"{', '.join(kind.name for kind in _SCALE_TYPES)}; convert it with .astype(np.float32)"
+            f"{', '.join(_SCALE_TYPES)}; convert it with .astype(np.float32)"
         )
         raise MemdescError(msg)
     try:
@@ -163,7 +154,7 @@ def _checked_scales(role: str, given: Any) -> NDArray[Any]:
             else f"{role} value {bad[0]} is {values[bad[0]]}; scales must be finite and not 0"
         )
         raise MemdescError(msg)
-    return array if array.dtype in _SCALE_TYPES else frozen(values.reshape(array.shape))
+    return array if is_known else frozen(values.reshape(array.shape))
 
 
 def _checked_points(role: str, given: Any) -> NDArray[Any]:

@@ -16,6 +16,7 @@ from llvmlite import binding, ir
 
 from memdesc.errors import MemdescError
 from reorder.cpu.llvm.emit import I64, Builder, Number
+from reorder.cpu.runtime.machine_code import RUNS_IMAGES
 from reorder.cpu.target import is_x86, processor
 from reorder.forks import at_fork
 
@@ -51,14 +52,12 @@ def _target_machine(level: int) -> Any:
     binding.initialize_native_asmprinter()
     triple = binding.get_process_triple()
     chosen = processor()
-    # what `machine_code` makes an image of refers to its own constants by their distance
-    is_image = is_x86() and "linux" in triple
     return binding.Target.from_triple(triple).create_target_machine(
         cpu=chosen.name,
         features=chosen.features,
         opt=level,
-        reloc="pic" if is_image else "static" if is_x86() else "default",
-        codemodel="small" if is_image else "jitdefault",
+        reloc="pic" if RUNS_IMAGES else "static" if is_x86() else "default",
+        codemodel="small" if RUNS_IMAGES else "jitdefault",
         jit=True,
     )
 

@@ -82,7 +82,8 @@ class _LegalDtype(NamedTuple):
 class _CallCheck(NamedTuple):
     """The job, requirements on both arrays, and what a call needs of Python's C API."""
 
-    # address of the table of jobs; see `job_table`
+    # address of a table with the address of the job for each place of dst in its cache line. With
+    # 0 the call does nothing, and the slow path may prepare the job of that place
     jobs: int
     # addresses of PyEval_SaveThread, which releases the GIL, or 0 to keep it; of
     # PyEval_RestoreThread, and of Py_IncRef
@@ -109,14 +110,6 @@ _VIEWS_AT = _DST_AT + _DTYPES_AT + _DTYPES * _DTYPE_NBYTES
 # Fewer bytes of src and dst are moved in less time than other threads need to take the GIL.
 _MIN_RELEASED = 16 << 10
 _WRITABLE = 0x400  # a flag of arrays, NPY_ARRAY_WRITEABLE of numpy's C API
-
-
-def job_table() -> NDArray[np.int64]:
-    """Return the addresses of the `Job` for each place of dst in its cache line: all 0.
-
-    With a job of 0 the call does nothing, and the slow path may prepare the job of that place.
-    """
-    return np.zeros(LINE_NBYTES, np.int64)
 
 
 def make_fast_call(

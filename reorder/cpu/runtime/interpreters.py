@@ -6,7 +6,7 @@ each interpreter.
 
 from __future__ import annotations
 
-import hashlib
+from importlib.util import source_hash
 from typing import TYPE_CHECKING
 
 from reorder.cpu.runtime.jit import Kernel, kernel_at
@@ -33,7 +33,7 @@ def compiled_interpreter(
         from reorder.cpu.runtime.compiler import text_of
 
         # no two functions that are loaded have the same name
-        symbol = f"interpreter_{hashlib.sha256(name.encode()).hexdigest()[:16]}"
+        symbol = f"interpreter_{source_hash(name.encode()).hex()}"
         count = len(InterpreterCall._fields)
         return text_of(lambda *given: emit(InterpreterCall(*given)), count, symbol), symbol
 

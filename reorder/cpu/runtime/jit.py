@@ -6,14 +6,13 @@ the same code; a process that compiles a kernel loads it in the same way as late
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import os
 import sys
 from collections.abc import Callable, Iterator
 from ctypes import CFUNCTYPE, c_int64
 from functools import cache
-from pathlib import Path
+from importlib.util import source_hash
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -26,7 +25,7 @@ from reorder.stack import on_enough_stack
 
 _LOG = logging.getLogger("reorder")
 # The packages that write kernels, and those whose values and constants they use.
-_ROOT = str(Path(__file__).parents[3])
+_ROOT = __file__.replace(os.sep, "/").rsplit("/", 4)[0]
 _SOURCES = (
     *("reorder/cpu", "reorder/values", "reorder/plan", "reorder/memory", "reorder/bench"),
     "memdesc/record",
@@ -130,7 +129,7 @@ def _make(kernel: Kernel) -> None:
     _made.append({"kernel": name, "seconds": seconds, "is_loaded": kept is not None})
 
 
-def _tell(seconds: float, folder: Path | None) -> None:
+def _tell(seconds: float, folder: str | None) -> None:
     """Tell who waits at a terminal why, once in a process."""
     is_first = all(kernel["is_loaded"] for kernel in _made)
     if is_first and sys.stderr is not None and sys.stderr.isatty():
@@ -157,11 +156,11 @@ def source_files(root: str = _ROOT) -> Iterator[str]:
 @cache
 def digest(root: str = _ROOT) -> str:
     """Return a hash of these sources, which changes with any of them."""
-    content_hash = hashlib.sha256(__version__.encode())
+    parts = [__version__.encode()]
     for name in source_files(root):
-        with open(f"{root}/{name}", "rb") as file:  # noqa: PTH123 - pathlib is slower
-            content_hash.update(f"\n{name}\n".encode() + file.read())
-    return content_hash.hexdigest()
+        with open(f"{root}/{name}", "rb") as file:
+            parts += name.encode(), file.read()
+    return source_hash(b"\n".join(parts)).hex()
 
 
 def _compile(kernel: Kernel) -> bytes:

@@ -1,9 +1,9 @@
 """Place machine code in memory, for the rest of the process.
 
-Code for x86 refers to its constants by their distance. Once these distances are written into an
-object file (ELF), all of it is an image that runs at any address: no process needs a linker, or
-LLVM, to load it. LLVM loads other objects: those of other systems, and those that call functions of
-the system.
+On x86 Linux, code refers to its constants by their distance. Once these distances are written into
+an object file (ELF), all of it is an image that runs at any address: no process needs a linker, or
+LLVM, to load it. LLVM loads other objects: those of other systems, those that call functions of the
+system, and those with variables.
 """
 
 from __future__ import annotations
@@ -11,17 +11,21 @@ from __future__ import annotations
 import ctypes
 import mmap
 import struct
+import sys
 from typing import NamedTuple
 
 from memdesc.errors import MemdescError
+from reorder.cpu.target import is_x86
 from reorder.system import system_function
 
-# What an ELF header starts with: 64 bits, little-endian; the word for x86 comes later.
-_ELF, _X86_64, _MACHINE_AT = b"\x7fELF\x02\x01", 62, 18
+# Whether code is compiled so that it is an image.
+RUNS_IMAGES = is_x86() and sys.platform == "linux"
 # Kinds of sections: symbols, and places to write distances to.
 _SYMBOLS, _RELOCATIONS = 2, 4
 # Both are a distance of 32 bits. The second is that of a function.
 _DISTANCES = {2, 4}
+# Sections without bytes in the file; flags of those that code writes, and of those in memory.
+_NO_BYTES, _WRITTEN, _ALLOCATED = 8, 1, 2
 _READ_WRITE, _READ_EXECUTE = 3, 5
 
 _images: list[mmap.mmap] = []
@@ -55,10 +59,8 @@ class _Symbol(NamedTuple):
 
 def linked(compiled: bytes, symbol: str) -> bytes:
     """Return what `load` takes: where an image starts, or the symbol; a zero byte; the bytes."""
-    start = None
     image = bytearray(compiled)
-    if compiled.startswith(_ELF) and compiled[_MACHINE_AT] == _X86_64:
-        start = _link(image, symbol.encode())
+    start = _link(image, symbol.encode()) if RUNS_IMAGES else None
     if start is None:
         return symbol.encode() + b"\0" + compiled
     return str(start).encode() + b"\0" + image
@@ -73,6 +75,8 @@ def _link(image: bytearray, symbol: bytes) -> int | None:
     (count,) = struct.unpack_from("<H", image, 60)
     headers = image[headers_at : headers_at + 64 * count]
     sections = [*map(_Section._make, struct.iter_unpack("<IIQQQQIIQQ", headers))]
+    if any(map(_is_variable, sections)):
+        return None
     table = next(section for section in sections if section.kind == _SYMBOLS)
     words = struct.iter_unpack("<IBBHQQ", image[table.offset : table.offset + table.nbytes])
     symbols = [*map(_Symbol._make, words)]
@@ -96,6 +100,12 @@ def _link(image: bytearray, symbol: bytes) -> int | None:
         if image[at : at + len(symbol) + 1] == symbol + b"\0":
             return place
     return None
+
+
+def _is_variable(section: _Section) -> bool:
+    """Whether a section is for variables, which an image cannot have."""
+    is_written = section.flags & _WRITTEN or section.kind == _NO_BYTES
+    return bool(section.flags & _ALLOCATED and is_written)
 
 
 def load(content: bytes) -> int:

@@ -14,9 +14,8 @@ import re
 from contextlib import suppress
 from pathlib import Path
 
-from reorder.cpu import settings
 from reorder.cpu.runtime.jit import compiled_at
-from reorder.cpu.runtime.pool_block import ADDRESS, POOL, function_at, pool_words, publish
+from reorder.cpu.runtime.pool_block import ADDRESS, POOL, function_at, publish
 from reorder.cpu.runtime.worker import enter_region
 
 _LIBRARY = re.compile(r"/\S*/lib(?:gomp|iomp5|omp)\b[^/\s]*\.so[^/\s]*$", re.MULTILINE)
@@ -30,9 +29,7 @@ _FUNCTIONS = (
 
 
 def load_openmp() -> None:
-    """Let jobs run in regions of the first OpenMP runtime of this process, if users want that."""
-    if not settings.uses_openmp():
-        return
+    """Let jobs run in regions of the first OpenMP runtime of this process."""
     enter = compile_region()
     for path in _runtimes():
         with suppress(OSError, AttributeError):
@@ -42,11 +39,6 @@ def load_openmp() -> None:
             for field, address in ((POOL.enter_at, enter), *addresses):
                 publish(ADDRESS, field, address)
             return
-
-
-def is_loaded() -> bool:
-    """Whether jobs run in regions of a runtime."""
-    return bool(pool_words()[POOL.region_at])
 
 
 def compile_region() -> int:

@@ -14,8 +14,8 @@ from contextlib import suppress
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from reorder.cpu import settings
 from reorder.cpu.runtime.jit import c_function, compiled_at
-from reorder.cpu.runtime.openmp import compile_region, is_loaded, load_openmp
 from reorder.cpu.runtime.pool_block import (
     ADDRESS,
     MAX_WORKERS,
@@ -57,7 +57,8 @@ def run_job(src_at: int, dst_at: int, job: Job) -> None:
         return
     share = load_pool()
     starting = _State.starting
-    is_short = job.workers > pool_words()[POOL.started] and not is_loaded()
+    words = pool_words()
+    is_short = job.workers > words[POOL.started] and not words[POOL.region_at]
     if is_short and starting.acquire(blocking=False):
         try:
             _start_workers(min(job.workers, MAX_WORKERS), starting)
@@ -80,7 +81,10 @@ def load_pool() -> Any:
     _State.alone = _MAX_ALONE
     name = "thread pool: job"
     if not pool_words()[POOL.share_at]:
-        load_openmp()
+        if settings.uses_openmp():
+            from reorder.cpu.runtime.openmp import load_openmp
+
+            load_openmp()
         publish(ADDRESS, POOL.share_at, compiled_at(_share, name))
     return c_function(_share, name)
 
@@ -106,8 +110,10 @@ def compile_pool() -> None:
     """Compile all code of the pool, or load it; no thread is started."""
     load_pool()
     c_function(serve, "thread pool: worker")
-    compile_region()
     compile_publish()
+    from reorder.cpu.runtime.openmp import compile_region
+
+    compile_region()
 
 
 def _start_workers(workers: int, starting: Any) -> None:

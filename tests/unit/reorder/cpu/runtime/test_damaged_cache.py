@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import random
 import subprocess
 import sys
+from importlib.util import source_hash
 from typing import TYPE_CHECKING
 
 import pytest
@@ -53,7 +53,7 @@ def _times(folder: Path) -> dict[Path, int]:
 
 
 def _truncate(data: bytes, rng: random.Random) -> bytes:
-    return data[: rng.choice([0, 1, 31, 32, 34, len(data) // 2, len(data) - 1])]
+    return data[: rng.choice([0, 1, 7, 8, 10, len(data) // 2, len(data) - 1])]
 
 
 def _flip(data: bytes, rng: random.Random) -> bytes:
@@ -66,7 +66,7 @@ def _flip(data: bytes, rng: random.Random) -> bytes:
 def _another_format(_data: bytes, rng: random.Random) -> bytes:
     """Return what has the digest of its rest, but not the fields of a kernel."""
     content = rng.randbytes(rng.randrange(40))
-    return hashlib.sha256(content).digest() + content
+    return source_hash(content) + content
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def test_a_damaged_file_is_as_if_it_were_not_there(
 ) -> None:
     rng = random.Random(0)
     for _ in range(100):
-        assert kernel_files.write("name", "key", b"code") == folder
+        assert kernel_files.write("name", "key", b"code") == str(folder)
         assert kernel_files.read("name", "key") == b"code"
         (file,) = _files(folder)
         file.write_bytes(damage(file.read_bytes(), rng))
@@ -139,7 +139,7 @@ _WITHOUT_HOME = """
 import os, pathlib, pwd, sys
 from reorder.cpu import kernel_files
 # as where the installation is read-only, and the user has no entry and no home
-kernel_files._write = lambda file, content: False
+kernel_files._write = lambda folder, name, content: False
 def lacks(number):
     raise KeyError(number)
 pwd.getpwuid = lacks

@@ -134,13 +134,32 @@ def test_code_with_constants_runs_at_any_address(effort: Effort) -> None:
         call = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(address)
         assert [call(k) for k in range(3)] == [15, 35, 77]
     is_image = content.partition(b"\0")[0].isdigit()
-    assert is_image == (sys.platform == "linux" and target.is_x86())
+    assert is_image == machine_code.RUNS_IMAGES
 
 
 def test_code_that_calls_the_system_is_loaded_by_llvm() -> None:
     content = linked(compile_text(_CALLS_THE_SYSTEM, "kernel", Effort.MOVES), "kernel")
     assert content.startswith(b"kernel\0")
     assert ctypes.CFUNCTYPE(ctypes.c_int)(load(content))() == os.getpid()
+
+
+_COUNTS = """
+@count = internal global i64 {first}
+define i64 @kernel() {{
+  %x = load i64, i64* @count
+  %y = add i64 %x, 3
+  store i64 %y, i64* @count
+  ret i64 %y
+}}
+"""
+
+
+@pytest.mark.parametrize("first", [0, 7])
+def test_code_with_variables_is_loaded_by_llvm(first: int) -> None:
+    content = linked(compile_text(_COUNTS.format(first=first), "kernel", Effort.MOVES), "kernel")
+    assert content.startswith(b"kernel\0")
+    call = ctypes.CFUNCTYPE(ctypes.c_int64)(load(content))
+    assert [call(), call()] == [first + 3, first + 6]
 
 
 def test_a_system_that_runs_no_new_code_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
