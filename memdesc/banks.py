@@ -70,7 +70,10 @@ def bank_conflicts(layout: Layout, bits: int, dim: int, nbytes: int) -> int:
     first = starts.reshape(-1)[:_LANES] * bits // 8
     words = first[:, None] // WORD + np.arange(-(-width // WORD))
     group = min(_WAVEFRONT // width, _LANES)
-    return max(bank_steps(words[k : k + group].flat) for k in range(0, len(words), group)) - 1
+    return (
+        max(bank_steps(words[k : k + group].ravel().tolist()) for k in range(0, len(words), group))
+        - 1
+    )
 
 
 def _contiguous_dim(layout: Layout) -> int:
