@@ -144,50 +144,6 @@ def test_out_of_another_float_type_is_one_rounding(dtype: str, tag: Any) -> None
 BLOCK = np.zeros(18, np.uint8)
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ((BLOCK[1:], "Q4_0"), "Q4_0 has blocks of 18 bytes for 32 elements, .* rows of 17 bytes"),
-        ((BLOCK[1:], "F16"), "F16 has blocks of 2 bytes for 1 element, .* rows of 17 bytes"),
-        (
-            (BLOCK.view(np.int16), "Q4_0"),
-            r"data of Q4_0 must be rows of uint8, not an array \(9,\)",
-        ),
-        ((BLOCK.view(np.float16), "BF16"), "rows of uint8 or bfloat16, not .* of float16"),
-        ((np.uint8(3), "Q4_0"), "data must be an ndarray or a torch tensor of uint8, not"),
-        ((np.array(3, np.uint8), "Q4_0"), r"data of Q4_0 must be rows of uint8, not an array \(\)"),
-        ((bytes(18), "Q4_0"), "data must be an ndarray or a torch tensor of uint8, not"),
-        ((np.ma.masked_array(BLOCK), "Q4_0"), "data is a masked array"),
-        (
-            (BLOCK, "Q4"),
-            "'Q4' is not a GGUF type that can be decoded; .* one of F32, F16, BF16, Q4",
-        ),
-        ((BLOCK, True), "True is not a GGUF type"),
-        ((BLOCK, 2.0), "2.0 is not a GGUF type"),
-        ((BLOCK, BLOCK), "is not a GGUF type"),
-        ((BLOCK, KIND.I8), "I8: 24> is not a GGUF type that can be decoded"),
-        (
-            (BLOCK, "Q4_0", np.zeros(31, np.float32)),
-            r"out is an array \(31,\) of float32, .* \(32,\)",
-        ),
-        ((BLOCK, "Q4_0", np.zeros(32, ">f4")), "a float type in the byte order of this machine"),
-        ((BLOCK, "Q4_0", np.zeros(32, np.int8)), r"of int8, but .* \(32,\) and a float type"),
-        ((BLOCK, "Q4_0", bytearray(128)), "out must be an ndarray or a torch tensor of floats"),
-        ((BLOCK, "Q4_0", np.zeros(32, np.complex64)), "out is an array .* of complex64, but"),
-        ((BLOCK, "Q4_0", np.zeros(32, ">f4")), "out is an array .* of >f4, but"),
-        ((BLOCK, "Q4_0", np.broadcast_to(np.float32(0), 32)), "out is read-only"),
-    ],
-)
-def test_what_is_not_an_array_of_blocks_is_refused(given: tuple[Any, ...], message: str) -> None:
-    with pytest.raises(MemdescError, match=message):
-        reorder.records.dequantize_gguf(*given)
-
-
-def test_threads_are_checked() -> None:
-    with pytest.raises(MemdescError, match="threads must be an integer of 1 or more"):
-        reorder.records.dequantize_gguf(BLOCK, "Q4_0", threads=0)
-
-
 def test_out_must_be_memory_of_its_own() -> None:
     memory = np.zeros(128, np.uint8)
     with pytest.raises(MemdescError, match="out overlaps data"):

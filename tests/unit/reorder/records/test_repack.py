@@ -246,45 +246,6 @@ def by_hand(kind: str) -> RecordDesc:
     return RecordDesc((8, 32), fields, Rule(Number((("q", 0),)), (Number((("d", 0),)),)), "mine")
 
 
-@pytest.mark.parametrize(
-    ("source", "target", "options", "message"),
-    [
-        (
-            "q4_1",
-            "q4_0",
-            {},
-            "it has no offset, and the offset of group .* is not a multiple of the",
-        ),
-        ("q8_0", "q4_0", {}, r"q4_0 has codes of 0 to 15 and zero point 8, but the code at \(0, "),
-        (
-            "iq4_nl",
-            "q4_0",
-            {},
-            "cannot be record_desc.*'q4_0'.: their codes stand for different numbers",
-        ),
-        ("iq4_nl", "q4_1", {}, "need tables of equal length, and no offsets"),
-        (
-            "q4_0",
-            "q6_k",
-            {},
-            "scales differ within 256 adjacent elements along dim 1, which share one",
-        ),
-        ("q4_0", "awq", {"group": 64}, "scales differ within 64 adjacent elements along dim 0"),
-        ("q4_k", "q4_0", {}, "it has no offset"),
-        ("gptq", "q4_0", {}, "q4_0 has codes of 0 to 15 and zero point 8, but the code"),
-        ("q4_0", "nothing", {}, "unknown record 'nothing'"),
-        ("q4_0", "q8_0", {"group": 32}, "q8_0 has no option 'group'"),
-        ("q4_0", record_desc((8, 32), "q8_0"), {}, "it must have the same, and no further options"),
-        ("q4_0", record_desc((256, 256), "q8_0"), {"group": 1}, "and no further options"),
-    ],
-)
-def test_what_would_change_a_number_is_refused(
-    source: str, target: Any, options: dict[str, Any], message: str
-) -> None:
-    with pytest.raises(MemdescError, match=message):
-        reorder.records.repack(made(source), target, **options)
-
-
 def test_the_target_may_be_a_descriptor_of_swapped_dims() -> None:
     record = made("q4_0", (64, 256))
     target = record_desc((256, 64), "awq", group=32)
