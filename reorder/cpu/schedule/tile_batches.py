@@ -74,9 +74,7 @@ def _tiles_of(
     widths = plan.src.dtype.bits, plan.dst.dtype.bits
     in_place = config.is_single
     place = builder.place * BYTE_BITS // widths[1] if builder.fills_lines else None
-    return cut_into_tiles(
-        box, widths, limit, in_place=in_place, streams=config.streams, place=place
-    )
+    return cut_into_tiles(box, widths, limit, in_place=in_place, place=place)
 
 
 def _indirect_batches(builder: BatchBuilder, config: KernelConfig, box: Box) -> list[Batch]:

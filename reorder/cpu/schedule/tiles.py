@@ -55,15 +55,13 @@ def cut_into_tiles(
     limit: int,
     *,
     in_place: bool,
-    streams: bool = False,
     place: int | None = None,
 ) -> tuple[list[Tile], list[Box]]:
     """Cut a box without indirect loops into tiles and boxes of zeros.
 
     `widths` are the bits of elements of src and dst; a slot holds `limit` of the wider ones. With
-    `in_place` one stage computes dst from src, so only elements that are moved need scratch. With
-    `streams` conversions write dst by non-temporal stores. If dst starts `place` elements into a
-    cache line, tiles start lines where they can.
+    `in_place` one stage computes dst from src, so only elements that are moved need scratch. If dst
+    starts `place` elements into a cache line, tiles start lines where they can.
     """
     nodes = box.nodes
     if box.is_zero:
@@ -73,7 +71,7 @@ def cut_into_tiles(
     if widths[0] == widths[1] < BYTE_BITS:
         counts = _tile_counts(nodes, limit, padded=padded)
         order = _TileOrder(_order_of_side(nodes, counts, DST), reads=False, writes=False)
-        return _tiles_of(box, _Cuts(counts, {}), order, streams=streams)
+        return _tiles_of(box, _Cuts(counts, {}), order)
     narrow, wide = sorted(max(BYTE_BITS, width) for width in widths)
     # Tiles may be larger if only the narrower elements go through the scratch. A tile that needs no
     # scratch gains nothing from that, and many small ones are shared more evenly among threads.
@@ -86,7 +84,7 @@ def cut_into_tiles(
     heads = {}
     if place is not None and widths[1] >= BYTE_BITS:
         heads = _heads(box, counts, LINE_BITS // widths[1], place)
-    return _tiles_of(box, _Cuts(counts, heads), order, streams=streams)
+    return _tiles_of(box, _Cuts(counts, heads), order)
 
 
 class _Cuts(NamedTuple):
@@ -121,18 +119,14 @@ def _order_of(box: Box, counts: dict[int, int], widths: tuple[int, int]) -> _Til
     return _order_by_cost(nodes, counts, widths)
 
 
-def _tiles_of(
-    box: Box, cuts: _Cuts, order: _TileOrder, *, streams: bool
-) -> tuple[list[Tile], list[Box]]:
+def _tiles_of(box: Box, cuts: _Cuts, order: _TileOrder) -> tuple[list[Tile], list[Box]]:
     """Return tiles that take some steps of each node, and the zeros beyond them."""
     pads = not order.writes
     tiles = []
     for offsets, outer, inner in _pieces_of(box, cuts, pads=pads):
         inside = sorted(inner, key=lambda numbered: order.nodes.index(numbered[0]))
-        # if the data exceed the caches, successive tiles continue the rows of src
-        loops = tuple(sorted(outer, key=lambda node: -abs(node.strides[SRC]))) if streams else outer
         nodes = tuple(node for _, node in inside)
-        tiles.append(Tile(offsets, loops, nodes, order.reads, order.writes))
+        tiles.append(Tile(offsets, outer, nodes, order.reads, order.writes))
     covered = [
         _covered_steps(node, cuts.counts.get(k, 0), cuts.heads.get(k, 0), pads=pads)
         for k, node in enumerate(box.nodes)
@@ -192,10 +186,6 @@ def _chain(nodes: tuple[Node, ...], side: int, wanted: int) -> dict[int, int]:
     return taken
 
 
-# 4-bit elements are moved as bytes, which are unpacked or packed in a separate step.
-_PACKED_COST = 2 * BYTE_BITS
-
-
 class _TileOrder(NamedTuple):
     """The order of a tile's nodes, outermost first, by their index in the box."""
 
@@ -224,7 +214,7 @@ def _order_by_cost(
         order = _order_of_side(nodes, counts, side)
         runs, total = _runs(nodes, counts, order)
         is_read, is_written = (run >= min(_MIN_RUN, total) for run in runs)
-        cost = _cost(widths[0]) * (not is_read) + _cost(widths[1]) * (not is_written)
+        cost = widths[0] * (not is_read) + widths[1] * (not is_written)
         if best is None or cost < best[0]:
             best = cost, _TileOrder(order, is_read, is_written)
     assert best is not None  # noqa: S101 - there are two sides
@@ -258,11 +248,6 @@ def _order_between(nodes: tuple[Node, ...], counts: dict[int, int]) -> _TileOrde
         inside.insert(0, rest.pop())
         size *= counts[inside[0]]
     return _TileOrder([*rest, innermost, *inside], reads=False, writes=False)
-
-
-def _cost(bits: int) -> int:
-    """Return what moving an element costs, in bits."""
-    return bits if bits >= BYTE_BITS else _PACKED_COST
 
 
 class _Piece(NamedTuple):
