@@ -13,7 +13,6 @@ from reorder.cpu.kernels.elements import first_vector
 from reorder.cpu.llvm.emit import Value, loop, maximum, minimum, when, where
 from reorder.cpu.llvm.shuffle import LANE_BITS, concatenate, pick
 from reorder.cpu.schedule.select import MAX_INTERLEAVED
-from reorder.cpu.target import LINE_BITS
 
 if TYPE_CHECKING:
     from reorder.cpu.kernels.loop_group import Transposition
@@ -41,12 +40,9 @@ def emit_interleaved(move: Transposition, span: tuple[Value, Value], done: Value
                 _emit_join(part, span, count, lanes)
             branch(done)
         fits = has_all_columns & (columns.extent == count) & has_all_rows
-        wide = lanes
-        if move.elements.streams and count != _ODD:
-            wide = max(lanes, LINE_BITS // bits)
-        with when(fits & _is_run(rows.run, (rows.run.like(0), rows.extent), wide)):
+        with when(fits & _is_run(rows.run, (rows.run.like(0), rows.extent), lanes)):
             for part in move.each_step():
-                _emit_split(part, count, wide)
+                _emit_split(part, count, lanes)
             branch(done)
 
 
@@ -74,7 +70,7 @@ def _emit_join(move: Transposition, span: tuple[Value, Value], count: int, lanes
         joined = concatenate(lines if count == _PAIR else [*lines, *lines[: _QUAD - count]])
         indices = (j % count * lanes + j // count for j in range(count * lanes))
         target = move.columns.locate(elements, move.dst, column)
-        elements.store_lines(pick(joined, indices), target)
+        elements.store_vector(pick(joined, indices), target)
 
 
 def _emit_split(move: Transposition, count: int, lanes: int) -> None:
@@ -89,4 +85,4 @@ def _emit_split(move: Transposition, count: int, lanes: int) -> None:
         joined = elements.load_vector(source, count * lanes)
         for k in range(count):
             part = pick(joined, (j * count + k for j in range(lanes)))
-            elements.store_lines(part, move.columns.locate(elements, move.dst, k) + row)
+            elements.store_vector(part, move.columns.locate(elements, move.dst, k) + row)
