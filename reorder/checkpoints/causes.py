@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from itertools import combinations
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -36,14 +36,14 @@ _PIECE = 1 << 24
 _FIRST = 4096
 _NIBBLE = 4
 # sizes of the words whose bytes some machine may store in reverse
-_WORDS = (2, 4, 8)
-
-
-class Cause(NamedTuple):
-    """What may have happened to a tensor, and whether it predicts all bytes of a part."""
-
-    text: str
-    explains: Callable[[Part], bool]
+_WORDS = (1, 2, 4, 8)
+# what may happen to elements along a dim, and their order then
+_SWAPPED = "the halves of {} are swapped"
+_ORDERS: dict[str, Callable[[NDArray[np.int64]], NDArray[np.int64]]] = {
+    _SWAPPED: lambda at: np.roll(at, len(at) // 2),
+    "the rows of the halves of {} are interleaved": lambda at: at.reshape(2, -1).T.reshape(-1),
+    "the even and the odd rows of {} are in halves": lambda at: at.reshape(-1, 2).T.reshape(-1),
+}
 
 
 @dataclass(eq=False)
@@ -151,45 +151,37 @@ def _is_in_rows(field: Field, outer: list[int], nbytes: int) -> bool:
 def find_causes(parts: list[Part]) -> tuple[str, ...]:
     """Return what explains every byte that differs; several causes may predict the same bytes.
 
-    A cause explains a weight if each of its tensors is as expected or as the cause predicts.
-
-    Notes
-    -----
-    Bytes and orders along a dim are compared piece by piece. A cause of the packing needs the
-    elements of one tensor, found and expected, and two copies of it in memory.
+    A cause explains a weight if each of its tensors is as expected or as the cause predicts. Bytes
+    and orders along a dim are compared piece by piece. A cause of the packing needs the elements of
+    one tensor, found and expected, and two copies of it in memory.
     """
     wrong = [part for part in parts if not part.is_equal]
     if not wrong:
         return ()
-    return tuple(
-        cause.text for cause in _causes(wrong) if all(cause.explains(part) for part in wrong)
-    )
+    return tuple(text for text, explains in _causes(wrong) if all(map(explains, wrong)))
 
 
-def _causes(parts: list[Part]) -> Iterator[Cause]:
-    """Yield the causes that the parts may have."""
+def _causes(parts: list[Part]) -> Iterator[tuple[str, Callable[[Part], bool]]]:
+    """Yield the causes that the parts may have, and whether each predicts all bytes of a part."""
     is_scales = all(part.is_scale for part in parts)
     plain = "the scales are plain instead of swizzled" if is_scales else "it is not packed"
-    yield Cause(plain, _is_unpacked)
-    yield Cause("it is packed twice", _is_packed_twice)
+    yield plain, _is_unpacked
+    yield "it is packed twice", _is_packed_twice
     ndims = max((len(part.groups) for part in parts), default=0)
     for pair in combinations(range(ndims), 2):
-        yield Cause(f"dims {pair[0]} and {pair[1]} are transposed", _transposed(pair))
+        yield f"dims {pair[0]} and {pair[1]} are transposed", partial(_is_transposed, pair)
     for dim in range(ndims):
-        for size in _sizes(parts, dim):
-            whole = size == _extent(parts, dim)
-            of = f"dim {dim}" if whole else f"each {size} along dim {dim}"
-            yield Cause(f"the halves of {of} are swapped", _taken(dim, size, _swapped))
-            if size > 2:  # noqa: PLR2004 - two rows are in one order only
-                text = f"the rows of the halves of {of} are interleaved"
-                yield Cause(text, _taken(dim, size, _interleaved))
-                text = f"the even and the odd rows of {of} are in halves"
-                yield Cause(text, _taken(dim, size, _split))
-    yield Cause("the nibbles of each byte are reversed", _mapped(_nibbles, 1))
-    for size in _WORDS:
-        yield Cause(f"the bytes of each {size} are reversed", _mapped(_reversed(size), size))
-        text = f"the nibbles of each {size} bytes are reversed"
-        yield Cause(text, _mapped(_reversed_nibbles(size), size))
+        extent = _extent(parts, dim)
+        for size in _even_divisors(extent):
+            of = f"dim {dim}" if size == extent else f"each {size} along dim {dim}"
+            # two rows are in one order only
+            for text in [*_ORDERS][: None if size > 2 else 1]:  # noqa: PLR2004
+                yield text.format(of), partial(_is_in_order, dim, size, text)
+    for word in _WORDS:
+        if word > 1:
+            yield f"the bytes of each {word} are reversed", partial(_is_mapped, word, _reversed)
+        each = f"{word} bytes" if word > 1 else "byte"
+        yield f"the nibbles of each {each} are reversed", partial(_is_mapped, word, _nibbles)
 
 
 def _extent(parts: list[Part], dim: int) -> int:
@@ -202,9 +194,8 @@ def _extent(parts: list[Part], dim: int) -> int:
     return max(sizes, default=0)
 
 
-def _sizes(parts: list[Part], dim: int) -> list[int]:
-    """Return the even divisors of a dim, the largest first."""
-    extent = _extent(parts, dim)
+def _even_divisors(extent: int) -> list[int]:
+    """Return the even divisors, the largest first."""
     counts = range(1, int(extent**0.5) + 1)
     found = {each for k in counts if not extent % k for each in (k, extent // k)}
     return sorted((each for each in found if not each % 2), reverse=True)
@@ -218,88 +209,57 @@ def _pieces(size: int, first: int, most: int) -> Iterator[tuple[int, int]]:
         start, step = start + step, min(2 * step, most)
 
 
-# Orders of elements along a dim.
+def _is_in_order(dim: int, size: int, text: str, part: Part) -> bool:
+    """Whether the elements are the expected ones in another order along a dim."""
+    if part.elements is None or part.expected is None or dim >= len(part.groups):
+        return False
+    group = part.groups[dim]
+    if group > 1 and (text != _SWAPPED or size % (2 * group)):
+        return False
+    count, extent = size // group, part.expected.shape[dim]
+    if count < 2 or extent % count:  # noqa: PLR2004 - one element has no halves
+        return False
+    at = (np.arange(0, extent, count)[:, None] + _ORDERS[text](np.arange(count))).reshape(-1)
+    found, wanted = (np.moveaxis(each, dim, 0) for each in (part.elements, part.expected))
+    most = max(1, _PIECE // max(1, found[:1].nbytes))
+    return all(
+        np.array_equal(found[k:end], wanted[at[k:end]]) for k, end in _pieces(extent, 1, most)
+    )
 
 
-def _swapped(size: int) -> NDArray[np.int64]:
-    return np.roll(np.arange(size), size // 2)
+def _reversed(words: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    return words[:, ::-1]
 
 
-def _interleaved(size: int) -> NDArray[np.int64]:
-    return np.arange(size).reshape(2, -1).T.reshape(-1)
-
-
-def _split(size: int) -> NDArray[np.int64]:
-    return np.arange(size).reshape(-1, 2).T.reshape(-1)
-
-
-def _taken(
-    dim: int, size: int, order: Callable[[int], NDArray[np.int64]]
-) -> Callable[[Part], bool]:
-    """Return a test that the elements are the expected ones in another order along a dim."""
-
-    def explains(part: Part) -> bool:
-        if part.elements is None or part.expected is None or dim >= len(part.groups):
-            return False
-        group = part.groups[dim]
-        if group > 1 and (order is not _swapped or size % (2 * group)):
-            return False
-        count, extent = size // group, part.expected.shape[dim]
-        if count < 2 or extent % count:  # noqa: PLR2004 - one element has no halves
-            return False
-        starts = np.arange(0, extent, count)[:, None]
-        at = (starts + order(count)).reshape(-1)
-        found, wanted = (np.moveaxis(each, dim, 0) for each in (part.elements, part.expected))
-        most = max(1, _PIECE // max(1, found[:1].nbytes))
-        return all(
-            np.array_equal(found[k:end], wanted[at[k:end]]) for k, end in _pieces(extent, 1, most)
-        )
-
-    return explains
-
-
-# Bytes.
-
-
-def _nibbles(data: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    swapped: NDArray[np.uint8] = (data << _NIBBLE | data >> _NIBBLE).astype(np.uint8, copy=False)
+def _nibbles(words: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    turned = _reversed(words)
+    swapped: NDArray[np.uint8] = (turned << _NIBBLE | turned >> _NIBBLE).astype(np.uint8)
     return swapped
 
 
-def _reversed(size: int) -> _Change:
-    return lambda data: data.reshape(-1, size)[:, ::-1].reshape(-1)
-
-
-def _reversed_nibbles(size: int) -> _Change:
-    return lambda data: _nibbles(_reversed(size)(data))
-
-
-def _mapped(change: _Change, word: int) -> Callable[[Part], bool]:
-    """Return a test that the bytes are the expected ones, with each word, or each code, changed."""
-
-    def explains(part: Part) -> bool:
-        if len(part.found) != len(part.wanted):
-            return False
-        # which bytes of each word, or of each block, are changed
-        masks = [np.ones(word, np.bool_)]
-        if part.codes is not None and not np.count_nonzero(part.codes) % word:
-            masks.append(part.codes)
-        return any(
-            not len(part.found) % len(mask) and _is_mapped(part, change, mask) for mask in masks
-        )
-
-    return explains
-
-
-def _is_mapped(part: Part, change: _Change, mask: NDArray[np.bool_]) -> bool:
-    """Whether these bytes of each block are changed, and the rest are not."""
-    width = len(mask)
-    found, wanted = (data.reshape(-1, width) for data in (part.found, part.wanted))
-    return all(
-        np.array_equal(found[k:end, ~mask], wanted[k:end, ~mask])
-        and np.array_equal(found[k:end, mask].reshape(-1), change(wanted[k:end, mask].reshape(-1)))
-        for k, end in _pieces(len(found), max(1, _FIRST // width), max(1, _PIECE // width))
-    )
+def _is_mapped(word: int, change: _Change, part: Part) -> bool:
+    """Whether the bytes are the expected ones, with each word, or each code, changed."""
+    if len(part.found) != len(part.wanted):
+        return False
+    # which bytes of each word, or of each block, are changed
+    masks = [np.ones(word, np.bool_)]
+    if part.codes is not None and not np.count_nonzero(part.codes) % word:
+        masks.append(part.codes)
+    for mask in masks:
+        width = len(mask)
+        if len(part.found) % width:
+            continue
+        found, wanted = (data.reshape(-1, width) for data in (part.found, part.wanted))
+        if all(
+            np.array_equal(found[k:end, ~mask], wanted[k:end, ~mask])
+            and np.array_equal(
+                found[k:end, mask].reshape(-1, word),
+                change(wanted[k:end, mask].reshape(-1, word)),
+            )
+            for k, end in _pieces(len(found), max(1, _FIRST // width), max(1, _PIECE // width))
+        ):
+            return True
+    return False
 
 
 # Packings.
@@ -354,21 +314,17 @@ def _is_packed_twice(part: Part) -> bool:
     )
 
 
-def _transposed(pair: tuple[int, int]) -> Callable[[Part], bool]:
-    """Return a test that two dims were swapped before the packing."""
-
-    def explains(part: Part) -> bool:
-        if max(pair) >= len(part.groups) or part.expected is None:
-            return False
-        elements = part.expected.swapaxes(*pair)
-        if part.blocks is not None:
-            return np.array_equal(part.blocks[0].reshape(-1), elements.reshape(-1))
-        if part.desc is None:
-            return False
-        desc = _like(part.desc, elements.shape, len(part.found), part.desc.spelling)
-        return desc is not None and is_equal_bytes(part.found, _packed(elements, desc))
-
-    return explains
+def _is_transposed(pair: tuple[int, int], part: Part) -> bool:
+    """Whether two dims were swapped before the packing."""
+    if max(pair) >= len(part.groups) or part.expected is None:
+        return False
+    elements = part.expected.swapaxes(*pair)
+    if part.blocks is not None:
+        return np.array_equal(part.blocks[0].reshape(-1), elements.reshape(-1))
+    if part.desc is None:
+        return False
+    desc = _like(part.desc, elements.shape, len(part.found), part.desc.spelling)
+    return desc is not None and is_equal_bytes(part.found, _packed(elements, desc))
 
 
 @lru_cache(maxsize=64)

@@ -252,13 +252,6 @@ def test_a_wrong_prefix_is_told_the_others(folder: Path) -> None:
     assert reason(folder).endswith("no tensor 'fc.qweight'; it has no quantised weights")
 
 
-def test_the_name_of_the_codes_finds_the_record_too(folder: Path) -> None:
-    write(folder, fp8_layer())
-    write_config(folder, quant_method="fp8", weight_block_size=[128, 128])
-    with reorder.open_checkpoint(folder) as checkpoint:
-        assert checkpoint.record("fc.weight").desc == checkpoint.record("fc").desc
-
-
 def test_bytes_that_are_not_whole_blocks_are_told_by_their_own_number(tmp_path: Path) -> None:
     path = tmp_path / "x.npz"
     reorder.save(path, {"b": np.zeros((4, 256), np.uint8), "f": np.zeros((4, 110), np.float32)})

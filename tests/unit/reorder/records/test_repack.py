@@ -214,6 +214,9 @@ def test_an_offset_becomes_a_zero_point_and_back() -> None:
     assert (packed.field("qzeros").astype(np.uint8) == zero.T).all()
     assert_same(record, packed)
     assert_same(record, reorder.records.repack(packed, "q4_1"))
+    set_field(record, "m", (-16 * d).astype(np.float16).view(np.uint16))
+    with pytest.raises(MemdescError, match="zero points: qzeros of awq cannot hold 16 exactly"):
+        reorder.records.repack(record, "awq")
 
 
 @pytest.mark.parametrize("target", ["q8_0", "q4_0"])
