@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from itertools import islice
 from math import prod
 from pathlib import Path
 from types import MappingProxyType
@@ -47,6 +48,8 @@ _KEY, _VALUE = 1, 2
 # fields of typed values that are stored like raw bytes, by the type: floats and doubles
 _TYPED = {1: 4, 11: 10}
 _IS_EXTERNAL = 1
+# more dims are refused
+_MAX_NDIMS = 64
 # TensorProto.DataType, and the data types here
 _TYPES = {
     1: "f32",
@@ -159,40 +162,22 @@ def _pair(file: memoryview, field: _Field) -> tuple[str, str]:
     return held[_KEY], held[_VALUE]
 
 
-class _Initializer(NamedTuple):
-    """What a TensorProto says."""
+def _initializer(
+    file: memoryview, message: _Field, path: Path, files: dict[Path, FileState]
+) -> tuple[str, Entry | None]:
+    """Return the name of an initializer, and its entry if its elements are stored as bytes.
 
-    name: str
-    # ONNX's number of the type
-    kind: int
-    dims: tuple[int, ...]
-    # the field that has the elements as they are in memory
-    data: _Field | None
-    # where they are in another file
-    external: dict[str, str] | None
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the elements, packed."""
-        return -(-_BITS[_NAMES[self.kind]] * prod(self.dims) // BYTE_BITS)
-
-    @property
-    def is_bytes(self) -> bool:
-        """Whether the elements are stored as bytes, not as numbers of variable length."""
-        is_stored = self.external is not None or self.data is not None
-        return self.kind in _NAMES and (is_stored or not self.nbytes)
-
-
-def _read_initializer(file: memoryview, message: _Field) -> _Initializer:
+    `files` has the known files; one of external data is added.
+    """
     name, kind, location = "", 0, 0
     dims: list[int] = []
     data: dict[int, _Field] = {}
     external: dict[str, str] = {}
     for field in _fields(file, message.start, message.end):
         if field.number == _DIMS:
-            for size in _varints(file, field):
-                dims.append(size)
-                checked_shape(dims)  # a damaged model may have any number of them
+            # a damaged model may have any number of them
+            dims += islice(_varints(file, field), _MAX_NDIMS + 1)
+            checked_shape(dims)
         elif field.number == _TYPE:
             kind = field.value or 0
         elif field.number == _NAME:
@@ -204,35 +189,33 @@ def _read_initializer(file: memoryview, message: _Field) -> _Initializer:
             location = field.value or 0
         elif field.number in {_RAW, *_TYPED.values()}:
             data[field.number] = field
+    name, shape, dtype = check_name(name), checked_shape(dims), _NAMES.get(kind, "")
     held = data.get(_RAW, data.get(_TYPED.get(kind, _RAW)))
-    place = external if location == _IS_EXTERNAL else None
-    return _Initializer(check_name(name), kind, checked_shape(dims), held, place)
-
-
-def _entry_of(found: _Initializer, path: Path, files: dict[Path, FileState]) -> Entry:
-    """Return the entry of an initializer whose elements are stored as bytes.
-
-    `files` has the known files; one of external data is added. Fails if there are more or fewer
-    bytes than type and dims need, or they are in a file that is missing or outside the folder.
-    """
-    file, offset, nbytes, length = path, 0, found.nbytes, 0
-    dtype = _NAMES[found.kind]
-    with about(f"initializer {short_repr(found.name)}"):
-        if found.external is not None:
-            offset = _integer(found.external.get("offset", "0"), "offset")
-            length = _integer(found.external.get("length", str(nbytes)), "length")
-            file = safe_path(path.parent, found.external.get("location"), "external data")
-            if file not in files:
-                files[file] = FileState.at(file)
-        elif found.data is not None:
-            offset, length = found.data.start, found.data.end - found.data.start
+    nbytes = -(-_BITS.get(dtype, 0) * prod(shape) // BYTE_BITS)
+    is_external = location == _IS_EXTERNAL
+    if not dtype or (held is None and not is_external and nbytes):
+        return name, None  # not bytes, but numbers of variable length
+    with about(f"initializer {short_repr(name)}"):
+        home, offset, length = path, 0, 0
+        if is_external:
+            home, offset, length = _place(external, nbytes, path)
+            files[home] = files.get(home) or FileState.at(home)
+        elif held is not None:
+            offset, length = held.start, held.end - held.start
         if length != nbytes:
             msg = (
-                f"{dtype} of shape {short_repr(found.dims)} takes {nbytes} bytes, but {length} are "
+                f"{dtype} of shape {short_repr(shape)} takes {nbytes} bytes, but {length} are "
                 "stored"
             )
             raise MemdescError(msg)
-    return Entry(found.name, dtype, found.dims, file, offset, nbytes, files[file])
+    return name, Entry(name, dtype, shape, home, offset, nbytes, files[home])
+
+
+def _place(external: dict[str, str], nbytes: int, path: Path) -> tuple[Path, int, int]:
+    """Return where external data is: the file, its first byte, and how many bytes."""
+    offset = _integer(external.get("offset", "0"), "offset")
+    length = _integer(external.get("length", str(nbytes)), "length")
+    return safe_path(path.parent, external.get("location"), "external data"), offset, length
 
 
 def _integer(text: str, key: str) -> int:
@@ -248,10 +231,11 @@ def read(path: Path) -> Container:
     Strings, numbers in fields such as `int64_data`, and sparse tensors stay part of the model.
     """
     metadata: dict[str, str] = {}
-    found: list[_Initializer] = []
+    found: list[tuple[str, Entry | None]] = []
     sparse: list[str] = []
     has_graph = has_nodes = False
     with open_container(path, "an ONNX model") as (_, state):
+        files = {path: state}
         file = memoryview(map_file(path, state))  # type: ignore[arg-type] # arrays are buffers
         for field in _fields(file, 0, state.nbytes):
             if field.number == _METADATA:
@@ -262,23 +246,22 @@ def read(path: Path) -> Container:
             for inner in _fields(file, field.start, field.end):
                 has_nodes |= inner.number == _NODE
                 if inner.number == _INITIALIZER:
-                    found.append(_read_initializer(file, inner))
+                    found.append(_initializer(file, inner, path, files))
                 elif inner.number == _SPARSE:
                     held = _fields(file, inner.start, inner.end)
                     values = (each for each in held if each.number == _SPARSE_VALUES)
-                    sparse += [_read_initializer(file, each).name for each in values]
+                    sparse += [_initializer(file, each, path, files)[0] for each in values]
         if not has_graph:
             msg = "it has no graph"
             raise MemdescError(msg)
-        double, count = Counter([each.name for each in found] or [""]).most_common(1)[0]
+        double, count = Counter([name for name, _ in found] or [""]).most_common(1)[0]
         if count > 1:
             msg = f"{count} initializers are called {short_repr(double)}"
             raise MemdescError(msg)
-        files = {path: state}
-        entries = [_entry_of(each, path, files) for each in found if each.is_bytes]
+        entries = [entry for _, entry in found if entry is not None]
         for place in files:
             with naming(place):
                 check_entries(entry for entry in entries if entry.file == place)
-    others = [each.name for each in found if not each.is_bytes]
+    others = [name for name, entry in found if entry is None]
     named = {entry.name: entry for entry in described(entries, {})}
     return Container("onnx", named, metadata, (*files,), (*others, *sparse), has_nodes)
