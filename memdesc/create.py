@@ -70,24 +70,18 @@ def strided_layout(
 
 
 def checked_type(dtype: object, layout: object) -> DataType:
-    """Return the data type of a descriptor's arguments."""
+    """Return the data type of a descriptor's arguments, or say that they are in the wrong order."""
     try:
         return data_type(dtype)
-    except MemdescError:
-        _check_order(dtype, layout)
-        raise
-
-
-def _check_order(dtype: object, layout: object) -> None:
-    """Report a layout and a data type that were passed in the wrong order."""
-    try:
-        data_type(layout)
-    except MemdescError:
-        return
-    raise MemdescError(
-        f"dtype comes before layout: dtype is {short_repr(dtype)} here, and layout "
-        f"{short_repr(layout)}"
-    )
+    except MemdescError as error:
+        try:
+            data_type(layout)
+        except MemdescError:
+            raise error from None
+        raise MemdescError(
+            f"dtype comes before layout: dtype is {short_repr(dtype)} here, and layout "
+            f"{short_repr(layout)}"
+        ) from None
 
 
 def named_layout(dims: tuple[int, ...], name: str, bits: int) -> tuple[Layout, str | None]:

@@ -274,11 +274,6 @@ def _hint(spec: Any, name: str | None) -> str:
         return (
             "; move real and imaginary parts, x.view(np.float64), which has twice as many elements"
         )
-    return _suggestion(name)
-
-
-def _suggestion(name: str | None) -> str:
-    """Return the end of a message that suggests names similar to an unknown one."""
     if name is None or len(name) > _MAX_SUGGESTED:
         return ""
     from difflib import get_close_matches  # only needed for a wrong name

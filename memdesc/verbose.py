@@ -150,7 +150,10 @@ def from_verbose(
     """
     match = re.fullmatch(_VERBOSE, text) if isinstance(text, str) else None
     if match is None:
-        _refuse_other_kind(text)
+        if isinstance(text, str) and (other := re.fullmatch(_OTHER_KIND, text)):
+            raise UnsupportedFormatError(
+                f"{short_repr(text)} does not describe strided memory: {_KINDS[other['kind']]}"
+            )
         raise MemdescError(
             f"{short_repr(text)} does not have the form dtype:flags:blocked:tag:strides:f0, "
             "such as 'f32:p:blocked:aBcd8b::f0'"
@@ -202,14 +205,6 @@ def _sizes(dims: Iterable[int] | str) -> tuple[int, ...]:
 
 def _shown(sizes: tuple[int, ...]) -> str:
     return short_repr("x".join("*" if size == RUNTIME else str(size) for size in sizes))
-
-
-def _refuse_other_kind(text: object) -> None:
-    match = re.fullmatch(_OTHER_KIND, text) if isinstance(text, str) else None
-    if match is not None:
-        raise UnsupportedFormatError(
-            f"{short_repr(text)} does not describe strided memory: {_KINDS[match['kind']]}"
-        )
 
 
 def _runtime_from_verbose(match: re.Match[str], sizes: tuple[int, ...]) -> RuntimeDesc:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from math import prod
-from typing import NamedTuple
 
 from memdesc.errors import MemdescError
 from memdesc.layout import Axis, Block, Layout, check_dims, dim_name, dim_names
@@ -87,15 +86,9 @@ def join_axes(
     return Layout.computed(dims, tuple(axis for axis, _ in ordered), tuple(blocks), offset0)
 
 
-class _Group(NamedTuple):
-    """Adjacent dims that become other adjacent dims with the same product.
-
-    If there are no old dims, the new one is an added unit dim; if there are no new ones, the old
-    one is a dropped unit dim.
-    """
-
-    old: tuple[int, ...]
-    new: tuple[int, ...]
+# Adjacent old dims that become adjacent new dims with the same product. Without old dims, the new
+# one is an added unit dim; without new ones, the old one is a dropped unit dim.
+_Group = tuple[range, range]
 
 
 def reshape(layout: Layout, dims: tuple[int, ...], letters: str | None = None) -> Layout:
@@ -116,9 +109,9 @@ def reshape(layout: Layout, dims: tuple[int, ...], letters: str | None = None) -
         if len(old) == len(new) == 1 and layout.dims[old[0]] == dims[new[0]]:
             kept[old[0]] = new[0]
         elif not old:
-            parts.append((Axis(new, 1), (Block(0, 1, 1, unit_stride),)))
+            parts.append((Axis((*new,), 1), (Block(0, 1, 1, unit_stride),)))
         elif new:
-            parts += _regrouped(layout, _Group(old, new), dims, letters)
+            parts += _regrouped(layout, (old, new), dims, letters)
         if old:
             outer = layout.outer(_axis_of(layout, old[0]))
             unit_stride = outer.stride * layout.dims[old[0]] // outer.step
@@ -158,10 +151,10 @@ def _groups(layout: Layout, dims: tuple[int, ...], letters: str | None) -> Itera
         if old and layout.dims[old - 1] == 1:
             old -= 1
             if layout.axes[_axis_of(layout, old)].padded == 1:
-                yield _Group((old,), ())
+                yield range(old, old + 1), range(0)
             elif new and dims[new - 1] == 1:
                 new -= 1
-                yield _Group((old,), (new,))
+                yield range(old, old + 1), range(new, new + 1)
             else:
                 raise MemdescError(
                     f"{dim_name(old, letters)} of size 1 is padded or fused with "
@@ -169,10 +162,10 @@ def _groups(layout: Layout, dims: tuple[int, ...], letters: str | None) -> Itera
                 )
         elif new and dims[new - 1] == 1:
             new -= 1
-            yield _Group((), (new,))
+            yield range(0), range(new, new + 1)
         else:
             group = _smallest_group(layout, dims, (old, new))
-            old, new = group.old[0], group.new[0]
+            old, new = group[0].start, group[1].start
             yield group
 
 
@@ -191,7 +184,7 @@ def _smallest_group(layout: Layout, dims: tuple[int, ...], ends: tuple[int, int]
             raise MemdescError(
                 f"dims {layout.dims} cannot be regrouped into {dims} where one of them is 0"
             )
-    return _Group(tuple(range(old, ends[0])), tuple(range(new, ends[1])))
+    return range(old, ends[0]), range(new, ends[1])
 
 
 def _regrouped(
@@ -202,10 +195,11 @@ def _regrouped(
     Each new dim takes the innermost digits of the old dims' row-major index that are left. A digit
     that is part of two new dims is cut.
     """
-    digits = _digits(layout, group.old, letters)
+    olds, news = group
+    digits = _digits(layout, olds, letters)
     parts = []
-    for dim in reversed(group.new):
-        padded = dims[dim] if dim > group.new[0] else prod(extent for extent, _ in digits)
+    for dim in reversed(news):
+        padded = dims[dim] if dim > news.start else prod(extent for extent, _ in digits)
         blocks: list[Block] = []
         step = 1
         while step < padded:
@@ -225,7 +219,7 @@ def _regrouped(
     return parts
 
 
-def _digits(layout: Layout, dims: tuple[int, ...], letters: str | None) -> list[tuple[int, int]]:
+def _digits(layout: Layout, dims: range, letters: str | None) -> list[tuple[int, int]]:
     """Return the extents and strides of the digits of dims' row-major index, fused where possible.
 
     Only the first dim may be padded. Fails if a dim that changes is fused with others.
@@ -234,7 +228,7 @@ def _digits(layout: Layout, dims: tuple[int, ...], letters: str | None) -> list[
     for dim in dims:
         k = _axis_of(layout, dim)
         axis = layout.axes[k]
-        is_padded = axis.padded != layout.dims[dim] and dim > dims[0]
+        is_padded = axis.padded != layout.dims[dim] and dim > dims.start
         if is_padded or len(axis.dims) > 1 or axis.padded % layout.outer(k).step:
             raise MemdescError(
                 f"{dim_name(dim, letters)} is padded or fused with other dims, so it must keep its "

@@ -115,7 +115,9 @@ def _read(given: Given) -> MemoryDesc | ImageDesc:
                 raise
             refused = str(error)
         refuse_record(name)
-        _refuse_prefix(name)
+        prefix = re.match(r"(\w+):(?!:)", name)  # two colons are C++'s
+        if prefix is not None:
+            raise UnknownFormatError(f"unknown format {short_repr(name)}: {no_system(prefix[1])}")
         try:
             resolve(name, given.dims or (), _bits(given))
         except UnknownFormatError as error:
@@ -149,13 +151,6 @@ def parse_buffer(text: str, dims: tuple[int, ...], dtype: DataType) -> MemoryDes
     raise UnsupportedFormatError(
         f"{short_repr(text)} is an image; image_desc(dims, dtype, name) describes it"
     )
-
-
-def _refuse_prefix(text: str) -> None:
-    # two colons are C++'s
-    prefix = re.match(r"(\w+):(?!:)", text)
-    if prefix is not None:
-        raise UnknownFormatError(f"unknown format {short_repr(text)}: {no_system(prefix[1])}")
 
 
 def _is_name(given: Given) -> bool:

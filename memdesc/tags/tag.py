@@ -169,12 +169,15 @@ class FormatTag(Checked):
 
     def spelled(self, letters: str) -> str:
         """Write the tag with other letters for the dims."""
+        # axes whose steps descend from the outside in, like those of nested blocks
+        steps = [[d.step for d in self.digits if d.axis == k] for k in range(len(self.axes))]
+        nested = {k for k, own in enumerate(steps) if own == sorted(own, reverse=True)}
         parts = []
         for digit in self.digits:
             name = axis_name(self.axes[digit.axis], letters)
             if not digit.extent:
                 parts.append(name.upper() if digit.step > 1 else name)
-            elif self._is_nested(digit.axis):
+            elif digit.axis in nested:
                 parts.append(f"{digit.extent}{name}")
             else:
                 parts.append(f"{digit.extent}{name}/{digit.step}.")
@@ -183,11 +186,6 @@ class FormatTag(Checked):
         for dims, align in zip(self.axes, self.align, strict=True):
             text += f"__{axis_name(dims, letters)}{align}" if align > 1 else ""
         return text
-
-    def _is_nested(self, axis: int) -> bool:
-        """Whether the steps of an axis descend from the outside in, like those of nested blocks."""
-        steps = [digit.step for digit in self.digits if digit.axis == axis]
-        return steps == sorted(steps, reverse=True)
 
 
 def axis_name(dims: tuple[int, ...], letters: str) -> str:
