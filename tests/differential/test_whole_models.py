@@ -23,6 +23,7 @@ import numpy as np
 import pytest
 
 import reorder
+from memdesc import data_type
 from memdesc.record import record_desc
 from tests.differential.test_decoded import decoded, numbers, of_modelopt, same
 from tests.records import random_record
@@ -767,7 +768,7 @@ def _saved(folder: Path, name: str, *, plain: bool, **options: Any) -> Path:
         values = rng.random(scale.layout.dims) / 64 + 1e-3
         record.set_field(scale.name, values.astype(scale.desc.dtype.numpy))
         if desc.rule.zero is None:  # codes of f8, without NaN
-            record.set_field("weight", rng.standard_normal(dims).astype("float8_e4m3fn"))
+            record.set_field("weight", rng.standard_normal(dims).astype(data_type("f8_e4m3").numpy))
         else:
             half = np.full(desc.field("qzeros").layout.dims, (1 << options["bits"] - 1) - 1)
             record.set_field("qzeros", half)
