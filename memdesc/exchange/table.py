@@ -49,13 +49,17 @@ def _read(vocabulary: Vocabulary, given: Given) -> MemoryDesc:
     return desc_of(dtype, layout_by_tag(tag, dims, given.text))
 
 
+def _write_notation(desc: MemoryDesc, _letters: str) -> tuple[str, ...]:
+    return (str(tag_of(desc)),)
+
+
+def _read_any(given: Given) -> MemoryDesc:
+    return memory_desc(given.sizes(), given.type(), given.text)
+
+
 # reads what `memory_desc` reads, and writes str(FormatTag)
 _NOTATION = System(
-    "memdesc",
-    "memdesc",
-    "any name, and the notation of FormatTag",
-    lambda desc, _: (str(tag_of(desc)),),
-    lambda given: memory_desc(given.sizes(), given.type(), given.text),
+    "memdesc", "memdesc", "any name, and the notation of FormatTag", _write_notation, _read_any
 )
 
 
@@ -111,9 +115,7 @@ def written(desc: MemoryDesc, system: str, *, letters: str | None = None) -> tup
     >>> written(memdesc.memory_desc((2, 17, 5, 4), "f32", "b_fs_yx_fsv16"), "onednn")
     ('aBcd16b', 'nChw16c', 'gOiw16o')
     """
-    if not isinstance(system, str) or system not in SYSTEMS:
-        raise MemdescError(no_system(system))
-    notation = SYSTEMS[system]
+    notation = _system(system)
     checked_desc("desc", desc)
     alphabet = LETTERS[: desc.ndims]
     if letters is not None:
@@ -125,6 +127,12 @@ def written(desc: MemoryDesc, system: str, *, letters: str | None = None) -> tup
     except MemdescError:
         is_same = False
     return texts if is_same else notation.write(desc, alphabet)
+
+
+def _system(name: str) -> System:
+    if not isinstance(name, str) or name not in SYSTEMS:
+        raise MemdescError(no_system(name))
+    return SYSTEMS[name]
 
 
 def no_system(name: object) -> str:

@@ -58,8 +58,7 @@ def _linked(batch: Batch) -> tuple[NDArray[np.int64], Callable[[], int]]:
     if kernel is not None:
         return batch.program, lambda: interpreter_at(kernel)
     # programs of boxes alone load none of this
-    from reorder.cpu.runtime.link import link
-    from reorder.cpu.runtime.stages import tile_interpreter_at
+    from reorder.cpu.runtime.stages import link, tile_interpreter_at
 
     return link(batch), tile_interpreter_at
 

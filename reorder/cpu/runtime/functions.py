@@ -24,6 +24,7 @@ from numba.extending import lower_builtin, type_callable
 
 from reorder.cpu.kernels.intrinsics import EMITTERS
 from reorder.cpu.llvm.emit import Number
+from reorder.cpu.runtime import intrinsics
 from reorder.cpu.runtime.internals import (
     AOTCodeLibrary,
     AOTCPUCodegen,
@@ -32,7 +33,6 @@ from reorder.cpu.runtime.internals import (
     TypingContext,
     compile_extra,
 )
-from reorder.cpu.runtime.intrinsics import is_intrinsic
 from reorder.forks import at_fork
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def _register_called(function: Any) -> None:
     """Tell numba about all functions that a function calls."""
     for name in function.__code__.co_names:
         called = function.__globals__.get(name)
-        if is_intrinsic(called) or isinstance(called, FunctionType):
+        if isinstance(called, FunctionType):
             _register(called)
 
 
@@ -131,12 +131,14 @@ def _register(function: Any) -> None:
         typed.pysig = signature  # type: ignore[attr-defined] # numba asks for the parameters
         return typed
 
-    if not is_intrinsic(function):
+    is_intrinsic = function.__module__ == intrinsics.__name__
+    emit = EMITTERS[function.__name__] if is_intrinsic else None
+    if emit is None:
         _register_called(function)
 
     @lower_builtin(function, types.VarArg(types.Any))  # type: ignore[untyped-decorator] # numba ships no types
     def _(context: Any, builder: Builder, called: Any, arguments: Sequence[Value]) -> Value:
-        if not is_intrinsic(function):
+        if emit is None:
             made = context.compile_subroutine(builder, function, called, flags=_flags())
             return context.call_internal(builder, made.fndesc, called, arguments)
         numbers = [
@@ -145,7 +147,7 @@ def _register(function: Any) -> None:
             else Number(builder, argument)
             for kind, argument in zip(called.args, arguments, strict=True)
         ]
-        compiled = EMITTERS[function.__name__](builder, *numbers)
+        compiled = emit(builder, *numbers)
         return context.get_dummy_value() if compiled is None else compiled.raw
 
 

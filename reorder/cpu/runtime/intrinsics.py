@@ -1,36 +1,17 @@
 """What compiled functions can do with memory and with C: these have no code in Python.
 
 Operations on memory take an address and the index of an int64 from there. `kernels/intrinsics.py`
-emits them.
+emits all functions of this module.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
 
-_Function = TypeVar("_Function", bound=Callable[..., Any])
-
-_INTRINSICS: set[Any] = set()
-
-
-def is_intrinsic(function: object) -> bool:
-    """Whether compiled code has instructions in the place of a function."""
-    return function in _INTRINSICS
-
-
-def _intrinsic(function: _Function) -> _Function:
-    _INTRINSICS.add(function)
-    return function
-
-
-@_intrinsic
 def load_int(address: int, index: int) -> int:
     """Load an int64 that no other thread writes meanwhile."""
     raise NotImplementedError
 
 
-@_intrinsic
 def store_int(address: int, index: int, value: int) -> None:
     """Store an int64 that no other thread uses meanwhile."""
     raise NotImplementedError
@@ -39,13 +20,11 @@ def store_int(address: int, index: int, value: int) -> None:
 # For words that other threads use at the same time. These two order nothing (relaxed in C11);
 
 
-@_intrinsic
 def load_relaxed(address: int, index: int) -> int:
     """Load an int64 atomically."""
     raise NotImplementedError
 
 
-@_intrinsic
 def store_relaxed(address: int, index: int, value: int) -> None:
     """Store an int64 atomically."""
     raise NotImplementedError
@@ -54,37 +33,31 @@ def store_relaxed(address: int, index: int, value: int) -> None:
 # these do: what is written before a store (release) is visible after the load of it (acquire).
 
 
-@_intrinsic
 def load_shared(address: int, index: int) -> int:
     """Load an int64, and see what was written before it was stored."""
     raise NotImplementedError
 
 
-@_intrinsic
 def store_shared(address: int, index: int, value: int) -> None:
     """Store an int64, and publish what was written before."""
     raise NotImplementedError
 
 
-@_intrinsic
 def exchange_shared(address: int, index: int, expected: int, value: int) -> bool:
     """Compare and exchange an int64 atomically; returns whether it had the expected value."""
     raise NotImplementedError
 
 
-@_intrinsic
 def pause() -> None:
     """Let a core that spins rest for some cycles, if it has an instruction for that."""
     raise NotImplementedError
 
 
-@_intrinsic
 def stack_address() -> int:
     """Return an address on the stack of this thread."""
     raise NotImplementedError
 
 
-@_intrinsic
 def call_c(address: int, values: tuple[int, ...]) -> int:
     """Call the C function at an address with integers or addresses.
 
@@ -94,13 +67,11 @@ def call_c(address: int, values: tuple[int, ...]) -> int:
     raise NotImplementedError
 
 
-@_intrinsic
 def call_interpreter(address: int, call: tuple[int, ...]) -> None:
     """Call the compiled interpreter at an address with an `InterpreterCall`."""
     raise NotImplementedError
 
 
-@_intrinsic
 def run_tiles(call: tuple[int, ...], slots: int) -> None:
     """Run the steps of the tiles of an `InterpreterCall`, with the slots at an address."""
     raise NotImplementedError

@@ -1,4 +1,4 @@
-"""Compiled stages, and the interpreter of tiles that calls them.
+"""Compiled stages, the interpreter of tiles that calls them, and programs with their addresses.
 
 A conversion is compiled for a pair of a type and a working type, arithmetic for a working type and
 the types that it loads and stores. A stage is an interpreter whose program is a table, and whose
@@ -7,17 +7,23 @@ point is a `Placement`, so the interpreter of tiles calls steps of any kind alik
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from reorder.cpu.runtime.interpreters import compiled_interpreter
+import numpy as np
+
+from reorder.cpu.runtime.interpreters import compiled_interpreter, interpreter_at
 from reorder.cpu.runtime.intrinsics import load_int, run_tiles
 from reorder.cpu.runtime.jit import compiled_at
-from reorder.cpu.runtime.scratch import free_scratch, slots_of, take_scratch
+from reorder.cpu.runtime.scratch import SCRATCH_BLOCK, free_scratch, slots_of, take_scratch
 from reorder.cpu.schedule.tile_program import TILES, StageTypes, TilesHead
 from reorder.cpu.tables import nbytes_of
+from reorder.memory.buffers import address_of
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from reorder.cpu.kernels.interpreter import InterpreterCall
+    from reorder.cpu.schedule.batches import Batch
 
 _HEAD_NBYTES = nbytes_of(TilesHead)
 
@@ -56,3 +62,21 @@ def stage_at(types: StageTypes) -> int:
         emit_stage(call, types)
 
     return compiled_interpreter(f"stage: {', '.join(key)}", emit)
+
+
+def link(batch: Batch) -> NDArray[np.int64]:
+    """Return the program of a batch of tiles with addresses; the batch must outlive it."""
+    program = batch.program.copy()
+    program[TILES.scratch_block] = SCRATCH_BLOCK
+    for word, target in batch.relocations:
+        program[word] = _address_of(target)
+    return program
+
+
+def _address_of(target: Any) -> int:
+    match target:
+        case np.ndarray():
+            return address_of(target)
+        case StageTypes():
+            return stage_at(target)
+    return interpreter_at(target)

@@ -9,7 +9,7 @@ A step moves a tile, by the interpreter of boxes with a program of its own, or r
 is compiled code that converts rows or does arithmetic on them. A stage reads a table, whose address
 is in the step; tables of offsets follow it, one int64 for each row.
 
-A schedule names the code and the arrays of a step. `runtime.link` writes their addresses.
+A schedule names the code and the arrays of a step. `runtime.stages` writes their addresses.
 """
 
 from __future__ import annotations
