@@ -74,6 +74,11 @@ class _Option(NamedTuple):
     # what a file without the value means; None if the tensors show it
     usual: Any = None
 
+    @property
+    def types(self) -> set[type]:
+        """The types of its values in JSON."""
+        return {type(given) for given, _ in self.values} or {int}
+
 
 class _Sizes(NamedTuple):
     """The value is a list of two sizes, which are two options, or one such as ``128x64``."""
@@ -189,7 +194,10 @@ _INTEGERS = {
     "symmetric": _Option("zeros", ((True, False), (False, True)), usual=True),
     "actorder": _Option(
         _ACT_ORDER,
-        ((None, False), ("weight", False), ("static", False), ("group", True), ("dynamic", True)),
+        (
+            *((given, False) for given in (None, False, "weight", "static")),
+            *((given, True) for given in (True, "group", "dynamic")),
+        ),
     ),
 }
 _IN_16 = {
@@ -981,6 +989,10 @@ def _said(
             read = _read(spec, value, is_whole=file not in OLD_CONFIGS)
             if read is None:
                 shown = "missing" if value is None else short_repr(value)
+                if isinstance(spec, _Option) and type(value) not in spec.types:
+                    # it may be meant for what a rule names, so that does not overrule it
+                    msg = f"{file}: {key} is {shown}, not {_shown(spec)}"
+                    raise MemdescError(msg)
                 problems.setdefault(f"{key} is {shown}", []).append(_shown(spec))
                 break
             options |= read

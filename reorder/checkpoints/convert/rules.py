@@ -103,10 +103,10 @@ class Rule:
 
     def renamed(self, name: str) -> str:
         """Return the new name of a tensor, or of a record, that it matches."""
-        found = _expression(self.pattern).match(name)
+        found = _expression(self.pattern).match(name[::-1])
         if self.rename is None or found is None:
             return name
-        texts = iter(found.groups())
+        texts = (text[::-1] for text in reversed(found.groups()))
         return re.sub(r"\*", lambda _: next(texts), self.rename)
 
     def fail(self, problem: str) -> NoReturn:
@@ -127,7 +127,7 @@ def names_matching(pattern: str, names: Collection[str]) -> list[str]:
     if glob.escape(only) == pattern:
         # the pattern is a name, as where each of thousands of layers has a rule
         return [only] if only in names else []
-    return [name for name in names if _expression(pattern).match(name)]
+    return [name for name in names if _expression(pattern).match(name[::-1])]
 
 
 def similar(pattern: str, names: Collection[str]) -> str:
@@ -141,16 +141,18 @@ def similar(pattern: str, names: Collection[str]) -> str:
 
 @lru_cache(maxsize=1024)
 def _expression(pattern: str) -> re.Pattern[str]:
-    """Return a regular expression with a group for each star, as short as it can be.
+    """Return a regular expression of names from end to start, with a group for each star.
 
-    The text between stars has a fixed length, so the first place where it fits is as good as any,
-    and `(?>...)` keeps `re` from trying others.
+    Earlier stars match as much as they can, so those that come first from the end are short. The
+    text between stars has a fixed length: the first place where it fits is as good as any, and
+    `(?>...)` keeps `re` from trying others.
     """
     parts = [""]
-    for token in _TOKEN.findall(pattern):
-        parts[-1:] = [parts[-1], ""] if token.startswith("*") else [parts[-1] + token]
-    # they end with \Z, or from Python 3.14 on with \z, which stands for the end of the name
-    first, *others = (translate(part)[: -len(r"\z")] for part in parts)
+    for token in reversed(_TOKEN.findall(pattern)):
+        # without \Z, or from Python 3.14 on \z, which stands for the end of the name
+        text = "" if token.startswith("*") else translate(token)[: -len(r"\z")]
+        parts[-1:] = [parts[-1] + text] if text else [parts[-1], ""]
+    first, *others = parts
     middle = "".join(f"(?>(.*?){part})" for part in others[:-1])
     last = "".join(f"(.*){part}" for part in others[-1:])
     return re.compile(rf"{first}{middle}{last}\Z", re.DOTALL)
@@ -273,9 +275,7 @@ def _make_rule(text: str, pattern: str, fields: Mapping[str, str]) -> Rule:
             made[key] = read(value) if re.fullmatch(form, value) else None
         except MemdescError as error:
             rule.fail(f"{key}: {error}")
-        except ValueError:
-            pass
-        if made.get(key) is None:
+        if made[key] is None:
             rule.fail(f"{key}={value} is not {what}")
     if "groups" in made and "scales" not in made:
         rule.fail("groups= goes with scales=, which are chosen from the data")
@@ -307,11 +307,12 @@ def _format(value: str) -> FormatName:
     return FormatName(found[1].strip(), tuple(options))
 
 
-def _finite(value: str) -> float:
-    number = float(value)
-    if not isfinite(number):
-        raise ValueError
-    return number
+def _finite(value: str) -> float | None:
+    try:
+        number = float(value)
+    except ValueError:
+        return None
+    return number if isfinite(number) else None
 
 
 def _sizes(value: str) -> tuple[int, ...]:

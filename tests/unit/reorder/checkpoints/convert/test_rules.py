@@ -106,14 +106,14 @@ def _patterns_and_names(draw: DrawFn) -> tuple[str, str]:
 
 
 @given(_patterns_and_names())
-def test_first_stars_stand_for_as_little_as_they_can(pattern_and_name: tuple[str, str]) -> None:
+def test_first_stars_stand_for_as_much_as_they_can(pattern_and_name: tuple[str, str]) -> None:
     import re  # the oracle's alone
 
     pattern, name = pattern_and_name
     tokens = re.findall(r"\[!?[ab]+\]|\*+|.", pattern)
     texts = {"?": ".", ".": r"\.", "[!a]": "[^a]"}
-    lazy = "".join("(.*?)" if "*" in token else texts.get(token, token) for token in tokens)
-    found = re.fullmatch(lazy, name)
+    greedy = "".join("(.*)" if "*" in token else texts.get(token, token) for token in tokens)
+    found = re.fullmatch(greedy, name)
     stars = [token for token in tokens if "*" in token]
     rule = Rule("", pattern, rename="/".join("*" * len(stars)))
     assert rule.matches(name) == (found is not None)
@@ -171,3 +171,8 @@ def test_a_rule_for_each_of_many_layers_takes_time_for_each_layer_alone(tmp_path
     calls(1)  # what is done once; what earlier tests have done is in all of the others
     few, more, many = (calls(count) for count in (40, 80, 160))
     assert many - more < 3 * (more - few)
+
+
+def test_brackets_that_are_no_set_stand_for_themselves() -> None:
+    assert Rule("", "a]b[*").matches("a]b[c")
+    assert not Rule("", "a]b[*").matches("aba")
