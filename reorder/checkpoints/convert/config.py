@@ -113,7 +113,7 @@ def _sections(plan: Plan, layers: Layers, before: Json) -> Json | None:
     method, wanted = method_in(held), plan.target.method
     made = [step for step in plan.moved if isinstance(step.dst, RecordDesc)]
     if before:
-        _check_experts(plan)
+        _check_experts(plan, layers)
     elif all(len({*step.sources, *step.targets}) == 1 for step in plan.moved):
         return {}
     if before and (made or plan.left) and wanted in (None, method):
@@ -245,11 +245,10 @@ def _set_dtype(config: dict[str, Any], plan: Plan) -> list[str]:
     return [f"loaders will round {first_of(names, 3)} too: {why}"] if names else []
 
 
-def _check_experts(plan: Plan) -> None:
+def _check_experts(plan: Plan, layers: Layers) -> None:
     """Refuse to decode only some experts of a layer: loaders merge them and expect one format."""
     decoded = [_layer_name(step) for step in plan.moved if not isinstance(step.dst, RecordDesc)]
-    tensors = [tensor for step in plan.steps for tensor in step.tensors]
-    quantised = {block_of(each.name) for each in tensors if each.dtype not in _DTYPES} - {""}
+    quantised = {*map(block_of, layers.quantised)} - {""}
     mixed = next((layer for layer in decoded if block_of(layer) in quantised), None)
     if mixed is not None:
         msg = (

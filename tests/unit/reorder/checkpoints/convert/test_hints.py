@@ -77,7 +77,7 @@ give another name
 leave out 'ba ->'
     rule("w: ba -> ab", blocked)
     rule("w: ab", blocked)
-write one file, such as OUT.safetensors
+name a single file, such as OUT.safetensors
     to("gptq", None, "*: gptq -> q4_0")
     to("gptq", None, "*: gptq -> q4_0", out="x.safetensors")
 leave it as it is
