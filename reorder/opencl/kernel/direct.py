@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from math import gcd, prod
 from typing import TYPE_CHECKING, NamedTuple
@@ -438,16 +439,8 @@ class Direct(Body):
         yield from shared_lines(conversion, self.uniform, s)
         shared = (*conversion.scalars, *self.uniform)
         for k in self._lanes(pattern):
-
-            def value(role: str, k: int = k) -> str:
-                is_shared = role in shared
-                return (
-                    f"{role}_all"
-                    if is_shared
-                    else conversion.operand_value(role, self._at(role, s, k))
-                )
-
-            done = f"y_{k} = {conversion.converted(f'x{s}_{k}', value, f'old_{k}')};"
+            at = partial(self._at, s=s, lane=k)
+            done = f"y_{k} = {conversion.converted(f'x{s}_{k}', at, shared, f'old_{k}')};"
             yield done if self.is_whole or not k else f"if (first_{s} + {k} < p.valid0) {done}"
 
     def _store(self, pattern: Pattern, prefix: str, s: int) -> Iterator[str]:

@@ -22,7 +22,7 @@ from reorder.values.expressions import Dialect, Expr, Function, name
 from reorder.values.formats import FLOATS, INTEGERS, IntegerFormat
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
     from numpy.typing import NDArray
 
@@ -170,14 +170,25 @@ class KernelFormula(Formula):
         bits = f"({DIALECT.types[kind.replace('f', 'u')]})p.{role}_value"
         return f"as_{DIALECT.types[kind]}({bits})" if kind in FLOATS else bits
 
-    def converted(self, code: str, operand: Callable[[str], str], old: str = "") -> str:
+    def converted(
+        self,
+        code: str,
+        at: Callable[[str], str] = str,
+        shared: Collection[str] = (),
+        old: str = "",
+    ) -> str:
         """Return the expression of the bits of dst, from those of src and those that dst holds.
 
-        `operand` returns the expression of the value of a role. The program must contain `lines`.
+        `at` returns the offset of a role that varies; `shared` have the roles that were read for
+        several elements. The program must contain `lines`.
         """
         if self.is_move:
             return code
-        arguments = [code, *map(operand, self.roles)]
+        operands = (
+            f"{role}_all" if role in shared else self.operand_value(role, at(role))
+            for role in self.roles
+        )
+        arguments = [code, *operands]
         arguments += [old] if BETA in self.roles else []
         return f"convert_element({', '.join(arguments)})"
 

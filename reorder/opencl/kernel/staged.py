@@ -533,14 +533,11 @@ class Staged(Body):
         shared = (*conversion.scalars, *self.uniform)
         for j, name in enumerate(names):
 
-            def value(role: str, j: int = j) -> str:
-                if role in shared:
-                    return f"{role}_all"
-                moved = f" + {j} * p.{role}{first}" if j else ""
-                return conversion.operand_value(role, f"{role}_{s}{moved}")
+            def at(role: str, j: int = j) -> str:
+                return f"{role}_{s}{f' + {j} * p.{role}{first}' if j else ''}"
 
             code = f"({conversion.src_type})({_lane(f'v{s}_0', j, side)})"
-            done = f"{name} = {conversion.converted(code, value)};"
+            done = f"{name} = {conversion.converted(code, at, shared)};"
             yield done if side.is_whole or not j else f"if (count{s} > {j}) {done}"
         yield "}"
         yield from self._scattered(side, s, [f"({ctype}){name}" for name in names])
@@ -699,7 +696,7 @@ class Staged(Body):
             if self._has_whole_pixels:
                 yield f"const {ctype}4 pixel = *(__local const {ctype}4 *)pixel0;"
                 lanes = [f"pixel.s{lane}" for lane in range(PIXEL_LANES)]
-            codes = [_converted(conversion, f"(uint){lane}") for lane in lanes]
+            codes = [conversion.converted(f"(uint){lane}") for lane in lanes]
             pixel = pattern.dst.pixel_of_codes(codes, conversion.dst)
         yield pattern.dst.write("dst", "x0", "y0", pixel)
 
@@ -714,7 +711,7 @@ class Staged(Body):
                 for k in range(PIXEL_LANES)
             )
         codes = (pattern.src.code_of_lane(f"v{s}.s{lane}") for lane in range(PIXEL_LANES))
-        lanes = [f"({ctype})({_converted(conversion, code)})" for code in codes]
+        lanes = [f"({ctype})({conversion.converted(code)})" for code in codes]
         if self._has_whole_pixels:
             return f"*(__local {ctype}4 *)pixel{s} = ({ctype}4)({', '.join(lanes)});"
         return " ".join(
@@ -754,11 +751,6 @@ def _lane(vector: str, lane: int, side: Runs) -> str:
     if side.bits == WORD_BITS:
         return word
     return f"({word} >> {at % WORD_BITS} & {(1 << side.bits) - 1:#x})"
-
-
-def _converted(conversion: KernelFormula, code: str) -> str:
-    """Return the bits of dst, from those of src; no operand varies."""
-    return conversion.converted(code, lambda role: conversion.operand_value(role, ""))
 
 
 def _pair_function(side: Runs) -> Iterator[str]:
