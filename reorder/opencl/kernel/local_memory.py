@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from memdesc.banks import bank_steps
-from reorder.opencl.kernel.access import VECTOR
 from reorder.opencl.kernel.launch import ceil_log2
 
 if TYPE_CHECKING:
@@ -119,30 +118,3 @@ class LocalLayout(NamedTuple):
         gaps = self.gap and loop == self.gap_loop
         more = [f"{index} / {self.gap_steps} * {self.gap}"] if gaps else []
         return [f"{index} * {self.strides[loop]}", *more]
-
-
-def local_layout(
-    element: int,
-    count: int,
-    loops: tuple[Sequence[tuple[int, int]], Sequence[tuple[int, int]]],
-    padding: int,
-    gap: tuple[int, int, int],
-) -> LocalLayout:
-    """Lay out a tile of elements of some bytes.
-
-    `loops` are those of a run and the others, as (loop, steps), innermost first; `count` loops
-    exist. Runs start at multiples of a vector, with `padding` bytes more between them, and `gap`
-    has the bytes, the loop and the steps of a gap.
-    """
-    run, rest = loops
-    strides, stride = [0] * count, element
-    for loop, steps in run:
-        strides[loop] = stride
-        stride *= steps
-    stride = -(-stride // VECTOR) * VECTOR + padding
-    for loop, steps in rest:
-        strides[loop] = stride
-        stride *= steps
-        if loop == gap[1]:
-            stride += -(-steps // gap[2]) * gap[0]
-    return LocalLayout(element, tuple(strides), stride, *gap)

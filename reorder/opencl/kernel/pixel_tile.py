@@ -144,7 +144,7 @@ def _choose_tile(
     if length < _MIN_RUN or prod(extents) > _MAX_STEPS * shape.work_items:
         return None
     step = max(buffer.nbytes, PIXEL_LANES * access.nbytes if run[0] == LANES else WORD)
-    paddings = [(padding, 0) for padding in range(0, BANKS * WORD, step)]
+    paddings = tuple((padding, 0) for padding in range(0, BANKS * WORD, step))
     tile = without_bank_conflicts(tile, shape.work_items, paddings)
     return None if tile.local_nbytes > _MAX_LOCAL else (loops, tile)
 

@@ -37,7 +37,6 @@ from reorder.opencl.kernel.local_memory import (
     LocalLayout,
     best_swizzle,
     least_conflicts,
-    local_layout,
 )
 from reorder.opencl.kernel.statements import (
     FIRST_BYTES,
@@ -868,44 +867,47 @@ def runs_of(  # noqa: PLR0913 - a side of a tile, and where runs of it start
     return Runs(run, rest, bits, lanes, is_whole and not (operand and is_shifted), is_shifted)
 
 
+@lru_cache(maxsize=256)
 def without_bank_conflicts(
-    body: Staged, work_items: int, paddings: Iterable[tuple[int, int]]
+    body: Staged, work_items: int, paddings: tuple[tuple[int, int], ...]
 ) -> Staged:
     """Return a body whose work items share few banks of local memory.
 
     `paddings` are bytes after each run, and after some steps of the innermost loop of src; without
     any, words are swizzled.
     """
-    return _without_bank_conflicts(body, work_items, tuple(paddings))
 
-
-@lru_cache(maxsize=256)
-def _without_bank_conflicts(
-    body: Staged, work_items: int, paddings: tuple[tuple[int, int], ...]
-) -> Staged:
     def accesses(tried: Staged) -> tuple[list[int], list[int]]:
         stored, loaded = (tried.first_words(side, work_items) for side in (tried.src, tried.dst))
         return stored, loaded
 
-    tried = [laid_out(body, *padding) for padding in paddings]
-    if tried:
-        return least_conflicts(tried, accesses)
+    if paddings:
+        return least_conflicts([laid_out(body, *padding) for padding in paddings], accesses)
     body = laid_out(body)
-    swizzle = best_swizzle(accesses(body))
-    return replace(body, local=body.local._replace(swizzle=swizzle))
+    return replace(body, local=body.local._replace(swizzle=best_swizzle(accesses(body))))
 
 
 def laid_out(body: Staged, padding: int = 0, gap: int = 0) -> Staged:
     """Return a body with local memory in the order of its side, given the bytes after each run.
 
-    `gap` more bytes follow each vector's steps of the innermost loop of src.
+    Runs start at multiples of a vector. `gap` more bytes follow each vector's steps of the
+    innermost loop of src.
     """
     side = body.src if body.ordered == "src" else body.dst
     assert isinstance(side, Runs)  # noqa: S101 - for the type checker
-    run, rest = ([(k, body.loaded(k)) for k in loops] for loops in (side.run, side.rest))
-    gap_at = (body.src.run[0], body.src.lanes) if isinstance(body.src, Runs) else (0, 1)
-    if gap_at[0] in side.run:
-        gap = 0
-    count = len(body.extents) + 1
-    local = local_layout(body.local.element, count, (run, rest), padding, (gap, *gap_at))
+    gap_loop, gap_steps = (0, 1)
+    if isinstance(body.src, Runs):
+        gap_loop, gap_steps = body.src.run[0], body.src.lanes
+    gap = 0 if gap_loop in side.run else gap
+    strides, stride = [0] * (len(body.extents) + 1), body.local.element
+    for k in side.run:
+        strides[k] = stride
+        stride *= body.loaded(k)
+    stride = -(-stride // VECTOR) * VECTOR + padding
+    for k in side.rest:
+        strides[k] = stride
+        stride *= body.loaded(k)
+        if k == gap_loop:
+            stride += -(-body.loaded(k) // gap_steps) * gap
+    local = LocalLayout(body.local.element, tuple(strides), stride, gap, gap_loop, gap_steps)
     return replace(body, local=local)

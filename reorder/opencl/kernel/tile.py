@@ -26,8 +26,6 @@ from reorder.opencl.kernel.staged import Runs, Staged, runs_of, without_bank_con
 from reorder.values.binding import BETA
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from reorder.opencl.kernel.placement import Nest
 
 # bytes of the shortest run; shorter ones are faster without local memory
@@ -121,10 +119,10 @@ def try_lower_skewed(task: KernelTask) -> tuple[Launch, ...]:
     return _launched(task, nest, body, shape.work_items, _gaps(nbytes))
 
 
-def _gaps(nbytes: int) -> list[tuple[int, int]]:
+def _gaps(nbytes: int) -> tuple[tuple[int, int], ...]:
     """Return bytes after each run, and after each vector of src; of words, only the first."""
     gaps = range(0, BANKS * WORD, WORD) if nbytes < WORD else (0,)
-    return [(padding, gap) for padding in (0, WORD) for gap in gaps]
+    return tuple((padding, gap) for padding in (0, WORD) for gap in gaps)
 
 
 def try_lower(task: KernelTask) -> tuple[Launch, ...]:
@@ -174,9 +172,9 @@ def _moved(task: KernelTask, nest: Nest, bits: tuple[int, int]) -> tuple[Launch,
     if first in src.run or extents[first] % packed:
         packed = 1
     body = Staged(tuple(extents), src, dst, "dst", LocalLayout(nbytes), packed, is_paired=is_paired)
-    paddings: list[tuple[int, int]] = []
+    paddings: tuple[tuple[int, int], ...] = ()
     if packed == 1 and nbytes < WORD:
-        paddings = [(gap, 0) for gap in range(0, BANKS * WORD, WORD)]
+        paddings = tuple((gap, 0) for gap in range(0, BANKS * WORD, WORD))
         # elements of a vector should be at constant distances in local memory
         is_gathered = not _is_regular(body, src) and _is_regular(body, dst) and not is_paired
         if is_gathered and not dst.is_shifted:
@@ -283,7 +281,7 @@ def try_lower_conversion(task: KernelTask) -> tuple[Launch, ...]:
     element = max(bits[1] // BYTE_BITS, 1)
     uniform = loops[src.run[0]].uniform(conversion.varying)
     body = Staged(tuple(extents), src, dst, "dst", LocalLayout(element), 1, uniform)
-    paddings = [] if src.run[0] in dst.run else _gaps(1)
+    paddings = () if src.run[0] in dst.run else _gaps(1)
     work_items = task.work_items(_WORK_ITEMS)
     return _launched(task, nest, body, work_items, paddings)
 
@@ -339,7 +337,7 @@ def _launched(
     nest: Nest,
     body: Staged,
     work_items: int,
-    paddings: Sequence[tuple[int, int]],
+    paddings: tuple[tuple[int, int], ...],
 ) -> tuple[Launch, ...]:
     """Make the launch of a tile; empty if the device has no such group, or too little memory."""
     if work_items > task.device.max_work_items:
