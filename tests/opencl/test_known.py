@@ -108,6 +108,9 @@ def test_a_known_reorder_moves_what_memory_holds_now(
         event = move(runtime, src, dst)
         event.wait()
         assert read(runtime, dst)[1].tobytes() == (X * scale).tobytes()
+    # what a key says of memory is not which memory it is
+    with pytest.raises(OverlapError, match="x and out share device memory"):
+        move(runtime, dst, dst)
 
 
 @pytest.fixture
