@@ -48,8 +48,8 @@ print(second_at - first_at, second_at - start, convert_at - second_at)
 """
 _NAMES = (
     "import memdesc, reorder",
-    "import reorder.cpu: LLVM and the engine",
-    "first move",
+    "import reorder.cpu",
+    "first move, with LLVM if the folder is empty",
     "all of the first call, numpy too",
     "calls 2 and 3",
     "all of calls 1 to 3, numpy too",
