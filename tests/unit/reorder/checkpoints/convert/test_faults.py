@@ -19,6 +19,8 @@ from tests.checkpoints import model_folder
 from tests.programs import run_python
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from reorder.checkpoints import ConvertProgress
     from reorder.checkpoints.convert.conversion import Conversion
 
@@ -63,21 +65,25 @@ def test_a_disk_that_fills_half_way_ends_in_an_error(tmp_path: Path) -> None:
     planned(tmp_path, _SMALL._replace(resume=True)).run()
 
 
-@pytest.mark.parametrize("size", [5000, 0])
-def test_a_source_that_shrinks_ends_in_an_error(tmp_path: Path, size: int) -> None:
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (lambda path: os.truncate(path, 5000), "it was shortened after"),
+        (lambda path: os.truncate(path, 0), "it was shortened after"),
+        (Path.touch, "has changed while it was converted"),
+        (Path.unlink, "cannot be read: No such file"),
+    ],
+)
+@pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json"])
+def test_a_source_that_changes_meanwhile_ends_in_an_error(
+    tmp_path: Path, damage: Callable[[Path], object], said: str, name: str
+) -> None:
+    planned(tmp_path)
+    (tmp_path / "model" / "tokenizer.json").write_text("{}" * 3000)
     made = planned(tmp_path)
-    source = tmp_path / "model" / "model.safetensors"
-    os.truncate(source, size)
-    with pytest.raises(MemdescError, match="it was shortened after"):
+    damage(tmp_path / "model" / name)
+    with pytest.raises(MemdescError, match=said):
         made.run()
-    assert not (tmp_path / "out").exists()
-
-
-def test_a_source_that_is_written_to_ends_in_an_error(tmp_path: Path) -> None:
-    made = planned(tmp_path)
-    source = tmp_path / "model" / "model.safetensors"
-    with pytest.raises(MemdescError, match="has changed while it was converted"):
-        made.run(lambda *_: source.touch())
     assert not (tmp_path / "out").exists()
 
 

@@ -133,24 +133,6 @@ def test_a_conversion_that_was_to_replace_an_output_is_resumed_and_replaces_it(
     assert contents(target) == contents(tmp_path / "fresh")
 
 
-def test_a_source_that_is_removed_meanwhile_ends_in_an_error(source: Path, tmp_path: Path) -> None:
-    tasks: list[object] = []
-    planned(source, tmp_path / "whole", _SMALL).run(tasks.append)
-    for name in ("tokenizer.json", "model.safetensors"):
-        made = planned(source, tmp_path / "out", _SMALL)
-        left = [len(tasks)]
-
-        def remove(*_: object, left: list[int] = left, name: str = name) -> None:
-            left[0] -= 1
-            if not left[0]:
-                (source / name).rename(tmp_path / name)
-
-        with pytest.raises(MemdescError, match=f"{name}' cannot be read: No such file"):
-            made.run(remove)
-        assert not (tmp_path / "out").exists()
-        (tmp_path / name).rename(source / name)
-
-
 def test_a_target_that_another_program_makes_meanwhile_is_not_replaced(
     source: Path, tmp_path: Path
 ) -> None:
