@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from memdesc.index import Index
     from memdesc.names import Name
     from memdesc.picture import Picture
-    from memdesc.picture.draw import Look
+    from memdesc.picture.grid import Limits
 
 _CHANNELS = (1, 2, 4)  # R, RG, RGBA
 _KINDS = ("2d", "3d", "array")
@@ -328,21 +328,22 @@ class ImageDesc(Checked):
         self, letters: str | None = None, *, highlight: Iterable[Iterable[int]] = ()
     ) -> Picture:
         """Draw the logical grid beside the pixels, like `MemoryDesc.show`."""
-        from memdesc.picture.draw import Look  # only pictures need it
+        from memdesc.picture.grid import FULL  # only pictures need it
 
-        look = Look(self.desc.letters or LETTERS if letters is None else letters, highlight)
-        return self._drawn(look)
+        return self._drawn(letters, highlight, FULL)
 
     def _repr_html_(self) -> str:
-        from memdesc.picture.draw import Look  # only pictures need it
-        from memdesc.picture.grid import COMPACT
+        from memdesc.picture.grid import COMPACT  # only pictures need it
 
-        return self._drawn(Look(self.desc.letters or LETTERS, limits=COMPACT)).fragment
+        return self._drawn(None, (), COMPACT).fragment
 
-    def _drawn(self, look: Look) -> Picture:
+    def _drawn(
+        self, letters: str | None, highlight: Iterable[Iterable[int]], limits: Limits
+    ) -> Picture:
         from memdesc.picture.cells import Pixels  # only pictures need them
-        from memdesc.picture.draw import draw_image
+        from memdesc.picture.draw import Look, draw_image
 
+        look = Look(self.desc.letters or LETTERS if letters is None else letters, highlight, limits)
         pixels = Pixels(self.width, self.channels, 0 if self.kind == "2d" else self.height)
         return draw_image(self.desc.layout, self.dtype, repr(self), pixels, look)
 

@@ -106,17 +106,14 @@ def cute_text(layout: Layout, letters: str | None = None) -> str:
     else:
         swizzle = f"Sw<{','.join(map(str, cute_swizzle(layout)))}> o {layout.offset0} o "
         parts = [
-            [_mode([getattr(block, part) for block in mode]) for mode in modes]
+            [",".join(str(getattr(block, part)) for block in mode) for mode in modes]
             for part in ("extent", "stride")
         ]
+        parts = [[f"({mode})" if "," in mode else mode for mode in part] for part in parts]
         is_number = len(modes) == len(modes[0]) == 1
         shape, stride = (each[0] if is_number else f"({','.join(each)})" for each in parts)
         return f"{swizzle if layout.xor else ''}{shape}:{stride}"
     raise UnsupportedFormatError(reason)
-
-
-def _mode(values: list[int]) -> str:
-    return str(values[0]) if len(values) == 1 else f"({','.join(map(str, values))})"
 
 
 def cute_swizzle(layout: Layout) -> tuple[int, int, int]:

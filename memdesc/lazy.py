@@ -29,18 +29,10 @@ def lazy(
     modules: Collection[str] = (),
     importing: AbstractContextManager[Any] = _importing,
 ) -> Callable[[str], Any]:
-    """Return the `__getattr__` of a package.
+    """Return the `__getattr__` of a package; `homes` has the module of each name.
 
-    Parameters
-    ----------
-    package : str
-        Its name.
-    homes : mapping of str to str
-        The module of each name.
-    modules : collection of str
-        Modules of the package that its name alone gives access to.
-    importing : context manager
-        Held during an import.
+    `modules` are those that the package's name alone gives access to; `importing` is held during an
+    import.
     """
 
     def load(name: str) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from math import prod
+from operator import attrgetter
 
 from memdesc.dtypes import DataType, data_type
 from memdesc.errors import MemdescError, short_repr
@@ -109,11 +110,7 @@ def dims_of_axis(axis: Axis, name: str, dims: Sequence[int], letters: str) -> li
 
 
 def _offset(layout: Layout, name: str, letters: str) -> Function:
-    return _sum(layout, letters, f"{name}_offset", "The offset of an index.", _stride_of)
-
-
-def _stride_of(block: Block) -> int:
-    return block.stride
+    return _sum(layout, letters, f"{name}_offset", "The offset of an index.", attrgetter("stride"))
 
 
 def _sum(
