@@ -12,6 +12,7 @@ for themselves, by `id`: what is found keeps descriptors and attributes alive, b
 from __future__ import annotations
 
 from contextlib import suppress
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -22,7 +23,7 @@ from reorder.opencl.allocation import AllocatedBuffer, AllocatedImage
 from reorder.opencl.device_memory import DeviceMemory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -186,13 +187,15 @@ def _new(out: None, queue: Any, held: _Queue) -> Side:  # noqa: ARG001 - as the 
     return None, UNKNOWN, (), _NO_EVENTS
 
 
-SIDES: dict[type, Callable[[Any, Any, _Queue], Side]] = {
-    cl.Buffer: _plain,
-    cl.Image: _plain,
-    AllocatedBuffer: _allocated,
-    AllocatedImage: _allocated,
-    cl.array.Array: _array,
-    DeviceMemory: _device_memory,
-    np.ndarray: _host,
-    type(None): _new,
-}
+SIDES: Mapping[type, Callable[[Any, Any, _Queue], Side]] = MappingProxyType(
+    {
+        cl.Buffer: _plain,
+        cl.Image: _plain,
+        AllocatedBuffer: _allocated,
+        AllocatedImage: _allocated,
+        cl.array.Array: _array,
+        DeviceMemory: _device_memory,
+        np.ndarray: _host,
+        type(None): _new,
+    }
+)
