@@ -105,17 +105,12 @@ def moved_config(text: bytes, plan: Plan) -> tuple[bytes, list[str]]:
 
 
 def _sections(plan: Plan, layers: Layers, before: Json) -> Json | None:
-    """Return the sections that declare the output instead of others, by key; None if none can.
-
-    Records of one tensor need no declaration, since descriptors and types describe them.
-    """
+    """Return the sections that declare the output instead of others, by key; None if none can."""
     held: Json = next(iter(before.values()), {})
     method, wanted = method_in(held), plan.target.method
     made = [step for step in plan.moved if isinstance(step.dst, RecordDesc)]
     if before:
         _check_experts(plan, layers)
-    elif all(len({*step.sources, *step.targets}) == 1 for step in plan.moved):
-        return {}
     if before and (made or plan.left) and wanted in (None, method):
         said = declared_by(CONFIG, held)
         stays = held.get("quant_method", method) == method and all(

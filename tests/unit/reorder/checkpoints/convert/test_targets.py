@@ -589,6 +589,8 @@ config.json says expert_dtype 'nf4', which stores experts in another type
     refused(fp8(), FP8 | {"expert_dtype": "nf4"}, "bf16")
 
 # files that contradict the tensors or each other
+config.json: bits is '4', not a positive integer
+    refused(gptq(), GPTQ | {"bits": "4"}, None, {}, "*: gptq -> plain, f16")
 dynamic is True, not False or
     refused(fp8_tensor(), compressed("tensor", dynamic=True), "f16")
 symmetric is False, not True
@@ -720,6 +722,12 @@ does not load experts of compressed_nvfp4, or computes wrong
     made(under("experts.0.up", nvfp4()), NVFP4, "compressed-tensors")
 ! experts
     made(nvfp4(), NVFP4, "compressed-tensors")
+"checkpoint_format": "gptq",
+    made(gptq(), GPTQ | {"checkpoint_format": "gptq_v2"}, None, {},
+        "*: gptq(zeros=v1) -> gptq(zeros=v1, scales=f32)")
+"scale_fmt": "float"
+    made(powers(), FP8 | {"scale_fmt": "ue8m0"}, None, {},
+        "*: fp8_block(scale_inv=true) -> fp8_block(scale_inv=true, scales=f32)")
 "dynamic": {"+:.*q": {"bits": 8}}
 config.json says dynamic: which layers have other bits or groups there
 refuses to load them
