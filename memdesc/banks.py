@@ -8,7 +8,6 @@ of Triton 3.9's `bank_conflicts` for all accesses that were compared.
 from __future__ import annotations
 
 from collections import Counter
-from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -58,29 +57,21 @@ def bank_conflicts(layout: Layout, bits: int, dim: int, nbytes: int) -> int:
             f"{width} bytes are {count} elements, and dim {fast}, which is contiguous in memory, "
             f"has {offsets.shape[fast]}; give fewer bytes"
         )
-    # lanes count along the dim first, then along the others, the last one first
-    others = [each for each in range(layout.ndims) if each not in {along, fast}]
-    order = [*others, fast, along] if along != fast else [*others, fast]
-    runs = np.moveaxis(offsets, fast, -1).reshape(-1, count)
-    if np.any(np.diff(runs, axis=1) != 1):
+    runs = np.moveaxis(offsets, fast, -1)
+    runs = runs.reshape(*runs.shape[:-1], -1, count)
+    if np.any(np.diff(runs) != 1):
         raise MemdescError(
             f"{count} elements are not adjacent in memory; give fewer than {width} bytes"
         )
-    sizes = list(offsets.shape)
-    sizes[fast] //= count
-    kept = [each for each in range(layout.ndims) if each != fast]
-    starts = runs[:, 0].reshape([sizes[each] for each in (*kept, fast)])
-    starts = starts.transpose([(*kept, fast).index(each) for each in order]).reshape(-1)
-    first = starts[: min(_LANES, prod(sizes))] * bits // 8
+    # lanes count along the dim first, then along the others, the last one first
+    starts = runs[..., 0]
+    if along != fast:
+        starts = np.moveaxis(starts, along - (along > fast), -1)
+    first = starts.reshape(-1)[:_LANES] * bits // 8
+    words = first[:, None] // WORD + np.arange(-(-width // WORD))
     group = min(_WAVEFRONT // width, _LANES)
-    words = -(-width // WORD)
     return (
-        max(
-            bank_steps(
-                int(at) // WORD + word for at in first[k : k + group] for word in range(words)
-            )
-            for k in range(0, len(first), group)
-        )
+        max(bank_steps(words[k : k + group].ravel().tolist()) for k in range(0, len(words), group))
         - 1
     )
 

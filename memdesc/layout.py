@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from math import lcm, prod
 from operator import itemgetter
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -560,12 +560,11 @@ class Layout(Checked):
 
     def offset(self, index: tuple[Int, ...]) -> Int:
         """Return the offset of a logical index, or of arrays of them, which must be in range."""
-        parts = (
-            block_offset(self._blocks_of(k), axis_index(axis, self.dims, index))
-            for k, axis in enumerate(self.axes)
-        )
-        base: Int = sum(parts, start=self.offset0)  # type: ignore[assignment] # of at least one axis
-        return swizzled(self.xor, base)
+        base: Any = self.offset0
+        for k, axis in enumerate(self.axes):
+            base = base + block_offset(self._blocks_of(k), axis_index(axis, self.dims, index))
+        offset: Int = swizzled(self.xor, base)
+        return offset
 
     @allocates
     def offsets(self, *, padded: bool = False) -> NDArray[np.int64]:
@@ -609,26 +608,20 @@ class Layout(Checked):
             for k, size in enumerate(sizes)
         ]
 
+    def _is_unit(self, block: Block) -> bool:
+        return block.extent == 1 and self.axes[block.axis].padded == 1
+
     def unit_strides(self) -> tuple[int, ...] | str:
         """Return the strides of unit dims, which `key` ignores; an empty string for none."""
         if 1 not in self.dims:
             return ""
-        return tuple(
-            block.stride
-            for block in self.blocks
-            if block.extent == 1 and self.axes[block.axis].padded == 1
-        )
+        return tuple(block.stride for block in self.blocks if self._is_unit(block))
 
     def key(self) -> tuple[object, ...]:
         """Return what equality compares; like oneDNN, it ignores the stride of a unit dim."""
-        if 1 not in self.dims:
-            return self.dims, self.axes, self.blocks, self.offset0, self.xor
-        blocks = tuple(
-            block._replace(stride=0)
-            if block.extent == 1 and self.axes[block.axis].padded == 1
-            else block
-            for block in self.blocks
-        )
+        blocks = self.blocks
+        if 1 in self.dims:
+            blocks = tuple(b._replace(stride=0) if self._is_unit(b) else b for b in blocks)
         return self.dims, self.axes, blocks, self.offset0, self.xor
 
 

@@ -49,17 +49,13 @@ def _read(vocabulary: Vocabulary, given: Given) -> MemoryDesc:
     return desc_of(dtype, layout_by_tag(tag, dims, given.text))
 
 
-def _write_notation(desc: MemoryDesc, _letters: str) -> tuple[str, ...]:
-    return (str(tag_of(desc)),)
-
-
-def _read_any(given: Given) -> MemoryDesc:
-    return memory_desc(given.sizes(), given.type(), given.text)
-
-
 # reads what `memory_desc` reads, and writes str(FormatTag)
 _NOTATION = System(
-    "memdesc", "memdesc", "any name, and the notation of FormatTag", _write_notation, _read_any
+    "memdesc",
+    "memdesc",
+    "any name, and the notation of FormatTag",
+    lambda desc, _: (str(tag_of(desc)),),
+    lambda given: memory_desc(given.sizes(), given.type(), given.text),
 )
 
 
@@ -115,7 +111,9 @@ def written(desc: MemoryDesc, system: str, *, letters: str | None = None) -> tup
     >>> written(memdesc.memory_desc((2, 17, 5, 4), "f32", "b_fs_yx_fsv16"), "onednn")
     ('aBcd16b', 'nChw16c', 'gOiw16o')
     """
-    notation = _system(system)
+    if not isinstance(system, str) or system not in SYSTEMS:
+        raise MemdescError(no_system(system))
+    notation = SYSTEMS[system]
     checked_desc("desc", desc)
     alphabet = LETTERS[: desc.ndims]
     if letters is not None:
@@ -127,12 +125,6 @@ def written(desc: MemoryDesc, system: str, *, letters: str | None = None) -> tup
     except MemdescError:
         is_same = False
     return texts if is_same else notation.write(desc, alphabet)
-
-
-def _system(name: str) -> System:
-    if not isinstance(name, str) or name not in SYSTEMS:
-        raise MemdescError(no_system(name))
-    return SYSTEMS[name]
 
 
 def no_system(name: object) -> str:
