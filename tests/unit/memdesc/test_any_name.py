@@ -108,10 +108,6 @@ def test_a_text_that_two_notations_read_differently_names_both_readings() -> Non
         assert memory_desc((32,), "f32", f"{prefix}(8,4):(1,8)").nbytes == 128
 
 
-def test_strides_in_the_place_of_a_name_are_told_their_keyword() -> None:
-    assert memory_desc((3, 4), "f32", strides=(4, 1)).is_dense
-
-
 @pytest.mark.peers
 def test_a_memory_format_of_torch_is_a_name() -> None:
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")

@@ -13,12 +13,10 @@ from memdesc import (
     Axis,
     Block,
     DataType,
-    ImageDesc,
     Layout,
     MemdescError,
     MemoryDesc,
     data_type,
-    image_desc,
 )
 
 F32 = data_type("f32")
@@ -53,13 +51,3 @@ def test_only_rows_of_the_table_are_data_types() -> None:
     assert copy.copy(made) is F32
     with pytest.raises(AttributeError, match="is immutable"):
         F32.bits = 64  # type: ignore[misc] # likewise
-
-
-IMAGE = image_desc((1, 5, 3, 2), "f32", "in_out_channel")
-
-
-def test_an_image_by_hand_that_is_right_is_the_image() -> None:
-    width, height = np.int16(IMAGE.width), np.uint8(IMAGE.height)
-    made = ImageDesc(IMAGE.desc, width, height, np.int64(4), IMAGE.name)  # type: ignore[arg-type] # what a caller might pass
-    assert made == IMAGE
-    assert {type(size) for size in (made.width, made.height, made.channels)} == {int}

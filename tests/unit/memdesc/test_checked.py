@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from memdesc import RUNTIME, MemdescError, data_type, memory_desc, runtime_desc
+from memdesc import MemdescError, memory_desc
 from memdesc.checked import Checked, remade
 from memdesc.errors import OutOfMemoryError, allocates
 
@@ -46,10 +46,6 @@ def test_only_values_are_made_and_only_by_their_constructors() -> None:
         make("pathlib:Path", "x")
     with pytest.raises(MemdescError, match="sets fields without its constructor: it is damaged"):
         DESC.layout.__setstate__((None, {"offset0": -1}))  # type: ignore[attr-defined] # as pickle does
-
-
-def test_values_check_the_types_of_their_fields() -> None:
-    assert runtime_desc((RUNTIME, 3), "s8", "ab").dtype == data_type("s8")
 
 
 def test_too_little_memory_says_so_once() -> None:

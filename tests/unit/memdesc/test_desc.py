@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import pickle
-
-import numpy as np
 import pytest
 
 from memdesc import Block, MemoryDesc, memory_desc
@@ -73,11 +69,6 @@ def test_two_elements_of_four_bits_share_a_byte_and_an_odd_end_takes_a_whole_one
     assert memory_desc(dims, "s4").nbytes == nbytes
 
 
-def test_compensation_is_an_extra_or_none() -> None:
-    desc = memory_desc((2, 3), "f32")
-    assert (desc.padded_offsets, desc.extra) == ((0, 0), None)
-
-
 def test_memory_desc_is_the_class() -> None:
     desc = memory_desc((2, 3), "f32", "ba")
     assert memory_desc is MemoryDesc
@@ -121,12 +112,6 @@ def test_the_unit_dims_and_the_empty_tensors_do_not_count_for_density() -> None:
     assert memory_desc((0, 3), "f32", strides=(-5, 9)).is_dense
 
 
-def test_an_offset_is_asked_for_an_index_of_all_dims_within_their_sizes() -> None:
-    desc = memory_desc((2, 17, 5, 4), "f32", "nChw8c")
-    assert desc.offset((1, 9, 2, 3)) == 729
-    assert desc.offset(np.array([1, 9, 2, 3])) == 729
-
-
 @pytest.mark.parametrize(
     ("name", "here"),
     [
@@ -145,8 +130,3 @@ def test_names_of_onednn_say_what_they_are_called_here(name: str, here: str) -> 
         getattr(desc, name)
     assert raised.value.name == name
     assert not hasattr(desc, name)
-
-
-def test_a_descriptor_is_copied_without_its_constructor_looking_for_other_names() -> None:
-    desc = memory_desc((2, 17), "f32", "aB8b")
-    assert copy.copy(desc) == copy.deepcopy(desc) == pickle.loads(pickle.dumps(desc)) == desc

@@ -120,11 +120,6 @@ def test_a_descriptor_from_another_process_hashes_as_in_this_one() -> None:
     assert {memory_desc((2, 17), "f32", "aB8b"): "found"}[received] == "found"
 
 
-def test_a_descriptor_cannot_be_changed() -> None:
-    with pytest.raises(AttributeError):
-        memory_desc((2, 3), "f32").dtype = data_type("s8")
-
-
 VALUES = (
     memory_desc((2, 3), "f32", "ba"),
     image_desc((1, 4, 2, 2), "f16", "in_out_channel"),

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import copy
-import pickle
 from itertools import product
 
 import pytest
@@ -48,19 +46,3 @@ def test_the_shape_of_an_image_counts_in_equality() -> None:
 
 def test_an_alignment_makes_an_image_larger() -> None:
     assert image_desc((1, 5, 2, 3), "f32", "ac|Bd|4b__d8").width == 16
-
-
-def test_an_image_survives_repr_pickle_and_copy() -> None:
-    image = image_desc((1, 5, 3, 2), "bf16", "in_out_width")
-    assert repr(image) == "image_desc((1, 5, 3, 2), 'bf16', 'in_out_width')"
-    for copied in (eval(repr(image)), pickle.loads(pickle.dumps(image)), copy.deepcopy(image)):
-        assert copied == image
-        assert copied.name == image.name
-
-
-def test_an_image_is_compared_with_limits_without_a_device() -> None:
-    image = image_desc((1, 64, 56, 56), "f32", "in_out_channel")
-    assert (image.width, image.height) == (896, 56)
-    assert image.fits(896, 56)
-    assert not image.fits(895, 56)
-    assert not image.fits(896, 55)
