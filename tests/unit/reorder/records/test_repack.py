@@ -307,6 +307,25 @@ def test_codes_of_more_than_a_byte_are_refused() -> None:
         reorder.records.repack(7, "q4_0")  # type: ignore[arg-type] # what is refused
 
 
+def test_formulas_of_another_sign_or_type_keep_the_numbers_or_are_refused() -> None:
+    desc = by_hand("s8")
+    offset = replace(desc.fields[1], name="m", tensor="m")
+    rule = desc.rule._replace(offset=(Number((("m", 0),)),))
+    desc = RecordDesc(desc.dims, (*desc.fields, offset), rule, "mine")
+    record = random_record(desc, RNG)
+    record.set_field("d", np.ones((8, 1), np.float32))
+    record.set_field("m", RNG.integers(-9, 9, (8, 1)).astype(np.float32))
+    found = reorder.records.repack(record, replace(desc, rule=rule._replace(sign=-1)))
+    assert_same(record, found)
+    assert (found.field("m") == -record.field("m")).all()
+    record.set_field("q", RNG.integers(-99, 99, (8, 32)))
+    narrow = replace(desc, rule=rule._replace(kind="bf16"))
+    assert_same(record, reorder.records.repack(record, narrow))
+    record.set_field("d", np.full((8, 1), 1.001, np.float32))
+    with pytest.raises(MemdescError, match="rounding differs between their formulas"):
+        reorder.records.repack(record, narrow)
+
+
 def test_scales_whose_ratio_leaves_f32_are_refused() -> None:
     record = plain_scales(random_record(by_hand("f4_e2m1"), RNG), RNG)
     set_field(record, "d", np.float32(2.0**-149).view(np.uint32))
