@@ -326,6 +326,22 @@ def test_formulas_of_another_sign_or_type_keep_the_numbers_or_are_refused() -> N
         reorder.records.repack(record, narrow)
 
 
+def test_codes_of_another_kind_keep_their_values_or_are_refused() -> None:
+    record = plain_scales(random_record(by_hand("s8"), RNG), RNG)
+    record.set_field("q", RNG.integers(-8, 8, (8, 32)))
+    assert_same(record, reorder.records.repack(record, by_hand("s4")))
+    with pytest.raises(MemdescError, match=r"has codes of 0 to 255 .* do not fit"):
+        reorder.records.repack(record, by_hand("u8"))
+
+
+def test_equal_fields_whose_dims_are_called_otherwise_are_turned() -> None:
+    desc = record_desc((64, 64), "int_quantized")
+    record = random_record(desc, RNG)
+    record.set_field("weight_scale", np.ones((64, 1), record.field("weight_scale").dtype))
+    turned = reorder.records.repack(record, replace(desc, letters="io"))
+    assert (turned.field("weight") == record.field("weight").T).all()
+
+
 def test_scales_whose_ratio_leaves_f32_are_refused() -> None:
     record = plain_scales(random_record(by_hand("f4_e2m1"), RNG), RNG)
     set_field(record, "d", np.float32(2.0**-149).view(np.uint32))
