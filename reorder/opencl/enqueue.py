@@ -104,8 +104,7 @@ def enqueue_reorder(  # noqa: PLR0913 - public: a queue, two operands, their des
     >>> out.get()
     array([0, 3, 1, 4, 2, 5], dtype=int8)
     """
-    given = "enqueue_reorder", x, out, dst, src, attr, wait_for, None, None
-    return _call(queue, given)[1]
+    return _call(queue, "enqueue_reorder", x, out, dst, src, attr, wait_for)[1]
 
 
 def pack(  # noqa: PLR0913 - all but the first three are named
@@ -161,7 +160,7 @@ def pack(  # noqa: PLR0913 - all but the first three are named
     >>> image.width, image.height
     (20, 5)
     """
-    return _call(queue, ("pack", x, None, dst, src, attr, wait_for, None, channel_type))[:2]
+    return _call(queue, "pack", x, None, dst, src, attr, wait_for, None, channel_type)[:2]
 
 
 def enqueue_pack(  # noqa: PLR0913 - all but the first four are named
@@ -201,7 +200,7 @@ def enqueue_pack(  # noqa: PLR0913 - all but the first four are named
     >>> image, event = opencl.pack(queue, x, dst)
     >>> opencl.enqueue_pack(queue, x + 1, image, dst, wait_for=[event]).wait()
     """
-    return _call(queue, ("enqueue_pack", x, image, dst, src, attr, wait_for, None, None))[1]
+    return _call(queue, "enqueue_pack", x, image, dst, src, attr, wait_for)[1]
 
 
 def unpack(
@@ -249,7 +248,7 @@ def unpack(
     >>> buffer.size == x.nbytes
     True
     """
-    return _call(queue, ("unpack", image, None, dst, src, attr, wait_for, None, None))[:2]
+    return _call(queue, "unpack", image, None, dst, src, attr, wait_for)[:2]
 
 
 def enqueue_unpack(  # noqa: PLR0913 - all but the first five are named
@@ -299,7 +298,7 @@ def enqueue_unpack(  # noqa: PLR0913 - all but the first five are named
     >>> bool((y.get() == x).all())
     True
     """
-    return _call(queue, ("enqueue_unpack", image, out, dst, src, attr, wait_for, None, None))[1]
+    return _call(queue, "enqueue_unpack", image, out, dst, src, attr, wait_for)[1]
 
 
 def reorder_on_device(  # noqa: PLR0913 - public: the arguments of `reorder.reorder`
@@ -345,8 +344,7 @@ def reorder_on_device(  # noqa: PLR0913 - public: the arguments of `reorder.reor
         if queue is None:
             msg = "a pyopencl Buffer or Image has no queue; pass queue="
             raise MemdescError(msg)
-    given = "reorder", x, out, dst, src, attr, wait_for, dtype, None
-    memory, event, desc = _call(queue, given)
+    memory, event, desc = _call(queue, "reorder", x, out, dst, src, attr, wait_for, dtype)
     made: DeviceMemory = out if isinstance(out, DeviceMemory) else object.__new__(DeviceMemory)
     _set_queue(made, queue)
     if made is not out:
@@ -382,22 +380,30 @@ class _Arguments(NamedTuple):
         return self.function.endswith("_pack") or self.function == "pack"
 
 
-def _call(  # noqa: C901, PLR0912 - a function of Python takes a tenth of a small launch
-    queue: Any, given: tuple[Any, ...]
+def _call(  # noqa: C901, PLR0912, PLR0913, PLR0917 - each function takes a tenth of a launch
+    queue: Any,
+    function: str,
+    x: Any,
+    out: Any,
+    dst: Any,
+    src: Any,
+    attr: Attr | None,
+    wait_for: Sequence[cl.Event] | None,
+    dtype: Any = None,
+    channel_type: Any = None,
 ) -> tuple[Any, cl.Event, MemoryDesc | ImageDesc]:
     """Enqueue a reorder, without checks if an equal call was made before.
 
-    `given` has the fields of `_Arguments`. Returns the memory of dst, the event and the descriptor.
+    Returns the memory of dst, the event and the descriptor.
     """
-    function, x, out, dst, src, attr, wait_for, dtype, channel_type = given
-    names = (
+    names: tuple[object, ...] = (
         function,
         dst if type(dst) is str else id(dst),
         src if type(src) is str else id(src),
         id(attr),
-        dtype if type(dtype) is str else id(dtype),
-        channel_type if type(channel_type) is str else id(channel_type),
     )
+    if dtype is not None or channel_type is not None:
+        names += tuple(one if type(one) is str else id(one) for one in (dtype, channel_type))
     try:
         held = queue.memdesc_known
         src_memory, src_in, src_says, src_events = SIDES[type(x)](x, queue, held)
@@ -406,7 +412,8 @@ def _call(  # noqa: C901, PLR0912 - a function of Python takes a tenth of a smal
     except (AttributeError, LookupError, TypeError, cl.Error):
         call = None
     if call is None or (src_in == dst_in and src_in) or state.is_forbidden:
-        return _run(queue, names, _Arguments(*given))
+        given = _Arguments(function, x, out, dst, src, attr, wait_for, dtype, channel_type)
+        return _run(queue, names, given)
     waiting: list[cl.Event] | None = None
     if src_events or dst_events or wait_for is not None:
         waiting = [*src_events, *dst_events, *checked_events(queue, wait_for)] or None
@@ -433,7 +440,8 @@ def _call(  # noqa: C901, PLR0912 - a function of Python takes a tenth of a smal
         event = None
     if event is None:
         # such as memory that was released, for which the checks have a message
-        return _run(queue, names, _Arguments(*given))
+        given = _Arguments(function, x, out, dst, src, attr, wait_for, dtype, channel_type)
+        return _run(queue, names, given)
     if type(out) is cl.array.Array:
         record_event(out, event)
     return dst_memory, event, call.desc
