@@ -12,7 +12,7 @@ import ctypes
 import mmap
 import struct
 import sys
-from typing import NamedTuple
+from collections.abc import Iterator
 
 from memdesc.errors import MemdescError
 from reorder.cpu.target import is_x86
@@ -31,32 +31,6 @@ _READ_WRITE, _READ_EXECUTE = 3, 5
 _images: list[mmap.mmap] = []
 
 
-class _Section(NamedTuple):
-    """A header of a section of an object file."""
-
-    name: int
-    kind: int
-    flags: int
-    address: int
-    offset: int
-    nbytes: int
-    link: int
-    target: int
-    alignment: int
-    entry_nbytes: int
-
-
-class _Symbol(NamedTuple):
-    """A name in an object file."""
-
-    name: int
-    info: int
-    visibility: int
-    section: int
-    offset: int
-    nbytes: int
-
-
 def linked(compiled: bytes, symbol: str) -> bytes:
     """Return what `load` takes: where an image starts, or the symbol; a zero byte; the bytes."""
     image = bytearray(compiled)
@@ -73,39 +47,37 @@ def _link(image: bytearray, symbol: bytes) -> int | None:
     """
     (headers_at,) = struct.unpack_from("<Q", image, 40)
     (count,) = struct.unpack_from("<H", image, 60)
-    headers = image[headers_at : headers_at + 64 * count]
-    sections = [*map(_Section._make, struct.iter_unpack("<IIQQQQIIQQ", headers))]
-    if any(map(_is_variable, sections)):
-        return None
-    table = next(section for section in sections if section.kind == _SYMBOLS)
-    words = struct.iter_unpack("<IBBHQQ", image[table.offset : table.offset + table.nbytes])
-    symbols = [*map(_Symbol._make, words)]
+    # of each section: kind, flags, where it is in the file, bytes, and two sections it refers to
+    sections = [*_rows("<4xIQ8xQQII16x", image, headers_at, 64 * count)]
+    for kind, flags, *_ in sections:
+        if flags & _ALLOCATED and (flags & _WRITTEN or kind == _NO_BYTES):
+            return None
+    starts = [start for _, _, start, *_ in sections]
+    ((start, nbytes, names),) = (rest[:3] for kind, _, *rest in sections if kind == _SYMBOLS)
+    symbols = [*_rows("<I2xHQ8x", image, start, nbytes)]
     places = [
-        sections[each.section].offset + each.offset if 0 < each.section < count else None
-        for each in symbols
+        starts[section] + offset if 0 < section < count else None for _, section, offset in symbols
     ]
-    for section in sections:
-        if section.kind != _RELOCATIONS:
+    for kind, _, start, nbytes, _, target in sections:
+        if kind != _RELOCATIONS:
             continue
-        relocations = image[section.offset : section.offset + section.nbytes]
-        for offset, info, addend in struct.iter_unpack("<QQq", relocations):
-            place = places[info >> 32]
-            if info & 0xFFFFFFFF not in _DISTANCES or place is None:
+        for offset, how, index, addend in _rows("<QIIq", image, start, nbytes):
+            place = places[index]
+            if how not in _DISTANCES or place is None:
                 return None
-            at = sections[section.target].offset + offset
+            at = starts[target] + offset
             struct.pack_into("<i", image, at, place + addend - at)
-    names_at = sections[table.link].offset
-    for each, place in zip(symbols, places, strict=True):
-        at = names_at + each.name
-        if image[at : at + len(symbol) + 1] == symbol + b"\0":
-            return place
-    return None
+    wanted = symbol + b"\0"
+    return next(
+        place
+        for (name, *_), place in zip(symbols, places, strict=True)
+        if image.startswith(wanted, starts[names] + name)
+    )
 
 
-def _is_variable(section: _Section) -> bool:
-    """Whether a section is for variables, which an image cannot have."""
-    is_written = section.flags & _WRITTEN or section.kind == _NO_BYTES
-    return bool(section.flags & _ALLOCATED and is_written)
+def _rows(form: str, image: bytearray, start: int, nbytes: int) -> Iterator[tuple[int, ...]]:
+    """Return the rows of a table in an object file."""
+    return struct.iter_unpack(form, image[start : start + nbytes])
 
 
 def load(content: bytes) -> int:
