@@ -102,16 +102,16 @@ def test_layouts_and_what_gguf_lacks_are_in_the_descriptor(
 ) -> None:
     codes = np.random.default_rng(0).integers(0, 9, dims, np.uint8)
     made = reorder.reorder(codes, layout, dtype=dtype)
-    reorder.save(tmp_path / "x.npz", {"a": made, "scalar": np.array(3, np.float32)})
-    reorder.convert(tmp_path / "x.npz", tmp_path / "x.gguf")
+    reorder.save(tmp_path / "x.safetensors", {"a": made, "scalar": np.array(3, np.float32)})
+    reorder.convert(tmp_path / "x.safetensors", tmp_path / "x.gguf")
     reorder.convert(tmp_path / "x.gguf", tmp_path / "y.npz")
     for name in ("x.gguf", "y.npz"):
         with reorder.open_checkpoint(tmp_path / name) as found:
             assert found["a"].desc == made.desc
             assert found["a"].data.tobytes() == made.data.tobytes()
             assert found["scalar"].shape == (1,)  # readers of GGUF expect a dim
-    (a, _) = gguf.GGUFReader(tmp_path / "x.gguf").tensors
-    assert a.data.tobytes() == made.data.tobytes()
+    stored = {each.name: each.data for each in gguf.GGUFReader(tmp_path / "x.gguf").tensors}
+    assert stored["a"].tobytes() == made.data.tobytes()
 
 
 # Types that are not in our table: Q2_0 of newer llama.cpp, Q4_0_R8 of ik_llama.cpp, and one that
