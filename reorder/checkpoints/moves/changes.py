@@ -62,7 +62,7 @@ class Change(ABC):
 
     src: Desc
     dst: Desc
-    # what else is written and depends on nothing that is read, by role; the first region writes it
+    # what else is written and depends on nothing that is read, by role; the first piece writes it
     constants: tuple[tuple[str, bytes], ...] = field(default=(), kw_only=True, repr=False)
 
     # bytes of memory for each byte that is read or written
@@ -103,7 +103,6 @@ class Change(ABC):
             self,
             src=_desc_of(self.src, permutation(self.src, self.dst), region, read),
             dst=_desc_of(self.dst, permutation(self.dst, self.dst), region, written),
-            constants=() if any(region.offsets) else self.constants,
             **more,
         )
 

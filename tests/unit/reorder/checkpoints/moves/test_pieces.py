@@ -62,6 +62,14 @@ def test_pieces_share_their_plan_and_travel() -> None:
     assert pickle.loads(pickle.dumps(first)) == first
 
 
+def test_constants_are_written_once() -> None:
+    src, dst = (memory_desc((64, 6), "f32", tag) for tag in ("ab", "Ab16a"))
+    change = Reorder(src, dst, constants=(("scales", b"1234"),))
+    first, *others = cut(change, 1600, 1600).pieces()
+    assert [each.role for each in first.writes] == [ONLY, "scales"]
+    assert [[each.role for each in piece.writes] for piece in others] == [[ONLY]]
+
+
 def test_a_bound_below_one_block_is_refused_with_what_it_takes() -> None:
     with pytest.raises(
         MemdescError, match=r"takes 131072 bytes.* read and written, and max_bytes is 1000"
