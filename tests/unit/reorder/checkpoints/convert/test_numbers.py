@@ -163,6 +163,14 @@ def test_the_first_number_is_named(
     assert wanted in said
 
 
+def test_files_that_were_finished_before_a_number_was_lost_are_removed(tmp_path: Path) -> None:
+    x = np.ones((64, 8), np.float32)
+    write_safetensors(tmp_path / "x.safetensors", {"a": x, "b": x * 1e5})
+    settings = _IN_PIECES._replace(shard_bytes=1024)
+    said = refused(tmp_path / "x.safetensors", tmp_path / "out", "*: f16", settings=settings)
+    assert "b: 100000 at (0, 0) would become inf" in said
+
+
 def test_what_was_not_finite_stays_as_it_was(tmp_path: Path) -> None:
     x = np.array([[np.inf, -np.inf, np.nan, 1]], np.float32)
     write_safetensors(tmp_path / "x.safetensors", {"w": x})

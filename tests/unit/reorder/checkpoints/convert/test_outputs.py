@@ -102,6 +102,10 @@ def test_files_beside_the_tensors_are_copied_or_named(
                 assert not (out / name).is_symlink()
                 assert (out / name).read_bytes() == (source / name).read_bytes()
         assert _names_in(out) == {"a", "b"}
+        # other weights stay out of the model
+        beside = [name for name in others if name.endswith(".safetensors")]
+        is_indexed = (out / "model.safetensors.index.json").exists()
+        assert is_indexed or not {*beside} - {*left_out}
 
 
 def test_other_files_of_the_same_weights_are_copied_if_nothing_changes(tmp_path: Path) -> None:
