@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _COUNTS = tuple(range(2, MAX_INTERLEAVED + 1))
 # Vectors are concatenated in powers of two: two of them, or four; of three, the first is repeated.
-_PAIR, _ODD, _QUAD = _COUNTS
+_PAIR, _QUAD = 2, 4
 
 
 def emit_interleaved(move: Transposition, span: tuple[Value, Value], done: Value) -> None:
