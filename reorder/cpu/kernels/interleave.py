@@ -13,13 +13,14 @@ from reorder.cpu.kernels.elements import first_vector
 from reorder.cpu.llvm.emit import Value, loop, maximum, minimum, when, where
 from reorder.cpu.llvm.shuffle import LANE_BITS, concatenate, pick
 from reorder.cpu.schedule.select import MAX_INTERLEAVED
+from reorder.cpu.target import LINE_BITS
 
 if TYPE_CHECKING:
     from reorder.cpu.kernels.loop_group import Transposition
 
 _COUNTS = tuple(range(2, MAX_INTERLEAVED + 1))
 # Vectors are concatenated in powers of two: two of them, or four; of three, the first is repeated.
-_PAIR, _QUAD = 2, 4
+_PAIR, _ODD, _QUAD = _COUNTS
 
 
 def emit_interleaved(move: Transposition, span: tuple[Value, Value], done: Value) -> None:
@@ -40,9 +41,12 @@ def emit_interleaved(move: Transposition, span: tuple[Value, Value], done: Value
                 _emit_join(part, span, count, lanes)
             branch(done)
         fits = has_all_columns & (columns.extent == count) & has_all_rows
-        with when(fits & _is_run(rows.run, (rows.run.like(0), rows.extent), lanes)):
+        wide = lanes
+        if move.elements.streams and count != _ODD:
+            wide = max(lanes, LINE_BITS // bits)
+        with when(fits & _is_run(rows.run, (rows.run.like(0), rows.extent), wide)):
             for part in move.each_step():
-                _emit_split(part, count, lanes)
+                _emit_split(part, count, wide)
             branch(done)
 
 
@@ -70,7 +74,7 @@ def _emit_join(move: Transposition, span: tuple[Value, Value], count: int, lanes
         joined = concatenate(lines if count == _PAIR else [*lines, *lines[: _QUAD - count]])
         indices = (j % count * lanes + j // count for j in range(count * lanes))
         target = move.columns.locate(elements, move.dst, column)
-        elements.store_vector(pick(joined, indices), target)
+        elements.store_lines(pick(joined, indices), target)
 
 
 def _emit_split(move: Transposition, count: int, lanes: int) -> None:
@@ -85,4 +89,4 @@ def _emit_split(move: Transposition, count: int, lanes: int) -> None:
         joined = elements.load_vector(source, count * lanes)
         for k in range(count):
             part = pick(joined, (j * count + k for j in range(lanes)))
-            elements.store_vector(part, move.columns.locate(elements, move.dst, k) + row)
+            elements.store_lines(part, move.columns.locate(elements, move.dst, k) + row)

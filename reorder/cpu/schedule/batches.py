@@ -13,6 +13,7 @@ from reorder.cpu.schedule.partition import Partition, Workload, partition
 from reorder.cpu.schedule.program import encode, points_in_bytes
 from reorder.cpu.schedule.rotation import rotate
 from reorder.cpu.schedule.select import (
+    MAX_VECTOR_BITS,
     MICRO_KERNELS,
     Kernel,
     ScheduledBox,
@@ -109,7 +110,8 @@ class BatchBuilder:
             can_stream = self.streams and bits >= BYTE_BITS
             streams = [can_stream and part.fills_lines(bits) for part in parts]
             for scheduled, fills_lines in zip(parts, streams, strict=True):
-                if can_stream and scheduled.joins_lines(bits):
+                is_vector = fills_lines and scheduled.columns[0].extent * bits <= MAX_VECTOR_BITS
+                if can_stream and scheduled.joins_lines(bits) and not is_vector:
                     runs = scheduled.in_bytes(bits)
                     by_kernel.setdefault(Kernel(BYTE_BITS, streams=True), []).append(runs)
                     continue

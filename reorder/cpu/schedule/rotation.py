@@ -64,6 +64,8 @@ def rotate(
     scheduled = select_kernel(box._replace(offsets=(src, dst - start)), element_stride)
     if not (scheduled.is_transposed and scheduled.fills_lines(bits)):
         return ()
+    if start and scheduled.is_interleaved(bits):
+        return ()
     parts = _Rotation(box, scheduled, -start % line // element_stride, bits, streams).parts()
     if parts is None or sum(end.size for end in parts.ends) * _LEAST_SHARE > box.size:
         return ()

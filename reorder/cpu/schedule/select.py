@@ -37,8 +37,13 @@ _LANE_BITS = 128
 # the lines of the first row of tiles are not prefetched, and some tiles must be between a prefetch
 # and its use.
 _PREFETCHED_LINES, _PREFETCHED_COLUMNS = 2, 6
+# Numbers of rows or columns that are interleaved, or split, by stores of whole lines: three rows do
+# not fill whole lines.
+_INTERLEAVED = 2, 4
 # Elements of a side of a cache tile; a loop group shorter than two sides is not cut.
 TILE = 256
+# Runs of up to this length that are whole lines are moved as one vector each.
+MAX_VECTOR_BITS = 4 * LINE_BITS
 # Lines of dst that are written in part, at both ends of joined runs, cost little beside this many.
 _MANY_LINES = 16
 # A loop of at least this many steps in dst, of which one holds data, is a run of mostly zeros.
@@ -123,6 +128,10 @@ class ScheduledBox(NamedTuple):
         """Whether it writes whole cache lines only, if dst starts with one."""
         if self.tables and (self.has_own_columns or not self.is_transposed):
             return False  # strides say nothing of where it writes
+        if self.is_interleaved(bits):
+            return self._starts_lines((*self.rows, *self.columns), bits)
+        if self._is_split():
+            return self._starts_lines(self.rows, bits)
         if self.is_transposed and size_of(self.columns) < _LANE_BITS // bits:
             # tiles are wider than the columns: their stores beyond these do not go to dst
             return False
@@ -161,9 +170,30 @@ class ScheduledBox(NamedTuple):
     def writes_parts(self, bits: int) -> bool:
         """Whether its stores are shorter than a cache line, in kernels that stream too."""
         inner = self.rows if self.is_transposed else self.columns
-        is_joined = self.is_transposed and size_of(inner) <= MAX_INTERLEAVED
         is_short = size_of(inner) * bits < LINE_BITS
-        return self.micro_kernel == STRIDED or (is_short and not is_joined)
+        return self.micro_kernel == STRIDED or (is_short and not self._are_joined(1))
+
+    def is_interleaved(self, bits: int) -> bool:
+        """Whether two or four rows are interleaved into whole, successive lines of dst."""
+        return (
+            self._are_joined(1)
+            and size_of(self.rows) in _INTERLEAVED
+            and bits > BYTE_BITS  # bytes take as many shuffles as two lines
+            and size_of(self.columns) * bits >= 2 * _LANE_BITS
+        )
+
+    def _is_split(self) -> bool:
+        """Whether successive rows of two or four columns in src are split into these columns."""
+        return self._are_joined(0) and size_of(self.columns) in _INTERLEAVED
+
+    def _are_joined(self, side: int) -> bool:
+        """Whether rows and columns are transposed, contiguous on a side, and free of padding."""
+        inner = (*self.rows, *self.columns)
+        return (
+            self.is_transposed
+            and contiguous_size(inner, side, self.element_stride) == self.inner_size
+            and all(node.valid == node.extent for node in inner)
+        )
 
     def _starts_lines(self, inner: tuple[Node, ...], bits: int) -> bool:
         """Whether each step of the loops around some contiguous ones writes whole lines of dst."""

@@ -1,4 +1,4 @@
-"""Two to four rows interleaved, or split, beyond the caches."""
+"""Two to four rows interleaved, or split, by non-temporal stores."""
 
 from __future__ import annotations
 
