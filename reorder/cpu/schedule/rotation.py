@@ -10,8 +10,9 @@ without its head, the part of its first line, and with the head of the row that 
 The rows of a transposition come from a table of their offsets in src already: a rotated one is the
 end of the table and then its head, further on by the distance of the two rows in src. What follows
 a row is a step of the next loop around it in dst. The heads of the first rows of that loop and the
-ends of the last ones are boxes of their own. Runs that are copied need none of this: their kernel
-joins lines itself.
+ends of the last ones are boxes of their own. Two or four rows that are interleaved only lose their
+first columns, up to the start of a line. Runs that are copied need none of this: their kernel joins
+lines itself.
 
 The offsets of boxes in dst count from the start of a line here.
 """
@@ -65,12 +66,38 @@ def rotate(
     if not (scheduled.is_transposed and scheduled.fills_lines(bits)):
         return ()
     if start and scheduled.is_interleaved(bits):
-        return ()
+        return (
+            _between_ends(box, scheduled, bits, -start % line // element_stride) if streams else ()
+        )
     parts = _Rotation(box, scheduled, -start % line // element_stride, bits, streams).parts()
     if parts is None or sum(end.size for end in parts.ends) * _LEAST_SHARE > box.size:
         return ()
     ends = tile_boxes(tuple(parts.ends), bits, element_stride)
     return (*parts.whole, *ends)
+
+
+def _between_ends(
+    box: Box, scheduled: ScheduledBox, bits: int, head: int
+) -> tuple[ScheduledBox, ...]:
+    """Schedule interleaved rows as whole lines without the first and the last columns.
+
+    `head` is how many elements precede the first whole line. Returns nothing if a column crosses
+    the start of a line.
+    """
+    skipped, crossing = divmod(head, size_of(scheduled.rows))
+    columns, stride = scheduled.columns, scheduled.element_stride
+    if crossing or len(columns) > 1:
+        return ()
+    count, of_line = size_of(columns), LINE_BITS // bits // size_of(scheduled.rows)
+    stop = skipped + (count - skipped) // of_line * of_line
+    ends = (*_slice(box, columns, 0, skipped), *_slice(box, columns, stop, count))
+    if sum(end.size for end in ends) * _LEAST_SHARE > box.size:
+        return ()
+    whole = tuple(_slice(box, columns, skipped, stop))
+    return (
+        *tile_boxes(whole, bits, stride, streams=True),
+        *tile_boxes(ends, bits, stride),
+    )
 
 
 class _Parts(NamedTuple):

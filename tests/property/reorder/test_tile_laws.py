@@ -26,16 +26,13 @@ def _check_cut(
     limit: int,
     *,
     in_place: bool,
-    streams: bool = False,
     place: int | None = None,
 ) -> None:
     boxes: list[Box] = []
     for box in plan_reorder(*pair).boxes:
         if box.indirect:
             return
-        tiles, zeros = cut_into_tiles(
-            box, widths, limit, in_place=in_place, streams=streams, place=place
-        )
+        tiles, zeros = cut_into_tiles(box, widths, limit, in_place=in_place, place=place)
         for tile in tiles:
             # bits in the scratch: nothing, the elements of one side, or those of both
             moved = [
@@ -72,7 +69,6 @@ _WIDTHS = st.sampled_from([(32, 8), (8, 32), (4, 32), (32, 4), (16, 16), (32, 16
     _WIDTHS,
     st.sampled_from([128, 2048, 4096]),
     st.booleans(),
-    st.booleans(),
     st.none() | st.integers(0, 63),
 )
 def test_tiles_and_zeros_together_write_every_padded_element_once_and_tiles_fit_the_scratch(
@@ -80,10 +76,9 @@ def test_tiles_and_zeros_together_write_every_padded_element_once_and_tiles_fit_
     widths: tuple[int, int],
     limit: int,
     in_place: bool,
-    streams: bool,
     place: int | None,
 ) -> None:
-    _check_cut(pair, widths, limit, in_place=in_place, streams=streams, place=place)
+    _check_cut(pair, widths, limit, in_place=in_place, place=place)
 
 
 def test_tiles_start_cache_lines_of_dst() -> None:

@@ -53,6 +53,27 @@ def test_boxes_that_start_a_line_or_do_not_fill_lines_are_left_alone() -> None:
     assert not rotate(odd._replace(offsets=(0, 4)), bits, streams=True)
 
 
+@pytest.mark.parametrize(
+    ("kind", "dims", "dst", "place", "columns"),
+    [
+        ("f32", (2, 8, 56, 56), "aBcd4b", 4, 2 * 2 * 4),  # three before the lines, one after them
+        ("f16", (2, 8, 56, 56), "aBcd4b", 8, 2 * 2 * 8),
+        ("f32", (2, 8, 55, 55), "aBcd2b", 6, 0),  # runs that end within a line
+        ("f32", (2, 8, 56, 56), "aBcd4b", 3, 0),  # within a column
+        ("f32", (2, 8, 4, 4), "aBcd4b", 4, 0),  # mostly ends
+    ],
+)
+def test_interleaved_rows_lose_their_first_columns_up_to_a_line(
+    kind: str, dims: tuple[int, ...], dst: str, place: int, columns: int
+) -> None:
+    box, bits = _box(kind, dims, "abcd", dst)
+    parts = rotate(box._replace(offsets=(0, place)), bits, streams=True)
+    ends = [part for part in parts if not part.fills_lines(bits)]
+    assert sum(part.box.size for part in ends) == columns * int(dst[-2])
+    assert bool(parts) == bool(columns)
+    assert all(part.is_interleaved(bits) for part in parts if part not in ends)
+
+
 def test_runs_that_follow_each_other_are_joined_to_lines() -> None:
     for dims, dst, is_joined in (
         ((16, 12, 20, 64), "acbd", True),
