@@ -233,8 +233,9 @@ def reorder(  # noqa: C901, PLR0912, PLR0913 - all but the first two are named; 
             x, dst, src=src, dtype=dtype, attr=attr, out=out, queue=queue, wait_for=wait_for
         )
     if wait_for is not None:
-        msg = "wait_for takes events of a device, but this reorder runs on the CPU; pass queue="
-        raise MemdescError(msg)
+        raise MemdescError(
+            "wait_for takes events of a device, but this reorder runs on the CPU; pass queue="
+        )
     call = _Call(x, dst, src, dtype, attr, out, threads)
     return cast("Memory | Written", _reorder_on_cpu(call, key, entry))
 
@@ -282,11 +283,10 @@ def _reorder_on_cpu(call: _Call, key: Any, entry: Any) -> Any:
     out = call.out.view() if type(call.out) is ndarray else call.out
     source = from_pixels(x, src) if isinstance(src, ImageDesc) else as_memory(x, src)
     if out is not None and (isinstance(dst, ImageDesc) or (isinstance(dst, str) and is_image(dst))):
-        msg = (
+        raise MemdescError(
             "out cannot be an image in host memory; leave it out, or pass "
             "out=Memory(image_desc.desc) and no dst"
         )
-        raise MemdescError(msg)
     if isinstance(dst, MemoryDesc) and dtype is not None:
         dst, dtype = dst.with_dtype(dtype), None
     target = out if out is None or isinstance(out, Memory) else as_output(out, dst)

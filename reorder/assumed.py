@@ -76,12 +76,11 @@ def read_machine(text: str) -> AssumedMachine:
         is_count = name == "cores" and re.fullmatch(r"[1-9]\d{0,3}", value)
         is_name = name == "cpu" and value in {*PROCESSORS, HOST}
         if name in given or not (is_size or is_count or is_name):
-            msg = (
+            raise MemdescError(
                 f"{word!r} in {VARIABLE}={text!r} is not understood: it takes, each at most once, "
                 "cores=NUMBER, the sizes of caches l1=, l2= and l3=, such as l2=512K or l3=32M, "
                 f"and cpu= with one of {', '.join((*PROCESSORS, HOST))}"
             )
-            raise MemdescError(msg)
         given[name] = value
     l1, l2, l3 = (_nbytes(given.get(name, "0")) for name in _CACHES)
     return AssumedMachine(

@@ -194,13 +194,13 @@ def compare_values(
     check_amount("rtol", rtol)
     resolution = checked_flag("resolution", resolution)
     if checked_int("limit", limit) < 0:
-        msg = f"limit must be 0 or more, not {limit}"
-        raise MemdescError(msg)
+        raise MemdescError(f"limit must be 0 or more, not {limit}")
     left, right = as_memory(a, None), as_memory(b, None)
     dims = left.desc.dims
     if dims != right.desc.dims:
-        msg = f"a has dims {dims}, b has {right.desc.dims}; compare tensors of the same dims"
-        raise MemdescError(msg)
+        raise MemdescError(
+            f"a has dims {dims}, b has {right.desc.dims}; compare tensors of the same dims"
+        )
     flat = [_values(memory) for memory in (left, right)]
     kinds = {memory.desc.dtype for memory in (left, right)}
     errors = _Errors()
@@ -377,5 +377,4 @@ def check_amount(name: str, value: object) -> None:
     """Refuse anything but a finite number of 0 or more."""
     is_number = isinstance(value, int | float | np.number) and 0 <= value <= sys.float_info.max
     if not is_number or isinstance(value, bool):
-        msg = f"{name} must be a finite number of 0 or more, not {short_repr(value)}"
-        raise MemdescError(msg)
+        raise MemdescError(f"{name} must be a finite number of 0 or more, not {short_repr(value)}")

@@ -84,8 +84,7 @@ def _read_quota(folder: str) -> tuple[int, int]:
         quota, period = (read_text(f"{folder}/{name}") for name in names)
     numbers = int(quota), int(period)
     if min(numbers) <= 0:
-        msg = "there is no limit"
-        raise ValueError(msg)
+        raise ValueError("there is no limit")
     return numbers
 
 

@@ -89,22 +89,20 @@ def reorder(
     except ImportError:
         raise MemdescError(_INSTALL) from None
     if not isinstance(x, da.Array):
-        msg = f"x must be a Dask array, not {type(x).__name__}; see dask.array.from_array"
-        raise MemdescError(msg)
+        raise MemdescError(
+            f"x must be a Dask array, not {type(x).__name__}; see dask.array.from_array"
+        )
     if any(isnan(size) for size in x.shape):
-        msg = "x has chunks of unknown sizes; call x.compute_chunk_sizes() first"
-        raise MemdescError(msg)
+        raise MemdescError("x has chunks of unknown sizes; call x.compute_chunk_sizes() first")
     if src is not None and not isinstance(src, MemoryDesc):
-        msg = f"src must be the MemoryDesc of the whole array, not {short_repr(src)}"  # type: ignore[unreachable] # callers without types
-        raise MemdescError(msg)
+        raise MemdescError(f"src must be the MemoryDesc of the whole array, not {short_repr(src)}")
     source = memory_desc(x.shape, x.dtype) if src is None else src
     if isinstance(dst, MemoryDesc):
         target = dst if dtype is None else dst.with_dtype(dtype)
     else:
         target = memory_desc(source.dims, source.dtype if dtype is None else dtype, dst)
     if source.dims != target.dims:
-        msg = f"src has dims {source.dims}, but dst {target.dims}"
-        raise MemdescError(msg)
+        raise MemdescError(f"src has dims {source.dims}, but dst {target.dims}")
     for desc in (source, target):
         _check_whole(desc)
     # in an array over the dims, a 4-bit element has a byte of its own
@@ -223,11 +221,10 @@ def _block_axes(desc: MemoryDesc) -> list[_ArrayAxis]:
     if desc.dtype.is_packed:
         dim, step, extent = axes[-1]
         if extent % _PACKED:
-            msg = (
+            raise MemdescError(
                 f"{desc!r} has {extent} elements along its innermost block, and two {desc.dtype} "
                 "share a byte; use a layout with an even number, or dtype='u8'"
             )
-            raise MemdescError(msg)
         axes[-1] = _ArrayAxis(dim, step * _PACKED, extent // _PACKED)
     return axes
 
@@ -288,22 +285,19 @@ def _chunk_layout(
 def _check_whole(desc: MemoryDesc) -> None:
     """Refuse layouts whose blocks are not an array, or whose chunks depend on each other."""
     if desc.layout.has_partial_blocks:
-        msg = f"{desc!r} ends inside a block, so its blocks are not an n-d array"
-        raise NotBlockedError(msg)
+        raise NotBlockedError(f"{desc!r} ends inside a block, so its blocks are not an n-d array")
     if desc.extra is not None:
-        msg = f"{desc!r} has compensation, which sums over all chunks; leave it out"
-        raise MemdescError(msg)
+        raise MemdescError(f"{desc!r} has compensation, which sums over all chunks; leave it out")
 
 
 def _check_blocks(x: Array, desc: MemoryDesc, axes: list[_ArrayAxis]) -> None:
     """Refuse an array that is not the blocks of a layout."""
     kind, shape = _array_dtype(desc), tuple(axis.extent for axis in axes)
     if x.shape != shape or x.dtype != kind:
-        msg = (
+        raise MemdescError(
             f"x is an array of {x.dtype} and shape {x.shape}, but the blocks of {desc!r} are an "
             f"array of {kind} and shape {shape}"
         )
-        raise MemdescError(msg)
 
 
 def _chunk_sizes(x: Array, desc: MemoryDesc, axes: list[_ArrayAxis]) -> dict[int, tuple[int, ...]]:
@@ -317,11 +311,10 @@ def _chunk_sizes(x: Array, desc: MemoryDesc, axes: list[_ArrayAxis]) -> dict[int
         size = desc.dims[axis.dim]
         if starts[-1] >= size and len(chunks) > 1:
             kept = max(sum(start < size for start in starts) - 1, 0)
-            msg = (
+            raise MemdescError(
                 f"the last chunk of x along axis {k} has only padding, or nothing; join it with "
                 f"others: x.rechunk({{{k}: (*x.chunks[{k}][:{kept}], {sum(chunks[kept:])})}})"
             )
-            raise MemdescError(msg)
         sizes[axis.dim] = tuple(
             min(end, size) - start for start, end in zip(starts, ends, strict=True)
         )
@@ -342,20 +335,18 @@ def _check_cuts(
     k, step = next((k, each.step) for k, each in enumerate(src_axes) if each.dim == axis.dim)
     wanted = lcm(axis.step, step)
     fitting = -(-max(parts) // wanted) * wanted // step
-    msg = (
+    raise MemdescError(
         f"x has chunks of {short_repr(x.chunks[k])} along axis {k}, which cut blocks of {dst!r}: "
         f"a block spans {axis.step} of dim {axis.dim}; x.rechunk({{{k}: {fitting}}}) keeps them "
         "whole"
     )
-    raise MemdescError(msg)
 
 
 def _check_uncut(x: Array, src_axes: list[_ArrayAxis], carried: list[int], dst: MemoryDesc) -> None:
     """Refuse several chunks along an axis that cannot be cut."""
     for k, (axis, chunks) in enumerate(zip(src_axes, x.chunks, strict=True)):
         if len(chunks) > 1 and axis.dim not in carried:
-            msg = (
+            raise MemdescError(
                 f"x has {len(chunks)} chunks along axis {k}, but {dst!r} or the layout of x joins "
                 f"this axis with others; x.rechunk({{{k}: -1}}) makes it one chunk"
             )
-            raise MemdescError(msg)

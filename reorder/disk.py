@@ -107,8 +107,7 @@ def read_small(path: Path, max_nbytes: int) -> bytes:
     with open_file(path) as file:
         data = file.read(max_nbytes + 1)
     if len(data) > max_nbytes:
-        msg = f"{str(path)!r} has more than {max_nbytes} bytes"
-        raise MemdescError(msg)
+        raise MemdescError(f"{str(path)!r} has more than {max_nbytes} bytes")
     return data
 
 
@@ -197,11 +196,11 @@ def check_writable(target: Path) -> None:
         raise cannot(target, "written", error) from None
     _check_regular(target, status, "written")
     if not os.access(target, os.W_OK):
-        msg = f"{str(target)!r} is write-protected"
-        raise MemdescError(msg)
+        raise MemdescError(f"{str(target)!r} is write-protected")
 
 
 def _check_regular(path: Path, status: os.stat_result, what: str) -> None:
     if not stat.S_ISREG(status.st_mode):
-        msg = f"{str(path)!r} cannot be {what}: it is a folder or a device; name a file"
-        raise MemdescError(msg)
+        raise MemdescError(
+            f"{str(path)!r} cannot be {what}: it is a folder or a device; name a file"
+        )

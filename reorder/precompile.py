@@ -98,11 +98,10 @@ def compile_kernels(
     names = [*DATA_TYPES] if dtypes is None else _checked_types(dtypes)
     kinds = known_records() if records is None else _checked_records(records)
     if writable_folder() is None:
-        msg = (
+        raise MemdescError(
             "there is no writable folder for compiled code, so kernels compiled now would be lost "
             "when this process ends; set NUMBA_CACHE_DIR to a writable folder"
         )
-        raise MemdescError(msg)
     steps = [*_moves(), *_conversions(names), *_decoders(kinds)]
     for done, step in enumerate(steps):
         if progress is not None:
@@ -117,8 +116,9 @@ def _checked_types(dtypes: Iterable[Any]) -> list[str]:
 
 def _listed(given: Iterable[Any], what: str) -> list[Any]:
     if isinstance(given, str) or not isinstance(given, Iterable):
-        msg = f"{what} is {short_repr(given)}; give a list of names, such as [{given!r}]"
-        raise MemdescError(msg)
+        raise MemdescError(
+            f"{what} is {short_repr(given)}; give a list of names, such as [{given!r}]"
+        )
     return [*given]
 
 
@@ -126,10 +126,9 @@ def _checked_records(records: Iterable[str]) -> list[str]:
     names, known = _listed(records, "records"), known_records()
     for name in names:
         if name not in known:
-            msg = (
+            raise MemdescError(
                 f"{short_repr(name)} is not the name of a record; the names are {', '.join(known)}"
             )
-            raise MemdescError(msg)
     return names
 
 

@@ -203,11 +203,10 @@ def quantize(  # noqa: PLR0913 - most are keywords
     is_unsigned = form is not None and not form.is_signed
     is_symmetric = not is_unsigned if symmetric is None else symmetric
     if is_symmetric and is_unsigned and (low < 0).any():
-        msg = (
+        raise MemdescError(
             f"symmetric {wanted} codes cannot represent negative values, but x goes down to "
             f"{low.min()}; leave symmetric out, or use s{wanted.bits}"
         )
-        raise MemdescError(msg)
     kind = np.float64 if given.name == "f64" else np.float32
     scales, points = choose_scales(low, high, wanted.name, kind, is_symmetric=is_symmetric)
     target = memory_desc(dims, wanted) if dst is None else dst
@@ -302,8 +301,9 @@ def dequantize(  # noqa: PLR0913 - most are keywords
 
         if isinstance(memory, record.Record):
             if (scales, zero_points, axis) != (None, None, None) or groups:
-                msg = f"{memory!r} contains its scales and zero points; do not pass others"
-                raise MemdescError(msg)
+                raise MemdescError(
+                    f"{memory!r} contains its scales and zero points; do not pass others"
+                )
             return decode.dequantize_record(memory, dtype, dst, threads)
     if isinstance(memory, Quantized):
         given = memory
@@ -320,14 +320,12 @@ def dequantize(  # noqa: PLR0913 - most are keywords
     elif isinstance(memory, Memory):
         stored = memory.desc
     else:
-        msg = (
+        raise MemdescError(
             "dequantize takes a Memory, what quantize() returned, or a Record, not "
             f"{type(memory).__name__}"
         )
-        raise MemdescError(msg)
     if scales is None:
-        msg = "pass the scales that quantize() returned; a Memory has none"
-        raise MemdescError(msg)
+        raise MemdescError("pass the scales that quantize() returned; a Memory has none")
     mask, _, _ = split_dims(stored.dims, axis, groups, stored.letters)
     refuse_masked("zero_points", zero_points)
     points = np.asarray(0 if zero_points is None else zero_points)

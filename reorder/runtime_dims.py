@@ -62,34 +62,29 @@ class RuntimePlan(Checked):
     def __post_init__(self) -> None:
         for desc, side in ((self.src, "src"), (self.dst, "dst")):
             if not isinstance(desc, RuntimeDesc):
-                msg = (  # type: ignore[unreachable] # callers without types
+                raise MemdescError(
                     f"{side} must be a RuntimeDesc, not {short_repr(desc)}; see "
                     "memdesc.runtime_desc"
                 )
-                raise MemdescError(msg)
             if desc.tag is None:
-                msg = (
+                raise MemdescError(
                     f"the order of the dims of {side}, {desc!r}, is not known; pass a tag to "
                     "runtime_desc"
                 )
-                raise MemdescError(msg)
         if self.src.ndims != self.dst.ndims:
-            msg = (
+            raise MemdescError(
                 f"src has {self.src.ndims} dims, dst has {self.dst.ndims}; a reorder keeps the dims"
             )
-            raise MemdescError(msg)
         for dim, sizes in enumerate(zip(self.src.dims, self.dst.dims, strict=True)):
             if sizes[0] != sizes[1]:
                 shown = ["RUNTIME" if size == RUNTIME else str(size) for size in sizes]
                 name = dim_name(dim, self.src.letters or self.dst.letters)
-                msg = (
+                raise MemdescError(
                     f"{name} is {shown[0]} in src and {shown[1]} in dst; both must be "
                     "the same, known or not"
                 )
-                raise MemdescError(msg)
         if not isinstance(self.attr, Attr | None):
-            msg = f"attr must be a reorder.Attr, not {short_repr(self.attr)}"  # type: ignore[unreachable] # callers without types
-            raise MemdescError(msg)
+            raise MemdescError(f"attr must be a reorder.Attr, not {short_repr(self.attr)}")
 
     def resolve(self, dims: Iterable[int]) -> ReorderPlan:
         """Return the plan for the given sizes, as `plan_reorder` does.
@@ -120,15 +115,13 @@ class RuntimePlan(Checked):
             threads = checked_threads(threads)
         for memory, desc, side in ((x, self.src, "x"), (out, self.dst, "out")):
             if not isinstance(memory, Memory) and not is_on_device(memory):
-                msg = (
+                raise MemdescError(
                     f"{side} must be a Memory, whose descriptor says the sizes, not "
                     f"{type(memory).__name__}"
                 )
-                raise MemdescError(msg)
             held = _desc_of(memory)
             if held != desc.resolve(held.dims):
-                msg = f"{side} is {held!r}, but the plan is for {desc!r}"
-                raise MemdescError(msg)
+                raise MemdescError(f"{side} is {held!r}, but the plan is for {desc!r}")
         if isinstance(x, Memory) and isinstance(out, Memory):
             plan = plan_reorder(x.desc, out.desc, self.attr)
             execute(plan, x.data, out.data, threads=threads)
@@ -141,11 +134,10 @@ def _desc_of(memory: Any) -> MemoryDesc:
     """Return the descriptor of memory; refuse device arrays and images, which have none."""
     desc = getattr(memory, "desc", None)
     if not isinstance(desc, MemoryDesc):
-        msg = (
+        raise MemdescError(
             "a plan with runtime dims takes Memory and reorder.opencl.DeviceMemory in buffers, "
             f"not {type(memory).__name__}"
         )
-        raise MemdescError(msg)
     return desc
 
 

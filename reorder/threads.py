@@ -73,11 +73,10 @@ def current_limit() -> int | None:
 
 def refuse_threads(threads: Any) -> NoReturn:
     """Refuse a number of threads for a reorder on a device; a wrong one as on the CPU."""
-    msg = (
+    raise MemdescError(
         f"threads={short_repr(checked_threads(threads))} limits threads of the CPU, but this "
         "reorder runs on a device; leave threads out"
     )
-    raise MemdescError(msg)
 
 
 def checked_threads(threads: Any) -> int:
@@ -93,6 +92,5 @@ def checked_count(name: str, value: Any) -> int:
     with suppress(TypeError):
         count = 0 if isinstance(value, bool) else to_int(value)
     if count < 1:
-        msg = f"{name} must be an integer of 1 or more, not {short_repr(value)}"
-        raise MemdescError(msg)
+        raise MemdescError(f"{name} must be an integer of 1 or more, not {short_repr(value)}")
     return count

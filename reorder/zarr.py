@@ -102,11 +102,10 @@ class MemdescCodec(Checked, ArrayBytesCodec):  # type: ignore[misc] # types of z
 
     def __post_init__(self) -> None:
         if not isinstance(self.layout, str | FormatTag):
-            msg = (  # type: ignore[unreachable] # callers without types
+            raise MemdescError(
                 "layout must be a name such as 'nChw16c', or a FormatTag, not "
                 f"{short_repr(self.layout)}"
             )
-            raise MemdescError(msg)
         object.__setattr__(self, "layout", str(self.layout))
         if self.dtype is not None:
             object.__setattr__(self, "dtype", data_type(self.dtype).name)
@@ -117,11 +116,10 @@ class MemdescCodec(Checked, ArrayBytesCodec):  # type: ignore[misc] # types of z
         _, fields = parse_named_configuration(data, NAME)
         unknown = sorted(fields.keys() - {"layout", "dtype"})
         if unknown or "layout" not in fields:
-            msg = (
+            raise MemdescError(
                 f"the codec {NAME} is configured by layout and dtype, not by "
                 f"{short_repr(', '.join(fields) or 'nothing')}; a newer version may have written it"
             )
-            raise MemdescError(msg)
         return cls(**fields)
 
     def to_dict(self) -> dict[str, Any]:
@@ -163,8 +161,9 @@ class MemdescCodec(Checked, ArrayBytesCodec):  # type: ignore[misc] # types of z
                 raise
             fields = record_desc((_BLOCK,) * len(shape), self.layout).fields
             named = ", ".join(f"{self.layout}.{part.name}" for part in fields)
-            msg = f"{error}; give each of its fields an array, as {named}"
-            raise UnsupportedFormatError(msg) from None
+            raise UnsupportedFormatError(
+                f"{error}; give each of its fields an array, as {named}"
+            ) from None
 
     def _check_read(self, dtype: np.dtype[Any], part: Field | None) -> None:
         """Refuse the type of an array whose elements nothing here can read."""
@@ -173,16 +172,18 @@ class MemdescCodec(Checked, ArrayBytesCodec):  # type: ignore[misc] # types of z
         except MemdescError:
             stored = self.dtype or (part.kind if part else f"elements of {self.layout!r}")
             way_out = _WAYS_OUT.get(dtype.kind, "make the array of numbers")
-            msg = f"an array of {dtype} cannot be stored as {stored}: {way_out}"
-            raise MemdescError(msg) from None
+            raise MemdescError(
+                f"an array of {dtype} cannot be stored as {stored}: {way_out}"
+            ) from None
 
     def _stored(self, shape: tuple[int, ...], dtype: Any) -> MemoryDesc | Field:
         """Return what a chunk holds: a descriptor, or a field whose elements have no data type."""
         part = self._field(shape)
         if part is not None and part.kind in BIT_PLANES:
             if np.dtype(dtype).kind not in "iu":
-                msg = f"{self.layout} holds {part.kind}: the array must be of integers, not {dtype}"
-                raise MemdescError(msg)
+                raise MemdescError(
+                    f"{self.layout} holds {part.kind}: the array must be of integers, not {dtype}"
+                )
             return part
         return self.chunk_desc(shape, dtype)
 
@@ -192,8 +193,7 @@ class MemdescCodec(Checked, ArrayBytesCodec):  # type: ignore[misc] # types of z
         if not dot or record not in known_records():
             return None
         if self.dtype is not None:
-            msg = f"{self.layout} already has a type; leave dtype={self.dtype!r} out"
-            raise MemdescError(msg)
+            raise MemdescError(f"{self.layout} already has a type; leave dtype={self.dtype!r} out")
         # any record shows how many adjacent elements of the tensor share an element of the field
         part = record_desc((_BLOCK,) * len(shape), record).field(name)
         each = zip(shape, part.groups, part.counts, strict=True)
@@ -229,11 +229,10 @@ class MemdescCodec(Checked, ArrayBytesCodec):  # type: ignore[misc] # types of z
         stored = self._stored(chunk_spec.shape, dtype)
         data = chunk_bytes.as_numpy_array()
         if data.nbytes != _nbytes(stored):
-            msg = (
+            raise MemdescError(
                 f"a chunk of {stored!r} has {_nbytes(stored)} bytes, but this one has "
                 f"{data.nbytes}: it is damaged, or another codec wrote it"
             )
-            raise MemdescError(msg)
         if isinstance(stored, Field):
             array = read_field(data.view(np.uint8), stored)
         else:
@@ -271,12 +270,11 @@ def _check_exact(array: NDArray[Any], memory: Memory) -> None:
     if not differs.any():
         return
     at = tuple(int(i) for i in np.argwhere(differs)[0])
-    msg = (
+    raise MemdescError(
         f"{memory.desc.dtype} cannot represent {array[at]}, the value at {at} of a chunk, and "
         f"would store {back[at]}; {np.count_nonzero(differs)} of {array.size} values do not fit: "
         "round or scale them first, or leave dtype out"
     )
-    raise MemdescError(msg)
 
 
 # for programs that use this package without its metadata installed, so without entry points

@@ -93,11 +93,10 @@ class Problem(NamedTuple):
 
 def _checked_buffer(desc: MemoryDesc | ImageDesc, layout: str) -> MemoryDesc:
     if isinstance(desc, ImageDesc):
-        msg = (
+        raise MemdescError(
             f"{layout!r} is an image type, not a linear buffer; `memdesc reorder IN.npy "
             f"OUT.safetensors --to {layout}` makes its pixels"
         )
-        raise MemdescError(msg)
     return desc
 
 
@@ -123,8 +122,7 @@ def attr_of(dims: tuple[int, ...], options: Mapping[str, str]) -> Attr | None:
                 else "neither a number nor mask:M, such as mask:2 for one value per index of dim "
                 "b, nor mask:M:GxH, such as mask:3:1x32"
             )
-            msg = f"--{option} {text!r} is {what}"
-            raise MemdescError(msg) from None
+            raise MemdescError(f"--{option} {text!r} is {what}") from None
     return Attr(**given) if given else None
 
 
@@ -132,8 +130,9 @@ def _generated(dims: tuple[int, ...], role: str, mask: int, groups: str | None) 
     """Return the arguments of an `Attr` for a parameter with generated values."""
     widths = tuple(map(int, groups.split("x"))) if groups else ()
     if len(widths) > len(dims) or 0 in widths:
-        msg = f"groups {groups} do not fit dims {dims}: give at most {len(dims)} sizes above 0"
-        raise MemdescError(msg)
+        raise MemdescError(
+            f"groups {groups} do not fit dims {dims}: give at most {len(dims)} sizes above 0"
+        )
     widths_of_all = (*(1,) * (len(dims) - len(widths)), *widths)
     counts = [-(-dim // width) for dim, width in zip(dims, widths_of_all, strict=True)]
     count = prod(n for dim, n in enumerate(counts) if mask >> dim & 1)

@@ -114,8 +114,7 @@ class DeviceBench:
         loaded.src.release()
         loaded.dst.release()
         if not np.array_equal(found, loaded.wanted):
-            msg = f"{case} on {self.device.name} differs from the reorder on the CPU"
-            raise MemdescError(msg)
+            raise MemdescError(f"{case} on {self.device.name} differs from the reorder on the CPU")
         nbytes, types = case.mean_nbytes, [str(desc.dtype) for desc in case.descs]
         copy = self._copy_seconds(nbytes)
         torch = None

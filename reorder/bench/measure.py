@@ -70,8 +70,9 @@ def measure(case: Case, threads: int, peers: Iterable[MakePeer], seconds: float)
         src, dst = _buffers(case)
     except MemoryError:
         sizes = f"{case.src.nbytes} and {case.dst.nbytes} bytes"
-        msg = f"{case.name}: src and dst need {sizes}, more memory than there is"
-        raise MemdescError(msg) from None
+        raise MemdescError(
+            f"{case.name}: src and dst need {sizes}, more memory than there is"
+        ) from None
     start = perf_counter()
     plan = plan_reorder(case.src, case.dst, case.attr)
     prepared: Any = prepare(plan, threads=threads)

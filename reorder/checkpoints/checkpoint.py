@@ -61,8 +61,9 @@ class StoredTensor(Checked):
 
     def __init__(self, checkpoint: Checkpoint, entry: Entry) -> None:
         if not (isinstance(checkpoint, Checkpoint) and isinstance(entry, Entry)):
-            msg = "a StoredTensor comes from a Checkpoint: open_checkpoint(path)[name]"  # type: ignore[unreachable] # callers without types
-            raise MemdescError(msg)
+            raise MemdescError(
+                "a StoredTensor comes from a Checkpoint: open_checkpoint(path)[name]"
+            )
         object.__setattr__(self, "_checkpoint", checkpoint)
         object.__setattr__(self, "_entry", entry)
 
@@ -217,8 +218,9 @@ class Checkpoint(Checked, Mapping[str, StoredTensor]):
         if name not in entries:
             near = get_close_matches(str(name), entries, 3) if isinstance(name, str) else []
             hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
-            msg = f"{str(self._path)!r} has no tensor {short_repr(name)}, of {len(entries)}{hint}"
-            raise KeyError(msg)
+            raise KeyError(
+                f"{str(self._path)!r} has no tensor {short_repr(name)}, of {len(entries)}{hint}"
+            )
         return StoredTensor(self, entries[name])
 
     def __iter__(self) -> Iterator[str]:
@@ -262,8 +264,7 @@ class Checkpoint(Checked, Mapping[str, StoredTensor]):
         Record(record_desc((128, 16), 'awq', group=-1, scales='f16'))
         """
         if not isinstance(prefix, str):
-            msg = f"prefix must be a string, not {short_repr(prefix)}"  # type: ignore[unreachable] # callers without types
-            raise MemdescError(msg)
+            raise MemdescError(f"prefix must be a string, not {short_repr(prefix)}")
         claims = self._model.claims._replace(name=name, options=options)
         found = weight_at(self._model.entries, prefix, claims)
         if found.desc is None:

@@ -461,12 +461,11 @@ def _join_compressed(parts: _Parts, layers: Layers) -> Json:
         others = [name for name in names if not block_of(name)]
         expert = next((name for name in names if block_of(name)), "")
         if owner and expert:
-            msg = (
+            raise MemdescError(
                 f"{owner} and {expert} have different formats, and transformers decodes all "
                 "experts of a model as the first group of config.json with experts says; --to "
                 "bf16 and --to f16 decode any"
             )
-            raise MemdescError(msg)
         owner = owner or expert
         targets = [*layers.listed(others, _by_expression), *([_EXPERTS] if expert else [])]
         groups[f"group_{k}"] = {
@@ -729,12 +728,12 @@ def _compiled(text: str) -> re.Pattern[str]:
     try:
         found = re.compile(text)
     except (re.error, RecursionError, OverflowError) as error:
-        msg = f"{short_repr(text)} is not a regular expression: {error}"
-        raise MemdescError(msg) from None
+        raise MemdescError(f"{short_repr(text)} is not a regular expression: {error}") from None
     # comments, and spaces of (?x), may stand between a group and its repeat
     if re.search(r"\)[*+{]|\(\?[^:=!]", text):
-        msg = f"{short_repr(text)} repeats a group, or has one with flags or a name; list names"
-        raise MemdescError(msg)
+        raise MemdescError(
+            f"{short_repr(text)} repeats a group, or has one with flags or a name; list names"
+        )
     return found
 
 
@@ -752,11 +751,10 @@ def matches_pattern(text: str, name: str) -> bool:
     repeats = sum(map(text.count, "*+?{")) - text.count("(?")
     steps = comb(len(name) + repeats, repeats) << text.count("|")
     if steps > _MAX_STEPS:
-        msg = (
+        raise MemdescError(
             f"{short_repr(text)} could take 2**{steps.bit_length()} steps to compare with a name "
             f"of {len(name)} letters; write it with fewer repeats and alternatives"
         )
-        raise MemdescError(msg)
     return found.match(name) is not None
 
 
@@ -800,11 +798,10 @@ class Configs:
             both = said.facts.keys() & told.facts.keys()
             is_same = said.name == told.name and all(said.facts[k] == told.facts[k] for k in both)
             if not is_same or found[0].targets.facts != other.targets.facts:
-                msg = (
+                raise MemdescError(
                     f"{said.file} in {str(self.folder)!r} declares {said}, and {told.file} {told}; "
                     "correct the one that is wrong"
                 )
-                raise MemdescError(msg)
         ignored = tuple(each for one in found for each in one.ignored)
         return found[0]._replace(ignored=ignored) if found else None
 
@@ -814,24 +811,22 @@ class Configs:
             for key, (what, plain) in _CHANGES.items():
                 value = section.get(key)
                 if is_set(value, plain):
-                    msg = (
+                    raise MemdescError(
                         f"{file} says {key} {value!r}, which {what}; no conversion keeps that, so "
                         "the output would compute something else: convert it with the program that "
                         f"made it, or remove {key} if it is wrong"
                     )
-                    raise MemdescError(msg)
 
     def refuse_unknown(self) -> None:
         """Refuse a model whose files declare quantised weights, but whose tensors show none."""
         for file, section in self.sections:
             if section:
                 what = short_repr(section.get("quant_method", section))
-                msg = (
+                raise MemdescError(
                     f"{file} declares quantised weights, by {what}, but no tensors have the names "
                     "of a known format; convert the model with the program that made it, or "
                     f"correct {file} if its weights are plain floats"
                 )
-                raise MemdescError(msg)
 
 
 # keys that make the stored weights mean other numbers, unless their values are empty or as listed
@@ -871,14 +866,12 @@ def read_config(text: bytes) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         config = json.loads(text)
         holders = [*_holders(config)] or [config]
     except (ValueError, RecursionError) as error:
-        msg = f"it is not JSON: {error}"
-        raise MemdescError(msg) from None
+        raise MemdescError(f"it is not JSON: {error}") from None
     sections = [x for held in holders if isinstance(held, dict) for x in sections_of(held).values()]
     for each in (config, *sections):
         if not isinstance(each, dict):
             what = "it" if each is config else KEY
-            msg = f"{what} is not a JSON object, but {short_repr(each)}"
-            raise MemdescError(msg)
+            raise MemdescError(f"{what} is not a JSON object, but {short_repr(each)}")
     return config, holders
 
 
@@ -910,8 +903,9 @@ def declared_by(file: str, section: Json) -> Declared:
     """Return what a section of a file declares. Fails if a value has the wrong type."""
     with about(file):
         if not isinstance(section.get("quant_method", ""), str | None):
-            msg = f"quant_method must be a string, not {short_repr(section['quant_method'])}"
-            raise MemdescError(msg)
+            raise MemdescError(
+                f"quant_method must be a string, not {short_repr(section['quant_method'])}"
+            )
         name = method_in(section)
         how = method_of(name)
         keys = _renamed(section, how.aliases)
@@ -943,11 +937,10 @@ def _renamed(section: Json, aliases: Mapping[str, str]) -> dict[str, Any]:
         if held is None:
             found[key] = value
         elif value is not None and str(held).lower() != str(value).lower():
-            msg = (
+            raise MemdescError(
                 f"{key} is {short_repr(held)}, but {other} is {short_repr(value)}; correct the one "
                 "that is wrong"
             )
-            raise MemdescError(msg)
     return found
 
 
@@ -957,8 +950,7 @@ def _names(section: Json, key: str) -> tuple[str, ...]:
     if found is None:
         return ()
     if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
-        msg = f"{key} must be a list of strings, not {short_repr(found)}"
-        raise MemdescError(msg)
+        raise MemdescError(f"{key} must be a list of strings, not {short_repr(found)}")
     return tuple(found)
 
 
@@ -966,8 +958,7 @@ def _object(section: Json, key: str) -> dict[str, Any]:
     """Return an object, which may be left out."""
     found = section.get(key)
     if found is not None and not isinstance(found, dict):
-        msg = f"{key} must be an object, not {short_repr(found)}"
-        raise MemdescError(msg)
+        raise MemdescError(f"{key} must be an object, not {short_repr(found)}")
     return found or {}
 
 
@@ -991,8 +982,7 @@ def _said(
                 shown = "missing" if value is None else short_repr(value)
                 if isinstance(spec, _Option) and type(value) not in spec.types:
                     # it may be meant for what a rule names, so that does not overrule it
-                    msg = f"{file}: {key} is {shown}, not {_shown(spec)}"
-                    raise MemdescError(msg)
+                    raise MemdescError(f"{file}: {key} is {shown}, not {_shown(spec)}")
                 problems.setdefault(f"{key} is {shown}", []).append(_shown(spec))
                 break
             options |= read

@@ -51,11 +51,10 @@ def check_experts(names: Iterable[str]) -> None:
         for layer, numbers in layers.items():
             if len(numbers) < count:
                 missing = next(k for k in range(count) if k not in numbers)
-                msg = (
+                raise MemdescError(
                     f"{short_repr(block)} has expert {count - 1}, but {layer} of expert {missing} "
                     "is missing; get the checkpoint again"
                 )
-                raise MemdescError(msg)
 
 
 def holds_experts(tensor: Entry | Tensor) -> bool:
@@ -83,11 +82,10 @@ def split_stacks(entries: Mapping[str, Entry]) -> dict[str, Entry]:
         for k in range(count):
             part = f"{block}.experts.{k}.{own}{rest}"
             if part in entries or part in found:
-                msg = (
+                raise MemdescError(
                     f"{short_repr(name)} holds {short_repr(part)}, which is also a tensor of its "
                     "own; remove the one that is out of date"
                 )
-                raise MemdescError(msg)
             found[part] = replace(
                 entry,
                 name=part,

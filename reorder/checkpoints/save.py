@@ -91,11 +91,10 @@ def save(path: str | os.PathLike[str], tensors: Savable | Mapping[str, Savable])
     row = FORMATS[saving_format(given)]
     if isinstance(tensors, Mapping):
         if not row.has_names:
-            msg = (
+            raise MemdescError(
                 f"{str(given)!r}: a {row.ending} holds one tensor without a name; write a "
                 ".safetensors or a .npz"
             )
-            raise MemdescError(msg)
         named = tensors
     else:
         named = {DEFAULT_NAME: tensors}
@@ -133,13 +132,13 @@ def save_raw(path: str | os.PathLike[str], memory: Memory) -> None:
     """
     given = as_path(path)
     if not isinstance(memory, Memory):
-        msg = (  # type: ignore[unreachable] # callers without types
+        raise MemdescError(
             f"save_raw takes a Memory, not {type(memory).__name__}; reorder(x) makes one"
         )
-        raise MemdescError(msg)
     if given.suffix in {row.ending for row in FORMATS.values()}:
-        msg = f"{str(given)!r} would hold raw bytes, not a {given.suffix} file; call it a .bin"
-        raise MemdescError(msg)
+        raise MemdescError(
+            f"{str(given)!r} would hold raw bytes, not a {given.suffix} file; call it a .bin"
+        )
     data = padded(memory.data, memory.desc.nbytes)
     write_file(given, lambda out: out.write(_buffer(data)))
 
@@ -149,12 +148,11 @@ def saving_format(path: Path) -> str:
     for name in _FORMATS:
         if path.name.endswith(FORMATS[name].ending):
             return name
-    msg = (
+    raise MemdescError(
         f"{str(path)!r} cannot be saved: its name ends neither in .safetensors nor in .npz, which "
         "keep a tensor with its descriptor, nor in .npy; --raw or reorder.checkpoints.save_raw "
         "writes its bytes alone"
     )
-    raise MemdescError(msg)
 
 
 def _write(out: BinaryIO, file: PlannedFile, data: Mapping[str, NDArray[np.uint8]]) -> None:
@@ -187,11 +185,10 @@ def _parts_of(name: str, value: Any) -> Parts:
 def _part_of(name: str, memory: Memory) -> tuple[Tensor, NDArray[np.uint8]]:
     desc = memory.desc
     if desc.has_broadcast:
-        msg = (
+        raise MemdescError(
             f"{short_repr(name)}, {desc!r}, repeats elements, which a stored tensor does not; "
             "reorder it to 'plain'"
         )
-        raise MemdescError(msg)
     return stored_layout(name, desc), padded(memory.data, desc.nbytes)
 
 
@@ -204,16 +201,18 @@ def _part_of_array(name: str, array: Any) -> tuple[Tensor, NDArray[np.uint8]]:
     with about(f"{short_repr(name)} cannot be saved"):
         memory: object = reorder(array.reshape(1) if is_scalar else array, "plain")
     if not isinstance(memory, Memory):
-        msg = f"{short_repr(name)} is on a device; take its .memory(), or reorder it to the CPU"
-        raise MemdescError(msg)
+        raise MemdescError(
+            f"{short_repr(name)} is on a device; take its .memory(), or reorder it to the CPU"
+        )
     tensor, data = _part_of(name, memory)
     return tensor._replace(shape=()) if is_scalar else tensor, data
 
 
 def _parts_of_quantized(name: str, value: Quantized) -> Parts:
     if not isinstance(value.memory, Memory):
-        msg = f"the codes of {short_repr(name)} are on a device; reorder them to the CPU first"  # type: ignore[unreachable] # as quantize(queue=...) returns them
-        raise MemdescError(msg)
+        raise MemdescError(
+            f"the codes of {short_repr(name)} are on a device; reorder them to the CPU first"
+        )
     arrays = {"scales": value.scales, "zero_points": value.zero_points}
     codes = _part_of(name, value.memory)
     return quantized_parts(name, codes, arrays, axis=value.axis, groups=value.groups)
@@ -239,11 +238,10 @@ def quantized_parts(
 def _parts_of_record(name: str, value: Record) -> Parts:
     fields = record_fields(value.desc)
     if record_of(fields) != value.desc:
-        msg = (
+        raise MemdescError(
             f"{short_repr(name)}, {value.desc!r}, is not the record of that name and these "
             "options, so a file cannot name it; save its tensors"
         )
-        raise MemdescError(msg)
     if len(value.tensors) == 1:
         return [(stored_record(name, value.desc, "safetensors"), value.data)]
     tensors = joined_tensors(name, fields, written_tensors(name, value.desc, "safetensors"))
@@ -327,11 +325,10 @@ def load(
     value = _made(model, items[name_of_only(model.path, items)], dtype)
     if not isinstance(value, kind):
         found = type(value).__name__
-        msg = (
+        raise MemdescError(
             f"{str(model.path)!r} holds a {found}, not a {kind.__name__}; read it with "
             f"load(path, reorder.{found})"
         )
-        raise MemdescError(msg)
     return value
 
 
@@ -413,32 +410,31 @@ def load_all(
     for name, value in values.items():
         if kind is None and not isinstance(value, Memory):
             found = type(value).__name__
-            msg = (
+            raise MemdescError(
                 f"{str(model.path)!r}: {short_repr(name)} is a {found}, not a Memory; "
                 f"load_all(path, reorder.{found}) reads those, and load_all(path, reorder.Memory) "
                 "the others"
             )
-            raise MemdescError(msg)
     return {name: value for name, value in values.items() if isinstance(value, kind or Memory)}
 
 
 def _check_kind(kind: object) -> None:
     if kind not in {Memory, Quantized, Record}:
-        msg = f"kind must be reorder.Memory, .Quantized or .Record, not {short_repr(kind)}"
-        raise MemdescError(msg)
+        raise MemdescError(
+            f"kind must be reorder.Memory, .Quantized or .Record, not {short_repr(kind)}"
+        )
 
 
 def name_of_only(path: Path, names: Mapping[str, Any]) -> str:
     """Return the name of the only tensor of a file."""
     if len(names) == 1:
         return next(iter(names))
-    msg = (
+    raise MemdescError(
         f"{str(path)!r} has {len(names)} tensors: {first_of(names, _SHOWN)}; reorder.load_all "
         "reads them, and commands take one as FILE:NAME"
         if names
         else f"{str(path)!r} has no tensors"
     )
-    raise MemdescError(msg)
 
 
 def read_model(
@@ -490,11 +486,10 @@ def _array_of(entry: Entry) -> NDArray[Any]:
     memory = memory_of(entry)
     # a descriptor of a scalar has dims (1,)
     if memory.desc != memory_desc(entry.shape or (1,), memory.desc.dtype):
-        msg = (
+        raise MemdescError(
             f"{short_repr(entry.name)}, {memory.desc!r}, is not a row-major array of shape "
             f"{entry.shape}, as scales and zero points are stored"
         )
-        raise MemdescError(msg)
     return memory.numpy().reshape(entry.shape)
 
 
@@ -515,11 +510,10 @@ def desc_of_entry(entry: Entry, dtype: str | None) -> MemoryDesc:
     name = short_repr(entry.name)
     desc = entry.desc or _void_desc(entry, dtype)
     if not isinstance(desc, MemoryDesc):
-        msg = (
+        raise MemdescError(
             f"{name} is {desc!r}, not a tensor of numbers; reorder.dequantize decodes it, and "
             "`memdesc convert` does by a rule such as 'NAME: plain, f32'"
         )
-        raise MemdescError(msg)
     if dtype is not None and data_type(dtype) != desc.dtype:
         who = f"the descriptor of {name} says" if entry.is_described else f"{name} holds"
         said = f"{who} {desc.dtype}"
@@ -532,21 +526,18 @@ def _void_desc(entry: Entry, dtype: str | None) -> MemoryDesc:
     name = short_repr(entry.name)
     held = np.dtype(entry.dtype) if entry.dtype.startswith("|V") else None
     if held is None:
-        msg = f"{name} is not a tensor: {entry.reason}"
-        raise MemdescError(msg)
+        raise MemdescError(f"{name} is not a tensor: {entry.reason}")
     if dtype is None:
-        msg = (
+        raise MemdescError(
             f"{name} holds elements of {held.itemsize} bytes without a type; say which: "
             "dtype='bf16', or on the command line --dtype bf16"
         )
-        raise MemdescError(msg)
     wanted = data_type(dtype)
     if wanted.is_packed or wanted.numpy.itemsize != held.itemsize:
-        msg = (
+        raise MemdescError(
             f"{name} of {held} cannot be read as {wanted}: its elements have {8 * held.itemsize} "
             "bits"
         )
-        raise MemdescError(msg)
     return memory_desc(entry.shape or (1,), wanted)
 
 

@@ -207,12 +207,11 @@ class Model:
     def claims(self) -> Claims:
         """What the metadata and the files beside the checkpoint claim."""
         if _COMFYUI in self.container.metadata:
-            msg = (
+            raise MemdescError(
                 f"the header has {_COMFYUI}, in which ComfyUI says how layers are quantised; it "
                 "may order their scales as a kernel reads them, or rotate the weights, which no "
                 "record here does; decode it with ComfyUI"
             )
-            raise MemdescError(msg)
         return Claims(self.configs.declared)
 
     @property
@@ -248,19 +247,17 @@ class Model:
                 called = weight.prefix if weight.note is None else weight.note.name
                 weights |= dict.fromkeys(weight.names, (called, weight))
             elif is_strict:
-                msg = (
+                raise MemdescError(
                     f"{weight.reason}; reorder.open_checkpoint and load_all(path, reorder.Memory) "
                     "read its tensors as they are stored"
                 )
-                raise MemdescError(msg)
         items: dict[str, Weight | Entry] = {}
         for name, entry in self.entries.items():
             called, item = weights.get(name, (name, entry))
             if isinstance(item, Weight) and item.codes.name != name:
                 continue
             if called in items:
-                msg = f"two tensors are called {short_repr(called)}"
-                raise MemdescError(msg)
+                raise MemdescError(f"two tensors are called {short_repr(called)}")
             items[called] = item
         return items
 
@@ -422,15 +419,15 @@ def note_of(entries: Entries, first: Entry) -> Note:
     listed = [*tensors.values()] if isinstance(tensors, dict) else []
     is_joined = listed[:1] == [first.name] and len({*map(repr, listed)}) == len(listed)
     if not isinstance(name, str) or not isinstance(tensors, dict) or not is_joined:
-        msg = f"the descriptor of {short_repr(first.name)} does not say which tensors belong to it"
-        raise MemdescError(msg)
+        raise MemdescError(
+            f"the descriptor of {short_repr(first.name)} does not say which tensors belong to it"
+        )
     for each in listed:
         if not isinstance(each, str) or each not in entries:
-            msg = (
+            raise MemdescError(
                 f"{short_repr(name)} is stored as {', '.join(map(short_repr, listed))}, but there "
                 f"is no {short_repr(each)}; reorder.open_checkpoint reads the others"
             )
-            raise MemdescError(msg)
     return Note(name, tensors, facts)
 
 
@@ -547,8 +544,7 @@ def weight_at(entries: Entries, prefix: str, claims: Claims) -> Weight:
     elif weights:
         known = first_of([repr(each.prefix) for each in weights], _SHOWN)
         hint = f"prefixes of its {len(weights)} quantised weights: {known}"
-    msg = f"the checkpoint has no tensor {full!r}; {hint}"
-    raise MemdescError(msg)
+    raise MemdescError(f"the checkpoint has no tensor {full!r}; {hint}")
 
 
 def decide(found: Weight, claims: Claims) -> Weight:
@@ -624,8 +620,9 @@ def _noted(found: Weight) -> RecordDesc | dict[str, Any] | None:
     is_whole = isinstance(facts, dict) and facts.keys() == {"axis", "groups"}
     roles = [*QUANTIZED]
     if not is_whole or [*found.entries] not in (roles, roles[:-1]):  # zero points may all be 0
-        msg = f"the descriptor of {short_repr(found.codes.name)} does not say what scales its codes"
-        raise MemdescError(msg)
+        raise MemdescError(
+            f"the descriptor of {short_repr(found.codes.name)} does not say what scales its codes"
+        )
     return dict(facts)
 
 
@@ -634,11 +631,10 @@ def _named(
 ) -> tuple[str, dict[str, Any]]:
     """Return the name and the options of the record that the sources name."""
     if said is not None and said.is_ignored:
-        msg = (
+        raise MemdescError(
             f"{said.reason}, but its tensors are quantised: correct {said.file} if it is wrong; a "
             "conversion can leave them as they are, with a rule that does not match them"
         )
-        raise MemdescError(msg)
     held = None if noted is None else noted.name
     given = held if claims.name is None else claims.name
     declared = None if said is None else said.name
@@ -649,17 +645,15 @@ def _named(
             raise MemdescError(_undeclared(found, said, names))
         return names[0], dict(claims.options)
     if said is not None and declared not in (None, name):
-        msg = (
+        raise MemdescError(
             f"{said.file} declares {declared}, not {name}: name {declared}, or correct "
             f"{said.file} if it is wrong"
         )
-        raise MemdescError(msg)
     if said is not None and declared is None and not said.is_unlisted and claims.name is None:
-        msg = (
+        raise MemdescError(
             f"the descriptors of {found.prefix!r} say {name}, but {said.reason}; correct "
             f"{said.file} if it is wrong"
         )
-        raise MemdescError(msg)
     options = dict(noted.options) if noted is not None and held == name else {}
     if said is not None and declared == name:
         options |= said.options
@@ -702,13 +696,15 @@ def _looked_up(found: Weight, desc: RecordDesc) -> Weight | None:
         return None
     table, count = _integers_of(order), desc.scales.layout.dims[desc.letters.index("i")]
     if table.min() < 0 or table.max() >= count:
-        msg = f"{order.name} has groups {table.min()} to {table.max()}, but there are {count}"
-        raise MemdescError(msg)
+        raise MemdescError(
+            f"{order.name} has groups {table.min()} to {table.max()}, but there are {count}"
+        )
     rows = tuple(table.tolist())
     for role in roles:
         if found.entries[role].is_described or found.entries[role].shape[:1] != (count,):
-            msg = f"{found.entries[role].name} does not have a row for each of {count} groups"
-            raise MemdescError(msg)
+            raise MemdescError(
+                f"{found.entries[role].name} does not have a row for each of {count} groups"
+            )
     held = {
         role: entry.by_rows(rows) if role in roles else entry
         for role, entry in found.entries.items()
@@ -724,18 +720,16 @@ def _check_said(found: Weight, desc: RecordDesc, said: Said | None) -> None:
     inputs, group = desc.dims[desc.letters.index("i")], dict(desc.options).get("group")
     is_one = group == -1
     if said.group not in (None, group) and not (is_one and said.group >= inputs):
-        msg = (
+        raise MemdescError(
             f"{said.file} declares group_size {said.group}, but the shapes of the tensors say "
             f"{'one group' if is_one else f'groups of {group}'} of {inputs} inputs of "
             f"{found.prefix!r}; correct {said.file} if it is wrong"
         )
-        raise MemdescError(msg)
     if said.is_ordered and not is_one and found.order is None:
-        msg = (
+        raise MemdescError(
             f"{said.file} declares act-order, which assigns inputs to groups by data, but there is "
             f"no {ORDERS[0]} that says how; correct {said.file} if the inputs are in order"
         )
-        raise MemdescError(msg)
 
 
 def _check_rest(found: Weight, desc: RecordDesc, claims: Claims, said: Said | None) -> None:
@@ -751,17 +745,15 @@ def _check_rest(found: Weight, desc: RecordDesc, claims: Claims, said: Said | No
             for option in options
             if option
         )
-        msg = (
+        raise MemdescError(
             f"{', '.join(found.entries[name].name for name in rest)} belong to {found.codes.name}, "
             f"and {desc!r} does not use them: its numbers would be different{hint}"
         )
-        raise MemdescError(msg)
     if found.order is not None and not _is_in_order(found.order, desc):
-        msg = (
+        raise MemdescError(
             f"{found.order.name} assigns inputs to groups in an arbitrary order (act-order), and "
             f"no scheme here looks up the scales of {desc.name} by such a table"
         )
-        raise MemdescError(msg)
 
 
 def _integers_of(order: Entry) -> NDArray[Any]:
@@ -774,11 +766,10 @@ def _is_in_order(order: Entry, desc: RecordDesc) -> bool:
     inputs = desc.dims[desc.letters.index("i")]
     nbytes = inputs * INTEGERS[order.dtype].bits // 8 if order.dtype in INTEGERS else -1
     if order.nbytes != nbytes or not inputs:
-        msg = (
+        raise MemdescError(
             f"{order.name} of {order.dtype} and shape {order.shape} is not an integer for each of "
             f"the {inputs} inputs"
         )
-        raise MemdescError(msg)
     wanted = np.arange(inputs) // (inputs if group in (-1, None) else int(str(group)))
     return np.array_equal(_integers_of(order), wanted)
 
@@ -791,21 +782,20 @@ def desc_of_tensors(found: Weight, name: str, given: Mapping[str, Any]) -> Recor
     scheme = scheme_of(name)
     if scheme is None:
         if (entry := found.entries.get(ONE)) is None:
-            msg = f"{found.prefix!r} has no tensor {ONE!r}, in which {name} is stored"
-            raise MemdescError(msg)
+            raise MemdescError(f"{found.prefix!r} has no tensor {ONE!r}, in which {name} is stored")
         return _single_desc(entry, name, given)
     bound = bind(scheme, _stored(found), given)
     if not bound.descs:
         shown = "; ".join(bound.tried[:SHOWN])
         more = f"; and {len(bound.tried) - SHOWN} more" if len(bound.tried) > SHOWN else ""
         is_named = found.prefix in shown and len(bound.tried) == 1
-        msg = f"{'' if is_named else f'{found.prefix!r} is not {name}: '}{shown}{more}"
-        raise MemdescError(msg)
+        raise MemdescError(
+            f"{'' if is_named else f'{found.prefix!r} is not {name}: '}{shown}{more}"
+        )
     if len(bound.descs) > 1:
         fits, names = difference(bound.descs)
         asked = " and ".join(f"{each}=" for each in names)
-        msg = f"{found.prefix!r}: {fits}: give {asked}"
-        raise MemdescError(msg)
+        raise MemdescError(f"{found.prefix!r}: {fits}: give {asked}")
     return bound.descs[0]
 
 
@@ -831,23 +821,19 @@ def _single_desc(entry: Entry, name: str, options: Mapping[str, Any]) -> RecordD
     """Return the record in a single tensor: the one that its type says, or the named one."""
     if isinstance(entry.desc, RecordDesc):
         if entry.desc.name != name:
-            msg = f"it holds {entry.desc!r}, not {name}"
-            raise MemdescError(msg)
+            raise MemdescError(f"it holds {entry.desc!r}, not {name}")
         return entry.desc
     if entry.nbytes != prod(entry.shape):
-        msg = f"{entry.name!r} holds {entry.dtype}, and {name} is stored as bytes"
-        raise MemdescError(msg)
+        raise MemdescError(f"{entry.name!r} holds {entry.dtype}, and {name} is stored as bytes")
     rows, last = entry.shape[:-1], entry.shape[-1:]
     bits = record_desc((8, 256), name, **options).bits_per_element
     sizes = [size * BYTE_BITS / bits for size in last]
     if not all(size.is_integer() for size in sizes):
-        msg = (
+        raise MemdescError(
             f"{entry.name!r} of shape {entry.shape} does not hold {name}, which takes {bits:g} "
             f"bits per element: {last[0]} bytes are not a whole number of elements"
         )
-        raise MemdescError(msg)
     desc = record_desc((*rows, *map(int, sizes)), name, **options)
     if desc.nbytes != entry.nbytes:
-        msg = f"{entry.nbytes} bytes of shape {entry.shape} are not {desc!r}"
-        raise MemdescError(msg)
+        raise MemdescError(f"{entry.nbytes} bytes of shape {entry.shape} are not {desc!r}")
     return desc

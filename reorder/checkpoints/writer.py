@@ -106,11 +106,10 @@ class _Lock:
             if isinstance(error, BlockingIOError):
                 self._refuse_in_use()
             self._remove()
-            msg = (
+            raise MemdescError(
                 f"{str(self._folder)!r} cannot be locked, so another process could write into it "
                 f"too: {reason_of(error)}; write to a file system that supports locks"
-            )
-            raise MemdescError(msg) from None
+            ) from None
         if not self._is_same():
             os.close(self._handle)
             return False
@@ -222,8 +221,7 @@ class Writer:
     def where(self, name: str) -> Place:
         """Return where the bytes of a tensor are, until the output gets its name."""
         if self._lock is None:
-            msg = f"{str(self.target)!r} is no longer being written"
-            raise MemdescError(msg)
+            raise MemdescError(f"{str(self.target)!r} is no longer being written")
         file = self.homes[name]
         path = self._finished(file) if file in self.finished else self._growing / file
         return Place(path, *self._files[file].spans[name])
@@ -303,13 +301,11 @@ class Writer:
         """
         target = self.target
         if not self._is_folder and target.is_dir():
-            msg = f"{str(target)!r} is a folder; name a file"
-            raise MemdescError(msg)
+            raise MemdescError(f"{str(target)!r} is a folder; name a file")
         if not target.is_dir():
             check_writable(target)  # a pipe is not replaced
         if os.path.lexists(target) and not self._overwrite:
-            msg = f"{str(target)!r} exists; it is only replaced with --overwrite"
-            raise MemdescError(msg)
+            raise MemdescError(f"{str(target)!r} exists; it is only replaced with --overwrite")
         if not target.is_symlink():
             _check_replaced(target, self._files)
 
@@ -338,11 +334,10 @@ class Writer:
         new = [file for name, file in self._files.items() if name not in self.finished]
         needed, free = sum(file.nbytes for file in new), shutil.disk_usage(self.folder).free
         if needed > free:
-            msg = (
+            raise MemdescError(
                 f"{str(self.target)!r} takes {needed} bytes, but its disk has {free} left; nothing "
                 "was written"
             )
-            raise MemdescError(msg)
         for file in new:
             path = self._growing / file.name
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -370,18 +365,18 @@ def _make(folder: Path) -> bool:
 
 
 def _refuse(folder: Path, reason: str) -> NoReturn:
-    msg = (
+    raise MemdescError(
         f"{str(folder)!r} is where a conversion writes, but {reason}; move it away, or write "
         "elsewhere"
     )
-    raise MemdescError(msg)
 
 
 def _check_replaced(target: Path, written: Collection[str]) -> None:
     """Refuse to replace a folder whose files would be lost, or a mount point."""
     if target.is_mount():
-        msg = f"{str(target)!r} is a mount point, which cannot be replaced; write elsewhere"
-        raise MemdescError(msg)
+        raise MemdescError(
+            f"{str(target)!r} is a mount point, which cannot be replaced; write elsewhere"
+        )
     lost: list[str] = []
     for folder, folders, names in os.walk(target):
         links = [name for name in folders if Path(folder, name).is_symlink()]
@@ -389,11 +384,10 @@ def _check_replaced(target: Path, written: Collection[str]) -> None:
         lost += (name for name in held if name not in written and not is_shard(name))
     if lost:
         named = first_of(map(short_repr, sorted(lost)), _SHOWN)
-        msg = (
+        raise MemdescError(
             f"{str(target)!r} is not replaced: it holds {named}, which this conversion does "
             "not write and would delete; move them away, or write elsewhere"
         )
-        raise MemdescError(msg)
 
 
 def _reserve(handle: int, nbytes: int) -> None:
@@ -414,11 +408,10 @@ def _exchange(path: Path, other: Path, target: Path) -> None:
     rename = _renameat2()
     one, two = (os.fsencode(each) for each in (path, other))
     if not rename or rename(_AT_FDCWD, one, _AT_FDCWD, two, _RENAME_EXCHANGE):
-        msg = (
+        raise MemdescError(
             f"{str(target)!r} exists, and this system cannot replace a folder in one step; move it "
             "away, or write elsewhere"
         )
-        raise MemdescError(msg)
 
 
 @cache

@@ -63,8 +63,7 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
 def _problem(options: argparse.Namespace) -> Problem:
     dims = dims_of(options.dims)
     if dims is None:
-        msg = "nothing to measure: give dims, such as 8x256x56x56"
-        raise MemdescError(msg)
+        raise MemdescError("nothing to measure: give dims, such as 8x256x56x56")
     given = {name: getattr(options, name.replace("-", "_")) for name in ATTRIBUTES}
     return Problem(
         dims,
@@ -79,18 +78,17 @@ def _problem(options: argparse.Namespace) -> Problem:
 
 def _on_device(options: argparse.Namespace) -> Facts:
     if options.device is None:
-        msg = "--size is for an OpenCL device: add --device NAME"
-        raise MemdescError(msg)
+        raise MemdescError("--size is for an OpenCL device: add --device NAME")
     if options.size is not None and not 0 < options.size < _MOST_MB:
-        msg = f"--size {options.size:g}: give megabytes above 0, such as 16"
-        raise MemdescError(msg)
+        raise MemdescError(f"--size {options.size:g}: give megabytes above 0, such as 16")
     flags = {"dims": "DIMS", "src": "--from", "dst": "--to"}
     named = (name.replace("-", "_") for name in (*_OF_CASE, *ATTRIBUTES))
     given = [name for name in named if getattr(options, name) is not None]
     if given:
         given = [flags.get(name, f"--{name.replace('_', '-')}") for name in given]
-        msg = f"--device measures a fixed list of reorders, so leave out {', '.join(given)}"
-        raise MemdescError(msg)
+        raise MemdescError(
+            f"--device measures a fixed list of reorders, so leave out {', '.join(given)}"
+        )
     from reorder.bench.device import CASES, DeviceBench, resized  # pyopencl is slow to load
     from reorder.opencl import find_device  # pyopencl is slow to load
 

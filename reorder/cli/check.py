@@ -16,21 +16,18 @@ if TYPE_CHECKING:
 
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     if as_path(options.file).is_dir():
-        msg = (
+        raise MemdescError(
             f"{options.file!r} is a folder; padding is checked in one .safetensors or .npz, and "
             "`memdesc compare` compares a model with another one"
         )
-        raise MemdescError(msg)
     tensors = tensors_in(options.file)
     if kind_if_known(split_name(options.file)[0]) is FORMATS["npy"]:
-        msg = (
+        raise MemdescError(
             f"{options.file!r} is a .npy, which has no place for a descriptor, so nothing says "
             "what is padding; save the tensor as a .safetensors or a .npz"
         )
-        raise MemdescError(msg)
     if not tensors:
-        msg = f"{options.file!r} has no tensors, so there is no padding to check"
-        raise MemdescError(msg)
+        raise MemdescError(f"{options.file!r} has no tensors, so there is no padding to check")
     checked = [
         {"name": name, **padding_facts(memory, options.limit, "zero")}
         for name, memory in tensors.items()

@@ -197,8 +197,7 @@ def value(spec: str, text: str, *more: str, **settings: Any) -> Argument:
 
 def _count(text: str) -> int:
     if not re.fullmatch("[0-9]{1,18}", text):
-        msg = f"give how many, 0 or more, not {short_repr(text)}"
-        raise ArgumentTypeError(msg)
+        raise ArgumentTypeError(f"give how many, 0 or more, not {short_repr(text)}")
     return int(text)
 
 
@@ -208,8 +207,7 @@ def _seconds(text: str) -> float:
     except ValueError:
         seconds = 0.0
     if not 0 < seconds < inf:
-        msg = f"give a time above 0, such as 0.1, not {short_repr(text)}"
-        raise ArgumentTypeError(msg)
+        raise ArgumentTypeError(f"give a time above 0, such as 0.1, not {short_repr(text)}")
     return seconds
 
 
@@ -325,8 +323,7 @@ def bytes_of(flag: str, text: str) -> int:
     found = _SIZE.fullmatch(text.strip())
     size = int(found[1]) << _UNITS[found[2].upper()] if found else 0
     if not size:
-        msg = f"{flag} {text!r} is not a size above 0, such as 200MiB or 1073741824"
-        raise MemdescError(msg)
+        raise MemdescError(f"{flag} {text!r} is not a size above 0, such as 200MiB or 1073741824")
     return size
 
 
@@ -335,8 +332,7 @@ def threads_of(given: int | None) -> int:
     if given is None:
         return count_cores()
     if given < 1:
-        msg = f"--threads {given} must be 1 or more"
-        raise MemdescError(msg)
+        raise MemdescError(f"--threads {given} must be 1 or more")
     return min(given, _THREADS)
 
 
@@ -344,8 +340,7 @@ def check_threads(counts: Iterable[int], given: str) -> None:
     """Refuse numbers of threads with which nothing can be measured here."""
     cores = count_cores()
     if not all(1 <= count <= cores for count in counts):
-        msg = f"--threads {given}: give 1 to {cores}, the cores of this process"
-        raise MemdescError(msg)
+        raise MemdescError(f"--threads {given}: give 1 to {cores}, the cores of this process")
 
 
 # Layouts.
@@ -364,8 +359,9 @@ def _parse(text: str, *given: Any, **more: Any) -> MemoryDesc | ImageDesc:
     except UnknownFormatError:
         if not os.path.isfile(text):  # noqa: PTH113 - of any length
             raise
-    msg = f"{short_repr(text)} is a file, not a layout; `memdesc inspect` lists what is in it"
-    raise MemdescError(msg)
+    raise MemdescError(
+        f"{short_repr(text)} is a file, not a layout; `memdesc inspect` lists what is in it"
+    )
 
 
 def normal_form(layout: MemoryDesc | ImageDesc) -> MemoryDesc | ImageDesc:

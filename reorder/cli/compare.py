@@ -52,8 +52,7 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     has_folder = any(as_path(path).is_dir() for path in paths)
     absent = [path for path in paths if has_folder and not as_path(path).exists()]
     if absent:
-        msg = f"{absent[0]!r} cannot be read: there is no such file or folder"
-        raise MemdescError(msg)
+        raise MemdescError(f"{absent[0]!r} cannot be read: there is no such file or folder")
     if all(map(_is_folder_of_files, paths)) and any(files := [*map(_files, paths, readings)]):
         return _compare_sets(options, files[0], files[1], _no_files(paths))
     layouts = (options.from_a, options.from_b, options.dims, options.offset)
@@ -67,8 +66,9 @@ def _readings(options: argparse.Namespace) -> list[Reading]:
     paths = options.a, options.b
     is_for_raw = any(map(is_raw, paths))
     if options.offset is not None and not is_for_raw:
-        msg = f"--offset is for raw bytes; {options.a!r} and {options.b!r} say where theirs are"
-        raise MemdescError(msg)
+        raise MemdescError(
+            f"--offset is for raw bytes; {options.a!r} and {options.b!r} say where theirs are"
+        )
     sides = (options.from_a, "--from-a"), (options.from_b, "--from-b")
     return [
         _of_raw(
@@ -116,8 +116,9 @@ def _compare_tensors(options: argparse.Namespace, readings: Sequence[Reading]) -
             else f"if the axes of {options.b!r} are the same dims in another order, say which, "
             f"such as --from-b {order}"
         )
-        msg = f"{options.a!r} has dims {a.desc.dims}, {options.b!r} has {b.desc.dims}; {hint}"
-        raise MemdescError(msg)
+        raise MemdescError(
+            f"{options.a!r} has dims {a.desc.dims}, {options.b!r} has {b.desc.dims}; {hint}"
+        )
     found = compare_values(a, b, limit=options.limit, **_tolerance(options))
     facts: Facts = {
         "a": repr(a.desc),
@@ -283,11 +284,10 @@ def _compare_checkpoints(options: argparse.Namespace) -> tuple[Facts, int]:
     """Compare what has the same names in two checkpoints."""
     paths = options.a, options.b
     if options.dtype is not None:
-        msg = (
+        raise MemdescError(
             f"--dtype is for raw bytes; {options.a!r} and {options.b!r} give the types of their "
             "tensors"
         )
-        raise MemdescError(msg)
     return _compare_sets(options, *contents_of(*paths))
 
 

@@ -54,8 +54,9 @@ _VERIFIED = "each tensor equals its input put through its rule"
 
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     if options.dask is not None and options.threads is not None:
-        msg = "--threads is for this machine; a worker of Dask is given its own as it starts"
-        raise MemdescError(msg)
+        raise MemdescError(
+            "--threads is for this machine; a worker of Dask is given its own as it starts"
+        )
     shards = options.shard_size
     given = ConvertOptions(
         max_bytes=bytes_of("--max-bytes", options.max_bytes),
@@ -89,8 +90,7 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
         if isinstance(error, KeyboardInterrupt):
             error.add_note(hint)
             raise
-        msg = f"{error}; {hint}"
-        raise MemdescError(msg) from None
+        raise MemdescError(f"{error}; {hint}") from None
     for warning in report.warnings[shown.warned :]:
         warn(warning)
     facts = _facts(report)
@@ -112,8 +112,9 @@ def connected(address: str | None) -> Iterator[Client | None]:
     try:
         from distributed import Client  # optional
     except ImportError:
-        msg = "distributed is not installed: pip install distributed, or memdesc[dask]"
-        raise MemdescError(msg) from None
+        raise MemdescError(
+            "distributed is not installed: pip install distributed, or memdesc[dask]"
+        ) from None
     try:
         is_file = address.endswith(".json")
         found = json.loads(read_small(Path(address), _MAX_FILE))["address"] if is_file else address

@@ -45,8 +45,7 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     if options.compile:
         return _compile(options), 0
     if options.dtypes is not None or options.records is not None:
-        msg = "--dtypes and --records say what --compile compiles; add it"
-        raise memdesc.MemdescError(msg)
+        raise memdesc.MemdescError("--dtypes and --records say what --compile compiles; add it")
     if options.report:
         return {"report": _report()}, 0
     from reorder.cpu import cache_folder, count_threads  # LLVM is slow to load

@@ -46,8 +46,9 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     from reorder.cpu.schedule.access import describe_access  # LLVM is slow to load
 
     if options.beside and options.svg is None:
-        msg = "--beside changes only the picture of --svg; add that, or leave --beside out"
-        raise MemdescError(msg)
+        raise MemdescError(
+            "--beside changes only the picture of --svg; add that, or leave --beside out"
+        )
     pair = pair_of(options, options.to)
     src, dst = map(buffer_of, pair)
     attr = attr_of(src.dims, {} if options.scale is None else {"scale": options.scale})

@@ -28,8 +28,9 @@ _ORDINARY = "(zeros aside, magnitudes from 1e-6 to 1e6: a low share rules a type
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     if options.like is not None and options.like.endswith(_SETS) and options.dump.endswith(_SETS):
         if (options.dims, options.offset) != (None, None):
-            msg = "--dims and --offset are for one tensor; name one as FILE:NAME, or leave them out"
-            raise MemdescError(msg)
+            raise MemdescError(
+                "--dims and --offset are for one tensor; name one as FILE:NAME, or leave them out"
+            )
         return _answer_for_set(options, tensors_in(options.like))
     if (options.like is None) == (options.dims is None):
         msg = "give --like, a tensor of the same values, or --dims, the logical sizes"
@@ -47,8 +48,7 @@ def _answer_for_set(options: argparse.Namespace, plain: dict[str, Memory]) -> tu
     tensors = tensors_in(options.dump)
     common = [name for name in tensors if name in plain]
     if not common:
-        msg = f"{options.dump!r} and {options.like!r} have no tensor of the same name"
-        raise MemdescError(msg)
+        raise MemdescError(f"{options.dump!r} and {options.like!r} have no tensor of the same name")
     found = {name: identify(tensors[name], plain[name], **_how(options)) for name in common}
     facts = {
         "file": options.dump,

@@ -60,19 +60,18 @@ _TIMES = ("ms", "count", "median", "min", "max")
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     for name in () if options.bench else ("threads", "seconds"):
         if (given := getattr(options, name)) is not None:
-            msg = f"--{name} {given}: only --bench measures, and takes {name}"
-            raise MemdescError(msg)
+            raise MemdescError(f"--{name} {given}: only --bench measures, and takes {name}")
     if options.log != "-" and as_path(options.log).is_fifo():
-        msg = f"{options.log!r} is a pipe; use - and stdin, as in `cat torch.log | memdesc log -`"
-        raise MemdescError(msg)
+        raise MemdescError(
+            f"{options.log!r} is a pipe; use - and stdin, as in `cat torch.log | memdesc log -`"
+        )
     log = read_verbose(_stdin() if options.log == "-" else options.log)
     if not (log.entries or log.info or log.skipped or log.passed_over):
-        msg = (
+        raise MemdescError(
             f"{'stdin' if options.log == '-' else options.log}: none of its lines is from oneDNN "
             f"({counted(log.other_lines, 'line')} read); run the program with ONEDNN_VERBOSE=1 "
             "(up to oneDNN 2.4, DNNL_VERBOSE=1), and pass what it prints to stdout"
         )
-        raise MemdescError(msg)
     layers = read_layers(options.layers) if options.layers else None
     found = report(log, layers, steady=options.steady, runs=options.runs)
     foreign = (

@@ -190,8 +190,7 @@ class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         if re.fullmatch("unrecognized arguments:( [0-9]+)+", message):
             message += "; sizes are one argument, joined by x, such as 2x17x5x4"
-        msg = f"{message}; see {self.prog} --help"
-        raise MemdescError(msg)
+        raise MemdescError(f"{message}; see {self.prog} --help")
 
 
 def parse(given: Sequence[str]) -> argparse.Namespace:
@@ -205,8 +204,7 @@ def parse(given: Sequence[str]) -> argparse.Namespace:
     name, *words = given
     if name not in NAMES:
         near = did_you_mean(similar_words(name, NAMES))
-        msg = f"no command {name!r}{near or _ALL}; see memdesc --help"
-        raise MemdescError(msg)
+        raise MemdescError(f"no command {name!r}{near or _ALL}; see memdesc --help")
     parser = command_parser(name)
     _check_flags(parser, words)
     if "--" in words:

@@ -120,8 +120,7 @@ def _of_widths(name: str) -> Iterator[Facts]:
 def _of_layout(options: argparse.Namespace) -> tuple[Facts, int]:
     """Return every name of a layout, and its strings in the notations of other systems."""
     if options.ndims is not None:
-        msg = "--ndims is for a list of names, not for one layout; leave it out"
-        raise MemdescError(msg)
+        raise MemdescError("--ndims is for a list of names, not for one layout; leave it out")
     layout = normal_form(layout_of(options))
     desc = buffer_of(layout)
     # layouts with the same offsets: a system may write only the one with fewer blocks

@@ -217,8 +217,7 @@ def _reordered(
     if options.device is None:
         return reorder(x, dst, attr=attr, out=out, threads=options.threads)
     if options.threads is not None:
-        msg = "--threads is for the CPU; leave out --threads or --device"
-        raise MemdescError(msg)
+        raise MemdescError("--threads is for the CPU; leave out --threads or --device")
     import pyopencl as cl  # pyopencl is slow to load
 
     from reorder.opencl import find_device  # pyopencl is slow to load
@@ -238,11 +237,10 @@ def _attr(options: argparse.Namespace) -> Attr:
             given |= _values(role, f"--{name}", text)
             file, _ = split_name(text.rpartition(":")[0])
             if file and os.path.realpath(file) == os.path.realpath(options.dst):
-                msg = (
+                raise MemdescError(
                     f"{options.dst!r} cannot be written: it would replace {file!r}, which "
                     f"--{name} reads; name another file"
                 )
-                raise MemdescError(msg)
     return Attr(**given)
 
 
@@ -255,8 +253,9 @@ def _values(role: str, name: str, text: str) -> dict[str, Any]:
         bits = int(mask)
     except ValueError:
         example = "such as scales.npy:2 for one along dim b"
-        msg = f"{name} {text!r} is neither a number nor FILE.npy:MASK, {example}"
-        raise MemdescError(msg) from None
+        raise MemdescError(
+            f"{name} {text!r} is neither a number nor FILE.npy:MASK, {example}"
+        ) from None
     values = load_file(path)
     return {role: values.numpy() if isinstance(values, Memory) else values, f"{role}_mask": bits}
 

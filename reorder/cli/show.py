@@ -82,8 +82,9 @@ def _banks(desc: MemoryDesc) -> list[Facts]:
 def _lanes_of(layout: MemoryDesc | ImageDesc, text: str) -> list[tuple[int, ...]]:
     """Return the index of each lane of a pixel."""
     if not isinstance(layout, ImageDesc):
-        msg = f"--pixel {text} asks for a pixel of an image, but {layout!r} is a buffer; use --byte"
-        raise MemdescError(msg)
+        raise MemdescError(
+            f"--pixel {text} asks for a pixel of an image, but {layout!r} is a buffer; use --byte"
+        )
     pixel = numbers_of(text, "pixel")
     return [layout.index(*pixel, lane) for lane in range(layout.channels)]
 
@@ -140,11 +141,11 @@ def _record(options: argparse.Namespace, dims: tuple[int, ...] | None) -> Facts:
     """Return the facts of a record."""
     flags = ("dtype", "letters", "at", "byte", "pixel")
     if given := [f"--{name}" for name in flags if getattr(options, name)]:
-        msg = f"{options.layout} is a record: it has its own types; leave {', '.join(given)} out"
-        raise MemdescError(msg)
+        raise MemdescError(
+            f"{options.layout} is a record: it has its own types; leave {', '.join(given)} out"
+        )
     if dims is None:
-        msg = f"{options.layout!r} does not contain the sizes; give dims"
-        raise MemdescError(msg)
+        raise MemdescError(f"{options.layout!r} does not contain the sizes; give dims")
     record = memdesc.record.record_desc(dims, options.layout)
     facts: Facts = {
         "dims": record.dims,

@@ -34,12 +34,12 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
         name = options.layout if is_word else "tensor"
     if options.to is None:
         if options.to_dtype is not None:
-            msg = "--to-dtype is for a reorder; add --to, or leave --to-dtype out"
-            raise MemdescError(msg)
+            raise MemdescError("--to-dtype is for a reorder; add --to, or leave --to-dtype out")
         return {"source": layout_of(options).source(options.lang, name)}, 0
     if options.letters is not None:
-        msg = "--letters are for the dims of a layout; the loops of a reorder have none"
-        raise MemdescError(msg)
+        raise MemdescError(
+            "--letters are for the dims of a layout; the loops of a reorder have none"
+        )
     src, dst = map(buffer_of, pair_of(options, options.to))
     return {"source": plan_reorder(src, dst).source(options.lang, name)}, 0
 

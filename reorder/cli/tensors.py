@@ -102,11 +102,11 @@ def read_tensor(path: str, how: Reading) -> tuple[Memory, bool]:
     if how.offset is not None or is_raw(path):
         return _read_raw(path, how), True
     if how.row_pitch is not None:
-        msg = f"--row-pitch is for raw pixels; {path!r} gives the shape of its rows"
-        raise MemdescError(msg)
+        raise MemdescError(f"--row-pitch is for raw pixels; {path!r} gives the shape of its rows")
     if how.may_be_longer:
-        msg = f"--ignore-rest is for raw bytes; {path!r} gives the size of its tensors"
-        raise MemdescError(msg)
+        raise MemdescError(
+            f"--ignore-rest is for raw bytes; {path!r} gives the size of its tensors"
+        )
     entry = _entry(path)
     if how.is_for_raw and how.layout is None and entry.dtype in DATA_TYPES:
         how = how._replace(dtype=None)
@@ -149,14 +149,12 @@ def _check_described(path: str, desc: MemoryDesc, how: Reading) -> None:
     if how.layout is not None:
         said = _parse(how, how.dims or desc.dims, default=desc.dtype)
         if buffer_of(said) != desc:
-            msg = (
+            raise MemdescError(
                 f"the descriptor of {path!r} says {desc!r}, not {how.layout!r}; leave {how.flag} "
                 "out"
             )
-            raise MemdescError(msg)
     elif how.dims is not None and how.dims != desc.dims:
-        msg = f"{path!r} has dims {desc.dims}, not {how.dims}; leave --dims out"
-        raise MemdescError(msg)
+        raise MemdescError(f"{path!r} has dims {desc.dims}, not {how.dims}; leave --dims out")
 
 
 def _described_array(path: str, layout: MemoryDesc | ImageDesc) -> Memory:
@@ -167,20 +165,18 @@ def _described_array(path: str, layout: MemoryDesc | ImageDesc) -> Memory:
         memory = from_pixels(found, layout, repr(path))
         others = found[layout.height :], found[: layout.height, layout.width :]
         if any(np.ascontiguousarray(part).view(np.uint8).any() for part in others):
-            msg = (
+            raise MemdescError(
                 f"{path!r} has {found.shape[0]} rows of {found.shape[1]} pixels, and {layout!r} "
                 f"{layout.height} of {layout.width}; the other pixels are not zero: they belong to "
                 "an image of other dims, or must be cut off"
             )
-            raise MemdescError(msg)
         return memory
     if isinstance(found, Memory):
         data = found.data
     else:
         data = np.ascontiguousarray(found).reshape(-1).view(np.uint8)
     if len(data) != desc.nbytes:
-        msg = f"{path!r} has {len(data)} bytes, but {layout!r} takes {desc.nbytes}"
-        raise MemdescError(msg)
+        raise MemdescError(f"{path!r} has {len(data)} bytes, but {layout!r} takes {desc.nbytes}")
     return Memory(desc, data, zero_pad=False)
 
 
@@ -191,15 +187,17 @@ def _read_raw(path: str, how: Reading) -> Memory:
         desc = buffer_of(layout)
         row = pitch = rows = 0
         if how.row_pitch is not None and not isinstance(layout, ImageDesc):
-            msg = f"--row-pitch is for the pixels of an image type, not for {layout!r}"
-            raise MemdescError(msg)
+            raise MemdescError(
+                f"--row-pitch is for the pixels of an image type, not for {layout!r}"
+            )
         if isinstance(layout, ImageDesc) and layout.nbytes:
             rows = layout.height
             row = layout.nbytes // rows
             pitch = row if how.row_pitch is None else how.row_pitch
         if pitch < row:
-            msg = f"--row-pitch {pitch} is less than a row of {layout!r}, which has {row} bytes"
-            raise MemdescError(msg)
+            raise MemdescError(
+                f"--row-pitch {pitch} is less than a row of {layout!r}, which has {row} bytes"
+            )
         # the last row may end with its pixels, or with the gap after them
         needed = pitch * (rows - 1) + row if rows else desc.nbytes
         if found < needed or (found > max(needed, pitch * rows) and not how.may_be_longer):
@@ -209,15 +207,13 @@ def _read_raw(path: str, how: Reading) -> Memory:
                 else _too_long(found, needed)
             )
             apart = f": {rows} rows of {row} bytes, {pitch} bytes apart" if pitch > row else ""
-            msg = (
+            raise MemdescError(
                 f"{path!r} has {found} bytes from byte {how.offset or 0} on, but {layout!r} takes "
                 f"{needed}{apart}; {rest}"
             )
-            raise MemdescError(msg)
         data = np.fromfile(file, np.uint8, needed)
     if len(data) != needed:
-        msg = f"{path!r} became shorter while it was being read"
-        raise MemdescError(msg)
+        raise MemdescError(f"{path!r} became shorter while it was being read")
     if pitch > row:
         padded = np.append(data, np.zeros(pitch - row, np.uint8)).reshape(rows, pitch)
         data = np.ascontiguousarray(padded[:, :row]).reshape(-1)
@@ -244,11 +240,10 @@ def _raw_layout(path: str, how: Reading) -> MemoryDesc | ImageDesc:
             raise _misnamed(path, named, f"{how.flag}, which says {given!r}")
         return given
     if named is None:
-        msg = (
+        raise MemdescError(
             f"{path!r} holds raw bytes, and its name does not say which; give {how.flag} with a "
             f"layout, --dims and --dtype{reason}"
         )
-        raise MemdescError(msg)
     if how.dims is not None and how.dims != named.dims:
         raise _misnamed(path, named, f"--dims {'x'.join(map(str, how.dims))}")
     if how.dtype is not None and data_type(how.dtype) != named.dtype:
@@ -331,11 +326,10 @@ def _stored(path: str) -> Mapping[str, Entry]:
     if isinstance(kind, Foreign):
         raise refusal(given, kind)
     if kind is None and is_raw(file) and given.is_file():
-        msg = (
+        raise MemdescError(
             f"{file!r} is not a file of tensors, such as {SOURCE.partition(',')[0]}; "
             "`memdesc reorder` makes one of raw bytes, and checks their padding"
         )
-        raise MemdescError(msg)
     stored = read_model(given, name=name).entries
     check_named(path, stored)
     return stored
@@ -346,8 +340,7 @@ def check_named(path: str, tensors: Collection[str]) -> None:
     file, name = split_name(path)
     if name is not None and name not in tensors:
         shown = ", ".join([*tensors][:_SHOWN])
-        msg = f"{file!r} has no tensor {name!r}; it has {len(tensors)}: {shown}"
-        raise MemdescError(msg)
+        raise MemdescError(f"{file!r} has no tensor {name!r}; it has {len(tensors)}: {shown}")
 
 
 def split_name(path: str) -> tuple[str, str | None]:
@@ -387,8 +380,9 @@ def check_output(target: str, source: str, *, is_raw: bool) -> None:
     file, _ = split_name(source)
     is_same = os.path.realpath(as_path(target)) == os.path.realpath(as_path(file))
     if is_same and kind_if_known(file) is not FORMATS["npy"]:
-        msg = f"{target!r} cannot be written: it would replace {file!r}; name another file"
-        raise MemdescError(msg)
+        raise MemdescError(
+            f"{target!r} cannot be written: it would replace {file!r}; name another file"
+        )
 
 
 @contextmanager
@@ -399,17 +393,17 @@ def open_raw(path: str, offset: int | None = None) -> Iterator[tuple[BinaryIO, i
     """
     kind = kind_of(as_path(path)) if offset is None else None
     if kind is not None:
-        msg = (
+        raise MemdescError(
             f"{refusal(as_path(path), kind)}; if it does hold raw bytes, `memdesc reorder` reads "
             "them with --offset 0, or with the number of bytes that precede them"
         )
-        raise MemdescError(msg)
     start = offset or 0
     with open_file(as_path(path)) as file:
         nbytes = file.seek(0, os.SEEK_END)
         if not 0 <= start <= nbytes:
-            msg = f"--offset {offset}: {path!r} has {nbytes} bytes, so no tensor can start there"
-            raise MemdescError(msg)
+            raise MemdescError(
+                f"--offset {offset}: {path!r} has {nbytes} bytes, so no tensor can start there"
+            )
         file.seek(start)
         yield file, nbytes - start
 

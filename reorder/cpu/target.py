@@ -92,8 +92,9 @@ def _assumed(name: str) -> Processor:
         lacking = [feature for feature in PROCESSORS[name] if feature not in host]
         what = f"has no {', '.join(lacking)}" if is_x86() else f"is {platform.machine()}"
         way_out = f"choose one of {', '.join(runs)}" if runs else "leave cpu= out"
-        msg = f"{VARIABLE} assumes cpu={name}, but the processor here {what}; {way_out}"
-        raise MemdescError(msg)
+        raise MemdescError(
+            f"{VARIABLE} assumes cpu={name}, but the processor here {what}; {way_out}"
+        )
     return Processor(name, ",".join(f"+{feature}" for feature in PROCESSORS[name]))
 
 

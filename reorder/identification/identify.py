@@ -217,11 +217,11 @@ def identify(
     check_amount("atol", atol)
     check_amount("rtol", rtol)
     if (like is None) == (dims is None):
-        msg = "give like=, a tensor of the same values, or dims=, the logical sizes"
-        raise MemdescError(msg)
+        raise MemdescError("give like=, a tensor of the same values, or dims=, the logical sizes")
     if like is None and (atol or rtol):
-        msg = "a tolerance is for values: give like=, a tensor of the same values, or leave it out"
-        raise MemdescError(msg)
+        raise MemdescError(
+            "a tolerance is for values: give like=, a tensor of the same values, or leave it out"
+        )
     if like is None:
         sizes = () if dims is None else checked_ints("dims", dims)
         kind = _type_of(data, prod(sizes)) if dtype is None else data_type(dtype)
@@ -260,8 +260,7 @@ def _bytes_of(data: Any) -> NDArray[np.uint8]:
     if not isinstance(data, np.ndarray):
         data = bytes_over("data", data, "pass bytes")
     if data.dtype.hasobject:
-        msg = f"data is an array of {data.dtype}, which holds references; pass bytes"
-        raise MemdescError(msg)
+        raise MemdescError(f"data is an array of {data.dtype}, which holds references; pass bytes")
     flat: NDArray[np.uint8] = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
     return flat.copy() if address_of(flat) % _ALIGNMENT else flat
 
@@ -513,8 +512,7 @@ def _check_elements(dims: tuple[int, ...]) -> None:
     """Refuse dims without elements: nothing distinguishes their layouts."""
     check_dims(dims)
     if 0 in dims:
-        msg = f"dims {dims} have no elements, so every layout gives the same bytes"
-        raise MemdescError(msg)
+        raise MemdescError(f"dims {dims} have no elements, so every layout gives the same bytes")
 
 
 def _references(plain: Memory, dtype: DataType | None) -> Iterator[Memory]:
@@ -523,8 +521,7 @@ def _references(plain: Memory, dtype: DataType | None) -> Iterator[Memory]:
     if dtype is not None:
         reference = reorder(plain, plain.desc.with_dtype(dtype))
         if own.name in INTEGERS and not _holds(reference, plain):
-            msg = f"the reference has {own} values that do not fit {dtype}"
-            raise MemdescError(msg)
+            raise MemdescError(f"the reference has {own} values that do not fit {dtype}")
         yield reference
         return
     yield plain

@@ -139,11 +139,10 @@ class OpenVinoLayers:
             for k in range(size):
                 found.setdefault((at + k) % length, known[node + k][0])
         if run and not found:
-            msg = (
+            raise MemdescError(
                 "no node of the model has the kind and the size of an execution; log and save the "
                 "same model"
             )
-            raise MemdescError(msg)
         names = [""] * len(executions)
         for k, name in found.items():
             for each in range(runs):
@@ -198,11 +197,10 @@ class TorchLayers:
         """Find the path of modules that each execution ran in."""
         del repetition
         if any(entry.timestamp is None for entry in executions):
-            msg = (
+            raise MemdescError(
                 "the log has no timestamps to compare with the trace of torch; also set "
                 "ONEDNN_VERBOSE_TIMESTAMP=1, and log and profile the same run"
             )
-            raise MemdescError(msg)
         order = sorted(range(len(executions)), key=lambda at: executions[at].timestamp or 0.0)
         names = [""] * len(executions)
         around: list[_Span] = []
@@ -224,11 +222,10 @@ class TorchLayers:
             if span.path in used or not span.has_parts:
                 took[span.path].append(span.end - span.begin)
         if executions and not used:
-            msg = (
+            raise MemdescError(
                 "no execution of the log lies within a module of the trace; log and profile "
                 "the same run, with profile(with_stack=True)"
             )
-            raise MemdescError(msg)
         return NamedExecutions(
             names,
             tuple(Layer(name, "", "", median(times), len(times)) for name, times in took.items()),
@@ -297,8 +294,7 @@ def read_layers(path: str | os.PathLike[str]) -> Layers:
                 return TorchLayers(spans)
     except _NOT_AS_EXPECTED:
         pass
-    msg = f"{str(path)!r} has no layers; {_HOW}"
-    raise MemdescError(msg)
+    raise MemdescError(f"{str(path)!r} has no layers; {_HOW}")
 
 
 def _nodes(root: ET.Element) -> Iterator[tuple[Layer, int]]:

@@ -344,13 +344,12 @@ def _lines(source: object) -> Iterator[Iterable[str]]:
             with open_file(path) as file:
                 yield _text(file)
         except MemdescError as error:
-            msg = f"the log {error}"
-            raise MemdescError(msg) from None
+            raise MemdescError(f"the log {error}") from None
         except (EOFError, zlib.error) as error:  # from gzip
-            msg = f"the log {str(source)!r} is not a whole gzip file: {error}"
-            raise MemdescError(msg) from None
+            raise MemdescError(
+                f"the log {str(source)!r} is not a whole gzip file: {error}"
+            ) from None
     elif isinstance(source, Iterable) and not isinstance(source, bytes | bytearray | memoryview):
         yield source
     else:
-        msg = f"a log is a path or an iterable of lines, not {short_repr(source)}"
-        raise MemdescError(msg)
+        raise MemdescError(f"a log is a path or an iterable of lines, not {short_repr(source)}")

@@ -520,8 +520,9 @@ class VerbosePrimitive(Checked):
     def __post_init__(self) -> None:
         for name, text in vars(self).items():
             if not isinstance(text, str):
-                msg = f"{name} of a VerbosePrimitive must be a string, not {short_repr(text)}"
-                raise MemdescError(msg)
+                raise MemdescError(
+                    f"{name} of a VerbosePrimitive must be a string, not {short_repr(text)}"
+                )
 
     @cached_property
     def attributes(self) -> VerboseAttributes:

@@ -67,8 +67,7 @@ def seconds_into_new_memory(case: Case, threads: int) -> float:
 
 def _described(tensor: VerboseTensor) -> MemoryDesc:
     if not isinstance(tensor.desc, MemoryDesc):
-        msg = tensor.why or "some sizes are known only at execution"
-        raise MemdescError(msg)
+        raise MemdescError(tensor.why or "some sizes are known only at execution")
     return tensor.desc
 
 
@@ -82,13 +81,13 @@ def _options(primitive: VerbosePrimitive) -> dict[str, str]:
     ):
         for each in parameters:
             if each.argument not in names:
-                msg = f"it has a scale or a zero point of {each.argument!r}, which no reorder takes"
-                raise MemdescError(msg)
+                raise MemdescError(
+                    f"it has a scale or a zero point of {each.argument!r}, which no reorder takes"
+                )
             groups = f":{'x'.join(map(str, each.groups))}" if each.groups else ""
             options[names[each.argument]] = f"mask:{each.mask}{groups}" if each.mask else value
     for operation in attributes.post_ops:
         if operation.kind != "sum" or len(operation.parameters) > 1:
-            msg = f"it has the post-op {operation.kind}, which memdesc does not have"
-            raise MemdescError(msg)
+            raise MemdescError(f"it has the post-op {operation.kind}, which memdesc does not have")
         options["beta"] = str(operation.parameters[0]) if operation.parameters else "1"
     return options

@@ -186,10 +186,7 @@ def report(
     0.25
     """
     if not isinstance(log, VerboseLog):
-        msg = (  # type: ignore[unreachable] # callers without types
-            f"report() takes what read_verbose() returns, not {short_repr(log)}"
-        )
-        raise MemdescError(msg)
+        raise MemdescError(f"report() takes what read_verbose() returns, not {short_repr(log)}")
     everything = log.executions
     repetition, undecided = _runs(everything, runs)
     if steady and repetition is None:
@@ -263,8 +260,9 @@ def _given_runs(keys: Sequence[int], given: int) -> Repetition | None:
     except TypeError:
         runs = 0
     if runs < 1:
-        msg = f"runs is {short_repr(given)}: give how many times the model ran, 1 or more"
-        raise MemdescError(msg)
+        raise MemdescError(
+            f"runs is {short_repr(given)}: give how many times the model ran, 1 or more"
+        )
     found = find_runs(keys, runs) if runs > 1 else None
     if found is None and runs > 1:
         msg = f"the {len(keys)} executions of the log do not hold {runs} equal runs"

@@ -152,8 +152,9 @@ def _allocate(allocate: Callable[[int, np.dtype[np.uint8]], Any], nbytes: int) -
     except (MemoryError, ValueError):
         if _POOL is not None and _POOL.clear():
             return _allocate(allocate, nbytes)
-        msg = f"{nbytes} bytes are more memory than is available; reorder the tensor in parts"
-        raise OutOfMemoryError(msg) from None
+        raise OutOfMemoryError(
+            f"{nbytes} bytes are more memory than is available; reorder the tensor in parts"
+        ) from None
     skipped = -address_of(raw) % alignment
     return raw[skipped : skipped + nbytes]
 

@@ -70,14 +70,12 @@ def physical_array(data: NDArray[np.uint8], desc: MemoryDesc) -> NDArray[Any]:
     Fails with a `NotBlockedError` for 4-bit types, and for views that end inside a block.
     """
     if desc.dtype.is_packed:
-        msg = (
+        raise NotBlockedError(
             f"two {desc.dtype} elements share a byte, so no numpy array shows their blocks; see "
             ".elements"
         )
-        raise NotBlockedError(msg)
     if desc.layout.has_partial_blocks:
-        msg = f"{desc!r} ends inside a block, so its blocks are not an n-d array"
-        raise NotBlockedError(msg)
+        raise NotBlockedError(f"{desc!r} ends inside a block, so its blocks are not an n-d array")
     loops = sorted(desc.blocks, key=memory_order)
     return _strided(bits_of(data, desc), desc, loops).view(desc.dtype.numpy)
 
@@ -107,5 +105,6 @@ def _strided(values: NDArray[Any], desc: MemoryDesc, loops: list[Block]) -> NDAr
         )
     except ValueError:
         # an array without elements, or with one element that is repeated
-        msg = f"{desc!r} has dims that span more bytes than a numpy array may have; see .data"
-        raise MemdescError(msg) from None
+        raise MemdescError(
+            f"{desc!r} has dims that span more bytes than a numpy array may have; see .data"
+        ) from None

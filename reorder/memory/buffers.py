@@ -41,8 +41,9 @@ def bytes_over(name: str, buffer: Any, way_out: str) -> NDArray[np.uint8]:
         has_bytes = memoryview(buffer).nbytes
         return np.frombuffer(buffer, np.uint8) if has_bytes else np.empty(0, np.uint8)
     except (TypeError, ValueError, BufferError) as error:
-        msg = f"{name}: {type(buffer).__name__} is not a contiguous buffer ({error}); {way_out}"
-        raise MemdescError(msg) from None
+        raise MemdescError(
+            f"{name}: {type(buffer).__name__} is not a contiguous buffer ({error}); {way_out}"
+        ) from None
 
 
 def flat_bytes(buffer: Any, desc: MemoryDesc, side: str, *, write: bool) -> NDArray[np.uint8]:
@@ -56,8 +57,9 @@ def flat_bytes(buffer: Any, desc: MemoryDesc, side: str, *, write: bool) -> NDAr
     refuse_masked(side, buffer)
     held = getattr(buffer, "desc", None)
     if isinstance(held, MemoryDesc):
-        msg = f"{side} is a {type(buffer).__name__} of {held!r}; pass its bytes, .data"
-        raise MemdescError(msg)
+        raise MemdescError(
+            f"{side} is a {type(buffer).__name__} of {held!r}; pass its bytes, .data"
+        )
     if not isinstance(buffer, np.ndarray) and is_exporter(buffer):
         buffer = from_dlpack(buffer, side, write=write)
     if not isinstance(buffer, np.ndarray):
@@ -71,33 +73,28 @@ def flat_bytes(buffer: Any, desc: MemoryDesc, side: str, *, write: bool) -> NDAr
             if desc.dtype.is_packed
             else f"elements of another type than {desc.dtype}"
         )
-        msg = (
+        raise MemdescError(
             f"{side} is an array of {buffer.dtype}: {why}; pass {desc.dtype} elements or raw bytes "
             "(uint8)"
         )
-        raise MemdescError(msg)
     if not buffer.flags.c_contiguous:
-        msg = (
+        raise MemdescError(
             f"{side} of shape {buffer.shape} and strides {buffer.strides} is not C-contiguous; "
             "describe it with array_desc() or copy it"
         )
-        raise MemdescError(msg)
     if buffer.nbytes < desc.min_nbytes:
-        msg = (
+        raise MemdescError(
             f"{side} has {buffer.nbytes} bytes, but {desc!r} touches {desc.min_nbytes} (allocate "
             f"{desc.nbytes})"
         )
-        raise MemdescError(msg)
     if write and not buffer.flags.writeable:
-        msg = f"{side} is read-only; pass a writable buffer, or a copy"
-        raise MemdescError(msg)
+        raise MemdescError(f"{side} is read-only; pass a writable buffer, or a copy")
     itemsize = desc.dtype.bits_dtype.itemsize
     if desc.nelems and address_of(buffer) % itemsize:
-        msg = (
+        raise MemdescError(
             f"{side} starts at address {address_of(buffer):#x}, which is not a multiple of the "
             f"{itemsize} bytes of {desc.dtype}; copy it"
         )
-        raise MemdescError(msg)
     flat: NDArray[np.uint8] = buffer.reshape(-1).view(np.uint8)
     return flat
 
@@ -173,12 +170,11 @@ def check_disjoint(
     distance = address_of(dst) - address_of(src)
     if (distance == 0 and src_desc == dst_desc) or are_disjoint(src_desc, dst_desc, distance):
         return
-    msg = (
+    raise OverlapError(
         f"x and out share memory: {src_desc.min_nbytes} bytes at {address_of(src):#x} and "
         f"{dst_desc.min_nbytes} at {address_of(dst):#x}, and out would overwrite bytes of "
         "x before they are read; reorder into another buffer"
     )
-    raise OverlapError(msg)
 
 
 def are_disjoint(src_desc: MemoryDesc, dst_desc: MemoryDesc, distance: int) -> bool:

@@ -116,8 +116,9 @@ class TensorView:
         capsule = self.array.view(dtype.bits_dtype).__dlpack__(**given)
         tensor = _tensor_in(capsule)
         if tensor is None:
-            msg = f"numpy made a capsule of a version that cannot be relabelled as {dtype}"
-            raise BufferError(msg)
+            raise BufferError(
+                f"numpy made a capsule of a version that cannot be relabelled as {dtype}"
+            )
         tensor.code = _CODES[dtype.name]
         return capsule
 
@@ -165,11 +166,10 @@ def from_dlpack(x: Exporter, side: str, *, write: bool = False) -> NDArray[Any]:
     x = x if detached is None else detached
     kind = _device_of(x, f"{side}: the {name}")
     if kind not in _READABLE:
-        msg = (
+        raise MemdescError(
             f"{side}: the {name} is on DLPack device type {kind}, not in CPU memory; move it "
             "there first, for example with .cpu()"
         )
-        raise MemdescError(msg)
     try:
         _refuse_negated(x, side)
         capsule, dtype = _take(x)
@@ -177,11 +177,10 @@ def from_dlpack(x: Exporter, side: str, *, write: bool = False) -> NDArray[Any]:
     except (MemdescError, MemoryError):
         raise
     except Exception as error:  # noqa: BLE001 - a producer may raise anything
-        msg = (
+        raise MemdescError(
             f"{side}: the {name} exports no array by DLPack: {_reason(error)}; pass a dense copy "
             "on the CPU, for example from numpy.asarray() or torch's to_dense()"
-        )
-        raise MemdescError(msg) from None
+        ) from None
     array = array if dtype is None else array.view(dtype.numpy)
     if detached is not None:
         array.flags.writeable = False
@@ -191,11 +190,10 @@ def from_dlpack(x: Exporter, side: str, *, write: bool = False) -> NDArray[Any]:
 def refuse_gradient(x: object, side: str) -> None:
     """Refuse to write into a tensor that requires a gradient, as torch does."""
     if _detached(x) is not None:
-        msg = (
+        raise MemdescError(
             f"{side}: the {type(x).__name__} requires a gradient, which would miss an in-place "
             f"change; pass {side}.detach()"
         )
-        raise MemdescError(msg)
 
 
 def _detached(x: Any) -> Exporter | None:
@@ -211,29 +209,26 @@ def _device_of(x: Exporter, what: str) -> int:
     except MemoryError:
         raise
     except Exception as error:  # noqa: BLE001 - a producer may raise anything
-        msg = (
+        raise MemdescError(
             f"{what} does not report its device ({_reason(error)}); pass a dense tensor on the CPU"
-        )
-        raise MemdescError(msg) from None
+        ) from None
     try:
         kind, _ = device
         return int(kind)
     except (TypeError, ValueError):
-        msg = (
+        raise MemdescError(
             f"{what} gives its device as {short_repr(device)}, not as DLPack's device type and "
             "number; pass a tensor"
-        )
-        raise MemdescError(msg) from None
+        ) from None
 
 
 def _refuse_negated(x: Exporter, side: str) -> None:
     """Refuse a tensor of torch that negates lazily; others have no `is_neg`."""
     if getattr(x, "is_neg", bool)():
-        msg = (
+        raise MemdescError(
             f"{side}: the {type(x).__name__} is a view that negates its memory, which DLPack "
             f"cannot express; pass {side}.resolve_neg()"
         )
-        raise MemdescError(msg)
 
 
 def _reason(error: Exception) -> str:
@@ -244,16 +239,13 @@ def _reason(error: Exception) -> str:
 def _check(tensor: _DLTensor) -> None:
     """Refuse addresses that numpy would read unchecked; it checks everything else itself."""
     if not 0 <= tensor.ndim <= _MAX_NDIM:
-        msg = f"it has {tensor.ndim} dims"
-        raise BufferError(msg)
+        raise BufferError(f"it has {tensor.ndim} dims")
     if tensor.ndim and not tensor.shape:
-        msg = f"its {tensor.ndim} dims have no sizes"
-        raise BufferError(msg)
+        raise BufferError(f"its {tensor.ndim} dims have no sizes")
     sizes = (ctypes.c_int64 * tensor.ndim).from_address(tensor.shape) if tensor.ndim else ()
     address = (tensor.data or 0) + tensor.byte_offset
     if 0 not in sizes and not (tensor.data and address < _MAX_ADDRESS):
-        msg = f"its elements are at {address:#x}, which is not a valid address"
-        raise BufferError(msg)
+        raise BufferError(f"its elements are at {address:#x}, which is not a valid address")
 
 
 def _take(x: Exporter) -> tuple[Any, DataType | None]:

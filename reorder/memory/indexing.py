@@ -132,8 +132,9 @@ def _per_dim(key: Any, desc: MemoryDesc) -> list[int | NDArray[np.int64]]:
     missing = desc.ndims - len(given) + len(ellipses)
     if missing < 0 or len(ellipses) > 1:
         what = "more than one ..." if len(ellipses) > 1 else f"{len(given) - len(ellipses)} entries"
-        msg = f"index {short_repr(key)} has {what}, but {desc!r} has {desc.ndims} dims"
-        raise OutOfRangeError(msg)
+        raise OutOfRangeError(
+            f"index {short_repr(key)} has {what}, but {desc!r} has {desc.ndims} dims"
+        )
     at = ellipses[0] if ellipses else len(given)
     given[at : at + 1] = [slice(None)] * missing
     sizes = zip(given, desc.dims, strict=True)
@@ -148,23 +149,20 @@ def _entry(entry: Any, size: int, name: str) -> int | NDArray[np.int64]:
         try:
             return np.arange(*entry.indices(size))
         except (TypeError, ValueError) as error:
-            msg = f"{short_repr(entry)} of {name}: {error}"
-            raise MemdescError(msg) from None
+            raise MemdescError(f"{short_repr(entry)} of {name}: {error}") from None
     try:
         i = to_int(entry)
     except TypeError:
         i = None
     if i is None or isinstance(entry, bool):
-        msg = (
+        raise MemdescError(
             f"index {short_repr(entry)} of {name} is neither an integer nor a slice; to "
             "index by arrays or masks, use .numpy()"
         )
-        raise MemdescError(msg)
     if not -size <= i < size:
-        msg = (
+        raise OutOfRangeError(
             f"index {short_repr(i)} of {name} is not in {-size} to {size - 1}"
             if size
             else f"{name} has no index: its size is 0"
         )
-        raise OutOfRangeError(msg)
     return i % size

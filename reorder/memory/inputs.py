@@ -39,8 +39,7 @@ def as_memory(x: Any, src: str | FormatTag | MemoryDesc | None) -> Memory:
     """
     if isinstance(x, Memory):
         if src is not None:
-            msg = "src describes an ndarray; a Memory already has a descriptor"
-            raise MemdescError(msg)
+            raise MemdescError("src describes an ndarray; a Memory already has a descriptor")
         return x
     refuse_masked("x", x)
     if isinstance(src, MemoryDesc):
@@ -48,11 +47,10 @@ def as_memory(x: Any, src: str | FormatTag | MemoryDesc | None) -> Memory:
     if not isinstance(x, np.ndarray) and is_exporter(x):
         x = from_dlpack(x, "x")
     if not isinstance(x, np.ndarray):
-        msg = (
+        raise MemdescError(
             f"x must be a Memory, a numpy array or a tensor with DLPack, not {type(x).__name__}; "
             f"{_way_out(x)}"
         )
-        raise MemdescError(msg)
     x = np.asarray(x)  # a numpy.matrix always has two axes
     dtype = data_type(x.dtype)
     if src is not None:
@@ -92,11 +90,10 @@ def result_desc(
     """
     if dst is None:
         if out is None and dtype is None:
-            msg = (
+            raise MemdescError(
                 "pass dst, the layout to move into ('plain' is row-major), or out, the memory to "
                 "write, or dtype, the type to convert to"
             )
-            raise MemdescError(msg)
         dst = src if out is None else out
         if out is None and isinstance(dst, MemoryDesc) and dst.has_broadcast:
             dst = memory_desc(dst.dims, dst.dtype)
@@ -111,11 +108,10 @@ def result_desc(
         else:
             desc = memory_desc(src.dims, wanted, dst)
     if out is not None and out != desc:
-        msg = (
+        raise MemdescError(
             f"out is {out!r}, but dst and dtype describe {desc!r}; leave them out, or pass an out "
             "with that descriptor"
         )
-        raise MemdescError(msg)
     return desc
 
 
@@ -131,16 +127,16 @@ def as_output(out: Any, dst: object) -> Memory:
     if not isinstance(out, np.ndarray):
         array = from_dlpack(out, "out", write=True) if is_exporter(out) else _buffer_array(out)
     if not array.flags.writeable:
-        msg = f"out is a read-only {type(out).__name__}; pass a writable array, or leave it out"
-        raise MemdescError(msg)
+        raise MemdescError(
+            f"out is a read-only {type(out).__name__}; pass a writable array, or leave it out"
+        )
     if isinstance(dst, MemoryDesc) and array.flags.c_contiguous:
         return Memory(dst, array, zero_pad=False)
     if data_type(array.dtype).is_packed:
-        msg = (
+        raise MemdescError(
             f"out is an array of {array.dtype}, one element per byte; pass a Memory, which holds "
             "two"
         )
-        raise MemdescError(msg)
     return _attached(np.asarray(array))
 
 
@@ -148,11 +144,10 @@ def _buffer_array(out: Any) -> NDArray[Any]:
     try:
         return np.asarray(memoryview(out))
     except (TypeError, ValueError):
-        msg = (
+        raise MemdescError(
             "out must be a Memory, a writable array or buffer, or a tensor with DLPack, not "
             f"{short_repr(out)}"
-        )
-        raise MemdescError(msg) from None
+        ) from None
 
 
 def _attached(x: NDArray[Any]) -> Memory:
@@ -187,13 +182,12 @@ def check_axes(x: NDArray[Any], src: str | FormatTag) -> None:
     for outer, inner in pairwise(axes):
         if abs(x.strides[outer]) < abs(x.strides[inner]):
             strides = tuple(step // x.itemsize for step in x.strides)
-            msg = (
+            raise MemdescError(
                 f"src {str(src)!r} says that the axes of x are in memory order, but x of shape "
                 f"{x.shape} has the strides {strides}: axis {inner} is outside axis {outer}. If "
                 f"the axes of x are the dims, leave src out; if they are in the order of "
                 f"{str(src)!r}, pass np.ascontiguousarray(x), or x.contiguous() of torch"
             )
-            raise MemdescError(msg)
 
 
 def _logical(x: NDArray[Any], src: str | FormatTag, dtype: DataType) -> NDArray[Any]:
@@ -202,25 +196,22 @@ def _logical(x: NDArray[Any], src: str | FormatTag, dtype: DataType) -> NDArray[
     text = str(src) if isinstance(src, str | FormatTag) else ""
     tag = tag_of(src, x.ndim - len(re.findall("[0-9]+[a-z]", text)), dtype.bits)
     if x.ndim != len(tag.digits):
-        msg = (
+        raise MemdescError(
             f"src '{src}' spells {len(tag.digits)} axes in memory order, but x has {x.ndim}: "
             f"{x.shape}; for a flat buffer give src=memory_desc(dims, dtype, '{src}')"
         )
-        raise MemdescError(msg)
     check_axes(x, src)
     for digit, size in zip(tag.digits, x.shape, strict=True):
         if digit.extent and digit.extent != size:
-            msg = (
+            raise MemdescError(
                 f"src '{src}' has a block of {digit.extent}, but that axis of x has {size}: "
                 f"{x.shape}"
             )
-            raise MemdescError(msg)
     if any(len(dims) > 1 for dims in tag.axes):
-        msg = (
+        raise MemdescError(
             f"src '{src}' fuses several dims into one index, and x does not have their sizes; "
             "pass a MemoryDesc as src"
         )
-        raise MemdescError(msg)
     order = sorted(range(x.ndim), key=lambda k: (tag.digits[k].axis, -tag.digits[k].step))
     sizes = [1] * len(tag.axes)
     for digit, size in zip(tag.digits, x.shape, strict=True):
@@ -251,11 +242,10 @@ def from_pixels(pixels: Any, image: ImageDesc, name: str = "x") -> Memory:
             if isinstance(pixels, np.ndarray)
             else type(pixels).__name__
         )
-        msg = (
+        raise MemdescError(
             f"{name} is {given}, but {image!r} has pixels of {image.dtype}: an array of shape "
             f"{shape}"
         )
-        raise MemdescError(msg)
     if (
         pixels.ndim != len(shape)
         or pixels.shape[-1] != shape[-1]
@@ -264,11 +254,10 @@ def from_pixels(pixels: Any, image: ImageDesc, name: str = "x") -> Memory:
         sides = (
             "height, width, channels" if image.kind == "2d" else "depth, height, width, channels"
         )
-        msg = (
+        raise MemdescError(
             f"{name} has shape {pixels.shape}, but {image!r} has pixels of ({sides}) {shape}, or "
             "larger"
         )
-        raise MemdescError(msg)
     # padding lanes are not read, so they need not be zero
     return Memory(
         image.desc, np.ascontiguousarray(pixels[tuple(map(slice, shape))]), zero_pad=False

@@ -95,18 +95,16 @@ class Memory(Indexed, Checked):
             return
         must_write = checked_flag("zero_pad", zero_pad) and desc.has_padding and desc.nelems > 0
         if must_write and desc.has_broadcast:
-            msg = (
+            raise MemdescError(
                 f"{desc!r} has a stride of 0, so its padding overlaps its data; pass zero_pad=False"
             )
-            raise MemdescError(msg)
         data = flat_bytes(buffer, desc, "buffer", write=False)
         if must_write and not data.flags.writeable:
             refuse_gradient(buffer, "buffer")
-            msg = (
+            raise MemdescError(
                 "buffer is read-only, but its padding must be set to zero; pass a copy, or "
                 "zero_pad=False if it is zero already"
             )
-            raise MemdescError(msg)
         _set(self, "data", data[: desc.nbytes])
         if must_write:
             clear_padding(self.data, desc)
@@ -187,15 +185,13 @@ class Memory(Indexed, Checked):
         if array.dtype == wanted:
             return array
         if copy is False:
-            msg = (
+            raise MemdescError(
                 f"{self.desc!r} holds {array.dtype.name}, so an array of {wanted.name} needs a copy"
             )
-            raise MemdescError(msg)
         try:
             return array.astype(wanted)
         except ValueError as error:  # such as of bf16 as void
-            msg = f"{self.desc!r} cannot be an array of {wanted}: {error}"
-            raise MemdescError(msg) from None
+            raise MemdescError(f"{self.desc!r} cannot be an array of {wanted}: {error}") from None
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return CPU_DEVICE
@@ -209,19 +205,17 @@ class Memory(Indexed, Checked):
             If the layout is not a strided array of its dims, or the type has 4 bits.
         """
         if (dtype := self.desc.dtype).is_packed:
-            msg = (
+            raise BufferError(
                 f"two {dtype} elements share a byte, and readers of DLPack disagree on their "
                 "order; export .data, or reorder() to a wider type"
             )
-            raise BufferError(msg)
         try:
             array = self.numpy(copy=bool(options.get("copy")))
         except MemdescError as error:
-            msg = (
+            raise BufferError(
                 f"{error}; for DLPack take block_tensor(), its physical array, or reorder() to a "
                 "plain layout"
-            )
-            raise BufferError(msg) from None
+            ) from None
         return TensorView(array).__dlpack__(**{**options, "copy": None})
 
     def block_tensor(self) -> TensorView:
@@ -305,11 +299,10 @@ class Memory(Indexed, Checked):
         True
         """
         if copy is False and not is_plain(self.desc):
-            msg = (
+            raise MemdescError(
                 f"{self.desc!r} is not a strided array of its dims, so numpy(copy=False) is "
                 "impossible; see blocks() for a view"
             )
-            raise MemdescError(msg)
         array = logical_array(self.data, self.desc)
         return array.copy() if copy and np.may_share_memory(array, self.data) else array
 
@@ -337,28 +330,27 @@ class Memory(Indexed, Checked):
         """
         desc = self.desc
         if not callable(function):
-            msg = (  # type: ignore[unreachable] # callers without types
+            raise MemdescError(
                 f"apply() takes a function of the logical array, not {short_repr(function)}"
             )
-            raise MemdescError(msg)
         if not self.data.flags.writeable:
-            msg = "apply() writes into the buffer, which is read-only; attach a copy"
-            raise MemdescError(msg)
+            raise MemdescError("apply() writes into the buffer, which is read-only; attach a copy")
         if desc.has_broadcast:
-            msg = f"{desc!r} has a stride of 0: one element would be written for several indices"
-            raise MemdescError(msg)
+            raise MemdescError(
+                f"{desc!r} has a stride of 0: one element would be written for several indices"
+            )
         returned = function(self.numpy(copy=True))
         try:
             result = np.asarray(returned)
         except ValueError as error:  # lists of different lengths
-            msg = f"the function returned {short_repr(returned)}, not an array: {error}"
-            raise MemdescError(msg) from None
+            raise MemdescError(
+                f"the function returned {short_repr(returned)}, not an array: {error}"
+            ) from None
         if result.shape != desc.dims or result.dtype != desc.dtype.numpy:
-            msg = (
+            raise MemdescError(
                 f"the function returned {result.dtype} of shape {result.shape}, not "
                 f"{desc.dtype.numpy} of shape {desc.dims}"
             )
-            raise MemdescError(msg)
         write_logical(self.data, desc, result)
 
     def compensation(self) -> dict[str, NDArray[np.int32]]:

@@ -60,11 +60,10 @@ def check_padding(data: NDArray[np.uint8], desc: MemoryDesc) -> None:
     """
     _, places = find_nonzero(data, desc, 1)
     for at, byte, bits in places:
-        msg = (
+        raise PaddingError(
             f"padding of {desc!r} is not zero at {at}, byte {byte}: found bits {bits:#x} "
             f"beyond the dims {desc.dims}; Memory(desc, buffer) clears it"
         )
-        raise PaddingError(msg)
 
 
 def _offsets(desc: MemoryDesc) -> NDArray[np.int64]:

@@ -149,9 +149,8 @@ def cache_limit() -> int:
     if named is None:
         return _DEFAULT_LIMIT
     if not (named.isascii() and named.isdigit() and len(named) <= _MAX_DIGITS):
-        msg = (
+        raise MemdescError(
             f"{CACHE_LIMIT}={short_repr(named)} is not a number of bytes of at most {_MAX_DIGITS} "
             f"digits; give {_DEFAULT_LIMIT}, or 0 to keep none"
         )
-        raise MemdescError(msg)
     return int(named)

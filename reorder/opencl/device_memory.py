@@ -77,13 +77,13 @@ class DeviceMemory(Indexed):
         elif name == "desc":
             check_desc(value, "desc")
         elif name == "event" and not isinstance(value, cl.Event | None):
-            msg = f"event must be a pyopencl.Event or None, not {short_repr(value)}"
-            raise MemdescError(msg)
+            raise MemdescError(f"event must be a pyopencl.Event or None, not {short_repr(value)}")
         object.__setattr__(self, name, value)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:  # noqa: FBT001 - numpy's protocol
-        msg = f"{self.desc!r} is on a device, which numpy cannot read; .get() copies it to the host"
-        raise MemdescError(msg)
+        raise MemdescError(
+            f"{self.desc!r} is on a device, which numpy cannot read; .get() copies it to the host"
+        )
 
     @property
     def nbytes(self) -> int:
@@ -179,8 +179,9 @@ def as_device_memory(x: Any) -> DeviceMemory:
         queue: Any = x.queue
         return DeviceMemory(queue, x, array_desc(x, "x"))
     if not isinstance(x, DeviceMemory):
-        msg = f"x is {class_of(x)}, whose layout is not known; make a DeviceMemory of it"
-        raise MemdescError(msg)
+        raise MemdescError(
+            f"x is {class_of(x)}, whose layout is not known; make a DeviceMemory of it"
+        )
     return x
 
 

@@ -121,8 +121,7 @@ def find_device(name: str = "") -> Device:
     True
     """
     if not isinstance(name, str):
-        msg = f"the name of a device is a string, not {short_repr(name)}"  # type: ignore[unreachable] # callers without types
-        raise MemdescError(msg)
+        raise MemdescError(f"the name of a device is a string, not {short_repr(name)}")
     wanted = name.strip().lower()
     every = devices()
     named = [d for d in every if wanted in d.name.lower() or wanted in d.platform.lower()]
@@ -135,11 +134,10 @@ def find_device(name: str = "") -> Device:
         f"{d.name} ({d.platform}){f' fails: {d.problem}' if d.problem else ''}"
         for d in named or every
     )
-    msg = (
+    raise MemdescError(
         f"no OpenCL device {name!r} works; there are: {listed or 'none'}. `memdesc doctor` says "
         "more"
     )
-    raise MemdescError(msg)
 
 
 def loader_report() -> list[str]:

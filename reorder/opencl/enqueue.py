@@ -342,8 +342,7 @@ def reorder_on_device(  # noqa: PLR0913 - public: the arguments of `reorder.reor
         if queue is None and isinstance(out, _WITH_QUEUE):
             queue = out.queue
         if queue is None:
-            msg = "a pyopencl Buffer or Image has no queue; pass queue="
-            raise MemdescError(msg)
+            raise MemdescError("a pyopencl Buffer or Image has no queue; pass queue=")
     memory, event, desc = _call(queue, "reorder", x, out, dst, src, attr, wait_for, dtype)
     made: DeviceMemory = out if isinstance(out, DeviceMemory) else object.__new__(DeviceMemory)
     _set_queue(made, queue)
@@ -502,19 +501,18 @@ def _checked_out(given: _Arguments) -> tuple[Any, MemoryDesc | ImageDesc | None,
     if isinstance(out, DeviceMemory):
         return out.data, out.desc, given.dtype
     if isinstance(out, _HOST):
-        msg = (
+        raise MemdescError(
             f"{given.called[1]} is host memory, but the result stays on a device; copy it with "
             ".get()"
         )
-        raise MemdescError(msg)
     if isinstance(out, cl.array.Array):
         return out, *_described(out, given.dst, given.dtype)
     if out is None and given.function.startswith("enqueue"):
-        msg = f"{given.called[1]} is None; pass the memory to write, or `reorder` allocates it"
-        raise MemdescError(msg)
+        raise MemdescError(
+            f"{given.called[1]} is None; pass the memory to write, or `reorder` allocates it"
+        )
     if out is not None and given.dst is None:
-        msg = "the layout of out is not known; pass its descriptor as dst"
-        raise MemdescError(msg)
+        raise MemdescError("the layout of out is not known; pass its descriptor as dst")
     return out, None, given.dtype
 
 
@@ -531,11 +529,10 @@ def _described(
         return None, dtype
     own = array_type(out.dtype, "out")
     if dtype is not None and data_type(dtype) != own:
-        msg = (
+        raise MemdescError(
             f"out is an Array of {own}, but dtype is {data_type(dtype)}; to write raw bytes, pass "
             "a descriptor as dst"
         )
-        raise MemdescError(msg)
     return None, own
 
 
@@ -545,8 +542,7 @@ def _check_image_desc(desc: Any, name: str) -> None:
         way = "see memdesc.image_desc"
         if isinstance(desc, str):
             way = f"an image does not say its dims, memdesc.image_desc(dims, dtype, {what}) does"
-        msg = f"{name} must be an ImageDesc, not {what}; {way}"
-        raise MemdescError(msg)
+        raise MemdescError(f"{name} must be an ImageDesc, not {what}; {way}")
 
 
 def _is_same(host: Memory, x: Any) -> bool:
@@ -583,8 +579,7 @@ def as_source(src: Any, desc: LayoutLike | None) -> Source:
     """Describe a tensor; nothing is copied or checked against a queue yet."""
     if isinstance(src, DeviceMemory):
         if desc is not None:
-            msg = "src describes plain memory; a DeviceMemory has its own descriptor"
-            raise MemdescError(msg)
+            raise MemdescError("src describes plain memory; a DeviceMemory has its own descriptor")
         return Source(src.data, src.desc, None, src)
     if isinstance(src, cl.array.Array):
         known = array_desc(src, "x") if desc is None else _required_desc(desc, src)
@@ -628,8 +623,7 @@ def _required_desc(desc: LayoutLike | None, memory: Any) -> MemoryDesc | ImageDe
     is_image = isinstance(memory, cl.Image)
     noun = "Image" if is_image else "Buffer" if isinstance(memory, cl.Buffer) else "SVM"
     needed = "an ImageDesc" if is_image else "a MemoryDesc"
-    msg = f"x is a pyopencl {noun}, whose layout is not known; pass src=, {needed}"
-    raise MemdescError(msg)
+    raise MemdescError(f"x is a pyopencl {noun}, whose layout is not known; pass src=, {needed}")
 
 
 def _without_gaps(x: Any, desc: LayoutLike | None) -> Any:

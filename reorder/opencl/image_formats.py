@@ -30,11 +30,10 @@ def image_format(image: ImageDesc, channel_type: int | str | None = None) -> cl.
     given = names[0] if channel_type is None else channel_type
     name = given if isinstance(given, str) else name_of(cl.channel_type, given)
     if name not in names:
-        msg = (
+        raise MemdescError(
             f"channel_type {short_repr(channel_type)} ({name}) cannot hold {image.dtype}; "
             f"use {' or '.join(names)}"
         )
-        raise MemdescError(msg)
     return cl.ImageFormat(
         getattr(cl.channel_order, _ORDERS[image.channels]), getattr(cl.channel_type, name)
     )
@@ -47,11 +46,10 @@ def supported_format(
     form = image_format(image, channel_type)
     check_size(image, queue)
     if (form.channel_order, form.channel_data_type) not in _supported(queue.context, image.kind):
-        msg = (
+        raise MemdescError(
             f"the devices of the context have no images of {' '.join(_names_of(form))}; "
             "use another dtype or channel_type, or a buffer of .desc"
         )
-        raise MemdescError(msg)
     return form
 
 
@@ -61,8 +59,7 @@ def channel_type_of(image: ImageDesc, form: cl.ImageFormat, operand: str) -> str
     order, name = _names_of(form)
     if order != _ORDERS[image.channels] or name not in names:
         legal = " or ".join(f"{_ORDERS[image.channels]} {legal}" for legal in names)
-        msg = f"{operand} has the format {order} {name}, but {image!r} needs {legal}"
-        raise MemdescError(msg)
+        raise MemdescError(f"{operand} has the format {order} {name}, but {image!r} needs {legal}")
     return name
 
 
@@ -74,11 +71,10 @@ def check_size(image: ImageDesc, queue: cl.CommandQueue) -> None:
         return
     name = device.name.strip()
     if not is_supported:
-        msg = (
+        raise MemdescError(
             f"device {name!r} has no images; "
             "reorder into a buffer of image.desc instead, the same pixels row by row"
         )
-        raise MemdescError(msg)
     sizes = zip(("width", "height", "depth"), limits, strict=True)
     over = [
         f"{side} {getattr(image, side)} is more than the {most} allowed"
@@ -86,17 +82,15 @@ def check_size(image: ImageDesc, queue: cl.CommandQueue) -> None:
         if getattr(image, side) > most
     ]
     if over:
-        msg = (
+        raise MemdescError(
             f"{image!r} does not fit on device {name!r}: {' and '.join(over)}; split a dim, or use "
             "a buffer of .desc"
         )
-        raise MemdescError(msg)
     if not is_listed:
-        msg = (
+        raise MemdescError(
             f"device {name!r} is a sub-device that the context of the queue does not list: PoCL "
             "ends the process when images are copied there; reorder into a buffer of image.desc"
         )
-        raise MemdescError(msg)
 
 
 @first_arg_dependent_memoize
@@ -121,17 +115,17 @@ def check_writable(image: ImageDesc, queue: cl.CommandQueue) -> None:
     """Refuse an image that kernels of the queue's device cannot write."""
     extension = "cl_khr_3d_image_writes"
     if image.kind == "3d" and extension not in queue.device.extensions:
-        msg = (
+        raise MemdescError(
             f"device {queue.device.name.strip()!r} lacks {extension}, so its kernels cannot write "
             f"{image!r}; use an array of images, or a buffer of .desc"
         )
-        raise MemdescError(msg)
 
 
 def _legal(dtype: DataType) -> tuple[str, ...]:
     if dtype.name not in _CHANNEL_TYPES:
-        msg = f"OpenCL has no image of {dtype} lanes; images hold {', '.join(_CHANNEL_TYPES)}"
-        raise MemdescError(msg)
+        raise MemdescError(
+            f"OpenCL has no image of {dtype} lanes; images hold {', '.join(_CHANNEL_TYPES)}"
+        )
     return _CHANNEL_TYPES[dtype.name]
 
 

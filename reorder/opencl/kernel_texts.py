@@ -70,8 +70,7 @@ def kernel_texts(
     <BLANKLINE>
     """
     if device is not None and not isinstance(device, cl.Device):
-        msg = f"device must be a pyopencl.Device, not {short_repr(device)}"  # type: ignore[unreachable] # callers without types
-        raise MemdescError(msg)
+        raise MemdescError(f"device must be a pyopencl.Device, not {short_repr(device)}")
     if device is not None:
         check_process()
     one, other = _operand(src, "src"), _operand(dst, "dst")

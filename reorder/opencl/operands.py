@@ -96,25 +96,24 @@ def device_operand(
         if memory is None:  # an array without elements has none
             memory = allocate_buffer(queue.context, 0)
     if not isinstance(memory, _LINEAR):
-        msg = f"{name} must be a pyopencl Buffer, Array or SVM for {desc!r}, not {class_of(memory)}"
-        raise MemdescError(msg)
+        raise MemdescError(
+            f"{name} must be a pyopencl Buffer, Array or SVM for {desc!r}, not {class_of(memory)}"
+        )
     _check_usable(queue, memory, name, use)
     place = place_of(memory)
     itemsize, min_nbytes = _needs(desc)
     sums = [(_INT32_NBYTES, "a compensation")] if desc.compensation_spans else []
     for multiple, what in ((itemsize, desc.dtype), *sums):
         if skipped % multiple:
-            msg = (
+            raise MemdescError(
                 f"{name} is an array that starts at byte {skipped} of its buffer, "
                 f"not a multiple of the {multiple} bytes of {what}; copy it"
             )
-            raise MemdescError(msg)
     nbytes = int(memory.size or 0) - skipped
     if nbytes < min_nbytes:
-        msg = (
+        raise MemdescError(
             f"{name} has {nbytes} bytes, but {desc!r} touches {min_nbytes} (allocate {desc.nbytes})"
         )
-        raise MemdescError(msg)
     if skipped:
         elements = skipped * 8 // desc.dtype.bits
         desc = desc_of(desc.dtype, desc.layout.shifted(elements), desc.extra)
@@ -137,17 +136,15 @@ def _image_operand(
     if isinstance(memory, Unallocated) and memory.form is not None:
         return DeviceOperand(desc.desc, shape, channel_type_of(desc, memory.form, name))
     if not isinstance(memory, cl.Image):
-        msg = (
+        raise MemdescError(
             f"{name} must be a pyopencl Image for {desc!r}, not {class_of(memory)}; "
             "a buffer of the same pixels has the descriptor .desc"
         )
-        raise MemdescError(msg)
     _check_usable(queue, memory, name, use)
     if memory.type != object_type(desc.kind):
         given = name_of(cl.mem_object_type, memory.type)
         kind = name_of(cl.mem_object_type, object_type(desc.kind))
-        msg = f"{name} is an {given}, but {desc!r} is an {kind}"
-        raise MemdescError(msg)
+        raise MemdescError(f"{name} is an {given}, but {desc!r} is an {kind}")
     check_size(desc, queue)
     channel_type = channel_type_of(desc, memory.format, name)
     sizes = {"width": memory.width, "height": memory.height}
@@ -157,8 +154,7 @@ def _image_operand(
         needed = getattr(desc, dimension)
         if size < needed:
             given = " x ".join(map(str, sizes.values()))
-            msg = f"{name} has {given} pixels, but {desc!r} has {dimension} {needed}"
-            raise MemdescError(msg)
+            raise MemdescError(f"{name} has {given} pixels, but {desc!r} has {dimension} {needed}")
     return DeviceOperand(desc.desc, shape, channel_type, memory=memory, place=place_of(memory))
 
 
@@ -176,33 +172,31 @@ def _check_usable(queue: cl.CommandQueue, memory: Any, name: str, use: str) -> N
         raise
     # comparing the objects takes longer
     if context.int_ptr != queue.context.int_ptr:
-        msg = (
+        raise MemdescError(
             f"{name} belongs to another context than the queue; "
             "copy it through the host, or use a queue of its context"
         )
-        raise MemdescError(msg)
     flag = _FORBIDDEN.get(use)
     if flag is not None and flags & getattr(cl.mem_flags, flag):
-        msg = f"{name} was created {flag}, so kernels may not {use} it; create it READ_WRITE"
-        raise MemdescError(msg)
+        raise MemdescError(
+            f"{name} was created {flag}, so kernels may not {use} it; create it READ_WRITE"
+        )
 
 
 def _check_usable_svm(queue: cl.CommandQueue, memory: cl.SVMPointer, name: str) -> None:
     """Refuse shared virtual memory that was released, or that the device does not share."""
     if not memory.svm_ptr:
-        msg = f"{name} is shared virtual memory that was released"
-        raise MemdescError(msg)
+        raise MemdescError(f"{name} is shared virtual memory that was released")
     shared = int(queue.device.svm_capabilities)
     # a numpy array is SVM if it was allocated as such, or if the device shares all host memory
     shares_all = shared & cl.device_svm_capabilities.FINE_GRAIN_SYSTEM
     if shares_all or (shared and is_allocated_svm(memory)):
         return
     has = "shares memory only with what cl.csvm_empty and others allocate" if shared else "has none"
-    msg = (
+    raise MemdescError(
         f"{name} is shared virtual memory, but device {queue.device.name.strip()!r} {has}; use a "
         "Buffer"
     )
-    raise MemdescError(msg)
 
 
 def is_allocated_svm(memory: cl.SVMPointer) -> bool:
@@ -216,11 +210,10 @@ def is_allocated_svm(memory: cl.SVMPointer) -> bool:
 def _is_aligned(address: int, itemsize: int, name: str) -> bool:
     """Whether vectors may be read from an address of the host."""
     if address % itemsize:
-        msg = (
+        raise MemdescError(
             f"{name} uses host memory at {address:#x}, "
             f"not a multiple of the {itemsize} bytes of an element; copy it"
         )
-        raise MemdescError(msg)
     return address % VECTOR == 0
 
 
@@ -239,18 +232,16 @@ def check_operands(src: DeviceOperand, dst: DeviceOperand, attr: Attr | None) ->
     check_same_dims(src.desc, dst.desc)
     channel_types = {src.channel_type, dst.channel_type}
     if "" not in channel_types and len(channel_types) > 1 and "UNORM_INT8" in channel_types:
-        msg = (
+        raise MemdescError(
             f"x is an image of {src.channel_type}, out of {dst.channel_type}: fractions become "
             "integers only in a buffer; reorder into a buffer first"
         )
-        raise MemdescError(msg)
     flags = getattr(dst.memory, "flags", 0)
     if attr is not None and attr.beta and flags & cl.mem_flags.WRITE_ONLY:
-        msg = (
+        raise MemdescError(
             f"out was created WRITE_ONLY, so kernels may not read it, but beta={attr.beta} adds to "
             "what it holds; create it READ_WRITE, or leave out beta"
         )
-        raise MemdescError(msg)
     _check_disjoint(src, dst)
 
 
@@ -265,12 +256,11 @@ def _check_disjoint(src: DeviceOperand, dst: DeviceOperand) -> None:
     has_image = src.image is not None or dst.image is not None
     if not has_image and are_disjoint(src.desc, dst.desc, distance):
         return
-    msg = (
+    raise OverlapError(
         f"x and out share device memory: {src.desc.min_nbytes} bytes from byte {src.place[1]} "
         f"and {dst.desc.min_nbytes} from byte {dst.place[1]} of one buffer, and out would "
         "overwrite what is still to be read; reorder into another buffer"
     )
-    raise OverlapError(msg)
 
 
 def place_of(memory: Any) -> tuple[int, int]:
@@ -282,11 +272,10 @@ def place_of(memory: Any) -> tuple[int, int]:
     except cl.Error as error:
         if not is_released_error(error):
             raise
-        msg = (
+        raise MemdescError(
             "x or out is a part of a Buffer that was released; keep the whole Buffer as long as "
             "its parts are used"
-        )
-        raise MemdescError(msg) from None
+        ) from None
     whole, start = (memory, 0) if parent is None else (parent, memory.offset)
     if whole.flags & cl.mem_flags.USE_HOST_PTR:
         return ON_HOST, start + int(whole.get_host_array((1,), np.uint8).ctypes.data)
@@ -304,11 +293,10 @@ def array_type(of: np.dtype[Any], name: str) -> DataType:
     """Return the data type of an array; refuse elements that memory of the type packs."""
     dtype = data_type(of)
     if dtype.is_packed:
-        msg = (
+        raise MemdescError(
             f"{name} is an array of {dtype}, one element per byte; memory of {dtype} holds two: "
             "pack them on the host, or describe the bytes by a MemoryDesc"
         )
-        raise MemdescError(msg)
     return dtype
 
 
@@ -318,11 +306,10 @@ def _array_desc(
 ) -> MemoryDesc:
     itemsize = of.itemsize
     if any(stride % itemsize for stride in strides) or offset % itemsize:
-        msg = (
+        raise MemdescError(
             f"{name} is an array of strides {strides} and offset {offset} bytes, "
             f"which are not all multiples of its {itemsize}-byte elements"
         )
-        raise MemdescError(msg)
     dtype = array_type(of, name)
     offset0 = (offset - _lowest(shape, strides, offset)) // itemsize
     strides = tuple(stride // itemsize for stride in strides)
@@ -345,25 +332,22 @@ def _lowest(shape: tuple[int, ...], strides: tuple[int, ...], offset: int) -> in
 def check_desc(desc: object, name: str) -> None:
     """Refuse what is not a descriptor of a buffer or an image."""
     if not isinstance(desc, MemoryDesc | ImageDesc):
-        msg = f"{name} must be a MemoryDesc or an ImageDesc, not {short_repr(desc)}"
-        raise MemdescError(msg)
+        raise MemdescError(f"{name} must be a MemoryDesc or an ImageDesc, not {short_repr(desc)}")
 
 
 def check_queue(queue: Any) -> None:
     """Refuse what is not a command queue, a queue whose context is gone, or any after a fork."""
     check_process()
     if not isinstance(queue, cl.CommandQueue):
-        msg = f"queue must be a pyopencl.CommandQueue, not {short_repr(queue)}"
-        raise MemdescError(msg)
+        raise MemdescError(f"queue must be a pyopencl.CommandQueue, not {short_repr(queue)}")
     try:
         queue.context  # noqa: B018 - the attribute raises if the context is gone
     except cl.Error as error:
         # Intel's queues do not keep their context
-        msg = (
+        raise MemdescError(
             f"the queue has no context any more ({error}); "
             "keep the Context as long as its queues are used"
-        )
-        raise MemdescError(msg) from None
+        ) from None
 
 
 def checked_events(queue: cl.CommandQueue, wait_for: Any) -> list[cl.Event]:
@@ -374,17 +358,17 @@ def checked_events(queue: cl.CommandQueue, wait_for: Any) -> list[cl.Event]:
     context = queue.context.int_ptr
     for event in events:
         if not isinstance(event, cl.Event):
-            msg = f"wait_for must be a list of pyopencl.Event, not {short_repr(wait_for)}"
-            raise MemdescError(msg)
+            raise MemdescError(
+                f"wait_for must be a list of pyopencl.Event, not {short_repr(wait_for)}"
+            )
         try:
             own = event.context.int_ptr  # type: ignore[attr-defined] # pyopencl's stubs lack it
         except cl.Error:
             # it is gone, which Intel's events do not prevent
             own = None
         if own != context:
-            msg = (
+            raise MemdescError(
                 "wait_for has an event of another context than the queue; "
                 "wait for it on the host: event.wait()"
             )
-            raise MemdescError(msg)
     return events

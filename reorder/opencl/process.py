@@ -28,12 +28,11 @@ state = _State()
 def check_process() -> None:
     """Refuse OpenCL in a child of a process that had used it; otherwise record that it is used."""
     if state.is_forbidden:
-        msg = (
+        raise MemdescError(
             "this process was forked from one that had used OpenCL, whose runtimes do not work in "
             "a forked child; start it with multiprocessing.get_context('spawn'), or fork before "
             "OpenCL is used"
         )
-        raise MemdescError(msg)
     state.uses_opencl = True
 
 

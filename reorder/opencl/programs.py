@@ -100,11 +100,10 @@ class PreparedLaunch:
                 raise
         finally:
             idle.append((kernel, 0, 0))
-        msg = (
+        raise MemdescError(
             f"kernels on device {queue.device.name.strip()!r} do not take shared virtual memory: "
             "its runtime says INVALID_KERNEL_ARGS; use a Buffer"
         )
-        raise MemdescError(msg)
 
 
 _enqueue: Callable[..., cl.Event] = cl.enqueue_nd_range_kernel
@@ -158,8 +157,7 @@ def build(
             return build_program(*place, source, options)
     except cl.Error as error:
         reason = " ".join(str(error).split())[:400]
-        msg = (
+        raise MemdescError(
             f"the OpenCL compiler of {place[1].name.strip()} fails ({reason}); `memdesc doctor` "
             "tries every runtime"
-        )
-        raise MemdescError(msg) from error
+        ) from error

@@ -83,22 +83,20 @@ def trace(boxes: tuple[Box, ...], offset: int) -> tuple[int, int | None] | None:
     """
     for k, box in enumerate(boxes):
         if box.indirect and box.size > _MAX_SEARCHED:
-            msg = (
+            raise MemdescError(
                 f"box {k} has indirection tables for {box.size} elements; a picture can search at "
                 f"most {_MAX_SEARCHED}"
             )
-            raise MemdescError(msg)
         for src, dst in _starts(box):
             # the loop of a box that writes a single zero has a stride of 0
             loops = [Term(node.strides[DST] or 1, 0, node.extent - 1) for node in box.nodes]
             try:
                 steps = solve(loops, offset - dst)
             except SearchLimitError:
-                msg = (
+                raise MemdescError(
                     f"box {k}, {box}, has strides that do not nest; the search for what it writes "
                     f"at offset {offset} exceeded its limit"
-                )
-                raise MemdescError(msg) from None
+                ) from None
             if steps is None:
                 continue
             taken = list(zip(steps, box.nodes, strict=True))

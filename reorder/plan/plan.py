@@ -193,8 +193,9 @@ class ReorderPlan(Checked):
 def checked_plan(plan: object) -> ReorderPlan:
     """Return a plan, whose boxes its constructor made; refuse anything else, subclasses too."""
     if type(plan) is not ReorderPlan:
-        msg = f"plan must be a ReorderPlan, not {type(plan).__name__}; see plan_reorder"
-        raise MemdescError(msg)
+        raise MemdescError(
+            f"plan must be a ReorderPlan, not {type(plan).__name__}; see plan_reorder"
+        )
     return plan
 
 
@@ -209,8 +210,7 @@ def check_types(src: object, dst: object, attr: object) -> tuple[MemoryDesc, Mem
         src = memory_desc(dst.dims, dst.dtype, src)
     pair = checked_desc("src", src), checked_desc("dst", dst)
     if attr is not None and not isinstance(attr, Attr):
-        msg = f"attr must be a reorder.Attr, not {type(attr).__name__}"
-        raise MemdescError(msg)
+        raise MemdescError(f"attr must be a reorder.Attr, not {type(attr).__name__}")
     return pair
 
 
@@ -224,11 +224,10 @@ def check_same_dims(src: MemoryDesc, dst: MemoryDesc) -> None:
         return
     is_permuted = sorted(src.dims) == sorted(dst.dims)
     hint = "; if the axes are in memory order, give src=, such as src='nhwc'"
-    msg = (
+    raise MemdescError(
         f"src has dims {src.dims}, dst has dims {dst.dims}; a reorder keeps the dims (see "
         f"permute_axes, reshape, submemory){hint if is_permuted else ''}"
     )
-    raise MemdescError(msg)
 
 
 def check_pair(src: MemoryDesc, dst: MemoryDesc) -> None:
@@ -238,8 +237,7 @@ def check_pair(src: MemoryDesc, dst: MemoryDesc) -> None:
     """
     check_same_dims(src, dst)
     if dst.has_broadcast:
-        msg = (
+        raise MemdescError(
             f"dst {dst!r} has a stride of 0, so several indices would write one element; only src "
             "may have one"
         )
-        raise MemdescError(msg)

@@ -72,20 +72,18 @@ def plan_source(
     language = language_of(lang)
     check_name(name)
     if dst.compensation_spans and lang not in _EXACT:
-        msg = (
+        raise MemdescError(
             f"source in {lang} does not write the compensation that {dst!r} has; use "
             f"{' or '.join(map(repr, _EXACT))}, or with_extra(None)"
         )
-        raise MemdescError(msg)
     converter = None
     if src.dtype != dst.dtype or bound.is_arithmetic:
         if lang not in _EXACT:
-            msg = (
+            raise MemdescError(
                 f"source in {lang} only moves elements, and this reorder computes {dst.dtype} from "
                 f"{src.dtype}: arithmetic there may round differently; use "
                 f"{' or '.join(map(repr, _EXACT))}"
             )
-            raise MemdescError(msg)
         converter = _converter_of(src.dtype, dst.dtype, bound, language, name)
     computes = converter is not None and bool(boxes)
     head = [f"Reorder src {src!r}", f"to dst {dst!r}", *([about] if about else [])]

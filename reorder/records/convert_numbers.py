@@ -113,11 +113,10 @@ class _Grouped(NamedTuple):
                 kept = values[(slice(None),) * dim + (slice(None, None, count),)]
                 again = _repeated(kept, dim, count, values.shape[dim])
                 if not np.array_equal(again, values, equal_nan=values.dtype.kind == "f"):
-                    msg = (
+                    raise MemdescError(
                         f"{what} differ within {other} adjacent elements along dim {dim}, which "
                         f"share one in the target; groups of the source have {one}"
                     )
-                    raise MemdescError(msg)
                 values = kept
         return values
 
@@ -359,8 +358,7 @@ class _Conversion:
             self._refuse(f"rounding differs between their formulas{hint}")
 
     def _refuse(self, why: str) -> NoReturn:
-        msg = f"{self.record.desc!r} cannot be {self.out.desc!r}: {why}"
-        raise MemdescError(msg)
+        raise MemdescError(f"{self.record.desc!r} cannot be {self.out.desc!r}: {why}")
 
 
 def _plus_steps(scale: NDArray[Any], steps: NDArray[Any], added: NDArray[Any]) -> NDArray[Any]:
@@ -429,10 +427,9 @@ def _write_codes(
     outside = (codes < low) | (codes > high)
     if outside.any():
         at = tuple(int(i) for i in np.argwhere(outside)[0])
-        msg = (
+        raise MemdescError(
             f"{out.desc.name} has codes of {low} to {high} and zero point {target.minus}, but the "
             f"code at {at} becomes {codes[at]}; {int(outside.sum())} do not fit"
             f"{'' if record.desc.rule.is_symmetric else way_out(out.desc, 'zero points')}"
         )
-        raise MemdescError(msg)
     store_integers(out, target, codes, threads)

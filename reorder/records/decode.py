@@ -53,8 +53,7 @@ def dequantize_record(
     """
     wanted, dims = data_type(dtype), record.desc.dims
     if wanted.name not in FLOATS:
-        msg = f"a record is decoded to floats ({', '.join(FLOATS)}), not {wanted}"
-        raise MemdescError(msg)
+        raise MemdescError(f"a record is decoded to floats ({', '.join(FLOATS)}), not {wanted}")
     target = _target(dims, wanted, desc)
     # decoding in chunks of rows does not write all padding
     dst = Memory.to_fill(target)
@@ -104,8 +103,7 @@ def _target(
     if not isinstance(desc, MemoryDesc):
         return memory_desc(dims, dtype) if desc is None else memory_desc(dims, dtype, desc)
     if desc.dims != dims or desc.dtype != dtype:
-        msg = f"dst is {desc!r}, but the record has dims {dims} and dtype is {dtype}"
-        raise MemdescError(msg)
+        raise MemdescError(f"dst is {desc!r}, but the record has dims {dims} and dtype is {dtype}")
     return desc
 
 

@@ -40,14 +40,16 @@ def field_bits(field: Field, values: NDArray[Any]) -> NDArray[Any]:
         bits &= mask
         return bits
     if values.dtype.kind not in "iu" or not (is_plane or field.kind in INTEGERS):
-        msg = f"field {field.name} holds {field.kind}, not {values.dtype}; convert the values"
-        raise MemdescError(msg)
+        raise MemdescError(
+            f"field {field.name} holds {field.kind}, not {values.dtype}; convert the values"
+        )
     low, high = (0, int(mask)) if is_plane else INTEGERS[field.kind]
     wrong = np.argwhere((values < low) | (values > high))
     if len(wrong):
         at = tuple(int(i) for i in wrong[0])
-        msg = f"field {field.name} holds {field.kind}, {low} to {high}, but at {at} is {values[at]}"
-        raise MemdescError(msg)
+        raise MemdescError(
+            f"field {field.name} holds {field.kind}, {low} to {high}, but at {at} is {values[at]}"
+        )
     bits = values.astype(np.int64).astype(f"u{nbytes}")
     bits &= mask
     return bits
@@ -81,5 +83,4 @@ def check_plane(data: NDArray[np.uint8], field: Field) -> None:
     mask = np.uint8((1 << field.bits) - 1)
     wrong = np.flatnonzero(data[at >> 3] >> (at & 7).astype(np.uint8) & mask)
     if len(wrong):
-        msg = f"padding of {field.bits} bits is not zero at byte {at[wrong[0]] >> 3}"
-        raise PaddingError(msg)
+        raise PaddingError(f"padding of {field.bits} bits is not zero at byte {at[wrong[0]] >> 3}")

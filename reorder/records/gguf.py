@@ -146,11 +146,10 @@ def _type_of(qtype: Any) -> GgufType:
     found = _known(name) if isinstance(name, str) else None
     if found is None:
         names = ", ".join(str(_known(each)) for each in (*_PLAIN, *GGUF_TYPES))
-        msg = (
+        raise MemdescError(
             f"{short_repr(qtype)} is not a GGUF type that can be decoded; pass the name, the "
             f"number or the gguf.GGMLQuantizationType of one of {names}"
         )
-        raise MemdescError(msg)
     return found
 
 
@@ -160,8 +159,9 @@ def _array(what: str, value: Any, kinds: str) -> NDArray[Any]:
     if isinstance(value, np.ndarray):
         return value
     if not is_exporter(value):
-        msg = f"{what} must be an ndarray or a torch tensor of {kinds}, not {short_repr(value)}"
-        raise MemdescError(msg)
+        raise MemdescError(
+            f"{what} must be an ndarray or a torch tensor of {kinds}, not {short_repr(value)}"
+        )
     return from_dlpack(value, what, write=what == "out")
 
 
@@ -173,15 +173,15 @@ def _rows(data: Any, kind: GgufType) -> NDArray[np.uint8]:
         legal.append(DATA_TYPES[kind.name].numpy)
     if array.dtype not in legal or not array.ndim:
         what = " or ".join(map(str, legal))
-        msg = f"data of {kind} must be rows of {what}, not an array {array.shape} of {array.dtype}"
-        raise MemdescError(msg)
+        raise MemdescError(
+            f"data of {kind} must be rows of {what}, not an array {array.shape} of {array.dtype}"
+        )
     rows: NDArray[np.uint8] = np.ascontiguousarray(array).view(np.uint8)
     if rows.shape[-1] % kind.nbytes:
-        msg = (
+        raise MemdescError(
             f"{kind} has blocks of {kind.nbytes} bytes for {counted(kind.block, 'element')}, which "
             f"do not divide rows of {rows.shape[-1]} bytes"
         )
-        raise MemdescError(msg)
     return rows
 
 
@@ -191,15 +191,13 @@ def _output(out: Any, dims: tuple[int, ...], rows: NDArray[np.uint8]) -> NDArray
     if array.shape != dims or array.dtype not in _FLOAT_DTYPES:
         is_swapped = array.dtype.newbyteorder() in _FLOAT_DTYPES
         order = " in the byte order of this machine" if is_swapped else ""
-        msg = (
+        raise MemdescError(
             f"out is an array {array.shape} of {array.dtype}, but the result has dims {dims} and "
             f"a float type{order}"
         )
-        raise MemdescError(msg)
     if not array.flags.writeable or np.may_share_memory(array, rows):
         problem = "overlaps data" if array.flags.writeable else "is read-only"
-        msg = f"out {problem}; pass separate, writable memory"
-        raise MemdescError(msg)
+        raise MemdescError(f"out {problem}; pass separate, writable memory")
     return np.asarray(array)
 
 

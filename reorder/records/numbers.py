@@ -225,5 +225,6 @@ def _refuse(wrong: NDArray[np.bool_], values: NDArray[Any], where: str, hint: st
     if wrong.any():
         at = tuple(int(i) for i in np.argwhere(wrong)[0])
         count = int(wrong.sum())
-        msg = f"{where} cannot hold {values[at]} exactly, at {at}; {count} do not fit{hint}"
-        raise MemdescError(msg)
+        raise MemdescError(
+            f"{where} cannot hold {values[at]} exactly, at {at}; {count} do not fit{hint}"
+        )

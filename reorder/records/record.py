@@ -64,8 +64,9 @@ class Record(Checked):
 
     def __init__(self, desc: RecordDesc, buffers: Any = None) -> None:
         if not isinstance(desc, RecordDesc):
-            msg = f"desc must be a RecordDesc, see record_desc(); not {short_repr(desc)}"  # type: ignore[unreachable] # callers without types
-            raise MemdescError(msg)
+            raise MemdescError(
+                f"desc must be a RecordDesc, see record_desc(); not {short_repr(desc)}"
+            )
         object.__setattr__(self, "_desc", desc)
         sizes = desc.tensors
         if buffers is None:
@@ -85,8 +86,9 @@ class Record(Checked):
             held = tensors[each.tensor][: len(each.data)]
             if held.tobytes() != each.data:
                 values = held.view(DATA_TYPES[each.kind].numpy).tolist()
-                msg = f"{each.tensor} of {desc!r} must hold {[*each.values]}, not {values}"
-                raise MemdescError(msg)
+                raise MemdescError(
+                    f"{each.tensor} of {desc!r} must hold {[*each.values]}, not {values}"
+                )
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[Any, ...]:
         held = {name: pickled_bytes(data, protocol) for name, data in self._tensors.items()}
@@ -112,8 +114,9 @@ class Record(Checked):
             If it has several tensors.
         """
         if len(self._tensors) > 1:
-            msg = f"{self.desc!r} has several tensors, {', '.join(self._tensors)}; see .tensors"
-            raise MemdescError(msg)
+            raise MemdescError(
+                f"{self.desc!r} has several tensors, {', '.join(self._tensors)}; see .tensors"
+            )
         return next(iter(self._tensors.values()))
 
     def field(self, name: str) -> NDArray[Any]:
@@ -168,14 +171,15 @@ class Record(Checked):
         try:
             array = np.asarray(values)
         except (ValueError, MemoryError) as error:
-            msg = f"field {name} of {self.desc!r} takes an array: {error}"
-            raise MemdescError(msg) from None
+            raise MemdescError(f"field {name} of {self.desc!r} takes an array: {error}") from None
         if array.shape != field.layout.dims:
-            msg = f"field {name} of {self.desc!r} has dims {field.layout.dims}, not {array.shape}"
-            raise MemdescError(msg)
+            raise MemdescError(
+                f"field {name} of {self.desc!r} has dims {field.layout.dims}, not {array.shape}"
+            )
         if not data.flags.writeable:
-            msg = f"{field.tensor} of {self.desc!r} is read-only; pass a copy of it to Record"
-            raise MemdescError(msg)
+            raise MemdescError(
+                f"{field.tensor} of {self.desc!r} is read-only; pass a copy of it to Record"
+            )
         write_field(data, field, field_bits(field, array))
 
     def check_padding(self) -> None:
@@ -196,8 +200,7 @@ class Record(Checked):
                 else:
                     check_padding(data, field.desc)
             except PaddingError as error:
-                msg = f"field {field.name} of {self.desc!r}: {error}"
-                raise PaddingError(msg) from None
+                raise PaddingError(f"field {field.name} of {self.desc!r}: {error}") from None
 
     def __repr__(self) -> str:
         return f"Record({self.desc!r})"
@@ -214,16 +217,16 @@ def _by_name(desc: RecordDesc, buffers: Any) -> Mapping[str, Any]:
     sizes = desc.tensors
     if not hasattr(buffers, "keys"):
         if len(sizes) > 1:
-            msg = (
+            raise MemdescError(
                 f"{desc!r} has several tensors; pass a dict of {', '.join(sizes)}, not "
                 f"{short_repr(buffers)}"
             )
-            raise MemdescError(msg)
         return {next(iter(sizes)): buffers}
     given: Mapping[str, Any] = buffers
     if set(given) != set(sizes):
-        msg = f"{desc!r} has the tensors {', '.join(sizes)}, not {', '.join(map(str, given))}"
-        raise MemdescError(msg)
+        raise MemdescError(
+            f"{desc!r} has the tensors {', '.join(sizes)}, not {', '.join(map(str, given))}"
+        )
     return given
 
 
@@ -242,18 +245,16 @@ def _as_bytes(desc: RecordDesc, name: str, buffer: Any) -> Any:
     legal = [each.numpy for each in whole if not each.is_packed]
     is_raw = buffer.dtype.kind in "iu" or (buffer.dtype.type is np.void and not buffer.dtype.names)
     if not buffer.dtype.isnative or not (is_raw or buffer.dtype in legal):
-        msg = (
+        raise MemdescError(
             f"{name} of {desc!r} holds {', '.join(dict.fromkeys(kinds))}, but the array is of "
             f"{buffer.dtype} ({buffer.dtype.str}); convert it, or pass its bytes as uint8 if they "
             "are correct"
         )
-        raise MemdescError(msg)
     if not buffer.flags.c_contiguous:
-        msg = (
+        raise MemdescError(
             f"{name} of {desc!r} is an array with strides {buffer.strides}; pass a "
             "C-contiguous one, for example from numpy.ascontiguousarray"
         )
-        raise MemdescError(msg)
     return np.asarray(buffer).reshape(-1).view(np.uint8)
 
 

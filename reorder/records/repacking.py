@@ -67,17 +67,15 @@ def repack(
     True
     """
     if not isinstance(record, Record):
-        msg = f"repack takes a Record, not {short_repr(record)}"  # type: ignore[unreachable] # callers without types
-        raise MemdescError(msg)
+        raise MemdescError(f"repack takes a Record, not {short_repr(record)}")
     source = record.desc
     if isinstance(dst, RecordDesc):
         desc = dst
         if dims_in(source, dst.letters) != dst.dims or options:
-            msg = (
+            raise MemdescError(
                 f"{source!r} has dims {source.dims} ({source.letters}), and dst {dst!r} "
                 f"({dst.letters}); it must have the same, and no further options"
             )
-            raise MemdescError(msg)
     else:
         desc = target_desc(source, dst, options)
     threads = current_limit() if threads is None else checked_threads(threads)

@@ -122,8 +122,9 @@ class Attr(Checked):
         _set(self, "beta", _checked_beta(self.beta))
         _set(self, "saturate", checked_flag("saturate", self.saturate))
         if not isinstance(self.f8_rounding, str) or self.f8_rounding not in F8_ROUNDINGS:
-            msg = f"f8_rounding must be 'once' or 'onednn', not {short_repr(self.f8_rounding)}"
-            raise MemdescError(msg)
+            raise MemdescError(
+                f"f8_rounding must be 'once' or 'onednn', not {short_repr(self.f8_rounding)}"
+            )
         key = *keys, self.beta, self.saturate, self.f8_rounding
         _set(self, "parameters", tuple(kept))
         _set(self, "_key", key)
@@ -163,8 +164,9 @@ class Attr(Checked):
 def check_beta(attr: object, out: object) -> None:
     """Refuse attributes that add to what `out` holds if there is no `out`."""
     if out is None and isinstance(attr, Attr) and attr.beta:
-        msg = f"beta {attr.beta} adds to what dst holds; pass out=, the memory that holds it"
-        raise MemdescError(msg)
+        raise MemdescError(
+            f"beta {attr.beta} adds to what dst holds; pass out=, the memory that holds it"
+        )
 
 
 def _checked_beta(given: Any) -> float:
@@ -177,9 +179,7 @@ def _checked_beta(given: Any) -> float:
             raise TypeError  # noqa: TRY301 - refused below
         beta = float(given)
     except (TypeError, ValueError, OverflowError):
-        msg = f"beta must be a number, not {short_repr(given)}"
-        raise MemdescError(msg) from None
+        raise MemdescError(f"beta must be a number, not {short_repr(given)}") from None
     if not isfinite(beta):
-        msg = f"beta is {beta}; it must be finite"
-        raise MemdescError(msg)
+        raise MemdescError(f"beta is {beta}; it must be finite")
     return beta or 0.0

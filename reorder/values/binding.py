@@ -113,10 +113,7 @@ def bind(attr: Attr | None, src: MemoryDesc, dst: MemoryDesc) -> BoundAttr:
     if attr is None:
         attr = _NEUTRAL
     if not isinstance(attr, Attr):
-        msg = (  # type: ignore[unreachable] # callers without types
-            f"attr must be a reorder.Attr, not {type(attr).__name__}"
-        )
-        raise MemdescError(msg)
+        raise MemdescError(f"attr must be a reorder.Attr, not {type(attr).__name__}")
     work = working_type(src.dtype.name, dst.dtype.name, arithmetic=True)
     operands, values = [], []
     for parameter in attr.parameters:
@@ -159,26 +156,23 @@ def _layout_of(parameter: Parameter, desc: MemoryDesc) -> ParameterLayout:
     role, mask, ndims = parameter.role, parameter.mask, desc.ndims
     if mask >> ndims:
         name = dim_name(mask.bit_length() - 1, desc.letters)
-        msg = f"{role}_mask {mask} names {name}, but the dims are {desc.dims}"
-        raise MemdescError(msg)
+        raise MemdescError(f"{role}_mask {mask} names {name}, but the dims are {desc.dims}")
     groups = [1] * ndims
     if parameter.groups:
         last = 3 << (ndims - 2) if ndims >= GROUPED_DIMS else -1
         if mask & last != last:
-            msg = (
+            raise MemdescError(
                 f"{role}_groups {parameter.groups} are along the last two dims; {role}_mask must "
                 f"name both: {mask} does not"
             )
-            raise MemdescError(msg)
         groups[-GROUPED_DIMS:] = parameter.groups
     sizes = []
     for dim, (size, group) in enumerate(zip(desc.dims, groups, strict=True)):
         if size % group:
-            msg = (
+            raise MemdescError(
                 f"{role}_groups {parameter.groups}: a group of {group} does not divide "
                 f"{dim_name(dim, desc.letters)} of size {size}"
             )
-            raise MemdescError(msg)
         sizes.append(size // group if mask >> dim & 1 else 1)
     given = parameter.values.shape
     if parameter.values.size != prod(sizes) or (
@@ -186,22 +180,20 @@ def _layout_of(parameter: Parameter, desc: MemoryDesc) -> ParameterLayout:
     ):
         masked = tuple(n for dim, n in enumerate(sizes) if mask >> dim & 1)
         if not given:
-            msg = (
+            raise MemdescError(
                 f"{role}_mask {mask} is given, but {role} is one number; dims {desc.dims} need "
                 f"{prod(sizes)} of shape {masked}"
             )
-            raise MemdescError(msg)
         fitting = [dim for dim, size in enumerate(desc.dims) if size == parameter.values.size]
         hint = "".join(
             f"; {dim_name(dim, desc.letters)} has size {desc.dims[dim]}: mask {1 << dim}"
             for dim in fitting[:1]
             if len(given) == 1 and mask != 1 << dim
         )
-        msg = (
+        raise MemdescError(
             f"{role} of shape {given} has {parameter.values.size} values, but mask {mask} over "
             f"dims {desc.dims} needs {prod(sizes)} of shape {masked}{hint}"
         )
-        raise MemdescError(msg)
     return ParameterLayout(role, desc.dims, tuple(sizes), tuple(groups), mask)
 
 
@@ -210,11 +202,11 @@ def _check_in_f32(role: str, values: NDArray[np.float64], work: str) -> None:
         narrow = values.astype(np.float32)
     bad = values[~np.isfinite(narrow) | (narrow == 0)]
     if work == "f32" and bad.size:
-        msg = f"{role} {bad[0]} is 0 or infinite in f32, in which this reorder computes"
-        raise MemdescError(msg)
+        raise MemdescError(
+            f"{role} {bad[0]} is 0 or infinite in f32, in which this reorder computes"
+        )
 
 
 def _check_integer(role: str, side: str, dtype: str) -> None:
     if dtype not in INTEGERS:
-        msg = f"{role} is for integers, but {side} is {dtype}; pass a zero point of 0"
-        raise MemdescError(msg)
+        raise MemdescError(f"{role} is for integers, but {side} is {dtype}; pass a zero point of 0")

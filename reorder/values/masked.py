@@ -19,8 +19,7 @@ def refuse_masked(name: str, x: object) -> None:
     The message says what to pass instead.
     """
     if is_masked(x):
-        msg = (
+        raise MemdescError(
             f"{name} is a masked array, and a layout has no place for a mask; pass "
             "x.filled(value), or x.data for all elements"
         )
-        raise MemdescError(msg)

@@ -94,20 +94,19 @@ def _of_any(
     sizes = checked_ints(f"{role}_groups", groups)
     bits = 0 if mask is None else checked_int(f"{role}_mask", mask)
     if not 0 <= bits < 1 << MAX_NDIMS:
-        msg = (
+        raise MemdescError(
             f"{role}_mask is {bits}; bit d says that values differ along dim d, so it is 0 to "
             f"{(1 << MAX_NDIMS) - 1}"
         )
-        raise MemdescError(msg)
     if sizes and (len(sizes) != GROUPED_DIMS or min(sizes) < 1):
-        msg = f"{role}_groups {sizes} must be two sizes of 1 or more, for the last two dims"
-        raise MemdescError(msg)
+        raise MemdescError(
+            f"{role}_groups {sizes} must be two sizes of 1 or more, for the last two dims"
+        )
     if values.size > 1 and not bits:
-        msg = (
+        raise MemdescError(
             f"{role} has {values.size} values; say with {role}_mask along which dims they "
             "differ: bit d for dim d, 1 for dim a, 2 for dim b"
         )
-        raise MemdescError(msg)
     # a scale of 1 and a zero point of 0 are neutral
     if values.size == 1 and not bits and values.reshape(-1)[0] == is_scale:
         return None
@@ -124,11 +123,10 @@ def _array(role: str, given: Any) -> NDArray[Any]:
         array, reason = np.array(None), f": {error}"
     if not array.nbytes or array.dtype.kind in "OSUMmbc":
         what = "a number or an array of numbers"
-        msg = (
+        raise MemdescError(
             f"{role} must be {what}, not "
             f"{'an empty array' if not array.nbytes else short_repr(given)}{reason}"
         )
-        raise MemdescError(msg)
     return frozen(array)
 
 
@@ -136,11 +134,10 @@ def _checked_scales(role: str, given: Any) -> NDArray[Any]:
     array = _array(role, given)
     is_known = array.dtype.isnative and array.dtype.name in _SCALE_TYPES
     if isinstance(given, np.ndarray | np.generic) and not is_known:
-        msg = (
+        raise MemdescError(
             f"{role} is of {array.dtype}; scales may be "
             f"{', '.join(_SCALE_TYPES)}; convert it with .astype(np.float32)"
         )
-        raise MemdescError(msg)
     try:
         values = array.astype(np.float64).reshape(-1)
     except (TypeError, ValueError):
@@ -148,12 +145,11 @@ def _checked_scales(role: str, given: Any) -> NDArray[Any]:
     is_legal = np.isfinite(values) & (values != 0)
     if np.count_nonzero(is_legal) != values.size:
         bad = np.flatnonzero(~is_legal)
-        msg = (
+        raise MemdescError(
             f"{role} is {short_repr(given)}; scales must be finite and not 0"
             if values.size == 1
             else f"{role} value {bad[0]} is {values[bad[0]]}; scales must be finite and not 0"
         )
-        raise MemdescError(msg)
     return array if is_known else frozen(values.reshape(array.shape))
 
 
@@ -161,14 +157,14 @@ def _checked_points(role: str, given: Any) -> NDArray[Any]:
     array = _array(role, given)
     name = array.dtype.name
     if array.dtype.kind not in "iu" and name not in {"int4", "uint4"}:
-        msg = f"{role} must be integers, not {name}: {short_repr(given)}"
-        raise MemdescError(msg)
+        raise MemdescError(f"{role} must be integers, not {name}: {short_repr(given)}")
     if array.dtype.kind in "iu":
         low, high = INTEGERS["s32"]
         bad = array[(array < low) | (array > high)]
         if bad.size:
-            msg = f"{role} {bad[0]} does not fit into s32, {low} to {high}; zero points are s32"
-            raise MemdescError(msg)
+            raise MemdescError(
+                f"{role} {bad[0]} does not fit into s32, {low} to {high}; zero points are s32"
+            )
     return frozen(array.astype(np.int64))
 
 

@@ -30,16 +30,14 @@ def check_quantized_types(given: DataType, wanted: DataType) -> None:
     The message names the type, and those that are possible.
     """
     if given.name not in FLOATS or given.bits < _MIN_SRC_BITS:
-        msg = f"quantize takes floats of {_MIN_SRC_BITS} bits or more, not {given}"
-        raise MemdescError(msg)
+        raise MemdescError(f"quantize takes floats of {_MIN_SRC_BITS} bits or more, not {given}")
     is_float = wanted.name in FLOATS and wanted.bits <= _MAX_DST_BITS
     # the zero points of unsigned types must fit into s32
     is_integer = wanted.name in INTEGERS and (
         INTEGERS[wanted.name].is_signed or INTEGERS[wanted.name].high <= INTEGERS["s32"].high
     )
     if not (is_float or is_integer):
-        msg = f"quantize makes s4 to s64, u4 to u16, f8 or f4, not {wanted}"
-        raise MemdescError(msg)
+        raise MemdescError(f"quantize makes s4 to s64, u4 to u16, f8 or f4, not {wanted}")
 
 
 def axes_of(axis: int | Iterable[int] | None) -> tuple[int, ...]:
@@ -60,33 +58,30 @@ def split_dims(
     axes, ndims = axes_of(axis), len(dims)
     for dim in axes:
         if not -ndims <= dim < ndims:
-            msg = f"axis {dim} is not one of the dims 0 to {ndims - 1} of {dims}"
-            raise MemdescError(msg)
+            raise MemdescError(f"axis {dim} is not one of the dims 0 to {ndims - 1} of {dims}")
     mask = sum({1 << dim % ndims for dim in axes})
     sizes = checked_ints("groups", groups)
     if sizes and (len(sizes) != GROUPED_DIMS or min(sizes) < 1 or ndims < GROUPED_DIMS):
-        msg = (
+        raise MemdescError(
             f"groups {short_repr(groups)} must be two sizes of 1 or more, for the last two of the "
             f"dims {dims}"
         )
-        raise MemdescError(msg)
     shared = [*(1,) * (ndims - len(sizes)), *sizes]
     for dim, (size, group) in enumerate(zip(dims, shared, strict=True)):
         if group > 1 and not mask >> dim & 1:
-            msg = (
+            raise MemdescError(
                 f"groups {sizes}: a group of {group} needs {dim_name(dim, letters)} among the axes"
             )
-            raise MemdescError(msg)
         if size % group:
-            msg = f"groups {sizes}: {group} does not divide {dim_name(dim, letters)} of size {size}"
-            raise MemdescError(msg)
+            raise MemdescError(
+                f"groups {sizes}: {group} does not divide {dim_name(dim, letters)} of size {size}"
+            )
     missing = [dim for dim in range(ndims - GROUPED_DIMS, ndims) if sizes and not mask >> dim & 1]
     if missing:
-        msg = (
+        raise MemdescError(
             f"groups {sizes} are along the last two dims, which must both be among the axes: "
             f"{dim_name(missing[0], letters)} is not; its group of 1 has a scale for each element"
         )
-        raise MemdescError(msg)
     counts = [
         size // group if mask >> dim & 1 else 1
         for dim, (size, group) in enumerate(zip(dims, shared, strict=True))
@@ -116,8 +111,9 @@ def find_ranges(
         )
     if not (np.isfinite(low).all() and np.isfinite(high).all()):
         bad = np.argwhere(~np.isfinite(values.astype(np.float64)))[0]
-        msg = f"x{bad.tolist()} is {values[tuple(bad)]}; only finite values can be quantised"
-        raise MemdescError(msg)
+        raise MemdescError(
+            f"x{bad.tolist()} is {values[tuple(bad)]}; only finite values can be quantised"
+        )
     return np.minimum(low, 0), np.maximum(high, 0)
 
 

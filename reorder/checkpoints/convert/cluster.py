@@ -24,16 +24,16 @@ def check_workers(client: Any, states: Mapping[Path, FileState]) -> None:
     sizes = {str(path): state.nbytes for path, state in states.items()}
     found = client.run(_look, sizes) if getattr(client, "status", "") == "running" else {}
     if not found:
-        msg = f"{short_repr(client)} is not a synchronous distributed.Client that has workers"
-        raise MemdescError(msg)
+        raise MemdescError(
+            f"{short_repr(client)} is not a synchronous distributed.Client that has workers"
+        )
     for worker, (version, missing) in found.items():
         if version != __version__ or missing:
             what = f"does not see {missing[0]!r} as it is here" if missing else f"has {version}"
-            msg = (
+            raise MemdescError(
                 f"worker {worker} {what}; all machines must have memdesc {__version__}, and the "
                 "same files under the same path"
             )
-            raise MemdescError(msg)
 
 
 def _look(sizes: dict[str, int]) -> tuple[str, list[str]]:
@@ -63,8 +63,9 @@ def run_on_cluster(
         for future in as_completed(futures, loop=client.loop):
             error = future.exception()
             if error is not None and not isinstance(error, MemdescError):
-                msg = f"a worker, or the Dask scheduler, failed: {short_repr(error)}"
-                raise MemdescError(msg) from error
+                raise MemdescError(
+                    f"a worker, or the Dask scheduler, failed: {short_repr(error)}"
+                ) from error
             yield from zip(parts[future], future.result(), strict=True)
     finally:
         with suppress(Exception):  # the scheduler may be gone

@@ -246,12 +246,11 @@ def _check_experts(plan: Plan, layers: Layers) -> None:
     quantised = {*map(block_of, layers.quantised)} - {""}
     mixed = next((layer for layer in decoded if block_of(layer) in quantised), None)
     if mixed is not None:
-        msg = (
+        raise MemdescError(
             f"{mixed} would be floats beside quantised experts of {block_of(mixed)}, and loaders "
             "merge the experts of a layer, so they expect all of them in one format; decode all, "
             "or none"
         )
-        raise MemdescError(msg)
 
 
 def _check_embeddings(made: Sequence[Step], method: str) -> None:
@@ -267,11 +266,10 @@ def _check_embeddings(made: Sequence[Step], method: str) -> None:
         if isinstance(src, RecordDesc):
             axes = f"(axes={model_axes(src)})" if model_axes(src) != src.letters else ""
             way = f"--map '{layer}: {src.name} -> plain{axes}, bf16' decodes it"
-        msg = (
+        raise MemdescError(
             f"{CONFIG} cannot say that {layer} is {dst.name}: loaders of {row.method} do not "
             f"expect embeddings to be quantised; {way}"
         )
-        raise MemdescError(msg)
 
 
 def _check_plain(sections: Json, layers: Layers) -> None:
@@ -285,23 +283,21 @@ def _check_plain(sections: Json, layers: Layers) -> None:
     for layer in layers.quantised:
         if layer.startswith(begins) or layer.endswith(listed):
             plain = next(x for x in listed if layer.startswith(f"{x}.") or layer.endswith(x))
-            msg = (
+            raise MemdescError(
                 f"{CONFIG} would list {plain} as not quantised, in {IGNORED}, and transformers "
                 f"also finds that name in {layer}, so it would load the codes as numbers; "
                 "--to bf16 and --to f16 decode all layers"
             )
-            raise MemdescError(msg)
 
 
 def check_left_out(text: bytes | None, file: str, plan: Plan) -> None:
     """Refuse to leave out a file if only that file declares the weights that are not converted."""
     if plan.left and not any(sections_of(read_config(text or b"{}")[1][0])):
-        msg = (
+        raise MemdescError(
             f"{file} would be left out, because it describes the input, but {CONFIG} does not "
             f"declare {plan.left}, which stays as it was; convert all layers, or write what {file} "
             f"says into {CONFIG}, as its {KEY}"
         )
-        raise MemdescError(msg)
 
 
 def _why_undeclared(plan: Plan) -> str:

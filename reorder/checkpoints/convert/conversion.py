@@ -158,8 +158,9 @@ class Conversion:
     def _check_states(self) -> None:
         for path, state in self.states.items():
             if not state.is_at(path):
-                msg = f"{str(path)!r} has changed while it was converted; convert it again"
-                raise MemdescError(msg)
+                raise MemdescError(
+                    f"{str(path)!r} has changed while it was converted; convert it again"
+                )
 
 
 class _Files:
@@ -265,11 +266,9 @@ def convert(  # noqa: PLR0913 - public: what is read, what is written, and how
     >>> folder.cleanup()
     """
     if progress is not None and not callable(progress):
-        msg = f"progress must be a function, not {short_repr(progress)}"  # type: ignore[unreachable] # callers without types
-        raise MemdescError(msg)
+        raise MemdescError(f"progress must be a function, not {short_repr(progress)}")
     if not isinstance(options, ConvertOptions):
-        msg = f"options must be ConvertOptions, not {short_repr(options)}"  # type: ignore[unreachable] # callers without types
-        raise MemdescError(msg)
+        raise MemdescError(f"options must be ConvertOptions, not {short_repr(options)}")
     options = options.checked()
     rules = () if map is None else map
     execute: Execute | None = None
@@ -279,10 +278,9 @@ def convert(  # noqa: PLR0913 - public: what is read, what is written, and how
         from reorder.checkpoints.convert.cluster import check_workers, run_on_cluster
 
         if options.threads is not None:
-            msg = (
+            raise MemdescError(
                 "threads are those of this machine; workers of Dask are given theirs as they start"
             )
-            raise MemdescError(msg)
         check_workers(client, {})
         options = options._replace(threads=max(client.nthreads().values()))
         made = plan_conversion(source, target, rules, options, to)
@@ -383,5 +381,4 @@ def _system_errors_named() -> Iterator[None]:
         yield
     except OSError as error:
         named = f"{str(error.filename)!r} cannot be used: " if error.filename else ""
-        msg = f"{named}{reason_of(error)}"
-        raise MemdescError(msg) from None
+        raise MemdescError(f"{named}{reason_of(error)}") from None

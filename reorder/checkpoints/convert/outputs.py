@@ -105,14 +105,14 @@ def check_paths(source: Path, container: Container, target: Path) -> None:
     inputs = {read, *map(_real, container.files)}
     within = source.is_dir() and real.is_relative_to(read)
     if real in inputs or within or any(path.is_relative_to(real) for path in inputs):
-        msg = (
+        raise MemdescError(
             f"{str(target)!r} is, contains or is inside the input {str(source)!r}, which is never "
             "changed; write elsewhere"
         )
-        raise MemdescError(msg)
     if not target.parent.is_dir():
-        msg = f"{str(target)!r} cannot be written: there is no folder {str(target.parent)!r}"
-        raise MemdescError(msg)
+        raise MemdescError(
+            f"{str(target)!r} cannot be written: there is no folder {str(target.parent)!r}"
+        )
 
 
 def plan_output(
@@ -138,8 +138,7 @@ def plan_output(
     if is_folder(target):
         made = _plan_folder(source, container, plan, others, metadata, shard_bytes)
     elif shard_bytes is not None:
-        msg = f"{str(target)!r} is one file; name a folder for shards"
-        raise MemdescError(msg)
+        raise MemdescError(f"{str(target)!r} is one file; name a folder for shards")
     else:
         made = Output(plan_file(target, tensors, metadata), (), is_folder=False, warnings=())
         if others:
@@ -175,17 +174,17 @@ def _plan_folder(
     for name, path in others.items():
         safe_path(source, name, "the file")
         if not path.exists():
-            msg = f"{str(path)!r} is a link that leads nowhere; remove it, or put the file there"
-            raise MemdescError(msg)
+            raise MemdescError(
+                f"{str(path)!r} is a link that leads nowhere; remove it, or put the file there"
+            )
     stem = stem_of(path.name for path in container.files)
     stale = [name for name in others if is_shard(name)]
     if f"{stem}{_WEIGHTS}" in stale:
-        msg = (
+        raise MemdescError(
             f"{str(source / (stem + _WEIGHTS))!r} is not a file of the checkpoint, whose index "
             "names other files, but transformers loads it instead of these; move away the weights "
             "that are wrong, or the index"
         )
-        raise MemdescError(msg)
     if stale:
         warnings.append(
             f"left out, because they are not part of the model that was read: {_first(stale)}"
@@ -227,8 +226,7 @@ def _other_files(source: Path, container: Container) -> Iterator[Path]:
     """
 
     def fail(error: OSError) -> None:
-        msg = f"{str(source)!r} cannot be read: {reason_of(error)}"
-        raise MemdescError(msg)
+        raise MemdescError(f"{str(source)!r} cannot be read: {reason_of(error)}")
 
     shards = {*map(_real, container.files)}
     for folder, folders, names in os.walk(source, onerror=fail) if source.is_dir() else ():

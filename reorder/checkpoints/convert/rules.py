@@ -111,8 +111,7 @@ class Rule:
 
     def fail(self, problem: str) -> NoReturn:
         """Raise an error that names the rule."""
-        msg = f"rule {self.text!r}: {problem}"
-        raise MemdescError(msg) from None
+        raise MemdescError(f"rule {self.text!r}: {problem}") from None
 
     def fail_unmatched(self, names: Collection[str]) -> NoReturn:
         """Refuse a rule that matches nothing, with similar names."""
@@ -171,11 +170,10 @@ def read_rules(given: Sequence[str | PathLike[str]]) -> list[Rule]:
     Fails if something is not a rule or a file cannot be read; the error says what is wrong.
     """
     if not isinstance(given, list | tuple):
-        msg = (
+        raise MemdescError(
             f"map must be a list of rules, not {short_repr(given)}: the last one that matches "
             "applies, so their order counts"
         )
-        raise MemdescError(msg)
     rules: list[Rule] = []
     for each in given:
         if isinstance(each, str):
@@ -184,14 +182,16 @@ def read_rules(given: Sequence[str | PathLike[str]]) -> list[Rule]:
             try:
                 text = read_small(as_path(each), _MAX_FILE).decode("utf-8-sig")
             except UnicodeDecodeError as error:
-                msg = f"{fspath(each)!r} is not UTF-8: {error}; save it as UTF-8"
-                raise MemdescError(msg) from None
+                raise MemdescError(
+                    f"{fspath(each)!r} is not UTF-8: {error}; save it as UTF-8"
+                ) from None
             lines = [line for line in text.splitlines() if line.strip() and line[0] != "#"]
             with about(repr(fspath(each))):
                 rules += map(parse_rule, lines)
         else:
-            msg = f"a rule is a string, or the path of a file of rules, not {short_repr(each)}"
-            raise MemdescError(msg)
+            raise MemdescError(
+                f"a rule is a string, or the path of a file of rules, not {short_repr(each)}"
+            )
     return rules
 
 
@@ -208,15 +208,13 @@ def parse_rule(text: str) -> Rule:
     'bf16'
     """
     if len(text) > _MAX_TEXT:
-        msg = f"rule {short_repr(text)}: a rule has at most {_MAX_TEXT} characters"
-        raise MemdescError(msg)
+        raise MemdescError(f"rule {short_repr(text)}: a rule has at most {_MAX_TEXT} characters")
     pattern, colon, rest = re.sub(r"\s+", " ", text.strip()).partition(": ")
     if not colon or not pattern or not rest.strip():
-        msg = (
+        raise MemdescError(
             f"rule {text!r} does not match {_SYNTAX}, such as '*.weight: oihw -> OIhw16i16o'; "
             "--rules, or a pathlib.Path, names a file of rules"
         )
-        raise MemdescError(msg)
     fields: dict[str, str] = {}
     for k, word in enumerate(_split(rest)):
         key, equals, value = word.partition("=")
@@ -229,14 +227,12 @@ def parse_rule(text: str) -> Rule:
             fields |= {"src": src.strip()} if arrow else {}
             name, value = "dst", dst.strip()
         else:
-            msg = (
+            raise MemdescError(
                 f"rule {text!r}: {word!r} is neither a data type nor KEY=VALUE; a layout comes "
                 "first, after the colon"
             )
-            raise MemdescError(msg)
         if name in fields:
-            msg = f"rule {text!r}: {name} is given twice"
-            raise MemdescError(msg)
+            raise MemdescError(f"rule {text!r}: {name} is given twice")
         fields[name] = value
     return _make_rule(text, pattern.strip(), fields)
 
@@ -291,8 +287,7 @@ def _make_rule(text: str, pattern: str, fields: Mapping[str, str]) -> Rule:
 def _format(value: str) -> FormatName:
     """Return the name of a layout or record, and its options, as in ``gptq(zeros=v2)``."""
     if _is_dtype(value):
-        msg = f"{value} is a data type, not a layout: '-> plain, {value}' has both"
-        raise MemdescError(msg)
+        raise MemdescError(f"{value} is a data type, not a layout: '-> plain, {value}' has both")
     found = _OPTIONS.fullmatch(value)
     if not found:
         return FormatName(value)
@@ -300,8 +295,7 @@ def _format(value: str) -> FormatName:
     for word in found[2].split(","):
         name, equals, given = (each.strip() for each in word.partition("="))
         if not (name and equals and given):
-            msg = f"{value!r}: options are NAME=VALUE, joined by commas"
-            raise MemdescError(msg)
+            raise MemdescError(f"{value!r}: options are NAME=VALUE, joined by commas")
         number = int(given) if re.fullmatch(_INTEGER, given) else given
         options.append((name, {"true": True, "false": False}.get(given, number)))
     return FormatName(found[1].strip(), tuple(options))

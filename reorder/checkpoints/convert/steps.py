@@ -174,11 +174,10 @@ def _attr(rule: Rule, src: MemoryDesc, dst: MemoryDesc) -> Attr | None:
     }
     named = {role: value for role, value in given.items() if value is not None}
     if not named and src.dtype.name in FLOATS and dst.dtype.name in INTEGERS:
-        msg = (
+        raise MemdescError(
             f"{src.dtype} becomes {dst.dtype} by scales; give scale=, or scales= to choose them "
             "from the data, or scale=1 to round"
         )
-        raise MemdescError(msg)
     return Attr(**named, saturate=True) if named else None  # type: ignore[arg-type] # by role
 
 
@@ -187,8 +186,7 @@ def _quantized(src: MemoryDesc, dst: MemoryDesc, rule: Rule) -> Quantize:
     letters = "" if rule.scales in (None, WHOLE) else str(rule.scales)
     axes = tuple(sorted({LETTERS.index(letter) for letter in letters}))
     if any(dim >= src.ndims for dim in axes):
-        msg = f"scales={letters} names a dim that {src.dims} do not have"
-        raise MemdescError(msg)
+        raise MemdescError(f"scales={letters} names a dim that {src.dims} do not have")
     return Quantize(src, dst, axes, rule.groups or ())
 
 
@@ -228,12 +226,12 @@ def _encode_step(entry: Entry, rule: Rule, src: MemoryDesc, format_name: str) ->
     """Return the step of floats that become a record, whose scales are chosen from the data."""
     assert rule.dst is not None  # noqa: S101 - the caller has looked
     if rule.dtype is not None or rule.scales is not None:
-        msg = f"{rule.dst.name} says which types codes and scales have; leave out other keys"
-        raise MemdescError(msg)
+        raise MemdescError(
+            f"{rule.dst.name} says which types codes and scales have; leave out other keys"
+        )
     dst = record_desc(src.dims, rule.dst.name, **dict(rule.dst.options))
     if dst.scales.kind != _SCALES:
-        msg = f"scales are chosen in f32; leave out scales= of {rule.dst.name}"
-        raise MemdescError(msg)
+        raise MemdescError(f"scales are chosen in f32; leave out scales= of {rule.dst.name}")
     prefix = rule.renamed(entry.name).removesuffix(WEIGHT)
     targets = _record_tensors(prefix, prefix, dst, format_name)
     return Step(entry.name, {ONLY: entry}, targets, Quantize.into(src, dst), rule)
@@ -281,14 +279,14 @@ def record_step(group: Weight, rule: Rule, format_name: str) -> Step:
 
 def _check_record_to_record(group: Weight, rule: Rule) -> None:
     if group.is_looked_up:
-        msg = (
+        raise MemdescError(
             "its scales are looked up by an indirection table (act-order), which no record holds: "
             "it becomes floats, as in 'plain(axes=oi), bf16'"
         )
-        raise MemdescError(msg)
     if rule.dtype is not None:
-        msg = f"records keep their types; {rule.dtype} goes with a layout, such as 'ab, f16'"
-        raise MemdescError(msg)
+        raise MemdescError(
+            f"records keep their types; {rule.dtype} goes with a layout, such as 'ab, f16'"
+        )
 
 
 def _decoded_layouts(src: RecordDesc, rule: Rule) -> tuple[MemoryDesc, MemoryDesc]:
@@ -303,8 +301,9 @@ def _decoded_layouts(src: RecordDesc, rule: Rule) -> tuple[MemoryDesc, MemoryDes
         return found, found
     axes = str(options["axes"])
     if rule.dst.name != "plain" or sorted(axes) != sorted(src.letters):
-        msg = f"axes= goes with plain and must be {src.letters} in some order, not {axes}"
-        raise MemdescError(msg)
+        raise MemdescError(
+            f"axes= goes with plain and must be {src.letters} in some order, not {axes}"
+        )
     order = [src.letters.index(letter) for letter in axes]
     tag = "".join(LETTERS[dim] for dim in order)
     stored = memory_desc(tuple(src.dims[dim] for dim in order), dtype)
@@ -359,8 +358,9 @@ def _layout_of_rule(entry: Entry, rule: Rule, name: str) -> MemoryDesc:
         return memory_desc(rule.dims, kind, name)
     bits = data_type(kind).bits
     if bits < words.bits:
-        msg = f"{name} has {words.bits // bits} elements in a word of {words}; give its dims="
-        raise MemdescError(msg)
+        raise MemdescError(
+            f"{name} has {words.bits // bits} elements in a word of {words}; give its dims="
+        )
     # for a layout of any rank: each block adds an axis to the shape
     ndims = len(entry.shape) - len(re.findall("[0-9]+[a-z]", name))
     tag = resolve(expand_meta_tag(name, ndims), (), bits)
@@ -385,12 +385,14 @@ def _dims_of_blocks(shape: tuple[int, ...], tag: FormatTag) -> tuple[int, ...]:
     if len(shape) == tag.ndims != len(tag.digits):
         return shape
     if len(shape) != len(tag.digits) or any(len(axis) > 1 for axis in tag.axes):
-        msg = f"{tag} has {len(tag.digits)} axes in memory; give its logical sizes as dims="
-        raise MemdescError(msg)
+        raise MemdescError(
+            f"{tag} has {len(tag.digits)} axes in memory; give its logical sizes as dims="
+        )
     sizes = [1] * tag.ndims
     for digit, size in zip(tag.digits, shape, strict=True):
         if digit.extent and digit.extent != size:
-            msg = f"{tag} has a block of {digit.extent}, but the axis of the shape has {size}"
-            raise MemdescError(msg)
+            raise MemdescError(
+                f"{tag} has a block of {digit.extent}, but the axis of the shape has {size}"
+            )
         sizes[tag.axes[digit.axis][0]] *= size
     return tuple(sizes)

@@ -209,16 +209,16 @@ def checked_target(name: object) -> str:
     Fails if there is no such target; the message has the one that may be meant.
     """
     if name == _MLX:
-        msg = (
+        raise MemdescError(
             "mlx-lm may change names, shapes and values of a model, so --to mlx is left to it: "
             "--to bf16 decodes any model, and mlx_lm.convert quantises that"
         )
-        raise MemdescError(msg)
     if not isinstance(name, str) or name not in TARGETS:
         meant = ALIASES.get(str(name).removeprefix("torch."))
         hint = f"; did you mean {meant}" if meant in TARGETS else ""
-        msg = f"there is no target {short_repr(name)}; the targets are {', '.join(TARGETS)}{hint}"
-        raise MemdescError(msg)
+        raise MemdescError(
+            f"there is no target {short_repr(name)}; the targets are {', '.join(TARGETS)}{hint}"
+        )
     return name
 
 
@@ -233,12 +233,11 @@ def target_rules(name: str, model: Model) -> TargetRules:
     target = TARGETS[checked_target(name)]
     with about(f"--to {name}"):
         if model.container.format == _GGUF:
-            msg = (
+            raise MemdescError(
                 f"{short_repr(str(model.path))} is a GGUF, whose tensors have the names of "
                 f"llama.cpp, which loaders of {name} do not know; --map '*: "
                 f"{target.dtype or 'bf16'}' decodes them"
             )
-            raise MemdescError(msg)
         model = model.keeping(split_stacks(model.entries))
         for problem in _problems(model):
             raise MemdescError(problem)
@@ -364,11 +363,10 @@ def _target_record(name: str, prefix: str, desc: RecordDesc, *, said_symmetric: 
     way = next((w for w in target.ways if w.takes(desc, said_symmetric=said_symmetric)), None)
     if way is not None:
         if len(desc.dims) > len("oi") and not target.takes_joint:
-            msg = (
+            raise MemdescError(
                 f"{prefix} is {desc.name} with all experts of a layer in one tensor, and loaders "
                 f"of {name} do not read that; {decoded} decode it"
             )
-            raise MemdescError(msg)
         return way.made(desc)
     read = {kind: None for way in target.ways if desc.name in way.sources for kind in way.codes}
     if not read and any(desc.name == way.record for way in target.ways):
@@ -376,13 +374,12 @@ def _target_record(name: str, prefix: str, desc: RecordDesc, *, said_symmetric: 
     taken = ", ".join(dict.fromkeys(each for way in target.ways for each in way.sources))
     taken += f" with codes of {', '.join(read)}, not {desc.codes.kind}" if read else ""
     by = f"--to {name} then rounds them again" if target.floats else ""
-    msg = (
+    raise MemdescError(
         f"{prefix} is {desc.name}, and --to {name} takes only {taken}, because {name} does not "
         f"hold the numbers of all others; --map '{prefix}: {desc.name} -> RECORD' tries any record "
         f"and refuses what it does not hold; {decoded} decode any, and "
         f"{by or f'{target.producer} quantises floats'}"
     )
-    raise MemdescError(msg)
 
 
 def _misread(prefix: str, src: RecordDesc, dst: FormatName) -> Iterator[str]:
@@ -409,11 +406,10 @@ def _float_rules(name: str, target: Target, dtype: str, model: Model) -> TargetR
     entries = model.entries.values()
     codes = [each for each in entries if len(each.shape) > 1 and each.dtype not in _FLOATS]
     if codes:
-        msg = (
+        raise MemdescError(
             f"{codes[0].name} of {codes[0].dtype} may hold codes, which some of the floats may "
             f"scale; if not, --map 'PATTERN: {dtype}' changes the floats that it names"
         )
-        raise MemdescError(msg)
     floats = [each for each in entries if each.dtype in UNQUANTISED]
     moved = {each.name: each.dtype for each in floats if each.dtype != dtype}
     if not moved:
@@ -445,20 +441,18 @@ def _quantising_rules(name: str, target: Target, dst: FormatName, model: Model) 
     for each in filter(_is_layer, model.entries.values()):
         bias = model.entries.get(f"{each.name.removesuffix(WEIGHT)}.bias")
         if bias is not None and bias.shape != each.shape[:1]:
-            msg = (
+            raise MemdescError(
                 f"{each.name} of shape {each.shape} with a bias of shape {bias.shape} has its "
                 "outputs last, as layers of class Conv1D in GPT-2, and transformers expects only "
                 "those of class Linear to be quantised"
             )
-            raise MemdescError(msg)
         if not (each.shape[0] % rows or each.shape[1] % columns):
             moved[each.name] = each.dtype
         elif block_of(each.name):
-            msg = (
+            raise MemdescError(
                 f"{what} {each.name} of shape {each.shape}, and transformers expects that all "
                 f"experts are quantised; {_BY_RULE.replace('converts', 'quantises')}"
             )
-            raise MemdescError(msg)
         else:
             left.append(each.name)
     if not moved:

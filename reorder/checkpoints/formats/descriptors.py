@@ -43,8 +43,9 @@ def desc_to_json(desc: Desc, note: Mapping[str, Any] | None = None) -> str:
     if isinstance(desc, MemoryDesc):
         text = desc.to_json()
     elif not desc.name or len(desc.tensors) > 1:
-        msg = f"{desc!r} is not one tensor of a format with a name; describe each of its tensors"
-        raise MemdescError(msg)
+        raise MemdescError(
+            f"{desc!r} is not one tensor of a format with a name; describe each of its tensors"
+        )
     else:
         text = json.dumps({"schema": SCHEMA, **record_fields(desc)})
     return text if note is None else json.dumps({**json.loads(text), _NOTE: note})
@@ -53,8 +54,7 @@ def desc_to_json(desc: Desc, note: Mapping[str, Any] | None = None) -> str:
 def record_fields(desc: RecordDesc) -> dict[str, Any]:
     """Return what `record_of` needs to make a record again, as JSON values."""
     if not desc.name:
-        msg = f"{desc!r} has no name, and a file names the format of a record"
-        raise MemdescError(msg)
+        raise MemdescError(f"{desc!r} has no name, and a file names the format of a record")
     return {"record": desc.name, "dims": desc.dims, "options": dict(desc.options)}
 
 
@@ -62,11 +62,11 @@ def record_of(fields: Mapping[str, Any]) -> RecordDesc:
     """Return the record that a file names. Fails if no record has that name and these options."""
     name, options = fields.get("record"), fields.get("options", {})
     if not isinstance(name, str):
-        msg = f"the name of a record must be a string, not {short_repr(name)}"
-        raise MemdescError(msg)
+        raise MemdescError(f"the name of a record must be a string, not {short_repr(name)}")
     if not isinstance(options, dict) or options.keys() & {"dims", "name"}:
-        msg = f"the options of a record are not those of record_desc: {short_repr(options)}"
-        raise MemdescError(msg)
+        raise MemdescError(
+            f"the options of a record are not those of record_desc: {short_repr(options)}"
+        )
     return record_desc(fields.get("dims", ()), name, **options)
 
 
@@ -74,26 +74,25 @@ def record_of(fields: Mapping[str, Any]) -> RecordDesc:
 def desc_from_json(text: str) -> tuple[Desc, Mapping[str, Any] | None]:
     """Read what `desc_to_json` wrote; many tensors of a model have equal descriptors."""
     if len(text) > MAX_DESCRIPTOR:
-        msg = f"a descriptor of {len(text)} characters; at most {MAX_DESCRIPTOR} are read"
-        raise MemdescError(msg)
+        raise MemdescError(
+            f"a descriptor of {len(text)} characters; at most {MAX_DESCRIPTOR} are read"
+        )
     try:
         fields = json.loads(text)
     except (ValueError, RecursionError) as error:
-        msg = f"not a descriptor: {error}"
-        raise MemdescError(msg) from None
+        raise MemdescError(f"not a descriptor: {error}") from None
     note = fields.get(_NOTE) if isinstance(fields, dict) else None
     if not isinstance(note, dict | None):
-        msg = f"{_NOTE!r} in a descriptor is not a JSON object, but {short_repr(note)}"
-        raise MemdescError(msg)
+        raise MemdescError(
+            f"{_NOTE!r} in a descriptor is not a JSON object, but {short_repr(note)}"
+        )
     if not isinstance(fields, dict) or "record" not in fields:
         return MemoryDesc.from_json(text), note
     if fields.get("schema") != SCHEMA:
-        msg = f"not a descriptor of a record of schema {SCHEMA}: {short_repr(fields)}"
-        raise MemdescError(msg)
+        raise MemdescError(f"not a descriptor of a record of schema {SCHEMA}: {short_repr(fields)}")
     desc = record_of(fields)
     if len(desc.tensors) > 1:
-        msg = f"{desc!r} is a record of several tensors, not of one"
-        raise MemdescError(msg)
+        raise MemdescError(f"{desc!r} is a record of several tensors, not of one")
     return desc, note
 
 
@@ -141,8 +140,7 @@ def described(entries: Iterable[Entry], texts: Mapping[str, str]) -> list[Entry]
         if each.is_described:
             _check_words(each)
     if unknown := texts.keys() - {each.name for each in found}:
-        msg = f"a descriptor of {short_repr(min(unknown))}, which it does not have"
-        raise MemdescError(msg)
+        raise MemdescError(f"a descriptor of {short_repr(min(unknown))}, which it does not have")
     return found
 
 
@@ -166,12 +164,11 @@ def _check_words(entry: Entry) -> None:
             shape[1:] == each[len(each) - len(shape) + 1 :] for each in axes
         )
     if not fits:
-        msg = (
+        raise MemdescError(
             f"{short_repr(entry.name)} is stored as {entry.dtype} of shape {entry.shape}, but its "
             f"descriptor {desc!r} means {meant}: another program changed the tensor, and kept the "
             f"descriptor; remove {short_repr(PREFIX + entry.name)} from the metadata"
         )
-        raise MemdescError(msg)
 
 
 def describe(entry: Entry, text: str | None) -> Entry:
@@ -182,12 +179,10 @@ def describe(entry: Entry, text: str | None) -> Entry:
     with about(f"the descriptor of {short_repr(entry.name)}"):
         found, note = desc_from_json(text)
         if isinstance(found, MemoryDesc) and found.has_broadcast:
-            msg = f"{found!r} repeats elements, which a stored tensor does not"
-            raise MemdescError(msg)
+            raise MemdescError(f"{found!r} repeats elements, which a stored tensor does not")
     if found.nbytes != entry.nbytes:
-        msg = (
+        raise MemdescError(
             f"{short_repr(entry.name)} has {entry.nbytes} bytes, but its descriptor {found!r} "
             f"takes {found.nbytes}"
         )
-        raise MemdescError(msg)
     return replace(entry, desc=found, reason="", is_described=True, note=note)

@@ -134,8 +134,7 @@ class Entry:
     def known_desc(self) -> Desc:
         """What the bytes hold. Fails if no descriptor describes such a tensor."""
         if self.desc is None:
-            msg = f"tensor {short_repr(self.name)} of {self.dtype}: {self.reason}"
-            raise MemdescError(msg)
+            raise MemdescError(f"tensor {short_repr(self.name)} of {self.dtype}: {self.reason}")
         return self.desc
 
     @property
@@ -178,8 +177,9 @@ class Entry:
         with _open_unchanged(self.file, self.state) as file:
             file.seek(self.offset)
             if file.readinto(data) < data.nbytes:  # type: ignore[attr-defined] # binary files have it
-                msg = f"{str(self.file)!r} became shorter while {self.name!r} was read"
-                raise MemdescError(msg)
+                raise MemdescError(
+                    f"{str(self.file)!r} became shorter while {self.name!r} was read"
+                )
         return self.in_rows(data)
 
     def check_unchanged(self) -> None:
@@ -203,8 +203,7 @@ class Maps:
     def read(self, entry: Entry) -> NDArray[np.uint8]:
         """Return the bytes of a tensor. Fails if this is closed, or the file has changed."""
         if self._files is None:
-            msg = f"the checkpoint {str(self._path)!r} is closed; open it again"
-            raise MemdescError(msg)
+            raise MemdescError(f"the checkpoint {str(self._path)!r} is closed; open it again")
         if entry.file not in self._files:
             self._files[entry.file] = map_file(entry.file, entry.state)
         data = self._files[entry.file][entry.offset : entry.offset + entry.stored_nbytes]
@@ -248,11 +247,10 @@ def check_name(name: object) -> str:
                 return name
         except UnicodeEncodeError:
             pass
-    msg = (
+    raise MemdescError(
         f"the name of a tensor must be a string of 1 to {_MAX_NAME} bytes of UTF-8 without zero "
         f"bytes, not {short_repr(name)}"
     )
-    raise MemdescError(msg)
 
 
 def check_planned(file: str, tensors: Iterable[Tensor]) -> None:
@@ -260,19 +258,17 @@ def check_planned(file: str, tensors: Iterable[Tensor]) -> None:
     found: set[str] = set()
     for tensor in tensors:
         if check_name(tensor.name) in found:
-            msg = f"two tensors would be called {short_repr(tensor.name)} in {file!r}"
-            raise MemdescError(msg)
+            raise MemdescError(f"two tensors would be called {short_repr(tensor.name)} in {file!r}")
         found.add(tensor.name)
 
 
 def check_nbytes(tensor: Tensor, nbytes: float) -> None:
     """Refuse a planned tensor unless its size is `nbytes`, what its dtype and shape take."""
     if nbytes != tensor.nbytes:
-        msg = (
+        raise MemdescError(
             f"tensor {short_repr(tensor.name)}: {tensor.dtype} of shape {tensor.shape} takes "
             f"{nbytes:.15g} bytes, not {tensor.nbytes}"
         )
-        raise MemdescError(msg)
 
 
 def check_entries(entries: Iterable[Entry]) -> dict[str, Entry]:
@@ -280,27 +276,24 @@ def check_entries(entries: Iterable[Entry]) -> dict[str, Entry]:
     found: dict[str, Entry] = {}
     for entry in entries:
         if check_name(entry.name) in found:
-            msg = f"two tensors are called {short_repr(entry.name)}"
-            raise MemdescError(msg)
+            raise MemdescError(f"two tensors are called {short_repr(entry.name)}")
         found[entry.name] = entry
         size, end = entry.state.nbytes, entry.offset + entry.nbytes
         if not 0 <= entry.offset <= end <= size:
-            msg = (
+            raise MemdescError(
                 f"{short_repr(entry.name)} takes bytes {entry.offset} to {end} of {size}; the file "
                 "was cut off or is damaged"
             )
-            raise MemdescError(msg)
     by_place = sorted(
         (each for each in found.values() if each.nbytes),
         key=lambda each: (each.offset, each.nbytes),
     )
     for one, other in pairwise(by_place):
         if one.offset + one.nbytes > other.offset:
-            msg = (
+            raise MemdescError(
                 f"{short_repr(one.name)} and {short_repr(other.name)} overlap: the first ends at "
                 f"byte {one.offset + one.nbytes}, the other starts at {other.offset}"
             )
-            raise MemdescError(msg)
     return found
 
 
@@ -312,8 +305,7 @@ def joined(path: Path, parts: Sequence[Container]) -> Container:
         if twice := entries.keys() & part.entries.keys():
             name = min(twice)
             held, other = (each[name].file.name for each in (entries, part.entries))
-            msg = f"{str(path)!r}: {short_repr(name)} is in {held!r} and in {other!r}"
-            raise MemdescError(msg)
+            raise MemdescError(f"{str(path)!r}: {short_repr(name)} is in {held!r} and in {other!r}")
         entries |= part.entries
         metadata = {**part.metadata, **metadata}
     files = tuple(file for part in parts for file in part.files)
@@ -336,8 +328,9 @@ def _open_unchanged(path: Path, state: FileState) -> Iterator[BinaryIO]:
             change = (
                 f"it has {nbytes} bytes, and had {then}" if nbytes != then else "it was written"
             )
-            msg = f"{str(path)!r} has changed since it was opened: {change}; open it again"
-            raise MemdescError(msg)
+            raise MemdescError(
+                f"{str(path)!r} has changed since it was opened: {change}; open it again"
+            )
         yield file
 
 
@@ -390,22 +383,22 @@ class PlannedFile(NamedTuple):
 def safe_path(folder: Path, name: object, what: str) -> Path:
     """Return the path of a file that a header names; refuse one outside its folder."""
     if not isinstance(name, str) or not name or "\0" in name or "\\" in name:
-        msg = f"{what} is not the name of a file: {short_repr(name)}"
-        raise MemdescError(msg)
+        raise MemdescError(f"{what} is not the name of a file: {short_repr(name)}")
     pure = PurePosixPath(name)
     if pure.is_absolute() or ".." in pure.parts:
-        msg = f"{what} {short_repr(name)} leads out of {str(folder)!r}, which is not followed"
-        raise MemdescError(msg)
+        raise MemdescError(
+            f"{what} {short_repr(name)} leads out of {str(folder)!r}, which is not followed"
+        )
     path = folder / pure
     try:
         home, real = folder.resolve(), path.resolve()
     except (OSError, RuntimeError, ValueError):
-        msg = f"{what} {short_repr(name)} cannot be followed"
-        raise MemdescError(msg) from None
+        raise MemdescError(f"{what} {short_repr(name)} cannot be followed") from None
     is_cache = home.parent.name == "snapshots" and real.parent == home.parent.parent / "blobs"
     if not real.is_relative_to(home) and not is_cache:
-        msg = f"{what} {short_repr(name)} is a link out of {str(folder)!r}, which is not followed"
-        raise MemdescError(msg)
+        raise MemdescError(
+            f"{what} {short_repr(name)} is a link out of {str(folder)!r}, which is not followed"
+        )
     return path
 
 
@@ -417,8 +410,9 @@ def checked_shape(shape: Any) -> tuple[int, ...]:
         and all(type(size) is int and 0 <= size < 2**63 for size in shape)
     ):
         return tuple(shape)
-    msg = f"its shape is not a list of at most {_MAX_NDIMS} sizes, but {short_repr(shape)}"
-    raise MemdescError(msg)
+    raise MemdescError(
+        f"its shape is not a list of at most {_MAX_NDIMS} sizes, but {short_repr(shape)}"
+    )
 
 
 def stored_desc(dtype: str, shape: tuple[int, ...]) -> tuple[Desc | None, str]:

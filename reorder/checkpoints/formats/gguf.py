@@ -91,15 +91,13 @@ class _Reader:
     def take(self, count: int, what: str) -> bytes:
         """Return the next bytes."""
         if count > self.left:
-            msg = (
+            raise MemdescError(
                 f"{what} at byte {self.at} takes {count} bytes, but {self.left} are left of the "
                 f"file or of the {_MAX_HEADER} that a header may have"
             )
-            raise MemdescError(msg)
         data = self._file.read(count)
         if len(data) < count:
-            msg = f"it ends within {what}, at byte {self.at + len(data)}"
-            raise MemdescError(msg)
+            raise MemdescError(f"it ends within {what}, at byte {self.at + len(data)}")
         self.at, self.left = self.at + count, self.left - count
         return data
 
@@ -112,8 +110,7 @@ class _Reader:
         """Return how many items follow; refuse more than fit if each has `least` bytes."""
         found = self.number(form, what)
         if found * least > self.left:
-            msg = f"{what} are {found}, but only {self.left} bytes follow"
-            raise MemdescError(msg)
+            raise MemdescError(f"{what} are {found}, but only {self.left} bytes follow")
         return found
 
     def text(self, what: str) -> str:
@@ -122,8 +119,9 @@ class _Reader:
         try:
             return raw.decode()
         except UnicodeDecodeError:
-            msg = f"{what} at byte {self.at} is not UTF-8: {short_repr(raw)}"
-            raise MemdescError(msg) from None
+            raise MemdescError(
+                f"{what} at byte {self.at} is not UTF-8: {short_repr(raw)}"
+            ) from None
 
     def value(self) -> GgufValue:
         """Return the next value of metadata."""
@@ -148,8 +146,9 @@ class _Reader:
                 for _ in range(count):
                     yield from self._parts(inner, depth + 1)
         else:
-            msg = f"a value at byte {self.at} has type {kind}, which is unknown or nested too deep"
-            raise MemdescError(msg)
+            raise MemdescError(
+                f"a value at byte {self.at} has type {kind}, which is unknown or nested too deep"
+            )
 
 
 def read(path: Path) -> Container:
@@ -161,28 +160,26 @@ def read(path: Path) -> Container:
     which = f"{str(path)!r} is part {number + 1} of {count} of a model"
     name = _PART_NAME.fullmatch(path.name)
     if name is None or (int(name[2]), int(name[3])) != (number + 1, count):
-        msg = (
+        raise MemdescError(
             f"{which}, so it must be called NAME-{number + 1:05}-of-{count:05}.gguf, and the other "
             "parts must have such names too"
         )
-        raise MemdescError(msg)
     parts = []
     for k in range(count):
         other = path.with_name(f"{name[1]}-{k + 1:05}-of-{count:05}.gguf")
         if not other.exists():
-            msg = f"{which}: {str(other)!r} is missing, and all parts must be in one folder"
-            raise MemdescError(msg)
+            raise MemdescError(
+                f"{which}: {str(other)!r} is missing, and all parts must be in one folder"
+            )
         parts.append(part if k == number else _read_file(other))
         if (_part_number(parts[k], _NUMBER), _part_number(parts[k], _COUNT)) != (k, count):
-            msg = f"{str(other)!r} does not say that it is part {k + 1} of {count}"
-            raise MemdescError(msg)
+            raise MemdescError(f"{str(other)!r} does not say that it is part {k + 1} of {count}")
     model = joined(path, parts)
     wanted = _part_number(part, _TENSORS)
     if wanted is not None and wanted != len(model.entries):
-        msg = (
+        raise MemdescError(
             f"{str(path)!r} says {wanted} tensors in {count} parts, which have {len(model.entries)}"
         )
-        raise MemdescError(msg)
     metadata = dict(model.metadata)
     for key in (_NUMBER, _COUNT, _TENSORS):
         metadata.pop(key, None)
@@ -194,8 +191,7 @@ def _part_number(part: Container, key: str) -> int | None:
     value = part.metadata.get(key)
     if value is None or (isinstance(value, GgufValue) and value.kind in _INTEGERS):
         return value if value is None else int.from_bytes(value.raw, "little")
-    msg = f"{str(part.files[0])!r}: {key} is not an integer"
-    raise MemdescError(msg)
+    raise MemdescError(f"{str(part.files[0])!r}: {key} is not an integer")
 
 
 def _read_file(path: Path) -> Container:
@@ -203,16 +199,16 @@ def _read_file(path: Path) -> Container:
         reader = _Reader(file, state.nbytes)
         magic, version = reader.take(len(_MAGIC), "the magic"), reader.number("I", "the version")
         if magic != _MAGIC or version not in _VERSIONS:
-            msg = f"it starts with {magic!r} and version {version}; little-endian 2 and 3 are read"
-            raise MemdescError(msg)
+            raise MemdescError(
+                f"it starts with {magic!r} and version {version}; little-endian 2 and 3 are read"
+            )
         # a name, dims, a type, an offset; a key and a value
         ntensors = reader.count(8 + 4 + 4 + 8, "tensors")
         values: dict[str, GgufValue] = {}
         for _ in range(reader.count(8 + 4 + 1, "values of metadata")):
             key = reader.text("a key")
             if key in values:
-                msg = f"two values of metadata are called {short_repr(key)}"
-                raise MemdescError(msg)
+                raise MemdescError(f"two values of metadata are called {short_repr(key)}")
             values[key] = reader.value()
         infos = [_info(reader) for _ in range(ntensors)]
         alignment = _alignment(values.get(_ALIGNMENT_KEY))
@@ -262,11 +258,10 @@ class _Info(NamedTuple):
         if row is not None:
             return count // row.block * row.nbytes
         if count and end <= self.offset:
-            msg = (
+            raise MemdescError(
                 f"tensor {short_repr(self.name)} of type {self.kind} starts at byte {self.offset} "
                 f"of the data and ends at {end}: it has no bytes"
             )
-            raise MemdescError(msg)
         return end - self.offset if count else 0
 
 
@@ -279,11 +274,10 @@ def _info(reader: _Reader) -> _Info:
         shape = checked_shape(dims[::-1])
         row, last = _TYPES.get(kind), shape[-1] if shape else 1
         if row is not None and last % row.block:
-            msg = (
+            raise MemdescError(
                 f"{row.name} has blocks of {row.block} elements, which do not divide its rows of "
                 f"{last}"
             )
-            raise MemdescError(msg)
     return _Info(name, shape, kind, offset)
 
 
@@ -293,11 +287,11 @@ def _check_offsets(infos: Sequence[_Info], alignment: int) -> None:
     for info in infos:
         place = f"tensor {short_repr(info.name)} starts at byte {info.offset} of the data"
         if info.offset % alignment:
-            msg = f"{place}, which is not a multiple of the alignment, {alignment}"
-            raise MemdescError(msg)
+            raise MemdescError(f"{place}, which is not a multiple of the alignment, {alignment}")
         if info.offset < last:
-            msg = f"{place}, but {short_repr(before)}, which comes before it, at {last}"
-            raise MemdescError(msg)
+            raise MemdescError(
+                f"{place}, but {short_repr(before)}, which comes before it, at {last}"
+            )
         before, last = info.name, info.offset
 
 
@@ -309,12 +303,10 @@ def _alignment(value: GgufValue | None) -> int:
     if value is None:
         return _ALIGNMENT
     if value.kind not in _INTEGERS or len(value.raw) != struct.calcsize("I"):
-        msg = f"{_ALIGNMENT_KEY} is not an integer of 32 bits"
-        raise MemdescError(msg)
+        raise MemdescError(f"{_ALIGNMENT_KEY} is not an integer of 32 bits")
     found = int.from_bytes(value.raw, "little")
     if not found or found & (found - 1):
-        msg = f"{_ALIGNMENT_KEY} is {found}, not a power of 2"
-        raise MemdescError(msg)
+        raise MemdescError(f"{_ALIGNMENT_KEY} is {found}, not a power of 2")
     return found
 
 
@@ -356,8 +348,7 @@ def _value(key: str, value: object) -> GgufValue:
         return value
     if isinstance(value, str):
         return GgufValue(_STRING, _text(value))
-    msg = f"metadata {short_repr(key)} is neither a string nor a value of GGUF"
-    raise MemdescError(msg)
+    raise MemdescError(f"metadata {short_repr(key)} is neither a string nor a value of GGUF")
 
 
 def _stored(tensor: Tensor) -> tuple[Tensor, int]:
@@ -376,8 +367,9 @@ def _stored(tensor: Tensor) -> tuple[Tensor, int]:
         shape = (prod(shape[:count]), *shape[count:])
     if kind is None or len(shape) > _MAX_NDIMS:
         problem = f"no type {dtype!r}" if kind is None else f"{_MAX_NDIMS} dims, not {shape}"
-        msg = f"tensor {short_repr(tensor.name)}: GGUF has {problem}; write a .safetensors"
-        raise MemdescError(msg)
+        raise MemdescError(
+            f"tensor {short_repr(tensor.name)}: GGUF has {problem}; write a .safetensors"
+        )
     if kind in _TYPES:
         row = _TYPES[kind]
         check_nbytes(tensor, prod(shape) * row.nbytes / row.block)

@@ -80,18 +80,17 @@ def read_header(file: BinaryIO) -> Header:
     start = file.read(numpy_format.MAGIC_LEN)
     magic, version = numpy_format.MAGIC_PREFIX, start[-2:]
     if not start.startswith(magic) or version not in _PARSERS:
-        msg = f"it starts with {start!r}, not with {magic!r} and version 1 or 2 of the format"
-        raise MemdescError(msg)
+        raise MemdescError(
+            f"it starts with {start!r}, not with {magic!r} and version 1 or 2 of the format"
+        )
     form = _PARSERS[version][1]
     length = file.read(struct.calcsize(form))
     nbytes = struct.unpack(form, length)[0] if len(length) == struct.calcsize(form) else 0
     if nbytes > _MAX_HEADER:
-        msg = f"its header has {nbytes} bytes, more than the {_MAX_HEADER} allowed"
-        raise MemdescError(msg)
+        raise MemdescError(f"its header has {nbytes} bytes, more than the {_MAX_HEADER} allowed")
     text = file.read(nbytes)
     if len(text) < nbytes or not text:
-        msg = "it ends within its header"
-        raise MemdescError(msg)
+        raise MemdescError("it ends within its header")
     return _parse(version, start + length + text)
 
 
@@ -103,14 +102,13 @@ def _parse(version: bytes, raw: bytes) -> Header:
         shape, is_fortran, dtype = _PARSERS[version][0](file, max_header_size=_MAX_HEADER)
     except Exception as error:  # noqa: BLE001 - it is parsed as a literal and a type of Python
         reason = str(error)[:_MAX_REASON] or type(error).__name__
-        msg = f"its header is not one of numpy: {reason}"
-        raise MemdescError(msg) from None
+        raise MemdescError(f"its header is not one of numpy: {reason}") from None
     if dtype.hasobject:
-        msg = "Object arrays cannot be loaded when allow_pickle=False"
-        raise MemdescError(msg)
+        raise MemdescError("Object arrays cannot be loaded when allow_pickle=False")
     if dtype.names is not None or dtype.subdtype is not None or not dtype.itemsize:
-        msg = f"it holds records, or elements of no bytes, not elements of one type: {dtype.str}"
-        raise MemdescError(msg)
+        raise MemdescError(
+            f"it holds records, or elements of no bytes, not elements of one type: {dtype.str}"
+        )
     return Header(dtype, checked_shape(shape), is_fortran, raw)
 
 
@@ -125,14 +123,14 @@ def read_data(file: BinaryIO, header: Header, nbytes: int) -> NDArray[np.uint8]:
     try:
         data = np.empty(wanted, np.uint8)
     except (MemoryError, ValueError):
-        msg = f"it holds {wanted} bytes, more than the system has memory for"
-        raise MemdescError(msg) from None
+        raise MemdescError(
+            f"it holds {wanted} bytes, more than the system has memory for"
+        ) from None
     rest = memoryview(data)  # type: ignore[arg-type] # arrays of bytes are buffers
     while rest.nbytes:
         count = file.readinto(rest[:_CHUNK])  # type: ignore[attr-defined] # binary files have it
         if not count:
-            msg = f"it ended after {wanted - rest.nbytes} of {wanted} bytes"
-            raise MemdescError(msg)
+            raise MemdescError(f"it ended after {wanted - rest.nbytes} of {wanted} bytes")
         rest = rest[count:]
     return data
 
@@ -141,11 +139,10 @@ def check_size(header: Header, nbytes: int) -> None:
     """Refuse a file, or a member of an archive, that is shorter than its header claims."""
     there = nbytes - len(header.raw)
     if header.nbytes > there:
-        msg = (
+        raise MemdescError(
             f"its header means {header.nbytes} bytes, {header}, but {there} follow; it was cut "
             "off, or never written completely"
         )
-        raise MemdescError(msg)
 
 
 def read(path: Path) -> Container:
@@ -155,11 +152,10 @@ def read(path: Path) -> Container:
         check_size(header, state.nbytes)
         rest = state.nbytes - len(header.raw) - header.nbytes
         if rest:
-            msg = (
+            raise MemdescError(
                 f"{rest} bytes follow its data, {header}; if they are further arrays, read them "
                 "with numpy.load, and save each into a file"
             )
-            raise MemdescError(msg)
         # the name of a file may be any bytes, but that of a tensor is text
         name = path.name.removesuffix(_ENDING).encode(errors="backslashreplace").decode()
         entry = entry_of(name, header, (path, len(header.raw), state))
@@ -190,8 +186,9 @@ def plan(
     """Plan a file of one tensor."""
     del metadata  # a .npy has no room for it
     if len(tensors) != 1:
-        msg = f"{name!r}: a .npy holds one tensor, not {len(tensors)}; write a .npz or .safetensors"
-        raise MemdescError(msg)
+        raise MemdescError(
+            f"{name!r}: a .npy holds one tensor, not {len(tensors)}; write a .npz or .safetensors"
+        )
     (tensor,) = tensors
     header = _header_for(tensor, name)
     start = len(header.raw)

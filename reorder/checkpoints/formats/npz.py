@@ -108,11 +108,10 @@ def read_all(path: Path, max_nbytes: int | None = None, name: str | None = None)
         limit = limit if max_nbytes is None else max_nbytes
         nbytes = sum(info.file_size for info in archive.infolist())
         if nbytes > limit:
-            msg = (
+            raise MemdescError(
                 f"its members unpack to {nbytes} bytes, more than the {limit} allowed; pass "
                 f"max_nbytes={nbytes} if you trust it"
             )
-            raise MemdescError(msg)
         for info, file, header, entry in _members(archive, path, must_be_stored=False):
             data = np.empty(0, np.uint8)
             if name in {None, entry.name}:
@@ -130,13 +129,13 @@ def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
             with zipfile.ZipFile(file) as archive:
                 yield archive
         except MemdescError as error:
-            msg = f"{str(path)!r}: {error}"
-            raise MemdescError(msg) from None
+            raise MemdescError(f"{str(path)!r}: {error}") from None
         except DAMAGES as error:
             # zipfile quotes names of any length
             reason = str(error)[:_MAX_REASON] or type(error).__name__
-            msg = f"{str(path)!r} is not a .npz file, or a damaged one: {reason}"
-            raise MemdescError(msg) from None
+            raise MemdescError(
+                f"{str(path)!r} is not a .npz file, or a damaged one: {reason}"
+            ) from None
 
 
 class _Member(NamedTuple):
@@ -154,15 +153,15 @@ def _members(archive: zipfile.ZipFile, path: Path, *, must_be_stored: bool) -> I
     counts = Counter(info.filename for info in archive.infolist())
     twice, count = counts.most_common(1)[0] if counts else ("", 0)
     if count > 1:
-        msg = (
+        raise MemdescError(
             f"it has {count} members called {short_repr(twice)}; write it again, with a name for "
             "each"
         )
-        raise MemdescError(msg)
     arrays = [name for name in infos if name.endswith(_ENDING)]
     if infos and not arrays:
-        msg = f"none of its {len(infos)} members is a .npy: it is another kind of .zip"
-        raise MemdescError(msg)
+        raise MemdescError(
+            f"none of its {len(infos)} members is a .npy: it is another kind of .zip"
+        )
     raw: Any = archive.fp
     state = FileState.of(raw.fileno())
     for info in map(infos.__getitem__, arrays):
@@ -201,8 +200,7 @@ def _start_of(file: BinaryIO, info: zipfile.ZipInfo) -> int:
 
 def _text_of(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> str:
     if info.file_size > MAX_DESCRIPTOR:
-        msg = f"{short_repr(info.filename)} has more than {MAX_DESCRIPTOR} bytes"
-        raise MemdescError(msg)
+        raise MemdescError(f"{short_repr(info.filename)} has more than {MAX_DESCRIPTOR} bytes")
     with _unpacked(archive, info) as file:
         return file.read().decode()
 
@@ -221,12 +219,11 @@ def _check_form(header: Header, entry: Entry) -> None:
     )
     is_other = (header.dtype, header.shape) not in {wanted, as_bytes} and not has_words
     if is_other or header.is_fortran:
-        msg = (
+        raise MemdescError(
             f"{short_repr(entry.name)} is an array of {header.dtype} and shape {header.shape}, but "
             f"its descriptor means {wanted[0]} and {wanted[1]} in row-major order; if the array is "
             f"newer, delete the member {short_repr(entry.name + _DESCRIPTOR)}"
         )
-        raise MemdescError(msg)
 
 
 def _plain_form(desc: object) -> tuple[np.dtype[Any], tuple[int, ...]] | None:
@@ -251,11 +248,10 @@ def _numpy_type(dtype: DataType) -> np.dtype[Any]:
 
 def _check_stored(info: zipfile.ZipInfo) -> None:
     if info.compress_type != zipfile.ZIP_STORED or info.flag_bits & 1:
-        msg = (
+        raise MemdescError(
             f"member {short_repr(info.filename)} is compressed; reorder.load_all reads it, and "
             "save writes members as they are"
         )
-        raise MemdescError(msg)
 
 
 def plan(
@@ -273,8 +269,9 @@ def plan(
         header, text = _form_of(tensor)
         stem = tensor.name.encode()
         if len(stem) + len(_DESCRIPTOR) > _MAX_NAME:
-            msg = f"{short_repr(tensor.name)} is too long for the name of a member of {name!r}"
-            raise MemdescError(msg)
+            raise MemdescError(
+                f"{short_repr(tensor.name)} is too long for the name of a member of {name!r}"
+            )
         for member, head, nbytes in (
             (stem + _ENDING.encode(), header.raw, tensor.nbytes),
             (stem + _DESCRIPTOR.encode(), f"{text}\n".encode(), 0),
@@ -300,11 +297,10 @@ def _form_of(tensor: Tensor) -> tuple[Header, str]:
     """
     desc = tensor.desc or stored_desc(tensor.dtype, tensor.shape)[0]
     if desc is None:
-        msg = (
+        raise MemdescError(
             f"tensor {short_repr(tensor.name)}: a .npz is not written with {tensor.dtype} of shape "
             f"{tensor.shape}, which memdesc does not know as a tensor; write .safetensors"
         )
-        raise MemdescError(msg)
     form = _plain_form(desc)
     if tensor.dtype in DATA_TYPES and not data_type(tensor.dtype).is_packed:
         kind = _numpy_type(data_type(tensor.dtype))
@@ -313,11 +309,10 @@ def _form_of(tensor: Tensor) -> tuple[Header, str]:
     else:
         header = header_of(np.dtype(np.uint8), (tensor.nbytes,))
     if not header.nbytes == tensor.nbytes == desc.nbytes:
-        msg = (
+        raise MemdescError(
             f"tensor {short_repr(tensor.name)} has {tensor.nbytes} bytes, but {desc!r} takes "
             f"{desc.nbytes}"
         )
-        raise MemdescError(msg)
     return header, desc_to_json(desc, tensor.note)
 
 

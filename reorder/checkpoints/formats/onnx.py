@@ -108,14 +108,12 @@ def _fields(file: memoryview, start: int, end: int) -> Iterator[_Field]:
         elif kind == _BYTES:
             nbytes, content = _varint(file, content, end)
         elif not nbytes:
-            msg = f"byte {at} does not start a field of a protobuf message"
-            raise MemdescError(msg)
+            raise MemdescError(f"byte {at} does not start a field of a protobuf message")
         if content + nbytes > end or not 0 < number < _MAX_FIELD:
-            msg = (
+            raise MemdescError(
                 f"field {number} at byte {at} ends at byte {content + nbytes} of a message that "
                 f"ends at {end}; fields have numbers from 1 to {_MAX_FIELD - 1}"
             )
-            raise MemdescError(msg)
         yield _Field(number, at, value, content, content + nbytes)
         at = content + nbytes
 
@@ -127,8 +125,7 @@ def _varint(file: memoryview, at: int, end: int) -> tuple[int, int]:
         value |= (byte & 127) << 7 * k
         if byte < 128 and value < _MAX_NUMBER:  # noqa: PLR2004 - the bit that says that more follow
             return value, at + k + 1
-    msg = f"a number at byte {at} does not end within {_MAX_VARINT} bytes and 64 bits"
-    raise MemdescError(msg)
+    raise MemdescError(f"a number at byte {at} does not end within {_MAX_VARINT} bytes and 64 bits")
 
 
 def _varints(file: memoryview, field: _Field) -> Iterator[int]:
@@ -144,13 +141,13 @@ def _varints(file: memoryview, field: _Field) -> Iterator[int]:
 def _text(file: memoryview, field: _Field) -> str:
     nbytes = field.end - field.start
     if nbytes > _MAX_TEXT:
-        msg = f"a field at byte {field.at} has {nbytes} bytes; at most {_MAX_TEXT} are read"
-        raise MemdescError(msg)
+        raise MemdescError(
+            f"a field at byte {field.at} has {nbytes} bytes; at most {_MAX_TEXT} are read"
+        )
     try:
         return str(file[field.start : field.end], "utf-8")
     except UnicodeDecodeError:
-        msg = f"a string at byte {field.at} is not UTF-8"
-        raise MemdescError(msg) from None
+        raise MemdescError(f"a string at byte {field.at} is not UTF-8") from None
 
 
 def _pair(file: memoryview, field: _Field) -> tuple[str, str]:
@@ -203,11 +200,10 @@ def _initializer(
         elif held is not None:
             offset, length = held.start, held.end - held.start
         if length != nbytes:
-            msg = (
+            raise MemdescError(
                 f"{dtype} of shape {short_repr(shape)} takes {nbytes} bytes, but {length} are "
                 "stored"
             )
-            raise MemdescError(msg)
     return name, Entry(name, dtype, shape, home, offset, nbytes, files[home])
 
 
@@ -221,8 +217,7 @@ def _place(external: dict[str, str], nbytes: int, path: Path) -> tuple[Path, int
 def _integer(text: str, key: str) -> int:
     if text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS:
         return int(text)
-    msg = f"{key} is not a number, but {short_repr(text)}"
-    raise MemdescError(msg)
+    raise MemdescError(f"{key} is not a number, but {short_repr(text)}")
 
 
 def read(path: Path) -> Container:
@@ -252,12 +247,10 @@ def read(path: Path) -> Container:
                     values = (each for each in held if each.number == _SPARSE_VALUES)
                     sparse += [_initializer(file, each, path, files)[0] for each in values]
         if not has_graph:
-            msg = "it has no graph"
-            raise MemdescError(msg)
+            raise MemdescError("it has no graph")
         double, count = Counter([name for name, _ in found] or [""]).most_common(1)[0]
         if count > 1:
-            msg = f"{count} initializers are called {short_repr(double)}"
-            raise MemdescError(msg)
+            raise MemdescError(f"{count} initializers are called {short_repr(double)}")
         entries = [entry for _, entry in found if entry is not None]
         for place in files:
             with naming(place):

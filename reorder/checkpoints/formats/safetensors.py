@@ -70,11 +70,10 @@ def read(path: Path) -> Container:
     with open_container(path, "a safetensors file") as (file, state):
         length = int.from_bytes(file.read(_LENGTH), "little")
         if state.nbytes < _LENGTH or length > min(state.nbytes - _LENGTH, _MAX_HEADER):
-            msg = (
+            raise MemdescError(
                 f"its header would have {length} bytes, and the file has {state.nbytes}; at most "
                 f"{_MAX_HEADER} are read"
             )
-            raise MemdescError(msg)
         header, metadata = _parse(file.read(length))
         start = _LENGTH + length
         texts, metadata = split_metadata(metadata, header.keys())
@@ -82,11 +81,10 @@ def read(path: Path) -> Container:
         entries = check_entries(described(found, texts))
         nbytes = sum(entry.nbytes for entry in found)
         if start + nbytes != state.nbytes:
-            msg = (
+            raise MemdescError(
                 f"its tensors have {nbytes} bytes, but {state.nbytes - start} follow the header; a "
                 "safetensors file has no gaps"
             )
-            raise MemdescError(msg)
     return Container("safetensors", entries, metadata, (path,))
 
 
@@ -94,8 +92,7 @@ def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         double, _ = Counter(key for key, _ in pairs).most_common(1)[0]
-        msg = f"its header has the key {short_repr(double)} twice"
-        raise MemdescError(msg)
+        raise MemdescError(f"its header has the key {short_repr(double)} twice")
     return found
 
 
@@ -106,16 +103,13 @@ def _parse(text: bytes) -> tuple[dict[str, Any], dict[str, str]]:
     except MemdescError:
         raise
     except (ValueError, RecursionError) as error:
-        msg = f"its header is not JSON: {error}"
-        raise MemdescError(msg) from None
+        raise MemdescError(f"its header is not JSON: {error}") from None
     if not isinstance(header, dict):
-        msg = f"its header is not an object of JSON, but {short_repr(header)}"
-        raise MemdescError(msg)
+        raise MemdescError(f"its header is not an object of JSON, but {short_repr(header)}")
     metadata = header.pop(_METADATA, None)
     metadata = {} if metadata is None else metadata
     if not isinstance(metadata, dict) or not all(isinstance(x, str) for x in metadata.values()):
-        msg = f"{_METADATA} is not an object of strings, but {short_repr(metadata)}"
-        raise MemdescError(msg)
+        raise MemdescError(f"{_METADATA} is not an object of strings, but {short_repr(metadata)}")
     return header, metadata
 
 
@@ -123,13 +117,13 @@ def _entry(name: str, fields: Any, where: tuple[Path, int, FileState]) -> Entry:
     path, start, state = where
     with about(f"tensor {short_repr(name)}"):
         if not isinstance(fields, dict) or fields.keys() != _ENTRY_KEYS:
-            msg = f"it has other fields than {', '.join(sorted(_ENTRY_KEYS))}: {short_repr(fields)}"
-            raise MemdescError(msg)
+            raise MemdescError(
+                f"it has other fields than {', '.join(sorted(_ENTRY_KEYS))}: {short_repr(fields)}"
+            )
         kind, offsets = fields["dtype"], fields["data_offsets"]
         bits, dtype = _TYPES.get(kind, (0, None)) if isinstance(kind, str) else (0, None)
         if not bits:
-            msg = f"{short_repr(kind)} is not a data type of safetensors"
-            raise MemdescError(msg)
+            raise MemdescError(f"{short_repr(kind)} is not a data type of safetensors")
         shape = checked_shape(fields["shape"])
         is_range = (
             isinstance(offsets, list)
@@ -137,15 +131,13 @@ def _entry(name: str, fields: Any, where: tuple[Path, int, FileState]) -> Entry:
             and 0 <= offsets[0] <= offsets[1]
         )
         if not is_range:
-            msg = f"data_offsets are not a range, but {short_repr(offsets)}"
-            raise MemdescError(msg)
+            raise MemdescError(f"data_offsets are not a range, but {short_repr(offsets)}")
         nbytes = offsets[1] - offsets[0]
         if bits * prod(shape) != 8 * nbytes:
-            msg = (
+            raise MemdescError(
                 f"{kind} of shape {short_repr(shape)} takes {short_repr(bits * prod(shape))} bits, "
                 f"but its data_offsets span {nbytes} bytes"
             )
-            raise MemdescError(msg)
     return Entry(name, dtype or kind, shape, path, start + offsets[0], nbytes, state)
 
 
@@ -156,14 +148,14 @@ def plan(
     check_planned(name, tensors)
     texts = {**metadata, **descriptors_of(tensors)}
     if wrong := [key for key, text in texts.items() if not isinstance(text, str)]:
-        msg = f"metadata {short_repr(wrong[0])} of {name!r} is not a string"
-        raise MemdescError(msg)
+        raise MemdescError(f"metadata {short_repr(wrong[0])} of {name!r} is not a string")
     header: dict[str, Any] = {_METADATA: texts} if texts else {}
     at, spans = 0, {}
     for tensor in sorted(tensors, key=_sort_key):
         if tensor.name == _METADATA:
-            msg = f"a tensor of safetensors cannot be called {_METADATA!r}; give another name"
-            raise MemdescError(msg)
+            raise MemdescError(
+                f"a tensor of safetensors cannot be called {_METADATA!r}; give another name"
+            )
         kind, end = _NAMES.get(tensor.dtype, tensor.dtype), at + tensor.nbytes
         header[tensor.name] = {"dtype": kind, "shape": tensor.shape, "data_offsets": (at, end)}
         spans[tensor.name] = Span(at, tensor.nbytes)
@@ -171,8 +163,9 @@ def plan(
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-(_LENGTH + len(text)) % _ALIGNMENT)
     if len(text) > _MAX_HEADER:
-        msg = f"the header of {name!r} would have {len(text)} bytes; at most {_MAX_HEADER} are read"
-        raise MemdescError(msg)
+        raise MemdescError(
+            f"the header of {name!r} would have {len(text)} bytes; at most {_MAX_HEADER} are read"
+        )
     start = _LENGTH + len(text)
     spans = {each.name: Span(start + spans[each.name].offset, each.nbytes) for each in tensors}
     head = len(text).to_bytes(_LENGTH, "little") + text
@@ -183,12 +176,11 @@ def _sort_key(tensor: Tensor) -> tuple[bool, int]:
     """Return the sort key: multiples of the alignment first, then wider elements first."""
     bits, _ = _TYPES.get(_NAMES.get(tensor.dtype, tensor.dtype), (0, None))
     if not bits:
-        msg = (
+        raise MemdescError(
             f"tensor {short_repr(tensor.name)}: safetensors has no type {tensor.dtype!r}, and "
             "memdesc does not know what it holds, so it cannot be converted; an output in the "
             "format of the input keeps it as it is"
         )
-        raise MemdescError(msg)
     check_nbytes(tensor, bits * prod(tensor.shape) / 8)
     width = tensor.desc.dtype.bits if isinstance(tensor.desc, MemoryDesc) else bits
     return tensor.nbytes % _ALIGNMENT != 0, -width

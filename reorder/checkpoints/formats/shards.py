@@ -52,8 +52,9 @@ def read_folder(folder: Path, *, skip_unreadable: bool = False) -> Container:
         raise cannot(folder, "read", error) from None
     indices = find_indices(names)
     if len(indices) > 1:
-        msg = f"{str(folder)!r} has {len(indices)} indices, {', '.join(indices[:_SHOWN])}; name one"
-        raise MemdescError(msg)
+        raise MemdescError(
+            f"{str(folder)!r} has {len(indices)} indices, {', '.join(indices[:_SHOWN])}; name one"
+        )
     if indices:
         return read_index(folder / indices[0], skip_unreadable=skip_unreadable)
     shards = [name for name in names if name.endswith(_ENDING)]
@@ -67,12 +68,11 @@ def read_folder(folder: Path, *, skip_unreadable: bool = False) -> Container:
     absent = _absent(shards)
     if absent and not skip_unreadable:
         is_are = "is" if len(absent) == 1 else "are"
-        msg = (
+        raise MemdescError(
             f"{str(folder)!r} has {len(shards)} files {_ENDING}, and the numbers in their names "
             f"show that {first_of(absent, _SHOWN)} {is_are} missing; fetch what is missing, or "
             f"name one file to read only that one: {str(folder / shards[0])!r}"
         )
-        raise MemdescError(msg)
     found, unread = _read_shards(folder, [*shards, *absent], skip_unreadable=skip_unreadable)
     return joined(folder, [*found.values()])._replace(unread=unread)
 
@@ -139,13 +139,13 @@ def read_index(path: Path, *, skip_unreadable: bool = False) -> Container:
     found = joined(path, [*shards.values()])
     for name, shard in names.items():
         if shard in shards and name not in shards[shard].entries:
-            msg = (
+            raise MemdescError(
                 f"{str(path)!r}: {short_repr(name)} should be in {shard!r}, which does not have it"
             )
-            raise MemdescError(msg)
     if unknown := found.entries.keys() - names.keys():
-        msg = f"{str(path)!r} does not name {short_repr(min(unknown))}, which a shard holds"
-        raise MemdescError(msg)
+        raise MemdescError(
+            f"{str(path)!r} does not name {short_repr(min(unknown))}, which a shard holds"
+        )
     held = {
         file: each._replace(names=tuple(name for name in names if names[name] == file))
         for file, each in unread.items()
@@ -169,13 +169,11 @@ def _weight_map(text: bytes) -> dict[str, str]:
     try:
         fields = json.loads(text)
     except (ValueError, RecursionError) as error:
-        msg = f"it is not JSON: {error}"
-        raise MemdescError(msg) from None
+        raise MemdescError(f"it is not JSON: {error}") from None
     names = fields.get("weight_map") if isinstance(fields, dict) else None
     if isinstance(names, dict) and names and all(isinstance(name, str) for name in names.values()):
         return names
-    msg = "it has no 'weight_map' from names of tensors to files"
-    raise MemdescError(msg)
+    raise MemdescError("it has no 'weight_map' from names of tensors to files")
 
 
 def is_shard(name: str) -> bool:
@@ -227,8 +225,7 @@ def plan_shards(
         return (*files,)
     homes = {tensor.name: name for name, part in parts for tensor in part}
     if len(homes) < len(tensors):
-        msg = f"two of the {len(tensors)} tensors would have the same name"
-        raise MemdescError(msg)
+        raise MemdescError(f"two of the {len(tensors)} tensors would have the same name")
     total = {"total_size": sum(tensor.nbytes for tensor in tensors)}
     text = json.dumps({"metadata": total, "weight_map": homes}, indent=2).encode() + b"\n"
     return (*files, PlannedFile(f"{stem}{INDEX_ENDING}", len(text), ((0, text),), {}))

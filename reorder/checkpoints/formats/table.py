@@ -126,8 +126,9 @@ def format_of(path: str | os.PathLike[str]) -> Format:
         if given.name.endswith(row.ending):
             return row
     endings = ", ".join(row.ending for row in FORMATS.values())
-    msg = f"the ending of {str(given)!r} names no format of checkpoints; they are {endings}"
-    raise MemdescError(msg)
+    raise MemdescError(
+        f"the ending of {str(given)!r} names no format of checkpoints; they are {endings}"
+    )
 
 
 def kind_of(path: Path) -> Format | Foreign | None:
@@ -181,6 +182,7 @@ def plan_file(
     row = format_of(given)
     if row.plan is None:
         endings = ", ".join(each.ending for each in FORMATS.values() if each.plan)
-        msg = f"{str(given)!r}: a {row.ending} is read but not written; name one of {endings}"
-        raise MemdescError(msg)
+        raise MemdescError(
+            f"{str(given)!r}: a {row.ending} is read but not written; name one of {endings}"
+        )
     return row.plan(given.name, tensors, metadata)

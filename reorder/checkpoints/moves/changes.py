@@ -138,8 +138,9 @@ class Reorder(Change):
         check_pair(self.src, self.dst)
         beta = bind(self.attr, self.src, self.dst).beta
         if beta:
-            msg = f"beta {beta} adds to what dst holds, but pieces are written, not added"
-            raise MemdescError(msg)
+            raise MemdescError(
+                f"beta {beta} adds to what dst holds, but pieces are written, not added"
+            )
 
     @property
     def alignment(self) -> tuple[int, ...]:
@@ -219,11 +220,10 @@ class Quantize(Change):
     def __post_init__(self) -> None:
         check_quantized_types(self.src.dtype, self.codes.dtype)
         if self.src.dtype.bits > _SCALE_BITS:
-            msg = (
+            raise MemdescError(
                 "scales are chosen and stored in f32, for floats of 16 or 32 bits, not "
                 f"{self.src.dtype}"
             )
-            raise MemdescError(msg)
         split_dims(self.src.dims, self.axes, self.groups)
 
     @classmethod

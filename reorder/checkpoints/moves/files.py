@@ -107,11 +107,10 @@ def _read_span(handle: int, at: int, part: memoryview, place: Place) -> None:
     while part:
         count = read_at(handle, part, at)
         if not count:
-            msg = (
+            raise MemdescError(
                 f"{str(place.path)!r} has {os.fstat(handle).st_size} bytes, but a tensor in it "
                 f"ends at byte {place.start + place.nbytes}; it was shortened after it was opened"
             )
-            raise MemdescError(msg)
         part, at = part[count:], at + count
 
 

@@ -56,12 +56,11 @@ def check_scales(
             starts = [at // group for at, group in zip(offsets, part.groups, strict=False)]
             index = tuple(int(i) + start for i, start in zip_longest(wrong[0], starts, fillvalue=0))
             value = values[tuple(wrong[0])]
-            msg = (
+            raise FinalError(
                 f"{part.name} of {part.kind} is {'NaN' if np.isnan(value) else value} at {index}, "
                 f"and {len(wrong)} of {values.size} are not finite; the checkpoint is damaged, so "
                 "get it again"
             )
-            raise FinalError(msg)
 
 
 def check_zero_points(desc: RecordDesc, read: Callable[[str], NDArray[np.uint8]]) -> None:
@@ -83,14 +82,13 @@ def check_zero_points(desc: RecordDesc, read: Callable[[str], NDArray[np.uint8]]
     wrong = np.argwhere(values > most - code.minus)
     if len(wrong):
         at = tuple(int(i) for i in wrong[0])
-        msg = (
+        raise FinalError(
             f"{part.name} of {part.kind} is {stored} at {at}, and {len(wrong)} of {values.size} "
             f"are: a zero point of {stored - zero.minus}, which no code has, or, as GPTQModel "
             "writes it, a 0 that also lowers the next one by 1; save the model with GPTQModel as "
             "checkpoint_format gptq_v2, which stores zero points as they are; if this one does, "
             f"say {desc.name}(zeros=v2)"
         )
-        raise FinalError(msg)
 
 
 class Lost(NamedTuple):
@@ -118,17 +116,15 @@ def check_lost(losses: Mapping[str, Lost], name: str) -> None:
     dtype, nelems, saturated, vanished = losses.get(name, Lost("", 0, 0, None))
     if vanished:
         hint = "" if dtype in _WIDER else f"; {' and '.join(_WIDER)} hold it"
-        msg = (
+        raise FinalError(
             f"{name}: all numbers would become 0 in {dtype}: the largest is {vanished:.6g}{hint}; "
             "or leave the tensor out of the rule"
         )
-        raise FinalError(msg)
     if saturated and saturated == nelems:
-        msg = (
+        raise FinalError(
             f"{name}: all {nelems} numbers are beyond {dtype} at this scale, so each would become "
             "its largest or least number; give a larger scale"
         )
-        raise FinalError(msg)
 
 
 def saturation_warnings(losses: Mapping[str, Lost]) -> tuple[str, ...]:
@@ -218,20 +214,18 @@ class Made(NamedTuple):
         value, others = values[at], int(lost.sum()) - 1
         more = f", and so do {others} more near it" if others else ""
         if not np.isfinite(value):
-            msg = (
+            raise FinalError(
                 f"the number at {index} is {value:.6g}, although codes are finite: a scale is not, "
                 f"or their product is beyond f32{more}; the checkpoint is damaged, so get it again"
             )
-            raise FinalError(msg)
         wider = [name for name in _WIDER if FLOATS[name].max > form.max]
         hint = f"; {' and '.join(wider)} hold it" if wider else ""
         if not isinstance(self.src, RecordDesc):
             hint += "; or give scale=, or leave the tensor out of the rule"
-        msg = (
+        raise FinalError(
             f"{value:.6g} at {index} would become {found[at]:.6g} in {self.dst.dtype}, whose "
             f"largest number is {form.max:.6g}{more}{hint}"
         )
-        raise FinalError(msg)
 
     def _memory_read(self) -> Memory:
         assert isinstance(self.src, MemoryDesc)  # noqa: S101 - the callers have looked

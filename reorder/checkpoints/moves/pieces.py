@@ -90,11 +90,10 @@ class FieldLayout(NamedTuple):
         """Return the only field of a plain tensor. Fails if a stride is negative."""
         strides = [block.stride for block in desc.layout.blocks if block.extent > 1]
         if desc.nelems and min(strides, default=0) < 0:
-            msg = (
+            raise MemdescError(
                 f"{desc!r} has the negative stride {min(strides)}; pieces are read and written in "
                 "the order of bytes, so reorder it as a whole"
             )
-            raise MemdescError(msg)
         ones = (1,) * desc.ndims
         return cls(desc.layout, desc.dtype.bits, ones, ones)
 
@@ -247,8 +246,7 @@ def _compacted(
         if found is not None:
             runs[role], layouts[role] = found
         elif fields:
-            msg = f"{change}: {region} shares bytes with others"
-            raise MemdescError(msg)
+            raise MemdescError(f"{change}: {region} shares bytes with others")
         elif not any(region.offsets):
             runs[role] = Runs(0, nbytes)  # a constant
     return runs, layouts
@@ -291,11 +289,10 @@ def _sizes(
     best = next(iter(long[-1:] or fitting or tried[-1:]), None)
     if best is None or best.nbytes > most:
         need = "an unknown number of bytes" if best is None else f"{best.nbytes} bytes"
-        msg = (
+        raise MemdescError(
             f"the smallest piece of whole blocks takes {need}, read and written, and max_bytes "
             f"is {most}; give more"
         )
-        raise MemdescError(msg)
     return best.sizes
 
 

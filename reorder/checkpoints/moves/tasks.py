@@ -109,8 +109,7 @@ class Task(NamedTuple):
 
     def _fail(self, error: MemdescError) -> NoReturn:
         by = f"rule {self.rule!r}: " if self.rule else ""
-        msg = f"{by}{self.name}: {error}"
-        raise FinalError(msg) from None
+        raise FinalError(f"{by}{self.name}: {error}") from None
 
     def _compare(self, wanted: NDArray[np.generic], found: NDArray[np.generic]) -> None:
         """Refuse arrays that differ in a bit; NaN equals NaN."""
@@ -118,11 +117,10 @@ class Task(NamedTuple):
             return
         differ = np.argwhere(wanted != found)
         at = tuple(int(i) for i in differ[0])
-        msg = (
+        raise FinalError(
             f"{self.name}: what was written differs from the definition, in {len(differ)} places "
             f"of a piece, first at {at}: {found[at]} instead of {wanted[at]}"
         )
-        raise FinalError(msg)
 
 
 def _read(what: str, places: Mapping[str, Place], parts: tuple[Part, ...]) -> Bytes:

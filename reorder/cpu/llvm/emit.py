@@ -68,8 +68,9 @@ class Number:
         self.builder, self.raw, self.type = builder, raw, raw.type
 
     def __bool__(self) -> bool:
-        msg = "a condition is known when the kernel runs: use when(), either() or where()"
-        raise TypeError(msg)
+        raise TypeError(
+            "a condition is known when the kernel runs: use when(), either() or where()"
+        )
 
     def __getattr__(self, name: str) -> Callable[..., Number]:
         emit = getattr(Builder, name)

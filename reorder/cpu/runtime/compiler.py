@@ -26,11 +26,10 @@ if TYPE_CHECKING:
 try:
     _llvm_lock: Any = binding.ffi.lib._lock._lock  # noqa: SLF001 - see above
 except AttributeError as error:
-    msg = (
+    raise MemdescError(
         f"kernels cannot be compiled by llvmlite {llvmlite.__version__}: {error}; install a "
         "version that memdesc knows: pip install 'llvmlite>=0.45,<0.51'"
-    )
-    raise MemdescError(msg) from error
+    ) from error
 
 
 class Effort(Enum):

@@ -47,9 +47,8 @@ try:
             if not hasattr(_owner, _name):
                 raise AttributeError(f"{_owner.__qualname__} has no {_name}")  # noqa: TRY301 - one message, below
 except (ImportError, AttributeError) as error:
-    msg = (
+    raise MemdescError(
         f"kernels cannot be compiled by numba {numba.__version__} with llvmlite "
         f"{llvmlite.__version__}: {error}; install versions that memdesc knows: "
         "pip install 'numba>=0.62,<0.69' 'llvmlite>=0.45,<0.51'"
-    )
-    raise MemdescError(msg) from error
+    ) from error

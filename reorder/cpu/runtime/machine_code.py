@@ -97,8 +97,9 @@ def _placed(image: bytes) -> int:
     address = ctypes.addressof(ctypes.c_char.from_buffer(pages))
     protect = system_function("mprotect", ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
     if protect(address, len(image), _READ_EXECUTE):
-        msg = "the system lets no process run code that it has compiled: nothing can be reordered"
-        raise MemdescError(msg)
+        raise MemdescError(
+            "the system lets no process run code that it has compiled: nothing can be reordered"
+        )
     # never freed: threads may run it
     _images.append(pages)
     return address

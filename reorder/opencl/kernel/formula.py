@@ -89,8 +89,7 @@ class KernelFormula(Formula):
         elif is_f32 and not floats.is_exact and self.roles:
             reason = "computes in f32, and the device flushes denormals, or has no NaN"
         if reason:
-            msg = f"{self.src} to {self.dst} {reason}; reorder on the CPU"
-            raise MemdescError(msg)
+            raise MemdescError(f"{self.src} to {self.dst} {reason}; reorder on the CPU")
 
     @property
     def needs_wide_parameters(self) -> bool:

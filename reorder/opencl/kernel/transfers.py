@@ -110,11 +110,10 @@ def plan_transfers(
     cannot compute to the bit is refused.
     """
     if dst.image is not None and attr is not None and attr.beta:
-        msg = (
+        raise MemdescError(
             f"beta {attr.beta} adds to what dst holds, but kernels cannot read an image that they "
             "write; accumulate in a buffer, then pack it"
         )
-        raise MemdescError(msg)
     first = [_copied_pixels(src, src.as_buffer(src))] if src.is_linear else []
     last = [_copied_pixels(dst, dst)] if dst.is_linear else []
     source = first[-1].dst if first else src
@@ -135,8 +134,7 @@ def plan_transfers(
         computed = attr if one.image is None and other.image is None else None
         transfer = _transfer(one, other, device, computed, is_aligned=is_aligned)
         if transfer is None:
-            msg = f"no loops over pixels lead from {one} to {other}"
-            raise AssertionError(msg)
+            raise AssertionError(f"no loops over pixels lead from {one} to {other}")
         transfers.append(transfer)
     return (*first, *transfers, *last)
 
