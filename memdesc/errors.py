@@ -5,8 +5,7 @@ There is one base class, and a subclass only where a caller would branch on it.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
 from typing import ParamSpec, TypeVar
@@ -18,8 +17,6 @@ R = TypeVar("R")
 _MAX_REPR = 120
 # The most characters quoted from a wrong string.
 _MAX_EXCERPT = 24
-# numbers between dots
-_NUMBERS = re.compile(r"(?<![^.])[0-9]+(?![^.])")
 
 
 class MemdescError(ValueError):
@@ -192,22 +189,6 @@ def short_repr(value: object) -> str:
     if len(text) <= _MAX_REPR:
         return text
     return f"{text[: _MAX_REPR // 2]}... ({len(text)} characters)"
-
-
-def first_of(names: Iterable[str], count: int) -> str:
-    """Return the first few names for a message, and how many more there are."""
-    listed = [*names]
-    more = f" and {len(listed) - count} more" if len(listed) > count else ""
-    return ", ".join(listed[:count]) + more
-
-
-def starred(name: str) -> str:
-    """Replace each number in the name of a tensor with a star, which groups equal layers.
-
-    >>> starred("model.layers.17.mlp.w1")
-    'model.layers.*.mlp.w1'
-    """
-    return _NUMBERS.sub("*", name)
 
 
 def excerpt(text: str) -> str:

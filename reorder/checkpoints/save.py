@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, overload
 import numpy as np
 
 from memdesc import DataType, MemdescError, MemoryDesc, data_type, memory_desc
-from memdesc.errors import about, allocates, first_of, short_repr
+from memdesc.errors import about, allocates, short_repr
 from memdesc.int64 import checked_flag, checked_int
 from memdesc.record import RecordDesc
 from reorder.api import reorder
@@ -35,6 +35,7 @@ from reorder.checkpoints.weights import Model, Weight
 from reorder.disk import as_path, naming, write_file
 from reorder.memory.buffers import address_of
 from reorder.memory.memory import Memory
+from reorder.messages import first_of
 from reorder.quantize import Quantized
 from reorder.records.record import Record
 

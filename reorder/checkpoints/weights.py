@@ -21,7 +21,7 @@ import numpy as np
 
 from memdesc import MemdescError, MemoryDesc
 from memdesc.dtypes import BYTE_BITS, DATA_TYPES
-from memdesc.errors import first_of, short_repr
+from memdesc.errors import short_repr
 from memdesc.record import RecordDesc, record_desc
 from memdesc.record.bind import SHOWN, Stored, bind, difference
 from memdesc.record.names import read_name, scheme_of
@@ -30,6 +30,7 @@ from reorder.checkpoints.config import CONFIG, KEY, Configs, Declared, Said
 from reorder.checkpoints.formats.descriptors import record_of
 from reorder.checkpoints.formats.entry import Entry, FileState, stored_desc
 from reorder.checkpoints.stored import BARE_ROLES, ONE, QUANTIZED, WEIGHT, stem_of
+from reorder.messages import first_of
 from reorder.values.formats import INTEGERS
 
 if TYPE_CHECKING:

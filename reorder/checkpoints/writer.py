@@ -19,7 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
-from memdesc.errors import MemdescError, first_of, short_repr
+from memdesc.errors import MemdescError, short_repr
 from reorder.checkpoints.formats.entry import Place
 from reorder.checkpoints.formats.shards import is_shard
 from reorder.disk import (
@@ -30,6 +30,7 @@ from reorder.disk import (
     sync_folder,
     write_at,
 )
+from reorder.messages import first_of
 from reorder.system import system_function
 
 try:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memdesc import MemdescError
-from memdesc.errors import short_repr, starred
+from memdesc.errors import short_repr
 from reorder.checkpoints.convert.conversion import ConvertOptions, convert
 from reorder.checkpoints.convert.targets import TARGETS, checked_target
 from reorder.checkpoints.formats.table import read_container
@@ -30,6 +30,7 @@ from reorder.cli.command import (
 )
 from reorder.cli.progress import Progress, warn
 from reorder.disk import as_path, read_small
+from reorder.messages import starred
 
 if TYPE_CHECKING:
     import argparse

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from memdesc import MemdescError, MemoryDesc, data_type, memory_desc
-from memdesc.errors import counted, first_of
+from memdesc.errors import counted
 from reorder.cli.command import Command, Facts, dims_of, finite, folded, option, table, value
 from reorder.cli.tensors import OFFSET, load_file, read_bytes, read_words, tensors_in
 from reorder.identification.identify import Candidate, Identification, dims_in_order, identify
+from reorder.messages import first_of
 
 if TYPE_CHECKING:
     import argparse

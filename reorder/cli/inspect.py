@@ -10,7 +10,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memdesc import MemdescError, MemoryDesc, memory_desc
-from memdesc.errors import counted, first_of, starred
+from memdesc.errors import counted
 from memdesc.layout_names import dense_tag
 from memdesc.names import dim_letters
 from memdesc.record import BIT_PLANES, Field, RecordDesc
@@ -22,6 +22,7 @@ from reorder.checkpoints.weights import Model, find_orphans, find_plain, find_un
 from reorder.cli.command import Command, Facts, flag, is_wanted, table, value
 from reorder.cli.tensors import check_named, split_name
 from reorder.disk import as_path
+from reorder.messages import first_of, starred
 from reorder.records.numbers import number_bits
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any, TextIO
 
 from memdesc import MemdescError
-from memdesc.errors import counted, first_of
+from memdesc.errors import counted
 from reorder.bench.measure import measure
 from reorder.cli.command import Command, Facts, check_threads, flag, folded, option, table, value
 from reorder.cores import count_cores
@@ -24,6 +24,7 @@ from reorder.logs import (
     report,
 )
 from reorder.logs.replay import logged_case, seconds_into_new_memory
+from reorder.messages import first_of
 
 if TYPE_CHECKING:
     import argparse

@@ -11,7 +11,7 @@ import numpy as np
 
 from memdesc import MemdescError, PaddingError, data_type, image_desc, memory_desc
 from memdesc.dtypes import DATA_TYPES
-from memdesc.errors import allocates, first_of
+from memdesc.errors import allocates
 from memdesc.immutable import immutable
 from memdesc.int64 import checked_ints
 from memdesc.layout import check_dims
@@ -26,6 +26,7 @@ from reorder.memory.buffers import address_of, bytes_over
 from reorder.memory.dlpack import is_exporter
 from reorder.memory.inputs import as_memory
 from reorder.memory.memory import Memory
+from reorder.messages import first_of
 from reorder.values.formats import INTEGERS
 from reorder.values.masked import refuse_masked
 

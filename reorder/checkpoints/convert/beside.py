@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator
 from types import MappingProxyType
 
-from memdesc.errors import first_of
+from reorder.messages import first_of
 
 _IN_ADVANCE = "which the config.json of the output does not quantise in advance"
 _ACTIVATIONS = (

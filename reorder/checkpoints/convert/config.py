@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from memdesc import MemdescError
 from memdesc.dtypes import DATA_TYPES
-from memdesc.errors import about, first_of
+from memdesc.errors import about
 from memdesc.record import RecordDesc
 from reorder.checkpoints.config import (
     CONFIG,
@@ -31,6 +31,7 @@ from reorder.checkpoints.config import (
 )
 from reorder.checkpoints.experts import block_of, holds_experts
 from reorder.checkpoints.stored import UNQUANTISED, WEIGHT, model_axes
+from reorder.messages import first_of
 from reorder.values.formats import FLOATS
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memdesc import MemdescError
-from memdesc.errors import first_of, short_repr
+from memdesc.errors import short_repr
 from reorder.checkpoints.config import CONFIG, MAX_CONFIG, OLD_CONFIGS
 from reorder.checkpoints.convert.config import check_left_out, moved_config, undeclared
 from reorder.checkpoints.convert.steps import Step
@@ -32,6 +32,7 @@ from reorder.checkpoints.formats.table import (
 from reorder.checkpoints.moves.changes import ONLY
 from reorder.checkpoints.stored import is_order_hidden
 from reorder.disk import read_if_exists, read_small, reason_of
+from reorder.messages import first_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

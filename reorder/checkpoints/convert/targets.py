@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memdesc import MemdescError
 from memdesc.dtypes import ALIASES
-from memdesc.errors import about, first_of, short_repr
+from memdesc.errors import about, short_repr
 from memdesc.record import RecordDesc
 from memdesc.record.rows import SCHEMES
 from memdesc.record.scheme import block_sizes
@@ -31,6 +31,7 @@ from reorder.checkpoints.experts import (
 )
 from reorder.checkpoints.stored import UNQUANTISED, WEIGHT, model_axes
 from reorder.checkpoints.weights import Model, Weight, beside_floats, find_orphans, holds_codes
+from reorder.messages import first_of
 from reorder.records.numbers import is_integer_number, number_bits
 from reorder.records.repacking import target_desc
 from reorder.values.formats import FLOATS

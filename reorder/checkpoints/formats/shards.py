@@ -10,10 +10,11 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from memdesc.errors import MemdescError, first_of, short_repr
+from memdesc.errors import MemdescError, short_repr
 from reorder.checkpoints.formats import safetensors
 from reorder.checkpoints.formats.entry import Container, PlannedFile, Unread, joined, safe_path
 from reorder.disk import cannot, naming, read_if_exists, read_small
+from reorder.messages import first_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
