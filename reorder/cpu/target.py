@@ -1,8 +1,8 @@
 """The processor that kernels are compiled for: its registers and instructions.
 
 Only this module asks which instructions it has. Thresholds that follow from that are here too, with
-their reasons. LLVM knows the processor, and is loaded to ask it once after each start of the
-system: loading it takes longer than all else that a first reorder does.
+their reasons. LLVM knows the processor, and is asked once for each that a folder of kernels meets:
+loading it takes longer than all else that a first reorder does.
 """
 
 from __future__ import annotations
@@ -99,19 +99,27 @@ def _assumed(name: str) -> Processor:
 
 
 def _host() -> Processor:
-    """Return what LLVM says of this machine, or said since the system has started."""
-    started = ""
-    with suppress(OSError):
-        started = read_text(_BOOT)
-    key = f"{started}{platform.machine()}\n{version_of('llvmlite')}"
-    kept = kernel_files.read(_PROCESSOR, key) if started else None
+    """Return what LLVM says of this machine, or said of one that the system describes alike."""
+    described = _described()
+    key = f"{described}\n{platform.machine()}\n{version_of('llvmlite')}"
+    kept = kernel_files.read(_PROCESSOR, key) if described else None
     if kept is not None:
         return Processor(*kept.decode().split("\n"))
     with importing:
         host = on_enough_stack(_ask_llvm)
-    if started:
+    if described:
         kernel_files.write(_PROCESSOR, key, "\n".join(host).encode())
     return host
+
+
+def _described() -> str:
+    """Return Linux's lines about the model and the instructions of a processor; empty elsewhere."""
+    with suppress(OSError), open(_PROCESSORS, "rb", buffering=0) as file:
+        first, _, _ = file.read(_MOST).decode(errors="replace").partition("\n\n")
+        lines = [line for line in first.splitlines() if line.startswith(_LASTING)]
+        if any(line.startswith(_INSTRUCTIONS) for line in lines):
+            return "\n".join(lines)
+    return ""
 
 
 def _ask_llvm() -> Processor:
@@ -124,8 +132,12 @@ def _ask_llvm() -> Processor:
     return Processor(binding.get_host_cpu_name(), features)
 
 
-# Linux numbers each start of the system.
-_BOOT = "/proc/sys/kernel/random/boot_id"
+# What Linux says of each processor; how many bytes are read, more than it says of one; and how the
+# lines begin that say what it is, on x86 and on ARM.
+_PROCESSORS = "/proc/cpuinfo"
+_MOST = 1 << 13
+_INSTRUCTIONS = ("flags", "Features")
+_LASTING = (*_INSTRUCTIONS, "vendor_id", "cpu family", "model", "stepping", "microcode", "CPU ")
 # The file that keeps the processor; its content depends on nothing of ours.
 _PROCESSOR = "processor"
 

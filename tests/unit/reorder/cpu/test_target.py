@@ -48,25 +48,30 @@ def test_a_processor_that_is_only_named_has_the_features_of_the_machine(
     assert all(target.has_feature(name) == bool(host.get(name)) for name in ("avx2", "avx512bw"))
 
 
-def test_llvm_is_asked_once_after_a_start_of_the_system(
+def test_llvm_is_asked_once_for_each_processor(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
-    boot = tmp_path / "boot_id"
-    monkeypatch.setattr(target, "_BOOT", boot)
+    monkeypatch.setattr(target, "_PROCESSORS", tmp_path / "cpuinfo")
     asked: list[str] = []
     ask = target._ask_llvm  # noqa: SLF001 - whether it is called
 
     def counted() -> target.Processor:
-        asked.append(boot.read_text() if boot.exists() else "")
+        asked.append(said)
         return ask()
 
     monkeypatch.setattr(target, "_ask_llvm", counted)
+    one = "model\t\t: 207\ncpu MHz\t\t: 2100.000\nflags\t\t: fpu sse2 avx\n"
+    faster, other = one.replace("2100", "3500"), one.replace(" avx", " avx avx2")
+    arm, unclear = "CPU part\t: 0xd40\nFeatures\t: asimd\n", one.replace("flags", "bugs")
+    texts = one, f"{faster}\n{other}", other, arm, other, unclear, unclear
     found = []
-    for started in ("one", "one", "two", "two"):
-        boot.write_text(started)
+    for said in texts:
+        (tmp_path / "cpuinfo").write_text(said)
         found.append(target._host())  # noqa: SLF001 - without what was asked before
-    boot.unlink()
-    found += [target._host(), target._host()]  # noqa: SLF001 - likewise
-    assert asked == ["one", "two", "", ""]
+    (tmp_path / "cpuinfo").unlink()
+    said = "no file"
+    found.append(target._host())  # noqa: SLF001 - likewise
+    # one file has the last processor
+    assert asked == [one, other, arm, other, unclear, unclear, "no file"]
     assert len({*found}) == 1
