@@ -373,32 +373,46 @@ def compact(
 
 
 def _runs(layout: Layout, bits: int, *, is_exact: bool) -> tuple[Runs, tuple[Layout]] | None:
-    """Return the runs of one layout; those that are exact have no gaps."""
+    """Return the runs of one layout; those that are exact have no gaps.
+
+    Strides of a run may be negative, as those of 4-bit elements from the high half of a byte on.
+    """
     blocks = [block for block in layout.blocks if block.extent > 1 and block.stride]
     inner, loops, strides = 1, list[Block](), dict[Block, int]()
-    for block in sorted(blocks, key=lambda block: block.stride):
-        if block.stride < inner and (is_exact or loops):
+    for block in sorted(blocks, key=lambda block: abs(block.stride)):
+        stride = abs(block.stride)
+        if stride < inner and (is_exact or loops):
             return None
-        if not loops and block.stride <= inner * (1 if is_exact else _MAX_GAP):
-            inner += (block.extent - 1) * block.stride
+        if not loops and stride <= inner * (1 if is_exact else _MAX_GAP):
+            inner += (block.extent - 1) * stride
             continue
+        if block.stride < 0:
+            return None
         strides[block] = inner * prod(each.extent for each in loops)
         loops.append(block)
-    first, is_ragged = layout.offset0, layout.has_partial_blocks
+    below, is_ragged = _below(layout), layout.has_partial_blocks
+    first = layout.offset0 - below
     start, at_bit = divmod(first * bits, BYTE_BITS)
     counts = (inner, *(block.stride for block in loops))
     is_cut = at_bit or is_ragged or any(count * bits % BYTE_BITS for count in counts)
-    if (loops and is_cut) or (is_exact and at_bit):
+    if (loops and is_cut) or (is_exact and at_bit) or (below and is_ragged):
         return None
     # extents count the last block of an axis in full, even where the axis ends inside it
     end = layout.last + 1 if is_ragged else first + inner
     steps = tuple((block.extent, block.stride * bits // BYTE_BITS) for block in reversed(loops))
     runs = Runs(start, -(-end * bits // BYTE_BITS) - start, steps)
-    return runs, (_moved(layout, at_bit // bits, strides),)
+    return runs, (_moved(layout, at_bit // bits + below, strides),)
+
+
+def _below(layout: Layout) -> int:
+    """Return how many elements lie before the first one, because of negative strides."""
+    return sum((block.extent - 1) * -block.stride for block in layout.blocks if block.stride < 0)
 
 
 def _joined(fields: Fields, views: list[Layout]) -> tuple[Runs, tuple[Layout, ...]] | None:
     """Return the one run of all fields, if they fill it."""
+    if any(map(_below, views)):
+        return None
     pairs = list(zip(fields, views, strict=True))
     low = min(view.offset0 * field.bits for field, view in pairs)
     high = max((view.last + 1) * field.bits for field, view in pairs)

@@ -12,8 +12,9 @@ import pytest
 
 import reorder
 from memdesc import MemdescError, MemoryDesc, memory_desc
+from memdesc.record import known_records, record_desc
 from reorder.checkpoints.formats.entry import Place
-from reorder.checkpoints.moves.changes import ONLY, Reorder
+from reorder.checkpoints.moves.changes import ONLY, Reorder, Repack
 from reorder.checkpoints.moves.losses import FinalError
 from reorder.checkpoints.moves.pieces import Piece, cut
 from reorder.checkpoints.moves.tasks import Task
@@ -198,3 +199,16 @@ def test_gaps_hold_zeros_whatever_a_thread_wrote_before(
     wanted = np.zeros(dst.nbytes, np.uint8)
     reorder.execute(reorder.plan_reorder(src, dst), np.full(src.nbytes, 255, np.uint8), wanted)
     assert np.array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("name", known_records())
+def test_every_record_is_decoded_in_pieces(name: str) -> None:
+    for dims in ((512, 1024), (8, 256, 512)):
+        try:
+            src = record_desc(dims, name)
+        except MemdescError:  # has other dims
+            continue
+        change = Repack(src.bare, memory_desc(dims, "bf16"))
+        sizes = [piece.nbytes for piece in cut(change, 1 << 16, 1 << 20).pieces()]
+        assert len(sizes) > 1, dims
+        assert max(sizes) <= 1 << 20, dims
