@@ -40,8 +40,6 @@ class ReorderPlan(Checked):
     ----------
     boxes : tuple of Box
         The loop nests that read src and write dst.
-    bound_attr : BoundAttr
-        The attributes, checked against the descriptors.
 
     Raises
     ------
