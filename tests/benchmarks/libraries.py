@@ -277,7 +277,9 @@ def hptt_peer(case: Case, buffers: Buffers, threads: int, path: str) -> Peer | N
         *(plan, order, len(order), 1.0, src, extents, None),
         *(0.0, dst, None, 0, threads, None, True),
     )
-    return Peer(_stem(path), lambda: execute(plan[0]), owner=(plan, buffers), spins=True)
+    return Peer(
+        _stem(path), lambda: execute(plan[0]), owner=(plan, order, extents, buffers), spins=True
+    )
 
 
 def _stem(path: str) -> str:
