@@ -92,7 +92,7 @@ def compile_kernels(
     --------
     >>> import reorder
     >>> made = reorder.precompile.compile_kernels(dtypes=[], records=[])
-    >>> [kernel["kernel"] for kernel in made if "32-bit" in kernel["kernel"]]
+    >>> sorted(kernel["kernel"] for kernel in made if "32-bit" in kernel["kernel"])
     ['interpreter of 32-bit elements', 'interpreter of 32-bit elements, non-temporal stores']
     """
     names = [*DATA_TYPES] if dtypes is None else _checked_types(dtypes)
