@@ -28,8 +28,6 @@ _DISTANCES = {2, 4}
 _NO_BYTES, _WRITTEN, _ALLOCATED = 8, 1, 2
 _READ_WRITE, _READ_EXECUTE = 3, 5
 
-_images: list[mmap.mmap] = []
-
 
 def linked(compiled: bytes, symbol: str) -> bytes:
     """Return what `load` takes: where an image starts, or the symbol; a zero byte; the bytes."""
@@ -100,6 +98,6 @@ def _placed(image: bytes) -> int:
         raise MemdescError(
             "the system lets no process run code that it has compiled: nothing can be reordered"
         )
-    # never freed: threads may run it
-    _images.append(pages)
+    # never freed, also when Python ends and clears all modules: threads may run it
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(pages))
     return address

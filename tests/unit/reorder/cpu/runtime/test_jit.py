@@ -292,6 +292,23 @@ def test_a_terminal_is_told_once_what_takes_so_long(tmp_path: Path) -> None:
     assert warm == ""
 
 
+_CLEARED = """
+import gc
+from reorder.cpu.runtime import machine_code
+
+address = machine_code.load(b"0\\0" + b"\\xc3" * 4096)
+vars(machine_code).clear()  # as Python does when it ends, while threads sleep in such code
+gc.collect()
+with open("/proc/self/maps") as maps:
+    print(any(line.startswith(f"{address:x}-") for line in maps))
+"""
+
+
+@pytest.mark.skipif(not machine_code.RUNS_IMAGES, reason="LLVM places code here")
+def test_code_stays_in_memory_until_the_process_ends() -> None:
+    assert run_python("-c", _CLEARED).stdout == "True\n"
+
+
 _KERNELS_OF_TWO_WIDTHS = """
 import numpy as np, reorder
 for kind in (np.uint8, np.uint16):
