@@ -87,7 +87,7 @@ def _types_of(kind: Hashable) -> list[tuple[str, Any]]:
 
 
 def _is_of(value: Any, wanted: Any) -> bool:
-    """Whether a value is of a type, or a tuple or a union of types; a bool is no number."""
+    """Whether a value is of a type, or a tuple or a union of types; a bool is not a number."""
     parts = get_args(wanted)
     if get_origin(wanted) is tuple:
         if parts[-1] is ...:

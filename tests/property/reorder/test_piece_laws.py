@@ -93,10 +93,7 @@ def test_pieces_of_records_write_what_repacking_the_whole_writes(
         record.tensors["qzeros"][:] = 0x77 if names[0] == "gptq" else 0x88
     whole = reorder.records.repack(record, names[1])
     bound = (desc.nbytes + whole.desc.nbytes) // count + 1
-    try:
-        pieces = list(cut(Repack(desc, whole.desc), bound, 1 << 40).pieces())
-    except MemdescError:  # bits of fields that no run holds
-        return
+    pieces = list(cut(Repack(desc, whole.desc), bound, 1 << 40).pieces())
     with TemporaryDirectory() as folder:
         src = {name: Place(Path(folder, f"in.{name}"), 0, n) for name, n in desc.tensors.items()}
         dst = {
