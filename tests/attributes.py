@@ -1,23 +1,18 @@
 """Hypothesis strategies for reorders that convert: two types, two layouts, attributes."""
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ml_dtypes
 import numpy as np
 from hypothesis import strategies as st
 
+from memdesc import MemoryDesc
 from memdesc.dtypes import DATA_TYPES
 from reorder import Attr
 from tests.conversions import INTEGERS
 from tests.strategies import MAX_NELEMS, descs_of, dims
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from memdesc import MemoryDesc
 
 _SCALES = (np.float32, np.float64, np.float16, ml_dtypes.bfloat16, ml_dtypes.float8_e8m0fnu)
 

@@ -1,7 +1,5 @@
 """Debian's Chromium, driven through ChromeDriver by its HTTP protocol (W3C WebDriver)."""
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import json
@@ -10,12 +8,10 @@ import socket
 import subprocess
 import tempfile
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 from urllib.error import URLError
 from urllib.request import Request, urlopen
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _FLAGS = (
     "--headless",

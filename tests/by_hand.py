@@ -1,7 +1,5 @@
 """Numbers of values changed at random: to nearby ones, extreme ones, and things that are none."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,19 +1,14 @@
 """Checkpoints for tests: safetensors written by its rule, and quantised layers."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from memdesc.dtypes import DATA_TYPES
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from numpy.typing import NDArray
 
 _KINDS = {
     "int32": "I32",

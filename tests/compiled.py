@@ -1,18 +1,13 @@
 """Compilers of the machine, and generated sources as loaded libraries."""
 
-from __future__ import annotations
-
 import ctypes
 import shutil
 import subprocess
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from numpy.typing import NDArray
+from numpy.typing import NDArray
 
 _WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"]
 # a compiler and a language -> what it is started with

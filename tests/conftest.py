@@ -9,20 +9,15 @@ A file whose tests all have the mark `peers` or `judges` may end its import by
 `pytest.importorskip`: where the mark is not asked for, the file is not imported.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import signal
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.database import DirectoryBasedExampleDatabase
-
-if TYPE_CHECKING:
-    import pytest
 
 # shells start background jobs with SIGINT ignored, which the processes of tests would inherit
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

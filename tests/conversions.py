@@ -3,20 +3,16 @@
 It shares nothing with reorder/. A data type without a row here fails the tests.
 """
 
-from __future__ import annotations
-
 from fractions import Fraction
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 import reorder
 from memdesc import memory_desc
 from memdesc.dtypes import DATA_TYPES
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 # bits
 INTEGERS = {f"{sign}{bits}": bits for sign in "su" for bits in (64, 32, 16, 8, 4)}

@@ -4,17 +4,12 @@ Those that need an OpenCL device are skipped where there is none; those that nee
 extra are marked `peers`.
 """
 
-from __future__ import annotations
-
 import doctest
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _ROOT = Path(__file__).parents[1]
 _NEED_A_DEVICE = (_ROOT / "docs" / "opencl.md", _ROOT / "reorder" / "opencl")

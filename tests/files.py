@@ -1,18 +1,14 @@
 """Damaged files: each is read correctly or refused."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 from hypothesis import strategies as st
 
 import reorder
 from memdesc import MemdescError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 _MAX_MESSAGE = 1000
 

@@ -5,16 +5,11 @@ has not made one. What lies between the buffer and the other edge holds a patter
 that `is_intact` looks for.
 """
 
-from __future__ import annotations
-
 import ctypes
 import mmap
-from typing import TYPE_CHECKING
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from numpy.typing import NDArray
 
 POISON = 0xA5
 _PAGE = mmap.PAGESIZE

@@ -1,13 +1,8 @@
 """Hand-made files of each format, byte by byte, so that tests can damage them."""
 
-from __future__ import annotations
-
 import json
 import struct
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from collections.abc import Sequence
 
 
 def message_field(number: int, content: bytes) -> bytes:

@@ -1,14 +1,13 @@
 """Hints in messages: tables of them, and what finds those without a row."""
 
-from __future__ import annotations
-
 import ast
 import pickle
 import re
 import textwrap
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -16,9 +15,6 @@ import pytest
 import memdesc
 import reorder
 from memdesc import MemdescError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 ROOT = Path(__file__).parents[1]
 # words that start a hint

@@ -5,8 +5,6 @@ logical index of a pixel's lane. Sources: MACE at 0fc55a54, `buffer_to_image.cl`
 start with image_2d, the table of clDNN's formats.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from memdesc.names.images import IMAGES as IMAGE_TYPES

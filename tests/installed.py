@@ -5,8 +5,6 @@ compared with the definition: the element of an index lies at the offset of its 
 other elements are zero.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from importlib.metadata import metadata

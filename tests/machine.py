@@ -6,16 +6,12 @@ all. Only the instructions are limited by what the machine has: the newest proce
 stand for. `cpu=host` takes all that it has.
 """
 
-from __future__ import annotations
-
 import os
-from typing import TYPE_CHECKING
+
+import pytest
 
 from reorder.assumed import VARIABLE
 from tests.processors import runnable_processors
-
-if TYPE_CHECKING:
-    import pytest
 
 _DEFAULT = {"cores": "2", "l1": "48K", "l2": "2M", "l3": "32M"}
 # what oneDNN may use, as it calls this, where the processor is older than those with VNNI

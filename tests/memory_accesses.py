@@ -3,12 +3,8 @@
 A thread is a generator that yields an `Access` and gets its result.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
-
-if TYPE_CHECKING:
-    from collections.abc import Generator
+from collections.abc import Generator
+from typing import Any, NamedTuple, TypeAlias
 
 # kinds of accesses
 PLAIN = {"read", "write"}

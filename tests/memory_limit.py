@@ -1,13 +1,8 @@
 """A limit on the memory that a process may ask for, whatever the system would grant."""
 
-from __future__ import annotations
-
 import resource
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 # more addresses than the libraries and runtimes of all tests map
 _NBYTES = 1 << 40

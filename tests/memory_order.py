@@ -14,13 +14,11 @@ are taken for acquire and release, so what is right here is right with them.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from tests.memory_accesses import PLAIN, WRITES, Access, Thread, Uses, local_variables
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
 
 
 class DataRaceError(Exception):

@@ -6,17 +6,10 @@ of Concurrent Systems", 1996). Which threads access a location is learned by sea
 nothing new is found.
 """
 
-from __future__ import annotations
+from collections.abc import Callable, Mapping, Sequence
 
-from typing import TYPE_CHECKING
-
-from tests.memory_accesses import Uses
+from tests.memory_accesses import Thread, Uses
 from tests.memory_order import Program, Run
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from tests.memory_accesses import Thread
 
 
 def search(

@@ -1,9 +1,7 @@
 """Descriptors with any known name, in sizes that the name allows."""
 
-from __future__ import annotations
-
 import contextlib
-from typing import TYPE_CHECKING
+from random import Random
 
 from memdesc import (
     MemoryDesc,
@@ -14,9 +12,6 @@ from memdesc import (
     parse_layout,
 )
 from memdesc.names import resolve
-
-if TYPE_CHECKING:
-    from random import Random
 
 NAMES = [name for name in known_names() if "image" not in name.text]
 

@@ -1,7 +1,5 @@
 """What commands say on stderr, however long they took to compile and to run."""
 
-from __future__ import annotations
-
 import re
 
 from reorder.cli.progress import NOTICE

@@ -1,12 +1,8 @@
 """The meaning of layouts in plain Python loops, which share no code with memdesc."""
 
-from __future__ import annotations
-
 from itertools import product
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from memdesc import MemoryDesc
+from memdesc import MemoryDesc
 
 # a digit: letters, step, extent; None is the outer digit, which counts whole steps
 Digits = list[tuple[str, int, int | None]]

@@ -4,19 +4,15 @@ Nothing here knows a tag. Each function takes unsigned elements, one a byte, by 
 indices, and returns the elements in the order of memory, the low bits of a word first.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+Elements = NDArray[Any]
+Formula = Callable[[Elements], Elements]
 
-    from numpy.typing import NDArray
-
-    Elements = NDArray[Any]
-    Formula = Callable[[Elements], Elements]
 
 # The order of eight 4-bit elements, or of four 8-bit ones, in a word whose pairs are 16 bits apart.
 INTERLEAVED = {4: (0, 2, 4, 6, 1, 3, 5, 7), 8: (0, 2, 1, 3)}

@@ -1,15 +1,14 @@
 """Damaged pickles: values to pickle, what changes bytes, and what uses the value that is read."""
 
-from __future__ import annotations
-
 import io
 import pickle
 import resource
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -30,9 +29,6 @@ from memdesc import (
 from memdesc.record import Field, RecordDesc
 from memdesc.tags import FormatTag
 from tests.reorders import few_boxes, move_guarded, random_bytes
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 PROTOCOLS = range(2, pickle.HIGHEST_PROTOCOL + 1)
 # what reading a damaged pickle may allocate: indices of its memo are lengths of a table

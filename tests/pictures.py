@@ -1,18 +1,14 @@
 """Read a picture back: what each cell shows, and where it is; check its numbers."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from itertools import product
-from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from memdesc import MemoryDesc
-    from memdesc.picture import Picture
+from memdesc import MemoryDesc
+from memdesc.picture import Picture
 
 _SVG = "{http://www.w3.org/2000/svg}"
 

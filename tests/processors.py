@@ -1,17 +1,12 @@
 """Older x86-64 processors that kernels can be compiled for, and run on a newer one."""
 
-from __future__ import annotations
-
 import platform
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from llvmlite import binding
 
 from reorder.assumed import PROCESSORS, VARIABLE
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def runnable_processors() -> list[str]:

@@ -1,17 +1,12 @@
 """Records with random bytes, and their numbers by definition."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 import reorder
-from memdesc.record import BIT_PLANES
+from memdesc.record import BIT_PLANES, RecordDesc
 from reorder.records import reference
-
-if TYPE_CHECKING:
-    from memdesc.record import RecordDesc
 
 # what the numbers of a record are, in numpy
 dequantize_reference = reference.dequantize_reference

@@ -3,8 +3,6 @@
 It needs Python alone. Exit code 1 means that something is in the way; each line says what.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 import tomllib

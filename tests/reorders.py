@@ -1,29 +1,23 @@
 """An independent, element-by-element definition of a reorder."""
 
-from __future__ import annotations
-
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unittest import mock
 
 import numpy as np
+from numpy.typing import NDArray
 
+from memdesc import MemoryDesc
 from reorder.cpu import PreparedReorder
 from reorder.cpu.machine import Machine, this_machine
 from reorder.cpu.runtime.fast_call import fast_call
+from reorder.plan import Box, ReorderPlan
 from reorder.plan.nodes import NOWHERE
 from reorder.plan.planner import _plan
 from tests.guarded import Guarded
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
-
-    from memdesc import MemoryDesc
-    from reorder.plan import Box, ReorderPlan
 
 # Buffers up to this many bytes are moved three times.
 _REPEATED_NBYTES = 1 << 13

@@ -5,21 +5,16 @@ blocks of one dim, adjacent blocks of one dim. Elements with padding, without th
 number at most `max_nelems`.
 """
 
-from __future__ import annotations
-
 import contextlib
 from functools import cache
 from math import lcm, prod
-from typing import TYPE_CHECKING
 
 from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn, SearchStrategy
 
 from memdesc import MemdescError, MemoryDesc, known_names, memory_desc
 from memdesc.dtypes import DATA_TYPES
 from memdesc.tags import Digit, FormatTag
-
-if TYPE_CHECKING:
-    from hypothesis.strategies import DrawFn, SearchStrategy
 
 MAX_NELEMS = 2048
 _SIZES = (1, 2, 3, 5, 4, 7, 8, 9, 15, 16, 17, 31, 33)

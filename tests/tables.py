@@ -1,7 +1,5 @@
 """The published tables in tests/data: names of oneDNN 3.13, and of OpenVINO 2019 to 2025."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,15 +1,11 @@
 """Count the work that a function does; times on a busy machine mean little."""
 
-from __future__ import annotations
-
 import signal
 import sys
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from types import FrameType
+from types import FrameType
+from typing import Any
 
 # of a processor: for what takes milliseconds, unless it is quadratic or worse
 _HANG_SECONDS = 20.0

@@ -1,18 +1,14 @@
 """Outputs that are being written, and bytes of their tensors."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from reorder.checkpoints.formats.entry import Tensor
 from reorder.checkpoints.formats.table import plan_file
 from reorder.checkpoints.writer import Writer
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from pathlib import Path
 
 
 def one_tensor(target: Path, *, resume: bool = False, overwrite: bool = False) -> Writer:

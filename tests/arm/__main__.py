@@ -4,8 +4,6 @@ Ends with 0 if all tests pass, with 1 if some fail, and with 3 if this machine c
 emulated ARM.
 """
 
-from __future__ import annotations
-
 import argparse
 import resource
 import subprocess

@@ -4,8 +4,6 @@ It holds Debian's packages for arm64 and wheels for aarch64, unpacked and not co
 kernels that were compiled there.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """What the parts name exists; running them needs an emulator."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tests.arm.__main__ import PARTS

@@ -1,7 +1,5 @@
 """Each mechanism names what the engine has: a variant of it can be made, and runs."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Cases in benchdnn's spelling."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

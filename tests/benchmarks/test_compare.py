@@ -1,17 +1,13 @@
 """The tool that times two checkouts, on cases too small to measure."""
 
-from __future__ import annotations
-
 import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from tests.benchmarks.compare import Comparison, Timing, is_worse, main
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _ROOT = Path(__file__).parents[2]
 

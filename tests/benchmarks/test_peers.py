@@ -1,10 +1,9 @@
 """Other libraries as peers, with a library of three loops in place of HPTT."""
 
-from __future__ import annotations
-
 import json
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,9 +22,6 @@ from tests.benchmarks.libraries import (
 from tests.benchmarks.peers import main
 from tests.compiled import compile_library
 from tests.differential.libdnnl import find_libraries
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = pytest.mark.peers
 

@@ -1,7 +1,5 @@
 """Random cases are reproducible, and have the requested classes and sizes."""
 
-from __future__ import annotations
-
 import pytest
 
 from memdesc import MemdescError

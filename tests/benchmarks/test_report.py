@@ -1,7 +1,5 @@
 """The summary of measurements."""
 
-from __future__ import annotations
-
 from statistics import median
 from typing import Any
 

@@ -4,14 +4,13 @@ Case k has its own generator, seeded by the seed, the test's name and k, so a ca
 be run again alone.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from memdesc import MemdescError, MemoryDesc, memory_desc
 from memdesc.dtypes import DATA_TYPES
@@ -19,10 +18,6 @@ from memdesc.tags import parse_tag
 
 from .libdnnl import DESC_TYPES, Desc, Library, Status
 from .nesting import strict_desc
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
 
 SEED: Final = int(os.environ.get("MEMDESC_SEED", "2026"))
 

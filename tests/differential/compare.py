@@ -1,22 +1,15 @@
 """Where two descriptors, or two buffers, differ."""
 
-from __future__ import annotations
-
 from math import prod
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
+from memdesc import MemoryDesc
 from memdesc.errors import NotBlockedError
 
-from .libdnnl import DATA_TYPES, FORMAT_KIND_BLOCKED
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from memdesc import MemoryDesc
-
-    from .libdnnl import Fields
+from .libdnnl import DATA_TYPES, FORMAT_KIND_BLOCKED, Fields
 
 _NAMES: Final = (
     "ndims",

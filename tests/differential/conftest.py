@@ -1,23 +1,18 @@
 """The two libraries as fixtures, and what the tests counted, at the end of the run."""
 
-from __future__ import annotations
-
 import os
 import platform
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
 
 import pytest
+from _pytest.terminal import TerminalReporter
 
 from .cases import SEED
 from .libdnnl import find_libraries
 from .libdnnl_reorder import Executor
 from .tally import REPORT
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from _pytest.terminal import TerminalReporter
 
 _WHEELS: Final = {"3.2": "onednn-cpu-gomp==2023.2.0", "3.13": "onednn==2026.1.0"}
 

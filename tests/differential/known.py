@@ -4,28 +4,21 @@ Numbers in brackets are those of the list of defects in the project's notes on o
 ones were found by these tests.
 """
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from memdesc import MemdescError, MemoryDesc, data_type
 from memdesc.tags import parse_tag
+from reorder.plan import ReorderPlan
 
+from .cases import Start, Step
 from .compare import count_blocks, differing_fields, is_padding, offsets_of, where_bytes_differ
 from .libdnnl import Fields, Status
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    from reorder.plan import ReorderPlan
-
-    from .cases import Start, Step
 
 INT64_MAX: Final = 2**63 - 1
 UINT64_MAX: Final = 2**64 - 1

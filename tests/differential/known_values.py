@@ -1,15 +1,11 @@
 """Where the reference of oneDNN 3.13 is known to store another value: which elements, by name."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from memdesc.dtypes import DATA_TYPES
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 # the largest f32 below 2^31
 _LARGEST = 2147483520

@@ -13,6 +13,7 @@ import os
 import re
 import struct
 import sys
+from collections.abc import Iterator, Sequence
 from ctypes import (
     POINTER,
     byref,
@@ -29,10 +30,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+from typing import Any, Final
 
 FOLDER_VARIABLE: Final = "MEMDESC_LIBDNNL_DIR"
 """Environment variable naming a folder to search, at any depth, before the environment."""

@@ -5,20 +5,16 @@ libdnnl makes a descriptor from one, so the fields are written into the blob. Wh
 searched for, and verified by the sizes that libdnnl answers.
 """
 
-from __future__ import annotations
-
 import ctypes
 import struct
 from ctypes import byref, c_size_t, c_void_p
 from functools import cache
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from memdesc import Extra
 
 from .libdnnl import Desc
-
-if TYPE_CHECKING:
-    from memdesc import Extra
-
-    from .libdnnl_reorder import Executor
+from .libdnnl_reorder import Executor
 
 # memory_extra_desc_t begins with: flags, compensation_mask, scale_adjust, asymm_compensation_mask
 _FORM: Final = "<Qifi"

@@ -1,20 +1,15 @@
 """The real oneDNN executing reorders on the CPU, with and without attributes."""
 
-from __future__ import annotations
-
 from contextlib import ExitStack, closing
-from typing import TYPE_CHECKING, Final, NamedTuple
+from pathlib import Path
+from typing import Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from memdesc.dtypes import DATA_TYPES as OUR_TYPES
 
 from .libdnnl import DATA_TYPES, RUNTIME, Desc, DnnlError, ExecArg, Fields, Library, Status
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    import numpy.typing as npt
 
 _BITS: Final = {
     number: OUR_TYPES[name].bits for name, number in DATA_TYPES.items() if name in OUR_TYPES

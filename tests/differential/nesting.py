@@ -1,17 +1,13 @@
 """oneDNN's rule for strides, which refuses more than overlap."""
 
-from __future__ import annotations
-
+from collections.abc import Iterable
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from memdesc import MemoryDesc, memory_desc
 from memdesc.errors import OverlapError
 from memdesc.int64 import INT64_MAX
 from memdesc.layout import Layout, dim_name
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 
 def strict_desc(dims: Iterable[int], dtype: object, *layout: Any, **strides: Any) -> MemoryDesc:

@@ -1,11 +1,11 @@
 """Random pairs of layouts of the same dims, and values to move between them."""
 
-from __future__ import annotations
-
+import random
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from memdesc import MemdescError, MemoryDesc
 from memdesc.dtypes import DATA_TYPES
@@ -26,11 +26,6 @@ from .cases import (
     step_ours,
     tags_of,
 )
-
-if TYPE_CHECKING:
-    import random
-
-    from numpy.typing import NDArray
 
 DTYPES: Final = ("f32", "s32", "s8", "u8", "f16", "bf16")
 MAX_OFFSET: Final = 1 << 15

@@ -1,15 +1,11 @@
 """Counts of what a test compared, left out or excused by name, and found."""
 
-from __future__ import annotations
-
 from collections import Counter
-from typing import TYPE_CHECKING, Final, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Final, TypeVar
 
 from .cases import SEED
 from .known import Answer
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 _Answer = TypeVar("_Answer", bound=Answer)
 

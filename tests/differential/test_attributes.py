@@ -1,12 +1,13 @@
 """Conversions with scales, zero points and sums, against the reference of oneDNN 3.13."""
 
-from __future__ import annotations
-
+import random
+from collections.abc import Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 import reorder
 from memdesc import MemoryDesc, memory_desc
@@ -17,16 +18,8 @@ from tests.conversions import INTEGERS
 from .cases import draw_dims_with_tails, make_rng
 from .known import ignores_masks_of_zero_points, is_unimplemented
 from .known_values import KNOWN_VALUES
-from .libdnnl_reorder import Parameters, reorder_with_attributes
+from .libdnnl_reorder import Executor, Parameters, reorder_with_attributes
 from .tally import Tally
-
-if TYPE_CHECKING:
-    import random
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    from .libdnnl_reorder import Executor
 
 _PAIRS = {
     "f32": ("f32", "bf16", "f16", "s32", "s8", "u8", "f8_e5m2", "f8_e4m3"),

@@ -1,9 +1,7 @@
 """The comparisons themselves: each must notice one wrong number, or one wrong byte."""
 
-from __future__ import annotations
-
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,12 +12,10 @@ from .cases import Recipe, Start, Step, follow_ours, make_rng
 from .compare import differing_fields, is_padding, offsets_of, where_bytes_differ
 from .known import StartAnswer, counts_no_bytes_of_what_is_read
 from .libdnnl import Fields
+from .libdnnl_reorder import Executor
 from .pairs import Side
 from .tally import REPORT, Tally
 from .test_reorder import compare
-
-if TYPE_CHECKING:
-    from .libdnnl_reorder import Executor
 
 _START = Start((2, 17, 3), "f32", "aBc8b")
 _FIELDS = Fields(

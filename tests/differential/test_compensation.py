@@ -3,12 +3,12 @@
 Sums start at a multiple of 4 bytes; libdnnl leaves the bytes in front of them as they are.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, NamedTuple
+import random
+from typing import NamedTuple
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 import reorder
 from memdesc import Extra, MemoryDesc, memory_desc
@@ -17,14 +17,8 @@ from . import known
 from .cases import draw_dims_with_tails, make_rng
 from .libdnnl import Desc
 from .libdnnl_extra import with_extra
+from .libdnnl_reorder import Executor
 from .tally import Tally
-
-if TYPE_CHECKING:
-    import random
-
-    from numpy.typing import NDArray
-
-    from .libdnnl_reorder import Executor
 
 _TAGS = {
     2: ("ab", "ba", "Ab16a", "aB8b", "AB2b32a", "AB4b16a4b", "BA16a16b4a", "BA16a64b4a"),

@@ -1,8 +1,7 @@
 """Converted checkpoints as other packages read them: safetensors, torch and gguf."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,9 +9,6 @@ import pytest
 from reorder.cli import main
 from tests.checkpoints import awq_layer
 from tests.gguf_files import gguf_file
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = pytest.mark.peers
 

@@ -1,24 +1,18 @@
 """CuTe's layouts: tensor-layouts, an independent implementation, computes the same offsets."""
 
-from __future__ import annotations
-
 import contextlib
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
 
-from memdesc import MemdescError, UnsupportedFormatError, known_names, memory_desc
+from memdesc import MemdescError, MemoryDesc, UnsupportedFormatError, known_names, memory_desc
 from tests import strategies
 from tests.named import buffer_layout
-
-if TYPE_CHECKING:
-    from hypothesis.strategies import DrawFn
-
-    from memdesc import MemoryDesc
 
 tensor_layouts = pytest.importorskip("tensor_layouts", reason="tensor-layouts is not installed")
 

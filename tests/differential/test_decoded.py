@@ -5,24 +5,19 @@ Sources: compressed-tensors 0.20 (`compressors`, `quantization/lifecycle/forward
 (`mx.dequantize` rounds the product and then the sum to the type of the scales).
 """
 
-from __future__ import annotations
-
+from collections.abc import Callable, Iterator, Mapping
 from itertools import product
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 import reorder
 from memdesc.dtypes import DATA_TYPES
 from memdesc.record import record_desc
 from reorder.checkpoints.stored import written_tensors
 from tests.records import random_record
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from numpy.typing import NDArray
 
 pytestmark = [
     pytest.mark.judges,

@@ -4,25 +4,21 @@ The damage is done here in numpy or by the library itself, never by the code tha
 `pytest -m judges -s tests/differential/test_differences.py` prints how much of it is found.
 """
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 import reorder
 from tests.gguf_files import gguf_file
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
+Tensors = dict[str, NDArray[Any]]
+Damage = Callable[[NDArray[Any]], NDArray[Any]]
 
-    from numpy.typing import NDArray
-
-    Tensors = dict[str, NDArray[Any]]
-    Damage = Callable[[NDArray[Any]], NDArray[Any]]
 
 pytestmark = [pytest.mark.judges, pytest.mark.filterwarnings("ignore")]
 

@@ -4,8 +4,6 @@
 so the function is taken alone, with the enum that it compares with.
 """
 
-from __future__ import annotations
-
 import ast
 import importlib.util
 import random

@@ -1,23 +1,18 @@
 """Packings of FlashInfer: by its own functions on a CPU, and its own kernel compiled for one."""
 
-from __future__ import annotations
-
 import ctypes
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 import reorder
 from memdesc import memory_desc
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
 
 pytestmark = [pytest.mark.judges, pytest.mark.filterwarnings("ignore")]
 

@@ -5,8 +5,6 @@ rounded to the type of the output); compressed-tensors 0.20, `quantization/lifec
 `dequantize` (codes in the type of the scales, times the scales).
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

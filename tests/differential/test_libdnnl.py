@@ -1,17 +1,12 @@
 """Finding the libraries: what happens where one is missing, and that both answer."""
 
-from __future__ import annotations
-
 import platform
-from typing import TYPE_CHECKING
 
 import pytest
 
 from . import conftest
 from .libdnnl import Status
-
-if TYPE_CHECKING:
-    from .libdnnl_reorder import Executor
+from .libdnnl_reorder import Executor
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """Names of layers from OpenVINO, as `docs/onednn_logs.md` gets them."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """What `docs/onednn_logs.md` advises for PyTorch, run and counted."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,23 +1,16 @@
 """MLIR's layouts: IREE parses the maps, and runs the packs that are written here."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from math import prod
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 
 import reorder
-from memdesc import UnsupportedFormatError, memory_desc, parse_layout
+from memdesc import MemoryDesc, UnsupportedFormatError, memory_desc, parse_layout
 from memdesc.exchange import written
 from tests import strategies
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from memdesc import MemoryDesc
 
 pytestmark = pytest.mark.peers
 

@@ -1,9 +1,8 @@
 """Weights written here and loaded by MLX, on its CPU backend."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,9 +10,6 @@ import pytest
 import reorder
 from memdesc.record import record_desc
 from tests.differential.test_decoded import MODES, numbers, same
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = pytest.mark.judges
 

@@ -1,19 +1,14 @@
 """PyTorch's notations: torch itself has the same strides, and prints the same layouts."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
 
-from memdesc import MemdescError, UnsupportedFormatError, memory_desc
+from memdesc import MemdescError, MemoryDesc, UnsupportedFormatError, memory_desc
 from memdesc.exchange import written
 from tests import strategies
 from tests.named import buffer_layout
-
-if TYPE_CHECKING:
-    from memdesc import MemoryDesc
 
 pytestmark = pytest.mark.peers
 

@@ -1,7 +1,5 @@
 """Records as torch uses them: products with weights that were repacked here."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,11 +1,11 @@
 """Reorders against oneDNN 3.2: every byte of dst, padding and gaps included."""
 
-from __future__ import annotations
-
+import random
 from contextlib import nullcontext
-from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from memdesc.dtypes import DATA_TYPES
 from reorder import execute, plan_reorder
@@ -14,19 +14,10 @@ from tests.reorders import few_boxes
 from . import known
 from .cases import follow_theirs, make_rng
 from .compare import count_elements, is_padding, offsets_of, where_bytes_differ
-from .libdnnl import Desc, Status
-from .pairs import DTYPES, draw_pair, poison, values
+from .libdnnl import Desc, Fields, Status
+from .libdnnl_reorder import Executor
+from .pairs import DTYPES, Side, draw_pair, poison, values
 from .tally import Tally
-
-if TYPE_CHECKING:
-    import random
-
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from .libdnnl import Fields
-    from .libdnnl_reorder import Executor
-    from .pairs import Side
 
 _SLACK = 4096
 # how many of the reorders use indirection tables wherever blocks do not divide dims

@@ -1,11 +1,11 @@
 """Models as a library saved them: each layer is read, and decoded to the library's own numbers."""
 
-from __future__ import annotations
-
 import json
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import product
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -15,10 +15,6 @@ from memdesc import memory_desc
 from memdesc.record import Field, Number, RecordDesc, Rule, record_desc
 from tests.differential.test_decoded import STRATEGIES, TYPES, decoded, numbers, same, torch
 from tests.differential.test_whole_models import model_of, safetensors
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 pytestmark = [pytest.mark.judges, pytest.mark.filterwarnings("ignore")]
 

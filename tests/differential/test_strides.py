@@ -1,9 +1,7 @@
 """Strides, accepted or refused, and equality, against oneDNN's."""
 
-from __future__ import annotations
-
+import random
 from math import prod
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -32,13 +30,9 @@ from .cases import (
 from .compare import differing_fields
 from .known import StartAnswer
 from .libdnnl import Desc
+from .libdnnl_reorder import Executor
 from .nesting import strict_desc
 from .tally import Tally
-
-if TYPE_CHECKING:
-    import random
-
-    from .libdnnl_reorder import Executor
 
 _KNOWN = [
     known.counts_no_bytes_of_what_is_read,

@@ -1,7 +1,5 @@
 """Swizzles: Triton, pycute and tensor-layouts give every element the same offset."""
 
-from __future__ import annotations
-
 from functools import cache
 from importlib import import_module
 from itertools import product

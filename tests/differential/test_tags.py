@@ -1,9 +1,6 @@
 """All tags and aliases of oneDNN against its own descriptors."""
 
-from __future__ import annotations
-
 from ctypes import c_char_p
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -28,12 +25,9 @@ from .cases import (
 from .compare import offsets_of
 from .known import StartAnswer
 from .libdnnl import Desc
+from .libdnnl_reorder import Executor
 from .nesting import strict_desc
 from .tally import Tally
-
-if TYPE_CHECKING:
-    from .libdnnl_reorder import Executor
-
 
 _HUGE = [
     known.counts_the_outermost_extent_twice,

@@ -1,21 +1,16 @@
 """TVM's layouts: TVM maps shapes and indices of what is written as the descriptor does."""
 
-from __future__ import annotations
-
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from memdesc import UnsupportedFormatError, memory_desc, parse_layout
+from memdesc import MemoryDesc, UnsupportedFormatError, memory_desc, parse_layout
 from memdesc.exchange import written
 from tests import strategies
 from tests.named import buffer_layout
-
-if TYPE_CHECKING:
-    from memdesc import MemoryDesc
 
 pytestmark = pytest.mark.peers
 

@@ -1,23 +1,15 @@
 """What libdnnl prints of descriptors in its verbose mode, runtime dims included."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+import pytest
 
 import memdesc
 from memdesc import RUNTIME, memory_desc, runtime_desc
-from reorder.logs import read_verbose
+from reorder.logs import VerbosePrimitive, read_verbose
 
 from .cases import draw_dims_with_tails, make_rng, tags_of
 from .libdnnl import Desc, DnnlError
+from .libdnnl_reorder import Executor
 from .tally import Tally
-
-if TYPE_CHECKING:
-    import pytest
-
-    from reorder.logs import VerbosePrimitive
-
-    from .libdnnl_reorder import Executor
 
 _COUNT = 300
 _TAGS = 760

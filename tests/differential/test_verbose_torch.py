@@ -1,7 +1,5 @@
 """Logs of PyTorch, as it runs here: every line is read, and every tensor described."""
 
-from __future__ import annotations
-
 import pytest
 
 from reorder.logs import read_verbose, report

@@ -1,8 +1,6 @@
 """Sub-memory, reshape and permute against oneDNN's."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+import random
 
 import pytest
 
@@ -29,14 +27,9 @@ from .cases import (
     tags_of,
 )
 from .known import StartAnswer, StepAnswer
-from .libdnnl import Desc, Status
+from .libdnnl import Desc, Fields, Status
+from .libdnnl_reorder import Executor
 from .tally import Tally
-
-if TYPE_CHECKING:
-    import random
-
-    from .libdnnl import Fields
-    from .libdnnl_reorder import Executor
 
 _SIZES = [known.counts_no_bytes_of_what_is_read]
 _STEPS = [*_SIZES, known.drops_a_blocked_unit_dim, known.merges_a_blocked_dim_as_if_it_were_plain]

@@ -10,14 +10,14 @@ GPTQModel changes how transformers loads experts for the rest of the process: it
 ones here, and this file comes after the others by its name.
 """
 
-from __future__ import annotations
-
 import copy
 import json
 import os
 import shutil
+from collections.abc import Callable
 from contextlib import chdir
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -27,10 +27,6 @@ from memdesc import data_type
 from memdesc.record import record_desc
 from tests.differential.test_decoded import decoded, numbers, of_modelopt, same
 from tests.records import random_record
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 pytestmark = [pytest.mark.judges, pytest.mark.filterwarnings("ignore")]
 

@@ -1,18 +1,11 @@
 """XLA's shapes: jaxlib parses and prints the strings that are written here."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
 from hypothesis import given, settings
 
-from memdesc import UnsupportedFormatError, memory_desc, parse_layout
+from memdesc import MemoryDesc, UnsupportedFormatError, memory_desc, parse_layout
 from memdesc.dtypes import DATA_TYPES
 from tests import strategies
-
-if TYPE_CHECKING:
-    from memdesc import MemoryDesc
 
 pytestmark = pytest.mark.peers
 

@@ -1,21 +1,17 @@
 """Every block of code on every page runs: python as doctests by pytest, the others here."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
 import subprocess
 import sysconfig
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import pytest
 
 from tests.notice import without_notice
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _ROOT = Path(__file__).parents[2]
 _PAGES = sorted(

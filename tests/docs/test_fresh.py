@@ -3,8 +3,6 @@
 Other tests run them in one process, where an earlier page may have loaded what a later one lacks.
 """
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

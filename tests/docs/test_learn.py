@@ -1,15 +1,14 @@
 """The script of the chapter "Learn": the same tags and offsets as the package, and its forms."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import random
 import shutil
 import subprocess
+from collections.abc import Sequence
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -17,9 +16,6 @@ import memdesc
 from memdesc import MemdescError
 from memdesc.names.images import IMAGES
 from memdesc.tags import Digit, FormatTag
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 pytestmark = pytest.mark.docs
 

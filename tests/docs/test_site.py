@@ -1,7 +1,5 @@
 """The built pages, as a reader's browser shows them."""
 
-from __future__ import annotations
-
 import functools
 import html
 import re
@@ -9,9 +7,10 @@ import shlex
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urldefrag
 
 import pytest
@@ -19,10 +18,6 @@ import pytest
 import memdesc
 import reorder
 from tests.browser import Browser, missing, opened
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 _ROOT = Path(__file__).parents[2]
 

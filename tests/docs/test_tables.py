@@ -1,13 +1,9 @@
 """The tables on pages are what the code says."""
 
-from __future__ import annotations
-
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    import pytest
+import pytest
 
 _DOCS = Path(__file__).parents[2] / "docs"
 

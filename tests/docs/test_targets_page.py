@@ -1,7 +1,5 @@
 """The table of docs/checkpoints.md: each command runs on a small model of the kind it converts."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

@@ -1,7 +1,5 @@
 """Copy the tree, and run the tests on mutants there: the checkout stays as it is."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

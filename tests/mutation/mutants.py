@@ -5,15 +5,11 @@ So are `strict=True` of zip, which states what holds anyway, and large numbers: 
 memory may be any number near it.
 """
 
-from __future__ import annotations
-
 import ast
 from collections import Counter
+from collections.abc import Iterator
 from copy import copy
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from typing import NamedTuple
 
 _COMPARED: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE,

@@ -1,7 +1,5 @@
 """Run the tests of modules on their mutants; works on the tree it is in, which is a copy."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import random

@@ -1,7 +1,5 @@
 """The whole tool on a module of three functions, with tests that notice some of its faults."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import tomllib

@@ -1,7 +1,5 @@
 """What guarded buffers promise: touching a byte outside them ends the process."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys

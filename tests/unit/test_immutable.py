@@ -1,7 +1,5 @@
 """No attribute of a public value can be set or deleted, and each refusal says what to do."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 from dataclasses import fields, is_dataclass, replace

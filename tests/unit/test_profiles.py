@@ -1,7 +1,5 @@
 """Pull requests draw the same examples each time; nightly runs draw new ones."""
 
-from __future__ import annotations
-
 import json
 
 from tests.programs import run_python

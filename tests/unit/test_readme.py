@@ -1,7 +1,5 @@
 """What README, and the page of commands, show besides their doctests."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import shutil

@@ -1,7 +1,5 @@
 """What must be so before a release: no placeholder, one version, links that work elsewhere."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from pathlib import Path

@@ -1,7 +1,6 @@
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import numpy as np
 from hypothesis import given
@@ -13,9 +12,6 @@ from memdesc.names import suggest
 from memdesc.tags import Digit, FormatTag, parse_tag
 from memdesc.verbose import from_verbose, to_verbose
 from tests.strategies import descs, name_strings
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 T = TypeVar("T")
 

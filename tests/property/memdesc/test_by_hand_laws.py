@@ -1,20 +1,15 @@
 """Hand-made layouts, tags and images of any integers are correct or refused."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from memdesc import Axis, Block, ImageDesc, Layout, MemdescError, image_desc
+from memdesc import Axis, Block, ImageDesc, Layout, MemdescError, MemoryDesc, image_desc
 from memdesc.tags import FormatTag, parse_tag
 from tests.by_hand import disguised, mutated
 from tests.strategies import descs, tags
-
-if TYPE_CHECKING:
-    from memdesc import MemoryDesc
 
 _SEEDS = st.integers(0, 2**32)
 _MAX_SIZE = 1 << 14

@@ -1,9 +1,7 @@
 """Each system's notation reads back as the same descriptor, or writing it is refused."""
 
-from __future__ import annotations
-
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from random import Random
 
 import pytest
 from hypothesis import given, settings
@@ -11,6 +9,7 @@ from hypothesis import strategies as st
 
 from memdesc import (
     MemdescError,
+    MemoryDesc,
     UnknownFormatError,
     UnsupportedFormatError,
     memory_desc,
@@ -18,14 +17,9 @@ from memdesc import (
 )
 from memdesc.errors import short_repr
 from memdesc.exchange import SYSTEMS, written
+from memdesc.names import Name
 from tests import strategies
 from tests.named import NAMES, uneven_desc
-
-if TYPE_CHECKING:
-    from random import Random
-
-    from memdesc import MemoryDesc
-    from memdesc.names import Name
 
 
 def written_or_refused(desc: MemoryDesc, system: str) -> tuple[str, ...]:

@@ -1,7 +1,5 @@
 """A Layout with any blocks agrees with its definition, index by index."""
 
-from __future__ import annotations
-
 from collections import Counter
 from itertools import product
 from math import prod

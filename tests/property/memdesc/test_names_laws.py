@@ -1,18 +1,13 @@
-from __future__ import annotations
-
 import contextlib
 from random import Random
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from memdesc import MemdescError, MemoryDesc, memory_desc
+from memdesc.names import Name
 from tests.named import NAMES, uneven_desc
-
-if TYPE_CHECKING:
-    from memdesc.names import Name
 
 
 @given(st.sampled_from(NAMES), st.randoms(use_true_random=False))

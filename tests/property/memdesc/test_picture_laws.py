@@ -1,14 +1,8 @@
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from hypothesis import given, settings
 
+from memdesc import MemoryDesc
 from tests.pictures import cells, check
 from tests.strategies import descs
-
-if TYPE_CHECKING:
-    from memdesc import MemoryDesc
 
 
 # A picture is slow to draw and to read back, so a third of the examples is enough.

@@ -1,25 +1,20 @@
 """Generated sources against the layouts that they were made from."""
 
-from __future__ import annotations
-
 import ctypes
 import tempfile
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from memdesc import MemoryDesc
 from memdesc.index import index_at
 from tests.compiled import COMPILERS, address, compile_library, run_python
 from tests.oracles import offsets
 from tests.strategies import descs
-
-if TYPE_CHECKING:
-    from memdesc import MemoryDesc
 
 _MANY = st.lists(descs(max_nelems=384), min_size=3, max_size=12)
 

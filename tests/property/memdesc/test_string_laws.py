@@ -1,9 +1,6 @@
 """Strings that differ from valid ones by a few characters are read correctly or refused."""
 
-from __future__ import annotations
-
 from functools import cache
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given, settings
@@ -11,13 +8,10 @@ from hypothesis import strategies as st
 
 from memdesc import ImageDesc, MemoryDesc, image_desc, known_names, memory_desc
 from memdesc.names import is_image
-from memdesc.tags import parse_tag
+from memdesc.tags import FormatTag, parse_tag
 from memdesc.verbose import from_verbose, to_verbose
 from tests.files import mutations
 from tests.property.memdesc.test_bad_input_laws import check, only_memdesc_errors
-
-if TYPE_CHECKING:
-    from memdesc.tags import FormatTag
 
 _DIMS = (2, 17, 5, 4)
 _DESCS = [

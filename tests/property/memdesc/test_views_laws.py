@@ -1,17 +1,12 @@
-from __future__ import annotations
-
 from math import prod
-from typing import TYPE_CHECKING
 
 import numpy as np
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from memdesc import Axis, Block, Layout, MemdescError, MemoryDesc, memory_desc
 from tests.strategies import descs, dims
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 
 def offsets_of(desc: MemoryDesc) -> np.ndarray:

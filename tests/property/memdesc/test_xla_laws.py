@@ -1,20 +1,14 @@
 """Tiles by the definition of XLA's page, on arrays: pad, divide, and move the tile dims last."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
+from numpy.typing import NDArray
 
 from memdesc import UnsupportedFormatError
 from tests import strategies
 from tests.named import buffer_layout
-
-if TYPE_CHECKING:
-    from hypothesis.strategies import DrawFn
-    from numpy.typing import NDArray
 
 COMBINE = -1  # a `*` in a tile
 

@@ -1,23 +1,19 @@
 """Whatever a caller passes is reordered correctly, or refused before anything is written."""
 
-from __future__ import annotations
-
 import array
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ml_dtypes
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 import reorder
 from memdesc import MemdescError, MemoryDesc, memory_desc
 from tests.reorders import expect, random_bytes
 from tests.strategies import data_types, desc_pairs, descs, name_strings
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 _DTYPES = [
     *(

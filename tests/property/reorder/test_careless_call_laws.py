@@ -1,10 +1,9 @@
 """One wrong argument of any public function gives a right result, or an error of ours."""
 
-from __future__ import annotations
-
 import itertools
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import ml_dtypes
 import numpy as np
@@ -15,9 +14,6 @@ from hypothesis import strategies as st
 import memdesc
 import reorder
 from memdesc import MemdescError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 
 class CallersOwnError(Exception):

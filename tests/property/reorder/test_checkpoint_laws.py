@@ -1,14 +1,13 @@
 """Damaged checkpoints are read or refused: no other error, and no memory for what they claim."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import gguf
 import numpy as np
@@ -25,9 +24,6 @@ from reorder.checkpoints.writer import Writer
 from tests.files import json_mutations, mutations
 from tests.headers import initializer, message_field, number_field, pair
 from tests.writers import write_tensors
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _LENGTH = 8
 _MAX_MESSAGE = 1000

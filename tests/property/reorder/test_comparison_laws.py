@@ -1,7 +1,5 @@
 """Laws of comparisons of values."""
 
-from __future__ import annotations
-
 from math import prod
 
 import numpy as np

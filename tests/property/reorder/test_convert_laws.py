@@ -1,26 +1,19 @@
 """Conversions against their definition, with both buffers next to guard pages."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 import reorder
-from memdesc import memory_desc
+from memdesc import MemoryDesc, memory_desc
 from reorder import Attr
 from tests.attributes import attrs, conversions
 from tests.conversions import PAIRS, random_codes
 from tests.reorders import few_boxes, forced_parts, move_guarded, random_bytes, spoil_padding
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from memdesc import MemoryDesc
 
 
 def elements(desc: MemoryDesc, seed: int) -> NDArray[np.uint8]:

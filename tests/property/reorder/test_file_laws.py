@@ -1,7 +1,5 @@
 """Files give back what was saved; damaged ones are refused; a killed process leaves a whole one."""
 
-from __future__ import annotations
-
 import json
 import random
 import shutil
@@ -9,11 +7,12 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -28,9 +27,6 @@ from reorder.checkpoints import save_raw
 from reorder.records import Record
 from tests.files import json_mutations, must_read_or_refuse, mutations, temporaries
 from tests.strategies import descs
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _FORMATS = ("safetensors", "npz")
 

@@ -3,20 +3,20 @@
 The tensors decide every number, so a weight whose sources still agree has the numbers it had.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 import reorder
 from memdesc import MemdescError
@@ -24,11 +24,6 @@ from tests.checkpoints import write_safetensors
 from tests.files import json_mutations
 from tests.records import bits_of, dequantize_reference
 from tests.unit.reorder.checkpoints.schemes import SCHEMES
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
 
 _MAX_MESSAGE = 1000
 _SCHEMES = [*SCHEMES.values()]

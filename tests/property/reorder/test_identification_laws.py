@@ -1,6 +1,4 @@
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from random import Random
 
 import numpy as np
 from hypothesis import given, settings
@@ -8,12 +6,8 @@ from hypothesis import strategies as st
 
 import reorder
 from memdesc import memory_desc
+from memdesc.names import Name
 from tests.named import NAMES, uneven_desc
-
-if TYPE_CHECKING:
-    from random import Random
-
-    from memdesc.names import Name
 
 
 @settings(max_examples=12)

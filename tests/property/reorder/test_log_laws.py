@@ -1,22 +1,16 @@
 """Laws of verbose logs: what was printed is read, and nothing makes the reader fail."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis.strategies import DataObject
 
+from memdesc import MemoryDesc
 from memdesc.verbose import from_verbose, to_verbose
 from reorder.logs import read_verbose
 from tests.strategies import dims, tag_descs
-
-if TYPE_CHECKING:
-    from hypothesis.strategies import DataObject
-
-    from memdesc import MemoryDesc
 
 _LINES = [
     line

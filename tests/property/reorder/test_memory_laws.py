@@ -1,28 +1,22 @@
 """What a Memory shows and changes of its buffer, against the definition of its layout."""
 
-from __future__ import annotations
-
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import basic_indices
+from hypothesis.strategies import DataObject
+from numpy.typing import NDArray
 
 import reorder
-from memdesc import MemdescError, PaddingError
+from memdesc import MemdescError, MemoryDesc, PaddingError
 from memdesc.errors import NotBlockedError
 from memdesc.index import index_at
 from tests.reorders import element_map, random_bytes
 from tests.strategies import descs
-
-if TYPE_CHECKING:
-    from hypothesis.strategies import DataObject
-    from numpy.typing import NDArray
-
-    from memdesc import MemoryDesc
 
 
 def _units(data: NDArray[np.uint8], desc: MemoryDesc) -> NDArray[Any]:

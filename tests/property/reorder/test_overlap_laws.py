@@ -1,7 +1,5 @@
 """Source and destination in one buffer: moved as from a copy, or refused and nothing written."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Regular expressions of names that somebody else wrote match as `re` does, and never take long."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

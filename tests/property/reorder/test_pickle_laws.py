@@ -1,7 +1,5 @@
 """Damaged pickles raise an error or give a valid value: they never crash, then or later."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 

@@ -1,32 +1,24 @@
 """Reorders of files in pieces: the bytes of the whole reorder, each piece within its bound."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
 
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
 
 import reorder
-from memdesc import MemdescError
+from memdesc import MemdescError, MemoryDesc
 from memdesc.record import record_desc
 from reorder.checkpoints.formats.entry import Place
 from reorder.checkpoints.moves.changes import ONLY, Reorder, Repack
-from reorder.checkpoints.moves.pieces import cut
+from reorder.checkpoints.moves.pieces import Piece, cut
 from reorder.checkpoints.moves.tasks import Task
 from tests.records import plain_scales, random_record
 from tests.reorders import random_bytes
 from tests.strategies import desc_pairs, dims, tag_descs
-
-if TYPE_CHECKING:
-    from hypothesis.strategies import DrawFn
-
-    from memdesc import MemoryDesc
-    from reorder.checkpoints.moves.pieces import Piece
 
 _START = 24
 

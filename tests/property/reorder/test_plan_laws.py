@@ -1,15 +1,13 @@
-from __future__ import annotations
-
 from copy import copy
 from math import prod
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
-from memdesc import memory_desc
+from memdesc import MemoryDesc, memory_desc
 from reorder import plan_reorder
 from reorder.plan import Box, Node
 from reorder.plan.boxes import padding_boxes
@@ -17,11 +15,6 @@ from reorder.plan.nodes import DST
 from reorder.plan.passes import simplify
 from tests.reorders import box_map, element_map, expect, few_boxes, move_guarded, random_bytes
 from tests.strategies import desc_pairs, descs
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from memdesc import MemoryDesc
 
 
 def _pairs(to: NDArray[np.int64], fro: NDArray[np.int64]) -> NDArray[np.int64]:

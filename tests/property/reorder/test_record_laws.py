@@ -1,7 +1,5 @@
 """Records: compiled code equals the definition, and every layout the row-major one."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

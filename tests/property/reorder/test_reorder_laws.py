@@ -1,11 +1,8 @@
 """A reorder against its definition, with both buffers next to guard pages."""
 
-from __future__ import annotations
-
 import json
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -13,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import reorder
-from memdesc import UnsupportedFormatError, memory_desc
+from memdesc import MemoryDesc, UnsupportedFormatError, memory_desc
 from tests.reorders import (
     beyond_caches,
     expect,
@@ -24,9 +21,6 @@ from tests.reorders import (
     spoil_padding,
 )
 from tests.strategies import desc_pairs
-
-if TYPE_CHECKING:
-    from memdesc import MemoryDesc
 
 _CLDNN = [
     entry["name"]

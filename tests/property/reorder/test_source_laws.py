@@ -1,11 +1,8 @@
 """Generated sources of plans against the reorders that they were made of."""
 
-from __future__ import annotations
-
 import tempfile
 from itertools import permutations
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -13,8 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import reorder
-from memdesc import memory_desc
+from memdesc import MemoryDesc, memory_desc
 from memdesc.dtypes import DATA_TYPES
+from reorder import Attr
+from reorder.plan import ReorderPlan
 from tests.attributes import conversions
 from tests.compiled import COMPILERS, address, compile_library, run_python
 from tests.conversions import every_code, random_codes
@@ -22,12 +21,8 @@ from tests.property.reorder.test_convert_laws import elements
 from tests.reorders import few_boxes
 from tests.strategies import desc_pairs
 
-if TYPE_CHECKING:
-    from memdesc import MemoryDesc
-    from reorder import Attr
-    from reorder.plan import ReorderPlan
+Case = tuple[MemoryDesc, MemoryDesc, Attr | None]
 
-    Case = tuple[MemoryDesc, MemoryDesc, Attr | None]
 
 _MANY = st.lists(conversions(max_nelems=512), min_size=6, max_size=12)
 _SEEDS = st.integers(0, 2**31)

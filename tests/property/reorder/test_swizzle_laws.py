@@ -1,14 +1,13 @@
 """Swizzled layouts: each reorder, from and to one, equals its definition at guard pages."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
 
 import reorder
 from memdesc import MemdescError, MemoryDesc, memory_desc
@@ -16,9 +15,6 @@ from reorder import Attr
 from tests.property.reorder.test_reorder_laws import check
 from tests.reorders import expect, forced_parts, random_bytes
 from tests.strategies import desc_pairs
-
-if TYPE_CHECKING:
-    from hypothesis.strategies import DrawFn
 
 
 @st.composite

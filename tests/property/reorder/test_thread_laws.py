@@ -1,12 +1,11 @@
 """Sixteen threads at once get what one thread gets."""
 
-from __future__ import annotations
-
 import threading
+from collections.abc import Callable
 from random import Random
 from tempfile import TemporaryDirectory
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,9 +14,6 @@ import reorder
 from memdesc import Extra, memory_desc
 from reorder import Attr, Memory
 from tests.reorders import random_bytes
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _THREADS = 16
 _TAGS = ("abcd", "acdb", "aBcd16b", "dcba", "aBcd8b", "ABcd4b16a4b", "bf8_xy16", "ABcd48a32b")

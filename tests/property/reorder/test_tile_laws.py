@@ -1,7 +1,5 @@
 """How boxes that convert are cut into tiles."""
 
-from __future__ import annotations
-
 from math import prod
 
 import numpy as np

@@ -1,7 +1,5 @@
 """reorder() as a caller meets it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import ml_dtypes

@@ -1,18 +1,13 @@
 """A machine that is described in the environment takes the place of the one that is here."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from reorder.assumed import PROCESSORS, AssumedMachine, read_machine
 from tests.processors import runnable_processors
 from tests.programs import run_python
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _FACTS = """
 import json

@@ -3,14 +3,13 @@
 Equality of descriptors is oneDNN's, so equal ones may be called and printed differently.
 """
 
-from __future__ import annotations
-
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from importlib import import_module
 from pkgutil import walk_packages
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,9 +20,6 @@ from memdesc import Extra, MemoryDesc, memory_desc
 from memdesc.record import RecordDesc, record_desc
 from reorder.cli import main
 from tests.records import bits_of, dequantize_reference
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 DIMS = (2, 9, 3, 2)
 UNIT = (2, 3, 1, 1)

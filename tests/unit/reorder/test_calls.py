@@ -1,11 +1,10 @@
 """Repeated calls of reorder: what they cost, and that they do what the first call did."""
 
-from __future__ import annotations
-
 import sys
 import threading
 import warnings
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -16,9 +15,6 @@ from memdesc import MemdescError, memory_desc
 from memdesc.errors import OverlapError
 from reorder import calls
 from reorder.memory.dlpack import TensorView
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 _DIMS = (2, 17, 5, 4)
 

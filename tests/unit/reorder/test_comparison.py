@@ -1,7 +1,5 @@
 """Values of two tensors, compared by logical index."""
 
-from __future__ import annotations
-
 from math import inf, nan
 
 import ml_dtypes

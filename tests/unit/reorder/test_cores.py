@@ -1,7 +1,5 @@
 """The cores that a process may use: its affinity, and the quota of its control groups."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

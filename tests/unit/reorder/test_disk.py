@@ -1,8 +1,6 @@
-from __future__ import annotations
-
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import pytest
@@ -11,9 +9,6 @@ import reorder
 from memdesc import MemdescError
 from reorder.disk import as_path, open_file, read_if_exists, reason_of, write_file
 from tests.programs import run_python
-
-if TYPE_CHECKING:
-    from typing import BinaryIO
 
 
 @pytest.mark.parametrize("path", [3, None, b"x.npy", 1.5, [], object(), "a\0b", "\ud800.npy", ""])

@@ -1,7 +1,5 @@
 """A process without the features that only some systems have; docs/platforms.md lists them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,19 +1,14 @@
 """Handlers of signals wait while numba is loaded or compiles."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 
 from reorder.forks import importing, uninterrupted
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="os.kill ends the process there")
 

@@ -1,7 +1,5 @@
 """Arrays and buffers that a caller gives reorder() to write."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import ml_dtypes

@@ -1,17 +1,13 @@
 """Kernels compiled ahead: later processes find them on disk."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 import reorder
 from memdesc import MemdescError
 from tests.programs import run_python
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 # Random reorders, conversions and records; each kernel that is compiled is a line of the log.
 _LATER = """

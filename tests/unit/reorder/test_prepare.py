@@ -1,7 +1,5 @@
 """Plans that are kept, and reorders that are prepared for many calls."""
 
-from __future__ import annotations
-
 import copy
 import gc
 import pickle

@@ -1,19 +1,14 @@
 """Reorders work on threads with small stacks."""
 
-from __future__ import annotations
-
 import os
 import threading
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from reorder.stack import on_enough_stack
 from tests.machine import assuming
 from tests.programs import run_python
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 # Work of a thread with a small stack: all that is loaded and compiled is so at its first use.
 _PROGRAM = """

@@ -1,17 +1,12 @@
 """Where the working folder was deleted, errors say so."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _REASON = "the working folder no longer exists; change to one that does"
 _CHILD = """

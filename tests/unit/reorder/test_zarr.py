@@ -1,25 +1,21 @@
 """The codec of zarr v3, with the real zarr, and with Dask on top."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 import memdesc
 import reorder
 from memdesc import MemdescError, UnsupportedFormatError
 from tests import hints, refused
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 pytestmark = pytest.mark.peers
 

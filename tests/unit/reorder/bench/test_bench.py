@@ -1,7 +1,5 @@
 """The command that measures, on cases so small that nothing is measured."""
 
-from __future__ import annotations
-
 import re
 import sys
 

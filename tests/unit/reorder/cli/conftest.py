@@ -1,13 +1,8 @@
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tests.unit.reorder.cli.shell import Shell
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture

@@ -1,15 +1,14 @@
 """Files that sessions of the command line start from."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os
 import pickle
 import struct
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,9 +22,6 @@ from reorder.checkpoints.formats.shards import plan_shards
 from reorder.checkpoints.writer import Writer, partial_folder  # noqa: F401 - sessions use it
 from tests.checkpoints import fp8_layer, write_config, write_safetensors
 from tests.hints import ROOT
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 DATA = ROOT / "tests/data"
 RNG = np.random.default_rng(0)

@@ -1,18 +1,14 @@
 """Commands as a user types them, run in this process in an empty folder."""
 
-from __future__ import annotations
-
 import json
 import shlex
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
 
 from reorder.cli import main
 from tests.notice import without_notice
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import pytest
 
 
 class Shell:

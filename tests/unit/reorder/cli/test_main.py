@@ -1,7 +1,5 @@
 """Command lines: help and flags; what is printed, and what is shown while work is long."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import pty
@@ -9,8 +7,9 @@ import re
 import select
 import sys
 import time
+from collections.abc import Iterable
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -20,11 +19,7 @@ from reorder.cli.doctor import COMMAND
 from reorder.cli.main import GROUPS, NAMES, command_parser, main, shell_parser
 from reorder.cli.progress import NOTICE, CompileNotice
 from tests.programs import run_python
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from tests.unit.reorder.cli.shell import Shell
+from tests.unit.reorder.cli.shell import Shell
 
 
 def test_the_command_alone_prints_its_help_in_groups(

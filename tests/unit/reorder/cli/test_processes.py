@@ -1,7 +1,5 @@
 """Commands in processes of their own: pipes, terminals, signals, memory, and outputs that fail."""
 
-from __future__ import annotations
-
 import json
 import os
 import pty
@@ -12,7 +10,6 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -24,9 +21,7 @@ from tests.checkpoints import write_safetensors
 from tests.notice import without_notice
 from tests.programs import run_python
 from tests.unit.reorder.cli.made import DATA
-
-if TYPE_CHECKING:
-    from tests.unit.reorder.cli.shell import Shell
+from tests.unit.reorder.cli.shell import Shell
 
 # Terminals.
 

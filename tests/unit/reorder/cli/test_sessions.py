@@ -11,8 +11,6 @@ a | b` above its lines runs a section with a and with b in the place of {name}. 
     ! a command that is refused  # and a part of what it says
 """
 
-from __future__ import annotations
-
 import io
 import itertools
 import json
@@ -22,7 +20,7 @@ import shlex
 import sys
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -33,9 +31,7 @@ import reorder
 from tests import checkpoints, headers, hints
 from tests.refused import sections
 from tests.unit.reorder.cli import made
-
-if TYPE_CHECKING:
-    from tests.unit.reorder.cli.shell import Shell
+from tests.unit.reorder.cli.shell import Shell
 
 _TABLES = {path.stem: path for path in sorted(Path(__file__).parent.glob("*.txt"))}
 _SECTIONS = {

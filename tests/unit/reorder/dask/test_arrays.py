@@ -1,15 +1,15 @@
 """Arrays of Dask in other layouts, with the real Dask."""
 
-from __future__ import annotations
-
 import pickle
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis.strategies import DataObject
+from numpy.typing import NDArray
 
 import memdesc
 import reorder
@@ -17,10 +17,6 @@ from memdesc import MemdescError
 from memdesc.errors import NotBlockedError
 from tests import hints
 from tests.strategies import dims, tags
-
-if TYPE_CHECKING:
-    from hypothesis.strategies import DataObject
-    from numpy.typing import NDArray
 
 pytestmark = pytest.mark.peers
 

@@ -3,8 +3,6 @@
 The trace of torch is cut down to its modules and some operators.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,20 +1,16 @@
 """Logs of oneDNN's verbose mode. The files in `tests/data/verbose` are what real programs wrote."""
 
-from __future__ import annotations
-
 import gzip
 import re
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from memdesc import RUNTIME, MemdescError, memory_desc, runtime_desc
 from memdesc.verbose import to_verbose
 from reorder.logs import VerbosePrimitive, read_verbose
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _LOGS = Path(__file__).parents[3] / "data" / "verbose"
 _REORDER = (

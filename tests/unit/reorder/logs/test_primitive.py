@@ -1,7 +1,5 @@
 """Primitives of verbose lines as values: `primitives.txt` has dims and attributes of each form."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Where a log repeats itself."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,21 +1,17 @@
 """Reports about logs: those of real programs in `tests/data/verbose`, and lines by hand."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from memdesc import MemdescError
 from memdesc.verbose import from_verbose
+from reorder.bench.cases import Case
 from reorder.bench.measure import measure
 from reorder.logs import LogReport, VerbosePrimitive, read_verbose, report
 from reorder.logs.replay import logged_case
 from tests.benchmarks.cases import parse_cases
-
-if TYPE_CHECKING:
-    from reorder.bench.cases import Case
 
 _LOGS = Path(__file__).parents[3] / "data" / "verbose"
 
