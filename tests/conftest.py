@@ -1,6 +1,7 @@
 """Profiles of hypothesis, and files that need packages of the extras `peers` and `judges`.
 
-`HYPOTHESIS_PROFILE=campaign pytest tests/property` runs the laws on 2,000 examples each.
+`HYPOTHESIS_PROFILE=campaign pytest tests/property` runs the laws on 2,000 examples each, or on as
+many as `MEMDESC_EXAMPLES` says.
 In CI (where the variable CI is `true`), and with the profile `ci`, examples do not change from run
 to run: a change fails by what it changes. All other runs draw new ones, as does the profile
 `nightly`, with more of them and with what repeats a failure.
@@ -40,7 +41,8 @@ settings.register_profile(
 _DEFAULT = settings.get_profile("default")
 settings.register_profile("ci", _DEFAULT, derandomize=True, database=None, print_blob=True)
 settings.register_profile("nightly", _DEFAULT, max_examples=400, print_blob=True)
-settings.register_profile("campaign", _DEFAULT, max_examples=2000)
+_MANY = int(os.environ.get("MEMDESC_EXAMPLES", "2000"))
+settings.register_profile("campaign", _DEFAULT, max_examples=_MANY)
 # one failure is enough: examples are neither made smaller nor kept
 settings.register_profile(
     "mutation",

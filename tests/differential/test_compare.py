@@ -80,37 +80,8 @@ def test_a_difference_without_a_name_fails_the_tally() -> None:
     REPORT.pop()
 
 
-def test_a_size_of_0_is_left_out_only_where_nothing_else_differs() -> None:
-    for wrong, name in (
-        (replace(_FIELDS, size=0), 1),
-        (replace(_FIELDS, size=0, padded_dims=(2, 17, 3)), 0),
-    ):
-        tally = Tally("mutated", _VERSION)
-        tally.judge(
-            StartAnswer(_VERSION, _ours().desc, wrong, _START),
-            [counts_no_bytes_of_what_is_read],
-            _START,
-        )
-        assert sum(tally.left_out.values()) == name
-        assert len(tally.differences) == 1 - name
-
-
-def test_leaving_too_much_out_or_comparing_nothing_fails_the_tally() -> None:
-    tally = Tally("mutated", _VERSION)
-    with pytest.raises(AssertionError):
-        tally.check()
-    tally.compared = 100
-    tally.left_out["a defect"] = 2
-    tally.check(most_left_out=0.02)
-    with pytest.raises(AssertionError):
-        tally.check(most_left_out=0.01)
-    del REPORT[-3:]
-
-
-@pytest.mark.parametrize("dtype", ["f32", "s8", "bf16"])
-def test_a_reorder_with_one_wrong_number_on_either_side_is_noticed(
-    dnnl_3_2: Executor, dtype: str
-) -> None:
+def test_a_reorder_with_one_wrong_number_on_either_side_is_noticed(dnnl_3_2: Executor) -> None:
+    dtype = "bf16"
     plain = _ours(Start((2, 17, 3), dtype, strides=(53, 3, 1)))
     blocked = _ours(Start((2, 17, 3), dtype, "aBc8b"))
     view = Recipe(Start((2, 20, 3), dtype, "abc"), (Step("submemory", ((2, 17, 3), (0, 2, 0))),))

@@ -16,37 +16,10 @@ from tests.reorders import expect, random_bytes
 from tests.strategies import data_types, desc_pairs, descs, name_strings
 
 _DTYPES = [
-    *(
-        "f4",
-        "u4",
-        "i4",
-        ">f4",
-        "f8",
-        "u1",
-        "i1",
-        "u2",
-        "u8",
-        "?",
-        "c8",
-        "O",
-        "S3",
-        "U2",
-        "M8[s]",
-        "V4",
-        "f4,i1",
-        "g",
-        "e",
-    ),
-    *(
-        np.dtype(dtype)
-        for dtype in (
-            ml_dtypes.bfloat16,
-            ml_dtypes.int4,
-            ml_dtypes.uint4,
-            ml_dtypes.float4_e2m1fn,
-            ml_dtypes.float8_e4m3fn,
-        )
-    ),
+    *("f4", "u4", "i4", ">f4", "f8", "u1", "i1", "u2", "u8", "?", "c8", "g", "e"),
+    *("O", "S3", "U2", "M8[s]", "V4", "f4,i1"),
+    *(ml_dtypes.bfloat16, ml_dtypes.int4, ml_dtypes.uint4),
+    *(ml_dtypes.float4_e2m1fn, ml_dtypes.float8_e4m3fn),
 ]
 
 
@@ -54,25 +27,17 @@ _DTYPES = [
 def _arrays(draw: st.DrawFn) -> NDArray[Any]:
     """Draw arrays of any dtype, shape, strides, alignment and class, some of them read-only."""
     dtype = np.dtype(draw(st.sampled_from(_DTYPES)))
-    shape = draw(
-        st.lists(
-            st.sampled_from([0, 1, 1, 2, 3, 5, 17]), max_size=draw(st.sampled_from([2, 3, 4, 13]))
-        )
-    )
+    sizes = st.sampled_from([0, 1, 1, 2, 3, 5, 17])
+    shape = draw(st.lists(sizes, max_size=draw(st.sampled_from([2, 3, 4, 13]))))
     while np.prod([size or 1 for size in shape]) > 600:
         shape[shape.index(max(shape))] = 1
     if dtype.hasobject:
         x = np.full(shape, None, dtype)
     else:
         start = draw(st.sampled_from([0, 0, 0, 1, 2]))
-        raw = random_bytes(int(np.prod(shape)) * dtype.itemsize + start, draw(st.integers(0, 9)))[
-            start:
-        ]
-        if (
-            dtype.itemsize == 1
-            and dtype.kind == "V"
-            and dtype.name in {"int4", "uint4", "float4_e2m1fn"}
-        ):
+        nbytes = int(np.prod(shape)) * dtype.itemsize
+        raw = random_bytes(nbytes + start, draw(st.integers(0, 9)))[start:]
+        if dtype.name in {"int4", "uint4", "float4_e2m1fn"}:
             raw &= 15
         x = np.ndarray(shape, dtype, raw)
     for change in draw(st.lists(st.integers(0, 5), max_size=2)):
@@ -92,35 +57,19 @@ def _arrays(draw: st.DrawFn) -> NDArray[Any]:
     return x
 
 
-def _layouts() -> st.SearchStrategy[Any]:
-    return st.one_of(
-        st.sampled_from(
-            [
-                "a",
-                "ab",
-                "ba",
-                "abc",
-                "cab",
-                "abcd",
-                "nhwc",
-                "nChw8c",
-                "aB4b",
-                "BA4a3b",
-                "(ab)c",
-                "ABc8b16a2b",
-            ]
-        ),
-        name_strings(),
-        st.none(),
-        st.integers(-3, 3),
-        descs(max_nelems=256),
-    )
+_NAMES = [
+    *("a", "ab", "ba", "abc", "cab", "abcd", "nhwc"),
+    *("nChw8c", "aB4b", "BA4a3b", "(ab)c", "ABc8b16a2b"),
+]
+_LAYOUTS = st.one_of(
+    st.sampled_from(_NAMES), name_strings(), st.none(), st.integers(-3, 3), descs(max_nelems=256)
+)
 
 
 @given(
     _arrays(),
-    _layouts(),
-    st.one_of(st.none(), st.none(), _layouts()),
+    _LAYOUTS,
+    st.one_of(st.none(), st.none(), _LAYOUTS),
     st.sampled_from([None, None, 1, 3, 0, -1, 1.5, "2", 10**30]),
 )
 def test_reorder_moves_an_array_or_says_why_not(
@@ -160,17 +109,8 @@ def _buffers(draw: st.DrawFn, desc: MemoryDesc) -> Any:
         return array.array("B", raw)
     if kind == 4:
         return draw(st.one_of(st.none(), st.text(max_size=3), _arrays()))
-    dtype = draw(
-        st.sampled_from(
-            [
-                np.dtype(np.uint8),
-                desc.dtype.bits_dtype,
-                desc.dtype.numpy,
-                np.dtype("f4"),
-                np.dtype("i2"),
-            ]
-        )
-    )
+    kinds = np.uint8, desc.dtype.bits_dtype, desc.dtype.numpy, "f4", "i2"
+    dtype = np.dtype(draw(st.sampled_from(kinds)))
     x = raw[: nbytes // dtype.itemsize * dtype.itemsize].view(dtype)
     if kind == 5:
         x.flags.writeable = False
@@ -181,13 +121,10 @@ def _buffers(draw: st.DrawFn, desc: MemoryDesc) -> Any:
 
 def _bytes_of(buffer: Any) -> bytes | None:
     try:
-        return (
-            np.asarray(buffer).tobytes()
-            if isinstance(buffer, np.ndarray)
-            else memoryview(buffer).tobytes()
-        )
+        held = np.asarray(buffer) if isinstance(buffer, np.ndarray) else memoryview(buffer)
     except TypeError:
         return None
+    return held.tobytes()
 
 
 @given(desc_pairs(max_nelems=512), st.data())

@@ -7,7 +7,6 @@ from typing import Any, NoReturn
 
 import ml_dtypes
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -173,7 +172,9 @@ _CALLS: list[tuple[Callable[..., Any], tuple[Any, ...]]] = [
 ]
 
 
-def _check(data: st.DataObject) -> None:
+@settings(max_examples=10 * settings().max_examples)
+@given(st.data())
+def test_a_wrong_argument_is_refused_in_a_short_message(data: st.DataObject) -> None:
     call, right = data.draw(st.sampled_from(_CALLS))
     k = data.draw(st.integers(0, len(right) - 1))
     wrong = data.draw(st.sampled_from(WRONG))()
@@ -186,16 +187,3 @@ def _check(data: st.DataObject) -> None:
         pass
     except (MemdescError, TypeError) as error:
         assert len(str(error)) < 4000
-
-
-@settings(max_examples=400)
-@given(st.data())
-def test_a_wrong_argument_is_refused_in_a_short_message(data: st.DataObject) -> None:
-    _check(data)
-
-
-@pytest.mark.campaign
-@settings(max_examples=40_000)
-@given(st.data())
-def test_forty_thousand_wrong_arguments_are_refused(data: st.DataObject) -> None:
-    _check(data)

@@ -4,7 +4,7 @@ from contextlib import nullcontext
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -58,22 +58,6 @@ def test_a_reorder_that_converts_equals_its_definition_and_touches_nothing_else(
     for boxes in (nullcontext(), few_boxes()):
         with boxes, forced_parts(threads):
             check(case, seed, at_end=at_end, threads=threads)
-
-
-@pytest.mark.campaign
-@pytest.mark.parametrize("part", range(1, 11))
-@settings(max_examples=20_000)
-@given(conversions(), st.integers(0, 2**31), st.booleans(), st.sampled_from([1, 2, 5]))
-def test_twenty_thousand_reorders_that_convert_equal_their_definition(
-    part: int,
-    case: tuple[MemoryDesc, MemoryDesc, Attr | None],
-    seed: int,
-    at_end: bool,
-    threads: int,
-) -> None:
-    del part  # each draws other cases
-    with forced_parts(threads):
-        check(case, seed, at_end=at_end, threads=threads)
 
 
 _SIZES = st.sampled_from([1, 2, 3, 5, 8, 15, 16, 17, 33, 40, 64, 65, 130])

@@ -2,6 +2,7 @@
 
 import json
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +28,7 @@ _CLDNN = [
     for entry in json.loads((Path(__file__).parents[2] / "data" / "cldnn_formats.json").read_text())
 ]
 _PAIRS = desc_pairs()
+Pair = tuple[MemoryDesc, MemoryDesc]
 
 
 def check(src: MemoryDesc, dst: MemoryDesc, seed: int, *, at_end: bool, threads: int = 1) -> None:
@@ -48,32 +50,31 @@ def check(src: MemoryDesc, dst: MemoryDesc, seed: int, *, at_end: bool, threads:
     assert np.array_equal(reference, wanted)
 
 
-@given(_PAIRS, st.integers(0, 2**31), st.booleans())
+@st.composite
+def _swizzled(draw: st.DrawFn) -> Pair:
+    """Draw a pair of which either may be swizzled."""
+    found = []
+    for desc in draw(_PAIRS):
+        shift = draw(st.sampled_from([3, 3, 4, 2, 1, 6, -1, -3]))
+        masks = [((1 << draw(st.integers(1, 3))) - 1) << draw(st.integers(0, 4))]
+        if draw(st.integers(0, 7)) == 7:
+            masks.append(draw(st.integers(0, 63)))
+        xor = tuple((shift + (k if shift > 0 else -k), mask) for k, mask in enumerate(masks))
+        layout = replace(desc.layout, xor=draw(st.sampled_from([xor, xor, ()])))
+        found.append(memory_desc(desc.dims, desc.dtype, layout))
+    return found[0], found[1]
+
+
+@pytest.mark.parametrize("pairs", [_PAIRS, _swizzled()], ids=["any", "swizzled"])
+@given(st.data(), st.integers(0, 2**31), st.booleans(), st.sampled_from([1, 2, 5]))
 def test_a_reorder_moves_every_element_and_clears_every_padding_and_touches_nothing_else(
-    pair: tuple[MemoryDesc, MemoryDesc], seed: int, at_end: bool
+    pairs: st.SearchStrategy[Pair], data: st.DataObject, seed: int, at_end: bool, threads: int
 ) -> None:
-    check(*pair, seed, at_end=at_end)
-
-
-# With the conversions of `test_convert_laws` a million.
-@pytest.mark.campaign
-@pytest.mark.parametrize("part", range(1, 21))
-@settings(max_examples=40_000)
-@given(_PAIRS, st.integers(0, 2**31), st.booleans(), st.sampled_from([1, 2, 5]))
-def test_forty_thousand_reorders_equal_their_definition(
-    part: int, pair: tuple[MemoryDesc, MemoryDesc], seed: int, at_end: bool, threads: int
-) -> None:
-    del part  # each draws other cases
-    with forced_parts(threads):
-        check(*pair, seed, at_end=at_end, threads=threads)
-
-
-@given(_PAIRS, st.integers(0, 2**31), st.booleans(), st.sampled_from([1, 2]))
-def test_a_reorder_through_indirect_loops_does_the_same(
-    pair: tuple[MemoryDesc, MemoryDesc], seed: int, at_end: bool, threads: int
-) -> None:
-    with few_boxes(), forced_parts(threads):
-        check(*pair, seed, at_end=at_end, threads=threads)
+    pair = data.draw(pairs)
+    # with its own boxes, and with few, which have indirect loops
+    for boxes in (nullcontext(), few_boxes()):
+        with boxes, forced_parts(threads):
+            check(*pair, seed, at_end=at_end, threads=threads)
 
 
 # sizes around the sides of the kernels' tiles, and layouts that use each of them
@@ -109,7 +110,7 @@ _TAGS = {
 
 
 @st.composite
-def _tiled(draw: st.DrawFn) -> tuple[MemoryDesc, MemoryDesc]:
+def _tiled(draw: st.DrawFn) -> Pair:
     ndims = draw(st.sampled_from([2, 2, 3, 3, 4]))
     sizes = [draw(_SIZES) for _ in range(ndims)]
     while np.prod(sizes) > 20_000:
@@ -122,14 +123,14 @@ def _tiled(draw: st.DrawFn) -> tuple[MemoryDesc, MemoryDesc]:
 @settings(max_examples=25)
 @given(_tiled(), st.integers(0, 2**31), st.booleans(), st.sampled_from([1, 1, 2, 3]), st.booleans())
 def test_every_kernel_is_right_at_every_edge_of_its_tiles_and_on_every_share_of_threads(
-    pair: tuple[MemoryDesc, MemoryDesc], seed: int, at_end: bool, threads: int, beyond: bool
+    pair: Pair, seed: int, at_end: bool, threads: int, beyond: bool
 ) -> None:
     with forced_parts(threads), beyond_caches() if beyond else nullcontext():
         check(*pair, seed, at_end=at_end, threads=threads)
 
 
 @given(_tiled(), st.integers(0, 2**31))
-def test_the_way_back_restores_every_bit(pair: tuple[MemoryDesc, MemoryDesc], seed: int) -> None:
+def test_the_way_back_restores_every_bit(pair: Pair, seed: int) -> None:
     src, dst = pair
     memory = reorder.Memory(src, random_bytes(src.nbytes, seed))
     again = reorder.reorder(reorder.reorder(memory, dst), src)
