@@ -11,8 +11,8 @@ The rows of a transposition come from a table of their offsets in src already: a
 end of the table and then its head, further on by the distance of the two rows in src. What follows
 a row is a step of the next loop around it in dst. The heads of the first rows of that loop and the
 ends of the last ones are boxes of their own. Two or four rows that are interleaved only lose their
-first columns, up to the start of a line. Runs that are copied need none of this: their kernel joins
-lines itself.
+first columns, up to the start of a line, and so do the rows of few columns. Runs that are copied
+need none of this: their kernel joins lines itself.
 
 The offsets of boxes in dst count from the start of a line here.
 """
@@ -65,39 +65,16 @@ def rotate(
     scheduled = select_kernel(box._replace(offsets=(src, dst - start)), element_stride)
     if not (scheduled.is_transposed and scheduled.fills_lines(bits)):
         return ()
+    rotation = _Rotation(box, scheduled, -start % line // element_stride, bits, streams)
     if start and scheduled.is_interleaved(bits):
-        return (
-            _between_ends(box, scheduled, bits, -start % line // element_stride) if streams else ()
-        )
-    parts = _Rotation(box, scheduled, -start % line // element_stride, bits, streams).parts()
+        return rotation.between_ends(scheduled.columns) if streams else ()
+    if start and rotation.has_few_columns:
+        return rotation.between_ends(scheduled.rows)
+    parts = rotation.parts()
     if parts is None or sum(end.size for end in parts.ends) * _LEAST_SHARE > box.size:
         return ()
     ends = tile_boxes(tuple(parts.ends), bits, element_stride)
     return (*parts.whole, *ends)
-
-
-def _between_ends(
-    box: Box, scheduled: ScheduledBox, bits: int, head: int
-) -> tuple[ScheduledBox, ...]:
-    """Schedule interleaved rows as whole lines without the first and the last columns.
-
-    `head` is how many elements precede the first whole line. Returns nothing if a column crosses
-    the start of a line.
-    """
-    skipped, crossing = divmod(head, size_of(scheduled.rows))
-    columns, stride = scheduled.columns, scheduled.element_stride
-    if crossing or len(columns) > 1:
-        return ()
-    count, of_line = size_of(columns), LINE_BITS // bits // size_of(scheduled.rows)
-    stop = skipped + (count - skipped) // of_line * of_line
-    ends = (*_slice(box, columns, 0, skipped), *_slice(box, columns, stop, count))
-    if sum(end.size for end in ends) * _LEAST_SHARE > box.size:
-        return ()
-    whole = tuple(_slice(box, columns, skipped, stop))
-    return (
-        *tile_boxes(whole, bits, stride, streams=True),
-        *tile_boxes(ends, bits, stride),
-    )
 
 
 class _Parts(NamedTuple):
@@ -136,12 +113,33 @@ class _Rotation(NamedTuple):
         others = (node for node in self.box.nodes if node not in rows)
         return next((node for node in others if node.strides[1] == stride), None)
 
+    @property
+    def has_few_columns(self) -> bool:
+        """Whether the last column, which no row follows, would be one of few in a cached tile."""
+        columns = self.scheduled.columns
+        return not self.streams and self.follower in columns and size_of(columns) < _FEW_COLUMNS
+
+    def between_ends(self, group: tuple[Node, ...]) -> tuple[ScheduledBox, ...]:
+        """Return whole lines without the first and the last steps of a loop group.
+
+        Nothing if a step crosses the start of a line.
+        """
+        line, count = self.line, size_of(group)
+        size = 1 if group == self.scheduled.rows else size_of(self.scheduled.rows)
+        skipped, crossing = divmod(self.head, size)
+        if crossing or len(group) > 1:
+            return ()
+        stop = skipped + (count - skipped) // (line // size) * (line // size)
+        ends = (*_slice(self.box, group, 0, skipped), *_slice(self.box, group, stop, count))
+        if sum(end.size for end in ends) * _LEAST_SHARE > self.box.size:
+            return ()
+        whole = tuple(_slice(self.box, group, skipped, stop))
+        tiles = tile_boxes(whole, self.bits, self.element_stride, streams=self.streams)
+        return (*tiles, *tile_boxes(ends, self.bits, self.element_stride))
+
     def parts(self) -> _Parts | None:
         """Return the parts; None if there are no rotated rows."""
-        rows = self.scheduled.rows
-        columns, follower = self.scheduled.columns, self.follower
-        if not self.streams and follower in columns and size_of(columns) < _FEW_COLUMNS:
-            return None  # the last column is apart, and fewer do not fill tiles
+        rows, follower = self.scheduled.rows, self.follower
         *inner, outermost = rows
         size, steps = size_of(inner), self._steps_at_once()
         # pieces of the rows that another one follows in the same row, and the last one, whose

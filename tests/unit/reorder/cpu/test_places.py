@@ -124,6 +124,8 @@ _REPEATED = memory_desc((20, 64, 59), "f32", strides=(0, 59, 1))
 @example((_REPEATED, memory_desc((20, 64, 59), "f32", "bac")), [16], _SMALL, 1)
 @example(_cases("f32", (3, 70, 5, 64), "abcd", "acbd"), [8], _SMALL, 2)
 @example(_cases("f32", (5, 3, 9000, 1), "abcd", "bacd"), [8], _SMALL, 1)
+# few columns of long rows
+@example(_cases("bf16", (2, 16, 33, 40), "aBcd16b", "abcd"), [2, 16], _LARGE, 1)
 # rows that are interleaved, columns that are split, elements of four bytes at any byte
 @example(_cases("f32", (1, 4, 64, 16), "abcd", "acdb"), [16], _SMALL, 1)
 @example(_cases("f32", (1, 4, 64, 16), "acdb", "abcd"), [16], _SMALL, 1)

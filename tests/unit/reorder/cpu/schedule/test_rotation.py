@@ -32,6 +32,8 @@ def _box(kind: str, dims: tuple[int, ...], src: str, dst: str) -> tuple[Box, int
         ("f32", (15, 15, 32, 15, 15, 32), "abcdef", "beafdc", 4),
         ("s8", (4096, 4096), "ab", "ba", 1),
         ("f64", (64, 32, 9, 17), "abcd", "dcba", 1),
+        # few columns, the last of which no row follows
+        ("f16", (2, 16, 64, 64), "aBcd16b", "abcd", 8),
     ],
 )
 @pytest.mark.parametrize("streams", [True, False], ids=["streams", "in the caches"])
