@@ -111,17 +111,11 @@ class ScheduledBox(NamedTuple):
         return last if last.valid == last.extent else None
 
     def prefetches_dst(self, bits: int) -> bool:
-        """Whether its kernel prefetches lines of dst.
-
-        The model: a store that crosses the end of a line waits for the next line, since it is the
-        first to need it. A store of one line does not: the core fetches lines ahead for stores in
-        its queue.
-        """
+        """Whether its kernel prefetches lines of dst."""
         return (
             self.is_transposed
             and size_of(self.rows) * bits >= _PREFETCHED_LINES * LINE_BITS
             and size_of(self.columns) >= _PREFETCHED_COLUMNS
-            and not self._starts_lines(self.rows, bits)
         )
 
     def fills_lines(self, bits: int) -> bool:
