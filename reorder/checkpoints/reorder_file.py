@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from memdesc.errors import about
-from reorder.checkpoints.formats.entry import Entry, PlannedFile, Span
+from reorder.checkpoints.formats.entry import Entry, PlannedFile, Span, Tensor
 from reorder.checkpoints.formats.table import plan_file
 from reorder.checkpoints.moves.changes import ONLY, Reorder
-from reorder.checkpoints.moves.losses import Lost, Made, check_lost, saturation_warnings
-from reorder.checkpoints.moves.pieces import cut, wanted_nbytes
-from reorder.checkpoints.moves.tasks import Task, run_tasks
+from reorder.checkpoints.moves.losses import check_lost, lost_by, saturation_warnings
 from reorder.checkpoints.save import DEFAULT_NAME, quantized_parts
 from reorder.checkpoints.stored import stored_layout
 from reorder.checkpoints.writer import Writer
@@ -91,35 +88,26 @@ def reorder_file(
     *Law*: the file is the one that `save` or `save_raw` writes for the reordered tensor.
 
     An existing target is replaced, even if it is the source. All pieces together take `max_bytes`
-    of memory; `threads` of them run at a time. `step` is called with the number of bytes written
-    since its last call. Returns warnings about numbers that saturated. Fails if all did, there is
-    no such reorder, no piece fits, or a file cannot be read or written; then no files are left.
+    of memory; `threads` of them run at a time. `step` is called with how many bytes are written.
+    Returns warnings about numbers that saturated. Fails if all did, there is no such reorder, no
+    piece fits, or a file cannot be read or written; then no files are left.
     """
-    change = Reorder(given.src, given.dst, given.attr)
-    pieces = cut(change, wanted_nbytes(max_bytes, threads), max_bytes)
+    from reorder.checkpoints.convert.conversion import Conversion  # most tensors are small
+    from reorder.checkpoints.convert.options import ConvertOptions
+    from reorder.checkpoints.convert.steps import Step
+
     if given.stored is None:
         spans = {given.name: Span(0, given.dst.nbytes)}
         files: tuple[PlannedFile, ...] = (PlannedFile(target.name, given.dst.nbytes, (), spans),)
     else:
         files = _planned(given, given.stored, target)
-    with Writer(target, files, overwrite=True) as writer:
-        src, dst = {ONLY: given.entry.place}, {ONLY: writer.where(given.name)}
-        tasks = (Task(given.name, piece, src, dst) for piece in pieces.pieces())
-        losses: dict[str, Lost] = {}
-        try:
-            with closing(run_tasks(tasks, threads, max_bytes, Task.run)) as done:
-                for task, lost in done:
-                    if lost is not None:
-                        losses[given.name] = lost.joined(losses.get(given.name))
-                    if step is not None:
-                        step(task.piece.written)
-            check_lost(losses, given.name)
-            given.entry.check_unchanged()
-            writer.finish()
-        except BaseException:
-            writer.discard()
-            raise
-    return saturation_warnings(losses)
+    tensor = Tensor(given.name, "u8", (given.dst.nbytes,), given.dst.nbytes)
+    change = Reorder(given.src, given.dst, given.attr)
+    made = Step(given.name, {ONLY: given.entry}, {ONLY: tensor}, change)
+    options = ConvertOptions(max_bytes=max_bytes, threads=threads)
+    writer = Writer(target, files, overwrite=True)
+    conversion = Conversion((made.in_pieces(options),), (), writer, options)
+    return conversion.run(None if step is None else lambda now: step(now.done)).warnings
 
 
 def _planned(given: FileReorder, stored: MemoryDesc, target: Path) -> tuple[PlannedFile, ...]:
@@ -131,14 +119,13 @@ def _planned(given: FileReorder, stored: MemoryDesc, target: Path) -> tuple[Plan
     arrays = {"scales": scales, "zero_points": points}
     parts = quantized_parts(given.name, (codes, np.empty(0, np.uint8)), arrays, axis=axis)
     (file,) = plan_file(target, [tensor for tensor, _ in parts], {})
-    values = [(file.spans[tensor.name].offset, data.tobytes()) for tensor, data in parts]
-    return (file._replace(headers=(*file.headers, *values)),)
+    return (file.with_data({tensor.name: data.tobytes() for tensor, data in parts}),)
 
 
 def check_reordered(src: Memory, dst: Memory, attr: Attr | None, name: str) -> tuple[str, ...]:
     """Refuse what `reorder_file` refuses, after a reorder in memory; return the same warnings."""
     with about(name):
-        lost = Made(src.desc, dst.desc, attr, {ONLY: src.data}, dst.data).lost()
+        lost = lost_by(Reorder(src.desc, dst.desc, attr), {ONLY: src.data}, {ONLY: dst.data})
     losses = {} if lost is None else {name: lost}
     check_lost(losses, name)
     return saturation_warnings(losses)

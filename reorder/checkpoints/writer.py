@@ -64,15 +64,10 @@ def partial_folder(target: Path) -> Path:
 def has_finished(target: Path) -> bool:
     """Whether an interrupted conversion to this target, which no process writes, left files."""
     folder = partial_folder(target)
-    with suppress(OSError):  # a folder of another user may not be readable
-        if folder.is_symlink() or not any((folder / _FILES).iterdir()):
-            return False
-        lock = folder / _LOCK
-        if not lock.exists() or not fcntl:
-            return not lock.exists()
-        with lock.open("r+b") as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return True
+    with suppress(OSError, MemdescError):  # a folder of another user may not be readable
+        if not folder.is_symlink() and any((folder / _FILES).iterdir()):
+            _Lock(folder).release()
+            return True
     return False
 
 
@@ -85,36 +80,39 @@ class _Lock:
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._path, self._process = folder, folder / _LOCK, os.getpid()
-        while not self._take():
-            pass
+        while True:
+            _make(folder)
+            with suppress(FileNotFoundError):  # the process that had it removed the folder
+                self._handle = self._taken()
+                if self._is_same():
+                    break
+                os.close(self._handle)
 
-    def _take(self) -> bool:
-        """Try to take it; the process that had it may remove the folder meanwhile."""
-        if not _make(self._folder):
-            return False
+    def _taken(self) -> int:
+        """Open and lock the file; return its handle."""
         flags = os.O_RDWR | os.O_CREAT | NO_LINK | (0 if fcntl else os.O_EXCL)
+        handle = None
         try:
-            self._handle = os.open(self._path, flags, 0o600)
-        except FileNotFoundError:
-            return False
-        except FileExistsError:
-            self._refuse_in_use()
-        try:
+            handle = os.open(self._path, flags, 0o600)
             if fcntl:
-                fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            os.close(self._handle)
-            if isinstance(error, BlockingIOError):
-                self._refuse_in_use()
+            if handle is not None:
+                os.close(handle)
+            if isinstance(error, FileExistsError | BlockingIOError):
+                msg = f"another process is writing into {str(self._folder)!r}; wait for it"
+                if not fcntl:
+                    lock = str(self._path)
+                    msg += f", or, if there is none, delete {lock!r}, which a killed process left"
+                raise InUseError(msg) from None
+            if handle is None:
+                raise
             self._remove()
             raise MemdescError(
                 f"{str(self._folder)!r} cannot be locked, so another process could write into it "
                 f"too: {reason_of(error)}; write to a file system that supports locks"
             ) from None
-        if not self._is_same():
-            os.close(self._handle)
-            return False
-        return True
+        return handle
 
     def _is_same(self) -> bool:
         with suppress(FileNotFoundError, NotADirectoryError):
@@ -142,13 +140,6 @@ class _Lock:
             self._path.unlink()
             self._folder.rmdir()
 
-    def _refuse_in_use(self) -> NoReturn:
-        msg = f"another process is writing into {str(self._folder)!r}; wait for it"
-        if not fcntl:
-            lock = str(self._path)
-            msg += f", or, if there is none, delete {lock!r}, which a killed process left"
-        raise InUseError(msg)
-
 
 class Writer:
     """Writes planned files; use it as a context, which releases the lock.
@@ -174,11 +165,11 @@ class Writer:
         facts: Mapping[str, str] | None = None,
     ) -> None:
         self.target, self.folder = target, partial_folder(target)
-        #: the names of finished files
+        #: all files, and the names of those that are finished
+        self.files = {file.name: file for file in files}
         self.finished: set[str] = set()
         #: the names of the files by those of their tensors
         self.homes = {name: file.name for file in files for name in file.spans}
-        self._files = {file.name: file for file in files}
         self._is_folder, self._overwrite, self._resume = is_folder, overwrite, resume
         self._facts = dict(facts or {})
         # unfinished files have another path in each run, so that a worker that was lost and still
@@ -196,7 +187,7 @@ class Writer:
             self._lock = _Lock(self.folder)
             self._check_target()
             if self._resume:
-                self.finished = {name for name in self._files if self._is_kept(name)}
+                self.finished = {name for name in self.files if self._is_kept(name)}
             self._clear(except_for={self._finished(name) for name in self.finished})
             if self._is_folder and os.path.lexists(self.target):
                 # fails now if it would fail at the end
@@ -219,17 +210,22 @@ class Writer:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    @property
+    def is_resumable(self) -> bool:
+        """Whether a later process can keep a file that is finished."""
+        return not self.finished.isdisjoint(self._facts)
+
     def where(self, name: str) -> Place:
         """Return where the bytes of a tensor are, until the output gets its name."""
         if self._lock is None:
             raise MemdescError(f"{str(self.target)!r} is no longer being written")
         file = self.homes[name]
         path = self._finished(file) if file in self.finished else self._growing / file
-        return Place(path, *self._files[file].spans[name])
+        return Place(path, *self.files[file].spans[name])
 
     def complete(self, name: str) -> None:
         """Finish a file of which all bytes are written. Fails if it cannot be put on the disk."""
-        file, grown, finished = self._files[name], self._growing / name, self._finished(name)
+        file, grown, finished = self.files[name], self._growing / name, self._finished(name)
         try:
             if file.seal is not None:
                 file.seal(grown)
@@ -248,7 +244,7 @@ class Writer:
 
         If that fails, or the target exists by then, the output does not get its name.
         """
-        for name in [*self._files.keys() - self.finished]:
+        for name in [*self.files.keys() - self.finished]:
             self.complete(name)
         try:
             self._check_lock()
@@ -256,7 +252,7 @@ class Writer:
             if self._is_folder:
                 self._publish_folder()
             else:
-                (name,) = self._files
+                (name,) = self.files
                 self._finished(name).replace(self.target)
             sync_folder(self.target.parent)
         except OSError as error:
@@ -267,7 +263,7 @@ class Writer:
         """Give a folder its name; the folder that had it is removed with what is left."""
         whole = self.folder / _WHOLE
         whole.mkdir()
-        for name in self._files:
+        for name in self.files:
             (whole / name).parent.mkdir(parents=True, exist_ok=True)
             self._finished(name).replace(whole / name)
         for folder, _, _ in os.walk(whole):
@@ -308,14 +304,14 @@ class Writer:
         if os.path.lexists(target) and not self._overwrite:
             raise MemdescError(f"{str(target)!r} exists; it is only replaced with --overwrite")
         if not target.is_symlink():
-            _check_replaced(target, self._files)
+            _check_replaced(target, self.files)
 
     def _finished(self, name: str) -> Path:
         """Return where a file is once it is finished."""
         return self.folder / _FILES / self._facts.get(name, "new") / name
 
     def _is_kept(self, name: str) -> bool:
-        path, nbytes = self._finished(name), self._files[name].nbytes
+        path, nbytes = self._finished(name), self.files[name].nbytes
         return name in self._facts and path.is_file() and path.stat().st_size == nbytes
 
     def _clear(self, except_for: Collection[Path] = ()) -> None:
@@ -332,7 +328,7 @@ class Writer:
 
     def _create(self) -> None:
         """Create the files that are not finished in full size, with their headers."""
-        new = [file for name, file in self._files.items() if name not in self.finished]
+        new = [file for name, file in self.files.items() if name not in self.finished]
         needed, free = sum(file.nbytes for file in new), shutil.disk_usage(self.folder).free
         if needed > free:
             raise MemdescError(
@@ -348,21 +344,20 @@ class Writer:
                     write_at(opened.fileno(), memoryview(data), offset)
 
 
-def _make(folder: Path) -> bool:
-    """Make a folder; refuse one that others made or may write into. False if it was removed."""
+def _make(folder: Path) -> None:
+    """Make a folder, unless it exists; refuse one that others made or may write into."""
     with suppress(FileExistsError):
         folder.mkdir(_MODE)
     try:
         status = folder.lstat()
     except FileNotFoundError:
-        return False
+        return
     if not stat.S_ISDIR(status.st_mode):
         _refuse(folder, "it is a link or a file")
     if fcntl and status.st_uid != os.geteuid():
         _refuse(folder, f"it belongs to another user, {status.st_uid}")
     if fcntl and status.st_mode & _OTHERS_WRITE:
         _refuse(folder, "other users may write into it")
-    return True
 
 
 def _refuse(folder: Path, reason: str) -> NoReturn:

@@ -197,7 +197,7 @@ def _in_pieces(options: argparse.Namespace, given: FileReorder) -> MemoryDesc:
             Path(os.path.realpath(options.dst)),  # a link stays, as `save` leaves it
             max_bytes=bytes_of("--max-bytes", options.max_bytes),
             threads=threads_of(options.threads),
-            step=lambda nbytes: progress.step("reordering", nbytes),
+            step=lambda done: progress.move_to(done, "reordering"),
         )
     for each in said:
         warn(each)

@@ -186,7 +186,7 @@ def _owner(name: str) -> str:
 def _layer_name(step: Step) -> str:
     """Return the name of the layer whose weight a step writes."""
     role, tensor = next(iter(step.targets.items()))
-    if not role:  # floats
+    if not isinstance(step.dst, RecordDesc):
         return _owner(tensor.name)
     return tensor.name.removesuffix(role).removesuffix(".")
 

@@ -14,22 +14,25 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
 from hashlib import sha256
-from operator import methodcaller
 from os.path import relpath
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from memdesc import MemdescError, __version__
 from memdesc.errors import short_repr
 from memdesc.immutable import immutable
 from reorder.checkpoints.convert.numbers import check_numbers
 from reorder.checkpoints.convert.options import ConvertOptions, ConvertProgress, ConvertReport
-from reorder.checkpoints.convert.outputs import Output, check_paths, output_format, plan_output
+from reorder.checkpoints.convert.outputs import (
+    check_paths,
+    is_folder,
+    output_format,
+    plan_output,
+)
 from reorder.checkpoints.convert.plan import plan_steps
 from reorder.checkpoints.convert.rules import read_rules
 from reorder.checkpoints.convert.targets import TargetRules, target_rules
 from reorder.checkpoints.formats.table import read_container
 from reorder.checkpoints.moves.losses import FinalError, Lost, check_lost, saturation_warnings
-from reorder.checkpoints.moves.pieces import Cut, wanted_nbytes
 from reorder.checkpoints.moves.tasks import Task, run_tasks
 from reorder.checkpoints.weights import Model
 from reorder.checkpoints.writer import Writer, has_finished, partial_folder
@@ -37,13 +40,13 @@ from reorder.disk import as_path, reason_of
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from distributed import Client
 
     from reorder.checkpoints.convert.steps import Step
-    from reorder.checkpoints.formats.entry import FileState, Place
+    from reorder.checkpoints.formats.entry import FileState, PlannedFile
 
     # runs tasks by a function given as `work`, and yields each with what that returned
     Execute = Callable[..., Generator[tuple[Task, Any], None, None]]
@@ -59,69 +62,53 @@ __all__ = [
 ]
 
 
-class Work(NamedTuple):
-    """A step and its pieces."""
-
-    step: Step
-    cut: Cut
-
-    def tasks(self, where: Callable[[str], Place]) -> Iterator[Task]:
-        """Return the pieces with their places."""
-        step = self.step
-        src = {role: entry.place for role, entry in step.sources.items()}
-        dst = {role: where(each.name) for role, each in step.targets.items()}
-        rule = step.rule.text if step.rule else ""
-        return (Task(step.name, piece, src, dst, rule) for piece in self.cut.pieces())
-
-
 @immutable
 @dataclass(frozen=True)
 class Conversion:
     """A conversion that is ready to run: everything that a rule can get wrong has been checked."""
 
-    # what happens to each tensor or record
+    # what happens to each tensor or record, and to the files beside them, in pieces
     steps: tuple[Step, ...]
-    # these steps and then those that copy the files beside the tensors, with their pieces
-    work: tuple[Work, ...]
-    output: Output
-    warnings: tuple[str, ...]
-    options: ConvertOptions
-    # all files that are read, as they were when their headers were read
-    states: Mapping[Path, FileState]
+    copied: tuple[Step, ...]
     writer: Writer
+    options: ConvertOptions
+    warnings: tuple[str, ...] = ()
 
     @property
     def report(self) -> ConvertReport:
         """What is planned."""
-        entries = [entry for step in self.steps for entry in step.sources.values()]
         moved = [step for step in self.steps if not step.is_copy]
         return ConvertReport(
             weights=len(self.steps),
             converted=len(moved),
             copied=len(self.steps) - len(moved),
-            bytes_in=sum(entry.nbytes for entry in entries),
-            bytes_out=sum(file.nbytes for file in self.output.files),
-            files=len(self.output.files),
+            bytes_in=sum(entry.nbytes for step in self.steps for entry in step.sources.values()),
+            bytes_out=sum(file.nbytes for file in self.writer.files.values()),
+            files=len(self.writer.files),
             warnings=self.warnings,
             would=tuple(f"{step.name}: {step}" for step in moved) if self.options.dry_run else (),
         )
 
     @property
-    def stages(self) -> dict[str, tuple[str, list[Work]]]:
-        """The stages by name: which method of its tasks is called, and on what it works."""
-        homes, finished = self.writer.homes, self.writer.finished
-        found = [
-            each
-            for each in self.work
-            if not finished.issuperset(homes[tensor.name] for tensor in each.step.tensors)
-        ]
-        verified = {"verifying": ("check", [*self.work])} if self.options.verify else {}
-        return {"converting": ("run", found), **verified}
+    def states(self) -> dict[Path, FileState]:
+        """All files that are read, as they were when their headers were read."""
+        steps = (*self.steps, *self.copied)
+        read = [each for step in steps for each in (*step.sources.values(), *step.dropped)]
+        return {entry.file: entry.state for entry in read}
+
+    @property
+    def stages(self) -> dict[str, tuple[Callable[[Task], Lost | None], list[Step]]]:
+        """The stages by name: what is done with the tasks of which steps."""
+        finished, homes = self.writer.finished, self.writer.homes
+        every = [*self.steps, *self.copied]
+        new = [x for x in every if not finished.issuperset(homes[each.name] for each in x.tensors)]
+        verified = {"verifying": (Task.check, every)} if self.options.verify else {}
+        return {"converting": (Task.run, new), **verified}
 
     @property
     def total(self) -> int:
         """How many bytes are written to files that are not finished, and verified."""
-        return sum(each.step.nbytes for _, work in self.stages.values() for each in work)
+        return sum(step.nbytes for _, steps in self.stages.values() for step in steps)
 
     def run(
         self, progress: Progress | None = None, execute: Execute | None = None
@@ -136,23 +123,23 @@ class Conversion:
         run_all = execute or partial(run_tasks, threads=count, max_bytes=most)
         with self.writer as writer:
             kept, stages, report = len(writer.finished), self.stages, self.report
-            files, done, total = _Files(writer, stages["converting"][1]), 0, self.total
+            ends, done, total = _Ends(writer, stages["converting"][1]), 0, self.total
             try:
-                for stage, (method, work) in stages.items():
-                    tasks = (task for each in work for task in each.tasks(writer.where))
-                    with closing(run_all(tasks, work=methodcaller(method))) as found:
+                for stage, (work, steps) in stages.items():
+                    tasks = (task for step in steps for task in step.tasks(writer.where))
+                    with closing(run_all(tasks, work=work)) as found:
                         for task, lost in found:
-                            files.add(task, lost)
+                            ends.add(task, lost)
                             done += task.piece.written
                             if progress is not None:
                                 progress(ConvertProgress(stage, done, total, report))
                     self._check_states()
                 writer.finish()
             except BaseException as error:
-                if isinstance(error, FinalError) or not writer.finished:
+                if isinstance(error, FinalError) or not writer.is_resumable:
                     writer.discard()
                 raise
-        told = saturation_warnings(files.losses)
+        told = saturation_warnings(ends.losses)
         return report._replace(resumed=kept, warnings=(*self.warnings, *told))
 
     def _check_states(self) -> None:
@@ -163,34 +150,35 @@ class Conversion:
                 )
 
 
-class _Files:
-    """The files that are written, each finished as its last task is done, and what is lost."""
+class _Ends:
+    """What happens after the last task of a tensor, and of a file."""
 
-    def __init__(self, writer: Writer, work: Iterable[Work]) -> None:
+    def __init__(self, writer: Writer, steps: Iterable[Step]) -> None:
         self.losses: dict[str, Lost] = {}
         self._writer = writer
-        # by the names of files: how many tasks are left, and the names of the steps
-        self._left: Counter[str] = Counter()
-        self._steps: dict[str, list[str]] = {}
-        for step, pieces in work:
-            # a step may also write into a file that was kept: the bytes that it already holds
-            for file in {writer.homes[each.name] for each in step.tensors} - writer.finished:
-                self._left[file] += pieces.number
-                self._steps.setdefault(file, []).append(step.name)
-        self._names = {writer.where(each).path: file for each, file in writer.homes.items()}
+        # a step may also write into a file that was kept: the bytes that it already holds
+        self._files = {
+            writer.where(name).path: file
+            for name, file in writer.homes.items()
+            if file not in writer.finished
+        }
+        # how many tasks are left, by the names of steps and the paths of files
+        self._left: Counter[str | Path] = Counter()
+        for step in steps:
+            paths = {writer.where(each.name).path for each in step.tensors}
+            self._left.update(dict.fromkeys((step.name, *paths), step.pieces.number))
 
     def add(self, task: Task, lost: Lost | None) -> None:
-        """Add what a task lost. Fails if that is all of a tensor of a file that is whole now."""
+        """Add what a task lost. Fails if that is all of a tensor that is whole now."""
         if lost is not None:
             self.losses[task.name] = lost.joined(self.losses.get(task.name))
-        written = {self._names.get(place.path, "") for place in task.dst.values()}
-        for file in written & self._left.keys():
-            self._left[file] -= 1
-            if not self._left[file]:
-                del self._left[file]
-                for name in self._steps[file]:
-                    check_lost(self.losses, name)
-                self._writer.complete(file)
+        paths = {place.path for place in task.dst.values()}
+        self._left.subtract((task.name, *paths))
+        if not self._left[task.name]:
+            check_lost(self.losses, task.name)
+        for path in paths & self._files.keys():
+            if not self._left[path]:
+                self._writer.complete(self._files[path])
 
 
 def convert(  # noqa: PLR0913 - public: what is read, what is written, and how
@@ -320,35 +308,28 @@ def plan_conversion(
         if plan.moved:
             model.configs.refuse_changed()
         output = plan_output(given, container, wanted, plan, options.shard_bytes)
-        most = options.max_bytes
-        wanted_bytes = wanted_nbytes(most, options.thread_count)
-        every_step = (*plan.steps, *output.copied)
-        work = [Work(step, step.cut(wanted_bytes, most)) for step in every_step]
-        read = [*container.entries.values()]
-        read += [entry for step in output.copied for entry in step.sources.values()]
-        states = {entry.file: entry.state for entry in read}
+        steps, copied = (
+            tuple(step.in_pieces(options) for step in each) for each in (plan.steps, output.copied)
+        )
         writer = Writer(
             wanted,
             output.files,
-            is_folder=output.is_folder,
+            is_folder=is_folder(wanted),
             overwrite=options.overwrite,
             resume=options.resume,
-            facts=_facts(given, work, output, states),
+            facts=_facts(given, (*steps, *copied), output.files),
         )
-        warnings = [*whole.warnings, *plan.warnings]
-        warnings += output.warnings
+        warnings = [*whole.warnings, *plan.warnings, *output.warnings]
         if not options.resume and has_finished(wanted):
             warnings.append(
                 f"what an interrupted conversion left in {str(partial_folder(wanted))!r} is "
                 "discarded; --resume keeps its finished files"
             )
         warnings += check_numbers(plan.steps, options)
-        return Conversion(plan.steps, tuple(work), output, tuple(warnings), options, states, writer)
+        return Conversion(steps, copied, writer, options, tuple(warnings))
 
 
-def _facts(
-    source: Path, work: Iterable[Work], output: Output, states: Mapping[Path, FileState]
-) -> dict[str, str]:
+def _facts(source: Path, steps: Iterable[Step], files: Iterable[PlannedFile]) -> dict[str, str]:
     """Return a digest for each file of an output; with equal digests, its bytes are equal.
 
     A file that is read is identified by its size and modification time, but not by its folder: the
@@ -356,18 +337,18 @@ def _facts(
     """
     home = source if source.is_dir() else source.parent
     text = cache(repr)  # layers of a model change alike
-    homes = {name: file.name for file in output.files for name in file.spans}
-    made: dict[str, list[Any]] = {file.name: [] for file in output.files}
-    for step, _ in work:
+    homes = {name: file.name for file in files for name in file.spans}
+    made: dict[str, list[Any]] = {file.name: [] for file in files}
+    for step in steps:
         read = [
-            (relpath(each.file, home), each.offset, each.nbytes, states[each.file].shared)
+            (relpath(each.file, home), each.offset, each.nbytes, each.state.shared)
             for each in step.sources.values()
         ]
         written = [each[:4] for each in step.tensors]
         for name in {homes[each.name] for each in step.tensors}:
             made[name].append((read, written, text(step.change)))
     found = {}
-    for file in output.files:
+    for file in files:
         headers = [(at, sha256(data).hexdigest()) for at, data in file.headers]
         facts = json.dumps([__version__, file.nbytes, headers, made[file.name]])
         found[file.name] = sha256(facts.encode()).hexdigest()

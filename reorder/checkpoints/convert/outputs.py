@@ -12,7 +12,7 @@ from memdesc import MemdescError
 from memdesc.errors import short_repr
 from reorder.checkpoints.config import CONFIG, MAX_CONFIG, OLD_CONFIGS
 from reorder.checkpoints.convert.config import check_left_out, moved_config, undeclared
-from reorder.checkpoints.convert.steps import Step
+from reorder.checkpoints.convert.steps import Step, copied_step
 from reorder.checkpoints.formats.entry import (
     NOT_BYTES,
     Entry,
@@ -29,7 +29,6 @@ from reorder.checkpoints.formats.table import (
     format_of,
     plan_file,
 )
-from reorder.checkpoints.moves.changes import ONLY
 from reorder.checkpoints.stored import is_order_hidden
 from reorder.disk import read_if_exists, read_small, reason_of
 from reorder.messages import first_of
@@ -64,11 +63,9 @@ class Output(NamedTuple):
     # that no tensor has its name.
     files: tuple[PlannedFile, ...]
     # the files that are copied, as tensors of bytes with such names
-    copied: tuple[Step, ...]
-    # whether the files make up a folder
-    is_folder: bool
+    copied: tuple[Step, ...] = ()
     # what a user may not expect
-    warnings: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
 
 
 def is_folder(target: Path) -> bool:
@@ -141,7 +138,7 @@ def plan_output(
     elif shard_bytes is not None:
         raise MemdescError(f"{str(target)!r} is one file; name a folder for shards")
     else:
-        made = Output(plan_file(target, tensors, metadata), (), is_folder=False, warnings=())
+        made = Output(plan_file(target, tensors, metadata))
         if others:
             names = _first(path.relative_to(source).as_posix() for path in others)
             warnings.append(
@@ -150,7 +147,13 @@ def plan_output(
     warnings += made.warnings
     if all(file.name != CONFIG for file in made.files):
         warnings += undeclared(plan)
-    return made._replace(warnings=tuple(warnings))
+    constants = {
+        step.targets[role].name: data
+        for step in plan.steps
+        for role, data in step.constants.items()
+    }
+    files = tuple(file.with_data(constants) for file in made.files)
+    return made._replace(files=files, warnings=tuple(warnings))
 
 
 def _plan_folder(
@@ -212,10 +215,9 @@ def _plan_folder(
             state, inner = FileState.at(path), f"\0{name}"
             nbytes, shape = state.nbytes, (state.nbytes,)
             entry = Entry(path.name, "u8", shape, path, 0, nbytes, state)
-            target = {ONLY: Tensor(inner, "u8", shape, nbytes)}
-            copied.append(Step(path.name, {ONLY: entry}, target))
+            copied.append(copied_step(entry, Tensor(inner, "u8", shape, nbytes)))
             files.insert(0, PlannedFile(name, nbytes, (), {inner: Span(0, nbytes)}))
-    return Output(tuple(files), tuple(copied), is_folder=True, warnings=tuple(warnings))
+    return Output(tuple(files), tuple(copied), tuple(warnings))
 
 
 def _other_files(source: Path, container: Container) -> Iterator[Path]:

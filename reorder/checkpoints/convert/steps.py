@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,8 +17,9 @@ from memdesc.tags import LETTERS
 from reorder.checkpoints.convert.rules import WHOLE, Rule, is_record
 from reorder.checkpoints.formats.descriptors import record_fields
 from reorder.checkpoints.formats.entry import Entry, Tensor, stored_desc
-from reorder.checkpoints.moves.changes import ONLY, Quantize, Reorder, Repack, copied
+from reorder.checkpoints.moves.changes import ONLY, Change, Quantize, Reorder, Repack, copied
 from reorder.checkpoints.moves.pieces import Cut, cut
+from reorder.checkpoints.moves.tasks import Task
 from reorder.checkpoints.stored import (
     QUANTIZED,
     WEIGHT,
@@ -33,9 +34,11 @@ from reorder.values.attr import Attr
 from reorder.values.formats import FLOATS, INTEGERS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from memdesc.tags import FormatTag
+    from reorder.checkpoints.convert.options import ConvertOptions
+    from reorder.checkpoints.formats.entry import Place
     from reorder.checkpoints.weights import Weight
 
 _SCALES = "f32"
@@ -51,22 +54,26 @@ class Step:
     sources: Mapping[str, Entry]
     # what is written, by role: likewise, or codes with the ``scales`` and ``zero_points`` chosen
     targets: Mapping[str, Tensor]
-    # how the bytes change; None if they are copied
-    change: Reorder | Repack | Quantize | None = None
+    # how the bytes change
+    change: Change
     # the rule that asks for it
     rule: Rule | None = None
     # tensors that the output does not need, such as a `g_idx` that keeps the order of inputs
     dropped: tuple[Entry, ...] = ()
+    # targets that depend on nothing that is read, by role
+    constants: Mapping[str, bytes] = field(default_factory=dict)
+    # how the change is cut, if not into one piece
+    cut: Cut | None = None
 
     @property
-    def src(self) -> MemoryDesc | RecordDesc | None:
-        """What the sources hold; None if their bytes are copied."""
-        return None if self.change is None else self.change.src
+    def src(self) -> MemoryDesc | RecordDesc:
+        """What the sources hold; bytes if they are copied."""
+        return self.change.src
 
     @property
-    def dst(self) -> MemoryDesc | RecordDesc | None:
-        """What the targets hold; None if their bytes are copied."""
-        return None if self.change is None else self.change.dst
+    def dst(self) -> MemoryDesc | RecordDesc:
+        """What the targets hold; bytes if they are copied."""
+        return self.change.dst
 
     @property
     def is_other(self) -> bool:
@@ -81,24 +88,42 @@ class Step:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all tensors that are written."""
-        return sum(tensor.nbytes for tensor in self.tensors)
+        """Bytes of all tensors that are written, but for constants."""
+        return sum(each.nbytes for role, each in self.targets.items() if role not in self.constants)
 
     @property
     def is_copy(self) -> bool:
         """Whether the bytes are copied."""
-        return self.change is None
+        return self.change.is_copy
 
     def __str__(self) -> str:
-        return "copied" if self.change is None else str(self.change)
+        return "copied" if self.is_copy else str(self.change)
 
-    def cut(self, wanted: int, most: int) -> Cut:
-        """Cut it into pieces, as `cut` does; the message of an error has the tensor."""
+    @property
+    def pieces(self) -> Cut:
+        """The pieces of the change."""
+        return self.cut or Cut(self.change, ())
+
+    def in_pieces(self, options: ConvertOptions) -> Step:
+        """Return the step with its pieces; the message of an error has the tensor."""
         with about(self.name):
-            return cut(self.change or copied(self.nbytes), wanted, most)
+            found = cut(self.change, options.max_bytes, options.thread_count)
+        return replace(self, cut=found)
+
+    def tasks(self, where: Callable[[str], Place]) -> Iterator[Task]:
+        """Return the pieces with their places; `where` gives those of what is written."""
+        src = {role: entry.place for role, entry in self.sources.items()}
+        dst = {role: where(each.name) for role, each in self.targets.items()}
+        rule = self.rule.text if self.rule else ""
+        return (Task(self.name, piece, src, dst, rule) for piece in self.pieces.pieces())
 
 
 # --- single tensors ---
+
+
+def copied_step(entry: Entry, target: Tensor, rule: Rule | None = None) -> Step:
+    """Return the step that copies the bytes of a tensor."""
+    return Step(entry.name, {ONLY: entry}, {ONLY: target}, copied(target.nbytes), rule)
 
 
 def copy_step(entry: Entry, name: str, format_name: str, rule: Rule | None = None) -> Step:
@@ -108,22 +133,19 @@ def copy_step(entry: Entry, name: str, format_name: str, rule: Rule | None = Non
     """
     desc, dtype = entry.desc, entry.dtype
     if isinstance(desc, RecordDesc):
-        return _copied(entry, stored_record(name, desc, format_name), rule)
-    if desc is None or not entry.is_described:
+        target = stored_record(name, desc, format_name)
+    elif desc is None or not entry.is_described:
         plain = desc and memory_desc(desc.dims, desc.dtype)
         if desc and plain and plain != desc:
-            target = {ONLY: stored_layout(name, plain)}
-            return Step(entry.name, {ONLY: entry}, target, Reorder(desc, plain), rule)
-        return _copied(entry, Tensor(name, dtype, entry.shape, entry.nbytes), rule)
-    # a type that its container does not have, such as bf16 in archives of numpy
-    is_plain = desc == stored_desc(desc.dtype.name, entry.shape)[0] and not desc.dtype.is_packed
-    dtype = desc.dtype.name if is_plain else dtype
-    return _copied(entry, Tensor(name, dtype, entry.shape, entry.nbytes, desc), rule)
-
-
-def _copied(entry: Entry, target: Tensor, rule: Rule | None) -> Step:
-    noted = target._replace(note=entry.note)
-    return Step(entry.name, {ONLY: entry}, {ONLY: noted}, rule=rule)
+            layout = {ONLY: stored_layout(name, plain)}
+            return Step(entry.name, {ONLY: entry}, layout, Reorder(desc, plain), rule)
+        target = Tensor(name, dtype, entry.shape, entry.nbytes)
+    else:
+        # a type that its container does not have, such as bf16 in archives of numpy
+        is_plain = desc == stored_desc(desc.dtype.name, entry.shape)[0] and not desc.dtype.is_packed
+        dtype = desc.dtype.name if is_plain else dtype
+        target = Tensor(name, dtype, entry.shape, entry.nbytes, desc)
+    return copied_step(entry, target._replace(note=entry.note), rule)
 
 
 def layout_step(entry: Entry, rule: Rule, format_name: str) -> Step:
@@ -135,20 +157,11 @@ def layout_step(entry: Entry, rule: Rule, format_name: str) -> Step:
     if rule.is_renaming:
         return copy_step(entry, name, format_name, rule)
     src = _held_layout(entry, rule)
-    is_encoding = _is_encoding(rule)
     try:
-        if is_encoding:
-            return _encode_step(entry, rule, src, format_name)
-        dtype = src.dtype if rule.dtype is None else data_type(rule.dtype)
-        dst = src.with_extra(None).with_dtype(dtype)
-        if rule.dst is not None:
-            dst = memory_desc(src.dims, dtype, str(rule.dst))
-        if rule.scales is not None:
-            return _scaled_step(entry, rule, _quantized(src, dst, rule))
-        change = Reorder(src, dst, _attr(rule, src, dst))
+        change = _change(rule, src)
     except MemdescError as error:
         hint = ""
-        if is_record(rule.dst) and not is_encoding:
+        if is_record(rule.dst) and not _is_encoding(rule):
             hint = (
                 "; to move a record, match what comes before the names of its tensors"
                 if is_record(rule.src)
@@ -156,13 +169,51 @@ def layout_step(entry: Entry, rule: Rule, format_name: str) -> Step:
                 "such as 'u4, scales=ab, groups=1x32'"
             )
         rule.fail(f"{entry.name}, {src!r}: {error}{hint}")
-    if rule.scale is not None or rule.zero_point is not None:
-        return _scaled_step(entry, rule, change)
-    if src == dst and change.attr is None:
-        return _copied(entry, stored_layout(name, dst, entry.dtype), rule)
-    words = entry.dtype if data_type(entry.dtype).bits > src.dtype.bits else None
-    target = stored_layout(name, dst, words if src.dtype == dst.dtype else None)
-    return Step(entry.name, {ONLY: entry}, {ONLY: target}, change, rule)
+    dst = change.dst
+    constants: dict[str, bytes] = {}
+    if isinstance(dst, RecordDesc):
+        prefix = name.removesuffix(WEIGHT)
+        targets = _record_tensors(prefix, prefix, dst, format_name)
+    elif isinstance(change, Quantize):
+        targets = _quantized(name, dst, change.scales, change.axes, change.groups)
+    elif rule.scale is not None or rule.zero_point is not None:
+        values = {"scales": np.array([1 if rule.scale is None else rule.scale], np.float32)}
+        if rule.zero_point is not None:
+            values["zero_points"] = np.array([rule.zero_point], np.int32)
+        scales = {role: memory_desc((1,), each.dtype) for role, each in values.items()}
+        targets = _quantized(name, dst, scales, (), ())
+        constants = {role: each.tobytes() for role, each in values.items()}
+    elif change == Reorder(src, src):
+        target = stored_layout(name, dst, entry.dtype)
+        return copied_step(entry, target._replace(note=entry.note), rule)
+    else:
+        words = entry.dtype if data_type(entry.dtype).bits > src.dtype.bits else None
+        targets = {ONLY: stored_layout(name, dst, words if src.dtype == dst.dtype else None)}
+    return Step(entry.name, {ONLY: entry}, targets, change, rule, constants=constants)
+
+
+def _change(rule: Rule, src: MemoryDesc) -> Change:
+    """Return how a rule changes a tensor."""
+    if rule.dst is not None and _is_encoding(rule):
+        if rule.dtype is not None or rule.scales is not None:
+            raise MemdescError(
+                f"{rule.dst.name} says which types codes and scales have; leave out other keys"
+            )
+        record = record_desc(src.dims, rule.dst.name, **dict(rule.dst.options))
+        if record.scales.kind != _SCALES:
+            raise MemdescError(f"scales are chosen in f32; leave out scales= of {rule.dst.name}")
+        return Quantize.into(src, record)
+    dtype = src.dtype if rule.dtype is None else data_type(rule.dtype)
+    dst = src.with_extra(None).with_dtype(dtype)
+    if rule.dst is not None:
+        dst = memory_desc(src.dims, dtype, str(rule.dst))
+    if rule.scales is None:
+        return Reorder(src, dst, _attr(rule, src, dst))
+    letters = "" if rule.scales == WHOLE else rule.scales
+    axes = tuple(sorted({LETTERS.index(letter) for letter in letters}))
+    if any(dim >= src.ndims for dim in axes):
+        raise MemdescError(f"scales={letters} names a dim that {src.dims} do not have")
+    return Quantize(src, dst, axes, rule.groups or ())
 
 
 def _attr(rule: Rule, src: MemoryDesc, dst: MemoryDesc) -> Attr | None:
@@ -181,35 +232,19 @@ def _attr(rule: Rule, src: MemoryDesc, dst: MemoryDesc) -> Attr | None:
     return Attr(**named, saturate=True) if named else None  # type: ignore[arg-type] # by role
 
 
-def _quantized(src: MemoryDesc, dst: MemoryDesc, rule: Rule) -> Quantize:
-    """Return how floats become codes by scales that are chosen from them."""
-    letters = "" if rule.scales in (None, WHOLE) else str(rule.scales)
-    axes = tuple(sorted({LETTERS.index(letter) for letter in letters}))
-    if any(dim >= src.ndims for dim in axes):
-        raise MemdescError(f"scales={letters} names a dim that {src.dims} do not have")
-    return Quantize(src, dst, axes, rule.groups or ())
-
-
-def _scaled_step(entry: Entry, rule: Rule, change: Reorder | Quantize) -> Step:
-    """Return the step of a tensor with scales, which are stored beside the codes."""
-    name, scales = rule.renamed(entry.name), dict[str, Any]()
-    axes, groups = tuple[int, ...](), tuple[int, ...]()
-    if isinstance(change, Quantize):
-        axes, groups, scales, dst = change.axes, change.groups, {**change.scales}, change.codes
-    else:
-        dst = change.dst
-        scales = {"scales": np.array([1 if rule.scale is None else rule.scale], np.float32)}
-        if rule.zero_point is not None:
-            scales["zero_points"] = np.array([rule.zero_point], np.int32)
-        constants = tuple((role, each.tobytes()) for role, each in scales.items())
-        change = replace(change, constants=constants)
-    tensors = {"memory": stored_layout(name, dst)}
+def _quantized(
+    name: str,
+    codes: MemoryDesc,
+    scales: Mapping[str, MemoryDesc],
+    axes: tuple[int, ...],
+    groups: tuple[int, ...],
+) -> dict[str, Tensor]:
+    """Return how codes are stored with their scales and zero points, which are over all dims."""
+    tensors = {ONLY: stored_layout(name, codes)}
     for role, each in scales.items():
         dims = tuple(each.dims[dim] for dim in axes) or (1,)
         tensors[role] = stored_layout(f"{name}{QUANTIZED[role]}", memory_desc(dims, each.dtype))
-    facts = {"quantized": {"axis": axes, "groups": groups}}
-    codes, *rest = joined_tensors(name, facts, tensors).items()
-    return Step(entry.name, {ONLY: entry}, {ONLY: codes[1], **dict(rest)}, change, rule)
+    return joined_tensors(name, {"quantized": {"axis": axes, "groups": groups}}, tensors)
 
 
 def _is_encoding(rule: Rule) -> bool:
@@ -220,21 +255,6 @@ def _is_encoding(rule: Rule) -> bool:
     usual = scheme.defaults
     kinds = [part.kind.format(**usual) for part in scheme.parts_of(usual)]
     return kinds[1:] == [_SCALES] and kinds[0] in FLOATS
-
-
-def _encode_step(entry: Entry, rule: Rule, src: MemoryDesc, format_name: str) -> Step:
-    """Return the step of floats that become a record, whose scales are chosen from the data."""
-    assert rule.dst is not None  # noqa: S101 - the caller has looked
-    if rule.dtype is not None or rule.scales is not None:
-        raise MemdescError(
-            f"{rule.dst.name} says which types codes and scales have; leave out other keys"
-        )
-    dst = record_desc(src.dims, rule.dst.name, **dict(rule.dst.options))
-    if dst.scales.kind != _SCALES:
-        raise MemdescError(f"scales are chosen in f32; leave out scales= of {rule.dst.name}")
-    prefix = rule.renamed(entry.name).removesuffix(WEIGHT)
-    targets = _record_tensors(prefix, prefix, dst, format_name)
-    return Step(entry.name, {ONLY: entry}, targets, Quantize.into(src, dst), rule)
 
 
 def _record_tensors(
@@ -256,7 +276,7 @@ def record_step(group: Weight, rule: Rule, format_name: str) -> Step:
     if src is None:
         rule.fail(f"{group.prefix}: {group.reason}")
     prefix = rule.renamed(group.prefix)
-    change, targets = None, {}
+    constants: dict[str, bytes] = {}
     try:
         if rule.dst is None or not is_record(rule.dst):
             floats, plain = _decoded_layouts(src, rule)
@@ -265,8 +285,8 @@ def record_step(group: Weight, rule: Rule, format_name: str) -> Step:
         else:
             _check_record_to_record(group, rule)
             dst = target_desc(src, rule.dst.name, dict(rule.dst.options))
-            constants = tuple((each.tensor, each.data) for each in dst.constants)
-            change = Repack(src.bare, dst.bare, constants=constants)
+            constants = {each.tensor: each.data for each in dst.constants}
+            change = Repack(src.bare, dst.bare)
             name = prefix if group.note is None else group.note.name_at(prefix)
             is_bare = len(group.tensors) > 1 and not group.is_dotted
             targets = _record_tensors(name, prefix, dst, format_name, is_bare=is_bare)
@@ -274,7 +294,7 @@ def record_step(group: Weight, rule: Rule, format_name: str) -> Step:
         rule.fail(f"{group.prefix}: {error}")
     order = group.order
     dropped = () if order is None or order in group.tensors.values() else (order,)
-    return Step(group.prefix, group.tensors, targets, change, rule, dropped)
+    return Step(group.prefix, group.tensors, targets, change, rule, dropped, constants)
 
 
 def _check_record_to_record(group: Weight, rule: Rule) -> None:

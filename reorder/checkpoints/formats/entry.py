@@ -379,6 +379,13 @@ class PlannedFile(NamedTuple):
     # called with the complete file before it gets its name, to write what depends on the data
     seal: Callable[[Path], None] | None = None
 
+    def with_data(self, data: Mapping[str, bytes]) -> PlannedFile:
+        """Return the file with the bytes of those of its tensors that are known already."""
+        held = [
+            (self.spans[name].offset, each) for name, each in data.items() if name in self.spans
+        ]
+        return self._replace(headers=(*self.headers, *held))
+
 
 def safe_path(folder: Path, name: object, what: str) -> Path:
     """Return the path of a file that a header names; refuse one outside its folder."""

@@ -7,7 +7,7 @@ is made by compiled code, and can be compared with its definition in numpy.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import lcm
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -50,8 +50,8 @@ if TYPE_CHECKING:
     Operands = Mapping[str, Operand]
     Layouts = Mapping[str, tuple[Layout, ...]]
 
-# the role of a tensor that is not part of a record
-ONLY = ""
+# the role of a tensor that is not part of a record, and of codes beside their scales
+ONLY = "memory"
 # scales are chosen and stored in f32
 _SCALE_BITS = 32
 
@@ -62,8 +62,6 @@ class Change(ABC):
 
     src: Desc
     dst: Desc
-    # what else is written and depends on nothing that is read, by role; the first piece writes it
-    constants: tuple[tuple[str, bytes], ...] = field(default=(), kw_only=True, repr=False)
 
     # bytes of memory for each byte that is read or written
     working: ClassVar[int] = 1
@@ -84,38 +82,42 @@ class Change(ABC):
     @property
     def reads(self) -> Operands:
         """The tensors that are read, by their roles."""
-        return _operands(self.src, permutation(self.src, self.dst))
+        return _operands(self.src, permutation(self.src, self.dst), is_written=False)
 
     @property
     def writes(self) -> Operands:
         """The tensors that are written, by their roles."""
-        constants = {role: Operand(len(data)) for role, data in self.constants}
-        return {**_operands(self.dst, permutation(self.dst, self.dst)), **constants}
+        return _operands(self.dst, permutation(self.dst, self.dst), is_written=True)
 
     @property
     def is_copy(self) -> bool:
         """Whether the bytes that are written are those that are read."""
         return False
 
-    def part(self, region: Region, read: Layouts, written: Layouts, **more: Any) -> Self:
-        """Return the change of a region, whose fields have these layouts; `more` changes too."""
+    def part(self, region: Region, read: Layouts, written: Layouts) -> Self:
+        """Return the change of a region, whose fields have these layouts."""
         return replace(
             self,
             src=_desc_of(self.src, permutation(self.src, self.dst), region, read),
             dst=_desc_of(self.dst, permutation(self.dst, self.dst), region, written),
-            **more,
+            **self._numbers_in(region),
         )
+
+    def _numbers_in(self, region: Region) -> dict[str, Any]:
+        """Return what else the change of a region has."""
+        del region
+        return {}
 
     @abstractmethod
     def apply(self, read: Bytes) -> Bytes:
-        """Return the bytes to write, without constants; the next call may reuse their buffers.
+        """Return the bytes to write; the next call may reuse their buffers.
 
         Fails if dst cannot hold a number.
         """
 
     def with_chosen(self, written: Bytes) -> tuple[Change, Bytes]:
         """Return the change with the scales that `apply` chose and wrote, and what that writes."""
-        return replace(self, constants=()), written
+        return self, written
 
     @abstractmethod
     def definition(self, read: Bytes, written: Bytes) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -174,25 +176,23 @@ class Reorder(Change):
         execute_reference(self.src, self.dst, data, wanted, self.attr)
         return wanted[: len(found)], found
 
-    def part(self, region: Region, read: Layouts, written: Layouts, **more: Any) -> Self:
-        """Return the change of a region, with the scales and zero points of its elements."""
+    def _numbers_in(self, region: Region) -> dict[str, Any]:
+        """Return the attribute with the scales and zero points of the elements of a region."""
         if self.attr is None or not self.attr.parameters:
-            return super().part(region, read, written, **more)
+            return {}
         operands = {each.role: each for each in bind(self.attr, self.src, self.dst).operands}
         given: dict[str, Any] = {}
         for parameter in self.attr.parameters:
             role, operand = parameter.role, operands[parameter.role]
             along = [
                 slice(at // group, (at + size) // group) if operand.mask >> dim & 1 else slice(None)
-                for dim, (at, size, group) in enumerate(
-                    zip(region.offsets, region.sizes, operand.groups, strict=True)
-                )
+                for dim, (size, at, group) in enumerate(zip(*region, operand.groups, strict=True))
             ]
             values = parameter.values.reshape(operand.sizes)[tuple(along)]
             given[role] = values.reshape(-1) if parameter.mask else parameter.values
             given |= {f"{role}_mask": parameter.mask, f"{role}_groups": parameter.groups}
         attr = Attr(**given, saturate=self.attr.saturate, f8_rounding=self.attr.f8_rounding)
-        return super().part(region, read, written, attr=attr, **more)
+        return {"attr": attr}
 
 
 @lru_cache(maxsize=1024)  # the layers of a model are alike
@@ -269,7 +269,11 @@ class Quantize(Change):
         if isinstance(self.dst, RecordDesc):
             return super().writes
         scales = {
-            role: Operand(desc.nbytes, (FieldLayout.of(desc)._replace(groups=self.alignment),))
+            role: Operand(
+                desc.nbytes,
+                (FieldLayout.of(desc)._replace(groups=self.alignment),),
+                is_written=True,
+            )
             for role, desc in self.scales.items()
         }
         return {**super().writes, **scales}
@@ -379,17 +383,20 @@ def record_of(desc: RecordDesc, data: Bytes) -> Record:
     return Record(desc, {name: data[name][:nbytes] for name, nbytes in desc.tensors.items()})
 
 
-def _operands(desc: Desc, perm: tuple[int, ...]) -> Operands:
+def _operands(desc: Desc, perm: tuple[int, ...], *, is_written: bool) -> Operands:
     """Return each tensor; dim k of the descriptor is dim `perm[k]` of the change."""
     if isinstance(desc, MemoryDesc):
-        return {ONLY: Operand(desc.min_nbytes, (FieldLayout.of(desc),))}
+        return {ONLY: Operand(desc.min_nbytes, (FieldLayout.of(desc),), is_written)}
     found: dict[str, list[FieldLayout]] = {name: [] for name in desc.tensors}
     order = np.argsort(perm)
     for part in desc.fields:
         groups, counts = (tuple(each[k] for k in order) for each in (part.groups, part.counts))
         layout = permute_axes(part.layout, perm)
         found[part.tensor].append(FieldLayout(layout, part.bits, groups, counts))
-    return {name: Operand(nbytes, tuple(found[name])) for name, nbytes in desc.tensors.items()}
+    return {
+        name: Operand(nbytes, tuple(found[name]), is_written)
+        for name, nbytes in desc.tensors.items()
+    }
 
 
 def _desc_of(desc: Desc, perm: tuple[int, ...], region: Region, layouts: Layouts) -> Desc:

@@ -10,7 +10,7 @@ import numpy as np
 from memdesc import MemdescError, MemoryDesc, memory_desc
 from memdesc.record import RecordDesc
 from reorder.api import reorder
-from reorder.checkpoints.moves.changes import ONLY, padded, record_of
+from reorder.checkpoints.moves.changes import ONLY, Reorder, padded, permutation, record_of
 from reorder.memory.memory import Memory
 from reorder.records.decode import dequantize_record
 from reorder.records.numbers import code_range, is_integer_number, load_bits, number_values
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from reorder.checkpoints.moves.changes import Bytes
+    from reorder.checkpoints.moves.changes import Bytes, Change
 
 # the types that a message may suggest because they hold larger numbers, the best choice first
 _WIDER = ("bf16", "f32")
@@ -31,6 +31,9 @@ _WIDE_INTEGER, _WIDE_BITS = "s32", 32
 
 class FinalError(MemdescError):
     """A conversion would end like this however often it runs, so nothing of it is kept."""
+
+
+# --- scales and zero points ---
 
 
 def check_scales(
@@ -51,15 +54,14 @@ def check_scales(
         if part.tensor not in roles or is_integer_number(desc, number) or number.table:
             continue
         values = number_values({part.tensor: read(part.tensor)}, desc, number, load_bits)
-        wrong = np.argwhere(~np.isfinite(values))
-        if len(wrong):
+        wrong = ~np.isfinite(values)
+        if wrong.any():
             starts = [at // group for at, group in zip(offsets, part.groups, strict=False)]
-            index = tuple(int(i) + start for i, start in zip_longest(wrong[0], starts, fillvalue=0))
-            value = values[tuple(wrong[0])]
+            at = _first(wrong)
+            value = "NaN" if np.isnan(values[at]) else values[at]
             raise FinalError(
-                f"{part.name} of {part.kind} is {'NaN' if np.isnan(value) else value} at {index}, "
-                f"and {len(wrong)} of {values.size} are not finite; the checkpoint is damaged, so "
-                "get it again"
+                f"{part.name} of {part.kind} is {value} at {_moved(at, starts)}, and {wrong.sum()} "
+                f"of {values.size} are not finite; the checkpoint is damaged, so get it again"
             )
 
 
@@ -79,16 +81,28 @@ def check_zero_points(desc: RecordDesc, read: Callable[[str], NDArray[np.uint8]]
         return
     part = desc.field_of(zero)
     values = number_values({part.tensor: read(part.tensor)}, desc, zero, load_bits)
-    wrong = np.argwhere(values > most - code.minus)
-    if len(wrong):
-        at = tuple(int(i) for i in wrong[0])
+    wrong = values > most - code.minus
+    if wrong.any():
         raise FinalError(
-            f"{part.name} of {part.kind} is {stored} at {at}, and {len(wrong)} of {values.size} "
-            f"are: a zero point of {stored - zero.minus}, which no code has, or, as GPTQModel "
-            "writes it, a 0 that also lowers the next one by 1; save the model with GPTQModel as "
-            "checkpoint_format gptq_v2, which stores zero points as they are; if this one does, "
-            f"say {desc.name}(zeros=v2)"
+            f"{part.name} of {part.kind} is {stored} at {_first(wrong)}, and {wrong.sum()} of "
+            f"{values.size} are: a zero point of {stored - zero.minus}, which no code has, or, as "
+            "GPTQModel writes it, a 0 that also lowers the next one by 1; save the model with "
+            "GPTQModel as checkpoint_format gptq_v2, which stores zero points as they are; if this "
+            f"one does, say {desc.name}(zeros=v2)"
         )
+
+
+def _first(wrong: NDArray[np.bool_]) -> tuple[int, ...]:
+    """Return the first index at which an array is true."""
+    return tuple(int(i) for i in np.argwhere(wrong)[0])
+
+
+def _moved(index: tuple[int, ...], offsets: Collection[int]) -> tuple[int, ...]:
+    """Return an index in the whole tensor, given one in a region that begins at `offsets`."""
+    return tuple(i + start for i, start in zip_longest(index, offsets, fillvalue=0))
+
+
+# --- what a tensor loses ---
 
 
 class Lost(NamedTuple):
@@ -137,8 +151,27 @@ def saturation_warnings(losses: Mapping[str, Lost]) -> tuple[str, ...]:
     )
 
 
-class Made(NamedTuple):
-    """A plain tensor, or a region of one, that was made: the numbers read, and what they became."""
+def lost_by(change: Change, read: Bytes, made: Bytes, offsets: tuple[int, ...] = ()) -> Lost | None:
+    """Return what a change loses, given the bytes that it read and made.
+
+    It may be that of a region, which begins at `offsets` along the dims of the target.
+    Fails if numbers that were finite are not, or scales in the same tensor as codes are not finite;
+    the error has the first number, its index, and the way out.
+    """
+    src, dst = change.src, change.dst
+    if isinstance(dst, MemoryDesc):
+        attr = change.attr if isinstance(change, Reorder) else None
+        return _Made(src, dst, attr, read, next(iter(made.values())), offsets).lost()
+    if isinstance(src, RecordDesc):
+        # those of other tensors were checked before
+        codes = {src.field(name).tensor for name, _ in src.rule.code.parts}
+        starts = tuple(offsets[dim] for dim in permutation(src, dst)) if offsets else ()
+        check_scales(src, codes, read.__getitem__, starts)
+    return None
+
+
+class _Made(NamedTuple):
+    """Plain numbers that were made: what was read, and what it became."""
 
     src: MemoryDesc | RecordDesc
     dst: MemoryDesc
@@ -147,13 +180,10 @@ class Made(NamedTuple):
     read: Bytes
     data: NDArray[np.uint8]
     # where the region begins; empty for the whole tensor
-    offsets: tuple[int, ...] = ()
+    offsets: tuple[int, ...]
 
     def lost(self) -> Lost | None:
-        """Refuse infinities or NaN that were finite numbers; return what else was lost.
-
-        The error has the first number, its index, and the way out.
-        """
+        """Refuse infinities or NaN that were finite numbers; return what else was lost."""
         name, form = self.dst.dtype.name, FLOATS.get(self.dst.dtype.name)
         if not self.dst.nelems:
             return None
@@ -209,9 +239,8 @@ class Made(NamedTuple):
             lost |= ~np.isfinite(found) & _finite_codes(self.src, self.read)
         if not lost.any():
             return
-        at = tuple(int(i) for i in np.argwhere(lost)[0])
-        index = tuple(map(sum, zip_longest(at, self.offsets, fillvalue=0)))
-        value, others = values[at], int(lost.sum()) - 1
+        at = _first(lost)
+        index, value, others = _moved(at, self.offsets), values[at], int(lost.sum()) - 1
         more = f", and so do {others} more near it" if others else ""
         if not np.isfinite(value):
             raise FinalError(

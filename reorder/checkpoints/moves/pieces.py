@@ -49,14 +49,16 @@ class Region(NamedTuple):
 
 
 class Runs(NamedTuple):
-    """Runs of bytes of one length, whose starts are those of a loop nest."""
+    """Runs of bytes of one length in a tensor, whose starts are those of a loop nest."""
 
-    # the first byte of the first run, from the start of the tensor
+    # the first byte of the first run
     start: int
     # bytes of each run
     length: int
     # the number of runs and the bytes from one to the next, outermost loop first
     loops: tuple[tuple[int, int], ...] = ()
+    # bytes of a buffer for all runs: descriptors may count the padding after the last one
+    room: int = 0
 
     @property
     def number(self) -> int:
@@ -107,83 +109,87 @@ class FieldLayout(NamedTuple):
         return submemory(self.layout, sizes, offsets)
 
 
-# the fields of a tensor that is read or written; none if it is a constant
-Fields = tuple[FieldLayout, ...]
-# the fields of a tensor, and whether it is written
-_Use = tuple[Fields, bool]
-
-
 class Operand(NamedTuple):
     """A tensor that is read or written: the bytes of the whole, and its fields."""
 
     nbytes: int
-    fields: Fields = ()
+    fields: tuple[FieldLayout, ...]
+    is_written: bool
 
+    def compact(self, region: Region) -> tuple[Runs, tuple[Layout, ...]] | None:
+        """Return the runs of a region, and the layouts of the fields in these bytes.
 
-class Part(NamedTuple):
-    """What a piece reads or writes of a tensor."""
-
-    # which tensor
-    role: str
-    runs: Runs
-    # the bytes of its buffer: descriptors may count the padding after the last run
-    room: int
+        Runs that are written hold only bytes of the region; runs that are read may include gaps no
+        longer than the data between them. None if there are no such runs: they would not be whole
+        bytes, or other elements are in between.
+        """
+        views = [field.view(region) for field in self.fields]
+        if any(view.xor for view in views):
+            return None
+        if len(views) > 1:
+            found = _joined(self.fields, views)
+        else:
+            (field,), (view,) = self.fields, views
+            is_exact = self.is_written and view is not field.layout
+            found = _runs(view, field.bits, is_exact=is_exact)
+        if found is None:
+            return None
+        runs, layouts = found
+        ends = [(x.last + 1) * f.bits for x, f in zip(layouts, self.fields, strict=True)]
+        return runs._replace(room=max(runs.nbytes, -(-max(ends) // BYTE_BITS))), layouts
 
 
 class Piece(NamedTuple):
-    """A region of a change."""
+    """A region of a change: what it reads and writes of each tensor, by its role."""
 
     # how the bytes that are read change
     change: Change
-    reads: tuple[Part, ...]
-    writes: tuple[Part, ...]
+    reads: Mapping[str, Runs]
+    writes: Mapping[str, Runs]
     # where the region begins, along the dims of the target; empty for the whole
     offsets: _Sizes = ()
 
     @property
     def nbytes(self) -> int:
         """Bytes that it needs in memory."""
-        return self.change.working * sum(each.runs.nbytes for each in (*self.reads, *self.writes))
+        runs = (*self.reads.values(), *self.writes.values())
+        return self.change.working * sum(each.nbytes for each in runs)
 
     @property
     def written(self) -> int:
         """Bytes that it writes."""
-        return sum(each.runs.nbytes for each in self.writes)
+        return sum(each.nbytes for each in self.writes.values())
 
 
 class Cut(NamedTuple):
     """The pieces of a change, one for each region of a grid, made while they are asked for."""
 
     change: Change
-    # the sizes of what is cut, and of the regions; the last one along a dim may be shorter.
-    # No dims make one piece of the whole.
-    dims: _Sizes
+    # the sizes of the regions; the last one along a dim may be shorter; empty for one whole piece
     sizes: _Sizes
 
     @property
     def number(self) -> int:
         """How many pieces there are."""
-        return prod(-(-size // step) for size, step in zip(self.dims, self.sizes, strict=True))
+        pairs = zip(self.change.dims, self.sizes, strict=False)
+        return prod(-(-size // step) for size, step in pairs)
 
     def pieces(self) -> Iterator[Piece]:
         """Return the pieces."""
-        steps = zip(self.dims, self.sizes, strict=True)
+        dims = self.change.dims
+        steps = zip(dims, self.sizes, strict=False)
         for at in product(*(range(0, size, step) for size, step in steps)):
-            yield _piece(self.change, _region_at(at, self.dims, self.sizes))
+            yield _piece(self.change, _region_at(at, dims, self.sizes))
 
 
-def wanted_nbytes(max_bytes: int, threads: int) -> int:
-    """Return what pieces should read and write if threads run them within `max_bytes`."""
-    return max(min(_PIECE_NBYTES, max_bytes // threads), 1)
-
-
-def cut(change: Change, wanted: int, most: int) -> Cut:
+def cut(change: Change, max_bytes: int, threads: int = 1, wanted: int = _PIECE_NBYTES) -> Cut:
     """Cut a change of whole tensors along whole blocks of all layouts, into pieces.
 
     *Law*: the pieces write each byte that the whole change writes, with the same value.
 
-    A piece should read and write `wanted` bytes, all tensors together, and may have `most` if its
-    blocks do not fit into fewer. Fails if blocks are too large for that.
+    A piece reads and writes `wanted` bytes or fewer, all tensors together, and no more than that
+    many threads can hold in `max_bytes`; only where blocks are too large for that, it takes up to
+    `max_bytes` alone. Fails if blocks are larger.
 
     Examples
     --------
@@ -191,65 +197,41 @@ def cut(change: Change, wanted: int, most: int) -> Cut:
     >>> from reorder.checkpoints.moves.changes import Reorder, Repack
     >>> from reorder.checkpoints.moves.pieces import cut
     >>> src, dst = (memdesc.memory_desc((64, 6), "f32", tag) for tag in ("ab", "Ab16a"))
-    >>> for piece in cut(Reorder(src, dst), 1600, 1600).pieces():
-    ...     print(piece.change.dst, piece.reads[0].runs.start, piece.writes[0].runs.start)
+    >>> for piece in cut(Reorder(src, dst), 1600).pieces():
+    ...     print(piece.change.dst, piece.reads["memory"].start, piece.writes["memory"].start)
     memory_desc((32, 6), 'f32', 'Ab16a') 0 0
     memory_desc((32, 6), 'f32', 'Ab16a') 768 768
-    >>> of = memdesc.record.record_desc
-    >>> src, dst = (of((256, 64), name, group=32) for name in ("awq", "gptq"))
-    >>> _, second = cut(Repack(src, dst), 10000, 10000).pieces()
-    >>> second.change.dst.dims, second.writes[0].role, second.writes[0].runs
-    ((128, 64), 'qweight', Runs(start=4096, length=4096, loops=()))
     """
-    dims, reads, writes = change.dims, change.reads, change.writes
-    read, written = (sum(each.nbytes for each in held.values()) for held in (reads, writes))
-    if 0 in dims and not written:  # but the scales of an empty tensor may be written
-        return Cut(change, (0,), (1,))
-    if 0 in dims or read + written <= min(wanted, _SMALL_PIECE):
-        return Cut(change, (), ())
-    uses = tuple(
-        (operand.fields, is_written)
-        for held, is_written in ((reads, False), (writes, True))
-        for operand in held.values()
-        if operand.fields
-    )
+    dims, operands = change.dims, (*change.reads.values(), *change.writes.values())
+    nbytes = sum(each.nbytes for each in operands)
+    wanted = max(min(wanted, max_bytes // threads), 1)
+    if 0 in dims or nbytes <= min(wanted, _SMALL_PIECE):
+        # the scales of an empty tensor may be written
+        is_written = any(each.nbytes for each in change.writes.values())
+        return Cut(change, () if is_written else (1,) * len(dims))
     with about(change):
-        return Cut(change, dims, _sizes(dims, uses, change.alignment, (wanted, most)))
+        return Cut(change, _sizes(dims, operands, change.alignment, (wanted, max_bytes)))
 
 
 @lru_cache(maxsize=1024)  # the layers of a model are alike
 def _piece(change: Change, region: Region) -> Piece:
+    sides = change.reads, change.writes
     if not region.sizes or region.sizes == change.dims == change.alignment:
         reads, writes = (
-            tuple(Part(role, Runs(0, each.nbytes), each.nbytes) for role, each in held.items())
-            for held in (change.reads, change.writes)
+            {role: Runs(0, each.nbytes, (), each.nbytes) for role, each in held.items()}
+            for held in sides
         )
         return Piece(change, reads, writes)
-    reads_in, held = _compacted(change, change.reads, region, is_written=False)
-    writes_in, made = _compacted(change, change.writes, region, is_written=True)
-    part = change.part(region, held, made)
-    return Piece(part, _parts(reads_in, part.reads), _parts(writes_in, part.writes), region.offsets)
-
-
-def _parts(runs: Mapping[str, Runs], operands: Mapping[str, Operand]) -> tuple[Part, ...]:
-    return tuple(Part(role, x, max(x.nbytes, operands[role].nbytes)) for role, x in runs.items())
-
-
-def _compacted(
-    change: Change, operands: Mapping[str, Operand], region: Region, *, is_written: bool
-) -> tuple[dict[str, Runs], dict[str, tuple[Layout, ...]]]:
-    """Return the runs of a region in each tensor, and the layouts of its fields in these bytes."""
-    runs: dict[str, Runs] = {}
-    layouts: dict[str, tuple[Layout, ...]] = {}
-    for role, (nbytes, fields) in operands.items():
-        found = compact(fields, region, is_written=is_written) if fields else None
-        if found is not None:
-            runs[role], layouts[role] = found
-        elif fields:
-            raise MemdescError(f"{change}: {region} shares bytes with others")
-        elif not any(region.offsets):
-            runs[role] = Runs(0, nbytes)  # a constant
-    return runs, layouts
+    runs: list[dict[str, Runs]] = [{}, {}]
+    layouts: list[dict[str, tuple[Layout, ...]]] = [{}, {}]
+    for k, operands in enumerate(sides):
+        for role, operand in operands.items():
+            found = operand.compact(region)
+            if found is None:
+                raise MemdescError(f"{change}: {region} shares bytes with others")
+            runs[k][role], layouts[k][role] = found
+    (reads, writes), part = runs, change.part(region, *layouts)
+    return Piece(part, reads, writes, region.offsets)
 
 
 # --- how large regions are ---
@@ -267,18 +249,18 @@ class _Grid(NamedTuple):
 
 @lru_cache(maxsize=256)  # the layers of a model are alike
 def _sizes(
-    dims: _Sizes, uses: tuple[_Use, ...], alignment: _Sizes, bounds: tuple[int, int]
+    dims: _Sizes, operands: tuple[Operand, ...], alignment: _Sizes, bounds: tuple[int, int]
 ) -> _Sizes:
     """Return the sizes of regions that cover dims without a 0: the smallest that have long runs.
 
     Sizes and offsets of regions are multiples of `alignment`, and whole blocks of all layouts.
     Fails if no region fits; the message has the bytes that the smallest takes.
     """
-    (wanted, most), steps = bounds, _steps(dims, uses, alignment)
-    whole = _grid(dims, uses, dims)
+    (wanted, most), steps = bounds, _steps(dims, operands, alignment)
+    whole = _grid(dims, operands, dims)
     sizes, tried = dims, [] if whole is None else [whole]
     while not tried or tried[-1].nbytes > min(wanted, _SMALL_PIECE):
-        grids = [_grid(dims, uses, halved) for halved in _halved(sizes, steps)]
+        grids = [_grid(dims, operands, halved) for halved in _halved(sizes, steps)]
         legal = [each for each in grids if each is not None]
         if not legal:
             break
@@ -296,28 +278,27 @@ def _sizes(
     return best.sizes
 
 
-def _grid(dims: _Sizes, uses: tuple[_Use, ...], sizes: _Sizes) -> _Grid | None:
+def _grid(dims: _Sizes, operands: tuple[Operand, ...], sizes: _Sizes) -> _Grid | None:
     """Return the regions of these sizes; None if one of them has no runs.
 
     The last regions along a dim hold the padding of their tensors, and may start inside a byte.
     """
     pairs = zip(dims, sizes, strict=True)
     corners = product(*(sorted({0, (size - 1) // step * step}) for size, step in pairs))
-    nbytes, first = 0, None
+    nbytes, first = 0, list[Runs]()
     for at in corners:
-        region = _region_at(at, dims, sizes)
-        found = [compact(fields, region, is_written=is_written) for fields, is_written in uses]
+        found = [each.compact(_region_at(at, dims, sizes)) for each in operands]
         runs = [each[0] for each in found if each is not None]
         if len(runs) < len(found):
             return None
         nbytes, first = max(nbytes, sum(each.nbytes for each in runs)), first or runs
-    cost = sum(each.number / each.nbytes for each in first or ())
-    is_long = all(each.number == 1 or each.length >= _LONG_RUN for each in first or ())
+    cost = sum(each.number / each.nbytes for each in first)
+    is_long = all(each.number == 1 or each.length >= _LONG_RUN for each in first)
     return _Grid(sizes, nbytes, cost, is_long)
 
 
 def _region_at(at: _Sizes, dims: _Sizes, sizes: _Sizes) -> Region:
-    ends = zip(sizes, dims, at, strict=True)
+    ends = zip(sizes, dims, at, strict=False)
     return Region(tuple(min(step, size - i) for step, size, i in ends), at)
 
 
@@ -329,10 +310,10 @@ def _halved(sizes: _Sizes, steps: _Sizes) -> Iterator[_Sizes]:
             yield (*sizes[:dim], half, *sizes[dim + 1 :])
 
 
-def _steps(dims: _Sizes, uses: tuple[_Use, ...], alignment: _Sizes) -> _Sizes:
+def _steps(dims: _Sizes, operands: tuple[Operand, ...], alignment: _Sizes) -> _Sizes:
     """Return the step along each dim: multiples of it cut no block, no group and no byte."""
     steps = list(alignment)
-    for layout, bits, groups, counts in (field for fields, _ in uses for field in fields):
+    for layout, bits, groups, counts in (field for each in operands for field in each.fields):
         if layout.has_partial_blocks or layout.xor:
             return dims
         for k, axis in enumerate(layout.axes):
@@ -352,24 +333,6 @@ def _steps(dims: _Sizes, uses: tuple[_Use, ...], alignment: _Sizes) -> _Sizes:
 
 
 # --- the bytes of a region ---
-
-
-def compact(
-    fields: Fields, region: Region, *, is_written: bool
-) -> tuple[Runs, tuple[Layout, ...]] | None:
-    """Return the runs of a region of a tensor, and the layouts of its fields in these bytes.
-
-    Runs that are written hold only bytes of the region; runs that are read may include gaps no
-    longer than the data between them. None if there are no such runs: they would not be whole
-    bytes, or other elements are in between.
-    """
-    views = [field.view(region) for field in fields]
-    if any(view.xor for view in views):
-        return None
-    if len(fields) > 1:
-        return _joined(fields, views)
-    (field,), (view,) = fields, views
-    return _runs(view, field.bits, is_exact=is_written and view is not field.layout)
 
 
 def _runs(layout: Layout, bits: int, *, is_exact: bool) -> tuple[Runs, tuple[Layout]] | None:
@@ -409,7 +372,9 @@ def _below(layout: Layout) -> int:
     return sum((block.extent - 1) * -block.stride for block in layout.blocks if block.stride < 0)
 
 
-def _joined(fields: Fields, views: list[Layout]) -> tuple[Runs, tuple[Layout, ...]] | None:
+def _joined(
+    fields: tuple[FieldLayout, ...], views: list[Layout]
+) -> tuple[Runs, tuple[Layout, ...]] | None:
     """Return the one run of all fields, if they fill it."""
     if any(map(_below, views)):
         return None

@@ -14,12 +14,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from memdesc import MemdescError, MemoryDesc
-from memdesc.record import RecordDesc
-from reorder.checkpoints.moves.changes import permutation
+from memdesc import MemdescError
 from reorder.checkpoints.moves.files import read_runs, scratch, write_runs
-from reorder.checkpoints.moves.losses import FinalError, Lost, Made, check_scales
-from reorder.checkpoints.moves.pieces import Part, Piece, cut
+from reorder.checkpoints.moves.losses import FinalError, Lost, lost_by
+from reorder.checkpoints.moves.pieces import Piece, Runs, cut
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
@@ -55,10 +53,13 @@ class Task(NamedTuple):
 
         Fails if a file cannot be read or written, or the target cannot hold a number.
         """
-        read = _read("read", self.src, self.piece.reads)
-        made = self._made(read)
-        lost = None if self.piece.change.is_copy else self._lost(read, made)
-        for role, runs, _ in self.piece.writes:
+        change, read = self.piece.change, _read("read", self.src, self.piece.reads)
+        made, lost = self._made(read), None
+        try:
+            lost = None if change.is_copy else lost_by(change, read, made, self.piece.offsets)
+        except MemdescError as error:
+            self._fail(error)
+        for role, runs in self.piece.writes.items():
             write_runs(runs, self.dst[role], made[role])
         return lost
 
@@ -71,41 +72,20 @@ class Task(NamedTuple):
         read = _read("read", self.src, self.piece.reads)
         written = _read("written", self.dst, self.piece.writes)
         made = self._made(read)
-        for role, runs, _ in self.piece.writes:
+        for role, runs in self.piece.writes.items():
             wanted = made[role][: runs.nbytes]
             self._compare(wanted, written[role][: len(wanted)])
         change, written = self.piece.change.with_chosen(written)
-        for part in islice(cut(change, _SAMPLE, 1 << 62).pieces(), 1):
+        for part in islice(cut(change, 1 << 62, wanted=_SAMPLE).pieces(), 1):
             given, kept = _extract_runs(part.reads, read), _extract_runs(part.writes, written)
             self._compare(*part.change.definition(given, kept))
 
     def _made(self, read: Bytes) -> Bytes:
         """Return the bytes to write. Fails if dst cannot hold a number."""
-        change = self.piece.change
-        if change.is_copy:
-            return read
         try:
-            made = change.apply(read)
+            return read if self.piece.change.is_copy else self.piece.change.apply(read)
         except MemdescError as error:
             self._fail(error)
-        constants = {role: np.frombuffer(data, np.uint8) for role, data in change.constants}
-        return {**made, **constants}
-
-    def _lost(self, read: Bytes, made: Bytes) -> Lost | None:
-        """Return what is lost. Fails if numbers are not finite that were, or bad scales move."""
-        (src, dst), at = (self.piece.change.src, self.piece.change.dst), self.piece.offsets
-        try:
-            if isinstance(dst, MemoryDesc):
-                attr, codes = getattr(self.piece.change, "attr", None), next(iter(made.values()))
-                return Made(src, dst, attr, read, codes, at).lost()
-            if isinstance(src, RecordDesc):
-                # in the tensor of the codes; those of other tensors were checked before
-                codes_of = {src.field(name).tensor for name, _ in src.rule.code.parts}
-                starts = tuple(at[dim] for dim in permutation(src, dst)) if at else ()
-                check_scales(src, codes_of, read.__getitem__, starts)
-        except MemdescError as error:
-            self._fail(error)
-        return None
 
     def _fail(self, error: MemdescError) -> NoReturn:
         by = f"rule {self.rule!r}: " if self.rule else ""
@@ -123,11 +103,11 @@ class Task(NamedTuple):
         )
 
 
-def _read(what: str, places: Mapping[str, Place], parts: tuple[Part, ...]) -> Bytes:
+def _read(what: str, places: Mapping[str, Place], parts: Mapping[str, Runs]) -> Bytes:
     """Read the runs of each tensor into a buffer of the thread."""
     found = {}
-    for role, runs, room in parts:
-        found[role] = scratch.take(f"{what} {role}", room)
+    for role, runs in parts.items():
+        found[role] = scratch.take(f"{what} {role}", runs.room)
         read_runs(runs, places[role], found[role])
     return found
 
@@ -140,11 +120,11 @@ def _are_equal(one: NDArray[np.generic], other: NDArray[np.generic]) -> bool:
     return np.array_equal(words, others) and np.array_equal(one[whole:], other[whole:])
 
 
-def _extract_runs(parts: tuple[Part, ...], data: Bytes) -> Bytes:
+def _extract_runs(parts: Mapping[str, Runs], data: Bytes) -> Bytes:
     """Return runs of bytes of each tensor, back to back."""
     return {
         role: np.concatenate([data[role][at : at + runs.length] for at in runs.starts()])
-        for role, runs, _ in parts
+        for role, runs in parts.items()
     }
 
 

@@ -85,7 +85,7 @@ def test_pieces_of_records_write_what_repacking_the_whole_writes(
         record.tensors["qzeros"][:] = 0x77 if names[0] == "gptq" else 0x88
     whole = reorder.records.repack(record, names[1])
     bound = (desc.nbytes + whole.desc.nbytes) // count + 1
-    pieces = list(cut(Repack(desc, whole.desc), bound, 1 << 40).pieces())
+    pieces = list(cut(Repack(desc, whole.desc), 1 << 40, wanted=bound).pieces())
     with TemporaryDirectory() as folder:
         src = {name: Place(Path(folder, f"in.{name}"), 0, n) for name, n in desc.tensors.items()}
         dst = {
@@ -111,7 +111,7 @@ def test_pieces_write_what_the_reorder_writes_and_stay_within_their_bound(
     src, dst = pair
     bound = (src.nbytes + dst.nbytes) // count + 1
     try:
-        pieces = list(cut(Reorder(src, dst), bound, bound).pieces())
+        pieces = list(cut(Reorder(src, dst), bound).pieces())
     except MemdescError as error:
         # legal where blocks are large, and where strides are negative
         assert re.search("whole blocks|negative stride", str(error))

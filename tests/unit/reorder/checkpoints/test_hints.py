@@ -71,6 +71,6 @@ def test_hints_are_given_and_work(tmp_path: Path) -> None:
     src, dst = (memory_desc(x.shape, "f32", tag) for tag in ("ab", "AB64a256b"))
 
     def pieces(most: int) -> object:
-        return cut(Reorder(src, dst), most, most)
+        return cut(Reorder(src, dst), most)
 
     check(_ROWS, {**names, "x": x, "pieces": pieces}, _MODULES, _OTHERS)

@@ -54,7 +54,9 @@ def test_a_disk_that_fills_half_way_ends_in_an_error(tmp_path: Path) -> None:
     made = planned(tmp_path)
     made.writer.begin()
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (made.output.files[-1].nbytes // 2, limits[1]))
+    resource.setrlimit(
+        resource.RLIMIT_FSIZE, ([*made.writer.files.values()][-1].nbytes // 2, limits[1])
+    )
     try:
         with pytest.raises(MemdescError, match="cannot be written: File too large"):
             made.run()
@@ -106,7 +108,7 @@ def test_bytes_that_are_damaged_on_their_way_are_found_when_they_are_read_back(
     tmp_path: Path,
 ) -> None:
     made = planned(tmp_path, _SMALL._replace(verify=True))
-    size = made.output.files[-1].nbytes
+    size = [*made.writer.files.values()][-1].nbytes
 
     def damage(now: ConvertProgress) -> None:
         if now.stage == "converting" and now.done == now.total // 2:

@@ -41,7 +41,7 @@ def planned(
 
 def begin(source: Path, target: Path, settings: ConvertOptions = _SMALL) -> None:
     """Begin a conversion, and end it in the second of its three shards."""
-    pieces = planned(source, target, settings).work[0].cut.number
+    pieces = planned(source, target, settings).steps[0].pieces.number
     with ended_after(pieces + 2) as end:
         planned(source, target, settings).run(end)
     assert "model-00001-of-00003.safetensors" in finished(target)

@@ -29,7 +29,7 @@ def pieces_of(
     dims: tuple[int, ...], dtype: str, tags: tuple[str, str], max_bytes: int
 ) -> list[Piece]:
     src, dst = (memory_desc(dims, dtype, tag) for tag in tags)
-    return list(cut(Reorder(src, dst), max_bytes, max_bytes).pieces())
+    return list(cut(Reorder(src, dst), max_bytes).pieces())
 
 
 def run(piece: Piece, src: Place, dst: Place) -> None:
@@ -52,7 +52,7 @@ def test_bytes_before_a_tensor_are_zero_whatever_the_buffer_held() -> None:
     dst = memory_desc((4, 2), "f32", strides=(2, 1), offset0=8)
     data = np.ones(16, np.float32).view(np.uint8)
     for each, wanted in ((src, [1] * 16), (dst, [0] * 8 + [1] * 8)):
-        (piece,) = cut(Reorder(memory_desc(each.dims, "f32"), each), 1 << 20, 1 << 20).pieces()
+        (piece,) = cut(Reorder(memory_desc(each.dims, "f32"), each), 1 << 20).pieces()
         made = piece.change.apply({ONLY: data})[ONLY]
         assert made[: each.nbytes].view(np.float32).tolist() == wanted
 
@@ -61,14 +61,6 @@ def test_pieces_share_their_plan_and_travel() -> None:
     (first, *others) = pieces_of((4096, 64), "bf16", ("ab", "Ab16a"), 1 << 16)
     assert {piece.change for piece in others} == {first.change}
     assert pickle.loads(pickle.dumps(first)) == first
-
-
-def test_constants_are_written_once() -> None:
-    src, dst = (memory_desc((64, 6), "f32", tag) for tag in ("ab", "Ab16a"))
-    change = Reorder(src, dst, constants=(("scales", b"1234"),))
-    first, *others = cut(change, 1600, 1600).pieces()
-    assert [each.role for each in first.writes] == [ONLY, "scales"]
-    assert [[each.role for each in piece.writes] for piece in others] == [[ONLY]]
 
 
 def test_a_bound_below_one_block_is_refused_with_what_it_takes() -> None:
@@ -89,7 +81,7 @@ def test_a_negative_stride_is_refused_before_the_first_piece() -> None:
     turned = memory_desc((2, 2), "f32", strides=(-2, 1), padded_dims=(3, 2), offset0=4)
     for pair in ((turned, desc), (desc, turned)):
         with pytest.raises(MemdescError, match=r"has the negative stride -2; .* as a whole"):
-            cut(Reorder(*pair), 1000, 1000)
+            cut(Reorder(*pair), 1000)
 
 
 def on_files(
@@ -115,7 +107,7 @@ def test_scales_and_zero_points_go_with_their_elements(tmp_path: Path) -> None:
     )
     src, dst = memory_desc(x.shape, "f32"), memory_desc(x.shape, "s8", "BA16a16b")
     places = on_files(tmp_path, x, src, dst)
-    pieces = list(cut(Reorder(src, dst, attr), 2048, 2048).pieces())
+    pieces = list(cut(Reorder(src, dst, attr), 2048).pieces())
     assert len(pieces) > 4
     for piece in pieces:
         run(piece, *places)
@@ -127,7 +119,7 @@ def test_files_that_cannot_be_opened_are_named(tmp_path: Path) -> None:
     x = np.zeros((4, 4), np.float32)
     desc = memory_desc(x.shape, "f32")
     source, target = on_files(tmp_path, x, desc, desc)
-    (piece,) = cut(Reorder(desc, desc), 1 << 20, 1 << 20).pieces()
+    (piece,) = cut(Reorder(desc, desc), 1 << 20).pieces()
     with pytest.raises(MemdescError, match=r"none' cannot be read: No such file"):
         run(piece, source._replace(path=tmp_path / "none"), target)
     with pytest.raises(MemdescError, match=r"none' cannot be written: No such file"):
@@ -151,7 +143,7 @@ def test_code_that_is_wrong_each_time_differs_from_the_definition(
     src, dst = memory_desc(x.shape, "f32"), memory_desc(x.shape, dtype, tag)
     places = on_files(tmp_path, x, src, dst)
     for kind, is_right in ((Reorder, True), (_Wrong, False)):
-        (piece,) = cut(kind(src, dst), 1 << 20, 1 << 20).pieces()
+        (piece,) = cut(kind(src, dst), 1 << 20).pieces()
         task = Task("x", piece, {ONLY: places[0]}, {ONLY: places[1]})
         task.run()
         if is_right:
@@ -168,7 +160,7 @@ def test_a_byte_that_is_damaged_anywhere_is_found(
     x = np.arange(512 * 512, dtype=np.float32).reshape(512, 512)
     desc = memory_desc(x.shape, "f32")
     places = on_files(tmp_path, x, desc, desc)
-    (piece,) = cut(Reorder(desc, desc, attr), 1 << 24, 1 << 24).pieces()
+    (piece,) = cut(Reorder(desc, desc, attr), 1 << 24).pieces()
     task = Task("x", piece, {ONLY: places[0]}, {ONLY: places[1]})
     task.run()
     task.check()
@@ -193,7 +185,7 @@ def test_gaps_hold_zeros_whatever_a_thread_wrote_before(
         (Reorder(src, dst), dst.nbytes),
     ):
         given[1].path.write_bytes(bytes(room))
-        (piece,) = cut(change, 1 << 20, 1 << 20).pieces()
+        (piece,) = cut(change, 1 << 20).pieces()
         run(piece, given[0], given[1]._replace(nbytes=room))
     found = np.frombuffer(given[1].path.read_bytes(), np.uint8)
     wanted = np.zeros(dst.nbytes, np.uint8)
@@ -209,6 +201,6 @@ def test_every_record_is_decoded_in_pieces(name: str) -> None:
         except MemdescError:  # has other dims
             continue
         change = Repack(src.bare, memory_desc(dims, "bf16"))
-        sizes = [piece.nbytes for piece in cut(change, 1 << 16, 1 << 20).pieces()]
+        sizes = [piece.nbytes for piece in cut(change, 1 << 20, wanted=1 << 16).pieces()]
         assert len(sizes) > 1, dims
         assert max(sizes) <= 1 << 20, dims

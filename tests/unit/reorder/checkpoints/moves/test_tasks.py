@@ -116,7 +116,7 @@ def test_quantised_pieces_are_checked_with_the_scales_that_they_wrote(
         path.write_bytes(bytes(operand.nbytes))
         places[role] = Place(path, 0, operand.nbytes)
     read = {ONLY: Place(tmp_path / "x", 0, x.nbytes)}
-    pieces = [*cut(change, 1 << 18, 1 << 18).pieces()]
+    pieces = [*cut(change, 1 << 18).pieces()]
     assert len(pieces) > 1
     for piece in pieces:
         task = Task("x", piece, read, places)
