@@ -34,6 +34,9 @@ PREFETCHED_PAGES = 32
 # processors; servers have more.
 _UNKNOWN_CACHE_NBYTES = (12 if is_arm() else 64) << 20
 
+# Private cache of a core if the system reports none: the smallest among servers since 2017.
+OWN_CACHE_NBYTES = 1 << 20
+
 _CACHES = "/sys/devices/system/cpu/cpu0/cache"
 
 
@@ -53,6 +56,8 @@ class Machine(NamedTuple):
     cache_nbytes: int
     # bytes of src and dst that the caches of one core hold
     core_cache_nbytes: int = _CORE_CACHE_NBYTES
+    # bytes of the largest cache that is private to a core
+    own_cache_nbytes: int = OWN_CACHE_NBYTES
     # bytes of src and dst per thread from which whole lines are written by non-temporal stores
     streamed_nbytes: int = _CORE_CACHE_NBYTES
     # every thread must write at least this many bytes
@@ -79,6 +84,10 @@ class Machine(NamedTuple):
         """Whether src and dst together exceed what the caches of one core hold."""
         return nbytes > self.core_cache_nbytes
 
+    def exceeds_own_cache(self, nbytes: int) -> bool:
+        """Whether src and dst exceed the private cache of a core: shared caches are far slower."""
+        return nbytes > self.own_cache_nbytes
+
 
 def this_machine() -> Machine:
     """Return the machine that this process runs on, or is to assume."""
@@ -88,8 +97,9 @@ def this_machine() -> Machine:
 @cache
 def _machine_with(threads: int, assumed: tuple[int, int, int] | None) -> Machine:
     caches = read_caches(_CACHES) if assumed is None else _assumed_caches(assumed)
+    own = own_cache(caches) or OWN_CACHE_NBYTES
     limits = cache_limits(caches, _UNKNOWN_CACHE_NBYTES)
-    return Machine(threads, *limits, streamed_part(caches))
+    return Machine(threads, *limits, own, streamed_part(caches))
 
 
 def count_threads() -> int:
@@ -145,6 +155,15 @@ def streamed_part(caches: Sequence[Cache]) -> int:
 def _share(caches: Sequence[Cache]) -> int:
     """Return a core's share of all caches."""
     return sum(cache.nbytes // cache.cores for cache in caches)
+
+
+def own_cache(caches: Sequence[Cache]) -> int:
+    """Return the size of the largest cache private to a core or to its two hardware threads.
+
+    >>> own_cache([Cache(48 << 10, 1), Cache(2 << 20, 2), Cache(300 << 20, 16)])
+    1048576
+    """
+    return max((cache.nbytes // cache.cores for cache in caches if cache.cores <= 2), default=0)  # noqa: PLR2004 - hardware threads of a core
 
 
 def read_caches(folder: StrPath) -> list[Cache]:

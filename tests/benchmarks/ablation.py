@@ -146,6 +146,7 @@ MECHANISMS: dict[str, Mechanism] = {
     ),
     "packing at odd bytes": Mechanism({"schedule.select:_WIDEST": _value(0)}),
     "joined jobs": Mechanism({"execute:_Schedule": _without_joined_jobs}),
+    "cuts between columns": Mechanism({"schedule.partition:_SHARED_LINE": _value(0)}),
     "gathered operands": Mechanism({"schedule.steps:rows_of_operand": _in_place}),
     "operands that repeat": Mechanism({"schedule.operands:_repeated_rows": _returns(None)}),
     "exact inverses": Mechanism(

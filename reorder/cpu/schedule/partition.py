@@ -6,7 +6,7 @@ time.
 
 from __future__ import annotations
 
-from math import ceil, floor
+from math import ceil, floor, prod
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -31,6 +31,8 @@ _MIN_PART_SIZE = 1 << 10
 # Imbalance tolerated between chunks so that all instructions share cut points. Lines that two
 # threads write cost more than that; measured on 16 cores.
 _TOLERANCE = 0.05
+# A line of dst that two threads write costs as much as reading this many lines.
+_SHARED_LINE = 32
 
 
 class Workload(NamedTuple):
@@ -45,16 +47,11 @@ class Workload(NamedTuple):
     grain: int
     # number of elements
     size: int
-
-    @property
-    def grains(self) -> int:
-        """How many parts the inner loops can be cut into."""
-        return max(1, round(self.inner / self.grain))
-
-    @property
-    def steps(self) -> int:
-        """The number of steps at which it can be cut: grains of the inner loops."""
-        return self.outer * self.grains
+    # product of the extents of those outer loops whose steps are farther apart in dst than the rows
+    # or columns
+    coarse_steps: int = 1
+    # cache lines of dst that two threads would both write if they divided the outer loops
+    shared_lines: int = 0
 
 
 class StepRange(NamedTuple):
@@ -107,15 +104,17 @@ def partition(
     chunks = 1
     if threads > 1:
         chunks = threads * max(1, min(MAX_THREAD_CHUNKS, nbytes // threads // _MIN_CHUNK_NBYTES))
+    # src and dst of a thread
+    fits_own_cache = not machine.exceeds_own_cache(2 * nbytes // threads)
     turns = 1
     if takes_turns and len(workloads) > 1:
         turns = max(1, nbytes // chunks // _TURN_NBYTES)
-    ranges, bounds = partition_chunks(workloads, chunks * turns)
+    ranges, bounds = partition_chunks(workloads, chunks * turns, fits_own_cache=fits_own_cache)
     return Partition(ranges, bounds[::turns].copy(), threads)
 
 
 def partition_chunks(
-    workloads: list[Workload], chunks: int
+    workloads: list[Workload], chunks: int, *, fits_own_cache: bool = False
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Divide instructions into chunks; returns the ranges, and the bounds of the chunks.
 
@@ -124,26 +123,49 @@ def partition_chunks(
     """
     ranges: list[StepRange] = []
     bounds = [0]
-    cuts = _cuts(workloads, chunks)
+    shapes = [_cut_loops(workload, chunks, fits_own_cache=fits_own_cache) for workload in workloads]
+    cuts = _cuts(workloads, shapes, chunks)
     for chunk in range(chunks):
-        for workload, stops in zip(workloads, cuts, strict=True):
-            ranges += _ranges_of(workload, stops[chunk], stops[chunk + 1])
+        for workload, shape, stops in zip(workloads, shapes, cuts, strict=True):
+            ranges += _ranges_of(workload, shape, stops[chunk], stops[chunk + 1])
         bounds.append(len(ranges))
     table = np.array(ranges, dtype=np.int64).reshape(-1, len(StepRange._fields))
     return table, np.array(bounds, dtype=np.int64)
 
 
-def _cuts(workloads: list[Workload], chunks: int) -> list[list[int]]:
+def _cut_loops(workload: Workload, chunks: int, *, fits_own_cache: bool) -> tuple[int, int, int]:
+    """Return the extents of the three-loop nest in whose order chunks take steps, outermost first.
+
+    The three are outer loops, the grains of the inner ones, and further outer loops. The model: a
+    cut within the last loops divides a line in each piece of dst that a step writes. A cut within
+    the grains divides few lines, but each step around it and each row in it reads one more line of
+    src, which costs much less than a line that two threads write.
+    """
+    outer, inner = workload.outer, workload.inner
+    grains = max(1, round(inner / workload.grain))
+    coarse = workload.coarse_steps
+    if chunks == 1:
+        return outer, 1, 1
+    read_again = workload.size // (outer * inner) * min(outer // coarse, outer * grains // chunks)
+    if not fits_own_cache or coarse == outer or read_again >= _SHARED_LINE * workload.shared_lines:
+        return outer, grains, 1
+    return coarse, grains, outer // coarse
+
+
+def _cuts(
+    workloads: list[Workload], shapes: list[tuple[int, int, int]], chunks: int
+) -> list[list[int]]:
     """Return the steps of each instruction at which chunks begin and end.
 
     An instruction of many steps is cut into equal parts, so that a chunk has the same part of each:
     instructions that share lines share few of them between chunks. Instructions of few steps are
     cut as if they were one. Whole steps are rounded up or down so that chunks are equal.
     """
-    granules = [_cut_granule(workload, chunks) for workload in workloads]
-    counts = [
-        workload.steps / granule for workload, granule in zip(workloads, granules, strict=True)
+    granules = [
+        _cut_granule(workload, shape, chunks)
+        for workload, shape in zip(workloads, shapes, strict=True)
     ]
+    counts = [prod(shape) / granule for shape, granule in zip(shapes, granules, strict=True)]
     sizes = [workload.size for workload in workloads]
     tolerance = sum(sizes) / chunks * _TOLERANCE
     few = sum(size for size, count in zip(sizes, counts, strict=True) if count < chunks)
@@ -161,35 +183,45 @@ def _cuts(workloads: list[Workload], chunks: int) -> list[list[int]]:
             exact = min(max(0, size * chunk / chunks - begin), sizes[k]) / each
             error = beyond[chunk] if abs(beyond[chunk]) > tolerance else 0
             count = min(max(floor(exact), round(exact - error / each)), ceil(exact))
-            cuts[k].append(max(cuts[k][-1], min(count * granules[k], workloads[k].steps)))
+            cuts[k].append(max(cuts[k][-1], min(count * granules[k], prod(shapes[k]))))
             beyond[chunk] += (count - exact) * each
-        cuts[k].append(workloads[k].steps)
+        cuts[k].append(prod(shapes[k]))
     return cuts
 
 
-def _cut_granule(workload: Workload, chunks: int) -> int:
-    """Return how many steps always stay together: whole steps of the outer loops.
+def _cut_granule(workload: Workload, shape: tuple[int, int, int], chunks: int) -> int:
+    """Return how many steps always stay together: whole steps of outer loops.
 
     If chunks have too few of these, it is the fewest steps that make a part of `_MIN_PART_SIZE`.
     """
-    steps = workload.steps
+    steps = prod(shape)
     least = min(steps, -(-_MIN_PART_SIZE * steps // workload.size))
-    granules = (workload.grains, 1)
+    granules = (shape[1] * shape[2], shape[2])
     return next((granule for granule in granules if steps >= _MIN_STEPS * granule * chunks), least)
 
 
-def _ranges_of(workload: Workload, start: int, stop: int) -> list[StepRange]:
-    """Split a range of steps into rectangular ranges of outer and inner loops."""
-    grains, grain = workload.grains, workload.grain
+def _ranges_of(
+    workload: Workload, shape: tuple[int, int, int], start: int, stop: int
+) -> list[StepRange]:
+    """Split a flat range of steps of a three-loop nest into rectangular ranges."""
+    _, grains, last = shape
     ranges: list[StepRange] = []
     while start < stop:
-        first, begin = divmod(start, grains)
-        count, end = 1, min(grains, begin + stop - start)
-        if begin == 0 and end == grains:
-            count = (stop - start) // grains
-        inner = begin * grain, end * grain if end < grains else workload.inner
-        ranges.append(StepRange(workload.instruction, first, first + count, *inner))
-        start = (first + count - 1) * grains + end
+        around, rest = divmod(start, grains * last)
+        grain, step = divmod(rest, last)
+        first = around * last + step
+        if rest == 0 and stop - start >= grains * last:
+            count, end = (stop - start) // (grains * last), grains
+            size, steps = count * grains * last, count * last
+        elif step == 0 and stop - start >= last:
+            count = min((stop - start) // last, grains - grain)
+            end, size, steps = grain + count, count * last, last
+        else:
+            size = steps = min(stop - start, last - step)
+            end = grain + 1
+        inner = grain * workload.grain, end * workload.grain if end < grains else workload.inner
+        ranges.append(StepRange(workload.instruction, first, first + steps, *inner))
+        start += size
     return ranges
 
 

@@ -16,7 +16,7 @@ loops of its boxes.
 
 from __future__ import annotations
 
-from itertools import product
+from itertools import product, takewhile
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -143,8 +143,21 @@ def encode(
             program += _encode_rows(scheduled, step, joins_lines=scheduled.joins_lines(bits))
             group, grain = scheduled.rows, 1
         inner, steps = map(size_of, (group, outer))
-        workloads.append(Workload(start, steps, inner, grain, scheduled.box.size))
+        shared_lines = scheduled.shared_lines(
+            (n for n in scheduled.box.nodes if n not in outer), bits
+        )
+        size = scheduled.box.size
+        coarse_steps = _coarse_steps(outer, group[-1])
+        workloads.append(Workload(start, steps, inner, grain, size, coarse_steps, shared_lines))
     return np.array(program, dtype=np.int64), workloads
+
+
+def _coarse_steps(outer: tuple[Node, ...], inner: Node) -> int:
+    """Return the number of steps of the outer loops with larger strides in dst than a loop."""
+    stride = abs(inner.strides[1])
+    return prod(
+        node.extent for node in takewhile(lambda node: abs(node.strides[1]) > stride, outer)
+    )
 
 
 def _encode_rows(scheduled: ScheduledBox, step: int, *, joins_lines: bool) -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from math import prod
 from types import MappingProxyType
 from typing import NamedTuple
@@ -117,6 +118,18 @@ class ScheduledBox(NamedTuple):
             and size_of(self.rows) * bits >= _PREFETCHED_LINES * LINE_BITS
             and size_of(self.columns) >= _PREFETCHED_COLUMNS
         )
+
+    def shared_lines(self, inner: Iterable[Node], bits: int) -> int:
+        """Return how many cache lines two threads would both write.
+
+        They divide the loops between them that are not in `inner`.
+        """
+        nodes = tuple(inner)
+        size = contiguous_size(nodes, 1, self.element_stride)
+        piece = tuple(node for node in nodes if abs(node.strides[1]) < size * self.element_stride)
+        if self._starts_lines(piece, bits):
+            return 0
+        return size_of(nodes) // size
 
     def fills_lines(self, bits: int) -> bool:
         """Whether it writes whole cache lines only, if dst starts with one."""

@@ -17,7 +17,7 @@ from reorder.cpu.target import processor, register_bits
 
 machine = this_machine()
 print(json.dumps([
-    count_cores(), machine.threads, machine.cache_nbytes,
+    count_cores(), machine.threads, machine.cache_nbytes, machine.own_cache_nbytes,
     processor().name, register_bits(),
 ]))
 """
@@ -43,7 +43,7 @@ def test_a_process_assumes_the_machine_in_its_environment(processor: str) -> Non
     found = json.loads(run_python("-c", _FACTS, MEMDESC_MACHINE=said).stdout)
     bits = 512 if "avx512bw" in PROCESSORS[processor] else 256
     bits = bits if "avx2" in PROCESSORS[processor] else 128
-    assert found == [16, 16, 28 << 20, processor, bits]
+    assert found == [16, 16, 28 << 20, 1 << 20, processor, bits]
 
 
 def test_a_limit_of_threads_holds_on_an_assumed_machine() -> None:

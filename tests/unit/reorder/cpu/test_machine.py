@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from reorder.cpu.machine import (
     Cache,
     cache_limits,
+    own_cache,
     read_caches,
     streamed_part,
     this_machine,
@@ -27,6 +28,7 @@ def test_larger_caches_never_lower_a_limit(caches: list[Cache]) -> None:
     larger = [cache._replace(nbytes=2 * cache.nbytes) for cache in caches]
     assert all(a <= b for a, b in zip(cache_limits(caches), cache_limits(larger), strict=True))
     assert 0 < streamed_part(caches) <= streamed_part(larger)
+    assert own_cache(caches) <= own_cache(larger) <= sum(cache.nbytes for cache in larger)
 
 
 def _write(folder: Path, name: str, *texts: str) -> None:

@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from memdesc import MemoryDesc
 
 
-@given(desc_pairs(max_nelems=4096), st.integers(1, 9))
+@given(desc_pairs(max_nelems=4096), st.integers(1, 9), st.booleans())
 def test_ranges_cover_every_step_of_every_box_once_and_chunks_follow_each_other(
-    pair: tuple[MemoryDesc, MemoryDesc], chunks: int
+    pair: tuple[MemoryDesc, MemoryDesc], chunks: int, fits_own_cache: bool
 ) -> None:
     bits = pair[0].dtype.bits
     boxes = tile_boxes(tuple(box for box in plan_reorder(*pair).boxes if not box.indirect), bits)
     _, workloads = encode(boxes, bits, pair[0].nbytes)
-    ranges, bounds = partition_chunks(workloads, chunks)
+    ranges, bounds = partition_chunks(workloads, chunks, fits_own_cache=fits_own_cache)
     assert bounds[0] == 0
     assert bounds[-1] == len(ranges)
     assert (np.diff(bounds) >= 0).all()
@@ -48,10 +48,10 @@ def test_ranges_cover_every_step_of_every_box_once_and_chunks_follow_each_other(
 def test_records_of_the_same_images_are_cut_at_the_same_images() -> None:
     # most pixels of each of 153 images in ten steps, the others of two images in one
     workloads = [
-        Workload(0, 76, 180, 1, 109440),
-        Workload(50, 1530, 160, 1, 1958400),
+        Workload(0, 76, 180, 1, 109440, 76, 20),
+        Workload(50, 1530, 160, 1, 1958400, 153, 10),
     ]
-    ranges, bounds = partition_chunks(workloads, 16)
+    ranges, bounds = partition_chunks(workloads, 16, fits_own_cache=True)
     for first, last in pairwise(bounds):
         rows = [StepRange(*row) for row in ranges[first:last].tolist()]
         pairs = [row for row in rows if row.instruction == 0]
@@ -60,11 +60,15 @@ def test_records_of_the_same_images_are_cut_at_the_same_images() -> None:
         assert abs(2 * max(row.last for row in pairs) - max(r.last for r in images) // 10) <= 2
 
 
-@given(st.integers(1, 144), st.integers(20, 500), st.integers(2, 16))
-def test_chunks_of_few_steps_are_equal_but_for_a_grain(outer: int, inner: int, chunks: int) -> None:
-    rows, grain = 256, 16
-    load = Workload(0, outer, inner, grain, outer * inner * rows)
-    loads = _loads(*partition_chunks([load], chunks))
+@given(
+    st.integers(1, 12), st.integers(1, 12), st.integers(20, 500), st.integers(2, 16), st.booleans()
+)
+def test_chunks_of_few_steps_are_equal_but_for_a_grain(
+    around: int, within: int, inner: int, chunks: int, fits_own_cache: bool
+) -> None:
+    outer, rows, grain = around * within, 256, 16
+    load = Workload(0, outer, inner, grain, outer * inner * rows, around, inner)
+    loads = _loads(*partition_chunks([load], chunks, fits_own_cache=fits_own_cache))
     assert sum(loads) == outer * inner
     # a part of some steps ends at one of them
     assert max(loads) <= 4 / 3 * outer * inner / chunks + 2 * grain
@@ -96,7 +100,7 @@ def test_instructions_of_few_steps_are_cut_as_if_they_were_one(
     assert max(sizes) <= largest * sum(sizes) / chunks
 
 
-_MACHINE = Machine(16, 64 << 20, min_thread_nbytes=1 << 16)
+_MACHINE = Machine(16, 64 << 20, own_cache_nbytes=1 << 20, min_thread_nbytes=1 << 16)
 
 
 @pytest.mark.parametrize(
@@ -133,6 +137,34 @@ def test_instructions_that_take_turns_write_a_mebibyte_each_time() -> None:
     assert all(row.last - row.first == 64 for row in rows[True])
     # one instruction has none to take turns with
     assert len(partition(works[:1], 16 << 20, 1, _MACHINE, takes_turns=True).ranges) == 1
+
+
+@pytest.mark.parametrize(
+    ("shared_lines", "fits_own_cache", "found"),
+    [
+        # half of the rows, so that no chunk divides a line
+        (1 << 10, True, (40, 32)),
+        # reading src again costs more than a few shared lines, or than the caches of a core bear
+        (10, True, (20, 64)),
+        (1 << 10, False, (20, 64)),
+    ],
+)
+def test_rows_are_cut_where_lines_of_dst_cost_more_than_reading_src_again(
+    shared_lines: int, fits_own_cache: bool, found: tuple[int, int]
+) -> None:
+    work = Workload(
+        0, 80, 64, grain=16, size=80 * 64 * 16, coarse_steps=2, shared_lines=shared_lines
+    )
+    ranges, _ = partition_chunks([work], 4, fits_own_cache=fits_own_cache)
+    rows = [StepRange(*row) for row in ranges.tolist()]
+    assert {(row.last - row.first, row.inner_last - row.inner_first) for row in rows} == {found}
+
+
+def test_many_steps_are_cut_between_those_of_the_outermost_loop() -> None:
+    work = Workload(0, 640, 64, grain=16, size=640 * 64 * 16, coarse_steps=64, shared_lines=1 << 20)
+    ranges, _ = partition_chunks([work], 3, fits_own_cache=True)
+    rows = [StepRange(*row) for row in ranges.tolist()]
+    assert {(row.inner_first, row.inner_last, row.first % 10) for row in rows} == {(0, 64, 0)}
 
 
 def _loads(ranges: NDArray[np.int64], bounds: NDArray[np.int64]) -> list[int]:
