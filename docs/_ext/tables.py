@@ -224,7 +224,7 @@ def _targets() -> Iterator[Row]:
         cells = []
         for name in names:
             ways = [way for way in TARGETS[name].ways if record in way.sources]
-            codes = sorted({kind for way in ways for kind in way.codes})
+            codes = sorted({way.codes for way in ways} - {""})
             cells.append(f"only {', '.join(codes)}" if codes else "yes" if ways else "")
         if any(cells):
             rows.setdefault(tuple(cells), []).append(record)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import cached_property, lru_cache
 from math import comb
@@ -64,76 +64,143 @@ _BLOCK = 128
 
 # --- rows: keys that declare a scheme ---
 
+_FMT = "fmt=e4m3:codes=f8_e4m3|e5m2:codes=f8_e5m2"
+# `scale_fmt` is not read: DeepSeek-V3.1 stores f32 and says ue8m0, as its scales are powers of two
+_DYNAMIC = (
+    "+activation_scheme=dynamic "
+    "+scale_fmt=ue8m0:scales=e8m0|float:scales=f32|float:scales=bf16|float:scales=f16"
+)
+_PLAIN = "*codes=f8_e4m3 *scale_inv=false"
+_FLOATS = "dynamic=false|null type=float symmetric=true|null"
+_IN_FP8 = f"format=float-quantized|naive-quantized num_bits=8 {_FLOATS} {_PLAIN}"
+_IN_16 = "strategy=tensor_group group_size=16 scale_dtype=torch.float8_e4m3fn|null"
+_IN_32 = "strategy=group group_size=32 scale_dtype=torch.uint8|null"
+_INTEGERS = (
+    "dynamic=false|null type=int symmetric=true:zeros=false|false:zeros=true|null:zeros=false "
+    "actorder=null:act_order=false|false:act_order=false|weight:act_order=false"
+    "|static:act_order=false|true:act_order=true|group:act_order=true|dynamic:act_order=true"
+)
+_PACKED = f"format=pack-quantized num_bits=<bits>|null:bits=8 {_INTEGERS}"
+# codes of fewer bits are stored in bytes too
+_BYTES = f"format=int-quantized|naive-quantized num_bits=8|7|6|5|4|3|2 {_INTEGERS}"
+_FOUR = "load_in_4bit=true bnb_4bit_use_double_quant=false|null"
+# A line has a method, a scheme and words. KEY=VALUES must be in a section, +KEY=VALUES are what
+# readers need besides, and the method implies *OPTION=VALUE. Values are joined by |, the one to
+# write first; VALUE:OPTION=VALUE also means an option. <OPTION> is a positive integer or -1, and
+# [ROWS,COLUMNS] or [BLOCK] a list of two sizes. The names of their tensors tell the schemes of FP8
+# apart. What ModelOpt quantises besides weights is not read; it has blocks of 128 x 128
+# (`quantization/config.py`, `FP8_2D_BLOCKWISE_WEIGHT_ONLY_CFG`).
+_TABLE = f"""
+awq awq version=gemm|null bits=4|null group_size=<group_size> +zero_point=true
+gptq gptq checkpoint_format=gptq:zeros=v1|gptq_v2:zeros=v2|null:zeros=v1 bits=<bits>
+    group_size=<group_size> desc_act=false:act_order=false|true:act_order=true +sym=<is_symmetric>
+fp8 fp8_block weight_block_size=[block] {_FMT} *scale_inv=true {_DYNAMIC}
+fp8 deepseek_fp8 weight_block_size=[block] {_FMT} {_DYNAMIC}
+fp8 deepseek_fp4 weight_block_size=[block] {_FMT} {_DYNAMIC}
+fp8 fp8_tensor weight_block_size=null {_FMT} {_DYNAMIC}
+fbgemm_fp8 fp8_channel {_PLAIN}
+compressed-tensors fp8_tensor {_IN_FP8} strategy=tensor
+compressed-tensors fp8_channel {_IN_FP8} strategy=channel
+compressed-tensors fp8_block {_IN_FP8} strategy=block block_structure=[block]
+compressed-tensors compressed_nvfp4 format=nvfp4-pack-quantized num_bits=4 {_FLOATS} {_IN_16}
+compressed-tensors compressed_mxfp4 format=mxfp4-pack-quantized num_bits=4 {_FLOATS} {_IN_32}
+compressed-tensors mxfp8 format=mxfp8-quantized num_bits=8 {_FLOATS} {_IN_32}
+compressed-tensors pack_quantized {_PACKED} strategy=channel *rows=1 *group=-1
+compressed-tensors pack_quantized {_PACKED} strategy=tensor *rows=-1 *group=-1
+compressed-tensors pack_quantized {_PACKED} strategy=group group_size=<group> *rows=1
+compressed-tensors pack_quantized {_PACKED} strategy=block block_structure=[rows,group]
+compressed-tensors int_quantized {_BYTES} strategy=channel *rows=1 *group=-1
+compressed-tensors int_quantized {_BYTES} strategy=tensor *rows=-1 *group=-1
+compressed-tensors int_quantized {_BYTES} strategy=group group_size=<group> *rows=1
+compressed-tensors int_quantized {_BYTES} strategy=block block_structure=[rows,group]
+mxfp4 gpt_oss_mxfp4
+modelopt fp8_tensor quant_algo=FP8 {_PLAIN}
+modelopt fp8_channel quant_algo=FP8_PER_CHANNEL_PER_TOKEN {_PLAIN}
+modelopt fp8_block quant_algo=FP8_PB_WO {_PLAIN} *block=128
+modelopt modelopt_nvfp4 quant_algo=NVFP4|W4A16_NVFP4|W4A8_NVFP4_FP8 group_size=16|null
+modelopt modelopt_mxfp4 quant_algo=W4A8_MXFP4_FP8|mxfp4 group_size=32|null
+modelopt mxfp8 quant_algo=MXFP8 group_size=32|null
+bitsandbytes bnb_nf4 {_FOUR} bnb_4bit_quant_type=nf4
+bitsandbytes bnb_fp4 {_FOUR} bnb_4bit_quant_type=fp4
+bitsandbytes bnb_nested load_in_4bit=true bnb_4bit_use_double_quant=true
+bitsandbytes bnb_int8 load_in_8bit=true
+hqq hqq
+mlx mlx mode=affine|null bits=<bits> group_size=<group>
+mlx mlx_mxfp4 mode=mxfp4 bits=4|null group_size=32|null
+mlx mlx_mxfp8 mode=mxfp8 bits=8|null group_size=32|null
+mlx mlx_nvfp4 mode=nvfp4 bits=4|null group_size=16|null
+"""
 
-class _Option(NamedTuple):
-    """The value of a key is that of an option; a file may leave it out."""
 
-    option: str
-    # values in JSON and the same values of the option; empty if they are the same integers
-    values: tuple[tuple[Any, Any], ...] = ()
-    # what a file without the value means; None if the tensors show it
-    usual: Any = None
+class _Key(NamedTuple):
+    """What a key of a section may say, and the options of a scheme that this means."""
+
+    # values in JSON
+    values: tuple[tuple[Any, Json], ...]
+    # the option that a positive integer, or -1, is
+    number: str
+    # the options that a list of two sizes is: two, or one such as ``128x64``
+    sizes: tuple[str, ...]
+
+    @staticmethod
+    @lru_cache(maxsize=64)
+    def of(text: str) -> _Key:
+        """Return what the table says of a key."""
+        values: list[tuple[Any, Json]] = []
+        number, sizes = "", tuple[str, ...]()
+        for each in text.split("|"):
+            if each.startswith("<"):
+                number = each.strip("<>")
+            elif each.startswith("["):
+                sizes = tuple(each.strip("[]").split(","))
+            else:
+                value, _, option = each.partition(":")
+                values.append((_json(value), _options([option] if option else [])))
+        return _Key(tuple(values), number, sizes)
 
     @property
-    def types(self) -> set[type]:
-        """The types of its values in JSON."""
-        return {type(given) for given, _ in self.values} or {int}
+    def is_option(self) -> bool:
+        """Whether it says what a scheme is like, not which it is."""
+        return bool(self.number or self.sizes or any(options for _, options in self.values))
 
-
-class _Sizes(NamedTuple):
-    """The value is a list of two sizes, which are two options, or one such as ``128x64``."""
-
-    options: tuple[str, ...]
-
-
-class Row(NamedTuple):
-    """How a section of a method declares a scheme."""
-
-    scheme: str
-    method: str
-    # what keys must say: a value, a tuple of values that mean the same, or the place of an option
-    form: Json = _NOTHING
-    # options that the method implies
-    fixed: Json = _NOTHING
-    # what readers need besides `form`, in the same form
-    written: Json = _NOTHING
-
-    def keys(self, options: Json) -> dict[str, Any]:
-        """Return the keys that declare the scheme with such options."""
-        held = {_GROUP: options.get("group"), **options}
-        made = {key: _written(each, held) for key, each in {**self.written, **self.form}.items()}
-        return {key: value for key, value in made.items() if value is not _UNSAID}
-
-
-_UNSAID = object()
-
-
-def _values(spec: Any) -> list[tuple[Any, Json]]:
-    """Return the values that a key may have, and the options that each means."""
-    if isinstance(spec, _Option):
-        return [(given, {spec.option: value}) for given, value in spec.values]
-    return [(given, _NOTHING) for given in (spec if isinstance(spec, tuple) else (spec,))]
-
-
-def _read(spec: Any, value: Any, *, is_whole: bool) -> Json | None:
-    """Return the options that the value of a key means; None if the key may not have it.
-
-    A file that is not whole does not have keys of later versions.
-    """
-    if isinstance(spec, _Sizes):
-        if not (isinstance(value, list) and [*map(type, value)] == [int, int] and min(value) > 0):
+    def read(self, value: Any) -> Json | None:
+        """Return the options that a value means; None if the key may not have it."""
+        found = next((options for each, options in self.values if _is_same(each, value)), None)
+        if found is not None:
+            return found
+        if value is None:  # the tensors show an option that is left out
+            return _NOTHING if self.is_option and not self.sizes else None
+        if self.number and type(value) is int and (value > 0 or value == -1):
+            return {self.number: value}
+        is_list = isinstance(value, list) and [*map(type, value)] == [int, int]
+        if not self.sizes or not is_list or min(value) <= 0:
             return None
         one, other = value
-        both = value if len(spec.options) > 1 else [one if one == other else f"{one}x{other}"]
-        return dict(zip(spec.options, both, strict=True))
-    is_option = isinstance(spec, _Option)
-    if value is None and is_option and is_whole:
-        value = spec.usual
-    found = [options for given, options in _values(spec) if _is_same(given, value)]
-    if found or not is_option:
-        return found[0] if found else None
-    is_count = not spec.values and type(value) is int and (value > 0 or value == -1)
-    return {spec.option: value} if is_count else {} if value is None else None
+        both = value if len(self.sizes) > 1 else [one if one == other else f"{one}x{other}"]
+        return dict(zip(self.sizes, both, strict=True))
+
+    def written(self, options: Json) -> Any:
+        """Return the value that means options; the first one if they do not say which."""
+        if self.number:
+            return options.get(self.number)
+        if len(self.sizes) == 1:
+            return [*block_sizes(self.sizes[0], options.get(self.sizes[0], _BLOCK))]
+        fitting = [each for each, meant in self.values if meant.items() <= options.items()]
+        return [options[each] for each in self.sizes] or [*fitting, self.values[0][0]][0]
+
+    def __str__(self) -> str:
+        if self.number or self.sizes:
+            return "a positive integer" if self.number else "two positive integers"
+        return " or ".join("null" if each is None else str(each) for each, _ in self.values)
+
+
+def _json(text: str) -> Any:
+    return json.loads(text) if re.fullmatch(r"-?\d+|true|false|null", text) else text
+
+
+def _options(words: Iterable[str]) -> Json:
+    parts = (word.partition("=") for word in words)
+    return {name: _json(value) for name, _, value in parts}
 
 
 def _is_same(wanted: Any, value: Any) -> bool:
@@ -143,162 +210,58 @@ def _is_same(wanted: Any, value: Any) -> bool:
     return type(value) is type(wanted) and bool(value == wanted)
 
 
-def _written(spec: Any, options: Json) -> Any:
-    """Return the value of a key for such options; the first that it may have if they lack one."""
-    if isinstance(spec, _Sizes):
-        one, *others = spec.options
-        return (
-            [options[each] for each in spec.options]
-            if others
-            else [*block_sizes(one, options.get(one, _BLOCK))]
-        )
-    values = _values(spec)
-    fitting = [given for given, each in values if each.items() <= options.items()]
-    if not values:
-        value = options.get(spec.option)
-        return _UNSAID if value is None else value
-    return (fitting or [values[0][0]])[0]
+class Row(NamedTuple):
+    """How a section of a method declares a scheme."""
+
+    method: str
+    scheme: str
+    # what keys must say
+    form: Mapping[str, _Key]
+    # what readers need besides
+    rest: Mapping[str, _Key]
+    # options that the method implies
+    implied: Json
+
+    @staticmethod
+    def of(line: str) -> Row:
+        """Return a line of the table."""
+        method, scheme, *words = line.split()
+        form, rest, implied = dict[str, _Key](), dict[str, _Key](), list[str]()
+        for word in words:
+            key, _, values = word.lstrip("+*").partition("=")
+            if word[0] == "*":
+                implied.append(word[1:])
+            else:
+                (rest if word[0] == "+" else form)[key] = _Key.of(values)
+        return Row(method, scheme, form, rest, _options(implied))
+
+    def keys(self, options: Json) -> dict[str, Any]:
+        """Return the keys that declare the scheme with such options."""
+        held = {_GROUP: options.get("group"), **options}
+        made = {key: each.written(held) for key, each in {**self.rest, **self.form}.items()}
+        return {key: value for key, value in made.items() if value is not None}
+
+    def read(self, section: Json, file: str) -> dict[str, Any] | tuple[str, str]:
+        """Return the options that keys mean; or what one of them is, and what it should be.
+
+        Fails if an option has no legal value: a rule may say what an unknown scheme is, but not
+        overrule that.
+        """
+        options = dict(self.implied)
+        for key, wanted in self.form.items():
+            value = section.get(key)
+            found = wanted.read(value)
+            if found is None:
+                shown = f"{key} is {'missing' if value is None else short_repr(value)}"
+                if value is not None and wanted.is_option:
+                    raise MemdescError(f"{file}: {shown}, not {wanted}")
+                return shown, str(wanted)
+            # older files do not have all keys, so they say nothing by that
+            options |= _NOTHING if value is None and file in OLD_CONFIGS else found
+        return options
 
 
-def _shown(spec: Any) -> str:
-    """Return what a message calls the values that a key may have."""
-    if isinstance(spec, _Sizes):
-        return "two positive integers"
-    shown = ["null" if given is None else str(given) for given, _ in _values(spec)]
-    return " or ".join(shown) or "a positive integer"
-
-
-def _compressed(scheme: str, forms: tuple[str, ...], fixed: Json, bits: Any, **form: Any) -> Row:
-    """Return how compressed-tensors declares weights; each group may have a format of its own."""
-    form = {"format": forms, "num_bits": bits, "dynamic": (False, None), **form}
-    return Row(scheme, "compressed-tensors", form, fixed)
-
-
-_BLOCKS = _Sizes(("block",))
-_ZEROS = _Option("zeros", (("gptq", "v1"), ("gptq_v2", "v2")), usual="gptq")
-_FMT = {"fmt": _Option("codes", (("e4m3", "f8_e4m3"), ("e5m2", "f8_e5m2")))}
-_KINDS = (("ue8m0", "e8m0"), *(("float", kind) for kind in ("f32", "bf16", "f16")))
-# `scale_fmt` is not read: DeepSeek-V3.1 stores f32 and says ue8m0, as its scales are powers of two
-_DYNAMIC = {"activation_scheme": "dynamic", "scale_fmt": _Option("scales", _KINDS)}
-_PLAIN = {"codes": "f8_e4m3", "scale_inv": False}
-# the strategies of integers: forms of the weights, and what they imply
-_STRATEGIES: tuple[tuple[dict[str, Any], dict[str, Any]], ...] = (
-    ({"strategy": "channel"}, {"rows": 1, "group": -1}),
-    ({"strategy": "tensor"}, {"rows": -1, "group": -1}),
-    ({"strategy": "group", "group_size": _Option("group")}, {"rows": 1}),
-    ({"strategy": "block", "block_structure": _Sizes(("rows", "group"))}, {}),
-)
-_FLOATS = {"type": "float", "symmetric": (True, None)}
-_INTEGERS = {
-    "type": "int",
-    "symmetric": _Option("zeros", ((True, False), (False, True)), usual=True),
-    "actorder": _Option(
-        _ACT_ORDER,
-        (
-            *((given, False) for given in (None, False, "weight", "static")),
-            *((given, True) for given in (True, "group", "dynamic")),
-        ),
-    ),
-}
-_IN_16 = {
-    "strategy": "tensor_group",
-    "group_size": 16,
-    "scale_dtype": ("torch.float8_e4m3fn", None),
-}
-_IN_32 = {"strategy": "group", "group_size": 32, "scale_dtype": ("torch.uint8", None)}
-# of ModelOpt; what is quantised besides the weights is not read
-_NVFP4 = ("NVFP4", "W4A16_NVFP4", "W4A8_NVFP4_FP8")
-_MXFP4 = ("W4A8_MXFP4_FP8", "mxfp4")
-_FOUR = {"load_in_4bit": True, "bnb_4bit_use_double_quant": (False, None)}
-
-ROWS = (
-    Row(
-        "awq",
-        "awq",
-        {"version": ("gemm", None), "bits": (4, None), "group_size": _Option(_GROUP)},
-        written={"zero_point": True},
-    ),
-    Row(
-        "gptq",
-        "gptq",
-        {
-            "checkpoint_format": _ZEROS,
-            "bits": _Option("bits"),
-            "group_size": _Option(_GROUP),
-            "desc_act": _Option(_ACT_ORDER, ((False, False), (True, True))),
-        },
-        written={"sym": _Option(IS_SYMMETRIC)},
-    ),
-    # the names of their tensors tell these three apart
-    *(
-        Row(scheme, "fp8", {"weight_block_size": _BLOCKS, **_FMT}, fixed, _DYNAMIC)
-        for scheme, fixed in (
-            ("fp8_block", {"scale_inv": True}),
-            ("deepseek_fp8", {}),
-            ("deepseek_fp4", {}),
-        )
-    ),
-    Row("fp8_tensor", "fp8", {"weight_block_size": None, **_FMT}, {}, _DYNAMIC),
-    Row("fp8_channel", "fbgemm_fp8", fixed=_PLAIN),
-    *(
-        _compressed(scheme, ("float-quantized", "naive-quantized"), _PLAIN, 8, **_FLOATS, **more)
-        for scheme, more in (
-            ("fp8_tensor", {"strategy": "tensor"}),
-            ("fp8_channel", {"strategy": "channel"}),
-            ("fp8_block", {"strategy": "block", "block_structure": _BLOCKS}),
-        )
-    ),
-    *(
-        _compressed(scheme, (form,), {}, bits, **_FLOATS, **more)
-        for scheme, form, bits, more in (
-            ("compressed_nvfp4", "nvfp4-pack-quantized", 4, _IN_16),
-            ("compressed_mxfp4", "mxfp4-pack-quantized", 4, _IN_32),
-            ("mxfp8", "mxfp8-quantized", 8, _IN_32),
-        )
-    ),
-    *(
-        _compressed(scheme, forms, fixed, bits, **_INTEGERS, **more)
-        for scheme, forms, bits in (
-            ("pack_quantized", ("pack-quantized",), _Option("bits", usual=8)),
-            # codes of fewer bits are stored in bytes too
-            ("int_quantized", ("int-quantized", "naive-quantized"), (8, 7, 6, 5, 4, 3, 2)),
-        )
-        for more, fixed in _STRATEGIES
-    ),
-    Row("gpt_oss_mxfp4", "mxfp4"),
-    *(
-        Row(scheme, "modelopt", {"quant_algo": algorithm, **form}, fixed)
-        for scheme, fixed, algorithm, form in (
-            ("fp8_tensor", _PLAIN, "FP8", {}),
-            ("fp8_channel", _PLAIN, "FP8_PER_CHANNEL_PER_TOKEN", {}),
-            # in blocks of 128 x 128 (`quantization/config.py`, `FP8_2D_BLOCKWISE_WEIGHT_ONLY_CFG`)
-            ("fp8_block", {**_PLAIN, "block": 128}, "FP8_PB_WO", {}),
-            ("modelopt_nvfp4", {}, _NVFP4, {"group_size": (16, None)}),
-            ("modelopt_mxfp4", {}, _MXFP4, {"group_size": (32, None)}),
-            ("mxfp8", {}, "MXFP8", {"group_size": (32, None)}),
-        )
-    ),
-    *(
-        Row(scheme, "bitsandbytes", form)
-        for scheme, form in (
-            ("bnb_nf4", {**_FOUR, "bnb_4bit_quant_type": "nf4"}),
-            ("bnb_fp4", {**_FOUR, "bnb_4bit_quant_type": "fp4"}),
-            ("bnb_nested", {**_FOUR, "bnb_4bit_use_double_quant": True}),
-            ("bnb_int8", {"load_in_8bit": True}),
-        )
-    ),
-    Row("hqq", "hqq"),
-    # all keys may be left out; then the mode is affine
-    *(
-        Row(scheme, _MLX, {"mode": mode, "bits": bits, "group_size": group})
-        for scheme, mode, bits, group in (
-            ("mlx", ("affine", None), _Option("bits"), _Option("group")),
-            ("mlx_mxfp4", "mxfp4", (4, None), (32, None)),
-            ("mlx_mxfp8", "mxfp8", (8, None), (32, None)),
-            ("mlx_nvfp4", "nvfp4", (4, None), (16, None)),
-        )
-    ),
-)
+ROWS = tuple(map(Row.of, re.split(r"\n(?! )", _TABLE.strip())))
 
 
 def row_of(scheme: str, options: Json, method: str | None = None) -> Row | None:
@@ -306,7 +269,7 @@ def row_of(scheme: str, options: Json, method: str | None = None) -> Row | None:
 
     Rows of a method go first.
     """
-    rows = [row for row in ROWS if row.scheme == scheme and row.fixed.items() <= options.items()]
+    rows = [row for row in ROWS if row.scheme == scheme and row.implied.items() <= options.items()]
     return min(rows, key=lambda row: row.method != method, default=None)
 
 
@@ -359,17 +322,18 @@ class Layers(NamedTuple):
     # so for FP8 only.
     is_composite: bool = False
 
-    def listed(self, names: Sequence[str], end: Callable[[str], str] | None) -> list[str]:
+    def listed(self, names: Sequence[str], form: str) -> list[str]:
         """Return names for a list, also by their ends if that is needed and the list can say it.
 
         Such an end is the fewest last words that no layer of another list ends with.
         """
-        if end is None or not self.is_composite:
+        if not (form and self.is_composite):
             return [*names]
         others = {*self.plain, *self.quantised} - {*names}
         taken = {each for name in others for each in _ends_of(name)}
-        ends = [next((each for each in _ends_of(x) if each not in taken), None) for x in names]
-        return [*dict.fromkeys((*names, *(end(each) for each in ends if each)))]
+        found = [next((each for each in _ends_of(x) if each not in taken), "") for x in names]
+        ends = map(re.escape, found) if form.startswith(_PATTERN) else found
+        return [*dict.fromkeys((*names, *(form.format(each) for each in ends if each)))]
 
 
 def _ends_of(name: str) -> list[str]:
@@ -378,148 +342,190 @@ def _ends_of(name: str) -> list[str]:
     return [".".join(words[-count:]) for count in range(1, len(words) + 1)]
 
 
-class _Split(NamedTuple):
-    """A section as the keys of each group of layers, which has targets."""
-
-    # keys of None say that the layers are not quantised
-    parts: Sequence[tuple[tuple[str, ...], Json | None]] = ()
-    # what holds for layers without a target; None if they are not declared
-    rest: Json | None = None
-    ignored: tuple[str, ...] = ()
-
-
-def _split_none(section: Json) -> _Split:
-    return _Split(rest=section)
-
-
-def _split_dynamic(section: Json) -> _Split:
-    """Split what GPTQModel says of layers by regular expressions; the first match applies."""
-    parts: list[tuple[tuple[str, ...], Json | None]] = []
-    for key, own in _object(section, "dynamic").items():
-        pattern = key.removeprefix("-:").removeprefix("+:")
-        held = {**section, **(own if isinstance(own, dict) else {})}
-        parts.append(((f"{_PATTERN}{pattern}",), None if key.startswith("-:") else held))
-    return _Split(parts, section)
-
-
-def _split_compressed(section: Json) -> _Split:
-    """Split the `config_groups` of compressed-tensors; groups without weights are left out."""
-    found: list[tuple[tuple[str, ...], Json | None]] = []
-    for group in _object(section, "config_groups").values():
-        # the name of a preset has only the targets, and its form is not read
-        own = group if isinstance(group, dict) else {"targets": group}
-        if own.get("weights", own) is not None:
-            form = own.get("format") or section.get("format")
-            found.append((_names(own, "targets"), {"format": form, **_object(own, "weights")}))
-    return _Split(found, None if found else section)
-
-
-def _split_mlx(section: Json) -> _Split:
-    """Split the layers that MLX declares by name, with their own options or as not quantised."""
-    ignored = tuple(name for name, value in section.items() if value is False)
-    own = [((name,), value) for name, value in section.items() if isinstance(value, dict)]
-    return _Split(own, section, ignored)
-
-
-def _split_modelopt(section: Json) -> _Split:
-    """Split the layers of ModelOpt that have different algorithms."""
-    layers = _object(section, "quantized_layers").items()
-    parts = [((name,), own) for name, own in layers if isinstance(own, dict)]
-    return _Split(parts, None if parts else section)
-
-
-# layers with their keys -> the section that declares them; None if it cannot
+# names of layers, or None for all others -> their keys, or None if they are not quantised
+_Group = tuple[Sequence[str] | None, "Json | None"]
+# the same of layers that are to be declared, those with the most layers first
 _Parts = Sequence[tuple[Sequence[str], "Json"]]
 
 
-def _join_none(parts: _Parts, _: Layers) -> Json | None:
-    return parts[0][1] if len(parts) == 1 else None
+class Method:
+    """How the sections of a `quant_method` name layers; by default, only those left as floats."""
+
+    # the keys that may list the layers that are not quantised; if a section has none, the first
+    lists: tuple[str, ...] = (IGNORED,)
+    # whether loaders compare whole names with such a list
+    is_exact = False
+    # how a list names all layers whose names end so; empty if it need not do that
+    ends = ""
+    # whether the first expression that matches a layer applies, or the first one in sorted order
+    in_order = False
+    # the keys of config.json that have the section; several only if it does not name the method
+    keys: tuple[str, ...] = (KEY,)
+    # other names of its keys
+    aliases: Json = _NOTHING
+    # keys that say nothing about weights, which stay in a section of the same method
+    kept: tuple[str, ...] = ()
+
+    def __init__(self, *lists: str) -> None:
+        self.lists = lists or self.lists
+
+    def split(self, section: Json) -> Iterator[_Group]:
+        """Yield the groups of layers of a section."""
+        yield None, section
+
+    def join(self, parts: _Parts, _: Layers) -> Json | None:
+        """Return the section that declares groups of layers; None if it cannot."""
+        return parts[0][1] if len(parts) == 1 else None
+
+    def without(self, section: Json, layers: Layers) -> dict[str, Any]:
+        """Return a section that says which layers are not quantised."""
+        held = [key for key in self.lists if key in section] or self.lists[:1]
+        names = layers.listed(layers.plain, self.ends)
+        listed = {key: [*dict.fromkeys([*(section.get(key) or []), *names])] for key in held}
+        return {**section, **listed}
 
 
-def _join_dynamic(parts: _Parts, _: Layers) -> Json | None:
-    """Declare layers with other bits or groups by expressions."""
-    usual, others = parts[0][1], parts[1:]
-    rules: dict[str, Any] = {}
-    for names, keys in others:
-        own = {key: value for key, value in keys.items() if value != usual.get(key)}
-        if not own.keys() <= {"bits", "group_size", "sym"}:
-            return None
-        rules |= {f"+:^{re.escape(name)}$": own for name in names}
-    return {**usual, "dynamic": rules} if rules else usual
+class _Dynamic(Method):
+    """Methods of GPTQModel, which names layers by expressions; the first match applies."""
+
+    in_order = True
+
+    def split(self, section: Json) -> Iterator[_Group]:
+        for key, own in _object(section, "dynamic").items():
+            held = {**section, **own} if isinstance(own, dict) else section
+            text = key.removeprefix("-:").removeprefix("+:")
+            yield (f"{_PATTERN}{text}",), None if key.startswith("-:") else held
+        yield None, section
+
+    def _with_output(self, section: Json, layers: Layers) -> dict[str, Any]:
+        """Return a section that says if the output layer is quantised; loaders assume it is not."""
+        is_plain = OUTPUT in layers.plain
+        says_so = is_plain and not section.get(OUTPUT)
+        return {**section, **({} if says_so else {OUTPUT: not is_plain})}
 
 
-def _join_compressed(parts: _Parts, layers: Layers) -> Json:
-    """Declare groups, which name their layers if they are several.
-
-    Fails for experts of two formats.
-    """
-    groups = {}
-    owner = ""
-    for k, (names, keys) in enumerate(parts):
-        # transformers takes the group with such a target for all experts of a model, or else the
-        # first group with a target of another kind (5.24, `get_experts_scheme`)
-        others = [name for name in names if not block_of(name)]
-        expert = next((name for name in names if block_of(name)), "")
-        if owner and expert:
-            raise MemdescError(
-                f"{owner} and {expert} have different formats, and transformers decodes all "
-                "experts of a model as the first group of config.json with experts says; --to "
-                "bf16 and --to f16 decode any"
-            )
-        owner = owner or expert
-        targets = [*layers.listed(others, _by_expression), *([_EXPERTS] if expert else [])]
-        groups[f"group_{k}"] = {
-            "targets": targets if len(parts) > 1 else ["Linear"],
-            "weights": {key: value for key, value in keys.items() if key != "format"},
-            "input_activations": None,
-            "output_activations": None,
-            "format": keys["format"],
+class _Awq(_Dynamic):
+    # transformers looks for a name of this list at the end of a layer's, even within a word
+    ends = ".{}"
+    # of AutoAWQ's own file, and of GPTQModel
+    aliases = MappingProxyType(
+        {
+            "w_bit": "bits",
+            "q_group_size": "group_size",
+            "format": "version",
+            "checkpoint_format": "version",
         }
-    forms = {keys["format"] for _, keys in parts}
-    return {
-        "quantization_status": "compressed",
-        "format": forms.pop() if len(forms) == 1 else "mixed-precision",
-        "config_groups": groups,
-    }
+    )
+
+    def without(self, section: Json, layers: Layers) -> dict[str, Any]:
+        return self._with_output(super().without(section, layers), layers)
 
 
-def _by_expression(end: str) -> str:
-    return rf"{_PATTERN}(.*\.)?{re.escape(end)}$"
+class _Gptq(_Dynamic):
+    aliases = MappingProxyType({"format": "checkpoint_format"})
+
+    def join(self, parts: _Parts, _: Layers) -> Json | None:
+        usual, others = parts[0][1], parts[1:]
+        rules: dict[str, Any] = {}
+        for names, keys in others:
+            own = {key: value for key, value in keys.items() if value != usual.get(key)}
+            if not own.keys() <= {"bits", "group_size", "sym"}:
+                return None
+            rules |= {f"+:^{re.escape(name)}$": own for name in names}
+        return {**usual, "dynamic": rules} if rules else usual
+
+    def without(self, section: Json, layers: Layers) -> dict[str, Any]:
+        # its loader replaces all layers in the repeated blocks
+        inner = [name for name in layers.plain if is_inner(name)]
+        rules: Json = {f"-:^{re.escape(name)}$": {} for name in inner}
+        dynamic = {"dynamic": {**rules, **(section.get("dynamic") or {})}} if rules else {}
+        return self._with_output({**section, **dynamic}, layers)
 
 
-def _list_all(section: Json, plain: Sequence[str], keys: Sequence[str]) -> Json:
-    """List layers under the keys that a section has, or else the first one."""
-    held = [key for key in keys if key in section] or keys[:1]
-    return {key: [*dict.fromkeys([*(section.get(key) or []), *plain])] for key in held}
+class _Compressed(Method):
+    lists = ("ignore",)
+    is_exact = True
+    kept = ("kv_cache_scheme",)
+    ends = rf"{_PATTERN}(.*\.)?{{}}$"
+
+    def split(self, section: Json) -> Iterator[_Group]:
+        """Yield the groups that have weights; without any, the section itself is one."""
+        is_empty = True
+        for group in _object(section, "config_groups").values():
+            # the name of a preset has only the targets, and its form is not read
+            own = group if isinstance(group, dict) else {"targets": group}
+            if own.get("weights", own) is not None:
+                is_empty = False
+                form = own.get("format") or section.get("format")
+                yield _names(own, "targets"), {"format": form, **_object(own, "weights")}
+        if is_empty:
+            yield None, section
+
+    def join(self, parts: _Parts, layers: Layers) -> Json:
+        """Return groups, which name their layers if they are several.
+
+        Fails for experts of two formats.
+        """
+        groups = {}
+        owner = ""
+        for k, (names, keys) in enumerate(parts):
+            # transformers takes the group with such a target for all experts of a model, or else
+            # the first group with a target of another kind (5.24, `get_experts_scheme`)
+            others = [name for name in names if not block_of(name)]
+            expert = next((name for name in names if block_of(name)), "")
+            if owner and expert:
+                raise MemdescError(
+                    f"{owner} and {expert} have different formats, and transformers decodes all "
+                    "experts of a model as the first group of config.json with experts says; --to "
+                    "bf16 and --to f16 decode any"
+                )
+            owner = owner or expert
+            targets = [*layers.listed(others, self.ends), *([_EXPERTS] if expert else [])]
+            groups[f"group_{k}"] = {
+                "targets": targets if len(parts) > 1 else ["Linear"],
+                "weights": {key: value for key, value in keys.items() if key != "format"},
+                "input_activations": None,
+                "output_activations": None,
+                "format": keys["format"],
+            }
+        forms = {keys["format"] for _, keys in parts}
+        return {
+            "quantization_status": "compressed",
+            "format": forms.pop() if len(forms) == 1 else "mixed-precision",
+            "config_groups": groups,
+        }
 
 
-def _list_and_output(section: Json, plain: Sequence[str], keys: Sequence[str]) -> Json:
-    return {**_list_all(section, plain, keys), **_output(section, plain)}
+class _Modelopt(Method):
+    def split(self, section: Json) -> Iterator[_Group]:
+        """Yield the layers that have algorithms of their own, if there are any."""
+        layers = _object(section, "quantized_layers").items()
+        own: list[_Group] = [((name,), keys) for name, keys in layers if isinstance(keys, dict)]
+        yield from own or [(None, section)]
+
+    def without(self, section: Json, layers: Layers) -> dict[str, Any]:
+        named = _object(section, "quantized_layers").items()
+        rest = {name: own for name, own in named if name not in layers.plain}
+        held = {**section, "quantized_layers": rest} if named else section
+        return super().without(held, layers)
 
 
-def _exclude_inner(section: Json, plain: Sequence[str], _: Sequence[str]) -> Json:
-    """Exclude layers for the loader of GPTQ, which replaces all layers in the repeated blocks."""
-    rules: dict[str, Any] = {f"-:^{re.escape(name)}$": {} for name in plain if is_inner(name)}
-    dynamic = {"dynamic": rules | (section.get("dynamic") or {})} if rules else {}
-    return {**dynamic, **_output(section, plain)}
+class _Mlx(Method):
+    """The method of MLX, which finds quantised layers by their names first, then by tensors."""
 
+    lists = ()
+    is_exact = True
+    # its loader reads the first
+    keys = (_MLX_KEY, KEY)
 
-def _output(section: Json, plain: Sequence[str]) -> Json:
-    """Say whether the output layer is quantised; loaders of AWQ and GPTQ assume not."""
-    is_plain = OUTPUT in plain
-    return {} if is_plain and not section.get(OUTPUT) else {OUTPUT: not is_plain}
+    def split(self, section: Json) -> Iterator[_Group]:
+        for name, own in section.items():
+            if own is False or isinstance(own, dict):
+                yield (name,), own if isinstance(own, dict) else None
+        yield None, section
 
-
-def _exclude_named(section: Json, plain: Sequence[str], _: Sequence[str]) -> Json:
-    """Exclude layers for the loader of MLX, which looks up names first, and then tensors."""
-    return {name: False for name in plain if name in section}
-
-
-def _list_unnamed(section: Json, plain: Sequence[str], keys: Sequence[str]) -> Json:
-    """List layers for the loaders of ModelOpt, and remove them from `quantized_layers`."""
-    named = _object(section, "quantized_layers").items()
-    rest = {"quantized_layers": {name: own for name, own in named if name not in plain}}
-    return {**_list_all(section, plain, keys), **(rest if named else {})}
+    def without(self, section: Json, layers: Layers) -> dict[str, Any]:
+        return {**section, **{name: False for name in layers.plain if name in section}}
 
 
 def is_inner(name: str) -> bool:
@@ -527,74 +533,21 @@ def is_inner(name: str) -> bool:
     return any(word.isdecimal() for word in name.split("."))
 
 
-class Method(NamedTuple):
-    """What all sections of a `quant_method` have in common."""
-
-    # the keys that may list the layers that are not quantised
-    ignored: tuple[str, ...] = (IGNORED,)
-    # a section, such layers and these keys -> the keys that say so
-    listing: Callable[[Json, Sequence[str], Sequence[str]], Json] = _list_all
-    # splits a section into groups of layers, and joins them
-    split: Callable[[Json], _Split] = _split_none
-    join: Callable[[_Parts, Layers], Json | None] = _join_none
-    # how a list names all layers whose names end in some words; None if that is not needed
-    by_end: Callable[[str], str] | None = None
-    # the keys of config.json that have the section; several only if it does not name the method
-    keys: tuple[str, ...] = (KEY,)
-    # other names of its keys
-    aliases: Mapping[str, str] = _NOTHING
-    # keys that say nothing about weights, which stay in a section of the same method
-    kept: tuple[str, ...] = ()
-    # whether loaders compare whole names with lists
-    is_exact: bool = False
-
-    def without(self, section: Json, layers: Layers) -> dict[str, Any]:
-        """Return a section that says which layers are not quantised."""
-        plain = layers.listed(layers.plain, self.by_end)
-        return {**section, **self.listing(section, plain, self.ignored)}
-
-
 _METHODS: Mapping[str, Method] = {
-    "awq": Method(
-        listing=_list_and_output,
-        split=_split_dynamic,
-        # transformers looks for a name of this list at the end of a layer's, even within a word,
-        # so the dot before the words belongs to it
-        by_end=lambda end: f".{end}",
-        # of AutoAWQ's own file, and of GPTQModel
-        aliases={
-            "w_bit": "bits",
-            "q_group_size": "group_size",
-            "format": "version",
-            "checkpoint_format": "version",
-        },
-    ),
-    "gptq": Method(
-        listing=_exclude_inner,
-        split=_split_dynamic,
-        join=_join_dynamic,
-        aliases={"format": "checkpoint_format"},
-    ),
+    "awq": _Awq(),
+    "gptq": _Gptq(),
     # vLLM reads the second key first
-    "fp8": Method((IGNORED, "ignored_layers")),
-    "compressed-tensors": Method(
-        ("ignore",),
-        split=_split_compressed,
-        join=_join_compressed,
-        by_end=_by_expression,
-        kept=("kv_cache_scheme",),
-        is_exact=True,
-    ),
-    "modelopt": Method(("ignore", "exclude_modules"), _list_unnamed, _split_modelopt),
-    "bitsandbytes": Method(("llm_int8_skip_modules",)),
-    "hqq": Method(("skip_modules",)),
-    # it finds quantised layers by their tensors, and reads the first key
-    _MLX: Method((), _exclude_named, _split_mlx, keys=(_MLX_KEY, KEY), is_exact=True),
+    "fp8": Method(IGNORED, "ignored_layers"),
+    "compressed-tensors": _Compressed(),
+    "modelopt": _Modelopt("ignore", "exclude_modules"),
+    "bitsandbytes": Method("llm_int8_skip_modules"),
+    "hqq": Method("skip_modules"),
+    _MLX: _Mlx(),
 }
 
 
 def method_of(name: str) -> Method:
-    """Return what sections of a method have in common."""
+    """Return how sections of a method name layers."""
     return _METHODS.get(name) or Method()
 
 
@@ -611,11 +564,10 @@ def declare(layers: Layers, before: Json, method: str | None) -> dict[str, Any] 
         keys = row.keys(said.options)
         key = json.dumps((row.method, keys), sort_keys=True)
         found.setdefault(key, (row.method, keys, []))[2].append(name)
-    (made, *_), *others = found.values()
-    how = method_of(made)
-    is_one = all(each == made for each, _, _ in others)
+    made, *others = dict.fromkeys(each for each, _, _ in found.values())
     parts = sorted(((names, keys) for _, keys, names in found.values()), key=lambda x: -len(x[0]))
-    joined = how.join(parts, layers) if is_one else None
+    how = method_of(made)
+    joined = None if others else how.join(parts, layers)
     if joined is None:
         return None
     named = {"quant_method": made} if len(how.keys) == 1 else {}
@@ -629,30 +581,22 @@ def declare(layers: Layers, before: Json, method: str | None) -> dict[str, Any] 
 class _Targets:
     """What is said about layers, by their names or by expressions after ``re:``.
 
-    In a list of layers that are not quantised, a name may be the first or the last words of the
-    layer's (transformers 5.24, `should_convert_module`), and ``*`` stands for any letters.
+    Nothing is said about layers that are not quantised. In a list of these, a name may be the first
+    or the last words of the layer's (transformers 5.24, `should_convert_module`), and ``*`` stands
+    for any letters.
     """
 
     def __init__(
-        self,
-        file: str,
-        said: Mapping[str, tuple[Said, ...]],
-        *,
-        is_list: bool = False,
-        in_order: bool = False,
+        self, file: str, said: Mapping[str, tuple[Said, ...]], *, is_exact: bool = True
     ) -> None:
-        self.file = file
-        self.said = said
-        self._is_list = is_list
-        expressions = [text for text in said if text.startswith(_PATTERN)]
-        self._expressions = expressions if in_order else sorted(expressions)
-        named = said.keys() - {*expressions}
-        self._stars = [text for text in named if is_list and "*" in text]
+        self.file, self.said, self._is_exact = file, said, is_exact
+        self._patterns = [text for text in said if text.startswith(_PATTERN)]
+        self._stars = [text for text in said if "*" in text and not text.startswith(_PATTERN)]
 
     @property
-    def facts(self) -> list[tuple[str, str | None, Json]]:
+    def facts(self) -> list[tuple[str, list[tuple[str | None, Json]]]]:
         """What another file must agree on."""
-        return [(by, each.name, each.options) for by, all_ in self.said.items() for each in all_]
+        return [(by, [(each.name, each.options) for each in x]) for by, x in self.said.items()]
 
     def find(self, layer: str) -> str | None:
         """Return the target that has a layer, or the stack that an expert is in; None if none has.
@@ -660,32 +604,40 @@ class _Targets:
         Names take precedence over expressions.
         """
         names = [layer, stacked_name(layer)]
-        if self._is_list:
+        if not self._is_exact:
             words = layer.split(".")
             for count in range(1, len(words)):
                 names += [".".join(words[:count]), ".".join(words[-count:])]
-        found = next((name for name in names if name in self.said), None)
-        for text in self._stars if found is None else ():
+        for name in names:
+            if name in self.said:
+                return name
+        for text in () if self._is_exact else self._stars:
             if any(fnmatchcase(layer, each) for each in (text, f"{text}.*", f"*.{text}")):
                 return text
         with about(self.file):
-            patterns = self._expressions if found is None else ()
-            return next((text for text in patterns if matches_pattern(text, layer)), found)
+            return next((text for text in self._patterns if matches_pattern(text, layer)), None)
 
 
 class Declared(NamedTuple):
     """What the config files of a model say about its layers; the first one decides."""
 
-    # what it says about all layers, or about those without a target
-    whole: Said
-    # the same for other names of tensors
-    alike: tuple[Said, ...] = ()
+    file: str
+    # What it says about layers without a target; empty if nothing. These are several if the names
+    # of tensors decide between them.
+    rest: tuple[Said, ...]
     # what it says about groups of layers, by names, classes, or expressions
-    targets: _Targets = _Targets("", _NOTHING)
+    targets: _Targets
     # the layers that each file says are not quantised
     ignored: tuple[_Targets, ...] = ()
-    # whether `whole` holds for layers without a target
-    has_rest: bool = True
+
+    @property
+    def all(self) -> list[Said]:
+        """All that it says, the usual first."""
+        named = (each for said in self.targets.said.values() for each in said)
+        return [*{repr(each): each for each in (*self.rest, *named)}.values()]
+
+    def __str__(self) -> str:
+        return f"{self.file} declares {' and '.join(map(str, self.all))}"
 
     def at(self, layer: str) -> tuple[Said, ...]:
         """Return what is said about a layer.
@@ -695,27 +647,36 @@ class Declared(NamedTuple):
 
         Fails if a target is not a regular expression, or one that takes long.
         """
-        for listed in self.ignored:
+        for listed in (*self.ignored, self.targets):
             by = listed.find(layer)
+            if by is not None and listed.said[by]:
+                return listed.said[by]
             if by is not None:
                 reason = f"{listed.file} ignores {layer}{'' if by == layer else f', by {by!r}'}"
                 return (Said(listed.file, None, reason=reason, is_ignored=True),)
-        found = self.targets.find(layer)
-        if found is not None:
-            return self.targets.said[found]
-        if self.has_rest:
-            return (self.whole, *self.alike)
+        if self.rest:
+            return self.rest
         said = self.targets.said.items()
         # the name of a class starts with a capital letter
         classes = [x for each, of in said if each.isidentifier() and each[0].isupper() for x in of]
         names = ", ".join(self.targets.said) or "no layers"
-        reason = f"{self.whole.file} declares {names}, none of which is {layer}"
-        return tuple(classes) or (Said(self.whole.file, None, reason=reason, is_unlisted=True),)
+        reason = f"{self.file} declares {names}, none of which is {layer}"
+        return tuple(classes) or (Said(self.file, None, reason=reason, is_unlisted=True),)
 
     def named(self, layer: str) -> Said | None:
         """Return what is said about a layer by its name; None if it is not named. Fails as `at`."""
         said = self.at(layer)[0]
         return None if said.is_ignored or self.targets.find(layer) is None else said
+
+    def agrees(self, other: Declared) -> bool:
+        """Whether another file says the same, as far as it says something."""
+        if (not self.rest) != (not other.rest) or self.targets.facts != other.targets.facts:
+            return False
+        for said, told in zip(self.rest[:1], other.rest[:1], strict=True):
+            both = said.facts.keys() & told.facts.keys()
+            if said.name != told.name or any(said.facts[k] != told.facts[k] for k in both):
+                return False
+        return True
 
 
 # the most steps that a name may take; expressions of real models need some thousands
@@ -794,13 +755,10 @@ class Configs:
         """
         found = [declared_by(file, section) for file, section in self.sections]
         for other in found[1:]:
-            said, told = found[0].whole, other.whole
-            both = said.facts.keys() & told.facts.keys()
-            is_same = said.name == told.name and all(said.facts[k] == told.facts[k] for k in both)
-            if not is_same or found[0].targets.facts != other.targets.facts:
+            if not found[0].agrees(other):
                 raise MemdescError(
-                    f"{said.file} in {str(self.folder)!r} declares {said}, and {told.file} {told}; "
-                    "correct the one that is wrong"
+                    f"in {str(self.folder)!r} {found[0]}, and {other}; correct the one that is "
+                    "wrong"
                 )
         ignored = tuple(each for one in found for each in one.ignored)
         return found[0]._replace(ignored=ignored) if found else None
@@ -909,24 +867,16 @@ def declared_by(file: str, section: Json) -> Declared:
         name = method_in(section)
         how = method_of(name)
         keys = _renamed(section, how.aliases)
-        split = how.split(keys)
-        listed = [text for key in how.ignored for text in _names(keys, key)]
-    found = [(targets, _said(file, name, own, targets)) for targets, own in split.parts]
-    said = [_said(file, name, split.rest)] if split.rest is not None else [x for _, x in found]
-    (whole, *alike), *others = {repr(each): each for each in said}.values()
-    if others:
-        names = ", ".join(dict.fromkeys(each.name or each.reason for each, *_ in said))
-        reason = f"{file} declares different records for different layers: {names}"
-        whole = Said(file, None, reason=reason)
-    named = {target: each for targets, each in found for target in targets}
-    ignored = dict.fromkeys((*split.ignored, *listed), ())
-    return Declared(
-        whole,
-        tuple(alike),
-        _Targets(file, named, in_order=how.split is _split_dynamic),
-        (_Targets(file, ignored, is_list=not how.is_exact),),
-        has_rest=split.rest is not None,
-    )
+        groups = [*how.split(keys)]
+        listed = [text for key in how.lists for text in _names(keys, key)]
+    rest, said = tuple[Said, ...](), dict[str, tuple[Said, ...]]()
+    for names, own in groups:
+        found = () if own is None else _said(file, name, own)
+        said |= dict.fromkeys(names or (), found)
+        rest = found if names is None else rest
+    targets = said if how.in_order else dict(sorted(said.items()))
+    ignored = _Targets(file, dict.fromkeys(listed, ()), is_exact=how.is_exact)
+    return Declared(file, rest, _Targets(file, targets), (ignored,))
 
 
 def _renamed(section: Json, aliases: Mapping[str, str]) -> dict[str, Any]:
@@ -962,37 +912,20 @@ def _object(section: Json, key: str) -> dict[str, Any]:
     return found or {}
 
 
-def _said(
-    file: str, method: str, keys: Json | None, targets: Sequence[str] = ()
-) -> tuple[Said, ...]:
+def _said(file: str, method: str, keys: Json) -> tuple[Said, ...]:
     """Return what keys declare for one kind of layers: a scheme for each row that they match."""
-    if keys is None:
-        by = short_repr(f"-:{targets[0].removeprefix(_PATTERN)}")
-        reason = f"{file} says in dynamic, by {by}, that it is not quantised"
-        return (Said(file, None, reason=reason, is_ignored=True),)
     found = []
     # what the keys say -> what rows want instead
-    problems: dict[str, list[str]] = {}
+    problems: dict[str, dict[str, None]] = {}
     for row in (row for row in ROWS if row.method == method):
-        options = dict(row.fixed)
-        for key, spec in row.form.items():
-            value = keys.get(key)
-            read = _read(spec, value, is_whole=file not in OLD_CONFIGS)
-            if read is None:
-                shown = "missing" if value is None else short_repr(value)
-                if isinstance(spec, _Option) and type(value) not in spec.types:
-                    # it may be meant for what a rule names, so that does not overrule it
-                    raise MemdescError(f"{file}: {key} is {shown}, not {_shown(spec)}")
-                problems.setdefault(f"{key} is {shown}", []).append(_shown(spec))
-                break
-            options |= read
-        else:
-            group, is_ordered = options.pop(_GROUP, None), options.pop(_ACT_ORDER, None)
-            legal = SCHEMES[row.scheme].defaults if row.scheme in SCHEMES else {}
-            own = {key: value for key, value in options.items() if key in legal}
-            found.append(Said(file, row.scheme, own, group, is_ordered))
-    why = "; ".join(
-        f"{said}, not {' or '.join(dict.fromkeys(wanted))}" for said, wanted in problems.items()
-    )
+        options = row.read(keys, file)
+        if isinstance(options, tuple):
+            problems.setdefault(options[0], {})[options[1]] = None
+            continue
+        group, is_ordered = options.pop(_GROUP, None), options.pop(_ACT_ORDER, None)
+        legal = SCHEMES[row.scheme].defaults if row.scheme in SCHEMES else {}
+        own = {key: value for key, value in options.items() if key in legal}
+        found.append(Said(file, row.scheme, own, group, is_ordered))
+    why = "; ".join(f"{said}, not {' or '.join(wanted)}" for said, wanted in problems.items())
     reason = f"{file}: there is no record for quant_method {short_repr(method)}"
     return tuple(found) or (Said(file, None, reason=f"{reason}{why and f': {why}'}"),)

@@ -35,7 +35,7 @@ from reorder.messages import first_of
 from reorder.values.formats import FLOATS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from reorder.checkpoints.convert.plan import Plan
     from reorder.checkpoints.convert.steps import Step
@@ -87,20 +87,14 @@ def moved_config(text: bytes, plan: Plan) -> tuple[bytes, list[str]]:
         if sections is None:
             return text, undeclared(plan)
         _check_plain(sections, layers)
-        for key in before:
-            del holder[key]
-        if not sections:
-            holder.pop(_EXPERT_DTYPE, None)
+        for key in (*before, *(() if sections else [_EXPERT_DTYPE])):
+            holder.pop(key, None)
         holder.update(sections)
         lost = [key for key in _KEPT if _has(before, key) and not _has(sections, key)]
         if lost:
             warnings.append(f"{CONFIG} has no place for {', '.join(lost)} of the input")
-        warnings += [
-            f"{CONFIG} says {key}: {what}"
-            for section in sections.values()
-            for key, what in _UNREAD.items()
-            if is_set(section.get(key))
-        ]
+        told = [key for key in _UNREAD if any(is_set(x.get(key)) for x in sections.values())]
+        warnings += [f"{CONFIG} says {key}: {_UNREAD[key]}" for key in told]
     is_same = config == json.loads(text)
     return text if is_same else json.dumps(config, indent=2).encode() + b"\n", warnings
 
@@ -109,35 +103,37 @@ def _sections(plan: Plan, layers: Layers, before: Json) -> Json | None:
     """Return the sections that declare the output instead of others, by key; None if none can."""
     held: Json = next(iter(before.values()), {})
     method, wanted = method_in(held), plan.target.method
-    made = [step for step in plan.moved if isinstance(step.dst, RecordDesc)]
+    is_same = held.get("quant_method", method) == method and wanted in (None, method)
     if before:
         _check_experts(plan, layers)
-    if before and (made or plan.left) and wanted in (None, method):
+    if before and (plan.made or plan.left) and is_same:
         said = declared_by(CONFIG, held)
-        stays = held.get("quant_method", method) == method and all(
-            any(_is_alike(step, each, method) for each in said.at(_layer_name(step)))
-            for step in made
-        )
-        if stays and len(made) == len(plan.moved):
-            return before
-        if stays and any(row.method == method for row in ROWS):
-            return {key: method_of(method).without(each, layers) for key, each in before.items()}
-    if plan.left and (made or before):
+        if all(
+            any(_stays(step, each, method) for each in said.at(_layer_name(step)))
+            for step, _ in plan.made
+        ):
+            if len(plan.made) == len(plan.moved):
+                return before
+            if any(row.method == method for row in ROWS):
+                return {key: method_of(method).without(x, layers) for key, x in before.items()}
+    if plan.left and (plan.made or before):
         return None
-    _check_embeddings(made, wanted or method)
-    return declare(layers, held, wanted) if made else {}
+    _check_embeddings(plan, wanted or method)
+    return declare(layers, held, wanted) if plan.made else {}
 
 
-def _is_alike(step: Step, said: Said, method: str) -> bool:
+def _stays(step: Step, said: Said, method: str) -> bool:
     """Whether a section says of a new record what it says of the old one, in the same tensors."""
     src, dst = step.src, step.dst
     if not (isinstance(src, RecordDesc) and isinstance(dst, RecordDesc) and said.name == dst.name):
         return False
-    old, new = dict(src.options), dict(dst.options)
-    rows = [row_of(dst.name, each, method) for each in (old, new)]
-    keys = [row and row.keys(each) for row, each in zip(rows, (old, new), strict=True)]
-    is_said = said.options.items() <= new.items() and src.tensors.keys() == dst.tensors.keys()
-    return is_said and keys[0] == keys[1]
+    keys = [
+        row and row.keys(dict(desc.options))
+        for desc in (src, dst)
+        for row in [row_of(desc.name, dict(desc.options), method)]
+    ]
+    is_said = said.options.items() <= dict(dst.options).items()
+    return is_said and src.tensors.keys() == dst.tensors.keys() and keys[0] == keys[1]
 
 
 def _layers(plan: Plan, config: Json, held: Json) -> Layers:
@@ -147,47 +143,38 @@ def _layers(plan: Plan, config: Json, held: Json) -> Layers:
     layers have such groups. Experts in one tensor count as a layer, and so does the output layer,
     even if it has no tensor because the embeddings are its weight.
     """
-    descs = [(step, step.dst) for step in plan.moved if isinstance(step.dst, RecordDesc)]
-    groups = {dict(desc.options).get("group") for _, desc in descs} - {-1, None}
-    made = {}
-    for step, desc in descs:
-        options: dict[str, Any] = dict(desc.options)
-        if options.get("group") == -1 and {desc.dims[desc.letters.index("i")]} == groups:
-            (options["group"],) = groups
-        if isinstance(step.src, RecordDesc):
-            is_symmetric = step.src.rule.is_symmetric or desc.rule.is_symmetric
-            options[IS_SYMMETRIC] = is_symmetric or says_symmetric(held)
-        made[_layer_name(step)] = Said(CONFIG, desc.name, options)
-    plain = dict[str, None]()
+    groups = {dict(desc.options).get("group") for _, desc in plan.made} - {-1, None}
+    made, plain, quantised = dict[str, Said](), dict[str, None](), dict[str, None]()
     for step in plan.steps:
-        for tensor in () if isinstance(step.dst, RecordDesc) else step.tensors:
+        src, desc = step.src, step.dst
+        is_record = isinstance(desc, RecordDesc)
+        if isinstance(desc, RecordDesc):
+            options: dict[str, Any] = dict(desc.options)
+            if options.get("group") == -1 and {desc.dims[desc.letters.index("i")]} == groups:
+                (options["group"],) = groups
+            if isinstance(src, RecordDesc):
+                is_symmetric = src.rule.is_symmetric or desc.rule.is_symmetric
+                options[IS_SYMMETRIC] = is_symmetric or says_symmetric(held)
+            made[_layer_name(step)] = Said(CONFIG, desc.name, options)
+        for tensor in step.tensors:
+            owner = tensor.name.rpartition(".")[0]
             is_layer = tensor.name.endswith(WEIGHT) and len(tensor.shape) == len("oi")
-            if tensor.dtype in _DTYPES and (is_layer or holds_experts(tensor)):
-                plain[_owner(tensor.name)] = None
-    codes = {
-        _owner(tensor.name): None
-        for step in plan.steps
-        for tensor in step.tensors
-        if tensor.dtype not in _DTYPES
-        # codes with scales beside them are no record
-        and (step.is_copy or isinstance(step.dst, RecordDesc))
-    }
-    if not any(OUTPUT in layer.split(".") for layer in codes):
+            # codes with scales beside them are no record
+            if tensor.dtype not in _DTYPES and (step.is_copy or is_record):
+                quantised[owner] = None
+            elif tensor.dtype in _DTYPES and (is_layer or holds_experts(tensor)) and not is_record:
+                plain[owner] = None
+    if not any(OUTPUT in layer.split(".") for layer in quantised):
         plain[OUTPUT] = None
     is_composite = any(isinstance(x, dict) and "model_type" in x for x in config.values())
-    return Layers(made, [*plain], codes, is_composite)
-
-
-def _owner(name: str) -> str:
-    """Return the name of the layer of a tensor."""
-    return name.rpartition(".")[0]
+    return Layers(made, [*plain], quantised, is_composite)
 
 
 def _layer_name(step: Step) -> str:
     """Return the name of the layer whose weight a step writes."""
     role, tensor = next(iter(step.targets.items()))
     if not isinstance(step.dst, RecordDesc):
-        return _owner(tensor.name)
+        return tensor.name.rpartition(".")[0]
     return tensor.name.removesuffix(role).removesuffix(".")
 
 
@@ -200,8 +187,7 @@ def _has(value: Any, key: str) -> bool:
 
 def undeclared(plan: Plan) -> list[str]:
     """Return a warning if the output has records that no config.json declares."""
-    made = [step for step in plan.moved if len(step.targets) > 1]
-    names = sorted({step.dst.name for step in made if isinstance(step.dst, RecordDesc)})
+    names = sorted({desc.name for step, desc in plan.made if len(step.targets) > 1})
     told = (
         f"no {CONFIG} is written to declare {', '.join(names)}: programs that do not read the "
         "descriptors in the output must be told"
@@ -243,8 +229,8 @@ def _set_dtype(config: dict[str, Any], plan: Plan) -> list[str]:
 
 def _check_experts(plan: Plan, layers: Layers) -> None:
     """Refuse to decode only some experts of a layer: loaders merge them and expect one format."""
-    decoded = [_layer_name(step) for step in plan.moved if not isinstance(step.dst, RecordDesc)]
     quantised = {*map(block_of, layers.quantised)} - {""}
+    decoded = (_layer_name(step) for step in plan.moved if not isinstance(step.dst, RecordDesc))
     mixed = next((layer for layer in decoded if block_of(layer) in quantised), None)
     if mixed is not None:
         raise MemdescError(
@@ -254,14 +240,14 @@ def _check_experts(plan: Plan, layers: Layers) -> None:
         )
 
 
-def _check_embeddings(made: Sequence[Step], method: str) -> None:
+def _check_embeddings(plan: Plan, method: str) -> None:
     """Refuse quantised embeddings if loaders do not find quantised layers by their tensors."""
-    for step in made:
-        src, dst, layer = step.src, step.dst, _layer_name(step)
-        if not isinstance(dst, RecordDesc) or not _EMBEDDING.fullmatch(layer.rpartition(".")[2]):
-            continue
+    for step, dst in plan.made:
+        src, layer = step.src, _layer_name(step)
         row = row_of(dst.name, dict(dst.options), method)
-        if row is None or not method_of(row.method).ignored:
+        if not _EMBEDDING.fullmatch(layer.rpartition(".")[2]) or not row:
+            continue
+        if not method_of(row.method).lists:
             continue
         way = "leave it as it is"
         if isinstance(src, RecordDesc):
@@ -304,7 +290,7 @@ def check_left_out(text: bytes | None, file: str, plan: Plan) -> None:
 def _why_undeclared(plan: Plan) -> str:
     """Return why no config.json declares the output, and the way out."""
     way = f"name a single file, such as OUT.safetensors, which has no {CONFIG}"
-    made = [step.dst for step in plan.moved if isinstance(step.dst, RecordDesc)]
+    made = [desc for _, desc in plan.made]
     known = {row.scheme for row in ROWS}
     unread = {
         str(Said(CONFIG, each.name, dict(each.options) if each.name in known else {}))

@@ -58,6 +58,11 @@ class Plan(NamedTuple):
         """The steps from or to records: what config.json declares may change."""
         return tuple(s for s in self.steps if RecordDesc in {type(s.src), type(s.dst)})
 
+    @property
+    def made(self) -> list[tuple[Step, RecordDesc]]:
+        """The steps that write records, and these."""
+        return [(step, step.dst) for step in self.steps if isinstance(step.dst, RecordDesc)]
+
 
 def plan_steps(model: Model, rules: Sequence[Rule], format_name: str) -> Plan:
     """Decide what each tensor becomes.
@@ -372,7 +377,7 @@ def _problem(weight: Weight, step: Step, claims: Claims) -> str:
     """Return what is wrong with a change, and the way out."""
     if len(weight.names) == 1:
         why = (
-            f"of a quantised model, according to {claims.declared.whole.file}, but no tensor "
+            f"of a quantised model, according to {claims.declared.file}, but no tensor "
             "beside it is known to hold their scales"
             if claims.declared
             else "whose scales only the nodes of the model know"

@@ -216,7 +216,8 @@ def parse_rule(text: str) -> Rule:
             "--rules, or a pathlib.Path, names a file of rules"
         )
     fields: dict[str, str] = {}
-    for k, word in enumerate(_split(rest)):
+    # at commas outside parentheses
+    for k, word in enumerate(map(str.strip, re.split(r",(?![^()]*\))", rest))):
         key, equals, value = word.partition("=")
         if equals and "(" not in key:
             name, value = key.strip(), value.strip()
@@ -235,17 +236,6 @@ def parse_rule(text: str) -> Rule:
             raise MemdescError(f"rule {text!r}: {name} is given twice")
         fields[name] = value
     return _make_rule(text, pattern.strip(), fields)
-
-
-def _split(text: str) -> list[str]:
-    """Split at commas outside parentheses."""
-    words, depth, start = [], 0, 0
-    for k, letter in enumerate(text):
-        depth += (letter == "(") - (letter == ")")
-        if letter == "," and depth <= 0:
-            words.append(text[start:k])
-            start = k + 1
-    return [word.strip() for word in (*words, text[start:])]
 
 
 @lru_cache(maxsize=1024)  # rules for many layers are alike
@@ -284,7 +274,7 @@ def _make_rule(text: str, pattern: str, fields: Mapping[str, str]) -> Rule:
     return Rule(text, pattern, **made)
 
 
-def _format(value: str) -> FormatName:
+def read_format(value: str) -> FormatName:
     """Return the name of a layout or record, and its options, as in ``gptq(zeros=v2)``."""
     if _is_dtype(value):
         raise MemdescError(f"{value} is a data type, not a layout: '-> plain, {value}' has both")
@@ -319,8 +309,8 @@ _COUNTS = (_sizes, _COUNT + f"( ?x ?{_COUNT})*", "integers joined by x, such as 
 _DTYPE = (lambda value: data_type(value).name, ".*", "a data type")
 # how the values of keys are read, what they match, and what they are
 _READERS: dict[str, tuple[Callable[[str], Any], str, str]] = {
-    "src": (_format, ".*", ""),
-    "dst": (_format, ".*", ""),
+    "src": (read_format, ".*", ""),
+    "dst": (read_format, ".*", ""),
     "dtype": _DTYPE,
     "rename": (str, ".*", ""),
     "holds": _DTYPE,

@@ -10,9 +10,9 @@ AutoAWQ 0.2, and `fp8_cast_bf16.py` of DeepSeek-V3.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc import MemdescError
 from memdesc.dtypes import ALIASES
@@ -22,7 +22,7 @@ from memdesc.record.rows import SCHEMES
 from memdesc.record.scheme import block_sizes
 from reorder.checkpoints.config import is_inner, says_symmetric
 from reorder.checkpoints.convert.beside import CACHE, LEFT_OUT, beside, left_out_warnings
-from reorder.checkpoints.convert.rules import FormatName, Rule
+from reorder.checkpoints.convert.rules import FormatName, Rule, read_format
 from reorder.checkpoints.experts import (
     block_of,
     check_experts,
@@ -30,7 +30,7 @@ from reorder.checkpoints.experts import (
     split_stacks,
 )
 from reorder.checkpoints.stored import UNQUANTISED, WEIGHT, model_axes
-from reorder.checkpoints.weights import Model, Weight, beside_floats, find_orphans, holds_codes
+from reorder.checkpoints.weights import Model, beside_floats, find_orphans, holds_codes
 from reorder.messages import first_of
 from reorder.records.numbers import is_integer_number, number_bits
 from reorder.records.repacking import target_desc
@@ -39,36 +39,39 @@ from reorder.values.formats import FLOATS
 if TYPE_CHECKING:
     from reorder.checkpoints.formats.entry import Entry
 
-_NOTHING: Mapping[str, Any] = MappingProxyType({})
-
 
 class Way(NamedTuple):
     """How records of some kinds become records of one kind."""
 
-    # records whose numbers `record` can hold, as far as the formats show
+    # records whose numbers the new one can hold, as far as the formats show
     sources: tuple[str, ...]
-    # what they become
-    record: str
-    # options of that record that the target's loader expects
-    options: Mapping[str, Any] = _NOTHING
-    # options that it keeps from the source
-    kept: tuple[str, ...] = ()
+    # what they become, with the options that loaders of the target expect; ``*`` stands for the
+    # value that the source has
+    dst: FormatName
+    # the type of codes that these loaders read; empty for all that the record has
+    codes: str = ""
     # whether it takes only symmetric sources: they have neither zero points nor offsets, or
     # config.json says that all zero points are the middle code
     is_symmetric: bool = False
-    # the types of codes that the loader reads; empty for all that the record has
-    codes: tuple[str, ...] = ()
+
+    @staticmethod
+    def of(line: str) -> Way:
+        """Return the way of a line, ``SRC|SRC [CODES] [symmetric] -> DST``."""
+        taken, _, made = line.partition(" -> ")
+        sources, *marks = taken.split()
+        codes = next((mark for mark in marks if mark != "symmetric"), "")
+        return Way((*sources.split("|"),), read_format(made), codes, "symmetric" in marks)
 
     def takes(self, desc: RecordDesc, *, said_symmetric: bool) -> bool:
         """Whether it applies to a record; `said_symmetric` is what config.json says about it."""
         fits = not self.is_symmetric or desc.rule.is_symmetric or said_symmetric
-        fits &= not self.codes or desc.codes.kind in self.codes
-        return desc.name in self.sources and fits
+        return desc.name in self.sources and self.codes in ("", desc.codes.kind) and fits
 
     def made(self, desc: RecordDesc) -> FormatName:
         """Return what a record becomes."""
-        options = {**self.options, **{key: dict(desc.options)[key] for key in self.kept}}
-        return FormatName(self.record, (*options.items(),))
+        held = dict(desc.options)
+        options = ((key, held[key] if value == "*" else value) for key, value in self.dst.options)
+        return FormatName(self.dst.name, (*options,))
 
 
 class Target(NamedTuple):
@@ -88,81 +91,71 @@ class Target(NamedTuple):
     floats: FormatName | None = None
 
 
-# integers with a scale for each group of inputs
-_INTEGERS = ("gptq", "awq", "pack_quantized")
-_BYTES = ("int_quantized",)
-_E4M3 = ("f8_e4m3",)
+def _ways(lines: str) -> tuple[Way, ...]:
+    return tuple(map(Way.of, lines.strip().splitlines()))
+
+
 TARGETS: Mapping[str, Target] = MappingProxyType(
     {
         "bf16": Target(dtype="bf16"),
         "f16": Target(dtype="f16"),
         "fp8-block": Target(
-            (
-                Way(("fp8_block",), "fp8_block", {"scale_inv": True}, ("block",), codes=_E4M3),
-                Way(("fp8_tensor",), "fp8_block", {"scale_inv": True}, codes=_E4M3),
-            ),
+            _ways("""
+                fp8_block f8_e4m3 -> fp8_block(scale_inv=true, block=*)
+                fp8_tensor f8_e4m3 -> fp8_block(scale_inv=true)
+            """),
             method="fp8",
             takes_joint=True,
-            floats=FormatName("fp8_block", (("scale_inv", True),)),
+            floats=read_format("fp8_block(scale_inv=true)"),
         ),
+        # The loader of GPTQModel needs g_idx. Version 1 stores zero points less 1, so not 0.
         "gptq": Target(
-            (
-                # the loader of GPTQModel needs g_idx
-                Way(("gptq",), "gptq", {"g_idx": True}, ("zeros",)),
-                # version 1 stores zero points less 1, so it does not have 0
-                *(
-                    Way(
-                        sources,
-                        "gptq",
-                        options | {"zeros": zeros, "g_idx": True},
-                        is_symmetric=zeros == "v1",
-                    )
-                    for sources, options in ((_INTEGERS, {}), (_BYTES, {"bits": 8}))
-                    for zeros in ("v1", "v2")
-                ),
-            ),
+            _ways("""
+                gptq -> gptq(g_idx=true, zeros=*)
+                awq|pack_quantized symmetric -> gptq(zeros=v1, g_idx=true)
+                awq|pack_quantized -> gptq(zeros=v2, g_idx=true)
+                int_quantized symmetric -> gptq(bits=8, zeros=v1, g_idx=true)
+                int_quantized -> gptq(bits=8, zeros=v2, g_idx=true)
+            """),
             producer="GPTQModel",
         ),
-        "awq": Target((Way(_INTEGERS, "awq", codes=("u4",)),), producer="GPTQModel"),
+        "awq": Target(_ways("gptq|awq|pack_quantized u4 -> awq"), producer="GPTQModel"),
         "compressed-tensors": Target(
-            (
-                Way(_BYTES, "int_quantized", kept=("zeros",)),
-                Way(_INTEGERS, "pack_quantized", {"zeros": False}, is_symmetric=True),
-                Way(_INTEGERS, "pack_quantized", {"zeros": True}),
-                Way(("modelopt_nvfp4", "compressed_nvfp4"), "compressed_nvfp4"),
-                Way(("modelopt_mxfp4", "compressed_mxfp4", "mlx_mxfp4"), "compressed_mxfp4"),
-                Way(("mxfp8", "mlx_mxfp8"), "mxfp8"),
-                *(
-                    Way((name,), name, {"scale_inv": False}, kept, codes=_E4M3)
-                    for name, kept in (
-                        ("fp8_tensor", ()),
-                        ("fp8_channel", ()),
-                        ("fp8_block", ("block",)),
-                    )
-                ),
-            ),
+            _ways("""
+                int_quantized -> int_quantized(zeros=*)
+                gptq|awq|pack_quantized symmetric -> pack_quantized(zeros=false)
+                gptq|awq|pack_quantized -> pack_quantized(zeros=true)
+                modelopt_nvfp4|compressed_nvfp4 -> compressed_nvfp4
+                modelopt_mxfp4|compressed_mxfp4|mlx_mxfp4 -> compressed_mxfp4
+                mxfp8|mlx_mxfp8 -> mxfp8
+                fp8_tensor f8_e4m3 -> fp8_tensor(scale_inv=false)
+                fp8_channel f8_e4m3 -> fp8_channel(scale_inv=false)
+                fp8_block f8_e4m3 -> fp8_block(scale_inv=false, block=*)
+            """),
             method="compressed-tensors",
             producer="llm-compressor",
         ),
     }
 )
 # what loaders misread of records with an option
-_MISREAD: Mapping[tuple[str, tuple[str, Any]], str] = {
-    ("gptq", ("zeros", "v2")): (
+_MISREAD = {
+    ("gptq", "zeros", "v2"): (
         "zero points are stored as in version 2 of GPTQ, which GPTQModel and newer versions of "
         "vLLM read; vLLM 0.10 takes them for version 1"
     ),
-    ("pack_quantized", ("zeros", True)): (
+    ("pack_quantized", "zeros", True): (
         "transformers 5.24 with compressed-tensors 0.20 does not load zero points of "
         "pack-quantized, not even those that it wrote; vLLM does"
     ),
 }
 # Records whose experts transformers does not load: it gives those of GPTQ and AWQ random weights,
-# and merges others before it decodes them (`integrations/compressed_tensors.py`).
-_MISREAD_EXPERTS: Mapping[str, str] = {
-    "gptq": "GPTQModel",
-    "awq": "GPTQModel",
-    **dict.fromkeys(("int_quantized", "mxfp8", "compressed_nvfp4"), "compressed-tensors"),
+# and merges others before it decodes them (`integrations/compressed_tensors.py`). The program that
+# decodes them.
+_DECODERS = {
+    **dict.fromkeys(("gptq", "awq"), "GPTQModel"),
+    **dict.fromkeys(
+        ("int_quantized", "mxfp8", "compressed_nvfp4", "fp8_block"), "compressed-tensors"
+    ),
 }
 # `Fp8Dequantize` divides the rows of a matrix by those of its scales
 _PARTIAL = (
@@ -304,57 +297,51 @@ def _rules_of_weights(name: str, target: Target, model: Model) -> TargetRules:
     sections = [section for _, section in model.configs.sections] if model.weights else []
     # in lower case, as transformers expects it
     is_declared = target.method in (None, *(each.get("quant_method") for each in sections))
-    said_symmetric = any(map(says_symmetric, sections))
-    moves: dict[tuple[FormatName, FormatName], list[Weight]] = {}
-    told: dict[str, None] = {}
-    for weight in model.weights:
-        desc = weight.desc
-        if desc is None:
-            continue
+    said_symmetric, dtype = any(map(says_symmetric, sections)), target.dtype
+    moves: dict[tuple[FormatName, FormatName], list[str]] = {}
+    left_out: list[str] = []
+    warnings, rounded = dict[str, None](), dict[str, None]()
+    for weight, desc in ((each, each.desc) for each in model.weights if each.desc is not None):
         src = FormatName(desc.name, desc.options)
-        if target.dtype is not None:
+        if dtype is not None:
             axes = model_axes(desc)
             dst = FormatName("plain", () if axes == desc.letters else (("axes", axes),))
         else:
             dst = _target_record(name, weight.prefix, desc, said_symmetric=said_symmetric)
-        is_same = src.name == dst.name and {*dst.options} <= {*src.options}
-        if not (is_same and is_declared):
-            moves.setdefault((src, dst), []).append(weight)
-            told |= dict.fromkeys(_misread(weight.prefix, desc, dst))
+        if is_declared and src.name == dst.name and {*dst.options} <= {*src.options}:
+            continue
+        moves.setdefault((src, dst), []).append(weight.prefix)
+        left_out += beside(weight.prefix, model.entries)
+        warnings |= dict.fromkeys(_misread(weight.prefix, desc, dst))
+        if dtype is not None and _may_round(desc, dtype):
+            rounded[desc.name] = None
     if not moves:
         blocks = [e.desc.name for e in model.entries.values() if isinstance(e.desc, RecordDesc)]
         why = f"they are {name} already; copy it"
-        way = f"--map '*: {target.dtype or 'bf16'}' decodes them"
+        way = f"--map '*: {dtype or 'bf16'}' decodes them"
         raise _nothing(model, why if model.weights else f"they are blocks of {blocks[0]}; {way}")
-    how = f", {target.dtype}" if target.dtype else ""
-    how = how or (", symmetric as config.json says" if said_symmetric else "")
+    how = f", {dtype}" if dtype else ", symmetric as config.json says" if said_symmetric else ""
     rules = tuple(
-        _rule(name, f"{src.name} -> {dst}{how}", found, src, dst, target.dtype)
+        _rule(name, f"{src.name} -> {dst}{how}", found, src, dst, dtype)
         for (src, dst), found in moves.items()
     )
-    moved = [weight for found in moves.values() for weight in found]
-    left_out = [each for weight in moved for each in beside(weight.prefix, model.entries)]
     left_out += [each for each in model.entries if each.rpartition(".")[2] in CACHE]
-    left = model.entries.keys() - {*left_out}
-    kept = {name: entry for name, entry in model.entries.items() if name in left}
-    dtype = target.dtype
-    descs = dict.fromkeys(weight.desc for weight in moved if weight.desc is not None)
-    rounded = [each.name for each in descs if dtype is not None and _may_round(each, dtype)]
-    warnings = (*told, *_rounded(rounded, dtype or ""), *left_out_warnings(left_out))
-    return TargetRules(model.keeping(kept), target, rules, warnings)
+    lost = {*left_out}
+    kept = {each: entry for each, entry in model.entries.items() if each not in lost}
+    told = (*warnings, *_rounded(rounded, dtype or ""), *left_out_warnings(left_out))
+    return TargetRules(model.keeping(kept), target, rules, told)
 
 
 def _rule(
     name: str,
     what: str,
-    moved: Iterable[Weight | str],
+    moved: Collection[str],
     src: FormatName | None = None,
     dst: FormatName | None = None,
     dtype: str | None = None,
 ) -> Rule:
-    """Return the rule of a target for weights, or for tensors by name."""
-    prefixes = frozenset(each if isinstance(each, str) else each.prefix for each in moved)
-    return Rule(f"--to {name}: {what}", "*", src, dst, dtype, prefixes=prefixes)
+    """Return the rule of a target for weights by prefix, or for tensors by name."""
+    return Rule(f"--to {name}: {what}", "*", src, dst, dtype, prefixes=frozenset(moved))
 
 
 def _target_record(name: str, prefix: str, desc: RecordDesc, *, said_symmetric: bool) -> FormatName:
@@ -369,8 +356,8 @@ def _target_record(name: str, prefix: str, desc: RecordDesc, *, said_symmetric: 
                 f"of {name} do not read that; {decoded} decode it"
             )
         return way.made(desc)
-    read = {kind: None for way in target.ways if desc.name in way.sources for kind in way.codes}
-    if not read and any(desc.name == way.record for way in target.ways):
+    read = {way.codes for way in target.ways if desc.name in way.sources}
+    if not read and any(desc.name == way.dst.name for way in target.ways):
         return FormatName(desc.name, desc.options)
     taken = ", ".join(dict.fromkeys(each for way in target.ways for each in way.sources))
     taken += f" with codes of {', '.join(read)}, not {desc.codes.kind}" if read else ""
@@ -385,20 +372,16 @@ def _target_record(name: str, prefix: str, desc: RecordDesc, *, said_symmetric: 
 
 def _misread(prefix: str, src: RecordDesc, dst: FormatName) -> Iterator[str]:
     """Yield warnings about loaders that do not read what a record becomes."""
-    options = dict(dst.options)
-    yield from (_MISREAD[dst.name, each] for each in dst.options if (dst.name, each) in _MISREAD)
-    program = _MISREAD_EXPERTS.get(dst.name)
-    is_block = dst.name == "fp8_block"
-    if is_block and options["scale_inv"]:
-        made = target_desc(src, dst.name, options)
+    held = [(dst.name, *option) for option in dst.options]
+    yield from (_MISREAD[each] for each in held if each in _MISREAD)
+    if ("scale_inv", True) in dst.options:
+        made = target_desc(src, dst.name, dict(dst.options))
         if any(size % group for size, group in zip(made.dims, made.scales.groups, strict=True)):
             yield _PARTIAL
-    elif is_block:
-        program = "compressed-tensors"
-    if program and block_of(prefix):
+    elif dst.name in _DECODERS and block_of(prefix):
         yield (
             f"transformers 5.24 does not load experts of {dst.name}, or computes wrong numbers "
-            f"from them; {program} itself decodes them"
+            f"from them; {_DECODERS[dst.name]} itself decodes them"
         )
 
 

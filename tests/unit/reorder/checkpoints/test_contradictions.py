@@ -237,7 +237,7 @@ _TABLE: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
         "mlx",
         {},
         {"/quantization_config": _EIGHT},
-        "mlx(bits=8, group=64), and config.json mlx(bits=4",
+        "mlx(bits=8, group=64), and config.json declares mlx(bits=4",
     ),
     (
         "mlx",
@@ -249,7 +249,7 @@ _TABLE: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
         "mlx",
         {},
         {"/" + key: x for key, x in _NOWHERE.items()},
-        "declares awq, and config.json mlx(",
+        "declares awq, and config.json declares mlx(",
     ),
     ("mlx", {}, {"/quantization": {"quant_algo": None}}, "its tensors fit mlx: give the name"),
     ("hqq", {".axis": _ZERO}, {}, "'fc.axis' does not hold what"),

@@ -129,7 +129,7 @@ def test_a_weight_becomes_each_target_with_its_numbers_or_is_refused(
             reorder.convert(folder, out, options=settings, to=to)
         except MemdescError as error:
             said = str(error)
-            taken = {each for way in target.ways for each in (*way.sources, way.record)}
+            taken = {each for way in target.ways for each in (*way.sources, way.dst.name)}
             assert f"--to {to}" in said
             if said.endswith(f"they are {to} already; copy it"):
                 assert target.method in (None, method)

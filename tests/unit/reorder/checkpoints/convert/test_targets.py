@@ -597,7 +597,7 @@ symmetric is False, not True
     refused(fp8_tensor(), compressed("tensor", symmetric=False), "f16")
 num_bits is missing, not 8
     refused(fp8_tensor(), compressed("tensor") | {"config_groups": {"FP8": ["Linear"]}}, "f16")
-says in dynamic, by '-:.*[.]0[.]mlp', that it is not quantised, but
+ignores model.layers.0.mlp, by 're:.*[.]0[.]mlp', but its tensors are quantised
     refused(gptq(), GPTQ | {"dynamic": {r"-:.*[.]0[.]mlp": {}}}, "f16")
 declares group_size 32, but the shapes of the tensors
     refused(gptq(), GPTQ | {"dynamic": {r"+:.*": {"group_size": 32}}}, "f16")
@@ -605,9 +605,9 @@ declares group_size 32, but the shapes of the tensors
     refused(gptq(), GPTQ | {"dynamic": {r".*[.]1[.]": {"bits": 8}}}, "f16")
 '(' is not a regular expression
     refused(gptq(), GPTQ | {"dynamic": {"(": {}}}, "f16")
-and quantize_config.json gptq(group_size=32)
+and quantize_config.json declares gptq(group_size=32)
     refused(gptq(), GPTQ, "f16", old={"group_size": 32})
-and quantize_config.json gptq(desc_act=True)
+and quantize_config.json declares gptq(desc_act=True)
     refused(gptq(), GPTQ, "f16", old={"desc_act": True})
 says rotation 'hadamard', which
     refused(gptq(), None, "f16", old={"bits": 4, "rotation": "hadamard"})
