@@ -18,12 +18,10 @@ from ctypes import (
     POINTER,
     byref,
     c_char_p,
-    c_float,
     c_int,
     c_int32,
     c_int64,
     c_size_t,
-    c_uint,
     c_void_p,
 )
 from dataclasses import dataclass
@@ -46,37 +44,6 @@ _MODE: Final = getattr(os, "RTLD_NOW", 0) | getattr(os, "RTLD_LOCAL", 0)  # Wind
 _CPU: Final = 1
 _IN_ORDER: Final = 1
 _IMPL_INFO: Final = 8
-_SIGNATURES: Final[dict[str, tuple[Any, ...]]] = {
-    "engine_create": (c_void_p, c_int, c_size_t),
-    "stream_create": (c_void_p, c_void_p, c_uint),
-    "stream_wait": (c_void_p,),
-    "reorder_primitive_desc_create": (c_void_p, *(c_void_p,) * 5),
-    "primitive_desc_query": (c_void_p, c_int, c_int, c_void_p),
-    "primitive_desc_destroy": (c_void_p,),
-    "primitive_create": (c_void_p, c_void_p),
-    "primitive_execute": (c_void_p, c_void_p, c_int, c_void_p),
-    "primitive_destroy": (c_void_p,),
-    "memory_create": (c_void_p, c_void_p, c_void_p, c_void_p),
-    "memory_destroy": (c_void_p,),
-    "memory_desc_create_with_tag": (c_void_p, c_int, c_void_p, c_int, c_int),
-    "memory_desc_create_with_strides": (c_void_p, c_int, c_void_p, c_int, c_void_p),
-    "memory_desc_create_with_string_tag": (c_void_p, c_int, c_void_p, c_int, c_char_p),
-    "memory_desc_create_submemory": (c_void_p, c_void_p, c_void_p, c_void_p),
-    "memory_desc_reshape": (c_void_p, c_void_p, c_int, c_void_p),
-    "memory_desc_permute_axes": (c_void_p, c_void_p, c_void_p),
-    "memory_desc_equal": (c_void_p, c_void_p),
-    "memory_desc_get_size": (c_void_p,),
-    "memory_desc_query": (c_void_p, c_int, c_void_p),
-    "memory_desc_destroy": (c_void_p,),
-    "primitive_attr_create": (c_void_p,),
-    "primitive_attr_destroy": (c_void_p,),
-    "primitive_attr_set_scales_mask": (c_void_p, c_int, c_int),
-    "primitive_attr_set_zero_points_mask": (c_void_p, c_int, c_int),
-    "primitive_attr_set_post_ops": (c_void_p, c_void_p),
-    "post_ops_create": (c_void_p,),
-    "post_ops_destroy": (c_void_p,),
-    "post_ops_append_sum": (c_void_p, c_float, c_int32, c_int),
-}
 RUNTIME: Final = -(2**63)
 """The runtime placeholder in dims and strides."""
 
@@ -160,7 +127,7 @@ class Desc:
 
     __slots__ = ("handle", "library")
 
-    def __init__(self, library: Library, handle: int) -> None:
+    def __init__(self, library: Library, handle: c_void_p) -> None:
         self.library = library
         self.handle = handle
 
@@ -231,6 +198,8 @@ class Desc:
 class Library:
     """One loaded oneDNN with a CPU engine and a stream.
 
+    Its functions have no signatures here: addresses are given as c_void_p, which is not cut off.
+
     Neither is destroyed: ending thread pools while the interpreter exits is a risk without
     a gain.
 
@@ -241,8 +210,6 @@ class Library:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.c = _load(path)
-        for name, argtypes in _SIGNATURES.items():
-            getattr(self.c, f"dnnl_{name}").argtypes = argtypes
         self.c.dnnl_version.restype = POINTER(c_int)
         self.c.dnnl_memory_desc_get_size.restype = c_size_t
         # 3.13 prints a line for every refusal
@@ -255,7 +222,7 @@ class Library:
         return major, minor, patch
 
     @cached_property
-    def engine(self) -> int:
+    def engine(self) -> c_void_p:
         """The handle of CPU engine 0."""
         # 3.13 reaches the CPU through OpenCL, and the wheel's ICD file points nowhere. The
         # OpenCL loader looks once, so the variables need not stay.
@@ -266,7 +233,7 @@ class Library:
         before = {name: os.environ.get(name) for name in variables}
         os.environ.update(variables)
         try:
-            return self.new("engine_create", _CPU, 0)
+            return self.new("engine_create", _CPU, c_size_t(0))
         finally:
             for name, value in before.items():
                 if value is None:
@@ -275,23 +242,23 @@ class Library:
                     os.environ[name] = value
 
     @cached_property
-    def stream(self) -> int:
+    def stream(self) -> c_void_p:
         """The handle of a stream on the engine."""
         return self.new("stream_create", self.engine, _IN_ORDER)
 
-    def implementation(self, primitive_desc: int) -> str:
+    def implementation(self, primitive_desc: c_void_p) -> str:
         """Return oneDNN's name of the implementation that it chose."""
         text = c_char_p()
         self.call("primitive_desc_query", primitive_desc, _IMPL_INFO, 0, byref(text))
         return (text.value or b"").decode()
 
-    def new(self, name: str, *arguments: object) -> int:
+    def new(self, name: str, *arguments: object) -> c_void_p:
         """Call a C function whose first argument receives a handle."""
         handle = c_void_p()
         self.call(name, byref(handle), *arguments)
         if handle.value is None:
             raise DnnlError(name, Status.RUNTIME_ERROR)
-        return handle.value
+        return handle
 
     def call(self, name: str, *arguments: object) -> None:
         """Call a C function that returns a status."""
@@ -329,7 +296,7 @@ class Library:
         status = create(byref(handle), *arguments)
         if status or handle.value is None:
             return Status(status)
-        return Desc(self, handle.value)
+        return Desc(self, handle)
 
 
 def find_libraries() -> dict[str, Path]:

@@ -7,7 +7,7 @@ searched for, and verified by the sizes that libdnnl answers.
 
 import ctypes
 import struct
-from ctypes import byref, c_size_t, c_void_p
+from ctypes import byref, c_size_t
 from functools import cache
 from typing import Final
 
@@ -46,8 +46,6 @@ def with_extra(library: Executor, desc: Desc, extra: Extra) -> Desc:
 
 def _blob(library: Executor, desc: Desc) -> bytes:
     nbytes = c_size_t()
-    function = library.c.dnnl_memory_desc_get_blob
-    function.argtypes = c_void_p, c_void_p, c_void_p
     library.call("memory_desc_get_blob", None, byref(nbytes), desc.handle)
     blob = ctypes.create_string_buffer(nbytes.value)
     library.call("memory_desc_get_blob", blob, byref(nbytes), desc.handle)
@@ -56,7 +54,6 @@ def _blob(library: Executor, desc: Desc) -> bytes:
 
 def _changed(library: Executor, blob: bytes, at: int, values: tuple[float, ...]) -> Desc:
     function = library.c.dnnl_memory_desc_create_with_blob
-    function.argtypes = c_void_p, c_void_p
     changed = bytearray(blob)
     struct.pack_into(_FORM, changed, at, *values)
     made = library.make(function, bytes(changed))

@@ -1,8 +1,9 @@
 """The real oneDNN executing reorders on the CPU, with and without attributes."""
 
 from contextlib import ExitStack, closing
+from ctypes import c_float, c_void_p
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -51,7 +52,10 @@ class Primitive:
         with ExitStack() as failed:
             failed.callback(self.close)
             arguments = [
-                (number, self._new("memory", desc.handle, library.engine, buffer.ctypes.data))
+                (
+                    number,
+                    self._new("memory", desc.handle, library.engine, c_void_p(buffer.ctypes.data)),
+                )
                 for number, desc, buffer in zip(_SIDES.values(), descs, buffers, strict=True)
             ]
             attr = self._attributes(parameters, arguments) if parameters else None
@@ -65,13 +69,19 @@ class Primitive:
             self._arguments = (ExecArg * self._count)(*(ExecArg(*each) for each in arguments))
             failed.pop_all()
 
-    def _new(self, name: str, *arguments: object) -> int:
+    def _new(self, name: str, *arguments: object) -> c_void_p:
         handle = self._library.new(f"{name}_create", *arguments)
         owner = name.removeprefix("reorder_")
         self._stack.callback(self._library.call, f"{owner}_destroy", handle)
         return handle
 
-    def _attributes(self, parameters: Parameters, arguments: list[tuple[int, int]]) -> int:
+    def _memory(self, desc: Desc, buffer: npt.NDArray[Any]) -> c_void_p:
+        address = c_void_p(buffer.ctypes.data)
+        return self._new("memory", desc.handle, self._library.engine, address)
+
+    def _attributes(
+        self, parameters: Parameters, arguments: list[tuple[int, c_void_p]]
+    ) -> c_void_p:
         """Return a handle of attributes; append the arguments that carry their values."""
         library = self._library
         attr = self._new("primitive_attr")
@@ -85,11 +95,13 @@ class Primitive:
                 desc = library.by_strides((values.size,), dtype)
                 assert isinstance(desc, Desc)
                 self._kept.append(desc)
-                memory = self._new("memory", desc.handle, library.engine, values.ctypes.data)
+                memory = self._new(
+                    "memory", desc.handle, library.engine, c_void_p(values.ctypes.data)
+                )
                 arguments.append((number | offset, memory))
         if parameters.beta:
             operations = self._new("post_ops")
-            library.call("post_ops_append_sum", operations, parameters.beta, 0, 0)
+            library.call("post_ops_append_sum", operations, c_float(parameters.beta), 0, 0)
             library.call("primitive_attr_set_post_ops", attr, operations)
         return attr
 

@@ -149,40 +149,61 @@ def test_a_damaged_file_is_read_or_refused(folder: Path, data: st.DataObject) ->
     must_read_or_refuse(lambda: load_all(path, Record))
 
 
-# Killed processes. Each saves tensors of several layouts over each other. They are equal but for
-# the number that was added to all elements, which says which of them was written, and its layout.
+# Processes that save tensors of several layouts over each other. They are equal but for the number
+# that was added to all elements, which says which of them was written, and its layout.
 
 _SHAPE = (1, 16, 40, 48)
 _DESCS = [memory_desc(_SHAPE, "u8", tag) for tag in ("abcd", "acdb", "aBcd8b", "aBcd16b", "cdab")]
+_X = np.arange(np.prod(_SHAPE)).reshape(_SHAPE).astype(np.uint8)
 _SAVER = """
-import itertools, sys
+import sys, threading
 import numpy as np
 from memdesc import MemoryDesc
 from reorder import Memory, save
-path, tensors, first, *descs = sys.argv[1:]
+path, tensors, first, count, threads, *descs = sys.argv[1:]
 tensors, descs = np.load(tensors), list(map(MemoryDesc.from_json, descs))
-for number in itertools.count(int(first)):
-    k = number % len(descs)
-    print(number, flush=True)
-    save(path, Memory(descs[k], tensors[k] + np.uint8(number % 251)))
+def work(first):
+    for number in range(first, first + int(count)):
+        k = number % len(descs)
+        if threads == "1":
+            print(number, flush=True)
+        save(path, Memory(descs[k], tensors[k] + np.uint8(number % 251)))
+threads_ = [threading.Thread(target=work, args=(int(first) + k,)) for k in range(int(threads))]
+for thread in threads_: thread.start()
+for thread in threads_: thread.join()
 """
 
 
-def _kill_savers(folder: Path, count: int, kind: signal.Signals) -> dict[str, int]:
+class _Savers:
+    """A folder, and processes that save to one file in it."""
+
+    def __init__(self, home: Path) -> None:
+        self.folder = home / "folder"
+        self.folder.mkdir()
+        self.path, self._tensors = self.folder / "x.safetensors", home / "tensors.npy"
+        np.save(self._tensors, np.stack([reorder.reorder(_X, desc).data for desc in _DESCS]))
+        save(self.path, reorder.reorder(_X, _DESCS[0]))
+
+    def start(self, first: int, count: int, threads: int) -> subprocess.Popen[str]:
+        numbers = map(str, (first, count, threads))
+        words = [str(self.path), str(self._tensors), *numbers, *map(MemoryDesc.to_json, _DESCS)]
+        return subprocess.Popen(
+            [sys.executable, "-c", _SAVER, *words], stdout=subprocess.PIPE, text=True
+        )
+
+
+@pytest.mark.parametrize("count", [3, pytest.param(500, marks=pytest.mark.campaign)])
+@pytest.mark.parametrize("kind", [signal.SIGKILL, signal.SIGTERM])
+def test_killed_processes_leave_one_whole_tensor(
+    tmp_path: Path, kind: signal.Signals, count: int
+) -> None:
     """Kill processes that save in a loop, at random moments, and check what each leaves."""
-    path, tensors = folder / "x.safetensors", folder.parent / "tensors.npy"
-    x = np.arange(np.prod(_SHAPE)).reshape(_SHAPE).astype(np.uint8)
-    np.save(tensors, np.stack([reorder.reorder(x, desc).data for desc in _DESCS]))
+    savers = _Savers(tmp_path)
     chance = random.Random(count)
     found = {"older": 0, "newer": 0, "temporaries": 0}
-    save(path, Memory(_DESCS[0], reorder.reorder(x, _DESCS[0]).data))
     number = 1
     for _ in range(count):
-        arguments = [str(path), str(tensors), str(number), *map(MemoryDesc.to_json, _DESCS)]
-        saver = subprocess.Popen(
-            [sys.executable, "-c", _SAVER, *arguments], stdout=subprocess.PIPE, text=True
-        )
-        with saver:
+        with savers.start(number, 10**6, 1) as saver:
             assert saver.stdout is not None
             saver.stdout.readline()
             time.sleep(chance.random() * 0.05)
@@ -190,94 +211,38 @@ def _kill_savers(folder: Path, count: int, kind: signal.Signals) -> dict[str, in
             begun = [number, *map(int, saver.stdout.read().split())]
         assert saver.returncode == -kind
         number = begun[-1]
-        assert len(temporaries(folder)) <= 1
-        for left in temporaries(folder):
+        assert len(temporaries(savers.folder)) <= 1
+        for left in temporaries(savers.folder):
             found["temporaries"] += 1
             left.unlink()
-        memory = load(path)
+        memory = load(savers.path)
         values = memory.numpy()
         written = int(values[0, 0, 0, 0])
         assert written in {number % 251, (number - 1) % 251}
-        assert np.array_equal(values, x + np.uint8(written))
+        assert np.array_equal(values, _X + np.uint8(written))
         found["newer" if written == number % 251 else "older"] += 1
         number -= written != number % 251
         assert memory.desc == _DESCS[number % len(_DESCS)]
         number += 1
-    return found
-
-
-@pytest.mark.parametrize("kind", [signal.SIGKILL, signal.SIGTERM])
-def test_a_killed_process_leaves_one_whole_tensor(tmp_path: Path, kind: signal.Signals) -> None:
-    folder = tmp_path / "folder"
-    folder.mkdir()
-    _kill_savers(folder, 3, kind)
-
-
-@pytest.mark.campaign
-@pytest.mark.parametrize("kind", [signal.SIGKILL, signal.SIGTERM])
-def test_five_hundred_killed_processes_leave_whole_tensors(
-    tmp_path: Path, kind: signal.Signals
-) -> None:
-    folder = tmp_path / "folder"
-    folder.mkdir()
-    found = _kill_savers(folder, 500, kind)
     sys.stdout.write(f"{kind.name}: {found}\n")
-
-
-# Savers of one path: each thread of each process saves tensors over those of the others.
-
-_SAVERS = """
-import sys, threading
-import numpy as np
-from memdesc import MemoryDesc
-from reorder import Memory, save
-path, tensors, first, count, *descs = sys.argv[1:]
-tensors, descs = np.load(tensors), list(map(MemoryDesc.from_json, descs))
-def work(first):
-    for number in range(first, first + int(count)):
-        k = number % len(descs)
-        save(path, Memory(descs[k], tensors[k] + np.uint8(number % 251)))
-threads = [threading.Thread(target=work, args=(int(first) + k,)) for k in range(2)]
-for thread in threads: thread.start()
-for thread in threads: thread.join()
-"""
-
-
-def _check_savers(folder: Path, count: int) -> None:
-    """Let four threads of two processes save to one path; what is loaded meanwhile is whole."""
-    path, tensors = folder / "x.safetensors", folder.parent / "tensors.npy"
-    x = np.arange(np.prod(_SHAPE)).reshape(_SHAPE).astype(np.uint8)
-    np.save(tensors, np.stack([reorder.reorder(x, desc).data for desc in _DESCS]))
-    save(path, Memory(_DESCS[0], reorder.reorder(x, _DESCS[0]).data))
-    with ExitStack() as stack:  # it waits for them, even after an error
-        savers = []
-        for first in (0, 3):
-            arguments = [
-                str(path),
-                str(tensors),
-                str(first),
-                str(count),
-                *map(MemoryDesc.to_json, _DESCS),
-            ]
-            saver = subprocess.Popen([sys.executable, "-c", _SAVERS, *arguments])
-            savers.append(stack.enter_context(saver))
-        running = True
-        while running:
-            # one load more, when all have ended
-            running = any(saver.poll() is None for saver in savers)
-            try:
-                values = load(path).numpy()
-            except MemdescError as error:
-                assert running, error
-                assert "has changed since it was opened" in str(error)
-            else:
-                assert np.array_equal(values, x + values[0, 0, 0, 0])
-    assert [saver.returncode for saver in savers] == [0, 0]
-    assert [file.name for file in folder.iterdir()] == ["x.safetensors"]
 
 
 @pytest.mark.parametrize("count", [20, pytest.param(2000, marks=pytest.mark.campaign)])
 def test_of_many_savers_of_one_path_the_last_one_wins_whole(tmp_path: Path, count: int) -> None:
-    folder = tmp_path / "folder"
-    folder.mkdir()
-    _check_savers(folder, count)
+    """Let four threads of two processes save to one path; what is loaded meanwhile is whole."""
+    savers = _Savers(tmp_path)
+    with ExitStack() as stack:  # it waits for them, even after an error
+        started = [stack.enter_context(savers.start(first, count, 2)) for first in (0, 3)]
+        running = True
+        while running:
+            # one load more, when all have ended
+            running = any(saver.poll() is None for saver in started)
+            try:
+                values = load(savers.path).numpy()
+            except MemdescError as error:
+                assert running, error
+                assert "has changed since it was opened" in str(error)
+            else:
+                assert np.array_equal(values, _X + values[0, 0, 0, 0])
+    assert [saver.returncode for saver in started] == [0, 0]
+    assert [file.name for file in savers.folder.iterdir()] == ["x.safetensors"]
