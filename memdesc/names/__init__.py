@@ -1,8 +1,8 @@
-"""Names of layouts: a file for each vocabulary, and functions that search all of them.
+"""Names of layouts: vocabularies, and functions that search all of them.
 
-`onednn`, `cldnn`, `mace`, `weights`, `tensorrt`, `acl`, `ascend`, `ncnn`, `mnn`, `tflite_gpu`,
-`executorch` and `kvcache` are vocabularies; `images` has the types of images. To add a vocabulary,
-write a file with a `VOCABULARY`, and add it to `registry.VOCABULARIES`.
+`onednn`, `cldnn` and `weights` are files of a vocabulary each, `systems` has those of other
+systems, and `images` the types of images. To add a vocabulary, write a table in `systems`, and add
+it to `registry.VOCABULARIES`.
 """
 
 from memdesc.names.images import is_image

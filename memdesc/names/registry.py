@@ -9,21 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc.errors import UnknownFormatError, UnsupportedFormatError
 from memdesc.immutable import immutable
-from memdesc.names import (
-    acl,
-    ascend,
-    cldnn,
-    executorch,
-    images,
-    kvcache,
-    mace,
-    mnn,
-    ncnn,
-    onednn,
-    tensorrt,
-    tflite_gpu,
-    weights,
-)
+from memdesc.names import cldnn, images, onednn, systems, weights
 
 if TYPE_CHECKING:
     from memdesc.names.vocabulary import Vocabulary
@@ -33,16 +19,16 @@ if TYPE_CHECKING:
 VOCABULARIES: tuple[Vocabulary, ...] = (
     onednn.VOCABULARY,
     cldnn.VOCABULARY,
-    mace.VOCABULARY,
+    systems.MACE,
     weights.VOCABULARY,
-    tensorrt.VOCABULARY,
-    acl.VOCABULARY,
-    ascend.VOCABULARY,
-    ncnn.VOCABULARY,
-    mnn.VOCABULARY,
-    tflite_gpu.VOCABULARY,
-    executorch.VOCABULARY,
-    kvcache.VOCABULARY,
+    systems.TENSORRT,
+    systems.ACL,
+    systems.ASCEND,
+    systems.NCNN,
+    systems.MNN,
+    systems.TFLITE_GPU,
+    systems.EXECUTORCH,
+    systems.KV_CACHE,
 )
 
 

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 
 # the example of a type in a message is an unsigned integer up to this width, and a float beyond it
 _INTEGER_BITS = 8
+# the letter of a dim for a pair, such as K and V
+_PAIR = "t"
+# the key of a tag that holds for elements of any width
+ANY_WIDTH = 0
 
 
 def read_names(file: str) -> tuple[str, ...]:
@@ -33,50 +37,93 @@ def refuse(name: str, reasons: Mapping[str, str]) -> None:
         raise UnsupportedFormatError(f"{name!r} cannot be described: {reasons[name]}")
 
 
-# The key of a tag that holds for elements of any width.
-ANY_WIDTH = 0
-
-
 class Row(NamedTuple):
-    """A layout: its dims, its tag for each width of elements, and what uses it."""
+    """A layout: its dims, its tag for each width of elements, and what uses it.
 
-    # the logical dims in order
+    `letters` are the logical dims in order; those in `whole` must be whole blocks, and others are
+    padded with zeros. `domain` is what it contains: `data`, `scales`, ... `tags` has the canonical
+    notation for each width in bits, or for `ANY_WIDTH`. The stored words are in the order of the
+    outermost blocks, or if the row `is_in_shape`, have the shape of the tensor, except for its last
+    dim, of which each word holds several elements. Some rows exist for several experts, too.
+    """
+
     letters: str
-    # what it contains: `data`, `weights`, `scales`, ...
     domain: str
-    # the canonical notation for each width in bits; `ANY_WIDTH` stands for any width
     tags: Mapping[int, str]
-    # the dims that must be whole blocks; other dims are padded with zeros
     whole: str = ""
-    # what uses this layout
     source: str = ""
-    # whether the stored words have the shape of the tensor, except for its last dim, of which each
-    # word holds several elements; otherwise they are in the order of the outermost blocks
     is_in_shape: bool = False
+    has_experts: bool = False
+
+
+def rows_of(table: str) -> dict[str, Row]:
+    """Read a table: in each line a name, its dims, its domain, its tag, and what uses it.
+
+    Dims in upper case must be whole blocks. A tag after `4,8:` is for elements of 4 or 8 bits, and
+    others may follow. What uses the layout is after `#`; a line of this alone is for those below,
+    which may add to it after a comma or colon. `+shape` and `+e` mean `is_in_shape` and
+    `has_experts`. For `{8,16}` in a name there is a row for each number, which `{}` stands for.
+    """
+    rows, about = {}, ""
+    for line in table.strip().splitlines():
+        text, _, source = line.partition("#")
+        if not text.strip():
+            about = source.strip()
+            continue
+        sizes = re.search("{([0-9,]+)}", text)
+        for size in sizes[1].split(",") if sizes else [""]:
+            part = text.replace(sizes[0], size) if sizes else text
+            name, dims, domain, *tokens = part.replace("{}", size).split()
+            tags: dict[int, str] = {}
+            for token in tokens:
+                widths, colon, tag = token.rpartition(":")
+                if not token.startswith("+"):
+                    tags |= dict.fromkeys(
+                        map(int, widths.split(",")) if colon else [ANY_WIDTH], tag
+                    )
+            rows[name] = Row(
+                dims.lower(),
+                domain.replace("_", " "),
+                tags,
+                "".join(filter(str.isupper, dims)).lower(),
+                about + source if source.startswith((",", ":")) else source.strip() or about,
+                "+shape" in tokens,
+                "+e" in tokens,
+            )
+    return rows
 
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The names of one system: a table of rows, or a subclass where names follow rules."""
+    """The names of one system: a table of rows, or a subclass where names follow rules.
 
-    # the value of `Name.vocabulary`
+    Parameters
+    ----------
+    name : str
+        The value of `Name.vocabulary`.
+    noun : str
+        What the names stand for, in messages: ``packing of weights``.
+    rows : mapping of str to Row
+    start : str
+        A regular expression for how names start: an unknown one gets this system's reason.
+    refused : mapping of str to str
+        Names that are not layouts of elements, with the reason.
+    aliases, spellings : mapping of str to str
+        Other names, each with its name in `rows`; spellings are read, but not listed.
+    dims : mapping of str to str
+        What letters of dims stand for, in messages.
+    scope : str
+        A regular expression for what stands before a name in programs, such as ``dnnl_``.
+    """
+
     name: str
-    # what the names stand for, in messages: `packing of weights`
     noun: str
     rows: Mapping[str, Row] = field(default_factory=dict)
-    # a regular expression for how names start: the reason is this system's for an unknown one
     start: str = ""
-    # other names, each with its name in `rows`
-    aliases: Mapping[str, str] = field(default_factory=dict)
-    # names that are not layouts of elements, with the reason
     refused: Mapping[str, str] = field(default_factory=dict)
-    # what letters of dims stand for, in messages
-    dims: Mapping[str, str] = field(default_factory=dict)
-    # the size that dims of a letter must have
-    fixed: Mapping[str, int] = field(default_factory=dict)
-    # other spellings of names in `rows`, which are read, but not listed
+    aliases: Mapping[str, str] = field(default_factory=dict)
     spellings: Mapping[str, str] = field(default_factory=dict)
-    # a regular expression for what stands before a name in programs, such as `dnnl_`
+    dims: Mapping[str, str] = field(default_factory=dict)
     scope: str = ""
 
     def bare(self, name: str) -> str:
@@ -149,28 +196,26 @@ class Vocabulary:
         row = self.row(name)
         if row is None or len(dims) != tag.ndims:  # the caller reports a wrong number of dims
             return
-        for dim, letter in enumerate(row.letters):
-            if dims[dim] != self.fixed.get(letter, dims[dim]):
-                raise UnsupportedFormatError(
-                    f"{name!r} with dims {dims}: dim {dim} is {self.dims[letter]}, so its size is "
-                    f"{self.fixed[letter]}; "
-                    f"the dims are {', '.join(self.dims[own] for own in row.letters)}"
-                )
+        pair = row.letters.find(_PAIR)
+        if pair >= 0 and dims[pair] != 2:  # noqa: PLR2004 - two are a pair
+            raise UnsupportedFormatError(
+                f"{name!r} with dims {dims}: dim {pair} is {self.dims[_PAIR]}, so its size is 2; "
+                f"the dims are {', '.join(self.dims[own] for own in row.letters)}"
+            )
         if not row.whole:
             return
-        sizes = dict(zip(row.letters, zip(dims, tag.block_sizes, strict=True), strict=True))
-        whole = {letter: sizes[letter] for letter in row.whole}
-        if any(size % block for size, block in whole.values()):
-            stated = ", ".join(
-                f"{self.dims.get(letter, letter)} = {size}" for letter, (size, _) in whole.items()
-            )
-            rule = " and ".join(
-                f"{self.dims.get(letter, letter)} must be a multiple of {block}"
-                for letter, (_, block) in whole.items()
-            )
+        sizes = list(zip(row.letters, dims, tag.block_sizes, strict=True))
+        whole = [
+            (self.dims.get(letter, letter), size, block)
+            for letter, size, block in sizes
+            if letter in row.whole
+        ]
+        if any(size % block for _, size, block in whole):
+            stated = ", ".join(f"{called} = {size}" for called, size, _ in whole)
+            rule = " and ".join(f"{called} must be a multiple of {n}" for called, _, n in whole)
             padded = tuple(
-                -(-size // block) * block if letter in whole else size
-                for letter, (size, block) in sizes.items()
+                -(-size // block) * block if letter in row.whole else size
+                for letter, size, block in sizes
             )
             raise UnsupportedFormatError(
                 f"{name!r} with {stated}: {rule}; pad the tensor to {padded}"
