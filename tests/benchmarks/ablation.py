@@ -21,8 +21,6 @@ least 1 % of the random cases more than twice as slow, on one of two different m
 that spread.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import importlib
@@ -31,6 +29,7 @@ import os
 import re
 import sys
 import time
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from functools import partial
@@ -40,25 +39,21 @@ from pathlib import Path
 from pkgutil import walk_packages
 from random import Random
 from statistics import median
-from typing import TYPE_CHECKING, Any, NamedTuple
+from types import ModuleType
+from typing import Any, NamedTuple
 
 import numpy as np
 
 import reorder.cpu
 from reorder import plan_reorder
+from reorder.bench.cases import Case
 from reorder.cpu.schedule.loops import size_of
 from reorder.cpu.schedule.select import MICRO_KERNELS
 from reorder.cpu.target import LINE_NBYTES
+from reorder.plan import ReorderPlan
 from tests.benchmarks.cases import parse_cases, read_cases
 from tests.benchmarks.random_cases import random_words
 from tests.benchmarks.report import geometric_mean
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from types import ModuleType
-
-    from reorder.bench.cases import Case
-    from reorder.plan import ReorderPlan
 
 _FILES = sorted(Path(__file__).parent.glob("*.txt"))
 # modules that every variant shares: the threads, compiled code by its name, and what both sides of

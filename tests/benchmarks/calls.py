@@ -7,21 +7,17 @@ so small that one thread moves it. The least time of all rounds counts, since ot
 add to it. The last column is how many functions written in Python a call enters.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
+from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 import reorder
 from memdesc import memory_desc
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
 
 _DIMS = (2, 17, 5, 4)
 _WARM_CALLS, _MIN_ROUNDS = 20, 9

@@ -1,7 +1,5 @@
 """Cases in the notation of oneDNN's benchdnn: options that hold until changed, then dims."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 from itertools import pairwise, product

@@ -1,7 +1,5 @@
 """Checkouts of this project as processes: workers that time reorders, and the times of starts."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

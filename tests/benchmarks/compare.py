@@ -16,26 +16,21 @@ With `--gate` OLD is measured against itself too, twice. The exit code is 1 if N
 that: by 1 % of the geometric mean more than OLD differs from itself, or in more cases, twice.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os
 import sys
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from memdesc import MemoryDesc
+from reorder.bench.cases import Case
 from tests.benchmarks.cases import read_cases
 from tests.benchmarks.checkout import Checkout, Worker, compare_starts
 from tests.benchmarks.report import geometric_mean, percentile
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from memdesc import MemoryDesc
-    from reorder.bench.cases import Case
 
 _CASES = sorted(Path(__file__).parent.glob("*.txt"))
 # A slice lasts about so long, after calls that fill the caches and wake the threads.

@@ -6,8 +6,6 @@ which is measured in turns with it. `--python` takes an environment in which a v
 already, such as an older one.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import subprocess

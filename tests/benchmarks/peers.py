@@ -13,16 +13,15 @@ use, and for each oneDNN beyond the first: builds keep threads of their own (Ope
 of one would take cores from the other.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from memdesc import MemdescError
 from reorder.bench.measure import measure
@@ -35,9 +34,6 @@ from tests.benchmarks.cases import parse_cases
 from tests.benchmarks.libraries import all_peers, open_library
 from tests.benchmarks.random_cases import CLASSES, random_words
 from tests.benchmarks.report import full_report, summary_lines
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 # How many of the slowest cases are listed, compared with memcpy and with the other libraries.
 _SLOWEST = 10

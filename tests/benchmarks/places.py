@@ -9,30 +9,24 @@ time of a call where dst starts a line, divided by that where it starts p bytes 
 over neighbouring slices. `odd` is nine times the size of an element.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from statistics import median
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 import reorder
+from reorder.bench.cases import Case
 from reorder.bench.peers import memcpy
 from tests.benchmarks.cases import read_cases
 from tests.benchmarks.report import geometric_mean, percentile
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from numpy.typing import NDArray
-
-    from reorder.bench.cases import Case
 
 _CASES = sorted(str(path) for path in Path(__file__).parent.glob("*.txt"))
 _LINE_NBYTES = 64

@@ -4,17 +4,12 @@ Kernels are tuned on one seed and reported on another: a memorised list is not
 a distribution.
 """
 
-from __future__ import annotations
-
+from collections.abc import Callable, Sequence
 from random import Random
-from typing import TYPE_CHECKING
 
 from memdesc import MemdescError
 from memdesc.dtypes import DATA_TYPES
 from tests.benchmarks.cases import parse_cases
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 # Bytes of src and dst together, between which sizes are drawn: as many of each power of two.
 LEAST_NBYTES, LARGEST_NBYTES = 64 << 10, 256 << 20

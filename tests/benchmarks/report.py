@@ -1,7 +1,5 @@
 """The report of a benchmark: the machine, each case, and a summary of the ratios."""
 
-from __future__ import annotations
-
 import platform
 from collections.abc import Iterable, Sequence
 from contextlib import suppress

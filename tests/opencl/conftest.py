@@ -3,8 +3,6 @@
 Tests on all but the first have the marker `runtimes`.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from tests.opencl.runtimes import Runtime, runtimes

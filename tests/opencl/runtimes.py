@@ -1,22 +1,22 @@
 """The OpenCL runtimes of the machine, and what tests read and write on them."""
 
-from __future__ import annotations
-
 import re
 import time
+from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyopencl as cl
 import pytest
 from hypothesis import HealthCheck, settings
+from numpy.typing import NDArray
 
-from memdesc import MemdescError, memory_desc
-from reorder import opencl
+from memdesc import ImageDesc, MemdescError, MemoryDesc, memory_desc
+from reorder import Attr, opencl
 from reorder.opencl.execution import build_transfers, enqueue_transfers
 from reorder.opencl.image_formats import image_format
-from reorder.opencl.kernel.launch import DeviceTraits
+from reorder.opencl.kernel.launch import Body, DeviceTraits
 from reorder.opencl.kernel.transfers import OperandSpec, plan_transfers
 from reorder.opencl.operands import device_operand
 from reorder.opencl.programs import floats_of
@@ -24,16 +24,8 @@ from reorder.reference import execute_reference
 from tests.property.reorder.test_convert_laws import elements
 from tests.reorders import random_bytes
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+Case = tuple[MemoryDesc, MemoryDesc, Attr | None]
 
-    from numpy.typing import NDArray
-
-    from memdesc import ImageDesc, MemoryDesc
-    from reorder import Attr
-    from reorder.opencl.kernel.launch import Body
-
-    Case = tuple[MemoryDesc, MemoryDesc, Attr | None]
 
 FLAGS = cl.mem_flags.READ_WRITE
 

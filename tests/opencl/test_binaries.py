@@ -1,16 +1,14 @@
 """Built programs are kept in the user's folder; damaged files are built again and replaced."""
 
-from __future__ import annotations
-
 import os
 import pwd
 import random
 import subprocess
 import sys
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from threading import Barrier, Thread
-from typing import TYPE_CHECKING
 
 import numpy as np
 import platformdirs
@@ -20,11 +18,7 @@ import pytest
 from memdesc import MemdescError
 from reorder.opencl import binaries
 from reorder.opencl.binaries import build_program
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from tests.opencl.runtimes import Runtime
+from tests.opencl.runtimes import Runtime
 
 # runtimes say what they did
 pytestmark = pytest.mark.filterwarnings("ignore::pyopencl.CompilerWarning")

@@ -1,26 +1,18 @@
 """Words and vectors that kernels load have bytes of src alone: none before it, none behind it."""
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import numpy as np
 import pyopencl as cl
 import pytest
 
-from memdesc import memory_desc
-from reorder.opencl.kernel.launch import KERNEL, DeviceTraits, kernel_source
+from memdesc import MemoryDesc, memory_desc
+from reorder.opencl.kernel.launch import KERNEL, DeviceTraits, Launch, kernel_source
 from reorder.opencl.kernel.rows import RowCopy
 from reorder.opencl.kernel.transfers import OperandSpec, plan_transfers
 from reorder.opencl.programs import build
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from memdesc import MemoryDesc
-    from reorder.opencl.kernel.launch import Launch
-    from tests.opencl.runtimes import Runtime
+from tests.opencl.runtimes import Runtime
 
 _LOAD = re.compile(r"\*\(__global const (\w+) \*\)(?=[\w(])(?!\(\(uintptr_t)")
 # what the body loads through a pointer that it made

@@ -1,8 +1,6 @@
 """The command on devices."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,12 +8,7 @@ import pytest
 from memdesc import MemdescError, memory_desc
 from reorder import load, opencl
 from reorder.cli import doctor, main
-from tests.opencl.runtimes import refused
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.opencl.runtimes import Runtime
+from tests.opencl.runtimes import Runtime, refused
 
 X = np.random.default_rng(0).random((2, 17, 3, 2), np.float32)
 

@@ -1,9 +1,7 @@
 """What is measured on a device."""
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyopencl as cl
 import pytest
@@ -12,9 +10,7 @@ from reorder.bench.cases import Problem
 from reorder.bench.device import CASES, DeviceBench, duration, resized
 from reorder.cli.bench import device_lines
 from reorder.cli.main import main
-
-if TYPE_CHECKING:
-    from tests.opencl.runtimes import Runtime
+from tests.opencl.runtimes import Runtime
 
 
 def test_a_case_is_measured_beside_the_copy(first: Runtime) -> None:

@@ -1,12 +1,10 @@
-from __future__ import annotations
-
 import json
 import os
 import subprocess
 import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -16,9 +14,7 @@ from reorder.opencl import Device, find_device
 from reorder.opencl.binaries import CACHE_LIMIT
 from reorder.opencl.discovery import _remedy_of
 from reorder.opencl.icds import VARIABLE
-
-if TYPE_CHECKING:
-    from tests.opencl.runtimes import Runtime
+from tests.opencl.runtimes import Runtime
 
 ASK = """
 import json, os

@@ -1,8 +1,6 @@
 """Every hint of reorder.opencl works: a call that fails, its message, the call that follows."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyopencl as cl
@@ -14,9 +12,7 @@ from memdesc import image_desc, memory_desc
 from reorder.opencl.binaries import CACHE_LIMIT, cache_limit
 from tests import hints
 from tests.hints import ROOT
-
-if TYPE_CHECKING:
-    from tests.opencl.runtimes import Runtime
+from tests.opencl.runtimes import Runtime
 
 # not typed: most calls are mistakes that a type checker would find
 r: Any = reorder

@@ -1,7 +1,3 @@
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import ml_dtypes
 import numpy as np
 import pyopencl as cl
@@ -11,9 +7,7 @@ from pyopencl.array import to_device
 from memdesc import image_desc, memory_desc
 from memdesc.errors import OutOfRangeError
 from reorder import opencl, reorder
-
-if TYPE_CHECKING:
-    from tests.opencl.runtimes import Runtime
+from tests.opencl.runtimes import Runtime
 
 X = np.random.default_rng(5).random((2, 17, 5, 4), np.float32)
 KEYS = (np.s_[1, 16, 4, 3], np.s_[0, -1], np.s_[:, 3:9:2, ::-1, 0], np.s_[...], np.s_[1:1])

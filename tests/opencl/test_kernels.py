@@ -1,9 +1,8 @@
 """The text of kernels: what a runtime compiles, shown without one."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyopencl as cl
@@ -14,11 +13,7 @@ from reorder import opencl, reorder
 from reorder.cli import main
 from reorder.opencl import binaries
 from reorder.opencl.programs import _DIVISION
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.opencl.runtimes import Runtime
+from tests.opencl.runtimes import Runtime
 
 DIMS = (2, 17, 5, 4)
 SRC = memory_desc(DIMS, "f32")

@@ -1,23 +1,15 @@
-from __future__ import annotations
-
 from math import prod
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
 
-from memdesc import image_desc, memory_desc
+from memdesc import ImageDesc, MemoryDesc, image_desc, memory_desc
 from reorder import opencl
-from tests.opencl.runtimes import check_image, check_reorder, examples
+from tests.opencl.runtimes import Runtime, check_image, check_reorder, examples
 from tests.strategies import desc_pairs, descs_of
-
-if TYPE_CHECKING:
-    from hypothesis.strategies import DrawFn
-
-    from memdesc import ImageDesc, MemoryDesc
-    from tests.opencl.runtimes import Runtime
 
 MAX_NELEMS = 1024
 

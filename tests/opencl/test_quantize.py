@@ -1,8 +1,6 @@
 """quantize and dequantize on devices give what they give on the CPU."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyopencl.array as cl_array
@@ -11,10 +9,7 @@ import pytest
 from memdesc import image_desc, memory_desc
 from reorder import Quantized, dequantize, quantize, reorder
 from reorder.opencl import DeviceMemory
-from tests.opencl.runtimes import refused
-
-if TYPE_CHECKING:
-    from tests.opencl.runtimes import Runtime
+from tests.opencl.runtimes import Runtime, refused
 
 X = np.random.default_rng(0).normal(size=(3, 16, 5, 4)).astype(np.float32)
 W = X.reshape(12, 80)

@@ -1,9 +1,8 @@
 """Several queues and contexts, events of callers, and calls that do not wait for the device."""
 
-from __future__ import annotations
-
+from collections.abc import Iterator
 from threading import Timer
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyopencl as cl
@@ -13,11 +12,7 @@ import pytest
 from memdesc import MemdescError, image_desc, memory_desc
 from reorder import Attr, opencl, reorder
 from reorder.opencl import programs
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.opencl.runtimes import Runtime
+from tests.opencl.runtimes import Runtime
 
 X = np.random.default_rng(5).random((2, 17, 5, 4), np.float32)
 PLAIN = memory_desc(X.shape, "f32")

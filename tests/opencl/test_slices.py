@@ -1,21 +1,16 @@
 """Images with slices, and those of other systems than MACE: packed, read back and unpacked."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyopencl as cl
 import pytest
 
-from memdesc import MemdescError, image_desc
+from memdesc import ImageDesc, MemdescError, image_desc
 from memdesc.names.images import IMAGES
 from reorder import opencl, reorder
 from tests.images import small_dims
-
-if TYPE_CHECKING:
-    from memdesc import ImageDesc
-    from tests.opencl.runtimes import Runtime
+from tests.opencl.runtimes import Runtime
 
 # one type of each kind of pixels, and one of each width
 _TYPES = ("f32", "f16", "u8")

@@ -1,9 +1,6 @@
 """Generated sources in OpenCL C, on every runtime found."""
 
-from __future__ import annotations
-
 import warnings
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyopencl as cl
@@ -15,12 +12,9 @@ import reorder
 from memdesc import MemoryDesc, memory_desc
 from reorder.opencl.kernel.launch import DeviceTraits, kernel_source
 from reorder.plan import ReorderPlan
-from tests.opencl.runtimes import examples
+from tests.opencl.runtimes import Runtime, examples
 from tests.strategies import desc_pairs, descs
 from tests.unit.reorder.opencl.test_kernels import planned
-
-if TYPE_CHECKING:
-    from tests.opencl.runtimes import Runtime
 
 # what is written, by a kernel of what name, from what to what
 Case = tuple[MemoryDesc | ReorderPlan, str, MemoryDesc, MemoryDesc]

@@ -1,18 +1,13 @@
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from memdesc import data_type, image_desc, memory_desc
 from reorder import Memory, opencl, reorder
 from tests.images import IMAGES
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from tests.opencl.runtimes import Runtime
+from tests.opencl.runtimes import Runtime
 
 DTYPES = ("f32", "f16", "s32", "s8", "u8")
 # Shapes for each image type; a campaign runs 40. Together they have every dtype and every layout of

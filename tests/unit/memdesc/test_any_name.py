@@ -1,7 +1,5 @@
 """A layout's name, in any vocabulary or notation, is read by every function that takes one."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Arrays of numpy described where they lie, and those that cannot be."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import ml_dtypes

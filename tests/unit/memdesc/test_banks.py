@@ -1,7 +1,5 @@
 """Bank conflicts of accesses to a tile of 64 rows of 128 bytes."""
 
-from __future__ import annotations
-
 import pytest
 
 import memdesc

@@ -1,7 +1,5 @@
 """Hand-made values: their numbers become Python ints, or they are refused."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 from typing import Any

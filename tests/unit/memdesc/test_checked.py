@@ -1,7 +1,5 @@
 """Copies and pickles of values go through their constructors."""
 
-from __future__ import annotations
-
 import pickle
 from typing import Any
 

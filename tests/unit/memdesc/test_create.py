@@ -1,7 +1,5 @@
 """Descriptors made by names and by strides, and what is refused."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The fields of descriptors, their sizes in bytes, and what they answer."""
 
-from __future__ import annotations
-
 import pytest
 
 from memdesc import Block, MemoryDesc, memory_desc

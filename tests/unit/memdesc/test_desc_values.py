@@ -1,7 +1,5 @@
 """Descriptors as values: compared, hashed, printed, pickled, and never changed."""
 
-from __future__ import annotations
-
 import pickle
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Messages call dims by the letters of the name that the caller used."""
 
-from __future__ import annotations
-
 import reorder
 from memdesc import RUNTIME, memory_desc, runtime_desc
 

@@ -1,7 +1,5 @@
 """Every hint of memdesc works: the call that fails, its message, the call that follows."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import ml_dtypes

@@ -1,7 +1,5 @@
 """The names of a layout, in all vocabularies."""
 
-from __future__ import annotations
-
 import pytest
 
 from memdesc import MemoryDesc, memory_desc

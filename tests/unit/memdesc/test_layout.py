@@ -1,16 +1,12 @@
 """Layouts: what they refuse, and the edges of int64. Laws say what legal ones answer."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from memdesc import Axis, Block, Layout, MemdescError, memory_desc
 from memdesc.layout import layout_by_strides, memory_order
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 INT64_MAX = 2**63 - 1
 

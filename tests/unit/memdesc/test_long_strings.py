@@ -1,10 +1,8 @@
 """Long strings are read or refused in linear time: quadratic time would take minutes for them."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from contextlib import suppress
 from itertools import product
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,9 +11,6 @@ from memdesc.exchange import SYSTEMS
 from memdesc.names import suggest
 from reorder.logs import VerbosePrimitive, read_verbose
 from tests.work import hangs_fail
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _LENGTH = 200_000
 _LINE = "onednn_verbose,v1,primitive,exec,cpu,reorder,jit:uni,undef,{},{},,{},0.25"

@@ -1,7 +1,5 @@
 """Calls of memdesc that are refused: `refused.txt` has a line for each."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

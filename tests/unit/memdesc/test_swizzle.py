@@ -1,10 +1,9 @@
 """XOR terms: what a swizzled descriptor answers, against the formula, and what it refuses."""
 
-from __future__ import annotations
-
 import pickle
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,9 +23,6 @@ from memdesc import (
 from memdesc.errors import NotBlockedError, OverlapError
 from memdesc.exchange import SYSTEMS, written
 from memdesc.verbose import to_verbose
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 # 7 rows of 40 in a tile of 8 rows of 64: bits 6 to 8 of an offset are added to bits 3 to 5
 TILE = memory_desc((7, 40), "f16", "Sw<3,3,3> o 0 o (8,64):(64,1)")

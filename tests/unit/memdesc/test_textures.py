@@ -1,7 +1,5 @@
 """Images of ExecuTorch, TFLite, MNN, Paddle-Lite, TVM and ncnn: pixels worked out by hand."""
 
-from __future__ import annotations
-
 import itertools
 import pickle
 from typing import Any

@@ -1,7 +1,5 @@
 """OpenVINO's layout strings, and the names of its dumped files."""
 
-from __future__ import annotations
-
 import pytest
 
 from memdesc import MemoryDesc, memory_desc, parse_layout

@@ -1,7 +1,5 @@
 """`parse_layout`: any notation, without being told which."""
 
-from __future__ import annotations
-
 import pytest
 
 from memdesc import (

@@ -1,7 +1,5 @@
 """Names of tiles in shared memory: Triton's layouts, CUTLASS's atoms, TMA's modes."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

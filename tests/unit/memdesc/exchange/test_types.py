@@ -1,16 +1,11 @@
 """Data types in other systems: a name that the system has, or a refusal."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import ml_dtypes
 import pytest
 
 from memdesc import UnsupportedFormatError, dtypes, memory_desc
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 @pytest.fixture

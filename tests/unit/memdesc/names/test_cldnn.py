@@ -1,14 +1,12 @@
 """Names of clDNN by their published digits, and those that are refused."""
 
-from __future__ import annotations
-
 from functools import reduce
 from itertools import product
 from math import lcm, prod
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from memdesc import (
     MemoryDesc,
@@ -16,12 +14,8 @@ from memdesc import (
     memory_desc,
 )
 from memdesc.tags import parse_tag
+from tests.oracles import Digits
 from tests.tables import CLDNN
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from tests.oracles import Digits
 
 REFUSED = {
     "winograd_2x3_s1_data": (

@@ -1,7 +1,5 @@
 """Orders of KV caches against numpy: the shape of each engine's tensor, as its sources state it."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """MACE's host buffers, and types of images, which are cut into rows, columns and lane."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import pytest

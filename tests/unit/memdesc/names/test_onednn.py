@@ -1,7 +1,5 @@
 """oneDNN's names against the enum, and those that are not layouts."""
 
-from __future__ import annotations
-
 from memdesc import known_names, memory_desc
 from memdesc.tags import parse_tag
 from tests.tables import ONEDNN_ALIASES, ONEDNN_CANONICAL

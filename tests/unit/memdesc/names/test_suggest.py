@@ -1,7 +1,5 @@
 """What is suggested for a name that is not known, or is for other dims."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

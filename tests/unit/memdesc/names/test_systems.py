@@ -1,21 +1,14 @@
 """Names of TensorRT, ACL, Ascend, ncnn, MNN and TFLite against the formulas of their sources."""
 
-from __future__ import annotations
-
+from collections.abc import Callable, Iterator
 from itertools import product
-from typing import TYPE_CHECKING
 
 import pytest
 
-from memdesc import known_names, memory_desc, parse_layout
+from memdesc import MemoryDesc, known_names, memory_desc, parse_layout
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from memdesc import MemoryDesc
-
-    Index = tuple[int, ...]
-    Formula = Callable[[Index, Index], int]
+Index = tuple[int, ...]
+Formula = Callable[[Index, Index], int]
 
 
 def _up(size: int, multiple: int) -> int:

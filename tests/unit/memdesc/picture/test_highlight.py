@@ -1,7 +1,5 @@
 """Elements that are highlighted."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import memdesc

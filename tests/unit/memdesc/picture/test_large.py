@@ -1,7 +1,5 @@
 """Pictures of large tensors: what is left out, and how large they get."""
 
-from __future__ import annotations
-
 import re
 from itertools import pairwise
 

@@ -1,7 +1,5 @@
 """The letters of dims in pictures and in descriptors, and the title."""
 
-from __future__ import annotations
-
 import pickle
 
 import numpy as np

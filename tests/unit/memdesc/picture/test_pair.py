@@ -1,7 +1,5 @@
 """Two layouts side by side."""
 
-from __future__ import annotations
-
 import pytest
 
 from memdesc import MemdescError, memory_desc

@@ -1,10 +1,8 @@
 """Pictures as values: their forms, and the files they are saved as."""
 
-from __future__ import annotations
-
 import re
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -13,9 +11,6 @@ from memdesc.picture import Picture
 from memdesc.picture.picture import check_font
 from tests.pictures import cells
 from tests.programs import run_python
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_the_same_picture_has_the_same_bytes_in_every_process() -> None:

@@ -1,7 +1,5 @@
 """The cells of pictures: their numbers are the offsets of the descriptor."""
 
-from __future__ import annotations
-
 import re
 from itertools import pairwise, product
 from typing import Any

@@ -1,7 +1,5 @@
 """Schemes without sizes: what `bind` finds is what was stored, all of it, and nothing else."""
 
-from __future__ import annotations
-
 from functools import partial
 from math import prod
 from typing import Any

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import copy
 import pickle
 from dataclasses import fields as dataclass_fields

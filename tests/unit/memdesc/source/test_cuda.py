@@ -1,17 +1,12 @@
 """Sources in CUDA, compiled by nvcc, or checked by clang where that is missing."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from memdesc import memory_desc
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _NVCC = ["nvcc", "-std=c++17", "-Werror", "all-warnings", "-Xcompiler", "-Wall,-Wextra", "-ptx"]
 _CLANG = ["clang++", "-x", "cuda", "-std=c++17", "-nocudainc", "-nocudalib", "-fsyntax-only"]

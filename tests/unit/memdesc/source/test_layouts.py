@@ -1,12 +1,5 @@
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-from memdesc import memory_desc
+from memdesc import MemoryDesc, memory_desc
 from tests.compiled import run_python
-
-if TYPE_CHECKING:
-    from memdesc import MemoryDesc
 
 _BLOCKED = memory_desc((2, 17, 5, 4), "f32", "nChw16c")
 

@@ -1,7 +1,5 @@
 """oneDNN's verbose form of descriptors, read and written."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

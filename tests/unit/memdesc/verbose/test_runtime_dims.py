@@ -1,7 +1,5 @@
 """Verbose descriptors whose dims are known at run time, as libdnnl 3.13 prints them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -3,15 +3,16 @@
 A layer is its tensors by the ends of their names; `SCHEMES` says how files declare each.
 """
 
-from __future__ import annotations
-
 import json
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 import reorder
 from memdesc import MemdescError
@@ -19,14 +20,9 @@ from memdesc.dtypes import DATA_TYPES
 from memdesc.record import record_desc
 from tests.records import random_record
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
+Layer = dict[str, NDArray[Any]]
+Weight = tuple[Layer, NDArray[Any]]
 
-    from numpy.typing import NDArray
-
-    Layer = dict[str, NDArray[Any]]
-    Weight = tuple[Layer, NDArray[Any]]
 
 DIMS, EXPERTS = (24, 256), (3, 48, 64)
 _E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6], np.float32)

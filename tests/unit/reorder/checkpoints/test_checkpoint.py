@@ -1,10 +1,9 @@
-from __future__ import annotations
-
 import json
 import os
 import pickle
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,10 +14,6 @@ from memdesc.record import record_desc
 from reorder.checkpoints.formats.entry import Tensor
 from tests.checkpoints import fp8_layer, write_safetensors
 from tests.writers import write_tensors
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
 
 
 def _write(path: Path, tensors: Mapping[Tensor, np.ndarray]) -> None:

@@ -1,11 +1,12 @@
 """Where two checkpoints differ, and which causes explain every byte."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 import reorder
 from memdesc import memory_desc
@@ -15,12 +16,6 @@ from reorder.cli.main import main
 from reorder.quantize import Quantized
 from tests.checkpoints import fp8_layer, gptq_layer, write_config, write_safetensors
 from tests.records import plain_scales, random_record
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from numpy.typing import NDArray
 
 _DIMS = (64, 128)
 _TAG = "BA16a64b4a"

@@ -1,12 +1,12 @@
 """Checkpoints of compressed-tensors: config.json and the tensors must agree, layer by layer."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 import reorder
 from memdesc import MemdescError
@@ -22,11 +22,6 @@ from tests.unit.reorder.checkpoints.schemes import (
     refusal,
     write_model,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from numpy.typing import NDArray
 
 
 def _group(

@@ -1,7 +1,5 @@
 """Hints about files work: a call that is refused, what is said of it, and calls that follow."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,13 +1,13 @@
 """A saved Quantized or Record of several tensors keeps its meaning wherever its file is read."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 import reorder
 from memdesc import MemdescError
@@ -23,11 +23,6 @@ from tests.checkpoints import (
     write_safetensors,
 )
 from tests.unit.reorder.checkpoints.convert.results import SMALL, converted, refused
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from numpy.typing import NDArray
 
 _ENDINGS = (".safetensors", ".npz")
 

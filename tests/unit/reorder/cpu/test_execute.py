@@ -1,7 +1,5 @@
 """Tests of how the jobs of one reorder are run."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

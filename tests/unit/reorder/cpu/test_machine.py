@@ -1,8 +1,6 @@
 """Thresholds follow the caches that the system lists, by a model that is a pure function."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -16,9 +14,6 @@ from reorder.cpu.machine import (
     streamed_part,
     this_machine,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _CACHES = st.lists(st.builds(Cache, st.integers(1 << 12, 1 << 30), st.integers(1, 64)), min_size=1)
 

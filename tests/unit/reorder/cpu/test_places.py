@@ -1,10 +1,8 @@
 """Reorders into a dst that starts anywhere within a cache line."""
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from functools import cache
 from math import prod
-from typing import TYPE_CHECKING
 
 import numpy as np
 from hypothesis import example, given, settings
@@ -19,9 +17,6 @@ from reorder.cpu.target import LINE_NBYTES
 from reorder.reference import execute_reference
 from tests.guarded import Guarded
 from tests.reorders import random_bytes
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 # a machine that writes whole lines of every reorder: by non-temporal stores, or into its caches
 _SMALL = Machine(2, -1, -1, streamed_nbytes=-1, min_thread_nbytes=1, filled_nbytes=0)

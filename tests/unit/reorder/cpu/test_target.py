@@ -1,18 +1,13 @@
 """What kernels may use, on this processor and where another one is named."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from llvmlite import binding
 
 from reorder.assumed import PROCESSORS, VARIABLE
 from reorder.cpu import target
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 
 @pytest.fixture(autouse=True)

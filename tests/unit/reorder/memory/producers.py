@@ -1,14 +1,11 @@
 """Tensors of other libraries, as DLPack sees them: right ones, wrong ones, and ones that raise."""
 
-from __future__ import annotations
-
 import ctypes
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 from reorder.memory.dlpack import TensorView, _tensor_in
-
-if TYPE_CHECKING:
-    import numpy as np
 
 
 class Exported:

@@ -1,7 +1,5 @@
 """Memory of freed results becomes that of new ones."""
 
-from __future__ import annotations
-
 import gc
 import mmap
 import os
@@ -9,9 +7,10 @@ import sys
 import threading
 from _thread import interrupt_main
 from collections import deque
+from collections.abc import Callable
 from operator import methodcaller
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,9 +20,6 @@ from memdesc import memory_desc
 from reorder.memory.allocation import _POOL, Pool
 from reorder.memory.buffers import address_of
 from tests.programs import run_python
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 keeps_memory = pytest.mark.skipif(
     not hasattr(mmap, "MADV_FREE"), reason="the system cannot take freed memory back"

@@ -1,19 +1,13 @@
 """Two tensors in one buffer: refused where a byte is read and written."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
 from unittest import mock
 
 import numpy as np
 import pytest
 
 import reorder
-from memdesc import memory_desc
+from memdesc import MemoryDesc, memory_desc
 from memdesc.errors import OverlapError
-
-if TYPE_CHECKING:
-    from memdesc import MemoryDesc
 
 
 def refused(plan: reorder.plan.ReorderPlan, x: np.ndarray, out: np.ndarray) -> None:

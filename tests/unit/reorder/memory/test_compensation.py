@@ -1,23 +1,16 @@
 """Compensation of int8 weights, computed by reorders and by their definition."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 import reorder
-from memdesc import Extra, memory_desc
+from memdesc import Extra, MemoryDesc, memory_desc
 from memdesc.desc import desc_of
 from reorder import Attr
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
-    from memdesc import MemoryDesc
 
 # (dim, step, extent) of the blocks of the sums over a mask, outermost in memory first
 _ORDERS: dict[tuple[str, int], list[tuple[int, int, int]]] = {

@@ -1,7 +1,5 @@
 """DLPack in both directions; what a producer does wrong becomes an error of ours."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import ml_dtypes

@@ -1,10 +1,9 @@
 """What a Memory promises beside its laws: the buffers it takes, new memory, views."""
 
-from __future__ import annotations
-
 import array
 import mmap
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -12,9 +11,6 @@ import pytest
 
 import reorder
 from memdesc import Extra, MemoryDesc, PaddingError, memory_desc
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PADDED = memory_desc((2, 17, 3, 2), "f32", "nChw8c")
 # large enough that new memory for a result is not zeroed without need

@@ -1,10 +1,9 @@
 """What memory refuses, before anything is written: `refused.txt` has a line for each."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -16,9 +15,6 @@ from memdesc.record import record_desc
 from tests import refused
 from tests.memory_limit import limited_memory
 from tests.unit.reorder.memory.producers import Exported
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 SRC, DST = (memory_desc((2, 3), "f32", tag) for tag in ("ab", "ba"))
 FOUR = reorder.plan_reorder(memory_desc((4, 2), "s4", "ab"), memory_desc((4, 2), "s4", "ba"))

@@ -1,7 +1,5 @@
 """Blocks whose elements lie in the opposite order: codes with the high half of a byte first."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

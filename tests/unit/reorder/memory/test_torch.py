@@ -1,7 +1,5 @@
 """Tensors of PyTorch, where it is installed: no part of memdesc imports it."""
 
-from __future__ import annotations
-
 import gc
 
 import ml_dtypes

@@ -1,13 +1,8 @@
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from reorder.opencl.icds import Icd, find_icds
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture

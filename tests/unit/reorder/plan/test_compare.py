@@ -1,7 +1,5 @@
 """Comparison of two layouts, against the offsets of all elements."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

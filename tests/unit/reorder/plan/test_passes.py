@@ -1,21 +1,15 @@
 """Passes over boxes keep which element goes where."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memdesc import MemoryDesc
 from reorder import plan_reorder
 from reorder.plan import Box, Node
 from reorder.plan.passes import pack_elements, split_node
 from tests.reorders import sorted_map
 from tests.strategies import desc_pairs
-
-if TYPE_CHECKING:
-    from memdesc import MemoryDesc
 
 
 @given(desc_pairs(), st.sampled_from([8, 64, 128]), st.booleans())

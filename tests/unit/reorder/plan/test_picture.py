@@ -1,7 +1,5 @@
 """Plans as pictures: each cell of dst says where its element comes from."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A plan is what its descriptors and attributes say, whoever makes it."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 from dataclasses import replace

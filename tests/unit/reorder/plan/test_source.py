@@ -1,24 +1,19 @@
 """A plan as source code: its text, and what compiled code writes where compilers could differ."""
 
-from __future__ import annotations
-
 import pickle
 import shutil
 import subprocess
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 import reorder
 from memdesc import Extra, MemdescError, MemoryDesc, memory_desc
 from reorder import Attr
 from tests.compiled import COMPILERS, address, compile_library
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from numpy.typing import NDArray
 
 _SRC = memory_desc((2, 17, 5, 4), "f32", "nchw")
 _PLAN = reorder.plan_reorder(_SRC, memory_desc(_SRC.dims, "f32", "nChw16c"))

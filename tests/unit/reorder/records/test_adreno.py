@@ -1,7 +1,5 @@
 """Q4_0 as llama.cpp keeps it on Adreno: made of GGUF's blocks and turned back, bit for bit."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

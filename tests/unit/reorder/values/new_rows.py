@@ -3,15 +3,14 @@
 It runs in a process of its own, where the rows stand before anything is compiled.
 """
 
-from __future__ import annotations
-
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ml_dtypes
 import numpy as np
+from numpy.typing import NDArray
 
 from memdesc import memory_desc
 from memdesc.dtypes import add_row
@@ -19,9 +18,6 @@ from reorder import plan_reorder
 from reorder.values.formats import FloatFormat, add_form, ieee
 from tests.compiled import address, compile_library
 from tests.conversions import run
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 _ROWS = {
     "f8_e3m4": (ml_dtypes.float8_e3m4, ieee(3, 4)),

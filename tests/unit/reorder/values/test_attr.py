@@ -1,7 +1,5 @@
 """Attributes of a reorder: values that are checked when they are made, and when they are bound."""
 
-from __future__ import annotations
-
 import pickle
 from dataclasses import fields
 from math import nan

@@ -1,13 +1,12 @@
 """Conversion tables: every value of the small types, many of the large ones, to every type."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 import reorder
 from memdesc import memory_desc
@@ -26,9 +25,6 @@ from tests.conversions import (
     written_rule,
 )
 from tests.programs import run_python
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 SMALL = [name for name, dtype in DATA_TYPES.items() if dtype.bits <= 16]
 LARGE = [name for name in DATA_TYPES if name not in SMALL]

@@ -1,7 +1,5 @@
 """The formula of attributes, by definition and by kernels."""
 
-from __future__ import annotations
-
 from itertools import product
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Values that rules name: zeros, NaN, ends of ranges, booleans, integers beyond floats."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,15 +1,10 @@
 """A model whose checkpoint is converted."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tests.checkpoints import model_folder
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture

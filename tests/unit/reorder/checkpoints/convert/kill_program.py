@@ -4,8 +4,6 @@ Arguments: a folder with `model`, how many kills, a seed. Prints how many childr
 many conversions became whole, and the files that were kept.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import shutil

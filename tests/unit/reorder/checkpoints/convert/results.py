@@ -1,23 +1,17 @@
 """Conversions by rules as lines: the tensors that come out, or the line that refuses them."""
 
-from __future__ import annotations
-
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
+from numpy.typing import NDArray
 
 import reorder
 from memdesc import MemdescError
 from memdesc.dtypes import DATA_TYPES
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
-    from reorder.checkpoints import ConvertProgress
+from reorder.checkpoints import ConvertProgress
 
 SMALL = reorder.checkpoints.ConvertOptions(threads=1, max_bytes=1 << 20, verify=True)
 

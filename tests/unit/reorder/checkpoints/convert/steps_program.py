@@ -5,21 +5,17 @@ already. Each child works in a copy of the template. Prints what an uninterrupte
 of JSON for each call, after all of them have been checked.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
 import sys
 import traceback
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import reorder
 from reorder.checkpoints import writer
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _KILLED = 9
 _CALLS = {

@@ -1,12 +1,12 @@
 """What is beside the weights of a model stays true, or is left out and named."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 import reorder
 from memdesc import MemdescError
@@ -14,11 +14,6 @@ from memdesc.dtypes import DATA_TYPES
 from memdesc.record import record_desc
 from tests.checkpoints import fp8_layer, write_safetensors
 from tests.unit.reorder.checkpoints.convert.results import SMALL, refused, words_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from numpy.typing import NDArray
 
 _FP8 = {"quant_method": "fp8", "weight_block_size": [128, 128]}
 

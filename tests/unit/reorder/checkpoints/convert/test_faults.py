@@ -1,28 +1,20 @@
 """Conversions that are killed, run out of disk, lose their source, or meet another conversion."""
 
-from __future__ import annotations
-
 import os
 import resource
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
 from memdesc import MemdescError
-from reorder.checkpoints import ConvertOptions
-from reorder.checkpoints.convert.conversion import plan_conversion
+from reorder.checkpoints import ConvertOptions, ConvertProgress
+from reorder.checkpoints.convert.conversion import Conversion, plan_conversion
 from reorder.checkpoints.writer import partial_folder
 from tests.checkpoints import model_folder
 from tests.programs import run_python
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from reorder.checkpoints import ConvertProgress
-    from reorder.checkpoints.convert.conversion import Conversion
 
 _PROGRAM = Path(__file__).with_name("kill_program.py")
 _RULES = ("model.layers.*: awq -> gptq", "conv.weight: OIhw16i16o", "lm_head.weight: ba, f32")

@@ -1,22 +1,16 @@
 """Scales that a rule gives are stored with what they scaled; what is lost is said or refused."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 import reorder
 from memdesc import MemdescError
 from reorder.cli.main import main
 from tests.checkpoints import write_safetensors
 from tests.unit.reorder.checkpoints.convert.results import SMALL
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from numpy.typing import NDArray
 
 _X = np.linspace(-3, 3, 64 * 64, dtype=np.float32).reshape(64, 64)
 _CUTS = [1 << 20, 5000, 2000]

@@ -1,8 +1,7 @@
 """Hints of conversions work: what is refused, what is said of it, and what follows."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -13,9 +12,6 @@ from tests import hints
 from tests.checkpoints import gptq_layer
 from tests.hints import ROOT
 from tests.unit.reorder.checkpoints.schemes import declared, fp8, recorded, write_model
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _TENSORS: dict[str, Any] = {
     "w": np.linspace(-1, 1, 64 * 64, dtype=np.float32).reshape(64, 64),

@@ -1,8 +1,7 @@
 """Numbers of converted tensors: chosen and given scales, types, what stays and what is refused."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -14,9 +13,6 @@ from memdesc.record import record_desc
 from reorder import Quantized
 from tests.checkpoints import write_safetensors
 from tests.unit.reorder.checkpoints.convert.results import SMALL, converted, refused
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_scales_of_no_elements_are_1(tmp_path: Path) -> None:

@@ -1,9 +1,7 @@
 """Conversions that are refused before anything is written."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,9 +11,6 @@ from memdesc.record import record_desc
 from tests.checkpoints import awq_layer, model_folder, write_safetensors
 from tests.unit.reorder.checkpoints.convert.results import converted, refused
 from tests.unit.reorder.checkpoints.schemes import recorded
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_mistakes_are_refused_before_anything_is_written(model: Path, tmp_path: Path) -> None:

@@ -1,9 +1,7 @@
 """What `--resume` keeps: files whose sources, rules and headers are the same."""
 
-from __future__ import annotations
-
 import shutil
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,9 +12,6 @@ from reorder.checkpoints.convert.conversion import Conversion, plan_conversion
 from reorder.checkpoints.writer import partial_folder
 from tests.checkpoints import write_safetensors
 from tests.unit.reorder.checkpoints.convert.results import contents, ended_after
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _X = np.arange(64 * 64, dtype=np.float32).reshape(64, 64)
 # a shard for each tensor, and several pieces for each

@@ -1,13 +1,12 @@
 """Rules of conversions: their mistakes, what stars match and stand for, and how long that takes."""
 
-from __future__ import annotations
-
 import fnmatch
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
 
 from memdesc import MemdescError
 from reorder.checkpoints.convert import rules
@@ -17,11 +16,6 @@ from reorder.checkpoints.formats.table import read_container
 from reorder.checkpoints.weights import Model
 from tests.checkpoints import fp8_layer, write_safetensors
 from tests.work import count_calls, hangs_fail
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from hypothesis.strategies import DrawFn
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,13 @@
 """What weights of quantisation schemes become: other records, and how these are declared."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 import reorder
 from memdesc import MemdescError, UnsupportedFormatError, memory_desc
@@ -30,13 +30,9 @@ from tests.unit.reorder.checkpoints.schemes import (
     write_model,
 )
 
-if TYPE_CHECKING:
-    from pathlib import Path
+Layer = dict[str, NDArray[Any]]
+Weight = tuple[Layer, NDArray[Any]]
 
-    from numpy.typing import NDArray
-
-    Layer = dict[str, NDArray[Any]]
-    Weight = tuple[Layer, NDArray[Any]]
 
 _SIZES = {
     "fp8_tensor": ((1, 1), (300, 130)),

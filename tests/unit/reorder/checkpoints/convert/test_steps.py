@@ -1,11 +1,9 @@
 """The order in which a conversion writes, syncs and renames, and ends before each of its calls."""
 
-from __future__ import annotations
-
 import json
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -13,9 +11,6 @@ import pytest
 import reorder
 from tests.checkpoints import write_safetensors
 from tests.programs import run_python
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _PROGRAM = Path(__file__).with_name("steps_program.py")
 _X = np.arange(32 * 32, dtype=np.float32).reshape(32, 32)

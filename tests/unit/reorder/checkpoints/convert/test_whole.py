@@ -1,12 +1,12 @@
 """Quantised weights stay whole: codes do not change without what turns them into numbers."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 import reorder
 from memdesc.dtypes import DATA_TYPES
@@ -17,11 +17,6 @@ from tests.checkpoints import (
     write_safetensors,
 )
 from tests.unit.reorder.checkpoints.convert.results import SMALL, converted, refused
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from numpy.typing import NDArray
 
 _F8 = DATA_TYPES["f8_e4m3"].numpy
 

@@ -1,19 +1,14 @@
 """The state of a file says when it was replaced, and entries with notes may be members of sets."""
 
-from __future__ import annotations
-
 import os
+from pathlib import Path
 from time import time_ns
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from reorder import quantize, save
 from reorder.checkpoints.formats.entry import FileState
 from reorder.checkpoints.formats.table import read_container
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 # FAT gives the same time to all that is written within 2 s
 _STEP = 2 * 10**9

@@ -1,14 +1,15 @@
 """Files of GGUF: those of the package gguf, damaged ones, unknown types, and models in parts."""
 
-from __future__ import annotations
-
 import shutil
 import struct
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import gguf
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 import reorder
 from memdesc import MemdescError
@@ -17,12 +18,6 @@ from tests.gguf_files import gguf_file
 from tests.headers import gguf_bytes as _file
 from tests.headers import gguf_info as _info
 from tests.headers import gguf_text as _text
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from numpy.typing import NDArray
 
 # what the package does not decode
 _WORDS = {"I8": "i1", "I16": "i2", "I32": "i4", "I64": "i8", "F64": "f8"}

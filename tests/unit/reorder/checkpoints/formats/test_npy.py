@@ -1,17 +1,13 @@
 """Files of numpy's .npy are read as numpy reads them, and written as it writes them."""
 
-from __future__ import annotations
-
 import io
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from reorder.checkpoints.formats.npy import header_of, read_data, read_header
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 _ARRAYS = [
     np.zeros((), np.float64),

@@ -1,7 +1,5 @@
 """Tensors that a format cannot hold are refused before anything is written."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

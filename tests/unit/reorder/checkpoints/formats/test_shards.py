@@ -1,7 +1,5 @@
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -11,9 +9,6 @@ from reorder.checkpoints.formats.entry import Tensor
 from reorder.checkpoints.formats.shards import plan_shards
 from reorder.checkpoints.formats.table import format_of, read_container
 from tests.writers import write_tensors
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def _file(path: Path, *names: str) -> Path:

@@ -1,12 +1,11 @@
 """Tasks on threads: how much memory they take together, how they end, and quantised pieces."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time
+from pathlib import Path
 from threading import Event, Lock, Thread
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -18,9 +17,6 @@ from reorder.checkpoints.moves.changes import ONLY, Quantize
 from reorder.checkpoints.moves.losses import FinalError, Lost, check_lost, saturation_warnings
 from reorder.checkpoints.moves.pieces import cut
 from reorder.checkpoints.moves.tasks import Task, run_tasks
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 class _Sized(NamedTuple):

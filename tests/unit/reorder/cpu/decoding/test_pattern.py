@@ -1,7 +1,5 @@
 """Which records compiled code decodes; all others take the definition in numpy, which is slow."""
 
-from __future__ import annotations
-
 import pytest
 
 from memdesc.record import known_records, record_desc

@@ -3,8 +3,6 @@
 As a program it is run for processors other than this one.
 """
 
-from __future__ import annotations
-
 import sys
 from itertools import product
 from typing import Any

@@ -4,24 +4,18 @@ As a program it runs all of them: with NUMBA_CPU_NAME and NUMBA_CPU_FEATURES set
 processor, one with shorter vectors above all.
 """
 
-from __future__ import annotations
-
 import sys
+from collections.abc import Iterable, Iterator
 from itertools import product
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
-from memdesc import memory_desc
+from memdesc import MemoryDesc, memory_desc
 from reorder import plan_reorder
 from reorder.cpu.schedule.select import MICRO_KERNELS, select_kernel
 from reorder.plan.passes import pack_elements, simplify
 from tests.reorders import expect, move_guarded, random_bytes
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from memdesc import MemoryDesc
 
 T = TypeVar("T")
 

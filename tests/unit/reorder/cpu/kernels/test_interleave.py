@@ -1,7 +1,5 @@
 """Two to four rows interleaved, or split, by non-temporal stores."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,12 +1,10 @@
 """Each micro-kernel, at each width of elements, at every remainder of its tiles."""
 
-from __future__ import annotations
-
 import platform
-from contextlib import nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -28,11 +26,6 @@ from tests.reorders import (
     random_bytes,
 )
 from tests.unit.reorder.cpu.kernels.kernel_matrix import DTYPES, runs, strided, transposed
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from contextlib import AbstractContextManager
-
 
 _SIZES: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "cache-resident": nullcontext,

@@ -1,16 +1,15 @@
 """The stages of conversion at every length, in and beyond the caches, and for other processors."""
 
-from __future__ import annotations
-
 import platform
-from contextlib import nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 from llvmlite import binding, ir
+from numpy.typing import NDArray
 
 from memdesc import memory_desc
 from memdesc.dtypes import BYTE_BITS, DATA_TYPES
@@ -31,12 +30,6 @@ from tests.unit.reorder.cpu.kernels.convert_matrix import (
     lengths,
     padding,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from contextlib import AbstractContextManager
-
-    from numpy.typing import NDArray
 
 _SIZES: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "cache-resident": nullcontext,

@@ -1,18 +1,14 @@
 """The real OpenMP runtimes that tests load, and parallel regions of them."""
 
-from __future__ import annotations
-
 import ctypes
+from collections.abc import Callable
 from ctypes.util import find_library
 from pathlib import Path
 from site import getsitepackages
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from reorder.cpu.runtime.jit import compiled_at
 from tests.machine import assuming
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def _intel() -> list[str]:

@@ -1,24 +1,18 @@
 """Files of compiled kernels that are truncated or damaged are compiled again and replaced."""
 
-from __future__ import annotations
-
 import os
 import random
 import subprocess
 import sys
+from collections.abc import Callable
 from importlib.util import source_hash
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from reorder.cpu import kernel_files
 from tests.machine import assuming
 from tests.programs import run_python
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
 
 _LARGE = """
 import numpy as np, reorder

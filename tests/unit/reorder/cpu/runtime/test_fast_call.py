@@ -1,7 +1,5 @@
 """What the fast call takes, and what it leaves to the slow path."""
 
-from __future__ import annotations
-
 import threading
 import warnings
 from typing import Any

@@ -1,7 +1,5 @@
 """A numba or llvmlite that lacks what kernels are compiled with is refused by name."""
 
-from __future__ import annotations
-
 import re
 import runpy
 import tomllib

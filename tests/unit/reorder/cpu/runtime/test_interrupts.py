@@ -1,7 +1,5 @@
 """Ctrl-C during the first reorder of a process."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

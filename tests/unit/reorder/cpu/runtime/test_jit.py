@@ -1,7 +1,5 @@
 """Kernels are compiled once, kept as object files, and loaded without numba."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import re

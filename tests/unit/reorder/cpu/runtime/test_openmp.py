@@ -1,7 +1,5 @@
 """Jobs run in parallel regions of an OpenMP runtime where the environment asks for that."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.programs import run_python

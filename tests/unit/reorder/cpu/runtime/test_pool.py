@@ -1,14 +1,12 @@
 """Every chunk of a job runs once, whoever is awake, and whoever calls."""
 
-from __future__ import annotations
-
 import ctypes
 import threading
 import time
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from reorder.cpu.kernels.interpreter import InterpreterCall
 from reorder.cpu.runtime.intrinsics import exchange_shared, load_relaxed
@@ -19,9 +17,6 @@ from reorder.cpu.runtime.pool_block import MAX_WORKERS
 from reorder.cpu.runtime.worker import share_job
 from reorder.memory.buffers import address_of
 from tests.programs import run_python
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 
 def add_shared(address: int, index: int, value: int) -> None:

@@ -1,7 +1,5 @@
 """Signals that arrive during a reorder: handlers that raise, reorder or fork."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.machine import assuming

@@ -1,11 +1,10 @@
 """Kernels never outlive their sources: their files carry a hash of all that they depend on."""
 
-from __future__ import annotations
-
 import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import FrameType
 
 import pytest
 
@@ -15,15 +14,10 @@ from reorder.cpu.decoding.jobs import decoder_at
 from reorder.cpu.decoding.pattern import DecodeKernel, place_pattern
 from reorder.cpu.runtime import jit
 from reorder.cpu.runtime.interpreters import interpreter_at
+from reorder.cpu.runtime.jit import Kernel
 from reorder.cpu.runtime.stages import stage_at, tile_interpreter_at
 from reorder.cpu.schedule.select import Kernel as MoveKernel
 from reorder.cpu.schedule.tile_program import StageTypes
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from types import FrameType
-
-    from reorder.cpu.runtime.jit import Kernel
 
 _ROOT = Path(reorder.__file__).parents[1]
 

@@ -1,24 +1,18 @@
 """Sums by compiled loops are the sums by definition."""
 
-from __future__ import annotations
-
 from math import prod
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from memdesc import memory_desc
+from memdesc import MemoryDesc, memory_desc
 from reorder.cpu.runtime.sums import Sums
 from reorder.memory.buffers import address_of
 from reorder.memory.compensation import _sums
 from tests.guarded import Guarded
 from tests.strategies import descs_of, dims
-
-if TYPE_CHECKING:
-    from memdesc import MemoryDesc
 
 _REGION = Guarded(1 << 22)
 

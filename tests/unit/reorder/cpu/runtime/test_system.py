@@ -1,17 +1,13 @@
 """How threads wait, on every system, and where the C library has no function for it."""
 
-from __future__ import annotations
-
 import ctypes
 import time
-from typing import TYPE_CHECKING
+
+import pytest
 
 from reorder import system
 from reorder.cpu.runtime import pool_block
 from reorder.cpu.runtime.pool_block import POOL, pool_words
-
-if TYPE_CHECKING:
-    import pytest
 
 
 def test_a_thread_that_waits_sleeps_instead_of_spinning() -> None:

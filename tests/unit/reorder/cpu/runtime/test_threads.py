@@ -1,7 +1,5 @@
 """Reorders on threads and in forked children, with and without an OpenMP runtime in the process."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -5,8 +5,6 @@ is to follow a parallel region. A child that dies or hangs, a wrong element and 
 end it with a failure.
 """
 
-from __future__ import annotations
-
 import faulthandler
 import multiprocessing
 import os
@@ -15,16 +13,14 @@ import sys
 import threading
 import time
 import traceback
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 import reorder
 from memdesc import memory_desc
 from reorder.cpu import count_threads
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _DIMS = (32, 32, 24, 24)
 _X = np.arange(np.prod(_DIMS), dtype=np.float32).reshape(_DIMS)

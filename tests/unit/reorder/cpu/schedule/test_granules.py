@@ -1,9 +1,6 @@
 """Boxes of a swizzle are scheduled as one that moves the same elements."""
 
-from __future__ import annotations
-
 from itertools import product
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -12,10 +9,8 @@ from reorder import plan_reorder
 from reorder.cpu.schedule.granules import schedule_table
 from reorder.cpu.schedule.loops import offset_table
 from reorder.cpu.schedule.select import RUN, TRANSPOSED, ScheduledBox, Tables
+from reorder.plan import Node
 from reorder.plan.boxes import table_boxes
-
-if TYPE_CHECKING:
-    from reorder.plan import Node
 
 TILE = memory_desc((128, 128), "f16", "K_SW128")
 TURNED = memory_desc((128, 128), "f16", "MN_SW64")

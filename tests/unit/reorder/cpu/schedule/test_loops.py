@@ -1,7 +1,5 @@
 """What loop nests have in common: their sizes, their offsets, and the contiguous runs they form."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import pytest

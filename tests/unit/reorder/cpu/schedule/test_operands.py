@@ -1,7 +1,5 @@
 """Operations find the operand of each element, in place or gathered: a schedule, run in numpy."""
 
-from __future__ import annotations
-
 from itertools import product
 from math import prod
 

@@ -1,26 +1,20 @@
 """How instructions are divided among threads."""
 
-from __future__ import annotations
-
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
+from memdesc import MemoryDesc
 from reorder import plan_reorder
 from reorder.cpu.machine import Machine
 from reorder.cpu.schedule.partition import StepRange, Workload, partition, partition_chunks
 from reorder.cpu.schedule.program import encode
 from reorder.cpu.schedule.tiling import tile_boxes
 from tests.strategies import desc_pairs
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from memdesc import MemoryDesc
 
 
 @given(desc_pairs(max_nelems=4096), st.integers(1, 9), st.booleans())

@@ -1,20 +1,14 @@
 """When a division may be computed by multiplications."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from reorder.cpu.schedule.post_ops import (
     inverse_parts,
     rounding_bits,
 )
 from reorder.values.formats import FORMATS
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 
 def _products(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float32]:

@@ -1,18 +1,12 @@
 """Which boxes are cut into whole lines of a dst that starts within one."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
 
 from memdesc import memory_desc
 from reorder import plan_reorder
 from reorder.cpu.schedule.rotation import rotate
 from reorder.cpu.schedule.select import select_kernel
-
-if TYPE_CHECKING:
-    from reorder.plan import Box
+from reorder.plan import Box
 
 
 def _box(kind: str, dims: tuple[int, ...], src: str, dst: str) -> tuple[Box, int]:

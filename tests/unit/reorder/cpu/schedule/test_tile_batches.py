@@ -1,7 +1,5 @@
 """Schedules of conversions: which code runs in which order, decided without any compiled code."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,14 +1,11 @@
 """How boxes are packed, and cut to what the cache holds."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from memdesc import MemoryDesc
 from reorder import plan_reorder
 from reorder.cpu.schedule.loops import contiguous_size, size_of
 from reorder.cpu.schedule.rotation import rotate
@@ -17,9 +14,6 @@ from reorder.cpu.schedule.tiling import rows_at_once, tile_boxes
 from reorder.plan import Box, Node
 from tests.reorders import sorted_map
 from tests.strategies import desc_pairs
-
-if TYPE_CHECKING:
-    from memdesc import MemoryDesc
 
 
 def test_contiguous_pieces_count_the_loops_that_continue_each_other() -> None:
