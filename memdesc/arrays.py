@@ -33,8 +33,6 @@ def array_desc(x: Any) -> MemoryDesc:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import memdesc
     >>> memdesc.array_desc(np.zeros((3, 4), np.float32)[:, ::-1])
     memory_desc((3, 4), 'f32', strides=(4, -1), offset0=3)
     """

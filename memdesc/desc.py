@@ -99,7 +99,6 @@ class MemoryDesc(Checked):
 
     Examples
     --------
-    >>> import memdesc
     >>> d = memdesc.memory_desc((2, 17, 5, 4), "f32", "nChw8c")
     >>> d.padded_dims, d.strides, d.inner_blks, d.inner_idxs, d.nbytes
     ((2, 24, 5, 4), (480, 160, 32, 8), (8,), (1,), 3840)
@@ -177,7 +176,6 @@ class MemoryDesc(Checked):
 
         Examples
         --------
-        >>> import memdesc
         >>> a, b = (memdesc.memory_desc((2, 3, 1), "f32", tag) for tag in ("ncw", "nwc"))
         >>> a == b, a.spelling == b.spelling
         (True, False)
@@ -397,7 +395,6 @@ class MemoryDesc(Checked):
 
         Examples
         --------
-        >>> import memdesc
         >>> d = memdesc.memory_desc((2, 17, 5, 4), "f32", "nChw8c")
         >>> d.index(729)
         (1, 9, 2, 3)
@@ -436,7 +433,6 @@ class MemoryDesc(Checked):
 
         Examples
         --------
-        >>> import memdesc
         >>> memdesc.memory_desc((2, 17, 5, 4), "f32", "nChw8c").byte((1, 9, 2, 3))
         2916
         """
@@ -465,7 +461,6 @@ class MemoryDesc(Checked):
 
         Examples
         --------
-        >>> import memdesc
         >>> plain = memdesc.memory_desc((64, 64), "f16")
         >>> swizzled = memdesc.memory_desc((64, 64), "f16", "Sw<3,3,3> o (64,64):(64,1)")
         >>> plain.bank_conflicts(0), swizzled.bank_conflicts(0)
@@ -485,7 +480,6 @@ class MemoryDesc(Checked):
 
         Examples
         --------
-        >>> import memdesc
         >>> d = memdesc.memory_desc((2, 20), "f32", "aB8b")
         >>> d.submemory((2, 4), (0, 16)).padded_dims, d.submemory((2, 4), (0, 16)).offset0
         ((2, 8), 16)
@@ -512,7 +506,6 @@ class MemoryDesc(Checked):
 
         Examples
         --------
-        >>> import memdesc
         >>> memdesc.memory_desc((6, 2), "f32", "ba").reshape((2, 3, 2)).strides
         (3, 1, 6)
         >>> memdesc.memory_desc((2, 3, 4), "f32", "acb").reshape((6, 4))
@@ -528,7 +521,6 @@ class MemoryDesc(Checked):
 
         Examples
         --------
-        >>> import memdesc
         >>> memdesc.memory_desc((2, 3, 4), "f32", "abc").permute_axes((2, 0, 1)).dims
         (3, 4, 2)
         """
@@ -544,7 +536,6 @@ class MemoryDesc(Checked):
 
         Examples
         --------
-        >>> import memdesc
         >>> memdesc.memory_desc((2, 3), "f32", "ab").with_dtype("bf16").nbytes
         12
         """
@@ -555,7 +546,6 @@ class MemoryDesc(Checked):
 
         Examples
         --------
-        >>> import memdesc
         >>> d = memdesc.memory_desc((3, 5, 1), "s8", "cba")
         >>> d.with_extra(memdesc.Extra(s8s8_mask=1)).nbytes
         28
@@ -567,7 +557,6 @@ class MemoryDesc(Checked):
 
         Examples
         --------
-        >>> import memdesc
         >>> print(memdesc.memory_desc((2, 3), "f32", "ab").with_letters("nc").letters)
         nc
         """
@@ -585,7 +574,6 @@ class MemoryDesc(Checked):
 
         Examples
         --------
-        >>> import memdesc
         >>> [name.text for name in memdesc.memory_desc((2, 17, 5, 4), "f32", "nChw8c").names()]
         ['nChw8c', 'mlas_nchwc8', 'b_fs_yx_fsv8', 'aBcd8b', 'gOiw8o']
         """
@@ -602,7 +590,6 @@ class MemoryDesc(Checked):
 
         Examples
         --------
-        >>> import memdesc
         >>> print(memdesc.memory_desc((2, 17), "f32", "aB8b").to_json())
         {"schema": 1, "dtype": "f32", "dims": [2, 17], "offset0": 0, \
 "padded_offsets": [0, 0], "extra": null, \
@@ -630,7 +617,6 @@ class MemoryDesc(Checked):
 
         Examples
         --------
-        >>> import memdesc
         >>> text = memdesc.memory_desc((2, 17, 5, 4), "f32", "nChw8c").to_json()
         >>> memdesc.MemoryDesc.from_json(text)
         memory_desc((2, 17, 5, 4), 'f32', 'aBcd8b')
@@ -669,7 +655,6 @@ class MemoryDesc(Checked):
 
         Examples
         --------
-        >>> import memdesc
         >>> memdesc.memory_desc((2, 17, 5, 4), "f32", "nChw16c").to_notation("cute")
         '(2,(16,2),5,4):(640,(1,320),64,16)'
         """
@@ -718,7 +703,6 @@ class MemoryDesc(Checked):
 
         Examples
         --------
-        >>> import memdesc
         >>> print(memdesc.memory_desc((3, 2), "f32", "Ab2a").show("oi", highlight=[(1, 0)]))
         memory_desc((3, 2), 'f32', 'Oi2o')
         6 elements and 2 of padding, 32 bytes in 1 cache line
@@ -815,7 +799,6 @@ class MemoryDesc(Checked):
 
         Examples
         --------
-        >>> import memdesc
         >>> source = memdesc.memory_desc((2, 17), "f32", "aB8b").source("c", letters="nc")
         >>> print(source[source.index("int64_t tensor_offset") :])  # doctest: +ELLIPSIS
         int64_t tensor_offset(int64_t n, int64_t c)

@@ -208,8 +208,6 @@ def data_type(spec: object) -> DataType:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import memdesc
     >>> memdesc.data_type(np.int8), memdesc.data_type("i8"), memdesc.data_type(np.dtype("i8"))
     (data_type('s8'), data_type('s8'), data_type('s64'))
     """

@@ -24,7 +24,6 @@ class MemdescError(ValueError):
 
     Examples
     --------
-    >>> import memdesc
     >>> try:
     ...     memdesc.memory_desc((2, -1), "f32", "ab")
     ... except memdesc.MemdescError as error:
@@ -38,7 +37,6 @@ class UnknownFormatError(MemdescError):
 
     Examples
     --------
-    >>> import memdesc
     >>> try:
     ...     memdesc.memory_desc((2, 3), "f32", "aB")
     ... except memdesc.UnknownFormatError as error:
@@ -52,7 +50,6 @@ class UnsupportedFormatError(MemdescError):
 
     Examples
     --------
-    >>> import memdesc
     >>> try:
     ...     memdesc.memory_desc((1, 3, 4, 4), "f32", "nv12")
     ... except memdesc.UnsupportedFormatError as error:
@@ -66,7 +63,6 @@ class NotBlockedError(MemdescError):
 
     Examples
     --------
-    >>> import memdesc
     >>> fused = memdesc.memory_desc((1, 3, 5, 5), "f32", "bf8_xy16")
     >>> try:
     ...     fused.strides
@@ -81,7 +77,6 @@ class OutOfRangeError(MemdescError, IndexError):
 
     Examples
     --------
-    >>> import memdesc
     >>> try:
     ...     memdesc.memory_desc((2, 3), "f32", "ab").offset((2, 0))
     ... except IndexError as error:
@@ -95,7 +90,7 @@ class OutOfMemoryError(MemdescError, MemoryError):
 
     Examples
     --------
-    >>> import memdesc, reorder
+    >>> import reorder
     >>> try:
     ...     reorder.Memory(memdesc.memory_desc((1 << 60,), "u8", "a"))
     ... except MemoryError as error:
@@ -109,7 +104,7 @@ class OverlapError(MemdescError):
 
     Examples
     --------
-    >>> import memdesc, numpy as np, reorder
+    >>> import reorder
     >>> rows, columns = (memdesc.memory_desc((2, 3), "u8", tag) for tag in ("ab", "ba"))
     >>> buffer = np.zeros(8, np.uint8)
     >>> try:
@@ -125,7 +120,7 @@ class PaddingError(MemdescError):
 
     Examples
     --------
-    >>> import memdesc, numpy as np, reorder
+    >>> import reorder
     >>> desc = memdesc.memory_desc((3,), "u8", "A4a")
     >>> try:
     ...     reorder.Memory(desc, np.ones(4, np.uint8), zero_pad=False).check_padding()
@@ -169,7 +164,6 @@ def short_repr(value: object) -> str:
 
     >>> short_repr("a" * 1000)
     "'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa... (1002 characters)"
-    >>> import numpy as np
     >>> short_repr(np.zeros((2, 17), np.float32))
     'an ndarray of shape (2, 17) and dtype float32'
     """

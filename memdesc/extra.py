@@ -69,7 +69,6 @@ class Extra(Checked):
 
     Examples
     --------
-    >>> import memdesc
     >>> d = memdesc.memory_desc((3, 5, 2, 2), "s8", "ABcd4b16a4b")
     >>> d.nbytes, d.with_extra(memdesc.Extra(s8s8_mask=1, asymmetric_mask=1)).nbytes
     (1024, 1152)

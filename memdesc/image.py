@@ -57,7 +57,6 @@ class ImageDesc(Checked):
 
     Examples
     --------
-    >>> import memdesc
     >>> i = memdesc.image_desc((1, 64, 56, 56), "f16", "in_out_channel")
     >>> i.width, i.height, i.channels, i.pixel((0, 5, 2, 3))
     (896, 56, 4, (59, 2, 1))
@@ -116,7 +115,6 @@ class ImageDesc(Checked):
 
         Examples
         --------
-        >>> import memdesc
         >>> memdesc.image_desc((2, 6, 5, 7), "f16", "tvm_texture").shape
         (4, 5, 7, 4)
         """
@@ -149,7 +147,6 @@ class ImageDesc(Checked):
 
         Examples
         --------
-        >>> import memdesc
         >>> memdesc.image_desc((1, 8, 5, 4), "f32", "in_out_channel").pixel((0, 6, 2, 3))
         (7, 2, 2)
         """
@@ -160,7 +157,6 @@ class ImageDesc(Checked):
 
         Examples
         --------
-        >>> import memdesc
         >>> memdesc.image_desc((1, 8, 5, 4), "f32", "in_out_channel").pixel_at(5)
         (1, 0, 1)
         """
@@ -181,7 +177,6 @@ class ImageDesc(Checked):
 
         Examples
         --------
-        >>> import memdesc
         >>> i = memdesc.image_desc((1, 6, 5, 4), "f32", "in_out_channel")
         >>> i.index(7, 2, 1), i.index(7, 2, 2)
         ((0, 5, 2, 3), Index((0, 6, 2, 3), is_padding=True))
@@ -209,7 +204,6 @@ class ImageDesc(Checked):
 
         Examples
         --------
-        >>> import memdesc
         >>> i = memdesc.image_desc((1, 6, 5, 4), "f16", "ac|Bd|4b")
         >>> [name.text for name in i.names()]
         ['in_out_channel', 'mnn_image', 'paddle_image_default']
@@ -235,7 +229,6 @@ class ImageDesc(Checked):
 
         Examples
         --------
-        >>> import memdesc
         >>> memdesc.image_desc((1, 512, 7, 145), "f16", "in_out_channel").fits(16384, 16384)
         False
         >>> memdesc.image_desc((2, 6, 5, 7), "f16", "tvm_texture").fits(2048, 2048, 2048)
@@ -253,7 +246,6 @@ class ImageDesc(Checked):
 
         Examples
         --------
-        >>> import memdesc
         >>> i = memdesc.image_desc((1, 6, 5, 4), "f16", "in_out_channel")
         >>> memdesc.ImageDesc.from_json(i.to_json()) == i
         True
@@ -280,7 +272,6 @@ class ImageDesc(Checked):
 
         Examples
         --------
-        >>> import memdesc
         >>> text = memdesc.image_desc((1, 6, 5, 4), "f16", "tvm_texture").to_json()
         >>> memdesc.ImageDesc.from_json(text)
         image_desc((1, 6, 5, 4), 'f16', 'tvm_texture')
@@ -309,7 +300,6 @@ class ImageDesc(Checked):
 
         Examples
         --------
-        >>> import memdesc
         >>> i = memdesc.image_desc((1, 6, 5, 4), "f16", "in_out_channel")
         >>> print(i.source("python").split("# The ")[2])
         x of the pixel of an index.
@@ -372,7 +362,6 @@ def image_desc(dims: Iterable[int], dtype: object, name: str) -> ImageDesc:
 
     Examples
     --------
-    >>> import memdesc
     >>> i = memdesc.image_desc((1, 64, 56, 56), "f16", "in_out_channel")
     >>> i.width, i.height, i.nbytes
     (896, 56, 401408)

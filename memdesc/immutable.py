@@ -19,7 +19,6 @@ def immutable(kind: type[T]) -> type[T]:
 
     Examples
     --------
-    >>> import memdesc
     >>> memdesc.Block(axis=0, step=1, extent=0, stride=4).stride = 8
     Traceback (most recent call last):
         ...

@@ -37,7 +37,6 @@ class Index(tuple[Any, ...], Checked):  # noqa: SLOT001 - tuples of any length h
 
     Examples
     --------
-    >>> import memdesc
     >>> d = memdesc.memory_desc((2, 17, 5, 4), "f32", "nChw8c")
     >>> d.index(729), d.index(479)
     ((1, 9, 2, 3), Index((0, 23, 4, 3), is_padding=True))

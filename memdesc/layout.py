@@ -58,7 +58,6 @@ class Axis(NamedTuple):
 
     Examples
     --------
-    >>> import memdesc
     >>> memdesc.memory_desc((2, 17, 5, 4), "f32", "nChw8c").axes[1]
     Axis(dims=(1,), padded=24)
     """
@@ -86,7 +85,6 @@ class Block(NamedTuple):
 
     Examples
     --------
-    >>> import memdesc
     >>> memdesc.memory_desc((2, 17, 5, 4), "f32", "nChw8c").blocks[1:3]
     (Block(axis=1, step=8, extent=3, stride=160), Block(axis=1, step=1, extent=8, stride=1))
     """
@@ -315,7 +313,6 @@ class Layout(Checked):
 
         Examples
         --------
-        >>> import memdesc
         >>> tile = memdesc.parse_layout("Sw<3,3,3> o (64,64):(64,1)", dtype="f16").layout
         >>> tile.offset((1, 0)), tile.base().offset((1, 0)), tile.base().strides()
         (72, 64, (64, 1))

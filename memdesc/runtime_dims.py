@@ -54,7 +54,6 @@ class RuntimeDesc(Checked):
 
     Examples
     --------
-    >>> import memdesc
     >>> d = memdesc.runtime_desc((memdesc.RUNTIME, 20, 4), "f32", "aBc8b")
     >>> d.padded_dims[1:], d.strides, d.nbytes is None
     ((24, 4), (96, 32, 8), True)
@@ -184,7 +183,6 @@ def runtime_desc(
 
     Examples
     --------
-    >>> import memdesc
     >>> d = memdesc.runtime_desc((memdesc.RUNTIME, 20), "f32", "ab")
     >>> d.strides, d.resolve((3, 20)).nbytes
     ((20, 1), 240)

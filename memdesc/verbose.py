@@ -62,7 +62,6 @@ def to_verbose(desc: MemoryDesc | RuntimeDesc) -> str:
 
     Examples
     --------
-    >>> import memdesc
     >>> memdesc.verbose.to_verbose(memdesc.memory_desc((2, 17, 5, 4), "f32", "nChw8c"))
     'f32:p:blocked:aBcd8b::f0'
     """
@@ -142,7 +141,6 @@ def from_verbose(
 
     Examples
     --------
-    >>> import memdesc
     >>> memdesc.verbose.from_verbose("src:s8::blocked:acdb::f0", (1, 3, 2, 2))
     memory_desc((1, 3, 2, 2), 's8', 'acdb')
     >>> memdesc.verbose.from_verbose("src:f32:p:blocked:aBc8b::f0", "*x20x4")

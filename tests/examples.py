@@ -9,7 +9,10 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+import memdesc
 
 _ROOT = Path(__file__).parents[1]
 _NEED_A_DEVICE = (_ROOT / "docs" / "opencl.md", _ROOT / "reorder" / "opencl")
@@ -48,7 +51,11 @@ def is_runnable(page: Path) -> bool:
 def _start_of_examples(
     request: pytest.FixtureRequest, doctest_namespace: dict[str, object]
 ) -> Iterator[None]:
-    """Start the examples of reorder.opencl as its docstring says."""
+    """Start examples as numpydoc does, with the imports that all of them need.
+
+    Those of reorder.opencl start as its docstring says.
+    """
+    doctest_namespace |= {"memdesc": memdesc, "np": np}
     if request.node.path.is_relative_to(_NEED_A_DEVICE[1]):
         from reorder import opencl  # other tests need no pyopencl
 

@@ -74,7 +74,6 @@ class RecordDesc(Checked):
 
     Examples
     --------
-    >>> import memdesc
     >>> r = memdesc.record.record_desc((4096, 4096), "q4_0")
     >>> r.tensors, r.bits_per_element
     ({'data': 9437184}, 4.5)
@@ -235,7 +234,6 @@ class RecordDesc(Checked):
 
         Examples
         --------
-        >>> import memdesc
         >>> print(memdesc.record.record_desc((1, 32), "q4_0").show())
         record_desc((1, 32), 'q4_0')
         32 elements in 18 bytes, 4.5 bits each: d * (qs - 8)

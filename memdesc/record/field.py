@@ -54,7 +54,6 @@ class Field(Checked):
 
     Examples
     --------
-    >>> import memdesc
     >>> d = memdesc.record.record_desc((2, 64), "q4_0").field("d")
     >>> d.kind, d.groups, d.desc
     ('f16', (1, 32), memory_desc((2, 2), 'f16', strides=(18, 9)))
@@ -142,7 +141,6 @@ class Field(Checked):
 
         Examples
         --------
-        >>> import memdesc
         >>> memdesc.record.record_desc((2, 64), "q4_0").field("d").dense.desc
         memory_desc((2, 2), 'f16', 'ab')
         """

@@ -68,7 +68,6 @@ def known_records() -> tuple[str, ...]:
 
     Examples
     --------
-    >>> import memdesc
     >>> "q4_k" in memdesc.record.known_records()
     True
     """
@@ -116,7 +115,6 @@ def record_desc(dims: Iterable[int], name: str, **options: Any) -> RecordDesc:
 
     Examples
     --------
-    >>> import memdesc
     >>> r = memdesc.record.record_desc((4096, 11008), "gptq", group=128)
     >>> r.tensors
     {'qweight': 22544384, 'qzeros': 176128, 'scales': 704512}

@@ -44,7 +44,6 @@ class Constant(NamedTuple):
 
     Examples
     --------
-    >>> import memdesc
     >>> memdesc.record.Constant("weight_shape", "s32", (1, 2)).data.hex()
     '0100000002000000'
     """
@@ -89,7 +88,6 @@ class Codebook(NamedTuple):
 
     Examples
     --------
-    >>> import memdesc
     >>> signs = memdesc.record.record_desc((1, 256), "iq2_xs").rule.scale[-1].codebook
     >>> signs.size, signs.lanes, list(signs.values[:8]), list(signs.values[8:16])
     (8, (0, 1, 2, 3, 4, 5, 6, 7), [1, 1, 1, 1, 1, 1, 1, 1], [255, 1, 1, 1, 1, 1, 1, 255])
@@ -114,7 +112,6 @@ class Digits(NamedTuple):
 
     Examples
     --------
-    >>> import memdesc
     >>> digits = memdesc.record.record_desc((1, 256), "tq1_0").rule.code.codebook
     >>> digits.base, digits.lanes[::32]
     (3, (0, 1, 2, 3, 4, 0, 2, 4))
@@ -153,7 +150,6 @@ class Number(NamedTuple):
 
     Examples
     --------
-    >>> import memdesc
     >>> code = memdesc.record.record_desc((1, 32), "q5_0").rule.code
     >>> code.parts, code.minus
     ((('qs', 0), ('qh', 4)), 16)
@@ -214,7 +210,6 @@ class Rule(NamedTuple):
 
     Examples
     --------
-    >>> import memdesc
     >>> print(memdesc.record.record_desc((1, 256), "q4_k").rule)
     d * (sc_low | sc_high << 4) * qs - dmin * (m_low | m_high << 4)
     """
