@@ -12,7 +12,8 @@ codebook, in 2 or 3 bits, lowest bit first.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from math import prod
 from pathlib import Path
 from types import MappingProxyType
@@ -39,26 +40,27 @@ class _BlockField(NamedTuple):
     # offset of the first element in the block
     first: int
     # extents and strides of the loops over its elements in a block, slowest first
-    digits: tuple[tuple[int, int], ...] = ()
+    digits: tuple[tuple[int, int], ...]
     # which of the field's elements for a group each element of the group uses: `Field.index`
-    places: tuple[int, ...] = ()
+    places: tuple[int, ...]
 
-
-class _BlockType(NamedTuple):
-    """A block type: bytes and elements (along the last dim) of a block, its fields and the rule."""
-
-    nbytes: int
-    block: int
-    fields: tuple[_BlockField, ...]
-    rule: Rule
+    @property
+    def bits(self) -> int:
+        """Width of an element."""
+        return BIT_PLANES.get(self.kind) or DATA_TYPES[self.kind].bits
 
 
 class GgufType(NamedTuple):
-    """A GGUF type: the name of its record or data type, and the elements and bytes of a block."""
+    """A GGUF type: the name of its record or data type, and the elements and bytes of a block.
+
+    Block types have fields and a rule.
+    """
 
     name: str
     block: int
     nbytes: int
+    fields: tuple[_BlockField, ...] = ()
+    rule: Rule | None = None
 
     def __str__(self) -> str:
         return self.name.removeprefix("gguf_").upper()
@@ -134,21 +136,83 @@ _BOOKS: Mapping[str, Codebook | Digits] = MappingProxyType(
         "ternary": Digits(3, tuple(digit for _, digit in _TERNARY)),
     }
 )
-_NUMBER = re.compile(r"(?P<fields>[\w:|]+)(?:-(?P<minus>\d+))?(?:\[(?P<name>\w+)\])?")
+# A block type is a line of its name, its number in GGUF, the bytes and the elements of a block, and
+# the formula; then follow its fields: type / group, @ first element, extent x stride of each loop.
+_TABLE = """
+q4_0 2 18/32: d * qs-8
+  d f16/32 @0; qs u4 @4 2x1 16x2
+q4_1 3 20/32: d * qs + m
+  d f16/32 @0; m f16/32 @1; qs u4 @8 2x1 16x2
+q5_0 6 22/32: d * qs|qh-16
+  d f16/32 @0; qh u1 @16 32x1; qs u4 @12 2x1 16x2
+q5_1 7 24/32: d * qs|qh + m
+  d f16/32 @0; m f16/32 @1; qh u1 @32 32x1; qs u4 @16 2x1 16x2
+q8_0 8 34/32: d * qs
+  d f16/32 @0; qs s8 @2 32x1
+q2_k 10 84/256: d * sc * qs - dmin * m
+  sc u4/16 @0 16x2; m u4/16 @1 16x2; qs u2 @64 2x128 4x1 32x4; d f16/256 @40; dmin f16/256 @41
+q3_k 11 110/256: d * sc_*-32 * qs|hmask-4
+  hmask u1 @0 8x1 32x8; qs u2 @128 2x128 4x1 32x4; sc_low u4/16 @192 2x1 8x2;
+  sc_high u2/16 @416 4x1 4x4; d f16/256 @54
+q4_k 12 144/256: d * sc_* * qs - dmin * m_*
+  d f16/256 @0; dmin f16/256 @1; sc_low u4/32 @8 2x16 4x2; sc_high u2/32 @18 2x1 4x4;
+  m_low u4/32 @16 2x9 4x2; m_high u2/32 @34 2x1 4x4; qs u4 @32 4x64 2x1 32x2
+q5_k 13 176/256: d * sc_* * qs|qh - dmin * m_*
+  d f16/256 @0; dmin f16/256 @1; sc_low u4/32 @8 2x16 4x2; sc_high u2/32 @18 2x1 4x4;
+  m_low u4/32 @16 2x9 4x2; m_high u2/32 @34 2x1 4x4; qh u1 @128 8x1 32x8; qs u4 @96 4x64 2x1 32x2
+q6_k 14 210/256: d * sc * ql|qh-32
+  ql u4 @0 2x128 2x1 64x2; qh u2 @512 2x128 4x1 32x4; sc s8/16 @192 16x1; d f16/256 @104
+tq1_0 34 54/256: d * qs-1[ternary]
+  qs u8/256 @0 52x1; d f16/256 @26
+tq2_0 35 66/256: d * qs-1
+  qs u2 @0 2x128 4x1 32x4; d f16/256 @32
+iq1_s 19 50/256: d * sc_*[quarters_8] * (qs|qh_*[iq1] - delta[delta])
+  d f16/256 @0; qs u8/8 @2 32x1; qh_0 u1/8 @272 8x16 4x3; qh_1 u1/8 @273 8x16 4x3;
+  qh_2 u1/8 @274 8x16 4x3; sc_low u2/32 @142 8x8; sc_high u1/32 @286 8x16; delta u1/32 @287 8x16
+iq1_m 29 56/256: d_*[f16] * sc_*[quarters_8] * (qs|qh_*[iq1] - delta[delta])
+  qs u8/8 @0 32x1; qh_low u2/8 @128 32x2; qh_high u1/8 @258 32x4; delta u1/8 @259 32x4;
+  sc_0 u1/16 @384 4x16 4x3; sc_1 u1/16 @385 4x16 4x3; sc_2 u1/16 @386 4x16 4x3; d_0 u4/256 @99;
+  d_1 u4/256 @103; d_2 u4/256 @107; d_3 u4/256 @111
+iq2_xxs 16 66/256: d * sc[quarters] * signs_*[seven_signs] * qs[iq2_xxs]
+  d f16/256 @0; qs u8/8 @2 8x8 4x1; signs_0 u1/8 @48 8x64 4x7; signs_1 u1/8 @49 8x64 4x7;
+  signs_2 u1/8 @50 8x64 4x7; signs_3 u1/8 @51 8x64 4x7; signs_4 u1/8 @52 8x64 4x7;
+  signs_5 u1/8 @53 8x64 4x7; signs_6 u1/8 @54 8x64 4x7; sc u4/32 @19 8x16
+iq2_xs 17 74/256: d * sc[quarters] * signs_*[seven_signs] * qs_*[iq2_xs]
+  d f16/256 @0; qs_low u8/8 @2 32x2; qs_high u1/8 @24 32x16; signs_low u1/8 @25 32x16;
+  signs_mid u2/8 @13 32x8; signs_high u4/8 @7 32x4; sc u4/16 @132 16x1
+iq2_s 22 82/256: d * sc[quarters] * signs[sign] * qs|qh[iq2_s]
+  d f16/256 @0; qs u8/8 @2 32x1; signs u1 @272 256x1; qh u2/8 @264 32x1; sc u4/16 @148 16x1
+iq3_xxs 18 98/256: d * sc[half_odd] * signs_*[seven_signs] * qs[iq3_xxs]
+  d f16/256 @0; qs u8/4 @2 64x1; signs_0 u1/8 @528 8x32 4x7; signs_1 u1/8 @529 8x32 4x7;
+  signs_2 u1/8 @530 8x32 4x7; signs_3 u1/8 @531 8x32 4x7; signs_4 u1/8 @532 8x32 4x7;
+  signs_5 u1/8 @533 8x32 4x7; signs_6 u1/8 @534 8x32 4x7; sc u4/32 @139 8x8
+iq3_s 21 110/256: d * sc[odd] * signs[sign] * qs|qh[iq3_s]
+  d f16/256 @0; qs u8/4 @2 64x1; qh u1/4 @528 64x1; signs u1 @592 256x1; sc u4/32 @212 8x1
+iq4_nl 20 18/32: d * qs[iq4]
+  d f16/32 @0; qs u4 @4 2x1 16x2
+iq4_xs 23 136/256: d * sc_low|sc_high-32 * qs[iq4]
+  d f16/256 @0; sc_high u2/32 @8 8x1; sc_low u4/32 @8 8x1; qs u4 @16 8x32 2x1 16x2
+gguf_mxfp4 39 17/32: e[half_e8m0] * qs[e2m1]
+  e u8/32 @0; qs u4 @2 2x1 16x2
+gguf_nvfp4 40 36/64: d[half_e4m3] * qs[e2m1]
+  d u8/16 @0 4x1; qs u4 @8 4x16 2x1 8x2
+"""
+_NUMBER = re.compile(r"(?P<fields>[\w*|]+)(?:-(?P<minus>\d+))?(?:\[(?P<name>\w+)\])?")
 _RULE = re.compile(
     r"(?P<scale>\S+(?: \* \S+)*?) \* (?P<code>\(.*\)|[^\s(]+)(?: (?P<sign>[+-]) (?P<offset>.*))?"
 )
 
 
-def _number(text: str) -> Number:
-    """Read fields, lowest bits first with their widths, what is subtracted, and a table."""
+def _number(fields: Sequence[_BlockField], text: str) -> Number:
+    """Read fields, lowest bits first, what is subtracted, and a table; a star ends a prefix."""
     match = re.fullmatch(_NUMBER, text)
-    assert match is not None, text  # noqa: S101 - the rows below are right
+    assert match is not None, text  # noqa: S101 - the rows above are right
     parts, shift = [], 0
-    for part in match["fields"].split("|"):
-        field, _, bits = part.partition(":")
-        parts.append((field, shift))
-        shift += int(bits or 0)
+    for name in match["fields"].split("|"):
+        for field in fields:
+            if field.name == name or (name[-1] == "*" and field.name.startswith(name[:-1])):
+                parts.append((field.name, shift))
+                shift += field.bits
     name = match["name"] or ""
     return Number(
         tuple(parts),
@@ -159,188 +223,62 @@ def _number(text: str) -> Number:
     )
 
 
-def _rule(text: str) -> Rule:
+def _rule(fields: Sequence[_BlockField], text: str) -> Rule:
     """Read a formula."""
     match = re.fullmatch(_RULE, text)
-    assert match is not None, text  # noqa: S101 - the rows below are right
+    assert match is not None, text  # noqa: S101 - the rows above are right
+    read = partial(_number, fields)
     code, _, zero = match["code"].strip("()").partition(" - ")
     scale, offset = (
-        tuple(map(_number, filter(None, (match[part] or "").split(" * "))))
+        tuple(map(read, filter(None, (match[part] or "").split(" * "))))
         for part in ("scale", "offset")
     )
     sign = -1 if match["sign"] == "-" else 1
-    return Rule(_number(code), scale, _number(zero) if zero else None, offset, sign)
+    return Rule(read(code), scale, read(zero) if zero else None, offset, sign)
 
 
-def _block(
-    nbytes: int, block: int, rule: str, *fields: str, **places: tuple[int, ...]
-) -> _BlockType:
-    """Read a formula, and fields: type / group, @ first element, extent x stride of each loop."""
-    read = []
-    for field in "; ".join(fields).split("; "):
-        name, kind, first, *loops = field.split()
-        kind, _, group = kind.partition("/")
-        digits = tuple(
-            (int(extent), int(stride)) for extent, stride in (x.split("x") for x in loops)
+def _block_field(text: str, places: tuple[int, ...] = ()) -> _BlockField:
+    name, kind, first, *loops = text.split()
+    kind, _, group = kind.partition("/")
+    digits = [each.split("x") for each in loops]
+    pairs = tuple((int(extent), int(stride)) for extent, stride in digits)
+    return _BlockField(name, kind, int(group or 1), int(first[1:]), pairs, places)
+
+
+def _block_types() -> Iterator[tuple[int, GgufType]]:
+    """Read the table: the number of each block type, and what it is."""
+    for text in re.split(r"\n(?=\w)", _TABLE.strip()):
+        head, _, rest = text.partition("\n")
+        name, number, sizes, formula = head.split(" ", 3)
+        nbytes, block = map(int, sizes.strip(":").split("/"))
+        # ternary digits are not in the order of their bytes
+        places = {"qs": tuple(byte for byte, _ in _TERNARY)} if name == "tq1_0" else {}
+        fields = tuple(
+            _block_field(each, places.get(each.split()[0], ())) for each in rest.split(";")
         )
-        read.append(
-            _BlockField(name, kind, int(group or 1), int(first[1:]), digits, places.get(name, ()))
-        )
-    return _BlockType(nbytes, block, tuple(read), _rule(rule))
+        yield int(number), GgufType(name, block, nbytes, fields, _rule(fields, formula))
 
 
-# fmt: off
-GGUF_TYPES: Mapping[str, _BlockType] = MappingProxyType({
-    "q4_0": _block(
-        18, 32, "d * qs-8",
-        "d f16/32 @0; qs u4 @4 2x1 16x2",
-    ),
-    "q4_1": _block(
-        20, 32, "d * qs + m",
-        "d f16/32 @0; m f16/32 @1; qs u4 @8 2x1 16x2",
-    ),
-    "q5_0": _block(
-        22, 32, "d * qs:4|qh-16",
-        "d f16/32 @0; qh u1 @16 32x1; qs u4 @12 2x1 16x2",
-    ),
-    "q5_1": _block(
-        24, 32, "d * qs:4|qh + m",
-        "d f16/32 @0; m f16/32 @1; qh u1 @32 32x1; qs u4 @16 2x1 16x2",
-    ),
-    "q8_0": _block(
-        34, 32, "d * qs",
-        "d f16/32 @0; qs s8 @2 32x1",
-    ),
-    "q2_k": _block(
-        84, 256, "d * sc * qs - dmin * m",
-        "sc u4/16 @0 16x2; m u4/16 @1 16x2; qs u2 @64 2x128 4x1 32x4; d f16/256 @40",
-        "dmin f16/256 @41",
-    ),
-    "q3_k": _block(
-        110, 256, "d * sc_low:4|sc_high-32 * qs:2|hmask-4",
-        "hmask u1 @0 8x1 32x8; qs u2 @128 2x128 4x1 32x4; sc_low u4/16 @192 2x1 8x2",
-        "sc_high u2/16 @416 4x1 4x4; d f16/256 @54",
-    ),
-    "q4_k": _block(
-        144, 256, "d * sc_low:4|sc_high * qs - dmin * m_low:4|m_high",
-        "d f16/256 @0; dmin f16/256 @1; sc_low u4/32 @8 2x16 4x2; sc_high u2/32 @18 2x1 4x4",
-        "m_low u4/32 @16 2x9 4x2; m_high u2/32 @34 2x1 4x4; qs u4 @32 4x64 2x1 32x2",
-    ),
-    "q5_k": _block(
-        176, 256, "d * sc_low:4|sc_high * qs:4|qh - dmin * m_low:4|m_high",
-        "d f16/256 @0; dmin f16/256 @1; sc_low u4/32 @8 2x16 4x2; sc_high u2/32 @18 2x1 4x4",
-        "m_low u4/32 @16 2x9 4x2; m_high u2/32 @34 2x1 4x4; qh u1 @128 8x1 32x8",
-        "qs u4 @96 4x64 2x1 32x2",
-    ),
-    "q6_k": _block(
-        210, 256, "d * sc * ql:4|qh-32",
-        "ql u4 @0 2x128 2x1 64x2; qh u2 @512 2x128 4x1 32x4; sc s8/16 @192 16x1",
-        "d f16/256 @104",
-    ),
-    "tq1_0": _block(
-        54, 256, "d * qs-1[ternary]",
-        "qs u8/256 @0 52x1; d f16/256 @26",
-        qs=tuple(byte for byte, _ in _TERNARY),
-    ),
-    "tq2_0": _block(
-        66, 256, "d * qs-1",
-        "qs u2 @0 2x128 4x1 32x4; d f16/256 @32",
-    ),
-    "iq1_s": _block(
-        50, 256,
-        "d * sc_low:2|sc_high[quarters_8] * "
-        "(qs:8|qh_0:1|qh_1:1|qh_2[iq1] - delta[delta])",
-        "d f16/256 @0; qs u8/8 @2 32x1; qh_0 u1/8 @272 8x16 4x3; qh_1 u1/8 @273 8x16 4x3",
-        "qh_2 u1/8 @274 8x16 4x3; sc_low u2/32 @142 8x8; sc_high u1/32 @286 8x16",
-        "delta u1/32 @287 8x16",
-    ),
-    "iq1_m": _block(
-        56, 256,
-        "d_0:4|d_1:4|d_2:4|d_3[f16] * sc_0:1|sc_1:1|sc_2[quarters_8] * "
-        "(qs:8|qh_low:2|qh_high[iq1] - delta[delta])",
-        "qs u8/8 @0 32x1; qh_low u2/8 @128 32x2; qh_high u1/8 @258 32x4",
-        "delta u1/8 @259 32x4; sc_0 u1/16 @384 4x16 4x3; sc_1 u1/16 @385 4x16 4x3",
-        "sc_2 u1/16 @386 4x16 4x3; d_0 u4/256 @99; d_1 u4/256 @103; d_2 u4/256 @107",
-        "d_3 u4/256 @111",
-    ),
-    "iq2_xxs": _block(
-        66, 256,
-        "d * sc[quarters] * "
-        "signs_0:1|signs_1:1|signs_2:1|signs_3:1|signs_4:1|signs_5:1|signs_6[seven_signs] * "
-        "qs[iq2_xxs]",
-        "d f16/256 @0; qs u8/8 @2 8x8 4x1; signs_0 u1/8 @48 8x64 4x7",
-        "signs_1 u1/8 @49 8x64 4x7; signs_2 u1/8 @50 8x64 4x7; signs_3 u1/8 @51 8x64 4x7",
-        "signs_4 u1/8 @52 8x64 4x7; signs_5 u1/8 @53 8x64 4x7; signs_6 u1/8 @54 8x64 4x7",
-        "sc u4/32 @19 8x16",
-    ),
-    "iq2_xs": _block(
-        74, 256,
-        "d * sc[quarters] * signs_low:1|signs_mid:2|signs_high[seven_signs] * "
-        "qs_low:8|qs_high[iq2_xs]",
-        "d f16/256 @0; qs_low u8/8 @2 32x2; qs_high u1/8 @24 32x16",
-        "signs_low u1/8 @25 32x16; signs_mid u2/8 @13 32x8; signs_high u4/8 @7 32x4",
-        "sc u4/16 @132 16x1",
-    ),
-    "iq2_s": _block(
-        82, 256, "d * sc[quarters] * signs[sign] * qs:8|qh[iq2_s]",
-        "d f16/256 @0; qs u8/8 @2 32x1; signs u1 @272 256x1; qh u2/8 @264 32x1",
-        "sc u4/16 @148 16x1",
-    ),
-    "iq3_xxs": _block(
-        98, 256,
-        "d * sc[half_odd] * "
-        "signs_0:1|signs_1:1|signs_2:1|signs_3:1|signs_4:1|signs_5:1|signs_6[seven_signs] * "
-        "qs[iq3_xxs]",
-        "d f16/256 @0; qs u8/4 @2 64x1; signs_0 u1/8 @528 8x32 4x7",
-        "signs_1 u1/8 @529 8x32 4x7; signs_2 u1/8 @530 8x32 4x7; signs_3 u1/8 @531 8x32 4x7",
-        "signs_4 u1/8 @532 8x32 4x7; signs_5 u1/8 @533 8x32 4x7; signs_6 u1/8 @534 8x32 4x7",
-        "sc u4/32 @139 8x8",
-    ),
-    "iq3_s": _block(
-        110, 256, "d * sc[odd] * signs[sign] * qs:8|qh[iq3_s]",
-        "d f16/256 @0; qs u8/4 @2 64x1; qh u1/4 @528 64x1; signs u1 @592 256x1",
-        "sc u4/32 @212 8x1",
-    ),
-    "iq4_nl": _block(
-        18, 32, "d * qs[iq4]",
-        "d f16/32 @0; qs u4 @4 2x1 16x2",
-    ),
-    "iq4_xs": _block(
-        136, 256, "d * sc_low:4|sc_high-32 * qs[iq4]",
-        "d f16/256 @0; sc_high u2/32 @8 8x1; sc_low u4/32 @8 8x1; qs u4 @16 8x32 2x1 16x2",
-    ),
-    "gguf_mxfp4": _block(
-        17, 32, "e[half_e8m0] * qs[e2m1]",
-        "e u8/32 @0; qs u4 @2 2x1 16x2",
-    ),
-    "gguf_nvfp4": _block(
-        36, 64, "d[half_e4m3] * qs[e2m1]",
-        "d u8/16 @0 4x1; qs u4 @8 4x16 2x1 8x2",
-    ),
-})
-
+_BY_NUMBER = dict(_block_types())
+GGUF_TYPES: Mapping[str, GgufType] = MappingProxyType(
+    {each.name: each for each in _BY_NUMBER.values()}
+)
+_PLAIN = {0: "f32", 1: "f16", 24: "s8", 25: "s16", 26: "s32", 27: "s64", 28: "f64", 30: "bf16"}
 # Numbers of GGUF's types, with the names of data types and records here.
-GGUF_NUMBERS: Mapping[int, str] = MappingProxyType({
-    0: "f32", 1: "f16", 2: "q4_0", 3: "q4_1", 6: "q5_0", 7: "q5_1", 8: "q8_0", 10: "q2_k",
-    11: "q3_k", 12: "q4_k", 13: "q5_k", 14: "q6_k", 16: "iq2_xxs", 17: "iq2_xs", 18: "iq3_xxs",
-    19: "iq1_s", 20: "iq4_nl", 21: "iq3_s", 22: "iq2_s", 23: "iq4_xs", 24: "s8", 25: "s16",
-    26: "s32", 27: "s64", 28: "f64", 29: "iq1_m", 30: "bf16", 34: "tq1_0", 35: "tq2_0",
-    39: "gguf_mxfp4", 40: "gguf_nvfp4",
-})
-# fmt: on
+GGUF_NUMBERS: Mapping[int, str] = MappingProxyType(
+    dict(sorted((_PLAIN | {number: each.name for number, each in _BY_NUMBER.items()}).items()))
+)
 
 
 def gguf_type(name: str) -> GgufType:
     """Return the GGUF type of a record or a data type."""
-    row = GGUF_TYPES.get(name)
-    if row is None:
-        return GgufType(name, 1, DATA_TYPES[name].nbytes(1))
-    return GgufType(name, row.block, row.nbytes)
+    return GGUF_TYPES.get(name) or GgufType(name, 1, DATA_TYPES[name].nbytes(1))
 
 
 def gguf_record(name: str, dims: tuple[int, ...]) -> tuple[tuple[Field, ...], Rule]:
     """Return the fields and the rule of a block type for some dims, with blocks along the last."""
     row = GGUF_TYPES[name]
+    assert row.rule is not None  # noqa: S101 - for the type checker: it is a block type
     if dims[-1] % row.block:
         raise MemdescError(
             f"{name} has blocks of {row.block} elements, which do not divide "
@@ -349,12 +287,11 @@ def gguf_record(name: str, dims: tuple[int, ...]) -> tuple[tuple[Field, ...], Ru
     return tuple(_field(part, row, dims) for part in row.fields), row.rule
 
 
-def _field(part: _BlockField, row: _BlockType, dims: tuple[int, ...]) -> Field:
-    bits = BIT_PLANES.get(part.kind) or DATA_TYPES[part.kind].bits
+def _field(part: _BlockField, row: GgufType, dims: tuple[int, ...]) -> Field:
     last = len(dims) - 1
     count = max(part.places) + 1 if part.places else 1
     step = row.block // part.group * count
-    stride = row.nbytes * 8 // bits
+    stride = row.nbytes * 8 // part.bits
     blocks = [Block(last, step, dims[-1] // row.block, stride)]
     for extent, inner in part.digits:
         step //= extent

@@ -1,9 +1,5 @@
 """The schemes whose weights are several tensors: a row each.
 
-A tensor is a line of its role in the rule (codes come first; scales multiply, a divisor divides,
-zero points are subtracted and offsets added), its name, the type of its elements (in words of
-another type), its shape, and other fields of a `Part`.
-
 The orders of codes are those of the vocabulary of weights. Sources of the rules: AutoGPTQ and
 GPTQModel (version 1 of `qzeros` stores zero points minus 1), AutoAWQ, PyTorch 2.13
 (`_weight_int4pack_mm_for_cpu`), OCP's MX 1.0, DeepSeek-V3 (`inference/kernel.py`,
@@ -20,7 +16,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from operator import index
 from types import MappingProxyType
@@ -34,17 +30,215 @@ from memdesc.record.scheme import Option, Options, Part, Scheme
 if TYPE_CHECKING:
     from memdesc.record.rule import Rule
 
-_FLOATS = ("f16", "bf16", "f32")
-_F16, _BF16 = Option("scales", "f16", _FLOATS), Option("scales", "bf16", _FLOATS)
-_FOUR, _GROUP, _ROWS = Option("bits", 4, (4, 8)), Option("group", 128), Option("rows", 1)
-_ZEROS = Option("zeros", usual=False, legal=(False, True))
-_BLOCK = Option("block", 128, is_block=True)
-_SWIZZLED = Option("swizzled", usual=True, legal=(True, False))
-_FP8 = (
-    Option("codes", "f8_e4m3", ("f8_e4m3", "f8_e5m2")),
-    Option("scales", "f32", ("f32", "bf16", "f16", "e8m0")),
-    Option("scale_inv", usual=False, legal=(False, True)),
+# A scheme begins with its name, the letters of its dims, and those of stacked matrices if there are
+# any; then follow its other fields and, after a colon, its options, with usual values that are not
+# those of `_OPTIONS`. A tensor is a line of its role in the rule (scales multiply, a divisor
+# divides, zero points are subtracted and offsets added), its name, the type of its elements (in
+# words of another type), its shape, and other fields of a `Part`, with two blanks between them.
+_TABLE = """
+gptq io model=oi data=g_idx rule=from_one: group zeros_by_version bits floats g_idx
+  code   qweight  u{bits} in s32  i*bits/32, o        order=Ab{word}a
+  zero   qzeros   u{bits} in s32  i/group, o*bits/32  by=g_idx
+  scale  scales   {scales}        i/group, o          by=g_idx
+  -      g_idx    s32             i                   when=g_idx  values=groups
+
+awq io model=oi: group floats
+  code   qweight  u4 in s32  i, o*4/32        order=awq
+  zero   qzeros   u4 in s32  i/group, o*4/32  order=awq
+  scale  scales   {scales}   i/group, o
+
+torch_int4_cpu oi rule=from_middle: group floats=bf16
+  code    weight  u4 in u8  o, i*4/8       order=torch_int4_cpu
+  scale   scales  {scales}  i/group, o, 2  order=first_of_pairs   within=scales_and_zeros  is_bare
+  offset  zeros   {scales}  i/group, o, 2  order=second_of_pairs  within=scales_and_zeros  is_bare
+
+torch_int4_cpu_avx2 oi rule=from_middle: group floats=bf16
+  code    weight  u4 in u8  o, i*4/8       order=torch_int4_cpu_avx2
+  scale   scales  {scales}  i/group, o, 2  order=first_of_pairs   within=scales_and_zeros  is_bare
+  offset  zeros   {scales}  i/group, o, 2  order=second_of_pairs  within=scales_and_zeros  is_bare
+
+torch_int4_cpu_default oi rule=from_middle: group floats=bf16
+  code    weight  u4 in u8  o, i*4/8       order=torch_int4_cpu_default
+  scale   scales  {scales}  i/group, o, 2  order=first_of_pairs   within=scales_and_zeros  is_bare
+  offset  zeros   {scales}  i/group, o, 2  order=second_of_pairs  within=scales_and_zeros  is_bare
+
+ocp_mxfp4 oi,eoi: swizzled
+  code   data    f4_e2m1 in u8  o, i*4/8
+  scale  scales  e8m0           o~128, i/32~4  order=nvfp4_scales  when=swizzled
+  scale  scales  e8m0           o, i/32        when=!swizzled
+
+ocp_mxfp8 oi,eoi: swizzled
+  code   data    f8_e4m3  o, i
+  scale  scales  e8m0     o~128, i/32~4  order=nvfp4_scales  when=swizzled
+  scale  scales  e8m0     o, i/32        when=!swizzled
+
+modelopt_nvfp4 oi,eio
+  code   weight          f4_e2m1 in u8  o, i*4/8  stacked=e, i*4/8, o  stacked_order=aBc2b
+  scale  weight_scale    f8_e4m3        o, i/16   stacked=e, i/16, o
+  scale  weight_scale_2  f32            1         stacked=1
+
+compressed_nvfp4 oi,eoi
+  code     weight_packed        f4_e2m1 in u8  o, i*4/8
+  scale    weight_scale         f8_e4m3        o, i/16
+  divisor  weight_global_scale  f32            1        stacked=e, 1, 1
+
+modelopt_mxfp4 oi,eoi
+  code   weight        f4_e2m1 in u8  o, i*4/8
+  scale  weight_scale  e8m0 in u8     o, i/32
+
+compressed_mxfp4 oi,eoi
+  code   weight_packed  f4_e2m1 in u8  o, i*4/8
+  scale  weight_scale   e8m0 in u8     o, i/32
+
+gpt_oss_mxfp4 oi,eoi model=eio joint=_
+  code   blocks  f4_e2m1 in u8  o, i/32, 16
+  scale  scales  e8m0 in u8     o, i/32
+
+mxfp8 oi,eoi
+  code   weight        f8_e4m3     o, i
+  scale  weight_scale  e8m0 in u8  o, i/32
+
+mlx_mxfp4 oi,eoi
+  code   weight  f4_e2m1 in u32  o, i*4/32  is_bare
+  scale  scales  e8m0 in u8      o, i/32    is_bare
+
+mlx_mxfp8 oi,eoi
+  code   weight  f8_e4m3 in u32  o, i*8/32  is_bare
+  scale  scales  e8m0 in u8      o, i/32    is_bare
+
+mlx_nvfp4 oi,eoi
+  code   weight  f4_e2m1 in u32  o, i*4/32  is_bare
+  scale  scales  f8_e4m3 in u8   o, i/16    is_bare
+
+fp8_tensor oi,eoi: codes fp8_scales scale_inv
+  code   weight            {codes}   o, i
+  scale  weight_scale_inv  {scales}  1  stacked=e, 1, 1  when=scale_inv
+  scale  weight_scale      {scales}  1  stacked=e, 1, 1  when=!scale_inv
+
+fp8_channel oi,eoi: codes fp8_scales scale_inv
+  code   weight            {codes}   o, i
+  scale  weight_scale_inv  {scales}  o, 1  when=scale_inv
+  scale  weight_scale      {scales}  o, 1  when=!scale_inv
+
+fp8_block oi,eoi: codes fp8_scales scale_inv block
+  code   weight            {codes}   o, i
+  scale  weight_scale_inv  {scales}  o^block, i^block  when=scale_inv
+  scale  weight_scale      {scales}  o^block, i^block  when=!scale_inv
+
+deepseek_fp8 oi,eoi: block
+  code   weight  f8_e4m3  o, i
+  scale  scale   e8m0     o^block, i^block
+
+deepseek_fp4 oi,eoi
+  code   weight  f4_e2m1 in s8  o, i*4/8
+  scale  scale   e8m0           o, i/32
+
+mlx oi,eoi rule=in_scales: mlx_group mlx_bits floats=bf16
+  code    weight  u{bits} in u32  o, i*bits/32  is_bare
+  scale   scales  {scales}        o, i/group
+  offset  biases  {scales}        o, i/group
+
+pack_quantized oi rule=from_middle: group rows zeros bits floats=bf16 shape
+  code   weight_packed      u{bits} in s32  o, i*bits^32        order=aB{word}b
+  scale  weight_scale       {scales}        o/rows, i/group
+  zero   weight_zero_point  u{bits} in s32  o*bits^32, i/group  order=Ab{word}a  when=zeros
+  -      weight_shape       {shape}         -                   values=dims      shows=o,i
+
+int_quantized oi: group=-1 rows zeros floats=bf16
+  code   weight             s8        o, i
+  scale  weight_scale       {scales}  o/rows, i/group
+  zero   weight_zero_point  s8        o/rows, i/group  when=zeros
+
+hqq oi rule=in_scales: group=64 hqq_bits floats=bf16
+  code   W_q                  u{bits} in u8  o*bits/8*i/group, group  order=in_parts  is_bare
+  scale  scale                {scales}       i/group*o, 1             is_bare
+  zero   zero                 {scales}       i/group*o, 1             is_bare
+  -      shape                s64            -  values=dims        shows=o,i
+  -      nbits                s32            -  values=bits        shows=bits
+  -      group_size           s32            -  values=group_size  shows=group
+  -      axis                 s32            -  values=1
+  -      packing              u8             -  values=packing
+  -      unpack_view_dtype    u8             -  values=uint8
+  -      compute_dtype        u8             -  values=type_of_scales
+  -      view_as_float        u8             -  values=0
+  -      quant_scale          u8             -  values=0
+  -      quant_zero           u8             -  values=0
+  -      offload_meta         u8             -  values=0
+  -      encoded_state_dict   u8             -  values=1
+  -      stores_quant_config  u8             -  values=1
+  -      channel_wise         u8             -  values=1
+  -      optimize             u8             -  values=1
+  -      round_zero           u8             -  values=is_four_bits
+
+ggml_soa oi rule=from_middle
+  code   adreno_q  u4 in u8  o, i*4/8  order=ggml_soa
+  scale  adreno_d  f16       o, i/32
+
+adreno_noshuffle oi rule=from_middle
+  code   adreno_q  u4 in u16  i*4/16, o  order=adreno_noshuffle
+  scale  adreno_d  f16        i/32, o    order=adreno_scales
+
+adreno_trans4_ns oi,eoi rule=from_middle
+  code   adreno_q  u4 in u32  i*4/32, o  order=Ba8b  stacked_order=adreno_trans4_ns
+  scale  adreno_d  f16        i/32, o    order=ba    stacked_order=acb
+
+bnb_nf4 oi rule=nf4: bnb_block dtype
+  code   weight                               u4 in u8  i*4/8*o, 1  order=high_first  is_bare
+  scale  absmax                               f32  i/block*o  within=weight.absmax  is_bare
+  -      weight.quant_map                     f32  -  values=nf4
+  -      weight.quant_state.bitsandbytes__nf4  u8  -  values=nf4_state  shows=bnb_state
+
+bnb_fp4 oi rule=fp4: bnb_block dtype
+  code   weight                               u4 in u8  i*4/8*o, 1  order=high_first  is_bare
+  scale  absmax                               f32  i/block*o  within=weight.absmax  is_bare
+  -      weight.quant_map                     f32  -  values=fp4
+  -      weight.quant_state.bitsandbytes__fp4  u8  -  values=fp4_state  shows=bnb_state
+"""
+
+_FLAG, _FP8 = (False, True), ("f8_e4m3", "f8_e5m2")
+_OPTIONS: Mapping[str, Option] = MappingProxyType(
+    {
+        "group": Option("group", 128),
+        "mlx_group": Option("group", 64, (32, 64, 128)),  # what MLX has kernels for
+        "rows": Option("rows", 1),
+        "block": Option("block", 128, is_block=True),
+        "bnb_block": Option("block", 64, has_all=False),
+        "bits": Option("bits", 4, (4, 8)),
+        "mlx_bits": Option("bits", 4, (1, 2, 3, 4, 5, 6, 8)),
+        # HQQ pads 3-bit codes to whole words over all rows, so they have no record
+        "hqq_bits": Option("bits", 4, (1, 2, 4, 8)),
+        "floats": Option("scales", "f16", ("f16", "bf16", "f32")),
+        "fp8_scales": Option("scales", "f32", ("f32", "bf16", "f16", "e8m0")),
+        "codes": Option("codes", _FP8[0], _FP8),
+        # compressed-tensors writes the first type of dims, Kimi-K2 the second
+        "shape": Option("shape", "s64", ("s64", "s32")),
+        "dtype": Option("dtype", "bfloat16", ("bfloat16", "float16", "float32")),
+        "zeros": Option("zeros", usual=False, legal=_FLAG),
+        "zeros_by_version": Option("zeros", "v1", ("v1", "v2"), ("stored minus 1", "as they are")),
+        # both names hold the factor that codes are multiplied by
+        "scale_inv": Option("scale_inv", usual=False, legal=_FLAG),
+        "swizzled": Option("swizzled", usual=True, legal=_FLAG[::-1]),
+        "g_idx": Option("g_idx", usual=False, legal=_FLAG),
+    }
 )
+
+
+# the numbers of bitsandbytes's codes
+# fmt: off
+_BNB_FP4 = (
+    0.0, 0.0052083334885537624, 0.6666666865348816, 1.0, 0.3333333432674408, 0.5,
+    0.1666666716337204, 0.25,
+)
+_BNB_TABLES = {
+    "nf4": (
+        -1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635,
+        -0.18477343022823334, -0.09105003625154495, 0.0, 0.07958029955625534, 0.16093020141124725,
+        0.24611230194568634, 0.33791524171829224, 0.44070982933044434, 0.5626170039176941,
+        0.7229568362236023, 1.0,
+    ),
+    "fp4": (*_BNB_FP4, 0.0, *(-value for value in _BNB_FP4[1:])),
+}
+# fmt: on
 
 
 def _from_one(rule: Rule, options: Options) -> Rule:
@@ -62,6 +256,20 @@ def _from_middle(rule: Rule, options: Options) -> Rule:
 def _in_scales(rule: Rule, options: Options) -> Rule:
     """Return a rule that is computed in the type of the scales."""
     return rule._replace(kind=options["scales"])
+
+
+def _with_table(table: tuple[float, ...], rule: Rule, _: Options) -> Rule:
+    """Return the rule of codes that a table has the numbers of."""
+    return rule._replace(code=rule.code._replace(table=table))
+
+
+_RULES: Mapping[str, Callable[[Rule, Options], Rule]] = {
+    "from_one": _from_one,
+    "from_middle": _from_middle,
+    "in_scales": _in_scales,
+    "nf4": partial(_with_table, _BNB_TABLES["nf4"]),
+    "fp4": partial(_with_table, _BNB_TABLES["fp4"]),
+}
 
 
 def _in_pairs(first: int, sizes: tuple[int, ...], _: Options) -> Layout:
@@ -88,106 +296,23 @@ def _in_parts(dims: tuple[int, ...], options: Options) -> Layout:
 
 
 # orders of elements that are not those of a tag
-_ORDERS = {
+_ORDERS: Mapping[str, Callable[[tuple[int, ...], Options], Layout]] = {
     "high_first": _high_first,
     "in_parts": _in_parts,
-    "pairs_first": partial(_in_pairs, 0),
-    "pairs_second": partial(_in_pairs, 1),
+    "first_of_pairs": partial(_in_pairs, 0),
+    "second_of_pairs": partial(_in_pairs, 1),
 }
 
 
-def _parts(*lines: str) -> tuple[Part, ...]:
-    """Read tensors, a line each."""
-    parts = []
-    for line in lines:
-        role, name, kind, shape, *more = re.split(r"\s{2,}", line)
-        kind, _, words = kind.partition(" in ")
-        given: dict[str, Any] = dict(each.split("=") for each in more)
-        given["order"] = _ORDERS.get(given.get("order", "plain"), given.get("order", "plain"))
-        given["is_bare"] = "is_bare" in given
-        parts.append(Part(name, shape, kind, words, role=role, **given))
-    return tuple(parts)
+def _group(options: Options, size: int) -> int:
+    """Return how many inputs share a scale."""
+    return options["group"] if options["group"] > 0 else max(size, 1)
 
 
-def _is_dims(dims: tuple[int, ...], _: Options) -> Sequence[int]:
-    return dims
-
-
-def _order(dims: tuple[int, ...], options: Options) -> Sequence[int]:
-    """Return the group of each input, with which readers of AutoGPTQ's format index scales."""
-    group = options["group"] if options["group"] > 0 else max(dims[0], 1)
-    return [k // group for k in range(dims[0])]
-
-
-# what HQQ stores with its codes; it pads 3-bit codes to whole words over all rows, so they have no
-# record
-_HQQ_FLAGS = {
-    "view_as_float": False,
-    "quant_scale": False,
-    "quant_zero": False,
-    "offload_meta": False,
-    "encoded_state_dict": True,
-    "stores_quant_config": True,
-    "channel_wise": True,
-    "optimize": True,
-}
-
-
-def _group_of(dims: tuple[int, ...], options: Options) -> Sequence[int]:
-    return (options["group"] if options["group"] > 0 else max(dims[1], 1),)
-
-
-def _constant(value: int, _: tuple[int, ...], __: Options) -> Sequence[int]:
-    return (value,)
-
-
-def _text(make: Callable[[Options], str], _: tuple[int, ...], options: Options) -> Sequence[int]:
-    return tuple(make(options).encode())
-
-
-_HQQ_STATE = (
-    Part("shape", "", "s64", values=_is_dims, shows=("o", "i")),
-    Part("nbits", "", "s32", values=lambda _, o: (o["bits"],), shows=("bits",)),
-    Part("group_size", "", "s32", values=_group_of, shows=("group",)),
-    Part("axis", "", "s32", values=partial(_constant, 1)),
-    *(
-        Part(name, "", "u8", values=partial(_text, make))
-        for name, make in (
-            ("packing", lambda o: f"{o['bits']}bit_u8"),
-            ("unpack_view_dtype", lambda _: "torch.uint8"),
-            ("compute_dtype", lambda o: f"torch.{data_type(o['scales']).numpy.name}"),
-        )
-    ),
-    *(
-        Part(name, "", "u8", values=partial(_constant, int(value)))
-        for name, value in _HQQ_FLAGS.items()
-    ),
-    # HQQ rounds the zero points of 4-bit codes
-    Part("round_zero", "", "u8", values=lambda _, o: (int(o["bits"] == 4),)),  # noqa: PLR2004
-)
-
-# the numbers of bitsandbytes's codes
-# fmt: off
-_BNB_FP4 = (
-    0.0, 0.0052083334885537624, 0.6666666865348816, 1.0, 0.3333333432674408, 0.5,
-    0.1666666716337204, 0.25,
-)
-_BNB_TABLES = {
-    "nf4": (
-        -1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635,
-        -0.18477343022823334, -0.09105003625154495, 0.0, 0.07958029955625534, 0.16093020141124725,
-        0.24611230194568634, 0.33791524171829224, 0.44070982933044434, 0.5626170039176941,
-        0.7229568362236023, 1.0,
-    ),
-    "fp4": (*_BNB_FP4, 0.0, *(-value for value in _BNB_FP4[1:])),
-}
-# fmt: on
-
-
-def _bnb_state(kind: str, dims: tuple[int, ...], options: Options) -> Sequence[int]:
+def _bnb_state(kind: str, dims: tuple[int, ...], options: Options) -> bytes:
     block, dtype = options["block"], options["dtype"]
     state = {"quant_type": kind, "blocksize": block, "dtype": dtype, "shape": [*dims]}
-    return tuple(json.dumps(state).encode())
+    return json.dumps(state).encode()
 
 
 def _read_bnb_state(data: bytes) -> dict[str, Any]:
@@ -203,255 +328,74 @@ def _read_bnb_state(data: bytes) -> dict[str, Any]:
         ) from None
 
 
-def _bitsandbytes(kind: str) -> Scheme:
-    table = _BNB_TABLES[kind]
-    state = Part(
-        f"weight.quant_state.bitsandbytes__{kind}",
-        "",
-        "u8",
-        values=partial(_bnb_state, kind),
-        shows=_read_bnb_state,
+# the values of tensors that follow from dims and options; numbers stand for themselves
+_VALUES: Mapping[str, Callable[[tuple[int, ...], Options], Sequence[float]]] = {
+    "0": lambda _, __: (0,),
+    "1": lambda _, __: (1,),
+    "dims": lambda dims, _: dims,
+    # the group of each input, with which readers of AutoGPTQ's format index scales
+    "groups": lambda dims, o: [k // _group(o, dims[0]) for k in range(dims[0])],
+    "bits": lambda _, o: (o["bits"],),
+    "group_size": lambda dims, o: (_group(o, dims[1]),),
+    "packing": lambda _, o: f"{o['bits']}bit_u8".encode(),
+    "uint8": lambda _, __: b"torch.uint8",
+    "type_of_scales": lambda _, o: f"torch.{data_type(o['scales']).numpy.name}".encode(),
+    # HQQ rounds the zero points of 4-bit codes
+    "is_four_bits": lambda _, o: (int(o["bits"] == 4),),  # noqa: PLR2004
+    "nf4": lambda _, __: _BNB_TABLES["nf4"],
+    "fp4": lambda _, __: _BNB_TABLES["fp4"],
+    "nf4_state": partial(_bnb_state, "nf4"),
+    "fp4_state": partial(_bnb_state, "fp4"),
+}
+
+
+def _schemes() -> Iterator[Scheme]:
+    """Read the table."""
+    for text in _TABLE.strip().split("\n\n"):
+        head, *lines = text.split("\n")
+        head, _, options = head.partition(": ")
+        name, letters, *more = head.split()
+        letters, _, stacked = letters.partition(",")
+        fields: dict[str, Any] = dict(each.split("=") for each in more)
+        yield Scheme(
+            name,
+            letters,
+            tuple(map(_part, lines)),
+            tuple(map(_option, options.split())),
+            _RULES.get(fields.pop("rule", ""), lambda rule, _: rule),
+            stacked,
+            data=(fields.pop("data"),) if "data" in fields else (),
+            **fields,
+        )
+
+
+def _option(text: str) -> Option:
+    name, _, usual = text.partition("=")
+    option = _OPTIONS[name]
+    return option._replace(usual=type(option.usual)(usual)) if usual else option
+
+
+def _part(line: str) -> Part:
+    role, name, kind, shape, *more = (
+        "" if each == "-" else each for each in _GAP.split(line.strip())
     )
-    return Scheme(
-        f"bnb_{kind}",
-        "oi",
-        (
-            *_parts(
-                "code   weight  u4 in u8  i*4/8*o, 1  order=high_first  is_bare=yes",
-                "scale  absmax  f32  i/block*o  within=weight.absmax  is_bare=yes",
-            ),
-            Part("weight.quant_map", "", "f32", values=lambda _, __: table),
-            state,
-        ),
-        (
-            Option("block", 64, has_all=False),
-            Option("dtype", "bfloat16", ("bfloat16", "float16", "float32")),
-        ),
-        lambda rule, _: rule._replace(code=rule.code._replace(table=table)),
+    kind, _, words = kind.partition(" in ")
+    given: dict[str, Any] = dict(each.split("=") for each in more if each != "is_bare")
+    order: str = given.pop("order", "plain")
+    shows: str = given.pop("shows", "")
+    return Part(
+        name,
+        shape,
+        kind,
+        words,
+        _ORDERS.get(order, order),
+        role=role,
+        is_bare="is_bare" in more,
+        values=_VALUES[given.pop("values")] if "values" in given else None,
+        shows=_read_bnb_state if shows == "bnb_state" else tuple(filter(None, shows.split(","))),
+        **given,
     )
 
 
-def _blocks(name: str, *lines: str, **more: Any) -> Scheme:
-    """Return floats with a scale for each group along the inputs, and perhaps one for all."""
-    return Scheme(name, "oi", _parts(*lines), stacked=more.pop("stacked", "eoi"), **more)
-
-
-_ALL: tuple[Scheme, ...] = (
-    Scheme(
-        "gptq",
-        "io",
-        (
-            *_parts(
-                "code   qweight  u{bits} in s32  i*bits/32, o        order=Ab{word}a",
-                "zero   qzeros   u{bits} in s32  i/group, o*bits/32  by=g_idx",
-                "scale  scales   {scales}        i/group, o          by=g_idx",
-            ),
-            Part("g_idx", "i", "s32", when="g_idx", values=_order),
-        ),
-        (
-            _GROUP,
-            Option("zeros", "v1", ("v1", "v2"), ("stored minus 1", "as they are")),
-            _FOUR,
-            _F16,
-            Option("g_idx", usual=False, legal=(False, True)),
-        ),
-        _from_one,
-        model="oi",
-        data=("g_idx",),
-    ),
-    Scheme(
-        "awq",
-        "io",
-        _parts(
-            "code   qweight  u4 in s32  i, o*4/32        order=awq",
-            "zero   qzeros   u4 in s32  i/group, o*4/32  order=awq",
-            "scale  scales   {scales}   i/group, o",
-        ),
-        (_GROUP, _F16),
-        model="oi",
-    ),
-    *(
-        Scheme(
-            name,
-            "oi",
-            _parts(
-                f"code    weight  u4 in u8  o, i*4/8       order={name}",
-                "scale   scales  {scales}  i/group, o, 2  order=pairs_first  "
-                "within=scales_and_zeros  is_bare=yes",
-                "offset  zeros   {scales}  i/group, o, 2  order=pairs_second  "
-                "within=scales_and_zeros  is_bare=yes",
-            ),
-            (_GROUP, _BF16),
-            _from_middle,
-        )
-        for name in ("torch_int4_cpu", "torch_int4_cpu_avx2", "torch_int4_cpu_default")
-    ),
-    *(
-        _blocks(
-            name,
-            f"code   data    {codes}",
-            "scale  scales  e8m0  o~128, i/32~4  order=nvfp4_scales  when=swizzled",
-            "scale  scales  e8m0  o, i/32        when=!swizzled",
-            options=(_SWIZZLED,),
-        )
-        for name, codes in (
-            ("ocp_mxfp4", "f4_e2m1 in u8  o, i*4/8"),
-            ("ocp_mxfp8", "f8_e4m3  o, i"),
-        )
-    ),
-    _blocks(
-        "modelopt_nvfp4",
-        "code   weight          f4_e2m1 in u8  o, i*4/8  stacked=e, i*4/8, o  stacked_order=aBc2b",
-        "scale  weight_scale    f8_e4m3        o, i/16   stacked=e, i/16, o",
-        "scale  weight_scale_2  f32            1         stacked=1",
-        stacked="eio",
-    ),
-    _blocks(
-        "compressed_nvfp4",
-        "code     weight_packed        f4_e2m1 in u8  o, i*4/8",
-        "scale    weight_scale         f8_e4m3        o, i/16",
-        "divisor  weight_global_scale  f32            1        stacked=e, 1, 1",
-    ),
-    _blocks(
-        "modelopt_mxfp4",
-        "code   weight        f4_e2m1 in u8  o, i*4/8",
-        "scale  weight_scale  e8m0 in u8     o, i/32",
-    ),
-    _blocks(
-        "compressed_mxfp4",
-        "code   weight_packed  f4_e2m1 in u8  o, i*4/8",
-        "scale  weight_scale   e8m0 in u8     o, i/32",
-    ),
-    _blocks(
-        "gpt_oss_mxfp4",
-        "code   blocks  f4_e2m1 in u8  o, i/32, 16",
-        "scale  scales  e8m0 in u8     o, i/32",
-        model="eio",
-        joint="_",
-    ),
-    _blocks(
-        "mxfp8",
-        "code   weight        f8_e4m3     o, i",
-        "scale  weight_scale  e8m0 in u8  o, i/32",
-    ),
-    *(
-        _blocks(
-            name,
-            f"code   weight  {codes} in u32  o, i*{bits}/32  is_bare=yes",
-            f"scale  scales  {scales} in u8  o, i/{group}    is_bare=yes",
-        )
-        for name, codes, bits, scales, group in (
-            ("mlx_mxfp4", "f4_e2m1", 4, "e8m0", 32),
-            ("mlx_mxfp8", "f8_e4m3", 8, "e8m0", 32),
-            ("mlx_nvfp4", "f4_e2m1", 4, "f8_e4m3", 16),
-        )
-    ),
-    *(
-        # both names hold the factor that codes are multiplied by
-        _blocks(
-            name,
-            "code   weight            {codes}   o, i",
-            f"scale  weight_scale_inv  {{scales}}  {scales}  stacked={stacked}  when=scale_inv",
-            f"scale  weight_scale      {{scales}}  {scales}  stacked={stacked}  when=!scale_inv",
-            options=(*_FP8, *more),
-        )
-        for name, scales, stacked, more in (
-            ("fp8_tensor", "1", "e, 1, 1", ()),
-            ("fp8_channel", "o, 1", "e, o, 1", ()),
-            ("fp8_block", "o^block, i^block", "e, o^block, i^block", (_BLOCK,)),
-        )
-    ),
-    # DeepSeek-V4: its dense layers, and its experts
-    _blocks(
-        "deepseek_fp8",
-        "code   weight  f8_e4m3  o, i",
-        "scale  scale   e8m0     o^block, i^block",
-        options=(_BLOCK,),
-    ),
-    _blocks(
-        "deepseek_fp4",
-        "code   weight  f4_e2m1 in s8  o, i*4/8",
-        "scale  scale   e8m0           o, i/32",
-    ),
-    _blocks(
-        "mlx",
-        "code    weight  u{bits} in u32  o, i*bits/32  is_bare=yes",
-        "scale   scales  {scales}        o, i/group",
-        "offset  biases  {scales}        o, i/group",
-        # what MLX has kernels for
-        options=(
-            Option("group", 64, (32, 64, 128)),
-            Option("bits", 4, (1, 2, 3, 4, 5, 6, 8)),
-            _BF16,
-        ),
-        rule=_in_scales,
-    ),
-    Scheme(
-        "pack_quantized",
-        "oi",
-        (
-            # the same number is added to codes and to zero points
-            *_parts(
-                "code   weight_packed      u{bits} in s32  o, i*bits^32        order=aB{word}b",
-                "scale  weight_scale       {scales}        o/rows, i/group",
-                "zero   weight_zero_point  u{bits} in s32  o*bits^32, i/group  order=Ab{word}a  "
-                "when=zeros",
-            ),
-            Part("weight_shape", "", "{shape}", values=_is_dims, shows=("o", "i")),
-        ),
-        # compressed-tensors writes the first type of dims, Kimi-K2 the second
-        (_GROUP, _ROWS, _ZEROS, _FOUR, _BF16, Option("shape", "s64", ("s64", "s32"))),
-        _from_middle,
-    ),
-    Scheme(
-        "int_quantized",
-        "oi",
-        _parts(
-            "code   weight             s8        o, i",
-            "scale  weight_scale       {scales}  o/rows, i/group",
-            "zero   weight_zero_point  s8        o/rows, i/group  when=zeros",
-        ),
-        (Option("group", -1), _ROWS, _ZEROS, _BF16),
-    ),
-    Scheme(
-        "hqq",
-        "oi",
-        (
-            *_parts(
-                "code   W_q    u{bits} in u8  o*bits/8*i/group, group  order=in_parts  is_bare=yes",
-                "scale  scale  {scales}       i/group*o, 1             is_bare=yes",
-                "zero   zero   {scales}       i/group*o, 1             is_bare=yes",
-            ),
-            *_HQQ_STATE,
-        ),
-        (Option("group", 64), Option("bits", 4, (1, 2, 4, 8)), _BF16),
-        _in_scales,
-    ),
-    # GGUF's q4_0 as llama.cpp keeps it in the memory of an Adreno GPU
-    *(
-        Scheme(name, "oi", _parts(*lines), rule=_from_middle, stacked=stacked)
-        for name, stacked, *lines in (
-            (
-                "ggml_soa",
-                "",
-                "code   adreno_q  u4 in u8  o, i*4/8  order=ggml_soa",
-                "scale  adreno_d  f16       o, i/32",
-            ),
-            (
-                "adreno_noshuffle",
-                "",
-                "code   adreno_q  u4 in u16  i*4/16, o  order=adreno_noshuffle",
-                "scale  adreno_d  f16        i/32, o    order=adreno_scales",
-            ),
-            (
-                "adreno_trans4_ns",
-                "eoi",
-                "code   adreno_q  u4 in u32  i*4/32, o  order=Ba8b  stacked_order=adreno_trans4_ns",
-                "scale  adreno_d  f16        i/32, o    order=ba    stacked_order=acb",
-            ),
-        )
-    ),
-    _bitsandbytes("nf4"),
-    _bitsandbytes("fp4"),
-)
-SCHEMES: Mapping[str, Scheme] = MappingProxyType({each.name: each for each in _ALL})
+_GAP = re.compile(r"\s{2,}")
+SCHEMES: Mapping[str, Scheme] = MappingProxyType({each.name: each for each in _schemes()})
