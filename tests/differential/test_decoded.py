@@ -1,8 +1,9 @@
 """Weights decoded here, and by the library that defines their format: all bits are equal.
 
 Sources: compressed-tensors 0.20 (`compressors`, `quantization/lifecycle/forward.py`), ModelOpt 0.47
-(`quantization/qtensor`), transformers 5.24 (`integrations/mxfp4.py`, `finegrained_fp8.py`), MLX
-(`mx.dequantize` rounds the product and then the sum to the type of the scales).
+(`quantization/qtensor`), transformers 5.24 (`integrations/mxfp4.py`, `finegrained_fp8.py`),
+DeepSeek-V3 (`inference/kernel.py`), MLX (`mx.dequantize` rounds the product and then the sum to
+the type of the scales).
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -32,6 +33,7 @@ _TORCH = {
     **{f"{sign}{bits}": f"{word}int{bits}" for sign, word in (("s", ""), ("u", "u"))
        for bits in (8, 16, 32, 64)},
     "f8_e4m3": "float8_e4m3fn",
+    "f8_e5m2": "float8_e5m2",
     "e8m0": "uint8",
 }  # fmt: skip
 
@@ -79,16 +81,20 @@ class Case(NamedTuple):
     options: Mapping[str, Any] = {}
     # whether a code of -0 is one there
     is_signed: bool = True
+    # what is repacked to the record, if it is not made as one
+    source: tuple[str, Mapping[str, Any]] | None = None
 
     @property
     def name(self) -> str:
         options = ", ".join(f"{key}={value}" for key, value in self.options.items())
-        return f"{self.library}: {self.record}({options}) {'x'.join(map(str, self.dims))}"
+        source = f"{self.source[0]} -> " if self.source else ""
+        return f"{self.library}: {source}{self.record}({options}) {'x'.join(map(str, self.dims))}"
 
 
 def _made(case: Case) -> reorder.records.Record:
     """Return a record of random bits, with scales of either sign, and exponents of numbers."""
-    desc = record_desc(case.dims, case.record, **case.options)
+    name, options = case.source or (case.record, case.options)
+    desc = record_desc(case.dims, name, **options)
     rng = np.random.default_rng(0)
     record = random_record(desc, rng)
     codes = {name for name, _ in desc.rule.code.parts}
@@ -242,6 +248,25 @@ def _of_blocks(weight: Any, scale: Any) -> tuple[int, ...]:
     return tuple(scale.shape) if scale.ndim == 3 else (len(weight), rows, 1)
 
 
+def _of_fp8() -> Iterator[Case]:
+    """Yield FP8 by the formula of DeepSeek-V3: f32 codes times f32 scales, rounded once."""
+
+    def decode(tensors: dict[str, Any], kind: str) -> Any:
+        weight, scale = tensors.values()
+        if scale.dtype == torch.uint8:
+            scale = scale.view(torch.float8_e8m0fnu)
+        each = scale.float().reshape(scale.shape if scale.ndim == 2 else (-1, 1))
+        for axis, (size, count) in enumerate(zip(weight.shape, each.shape, strict=True)):
+            group = 128 if 1 < count < size else size // count
+            each = each.repeat_interleave(group, axis).narrow(axis, 0, size)
+        return (weight.float() * each).to(getattr(torch, TYPES[kind]))
+
+    names, codes = ("fp8_tensor", "fp8_channel", "fp8_block"), ("f8_e4m3", "f8_e5m2")
+    sizes = ((300, 130), (1, 7), (129, 1))
+    for name, code, scales, dims in product(names, codes, (*TYPES, "e8m0"), sizes):
+        yield Case("DeepSeek", name, dims, (*TYPES,), decode, {"codes": code, "scales": scales})
+
+
 MODES = {"mxfp4": (32, 4), "mxfp8": (32, 8), "nvfp4": (16, 4)}
 
 
@@ -263,6 +288,10 @@ def _of_mlx() -> Iterator[Case]:
     yield Case("MLX", "mlx", (4, 48, 256), ("bf16",), stack, {"bits": 5, "group": 64})
     for (mode, steps), dims in product(MODES.items(), ((255, 256), (4, 48, 256))):
         yield Case("MLX", f"mlx_{mode}", dims, ("f32", "bf16"), decode(*steps, mode))
+    for mode in ("mxfp4", "mxfp8"):
+        ocp = f"ocp_{mode}", {"swizzled": False}
+        made = decode(*MODES[mode], mode)
+        yield Case("MLX", f"mlx_{mode}", (256, 128), ("f32",), made, source=ocp)
 
 
 def _in_mlx(mx: Any, tensor: Any) -> Any:
@@ -272,13 +301,14 @@ def _in_mlx(mx: Any, tensor: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    "case", [*_integers(), *_small_floats(), *_of_mlx()], ids=lambda case: case.name
+    "case", [*_integers(), *_small_floats(), *_of_fp8(), *_of_mlx()], ids=lambda case: case.name
 )
 def test_a_record_is_decoded_as_by_its_library(case: Case) -> None:
     """Law: the bits of every number are those that the library computes."""
     record = _made(case)
+    tensors = tensors_of(reorder.records.repack(record, case.record) if case.source else record)
     for kind in case.kinds:
-        theirs = numbers(case.decode(tensors_of(record), kind))
+        theirs = numbers(case.decode(tensors, kind))
         assert same(decoded(record, kind), theirs, is_signed=case.is_signed)
 
 

@@ -9,13 +9,15 @@ import pytest
 from numpy.typing import NDArray
 
 import reorder
+from memdesc.record import record_desc
 from tests.programs import run_python
+from tests.records import plain_scales, random_record
 
 pytestmark = pytest.mark.peers
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
-# what torch calls the instructions that it uses -> the packing
+# what torch calls the instructions that it uses -> the packing, and the record
 _CPU_NAMES = {
     "AVX512": "torch_int4_cpu",
     "AVX2": "torch_int4_cpu_avx2",
@@ -45,18 +47,30 @@ def test_torch_packs_int4_weights_for_cpus_as_the_name_says(
     assert np.array_equal(ours.data, np.load(tmp_path / "packed.npy").reshape(-1))
 
 
-def test_torch_multiplies_with_weights_that_were_packed_here() -> None:
-    q = four_bits(128, 96)
+@pytest.mark.parametrize("source", ["gptq", "awq"])
+def test_torch_multiplies_with_what_was_repacked_from_gpu_formats(source: str) -> None:
+    rng = np.random.default_rng(0)
+    desc = record_desc((256, 128), source, group=64)
+    record = plain_scales(random_record(desc, rng), rng)
+    name = _CPU_NAMES[torch.backends.cpu.get_cpu_capability()]
+    packed = reorder.records.repack(record, name, scales="f32")
+    numbers = reorder.dequantize(record).numpy()
+    assert np.array_equal(reorder.dequantize(packed).numpy().T, numbers)
+
+    # torch's own way: codes of 32 bits, packed by its operator
     pack = torch.ops.aten._convert_weight_to_int4pack_for_cpu  # noqa: SLF001 - the operator's name
     multiply = torch.ops.aten._weight_int4pack_mm_for_cpu  # noqa: SLF001 - likewise
-    theirs = pack(torch.from_numpy(q.astype(np.int32)), 1)
-    name = _CPU_NAMES[torch.backends.cpu.get_cpu_capability()]
-    ours = torch.from_numpy(reorder.reorder(q, name, dtype="u4").data).view(theirs.shape)
-    x = torch.randn(4, 96, dtype=torch.bfloat16)
-    scales_and_zeros = torch.rand(3, 128, 2).to(torch.bfloat16)
-    product = multiply(x, ours, 32, scales_and_zeros)
-    assert product.abs().sum() > 0
-    assert torch.equal(product, multiply(x, theirs, 32, scales_and_zeros))
+    theirs = pack(torch.from_numpy(packed.field("weight").astype(np.int32)), 1)
+    ours = torch.from_numpy(packed.tensors["weight"]).view(theirs.shape)
+    assert torch.equal(ours, theirs)
+
+    pairs = torch.from_numpy(packed.tensors["scales_and_zeros"].view(np.float32))
+    pairs = pairs.view(256 // 64, 128, 2)
+    x = torch.from_numpy(rng.standard_normal((4, 256), np.float32))
+    product = multiply(x, ours, 64, pairs)
+    assert torch.equal(product, multiply(x, theirs, 64, pairs))
+    expected = x.double() @ torch.from_numpy(numbers).double()
+    assert torch.allclose(product.double(), expected, rtol=1e-4, atol=1e-3)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no NVIDIA GPU")
