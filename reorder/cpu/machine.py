@@ -4,8 +4,6 @@ The limits of the caches are a model, a pure function of what the system lists, 
 `reorder.assumed` says.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from contextlib import suppress

@@ -3,8 +3,6 @@
 Those named after numba have its meaning, so that one setting serves a process that uses numba too.
 """
 
-from __future__ import annotations
-
 import os
 
 

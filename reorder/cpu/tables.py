@@ -6,11 +6,15 @@ a constant: a compiled function reads ``load_int(address, TASK.first)`` where Py
 ``Task(first=...)``. So no code spells out the index of a field.
 """
 
-from __future__ import annotations
-
 from typing import Any, TypeVar
 
+import numpy as np
+
 from reorder.cpu.target import SHARED_NBYTES
+
+# An array of numbers, and one of a table's words; `numpy.typing` would have to be loaded for these.
+Array = np.ndarray[Any, np.dtype[Any]]
+Words = np.ndarray[Any, np.dtype[np.int64]]
 
 WORD_NBYTES = 8
 _LINE_WORDS = SHARED_NBYTES // WORD_NBYTES

@@ -5,8 +5,6 @@ their reasons. LLVM knows the processor, and is asked once for each that a folde
 loading it takes longer than all else that a first reorder does.
 """
 
-from __future__ import annotations
-
 import os
 import platform
 from contextlib import suppress

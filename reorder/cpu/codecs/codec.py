@@ -5,8 +5,6 @@ integers of their width; here a 4-bit code is the low half of a byte. A type's r
 `reorder.values.formats` decides which instructions convert it: one pair of functions for each kind.
 """
 
-from __future__ import annotations
-
 from reorder.cpu.codecs.floats import (
     as_f32,
     canonicalises_in_branch,

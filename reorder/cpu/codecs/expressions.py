@@ -1,18 +1,13 @@
 """Expressions of `reorder.values` in vectors: the one description of a codec, emitted as LLVM."""
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from reorder.cpu.llvm.emit import Value, where
+from reorder.cpu.llvm.vectors import Vectors
+from reorder.values.expressions import Expr
 from reorder.values.formats import FLOATS
-
-if TYPE_CHECKING:
-    from reorder.cpu.llvm.vectors import Vectors
-    from reorder.values.expressions import Expr
 
 # Codes have fewer bits than the numbers they are computed in, so signed comparisons will do.
 _OPERATORS: Mapping[str, Callable[..., Value]] = MappingProxyType(

@@ -4,8 +4,6 @@ f64 values become narrower floats in two steps: rounded to odd as f32, then to n
 these equal a single rounding.
 """
 
-from __future__ import annotations
-
 from llvmlite import ir
 
 from reorder.cpu.codecs.expressions import emit_expression

@@ -1,7 +1,5 @@
 """Integers and booleans: codes to values of a working type and back, in vectors."""
 
-from __future__ import annotations
-
 from memdesc.dtypes import BYTE_BITS
 from reorder.cpu.codecs.x86 import narrow_integers, narrows_registers, rounded
 from reorder.cpu.llvm.emit import Value, maximum, minimum, where

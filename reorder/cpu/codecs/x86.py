@@ -1,21 +1,16 @@
 """Instructions of AVX-512 that LLVM does not choose by itself, for registers of f32 and s32."""
 
-from __future__ import annotations
-
 import operator
 from functools import reduce
-from typing import TYPE_CHECKING
 
 from llvmlite import ir
 
 from memdesc.dtypes import BYTE_BITS
+from reorder.cpu.llvm.emit import Value
 from reorder.cpu.llvm.shuffle import LANE_BITS, concatenate, pick
 from reorder.cpu.llvm.vectors import BFLOAT, GROUP, Vectors
 from reorder.cpu.target import LINE_BITS, has_masks
 from reorder.values.formats import IntegerFormat
-
-if TYPE_CHECKING:
-    from reorder.cpu.llvm.emit import Value
 
 _I32 = ir.IntType(32)
 # classes of numbers that the instruction vfpclassps tests: quiet NaN, denormal, signalling NaN

@@ -1,14 +1,13 @@
 """Decode block-quantised tensors: loops over segments and blocks, and the formula in vectors."""
 
-from __future__ import annotations
-
 import operator
+from collections.abc import Callable, Iterable, Iterator
 from functools import reduce
 from itertools import takewhile
-from typing import TYPE_CHECKING
 
 import numpy as np
 from llvmlite import ir
+from numpy.typing import NDArray
 
 from memdesc.dtypes import BYTE_BITS, DATA_TYPES
 from memdesc.record import BIT_PLANES, Codebook, Digits
@@ -22,19 +21,12 @@ from reorder.cpu.decoding.pattern import (
     Pattern,
 )
 from reorder.cpu.kernels.interpreter import InterpreterCall, each_range
-from reorder.cpu.llvm.emit import BYTE, Number, load_fields, loop, new_constant, where
+from reorder.cpu.llvm.emit import BYTE, Number, Type, Value, load_fields, loop, new_constant, where
 from reorder.cpu.llvm.shuffle import pick
 from reorder.cpu.llvm.vectors import any_nan
 from reorder.cpu.tables import WORD_NBYTES, nbytes_of
 from reorder.cpu.target import has_feature, is_x86
 from reorder.values.formats import FLOATS, INTEGERS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from numpy.typing import NDArray
-
-    from reorder.cpu.llvm.emit import Type, Value
 
 
 def emit_decode(call: InterpreterCall, kernel: DecodeKernel) -> None:
@@ -68,7 +60,7 @@ def emit_decode(call: InterpreterCall, kernel: DecodeKernel) -> None:
         call.dst_at.builder.fence("seq_cst")
 
 
-def _decoded(numbers: _Numbers, kernel: DecodeKernel) -> Iterator[tuple[int, Value]]:
+def _decoded(numbers: "_Numbers", kernel: DecodeKernel) -> Iterator[tuple[int, Value]]:
     """Yield the numbers of a block vector by vector, each with the place of its first element."""
     pattern, lanes = kernel.pattern, kernel.lanes
     scale = _factors(numbers, pattern.scale, pattern.block)
@@ -88,7 +80,7 @@ def _decoded(numbers: _Numbers, kernel: DecodeKernel) -> Iterator[tuple[int, Val
 
 
 def _factors(
-    numbers: _Numbers, factors: tuple[NumberPattern, ...], block: int
+    numbers: "_Numbers", factors: tuple[NumberPattern, ...], block: int
 ) -> Callable[[range], Value]:
     """Return a function that gives the product of some factors for the elements of a vector.
 

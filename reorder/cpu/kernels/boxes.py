@@ -1,8 +1,6 @@
 """The interpreter of boxes: outer loops that run the instruction's micro-kernel in each step."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from reorder.cpu.kernels.copy import InnerLoop, Rows, emit_copy, emit_strided
 from reorder.cpu.kernels.elements import Elements, Location
@@ -10,13 +8,11 @@ from reorder.cpu.kernels.interpreter import InterpreterCall, OuterLoops, Positio
 from reorder.cpu.kernels.loop_group import ColumnSpan, LoopGroup, Transposition
 from reorder.cpu.kernels.transpose import emit_transposed
 from reorder.cpu.llvm.emit import Value, either, load_fields, where
+from reorder.cpu.schedule.partition import StepRange
 from reorder.cpu.schedule.program import BoxHead, KernelLoop, Point, RowsHead, TransposeHead
 from reorder.cpu.schedule.select import RUN, TRANSPOSED, Kernel
 from reorder.cpu.tables import WORD_NBYTES, nbytes_of
 from reorder.plan.nodes import NOWHERE
-
-if TYPE_CHECKING:
-    from reorder.cpu.schedule.partition import StepRange
 
 
 def emit_boxes(call: InterpreterCall, kernel: Kernel) -> None:

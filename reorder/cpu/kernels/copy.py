@@ -9,8 +9,6 @@ The length of a run decides how it is copied, by the first of these ways that fi
 * a loop over vectors.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -76,7 +74,7 @@ class Rows(NamedTuple):
     # rows of the tables
     count: Value
 
-    def rebased(self) -> Rows:
+    def rebased(self) -> "Rows":
         """Return the same rows from locations of index 0."""
         elements = self.elements
         return self._replace(src=elements.rebased(self.src), dst=elements.rebased(self.dst))

@@ -4,10 +4,7 @@ In a register an element is an integer of its width; a 4-bit one is the low half
 memory two 4-bit elements share a byte, the one of even index in its low half.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from llvmlite import ir
 
@@ -27,10 +24,8 @@ from reorder.cpu.llvm.emit import (
     where,
 )
 from reorder.cpu.llvm.shuffle import pick
+from reorder.cpu.schedule.select import Kernel
 from reorder.cpu.target import LINE_BITS, LINE_NBYTES, register_bits
-
-if TYPE_CHECKING:
-    from reorder.cpu.schedule.select import Kernel
 
 _NIBBLE_BITS, _NIBBLE = 4, 15
 # Bits of the shortest vector of zeros: shorter tails are written element by element.
@@ -47,7 +42,7 @@ class Location:
     address: Value
     index: Value
 
-    def __add__(self, count: Value) -> Location:
+    def __add__(self, count: Value) -> "Location":
         """Return the location `count` elements further on."""
         return Location(self.address, self.index + count)
 

@@ -4,19 +4,13 @@ They replace the transposition if one loop group has two to four elements and th
 runs (see `LoopGroup.run`): whole vectors are interleaved, as c0 c1 c2 c0 c1 c2 ...
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from memdesc.dtypes import BYTE_BITS
 from reorder.cpu.kernels.elements import first_vector
+from reorder.cpu.kernels.loop_group import Transposition
 from reorder.cpu.llvm.emit import Value, loop, maximum, minimum, when, where
 from reorder.cpu.llvm.shuffle import LANE_BITS, concatenate, pick
 from reorder.cpu.schedule.select import MAX_INTERLEAVED
 from reorder.cpu.target import LINE_BITS
-
-if TYPE_CHECKING:
-    from reorder.cpu.kernels.loop_group import Transposition
 
 _COUNTS = tuple(range(2, MAX_INTERLEAVED + 1))
 # Vectors are concatenated in powers of two: two of them, or four; of three, the first is repeated.

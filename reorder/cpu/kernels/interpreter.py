@@ -10,8 +10,6 @@ interpreter is a C function whose parameters are `InterpreterCall`; it runs each
 point, with the outer loops of the instruction over any number of operands.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """The instructions of the functions in `runtime/intrinsics.py`, by their names."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any

@@ -1,7 +1,5 @@
 """The interpreter of joined jobs: it calls that of each job for its steps."""
 
-from __future__ import annotations
-
 from reorder.cpu.kernels.interpreter import InterpreterCall, emit_call
 from reorder.cpu.llvm.emit import load_fields, loop, maximum, minimum, when
 from reorder.cpu.schedule.partition import JobRange

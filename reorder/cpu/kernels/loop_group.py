@@ -4,17 +4,12 @@ The columns are contiguous in src, the rows in dst. Each group has a table of it
 other side: where a column starts in dst, where a row starts in src.
 """
 
-from __future__ import annotations
+from collections.abc import Iterator
+from typing import NamedTuple
 
-from typing import TYPE_CHECKING, NamedTuple
-
+from reorder.cpu.kernels.elements import Elements, Location
 from reorder.cpu.llvm.emit import Value, load_fields, loop
 from reorder.cpu.schedule.program import KernelLoop
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from reorder.cpu.kernels.elements import Elements, Location
 
 
 class TileShape(NamedTuple):
@@ -65,7 +60,7 @@ class Transposition(NamedTuple):
     # address of the `KernelLoop`: it is loaded where its loop begins, to save registers until then
     kernel_loop_at: Value
 
-    def each_step(self) -> Iterator[Transposition]:
+    def each_step(self) -> Iterator["Transposition"]:
         """Emit the loop around both groups; yields the transposition of each step."""
         kernel_loop = load_fields(self.kernel_loop_at, KernelLoop)
         with loop(0, kernel_loop.extent) as i:

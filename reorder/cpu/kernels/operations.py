@@ -1,24 +1,19 @@
 """The operations of post-ops, on the values of one vector."""
 
-from __future__ import annotations
-
 import operator
+from collections.abc import Callable
 from functools import reduce
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from reorder.cpu.codecs.codec import Codec
 from reorder.cpu.llvm.emit import Value, where
 from reorder.cpu.llvm.vectors import GROUP, any_nan, is_number, lesser
 from reorder.cpu.schedule.post_ops import Operation, has_small_steps, rounding_bits
+from reorder.cpu.schedule.tile_program import StageTypes
 from reorder.cpu.target import has_fma
 from reorder.values.formats import FLOATS, INTEGERS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from reorder.cpu.codecs.codec import Codec
-    from reorder.cpu.schedule.tile_program import StageTypes
 
 # Smaller quotients are divided if dst has numbers as small as those of f32: below this, the
 # products of dividends and residues of the inverses may lose bits.

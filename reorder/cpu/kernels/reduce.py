@@ -1,7 +1,5 @@
 """The interpreter of reductions: sums of int8 elements over some dims, as for compensation."""
 
-from __future__ import annotations
-
 import operator
 from functools import reduce
 

@@ -5,19 +5,13 @@ their 128-bit lanes in log2(n) rounds (`shuffle.transpose`), then the lanes are 
 column is stored as one vector.
 """
 
-from __future__ import annotations
+from collections.abc import Iterator
 
-from typing import TYPE_CHECKING
-
+from reorder.cpu.kernels.elements import Elements, Location
 from reorder.cpu.kernels.loop_group import TileShape
 from reorder.cpu.llvm.emit import Value, when
 from reorder.cpu.llvm.shuffle import LANE_BITS, concatenate, exchange, pick, transpose
 from reorder.cpu.target import LINE_BITS, register_bits
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from reorder.cpu.kernels.elements import Elements, Location
 
 # Most registers of a cache line that hold a tile. Its transposition needs as many again; only
 # AVX-512 has registers of this width, and it has 32.

@@ -4,9 +4,8 @@ A stage is what a step of a tile runs to convert rows or to do arithmetic on the
 `schedule.tile_program`).
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
 
 from memdesc.dtypes import BYTE_BITS, DATA_TYPES
 from reorder.cpu.kernels.elements import Elements, Location, first_vector
@@ -24,9 +23,6 @@ from reorder.cpu.schedule.select import Kernel
 from reorder.cpu.schedule.tile_program import MASKED_LANES
 from reorder.cpu.target import LINE_BITS, LINE_NBYTES, has_masks, register_bits
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 # Lanes of the narrowest vectors: shorter tails are converted element by element.
 _MIN_LANES = 8
 
@@ -39,7 +35,7 @@ class Row(NamedTuple):
     start: Location
 
     @classmethod
-    def at(cls, builder: Builder, dtype: str, start: Location, *, streams: bool = False) -> Row:
+    def at(cls, builder: Builder, dtype: str, start: Location, *, streams: bool = False) -> "Row":
         """Return the row at a location; with `streams` it may be written by `each_line`."""
         bits = DATA_TYPES[dtype].bits
         return cls(dtype, Elements(builder, Kernel(bits, streams)), start)

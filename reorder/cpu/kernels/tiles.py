@@ -1,7 +1,5 @@
 """The interpreter of tiles: it runs the steps of each tile, at the offsets of the tile."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from llvmlite import ir

@@ -10,8 +10,6 @@ point to zeros, and rows that a whole tile would read beyond the end of src poin
 writes its columns through a table: columns that do not exist point to a buffer that is never read.
 """
 
-from __future__ import annotations
-
 from llvmlite import ir
 
 from memdesc.dtypes import BYTE_BITS
@@ -184,7 +182,7 @@ def _prefetch_columns(move: Transposition, dst: Location, table: Value, shape: T
             prefetch(elements.address_of(column) + (2 * LINE_NBYTES - 1), writes=True)
 
 
-def _prepare_edge(edge: _EdgeTables, move: Transposition, row: Value, span: ColumnSpan) -> Value:
+def _prepare_edge(edge: "_EdgeTables", move: Transposition, row: Value, span: ColumnSpan) -> Value:
     """Write the tables that the edge tiles at a row need; returns the table of the rows."""
     elements, valid = edge.elements, move.rows.valid
     is_narrow = edge.is_narrow(span)

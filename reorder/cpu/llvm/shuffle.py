@@ -1,15 +1,10 @@
 """Shuffles of elements between vector registers, composed of single instructions."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from llvmlite import ir
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from reorder.cpu.llvm.emit import Value
+from reorder.cpu.llvm.emit import Value
 
 # Shuffles within lanes of this many bits are one instruction on all processors.
 LANE_BITS = 128

@@ -1,7 +1,5 @@
 """Vectors of values and of codes, and the LLVM instructions that conversions are made of."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from llvmlite import ir

@@ -4,24 +4,19 @@ LLVM holds a lock during every call, and a fork waits for it. That lock is not p
 public API, which has callbacks that tell when it is held, but no way to hold it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from enum import Enum
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import llvmlite
 from llvmlite import binding, ir
 
 from memdesc.errors import MemdescError
-from reorder.cpu.llvm.emit import I64, Builder, Number
+from reorder.cpu.llvm.emit import I64, Builder, Number, Value
 from reorder.cpu.runtime.machine_code import RUNS_IMAGES
 from reorder.cpu.target import is_x86, processor
 from reorder.forks import at_fork
-
-if TYPE_CHECKING:
-    from reorder.cpu.llvm.emit import Value
 
 try:
     _llvm_lock: Any = binding.ffi.lib._lock._lock  # noqa: SLF001 - see above

@@ -9,12 +9,11 @@ Each builtin is the same compiled function with a table of its own, which Python
 What the function needs of Python is in the table too, so its machine code refers to no symbol.
 """
 
-from __future__ import annotations
-
 import ctypes
 import sys
+from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,18 +22,11 @@ from reorder.cpu.runtime.jit import is_compiled, kernel_at, kernel_of
 from reorder.cpu.runtime.job import JOB
 from reorder.cpu.runtime.pool_block import INT_MASK, POOL, function_at
 from reorder.cpu.runtime.worker import is_ready, run_steps
-from reorder.cpu.tables import WORD_NBYTES, fields_of, nbytes_of
+from reorder.cpu.tables import WORD_NBYTES, Words, fields_of, nbytes_of
 from reorder.cpu.target import LINE_NBYTES
 from reorder.memory.buffers import DATA_SLOT, ArrayView, BufferCheck, address_of
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
-
-    from numpy.typing import NDArray
-
-    # returns None when it has run the job, and False when it has done nothing
-    FastCall = Callable[[Any, Any], object]
+FastCall = Callable[[Any, Any], object]
 
 
 class _ArrayFields(NamedTuple):
@@ -113,7 +105,7 @@ _WRITABLE = 0x400  # a flag of arrays, NPY_ARRAY_WRITEABLE of numpy's C API
 
 
 def make_fast_call(
-    jobs: NDArray[np.int64],
+    jobs: Words,
     checks: tuple[BufferCheck, BufferCheck],
     views: tuple[ArrayView | None, ArrayView | None] = (None, None),
 ) -> FastCall | None:
@@ -135,10 +127,10 @@ def make_fast_call(
 
 
 def _call_table(
-    jobs: NDArray[np.int64],
+    jobs: Words,
     checks: tuple[BufferCheck, BufferCheck],
     views: tuple[ArrayView | None, ArrayView | None],
-) -> NDArray[np.int64]:
+) -> Words:
     nbytes = sum(check.min_nbytes for check in checks)
     call = _CallCheck(
         address_of(jobs),

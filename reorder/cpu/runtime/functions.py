@@ -9,13 +9,11 @@ Numba's own tables list what it can compile, and filling them takes as long as i
 these functions have contexts of their own, with the tables of integers, ranges and tuples.
 """
 
-from __future__ import annotations
-
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from types import FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from numba import types
 from numba.core import cgutils
@@ -23,7 +21,7 @@ from numba.core.compiler_lock import global_compiler_lock
 from numba.extending import lower_builtin, type_callable
 
 from reorder.cpu.kernels.intrinsics import EMITTERS
-from reorder.cpu.llvm.emit import Number
+from reorder.cpu.llvm.emit import Builder, Number, Value
 from reorder.cpu.runtime import intrinsics
 from reorder.cpu.runtime.internals import (
     AOTCodeLibrary,
@@ -35,12 +33,7 @@ from reorder.cpu.runtime.internals import (
 )
 from reorder.forks import at_fork
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from reorder.cpu.llvm.emit import Builder, Value
-
-_RESULTS = {"int": types.int64, "bool": types.boolean, "None": types.void}
+_RESULTS = {int: types.int64, bool: types.boolean, None: types.void}
 
 
 def text_of(function: Callable[..., int | None]) -> tuple[str, str]:
@@ -104,7 +97,7 @@ def _flags() -> Any:
 
 
 def _result_of(function: Callable[..., Any]) -> Any:
-    return _RESULTS[str(inspect.signature(function).return_annotation)]
+    return _RESULTS[inspect.signature(function, eval_str=True).return_annotation]
 
 
 def _register_called(function: Any) -> None:

@@ -4,8 +4,6 @@ The module that needs them imports them from here. All of them exist in the vers
 pyproject.toml admits; a nightly job (.github/workflows/newest.yml) tries later ones.
 """
 
-from __future__ import annotations
-
 import llvmlite
 import numba
 

@@ -4,8 +4,6 @@ Operations on memory take an address and the index of an int64 from there. `kern
 emits all functions of this module.
 """
 
-from __future__ import annotations
-
 
 def load_int(address: int, index: int) -> int:
     """Load an int64 that no other thread writes meanwhile."""

@@ -4,8 +4,6 @@ LLVM is imported only to compile. What comes from a file is what was compiled, s
 the same code; a process that compiles a kernel loads it in the same way as later ones.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import sys

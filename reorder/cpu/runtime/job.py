@@ -1,19 +1,13 @@
 """A job: an interpreter, what it reads, and how threads share its steps."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from reorder.cpu.runtime.pool_block import ADDRESS, MAX_WORKERS
-from reorder.cpu.tables import fields_of
+from reorder.cpu.schedule.partition import Partition
+from reorder.cpu.tables import Words, fields_of
 from reorder.memory.buffers import address_of
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from reorder.cpu.schedule.partition import Partition
 
 
 class Job(NamedTuple):
@@ -44,7 +38,7 @@ _NO_POINTS = np.zeros(1, np.int64)
 
 
 def make_job(
-    interpreter: int, program: int, partition: Partition, points: NDArray[np.int64] = _NO_POINTS
+    interpreter: int, program: int, partition: Partition, points: Words = _NO_POINTS
 ) -> Job:
     """Return the job of a partition at one point; its arrays must outlive it."""
     return Job(
@@ -60,7 +54,7 @@ def make_job(
     )
 
 
-def repeated_at(job: Job, points: NDArray[np.int64]) -> tuple[Job, NDArray[np.int64]]:
+def repeated_at(job: Job, points: Words) -> tuple[Job, Words]:
     """Return the job that runs all ranges at each of some points, and the bounds of its chunks.
 
     It has the addresses of both arrays, which must outlive it. Chunks are equal parts of all steps.

@@ -6,8 +6,6 @@ LLVM, to load it. LLVM loads other objects: those of other systems, those that c
 system, and those with variables.
 """
 
-from __future__ import annotations
-
 import ctypes
 import mmap
 import struct

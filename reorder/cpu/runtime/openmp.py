@@ -6,8 +6,6 @@ once. Once they sleep, they take longer to wake than ours. Only functions that O
 runtime publish are called; Intel's and LLVM's have them too.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import re

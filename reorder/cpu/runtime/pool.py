@@ -6,16 +6,15 @@ too, and waits only for workers that have entered the job: a worker that wakes l
 its core, finds no chunk left.
 """
 
-from __future__ import annotations
-
 import ctypes
 import threading
 from contextlib import suppress
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from reorder.cpu import settings
 from reorder.cpu.runtime.jit import c_function, compiled_at
+from reorder.cpu.runtime.job import Job
 from reorder.cpu.runtime.pool_block import (
     ADDRESS,
     MAX_WORKERS,
@@ -30,9 +29,6 @@ from reorder.cpu.runtime.pool_block import (
 from reorder.cpu.runtime.worker import serve, share_job
 from reorder.cpu.schedule.partition import MAX_THREAD_CHUNKS
 from reorder.forks import at_fork
-
-if TYPE_CHECKING:
-    from reorder.cpu.runtime.job import Job
 
 # How long a worker spins before it sleeps, and how many spins are timed to convert that to spins.
 _SPIN_SECONDS, _TIMED_SPINS = 1e-4, 1000

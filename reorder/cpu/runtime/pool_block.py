@@ -16,8 +16,6 @@ All counters contain the number of their job, so they need no reset. A reset wou
 all workers from their caches before a job could begin.
 """
 
-from __future__ import annotations
-
 import ctypes
 from typing import Any, NamedTuple
 

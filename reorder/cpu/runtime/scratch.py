@@ -8,9 +8,7 @@ its caches.
 The block is `ScratchHead`, then a lock for each scratch in its own cache line, then the scratches.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,13 +22,10 @@ from reorder.cpu.runtime.intrinsics import (
 )
 from reorder.cpu.runtime.pool_block import POOL, pool_words
 from reorder.cpu.schedule.tile_program import SLOT_NBYTES, Base
-from reorder.cpu.tables import fields_of
+from reorder.cpu.tables import Array, fields_of
 from reorder.cpu.target import SHARED_NBYTES
 from reorder.forks import at_fork
 from reorder.memory.buffers import address_of
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 # Every `Base` but src and dst is a slot.
 _SLOTS = len(Base) - Base.SRC_ELEMENTS
@@ -78,7 +73,7 @@ def free_scratch(block: int, number: int) -> None:
     store_shared(block + _LOCKS_AT + SHARED_NBYTES * number, 0, 0)
 
 
-def _allocate() -> NDArray[np.uint8]:
+def _allocate() -> Array:
     """Return the block: pages that were never written take no memory."""
     memory = np.zeros(_SLOTS_AT + _COUNT * _NBYTES + SHARED_NBYTES, np.uint8)
     return memory[-address_of(memory) % SHARED_NBYTES :]

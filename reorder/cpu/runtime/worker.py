@@ -10,8 +10,6 @@ threads that read the words of all others take as long as the rest of a small jo
 reason there is no word that all threads write.
 """
 
-from __future__ import annotations
-
 from reorder.cpu.runtime.intrinsics import (
     call_c,
     call_interpreter,

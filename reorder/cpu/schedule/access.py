@@ -1,18 +1,13 @@
 """Describe the memory accesses of a loop nest's kernel in words, for `memdesc explain`."""
 
-from __future__ import annotations
-
 from math import prod
-from typing import TYPE_CHECKING
 
 from memdesc.dtypes import BYTE_BITS
 from reorder.cpu.schedule.loops import size_of
 from reorder.cpu.schedule.select import RUN, STRIDED, pack_for_kernels, select_kernel
 from reorder.cpu.target import LINE_BITS
-
-if TYPE_CHECKING:
-    from reorder.plan.nodes import Box
-    from reorder.plan.plan import ReorderPlan
+from reorder.plan.nodes import Box
+from reorder.plan.plan import ReorderPlan
 
 _WHAT = {RUN: "copies runs", STRIDED: "moves single elements"}
 

@@ -1,13 +1,13 @@
 """Batches of a plan: boxes scheduled, encoded and partitioned among threads, to be run in order."""
 
-from __future__ import annotations
-
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from math import gcd
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from memdesc.dtypes import BYTE_BITS
+from reorder.cpu.machine import Machine
 from reorder.cpu.schedule.granules import has_table, schedule_table
 from reorder.cpu.schedule.partition import Partition, Workload, partition
 from reorder.cpu.schedule.program import encode, points_in_bytes
@@ -20,17 +20,10 @@ from reorder.cpu.schedule.select import (
     pack_for_kernels,
 )
 from reorder.cpu.schedule.tiling import tile_boxes
+from reorder.cpu.tables import Words
 from reorder.plan.boxes import table_boxes
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from reorder.cpu.machine import Machine
-    from reorder.plan.nodes import Box, IndirectLoop
-    from reorder.plan.plan import ReorderPlan
+from reorder.plan.nodes import Box, IndirectLoop
+from reorder.plan.plan import ReorderPlan
 
 
 class Relocation(NamedTuple):
@@ -46,10 +39,10 @@ class Batch:
 
     # whose interpreter of boxes runs the program; None: the interpreter of tiles
     kernel: Kernel | None
-    program: NDArray[np.int64]
+    program: Words
     partition: Partition
     # returns the table of points that the interpreter reads, from offsets in elements
-    place: Callable[[NDArray[np.int64]], NDArray[np.int64]]
+    place: Callable[[Words], Words]
     # the program runs once at each step of these
     indirect: tuple[IndirectLoop, ...] = ()
     relocations: tuple[Relocation, ...] = ()

@@ -6,24 +6,15 @@ times. A box of `granule_boxes` has all of it: its indirection table becomes row
 order of dst, or steps of the loop in the transposing kernel, each with tables of its own.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from memdesc.swizzle import swizzled
+from memdesc.swizzle import Terms, swizzled
 from reorder.cpu.schedule.loops import contiguous_loops, offset_table, size_of
 from reorder.cpu.schedule.select import RUN, STRIDED, TILE, TRANSPOSED, ScheduledBox, Tables
-from reorder.plan.nodes import DST, SRC, Box, Node
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from numpy.typing import NDArray
-
-    from memdesc.swizzle import Terms
-    from reorder.plan.nodes import IndirectLoop
+from reorder.cpu.tables import Words
+from reorder.plan.nodes import DST, SRC, Box, IndirectLoop, Node
 
 # Most steps of a table that becomes a part of programs.
 _MAX_STEPS = 1 << 14
@@ -90,7 +81,7 @@ class _Table:
         """Return the XOR terms of an operand."""
         return self._xor[operand][1]
 
-    def offsets(self, loops: Sequence[Node], operand: int, start: int = 0) -> NDArray[np.int64]:
+    def offsets(self, loops: Sequence[Node], operand: int, start: int = 0) -> Words:
         """Return the offset of each step of some loops, given innermost first, in an operand.
 
         `start` is that of their first step before the XOR. Loops beside those of the table are

@@ -1,10 +1,7 @@
 """What all tiles of a plan share: the types between which they convert, and the post-ops."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from itertools import product
-from typing import TYPE_CHECKING, Any
 
 from memdesc.dtypes import BYTE_BITS, DATA_TYPES
 from reorder.cpu.schedule.post_ops import (
@@ -16,12 +13,9 @@ from reorder.cpu.schedule.post_ops import (
     inverse_parts,
 )
 from reorder.cpu.schedule.tile_program import SLOT_BITS
+from reorder.cpu.tables import Array
+from reorder.values.binding import BoundAttr
 from reorder.values.formats import difference_type, largest_number, narrow_working_type
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from reorder.values.binding import BoundAttr
 
 # The operation of each role, in the order in which they are computed. With beta, the old dst is
 # added between the roles of src and those of dst.
@@ -59,7 +53,7 @@ class KernelConfig:
     difference: str = field(init=False)
     # the roles whose values differ between elements, and the values of all roles
     varying: list[str] = field(init=False)
-    values: dict[str, NDArray[Any]] = field(init=False)
+    values: dict[str, Array] = field(init=False)
 
     def __post_init__(self) -> None:
         self.work = narrow_working_type(self.src, self.dst, arithmetic=self.bound.is_arithmetic)
@@ -71,7 +65,7 @@ class KernelConfig:
         points = self.values.get("src_zero_point")
         self.difference = difference_type(self.src, self.work, points)
 
-    def numbers(self, role: str, table: OperandTable) -> NDArray[Any]:
+    def numbers(self, role: str, table: OperandTable) -> Array:
         """Return what a table of the operands of a role holds."""
         values = self.values[role]
         if table is OperandTable.VALUES:

@@ -4,17 +4,12 @@ A side is 0 for src and 1 for dst. Strides count narrow elements; where these we
 `element_stride` of them make one wide element.
 """
 
-from __future__ import annotations
-
+from collections.abc import Iterable, Iterator, Sequence
 from math import prod
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from reorder.plan.nodes import IndirectLoop, Node
+from reorder.plan.nodes import IndirectLoop, Node
 
 
 def size_of(loops: Iterable[Node | IndirectLoop]) -> int:

@@ -11,21 +11,16 @@ the order in which the tile is converted. Tiles with the same operands share a b
   different scales, which are far apart. A block has one value for each group.
 """
 
-from __future__ import annotations
-
 from itertools import takewhile
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from reorder.cpu.schedule.loops import offset_table
 from reorder.cpu.schedule.tile_rows import TileRows, dense_strides, row_offsets, tile_rows
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from reorder.plan.nodes import Node
+from reorder.cpu.tables import Array, Words
+from reorder.plan.nodes import Node
 
 # Operands that repeat along a row do so after this many elements or a divisor of it. This many
 # values are stored twice, so that a vector can be loaded from any position in the first half.
@@ -49,7 +44,7 @@ class OperandRows(NamedTuple):
     # the `operand_mask` of a `CombineTable`
     mask: int
     # where the values of a block are, from where the tile starts; None: the operand is in place
-    block: NDArray[np.int64] | None = None
+    block: Words | None = None
 
     @property
     def columns(self) -> int:
@@ -102,8 +97,8 @@ def rows_of_operand(
 
 
 def gather(
-    values: NDArray[Any], start: int, loops: list[tuple[int, int]], block: NDArray[np.int64]
-) -> tuple[NDArray[Any], list[int]]:
+    values: Array, start: int, loops: list[tuple[int, int]], block: Words
+) -> tuple[Array, list[int]]:
     """Return the table of gathered operands, and the strides of the loops over tiles in it.
 
     `start` is the place of the operand of the first tile among the values; `loops` as for
@@ -146,7 +141,7 @@ def _block_strides(nodes: tuple[Node, ...], strides: list[int]) -> list[int]:
     return [prod(extents[k + 1 :]) if stride else 0 for k, stride in enumerate(strides)]
 
 
-def _block(nodes: tuple[Node, ...], strides: list[int]) -> NDArray[np.int64]:
+def _block(nodes: tuple[Node, ...], strides: list[int]) -> Words:
     """Return where the values of a block are, each once."""
     kept = [k for k, stride in enumerate(strides) if stride]
     return np.array(row_offsets(tuple(nodes[k] for k in kept), [strides[k] for k in kept], 1))

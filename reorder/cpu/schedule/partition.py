@@ -4,17 +4,13 @@ A chunk is one or more of these ranges, of any number of instructions; a thread 
 time.
 """
 
-from __future__ import annotations
-
 from math import ceil, floor, prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from reorder.cpu.machine import Machine
+from reorder.cpu.machine import Machine
+from reorder.cpu.tables import Words
 
 # Most chunks of a thread. Several are better than one: if a thread loses its core to another
 # process, others take its remaining chunks.
@@ -71,9 +67,9 @@ class Partition(NamedTuple):
     """The ranges of all instructions, and how threads share them."""
 
     # a table of `StepRange`
-    ranges: NDArray[np.int64]
+    ranges: Words
     # index of the first range of each chunk, and one past the last of all
-    bounds: NDArray[np.int64]
+    bounds: Words
     threads: int
 
     @property
@@ -115,7 +111,7 @@ def partition(
 
 def partition_chunks(
     workloads: list[Workload], chunks: int, *, fits_own_cache: bool = False
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+) -> tuple[Words, Words]:
     """Divide instructions into chunks; returns the ranges, and the bounds of the chunks.
 
     Each chunk takes an equal part of every instruction, in the order of dst, so that chunks share

@@ -1,16 +1,12 @@
 """Post-ops: operations on values, and when one may replace another."""
 
-from __future__ import annotations
-
 from enum import Enum, IntEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from reorder.cpu.tables import Array
 from reorder.values.formats import FORMATS, INTEGERS, FloatFormat, IntegerFormat
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 # Bound of divisors that are powers of two, and of their inverses: f32 holds these.
 _MAX_POWER = 2.0**40
@@ -64,7 +60,7 @@ MAKES_NAN = frozenset(
 SCALING = frozenset({Operation.MULTIPLY, Operation.NARROW_QUOTIENT})
 
 
-def has_exact_inverses(divisors: NDArray[np.float64]) -> bool:
+def has_exact_inverses(divisors: Array) -> bool:
     """Whether divisions by these numbers are multiplications by their inverses, to the bit.
 
     That holds if all are powers of two that f32 holds with their inverses.
@@ -74,7 +70,7 @@ def has_exact_inverses(divisors: NDArray[np.float64]) -> bool:
     return bool(((abs(mantissas) == 0.5) & is_inside).all())  # noqa: PLR2004 - a power of two
 
 
-def has_quotient(divisors: NDArray[np.float64], work: str, dst: str) -> bool:
+def has_quotient(divisors: Array, work: str, dst: str) -> bool:
     """Whether divisions by these numbers may be `NARROW_QUOTIENT`, if the processor has an fma.
 
     `dst` is the type in which results are stored.
@@ -106,10 +102,10 @@ def has_small_steps(dst: str) -> bool:
     return isinstance(form, FloatFormat) and 1 - form.bias - form.mantissa < _MIN_STEP
 
 
-def inverse_parts(divisors: NDArray[np.float64]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+def inverse_parts(divisors: Array) -> tuple[Array, Array]:
     """Return the rounded inverses of numbers as f32, and their rounded residues."""
     single = divisors.astype(np.float32)
-    inverses: NDArray[np.float32] = np.float32(1) / single
+    inverses: Array = np.float32(1) / single
     exact = single.astype(np.float64)
     # the product of two numbers of f32 is exact in f64, and so is its difference from 1
     residues = (1 - exact * inverses) / exact

@@ -14,11 +14,10 @@ elements are in elements. A program runs once at each `Point`: one for each step
 loops of its boxes.
 """
 
-from __future__ import annotations
-
+from collections.abc import Iterator
 from itertools import product, takewhile
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,15 +25,9 @@ from memdesc.dtypes import BYTE_BITS
 from reorder.cpu.schedule.loops import count_contiguous, offset_table, size_of
 from reorder.cpu.schedule.partition import Workload
 from reorder.cpu.schedule.select import MAX_CALL_SIZE, ScheduledBox
-from reorder.cpu.tables import WORD_NBYTES, fields_of
+from reorder.cpu.tables import WORD_NBYTES, Words, fields_of
 from reorder.cpu.target import LINE_NBYTES
 from reorder.plan.nodes import NOWHERE, IndirectLoop, Node
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
-
 
 # Columns of a transposition are divided among threads in multiples of the width of a tile: this
 # many bytes of src, and at least this many columns.
@@ -111,7 +104,7 @@ class KernelLoop(NamedTuple):
 
 def encode(
     boxes: tuple[ScheduledBox, ...], bits: int, src_end: int, place: int = 0
-) -> tuple[NDArray[np.int64], list[Workload]]:
+) -> tuple[Words, list[Workload]]:
     """Encode boxes of `bits`-bit elements; returns the program, and how it can be cut.
 
     Bytes of src from `src_end` on must not be read. The offsets of the boxes in dst count from the
@@ -259,7 +252,7 @@ class Point(NamedTuple):
 _POINT = fields_of(Point)
 
 
-def each_points(indirect: tuple[IndirectLoop, ...]) -> Iterator[NDArray[np.int64]]:
+def each_points(indirect: tuple[IndirectLoop, ...]) -> Iterator[Words]:
     """Yield the points of all steps of indirect loops, in tables of bounded size.
 
     A row has the offset in each operand, in elements: src, dst, then those of the parameters.
@@ -285,7 +278,7 @@ def each_points(indirect: tuple[IndirectLoop, ...]) -> Iterator[NDArray[np.int64
         yield points
 
 
-def points_in_bytes(points: NDArray[np.int64], bits: int) -> NDArray[np.int64]:
+def points_in_bytes(points: Words, bits: int) -> Words:
     """Return points of `bits`-bit elements as a table of `Point`."""
     offsets = points[:, : len(_POINT)]
     is_padding = offsets[:, _POINT.src] == NOWHERE

@@ -8,21 +8,16 @@ A program is `ReductionHead`, then each outer loop, outermost first: `LoopHead`,
 memory and its stride among the sums.
 """
 
-from __future__ import annotations
-
 from itertools import pairwise
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from memdesc import MemoryDesc
 from reorder.cpu.schedule.partition import Partition, StepRange
 from reorder.cpu.schedule.program import LoopHead
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from memdesc import MemoryDesc
+from reorder.cpu.tables import Words
 
 # Sizes of groups of contiguous elements that are loaded as one integer and added within it.
 GROUPS = (4, 2)
@@ -48,7 +43,7 @@ class ReductionHead(NamedTuple):
 class Reduction(NamedTuple):
     """A reduction that is ready to run."""
 
-    program: NDArray[np.int64]
+    program: Words
     partition: Partition
     # shape of the sums: the padded extents of the dims that are kept
     shape: tuple[int, ...]

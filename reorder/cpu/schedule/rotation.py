@@ -17,10 +17,9 @@ need none of this: their kernel joins lines itself.
 The offsets of boxes in dst count from the start of a line here.
 """
 
-from __future__ import annotations
-
+from collections.abc import Iterator
 from math import gcd
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from memdesc.dtypes import BYTE_BITS
 from reorder.cpu.schedule.loops import offset_table, size_of
@@ -37,9 +36,6 @@ from reorder.cpu.schedule.tiling import (
 from reorder.cpu.target import LINE_BITS
 from reorder.plan.nodes import Box, Node
 from reorder.plan.passes import split_node
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 # The boxes of the first head and the last end may have one in so many elements: their lines are
 # written in part.

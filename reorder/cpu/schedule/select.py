@@ -1,7 +1,5 @@
 """Selection of the micro-kernel of a box, and of the loops that it runs: pure functions."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from math import prod
 from types import MappingProxyType
@@ -163,7 +161,7 @@ class ScheduledBox(NamedTuple):
             and (joined * bits >= _MANY_LINES * LINE_BITS or self.fills_lines(bits))
         )
 
-    def in_bytes(self, bits: int) -> ScheduledBox:
+    def in_bytes(self, bits: int) -> "ScheduledBox":
         """Return the same runs, of bytes."""
         size = bits // BYTE_BITS // self.element_stride
         *outer, run = (

@@ -8,14 +8,14 @@ type; run the post-ops, the first of which may load elements of src and the last
 of dst; convert to the type of dst; move into dst, which writes the padding too.
 """
 
-from __future__ import annotations
-
+from collections.abc import Iterable
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from memdesc.dtypes import BYTE_BITS, DATA_TYPES
+from reorder.cpu.schedule.kernel_config import KernelConfig
 from reorder.cpu.schedule.operands import (
     OperandRows,
     Sides,
@@ -24,7 +24,7 @@ from reorder.cpu.schedule.operands import (
     rows_of_operand,
 )
 from reorder.cpu.schedule.partition import partition_chunks
-from reorder.cpu.schedule.post_ops import Operation, PostOp
+from reorder.cpu.schedule.post_ops import OperandTable, Operation, PostOp
 from reorder.cpu.schedule.program import encode
 from reorder.cpu.schedule.select import Kernel, pack_for_kernels
 from reorder.cpu.schedule.tile_program import (
@@ -40,18 +40,11 @@ from reorder.cpu.schedule.tile_program import (
 from reorder.cpu.schedule.tile_rows import TileRows, dense_strides, tile_rows
 from reorder.cpu.schedule.tiles import LONG_ROW_BITS, Tile
 from reorder.cpu.schedule.tiling import tile_boxes
+from reorder.cpu.tables import Array
 from reorder.cpu.target import LINE_BITS
 from reorder.plan.nodes import DST, Box, Node
 from reorder.plan.passes import simplify
 from reorder.values.formats import FORMATS, IntegerFormat, narrow_working_type
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from numpy.typing import NDArray
-
-    from reorder.cpu.schedule.kernel_config import KernelConfig
-    from reorder.cpu.schedule.post_ops import OperandTable
 
 # Rows are prefetched this many bytes before they are read, all rows of a tile together.
 _PREFETCH_NBYTES = 8192
@@ -81,7 +74,7 @@ class _TileBuffer(NamedTuple):
         """The side of a step."""
         return Side(self.base, self.placed_by)
 
-    def reordered(self, order: list[int]) -> _TileBuffer:
+    def reordered(self, order: list[int]) -> "_TileBuffer":
         """Return the buffer for a tile whose nodes are taken in another order."""
         return self._replace(strides=[self.strides[k] for k in order])
 
@@ -104,7 +97,7 @@ class _StepWriter:
             [node.strides[k] for node in tile.outer] for k in range(len(self.offsets))
         ]
 
-    def reordered(self, nodes: list[Node]) -> _StepWriter:
+    def reordered(self, nodes: list[Node]) -> "_StepWriter":
         """Return a writer of steps for the same tiles with their inner nodes in another order."""
         tile = self.tile._replace(inner=tuple(nodes))
         writer = _StepWriter(self.config, tile, is_indirect=self.is_indirect)
@@ -384,7 +377,7 @@ def _combine(
     src, dst, work = buffers
     operation, tables = writer.config.operation_of(post_op, work, dst.dtype)
     number = np.array([post_op.number], DATA_TYPES[work].numpy)
-    factor: Base | NDArray[Any] = Base.SRC
+    factor: Base | Array = Base.SRC
     if post_op.role is not None:
         operand_rows, operand, factor = _with_values(writer, buffers, post_op.role, tables)
     elif operation is Operation.ADD_PRODUCT:
@@ -406,7 +399,7 @@ def _with_one(writer: _StepWriter, buffers: _Buffers) -> Sides:
 
 def _with_values(
     writer: _StepWriter, buffers: _Buffers, role: str, tables: Iterable[OperandTable]
-) -> tuple[OperandRows, Side, NDArray[Any]]:
+) -> tuple[OperandRows, Side, Array]:
     """Return the rows for the values of a role, where they are, and those of the last table."""
     config, sides = writer.config, _with_one(writer, buffers)
     dtype = DATA_TYPES[buffers.work].numpy

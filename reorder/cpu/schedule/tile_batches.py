@@ -1,10 +1,8 @@
 """The batches of a plan that needs tiles: those that convert, and moves that go through scratch."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -18,13 +16,10 @@ from reorder.cpu.schedule.steps import schedule_tile
 from reorder.cpu.schedule.tile_choice import is_tiled
 from reorder.cpu.schedule.tile_program import OPERANDS, SLOT_BITS, TilesHead, encode_tile
 from reorder.cpu.schedule.tiles import Tile, cut_into_tiles
+from reorder.cpu.tables import Words
 from reorder.cpu.target import has_fma
 from reorder.plan.nodes import DST, NOWHERE, SRC, Box, IndirectLoop
 from reorder.plan.passes import src_and_dst, zeros_of
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
 
 # Tiles hold a multiple of this many elements: whole 512-bit registers, even of bytes.
 _LIMIT_GRAIN = 64
@@ -116,13 +111,13 @@ def _tile_batch(
     return Batch(None, program, shares, place_data, indirect, tuple(relocations))
 
 
-def place_data(points: NDArray[np.int64]) -> NDArray[np.int64]:
+def place_data(points: Words) -> Words:
     """Return those points that have data, with an offset for each operand of `encode_tile`."""
     points = points[points[:, SRC] != NOWHERE]
     return np.pad(points, ((0, 0), (0, OPERANDS - points.shape[1])))
 
 
-def place_padding(points: NDArray[np.int64], bits: int) -> NDArray[np.int64]:
+def place_padding(points: Words, bits: int) -> Words:
     """Return those points that have no data, as `points_in_bytes` returns all."""
     return points_in_bytes(points[points[:, SRC] == NOWHERE], bits)
 

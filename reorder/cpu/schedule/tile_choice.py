@@ -3,17 +3,11 @@
 Apart from `tiles`, because plain moves do not load that.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from memdesc.dtypes import BYTE_BITS
 from reorder.cpu.schedule.select import select_kernel
+from reorder.plan.nodes import Box
 from reorder.plan.passes import pack_elements, simplify
-
-if TYPE_CHECKING:
-    from reorder.plan.nodes import Box
-    from reorder.plan.plan import ReorderPlan
+from reorder.plan.plan import ReorderPlan
 
 # Up to this many 4-bit elements are moved one by one: unpacking them would take longer.
 _MAX_SINGLE_MOVES = 64

@@ -12,24 +12,16 @@ is in the step; tables of offsets follow it, one int64 for each row.
 A schedule names the code and the arrays of a step. `runtime.stages` writes their addresses.
 """
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from memdesc.dtypes import BYTE_BITS
 from reorder.cpu.schedule.program import LoopHead
-from reorder.cpu.tables import fields_of
+from reorder.cpu.schedule.select import Kernel
+from reorder.cpu.tables import Array, Words, fields_of
 from reorder.cpu.target import LINE_NBYTES
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from reorder.cpu.schedule.select import Kernel
-    from reorder.plan.nodes import Node
+from reorder.plan.nodes import Node
 
 # Lanes of the vectors of masked loads and stores: where the processor has these, rows of fewer
 # elements are converted at once.
@@ -132,7 +124,7 @@ class StageTypes(NamedTuple):
 class Side(NamedTuple):
     """A side of a step: fields of a `TileStep`."""
 
-    base: Base | NDArray[Any]
+    base: Base | Array
     placed_by: int = NO_OPERAND
 
 
@@ -141,14 +133,14 @@ class Step(NamedTuple):
 
     code: Kernel | StageTypes
     # what the code reads: a table, or a program of the interpreter of boxes with its ranges
-    program: NDArray[np.int64]
+    program: Words
     src: Side
     dst: Side
-    ranges: NDArray[np.int64] | None = None
+    ranges: Words | None = None
     # of the offsets in src and dst
     shift: int = 0
     operand: Side = Side(Base.SRC)
-    factor: Base | NDArray[Any] = Base.SRC
+    factor: Base | Array = Base.SRC
 
     @property
     def words(self) -> tuple[Any, ...]:

@@ -3,17 +3,12 @@
 `strides` are the strides of the tile's nodes in one operand, outermost first.
 """
 
-from __future__ import annotations
-
+from collections.abc import Iterable
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from reorder.cpu.schedule.loops import count_contiguous, offset_table
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from reorder.plan.nodes import Node
+from reorder.plan.nodes import Node
 
 
 class TileRows(NamedTuple):

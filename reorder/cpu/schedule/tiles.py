@@ -12,11 +12,10 @@ counts grow as far as the scratch allows, innermost nodes first. Nodes are given
 the box.
 """
 
-from __future__ import annotations
-
+from collections.abc import Iterable, Iterator
 from itertools import compress
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from memdesc.dtypes import BYTE_BITS
 from reorder.cpu.schedule.loops import contiguous_loops
@@ -25,9 +24,6 @@ from reorder.cpu.schedule.tile_rows import contiguous_nodes
 from reorder.cpu.target import LINE_BITS
 from reorder.plan.nodes import DST, SRC, Box, Node
 from reorder.plan.passes import moved, simplify, src_and_dst, zeros_beyond
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 
 class Tile(NamedTuple):
@@ -111,7 +107,7 @@ def _heads(box: Box, counts: dict[int, int], line: int, place: int) -> dict[int,
     return heads
 
 
-def _order_of(box: Box, counts: dict[int, int], widths: tuple[int, int]) -> _TileOrder:
+def _order_of(box: Box, counts: dict[int, int], widths: tuple[int, int]) -> "_TileOrder":
     """Return the order of a tile's nodes: between those of src and dst, or of the cheaper one."""
     nodes = box.nodes
     if widths[0] == widths[1] and is_scattered(src_and_dst(box)):
@@ -119,7 +115,7 @@ def _order_of(box: Box, counts: dict[int, int], widths: tuple[int, int]) -> _Til
     return _order_by_cost(nodes, counts, widths)
 
 
-def _tiles_of(box: Box, cuts: _Cuts, order: _TileOrder) -> tuple[list[Tile], list[Box]]:
+def _tiles_of(box: Box, cuts: _Cuts, order: "_TileOrder") -> tuple[list[Tile], list[Box]]:
     """Return tiles that take some steps of each node, and the zeros beyond them."""
     pads = not order.writes
     tiles = []

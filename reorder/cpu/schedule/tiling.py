@@ -7,8 +7,6 @@ as long as loads continue in them. So the rows of a tile are in at most that man
 tiles follow the order of src.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from math import gcd, inf, prod
 
