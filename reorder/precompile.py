@@ -16,7 +16,6 @@ from reorder.api import prepare
 from reorder.cpu.decoding.jobs import decoder_at
 from reorder.cpu.decoding.pattern import DecodeKernel
 from reorder.cpu.kernel_files import writable_folder
-from reorder.cpu.runtime.batch import joined_interpreter_at
 from reorder.cpu.runtime.fast_call import fast_call
 from reorder.cpu.runtime.interpreters import interpreter_at
 from reorder.cpu.runtime.jit import compiled_kernels
@@ -136,7 +135,6 @@ def _moves() -> Iterator[Callable[[], object]]:
     """Yield functions that each compile a kernel for moves."""
     yield compile_pool
     yield fast_call
-    yield joined_interpreter_at
     for bits in _BITS:
         yield partial(interpreter_at, Kernel(bits))
         if not Kernel(bits).is_packed:

@@ -9,9 +9,9 @@ import numpy as np
 
 from memdesc.dtypes import BYTE_BITS
 from reorder.cpu.machine import Machine, this_machine
-from reorder.cpu.runtime.batch import JoinedJob, LinkedBatch
+from reorder.cpu.runtime.batch import LinkedBatch
 from reorder.cpu.runtime.pool import load_pool
-from reorder.cpu.schedule.batches import Batch, BatchBuilder
+from reorder.cpu.schedule.batches import BatchBuilder
 from reorder.cpu.schedule.tile_choice import needs_tiles
 from reorder.cpu.target import LINE_NBYTES
 from reorder.forks import importing
@@ -22,8 +22,6 @@ from reorder.stack import on_enough_stack
 from reorder.threads import checked_threads
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numpy.typing import NDArray
 
     from memdesc import MemoryDesc
@@ -192,7 +190,9 @@ class _Schedule:
         self, plan: ReorderPlan, threads: int, machine: Machine, place: int | None
     ) -> None:
         builder = BatchBuilder(plan, threads, machine, place)
-        scheduled = _load_converter()(builder) if needs_tiles(plan) else builder.move_plan()
+        scheduled = (
+            _tile_batches().tile_batches(builder) if needs_tiles(plan) else builder.move_plan()
+        )
         self.batches = [*map(LinkedBatch, scheduled)]
         self.kernels = builder.kernels
         # whether dst at another place takes another schedule
@@ -208,15 +208,16 @@ class _Schedule:
             and (len(scheduled) == 1 or (len(scheduled) > 1 and not is_shared))
         )
         # the job, once it was needed, and what owns its tables
-        self._kept: list[tuple[NDArray[np.int64], JoinedJob | None]] = []
+        self._kept: list[tuple[NDArray[np.int64], LinkedBatch]] = []
 
     def job_at(self) -> int:
         """Return the address of the job of all batches; its interpreters are compiled first."""
         if not self._kept:
-            joined = JoinedJob(self.batches) if len(self.batches) > 1 else None
-            job = joined.job if joined else self.batches[0].job
+            batch = self.batches[0]
+            if len(self.batches) > 1:
+                batch = LinkedBatch(_tile_batches().join([each.batch for each in self.batches]))
             # several threads may come here at once: all get the first one
-            self._kept.append((np.array(job, np.int64), joined))
+            self._kept.append((np.array(batch.job, np.int64), batch))
         return address_of(self._kept[0][0])
 
 
@@ -235,13 +236,12 @@ def _sums(desc: MemoryDesc, mask: int, threads: int) -> Sums:
 
 
 @cache
-def _load_converter() -> Callable[[BatchBuilder], list[Batch]]:
-    """Return `tile_batches`, loaded late, since plain moves do not need it."""
+def _tile_batches() -> Any:
+    """Return the module of `tile_batches`, loaded late, since plain moves do not need it."""
 
-    def load() -> Callable[[BatchBuilder], list[Batch]]:
+    def load() -> Any:
         with importing:
-            from reorder.cpu.schedule.tile_batches import tile_batches  # see above
-
+            from reorder.cpu.schedule import tile_batches
         return tile_batches
 
     return on_enough_stack(load)

@@ -271,10 +271,11 @@ class Variant:
 def _text_of_batch(_linked: Any, batch: Any) -> str:
     """Return all of a batch: what it names is code, or an array."""
     shares = batch.partition
-    arrays = [batch.program, shares.ranges, shares.bounds]
-    named = [target for _, target in batch.relocations]
-    arrays += [target for target in named if isinstance(target, np.ndarray)]
-    code = [target for target in named if not isinstance(target, np.ndarray)]
+    named = [] if isinstance(batch.program, np.ndarray) else batch.program
+    arrays = [np.array([word for word in named if isinstance(word, int)], np.int64)]
+    arrays += [shares.ranges, shares.bounds, *([batch.program] if batch.kernel else ())]
+    arrays += [word for word in named if isinstance(word, np.ndarray)]
+    code = [word for word in named if not isinstance(word, (int, np.ndarray))]
     digest = hashlib.sha256(b" ".join(array.tobytes() for array in arrays)).hexdigest()
     return f"{batch.kernel} {code} {digest}"
 

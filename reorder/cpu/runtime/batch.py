@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from reorder.cpu.runtime.interpreters import compiled_interpreter, interpreter_at
+from reorder.cpu.runtime.interpreters import interpreter_at
 from reorder.cpu.runtime.job import Job, make_job, repeated_at
 from reorder.cpu.runtime.pool import run_job
-from reorder.cpu.schedule.partition import JobRange
 from reorder.cpu.schedule.program import Point, each_points
 from reorder.memory.buffers import address_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from numpy.typing import NDArray
 
-    from reorder.cpu.kernels.interpreter import InterpreterCall
     from reorder.cpu.schedule.batches import Batch
 
 
@@ -61,48 +58,3 @@ def _linked(batch: Batch) -> tuple[NDArray[np.int64], Callable[[], int]]:
     from reorder.cpu.runtime.stages import link, tile_interpreter_at
 
     return link(batch), tile_interpreter_at
-
-
-class JoinedJob:
-    """The jobs of batches as one job, which a call runs without Python code in between.
-
-    Its chunks are those of all jobs, in order. Threads run them at once, so no job may read what
-    another one writes, and no two may write 4-bit elements of the same byte. Without workers the
-    caller runs the chunks in their order. The batches must outlive it.
-    """
-
-    def __init__(self, batches: Sequence[LinkedBatch]) -> None:
-        jobs = [batch.job for batch in batches]
-        starts = np.cumsum([0, *(job.steps for job in jobs)]).tolist()
-        parts = [
-            JobRange(
-                start, end, job.interpreter, job.program, job.ranges, job.points, job.point_count
-            )
-            for (start, end), job in zip(pairwise(starts), jobs, strict=True)
-        ]
-        bounds = [
-            batch.batch.partition.bounds[:-1] + start
-            for batch, start in zip(batches, starts[:-1], strict=True)
-        ]
-        # the job has addresses of these arrays
-        self._program = np.array([len(parts), *(word for part in parts for word in part)], np.int64)
-        self._bounds = np.array([*np.concatenate(bounds), starts[-1]], np.int64)
-        self.job = jobs[0]._replace(
-            interpreter=joined_interpreter_at(),
-            program=address_of(self._program),
-            steps=starts[-1],
-            bounds=address_of(self._bounds),
-            chunks=len(self._bounds) - 1,
-            workers=max(job.workers for job in jobs),
-        )
-
-
-def joined_interpreter_at() -> int:
-    """Return the address of the compiled interpreter of joined jobs."""
-    return compiled_interpreter("interpreter of joined jobs", _emit_joined, moves=True)
-
-
-def _emit_joined(call: InterpreterCall) -> None:
-    from reorder.cpu.kernels.joined import emit_joined
-
-    emit_joined(call)

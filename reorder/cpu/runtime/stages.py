@@ -66,17 +66,17 @@ def stage_at(types: StageTypes) -> int:
 
 def link(batch: Batch) -> NDArray[np.int64]:
     """Return the program of a batch of tiles with addresses; the batch must outlive it."""
-    program = batch.program.copy()
+    program = np.array([*map(_word, batch.program)], np.int64)
     program[TILES.scratch_block] = SCRATCH_BLOCK
-    for word, target in batch.relocations:
-        program[word] = _address_of(target)
     return program
 
 
-def _address_of(target: Any) -> int:
-    match target:
+def _word(word: Any) -> int:
+    match word:
+        case int():
+            return word
         case np.ndarray():
-            return address_of(target)
+            return address_of(word)
         case StageTypes():
-            return stage_at(target)
-    return interpreter_at(target)
+            return stage_at(word)
+    return interpreter_at(word)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from math import gcd
-from typing import Any, NamedTuple
+from typing import Any
 
 from memdesc.dtypes import BYTE_BITS
 from reorder.cpu.machine import Machine
@@ -26,26 +26,19 @@ from reorder.plan.nodes import Box, IndirectLoop
 from reorder.plan.plan import ReorderPlan
 
 
-class Relocation(NamedTuple):
-    """A word of a program that is to hold the address of compiled code or of an array."""
-
-    word: int
-    target: Any
-
-
 @dataclass(frozen=True, slots=True)
 class Batch:
     """A program, and how threads share its work."""
 
     # whose interpreter of boxes runs the program; None: the interpreter of tiles
     kernel: Kernel | None
-    program: Words
+    # `Words`; of tiles a list, in which code and arrays stand for their addresses
+    program: Any
     partition: Partition
     # returns the table of points that the interpreter reads, from offsets in elements
     place: Callable[[Words], Words]
     # the program runs once at each step of these
     indirect: tuple[IndirectLoop, ...] = ()
-    relocations: tuple[Relocation, ...] = ()
 
 
 class BatchBuilder:

@@ -219,15 +219,3 @@ def _ranges_of(
         ranges.append(StepRange(workload.instruction, first, first + steps, *inner))
         start += size
     return ranges
-
-
-class JobRange(NamedTuple):
-    """One of several joined jobs: its range of the steps of all, and what its interpreter takes."""
-
-    first: int
-    last: int
-    interpreter: int
-    program: int
-    ranges: int
-    points: int
-    point_count: int

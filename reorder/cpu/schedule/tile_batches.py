@@ -1,20 +1,31 @@
 """The batches of a plan that needs tiles: those that convert, and moves that go through scratch."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from memdesc.dtypes import BYTE_BITS
-from reorder.cpu.schedule.batches import Batch, BatchBuilder, Relocation
+from reorder.cpu.schedule.batches import Batch, BatchBuilder
 from reorder.cpu.schedule.kernel_config import KernelConfig
 from reorder.cpu.schedule.loops import size_of
-from reorder.cpu.schedule.partition import Workload
+from reorder.cpu.schedule.partition import Partition, StepRange, Workload
 from reorder.cpu.schedule.program import points_in_bytes
 from reorder.cpu.schedule.steps import schedule_tile
 from reorder.cpu.schedule.tile_choice import is_tiled
-from reorder.cpu.schedule.tile_program import OPERANDS, SLOT_BITS, TilesHead, encode_tile
+from reorder.cpu.schedule.tile_program import (
+    OPERANDS,
+    SLOT_BITS,
+    Base,
+    ScheduledTile,
+    Side,
+    Step,
+    TilesHead,
+    encode_tile,
+)
 from reorder.cpu.schedule.tiles import Tile, cut_into_tiles
 from reorder.cpu.tables import Words
 from reorder.cpu.target import has_fma
@@ -99,8 +110,6 @@ def _tile_batch(
         start = len(words) - len(TilesHead._fields)
         workloads.append(Workload(start, size_of(tile.outer), 1, 1, _size(tile)))
         words += encode_tile(schedule_tile(config, tile, is_indirect=bool(indirect)))
-    relocations = [Relocation(k, each) for k, each in enumerate(words) if not isinstance(each, int)]
-    program = np.array([word if isinstance(word, int) else 0 for word in words], np.int64)
     src, dst = builder.plan.src.dtype, builder.plan.dst.dtype
     size = sum(map(_size, tiles)) * size_of(indirect)
     # two threads must not write the two 4-bit elements of one byte
@@ -108,7 +117,36 @@ def _tile_batch(
     shares = builder.partition(
         workloads, size * max(src.bits, dst.bits) // BYTE_BITS, is_whole=is_shared
     )
-    return Batch(None, program, shares, place_data, indirect, tuple(relocations))
+    return Batch(None, words, shares, place_data, indirect)
+
+
+def join(batches: Sequence[Batch]) -> Batch:
+    """Return one batch of the chunks of all, in order, which a call runs without Python code.
+
+    Each chunk of boxes becomes a tile of one step. Threads run chunks at once, so no batch may read
+    what another one writes, and no two may write 4-bit elements of the same byte.
+    """
+    words: list[Any] = [*TilesHead(0)]
+    ranges: list[StepRange] = []
+    bounds = [0]
+    for batch in batches:
+        start, shares = len(words) - len(TilesHead._fields), batch.partition
+        if batch.kernel is None:
+            words += batch.program[len(TilesHead._fields) :]
+            moved = (StepRange(*each) for each in shares.ranges.tolist())
+            ranges += [each._replace(instruction=each.instruction + start) for each in moved]
+            bounds += [bounds[-1] + stop for stop in shares.bounds[1:].tolist()]
+            continue
+        for first, last in pairwise(shares.bounds.tolist()):
+            src, dst = Side(Base.SRC), Side(Base.DST)
+            step = Step(batch.kernel, batch.program, src, dst, shares.ranges[first:last])
+            ranges.append(StepRange(len(words) - len(TilesHead._fields), 0, 1, 0, 0))
+            words += encode_tile(ScheduledTile((0, 0), (), (step,)))
+            bounds.append(bounds[-1] + 1)
+    threads = max(batch.partition.threads for batch in batches)
+    table = np.array(ranges, np.int64).reshape(-1, len(StepRange._fields))
+    shares = Partition(table, np.array(bounds, np.int64), threads)
+    return Batch(None, words, shares, place_data)
 
 
 def place_data(points: Words) -> Words:

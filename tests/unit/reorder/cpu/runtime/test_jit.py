@@ -21,7 +21,6 @@ from reorder.cpu.decoding.jobs import decoder_at
 from reorder.cpu.decoding.pattern import DecodeKernel, place_pattern
 from reorder.cpu.llvm.emit import I64
 from reorder.cpu.runtime import jit, machine_code
-from reorder.cpu.runtime.batch import joined_interpreter_at
 from reorder.cpu.runtime.compiler import Effort, compile_text
 from reorder.cpu.runtime.fast_call import fast_call
 from reorder.cpu.runtime.intrinsics import load_int
@@ -61,7 +60,6 @@ def _some_kernels() -> None:
     """Prepare what has each kind of kernel."""
     compile_pool()
     fast_call()
-    joined_interpreter_at()
     x = np.zeros((9, 17, 5, 3), np.float32)
     for dtype in ("u1", "f2", "f4", "f8"):
         reorder.reorder(x.astype(dtype), "nChw16c")

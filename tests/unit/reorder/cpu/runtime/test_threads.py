@@ -44,4 +44,4 @@ def test_one_thread_needs_no_other() -> None:
 @pytest.mark.slow
 def test_where_numba_is_told_to_compile_nothing_reorders_run_on_the_pool(tmp_path: Path) -> None:
     # nothing that was compiled before is there
-    run("crowds,compile_joined", NUMBA_DISABLE_JIT="1", NUMBA_CACHE_DIR=str(tmp_path))
+    run("crowds,compile_boxes", NUMBA_DISABLE_JIT="1", NUMBA_CACHE_DIR=str(tmp_path))

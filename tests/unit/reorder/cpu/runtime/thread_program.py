@@ -203,11 +203,12 @@ def count() -> None:
     assert started == min(1, count_threads() - 1), started
 
 
-def compile_joined() -> None:
-    """Compile the interpreter of the jobs of one reorder as one."""
-    from reorder.cpu.runtime.batch import joined_interpreter_at
+def compile_boxes() -> None:
+    """Compile an interpreter of boxes that nothing else here needs."""
+    from reorder.cpu.runtime.interpreters import interpreter_at
+    from reorder.cpu.schedule.select import Kernel
 
-    assert joined_interpreter_at()
+    assert interpreter_at(Kernel(64))
 
 
 if __name__ == "__main__":
@@ -226,7 +227,7 @@ if __name__ == "__main__":
     scenarios = {
         function.__name__: function
         for function in (
-            compile_joined,
+            compile_boxes,
             count,
             crowds,
             fork_first,

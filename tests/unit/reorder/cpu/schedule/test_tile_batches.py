@@ -8,7 +8,7 @@ from reorder import Attr, plan_reorder
 from reorder.cpu.machine import Machine
 from reorder.cpu.schedule.batches import Batch, BatchBuilder
 from reorder.cpu.schedule.select import Kernel
-from reorder.cpu.schedule.tile_batches import tile_batches
+from reorder.cpu.schedule.tile_batches import join, tile_batches
 from reorder.cpu.schedule.tile_program import Base, Side, StageTypes, Step, TileStep
 
 _MACHINE = Machine(threads=1, cache_nbytes=32 << 20)
@@ -67,18 +67,33 @@ def _words(code: object) -> str:
 def test_a_tile_takes_the_steps_that_it_needs(
     src: tuple[str, str], dst: tuple[str, str], attr: Attr | None, steps: str
 ) -> None:
-    named = [target for _, target in _tiles(src, dst, attr).relocations]
-    codes = [target for target in named if not isinstance(target, np.ndarray)]
+    program = _tiles(src, dst, attr).program
+    codes = [word for word in program if isinstance(word, StageTypes | Kernel)]
     assert "; ".join(map(_words, codes)) == steps
 
 
 def test_a_schedule_has_no_addresses() -> None:
     batch = _tiles(("f32", "abcd"), ("s8", "acdb"), _SCALE)
-    assert batch.relocations
-    assert not any(batch.program[word] for word, _ in batch.relocations)
-    assert abs(batch.program).max() < 1 << 32
+    words = [word for word in batch.program if isinstance(word, int)]
+    assert len(words) < len(batch.program)
+    assert max(map(abs, words)) < 1 << 32
 
 
 def test_a_step_has_the_words_that_compiled_code_reads() -> None:
     step = Step(Kernel(8), np.zeros(1, np.int64), Side(Base.SRC), Side(Base.DST))
     assert len(step.words) == len(TileStep._fields)
+
+
+def test_joined_batches_keep_their_chunks_and_code() -> None:
+    tiles = _tiles(("f32", "abcd"), ("s8", "acdb"), None)
+    src, dst = (memory_desc((1071, 975), "f16", tag) for tag in ("ba", "BA8a16b2a"))
+    machine = _MACHINE._replace(threads=4)
+    boxes = BatchBuilder(plan_reorder(src, dst), 4, machine).move_plan()
+    assert len(boxes) > 1
+    joined = join([*boxes, tiles])
+    shares = [batch.partition for batch in (*boxes, tiles)]
+    assert joined.partition.chunks == sum(each.chunks for each in shares)
+    assert joined.partition.workers == max(each.workers for each in shares)
+    kernels = [word for word in joined.program if isinstance(word, Kernel)]
+    assert {*kernels} == {batch.kernel for batch in boxes} | {Kernel(8)}
+    assert sum(isinstance(word, StageTypes) for word in joined.program) == 1
