@@ -1,10 +1,12 @@
-"""Packings of weights by their published formulas: words and shifts, tables of positions, offsets.
+"""Packings of weights by their published formulas: words and shifts, tables of positions, views.
 
 Nothing here knows a tag. Each function takes unsigned elements, one a byte, by their logical
 indices, and returns the elements in the order of memory, the low bits of a word first.
 """
 
+import re
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -39,6 +41,28 @@ def _padded(q: Elements, *blocks: int) -> Elements:
     found = np.zeros(sizes, q.dtype)
     found[tuple(map(slice, q.shape))] = q
     return found
+
+
+def view(pattern: str) -> Formula:
+    """Dims cut into parts, the last one fastest, and all parts in their order in memory.
+
+    "n a16 | k c32 -> n k a c" are 16 rows side by side, 32 elements of each in turn. A dim is
+    padded to whole parts.
+    """
+    left, _, right = pattern.partition(" -> ")
+    parts = [re.findall("([a-z])([0-9]*)", dim) for dim in left.split("|")]
+    names = [name for dim in parts for name, _ in dim]
+
+    def pack(q: Elements) -> Elements:
+        blocks = [prod(int(size or 1) for _, size in dim) for dim in parts]
+        padded = _padded(q, *blocks)
+        shape: list[int] = []
+        for dim, size, block in zip(parts, padded.shape, blocks, strict=True):
+            shape += [int(part or size // block) for _, part in dim]
+        order = [names.index(name) for name in right.split()]
+        return padded.reshape(shape).transpose(order).reshape(-1)
+
+    return pack
 
 
 def gptq(bits: int) -> Formula:
@@ -127,17 +151,6 @@ def marlin_zeros(bits: int) -> Formula:
     return pack
 
 
-def torch_int4_cpu(rows: int, apart: int) -> Formula:
-    """For each block of rows and each column its bytes; rows some way apart share a byte."""
-
-    def pack(q: Elements) -> Elements:
-        n, k = q.shape
-        columns = q.reshape(n // rows, rows // apart // 2, 2, apart, k)
-        return columns.transpose(0, 4, 1, 3, 2).reshape(-1)
-
-    return pack
-
-
 def tinygemm(inner_k_tiles: int) -> Formula:
     """One word for each of 32 lanes and each two tiles of 16 along in."""
 
@@ -175,61 +188,6 @@ def trtllm_mixed_gemm(bits: int) -> Formula:
     return pack
 
 
-def aiter_16x16(bits: int) -> Formula:
-    """16 rows side by side, 16 bytes of each in turn."""
-    run = 128 // bits
-    block = 64 if bits == 4 else 32
-
-    def pack(q: Elements) -> Elements:
-        n, k = q.shape
-        view = q.reshape(n // 16, 16, k // block, block // run, run)
-        return view.transpose(0, 2, 3, 1, 4).reshape(-1)
-
-    return pack
-
-
-def aiter_scales(q: Elements) -> Elements:
-    """The rows padded to 256, the columns to 8."""
-    padded = _padded(q, 256, 8)
-    m, n = padded.shape
-    return padded.reshape(m // 32, 2, 16, n // 8, 2, 4).transpose(0, 3, 5, 2, 4, 1).reshape(-1)
-
-
-def aiter_int4(q: Elements) -> Elements:
-    """8-bit elements in tiles of 16 x 16; in each word the elements 0 4 1 5 2 6 3 7."""
-    return by_table([0, 4, 1, 5, 2, 6, 3, 7])(aiter_16x16(8)(q))
-
-
-def aiter_a16w4_gated(q: Elements) -> Elements:
-    """16 rows of one half, then those of the other; 16 bytes of each row in turn."""
-    halves, n, k = q.shape
-    view = q.reshape(halves, n // 16, 16, k // 128, 4, 32)
-    return view.transpose(1, 0, 3, 4, 2, 5).reshape(-1)
-
-
-def aiter_a16w4_separate(q: Elements) -> Elements:
-    """16 rows; of 64 bytes of each, four words 16 bytes apart side by side."""
-    n, k = q.shape
-    return q.reshape(n // 16, 16, k // 128, 4, 4, 8).transpose(0, 2, 1, 4, 3, 5).reshape(-1)
-
-
-def aiter_a16w4_scales(*order: int) -> Formula:
-    """Two packs of 16 rows, two of 4 columns; `order`: rows, pack, lane, columns, pack, lane."""
-
-    def pack(q: Elements) -> Elements:
-        n, k = q.shape
-        return q.reshape(n // 32, 2, 16, k // 8, 2, 4).transpose(order).reshape(-1)
-
-    return pack
-
-
-def aiter_a16w4_scales_gated(q: Elements) -> Elements:
-    """The two halves in place of the two packs of rows."""
-    halves, n, k = q.shape
-    view = q.reshape(halves, n // 16, 16, k // 8, 2, 4)
-    return view.transpose(1, 3, 5, 2, 4, 0).reshape(-1)
-
-
 # Where the rows of a block go, as FlashInfer states it (srcToDstBlk16RowMap, srcToDstBlk32RowMap).
 ROW_MAPS = {
     16: [0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15],
@@ -263,16 +221,6 @@ def trtllm(
     return pack
 
 
-def deepgemm_scales(columns: int) -> Formula:
-    """The rows padded to 4; words of columns, those of neighbouring rows side by side."""
-
-    def pack(q: Elements) -> Elements:
-        padded = _padded(q, 4, columns)
-        return padded.reshape(len(padded), -1, columns).swapaxes(0, 1).reshape(-1)
-
-    return pack
-
-
 def sm90_mixed_gemm(q: Elements) -> Elements:
     """Each lane's 4 elements of rows 8 apart, to columns 8 apart: what the kernel's lanes write."""
     n, k = q.shape
@@ -287,122 +235,61 @@ def sm90_mixed_gemm(q: Elements) -> Elements:
     return found.reshape(-1)
 
 
-def sm90_mixed_gemm_scales(slices: int) -> Formula:
-    """64 rows folded into slices: 16 bytes hold the scales of one row of each."""
-
-    def pack(q: Elements) -> Elements:
-        n, groups = q.shape
-        each = 16 // slices if slices < 8 else 1
-        view = q.reshape(n // 64, slices, 64 // slices, groups // each, each)
-        return view.transpose(0, 3, 2, 1, 4).reshape(-1)
-
-    return pack
-
-
-def bf16_r16(q: Elements) -> Elements:
-    """Pairs along in of 16 rows in turn."""
-    n, k = q.shape
-    return q.reshape(n // 16, 16, k // 2, 2).swapaxes(1, 2).reshape(-1)
-
-
-def by_offset(rows: int, columns: int, offset: Callable[[Any, Any, int], Any]) -> Formula:
-    """A matrix padded to whole tiles, each element at the offset that a formula gives."""
-
-    def pack(q: Elements) -> Elements:
-        padded = _padded(q, rows, columns)
-        found = np.zeros(padded.size, q.dtype)
-        row, column = np.indices(q.shape)
-        found[offset(row, column, len(padded))] = q
-        return found
-
-    return pack
-
-
-def _scales_128x4(row: Any, column: Any, _rows: int) -> Any:
-    return column % 4 + column // 4 * 512 + row % 32 * 16 + row % 128 // 32 * 4
-
-
-def nvfp4_scales(q: Elements) -> Elements:
-    """Tiles of 128 x 4, row-major; rows 32 apart side by side."""
-    panels = [q[first : first + 128] for first in range(0, q.shape[0], 128)]
-    return np.concatenate([by_offset(128, 4, _scales_128x4)(panel) for panel in panels])
-
-
-def nvfp4_scales_8x4(q: Elements) -> Elements:
-    """Tiles of 8 x 4, row-major."""
-    columns = -(-q.shape[1] // 4)
-    return by_offset(8, 4, lambda r, c, _: r // 8 * columns * 32 + c // 4 * 32 + r % 8 * 4 + c % 4)(
-        q
-    )
+# Parts in the order of memory, by the name and the bits of an element. Sources are those of the
+# names.
+_VIEWS = """
+ggml_soa 4                      n | k a2 b16 -> n k b a
+adreno_noshuffle 4 8            n | k w4 -> k n w
+adreno_trans4_ns 4              e | n | k w8 -> e k n w
+adreno_scales 16                n | k -> k n
+torch_int4_cpu 4                n b2 c32 | k -> n k c b
+torch_int4_cpu_avx2 4           n b2 c16 | k -> n k c b
+torch_int4_cpu_default 4        n a16 b2 | k -> n k a b
+aiter_16x16 4                   n a16 | k c32 -> n k a c
+aiter_16x16 8                   n a16 | k c16 -> n k a c
+aiter_16x16 16                  n a16 | k c8 -> n k a c
+aiter_scales 8                  m x8 a2 b16 | n c2 d4 -> m x n d b c a
+aiter_int4 4                    n a16 | k c2 e2 f4 -> n k a c f e
+aiter_a16w4_gated 4             h | n a16 | k c32 -> n h k a c
+aiter_a16w4_separate 4          n a16 | k b4 c4 d8 -> n k a c b d
+aiter_a16w4_scales 8            n a2 b16 | k c2 d4 -> n k d b c a
+aiter_a16w4_scales_separate 8   n a2 b16 | k c2 d4 -> n k b d c a
+aiter_a16w4_scales_gated 8      h | n b16 | k c2 d4 -> n k d b c h
+deepgemm_scales 8               m a4 | n c4 -> n m a c
+deepgemm_scales 32              m a4 | n -> n m a
+sm90_mixed_gemm_scales 8        n s4 r16 | g e4 -> n g r s e
+sm90_mixed_gemm_scales 16       n s8 r8 | g -> n g r s
+bf16_r16 16                     n a16 | k c2 -> n k a c
+nvfp4_scales 8                  r a4 b32 | c d4 -> r c b a d
+nvfp4_scales_8x4 8              r a8 | c d4 -> r c a d
+CUBLASLT_ORDER_COL32 0          r | c p32 -> c r p
+CUBLASLT_ORDER_COL4_4R2_8C 0    r a4 b2 | c d4 e2 f4 -> c r b d e a f
+CUBLASLT_ORDER_COL32_2R_4R4 0   r x4 y4 z2 | c d32 -> c r y x z d
+ColumnMajorInterleaved<{n}> 0   r | c p{n} -> c r p
+RowMajorInterleaved<{n}> 0      r p{n} | c -> r c p
+TensorNCxHWx<{n}> 0             a | b p{n} | c | d -> a b c d p
+TensorCxRSKx<{n}> 0             a | b p{n} | c | d -> b c d a p
+mlas_nchwc{m} 32                a | b p{m} | c | d -> a b c d p
+mlas_oihwbo{m} 32               o p{m} | i | h | w -> o i h w p
+mlas_oihwbibo{m} 32             o p{m} | i q{m} | h | w -> o i h w q p
+"""
 
 
-def _turing(row: Any, column: Any, rows: int) -> Any:
-    tile = (row // 8 * 8 + row % 2 * 4 + column % 32 // 8) * 32
-    return column // 32 * 32 * rows + tile + (column % 8 // 4 * 4 + row % 8 // 2) * 4 + column % 4
+def _views() -> dict[tuple[str, int], Formula]:
+    found = {}
+    for row in _VIEWS.strip().splitlines():
+        for n, m in ((4, 8), (32, 16), (64, 16)):
+            head, pattern = row.replace("{n}", str(n)).replace("{m}", str(m)).split(maxsplit=1)
+            words = pattern.split()
+            widths = [word for word in words if word.isdigit()]
+            for bits in widths:
+                found[head, int(bits)] = view(" ".join(words[len(widths) :]))
+    return found
 
 
-def _ampere(row: Any, column: Any, rows: int) -> Any:
-    in_tile = (((row % 8) // 2 * 4 + row % 32 // 8) * 2 + row % 2) * 32 + column % 32
-    return column // 32 * 32 * rows + row // 32 * 1024 + in_tile
-
-
-def column_interleaved(n: int) -> Formula:
-    """Panels of n columns, each row-major."""
-    return by_offset(1, n, lambda r, c, rows: c // n * rows * n + r * n + c % n)
-
-
-def row_interleaved(n: int) -> Formula:
-    """Panels of n rows, each column-major."""
-
-    def pack(q: Elements) -> Elements:
-        return column_interleaved(n)(q.T)
-
-    return pack
-
-
-def in_channels(n: int, order: tuple[int, ...]) -> Formula:
-    """Blocks of n along dim 1, padded; `order` of the dims (a, b / n, c, d), then n of b."""
-
-    def pack(q: Elements) -> Elements:
-        a, _, c, d = q.shape
-        return _padded(q, 1, n, 1, 1).reshape(a, -1, n, c, d).transpose(*order, 2).reshape(-1)
-
-    return pack
-
-
-def mlas_filter(n: int, *, blocked_input: bool) -> Formula:
-    """Filters for blocks of n output channels, and of as many input channels where these are."""
-
-    def pack(q: Elements) -> Elements:
-        inputs = n if blocked_input else 1
-        padded = _padded(q, n, inputs, 1, 1)
-        blocks = padded.reshape(-1, n, padded.shape[1] // inputs, inputs, *q.shape[2:])
-        return blocks.transpose(0, 2, 4, 5, 3, 1).reshape(-1)
-
-    return pack
-
-
-def ggml_soa(q: Elements) -> Elements:
-    """GGUF's order within a block of 32: byte j holds the values j and j + 16."""
-    return q.reshape(-1, 2, 16).swapaxes(1, 2).reshape(-1)
-
-
-def transposed_words(per_word: int) -> Formula:
-    """Words of neighbours along in, as a matrix that is transposed."""
-    return lambda q: q.reshape(len(q), -1, per_word).swapaxes(0, 1).reshape(-1)
-
-
-def adreno_experts(q: Elements) -> Elements:
-    """Words of eight values, transposed for each expert."""
-    return np.concatenate([transposed_words(8)(expert) for expert in q])
-
-
+_SCALES = view("r a4 b32 | c d4 -> r c b a d")
 FORMULAS: dict[tuple[str, int], Formula] = {
-    ("ggml_soa", 4): ggml_soa,
-    ("adreno_noshuffle", 4): transposed_words(4),
-    ("adreno_noshuffle", 8): transposed_words(4),
-    ("adreno_trans4_ns", 4): adreno_experts,
-    ("adreno_scales", 16): lambda q: q.T.reshape(-1),
+    **_views(),
     ("gptq", 4): gptq(4),
     ("gptq", 8): gptq(8),
     ("gptq_exllama", 4): gptq_exllama,
@@ -415,24 +302,11 @@ FORMULAS: dict[tuple[str, int], Formula] = {
     ("marlin_scales_channelwise", 16): by_table(SINGLE_SCALE_ORDER),
     ("marlin_zeros", 4): marlin_zeros(4),
     ("marlin_zeros", 8): marlin_zeros(8),
-    ("torch_int4_cpu", 4): torch_int4_cpu(64, 32),
-    ("torch_int4_cpu_avx2", 4): torch_int4_cpu(32, 16),
-    ("torch_int4_cpu_default", 4): torch_int4_cpu(32, 1),
     ("tinygemm_k2", 4): tinygemm(2),
     ("tinygemm_k4", 4): tinygemm(4),
     ("tinygemm_k8", 4): tinygemm(8),
     ("trtllm_mixed_gemm", 4): trtllm_mixed_gemm(4),
     ("trtllm_mixed_gemm", 8): trtllm_mixed_gemm(8),
-    ("aiter_16x16", 4): aiter_16x16(4),
-    ("aiter_16x16", 8): aiter_16x16(8),
-    ("aiter_16x16", 16): aiter_16x16(16),
-    ("aiter_scales", 8): aiter_scales,
-    ("aiter_int4", 4): aiter_int4,
-    ("aiter_a16w4_gated", 4): aiter_a16w4_gated,
-    ("aiter_a16w4_separate", 4): aiter_a16w4_separate,
-    ("aiter_a16w4_scales", 8): aiter_a16w4_scales(0, 3, 5, 2, 4, 1),
-    ("aiter_a16w4_scales_separate", 8): aiter_a16w4_scales(0, 3, 2, 5, 4, 1),
-    ("aiter_a16w4_scales_gated", 8): aiter_a16w4_scales_gated,
     ("trtllm_gated", 0): trtllm(gated=True),
     **{("trtllm_block_major_k", bits): trtllm(bits=bits) for bits in (4, 8, 16)},
     **{
@@ -444,26 +318,9 @@ FORMULAS: dict[tuple[str, int], Formula] = {
         for bits in (0, 4, 8, 16)
     },
     **{
-        (f"trtllm_scales{n}{'_gated' * gated}", 8): trtllm(n, gated=gated, then=nvfp4_scales)
+        (f"trtllm_scales{n}{'_gated' * gated}", 8): trtllm(n, gated=gated, then=_SCALES)
         for n in (16, 32)
         for gated in (False, True)
     },
-    ("deepgemm_scales", 8): deepgemm_scales(4),
-    ("deepgemm_scales", 32): deepgemm_scales(1),
     ("sm90_mixed_gemm", 4): sm90_mixed_gemm,
-    ("sm90_mixed_gemm_scales", 8): sm90_mixed_gemm_scales(4),
-    ("sm90_mixed_gemm_scales", 16): sm90_mixed_gemm_scales(8),
-    ("bf16_r16", 16): bf16_r16,
-    ("nvfp4_scales", 8): nvfp4_scales,
-    ("nvfp4_scales_8x4", 8): nvfp4_scales_8x4,
-    ("CUBLASLT_ORDER_COL32", 0): column_interleaved(32),
-    ("CUBLASLT_ORDER_COL4_4R2_8C", 0): by_offset(8, 32, _turing),
-    ("CUBLASLT_ORDER_COL32_2R_4R4", 0): by_offset(32, 32, _ampere),
-    **{(f"ColumnMajorInterleaved<{n}>", 0): column_interleaved(n) for n in (4, 32, 64)},
-    **{(f"RowMajorInterleaved<{n}>", 0): row_interleaved(n) for n in (4, 32, 64)},
-    **{(f"TensorNCxHWx<{n}>", 0): in_channels(n, (0, 1, 3, 4)) for n in (4, 32, 64)},
-    **{(f"TensorCxRSKx<{n}>", 0): in_channels(n, (1, 3, 4, 0)) for n in (4, 32, 64)},
-    **{(f"mlas_nchwc{n}", 32): in_channels(n, (0, 1, 3, 4)) for n in (8, 16)},
-    **{(f"mlas_oihwbo{n}", 32): mlas_filter(n, blocked_input=False) for n in (8, 16)},
-    **{(f"mlas_oihwbibo{n}", 32): mlas_filter(n, blocked_input=True) for n in (8, 16)},
 }
