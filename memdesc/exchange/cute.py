@@ -14,11 +14,11 @@ from math import prod
 from typing import NamedTuple
 
 from memdesc.desc import MemoryDesc, desc_of
-from memdesc.dtypes import BYTE_BITS, DATA_TYPES, DataType
+from memdesc.dtypes import BYTE_BITS, DataType
 from memdesc.errors import UnsupportedFormatError, counted, excerpt
 from memdesc.exchange.expressions import Tree, tree_of
 from memdesc.exchange.system import (
-    MLIR_TYPES,
+    ANY_TYPES,
     Given,
     System,
     indescribable,
@@ -54,8 +54,6 @@ _REPR = (
     r"ComposedLayout\((?P<swizzle>Swizzle\([^()]*\)),\s*(?:(?P<first>-?\d+),\s*)?"
     r"(?P<layout>Layout\(.*\))(?:,\s*offset=(?P<last>-?\d+))?\)"
 )
-# the names of MLIR, and ours
-_TYPES = {**DATA_TYPES, **MLIR_TYPES}
 
 
 def _write(desc: MemoryDesc, _letters: str) -> tuple[str, ...]:
@@ -113,7 +111,7 @@ def _composed(text: str) -> _Composed:
         (bits, low, shift),
         int(match["offset"] or 0),
         int(match["bits"]) if match["bits"] else None,
-        type_named(match["type"], _TYPES) if match["type"] else None,
+        type_named(match["type"], ANY_TYPES) if match["type"] else None,
         int(match["address"] or "0", 16),
     )
 

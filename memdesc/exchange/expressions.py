@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import re
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from memdesc.errors import MemdescError, excerpt
 from memdesc.exchange.system import (
@@ -19,15 +19,16 @@ from memdesc.exchange.system import (
     indescribable,
     refuse_aligned,
     tag_of,
+    tag_of_digits,
     unclear,
 )
 from memdesc.int64 import INT64_MAX, checked_ints
-from memdesc.tags import Digit, FormatTag
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from memdesc.desc import MemoryDesc
+    from memdesc.tags import FormatTag
 
 # an integer, or a tuple of them
 Tree = int | tuple["Tree", ...]
@@ -70,6 +71,17 @@ def arguments(text: str, known: tuple[str, ...], reason: str) -> dict[str, ast.e
     if not is_list or not values:
         unclear(reason)
     return values
+
+
+def values_of_call(text: str) -> tuple[list[Any], dict[str, Any]]:
+    """Return the values of the arguments that a string lists: positional and named ones."""
+    try:
+        call = parse(f"f({text})")
+        assert isinstance(call, ast.Call)  # noqa: S101 - f(..) is one
+        named = {str(own.arg): ast.literal_eval(own.value) for own in call.keywords}
+        return [ast.literal_eval(value) for value in call.args], named
+    except (AssertionError, ValueError):
+        unclear("its parameters are numbers and lists of these")
 
 
 def keywords(call: ast.expr, known: tuple[str, ...]) -> dict[str, ast.expr]:
@@ -166,12 +178,8 @@ def tag_of_outputs(
         unclear(f"it maps {len(names)} indices, and dims {dims} have {len(dims)}")
     dim_of = {name: dim for dim, name in enumerate(names)}
     read = [_digit(output, dim_of, dims) for output in outputs]
-    axes = tuple(sorted({axis for axis, _, _ in read}))
-    digits = tuple(
-        Digit(axes.index(axis), step, extent) for axis, step, extent in read if extent != 1
-    )
     try:
-        return FormatTag(axes, digits, (1,) * len(axes))
+        return tag_of_digits(read)
     except MemdescError:
         indescribable(
             "its indices must divide each dim into digits that occur once, the outermost without a "

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import ast
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from memdesc.desc import memory_desc
 from memdesc.dtypes import DATA_TYPES, DataType
@@ -26,14 +26,18 @@ from memdesc.exchange.system import (
     integers_in,
     name_of_type,
     strides_of,
+    tag_of_digits,
     type_named,
     unclear,
 )
 from memdesc.layout_names import dense_tag
-from memdesc.tags import Digit, FormatTag
 
 if TYPE_CHECKING:
     from memdesc.desc import MemoryDesc
+    from memdesc.tags import FormatTag
+
+    # the attributes of linalg.pack
+    _Pack = dict[str, tuple[int, ...]]
 
 # types that are read; si8 is also spelled i8
 _NAMES = {**MLIR_TYPES, **{f"si{bits}": DATA_TYPES[f"s{bits}"] for bits in (4, 8, 16, 32, 64)}}
@@ -70,16 +74,18 @@ def _packed(desc: MemoryDesc) -> tuple[str, ...]:
     pack = _pack_of_tag(dense_tag(desc.layout))
     if pack is None:
         return (affine_map,)
-    attributes = str(pack)
+    attributes = " ".join(f"{name} = {list(value)}" for name, value in pack.items())
     try:
         type_name = name_of_type(desc.dtype, MLIR_TYPES)
     except Inexpressible:
         return attributes, affine_map
     padding = f"padding_value(%zero : {type_name}) " if desc.has_padding else ""
-    types = (
-        f"{_tensor(desc.dims, type_name)} -> {_tensor(_packed_shape(pack, desc.dims), type_name)}"
+    source, packed = (
+        _tensor(dims, type_name) for dims in (desc.dims, _pack_of(pack, desc.dims)[1])
     )
-    operation = f"%packed = linalg.pack %source {padding}{attributes} into %dest : {types}"
+    operation = (
+        f"%packed = linalg.pack %source {padding}{attributes} into %dest : {source} -> {packed}"
+    )
     return attributes, operation, affine_map
 
 
@@ -92,8 +98,8 @@ def _memref(desc: MemoryDesc) -> tuple[str, ...]:
     strides = list(strides_of(desc))
     type_name = name_of_type(desc.dtype, MLIR_TYPES)
     offset = f", offset: {desc.offset0}" if desc.offset0 else ""
-    shape = "".join(f"{size}x" for size in desc.dims)
-    return (f"memref<{shape}{type_name}, strided<{strides}{offset}>>",)
+    shape = _tensor(desc.dims, type_name).removeprefix("tensor<").removesuffix(">")
+    return (f"memref<{shape}, strided<{strides}{offset}>>",)
 
 
 def _read(given: Given) -> MemoryDesc:
@@ -113,12 +119,13 @@ def _read(given: Given) -> MemoryDesc:
     types = _types(text)
     sizes, kind = types[0] if types else (None, None)
     dims, dtype = given.sizes(sizes), given.type(kind)
-    pack = _pack_of(values, len(dims))
-    expected = _packed_shape(pack, dims), dtype
-    if types and types[1] != expected:
-        type_text = _tensor(expected[0], name_of_type(dtype, MLIR_TYPES))
-        unclear(f"the type of the packed tensor must be {type_text}")
-    return memory_desc(dims, dtype, _tag_of_pack(pack))
+    tag, packed = _pack_of(values, dims)
+    if types and types[1] != (packed, dtype):
+        unclear(
+            f"the type of the packed tensor must be "
+            f"{_tensor(packed, name_of_type(dtype, MLIR_TYPES))}"
+        )
+    return memory_desc(dims, dtype, tag)
 
 
 def _types(text: str) -> list[tuple[tuple[int, ...], DataType]]:
@@ -179,34 +186,22 @@ def _map_of(match: re.Match[str]) -> tuple[list[str], list[ast.expr]]:
     return names, results.elts if isinstance(results, ast.List) else []
 
 
-class _Pack(NamedTuple):
-    """The attributes of `linalg.pack`."""
-
-    outer_dims_perm: tuple[int, ...]
-    inner_dims_pos: tuple[int, ...]
-    inner_tiles: tuple[int, ...]
-
-    def __str__(self) -> str:
-        return " ".join(
-            f"{name} = {list(value)}" for name, value in zip(_ATTRIBUTES, self, strict=True)
-        )
-
-
 def _pack_of_tag(tag: FormatTag) -> _Pack | None:
     """Return the attributes that make a layout; None if a single operation cannot make it."""
     outer = [digit.axis for digit in tag.digits if not digit.extent]
-    inner = [digit for digit in tag.digits if digit.extent]
-    positions = tuple(digit.axis for digit in inner)
+    inner = tag.digits[len(outer) :]
+    positions = [digit.axis for digit in inner]
     is_packed = (
-        tag.digits[len(outer) :] == tuple(inner)
+        all(digit.extent for digit in inner)
         and len(tag.axes) == tag.ndims
         and len(set(positions)) == len(positions)
         and max(tag.align) == 1
     )
-    return _Pack(tuple(outer), positions, tuple(d.extent for d in inner)) if is_packed else None
+    lists = outer, positions, [digit.extent for digit in inner]
+    return dict(zip(_ATTRIBUTES, map(tuple, lists), strict=True)) if is_packed else None
 
 
-def _attributes(text: str) -> dict[str, tuple[int, ...]]:
+def _attributes(text: str) -> _Pack:
     """Read the attributes in a string."""
     values = {}
     for name in _ATTRIBUTES:
@@ -218,44 +213,29 @@ def _attributes(text: str) -> dict[str, tuple[int, ...]]:
     return values
 
 
-def _pack_of(values: dict[str, tuple[int, ...]], ndims: int) -> _Pack:
-    """Return attributes with the order of all outer dims filled in; refuse illegal ones."""
-    if not {"inner_dims_pos", "inner_tiles"} <= {*values}:
-        unclear("inner_dims_pos and inner_tiles must be given together")
-    everyone = tuple(range(ndims))
+def _pack_of(values: _Pack, dims: tuple[int, ...]) -> tuple[FormatTag, tuple[int, ...]]:
+    """Return the tag that attributes describe, and the shape of the packed tensor.
+
+    The shape is the number of tiles of each dim, then the tiles. Illegal attributes are refused.
+    """
+    everyone = tuple(range(len(dims)))
     perm = values.get("outer_dims_perm") or everyone
-    positions, tiles = values["inner_dims_pos"], values["inner_tiles"]
+    positions, sizes = (values.get(name) for name in _ATTRIBUTES[1:])
+    if positions is None or sizes is None:
+        unclear("inner_dims_pos and inner_tiles must be given together")
     if tuple(sorted(perm)) != everyone:
-        unclear(f"outer_dims_perm {list(perm)} are not the dims 0 to {ndims - 1}, each once")
-    if (
-        len(positions) != len(tiles)
-        or len(set(positions)) < len(positions)
-        or not {*positions} <= {*everyone}
-        or min(tiles, default=1) < 1
-    ):
+        unclear(f"outer_dims_perm {list(perm)} are not the dims 0 to {len(dims) - 1}, each once")
+    tiles = dict(zip(positions, sizes, strict=False))
+    is_each_once = len(tiles) == len(positions) == len(sizes)
+    if not is_each_once or not {*tiles} <= {*everyone} or min(sizes, default=1) < 1:
         unclear(
-            f"inner_dims_pos {list(positions)} and inner_tiles {list(tiles)} must be dims of 0 to "
-            f"{ndims - 1}, each once, with a tile of 1 or more for each"
+            f"inner_dims_pos {list(positions)} and inner_tiles {list(sizes)} must be dims of 0 to "
+            f"{len(dims) - 1}, each once, with a tile of 1 or more for each"
         )
-    return _Pack(perm, positions, tiles)
-
-
-def _tag_of_pack(pack: _Pack) -> FormatTag:
-    """Return the tag that attributes describe."""
-    ndims = len(pack.outer_dims_perm)
-    tiles = dict(zip(pack.inner_dims_pos, pack.inner_tiles, strict=True))
-    digits = [Digit(dim, tiles.get(dim, 1), 0) for dim in pack.outer_dims_perm]
-    digits += [Digit(dim, 1, tile) for dim, tile in tiles.items() if tile > 1]
-    return FormatTag(tuple((dim,) for dim in range(ndims)), tuple(digits), (1,) * ndims)
-
-
-def _packed_shape(pack: _Pack, dims: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the shape of a packed tensor: the number of tiles of each dim, then the tiles."""
-    tiles = dict(zip(pack.inner_dims_pos, pack.inner_tiles, strict=True))
-    return (
-        *(-(-dims[dim] // tiles.get(dim, 1)) for dim in pack.outer_dims_perm),
-        *pack.inner_tiles,
-    )
+    digits = [((dim,), tiles.get(dim, 1), 0) for dim in perm]
+    digits += [((dim,), 1, tile) for dim, tile in tiles.items()]
+    shape = (*(-(-dims[dim] // tiles.get(dim, 1)) for dim in perm), *sizes)
+    return tag_of_digits(digits), shape
 
 
 _SPELLING = r"\s*(?:memref\s*<|affine_map\s*<|#\w+\s*=).*|.*(?:\binner_tiles\b|\blinalg\.).*"

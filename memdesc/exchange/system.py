@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
@@ -20,12 +21,12 @@ from memdesc.immutable import immutable
 from memdesc.int64 import checked_ints
 from memdesc.layout import check_dims, dim_name, dim_names
 from memdesc.layout_names import dense_tag, is_laid_out_by
+from memdesc.tags import Digit, FormatTag
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable
 
     from memdesc.desc import MemoryDesc
-    from memdesc.tags import FormatTag
 
 # The most characters of a string to read; no layout of 12 dims and 63 blocks needs as many.
 MAX_TEXT = 8192
@@ -242,6 +243,8 @@ def _types_in(column: int) -> Mapping[str, DataType]:
 
 
 XLA_TYPES, MLIR_TYPES, OPENVINO_TYPES, TORCH_TYPES = map(_types_in, range(1, 5))
+# the names of MLIR, and ours
+ANY_TYPES: Mapping[str, DataType] = MappingProxyType({**DATA_TYPES, **MLIR_TYPES})
 
 
 def type_named(name: str, types: Mapping[str, DataType]) -> DataType:
@@ -274,6 +277,17 @@ def tag_of(desc: MemoryDesc) -> FormatTag:
             inexpressible(f"it has no offset, and offset0 is {desc.offset0}")
         inexpressible("it describes dense layouts; these strides leave gaps or repeat elements")
     return tag
+
+
+def tag_of_digits(digits: Iterable[tuple[tuple[int, ...], int, int]]) -> FormatTag:
+    """Return the tag of digits, outermost first.
+
+    Each has the dims of its axis, its step, and its extent, 0 if unbounded; one of 1 is left out.
+    """
+    read = [digit for digit in digits if digit[2] != 1]
+    axes = tuple(sorted({dims for dims, _, _ in read}))
+    made = tuple(Digit(axes.index(dims), step, extent) for dims, step, extent in read)
+    return FormatTag(axes, made, (1,) * len(axes))
 
 
 def refuse_aligned(desc: MemoryDesc, tag: FormatTag, but: str) -> None:

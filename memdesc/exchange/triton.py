@@ -8,17 +8,18 @@ what `to_linear_layout` returns.
 
 from __future__ import annotations
 
-import ast
 import re
-from itertools import chain, pairwise, permutations, product
+from contextlib import suppress
+from heapq import merge
+from itertools import chain, pairwise, product
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memdesc.desc import MemoryDesc, desc_of
-from memdesc.dtypes import DATA_TYPES
 from memdesc.errors import MemdescError, short_repr
+from memdesc.exchange.expressions import values_of_call
 from memdesc.exchange.system import (
-    MLIR_TYPES,
+    ANY_TYPES,
     Given,
     System,
     indescribable,
@@ -30,39 +31,12 @@ from memdesc.layout import Block, Layout, single_axes
 from memdesc.swizzle import Terms, exact_terms, swizzled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     # for each dim, the offset of each bit of its index
     Columns = list[list[int]]
 
-# The parameters of each class, in order, with their defaults; TTGIR's names follow.
-_REQUIRED = object()
-_CLASSES: dict[str, dict[str, Any]] = {
-    "SwizzledSharedLayout": dict.fromkeys(("vec", "per_phase", "max_phase", "order"), _REQUIRED)
-    | {"cga_layout": []},
-    "NVMMASharedLayout": {
-        "swizzle_byte_width": _REQUIRED,
-        "element_bitwidth": _REQUIRED,
-        "rank": None,
-        "transposed": False,
-        "fp4_padded": False,
-        "cga_layout": [],
-    },
-    "SharedLinearLayout": {"offset_bases": _REQUIRED, "block_bases": [], "alignment": 16},
-    "PaddedSharedLayout": {
-        "interval_padding_pairs": _REQUIRED,
-        "offset_bases": None,
-        "cga_layout": [],
-        "shape": _REQUIRED,
-        "order": None,
-    },
-}
-_ATTRIBUTES = {
-    "swizzled_shared": "SwizzledSharedLayout",
-    "nvmma_shared": "NVMMASharedLayout",
-    "shared_linear": "SharedLinearLayout",
-    "padded_shared": "PaddedSharedLayout",
-}
+# what TTGIR calls parameters of Gluon
 _KEYS = {
     "perPhase": "per_phase",
     "maxPhase": "max_phase",
@@ -77,90 +51,67 @@ _REGISTERS = (
     "AutoLayout|BlockedLayout|SliceLayout|DistributedLinearLayout|DotOperandLayout|"
     r"NVMMADistributedLayout|AMD\w+Layout|ttg\.(?:blocked|linear|slice|dot_op|nvidia_mma|amd_\w*mma)\b"
 )
-# the names of MLIR, and ours
-_TYPES = {**DATA_TYPES, **MLIR_TYPES}
 # the least rows of NVMMA's tiles, and TMA's limit on a size, beyond which tiles of it count
 _ROWS, _BOX = 8, 256
 _MATRIX = 2
 
 
-class _Request(NamedTuple):
-    """A layout's class and parameters, and the tensor of a `!ttg.memdesc`."""
-
-    name: str
-    values: dict[str, Any]
-    dims: tuple[int, ...] | None = None
-    kind: str | None = None
-
-
 def _read(given: Given) -> MemoryDesc:
     text = given.text.strip()
-    if found := re.search(_REGISTERS, text):
-        indescribable(f"{found[0]} maps registers, lanes and warps to indices; it has no addresses")
+    if refused := re.search(_REGISTERS, text):
+        what = "maps registers, lanes and warps to indices; it has no addresses"
+        indescribable(f"{refused[0]} {what}")
     if "amd_rotating_shared" in text:
         indescribable("the formula of amd_rotating_shared is not confirmed")
-    request = _request(text)
+    sizes, kind = None, None
+    tensor = re.fullmatch(r"!ttg\.memdesc<((?:\d+x)+)(\w+),\s*(#.*?>)\s*(?:,\s*[#\w.]+\s*)*>", text)
+    if tensor:
+        sizes, kind, text = tuple(map(int, tensor[1][:-1].split("x"))), tensor[2], tensor[3]
+    layout = _layout(text)
     for key in ("cga_layout", "block_bases"):
-        if request.values.get(key):
-            indescribable(
-                f"{key} {request.values[key]} spreads it over the memories of several blocks"
-            )
-    dtype = given.type(type_named(request.kind, _TYPES) if request.kind else None)
-    dims = given.sizes(request.dims or _shape_of(request), has_type=request.kind is not None)
-    if any(size < 1 or size & (size - 1) for size in dims):
-        indescribable(f"Triton's sizes are powers of two, and dims are {dims}")
-    bits = request.values.get("element_bitwidth", dtype.bits)
-    if bits != dtype.bits:
-        indescribable(f"its elements have {bits} bits, and {dtype} has {dtype.bits}; give dtype")
+        if getattr(layout, key, None):
+            indescribable(f"{key} spreads it over the memories of several blocks")
+    dtype = given.type(type_named(kind, ANY_TYPES) if kind else None)
     try:
-        return desc_of(dtype, _READERS[request.name](dims, request.values))
+        dims = given.sizes(sizes or _shape_of(layout), has_type=kind is not None)
+        if not _are_powers_of_two(dims):
+            indescribable(f"Triton's sizes are powers of two, and dims are {dims}")
+        bits = getattr(layout, "element_bitwidth", dtype.bits)
+        if bits != dtype.bits:
+            indescribable(
+                f"its elements have {bits} bits, and {dtype} has {dtype.bits}; give dtype"
+            )
+        return desc_of(dtype, layout.layout(dims))
+    except MemdescError:
+        raise
     except (ValueError, TypeError, IndexError) as error:
         indescribable(str(error))
 
 
-def _request(text: str) -> _Request:
-    """Read a class or an attribute with its parameters."""
-    tensor = re.fullmatch(r"!ttg\.memdesc<((?:\d+x)+)(\w+),\s*(#.*?>)\s*(?:,\s*[#\w.]+\s*)*>", text)
-    if tensor:
-        dims = tuple(map(int, tensor[1][:-1].split("x")))
-        return _request(tensor[3])._replace(dims=dims, kind=tensor[2])
+def _layout(text: str) -> _Class:
+    """Read a class, or its attribute, with its parameters."""
     call = re.fullmatch(r"(?:\w+\.)*(\w+Layout)\((.*)\)", text, re.DOTALL)
-    name, arguments = (call[1], call[2]) if call else ("", "")
+    name, part = (call[1], call[2]) if call else ("", "")
     if attribute := re.fullmatch(r"#ttg\.(\w+)<(.*)>", text, re.DOTALL):
-        name, arguments = _ATTRIBUTES.get(attribute[1], attribute[1]), attribute[2]
-        arguments = re.sub(r"(\d+)\s*:\s*\+\s*(\d+)", r"[\1,\2]", arguments)
-        arguments = re.sub(r"\]\s*\{", "], ", arguments).replace("{", "").replace("}", "")
-        arguments = re.sub(r"\b(true|false)\b", lambda found: found[0].title(), arguments)
-    if name not in _CLASSES:
-        known = ", ".join([*_CLASSES, *(f"#ttg.{each}<..>" for each in _ATTRIBUTES)])
-        unclear(f"the layouts in shared memory are {known}")
+        name = {key: _name_of(one) for key, one in _ATTRIBUTES.items()}.get(attribute[1], "")
+        part = re.sub(r"(\d+)\s*:\s*\+\s*(\d+)", r"[\1,\2]", attribute[2])
+        part = re.sub(r"\]\s*\{", "], ", part).replace("{", "").replace("}", "")
+        part = re.sub(r"\b(true|false)\b", lambda word: word[0].title(), part)
+    kind = {_name_of(one): one for one in _ATTRIBUTES.values()}.get(name)
+    if kind is None:
+        known = [*(_name_of(one) for one in _ATTRIBUTES.values())]
+        known += [f"#ttg.{key}<..>" for key in _ATTRIBUTES]
+        unclear(f"the layouts in shared memory are {', '.join(known)}")
+    positional, named = values_of_call(part)
     try:
-        node = ast.parse(f"f({arguments})", mode="eval").body
-        assert isinstance(node, ast.Call)  # noqa: S101 - f(..) is one
-        values = dict(zip(_CLASSES[name], map(ast.literal_eval, node.args), strict=False))
-        values |= {
-            _KEYS.get(each.arg or "", each.arg or ""): ast.literal_eval(each.value)
-            for each in node.keywords
-        }
-    except (SyntaxError, ValueError, MemoryError):
-        unclear("its parameters are numbers and lists of these")
-    parameters = _CLASSES[name]
-    missing = [key for key, value in parameters.items() if value is _REQUIRED and key not in values]
-    if missing or not {*values} <= {*parameters}:
-        unclear(f"{missing} are missing" if missing else f"its parameters are {[*parameters]}")
-    return _Request(name, parameters | values)
+        return kind(*positional, **{_KEYS.get(key, key): value for key, value in named.items()})
+    except TypeError as error:
+        reason = str(error).replace(f"{kind.__name__}.__new__() ", "it ")
+        unclear(f"its parameters are {', '.join(kind._fields)}: {reason}")
 
 
-def _shape_of(request: _Request) -> tuple[int, ...] | None:
-    """Return the sizes that a layout's own parameters give."""
-    values = request.values
-    if values.get("shape"):
-        return tuple(values["shape"])
-    if request.name == "SharedLinearLayout" and values["offset_bases"]:
-        return tuple(
-            1 << max(each).bit_length() for each in zip(*values["offset_bases"], strict=True)
-        )
-    return None
+def _are_powers_of_two(dims: Iterable[int]) -> bool:
+    return all(size > 0 and not size & (size - 1) for size in dims)
 
 
 def _lg(number: int) -> int:
@@ -183,55 +134,130 @@ def _row_major(dims: tuple[int, ...], order: Sequence[int]) -> Columns:
     return columns
 
 
-def _swizzled_shared(dims: tuple[int, ...], values: dict[str, Any]) -> Layout:
-    vec, per, most = (1 << _lg(values[key]) for key in ("vec", "per_phase", "max_phase"))
-    columns = _row_major(dims, values["order"])
-    if len(dims) > 1:
-        fast, row = values["order"][:2]
-        columns[row] = [
-            column ^ ((1 << bit) // per % most * vec % dims[fast])
-            for bit, column in enumerate(columns[row])
+class _SwizzledSharedLayout(NamedTuple):
+    """Gluon's class: the phase of a row changes which vector of it is where."""
+
+    vec: int
+    per_phase: int
+    max_phase: int
+    order: Sequence[int]
+    cga_layout: Any = None
+
+    def layout(self, dims: tuple[int, ...]) -> Layout:
+        vec, per, most = (1 << _lg(value) for value in self[:3])
+        columns = _row_major(dims, self.order)
+        if len(dims) > 1:
+            fast, row = self.order[:2]
+            columns[row] = [
+                column ^ ((1 << bit) // per % most * vec % dims[fast])
+                for bit, column in enumerate(columns[row])
+            ]
+        return layout_of_columns(dims, columns)
+
+
+class _NVMMASharedLayout(NamedTuple):
+    """Gluon's class: tiles as wide as a swizzle of TMA."""
+
+    swizzle_byte_width: int
+    element_bitwidth: int
+    rank: int | None = None
+    transposed: bool = False
+    fp4_padded: bool = False
+    cga_layout: Any = None
+
+    def layout(self, dims: tuple[int, ...]) -> Layout:
+        width, nbytes = self.swizzle_byte_width, self.element_bitwidth // 8
+        if self.rank not in {None, len(dims)} or (self.transposed and len(dims) > _MATRIX):
+            raise ValueError("dims must have its rank, which is 2 if it is transposed")
+        if width not in {0, 32, 64, 128} or (self.fp4_padded and (width, nbytes) != (128, 1)):
+            raise ValueError(
+                "a swizzle has 0, 32, 64 or 128 bytes, and 128 of 8-bit elements for fp4_padded"
+            )
+        many = sum(size > _BOX for size in dims)
+        if many > 1 or (many and len(dims) > _MATRIX):
+            raise ValueError(f"of dims {dims}, tiles of {_BOX} count, whose order is not described")
+        *outer, last = dims[::-1] if self.transposed else dims
+        size, rows = last * (1 + self.fp4_padded), prod(outer)
+        length = width // nbytes if width else min(size, _BOX)
+        if size % length or rows < _ROWS:
+            raise ValueError(
+                f"dims {dims} are not whole tiles of {length} columns and at least {_ROWS} rows"
+            )
+        terms: Terms = ()
+        if width:
+            low, bits = _lg(16 // nbytes), _lg(width // 16)
+            terms = exact_terms(((3, (1 << bits) - 1 << low),))
+        columns = _row_major((*outer, length), range(len(dims))[::-1])
+        inner = [1 << bit for bit in range(_lg(size))]
+        if self.fp4_padded:  # of every 16 bytes the upper 8 are unused
+            inner = [*inner[:3], *inner[4:]]
+        columns[-1] = [column if column < length else column * rows for column in inner]
+        columns = [[swizzled(terms, column) for column in own] for own in columns]
+        return layout_of_columns(dims, columns[::-1] if self.transposed else columns)
+
+
+class _SharedLinearLayout(NamedTuple):
+    """Gluon's class: the index of each bit of the offset."""
+
+    offset_bases: Sequence[Sequence[int]]
+    block_bases: Any = None
+    alignment: int = 16
+
+    def layout(self, dims: tuple[int, ...]) -> Layout:
+        return layout_of_columns(dims, _columns_of_bases(dims, self.offset_bases))
+
+
+class _PaddedSharedLayout(NamedTuple):
+    """Gluon's class: some elements are left out after every interval."""
+
+    interval_padding_pairs: Sequence[tuple[int, int]]
+    offset_bases: Sequence[Sequence[int]] | None = None
+    cga_layout: Any = None
+    shape: Sequence[int] = ()
+    order: Sequence[int] | None = None
+
+    def layout(self, dims: tuple[int, ...]) -> Layout:
+        if self.offset_bases:
+            columns = _columns_of_bases(dims, self.offset_bases)
+        else:
+            columns = _row_major(dims, self.order or range(len(dims))[::-1])
+        if any(column & (column - 1) for column in chain(*columns)):
+            raise ValueError("its bases add up bits before the padding, which XOR terms cannot")
+        pairs = [(1 << _lg(every), int(gap)) for every, gap in self.interval_padding_pairs]
+        weights = [
+            [column + sum(column // every * gap for every, gap in pairs) for column in own]
+            for own in columns
         ]
-    return layout_of_columns(dims, columns)
+        return Layout(dims, single_axes(dims), tuple(_blocks(weights)))
 
 
-def _nvmma_shared(dims: tuple[int, ...], values: dict[str, Any]) -> Layout:
-    width, nbytes = values["swizzle_byte_width"], values["element_bitwidth"] // 8
-    is_transposed, is_padded = values["transposed"], values["fp4_padded"]
-    if values["rank"] not in {None, len(dims)} or (is_transposed and len(dims) > _MATRIX):
-        raise ValueError("dims must have its rank, which is 2 if it is transposed")
-    if width not in {0, 32, 64, 128} or (is_padded and (width, nbytes) != (128, 1)):
-        raise ValueError(
-            "a swizzle has 0, 32, 64 or 128 bytes, and 128 of 8-bit elements for fp4_padded"
-        )
-    many = sum(size > _BOX for size in dims)
-    if many > 1 or (many and len(dims) > _MATRIX):
-        raise ValueError(f"of dims {dims}, tiles of {_BOX} count, whose order is not described")
-    *outer, last = dims[::-1] if is_transposed else dims
-    size, rows = last * (1 + is_padded), prod(outer)
-    length = width // nbytes if width else min(size, _BOX)
-    if size % length or rows < _ROWS:
-        raise ValueError(
-            f"dims {dims} are not whole tiles of {length} columns and at least {_ROWS} rows"
-        )
-    terms: Terms = ()
-    if width:
-        low, bits = _lg(16 // nbytes), _lg(width // 16)
-        terms = exact_terms(((3, (1 << bits) - 1 << low),))
-    columns = _row_major((*outer, length), range(len(dims))[::-1])
-    inner = [1 << bit for bit in range(_lg(size))]
-    if is_padded:  # of every 16 bytes the upper 8 are unused
-        inner = [*inner[:3], *inner[4:]]
-    columns[-1] = [column if column < length else column * rows for column in inner]
-    columns = [[swizzled(terms, column) for column in each] for each in columns]
-    return layout_of_columns(dims, columns[::-1] if is_transposed else columns)
+_Class = _SwizzledSharedLayout | _NVMMASharedLayout | _SharedLinearLayout | _PaddedSharedLayout
+# what TTGIR calls the classes
+_ATTRIBUTES: dict[str, type[_Class]] = {
+    "swizzled_shared": _SwizzledSharedLayout,
+    "nvmma_shared": _NVMMASharedLayout,
+    "shared_linear": _SharedLinearLayout,
+    "padded_shared": _PaddedSharedLayout,
+}
 
 
-def _shared_linear(dims: tuple[int, ...], values: dict[str, Any]) -> Layout:
-    return layout_of_columns(dims, _columns_of_bases(dims, values["offset_bases"]))
+def _name_of(kind: type[_Class]) -> str:
+    return kind.__name__.removeprefix("_")
 
 
-def _columns_of_bases(dims: tuple[int, ...], bases: list[list[int]]) -> Columns:
+def _shape_of(layout: _Class) -> tuple[int, ...] | None:
+    """Return the sizes that a layout's own parameters give."""
+    if isinstance(layout, _PaddedSharedLayout):
+        if not layout.shape:
+            unclear("its shape is missing")
+        return tuple(layout.shape)
+    if isinstance(layout, _SharedLinearLayout) and layout.offset_bases:
+        sides = zip(*layout.offset_bases, strict=True)
+        return tuple(1 << max(side).bit_length() for side in sides)
+    return None
+
+
+def _columns_of_bases(dims: tuple[int, ...], bases: Sequence[Sequence[int]]) -> Columns:
     """Return the offset of each bit of an index, given the index of each bit of the offset."""
     starts = [sum(_lg(size) for size in dims[:dim]) for dim in range(len(dims) + 1)]
     rows = [sum(i << start for i, start in zip(base, starts, strict=False)) for base in bases]
@@ -251,29 +277,6 @@ def _columns_of_bases(dims: tuple[int, ...], bases: list[list[int]]) -> Columns:
         ]
     offsets = [offset for _, offset in pairs]
     return [offsets[start:stop] for start, stop in pairwise(starts)]
-
-
-def _padded_shared(dims: tuple[int, ...], values: dict[str, Any]) -> Layout:
-    if values["offset_bases"]:
-        columns = _columns_of_bases(dims, values["offset_bases"])
-    else:
-        columns = _row_major(dims, values["order"] or range(len(dims))[::-1])
-    if any(column & (column - 1) for column in chain(*columns)):
-        raise ValueError("its bases add up bits before the padding, which XOR terms cannot")
-    pairs = [(1 << _lg(every), int(gap)) for every, gap in values["interval_padding_pairs"]]
-    weights = [
-        [column + sum(column // every * gap for every, gap in pairs) for column in each]
-        for each in columns
-    ]
-    return Layout(dims, single_axes(dims), tuple(_blocks(weights)))
-
-
-_READERS: dict[str, Callable[[tuple[int, ...], dict[str, Any]], Layout]] = {
-    "SwizzledSharedLayout": _swizzled_shared,
-    "NVMMASharedLayout": _nvmma_shared,
-    "SharedLinearLayout": _shared_linear,
-    "PaddedSharedLayout": _padded_shared,
-}
 
 
 def layout_of_columns(dims: tuple[int, ...], columns: Columns) -> Layout:
@@ -334,66 +337,69 @@ def _blocks(weights: Columns) -> Iterator[Block]:
 
 
 def _write(desc: MemoryDesc, _letters: str) -> tuple[str, ...]:
-    if any(size < 1 or size & (size - 1) for size in desc.dims) or desc.has_padding:
+    if not _are_powers_of_two(desc.dims) or desc.has_padding:
         inexpressible("its layouts have sizes that are powers of two, and no padding")
     texts: list[str] = []
-    for name, values in _candidates(desc):
-        try:
-            layout = _READERS[name](desc.dims, _CLASSES[name] | values)
-        except (MemdescError, ValueError):
-            continue
-        if layout.key() == desc.layout.key():
-            texts += _texts(name, values)
+    for candidate in _candidates(desc):
+        with suppress(MemdescError, ValueError):
+            if candidate.layout(desc.dims).key() == desc.layout.key():
+                texts += _texts(candidate)
     if not texts:
         inexpressible("none of its layouts is equal; the blocks may need merging")
     return tuple(texts)
 
 
-def _texts(name: str, values: dict[str, Any]) -> Iterator[str]:
+def _texts(layout: _Class) -> Iterator[str]:
     """Yield the repr of a class, and the attribute of TTGIR."""
-    yield f"{name}({', '.join(f'{key}={value!r}' for key, value in values.items())})"
+    defaults = layout._field_defaults
+    values = {
+        key: value
+        for key, value in layout._asdict().items()
+        if key not in defaults or value != defaults[key]
+    }
+    yield f"{_name_of(type(layout))}({', '.join(f'{key}={own!r}' for key, own in values.items())})"
     keys = {ours: theirs for theirs, ours in _KEYS.items()}
-    shown = ", ".join(
-        f"{keys.get(key, key)} = {str(value).lower()}" for key, value in values.items()
-    )
-    attribute = next(key for key, each in _ATTRIBUTES.items() if each == name)
-    after = ", alignment = 16" if name == "SharedLinearLayout" else ""
+    shown = ", ".join(f"{keys.get(key, key)} = {str(own).lower()}" for key, own in values.items())
+    attribute = next(key for key, kind in _ATTRIBUTES.items() if isinstance(layout, kind))
+    after = ", alignment = 16" if isinstance(layout, _SharedLinearLayout) else ""
     yield f"#ttg.{attribute}<{{{shown}}}{after}>"
 
 
-def _candidates(desc: MemoryDesc) -> Iterator[tuple[str, dict[str, Any]]]:
+def _candidates(desc: MemoryDesc) -> Iterator[_Class]:
     """Yield layouts that may be a descriptor, the best known class first."""
+    strides = [
+        desc.offset([int(k == dim) for k in range(desc.ndims)]) if size > 1 else 0
+        for dim, size in enumerate(desc.dims)
+    ]
+    # dims of size 1 may be anywhere
+    moving = sorted((dim for dim in range(desc.ndims) if strides[dim]), key=strides.__getitem__)
+    order = list(merge(moving, (dim for dim in range(desc.ndims) if not strides[dim])))
     (shift, mask), *_ = (*desc.layout.xor, (0, 0))
     vec = mask & -mask or 1
-    phases = {"vec": vec, "per_phase": 1, "max_phase": mask // vec + 1}
-    for order in permutations(range(desc.ndims)):
-        if mask:
-            phases["per_phase"] = max((vec << max(shift, 0)) // desc.dims[order[0]], 1)
-        yield "SwizzledSharedLayout", phases | {"order": list(order)}
+    per_phase = max((vec << max(shift, 0)) // desc.dims[order[0]], 1) if mask else 1
+    yield _SwizzledSharedLayout(vec, per_phase, mask // vec + 1, order)
     bits = desc.dtype.bits
-    rank = {"rank": desc.ndims} if desc.ndims != _MATRIX else {}
+    rank = desc.ndims if desc.ndims != _MATRIX else None
     if bits in {8, 16, 32, 64} and desc.ndims > 1:
         for width, is_transposed in product((128, 64, 32, 0), (False, True)):
-            values = {"swizzle_byte_width": width, "element_bitwidth": bits}
-            turned = {"transposed": True} if is_transposed else {}
-            yield "NVMMASharedLayout", values | rank | turned
-        yield "NVMMASharedLayout", values | rank | {"swizzle_byte_width": 128, "fp4_padded": True}
+            yield _NVMMASharedLayout(width, bits, rank, is_transposed)
+        yield _NVMMASharedLayout(128, bits, rank, fp4_padded=True)
     if desc.is_dense and not desc.offset0:
-        unit = [0] * desc.ndims
         offsets = [
-            desc.offset((*unit[:dim], 1 << bit, *unit[dim + 1 :]))
+            desc.offset([1 << bit if k == dim else 0 for k in range(desc.ndims)])
             for dim, size in enumerate(desc.dims)
             for bit in range(_lg(size))
         ]
         # indices are found from offsets as offsets are from indices
         try:
-            (indices,) = _columns_of_bases((1 << len(offsets),), [[each] for each in offsets])
+            (indices,) = _columns_of_bases((1 << len(offsets),), [[at] for at in offsets])
         except ValueError:
             return
         starts = [_lg(prod(desc.dims[:dim])) for dim in range(desc.ndims)]
-        each = list(zip(starts, desc.dims, strict=True))
-        bases = [[index >> at & size - 1 for at, size in each] for index in indices]
-        yield "SharedLinearLayout", {"offset_bases": bases}
+        digits = list(zip(starts, desc.dims, strict=True))
+        yield _SharedLinearLayout(
+            [[index >> at & size - 1 for at, size in digits] for index in indices]
+        )
 
 
 _SPELLING = r"\s*(?:!ttg\.memdesc<|#ttg\.|(?:\w+\.)*(?!Tile|Compose|Fixed|Flexible)\w+Layout\().*"

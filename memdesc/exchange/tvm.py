@@ -17,11 +17,11 @@ from math import prod
 from memdesc.desc import MemoryDesc, desc_of, memory_desc
 from memdesc.errors import excerpt
 from memdesc.exchange.expressions import integer, outputs_of, parse, tag_of_outputs
-from memdesc.exchange.system import Given, System, indescribable, unclear
+from memdesc.exchange.system import Given, System, indescribable, tag_of_digits, unclear
 from memdesc.layout import Block, Layout, single_axes
 from memdesc.layout_names import dense_tag
 from memdesc.names import onednn
-from memdesc.tags import LETTERS, Digit, FormatTag
+from memdesc.tags import LETTERS, FormatTag
 
 _BLOCK = "[0-9]{1,18}[a-z]"
 _TILES = r"TileLayout|ComposeLayout|\bS\s*\[|^\(?[0-9]+\b[^:]*:"
@@ -77,13 +77,11 @@ def tag_of_string(text: str, called: str | None = None) -> tuple[FormatTag, str]
             )
         if extent:
             steps[letter] = extent
-    digits = tuple(
-        Digit(letters.index(letter), 1 if extent else steps[letter], extent)
+    digits = [
+        ((letters.index(letter),), 1 if extent else steps[letter], extent)
         for extent, letter in parts
-        if extent != 1
-    )
-    axes = tuple((dim,) for dim in range(len(letters)))
-    return FormatTag(axes, digits, (1,) * len(axes)), letters
+    ]
+    return tag_of_digits(digits), letters
 
 
 def _logical(called: str | None, outer: list[str]) -> str:

@@ -24,14 +24,15 @@ from memdesc.exchange.system import (
     name_of_type,
     refuse_aligned,
     tag_of,
+    tag_of_digits,
     type_named,
     unclear,
 )
 from memdesc.layout import dim_name
-from memdesc.tags import Digit, FormatTag
 
 if TYPE_CHECKING:
     from memdesc.desc import MemoryDesc
+    from memdesc.tags import Digit, FormatTag
 
 
 class _PhysicalDim(NamedTuple):
@@ -133,17 +134,6 @@ def _divided(dim: _PhysicalDim, size: int) -> tuple[_PhysicalDim, _PhysicalDim]:
     return whole, _PhysicalDim(dim.dims, dim.step, size, is_outer=False)
 
 
-def _tag_of_dims(dims: list[_PhysicalDim]) -> FormatTag:
-    """Return the tag of physical dims, given outermost first."""
-    axes = tuple(sorted({dim.dims for dim in dims if dim.is_outer}))
-    digits = tuple(
-        Digit(axes.index(dim.dims), dim.step, 0 if dim.is_outer else dim.extent)
-        for dim in dims
-        if dim.is_outer or dim.extent > 1
-    )
-    return FormatTag(axes, digits, (1,) * len(axes))
-
-
 _SHAPE = r"\s*(?P<type>[a-z][a-z0-9]*)\[(?P<dims>[^\]]*)\]\s*(?:\{(?P<layout>.*)\})?\s*"
 _SUFFIX = r"\s*(?P<kind>SC|[DTL#*ESPM])(?P<groups>(?:\s*\((?:[^()]|\([^()]*\))*\))+)"
 
@@ -200,7 +190,8 @@ def _read(given: Given) -> MemoryDesc:
     if stored != dtype.bits:
         hint = "; packed ones have E(4)" if dtype.is_packed else ""
         indescribable(f"its elements of {dtype.bits} bits are stored in {stored} bits each{hint}")
-    desc = memory_desc(dims, given.type(dtype), _tag_of_dims(dims_in_memory))
+    digits = ((dim.dims, dim.step, 0 if dim.is_outer else dim.extent) for dim in dims_in_memory)
+    desc = memory_desc(dims, given.type(dtype), tag_of_digits(digits))
     tail = numbers.get("L", 1)
     if tail > 1 and desc.padded_nelems % tail:
         whole = f"the whole buffer of {desc.padded_nelems} elements"
