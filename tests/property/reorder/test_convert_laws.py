@@ -3,7 +3,6 @@
 from contextlib import nullcontext
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -91,18 +90,3 @@ def test_every_tile_is_right_at_every_edge_and_on_every_share_of_threads(
 ) -> None:
     with forced_parts(threads):
         check(case, seed, at_end=at_end, threads=threads)
-
-
-@pytest.mark.parametrize(
-    "attr", [None, Attr(dst_scale=np.arange(1.0, 50.0), dst_scale_mask=1, dst_zero_point=3)]
-)
-def test_blocks_that_do_not_divide_each_other_are_converted_too_next_to_padding_of_other_dims(
-    attr: Attr | None,
-) -> None:
-    for tags in (("ABc48a32b", "ABc32a4b"), ("ABc32a4b", "ABc48a32b")):
-        for at_end in (False, True):
-            src, dst = (
-                memory_desc((49, 5, 3), dtype, tag)
-                for dtype, tag in zip(("f32", "u8"), tags, strict=True)
-            )
-            check((src, dst, attr), 1, at_end=at_end)
