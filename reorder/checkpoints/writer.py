@@ -14,22 +14,14 @@ import errno
 import os
 import shutil
 import stat
-from contextlib import suppress
-from functools import cache
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from memdesc.errors import MemdescError, short_repr
 from reorder.checkpoints.formats.entry import Place
 from reorder.checkpoints.formats.shards import is_shard
-from reorder.disk import (
-    NO_LINK,
-    cannot,
-    check_writable,
-    reason_of,
-    sync_folder,
-    write_at,
-)
+from reorder.disk import NO_LINK, cannot, check_writable, reason_of, sync_folder, write_at
 from reorder.messages import first_of
 from reorder.system import system_function
 
@@ -39,7 +31,7 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment] # then `lock` is created exclusively
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from reorder.checkpoints.formats.entry import PlannedFile
 
@@ -69,76 +61,6 @@ def has_finished(target: Path) -> bool:
             _Lock(folder).release()
             return True
     return False
-
-
-class _Lock:
-    """The lock of a folder, which is made if it does not exist; it is held until it is released.
-
-    Fails if another process holds it, others made the folder or may write into it, or the system
-    cannot lock it.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self._folder, self._path, self._process = folder, folder / _LOCK, os.getpid()
-        while True:
-            _make(folder)
-            with suppress(FileNotFoundError):  # the process that had it removed the folder
-                self._handle = self._taken()
-                if self._is_same():
-                    break
-                os.close(self._handle)
-
-    def _taken(self) -> int:
-        """Open and lock the file; return its handle."""
-        flags = os.O_RDWR | os.O_CREAT | NO_LINK | (0 if fcntl else os.O_EXCL)
-        handle = None
-        try:
-            handle = os.open(self._path, flags, 0o600)
-            if fcntl:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            if handle is not None:
-                os.close(handle)
-            if isinstance(error, FileExistsError | BlockingIOError):
-                msg = f"another process is writing into {str(self._folder)!r}; wait for it"
-                if not fcntl:
-                    lock = str(self._path)
-                    msg += f", or, if there is none, delete {lock!r}, which a killed process left"
-                raise InUseError(msg) from None
-            if handle is None:
-                raise
-            self._remove()
-            raise MemdescError(
-                f"{str(self._folder)!r} cannot be locked, so another process could write into it "
-                f"too: {reason_of(error)}; write to a file system that supports locks"
-            ) from None
-        return handle
-
-    def _is_same(self) -> bool:
-        with suppress(FileNotFoundError, NotADirectoryError):
-            return os.path.samestat(os.fstat(self._handle), self._path.lstat())
-        return False
-
-    def check(self) -> None:
-        """Refuse to go on if another folder has taken the name of the locked one."""
-        if not self._is_same():
-            _refuse(self._folder, "it is no longer the folder that was locked")
-
-    @property
-    def is_held(self) -> bool:
-        """Whether this process holds it: a child that was forked does not."""
-        return self._process == os.getpid() and self._is_same()
-
-    def release(self) -> None:
-        """Give it back, and remove the folder if nothing is left in it."""
-        if self.is_held:
-            self._remove()
-        os.close(self._handle)
-
-    def _remove(self) -> None:
-        with suppress(OSError):
-            self._path.unlink()
-            self._folder.rmdir()
 
 
 class Writer:
@@ -179,28 +101,24 @@ class Writer:
         self._check_target()
 
     def begin(self) -> Self:
-        """Take the lock, and create the files, as entering the context does.
-
-        Also fails if the target has come into existence since the writer was made.
-        """
+        """Take the lock, and create the files, as entering the context does."""
         try:
-            self._lock = _Lock(self.folder)
-            self._check_target()
-            if self._resume:
-                self.finished = {name for name in self.files if self._is_kept(name)}
-            self._clear(except_for={self._finished(name) for name in self.finished})
-            if self._is_folder and os.path.lexists(self.target):
-                # fails now if it would fail at the end
-                growing, whole = (self.folder / name for name in (_GROWING, _WHOLE))
-                growing.mkdir()
-                whole.mkdir()
-                _exchange(growing, whole, self.target)
-                whole.rmdir()
-            self._create()
-        except BaseException as error:
+            with _naming(self.folder):
+                self._lock = _Lock(self.folder)
+                self._check_target()
+                if self._resume:
+                    self.finished = {name for name in self.files if self._is_kept(name)}
+                self._clear(except_for={self._finished(name) for name in self.finished})
+                if self._is_folder and os.path.lexists(self.target):
+                    # fails now if it would fail at the end
+                    growing, whole = (self.folder / name for name in (_GROWING, _WHOLE))
+                    growing.mkdir()
+                    whole.mkdir()
+                    _exchange(growing, whole, self.target)
+                    whole.rmdir()
+                self._create()
+        except BaseException:
             self.close() if self.finished else self.discard()
-            if isinstance(error, OSError):
-                raise cannot(self.folder, "written", error) from None
             raise
         return self
 
@@ -226,7 +144,7 @@ class Writer:
     def complete(self, name: str) -> None:
         """Finish a file of which all bytes are written. Fails if it cannot be put on the disk."""
         file, grown, finished = self.files[name], self._growing / name, self._finished(name)
-        try:
+        with _naming(self.target):
             if file.seal is not None:
                 file.seal(grown)
             # Windows can only sync files that are open for writing
@@ -236,17 +154,12 @@ class Writer:
             finished.parent.mkdir(parents=True, exist_ok=True)
             grown.replace(finished)
             self.finished.add(name)
-        except OSError as error:
-            raise cannot(self.target, "written", error) from None
 
     def finish(self) -> None:
-        """Finish all files, and give the output its name.
-
-        If that fails, or the target exists by then, the output does not get its name.
-        """
+        """Finish all files, and give the output its name, unless the target exists by then."""
         for name in [*self.files.keys() - self.finished]:
             self.complete(name)
-        try:
+        with _naming(self.target):
             self._check_lock()
             self._check_target()
             if self._is_folder:
@@ -255,8 +168,6 @@ class Writer:
                 (name,) = self.files
                 self._finished(name).replace(self.target)
             sync_folder(self.target.parent)
-        except OSError as error:
-            raise cannot(self.target, "written", error) from None
         self.discard()
 
     def _publish_folder(self) -> None:
@@ -287,15 +198,12 @@ class Writer:
             lock.release()
 
     def _check_lock(self) -> None:
-        if self._lock is not None:
-            self._lock.check()
+        """Refuse to go on if another folder has taken the name of the locked one."""
+        if self._lock is not None and not self._lock.is_held:
+            _refuse(self.folder, "it is no longer the folder that was locked")
 
     def _check_target(self) -> None:
-        """Refuse a target that exists, unless it may be replaced, or that cannot be written.
-
-        If the target is a link, the link itself is replaced. A folder is replaced if it holds only
-        shards and files that this output has too.
-        """
+        """Refuse a target that exists, unless it may be replaced, or that cannot be written."""
         target = self.target
         if not self._is_folder and target.is_dir():
             raise MemdescError(f"{str(target)!r} is a folder; name a file")
@@ -303,7 +211,7 @@ class Writer:
             check_writable(target)  # a pipe is not replaced
         if os.path.lexists(target) and not self._overwrite:
             raise MemdescError(f"{str(target)!r} exists; it is only replaced with --overwrite")
-        if not target.is_symlink():
+        if not target.is_symlink():  # of a link, the link itself is replaced
             _check_replaced(target, self.files)
 
     def _finished(self, name: str) -> Path:
@@ -344,20 +252,81 @@ class Writer:
                     write_at(opened.fileno(), memoryview(data), offset)
 
 
+class _Lock:
+    """The lock of a folder, which is made if it does not exist; it is held until it is released."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path, self._process = folder / _LOCK, os.getpid()
+        while True:
+            _make(folder)
+            with suppress(FileNotFoundError):  # the process that had it removed the folder
+                self._handle = _taken(self._path)
+                if self.is_held:
+                    break
+                os.close(self._handle)
+
+    @property
+    def is_held(self) -> bool:
+        """Whether this process holds it, not a child that was forked, and it has its name."""
+        with suppress(FileNotFoundError, NotADirectoryError):
+            is_same = os.path.samestat(os.fstat(self._handle), self._path.lstat())
+            return is_same and self._process == os.getpid()
+        return False
+
+    def release(self) -> None:
+        """Give it back, and remove the folder if nothing is left in it."""
+        if self.is_held:
+            _remove(self._path)
+        os.close(self._handle)
+
+
+def _taken(path: Path) -> int:
+    """Open and lock a file; return its handle."""
+    try:
+        flags = os.O_RDWR | os.O_CREAT | NO_LINK | (0 if fcntl else os.O_EXCL)
+        handle = os.open(path, flags, 0o600)
+    except FileExistsError:
+        hint = f", or, if there is none, delete {str(path)!r}, which a killed process left"
+        _refuse_in_use(path.parent, hint)
+    try:
+        if fcntl:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(handle)
+        if isinstance(error, BlockingIOError):
+            _refuse_in_use(path.parent)
+        _remove(path)
+        raise MemdescError(
+            f"{str(path.parent)!r} cannot be locked, so another process could write into it too: "
+            f"{reason_of(error)}; write to a file system that supports locks"
+        ) from None
+    return handle
+
+
+def _remove(lock: Path) -> None:
+    with suppress(OSError):
+        lock.unlink()
+        lock.parent.rmdir()
+
+
 def _make(folder: Path) -> None:
     """Make a folder, unless it exists; refuse one that others made or may write into."""
     with suppress(FileExistsError):
         folder.mkdir(_MODE)
-    try:
+    with suppress(FileNotFoundError):  # removed since then
         status = folder.lstat()
-    except FileNotFoundError:
-        return
-    if not stat.S_ISDIR(status.st_mode):
-        _refuse(folder, "it is a link or a file")
-    if fcntl and status.st_uid != os.geteuid():
-        _refuse(folder, f"it belongs to another user, {status.st_uid}")
-    if fcntl and status.st_mode & _OTHERS_WRITE:
-        _refuse(folder, "other users may write into it")
+        if not stat.S_ISDIR(status.st_mode):
+            _refuse(folder, "it is a link or a file")
+        if fcntl and status.st_uid != os.geteuid():
+            _refuse(folder, f"it belongs to another user, {status.st_uid}")
+        if fcntl and status.st_mode & _OTHERS_WRITE:
+            _refuse(folder, "other users may write into it")
+
+
+def _refuse_in_use(folder: Path, hint: str = "") -> NoReturn:
+    raise InUseError(
+        f"another process is writing into {str(folder)!r}; wait for it{hint}"
+    ) from None
 
 
 def _refuse(folder: Path, reason: str) -> NoReturn:
@@ -365,6 +334,15 @@ def _refuse(folder: Path, reason: str) -> NoReturn:
         f"{str(folder)!r} is where a conversion writes, but {reason}; move it away, or write "
         "elsewhere"
     )
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Turn errors of the system into one that says that a path cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        raise cannot(path, "written", error) from None
 
 
 def _check_replaced(target: Path, written: Collection[str]) -> None:
@@ -388,29 +366,21 @@ def _check_replaced(target: Path, written: Collection[str]) -> None:
 
 def _reserve(handle: int, nbytes: int) -> None:
     """Give a file its size, and reserve room on the disk if the system can."""
-    if hasattr(os, "posix_fallocate") and nbytes:
-        try:
+    try:
+        if hasattr(os, "posix_fallocate") and nbytes:
             os.posix_fallocate(handle, 0, nbytes)
-        except OSError as error:
-            if error.errno not in {errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}:
-                raise
-        else:
-            return
+    except OSError as error:
+        if error.errno not in {errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}:
+            raise
     os.ftruncate(handle, nbytes)
 
 
 def _exchange(path: Path, other: Path, target: Path) -> None:
     """Exchange two names, atomically. Fails if the system or the file system cannot do that."""
-    rename = _renameat2()
+    rename = system_function("renameat2", *(ctypes.c_int, ctypes.c_char_p) * 2, ctypes.c_uint)
     one, two = (os.fsencode(each) for each in (path, other))
     if not rename or rename(_AT_FDCWD, one, _AT_FDCWD, two, _RENAME_EXCHANGE):
         raise MemdescError(
             f"{str(target)!r} exists, and this system cannot replace a folder in one step; move it "
             "away, or write elsewhere"
         )
-
-
-@cache
-def _renameat2() -> Any:
-    """Return the function of Linux; None on other systems."""
-    return system_function("renameat2", *(ctypes.c_int, ctypes.c_char_p) * 2, ctypes.c_uint)

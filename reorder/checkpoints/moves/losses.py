@@ -154,119 +154,103 @@ def saturation_warnings(losses: Mapping[str, Lost]) -> tuple[str, ...]:
 def lost_by(change: Change, read: Bytes, made: Bytes, offsets: tuple[int, ...] = ()) -> Lost | None:
     """Return what a change loses, given the bytes that it read and made.
 
-    It may be that of a region, which begins at `offsets` along the dims of the target.
-    Fails if numbers that were finite are not, or scales in the same tensor as codes are not finite;
-    the error has the first number, its index, and the way out.
+    It may be that of a region, which begins at `offsets` along the dims of the target. Fails if
+    numbers that were finite are not, or scales in the same tensor as codes are not finite; the
+    error has the first number, its index, and the way out.
     """
     src, dst = change.src, change.dst
-    if isinstance(dst, MemoryDesc):
-        attr = change.attr if isinstance(change, Reorder) else None
-        return _Made(src, dst, attr, read, next(iter(made.values())), offsets).lost()
+    if isinstance(dst, RecordDesc):
+        if isinstance(src, RecordDesc):
+            # those of other tensors were checked before
+            codes = {src.field(name).tensor for name, _ in src.rule.code.parts}
+            starts = tuple(offsets[dim] for dim in permutation(src, dst)) if offsets else ()
+            check_scales(src, codes, read.__getitem__, starts)
+        return None
+    if not dst.nelems:
+        return None
+    attr = change.attr if isinstance(change, Reorder) else None
+    name, form, saturated = dst.dtype.name, FLOATS.get(dst.dtype.name), 0
+    if isinstance(src, MemoryDesc):
+        if _may_saturate(src, dst, attr):
+            numbers, limits = _wanted(src, dst, attr, read), INTEGERS.get(name)
+            most = FLOATS[name].max if limits is None else 0.0
+            low, high = (limits.low, limits.high) if limits else (-most, most)
+            saturated = int((np.isfinite(numbers) & ((numbers < low) | (numbers > high))).sum())
+        held = FLOATS.get(src.dtype.name)
+        if form and attr is None and held and form.holds(held):
+            return None
+    if form is None:
+        return Lost(name, dst.nelems, saturated, None)
+    found = Memory(dst, made[ONLY][: dst.min_nbytes], zero_pad=False)
+    # four bits have neither infinities nor NaN; padding is zero
+    if not dst.dtype.is_packed and _has_special(found.elements, form):
+        _check_finite(src, _wanted(src, dst, attr, read), found, read, offsets)
+    # as signed integers, positive numbers are positive, so this is decided without a copy
+    bits = found.elements.view(f"i{found.elements.itemsize}")
+    is_gone = bits.size and int(bits.max()) <= 0 and not _as_f64(found).any()
+    vanished = float(np.abs(_wanted(src, dst, attr, read)).max()) if is_gone else None
+    return Lost(name, dst.nelems, saturated, vanished)
+
+
+def _may_saturate(src: MemoryDesc, dst: MemoryDesc, attr: Attr | None) -> bool:
+    """Whether numbers beyond dst, if there are any, become its largest or least."""
+    held, target = (INTEGERS.get(each.dtype.name) for each in (src, dst))
+    if held and target and not (attr and attr.parameters):
+        return held.low < target.low or held.high > target.high
+    # without an attribute, scales are chosen from these numbers
+    return attr is not None and (target is not None or attr.saturate)
+
+
+def _wanted(
+    src: MemoryDesc | RecordDesc, dst: MemoryDesc, attr: Attr | None, read: Bytes
+) -> NDArray[Any]:
+    """Return the numbers that dst should hold, in a type that is wider than its own."""
     if isinstance(src, RecordDesc):
-        # those of other tensors were checked before
-        codes = {src.field(name).tensor for name, _ in src.rule.code.parts}
-        starts = tuple(offsets[dim] for dim in permutation(src, dst)) if offsets else ()
-        check_scales(src, codes, read.__getitem__, starts)
-    return None
+        return dequantize_record(record_of(src, read), "f32", None, 1).numpy()
+    # zero points go with integers; those that are wide enough show what is beyond narrow ones
+    is_narrow = dst.dtype.name in INTEGERS and dst.dtype.bits < _WIDE_BITS
+    given: dict[str, Any] = {"saturate": True}
+    for each in () if attr is None else attr.parameters:
+        if is_narrow or each.role != "dst_zero_point":
+            values = each.values.reshape(-1) if each.mask else each.values
+            given |= {each.role: values, f"{each.role}_mask": each.mask}
+            given[f"{each.role}_groups"] = each.groups
+    wide = memory_desc(dst.dims, _WIDE_INTEGER if is_narrow else "f64")
+    x = Memory(src, padded(read[ONLY], src.nbytes)[: src.nbytes], zero_pad=False)
+    numbers: NDArray[Any] = reorder(x, wide, attr=Attr(**given), threads=1).numpy()
+    return numbers
 
 
-class _Made(NamedTuple):
-    """Plain numbers that were made: what was read, and what it became."""
-
-    src: MemoryDesc | RecordDesc
-    dst: MemoryDesc
-    attr: Attr | None
-    # the bytes that were read, and those that were made
-    read: Bytes
-    data: NDArray[np.uint8]
-    # where the region begins; empty for the whole tensor
-    offsets: tuple[int, ...]
-
-    def lost(self) -> Lost | None:
-        """Refuse infinities or NaN that were finite numbers; return what else was lost."""
-        name, form = self.dst.dtype.name, FLOATS.get(self.dst.dtype.name)
-        if not self.dst.nelems:
-            return None
-        saturated = self._saturated() if self._may_saturate else 0
-        if form is None:
-            return Lost(name, self.dst.nelems, saturated, None)
-        held = self.src.dtype.name if isinstance(self.src, MemoryDesc) else ""
-        if self.attr is None and held in FLOATS and form.holds(FLOATS[held]):
-            return None
-        made = Memory(self.dst, self.data[: self.dst.min_nbytes], zero_pad=False)
-        # four bits have neither infinities nor NaN; padding is zero
-        if not self.dst.dtype.is_packed and _has_special(made.elements, form):
-            self._check_finite(_as_f64(made), form)
-        # as signed integers, positive numbers are positive, so this is decided without a copy
-        codes = made.elements.view(f"i{made.elements.itemsize}")
-        is_gone = codes.size and int(codes.max()) <= 0 and not _as_f64(made).any()
-        vanished = float(np.abs(self._values()).max()) if is_gone else None
-        return Lost(name, self.dst.nelems, saturated, vanished)
-
-    @property
-    def _may_saturate(self) -> bool:
-        """Whether numbers beyond dst, if there are any, become its largest or least."""
-        if not isinstance(self.src, MemoryDesc):
-            return False
-        held, target = (INTEGERS.get(each.dtype.name) for each in (self.src, self.dst))
-        if held and target and not (self.attr and self.attr.parameters):
-            return held.low < target.low or held.high > target.high
-        # without an attribute, scales are chosen from these numbers
-        return self.attr is not None and (target is not None or self.attr.saturate)
-
-    def _saturated(self) -> int:
-        """Return how many finite numbers are beyond the target's type at the scale of a reorder."""
-        integers, floats = INTEGERS.get(self.dst.dtype.name), FLOATS.get(self.dst.dtype.name)
-        # zero points go with integers; those that are wide enough show what is beyond narrow ones
-        is_narrow = integers is not None and self.dst.dtype.bits < _WIDE_BITS
-        given: dict[str, Any] = {"saturate": True}
-        for each in () if self.attr is None else self.attr.parameters:
-            if is_narrow or each.role != "dst_zero_point":
-                values = each.values.reshape(-1) if each.mask else each.values
-                given |= {each.role: values, f"{each.role}_mask": each.mask}
-                given[f"{each.role}_groups"] = each.groups
-        wide = memory_desc(self.dst.dims, _WIDE_INTEGER if is_narrow else "f64")
-        numbers = reorder(self._memory_read(), wide, attr=Attr(**given), threads=1).numpy()
-        high = floats.max if floats else 0.0
-        low, high = (float(integers.low), float(integers.high)) if integers else (-high, high)
-        return int((np.isfinite(numbers) & ((numbers < low) | (numbers > high))).sum())
-
-    def _check_finite(self, found: NDArray[np.float64], form: FloatFormat) -> None:
-        values = self._values()
-        lost = ~np.isfinite(found) & np.isfinite(values)
-        if isinstance(self.src, RecordDesc):
-            # a product may be infinite in f32 already
-            lost |= ~np.isfinite(found) & _finite_codes(self.src, self.read)
-        if not lost.any():
-            return
-        at = _first(lost)
-        index, value, others = _moved(at, self.offsets), values[at], int(lost.sum()) - 1
-        more = f", and so do {others} more near it" if others else ""
-        if not np.isfinite(value):
-            raise FinalError(
-                f"the number at {index} is {value:.6g}, although codes are finite: a scale is not, "
-                f"or their product is beyond f32{more}; the checkpoint is damaged, so get it again"
-            )
-        wider = [name for name in _WIDER if FLOATS[name].max > form.max]
-        hint = f"; {' and '.join(wider)} hold it" if wider else ""
-        if not isinstance(self.src, RecordDesc):
-            hint += "; or give scale=, or leave the tensor out of the rule"
+def _check_finite(
+    src: MemoryDesc | RecordDesc,
+    wanted: NDArray[Any],
+    made: Memory,
+    read: Bytes,
+    offsets: tuple[int, ...],
+) -> None:
+    """Refuse infinities or NaN that were finite numbers."""
+    found, form = _as_f64(made), FLOATS[made.desc.dtype.name]
+    lost = ~np.isfinite(found)
+    # a product of finite codes and scales may be infinite in f32 already
+    lost &= _finite_codes(src, read) if isinstance(src, RecordDesc) else np.isfinite(wanted)
+    if not lost.any():
+        return
+    at = _first(lost)
+    index, value, others = _moved(at, offsets), wanted[at], int(lost.sum()) - 1
+    more = f", and so do {others} more near it" if others else ""
+    if not np.isfinite(value):
         raise FinalError(
-            f"{value:.6g} at {index} would become {found[at]:.6g} in {self.dst.dtype}, whose "
-            f"largest number is {form.max:.6g}{more}{hint}"
+            f"the number at {index} is {value:.6g}, although codes are finite: a scale is not, "
+            f"or their product is beyond f32{more}; the checkpoint is damaged, so get it again"
         )
-
-    def _memory_read(self) -> Memory:
-        assert isinstance(self.src, MemoryDesc)  # noqa: S101 - the callers have looked
-        data = padded(self.read[ONLY], self.src.nbytes)
-        return Memory(self.src, data[: self.src.nbytes], zero_pad=False)
-
-    def _values(self) -> NDArray[Any]:
-        """Return the numbers that were read, before an attribute is applied."""
-        if isinstance(self.src, RecordDesc):
-            record = record_of(self.src, self.read)
-            return dequantize_record(record, "f32", None, 1).numpy()
-        return _as_f64(self._memory_read())
+    wider = [name for name in _WIDER if FLOATS[name].max > form.max]
+    hint = f"; {' and '.join(wider)} hold it" if wider else ""
+    if not isinstance(src, RecordDesc):
+        hint += "; or give scale=, or leave the tensor out of the rule"
+    raise FinalError(
+        f"{value:.6g} at {index} would become {found[at]:.6g} in {made.desc.dtype}, whose "
+        f"largest number is {form.max:.6g}{more}{hint}"
+    )
 
 
 def _has_special(codes: NDArray[Any], form: FloatFormat) -> bool:

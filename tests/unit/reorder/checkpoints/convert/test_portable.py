@@ -32,7 +32,7 @@ def _on_a_system_that_has_less(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writing, "fcntl", None)
     for name in ("_HAS_OFFSETS", "_OPENS_FOLDERS"):
         monkeypatch.setattr(reorder.disk, name, False)
-    monkeypatch.setattr(writing, "_renameat2", lambda: None)
+    monkeypatch.setattr(writing, "system_function", lambda *_: None)
     monkeypatch.setattr(pieces, "_sync_file_range", lambda: None)
     for name in ("preadv", "pwrite", "posix_fallocate"):
         monkeypatch.delattr(os, name, raising=False)
