@@ -16,7 +16,7 @@ import shutil
 import stat
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import TYPE_CHECKING, NoReturn, Self
 
 from memdesc.errors import MemdescError, short_repr
 from reorder.checkpoints.formats.entry import Place

@@ -286,13 +286,7 @@ def plan_conversion(
     options: ConvertOptions = ConvertOptions(),  # noqa: B008 - it never changes
     to: str | None = None,
 ) -> Conversion:
-    """Decide and check everything that a conversion does; nothing is written.
-
-    The parameters are those of `convert`, which has checked the options.
-
-    Fails if a path, a rule or a tensor does not fit; the message has the rule, the tensor and the
-    way out.
-    """
+    """Decide and check everything that a conversion does, as `convert` does; nothing is written."""
     found = read_rules(rules)
     with _system_errors_named():
         # a callback may change the working folder, and workers have others

@@ -81,8 +81,6 @@ def output_format(
     Names of models have dots, as in ``Llama-3.1-8B``: with `may_be_folder`, an ending that does not
     look like that of a file of tensors belongs to the name of a folder; with `is_named_folder`,
     such as for a path with a slash at the end, any ending does unless a format has it.
-
-    Fails if no container has the ending, and there is no folder of that name.
     """
     ending = target.suffix.lower()
     endings = [row.ending for row in FORMATS.values()]
@@ -120,10 +118,7 @@ def plan_output(
     plan: Plan,
     shard_bytes: int | None,
 ) -> Output:
-    """Plan all files of an output.
-
-    Fails if the container cannot hold a tensor, or a file beside the tensors cannot be read.
-    """
+    """Plan all files of an output."""
     name = _SHARDS if is_folder(target) else format_of(target).name
     metadata = dict(container.metadata) if container.format == name else {}
     tensors = [tensor for step in plan.steps for tensor in step.tensors]
@@ -221,12 +216,7 @@ def _plan_folder(
 
 
 def _other_files(source: Path, container: Container) -> Iterator[Path]:
-    """Return the files of a model that do not hold tensors, and its links, except hidden ones.
-
-    If the source is a file, there are none.
-
-    Fails if the folder cannot be read.
-    """
+    """Return the files of a folder that do not hold tensors, and its links, except hidden ones."""
 
     def fail(error: OSError) -> None:
         raise MemdescError(f"{str(source)!r} cannot be read: {reason_of(error)}")

@@ -127,16 +127,14 @@ def copied_step(entry: Entry, target: Tensor, rule: Rule | None = None) -> Step:
 
 
 def copy_step(entry: Entry, name: str, format_name: str, rule: Rule | None = None) -> Step:
-    """Return the step of a tensor that no rule changes.
-
-    Numpy arrays in Fortran order become row-major, because other containers do not have that order.
-    """
+    """Return the step of a tensor that no rule changes."""
     desc, dtype = entry.desc, entry.dtype
     if isinstance(desc, RecordDesc):
         target = stored_record(name, desc, format_name)
     elif desc is None or not entry.is_described:
         plain = desc and memory_desc(desc.dims, desc.dtype)
         if desc and plain and plain != desc:
+            # numpy's arrays in Fortran order: other containers do not have that order
             layout = {ONLY: stored_layout(name, plain)}
             return Step(entry.name, {ONLY: entry}, layout, Reorder(desc, plain), rule)
         target = Tensor(name, dtype, entry.shape, entry.nbytes)
@@ -149,10 +147,7 @@ def copy_step(entry: Entry, name: str, format_name: str, rule: Rule | None = Non
 
 
 def layout_step(entry: Entry, rule: Rule, format_name: str) -> Step:
-    """Return the step of a tensor whose layout or type a rule changes.
-
-    Fails if that is not possible; the message has the rule and the tensor.
-    """
+    """Return the step of a tensor whose layout or type a rule changes."""
     name = rule.renamed(entry.name)
     if rule.is_renaming:
         return copy_step(entry, name, format_name, rule)
@@ -268,13 +263,20 @@ def _record_tensors(
 
 
 def record_step(group: Weight, rule: Rule, format_name: str) -> Step:
-    """Return the step of a record: another record, or plain numbers.
-
-    Fails if it cannot become that; the message has the rule and the prefix.
-    """
+    """Return the step of a record: another record, or plain numbers."""
     src = group.desc
     if src is None:
         rule.fail(f"{group.prefix}: {group.reason}")
+    if is_record(rule.dst) and group.is_looked_up:
+        rule.fail(
+            f"{group.prefix}: its scales are looked up by an indirection table (act-order), which "
+            "no record holds: it becomes floats, as in 'plain(axes=oi), bf16'"
+        )
+    if is_record(rule.dst) and rule.dtype is not None:
+        rule.fail(
+            f"{group.prefix}: records keep their types; {rule.dtype} goes with a layout, such as "
+            "'ab, f16'"
+        )
     prefix = rule.renamed(group.prefix)
     constants: dict[str, bytes] = {}
     try:
@@ -283,7 +285,6 @@ def record_step(group: Weight, rule: Rule, format_name: str) -> Step:
             change = Repack(src.bare, floats)
             targets = {ONLY: stored_layout(group.decoded_name(prefix), plain)}
         else:
-            _check_record_to_record(group, rule)
             dst = target_desc(src, rule.dst.name, dict(rule.dst.options))
             constants = {each.tensor: each.data for each in dst.constants}
             change = Repack(src.bare, dst.bare)
@@ -297,28 +298,14 @@ def record_step(group: Weight, rule: Rule, format_name: str) -> Step:
     return Step(group.prefix, group.tensors, targets, change, rule, dropped, constants)
 
 
-def _check_record_to_record(group: Weight, rule: Rule) -> None:
-    if group.is_looked_up:
-        raise MemdescError(
-            "its scales are looked up by an indirection table (act-order), which no record holds: "
-            "it becomes floats, as in 'plain(axes=oi), bf16'"
-        )
-    if rule.dtype is not None:
-        raise MemdescError(
-            f"records keep their types; {rule.dtype} goes with a layout, such as 'ab, f16'"
-        )
-
-
 def _decoded_layouts(src: RecordDesc, rule: Rule) -> tuple[MemoryDesc, MemoryDesc]:
-    """Return the layout that a record is decoded to, and the layout that is stored for it.
-
-    `plain(axes=oi)` is row-major over the dims in another order, by the letters of the record.
-    """
+    """Return the layout that a record is decoded to, and the layout that is stored for it."""
     dtype = rule.dtype or "f32"
     options = {} if rule.dst is None else dict(rule.dst.options)
     if rule.dst is None or options.keys() != {"axes"}:
         found = memory_desc(src.dims, dtype, None if rule.dst is None else str(rule.dst))
         return found, found
+    # row-major over the dims in another order, by the letters of the record
     axes = str(options["axes"])
     if rule.dst.name != "plain" or sorted(axes) != sorted(src.letters):
         raise MemdescError(
@@ -334,10 +321,7 @@ def _decoded_layouts(src: RecordDesc, rule: Rule) -> tuple[MemoryDesc, MemoryDes
 
 
 def _held_layout(entry: Entry, rule: Rule) -> MemoryDesc:
-    """Return the layout of an entry, from its descriptor or from a rule.
-
-    Fails if the two contradict each other or the bytes, or neither names a layout.
-    """
+    """Return the layout of an entry, from its descriptor or from a rule, which must agree."""
     if rule.src is None and rule.holds is None and rule.dims is None:
         if isinstance(entry.desc, MemoryDesc):
             return entry.desc

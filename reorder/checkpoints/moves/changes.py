@@ -126,10 +126,7 @@ class Change(ABC):
 
 @dataclass(frozen=True)
 class Reorder(Change):
-    """A reorder of one tensor, without accumulation: a piece may run twice.
-
-    Fails if there is no such reorder, or it cannot be made region by region.
-    """
+    """A reorder of one tensor, without accumulation: a piece may run twice."""
 
     src: MemoryDesc
     dst: MemoryDesc
@@ -206,9 +203,8 @@ def copied(nbytes: int) -> Reorder:
 class Quantize(Change):
     """Floats that become codes by scales that are chosen from the data, and written beside them.
 
-    The codes and scales are a tensor each, and for unsigned integers zero points are a third; or
-    they are those of a record. `axes` and `groups` are those of `reorder.quantize`. All elements
-    that share a scale are in one region. Fails if scales cannot be chosen for these types or axes.
+    They are a tensor each, and for unsigned integers zero points are a third; or they are those of
+    a record. `axes` and `groups` are those of `reorder.quantize`.
     """
 
     src: MemoryDesc
@@ -330,13 +326,14 @@ class Repack(Change):
 
     def definition(self, read: Bytes, written: Bytes) -> tuple[NDArray[Any], NDArray[Any]]:
         """Decode both sides, or the one that is a record, by definition."""
-        values = _values(self.src, read)
+        values = dequantize_reference(record_of(self.src, read))
         if isinstance(self.dst, MemoryDesc):
             plain = Reorder(memory_desc(self.dst.dims, "f32"), self.dst)
             return plain.definition({ONLY: _bytes_of(values)}, written)
         order = np.argsort(permutation(self.src, self.dst))
+        found = dequantize_reference(record_of(self.dst, written))
         # -0 and 0 are one number
-        wanted, found = values.transpose(order) + 0.0, _values(self.dst, written) + 0.0
+        wanted, found = values.transpose(order) + 0.0, found + 0.0
         return wanted, _rounded_alike(wanted, found) if is_rounded(self.src, self.dst) else found
 
 
@@ -371,16 +368,9 @@ def _rounded_alike(wanted: NDArray[np.float32], found: NDArray[np.float32]) -> N
     return np.where(is_close, wanted, found)
 
 
-def _values(desc: RecordDesc, data: Bytes) -> NDArray[np.float32]:
-    sizes = desc.tensors.items()
-    return dequantize_reference(
-        Record(desc, {name: padded(data[name], nbytes)[:nbytes] for name, nbytes in sizes})
-    )
-
-
 def record_of(desc: RecordDesc, data: Bytes) -> Record:
-    """Return a record over the bytes of its tensors, whose buffers may be larger."""
-    return Record(desc, {name: data[name][:nbytes] for name, nbytes in desc.tensors.items()})
+    """Return a record over the bytes of its tensors, whose buffers may lack padding."""
+    return Record(desc, {name: padded(data[name], n)[:n] for name, n in desc.tensors.items()})
 
 
 def _operands(desc: Desc, perm: tuple[int, ...], *, is_written: bool) -> Operands:

@@ -87,10 +87,7 @@ def _open_to_write(path: Path) -> Iterator[int]:
 
 
 def read_runs(runs: Runs, place: Place, into: NDArray[np.uint8]) -> None:
-    """Read runs of bytes of a tensor, and store them back to back.
-
-    A file that ends before the runs do is an error.
-    """
+    """Read runs of bytes of a tensor, and store them back to back; refuse a file that is short."""
     view = memoryview(into)  # type: ignore[arg-type] # arrays of bytes are buffers
     with open_file(place.path) as file, _turn_for(runs):
         handle = file.fileno()
@@ -115,10 +112,7 @@ def _read_span(handle: int, at: int, part: memoryview, place: Place) -> None:
 
 
 def write_runs(runs: Runs, place: Place, data: NDArray[np.uint8]) -> None:
-    """Write bytes that are back to back to runs of a tensor; its file exists.
-
-    The system starts to write long runs to the disk at once, while the caller continues.
-    """
+    """Write bytes that are back to back to runs of a tensor; its file exists."""
     view = memoryview(data)  # type: ignore[arg-type] # arrays of bytes are buffers
     with _open_to_write(place.path) as handle, _turn_for(runs):
         for k, start in enumerate(runs.starts()):

@@ -45,8 +45,7 @@ def check_scales(
     """Refuse scales, zero points and offsets in some tensors of a record that are not finite.
 
     The record may be a region, which begins at `offsets`. `read` returns the bytes of a tensor by
-    its role, and is called only for those with such numbers. The error has the first number, and
-    its index over the groups.
+    its role, and is called only for those with such numbers.
     """
     rule = desc.rule
     for number in (*rule.scale, *rule.offset, *filter(None, [rule.zero])):
@@ -71,7 +70,6 @@ def check_zero_points(desc: RecordDesc, read: Callable[[str], NDArray[np.uint8]]
     Formats that store them minus 1 can hold such a value, and readers disagree about it: those that
     add 1 to each zero point read 16. GPTQModel subtracts and adds 1 in a whole word, so it stores a
     0 as this value, with a borrow from the next zero point (GPTQModel 7.7, `utils/model.py`).
-    `read` returns the bytes of a tensor by its role.
     """
     code, zero = desc.rule.code, desc.rule.zero
     if zero is None or not (is_integer_number(desc, code) and is_integer_number(desc, zero)):
@@ -155,8 +153,7 @@ def lost_by(change: Change, read: Bytes, made: Bytes, offsets: tuple[int, ...] =
     """Return what a change loses, given the bytes that it read and made.
 
     It may be that of a region, which begins at `offsets` along the dims of the target. Fails if
-    numbers that were finite are not, or scales in the same tensor as codes are not finite; the
-    error has the first number, its index, and the way out.
+    numbers that were finite are not, or scales in the same tensor as codes are not finite.
     """
     src, dst = change.src, change.dst
     if isinstance(dst, RecordDesc):

@@ -119,9 +119,8 @@ class Operand(NamedTuple):
     def compact(self, region: Region) -> tuple[Runs, tuple[Layout, ...]] | None:
         """Return the runs of a region, and the layouts of the fields in these bytes.
 
-        Runs that are written hold only bytes of the region; runs that are read may include gaps no
-        longer than the data between them. None if there are no such runs: they would not be whole
-        bytes, or other elements are in between.
+        None if there are no such runs: they would not be whole bytes, or hold other elements. Runs
+        that are read may include gaps no longer than the data between them.
         """
         views = [field.view(region) for field in self.fields]
         if any(view.xor for view in views):
@@ -251,11 +250,7 @@ class _Grid(NamedTuple):
 def _sizes(
     dims: _Sizes, operands: tuple[Operand, ...], alignment: _Sizes, bounds: tuple[int, int]
 ) -> _Sizes:
-    """Return the sizes of regions that cover dims without a 0: the smallest that have long runs.
-
-    Sizes and offsets of regions are multiples of `alignment`, and whole blocks of all layouts.
-    Fails if no region fits; the message has the bytes that the smallest takes.
-    """
+    """Return the sizes of regions that cover dims without a 0: the smallest that have long runs."""
     (wanted, most), steps = bounds, _steps(dims, operands, alignment)
     whole = _grid(dims, operands, dims)
     sizes, tried = dims, [] if whole is None else [whole]
@@ -279,11 +274,9 @@ def _sizes(
 
 
 def _grid(dims: _Sizes, operands: tuple[Operand, ...], sizes: _Sizes) -> _Grid | None:
-    """Return the regions of these sizes; None if one of them has no runs.
-
-    The last regions along a dim hold the padding of their tensors, and may start inside a byte.
-    """
+    """Return the regions of these sizes; None if one of them has no runs."""
     pairs = zip(dims, sizes, strict=True)
+    # the last regions along a dim hold the padding of their tensors, and may start inside a byte
     corners = product(*(sorted({0, (size - 1) // step * step}) for size, step in pairs))
     nbytes, first = 0, list[Runs]()
     for at in corners:
@@ -336,10 +329,8 @@ def _steps(dims: _Sizes, operands: tuple[Operand, ...], alignment: _Sizes) -> _S
 
 
 def _runs(layout: Layout, bits: int, *, is_exact: bool) -> tuple[Runs, tuple[Layout]] | None:
-    """Return the runs of one layout; those that are exact have no gaps.
-
-    Strides of a run may be negative, as those of 4-bit elements from the high half of a byte on.
-    """
+    """Return the runs of one layout; those that are exact have no gaps."""
+    # strides in a run may be negative, as those of 4-bit elements from the high half of a byte on
     blocks = [block for block in layout.blocks if block.extent > 1 and block.stride]
     inner, loops, strides = 1, list[Block](), dict[Block, int]()
     for block in sorted(blocks, key=lambda block: abs(block.stride)):

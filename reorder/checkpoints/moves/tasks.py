@@ -49,10 +49,7 @@ class Task(NamedTuple):
         return self.piece.nbytes
 
     def run(self) -> Lost | None:
-        """Read the tensors, change them, and write the result; return what is lost.
-
-        Fails if a file cannot be read or written, or the target cannot hold a number.
-        """
+        """Read the tensors, change them, and write the result; return what is lost."""
         change, read = self.piece.change, _read("read", self.src, self.piece.reads)
         made, lost = self._made(read), None
         try:
@@ -66,8 +63,7 @@ class Task(NamedTuple):
     def check(self) -> None:
         """Read back what `run` wrote, and compare all of it with what the task makes now.
 
-        A part of some 64 KiB is compared with the definition too. Fails where `run` does, and if a
-        byte differs.
+        A part of some 64 KiB is compared with the definition too.
         """
         read = _read("read", self.src, self.piece.reads)
         written = _read("written", self.dst, self.piece.writes)

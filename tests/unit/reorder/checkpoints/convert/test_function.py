@@ -12,8 +12,6 @@ import pytest
 
 import reorder
 from memdesc import MemdescError
-from reorder.checkpoints.moves.pieces import _sizes
-from tests.checkpoints import write_safetensors
 from tests.unit.reorder.checkpoints.convert.results import contents
 
 # copies, a layout, a record, numbers of a record, scales from the data, a file next to the tensors
@@ -178,15 +176,3 @@ def test_a_callback_may_convert_something_else_but_not_the_same(
         reorder.convert(model, tmp_path / "out", map=_RULES, options=_SMALL, progress=again)
     reorder.convert(model, tmp_path / "out", map=_RULES, options=_SMALL._replace(resume=True))
     assert contents(tmp_path / "out") == contents(tmp_path / "other")
-
-
-def test_each_tensor_is_cut_once(tmp_path: Path) -> None:
-    # each takes more than a piece may
-    shapes = [(rows, columns) for rows in range(1, 9) for columns in range(65, 71)]
-    options = reorder.checkpoints.ConvertOptions(max_bytes=512, threads=1)
-    tensors = {f"layers.{a}.{b}": np.zeros((a, b), np.float32) for a, b in shapes}
-    write_safetensors(tmp_path / "x.safetensors", tensors)
-    before = _sizes.cache_info()
-    reorder.convert(tmp_path / "x.safetensors", tmp_path / "y.npz", options=options)
-    after = _sizes.cache_info()
-    assert after.hits + after.misses - before.hits - before.misses == len(shapes)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pickle
-from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -34,27 +33,6 @@ def pieces_of(
 
 def run(piece: Piece, src: Place, dst: Place) -> None:
     Task("x", piece, {ONLY: src}, {ONLY: dst}).run()
-
-
-def test_the_last_pieces_of_packed_elements_start_at_whole_bytes_as_well() -> None:
-    # of three rows of 5 the first two are read with what lies between them, the last one alone
-    dims, tags = (5, 17, 3, 5), ("abcd", "AcdB16a4b")
-    with pytest.raises(MemdescError, match="smallest piece of whole blocks takes 3038 bytes"):
-        pieces_of(dims, "u4", tags, 3000)
-    assert (
-        sum(prod(piece.change.dims) for piece in pieces_of(dims, "u4", tags, 3038))
-        == 5 * 17 * 3 * 5
-    )
-
-
-def test_bytes_before_a_tensor_are_zero_whatever_the_buffer_held() -> None:
-    src = memory_desc((16,), "f32", "a")
-    dst = memory_desc((4, 2), "f32", strides=(2, 1), offset0=8)
-    data = np.ones(16, np.float32).view(np.uint8)
-    for each, wanted in ((src, [1] * 16), (dst, [0] * 8 + [1] * 8)):
-        (piece,) = cut(Reorder(memory_desc(each.dims, "f32"), each), 1 << 20).pieces()
-        made = piece.change.apply({ONLY: data})[ONLY]
-        assert made[: each.nbytes].view(np.float32).tolist() == wanted
 
 
 def test_pieces_share_their_plan_and_travel() -> None:
@@ -169,28 +147,6 @@ def test_a_byte_that_is_damaged_anywhere_is_found(
         file.write(b"\1")
     with pytest.raises(FinalError, match="in 1 places of a piece"):
         task.check()
-
-
-@pytest.mark.parametrize(
-    ("dims", "dtype", "strides"), [((3, 5), "u4", None), ((4, 5), "s8", (8, 1))]
-)
-def test_gaps_hold_zeros_whatever_a_thread_wrote_before(
-    tmp_path: Path, dims: tuple[int, ...], dtype: str, strides: tuple[int, ...] | None
-) -> None:
-    src, dst = memory_desc(dims, dtype), memory_desc(dims, dtype, strides=strides)
-    ones = memory_desc((64,), "u8")
-    given = on_files(tmp_path, np.full(64, 255, np.uint8), ones, memory_desc((64,), "u8", "a"))
-    for change, room in (
-        (Reorder(ones, ones, reorder.Attr(dst_scale=1.0)), 64),
-        (Reorder(src, dst), dst.nbytes),
-    ):
-        given[1].path.write_bytes(bytes(room))
-        (piece,) = cut(change, 1 << 20).pieces()
-        run(piece, given[0], given[1]._replace(nbytes=room))
-    found = np.frombuffer(given[1].path.read_bytes(), np.uint8)
-    wanted = np.zeros(dst.nbytes, np.uint8)
-    reorder.execute(reorder.plan_reorder(src, dst), np.full(src.nbytes, 255, np.uint8), wanted)
-    assert np.array_equal(found, wanted)
 
 
 @pytest.mark.parametrize("name", known_records())
