@@ -163,36 +163,36 @@ def _plan_folder(
     if shard_bytes is None:
         sizes = [FileState.at(path).nbytes for path in container.files]
         shard_bytes = max(sizes) if len(sizes) > 1 else _UNBOUNDED
-    names = {path.relative_to(source).as_posix(): path for path in found}
-    warnings = [
-        f"{str(path)!r} is a link to a folder, which is not copied"
-        for path in found
-        if path.is_dir()
-    ]
-    others = {name: path for name, path in names.items() if not path.is_dir()}
-    for name, path in others.items():
-        safe_path(source, name, "the file")
-        if not path.exists():
+    stem = stem_of(path.name for path in container.files)
+    is_changed = not all(step.is_copy for step in plan.steps)
+    kept: dict[str, Path] = {}
+    left: dict[str, list[str]] = {}
+    for path in found:
+        name = path.relative_to(source).as_posix()
+        if path.is_dir():
+            why = "they are links to folders"
+        elif not safe_path(source, name, "the file").exists():
             raise MemdescError(
                 f"{str(path)!r} is a link that leads nowhere; remove it, or put the file there"
             )
-    stem = stem_of(path.name for path in container.files)
-    stale = [name for name in others if is_shard(name)]
-    if f"{stem}{_WEIGHTS}" in stale:
-        raise MemdescError(
-            f"{str(source / (stem + _WEIGHTS))!r} is not a file of the checkpoint, whose index "
-            "names other files, but transformers loads it instead of these; move away the weights "
-            "that are wrong, or the index"
-        )
-    if stale:
-        warnings.append(
-            f"left out, because they are not part of the model that was read: {_first(stale)}"
-        )
-    is_changed = not all(step.is_copy for step in plan.steps)
-    same = [name for name in others if is_changed and _SAME.fullmatch(others[name].name)]
-    if same := [name for name in same if name not in stale]:
-        warnings.append(f"left out, because their weights are not converted: {_first(same)}")
-    kept = {name: path for name, path in others.items() if name not in (*stale, *same)}
+        elif name == f"{stem}{_WEIGHTS}":
+            raise MemdescError(
+                f"{str(path)!r} is not a file of the checkpoint, whose index names other files, "
+                "but transformers loads it instead of these; move away the weights that are "
+                "wrong, or the index"
+            )
+        elif is_shard(name):
+            why = "they are not part of the model that was read"
+        elif is_changed and _SAME.fullmatch(path.name):
+            why = "their weights are not converted"
+        elif name in OLD_CONFIGS and plan.moved:
+            check_left_out(read_if_exists(source / CONFIG, MAX_CONFIG), name, plan)
+            why = "they describe the input"
+        else:
+            kept[name] = path
+            continue
+        left.setdefault(why, []).append(name)
+    warnings = [f"left out, because {why}: {_first(names)}" for why, names in left.items()]
     # weights that are not tensors of this checkpoint stay out of it, thanks to an index
     is_indexed = any("/" not in name and name.endswith(_WEIGHTS) for name in kept)
     tensors = [tensor for step in plan.steps for tensor in step.tensors]
@@ -203,9 +203,6 @@ def _plan_folder(
             text, told = moved_config(read_small(path, MAX_CONFIG), plan)
             warnings += told
             files.insert(0, PlannedFile(name, len(text), ((0, text),), {}))
-        elif name in OLD_CONFIGS and plan.moved:
-            check_left_out(read_if_exists(source / CONFIG, MAX_CONFIG), name, plan)
-            warnings.append(f"{name} is left out: it describes the input")
         else:
             state, inner = FileState.at(path), f"\0{name}"
             nbytes, shape = state.nbytes, (state.nbytes,)

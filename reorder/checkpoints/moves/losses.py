@@ -206,7 +206,7 @@ def _wanted(
         return dequantize_record(record_of(src, read), "f32", None, 1).numpy()
     # zero points go with integers; those that are wide enough show what is beyond narrow ones
     is_narrow = dst.dtype.name in INTEGERS and dst.dtype.bits < _WIDE_BITS
-    given: dict[str, Any] = {"saturate": True}
+    given: dict[str, Any] = {"saturate": is_narrow}
     for each in () if attr is None else attr.parameters:
         if is_narrow or each.role != "dst_zero_point":
             values = each.values.reshape(-1) if each.mask else each.values

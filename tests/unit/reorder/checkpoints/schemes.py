@@ -192,6 +192,25 @@ def mlx(bits: int = 4, group: int = 64, kind: str = "bf16", seed: int = 0) -> We
     return {".weight": words, ".scales": scales, ".biases": biases}, numbers
 
 
+def _as_mlx(made: Weight) -> Weight:
+    """Return codes as words and scales as bytes, as MLX stores floats."""
+    codes, scales = made[0].values()
+    return {".weight": codes.view(np.uint32), ".scales": scales.view(np.uint8)}, made[1]
+
+
+def _mlx_nvfp4() -> Weight:
+    (words, values), scales = _packed((48, 64)), np.random.default_rng(1).lognormal(0, 1, (48, 4))
+    small = scales.astype(ml_dtypes.float8_e4m3fn)
+    return _as_mlx(({".weight": words, ".scales": small}, values * _of_each(small, 16)))
+
+
+def _mlx_experts(bits: int, group: int) -> Weight:
+    """Return the experts of a layer in one tensor."""
+    each = [mlx(bits, group, seed=seed) for seed in range(3)]
+    layer = {end: np.stack([tensors[end] for tensors, _ in each]) for end in each[0][0]}
+    return layer, np.stack([numbers for _, numbers in each])
+
+
 def bitsandbytes(kind: str = "nf4", block: int = 64, storage: str = "u8") -> Weight:
     """Return weights of bitsandbytes; `storage` is the type of the words that hold the codes."""
     rng = np.random.default_rng(0)
@@ -297,6 +316,11 @@ def _mlx(bits: int, group: int, kind: str = "bf16", *keys: str) -> Scheme:
     return Scheme("mlx", config, partial(mlx, bits, group, kind), options)
 
 
+def _mode(mode: str, bits: int, group: int, make: Callable[[], Weight]) -> Scheme:
+    section = {"group_size": group, "bits": bits, "mode": mode}
+    return Scheme(f"mlx_{mode}", {"quantization": section}, make)
+
+
 def _hqq(bits: int, group: int, kind: str) -> Scheme:
     options = {"bits": bits, "group": group, "scales": kind}
     return Scheme("hqq", declared("hqq", quant_config={}), partial(hqq, bits, group, kind), options)
@@ -356,6 +380,12 @@ _INV_BLOCKS = _fp8("weight_scale_inv", 3, 2)
 _ALL = (
     Scheme("fp8_block", _DEEPSEEK, _INV_BLOCKS, _INV),
     Scheme("fp8_block", declared("fp8", fmt=None, weight_block_size=[128, 128]), _INV_BLOCKS, _INV),
+    Scheme(
+        "fp8_block",
+        declared("fp8", fmt="e5m2", weight_block_size=[128, 128]),
+        _fp8("weight_scale_inv", 3, 2, kind="f16", codes="f8_e5m2"),
+        {**_INV, "codes": "f8_e5m2", "scales": "f16"},
+    ),
     # blocks of any two sizes
     Scheme(
         "fp8_block",
@@ -373,6 +403,12 @@ _ALL = (
     Scheme("fp8_channel", _bytes("channel"), _ROW_SCALES),
     Scheme("fp8_channel", _bytes("channel", _NAIVE), _ROW_SCALES),
     Scheme("fp8_channel", declared("fbgemm_fp8"), _ROW_SCALES),
+    Scheme(
+        "fp8_channel",
+        _bytes("channel"),
+        _fp8("weight_scale", 300, 1, **_CHANNEL, kind="bf16"),
+        {"scales": "bf16"},
+    ),
     Scheme("fp8_channel", modelopt(_BY_ROWS), _fp8("weight_scale", 300, **_CHANNEL)),
     Scheme("fp8_tensor", _bytes("tensor"), _fp8("weight_scale", 1, **_TENSOR)),
     Scheme(
@@ -432,6 +468,13 @@ _ALL = (
         modelopt("NVFP4"),
         lambda: _inputs_first(nvfp4(EXPERTS)),
         prefix=_STACKED,
+    ),
+    _mode("mxfp4", 4, 32, lambda: _as_mlx(mxfp4((48, 64), ".weight", ".scales"))),
+    _mode("mxfp8", 8, 32, lambda: _as_mlx(_mxfp8((48, 64), ".weight", ".scales"))),
+    _mode("nvfp4", 4, 16, _mlx_nvfp4),
+    *(
+        _mlx(*each)._replace(make=partial(_mlx_experts, *each))
+        for each in ((3, 64), (4, 32), (8, 128))
     ),
     *(_mlx(bits, 32) for bits in (1, 2, 4, 5, 8)),
     *(_mlx(bits, 32, kind) for bits in (3, 6) for kind in ("f32", "bf16", "f16")),

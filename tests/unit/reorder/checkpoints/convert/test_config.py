@@ -44,7 +44,7 @@ def test_files_of_old_programs_do_not_stay_where_they_are_wrong(tmp_path: Path) 
     (tmp_path / "model" / "quant_config.json").write_text('{"w_bit": 4, "q_group_size": 64}')
     made = reorder.convert(tmp_path / "model", tmp_path / "out", map=[_RULE])
     (warning,) = made.warnings
-    assert warning == "quant_config.json is left out: it describes the input"
+    assert warning == "left out, because they describe the input: quant_config.json"
     assert not (tmp_path / "out" / "quant_config.json").exists()
     (tmp_path / "model" / "config.json").write_text("{}")
     some = "model.layers.0.*: awq -> plain(axes=oi), f16"

@@ -7,7 +7,6 @@ from itertools import repeat
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 import reorder
@@ -115,12 +114,6 @@ def test_calls_that_make_no_sense_are_refused(
         )
     assert problem in str(caught.value)
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
-
-
-def test_options_may_be_numbers_of_numpy(model: Path, tmp_path: Path) -> None:
-    numbers: Any = np.int64(1 << 20)
-    options = reorder.checkpoints.ConvertOptions(max_bytes=numbers, threads=1)
-    assert reorder.convert(model, tmp_path / "out", map=_RULES, options=options).files
 
 
 @pytest.mark.parametrize("error", [OSError(5, "mine", "theirs"), StopIteration(), SystemExit(3)])

@@ -126,31 +126,3 @@ def test_a_conversion_that_was_to_replace_an_output_is_resumed_and_replaces_it(
     assert planned(source, target, _RESUME._replace(overwrite=True)).run().resumed > 0
     planned(source, tmp_path / "fresh", _SMALL).run()
     assert contents(target) == contents(tmp_path / "fresh")
-
-
-def test_a_target_that_another_program_makes_meanwhile_is_not_replaced(
-    source: Path, tmp_path: Path
-) -> None:
-    target = tmp_path / "out"
-
-    def make(*_: object) -> None:
-        target.write_text("somebody's")
-
-    with pytest.raises(MemdescError, match="exists; it is only replaced with --overwrite"):
-        planned(source, target, _SMALL).run(make)
-    assert target.read_text() == "somebody's"
-    target.unlink()
-    assert planned(source, target).run().resumed > 0
-
-
-def test_no_byte_of_an_output_is_of_other_rules(tmp_path: Path) -> None:
-    source, target = tmp_path / "in.npz", tmp_path / "out.gguf"
-    np.savez(source, a=np.full(3, 0.1, np.float32), b=np.full(3, 0.1, np.float32))
-    options = ConvertOptions(threads=1)
-
-    # of the same size: what the first writes after 12 bytes is padding of the second
-    with ended_after() as crash:
-        planned(source, target, options, "a: f64").run(crash)
-    planned(source, target, options, "a: f16").run()
-    planned(source, tmp_path / "fresh.gguf", options, "a: f16").run()
-    assert target.read_bytes() == (tmp_path / "fresh.gguf").read_bytes()

@@ -62,29 +62,6 @@ def _section(folder: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("name", "kind", "codes"),
-    [
-        ("fp8_tensor", "f32", "f8_e4m3"),
-        ("fp8_channel", "bf16", "f8_e5m2"),
-        ("fp8_block", "e8m0", "f8_e4m3"),
-        ("fp8_block", "f16", "f8_e5m2"),
-    ],
-)
-def test_names_read_what_no_file_declares(tmp_path: Path, name: str, kind: str, codes: str) -> None:
-    layer, wanted = _fp8(name, kind=kind, codes=codes)
-    folder = write_model(tmp_path / "in", {"fc": layer}, {})
-    said = refusal(folder)
-    assert name in said.partition("its tensors fit ")[2]
-    assert ": give the name" in said
-    desc = record_desc((300, 130), name, codes=codes, scales=kind)
-    options = {"block": 128} if name == "fp8_block" else {}
-    assert record_in(folder, "fc", name, **options).desc == desc
-    named = f"{name}(block=128)" if options else name
-    found = converted(folder, tmp_path / "out", f"*: {named} -> ba, f32")
-    assert np.array_equal(found["fc.weight"].reshape(130, 300).T, wanted)
-
-
-@pytest.mark.parametrize(
     ("name", "target", "method"),
     [
         ("fp8_block(scale_inv=true, block=128)", "fp8_block", "compressed-tensors"),
@@ -127,19 +104,6 @@ def test_the_type_of_scales_is_declared(tmp_path: Path, kind: str, form: str) ->
         "weight_block_size": [128, 128],
         "modules_to_not_convert": ["lm_head"],
     }
-
-
-def test_a_weight_without_scales_is_refused_before_anything_is_written(tmp_path: Path) -> None:
-    layer, _ = _fp8("fp8_block", "weight_scale_inv")
-    layers = {"fc": layer, "b": {".weight": layer[".weight"]}}
-    rule = "*: fp8_block -> plain, bf16"
-    said = refused(write_model(tmp_path / "in", layers, _DEEPSEEK), tmp_path / "out", rule)
-    assert "b has weight, but no weight_scale_inv: a record of fp8_block has weight" in said
-    del layers["fc"]
-    folder = write_model(tmp_path / "in", layers, _DEEPSEEK, {})
-    said = refused(folder, tmp_path / "out", rule)
-    assert "b.weight of f8_e4m3" in said
-    assert "has all tensors of the record fp8_block, weight, weight_scale" in said
 
 
 def test_bytes_without_a_type_are_codes_and_scales_where_the_rule_says_so(tmp_path: Path) -> None:
@@ -318,42 +282,6 @@ def test_layers_have_options_of_their_own_or_stay_floats(tmp_path: Path) -> None
     found = converted(folder, tmp_path / "out", *rules)
     for name, each in sizes.items():
         assert np.array_equal(found[f"{name}.weight"], mlx(*each)[1])
-
-
-@pytest.mark.parametrize("mode", ["mxfp4", "mxfp8", "nvfp4"])
-def test_modes_of_floats_are_read_and_written_as_words_and_bytes(tmp_path: Path, mode: str) -> None:
-    rng = np.random.default_rng(0)
-    desc = record_desc(DIMS, f"mlx_{mode}")
-    words = rng.integers(0, 2**31, (24, desc.tensors["weight"] // 96)).astype(np.uint32)
-    layer: Layer = {
-        ".weight": words & 0x77777777,  # no NaN
-        ".scales": rng.integers(100, 120, (24, desc.tensors["scales"] // 24), np.uint8),
-    }
-    section = _mlx(8 if mode == "mxfp8" else 4, 16 if mode == "nvfp4" else 32, mode=mode)
-    folder = write_model(tmp_path / "in", {"fc": layer}, {"quantization": section})
-    assert record_in(folder, "fc").desc == desc
-    reorder.save(tmp_path / "again.safetensors", {"fc": record_in(folder, "fc")})
-    assert record_in(tmp_path / "again.safetensors", "fc").desc == desc
-    found = converted(folder, tmp_path / "out", f"*: mlx_{mode} -> mlx_{mode}")
-    for end, array in layer.items():
-        assert found[f"fc{end}"].dtype == array.dtype
-        assert np.array_equal(found[f"fc{end}"], array)
-
-
-@pytest.mark.parametrize(("bits", "group"), [(3, 64), (4, 32), (8, 128)])
-def test_experts_of_a_layer_share_a_tensor(tmp_path: Path, bits: int, group: int) -> None:
-    each = [mlx(bits, group, seed=seed) for seed in range(3)]
-    layer = {end: np.stack([tensors[end] for tensors, _ in each]) for end in each[0][0]}
-    config = {"quantization": _mlx(bits, group)}
-    folder = write_model(tmp_path / "in", {"fc": layer}, config)
-    desc = record_in(folder, "fc").desc
-    assert desc == record_desc((3, *DIMS), "mlx", bits=bits, group=group)
-    assert desc.letters == "eoi"
-    found = converted(folder, tmp_path / "out", f"*: mlx(bits={bits}) -> plain, bf16")
-    assert np.array_equal(found["fc.weight"], [numbers for _, numbers in each])
-    wide = converted(folder, tmp_path / "wide", f"*: mlx(bits={bits}) -> mlx(bits=8, group=32)")
-    assert wide["fc.weight"].shape == (3, 24, 64)
-    assert wide["fc.scales"].shape == (3, 24, 8)
 
 
 def test_bits_that_a_rule_leaves_out_are_those_of_the_model(tmp_path: Path) -> None:

@@ -86,20 +86,14 @@ def check_order(calls: Calls, name: str, files: list[str], published: tuple[str,
         pytest.param("out.safetensors", True, marks=_LONG),
         pytest.param("out.npz", False, marks=_LONG),
         pytest.param("out.npz", True, marks=_LONG),
+        pytest.param("out.npy", False, marks=_LONG),
+        pytest.param("out.npy", True, marks=_LONG),
     ],
 )
 def test_a_file_is_whole_or_not_there(folder: Path, name: str, *, is_replaced: bool) -> None:
     calls = ended_at_each_call(folder, name, is_replaced=is_replaced)
     (published,) = (call for call in calls if call[0] == "replace" and call[2] == name)
     check_order(calls, name, [name], published)
-
-
-@_LONG
-@pytest.mark.parametrize("is_replaced", [False, True])
-def test_an_array_is_whole_or_not_there(folder: Path, *, is_replaced: bool) -> None:
-    calls = ended_at_each_call(folder, "out.npy", is_replaced=is_replaced)
-    (published,) = (call for call in calls if call[0] == "replace" and call[2] == "out.npy")
-    check_order(calls, "out.npy", ["out.npy"], published)
 
 
 @pytest.mark.parametrize("is_replaced", [pytest.param(False, marks=_LONG), True])
