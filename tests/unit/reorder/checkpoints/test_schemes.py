@@ -1,13 +1,13 @@
 """Every quantisation scheme: read as files declare it, decoded, inspected, moved, and refused."""
 
-from __future__ import annotations
-
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 import reorder
 from memdesc import MemdescError
@@ -35,11 +35,6 @@ from tests.unit.reorder.checkpoints.schemes import (
     refusal,
     write_model,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from numpy.typing import NDArray
 
 _KINDS = {DATA_TYPES[kind].numpy: kind for kind in ("f32", "bf16", "f16")}
 # options that shapes may not show

@@ -1,10 +1,9 @@
-from __future__ import annotations
-
 import errno
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,9 +14,6 @@ from reorder.checkpoints.formats.shards import plan_shards
 from reorder.checkpoints.formats.table import plan_file, read_container
 from reorder.checkpoints.writer import InUseError, Writer, partial_folder
 from tests.writers import one_tensor, write_part
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _TENSOR = Tensor("a", "u8", (100,), 100)
 _NAME = "x.safetensors"

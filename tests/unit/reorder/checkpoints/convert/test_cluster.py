@@ -1,10 +1,10 @@
 """Conversions on a real Dask scheduler with worker processes."""
 
-from __future__ import annotations
-
 import os
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,10 +18,6 @@ from reorder.cli.main import main
 from tests.checkpoints import model_folder, write_safetensors
 from tests.clusters import Cluster, started
 from tests.unit.reorder.checkpoints.convert.results import contents
-
-if TYPE_CHECKING:
-    import subprocess
-    from collections.abc import Iterator
 
 pytestmark = pytest.mark.peers
 
@@ -98,7 +94,7 @@ def test_a_worker_that_is_killed_half_way_costs_no_byte(tmp_path: Path) -> None:
     options = _OPTIONS._replace(shard_bytes=60_000)
     with started(tmp_path / "cluster", 2) as cluster, connected(str(cluster.file)) as client:
         client.wait_for_workers(2, timeout=60)
-        killed: list[subprocess.Popen[bytes]] = []
+        killed = list[subprocess.Popen[bytes]]()
 
         def step(now: ConvertProgress) -> None:
             if now.done > 0 and not killed:

@@ -1,14 +1,13 @@
 """Outputs: the files beside the tensors, names, shards, and what a format does not show or hold."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 import reorder
 from memdesc import MemdescError
@@ -18,9 +17,6 @@ from tests.checkpoints import write_safetensors
 from tests.gguf_files import gguf_file
 from tests.headers import message_field
 from tests.unit.reorder.checkpoints.convert.results import SMALL, converted, refused
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 _X = np.arange(4096, dtype=np.float32).reshape(64, 64)
 # a folder: tensors, text, or where a link leads

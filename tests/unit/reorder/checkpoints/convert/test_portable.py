@@ -1,12 +1,11 @@
 """What is written on a system without locks of folders or reads at offsets."""
 
-from __future__ import annotations
-
 import os
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 import reorder
 import reorder.disk
@@ -16,11 +15,6 @@ from reorder.checkpoints.moves import files as pieces
 from reorder.checkpoints.writer import InUseError, partial_folder
 from tests.unit.reorder.checkpoints.convert.results import contents, ended_after
 from tests.writers import one_tensor, write_part
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from numpy.typing import NDArray
 
 _NAME = "x.safetensors"
 _RULES = ("conv.weight: ohwi", "*.1.mlp: awq -> ab, f32")

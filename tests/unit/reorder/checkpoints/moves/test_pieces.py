@@ -1,13 +1,13 @@
 """Reorders of files in pieces: where they are cut, their attributes, and files that fail."""
 
-from __future__ import annotations
-
 import os
 import pickle
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 import reorder
 from memdesc import MemdescError, MemoryDesc, memory_desc
@@ -17,11 +17,6 @@ from reorder.checkpoints.moves.changes import ONLY, Reorder, Repack
 from reorder.checkpoints.moves.losses import FinalError
 from reorder.checkpoints.moves.pieces import Piece, cut
 from reorder.checkpoints.moves.tasks import Task
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from reorder.checkpoints.moves.changes import Bytes
 
 
 def pieces_of(
@@ -107,7 +102,7 @@ def test_files_that_cannot_be_opened_are_named(tmp_path: Path) -> None:
 class _Wrong(Reorder):
     """A reorder whose code has a fault, the same in each call."""
 
-    def apply(self, read: Bytes) -> Bytes:
+    def apply(self, read: Mapping[str, NDArray[np.uint8]]) -> Mapping[str, NDArray[np.uint8]]:
         made = super().apply(read)
         made[ONLY][-1] ^= 1
         return made
