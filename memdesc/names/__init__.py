@@ -6,8 +6,16 @@ it to `registry.VOCABULARIES`.
 """
 
 from memdesc.names.images import is_image
-from memdesc.names.registry import Name, dim_letters, known_images, known_names
-from memdesc.names.resolve import expand_meta_tag, refuse_record, resolve, resolve_image
+from memdesc.names.registry import (
+    Name,
+    dim_letters,
+    expand_meta_tag,
+    known_images,
+    known_names,
+    refuse_record,
+    resolve,
+    resolve_image,
+)
 from memdesc.names.suggest import did_you_mean, suggest, with_other_ndims
 
 __all__ = [

@@ -1,22 +1,31 @@
-"""The picture of a layout (title, grid, memory, legend), and of two memories side by side."""
+"""Pictures of a layout (title, grid, memory, legend), of two memories, and of a record's fields."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from memdesc.dtypes import BYTE_BITS
 from memdesc.errors import MemdescError, counted, short_repr
 from memdesc.index import index_at
 from memdesc.int64 import check_length, checked_ints, entries_of
 from memdesc.layout import Layout, dim_name
 from memdesc.picture.cells import CACHE_LINE, Cell, Cells, Pixels, digits
 from memdesc.picture.grid import FULL, Limits, arrange
-from memdesc.picture.memory import Lines, lines_of, memory_half, memory_text, pixel_lines
-from memdesc.picture.sheet import Sheet
+from memdesc.picture.memory import (
+    Lines,
+    lines_of,
+    memory_half,
+    memory_table,
+    memory_text,
+    pixel_lines,
+)
+from memdesc.picture.picture import MEANINGS, Half, Sheet
 from memdesc.tags import LETTERS, check_letters
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from memdesc.dtypes import DataType
     from memdesc.picture.picture import Picture
@@ -75,41 +84,50 @@ def checked_cells(
 
 
 def _picture(cells: Cells, lines: Lines, head: list[str], what: str, limits: Limits) -> Picture:
-    grid, table = arrange(cells, limits), lines.table(cells.at_offset, cells.dtype.bits)
+    layout, grid = cells.layout, arrange(cells, limits)
+    table = lines.table(cells.at_offset, cells.dtype.bits)
     names = ",".join(cells.letters[dim] for dim in cells.long_dims)
-    order = f"memory order, outermost first: {digits(cells.layout, cells.letters)}"
-    if cells.layout.xor:
-        terms = (f"(o >> {shift} & {mask:#x})" for shift, mask in cells.layout.xor)
+    order = f"memory order, outermost first: {digits(layout, cells.letters)}"
+    if layout.xor:
+        terms = (f"(o >> {shift} & {mask:#x})" for shift, mask in layout.xor)
         order = " ^ ".join([f"{order}; then the offset o becomes o", *terms])
     head = [*head, order]
-    numbers = "offsets" if cells.values is None else "values"
-    logical = f"logical: {grid.summary}; numbers are {numbers}"
+    logical = f"logical: {grid.summary}; numbers are "
+    logical += "offsets" if cells.values is None else "values"
     memory = f"{what} {names}".rstrip()
     memory += "; two elements share a byte" if cells.dtype.is_packed else ""
     text = [*head, "", logical, *grid.text(), "", memory, *memory_text(table)]
-    tile = ("pixel" if lines.pixels else "block") if cells.tiles else ""
-    layout = cells.layout
-    symbols = _symbols([table], tile, has_padding=layout.has_padding, is_swizzled=bool(layout.xor))
-    return Sheet(
-        head, [grid.half(logical), memory_half(table, memory)], symbols, "\n".join(text)
-    ).picture()
+    legend = {"banks" if layout.xor else "run", "padding" if layout.has_padding else ""}
+    legend.add(("pixel" if lines.pixels else "block") if cells.tiles else "")
+    return draw_memories(head, {memory: table}, legend, "\n".join(text), grid.half(logical))
 
 
-def _symbols(
-    tables: list[Table], tile: str, *, has_padding: bool = False, is_swizzled: bool = False
-) -> list[str]:
-    """Return the symbols of the legend; `tile` is that of blocks, `has_padding` of a grid."""
-    shown = [cell for table in tables for cell in table.shown]
-    is_shown = {
-        "run": not is_swizzled,
-        "banks": is_swizzled,
-        "padding": has_padding or any(cell.is_padding for cell in shown),
-        tile: bool(tile),
-        "gap": any(cell.run is None for cell in shown),
-        "highlight": any(cell.is_highlighted for cell in shown),
-        "line": any(table.marks for table in tables),
-    }
-    return [symbol for symbol, is_here in is_shown.items() if is_here]
+def draw_memories(
+    head: list[str],
+    memories: dict[str, Table],
+    legend: set[str],
+    text: str = "",
+    grid: Half | None = None,
+) -> Picture:
+    """Draw memories under their captions, after a grid if there is one.
+
+    `legend` has symbols for what cells do not show themselves. The text is that of the memories if
+    none is given.
+    """
+    halves = [grid] if grid else []
+    halves += [memory_half(table, caption) for caption, table in memories.items()]
+    lines = [*head]
+    for caption, table in memories.items():
+        lines += ["", caption, *memory_text(table)]
+        is_shown = {
+            "padding": any(cell.is_padding for cell in table.shown),
+            "gap": any(cell.run is None for cell in table.shown),
+            "highlight": any(cell.is_highlighted for cell in table.shown),
+            "line": bool(table.marks),
+        }
+        legend |= {symbol for symbol, is_here in is_shown.items() if is_here}
+    symbols = [symbol for symbol in MEANINGS if symbol in legend]
+    return Sheet(head, halves, symbols, text or "\n".join(lines)).picture()
 
 
 def _count(layout: Layout) -> str:
@@ -144,43 +162,16 @@ def _checked_indices(
     return indices
 
 
-class Side(NamedTuple):
-    """One of two memories: its cells, its caption, and the cell to draw at an offset."""
-
-    cells: Cells
-    caption: str
-    at_offset: Callable[[int], Cell]
-
-    def table(self, limits: Limits = FULL) -> Table:
-        """Return the lines of the memory."""
-        return lines_of(self.cells, limits).table(self.at_offset, self.cells.dtype.bits)
-
-
 def draw_beside(a: Cells, b: Cells, titles: tuple[str, str]) -> Picture:
     """Draw two layouts of the same dims; the pointer shows the offset in the other one."""
     head = [f"a: {titles[0]}", f"b: {titles[1]}"]
     if not a.layout.nelems:
         return Sheet([*head, "nothing to draw"]).picture()
-    names = ",".join(a.letters[dim] for dim in a.long_dims)
-    captions = [f"{name}: each offset shows the index {names}".rstrip() for name in "ab"]
-    left = Side(a, captions[0], lambda offset: _with_other(a, b, coloured_as(a, b, offset), "b"))
-    right = Side(b, captions[1], lambda offset: _with_other(b, a, b.at_offset(offset), "a"))
-    text = [*head]
-    for side in (left, right):
-        own = Side(side.cells, "", side.cells.at_offset)
-        text += ["", side.caption, *memory_text(own.table())]
-    return draw_sides(head, left, right, "\n".join(text))
-
-
-def draw_sides(
-    head: list[str], left: Side, right: Side, text: str, limits: Limits = FULL
-) -> Picture:
-    """Draw two memories under a head."""
-    tables = [side.table(limits) for side in (left, right)]
-    captions = left.caption, right.caption
-    halves = [memory_half(*each) for each in zip(tables, captions, strict=True)]
-    tile = "block" if left.cells.tiles or right.cells.tiles else ""
-    return Sheet(head, halves, _symbols(tables, tile), text).picture()
+    caption = "each offset shows the index " + ",".join(a.letters[dim] for dim in a.long_dims)
+    left = memory_table(a, lambda offset: _with_other(a, b, coloured_as(a, b, offset), "b"))
+    right = memory_table(b, lambda offset: _with_other(b, a, b.at_offset(offset), "a"))
+    memories = {f"a: {caption}".rstrip(): left, f"b: {caption}".rstrip(): right}
+    return draw_memories(head, memories, {"run", "block" if a.tiles or b.tiles else ""})
 
 
 def coloured_as(cells: Cells, other: Cells, offset: int) -> Cell:
@@ -199,3 +190,78 @@ def _with_other(cells: Cells, other: Cells, cell: Cell, name: str) -> Cell:
     if index is None or cell.is_padding:
         return cell
     return cell._replace(hover=f"{cell.hover}\noffset in {name} {other.layout.offset(index)}")
+
+
+# Bytes of a line, and how many times the limit of lines is allowed: a block may have 210 bytes.
+_LENGTH, _LINES = 8, 1.5
+# The most elements that a cell names.
+_NAMED = 2
+
+
+class DrawnField(NamedTuple):
+    """A field: its name, its tensor, the bits of an element, and the layout of the elements."""
+
+    name: str
+    tensor: str
+    bits: int
+    layout: Layout
+
+
+def draw_fields(
+    head: list[str], fields: list[DrawnField], sizes: dict[str, int], limits: Limits = FULL
+) -> Picture:
+    """Draw the first bytes of tensors under some head lines; each field has its own colour.
+
+    `sizes` are the bytes of each tensor.
+    """
+    memories = {}
+    most = int(limits.lines * _LINES)
+    for tensor, nbytes in sizes.items():
+        rows = list(range(min(-(-nbytes // _LENGTH), most)))
+        lines = Lines(nbytes, _LENGTH, rows, list(range(_LENGTH)))
+        here = [(k, field) for k, field in enumerate(fields) if field.tensor == tensor]
+        caption = f"{tensor}, {nbytes} bytes: in each the field and its elements"
+        if nbytes:
+            memories[caption] = lines.table(partial(_byte, here), BYTE_BITS)
+    return draw_memories(head, memories, {"field"})
+
+
+def _byte(fields: list[tuple[int, DrawnField]], byte: int) -> Cell:
+    """Return the cell of a byte, with its elements in the order of their bits."""
+    # first bit, number and field, index
+    elements = sorted(
+        (
+            (offset * field.bits % BYTE_BITS, number, field, index)
+            for number, field in fields
+            for offset in _offsets(field.bits, byte)
+            if (index := index_at(field.layout, offset)) is not None
+        ),
+        key=lambda element: element[0],
+    )
+    hover = [f"byte {byte}"]
+    texts, beyond = [], []
+    for first, _, field, index in elements:
+        beyond.append(any(i >= size for i, size in zip(index, field.layout.dims, strict=True)))
+        what = "padding" if beyond[-1] else f"index ({', '.join(map(str, index))})"
+        last = first + min(field.bits, BYTE_BITS) - 1
+        hover.append(f"bits {first} to {last}: {field.name}, {what}")
+        sizes = zip(index, field.layout.padded_dims(), strict=True)
+        texts.append(",".join(str(i) for i, size in sizes if size > 1) or "0")
+    if not elements:
+        return Cell(str(byte), "", "\n".join([*hover, "no field"]), None, None, is_padding=False)
+    # of several fields the first is named; of one field its first elements
+    _, run, field, _ = elements[0]
+    several = len({number for _, number, _, _ in elements}) > 1
+    more = "…" if len(elements) > _NAMED and not several else ""
+    named = " ".join(texts[: 1 if several else _NAMED])
+    note = "pad" if all(beyond) else f"{field.name}{'+' if several else ''} {named}{more}"
+    return Cell(str(byte), note, "\n".join(hover), run, None, is_padding=all(beyond))
+
+
+def _offsets(bits: int, byte: int) -> range:
+    """Return the offsets of the elements that have bits in a byte."""
+    if bits >= BYTE_BITS:
+        at = byte // (bits // BYTE_BITS)
+        return range(at, at + 1)
+    count = BYTE_BITS // bits
+    return range(byte * count, (byte + 1) * count)

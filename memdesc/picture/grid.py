@@ -10,7 +10,7 @@ from math import prod
 from typing import NamedTuple
 
 from memdesc.picture.cells import Cell, Cells, visible_indices
-from memdesc.picture.sheet import Half
+from memdesc.picture.picture import Half
 from memdesc.picture.svg import CELL_HEIGHT, cell_width, edge, label, plain
 from memdesc.picture.table import Table, bracketed, gapped
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from memdesc.dtypes import BYTE_BITS
 from memdesc.picture.cells import CACHE_LINE, LANES, Cell, Cells, Pixels, visible_indices
 from memdesc.picture.grid import FULL, Limits
-from memdesc.picture.sheet import Half
+from memdesc.picture.picture import Half
 from memdesc.picture.svg import cell_width, text_width
 from memdesc.picture.table import Table, bracketed
 from memdesc.swizzle import swizzled
@@ -66,6 +66,11 @@ class Lines(NamedTuple):
                 if not offset * bits % line
             },
         )
+
+
+def memory_table(cells: Cells, at_offset: Callable[[int], Cell], limits: Limits = FULL) -> Table:
+    """Return the lines of a buffer, with the cells that a function returns for offsets."""
+    return lines_of(cells, limits).table(at_offset, cells.dtype.bits)
 
 
 def memory_half(table: Table, caption: str) -> Half:

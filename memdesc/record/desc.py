@@ -255,7 +255,7 @@ class RecordDesc(Checked):
         return self._drawn(COMPACT).fragment
 
     def _drawn(self, limits: Limits) -> Picture:
-        from memdesc.picture.fields import DrawnField, draw_fields  # only pictures need it
+        from memdesc.picture.draw import DrawnField, draw_fields  # only pictures need it
 
         bits = self.bits_per_element
         head = [

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from memdesc import MemdescError, MemoryDesc
 from memdesc.diophantine import SearchLimitError, Term, solve
 from memdesc.picture.cells import Cell, Cells
-from memdesc.picture.draw import Side, coloured_as, draw_sides
+from memdesc.picture.draw import coloured_as, draw_memories
 from memdesc.picture.grid import FULL, Limits
-from memdesc.picture.memory import memory_text
-from memdesc.picture.sheet import Sheet
+from memdesc.picture.memory import memory_table, memory_text
+from memdesc.picture.picture import Sheet
 from reorder.plan.nodes import DST, NOWHERE, SRC, Box
 
 if TYPE_CHECKING:
@@ -49,14 +49,14 @@ def draw_plan(
         return Sheet(head, text=printed).picture()
     src, dst = (Cells(desc.layout, desc.dtype) for desc in (src_desc, dst_desc))
     caption = _IN_DST + (", and the box" if len(boxes) > 1 else "")
-    in_dst = Side(dst, caption, lambda offset: _dst_cell(dst, boxes, offset))
-    return draw_sides(
-        head,
-        Side(src, _IN_SRC, lambda offset: coloured_as(src, dst, offset)),
-        in_dst,
-        "\n".join([printed, "", caption, *memory_text(in_dst.table(), of_number=True)]),
-        limits,
+    in_src = memory_table(src, lambda offset: coloured_as(src, dst, offset), limits)
+    in_dst, whole = (
+        memory_table(dst, lambda offset: _dst_cell(dst, boxes, offset), most)
+        for most in (limits, FULL)
     )
+    text = "\n".join([printed, "", caption, *memory_text(whole, of_number=True)])
+    legend = {"run", "block" if src.tiles or dst.tiles else ""}
+    return draw_memories(head, {_IN_SRC: in_src, caption: in_dst}, legend, text)
 
 
 def _dst_cell(dst: Cells, boxes: tuple[Box, ...], offset: int) -> Cell:

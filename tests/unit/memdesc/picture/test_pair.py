@@ -1,5 +1,7 @@
 """Two layouts side by side."""
 
+import re
+
 import pytest
 
 from memdesc import MemdescError, memory_desc
@@ -23,6 +25,10 @@ def test_two_layouts_are_drawn_side_by_side_in_the_colours_of_the_second() -> No
         assert [seen.index for seen in side if seen.is_highlighted] == [(1, 7, 1, 2)]
     colours = {seen.index: seen.fill for seen in right}
     assert all(seen.fill == colours.get(seen.index, seen.fill) for seen in left)
+    # a terminal shows these colours
+    shown = re.findall("\x1b\\[38;5;16;48;5;([0-9]+)m *([0-9,]+)\x1b", picture.coloured)
+    assert len({*shown}) < len(shown)
+    assert len({*shown}) == len({index for _, index in shown})
     heads = (
         "a: memory_desc((2, 9, 2, 3), 'f32', 'nchw')",
         "b: memory_desc((2, 9, 2, 3), 'f32', 'nChw4c')",
