@@ -13,6 +13,7 @@ from html import escape
 from importlib import import_module
 from importlib.resources import files
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from memdesc.errors import MemdescError, short_repr
@@ -189,17 +190,19 @@ _MAX_TITLE = 100
 _SYMBOL = (28, 18)
 
 # symbol of the legend -> what it means
-MEANINGS = {
-    "run": "one colour: one run of memory",
-    "banks": "one colour: four of the 32 banks of shared memory",
-    "field": "one colour: one field",
-    "padding": "padding, holds zeros",
-    "block": "block",
-    "pixel": "pixel",
-    "gap": "no element",
-    "highlight": "highlighted",
-    "line": f"cache line of {CACHE_LINE} bytes starts",
-}
+MEANINGS = MappingProxyType(
+    {
+        "run": "one colour: one run of memory",
+        "banks": "one colour: four of the 32 banks of shared memory",
+        "field": "one colour: one field",
+        "padding": "padding, holds zeros",
+        "block": "block",
+        "pixel": "pixel",
+        "gap": "no element",
+        "highlight": "highlighted",
+        "line": f"cache line of {CACHE_LINE} bytes starts",
+    }
+)
 
 _STYLE = (
     f".memdesc-figure{{margin:1em 0;font:12px/1.5 {FONT};text-align:left}}"
