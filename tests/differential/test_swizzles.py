@@ -16,30 +16,22 @@ pytestmark = pytest.mark.peers
 SWIZZLES = [(3, 3, 3), (2, 4, 3), (1, 4, 3), (3, 2, 3), (3, 3, 4), (2, 3, -3), (0, 4, 3)]
 
 
+@pytest.mark.parametrize("library", ["pycute", "tensor_layouts"])
 @pytest.mark.parametrize("swizzle", SWIZZLES)
 @pytest.mark.parametrize("stride", [(64, 1), (1, 64), (128, 1)])
-def test_pycute_swizzles_alike(swizzle: tuple[int, int, int], stride: tuple[int, int]) -> None:
-    pycute = pytest.importorskip("pycute", reason="pycute is not installed")
-    layout = pycute.ComposedLayout(pycute.Swizzle(*swizzle), 0, pycute.Layout((64, 64), stride))
-    check_cute(layout)
-    assert memory_desc((64, 64), "f16", str(layout)) == memory_desc((64, 64), "f16", layout)
-
-
-@pytest.mark.parametrize("swizzle", SWIZZLES)
-@pytest.mark.parametrize("stride", [(64, 1), (1, 64), (128, 1)])
-def test_tensor_layouts_swizzles_alike(
-    swizzle: tuple[int, int, int], stride: tuple[int, int]
+def test_libraries_of_cute_swizzle_alike(
+    library: str, swizzle: tuple[int, int, int], stride: tuple[int, int]
 ) -> None:
-    peer = pytest.importorskip("tensor_layouts", reason="tensor-layouts is not installed")
-    layout = peer.compose(peer.Swizzle(*swizzle), peer.Layout((64, 64), stride))
-    check_cute(layout)
-    assert memory_desc((64, 64), "f16", str(layout)) == memory_desc((64, 64), "f16", layout)
-
-
-def check_cute(layout: Any) -> None:
+    peer = pytest.importorskip(library, reason=f"{library} is not installed")
+    parts = peer.Swizzle(*swizzle), peer.Layout((64, 64), stride)
+    if library == "pycute":
+        layout = peer.ComposedLayout(parts[0], 0, parts[1])
+    else:
+        layout = peer.compose(*parts)
     desc = memory_desc((64, 64), "f16", layout)
     offsets = [layout(row, column) for row, column in product(range(64), range(64))]
     assert desc.layout.offsets().ravel().tolist() == offsets
+    assert memory_desc((64, 64), "f16", str(layout)) == desc
 
 
 _TYPES = {8: "s8", 16: "f16", 32: "f32"}

@@ -1,8 +1,6 @@
 """Damaged checkpoints are read or refused: no other error, and no memory for what they claim."""
 
 import json
-import sys
-from collections import Counter
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -12,7 +10,7 @@ from typing import Any
 import gguf
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import reorder
@@ -104,7 +102,19 @@ def _read_all(path: Path) -> str:
     return "read"
 
 
-def _check(folder: Path, kind: str, data: st.DataObject) -> str:
+@pytest.mark.parametrize("kind", _FORMATS)
+def test_undamaged_checkpoints_are_read(folder: Path, kind: str) -> None:
+    for old in folder.iterdir():
+        old.unlink()
+    for file, content in _whole(kind).items():
+        (folder / file).write_bytes(content)
+    assert _read_all(folder if kind == "shards" else folder / next(iter(_whole(kind)))) == "read"
+
+
+@given(kind=st.sampled_from(_FORMATS), data=st.data())
+def test_a_damaged_checkpoint_is_read_or_refused(
+    folder: Path, kind: str, data: st.DataObject
+) -> None:
     files = dict(_whole(kind))
     name = data.draw(st.sampled_from(sorted(files)))
     whole = files[name]
@@ -121,37 +131,7 @@ def _check(folder: Path, kind: str, data: st.DataObject) -> str:
         old.unlink()
     for file, content in files.items():
         (folder / file).write_bytes(content)
-    return _read_all(folder if kind == "shards" else folder / next(iter(files)))
-
-
-@pytest.mark.parametrize("kind", _FORMATS)
-def test_undamaged_checkpoints_are_read(folder: Path, kind: str) -> None:
-    for old in folder.iterdir():
-        old.unlink()
-    for file, content in _whole(kind).items():
-        (folder / file).write_bytes(content)
-    assert _read_all(folder if kind == "shards" else folder / next(iter(_whole(kind)))) == "read"
-
-
-@given(kind=st.sampled_from(_FORMATS), data=st.data())
-def test_a_damaged_checkpoint_is_read_or_refused(
-    folder: Path, kind: str, data: st.DataObject
-) -> None:
-    _check(folder, kind, data)
-
-
-@pytest.mark.campaign
-@pytest.mark.parametrize("kind", _FORMATS)
-def test_fifteen_thousand_damaged_checkpoints(folder: Path, kind: str) -> None:
-    found: Counter[str] = Counter()
-
-    @settings(max_examples=15_000)
-    @given(st.data())
-    def check(data: st.DataObject) -> None:
-        found[_check(folder, kind, data)] += 1
-
-    check()
-    sys.stdout.write(f"{kind}: {dict(found)}\n")
+    _read_all(folder if kind == "shards" else folder / next(iter(files)))
 
 
 @pytest.mark.parametrize(

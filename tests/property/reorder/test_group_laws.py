@@ -4,8 +4,6 @@ The tensors decide every number, so a weight whose sources still agree has the n
 """
 
 import json
-import sys
-from collections import Counter
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -14,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -104,46 +102,25 @@ def _damaged(tensors: dict[str, NDArray[Any]], data: st.DataObject) -> dict[str,
     return found
 
 
-def _check(folder: Path, data: st.DataObject) -> str:
-    """Damage one source of a weight; return whether it is read, with the numbers it had."""
+@given(data=st.data())
+def test_a_damaged_group_is_refused_or_has_the_numbers_it_had(
+    folder: Path, data: st.DataObject
+) -> None:
+    """Damage one source of a weight: it is refused, or read with the numbers that it had."""
     number = data.draw(st.integers(0, len(_SCHEMES) - 1))
     tensors, config = _whole(number)
     numbers, text = _numbers(folder, number), config.encode()
     if data.draw(st.booleans()):
         text = data.draw(json_mutations(json.loads(config)))
-        what = "config"
     else:
-        tensors, what = _damaged(tensors, data), "tensors"
+        tensors = _damaged(tensors, data)
     try:
         found = _read(folder, number, tensors, text)
     except MemdescError as error:
         assert len(str(error)) < _MAX_MESSAGE
-        return f"{what} refused"
+        return
     if found.shape != numbers.shape:
         # a scale for a row or a block does not say how long its rows are
         assert _SCHEMES[number].record in {"int_quantized", "fp8_block", "fp8_tensor"}
     else:
         assert np.array_equal(bits_of(found), bits_of(numbers))
-    return f"{what} read"
-
-
-@given(data=st.data())
-def test_a_damaged_group_is_refused_or_has_the_numbers_it_had(
-    folder: Path, data: st.DataObject
-) -> None:
-    _check(folder, data)
-
-
-@pytest.mark.campaign
-def test_thirty_thousand_damaged_groups(folder: Path) -> None:
-    found: Counter[str] = Counter()
-
-    @settings(max_examples=30_000)
-    @given(st.data())
-    def check(data: st.DataObject) -> None:
-        found[_check(folder, data)] += 1
-
-    check()
-    sys.stdout.write(f"groups: {dict(found)}\n")
-    assert len(found) == 4
-    assert min(found.values()) > 1000
