@@ -1,6 +1,5 @@
 """Debian's Chromium, driven through ChromeDriver by its HTTP protocol (W3C WebDriver)."""
 
-import base64
 import contextlib
 import json
 import shutil
@@ -78,10 +77,6 @@ class Browser:
             for entry in self._ask("se/log", {"type": "browser"})
             if entry["level"] in {"SEVERE", "WARNING"}
         ]
-
-    def screenshot(self) -> bytes:
-        """Return what is seen, as PNG."""
-        return base64.b64decode(self._ask("screenshot"))
 
     def resize(self, width: int, height: int) -> None:
         """Emulate a window of a size in CSS pixels."""

@@ -7,7 +7,7 @@ import shlex
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -28,24 +28,9 @@ pytestmark = pytest.mark.docs
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The pages, built with warnings as errors."""
     out = tmp_path_factory.mktemp("site")
-    ran = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "sphinx",
-            "-W",
-            "--keep-going",
-            "-n",
-            "-q",
-            "-d",
-            str(out / ".doctrees"),
-            str(_ROOT / "docs"),
-            str(out),
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    options = ["-W", "--keep-going", "-n", "-q", "-d", str(out / ".doctrees")]
+    command = [sys.executable, "-m", "sphinx", *options, str(_ROOT / "docs"), str(out)]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
     return out
 
@@ -76,20 +61,28 @@ def browser() -> Iterator[Browser]:
         yield found
 
 
+Ask = Callable[..., Any]
+
+
+@pytest.fixture
+def learn(address: str, browser: Browser) -> Ask:
+    """Open the chapter with the forms in a window of a size, and return what a script says."""
+
+    def ask(script: str, width: int = 1280, height: int = 900) -> Any:
+        browser.resize(width, height)
+        browser.open(f"{address}/learn.html")
+        return browser.run(f"{_FORM}{{{script}}}")
+
+    return ask
+
+
 def pages(site: Path) -> list[str]:
     return sorted(page.name for page in site.glob("*.html"))
 
 
 def test_the_pages_build_without_a_warning_and_draw_their_pictures(site: Path) -> None:
-    assert {
-        "index.html",
-        "start.html",
-        "tags.html",
-        "vocabulary.html",
-        "api.html",
-        "limits.html",
-        "learn.html",
-    } <= set(pages(site))
+    named = "index", "start", "tags", "vocabulary", "api", "limits", "learn"
+    assert {f"{name}.html" for name in named} <= set(pages(site))
     desc = memdesc.memory_desc((1, 5, 2, 3), "f32", "nChw4c")
     page = (site / "index.html").read_text(encoding="utf-8")
     parts = re.findall(r"<svg.*?</svg>", desc.show().fragment, re.DOTALL)
@@ -133,53 +126,55 @@ def test_no_page_complains_and_every_picture_is_seen(
 
 def test_every_link_leads_somewhere(site: Path, address: str, browser: Browser) -> None:
     targets: dict[str, set[str]] = {}
+    links: list[tuple[str, str]] = []
     for page in pages(site):
         browser.open(f"{address}/{page}")
-        targets[page] = set(
-            browser.run("return [...document.querySelectorAll('[id]')].map(e => e.id)")
+        ids, found = browser.run(
+            "return [[...document.querySelectorAll('[id]')].map(e => e.id),"
+            " [...document.querySelectorAll('a[href]')].map(e => e.href)]"
         )
-        for link in browser.run(
-            "return [...document.querySelectorAll('a[href]')].map(e => e.href)"
-        ):
-            assert link.startswith((f"{address}/", "https://", "http://www.sphinx-doc.org")), (
-                f"{page}: {link}"
-            )
-    for page in pages(site):
-        browser.open(f"{address}/{page}")
-        for link in browser.run(
-            "return [...document.querySelectorAll('a[href]')].map(e => e.href)"
-        ):
-            if not link.startswith(address):
-                continue  # another site
+        targets[page] = set(ids)
+        links += [(page, link) for link in found]
+    for page, link in links:
+        where = f"{page}: {link}"
+        assert link.startswith((f"{address}/", "https://", "http://www.sphinx-doc.org")), where
+        if link.startswith(address):
             url, fragment = urldefrag(link)
             name = url.removeprefix(f"{address}/") or "index.html"
-            assert (site / name).is_file(), f"{page}: {link}"
-            assert not fragment or name not in targets or fragment in targets[name], (
-                f"{page}: {link}"
-            )
+            assert (site / name).is_file(), where
+            assert not fragment or name not in targets or fragment in targets[name], where
+
+
+# what the tests say to a form
+_FORM = """
+    const form = [...document.querySelectorAll('.memdesc-lesson')].at(-1);
+    const type = (name, text) => {
+        form.querySelector('form')[name].value = text;
+        form.querySelector('form')[name].dispatchEvent(new Event('input', {bubbles: true}));
+    };
+    const error = () => form.querySelector('.lesson-error').textContent;
+    const texts = (query) => [...form.querySelectorAll(query)].map(e => e.textContent);
+    const [grid, memory] = [0, 1].map(k => `.lesson-half:nth-child(${k + 1})`);
+"""
 
 
 def test_forms_that_teach_mark_both_sides_and_write_the_arithmetic(
-    address: str, browser: Browser
+    learn: Ask, browser: Browser
 ) -> None:
-    browser.resize(390, 900)
-    browser.open(f"{address}/learn.html")
-    assert browser.complaints() == []
-    assert browser.run("return [...document.querySelectorAll('.lesson-error')].length") >= 12
-    errors, undrawn = browser.run(
+    count, errors, undrawn, smallest = learn(
         """
         const all = [...document.querySelectorAll('.memdesc-lesson')];
-        return [all.map(e => e.querySelector('.lesson-error').textContent).join(''),
-                all.filter(e => !e.querySelector('.total')).length];
-        """
+        const texts = [...document.querySelectorAll('.memdesc-lesson *')].filter(
+            e => e.textContent);
+        return [all.length, all.map(e => e.querySelector('.lesson-error').textContent).join(''),
+                all.filter(e => !e.querySelector('.total')).length,
+                Math.min(...texts.map(e => parseFloat(getComputedStyle(e).fontSize)))];
+        """,
+        390,
     )
-    assert (errors, undrawn) == ("", 0)
-    sizes = browser.run(
-        "return [...document.querySelectorAll('.memdesc-lesson *')].filter(e => e.textContent)"
-        ".map(e => parseFloat(getComputedStyle(e).fontSize))"
-    )
-    assert min(sizes) >= 11
-    hover, tap, kept, walked = browser.run(
+    assert browser.complaints() == []
+    assert (count >= 12, errors, undrawn, smallest >= 11) == (True, "", 0, True)
+    hover, tap, kept, walked = learn(
         """
         const form = [...document.querySelectorAll('.memdesc-lesson')].find(
             e => e.dataset.tag === 'nChw4c' && e.dataset.dims === '1x5x2x3');
@@ -199,20 +194,16 @@ def test_forms_that_teach_mark_both_sides_and_write_the_arithmetic(
         form.querySelector('.lesson-halves').dispatchEvent(
             new KeyboardEvent('keydown', {key: 'ArrowRight', bubbles: true}));
         return [hover, tap, kept, seen()];
-        """
+        """,
+        390,
     )
     assert hover == ["14", "2,1,0", "= 14"]
     assert tap == kept == ["18", "2,1,1", "= 18"]
     assert walked == ["19", "3,1,1", "= 19"]
 
 
-def test_a_form_says_what_is_wrong_with_a_tag_and_draws_what_is_typed(
-    address: str, browser: Browser
-) -> None:
-    browser.resize(1280, 900)
-    browser.open(f"{address}/learn.html")
-    wrong, right, company = browser.run(
-        """
+def test_a_form_says_what_is_wrong_with_a_tag_and_draws_what_is_typed(learn: Ask) -> None:
+    wrong, right, company = learn("""
         const form = document.querySelector('.memdesc-lesson');
         const type = (field, text) => {
             field.value = text;
@@ -225,34 +216,14 @@ def test_a_form_says_what_is_wrong_with_a_tag_and_draws_what_is_typed(
         const right = form.querySelectorAll('td.cell').length;
         type(form.querySelectorAll('select')[1], 'b');
         return [wrong, right, form.querySelector('.lesson-company').textContent];
-        """
-    )
+    """)
     assert "3 dims (a, b, c), not 2" in wrong
     assert right == 2 * 2 * 16 * 3
     assert company == "Along b: 16 elements in 2 runs of adjacent elements, 2 cache lines."
 
 
-# what the tests below say to a form
-_FORM = """
-    const form = [...document.querySelectorAll('.memdesc-lesson')].at(-1);
-    const type = (name, text) => {
-        form.querySelector('form')[name].value = text;
-        form.querySelector('form')[name].dispatchEvent(new Event('input', {bubbles: true}));
-    };
-    const error = () => form.querySelector('.lesson-error').textContent;
-    const texts = (query) => [...form.querySelectorAll(query)].map(e => e.textContent);
-    const [grid, memory] = [0, 1].map(k => `.lesson-half:nth-child(${k + 1})`);
-"""
-
-
-def test_a_form_draws_an_image_as_pixels_and_derives_x_and_y(
-    address: str, browser: Browser
-) -> None:
-    browser.resize(1280, 900)
-    browser.open(f"{address}/learn.html")
-    heads, lanes, totals, said = browser.run(
-        _FORM
-        + """
+def test_a_form_draws_an_image_as_pixels_and_derives_x_and_y(learn: Ask) -> None:
+    heads, lanes, totals, said = learn("""
         type('tag', 'in_out_channel');
         type('dims', '1x6x2x3');
         [...form.querySelectorAll(memory + ' td.cell')].find(
@@ -261,74 +232,57 @@ def test_a_form_draws_an_image_as_pixels_and_derives_x_and_y(
         return [[...rows[0].children].map(e => e.textContent).slice(1),
                 rows.slice(1).map(row => row.children.length - 1),
                 texts('.total'), form.querySelector('.lesson-sum').textContent];
-        """
-    )
+    """)
     assert heads == [f"x = {x}" for x in range(6)]
     assert lanes == [6] * 8  # four lanes in each of two rows
-    assert memdesc.image_desc((1, 6, 2, 3), "f16", "in_out_channel").pixel((0, 5, 1, 2)) == (
-        5,
-        1,
-        1,
-    )
+    image = memdesc.image_desc((1, 6, 2, 3), "f16", "in_out_channel")
+    assert image.pixel((0, 5, 1, 2)) == (5, 1, 1)
     assert totals == ["y= 1", "x= 5", "lane= 1"]
     assert "+ lane = 45" in said
 
 
-def test_dims_of_one_element_are_not_rows_or_columns(address: str, browser: Browser) -> None:
-    browser.open(f"{address}/learn.html")
-    tables, rows, title = browser.run(
-        _FORM
-        + """
+def test_dims_of_one_element_are_not_rows_or_columns(learn: Ask) -> None:
+    tables, rows, title = learn("""
         type('tag', 'ABcd4b8a2b');
         type('dims', '8x8x1x1');
         return [form.querySelectorAll(grid + ' table').length,
                 form.querySelectorAll(grid + ' tr').length, texts('.lesson-title')[0]];
-        """
-    )
+    """)
     assert (tables, rows) == (1, 8)
     assert "rows a, columns b" in title
 
 
-def test_the_arithmetic_is_in_sight_of_every_cell(address: str, browser: Browser) -> None:
-    for width, height in ((390, 844), (1280, 800)):
-        browser.resize(width, height)
-        browser.open(f"{address}/learn.html")
-        hidden = browser.run(
-            """
-            document.documentElement.style.scrollBehavior = 'auto';
-            const sight = (element) => {
-                const box = element.getBoundingClientRect();
-                return box.top >= 0 && box.bottom <= innerHeight;
-            };
-            return [...document.querySelectorAll('.lesson-halves')].flatMap(halves => {
-                const cells = [...halves.querySelectorAll('.cell')];
-                return [cells[0], cells.at(-1)].filter(cell => {
-                    cell.scrollIntoView({block: 'center'});
-                    const sum = halves.parentElement.querySelector('.lesson-sum');
-                    return !sight(cell) || !sight(sum);
-                }).map(cell => halves.closest('.memdesc-lesson').dataset.tag);
-            });
-            """
-        )
-        assert hidden == [], (width, height)
-        covered = browser.run(
-            """
-            return [...document.querySelectorAll('.memdesc-lesson')].filter(form => {
-                const [tag, sum] = ['input', '.lesson-sum'].map(each => form.querySelector(each));
-                tag.scrollIntoView({block: 'end'});
-                return sum.getBoundingClientRect().top < tag.getBoundingClientRect().bottom;
-            }).map(form => form.dataset.tag);
-            """
-        )
-        assert covered == [], (width, height)
+@pytest.mark.parametrize(("width", "height"), [(390, 844), (1280, 800)])
+def test_the_arithmetic_is_in_sight_of_every_cell(learn: Ask, width: int, height: int) -> None:
+    hidden, covered = learn(
+        """
+        document.documentElement.style.scrollBehavior = 'auto';
+        const sight = (element) => {
+            const box = element.getBoundingClientRect();
+            return box.top >= 0 && box.bottom <= innerHeight;
+        };
+        const hidden = [...document.querySelectorAll('.lesson-halves')].flatMap(halves => {
+            const cells = [...halves.querySelectorAll('.cell')];
+            return [cells[0], cells.at(-1)].filter(cell => {
+                cell.scrollIntoView({block: 'center'});
+                const sum = halves.parentElement.querySelector('.lesson-sum');
+                return !sight(cell) || !sight(sum);
+            }).map(cell => halves.closest('.memdesc-lesson').dataset.tag);
+        });
+        return [hidden, [...document.querySelectorAll('.memdesc-lesson')].filter(form => {
+            const [tag, sum] = ['input', '.lesson-sum'].map(each => form.querySelector(each));
+            tag.scrollIntoView({block: 'end'});
+            return sum.getBoundingClientRect().top < tag.getBoundingClientRect().bottom;
+        }).map(form => form.dataset.tag)];
+        """,
+        width,
+        height,
+    )
+    assert (hidden, covered) == ([], [])
 
 
-def test_a_form_fits_a_phone_and_shows_the_marked_element_in_both_halves(
-    address: str, browser: Browser
-) -> None:
-    browser.resize(390, 844)
-    browser.open(f"{address}/learn.html")
-    tall, hidden = browser.run(
+def test_a_form_fits_a_phone_and_shows_the_marked_element_in_both_halves(learn: Ask) -> None:
+    tall, hidden = learn(
         """
         const inSight = (cell) => {
             const [own, half] = [cell, cell.closest('.lesson-scroll')].map(
@@ -347,18 +301,15 @@ def test_a_form_fits_a_phone_and_shows_the_marked_element_in_both_halves(
         }
         return [forms.filter(form => form.offsetHeight > innerHeight).map(
             form => form.dataset.tag), hidden];
-        """
+    """,
+        390,
+        844,
     )
     assert (tall, hidden) == ([], [])
 
 
-def test_a_form_says_the_way_out_and_dims_a_picture_that_is_out_of_date(
-    address: str, browser: Browser
-) -> None:
-    browser.open(f"{address}/learn.html")
-    fresh, stale, strides, other, again = browser.run(
-        _FORM
-        + """
+def test_a_form_says_the_way_out_and_dims_a_picture_that_is_out_of_date(learn: Ask) -> None:
+    fresh, stale, strides, other, again = learn("""
         const dimmed = () => ['halves', 'sum'].map(
             part => +getComputedStyle(form.querySelector('.lesson-' + part)).opacity < 1);
         type('dims', '3x4');
@@ -370,19 +321,15 @@ def test_a_form_says_the_way_out_and_dims_a_picture_that_is_out_of_date(
         const other = error();
         type('tag', 'ab');
         return [fresh, stale, strides, other, dimmed()];
-        """
-    )
+    """)
     assert fresh == again == [False, False]
     assert stale == [True, True]
     assert "such as strides 4 1" in strides
     assert "memdesc show --draw 'b_fs_yx_fsv16' 3x4" in other
 
 
-def test_escape_releases_a_held_element(address: str, browser: Browser) -> None:
-    browser.open(f"{address}/learn.html")
-    held, released = browser.run(
-        _FORM
-        + """
+def test_escape_releases_a_held_element(learn: Ask) -> None:
+    held, released = learn("""
         type('tag', 'ab');
         type('dims', '3x4');
         const cells = [...form.querySelectorAll(grid + ' .cell')];
@@ -396,8 +343,7 @@ def test_escape_releases_a_held_element(address: str, browser: Browser) -> None:
             new KeyboardEvent('keydown', {key: 'Escape', bubbles: true}));
         point(cells[7]);
         return [held, [seen(), texts('.lesson-sum > p')[0]]];
-        """
-    )
+    """)
     assert held[0] == "5"
     assert "Escape" in held[1]
     assert released[0] == "7"
