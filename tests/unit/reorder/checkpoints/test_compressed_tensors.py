@@ -156,14 +156,6 @@ def test_dims_of_32_bits_as_in_kimi_k2_are_read(tmp_path: Path) -> None:
     assert found["fc.weight_shape"].dtype == np.int64
 
 
-def test_bytes_without_a_sign_are_not_integers_with_one(tmp_path: Path) -> None:
-    layer = _layer("int_quantized")
-    layer["fc.weight"] = layer["fc.weight"].view(np.uint8)
-    section = _section("int-quantized", _group(8, "channel"))
-    said = refusal(_folder(tmp_path / "in", layer, section))
-    assert "'fc.weight' of u8 has the shape (30, 48) and 1440 bytes, not (30, 48) of s8" in said
-
-
 def test_an_order_of_inputs_that_changes_nothing_is_left_out(tmp_path: Path) -> None:
     layer = _layer("pack_quantized", group=16)
     order = {"fc.weight_g_idx": np.arange(48, dtype=np.int32) // 16}

@@ -25,15 +25,6 @@ def test_scales_of_no_elements_are_1(tmp_path: Path) -> None:
     assert found["b_scale"].shape == (0, 3)
 
 
-def test_scales_are_chosen_for_no_types_that_quantize_does_not_take(tmp_path: Path) -> None:
-    source, out = tmp_path / "in.safetensors", tmp_path / "out.safetensors"
-    write_safetensors(source, {"w": np.ones((8, 8), np.float32)})
-    small = tmp_path / "small.safetensors"
-    reorder.convert(source, small, map=["w: f8_e4m3"], options=SMALL)
-    said = refused(small, out, "w: s8, scales=a")
-    assert "quantize takes floats of 16 bits or more, not f8_e4m3" in said
-
-
 def test_types_that_an_archive_does_not_have_come_back(tmp_path: Path) -> None:
     names = ("in.safetensors", "b.npz", "c.gguf", "d.safetensors")
     first, *others = (tmp_path / name for name in names)

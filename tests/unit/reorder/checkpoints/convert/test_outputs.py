@@ -158,13 +158,6 @@ def test_paths_that_the_system_refuses_are_errors_of_ours(tmp_path: Path) -> Non
         convert(source, tmp_path / ("x" * 300) / "out")
 
 
-def test_a_name_that_the_container_keeps_for_itself_is_refused(tmp_path: Path) -> None:
-    write_safetensors(tmp_path / "x.safetensors", {"x": _X})
-    out = tmp_path / "y.safetensors"
-    said = refused(tmp_path / "x.safetensors", out, "x: rename=__metadata__")
-    assert "cannot be called '__metadata__'" in said
-
-
 @pytest.mark.parametrize("name", ["Llama-3.1-8B-bf16", "Qwen2.5", "Some.Instruct", "x.tensors/"])
 def test_names_of_models_may_have_dots(tmp_path: Path, name: str) -> None:
     convert(_made(tmp_path / "model", _TWO), f"{tmp_path}/{name}", map=["a: f16"])
@@ -314,14 +307,6 @@ def test_a_permutation_that_the_shape_does_not_show_is_named(
         told = [each for each in report.warnings if "llama.cpp" not in each]
         assert len(told) == is_hidden
         assert f"the shapes of {rule.partition(':')[0]!r} do not show" in "".join(told) or not told
-
-
-def test_one_warning_names_the_first_few_and_counts_the_others(tmp_path: Path) -> None:
-
-    squares = {f"w{k}": _ARRAYS["square"] for k in range(5)}
-    np.savez(tmp_path / "x.npz", allow_pickle=False, **squares)
-    (warning,) = convert(tmp_path / "x.npz", tmp_path / "y.safetensors", map=["w*: ba"]).warnings
-    assert "'w0', 'w1', 'w2' and 2 more" in warning
 
 
 def test_a_npy_says_that_its_array_is_column_major(tmp_path: Path) -> None:

@@ -3,12 +3,9 @@
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-import reorder
-from memdesc.record import record_desc
-from tests.checkpoints import awq_layer, model_folder, write_safetensors
+from tests.checkpoints import model_folder, write_safetensors
 from tests.unit.reorder.checkpoints.convert.results import converted, refused
 from tests.unit.reorder.checkpoints.schemes import recorded
 
@@ -56,44 +53,6 @@ def test_numbers_that_the_other_side_cannot_say_are_refused(tmp_path: Path) -> N
     converted(tmp_path / "model", tmp_path / "out", "model.*: awq -> gptq(zeros=v2)")
     config = json.loads((tmp_path / "out" / "config.json").read_text())
     assert config["quantization_config"]["checkpoint_format"] == "gptq_v2"
-
-
-@pytest.mark.parametrize(
-    ("name", "rule", "problem"),
-    [
-        ("gguf_mxfp4", "awq", "codes that are looked up need tables of equal length"),
-        ("q4_1", "q4_0", "it has no offset, and the offset of group"),
-        ("q8_0", "q4_0", "q4_0"),
-        ("q4_0", "gptq(group=64, zeros=v2)", "scales"),
-    ],
-)
-def test_blocks_that_the_other_format_does_not_have_are_refused(
-    tmp_path: Path, name: str, rule: str, problem: str
-) -> None:
-    desc = record_desc((64, 64), name)
-    rng = np.random.default_rng(0)
-    record = reorder.records.Record(desc)
-    for part in desc.fields:
-        whole = np.float16 if part.kind == "f16" else np.int64
-        values = rng.integers(0, 8 if part.kind in {"u4", "s4"} else 100, part.layout.dims)
-        record.set_field(part.name, values.astype(whole))
-    # the last block alone is wrong, where one can be: the formats fit the others
-    source = tmp_path / "in.safetensors"
-    write_safetensors(source, {"a.weight": record.data.reshape(64, -1)})
-    said = refused(source, tmp_path / "out.safetensors", f"a.weight: {name} -> {rule}")
-    assert f"rule 'a.weight: {name} -> {rule}': a.weight: " in said
-    assert problem in said
-
-
-def test_a_record_without_one_of_its_tensors_is_refused(tmp_path: Path) -> None:
-    layer = awq_layer()
-    tensors = {f"a.{name}": array for name, array in layer.items()}
-    write_safetensors(tmp_path / "in.safetensors", tensors | {"b.qweight": layer["qweight"]})
-    said = refused(tmp_path / "in.safetensors", tmp_path / "out.safetensors", "*: awq -> gptq")
-    assert "b has qweight, but no qzeros, scales" in said
-    write_safetensors(tmp_path / "in.safetensors", tensors | {"b.scales": layer["scales"]})
-    said = refused(tmp_path / "in.safetensors", tmp_path / "out.safetensors", "*: awq -> gptq")
-    assert "b has scales, but no qweight, qzeros: a record of awq has qweight, qzeros" in said
 
 
 @pytest.mark.parametrize("is_last", [True, False])

@@ -20,7 +20,6 @@ from tests.unit.reorder.checkpoints.schemes import (
     declared,
     deepseek_fp4,
     fp8,
-    hqq,
     mlx,
     modelopt,
     mxfp4,
@@ -232,15 +231,6 @@ def test_a_reciprocal_is_rounded_after_a_warning(tmp_path: Path, *, divides: boo
     assert np.allclose(found, wanted, rtol=2.0**-22, atol=0)
 
 
-def test_a_power_of_two_has_an_exact_reciprocal(tmp_path: Path) -> None:
-    folder = _with_factor(tmp_path / "in", 2**-9)
-    reorder.convert(folder, tmp_path / "out", map=[_TURNED], options=SMALL)
-    made = record_in(tmp_path / "out", "fc")
-    assert made.tensors["weight_global_scale"].view(np.float32) == 2**9
-    wanted = _values(folder, "fc", "modelopt_nvfp4")
-    assert np.array_equal(reorder.dequantize(made).numpy(), wanted)
-
-
 def test_a_reciprocal_that_f32_does_not_hold_is_refused(tmp_path: Path) -> None:
     said = refused(_with_factor(tmp_path / "in", 2.0**-140), tmp_path / "out", _TURNED)
     assert "a factor becomes its reciprocal, and " in said
@@ -293,14 +283,6 @@ def test_bits_that_a_rule_leaves_out_are_those_of_the_model(tmp_path: Path) -> N
     assert "'fc.scales' of bf16 has the shape" in said
 
 
-def test_a_scale_of_all_experts_is_refused(tmp_path: Path) -> None:
-    layer = {".weight": mlx()[0][".weight"], ".scales": np.full((24, 16), 56, np.uint8)}
-    layer[".global_scale"] = np.ones(1, np.float32)
-    config = {"quantization": _mlx(4, 16, mode="nvfp4")}
-    said = refusal(write_model(tmp_path / "in", {"fc": layer}, config))
-    assert "fc.global_scale belong to fc.weight, and record_desc" in said
-
-
 @pytest.mark.parametrize(("bits", "wide"), [(1, 2), (3, 4), (3, 5), (5, 6), (4, 8), (6, 8)])
 def test_wider_codes_hold_the_same_numbers(tmp_path: Path, bits: int, wide: int) -> None:
     layer, wanted = mlx(bits)
@@ -314,18 +296,6 @@ def test_wider_codes_hold_the_same_numbers(tmp_path: Path, bits: int, wide: int)
     assert np.array_equal(found, wanted)
 
 
-def test_symmetric_codes_become_offsets_only_where_nothing_is_rounded() -> None:
-    rng = np.random.default_rng(0)
-    blocks = rng.integers(0, 256, (8, 4, 18), np.uint8)
-    blocks[:, :, :2] = rng.standard_normal((8, 4, 1)).astype(np.float16).view(np.uint8)
-    source = reorder.records.Record(record_desc((8, 128), "q4_0"), blocks)
-    wide = reorder.records.repack(source, "mlx", scales="f32")
-    assert np.array_equal(reorder.dequantize(wide).numpy(), reorder.dequantize(source).numpy())
-    for record in (wide, source):
-        with pytest.raises(MemdescError, match="rounding differs between their formulas"):
-            reorder.records.repack(record, "mlx", scales="f16")
-
-
 def test_words_of_mlx_may_be_signed(tmp_path: Path) -> None:
     layer, _ = mlx(kind="f16")
     layer[".weight"] = layer[".weight"].view(np.int32)
@@ -334,19 +304,6 @@ def test_words_of_mlx_may_be_signed(tmp_path: Path) -> None:
 
 
 # HQQ and bitsandbytes
-
-
-def test_float_zero_points_are_moved_to_more_bits_and_to_nothing_else() -> None:
-    layer, wanted = hqq(2)
-    desc = record_desc(DIMS, "hqq", bits=2)
-    record = reorder.records.Record(desc, {name: layer[f".{name}"] for name in desc.tensors})
-    wide = reorder.records.repack(record, "hqq", bits=4, group=32)
-    assert reorder.dequantize(wide, dtype="bf16").numpy().tobytes() == wanted.tobytes()
-    for name in ("awq", "mlx", "q4_1"):
-        with pytest.raises(MemdescError, match="zero points that are floats"):
-            reorder.records.repack(record, name)
-    with pytest.raises(MemdescError, match="subtracted with different rounding"):
-        reorder.records.repack(record, "hqq", scales="f32")
 
 
 def test_blocks_that_cross_rows_are_refused() -> None:

@@ -41,24 +41,6 @@ def fp8(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    "rule",
-    ["*.weight: bf16", "fc.weight: ba", "*: f32", "fc.*_inv: bf16", "fc.*: u8, scale=1"],
-)
-def test_codes_of_fp8_do_not_change_without_their_scales(
-    fp8: Path, tmp_path: Path, rule: str
-) -> None:
-    said = refused(fp8, tmp_path / "out", rule)
-    assert f"rule {rule!r}: fc.weight" in said
-    assert "fc.weight holds codes, which mean numbers only together with the rest" in said
-    assert "they are one record, which moves with its prefix: 'fc: fp8_block -> ...'" in said
-
-
-def test_floats_next_to_unrelated_scales_are_not_codes(fp8: Path, tmp_path: Path) -> None:
-    found = converted(fp8, tmp_path / "out.npz", "norm.*: f32", "fc.*: rename=*")
-    assert found["norm.weight"].dtype == np.float32
-
-
-@pytest.mark.parametrize(
     ("array", "scale"),
     [
         (np.arange(7), np.ones((), np.float32)),  # indices have 64 bits, codes do not
@@ -157,17 +139,6 @@ def test_all_parts_may_take_new_names_that_tell_the_same(fp8: Path, tmp_path: Pa
     assert {"experts.w1", "experts.w1_scale_inv"} < converted(fp8, tmp_path / "out", *both).keys()
     for rule in both:
         assert "fc.weight holds codes" in refused(fp8, tmp_path / "no", rule)
-
-
-def test_codes_without_a_config_are_told_what_they_may_be(tmp_path: Path) -> None:
-    layer, _ = gptq_layer()
-    source = tmp_path / "in.safetensors"
-    write_safetensors(source, {f"fc.{name}": array for name, array in layer.items()})
-    said = refused(source, tmp_path / "out.safetensors", "fc.qweight: ba")
-    assert (
-        "no config.json has a quantization_config; its tensors fit gptq or gptq(zeros=v2): " in said
-    )
-    assert "--map 'fc: gptq -> plain(axes=oi), bf16'" in said
 
 
 def test_a_weight_that_lies_in_two_shards_is_one(fp8: Path, tmp_path: Path) -> None:

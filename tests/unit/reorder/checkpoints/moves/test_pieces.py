@@ -36,13 +36,6 @@ def test_pieces_share_their_plan_and_travel() -> None:
     assert pickle.loads(pickle.dumps(first)) == first
 
 
-def test_a_bound_below_one_block_is_refused_with_what_it_takes() -> None:
-    with pytest.raises(
-        MemdescError, match=r"takes 131072 bytes.* read and written, and max_bytes is 1000"
-    ):
-        pieces_of((64, 256), "f32", ("ab", "AB64a256b"), 1000)
-
-
 def test_accumulation_is_refused() -> None:
     desc = memory_desc((4, 4), "f32")
     with pytest.raises(MemdescError, match=r"beta 0\.5 adds"):
