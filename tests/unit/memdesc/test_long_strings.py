@@ -85,18 +85,3 @@ def test_an_axis_that_is_not_a_dim_gives_no_dims(axis: str) -> None:
     line = _LINE.format(tensors, "", "2x3:2x3").replace("reorder", "concat")
     line = line.replace(",,2x3", f",axis:{axis},2x3")
     assert read_verbose([line]).entries[0].primitive.tensors["dst"].dims == ()
-
-
-@pytest.mark.parametrize(
-    ("name", "quoted"),
-    [
-        ("BA16a64b4x", "unknown format 'BA16a64b4x', at character 9: no dim is called 'x'"),
-        ("ABcd16a16b2x", "unknown format 'ABcd16a16b2x', at character 11: no dim"),
-        ("aBx", "'aBx' stands for 'aBcd' where there are 4 dims: unknown format 'aBcd'"),
-        ("ab" + "4x" * 20, r"at character 3: no dim is called 'x'"),
-        ("ab?" + "4x" * 20, r"found '\?4x4x4x4x4x4x4x4x4x4x4x4'\.\.\."),
-    ],
-)
-def test_messages_quote_names_as_they_were_given(name: str, quoted: str) -> None:
-    with pytest.raises(MemdescError, match=quoted):
-        memory_desc((2, 3, 4, 5), "f32", name)

@@ -18,7 +18,6 @@ from memdesc import (
     MemoryDesc,
     UnsupportedFormatError,
     memory_desc,
-    parse_layout,
 )
 from memdesc.errors import NotBlockedError, OverlapError
 from memdesc.exchange import SYSTEMS, written
@@ -136,77 +135,6 @@ def test_offsets_are_those_of_the_formula_and_have_their_indices() -> None:
     assert index.is_padding.sum() == 512 - 280
 
 
-@pytest.mark.parametrize(
-    ("text", "dims", "offsets"),
-    [
-        (
-            "Sw<3,3,3> o (64,64):(64,1)",
-            (64, 64),
-            {(1, 0): 72, (1, 8): 64, (3, 9): 209, (7, 63): 455, (63, 63): 4039},
-        ),
-        ("Sw<2,4,3> o (64,64):(64,1)", (64, 64), {(2, 0): 144, (3, 17): 193}),
-        ("Sw<1,4,3> o (64,64):(64,1)", (64, 64), {(2, 0): 144, (3, 17): 193}),
-        ("Sw<3,4,3> o (8,128):(128,1)", (8, 128), {(1, 0): 144, (1, 16): 128, (7, 127): 911}),
-        ("Sw<3,2,3> o (8,32):(32,1)", (8, 32), {(1, 0): 36, (1, 4): 32, (7, 31): 227}),
-        ("Sw<2,3,-3> o (64,64):(64,1)", (64, 64), {(0, 8): 72, (1, 8): 8, (2, 24): 88}),
-        ("Sw<3,3,3> o (64,64):(1,64)", (64, 64), {(0, 1): 72, (8, 1): 64, (9, 3): 209}),
-        ("Sw<3,3,3> o 64 o (8,64):(64,1)", (8, 64), {(0, 0): 72, (0, 8): 64}),
-        ("S<3,4,3> o 0 o (8,64):(64,1)", (8, 64), {(1, 0): 64, (2, 0): 144, (4, 8): 296}),
-    ],
-)
-def test_cute_s_own_offsets(
-    text: str, dims: tuple[int, ...], offsets: dict[tuple[int, ...], int]
-) -> None:
-    desc = parse_layout(text, dims, "f16")
-    assert isinstance(desc, MemoryDesc)
-    assert {index: desc.offset(index) for index in offsets} == offsets
-    assert {desc.index(offset): offset for offset in offsets.values()} == offsets
-
-
-ROWS = "o (_8,_64):(_64,_1)"
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        f"Sw<3,3,3> o 0 {ROWS}",
-        f"Sw<3,3,3> o _0 {ROWS}",
-        f"Sw<3,3,3> {ROWS}",
-        f"Swizzle<3, 3, 3> {ROWS}",
-        f"Sw<3,4,3> o smem_ptr[16b](unset) {ROWS}",
-        f"Sw<3,4,3>_smem_ptr[16b](0x7f2a00000400) {ROWS}",
-        "S<3,3,3> o 0 o (8,64):(64,1)",
-        "tensor<ptr<f16, smem, align<1024>, S<3,4,3>> o (8,64):(64,1)>",
-        "SW_3_3_3 o 0 o (8, 64):(64, 1)",
-        "ComposedLayout(Swizzle(3,3,3),0,Layout((8, 64),(64, 1)))",
-        "(Swizzle(3, 3, 3)) o ((8, 64) : (64, 1))",
-        "ComposedLayout(Swizzle(3, 3, 3), Layout((8, 64), (64, 1)), offset=0)",
-    ],
-)
-def test_a_swizzle_is_read_in_each_form_that_is_printed(text: str) -> None:
-    assert memory_desc((7, 40), "f16", text) == TILE
-    assert parse_layout(f"cute:{text}", (7, 40), "f16") == TILE
-
-
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ("Sw<3,3,2> o (8,8):(8,1)", r"Swizzle<3,3,2> needs B and M of 0 or more, and \|S\|"),
-        (f"Sw<3,4,3> o smem_ptr[32b](unset) {ROWS}", "elements of 32 bits, not f16"),
-        (
-            f"Sw<3,4,3>_smem_ptr[16b](0x410) {ROWS}",
-            "0x410 is not a multiple of 1024 bytes",
-        ),
-        ("tensor<ptr<tf32, smem, S<3,4,3>> o (8,64):(64,1)>", "its type 'tf32'"),
-        (f"Sw<3,3> {ROWS}", "a swizzle is Sw<B,M,S> o 0 o shape:stride"),
-        ("ComposedLayout(Swizzle(3,3,3),0,Layout(8))", "a Layout has a shape and a stride"),
-    ],
-)
-def test_what_is_no_swizzle_is_refused(text: str, reason: str) -> None:
-    with pytest.raises(MemdescError, match=reason):
-        memory_desc((8, 64), "f16", text)
-
-
 def test_a_byte_swizzle_counts_elements_of_its_width() -> None:
     pairs = (("s4", 5), ("s8", 4), ("f16", 3), ("f32", 2), ("f64", 1))
     for dtype, low in pairs:
@@ -265,25 +193,6 @@ def test_a_swizzle_survives_json_and_pickle() -> None:
     for damaged in (text.replace('"xor"', '"other"'), text.replace("[[3, 56]]", "[[0, 56]]")):
         with pytest.raises(MemdescError):
             MemoryDesc.from_json(damaged)
-
-
-@pytest.mark.parametrize(
-    "xor",
-    [
-        1,
-        "ab",
-        ((3,),),
-        ((0, 8),),
-        ((3, -8),),
-        ((64, 8),),
-        ((3, 2**40),),
-        ((3, 8, 1),),
-        ((3, True),),
-    ],
-)
-def test_what_is_no_term_is_refused(xor: Any) -> None:
-    with pytest.raises(MemdescError, match=r"xor|XOR"):
-        replace(memory_desc((64, 64), "f16").layout, xor=xor)
 
 
 def test_terms_both_ways_must_be_one_to_one() -> None:

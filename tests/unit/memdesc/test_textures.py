@@ -113,27 +113,6 @@ def test_an_image_is_compared_with_limits_of_depth_too() -> None:
     assert not any(image.fits(*limits) for limits in ((7, 5, 3), (7, 4, 4), (6, 5, 4)))
 
 
-# what is refused, and why
-_REFUSED = {
-    ("tflite_gpu_single_texture_2d", (2, 5, 7, 3)): "3 lanes does not exist; its sides are 1 or",
-    ("executorch_dw_conv2d_weight", (6, 2, 3, 2)): "i = 2: its image holds only i = 1",
-    ("mnn_conv2d_1x1_filter", (6, 5, 3, 1)): "h = 3: its image holds only h = 1",
-    ("ncnn_image_elempack4", (6, 5, 7)): "c = 6: its images hold multiples of 4",
-    (
-        "TENSOR_WIDTH_PACKED",
-        (2, 6, 5, 7),
-    ): "'executorch_width_packed' names the texture, and 'abcd'",
-    ("WinoTransWeight", (2, 6, 5, 7)): "transformed filters",
-}
-
-
-@pytest.mark.parametrize("asked", _REFUSED)
-def test_what_no_image_holds_is_refused(asked: tuple[str, tuple[int, ...]]) -> None:
-    name, dims = asked
-    with pytest.raises(MemdescError, match=_REFUSED[asked]):
-        image_desc(dims, "f16", name)
-
-
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [

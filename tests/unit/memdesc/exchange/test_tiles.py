@@ -1,5 +1,7 @@
 """Names of tiles in shared memory: Triton's layouts, CUTLASS's atoms, TMA's modes."""
 
+from contextlib import suppress
+
 import numpy as np
 import pytest
 
@@ -14,7 +16,8 @@ from memdesc.exchange import written
 
 SWIZZLED = "SwizzledSharedLayout(vec=8, per_phase=1, max_phase=8, order=[1, 0])"
 
-# a layout, its dims and type, and offsets of indices that Triton 3.9's `to_linear_layout` gives
+# a layout, its dims and type, and offsets of indices that Triton 3.9's `to_linear_layout`, or CuTe,
+# gives
 WORKED = """
 SwizzledSharedLayout(vec=8, per_phase=1, max_phase=8, order=[1, 0]) | \
 64x64 f16 | 1,0:72 1,8:64 3,9:209 7,63:455 63,63:4039
@@ -33,11 +36,20 @@ SharedLinearLayout([[0, 1], [0, 2], [1, 0], [2, 2]]) | 4x4 f32 | 1,0:4 2,0:10 2,
 #ttg.shared_linear<{offset = [[0, 1], [0, 2], [1, 0], [2, 2]]}, alignment = 16> | 4x4 f32 | 3,3:13
 #ttg.padded_shared<[128:+8] {order = [1, 0], shape = [64, 64]}> | \
 64x64 f16 | 1,0:64 2,0:136 63,63:4343
+Sw<3,3,3> o (64,64):(64,1) | 64x64 f16 | 1,0:72 1,8:64 3,9:209 7,63:455 63,63:4039
+Sw<2,4,3> o (64,64):(64,1) | 64x64 f16 | 2,0:144 3,17:193
+Sw<1,4,3> o (64,64):(64,1) | 64x64 f16 | 2,0:144 3,17:193
+Sw<3,4,3> o (8,128):(128,1) | 8x128 f16 | 1,0:144 1,16:128 7,127:911
+Sw<3,2,3> o (8,32):(32,1) | 8x32 f16 | 1,0:36 1,4:32 7,31:227
+Sw<2,3,-3> o (64,64):(64,1) | 64x64 f16 | 0,8:72 1,8:8 2,24:88
+Sw<3,3,3> o (64,64):(1,64) | 64x64 f16 | 0,1:72 8,1:64 9,3:209
+Sw<3,3,3> o 64 o (8,64):(64,1) | 8x64 f16 | 0,0:72 0,8:64
+S<3,4,3> o 0 o (8,64):(64,1) | 8x64 f16 | 1,0:64 2,0:144 4,8:296
 """
 
 
 @pytest.mark.parametrize("line", WORKED.strip().splitlines())
-def test_a_layout_has_triton_s_offsets_and_is_read_as_it_is_written(line: str) -> None:
+def test_a_layout_has_the_offsets_of_its_system_and_is_read_as_it_is_written(line: str) -> None:
     text, tensor, pairs = line.split(" | ")
     sizes, dtype = tensor.split()
     dims = tuple(map(int, sizes.split("x")))
@@ -48,9 +60,10 @@ def test_a_layout_has_triton_s_offsets_and_is_read_as_it_is_written(line: str) -
     desc = memory_desc(dims, dtype, text)
     assert {index: desc.offset(index) for index in offsets} == offsets
     assert {desc.index(offset): offset for offset in offsets.values()} == offsets
-    if "padded_shared" not in text:  # that is strides
-        for again in written(desc, "triton"):
-            assert parse_layout(f"triton:{again}", dims, dtype) == desc
+    for system in ("triton", "cute"):
+        with suppress(UnsupportedFormatError):
+            for again in written(desc, system):
+                assert parse_layout(f"{system}:{again}", dims, dtype) == desc
 
 
 def test_a_memdesc_of_ttgir_has_sizes_and_a_type() -> None:

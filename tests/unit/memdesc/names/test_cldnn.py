@@ -13,38 +13,10 @@ from memdesc import (
     known_names,
     memory_desc,
 )
-from memdesc.tags import parse_tag
+from memdesc.names.cldnn import REFUSED
 from tests.oracles import Digits
 from tests.tables import CLDNN
 
-REFUSED = {
-    "winograd_2x3_s1_data": (
-        "transformed input tiles, which a reorder cannot make; describe the plain tensor, "
-        "such as 'bfyx'"
-    ),
-    "winograd_2x3_s1_weights": (
-        "transformed 3x3 filters, which a reorder cannot make; describe the plain filter, "
-        "such as 'oiyx'"
-    ),
-    "winograd_2x3_s1_fused_weights": "transformed 3x3 filters",
-    "winograd_6x3_s1_fused_weights": "transformed 3x3 filters",
-    "image_2d_weights_winograd_6x3_s1_fbxyb": "transformed 3x3 filters",
-    "image_2d_weights_winograd_6x3_s1_xfbyb": "transformed 3x3 filters",
-    "nv12": "a video surface whose planes have different sizes, and reading it converts colours",
-    "lstm_weights_dio": "custom code over direction, input and 4*hidden; give strides instead",
-    "b_fs_yx_32fp": (
-        "one-bit values, and there is no one-bit data type; the nearest layout of whole "
-        "elements is 'b_fs_yx_fsv32'"
-    ),
-    "os_is_yx_osv32_isv32p": (
-        "one-bit values, and there is no one-bit data type; the nearest layout of whole "
-        "elements is 'ABcd32a32b'"
-    ),
-    "custom": "built at run time; give its tag or strides",
-    "image_2d_weights_c4_fyx_b": "an image, not a linear buffer; use memdesc.image_desc(",
-    "image_2d_weights_c1_b_fyx": "an image, not a linear buffer; use memdesc.image_desc(",
-    "image_2d_rgba": "an image, not a linear buffer; use memdesc.image_desc(dims, dtype, name)",
-}
 WITH_DIGITS = [name for name, row in CLDNN.items() if row["digits"] and name not in REFUSED]
 WITH_INT4_DIGITS = [name for name in WITH_DIGITS if "int4_digits" in CLDNN[name]]
 
@@ -148,19 +120,3 @@ def test_the_domain_of_every_known_name_is_the_one_of_the_table() -> None:
             is_weights = row["is_weights"] or known.text == "bf_lyx_yx"
             wanted = "grouped " * ("g" in row["order"]) + "weights" if is_weights else "data"
             assert known.domain == wanted, known
-
-
-@pytest.mark.parametrize(
-    ("name", "tag"),
-    [
-        ("fs_b_yx_fsv8", "Bacd8b"),
-        ("bs_fs_zyx_bsv8_fsv4", "ABcde8a4b"),
-        ("os_is_yx_osa2_isa4_osv2_isv2", "ABcd2a4b2a2b"),
-        ("bfvuwzyx", "abcdefgh"),
-        ("b_fs_yx_fsv16__ax8", "aBcd16b__d8"),
-        ("b_f32_yx", "abcd__b32"),
-    ],
-)
-def test_well_formed_names_beyond_the_known_ones_are_read(name: str, tag: str) -> None:
-    dims = (19, 37, 3, 5, 2, 3, 2, 3)[: parse_tag(tag).ndims]
-    assert memory_desc(dims, "s8", name) == memory_desc(dims, "s8", tag)

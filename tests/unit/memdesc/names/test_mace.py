@@ -36,6 +36,3 @@ def test_an_image_is_a_tag_cut_into_rows_columns_and_lane(
     image = image_desc((24, 5, 7), "f32", text)
     assert (image.width, image.height, image.channels) == size
     assert image.desc == memory_desc((24, 5, 7), "f32", tag)
-
-
-_PARTS = "must be letters and blocks; alignments go at the end"

@@ -223,27 +223,11 @@ def test_a_name_is_the_formula_of_its_source(
     assert len(desc.letters or "") == desc.ndims
 
 
-@pytest.mark.parametrize(
-    ("spelling", "name"),
-    [
-        ("trt.TensorFormat.CHW32", "kCHW32"),
-        ("tensorrt.TensorFormat.CHW32", "kCHW32"),
-        ("TensorFormat.HWC", "kHWC"),
-        ("TensorFormat::kCHW32", "kCHW32"),
-        ("nvinfer1::TensorFormat::kLINEAR", "kLINEAR"),
-        ("CHW32", "kCHW32"),
-        ("HWC8", "kHWC8"),
-        ("DLA_HWC4", "kDLA_HWC4"),
-        ("trt.TensorFormat.DLA_LINEAR", "kDLA_LINEAR"),
-    ],
-)
-def test_tensorrt_s_names_are_read_as_python_and_cpp_spell_them(spelling: str, name: str) -> None:
-    dims, dtype = (2, 3, 5, 7), "f32" if name in {"kCHW32", "kHWC", "kLINEAR"} else "f16"
-    desc = memory_desc(dims, dtype, spelling)
-    assert desc == parse_layout(spelling, dims, dtype) == memory_desc(dims, dtype, name)
-    assert desc == parse_layout(f"tensorrt:{spelling}", dims, dtype)
-    # they are not listed as further names of a layout
-    assert spelling not in {each.text for each in (*desc.names(), *known_names())}
+def test_spellings_of_tensorrt_are_not_further_names() -> None:
+    desc = memory_desc((2, 3, 5, 7), "f32", "trt.TensorFormat.CHW32")
+    listed = {each.text for each in (*desc.names(), *known_names())}
+    assert "kCHW32" in listed
+    assert not {"CHW32", "trt.TensorFormat.CHW32"} & listed
 
 
 def test_letters_alone_are_still_a_layout_of_tvm() -> None:
