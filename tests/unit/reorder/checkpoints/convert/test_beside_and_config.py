@@ -13,7 +13,7 @@ from memdesc import MemdescError
 from memdesc.dtypes import DATA_TYPES
 from memdesc.record import record_desc
 from tests.checkpoints import fp8_layer, write_safetensors
-from tests.unit.reorder.checkpoints.convert.results import SMALL, refused, words_of
+from tests.unit.reorder.checkpoints.convert.results import SMALL, words_of
 
 _FP8 = {"quant_method": "fp8", "weight_block_size": [128, 128]}
 
@@ -51,13 +51,6 @@ def test_variants_of_weights_that_are_converted_are_left_out(tmp_path: Path, var
     assert (tmp_path / "same" / variant).exists()
 
 
-def test_options_that_no_loader_reads_are_refused(tmp_path: Path) -> None:
-    layer = {"weight": fp8_layer()["weight"], "weight_scale": np.ones((256, 1), np.float32)}
-    source = _model(tmp_path / "in", layer, {"quant_method": "fbgemm_fp8"})
-    said = refused(source, tmp_path / "out", "*: fp8_channel -> fp8_channel(scale_inv=true)")
-    assert "scale_inv=True), which no loader of checkpoints reads from it" in said
-
-
 def test_scales_keep_their_type_in_the_same_format() -> None:
     record = reorder.records.Record(record_desc((256, 128), "fp8_block", scales="e8m0"))
     assert dict(reorder.records.repack(record, "fp8_block").desc.options)["scales"] == "e8m0"
@@ -79,22 +72,6 @@ def test_metadata_that_is_not_a_descriptor_makes_no_file_unreadable(
     reorder.convert(path, tmp_path / "y.safetensors", map=["a: f16"])
     with reorder.open_checkpoint(tmp_path / "y.safetensors") as made:
         assert made.metadata["memdesc.version"] == text
-
-
-@pytest.mark.parametrize("to", ["bf16", "f16"])
-@pytest.mark.parametrize("is_whole", [True, False])
-def test_finite_codes_whose_products_are_not_are_refused(
-    tmp_path: Path, to: str, *, is_whole: bool
-) -> None:
-    layer = fp8_layer()
-    layer["weight_scale_inv"][:] = 1
-    layer["weight_scale_inv"][1, 0] = 3e38
-    source = _model(tmp_path / "in", layer, _FP8)
-    settings = SMALL if is_whole else SMALL._replace(max_bytes=50_000)
-    with pytest.raises(MemdescError) as caught:
-        reorder.convert(source, tmp_path / "out", options=settings, to=to)
-    assert ("although codes are finite" if to == "bf16" else "become inf") in str(caught.value)
-    assert not (tmp_path / "out").exists()
 
 
 def test_codes_that_are_nan_stay_nan(tmp_path: Path) -> None:

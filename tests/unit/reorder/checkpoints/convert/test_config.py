@@ -19,38 +19,6 @@ from tests.unit.reorder.checkpoints.convert.results import words_of
 if TYPE_CHECKING:
     from pathlib import Path
 
-_AWQ = {"quant_method": "awq", "bits": 4, "group_size": 64, "modules_to_not_convert": ["lm_head"]}
-_RULE = "model.*: awq -> gptq"
-
-
-def moved(folder: Path, config: dict[str, Any]) -> dict[str, Any]:
-    """Convert a model with a config.json; returns that of the output."""
-    model_folder(folder / "model")
-    (folder / "model" / "config.json").write_text(json.dumps(config))
-    reorder.convert(folder / "model", folder / "out", map=[_RULE])
-    found: dict[str, Any] = json.loads((folder / "out" / "config.json").read_text())
-    return found
-
-
-def test_a_section_moves_where_it_is(tmp_path: Path) -> None:
-    found = moved(tmp_path, {"a": 1, "text_config": {"quantization_config": _AWQ}})
-    assert found.keys() == {"a", "text_config"}
-    section = found["text_config"]["quantization_config"]
-    assert (section["quant_method"], section["group_size"]) == ("gptq", 64)
-
-
-def test_files_of_old_programs_do_not_stay_where_they_are_wrong(tmp_path: Path) -> None:
-    model_folder(tmp_path / "model")
-    (tmp_path / "model" / "quant_config.json").write_text('{"w_bit": 4, "q_group_size": 64}')
-    made = reorder.convert(tmp_path / "model", tmp_path / "out", map=[_RULE])
-    (warning,) = made.warnings
-    assert warning == "left out, because they describe the input: quant_config.json"
-    assert not (tmp_path / "out" / "quant_config.json").exists()
-    (tmp_path / "model" / "config.json").write_text("{}")
-    some = "model.layers.0.*: awq -> plain(axes=oi), f16"
-    with pytest.raises(MemdescError, match=r"does not declare model\.layers\.1\.mlp\.qweight"):
-        reorder.convert(tmp_path / "model", tmp_path / "some", map=[some])
-
 
 def test_a_rule_takes_the_version_that_the_model_says_unless_it_says_another(
     tmp_path: Path,
@@ -76,31 +44,6 @@ def _converted(source: Path, target: Path, *rules: str) -> tuple[dict[str, Any],
     return config.get("quantization_config", {}), [*made.warnings]
 
 
-@pytest.mark.parametrize(
-    ("section", "rule", "problem"),
-    [
-        ({"quant_method": "awq"}, "model.*: gptq -> awq", "config.json declares awq, not gptq"),
-        ({"quant_method": "gptq"}, "model.*: awq -> gptq", "config.json declares gptq, not awq"),
-        ({"quant_method": "awq", "group_size": 32}, "model.*: awq -> gptq", "group_size 32, but"),
-        ({"quant_method": ["awq"]}, "model.*: awq -> gptq", "quant_method must be a string"),
-        (
-            _AWQ | {"modules_to_not_convert": "lm_head"},
-            _RULE,
-            "convert must be a list of strings, not 'lm",
-        ),
-    ],
-)
-def test_a_rule_that_the_model_contradicts_is_refused(
-    tmp_path: Path, section: dict[str, Any], rule: str, problem: str
-) -> None:
-    model_folder(tmp_path / "model")
-    for place in ({"quantization_config": section}, {"a": {"b": {"quantization_config": section}}}):
-        (tmp_path / "model" / "config.json").write_text(json.dumps(place))
-        for source in (tmp_path / "model", tmp_path / "model" / "model.safetensors"):
-            with pytest.raises(MemdescError, match=problem):
-                reorder.convert(source, tmp_path / "out", map=[rule])
-
-
 def test_what_no_config_says_of_the_output_is_a_warning(tmp_path: Path) -> None:
     model_folder(tmp_path / "model")
     _, (kept, warning) = _converted(
@@ -111,36 +54,6 @@ def test_what_no_config_says_of_the_output_is_a_warning(tmp_path: Path) -> None:
     (tmp_path / "model" / "config.json").unlink()
     _, (warning,) = _converted(tmp_path / "model", tmp_path / "none", "model.*: awq -> gptq")
     assert warning.startswith("no config.json is written to declare gptq")
-
-
-def test_what_no_config_can_say_is_refused(tmp_path: Path) -> None:
-    model_folder(tmp_path / "model", zeros=(8, 9))
-    cases = (
-        (["model.layers.0.*: awq -> gptq"], "are gptq while model.layers.1.mlp.qweight stays"),
-        (
-            ["model.layers.0.*: awq -> pack_quantized", "model.layers.1.*: awq -> gptq"],
-            "are gptq and others pack_quantized: its readers would take all",
-        ),
-        (
-            ["model.layers.0.*: awq -> q4_0", "model.layers.1.*: awq -> gptq"],
-            "would declare q4_0, which no loader of checkpoints reads from it",
-        ),
-    )
-    for k, (rules, problem) in enumerate(cases):
-        with pytest.raises(MemdescError, match=problem) as caught:
-            reorder.convert(tmp_path / "model", tmp_path / "out", map=rules)
-        assert "such as OUT.safetensors, which has no config.json" in str(caught.value)
-        reorder.convert(tmp_path / "model", tmp_path / f"{k}.safetensors", map=rules)
-
-
-def test_layers_that_stay_what_config_says_may_change_alone(tmp_path: Path) -> None:
-    model_folder(tmp_path / "model", layers=3, zeros=(8, 9))
-    held = json.loads((tmp_path / "model" / "config.json").read_text())["quantization_config"]
-    rules = ["model.layers.0.*: awq -> awq(scales=f32)", "*.1.*: awq -> plain(axes=oi), f16"]
-    assert _converted(tmp_path / "model", tmp_path / "wider", rules[0]) == (held, [])
-    section, warnings = _converted(tmp_path / "model", tmp_path / "decoded", *rules)
-    listed = {"modules_to_not_convert": ["model.layers.1.mlp", "lm_head"]}
-    assert (section, warnings) == (held | listed, [])
 
 
 _DECODED = "model.layers.0.mlp"
@@ -177,14 +90,6 @@ def test_decoded_layers_are_listed_as_not_quantised(
     assert found.at(_DECODED)[0].is_ignored
     assert found.at("model.layers.1.mlp")[0].name == name
     _converted(tmp_path / "out", tmp_path / "all", f"model.*: {name} -> plain(axes=oi), f16")
-
-
-def test_decoded_layers_are_listed_beside_another_record(tmp_path: Path) -> None:
-    model_folder(tmp_path / "model", zeros=(8, 9))
-    decoded = "model.layers.0.*: awq -> plain(axes=oi), f16"
-    rules = decoded, "model.layers.1.*: awq -> gptq"
-    section, _ = _converted(tmp_path / "model", tmp_path / "out", *rules)
-    assert (section["quant_method"], section["dynamic"]) == ("gptq", _EXCLUDED)
 
 
 def test_a_config_does_not_outlive_what_it_declares(tmp_path: Path) -> None:

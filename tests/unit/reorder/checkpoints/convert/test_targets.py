@@ -15,7 +15,7 @@ import reorder
 from memdesc.record import record_desc
 from reorder.checkpoints.convert.targets import TARGETS
 from tests.checkpoints import awq_layer, fp8_layer, gptq_layer, write_safetensors
-from tests.unit.reorder.checkpoints.convert.results import SMALL, ended_after, refused, words_of
+from tests.unit.reorder.checkpoints.convert.results import SMALL, refused, words_of
 from tests.unit.reorder.checkpoints.schemes import mlx
 
 if TYPE_CHECKING:
@@ -87,77 +87,6 @@ def _numbers(folder: Path, prefix: str) -> NDArray[Any]:
         return reorder.dequantize(checkpoint.record(prefix)).numpy()
 
 
-def _of_blocks(layer: Tensors, size: int = 128) -> NDArray[np.float32]:
-    """Return the numbers of FP8 blocks as DeepSeek's script computes them, in f32."""
-    weight, scale = (x.astype(np.float32) for x in layer.values())
-    each = scale.repeat(size, 0).repeat(size, 1)[: weight.shape[0], : weight.shape[1]]
-    found: NDArray[np.float32] = weight * each
-    return found
-
-
-@pytest.mark.parametrize(("to", "kind"), [("bf16", _BF16), ("f16", np.float16)])
-def test_blocks_of_fp8_become_floats_as_deepseek_casts_them(
-    tmp_path: Path, to: str, kind: Any
-) -> None:
-    layer = fp8_layer()
-    source = _model(tmp_path / "in", layer, _FP8, torch_dtype="bfloat16", model_type="some")
-    wanted = _of_blocks(layer)
-    found, config, report = _made(source, tmp_path / "out", to)
-    assert {*found} == {*_BESIDE, "model.layers.0.mlp.weight", "model.layers.1.mlp.weight"}
-    for k in range(2):
-        made = found[f"model.layers.{k}.mlp.weight"]
-        assert made.dtype == kind
-        assert made.tobytes() == wanted.astype(kind).tobytes()
-    for name, array in _BESIDE.items():
-        assert found[name].tobytes() == array.tobytes()
-    long = "bfloat16" if to == "bf16" else "float16"
-    assert config == {"torch_dtype": long, "model_type": "some"}
-    for name in ("tokenizer.json", "generation_config.json"):
-        assert (tmp_path / "out" / name).read_bytes() == (source / name).read_bytes()
-    warning, *others = report.warnings
-    assert warning.startswith(f"weights of fp8_block are rounded to {to}, which does not hold all")
-    assert [each[:18] for each in others] == ["loaders will round"] * (to == "f16")
-
-
-def test_weights_that_overflow_are_refused(tmp_path: Path) -> None:
-    layer = fp8_layer()
-    layer["weight_scale_inv"] *= 1e6
-    source = _model(tmp_path / "in", layer, _FP8)
-    said = _refused(source, "f16")
-    wanted = _of_blocks(layer)
-    at = tuple(int(i) for i in np.argwhere(abs(wanted) > 65504)[0])
-    assert "': model.layers.0.mlp: " in said
-    assert f"{wanted[at]:.6g} at {at} would become" in said
-    assert "inf in f16, whose largest number is 65504" in said
-    assert said.endswith("; bf16 and f32 hold it")
-    _made(source, tmp_path / "out", "bf16")
-
-
-def test_awq_becomes_gptq_and_awq_again(tmp_path: Path) -> None:
-    layer = awq_layer(zeros=(0, 16))
-    source = _model(tmp_path / "in", layer, _AWQ)
-    found, config, report = _made(source, tmp_path / "out", "gptq")
-    (warning,) = report.warnings
-    assert warning.startswith("zero points are stored as in version 2 of GPTQ")
-    assert config["quantization_config"] == {
-        "quant_method": "gptq",
-        "checkpoint_format": "gptq_v2",
-        "bits": 4,
-        "group_size": 64,
-        "desc_act": False,
-        "sym": False,
-    }
-    assert found["model.layers.0.mlp.g_idx"].tolist() == [k // 64 for k in range(128)]
-    wanted = _numbers(source, "model.layers.1.mlp")
-    assert np.array_equal(_numbers(tmp_path / "out", "model.layers.1.mlp"), wanted)
-    back, config, _ = _made(tmp_path / "out", tmp_path / "back", "awq")
-    assert back.keys() == words_of(source).keys()
-    for name, array in layer.items():
-        assert back[f"model.layers.0.mlp.{name}"].tobytes() == array.tobytes()
-    plain = {"modules_to_not_convert": ["model.embed_tokens", "lm_head"]}
-    assert config["quantization_config"] == _AWQ | {"zero_point": True} | plain
-
-
 @pytest.mark.parametrize("name", ["input_scale_ub", "output_scale"])
 def test_other_scales_of_activations_are_left_out_too(tmp_path: Path, name: str) -> None:
     layer = {"weight": fp8_layer()["weight"], "weight_scale": np.ones((256, 1), np.float32)}
@@ -171,27 +100,6 @@ def test_other_scales_of_activations_are_left_out_too(tmp_path: Path, name: str)
     kept, *_ = _made(source, tmp_path / "kept", None, "*: fp8_channel -> fp8_channel(scales=bf16)")
     named, *_ = _made(source, tmp_path / "own", None, "*: fp8_channel -> ab, f32", f"*.{name}: f16")
     assert kept[f"model.layers.1.mlp.{name}"] == named[f"model.layers.1.mlp.{name}"] == 1200
-
-
-@pytest.mark.parametrize("zeros", [True, False])
-def test_integers_become_those_of_compressed_tensors(tmp_path: Path, *, zeros: bool) -> None:
-    layer = awq_layer(zeros=(0, 16) if zeros else (8, 9))
-    source = _model(tmp_path / "in", layer, _AWQ | {"zero_point": zeros})
-    found, config, report = _made(source, tmp_path / "out", "compressed-tensors")
-    section = config["quantization_config"]
-    assert (section["quant_method"], section["format"]) == ("compressed-tensors", "pack-quantized")
-    assert section["ignore"] == ["model.embed_tokens", "lm_head"]
-    weights = section["config_groups"]["group_0"]["weights"]
-    assert (weights["num_bits"], weights["group_size"]) == (4, 64)
-    assert weights["symmetric"] is not zeros
-    assert ("model.layers.0.mlp.weight_zero_point" in found) is zeros
-    assert found["model.layers.0.mlp.weight_shape"].tolist() == [256, 128]
-    assert any("does not load zero points" in each for each in report.warnings) is zeros
-    _, config, _ = _made(tmp_path / "out", tmp_path / "gptq", "gptq")
-    section = config["quantization_config"]
-    assert (section["checkpoint_format"], section["sym"]) == (
-        ("gptq_v2", False) if zeros else ("gptq", True)
-    )
 
 
 def _experts(count: int, block: str = "mlp", layers: tuple[str, ...] = ("up_proj",)) -> Tensors:
@@ -294,18 +202,9 @@ def test_shards_that_the_index_does_not_name_are_left_out(tmp_path: Path) -> Non
     assert not (tmp_path / "out" / "model-00002-of-00003.safetensors").exists()
 
 
-def test_shards_have_an_index_and_an_interrupted_call_is_resumed(tmp_path: Path) -> None:
-    layer = fp8_layer()
-    source = _model(tmp_path / "in", layer, _FP8)
-    settings = SMALL._replace(shard_bytes=70_000, max_bytes=1 << 16)
-    with ended_after(5) as stop:
-        reorder.convert(source, tmp_path / "out", options=settings, progress=stop, to="bf16")
-    assert not (tmp_path / "out").exists()
-    again = settings._replace(resume=True)
-    found, _, report = _made(source, tmp_path / "out", "bf16", settings=again)
-    assert 0 < report.resumed < report.files
-    wanted = _of_blocks(layer).astype(_BF16)
-    assert found["model.layers.1.mlp.weight"].tobytes() == wanted.tobytes()
+def test_shards_have_an_index(tmp_path: Path) -> None:
+    source = _model(tmp_path / "in", fp8_layer(), _FP8)
+    found, *_ = _made(source, tmp_path / "out", "bf16", settings=SMALL._replace(shard_bytes=70_000))
     index = json.loads((tmp_path / "out" / "model.safetensors.index.json").read_text())
     assert {*index["weight_map"]} == {*found}
     assert len({*index["weight_map"].values()}) > 1
@@ -663,6 +562,15 @@ they are blocks of q4_0; --map '*: bf16' decodes them
     refused_file("npz", q4_0(), "bf16")
 
 # numbers that are lost
+although codes are finite
+    refused(overflowing(), FP8, "bf16")
+become inf
+    refused(overflowing(), FP8, "f16")
+model.layers.0.mlp:
+would become inf in f16, whose largest number is 65504, and so do
+more near it; bf16 and f32 hold it
+    refused(scaled(1e6), FP8, "f16")
+    made(scaled(1e6), FP8, "bf16")
 model.layers.0.mlp: all numbers would become 0 in f16: the largest is
 ; bf16 and f32 hold it
     refused(scaled(1e-11), FP8, "f16")
@@ -702,6 +610,18 @@ weights of fp8_block are rounded to bf16
     made(powers(), FP8, "bf16")
 are rounded to f16
     made(powers(), FP8, "f16")
+"quant_method": "gptq", "sym": false, "checkpoint_format": "gptq_v2", "bits": 4, "group_size": 64,
+"desc_act": false
+zero points are stored as in version 2 of GPTQ
+    made(awq(zeros=(0, 16)), AWQ, "gptq")
+"quant_method": "awq", "zero_point": true, "version": "gemm", "bits": 4, "group_size": 64,
+"modules_to_not_convert": ["model.embed_tokens", "lm_head"]
+    made(gptq(), GPTQ, "awq")
+"format": "pack-quantized", "config_groups": {"group_0": {"targets": ["Linear"], "weights":
+"num_bits": 4, "dynamic": false, "type": "int", "symmetric": false,
+"ignore": ["model.embed_tokens", "lm_head"]
+does not load zero points of pack-quantized
+    made(awq(zeros=(0, 16)), AWQ, "compressed-tensors")
 "sym": true, "checkpoint_format": "gptq", "bits": 4, "group_size": 64, "desc_act": false
 ! zero points
     made(awq(zeros=(8, 9)), AWQ | {"zero_point": False}, "gptq")
@@ -783,7 +703,37 @@ and loaders of compressed-tensors do not
 "zero_point": true
     made(awq(zeros=(8, 9)), AWQ | {"zero_point": True, "sym": True}, None, {}, "*: awq -> awq")
 
+# what config.json can and cannot say
+{"a": 1, "text_config": {"quantization_config": {"quant_method": "gptq", "sym": false,
+    made(awq(zeros=(8, 9)), None, None, {}, TO_GPTQ,
+        config={"a": 1, "text_config": {"quantization_config": AWQ}})
+left out, because they describe the input: quant_config.json
+    made(awq(zeros=(8, 9)), None, None, {}, TO_GPTQ, old={"w_bit": 4}, named="quant_config")
+does not declare model.layers.1.mlp.qweight
+    refused(awq(), None, None, {}, DECODED, old={"w_bit": 4}, named="quant_config")
+config.json declares gptq, not awq
+    refused(awq(zeros=(8, 9)), None, None, {}, TO_GPTQ,
+        config={"a": {"b": {"quantization_config": GPTQ}}})
+are gptq while model.layers.1.mlp.qweight stays as it was
+such as OUT.safetensors, which has no config.json
+    refused(awq(zeros=(8, 9)), AWQ, None, {}, "*.0.mlp: awq -> gptq")
+are gptq and others pack_quantized: its readers would take all
+    refused(awq(zeros=(8, 9)), AWQ, None, {}, TO_GPTQ, "*.0.mlp: awq -> pack_quantized")
+would declare q4_0, which no loader of checkpoints reads from it
+    refused(awq(zeros=(8, 9)), AWQ, None, {}, TO_GPTQ, "*.0.mlp: awq -> q4_0")
+scale_inv=True), which no loader of checkpoints reads from it
+    refused({"weight": fp8()["weight"], "weight_scale": np.ones((256, 1), "f4")},
+        {"quant_method": "fbgemm_fp8"}, None, {}, "*: fp8_channel -> fp8_channel(scale_inv=true)")
+"quant_method": "awq", "bits": 4, "group_size": 64, "version": "gemm", "modules_to_not_convert":
+["model.layers.0.mlp", "model.embed_tokens", "lm_head"]
+    made(awq(), AWQ, None, {}, "*.1.mlp: awq -> awq(scales=f32)", DECODED)
+"quant_method": "gptq", "sym": false, "checkpoint_format": "gptq", "bits": 4, "group_size": 64,
+"desc_act": false, "dynamic": {"-:^model\\\\.layers\\\\.0\\\\.mlp$": {}}
+    made(awq(zeros=(8, 9)), AWQ, None, {}, TO_GPTQ, DECODED)
+
 # the type of a model
+{"torch_dtype": "bfloat16", "model_type": "some"}
+    made(fp8(), FP8, "bf16", config={"torch_dtype": "float32", "model_type": "some"})
 {"torch_dtype": "float16", "text_config": {"torch_dtype": "float16", "dtype": "int8"},
 "vision_config": {"dtype": "float32"}, "audio_config": {"dtype": {"a": "bfloat16"}}}
 loaders will round model.embed_tokens.weight, lm_head.weight too: config.json now says float16, not
@@ -856,6 +806,12 @@ def _scaled(factor: float) -> dict[str, Any]:
     return layer
 
 
+def _overflowing() -> dict[str, Any]:
+    layer = fp8_layer()
+    layer["weight_scale_inv"][1, 0] = 3e38
+    return layer
+
+
 def _fp8_tensor(kind: str = "float8_e4m3fn") -> dict[str, Any]:
     codes = np.ones((256, 128), np.float32).astype(getattr(ml_dtypes, kind))
     return {"weight": codes, "weight_scale": np.ones(1, np.float32)}
@@ -867,6 +823,8 @@ _NAMES: dict[str, Any] = {
     "GPTQ": _GPTQ,
     "NVFP4": {"quant_method": "modelopt", "quant_algo": "NVFP4"},
     "ROTATED": {"config_groups": {"R1": {"type": "hadamard"}}},
+    "DECODED": "*.0.mlp: awq -> plain(axes=oi), f16",
+    "TO_GPTQ": "*: awq -> gptq",
     "L0": "model.layers.0.mlp.",
     "L2": "model.layers.2.mlp.",
     "np": np,
@@ -886,6 +844,7 @@ _NAMES: dict[str, Any] = {
     "nan_at": _nan_at,
     "nvfp4": _NVFP4.copy,
     "ones": lambda *shape: np.ones(shape, ml_dtypes.bfloat16),
+    "overflowing": _overflowing,
     "powers": lambda: (
         fp8_layer() | {"weight_scale_inv": np.array([[1], [0.5]], ml_dtypes.float8_e8m0fnu)}
     ),
@@ -942,6 +901,8 @@ def _functions(folder: Path) -> dict[str, Callable[..., str]]:
         out = folder / f"out{next(number)}"
         report = reorder.convert(given, out, to, map=rules, options=SMALL)
         config = json.loads((out / "config.json").read_text())
+        for name in ("tokenizer.json", "generation_config.json"):
+            assert (out / name).read_bytes() == (given / name).read_bytes()
         return " ".join((json.dumps(config), *report.warnings))
 
     def refused_file(ending: str, value: Any, to: Any, *rules: str) -> str:
