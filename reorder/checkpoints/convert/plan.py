@@ -299,11 +299,7 @@ def _check_whole(found: Sequence[Weight], steps: Sequence[Step], claims: Claims)
         if codes is not None and isinstance(codes.src, RecordDesc):
             wrong = [codes] if any(homes.get(name) is not codes for name in weight.names) else []
         else:
-            wrong = [
-                step
-                for step in held.values()
-                if not _is_same(step) and (step is codes or not _is_wider(step))
-            ]
+            wrong = [x for x in held.values() if not _keeps(x, or_widens=x is not codes)]
             if not wrong and not _keeps_names(weight, renamed, names):
                 wrong = [step for name, step in held.items() if names.get(name) != name]
         for step in wrong:
@@ -354,21 +350,16 @@ def _keeps_names(weight: Weight, renamed: Mapping[str, Entry], names: Mapping[st
     return kept == held or (is_moved and {*kept.values()} == {*held.values()})
 
 
-def _is_same(step: Step) -> bool:
-    """Whether a step keeps the bytes, the shape and the descriptor of its tensor."""
-    if not step.is_copy or step.rule is None:
-        return step.is_copy
-    (entry,), (tensor,) = step.sources.values(), step.targets.values()
-    desc = tensor.desc or stored_desc(tensor.dtype, tensor.shape)[0]
-    return tensor.shape == entry.shape and desc == entry.desc
-
-
-def _is_wider(step: Step) -> bool:
-    """Whether a step only gives floats a wider type, which represents all of them."""
+def _keeps(step: Step, *, or_widens: bool) -> bool:
+    """Whether a step keeps a tensor as it is; or else only gives its floats a wider type."""
+    if step.is_copy:
+        (entry,), (tensor,) = step.sources.values(), step.tensors
+        desc = tensor.desc or stored_desc(tensor.dtype, tensor.shape)[0]
+        return step.rule is None or (tensor.shape, desc) == (entry.shape, entry.desc)
     src, dst = step.src, step.dst
-    if not (isinstance(src, MemoryDesc) and isinstance(dst, MemoryDesc)):
+    if not (or_widens and isinstance(src, MemoryDesc) and isinstance(dst, MemoryDesc)):
         return False
-    old, new = (FLOATS.get(each.dtype.name) for each in (src, dst))
+    old, new = FLOATS.get(src.dtype.name), FLOATS.get(dst.dtype.name)
     is_kept = step.change == Reorder(src, src.with_dtype(dst.dtype))
     return old is not None and new is not None and is_kept and new.holds(old)
 

@@ -90,6 +90,8 @@ _TABLE = r"""
 fp8
     .weight_scale_inv=ones(2, 2) => declares fp8_block: 'fc.weight_scale_inv' of
     .weight_scale_inv=ones(1, 3, 1, 2) => (1, 3, 1, 2) does not have the dims
+    .pre_quant_scale=ones(64) => fc.pre_quant_scale belong to fc.weight, and
+    .svdquant_lora_a=ones(64) => fc.svdquant_lora_a belong to fc.weight, and
     .weight_scale=ones(3, 2) => belong to fc.weight
     weight_block_size=[64, 64] => not (5, 3) of f32
     fmt='e5m2' => 'fc.weight' of f8_e4m3 has the shape
@@ -103,6 +105,7 @@ rows
 nvfp4
     format='mxfp4-pack-quantized'; weights.strategy='group'; weights.group_size=32
         => declares compressed_mxfp4: 'fc.weight_sca
+    .weight_zero_point=ones(64) => its numbers would be different
     config=modelopt('NVFP4') => 'fc' is not modelopt_nvfp4: no tensor 'weight'
     config=declared('mxfp4') => 'fc' is not gpt_oss_mxfp4: no tensor 'blocks'
 pack

@@ -208,6 +208,17 @@ def test_files_that_contradict_each_other_are_refused(folder: Path) -> None:
     assert said == reason(folder, "gptq", zeros="v2")
 
 
+@pytest.mark.parametrize("section", [{"quant_method": "awq"}, {"quant_method": "x"}, {"bits": []}])
+def test_a_note_says_what_a_weight_is_whatever_a_config_says(
+    folder: Path, section: dict[str, Any]
+) -> None:
+    record = reorder.records.Record(record_desc((128, 256), "gptq", zeros="v2"))
+    reorder.save(folder / "model.safetensors", {"fc": record})
+    write_config(folder, **section)
+    (found,) = reorder.load_all(folder / "model.safetensors", reorder.records.Record).values()
+    assert found.desc == record.desc
+
+
 def test_a_layer_without_a_prefix_is_a_group(tmp_path: Path) -> None:
     layer, wanted = gptq_layer()
     write_safetensors(tmp_path / "x.safetensors", layer)

@@ -22,7 +22,6 @@ from tests.unit.reorder.checkpoints.schemes import (
     fp8,
     mlx,
     modelopt,
-    mxfp4,
     nvfp4,
     record_in,
     refusal,
@@ -90,19 +89,6 @@ def test_a_record_is_moved_and_declared_as_its_readers_expect(
     assert np.array_equal(_values(tmp_path / "out"), wanted)
 
 
-@pytest.mark.parametrize(("kind", "form"), [("e8m0", "ue8m0"), ("bf16", "float")])
-def test_the_type_of_scales_is_declared(tmp_path: Path, kind: str, form: str) -> None:
-    folder = write_model(tmp_path / "in", {"fc": _fp8("fp8_block", kind="e8m0")[0]}, {}, {})
-    rule = f"*: fp8_block(block=128) -> fp8_block(scale_inv=true, scales={kind})"
-    converted(folder, tmp_path / "out", rule)
-    assert _section(tmp_path / "out") == {
-        "quant_method": "fp8",
-        "activation_scheme": "dynamic",
-        "fmt": "e4m3",
-        "scale_fmt": form,
-        "weight_block_size": [128, 128],
-        "modules_to_not_convert": ["lm_head"],
-    }
 
 
 def test_bytes_without_a_type_are_codes_and_scales_where_the_rule_says_so(tmp_path: Path) -> None:
@@ -179,28 +165,6 @@ def test_layers_of_modelopt_may_have_algorithms_of_their_own(tmp_path: Path) -> 
     assert "correct the one that is wrong" in said
 
 
-def test_exponents_are_stored_as_bytes_with_a_descriptor(tmp_path: Path) -> None:
-    # torch would read a type of exponents as numbers
-    layer, wanted = mxfp4((48, 64), ".weight", ".weight_scale")
-    folder = write_model(tmp_path / "in", {"fc": layer}, {})
-    made = converted(folder, tmp_path / "out", "fc: modelopt_mxfp4 -> compressed_mxfp4")
-    assert made["fc.weight_scale"].dtype == np.uint8
-    assert np.array_equal(made["fc.weight_scale"], layer[".weight_scale"])
-    assert np.array_equal(made["fc.weight_packed"], layer[".weight"])
-    assert np.array_equal(_values(tmp_path / "out"), wanted)
-    section = _section(tmp_path / "out")
-    assert (section["format"], section["ignore"]) == ("mxfp4-pack-quantized", ["lm_head"])
-    assert section["config_groups"]["group_0"]["weights"] == {
-        "dynamic": False,
-        "group_size": 32,
-        "num_bits": 4,
-        "scale_dtype": "torch.uint8",
-        "strategy": "group",
-        "symmetric": True,
-        "type": "float",
-    }
-
-
 _TURNED = "fc: modelopt_nvfp4 -> compressed_nvfp4"
 
 
@@ -237,18 +201,6 @@ def test_a_reciprocal_that_f32_does_not_hold_is_refused(tmp_path: Path) -> None:
     assert "change by more than a rounding" in said
     said = refused(_with_factor(tmp_path / "zero", 0.0), tmp_path / "out", _TURNED)
     assert "a factor of scales is 0, which has no reciprocal" in said
-
-
-@pytest.mark.parametrize("other", ["pre_quant_scale", "svdquant_lora_a", "weight_zero_point"])
-def test_a_tensor_that_changes_the_layer_is_not_left_behind(tmp_path: Path, other: str) -> None:
-    is_packed = other == "weight_zero_point"
-    layer, _ = nvfp4(divides=is_packed)
-    name = "compressed_nvfp4" if is_packed else "modelopt_nvfp4"
-    more = {f".{other}": np.ones(64, ml_dtypes.bfloat16)}
-    folder = write_model(tmp_path / "in", {"fc": layer | more}, {})
-    said = refused(folder, tmp_path / "out", f"fc: {name} -> plain, bf16")
-    assert f"fc.{other} belong to fc.weight" in said
-    assert "its numbers would be different" in said
 
 
 # MLX

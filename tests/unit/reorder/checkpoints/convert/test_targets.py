@@ -645,6 +645,10 @@ does not load experts of compressed_nvfp4, or computes wrong
 "checkpoint_format": "gptq",
     made(gptq(), GPTQ | {"checkpoint_format": "gptq_v2"}, None, {},
         "*: gptq(zeros=v1) -> gptq(zeros=v1, scales=f32)")
+"quant_method": "fp8", "activation_scheme": "dynamic", "scale_fmt": "ue8m0", "weight_block_size":
+[128, 128], "fmt": "e4m3", "modules_to_not_convert": ["model.embed_tokens", "lm_head"]
+    made(powers(), None, None, {},
+        "*: fp8_block(scale_inv=true, block=128) -> fp8_block(scale_inv=true, scales=e8m0)")
 "scale_fmt": "float"
     made(powers(), FP8 | {"scale_fmt": "ue8m0"}, None, {},
         "*: fp8_block(scale_inv=true) -> fp8_block(scale_inv=true, scales=f32)")
