@@ -84,7 +84,10 @@ def plan_steps(model: Model, rules: Sequence[Rule], format_name: str) -> Plan:
     records: dict[str, Step] = {}
     for rule, weight in chosen.values():
         if weight is not None and weight.codes.name not in records:
-            step = record_step(_decided(weight, rule, claims, model), rule, format_name)
+            # a target has decided what it moves
+            is_known = rule.prefixes is not None
+            known = model.decided(weight) if is_known else _decided(weight, rule, claims)
+            step = record_step(known, rule, format_name)
             # what is beside codes goes with them, unless they keep their format or a rule names it
             lost = [entries[name] for name in beside(step.name, free)] if step.is_other else []
             records[weight.codes.name] = replace(step, dropped=(*step.dropped, *lost))
@@ -132,7 +135,7 @@ def _tensor_step(
         return layout_step(entry, rule, format_name)
     found = weight_of(entries, entry.name).single
     # files beside a model declare records of several tensors
-    return record_step(_named(found, rule, claims._replace(declared=None)), rule, format_name)
+    return record_step(_decided(found, rule, claims._replace(declared=None)), rule, format_name)
 
 
 def _left(steps: Sequence[Step], weights: Sequence[Weight]) -> str:
@@ -145,19 +148,12 @@ def _left(steps: Sequence[Step], weights: Sequence[Weight]) -> str:
 # --- which rule applies ---
 
 
-def _decided(found: Weight, rule: Rule, claims: Claims, model: Model) -> Weight:
-    """Return the record that a rule moves: as a target has decided it, or as the rule names it."""
-    if rule.prefixes is not None and found.prefix in rule.prefixes:
-        return model.decided(found)
-    return _named(found, rule, claims)
-
-
-def _named(found: Weight, rule: Rule, claims: Claims) -> Weight:
+def _decided(found: Weight, rule: Rule, claims: Claims) -> Weight:
+    """Return the record that a rule moves, as it names it."""
     if rule.src is not None:
         return decide(found, claims._replace(name=rule.src.name, options=dict(rule.src.options)))
     held = found.codes.desc
-    name = held.name if isinstance(held, RecordDesc) else None
-    return decide(found, claims._replace(name=name, options={}))
+    return decide(found, claims._replace(name=held.name if isinstance(held, RecordDesc) else None))
 
 
 def _assign(

@@ -91,15 +91,16 @@ class Rule:
         """Whether it only renames tensors."""
         return self == Rule(self.text, self.pattern, rename=self.rename)
 
-    def matches(self, name: str) -> bool:
-        """Whether its pattern matches a name."""
-        return bool(self.matching([name]))
-
     def matching(self, names: Collection[str]) -> list[str]:
         """Return the names that its pattern matches."""
         if self.prefixes is not None:
             return [name for name in names if name in self.prefixes]
-        return names_matching(self.pattern, names)
+        only = re.sub(r"\[([\[*?])\]", r"\1", self.pattern)
+        if glob.escape(only) == self.pattern:
+            # the pattern is a name, as where each of thousands of layers has a rule
+            return [only] if only in names else []
+        expression = _expression(self.pattern)
+        return [name for name in names if expression.match(name[::-1])]
 
     def renamed(self, name: str) -> str:
         """Return the new name of a tensor, or of a record, that it matches."""
@@ -114,28 +115,13 @@ class Rule:
         raise MemdescError(f"rule {self.text!r}: {problem}") from None
 
     def fail_unmatched(self, names: Collection[str]) -> NoReturn:
-        """Refuse a rule that matches nothing, with similar names."""
-        self.fail(
-            f"no tensor and no record is called {self.pattern!r}{similar(self.pattern, names)}"
-        )
+        """Refuse a rule that matches nothing, with similar names, or how many there are."""
+        import difflib  # only a wrong rule needs it
 
-
-def names_matching(pattern: str, names: Collection[str]) -> list[str]:
-    """Return the names that a pattern matches."""
-    only = re.sub(r"\[([\[*?])\]", r"\1", pattern)
-    if glob.escape(only) == pattern:
-        # the pattern is a name, as where each of thousands of layers has a rule
-        return [only] if only in names else []
-    return [name for name in names if _expression(pattern).match(name[::-1])]
-
-
-def similar(pattern: str, names: Collection[str]) -> str:
-    """Return a hint for a pattern that matches nothing: similar names, or how many there are."""
-    import difflib  # only a wrong rule needs it
-
-    short = [glob.escape(name) for name in names if len(name) <= _MAX_COMPARED]
-    near = difflib.get_close_matches(pattern[:_MAX_COMPARED], short, 3, 0.3)
-    return did_you_mean(tuple(near)) or f"; there are {len(names)}"
+        short = [glob.escape(name) for name in names if len(name) <= _MAX_COMPARED]
+        near = difflib.get_close_matches(self.pattern[:_MAX_COMPARED], short, 3, 0.3)
+        hint = did_you_mean(tuple(near)) or f"; there are {len(names)}"
+        self.fail(f"no tensor and no record is called {self.pattern!r}{hint}")
 
 
 @lru_cache(maxsize=1024)
