@@ -26,7 +26,6 @@ Weight = tuple[Layer, NDArray[Any]]
 
 DIMS, EXPERTS = (24, 256), (3, 48, 64)
 _E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6], np.float32)
-_STACKED = "mlp.experts.gate_up_proj"
 BESIDE: Layer = {
     "norm.weight": np.ones(64, ml_dtypes.bfloat16),
     "lm_head.weight": np.ones((8, 64), ml_dtypes.bfloat16),
@@ -316,9 +315,8 @@ def _mlx(bits: int, group: int, kind: str = "bf16", *keys: str) -> Scheme:
     return Scheme("mlx", config, partial(mlx, bits, group, kind), options)
 
 
-def _mode(mode: str, bits: int, group: int, make: Callable[[], Weight]) -> Scheme:
-    section = {"group_size": group, "bits": bits, "mode": mode}
-    return Scheme(f"mlx_{mode}", {"quantization": section}, make)
+def _mode(mode: str, bits: int, group: int) -> dict[str, Any]:
+    return {"quantization": {"group_size": group, "bits": bits, "mode": mode}}
 
 
 def _hqq(bits: int, group: int, kind: str) -> Scheme:
@@ -357,8 +355,12 @@ def _bitsandbytes(kind: str, block: int, storage: str) -> Scheme:
     return Scheme(f"bnb_{kind}", config, make, {"block": block})
 
 
-def _fp8(scale: str, *shape: int, **more: Any) -> Callable[[], Weight]:
-    return partial(fp8, scale, shape, **more)
+def _fp8(scale: str, *shape: int, **more: Any) -> Weight:
+    return fp8(scale, shape, **more)
+
+
+def _of_fp8(fmt: str | None = "e4m3", **keys: Any) -> dict[str, Any]:
+    return declared("fp8", fmt=fmt, **keys)
 
 
 def _bytes(strategy: str, form: str = "float-quantized", **more: Any) -> dict[str, Any]:
@@ -370,108 +372,66 @@ def _fours(form: str, **more: Any) -> dict[str, Any]:
 
 
 _NAIVE, _BY_ROWS = "naive-quantized", "FP8_PER_CHANNEL_PER_TOKEN"
-_SMALL, _ODD = [64, 64], [125, 100]
 _FOR_32: dict[str, Any] = {"strategy": "group", "group_size": 32}
 _FOR_16: dict[str, Any] = {"strategy": "tensor_group", "group_size": 16}
-_OF_MODELOPT = partial(mxfp4, (48, 64), ".weight", ".weight_scale")
-_BYTES_OF_32 = partial(_mxfp8, (48, 64), ".weight", ".weight_scale")
-_ROW_SCALES = _fp8("weight_scale", 300, 1, **_CHANNEL)
-_INV_BLOCKS = _fp8("weight_scale_inv", 3, 2)
+# a record, and its options; what config.json says; its weights; their prefix
+_TABLE = """
+fp8_block, _INV | _DEEPSEEK | _fp8("weight_scale_inv", 3, 2)
+fp8_block, _INV | _of_fp8(fmt=None, weight_block_size=[128, 128]) | _fp8("weight_scale_inv", 3, 2)
+fp8_block, dict(_INV, codes="f8_e5m2", scales="f16")
+    | _of_fp8("e5m2", weight_block_size=[128, 128])
+    | _fp8("weight_scale_inv", 3, 2, kind="f16", codes="f8_e5m2")
+fp8_block, dict(_INV, block="125x100") | _of_fp8(weight_block_size=[125, 100])
+    | _fp8("weight_scale_inv", 3, 2, block=(125, 100))
+fp8_block | _bytes("block", block_structure=[128, 128]) | _fp8("weight_scale", 3, 2)
+fp8_block, {"block": 64} | _bytes("block", block_structure=[64, 64])
+    | _fp8("weight_scale", 5, 3, block=(64, 64))
+fp8_channel | _bytes("channel") | _fp8("weight_scale", 300, 1, **_CHANNEL)
+fp8_channel | _bytes("channel", _NAIVE) | _fp8("weight_scale", 300, 1, **_CHANNEL)
+fp8_channel | declared("fbgemm_fp8") | _fp8("weight_scale", 300, 1, **_CHANNEL)
+fp8_channel, {"scales": "bf16"} | _bytes("channel")
+    | _fp8("weight_scale", 300, 1, **_CHANNEL, kind="bf16")
+fp8_channel | modelopt(_BY_ROWS) | _fp8("weight_scale", 300, **_CHANNEL)
+fp8_tensor | _bytes("tensor") | _fp8("weight_scale", 1, **_TENSOR)
+fp8_tensor | declared("fp8", activation_scheme="static") | _fp8("weight_scale", **_TENSOR)
+fp8_tensor, _INV | declared("fp8", weight_block_size=None) | _fp8("weight_scale_inv", **_TENSOR)
+fp8_tensor | modelopt("FP8") | _fp8("weight_scale", **_TENSOR)
+fp8_block | modelopt("fp8_pb_wo") | _fp8("weight_scale", 3, 2)
+fp8_block | modelopt("FP8_PB_WO") | _fp8("weight_scale", 3, 1, 2, 1)
+compressed_nvfp4 | _fours("nvfp4-pack-quantized", **_FOR_16) | nvfp4(divides=True)
+compressed_mxfp4 | _fours("mxfp4-pack-quantized", scale_dtype="torch.uint8", **_FOR_32)
+    | mxfp4((48, 64), ".weight_packed", ".weight_scale")
+mxfp8 | _bytes(form="mxfp8-quantized", **_FOR_32) | _mxfp8((48, 64), ".weight", ".weight_scale")
+modelopt_nvfp4 | modelopt("NVFP4", group_size=16) | nvfp4()
+modelopt_nvfp4 | modelopt("W4A16_NVFP4") | nvfp4()
+modelopt_mxfp4 | modelopt("mxfp4") | mxfp4((48, 64), ".weight", ".weight_scale")
+modelopt_mxfp4 | modelopt("W4A8_MXFP4_FP8", group_size=32)
+    | mxfp4((48, 64), ".weight", ".weight_scale")
+mxfp8 | modelopt("MXFP8") | _mxfp8((48, 64), ".weight", ".weight_scale")
+deepseek_fp8, {"block": 128} | _DEEPSEEK | _fp8("scale", 3, 2, kind="e8m0")
+deepseek_fp4 | _DEEPSEEK | deepseek_fp4() | layers.0.ffn.w1
+gpt_oss_mxfp4 | declared("mxfp4", modules_to_not_convert=["lm_head"])
+    | mxfp4(EXPERTS, "_blocks", "_scales") | mlp.experts.gate_up_proj
+fp8_block, _INV | _DEEPSEEK
+    | _renamed(fp8("", (3, 3, 2), (3, 257, 129)), "", "_scale_inv") | mlp.experts.gate_up_proj
+mxfp8 | modelopt("MXFP8") | _mxfp8(EXPERTS, "", "_weight_scale") | mlp.experts.gate_up_proj
+modelopt_nvfp4 | modelopt("NVFP4") | _inputs_first(nvfp4(EXPERTS)) | mlp.experts.gate_up_proj
+mlx_mxfp4 | _mode("mxfp4", 4, 32) | _as_mlx(mxfp4((48, 64), ".weight", ".scales"))
+mlx_mxfp8 | _mode("mxfp8", 8, 32) | _as_mlx(_mxfp8((48, 64), ".weight", ".scales"))
+mlx_nvfp4 | _mode("nvfp4", 4, 16) | _mlx_nvfp4()
+"""
+
+
+def _row(line: str) -> Scheme:
+    """Return a line of the table."""
+    name, config, make, *prefix = (part.strip() for part in line.split(" | "))
+    record, _, options = name.partition(", ")
+    given = eval(options) if options else {}
+    return Scheme(record, eval(config), eval(f"lambda: {make}"), given, *prefix)
+
+
 _ALL = (
-    Scheme("fp8_block", _DEEPSEEK, _INV_BLOCKS, _INV),
-    Scheme("fp8_block", declared("fp8", fmt=None, weight_block_size=[128, 128]), _INV_BLOCKS, _INV),
-    Scheme(
-        "fp8_block",
-        declared("fp8", fmt="e5m2", weight_block_size=[128, 128]),
-        _fp8("weight_scale_inv", 3, 2, kind="f16", codes="f8_e5m2"),
-        {**_INV, "codes": "f8_e5m2", "scales": "f16"},
-    ),
-    # blocks of any two sizes
-    Scheme(
-        "fp8_block",
-        declared("fp8", fmt="e4m3", weight_block_size=_ODD),
-        _fp8("weight_scale_inv", 3, 2, block=(125, 100)),
-        {**_INV, "block": "125x100"},
-    ),
-    Scheme("fp8_block", _bytes("block", block_structure=[128, 128]), _fp8("weight_scale", 3, 2)),
-    Scheme(
-        "fp8_block",
-        _bytes("block", block_structure=_SMALL),
-        _fp8("weight_scale", 5, 3, block=(64, 64)),
-        {"block": 64},
-    ),
-    Scheme("fp8_channel", _bytes("channel"), _ROW_SCALES),
-    Scheme("fp8_channel", _bytes("channel", _NAIVE), _ROW_SCALES),
-    Scheme("fp8_channel", declared("fbgemm_fp8"), _ROW_SCALES),
-    Scheme(
-        "fp8_channel",
-        _bytes("channel"),
-        _fp8("weight_scale", 300, 1, **_CHANNEL, kind="bf16"),
-        {"scales": "bf16"},
-    ),
-    Scheme("fp8_channel", modelopt(_BY_ROWS), _fp8("weight_scale", 300, **_CHANNEL)),
-    Scheme("fp8_tensor", _bytes("tensor"), _fp8("weight_scale", 1, **_TENSOR)),
-    Scheme(
-        "fp8_tensor",
-        declared("fp8", activation_scheme="static"),
-        _fp8("weight_scale", **_TENSOR),
-    ),
-    Scheme(
-        "fp8_tensor",
-        declared("fp8", weight_block_size=None),
-        _fp8("weight_scale_inv", **_TENSOR),
-        _INV,
-    ),
-    Scheme("fp8_tensor", modelopt("FP8"), _fp8("weight_scale", **_TENSOR)),
-    Scheme("fp8_block", modelopt("fp8_pb_wo"), _fp8("weight_scale", 3, 2)),
-    Scheme("fp8_block", modelopt("FP8_PB_WO"), _fp8("weight_scale", 3, 1, 2, 1)),
-    Scheme(
-        "compressed_nvfp4",
-        _fours("nvfp4-pack-quantized", **_FOR_16),
-        partial(nvfp4, divides=True),
-    ),
-    Scheme(
-        "compressed_mxfp4",
-        _fours("mxfp4-pack-quantized", scale_dtype="torch.uint8", **_FOR_32),
-        partial(mxfp4, (48, 64), ".weight_packed", ".weight_scale"),
-    ),
-    Scheme("mxfp8", _bytes(form="mxfp8-quantized", **_FOR_32), _BYTES_OF_32),
-    Scheme("modelopt_nvfp4", modelopt("NVFP4", group_size=16), nvfp4),
-    Scheme("modelopt_nvfp4", modelopt("W4A16_NVFP4"), nvfp4),
-    Scheme("modelopt_mxfp4", modelopt("mxfp4"), _OF_MODELOPT),
-    Scheme("modelopt_mxfp4", modelopt("W4A8_MXFP4_FP8", group_size=32), _OF_MODELOPT),
-    Scheme("mxfp8", modelopt("MXFP8"), _BYTES_OF_32),
-    Scheme("deepseek_fp8", _DEEPSEEK, _fp8("scale", 3, 2, kind="e8m0"), {"block": 128}),
-    Scheme("deepseek_fp4", _DEEPSEEK, deepseek_fp4, prefix="layers.0.ffn.w1"),
-    # experts in one tensor
-    Scheme(
-        "gpt_oss_mxfp4",
-        declared("mxfp4", modules_to_not_convert=["lm_head"]),
-        partial(mxfp4, EXPERTS, "_blocks", "_scales"),
-        prefix=_STACKED,
-    ),
-    Scheme(
-        "fp8_block",
-        _DEEPSEEK,
-        lambda: _renamed(fp8("", (3, 3, 2), (3, 257, 129)), "", "_scale_inv"),
-        _INV,
-        _STACKED,
-    ),
-    Scheme(
-        "mxfp8",
-        modelopt("MXFP8"),
-        partial(_mxfp8, EXPERTS, "", "_weight_scale"),
-        prefix=_STACKED,
-    ),
-    Scheme(
-        "modelopt_nvfp4",
-        modelopt("NVFP4"),
-        lambda: _inputs_first(nvfp4(EXPERTS)),
-        prefix=_STACKED,
-    ),
-    _mode("mxfp4", 4, 32, lambda: _as_mlx(mxfp4((48, 64), ".weight", ".scales"))),
-    _mode("mxfp8", 8, 32, lambda: _as_mlx(_mxfp8((48, 64), ".weight", ".scales"))),
-    _mode("nvfp4", 4, 16, _mlx_nvfp4),
+    *map(_row, _TABLE.strip().replace("\n    |", " |").splitlines()),
     *(
         _mlx(*each)._replace(make=partial(_mlx_experts, *each))
         for each in ((3, 64), (4, 32), (8, 128))
