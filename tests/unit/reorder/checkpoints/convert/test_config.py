@@ -1,10 +1,9 @@
 """config.json: where it says what weights are, and rules that say something else."""
 
-from __future__ import annotations
-
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,9 +14,6 @@ from reorder.checkpoints.config import Configs
 from tests.checkpoints import model_folder
 from tests.files import write_metadata
 from tests.unit.reorder.checkpoints.convert.results import words_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_a_rule_takes_the_version_that_the_model_says_unless_it_says_another(

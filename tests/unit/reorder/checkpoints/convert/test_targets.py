@@ -1,15 +1,16 @@
 """Whole models that become another format: their tensors, config.json, and what is refused."""
 
-from __future__ import annotations
-
 import json
 import textwrap
+from collections.abc import Callable
 from itertools import count
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 import reorder
 from memdesc.record import record_desc
@@ -18,13 +19,8 @@ from tests.checkpoints import awq_layer, fp8_layer, gptq_layer, write_safetensor
 from tests.unit.reorder.checkpoints.convert.results import SMALL, refused, words_of
 from tests.unit.reorder.checkpoints.schemes import mlx
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
+Tensors = dict[str, NDArray[Any]]
 
-    from numpy.typing import NDArray
-
-    Tensors = dict[str, NDArray[Any]]
 
 _BF16 = ml_dtypes.bfloat16
 _FP8 = {"quant_method": "fp8", "fmt": "e4m3", "weight_block_size": [128, 128]}
