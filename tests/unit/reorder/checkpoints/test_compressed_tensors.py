@@ -14,7 +14,7 @@ from memdesc.record import record_desc
 from reorder.checkpoints.config import Layers, method_of
 from reorder.cli import main
 from tests.checkpoints import write_config, write_safetensors
-from tests.unit.reorder.checkpoints.convert.results import SMALL, converted, refused
+from tests.unit.reorder.checkpoints.convert.results import SMALL, converted
 from tests.unit.reorder.checkpoints.schemes import (
     STRATEGIES,
     record_in,
@@ -164,28 +164,6 @@ def test_an_order_of_inputs_that_changes_nothing_is_left_out(tmp_path: Path) -> 
     assert record_in(folder, "fc").desc.name == "pack_quantized"
     made = converted(folder, tmp_path / "out", "*: pack_quantized -> int_quantized")
     assert {*made} == {"fc.weight", "fc.weight_scale"}
-
-
-@pytest.mark.parametrize(
-    ("ignored", "by"),
-    [("fc", ""), ("re:.*fc$", ", by 're:.*fc$'")],
-)
-def test_a_rule_does_not_convert_a_quantised_layer_that_the_config_ignores(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], ignored: str, by: str
-) -> None:
-    tensors = _layer("pack_quantized", group=16) | _layer("pack_quantized", "m.up", group=16)
-    section = _section("pack-quantized", _W4, ignore=[ignored])
-    folder = _folder(tmp_path / "in", tensors, section)
-    problem = f"config.json ignores fc{by}, but its tensors are quantised"
-    for rule in ("*: pack_quantized -> gptq", "*: pack_quantized -> plain, f32"):
-        assert problem in refused(folder, tmp_path / "out", rule)
-    with (
-        reorder.open_checkpoint(folder) as checkpoint,
-        pytest.raises(MemdescError, match=r"config\.json ignores fc"),
-    ):
-        checkpoint.record("fc", "pack_quantized")
-    (note,) = _inspected(folder, capsys)["notes"]
-    assert problem in note
 
 
 def _inspected(folder: Path, capsys: pytest.CaptureFixture[str], code: int = 0) -> dict[str, Any]:

@@ -120,7 +120,8 @@ pack
     weights.actorder='group' => declares act-order, which assigns inputs to gro
     format='int-quantized'; weights.num_bits=8 => no tensor 'weight'; int_
     ignore='lm_head' => ignore must be a list of strings, not 'lm_head'
-    ignore=['re:fc'] => config.json ignores fc, by 're:fc'
+    ignore=['fc'] => config.json ignores fc, but its tensors are quantised
+    ignore=['re:fc'] => config.json ignores fc, by 're:fc', but its tensors are quantised
     config_groups=[GROUP] => config_groups must be an object, not [{
     group.targets=['re:.*proj'] => none of which is fc
     group.targets=['re:('] => config.json: '(' is not a regular
@@ -270,6 +271,8 @@ def test_a_contradiction_is_refused_and_only_copied(
     folder = write_model(tmp_path / "in", {"fc": make()[0] | tensors}, changed)
     said = refusal(folder)
     assert problem in said
+    if "ignores" in said:  # nor does a name overrule it
+        assert problem in refusal(folder, "fc", record)
     # else a rule may say what the weight is
     if "there is no record for" not in said and "give the name" not in said:
         said = refused(folder, tmp_path / "out", f"*: {record} -> plain, bf16")

@@ -138,17 +138,11 @@ def test_scales_of_act_order_are_looked_up(folder: Path, kind: type) -> None:
         assert f"fc.g_idx has groups {shown}, but there are 4" in reason(folder)
 
 
-def test_groups_that_config_contradicts_are_refused(folder: Path) -> None:
-    layer, wanted = gptq_layer(dims=(192, 256), group=96)
-    write(folder, layer)
-    assert np.array_equal(values(folder, "gptq"), wanted)
-    write_config(folder, quant_method="gptq", group_size=128)
-    assert "declares group_size 128, but the shapes of the tensors say groups of 96" in reason(
-        folder
-    )
+def test_one_group_may_be_smaller_than_config_says(folder: Path) -> None:
     layer, wanted = gptq_layer(dims=(64, 256), group=64)
     write(folder, layer)
-    assert np.array_equal(values(folder), wanted)  # one group, which is not full
+    write_config(folder, quant_method="gptq", group_size=128)
+    assert np.array_equal(values(folder), wanted)
     write_config(folder, quant_method="gptq", group_size=32)
     assert "but the shapes of the tensors say one group of 64 inputs" in reason(folder)
 
