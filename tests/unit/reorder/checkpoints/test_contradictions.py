@@ -261,7 +261,7 @@ def _changed(
     return tensors, whole
 
 
-@pytest.mark.parametrize(("base", "changes", "problem"), _rows())
+@pytest.mark.parametrize(("base", "changes", "problem"), [*_rows()])
 def test_a_contradiction_is_refused_and_only_copied(
     tmp_path: Path, base: str, changes: str, problem: str
 ) -> None:
