@@ -285,7 +285,7 @@ def test_a_key_with_a_value_of_no_scheme_is_named(name: str) -> None:
     """*Law*: a section with such a value declares nothing, and is told the key and the value."""
     section, *_ = SCHEMES[name].config.values()
     form = {key for row in ROWS if row.method == method_in(section) for key in row.form}
-    for wrong, key in product(("x", -2, 2.5, [1], [0, 8], [True, True], {}), sorted(form)):
+    for wrong, key in product(("x", 0, -2, 2.5, [1], [0, 8], [True, True], {}), sorted(form)):
         changed = deepcopy(section)
         group = changed.get("config_groups", {}).get("group_0", {})
         place = next((x for x in (changed, group.get("weights", {})) if key in x), None)
