@@ -89,8 +89,6 @@ def test_a_record_is_moved_and_declared_as_its_readers_expect(
     assert np.array_equal(_values(tmp_path / "out"), wanted)
 
 
-
-
 def test_bytes_without_a_type_are_codes_and_scales_where_the_rule_says_so(tmp_path: Path) -> None:
     layer, wanted = _fp8("fp8_block", kind="e8m0")
     words: Layer = {end: array.view(np.uint8) for end, array in layer.items()}
