@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
 # the most prepared reorders that a context keeps
 _MAX_KEYS = 512
-# the fields of an operand before this one do not depend on where its memory is
-_MEMORY_FIELD = DeviceOperand._fields.index("memory")
 
 
 class PreparedTransfer(NamedTuple):
@@ -83,30 +81,20 @@ def prepare_transfers(
     transfers if the descriptors and images are equal, and the alignment.
     """
     check_operands(src, dst, attr)
-    key = (queue.device, src[:_MEMORY_FIELD], dst[:_MEMORY_FIELD], attr)
-    prepared = _known_in(queue.context).get(key)
+    is_aligned = src.is_aligned and dst.is_aligned
+    key = queue.device, src.spec, dst.spec, is_aligned, attr
+    known = _known_in(queue.context)
+    prepared = known.get(key)
     if prepared is not None:
         return prepared
-    transfers = plan_transfers(
-        src.spec,
-        dst.spec,
-        device_traits(queue.device),
-        attr,
-        is_aligned=src.is_aligned and dst.is_aligned,
-    )
+    traits = device_traits(queue.device)
+    transfers = plan_transfers(src.spec, dst.spec, traits, attr, is_aligned=is_aligned)
     prepared = build_transfers(queue.context, queue.device, transfers)
-    _keep(queue.context, key, attr, prepared)
+    if attr is None or not attr.is_large:
+        if len(known) >= _MAX_KEYS:
+            known.clear()
+        known[key] = prepared
     return prepared
-
-
-def _keep(context: cl.Context, key: tuple[Any, ...], attr: Attr | None, prepared: Prepared) -> None:
-    """Keep the transfers of a reorder, unless its attributes are large."""
-    if attr is not None and attr.is_large:
-        return
-    known = _known_in(context)
-    if len(known) >= _MAX_KEYS:
-        known.clear()
-    known[key] = prepared
 
 
 def build_transfers(

@@ -11,8 +11,7 @@ from memdesc.errors import short_repr
 from reorder.opencl.execution import device_traits
 from reorder.opencl.image_formats import channel_type_of, image_format
 from reorder.opencl.kernel.launch import DeviceTraits, kernel_source
-from reorder.opencl.kernel.placement import ImageShape
-from reorder.opencl.kernel.transfers import plan_transfers
+from reorder.opencl.kernel.transfers import OperandSpec, plan_transfers
 from reorder.opencl.operands import DeviceOperand, check_desc, check_operands
 from reorder.opencl.process import check_process
 
@@ -84,7 +83,7 @@ def kernel_texts(
 def _operand(desc: MemoryDesc | ImageDesc, name: str) -> DeviceOperand:
     """Return an operand without memory."""
     check_desc(desc, name)
+    of_pixels = ""
     if isinstance(desc, ImageDesc):
-        channel_type = channel_type_of(desc, image_format(desc), name)
-        return DeviceOperand(desc.desc, ImageShape.of(desc), channel_type)
-    return DeviceOperand(desc)
+        of_pixels = channel_type_of(desc, image_format(desc), name)
+    return DeviceOperand(OperandSpec.of(desc, of_pixels))

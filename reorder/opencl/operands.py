@@ -27,7 +27,6 @@ from reorder.opencl.image_formats import (
     object_type,
 )
 from reorder.opencl.kernel.access import VECTOR
-from reorder.opencl.kernel.placement import ImageShape
 from reorder.opencl.kernel.transfers import OperandSpec
 from reorder.opencl.process import check_process
 from reorder.plan.plan import check_same_dims, check_types
@@ -53,24 +52,21 @@ class Unallocated(NamedTuple):
 
 
 class DeviceOperand(NamedTuple):
-    """An operand of a reorder on a device.
+    """An operand of a reorder on a device: what launches depend on, and its memory.
 
-    `desc` describes an image as its dense linear buffer. `is_aligned` says whether vectors may be
-    read from the start of the memory. `memory` is the Buffer, SVM or Image, and `place` is its
-    `place_of`; both are None until it is allocated.
+    `memory` is the Buffer, SVM or Image, and `place` is its `place_of`; both are None until it is
+    allocated. `is_aligned` says whether vectors may be read from the start of the memory.
     """
 
-    desc: MemoryDesc
-    image: ImageShape | None = None
-    channel_type: str = ""
-    is_aligned: bool = True
+    spec: OperandSpec
     memory: Any = None
     place: tuple[int, int] | None = None
+    is_aligned: bool = True
 
     @property
-    def spec(self) -> OperandSpec:
-        """What launches depend on."""
-        return OperandSpec(self.desc, self.image, self.channel_type == "UNORM_INT8")
+    def desc(self) -> MemoryDesc:
+        """The descriptor; of an image, that of its dense linear buffer."""
+        return self.spec.desc
 
 
 def device_operand(
@@ -89,7 +85,7 @@ def device_operand(
     if isinstance(desc, ImageDesc):
         return _image_operand(queue, memory, desc, name, use)
     if isinstance(memory, Unallocated):
-        return DeviceOperand(desc)
+        return DeviceOperand(OperandSpec(desc))
     skipped = 0
     if isinstance(memory, cl.array.Array):
         skipped, memory = first_byte(memory), memory.base_data
@@ -118,7 +114,7 @@ def device_operand(
         elements = skipped * 8 // desc.dtype.bits
         desc = desc_of(desc.dtype, desc.layout.shifted(elements), desc.extra)
     is_aligned = place[0] != ON_HOST or _is_aligned(place[1], itemsize, name)
-    return DeviceOperand(desc, None, "", is_aligned, memory, place)
+    return DeviceOperand(OperandSpec(desc), memory, place, is_aligned)
 
 
 @lru_cache(maxsize=1024)
@@ -130,11 +126,10 @@ def _needs(desc: MemoryDesc) -> tuple[int, int]:
 def _image_operand(
     queue: cl.CommandQueue, memory: Any, desc: ImageDesc, name: str, use: str
 ) -> DeviceOperand:
-    shape = ImageShape.of(desc)
     if use == "write":
         check_writable(desc, queue)
     if isinstance(memory, Unallocated) and memory.form is not None:
-        return DeviceOperand(desc.desc, shape, channel_type_of(desc, memory.form, name))
+        return DeviceOperand(OperandSpec.of(desc, channel_type_of(desc, memory.form, name)))
     if not isinstance(memory, cl.Image):
         raise MemdescError(
             f"{name} must be a pyopencl Image for {desc!r}, not {class_of(memory)}; "
@@ -155,7 +150,7 @@ def _image_operand(
         if size < needed:
             given = " x ".join(map(str, sizes.values()))
             raise MemdescError(f"{name} has {given} pixels, but {desc!r} has {dimension} {needed}")
-    return DeviceOperand(desc.desc, shape, channel_type, memory=memory, place=place_of(memory))
+    return DeviceOperand(OperandSpec.of(desc, channel_type), memory, place_of(memory))
 
 
 def _check_usable(queue: cl.CommandQueue, memory: Any, name: str, use: str) -> None:
@@ -230,10 +225,10 @@ def check_operands(src: DeviceOperand, dst: DeviceOperand, attr: Attr | None) ->
     """
     check_types(src.desc, dst.desc, attr)
     check_same_dims(src.desc, dst.desc)
-    channel_types = {src.channel_type, dst.channel_type}
-    if "" not in channel_types and len(channel_types) > 1 and "UNORM_INT8" in channel_types:
+    types = src.spec.channel_type, dst.spec.channel_type
+    if all(types) and types[0] != types[1] and "UNORM_INT8" in types:
         raise MemdescError(
-            f"x is an image of {src.channel_type}, out of {dst.channel_type}: fractions become "
+            f"x is an image of {types[0]}, out of {types[1]}: fractions become "
             "integers only in a buffer; reorder into a buffer first"
         )
     flags = getattr(dst.memory, "flags", 0)
@@ -253,7 +248,7 @@ def _check_disjoint(src: DeviceOperand, dst: DeviceOperand) -> None:
     is_apart = not -dst.memory.size < distance < src.memory.size
     if src.place[0] != dst.place[0] or is_apart:
         return
-    has_image = src.image is not None or dst.image is not None
+    has_image = src.spec.image is not None or dst.spec.image is not None
     if not has_image and are_disjoint(src.desc, dst.desc, distance):
         return
     raise OverlapError(

@@ -21,7 +21,6 @@ from memdesc.names import is_image
 from reorder import Attr, execute, plan_reorder, reorder
 from reorder.opencl.execution import build_transfers, enqueue_transfers
 from reorder.opencl.kernel.launch import Body, DeviceTraits
-from reorder.opencl.kernel.placement import ImageShape
 from reorder.opencl.kernel.transfers import OperandSpec, plan_transfers
 from reorder.opencl.programs import floats_of
 from reorder.reference import execute_reference
@@ -238,10 +237,7 @@ def run_cell(runtime: Runtime, family: Family, cell: Cell) -> set[str]:
     found = before.copy()
     execute(plan, source, found)
     assert np.array_equal(found, wanted), ("CPU", cell)
-    one, other = (
-        OperandSpec(linear(of), ImageShape.of(of) if isinstance(of, ImageDesc) else None)
-        for of in (src, dst)
-    )
+    one, other = map(OperandSpec.of, (src, dst))
     device = runtime.device.device
     traits = DeviceTraits(256, floats_of(device), min_tiled=0)
     transfers = plan_transfers(one, other, traits, family.attr, is_aligned=True)

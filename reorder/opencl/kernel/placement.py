@@ -189,29 +189,15 @@ def place_box(box: Box, shapes: ImageShapes) -> tuple[Nest, ...] | None:
     None if loops over whole pixels of dst cannot express it: it has indirect loops, or blocks that
     divide a pixel.
     """
-    if shapes == (None, None):
-        starts, *strides = (
-            tuple((offset,) for offset in offsets)
-            for offsets in (box.offsets, *(node.strides for node in box.nodes))
-        )
-        loops = tuple(
-            Loop(node.extent, node.valid, of) for node, of in zip(box.nodes, strides, strict=True)
-        )
-        lane = Lane((0,) * len(starts), not box.is_zero)
-        return (Nest(starts, (lane,), loops, box.indirect),)
-    if box.indirect:
+    if box.indirect and shapes != (None, None):
         return None
     boxes = [box]
     for operand, shape in enumerate(shapes):
         if shape is not None:
             boxes = [piece for part in boxes for piece in _split_box(part, operand, shape)]
-    nests: list[Nest] = []
-    for part in boxes:
-        nest = _place_split_box(part, shapes)
-        if nest is None:
-            return None
-        nests.append(nest)
-    return tuple(nests)
+    nests = [_place_split_box(part, shapes) for part in boxes]
+    placed = tuple(nest for nest in nests if nest is not None)
+    return placed if len(placed) == len(nests) else None
 
 
 def _split_box(box: Box, operand: int, shape: ImageShape) -> Iterator[Box]:
@@ -243,17 +229,26 @@ def _place_split_box(box: Box, shapes: ImageShapes) -> Nest | None:
         # no step may carry from lanes into columns, or from columns into rows
         if last[0] >= shape.width or last[2] >= shape.channels:
             return None
-    loops = tuple(
+    loops = [
         Loop(node.extent, node.valid, tuple(of))
         for node, of in zip(box.nodes, strides, strict=True)
-    )
-    return _take_lanes(Nest(tuple(starts), (), loops), shapes[1])
+    ]
+    return _take_lanes(tuple(starts), loops, box.indirect, shapes[1])
 
 
-def _take_lanes(nest: Nest, dst: ImageShape | None) -> Nest | None:
-    """Turn the loops within a pixel into lanes."""
-    inner = [loop for loop in nest.loops if any(map(_lane, loop.strides))]
-    outer = [loop for loop in nest.loops if loop not in inner]
+def _take_lanes(
+    starts: tuple[Coords, ...],
+    loops: list[Loop],
+    indirect: tuple[IndirectLoop, ...],
+    dst: ImageShape | None,
+) -> Nest | None:
+    """Return the nest of loops, of which those within a pixel become its lanes.
+
+    It starts at its first lane in each buffer. Lanes are in the order of dst, so that is the last
+    step of a loop that runs backwards.
+    """
+    inner = [loop for loop in loops if any(map(_lane, loop.strides))]
+    outer = without(loops, inner)
     # if one operand moves along lanes, the other must be a buffer, or move along lanes too
     if any(_is_image(coords) and any(coords[:2]) for loop in inner for coords in loop.strides):
         return None
@@ -263,40 +258,33 @@ def _take_lanes(nest: Nest, dst: ImageShape | None) -> Nest | None:
         steps = list(zip(index, inner, strict=True))
         offsets = tuple(
             _lane(start) + sum(i * loop.strides[operand][-1] for i, loop in steps)
-            for operand, start in enumerate(nest.starts)
+            for operand, start in enumerate(starts)
         )
         lanes.append(Lane(offsets, has_data and all(i < loop.valid for i, loop in steps)))
     lanes.sort(key=lambda lane: lane.offsets[1])
     if dst is not None and [lane.offsets[1] for lane in lanes] != list(range(dst.channels)):
         return None
-    if (
-        _is_image(nest.starts[0])
-        and _is_image(nest.starts[1])
-        and any(lane.is_valid and lane.offsets[0] != lane.offsets[1] for lane in lanes)
-    ):
+    are_images = _is_image(starts[0]) and _is_image(starts[1])
+    if are_images and any(lane.is_valid and len({*lane.offsets[:2]}) > 1 for lane in lanes):
         return None
-    loops = tuple(loop._replace(strides=_without_lanes(loop.strides)) for loop in outer)
-    return _from_first_lane(Nest(_without_lanes(nest.starts), tuple(lanes), loops))
-
-
-def _from_first_lane(nest: Nest) -> Nest:
-    """Return a nest that starts at its first lane in each buffer, which may be the last step.
-
-    Lanes are in the order of dst, so the first one is the last step of a loop that runs backwards.
-    """
-    first = tuple(
+    first = [
         0 if _is_image(start) else lane
-        for start, lane in zip(nest.starts, nest.lanes[0].offsets, strict=True)
+        for start, lane in zip(starts, lanes[0].offsets, strict=True)
+    ]
+    return Nest(
+        tuple(
+            start[:2] if _is_image(start) else (start[0] + lane,)
+            for start, lane in zip(starts, first, strict=True)
+        ),
+        tuple(
+            Lane(tuple(at - of for at, of in zip(lane.offsets, first, strict=True)), lane.is_valid)
+            for lane in lanes
+        ),
+        tuple(
+            loop._replace(strides=tuple(coords[:2] for coords in loop.strides)) for loop in outer
+        ),
+        indirect,
     )
-    starts = tuple(
-        start if _is_image(start) else (start[0] + lane,)
-        for start, lane in zip(nest.starts, first, strict=True)
-    )
-    lanes = tuple(
-        lane._replace(offsets=tuple(at - of for at, of in zip(lane.offsets, first, strict=True)))
-        for lane in nest.lanes
-    )
-    return nest._replace(starts=starts, lanes=lanes)
 
 
 def _is_image(coords: Coords) -> bool:
@@ -305,7 +293,3 @@ def _is_image(coords: Coords) -> bool:
 
 def _lane(coords: Coords) -> int:
     return coords[2] if _is_image(coords) else 0
-
-
-def _without_lanes(operands: tuple[Coords, ...]) -> tuple[Coords, ...]:
-    return tuple(coords[:2] for coords in operands)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from memdesc import MemdescError, MemoryDesc
+from memdesc import ImageDesc, MemdescError, MemoryDesc
 from memdesc.dtypes import BYTE_BITS
 from reorder.opencl.kernel import direct, pixel_tile, rows, tile
 from reorder.opencl.kernel.access import Access, Mode
@@ -47,14 +47,18 @@ _FAMILIES = (
 
 
 class OperandSpec(NamedTuple):
-    """One operand as launches depend on it: its linear descriptor, its pixels.
-
-    With `is_fraction` bytes in an image are numbers from 0 to 1.
-    """
+    """One operand as launches depend on it: its linear descriptor, its pixels, and their type."""
 
     desc: MemoryDesc
     image: ImageShape | None = None
-    is_fraction: bool = False
+    channel_type: str = ""
+
+    @classmethod
+    def of(cls, desc: MemoryDesc | ImageDesc, channel_type: str = "") -> OperandSpec:
+        """Return what a descriptor says."""
+        if isinstance(desc, ImageDesc):
+            return cls(desc.desc, ImageShape.of(desc), channel_type)
+        return cls(desc)
 
     @property
     def is_linear(self) -> bool:
@@ -70,7 +74,8 @@ class OperandSpec(NamedTuple):
         dtype = self.desc.dtype
         if self.image is None:
             return Access(Mode.ELEMENTS, dtype.bits)
-        channel = "unorm8" if self.is_fraction else dtype.name
+        # bytes that are numbers from 0 to 1
+        channel = "unorm8" if self.channel_type == "UNORM_INT8" else dtype.name
         return Access(Mode.IMAGE, dtype.bits, channel, self.image.slice_rows, self.image.is_array)
 
     def as_buffer(self, like: OperandSpec) -> OperandSpec:

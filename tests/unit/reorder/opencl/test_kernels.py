@@ -15,7 +15,6 @@ from reorder.bench.device import CASES
 from reorder.opencl import kernel_texts
 from reorder.opencl.kernel.formula import Floats
 from reorder.opencl.kernel.launch import DeviceTraits, kernel_source
-from reorder.opencl.kernel.placement import ImageShape
 from reorder.opencl.kernel.staged import Staged
 from reorder.opencl.kernel.transfers import OperandSpec, Transfer, plan_transfers
 from tests.opencl.test_laws import image_cases
@@ -44,12 +43,7 @@ def planned(
     device: DeviceTraits = GPU_LIKE,
     attr: Attr | None = None,
 ) -> tuple[Transfer, ...]:
-    one, other = (
-        OperandSpec(desc.desc, ImageShape.of(desc))
-        if isinstance(desc, ImageDesc)
-        else OperandSpec(desc)
-        for desc in (src, dst)
-    )
+    one, other = map(OperandSpec.of, (src, dst))
     return plan_transfers(one, other, device, attr, is_aligned=True)
 
 
