@@ -26,19 +26,6 @@ def host(memory: opencl.DeviceMemory) -> Any:
     return got.numpy()
 
 
-def test_a_queue_makes_a_reorder_run_on_its_device(runtime: Runtime) -> None:
-    m = reorder(X, "nChw16c", queue=runtime.queue)
-    assert m.desc == memory_desc(X.shape, "f32", "nChw16c")
-    assert host(m).tobytes() == X.tobytes()
-    again = reorder(m, "nhwc", queue=runtime.queue)
-    assert host(again).tobytes() == X.tobytes()
-    memory_order = np.ascontiguousarray(X.transpose(0, 2, 3, 1))
-    assert (
-        host(reorder(memory_order, "nChw8c", src="nhwc", queue=runtime.queue)).tobytes()
-        == X.tobytes()
-    )
-
-
 @pytest.mark.parametrize("step", [1, 3])  # an array with large gaps is copied first
 def test_axes_that_are_not_in_memory_order_contradict_a_name(runtime: Runtime, step: int) -> None:
     last = np.ascontiguousarray(X.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2)[..., ::step]
@@ -70,93 +57,18 @@ def test_new_memory_holds_zeros_where_no_element_is(desc: MemoryDesc, runtime: R
         assert reorder(x, desc, queue=runtime.queue).get().data.tobytes() == wanted
 
 
-def test_device_objects_bring_their_queue_or_are_given_one(runtime: Runtime) -> None:
-    array = cl.array.to_device(runtime.queue, X)
-    m = reorder(array, "nhwc")
-    assert host(m).tobytes() == X.tobytes()
-    assert host(reorder(m, "nChw8c")).tobytes() == X.tobytes()
-    plain = memory_desc(X.shape, "f32")
-    buffer = runtime.buffer(X)
-    assert host(reorder(buffer, "nhwc", src=plain, queue=runtime.queue)).tobytes() == X.tobytes()
-
-
-def test_strided_arrays_on_the_device_and_on_the_host_are_taken_as_they_are(
-    runtime: Runtime,
-) -> None:
-    array = cl.array.to_device(runtime.queue, X)
-    half = array[1:, 3:]
-    desc = image_desc((1, 14, 5, 4), "f32", "in_out_channel")
-    wanted = reorder(np.ascontiguousarray(X[1:, 3:]), desc)
-    for src in (
-        half,
-        X[1:, 3:],
-        X[1:, 3:].copy("F"),
-        np.flip(np.flip(X, 2).copy(), 2)[1:, 3:],
-        np.repeat(X, 3, 3)[1:, 3:, :, ::3],
-    ):
-        image, event = opencl.pack(runtime.queue, src, desc)
-        assert runtime.pixels(image, np.float32, event).tobytes() == wanted.tobytes()
-    row = np.broadcast_to(X[:1, :1, :1], (2, 8, 5, 4))
-    desc = image_desc(row.shape, "f32", "in_out_channel")
-    image, event = opencl.pack(runtime.queue, row, desc)
-    assert runtime.pixels(image, np.float32, event).tobytes() == reorder(row, desc).tobytes()
-
-
-def test_out_is_written_and_returned(runtime: Runtime) -> None:
-    desc = memory_desc(X.shape, "f32", "nhwc")
-    buffer = runtime.buffer(np.zeros(desc.nbytes, np.uint8))
-    m = reorder(X, desc, out=buffer, queue=runtime.queue)
-    assert m.data is buffer
-    assert host(m).tobytes() == X.tobytes()
-    assert host(reorder(X * 2, out=m)).tobytes() == (X * 2).tobytes()
-    array = cl.array.zeros(runtime.queue, X.shape, np.float32)
-    reorder(m, out=array)
-    assert array.get().tobytes() == (X * 2).tobytes()
-    image = image_desc(X.shape, "f32", "in_out_channel")
-    target = cl.create_image(
-        runtime.context,
-        cl.mem_flags.READ_WRITE,
-        cl.ImageFormat(cl.channel_order.RGBA, cl.channel_type.FLOAT),
-        shape=(64, 64),
-    )
-    got = reorder(X, image, out=target, queue=runtime.queue).get()
-    assert got.desc == image.desc
-    assert got.data.tobytes() == reorder(X, image).tobytes()
-
-
-def test_an_image_is_unpacked_into_memory_of_every_kind(runtime: Runtime) -> None:
+def test_an_image_is_unpacked_into_an_array_of_its_type(runtime: Runtime) -> None:
     image_desc_ = image_desc(X.shape, "f32", "in_out_channel")
     image, event = opencl.pack(runtime.queue, X, image_desc_)
-    wanted = np.ascontiguousarray(X.transpose(0, 2, 3, 1))
-    beside = runtime.buffer(np.full(X.nbytes + 8, 0xA5, np.uint8))
-    event = opencl.enqueue_unpack(
-        runtime.queue, image, beside, "nhwc", image_desc_, wait_for=[event]
-    )
-    found = runtime.read(beside, event)
-    assert found[: X.nbytes].tobytes() == wanted.tobytes()
-    assert (found[X.nbytes :] == 0xA5).all()
-    # a name has the type of an array; an array carries the event
-    half = cl.array.empty(runtime.queue, wanted.shape, np.float16)
-    event = opencl.enqueue_unpack(runtime.queue, image, half, "nhwc", image_desc_)
+    half = cl.array.empty(runtime.queue, (2, 5, 4, 17), np.float16)
+    event = opencl.enqueue_unpack(runtime.queue, image, half, "nhwc", image_desc_, wait_for=[event])
     assert half.events == [event]
-    assert half.get().tobytes() == wanted.astype(np.float16).tobytes()
+    assert half.get().tobytes() == X.transpose(0, 2, 3, 1).astype(np.float16).tobytes()
     # a descriptor describes raw bytes
-    desc = memory_desc(X.shape, "f32", "nhwc")
     whole = cl.array.empty(runtime.queue, (X.nbytes,), np.uint8)
-    opencl.enqueue_unpack(runtime.queue, image, whole, desc, image_desc_)
-    assert whole.get().tobytes() == wanted.tobytes()
+    desc = memory_desc(X.shape, "f32", "nhwc")
     with refused(f"out has {X.nbytes - 4} bytes"):
         opencl.enqueue_unpack(runtime.queue, image, whole[4:], desc, image_desc_)
-
-
-def test_out_keeps_its_data_type(runtime: Runtime) -> None:
-    array = cl.array.zeros(runtime.queue, X.shape, np.float32)
-    halves = memory_desc(X.shape, "f16", "nchw")
-    reorder(X, halves, out=array).get()
-    assert (
-        array.get().reshape(-1).view(np.float16)[: X.size].tobytes()
-        == X.astype(np.float16).tobytes()
-    )
 
 
 def test_repeated_elements_of_a_host_tensor_are_written_one_by_one(runtime: Runtime) -> None:
@@ -164,16 +76,6 @@ def test_repeated_elements_of_a_host_tensor_are_written_one_by_one(runtime: Runt
     made = reorder(x, dtype="f16", queue=runtime.queue)
     assert made.desc == memory_desc((4, 3), "f16", "ab") == reorder(x, dtype="f16").desc
     assert np.array_equal(made.get().numpy(), x)
-
-
-def test_an_image_on_the_device_is_described_by_src(runtime: Runtime) -> None:
-    desc = image_desc(X.shape, "f32", "in_out_channel")
-    packed = reorder(X, desc, queue=runtime.queue)
-    assert isinstance(packed.data, cl.Image)
-    assert host(reorder(packed, "nchw")).tobytes() == X.tobytes()
-    assert (
-        host(reorder(packed.data, "nchw", src=desc, queue=runtime.queue)).tobytes() == X.tobytes()
-    )
 
 
 def test_what_must_happen_before_is_waited_for(runtime: Runtime) -> None:
@@ -199,14 +101,6 @@ def test_what_must_happen_before_is_waited_for(runtime: Runtime) -> None:
     last.wait()
     assert host(opencl.DeviceMemory(runtime.queue, target, dst, event)).tobytes() == X.tobytes()
     assert host(opencl.DeviceMemory(runtime.queue, threes, blocked, last)).tobytes() == X.tobytes()
-
-
-def test_a_dtype_converts_into_and_out_of_images(runtime: Runtime) -> None:
-    image = image_desc(X.shape, "f32", "in_out_channel")
-    half = reorder(X, image, dtype="f16", queue=runtime.queue)
-    assert half.desc.dtype.name == "f16"
-    back = reorder(half, "nhwc", dtype="f32")
-    assert np.abs(host(back) - X).max() < 1e-3
 
 
 def test_a_dtype_and_attributes_convert_as_on_the_cpu(runtime: Runtime) -> None:
