@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -78,31 +77,6 @@ def test_repeated_elements_of_a_host_tensor_are_written_one_by_one(runtime: Runt
     assert np.array_equal(made.get().numpy(), x)
 
 
-def test_what_must_happen_before_is_waited_for(runtime: Runtime) -> None:
-    out_of_order = cl.CommandQueue(
-        runtime.context, properties=cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE
-    )
-    src, dst = memory_desc(X.shape, "f32"), memory_desc(X.shape, "f32", "nChw16c")
-    source, target = (
-        runtime.buffer(np.zeros_like(X)),
-        runtime.buffer(np.zeros(dst.nbytes, np.uint8)),
-    )
-    gate = cl.UserEvent(runtime.context)
-    # a tail makes several launches, and a block of 3 a stage between
-    event = opencl.enqueue_reorder(out_of_order, source, target, src=src, dst=dst, wait_for=[gate])
-    image = image_desc(X.shape, "f32", "in_out_channel")
-    blocked = memory_desc(X.shape, "f32", "aBcd3b")
-    packed, done = opencl.pack(out_of_order, target, image, src=dst, wait_for=[event])
-    threes, last = opencl.unpack(out_of_order, packed, blocked, image, wait_for=[done])
-    out_of_order.flush()
-    assert event.command_execution_status != cl.command_execution_status.COMPLETE
-    cl.enqueue_copy(runtime.queue, source, X)
-    gate.set_status(cl.command_execution_status.COMPLETE)
-    last.wait()
-    assert host(opencl.DeviceMemory(runtime.queue, target, dst, event)).tobytes() == X.tobytes()
-    assert host(opencl.DeviceMemory(runtime.queue, threes, blocked, last)).tobytes() == X.tobytes()
-
-
 def test_a_dtype_and_attributes_convert_as_on_the_cpu(runtime: Runtime) -> None:
     attr = Attr(dst_scale=0.5, dst_zero_point=3)
     found = reorder(X, "nhwc", dtype="s8", attr=attr, queue=runtime.queue)
@@ -117,28 +91,6 @@ def test_zero_sizes_succeed_and_do_nothing(runtime: Runtime) -> None:
     opencl.enqueue_reorder(
         runtime.queue, runtime.buffer(X), runtime.buffer(X), src=desc, dst=desc
     ).wait()
-
-
-def test_threads_share_the_kernels_of_a_context(runtime: Runtime) -> None:
-    wrong: list[int] = []
-
-    def work(seed: int) -> None:
-        rng = np.random.default_rng(seed)
-        queue = cl.CommandQueue(runtime.context)
-        for _ in range(20):
-            dims = tuple(map(int, rng.integers(1, 9, 4)))
-            x = rng.random(dims, np.float32)
-            desc = image_desc(dims, "f32", "in_out_channel")
-            got = reorder(x, desc, queue=queue).get()
-            if got.data.tobytes() != reorder(x, desc).tobytes():
-                wrong.append(seed)
-
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert wrong == []
 
 
 def test_memory_on_a_device_shows_its_layout(first: Runtime) -> None:

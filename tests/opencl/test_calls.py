@@ -4,30 +4,22 @@ Content is put into memory, and read from it, by pyopencl alone. Each call is ma
 with other memory of the same kind, and with attributes; results of earlier calls stay as they are.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import cycle
-from typing import TYPE_CHECKING, Any, NamedTuple
+from itertools import count, cycle
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyopencl as cl
 import pyopencl.array
 import pytest
+from numpy.typing import NDArray
 
-from memdesc import ImageDesc, array_desc, image_desc, memory_desc
+from memdesc import ImageDesc, MemoryDesc, array_desc, image_desc, memory_desc
 from memdesc.errors import OverlapError
 from reorder import Attr, Memory, opencl, reorder
 from reorder.opencl import DeviceMemory
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
-
-    from memdesc import MemoryDesc
-    from tests.opencl.runtimes import Runtime
+from tests.opencl.runtimes import Runtime
 
 SHAPE = (2, 5, 4, 6)
 X = np.random.default_rng(3).integers(-99, 99, SHAPE).astype(np.float32)
@@ -136,6 +128,38 @@ def view(runtime: Runtime, _desc: object, dtype: Any = np.float32) -> Place:
     return Place(base[of], desc, None, fill, read)
 
 
+def moving(runtime: Runtime, _desc: object) -> Place:
+    """Return an array that starts somewhere else each time, in one direction or the other."""
+    base = cl.array.zeros(runtime.queue, 3 * X.size, np.float32)
+    array, turns = base[: X.size].reshape(SHAPE), count()
+
+    def fill(x: NDArray[Any]) -> None:
+        turn = next(turns)
+        first, sign = 4 * turn % X.size, 1 - 2 * (turn % 2)
+        content = np.zeros(base.size, np.float32)
+        content[first : first + X.size] = x.ravel()[::sign]
+        base.set(content)
+        array.strides = tuple(sign * 4 * step for step in (120, 24, 6, 1))
+        array.offset = 4 * (first + (X.size - 1 if sign < 0 else 0))
+
+    desc = memory_desc(SHAPE, "f32")
+    return Place(array, desc, None, fill, lambda: b"")
+
+
+def changing(runtime: Runtime, _desc: object) -> Place:
+    """Return a DeviceMemory that has other memory, or another descriptor, each time."""
+    places = cycle([buffer(runtime, desc) for desc in (NHWC, PLAIN, NHWC, HALVES)])
+    first = next(places)
+    given = DeviceMemory(runtime.queue, first.given, first.desc)
+
+    def fill(x: NDArray[Any]) -> None:
+        place = next(places)
+        place.fill(x)
+        given.data, given.desc = place.given, place.desc
+
+    return first._replace(given=given, says=None, fill=fill)
+
+
 def image(runtime: Runtime, desc: ImageDesc) -> Place:
     """Return an image that is larger than its descriptor."""
     shape = desc.height + 1, desc.width + 2, 4
@@ -199,6 +223,8 @@ DEVICE: dict[str, Kind] = {
     "a DeviceMemory of an image": (partial(described, make=image), IMAGE),
 }
 SOURCES = DEVICE | {
+    "an array that moves": (moving, PLAIN),
+    "a DeviceMemory that changes": (changing, NHWC),
     "an array of the host": (host, PLAIN),
     "every other channel": (partial(host, of=np.s_[:, ::2]), PLAIN),
     "reversed rows": (partial(host, of=np.s_[:, 4::-1, ::-1]), PLAIN),

@@ -46,9 +46,12 @@ def test_kernels_that_write_padding_take_no_zero_points(first: Runtime) -> None:
     check_buffers(first, (src, dst, attr))
 
 
-def check_codes(runtime: Runtime, src: str, dst: str, attr: Attr | None = None) -> None:
-    """Compare all codes of a type, or many of a wide one."""
-    codes = every_code(src) if DATA_TYPES[src].bits <= 16 else random_codes(src, 1 << 14)
+def check_codes(
+    runtime: Runtime, src: str, dst: str, attr: Attr | None = None, codes: Any = None
+) -> None:
+    """Compare some codes, all of a type, or many of a wide one."""
+    if codes is None:
+        codes = every_code(src) if DATA_TYPES[src].bits <= 16 else random_codes(src, 1 << 14)
     one, other = (memory_desc((codes.size,), name, "a") for name in (src, dst))
     packed = codes[0::2] | codes[1::2] << 4 if one.dtype.is_packed else codes
     buffer = runtime.buffer(np.full(other.nbytes, 0xA5, np.uint8))

@@ -1,10 +1,9 @@
 """Bad input: an error that says what is wrong, before anything is enqueued or written."""
 
-from __future__ import annotations
-
 import gc
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -24,19 +23,9 @@ from reorder import Attr, Memory, opencl, quantize, reorder, use_threads
 from reorder.opencl import image_formats
 from reorder.plan import plan_runtime
 from tests import refused
-from tests.opencl.runtimes import eventually
+from tests.opencl.runtimes import Runtime, eventually
 from tests.opencl.runtimes import refused as expect_refusal
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.opencl.runtimes import Runtime
-
-FLAGS = cl.mem_flags
-IMAGE = image_desc((1, 5, 3, 2), "f32", "in_out_channel")
-PLAIN = memory_desc((1, 5, 3, 2), "f32")
-X = np.arange(30, dtype=np.float32).reshape(1, 5, 3, 2)
-
+from tests.opencl.world import FLAGS, IMAGE, PLAIN, X, world
 
 _LINES = refused.sections(Path(__file__).with_name("refused.txt"))["on a device"]
 
@@ -56,96 +45,39 @@ def same_refusal(*calls: Callable[..., Any]) -> Callable[..., None]:
     return call
 
 
-def released(runtime: Runtime) -> dict[str, Any]:
-    """Return memory that was released: alone, in memory with a descriptor, in an array."""
-    q = runtime.queue
-    gone_image, event = opencl.pack(q, X, IMAGE)
-    gone, event = opencl.unpack(q, gone_image, PLAIN, IMAGE, wait_for=[event])
-    memory, lent = (reorder(X, "nhwc", queue=q) for _ in range(2))
-    array = cl.array.Array(q, X.size, np.float32, data=lent.data)
-    q.finish()
-    for one in (gone, gone_image, memory.data, lent.data):
-        one.release()
-    return {
-        "gone": gone,
-        "gone_image": gone_image,
-        "gone_memory": memory,
-        "gone_array": opencl.DeviceMemory(q, array, lent.desc, lent.event),
-    }
-
-
 @pytest.fixture
 def names(runtime: Runtime) -> dict[str, Any]:
     """What the calls in the table name."""
-    q, context = runtime.queue, runtime.context
-    other = cl.Context([runtime.device.device])
-    form = image_formats.image_format(IMAGE)
-    half = cl.ImageFormat(cl.channel_order.RGBA, cl.channel_type.HALF_FLOAT)
-    base, device = cl.array.zeros(q, 256, np.uint8), runtime.device.device
-    s4, u4 = (
-        cl.array.to_device(q, np.arange(30).astype(kind))
-        for kind in (ml_dtypes.int4, ml_dtypes.uint4)
-    )
-    image, event = opencl.pack(q, X, IMAGE)
-    src, dst = runtime.buffer(X), runtime.buffer(np.full(64, 7, np.float32))
-    memory, nhwc = reorder(X, "nhwc", queue=q), np.ascontiguousarray(X.transpose(0, 2, 3, 1))
+    made = world(runtime)
+    q, image, src, dst, memory = (made[name] for name in ("q", "image", "src", "dst", "memory"))
+    nhwc = np.ascontiguousarray(X.transpose(0, 2, 3, 1))
     one, turned = (runtime_desc((RUNTIME, 5, 3, 2), "f32", tag) for tag in ("nhwc", "nchw"))
     plan, out = plan_runtime(one, turned), reorder(X, "nchw", queue=q)
-    repeated = memory_desc((device.max_mem_alloc_size // 12 + 1, 3), "f32", strides=(0, 1))
-    mark: Any = cl.enqueue_marker
-    return (
-        globals()
-        | released(runtime)
-        | {
-            "ocl": opencl,
-            "bfloat16": ml_dtypes.bfloat16,
-            "WIDE": image_desc((1, 4, 1, device.image2d_max_width + 1), "f32", "in_out_channel"),
-            "HIGH": image_desc((1, 4, device.image2d_max_height + 1, 1), "f32", "in_out_channel"),
-            "DEEP": image_desc((1, 4 * 100_000, 1, 1), "f32", "tvm_texture"),
-            "REPEATED": Memory(repeated, np.zeros(3, np.float32), zero_pad=False),
-            "q": q,
-            "other": other,
-            "src": src,
-            "dst": dst,
-            "far_view": src.get_sub_region(0, 120),
-            "small": runtime.buffer(np.zeros(29, np.float32)),
-            "foreign": cl.Buffer(other, FLAGS.READ_WRITE, 512),
-            "foreign_event": mark(cl.CommandQueue(other)),
-            "read_only": cl.Buffer(context, FLAGS.READ_ONLY, 512),
-            "write_only": cl.Buffer(context, FLAGS.WRITE_ONLY, 512),
-            "image": image,
-            "event": event,
-            "memory": memory,
-            "array": cl.array.zeros(q, X.shape, np.float32),
-            "slices": opencl.pack(q, np.ones((2, 6, 5, 7), np.float32), "tvm_texture")[0],
-            "pixels": cl.create_image(context, FLAGS.READ_WRITE, form, shape=(2, 2)),
-            "halves": cl.create_image(context, FLAGS.READ_WRITE, half, shape=(9, 9)),
-            "odd": cl.array.Array(q, (30,), np.float32, data=base.base_data, offset=2),
-            "s4": s4,
-            "u4": u4,
-            "all_wait": same_refusal(
-                lambda given: opencl.pack(q, X, IMAGE, wait_for=given),
-                lambda given: opencl.enqueue_pack(q, X, image, IMAGE, wait_for=given),
-                lambda given: opencl.unpack(q, image, "nchw", IMAGE, wait_for=given),
-                lambda given: opencl.enqueue_reorder(
-                    q, src, dst, src=PLAIN, dst=PLAIN, wait_for=given
-                ),
-            ),
-            "all_threads": same_refusal(
-                lambda threads: reorder(X, "nhwc", queue=q, threads=threads),
-                lambda threads: reorder(memory, "nchw", threads=threads),
-                lambda threads: reorder(X, out=memory, threads=threads),
-                lambda threads: quantize(X, "s8", queue=q, threads=threads),
-                lambda threads: quantize(memory, "s8", threads=threads),
-                lambda threads: plan(memory, out, threads=threads),
-            ),
-            "all_axes": same_refusal(
-                lambda: opencl.pack(q, nhwc, IMAGE),
-                lambda: opencl.enqueue_pack(q, nhwc, image, IMAGE),
-                lambda: reorder(nhwc, IMAGE, queue=q),
-            ),
-        }
-    )
+    rows = runtime.device.device.max_mem_alloc_size // 12 + 1
+    repeated = memory_desc((rows, 3), "f32", strides=(0, 1))
+    calls = {
+        "all_wait": same_refusal(
+            lambda given: opencl.pack(q, X, IMAGE, wait_for=given),
+            lambda given: opencl.enqueue_pack(q, X, image, IMAGE, wait_for=given),
+            lambda given: opencl.unpack(q, image, "nchw", IMAGE, wait_for=given),
+            lambda given: opencl.enqueue_reorder(q, src, dst, src=PLAIN, dst=PLAIN, wait_for=given),
+        ),
+        "all_threads": same_refusal(
+            lambda threads: reorder(X, "nhwc", queue=q, threads=threads),
+            lambda threads: reorder(memory, "nchw", threads=threads),
+            lambda threads: reorder(X, out=memory, threads=threads),
+            lambda threads: quantize(X, "s8", queue=q, threads=threads),
+            lambda threads: quantize(memory, "s8", threads=threads),
+            lambda threads: plan(memory, out, threads=threads),
+        ),
+        "all_axes": same_refusal(
+            lambda: opencl.pack(q, nhwc, IMAGE),
+            lambda: opencl.enqueue_pack(q, nhwc, image, IMAGE),
+            lambda: reorder(nhwc, IMAGE, queue=q),
+        ),
+    }
+    kept = {"REPEATED": Memory(repeated, np.zeros(3, np.float32), zero_pad=False)}
+    return globals() | made | calls | kept | {"ocl": opencl, "bfloat16": ml_dtypes.bfloat16}
 
 
 def test_what_is_wrong_is_refused_with_its_numbers_and_nothing_is_written(

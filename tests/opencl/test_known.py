@@ -160,19 +160,13 @@ def test_a_known_call_makes_an_image_of_the_channels_that_it_asks_for(first: Run
             assert first.read(data, done).tobytes() == bytes_.tobytes()
 
 
-def test_a_device_memory_is_what_its_fields_say_now(runtime: Runtime, gate: cl.UserEvent) -> None:
+def test_a_device_memory_is_filled_at_the_event_that_it_has_now(
+    runtime: Runtime, gate: cl.UserEvent
+) -> None:
     m, out = reorder(X, "nchw", queue=runtime.queue), reorder(X, "nhwc", queue=runtime.queue)
     for _ in range(2):
         assert reorder(m, out=out) is out
-    m.data = runtime.buffer(X * 2)
-    assert (reorder(m, out=out).get().numpy() == X * 2).all()
-    m.desc = NHWC
-    wanted = (X * 2).reshape(NHWC.dims[0], *NHWC.dims[2:], NHWC.dims[1]).transpose(0, 3, 1, 2)
-    assert (reorder(m, out=out).get().numpy() == wanted).all()
-    m.desc = memory_desc((5, 2, 4, 16), "f32")
-    with pytest.raises(MemdescError, match="dims"):
-        reorder(m, out=out)
-    m.desc, m.event = PLAIN, gate
+    m.data, m.event = runtime.buffer(X * 2), gate
     queue = cl.CommandQueue(runtime.context)
     reorder(m, out=out, queue=queue)
     assert out.queue == queue
@@ -182,9 +176,8 @@ def test_a_device_memory_is_what_its_fields_say_now(runtime: Runtime, gate: cl.U
     assert after.queue == queue
     gate.set_status(COMPLETE)
     assert (after.get().numpy() == X * 2).all()
-    assert (reorder(m, out=out, attr=Attr(src_scale=0.5)).get().numpy() == X).all()
-    out.data.release()
-    with refused("out is a Buffer that was released"):
+    m.desc = memory_desc((5, 2, 4, 16), "f32")
+    with pytest.raises(MemdescError, match="dims"):
         reorder(m, out=out)
 
 
@@ -259,41 +252,6 @@ def test_events_of_another_context_are_refused(runtime: Runtime) -> None:
     foreign.set_status(COMPLETE)
     memory.event = held
     assert (reorder(memory, out=out).get().numpy() == X).all()
-
-
-def test_an_array_is_used_where_it_lies_now(runtime: Runtime) -> None:
-    base = cl.array.to_device(runtime.queue, np.arange(3 * X.size, dtype=np.float32))
-    src, dst = base[: X.size], cl.array.zeros(runtime.queue, X.shape, np.float32)
-    for start in (0, X.size, 2 * X.size):
-        src.offset = 4 * start
-        opencl.enqueue_reorder(runtime.queue, src, dst, src=PLAIN, dst=NHWC)
-        wanted = np.arange(start, start + X.size, dtype=np.float32).reshape(X.shape)
-        assert dst.get().tobytes() == wanted.transpose(0, 2, 3, 1).tobytes()
-    src.offset += 4
-    with refused(f"x has {X.nbytes - 4} bytes"):
-        opencl.enqueue_reorder(runtime.queue, src, dst, src=PLAIN, dst=NHWC)
-    src.offset = 2
-    with refused("starts at byte 2 of its buffer, not a multiple of the 4 bytes"):
-        opencl.enqueue_reorder(runtime.queue, src, dst, src=PLAIN, dst=NHWC)
-    src.offset, src.base_data = 0, runtime.buffer(X)
-    opencl.enqueue_reorder(runtime.queue, src, dst, src=PLAIN, dst=NHWC)
-    assert dst.get().tobytes() == X.transpose(0, 2, 3, 1).tobytes()
-    src.base_data = runtime.buffer(X[:1])
-    with refused(f"x has {X.nbytes // 2} bytes"):
-        opencl.enqueue_reorder(runtime.queue, src, dst, src=PLAIN, dst=NHWC)
-
-
-def test_an_array_that_is_reversed_later_is_read_from_its_lowest_element(first: Runtime) -> None:
-    x = np.arange(24, dtype=np.int16)
-    src, dst = cl.array.to_device(first.queue, x), cl.array.zeros(first.queue, 8, np.int16)
-    desc = memory_desc((8,), "s16")
-    src.offset = 20  # in bytes, of element 10
-    for strides, shape, lowest in (((2,), (8,), 10), ((-2,), (8,), 3), ((-2,), (11,), 0)):
-        src.strides, src.shape = strides, shape
-        opencl.enqueue_reorder(first.queue, src, dst, src=desc, dst=desc)
-        assert dst.get().tolist() == x[lowest : lowest + 8].tolist()
-    src.shape = (8,)
-    assert reorder(src, out=dst).get().numpy().tolist() == x[10:2:-1].tolist()
 
 
 def test_what_an_array_is_of_now_is_its_type(first: Runtime) -> None:

@@ -6,22 +6,15 @@ when they store a tile and when they load it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
-from memdesc.banks import bank_steps
 from reorder.opencl.kernel.launch import ceil_log2
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Sequence
 
     from reorder.opencl.kernel.placement import Loop
 
-    # the words that a subgroup stores at the same time, and those that it loads
-    BankWords = tuple[list[int], list[int]]
-
-T = TypeVar("T")
-
-_BANK_BITS = 5
 SUBGROUP = 32
 # local memory that every kernel on NVIDIA's devices may use
 MAX_LOCAL_NBYTES = 48 << 10
@@ -55,49 +48,12 @@ def chain_of(loops: Sequence[Loop], operand: int, limit: int) -> Chain | None:
     return Chain(tuple(run), tuple(extents)) if run else None
 
 
-def _conflicts(accesses: BankWords, moves: Mapping[int, int] = {}) -> int:
-    """Return the steps in which the banks serve both accesses.
-
-    `moves` are the bits of a word's address, each with the bit of its bank that it is added to.
-    """
-    return sum(bank_steps(_moved(word, moves) for word in words) for words in accesses)
-
-
-def _moved(word: int, moves: Mapping[int, int]) -> int:
-    moved = word
-    for bit, bank in moves.items():
-        moved ^= (word >> bit & 1) << bank
-    return moved
-
-
-def least_conflicts(tiles: Iterable[T], accesses: Callable[[T], BankWords]) -> T:
-    """Return the tile whose accesses take the fewest steps, such as that with the best gap."""
-    return min(tiles, key=lambda tile: _conflicts(accesses(tile)))
-
-
-def best_swizzle(accesses: BankWords) -> tuple[tuple[int, int], ...]:
-    """Return (shift, mask) of the address bits to add to those of the bank, for few conflicts."""
-    bits = max(max(words) for words in accesses).bit_length()
-    moves: dict[int, int] = {}
-    best = _conflicts(accesses, moves)
-    for bit in range(bits - 1, _BANK_BITS - 1, -1):
-        for bank in range(_BANK_BITS):
-            tried = moves | {bit: bank}
-            cost = _conflicts(accesses, tried)
-            if cost < best:
-                best, moves = cost, tried
-    masks: dict[int, int] = {}
-    for bit, bank in moves.items():
-        masks[bit - bank] = masks.get(bit - bank, 0) | 1 << bank
-    return tuple(sorted(masks.items()))
-
-
 class LocalLayout(NamedTuple):
     """Where a tile is in local memory.
 
     `element` has the bytes of an element, `strides` those between the steps of each loop, and then
-    of the lanes of a pixel. After each `gap_steps` steps of a loop, `gap` more bytes follow.
-    `swizzle` has the (shift, mask) that move words between banks.
+    of the lanes of a pixel. After each `gap_steps` steps of a loop, `gap` more bytes follow: after
+    `gap_elements` of the run that is contiguous here, if the loop is part of it.
     """
 
     element: int
@@ -106,7 +62,7 @@ class LocalLayout(NamedTuple):
     gap: int = 0
     gap_loop: int = 0
     gap_steps: int = 1
-    swizzle: tuple[tuple[int, int], ...] = ()
+    gap_elements: int = 0
 
     def offset(self, loop: int, index: int) -> int:
         """Return the bytes from the start of the tile to a step of a loop."""

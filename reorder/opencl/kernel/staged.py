@@ -21,7 +21,7 @@ from functools import lru_cache
 from math import gcd, prod
 from typing import TYPE_CHECKING, NamedTuple
 
-from memdesc.banks import BANKS
+from memdesc.banks import bank_steps
 from memdesc.dtypes import BYTE_BITS
 from reorder.opencl.kernel.access import (
     PIXEL_LANES,
@@ -32,12 +32,7 @@ from reorder.opencl.kernel.access import (
 )
 from reorder.opencl.kernel.formula import WORD_BITS
 from reorder.opencl.kernel.launch import Body, Pattern, floor_log2
-from reorder.opencl.kernel.local_memory import (
-    SUBGROUP,
-    LocalLayout,
-    best_swizzle,
-    least_conflicts,
-)
+from reorder.opencl.kernel.local_memory import SUBGROUP, LocalLayout
 from reorder.opencl.kernel.statements import (
     FIRST_BYTES,
     NIBBLES,
@@ -173,11 +168,10 @@ class Staged(Body):
 
     @property
     def local_nbytes(self) -> int:
-        """Bytes of local memory: whole rows of banks; shifted vectors are read beyond the end."""
-        row = WORD * BANKS if self.local.swizzle else VECTOR
+        """Bytes of local memory, whole vectors; shifted vectors are read beyond the end."""
         nbytes = self.lead + self.local.nbytes
         nbytes += 2 * VECTOR if isinstance(self.dst, Runs) and self.dst.is_shifted else 0
-        return -(-nbytes // row) * row
+        return -(-nbytes // VECTOR) * VECTOR
 
     def chunks(self, side: Runs) -> int:
         """Return the vectors of a run; one more where it starts at any element of dst."""
@@ -224,10 +218,6 @@ class Staged(Body):
 
     def functions(self, pattern: Pattern) -> Iterator[str]:
         """Return the loads and stores of vectors, and of elements in local memory."""
-        if self.local.swizzle:
-            moves = (f"((w >> {shift}) & {mask})" for shift, mask in self.local.swizzle)
-            # lets adjacent work items access different banks of local memory
-            yield f"int bank(int w) {{ return w ^ {' ^ '.join(moves)}; }}"
         if self.packed_rows > 1:
             yield from transpose_functions(self.packed_rows)
         if self.is_paired and isinstance(self.src, Runs):
@@ -250,29 +240,18 @@ class Staged(Body):
 
     def _element_functions(self) -> Iterator[str]:
         """Return the functions that access an element in local memory by its byte."""
-        nbytes, bank = self.local.element, self._bank
+        nbytes = self.local.element
         ctype = integer_type(nbytes)
-        if nbytes < WORD:
-            scale = floor_log2(nbytes)
-            index = f"at >> {scale}"
-            if self.local.swizzle:
-                index = f"(bank(at >> 2) << {2 - scale}) + (at >> {scale} & {WORD // nbytes - 1})"
-            place = f"((__local {ctype} *)tile)[{index}]"
-            put = f"{place} = value;"
-            get = place
-        elif nbytes == WORD:
-            place = f"tile[{bank('(at >> 2)')}]"
-            put, get = f"{place} = value;", place
-        else:
-            low, high = (f"tile[{bank(word)}]" for word in ("(at >> 2)", "(at >> 2) + 1"))
+        get = f"((__local {ctype} *)tile)[at >> {floor_log2(nbytes)}]"
+        put = f"{get} = value;"
+        if nbytes > WORD:
+            # at any word
+            low, high = "tile[at >> 2]", "tile[(at >> 2) + 1]"
             put = f"{low} = (uint)value; {high} = (uint)(value >> {WORD_BITS});"
             get = f"upsample({high}, {low})"
         yield f"void put(__local uint *tile, int at, {ctype} value) {{ {put} }}"
         if self.ordered == "src":
             yield f"{ctype} get(__local uint *tile, int at) {{ return {get}; }}"
-
-    def _bank(self, word: str) -> str:
-        return f"bank({word})" if self.local.swizzle else word
 
     def lines(self, pattern: Pattern) -> Iterator[str]:
         """Return the body: all loads, the stores to local memory, then those to dst."""
@@ -358,7 +337,9 @@ class Staged(Body):
     def _along(self, side: Runs, s: int, lane: int) -> str:
         """Return the byte in local memory of an element of vector n{s} of a side."""
         if side is self._ordered:
-            return " + ".join([f"local{s} + (r{s} + {lane}) * {self.local.element}", *self._lead])
+            along, local = f"local{s} + (r{s} + {lane}) * {self.local.element}", self.local
+            every = f"(int)((uint)r{s} / {local.gap_elements}u) * {local.gap}"
+            return " + ".join([along, *([every] if local.gap_elements else []), *self._lead])
         is_regular = self.steps(side.run[0]) % side.lanes == 0
         position = f"r{s} + {lane}" if lane and not is_regular else f"r{s}"
         terms, step = [f"local{s}"], 1
@@ -481,14 +462,12 @@ class Staged(Body):
             yield f"*(__local {vector_type(side.nbytes)} *)((__local uchar *)tile + to) = v{s}_0;"
             return
         for k in range(words):
-            yield f"tile[{self._bank(f'(to >> 2) + {k}')}] = {word_of(f'v{s}_0', k, words)};"
+            yield f"tile[(to >> 2) + {k}] = {word_of(f'v{s}_0', k, words)};"
 
     def _takes_vectors(self, side: Runs) -> bool:
         """Whether vectors of a side are aligned in local memory that has its order."""
         strides = [self.local.strides[k] for k in side.rest]
-        return not self.local.swizzle and not any(
-            stride % side.nbytes for stride in (*strides, self.local.gap, self.lead)
-        )
+        return not any(stride % side.nbytes for stride in (*strides, self.local.gap, self.lead))
 
     def _scatter(self, side: Runs, s: int) -> Iterator[str]:
         """Return the stores of elements to local memory that has the order of dst."""
@@ -508,8 +487,7 @@ class Staged(Body):
             guard = f"if (r{s} + {j} < {length}) " if length % side.lanes else ""
             address = self._along(side, s, j)
             if self.packed_rows > 1:
-                place = self._bank(f"({address}) >> 2")
-                yield f"{guard}tile[{place}] = {value};"
+                yield f"{guard}tile[({address}) >> 2] = {value};"
             else:
                 yield f"{guard}put(tile, {address}, {value});"
 
@@ -599,7 +577,7 @@ class Staged(Body):
         if side.bits >= BYTE_BITS and self._takes_vectors(side):
             return f"*(__local {ctype} *)((__local uchar *)tile + ({at}))"
         count = side.lanes * self.local.element // WORD
-        parts = [f"tile[{self._bank(f'(({at}) >> 2) + {k}')}]" for k in range(count)]
+        parts = [f"tile[(({at}) >> 2) + {k}]" for k in range(count)]
         if side.bits < BYTE_BITS:
             # each element has a byte in local memory
             halves = [f"nibbles({part})" for part in parts]
@@ -613,10 +591,10 @@ class Staged(Body):
         lead = self.lead + self.before * side.unit
         yield f"const int from = local0 + r0 * {side.unit} + {lead}, w = from >> 2;"
         if side.unit == WORD:
-            parts = [f"tile[{self._bank(f'w + {k}')}]" for k in range(words)]
+            parts = [f"tile[w + {k}]" for k in range(words)]
         else:
             yield "const uint shift = (from & 3) * 8;"
-            loads = (f"w{k} = tile[{self._bank(f'w + {k}')}]" for k in range(words + 1))
+            loads = (f"w{k} = tile[w + {k}]" for k in range(words + 1))
             yield f"const uint {', '.join(loads)};"
             parts = [f"funnel(w{k}, w{k + 1}, shift)" for k in range(words)]
         yield f"const {vector_type(side.nbytes)} v = (uint4)({', '.join(parts)});"
@@ -873,41 +851,46 @@ def without_bank_conflicts(
 ) -> Staged:
     """Return a body whose work items share few banks of local memory.
 
-    `paddings` are bytes after each run, and after some steps of the innermost loop of src; without
-    any, words are swizzled.
+    `paddings` are bytes after each run, and after some steps of the innermost loop of src.
     """
 
-    def accesses(tried: Staged) -> tuple[list[int], list[int]]:
-        stored, loaded = (tried.first_words(side, work_items) for side in (tried.src, tried.dst))
-        return stored, loaded
+    def steps(tried: Staged) -> int:
+        """Return the steps in which the banks serve the first stores and loads."""
+        return sum(bank_steps(tried.first_words(side, work_items)) for side in (body.src, body.dst))
 
-    if paddings:
-        return least_conflicts([laid_out(body, *padding) for padding in paddings], accesses)
-    body = laid_out(body)
-    return replace(body, local=body.local._replace(swizzle=best_swizzle(accesses(body))))
+    return min((laid_out(body, *padding) for padding in paddings), key=steps)
 
 
 def laid_out(body: Staged, padding: int = 0, gap: int = 0) -> Staged:
     """Return a body with local memory in the order of its side, given the bytes after each run.
 
     Runs start at multiples of a vector. `gap` more bytes follow each vector's steps of the
-    innermost loop of src.
+    innermost loop of src, where vectors of the run do not span them.
     """
     side = body.src if body.ordered == "src" else body.dst
     assert isinstance(side, Runs)  # noqa: S101 - for the type checker
     gap_loop, gap_steps = (0, 1)
     if isinstance(body.src, Runs):
         gap_loop, gap_steps = body.src.run[0], body.src.lanes
-    gap = 0 if gap_loop in side.run else gap
+    gap_elements = 0
+    if gap_loop in side.run:
+        below = side.run[: side.run.index(gap_loop)]
+        gap_elements = gap_steps * prod(map(body.steps, below))
+        is_apart = body.ordered == "dst" and not side.is_shifted
+        if not is_apart or gap_elements % side.lanes or body.steps(gap_loop) % gap_steps:
+            gap = 0
+    gap_elements = gap_elements if gap else 0
     strides, stride = [0] * (len(body.extents) + 1), body.local.element
     for k in side.run:
         strides[k] = stride
         stride *= body.loaded(k)
+        if k == gap_loop:
+            stride += body.loaded(k) // gap_steps * gap
     stride = -(-stride // VECTOR) * VECTOR + padding
     for k in side.rest:
         strides[k] = stride
         stride *= body.loaded(k)
         if k == gap_loop:
             stride += -(-body.loaded(k) // gap_steps) * gap
-    local = LocalLayout(body.local.element, tuple(strides), stride, gap, gap_loop, gap_steps)
-    return replace(body, local=local)
+    element, gaps = body.local.element, (gap, gap_loop, gap_steps, gap_elements)
+    return replace(body, local=LocalLayout(element, tuple(strides), stride, *gaps))

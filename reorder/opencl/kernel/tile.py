@@ -11,7 +11,6 @@ from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
-from memdesc.banks import BANKS
 from memdesc.dtypes import BYTE_BITS
 from reorder.opencl.kernel.access import VECTOR, WORD, Access, Mode
 from reorder.opencl.kernel.launch import KernelTask, Launch, Pattern, ceil_log2, lower_nest, tiled
@@ -76,10 +75,11 @@ class SkewedShape(NamedTuple):
 # the tile for elements of so many bytes; a work item loads the rows that it transposes
 _SKEWED = {1: SkewedShape(128, 96), 2: SkewedShape(128, 48), 4: SkewedShape(64, 32)}
 
-# Elements of a tile that converts, and of its longest edge. If wider elements become bytes, rows of
-# dst would be shorter than a cache line: then it has so many bytes of src, and the narrow edge.
-_CONVERTED, _EDGE, _NARROW_NBYTES, _NARROW_EDGE = 4096, 64, 1 << 15, 128
+# elements of a tile that converts, and of its longest edge
+_CONVERTED, _EDGE = 4096, 64
 _WORK_ITEMS = 256
+# bytes after each run of local memory, and after each vector of src: the first that is best
+_PADDINGS = tuple((padding, gap) for gap in (0, 4, 8, 16) for padding in (0, 4, 8, 16, 32, 64))
 
 
 def try_lower_skewed(task: KernelTask) -> tuple[Launch, ...]:
@@ -116,13 +116,7 @@ def try_lower_skewed(task: KernelTask) -> tuple[Launch, ...]:
         if shape.height * nbytes % dst.align:
             return ()
     body = Staged(tuple(extents), src, dst, "dst", LocalLayout(nbytes), max(WORD // nbytes, 1))
-    return _launched(task, nest, body, shape.work_items, _gaps(nbytes))
-
-
-def _gaps(nbytes: int) -> tuple[tuple[int, int], ...]:
-    """Return bytes after each run, and after each vector of src; of words, only the first."""
-    gaps = range(0, BANKS * WORD, WORD) if nbytes < WORD else (0,)
-    return tuple((padding, gap) for padding in (0, WORD) for gap in gaps)
+    return _launched(task, nest, body, shape.work_items)
 
 
 def try_lower(task: KernelTask) -> tuple[Launch, ...]:
@@ -172,9 +166,7 @@ def _moved(task: KernelTask, nest: Nest, bits: tuple[int, int]) -> tuple[Launch,
     if first in src.run or extents[first] % packed:
         packed = 1
     body = Staged(tuple(extents), src, dst, "dst", LocalLayout(nbytes), packed, is_paired=is_paired)
-    paddings: tuple[tuple[int, int], ...] = ()
     if packed == 1 and nbytes < WORD:
-        paddings = tuple((gap, 0) for gap in range(0, BANKS * WORD, WORD))
         # elements of a vector should be at constant distances in local memory
         is_gathered = not _is_regular(body, src) and _is_regular(body, dst) and not is_paired
         if is_gathered and not dst.is_shifted:
@@ -186,7 +178,7 @@ def _moved(task: KernelTask, nest: Nest, bits: tuple[int, int]) -> tuple[Launch,
     # a power of two, no more than there are vectors
     vectors = max(body.accesses(src), body.accesses(dst))
     work_items = max(min(task.work_items(shape.work_items), 1 << ceil_log2(vectors)), 1)
-    return _launched(task, nest, body, work_items, paddings)
+    return _launched(task, nest, body, work_items)
 
 
 def _aligned_run(loops: tuple[Loop, ...], limit: int, most: int, bits: int) -> int:
@@ -250,12 +242,10 @@ def try_lower_conversion(task: KernelTask) -> tuple[Launch, ...]:
     nest = nest._replace(loops=loops)
     # a vector that is loaded should not become many vectors of dst
     longest = min(_MAX_BITS // bits[0], max(_MAX_BITS // bits[1], _MIN_VECTOR), _MAX_VECTOR)
-    most, edge = _CONVERTED, _EDGE
-    if bits[0] > BYTE_BITS >= bits[1]:
-        most, edge = _NARROW_NBYTES * BYTE_BITS // bits[0], _NARROW_EDGE
     # scales are at constant distances along one loop
     depth = 1 if conversion.varying else len(loops)
-    chosen = _extents(loops, (most // edge, edge), most, _MIN_CONVERTED, depth)
+    limits = _CONVERTED // _EDGE, _EDGE
+    chosen = _extents(loops, limits, _CONVERTED, _MIN_CONVERTED, depth)
     if chosen is None:
         return ()
     (along_src, along_dst), extents = chosen
@@ -264,10 +254,10 @@ def try_lower_conversion(task: KernelTask) -> tuple[Launch, ...]:
     if prod(extents[k] for k in along_dst.run[:cut]) >= _MIN_CONVERTED:
         along_dst = Chain(along_dst.run[:cut], along_dst.extents[:cut])
     chains = along_src, along_dst
-    limits = longest * bits[0], min(_MAX_BITS, _MAX_VECTOR * bits[1])
+    widest = longest * bits[0], min(_MAX_BITS, _MAX_VECTOR * bits[1])
     sides = [
         runs_of(nest, k, chain.run, extents, bits[k], is_aligned=task.is_aligned, most=most)
-        for k, (chain, most) in enumerate(zip(chains, limits, strict=True))
+        for k, (chain, most) in enumerate(zip(chains, widest, strict=True))
     ]
     src, dst = sides
     # vectors start at whole bytes, and no byte of dst is shared
@@ -281,9 +271,7 @@ def try_lower_conversion(task: KernelTask) -> tuple[Launch, ...]:
     element = max(bits[1] // BYTE_BITS, 1)
     uniform = loops[src.run[0]].uniform(conversion.varying)
     body = Staged(tuple(extents), src, dst, "dst", LocalLayout(element), 1, uniform)
-    paddings = () if src.run[0] in dst.run else _gaps(1)
-    work_items = task.work_items(_WORK_ITEMS)
-    return _launched(task, nest, body, work_items, paddings)
+    return _launched(task, nest, body, task.work_items(_WORK_ITEMS))
 
 
 def _extents(
@@ -332,17 +320,11 @@ def _is_regular(body: Staged, side: Runs) -> bool:
     return False
 
 
-def _launched(
-    task: KernelTask,
-    nest: Nest,
-    body: Staged,
-    work_items: int,
-    paddings: tuple[tuple[int, int], ...],
-) -> tuple[Launch, ...]:
+def _launched(task: KernelTask, nest: Nest, body: Staged, work_items: int) -> tuple[Launch, ...]:
     """Make the launch of a tile; empty if the device has no such group, or too little memory."""
     if work_items > task.device.max_work_items:
         return ()
-    body = without_bank_conflicts(body, work_items, paddings)
+    body = without_bank_conflicts(body, work_items, _PADDINGS)
     if body.local_nbytes > MAX_LOCAL_NBYTES:
         return ()
     sides = [side for side in (body.src, body.dst) if isinstance(side, Runs)]
