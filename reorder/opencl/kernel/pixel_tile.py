@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from memdesc.banks import BANKS
 from reorder.opencl.kernel.access import PIXEL_LANES, WORD, Mode
 from reorder.opencl.kernel.launch import KernelTask, Launch, Pattern, lower_nest, tiled
-from reorder.opencl.kernel.local_memory import LocalLayout, chain_of
-from reorder.opencl.kernel.placement import Loop, Nest
+from reorder.opencl.kernel.placement import Chain, Loop, Nest, chain_of
 from reorder.opencl.kernel.staged import (
     LANES,
+    LocalLayout,
     Pixels,
     Runs,
     Staged,
@@ -27,7 +27,6 @@ from reorder.values.binding import BETA
 
 if TYPE_CHECKING:
     from reorder.opencl.kernel.formula import KernelFormula
-    from reorder.opencl.kernel.local_memory import Chain
 
 # bits of the widest element that is converted
 _MAX_BITS = 32

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from reorder.plan.passes import split_node
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from memdesc import ImageDesc
     from reorder.plan.nodes import Box, IndirectLoop
@@ -181,6 +181,34 @@ class Nest(NamedTuple):
 def without(loops: Iterable[Loop], taken: Collection[Loop | None]) -> list[Loop]:
     """Return loops without some of them, compared by identity."""
     return [loop for loop in loops if all(loop is not one for one in taken)]
+
+
+class Chain(NamedTuple):
+    """The loops that form a contiguous run in an operand, and the steps of each in a tile."""
+
+    run: tuple[int, ...]
+    extents: tuple[int, ...]
+
+
+def chain_of(loops: Sequence[Loop], operand: int, limit: int) -> Chain | None:
+    """Return the contiguous loops of an operand until their run has `limit` elements."""
+    run: list[int] = []
+    extents: list[int] = []
+    length = 1
+    while length < limit:
+        steps = (k for k, loop in enumerate(loops) if loop.stride(operand) == length)
+        k = next((k for k in steps if k not in run and loops[k].extent > 1), None)
+        if k is None:
+            break
+        loop, needed = loops[k], -(-limit // length)
+        run.append(k)
+        # of a longer loop, the least power of two that is enough
+        extents.append(loop.extent if loop.extent <= needed else 1 << (needed - 1).bit_length())
+        length *= extents[-1]
+        # a run continues only after whole loops of data
+        if operand == 0 and loop.valid != loop.extent:
+            break
+    return Chain(tuple(run), tuple(extents)) if run else None
 
 
 def place_box(box: Box, shapes: ImageShapes) -> tuple[Nest, ...] | None:

@@ -32,7 +32,6 @@ from reorder.opencl.kernel.access import (
 )
 from reorder.opencl.kernel.formula import WORD_BITS
 from reorder.opencl.kernel.launch import Body, Pattern, floor_log2
-from reorder.opencl.kernel.local_memory import SUBGROUP, LocalLayout
 from reorder.opencl.kernel.statements import (
     FIRST_BYTES,
     NIBBLES,
@@ -56,6 +55,8 @@ if TYPE_CHECKING:
 
 # the index of the lanes of a pixel among the loops of a tile
 LANES = -1
+# work items that access local memory together
+_SUBGROUP = 32
 # steps of a work item that are written one after another; more are a loop
 _MAX_UNROLLED = 16
 # what counts the steps that may be accessed: src has data there, dst is written there
@@ -115,6 +116,34 @@ class Pixels(NamedTuple):
             scale = scales.get(k, 1)
             yield k, steps, scale
             scales[k] = scale * steps
+
+
+class LocalLayout(NamedTuple):
+    """Where a tile is in local memory.
+
+    `element` has the bytes of an element, `strides` those between the steps of each loop, and then
+    of the lanes of a pixel. After each `gap_steps` steps of a loop, `gap` more bytes follow: after
+    `gap_elements` of the run that is contiguous here, if the loop is part of it.
+    """
+
+    element: int
+    strides: tuple[int, ...] = ()
+    nbytes: int = 0
+    gap: int = 0
+    gap_loop: int = 0
+    gap_steps: int = 1
+    gap_elements: int = 0
+
+    def offset(self, loop: int, index: int) -> int:
+        """Return the bytes from the start of the tile to a step of a loop."""
+        gap = self.gap if loop == self.gap_loop else 0
+        return index * self.strides[loop] + index // self.gap_steps * gap
+
+    def terms(self, loop: int, index: str) -> list[str]:
+        """Return the expressions whose sum is the `offset` of a step of a loop."""
+        gaps = self.gap and loop == self.gap_loop
+        more = [f"{index} / {self.gap_steps} * {self.gap}"] if gaps else []
+        return [f"{index} * {self.strides[loop]}", *more]
 
 
 @dataclass(frozen=True)
@@ -194,7 +223,7 @@ class Staged(Body):
     def first_words(self, side: Runs | Pixels, work_items: int) -> list[int]:
         """Return the words of local memory that the first work items access first."""
         words = []
-        for item in range(min(work_items, SUBGROUP)):
+        for item in range(min(work_items, _SUBGROUP)):
             if isinstance(side, Pixels):
                 at = self._offset(item, side.digits)
             else:

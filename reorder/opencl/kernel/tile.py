@@ -14,19 +14,21 @@ from typing import TYPE_CHECKING, NamedTuple
 from memdesc.dtypes import BYTE_BITS
 from reorder.opencl.kernel.access import VECTOR, WORD, Access, Mode
 from reorder.opencl.kernel.launch import KernelTask, Launch, Pattern, ceil_log2, lower_nest, tiled
-from reorder.opencl.kernel.local_memory import (
-    MAX_LOCAL_NBYTES,
-    Chain,
+from reorder.opencl.kernel.placement import Chain, Loop, chain_of, without
+from reorder.opencl.kernel.staged import (
     LocalLayout,
-    chain_of,
+    Runs,
+    Staged,
+    runs_of,
+    without_bank_conflicts,
 )
-from reorder.opencl.kernel.placement import Loop, without
-from reorder.opencl.kernel.staged import Runs, Staged, runs_of, without_bank_conflicts
 from reorder.values.binding import BETA
 
 if TYPE_CHECKING:
     from reorder.opencl.kernel.placement import Nest
 
+# local memory that every kernel on NVIDIA's devices may use
+_MAX_LOCAL = 48 << 10
 # bytes of the shortest run; shorter ones are faster without local memory
 _MIN_RUN = 16
 # bytes of the shortest rows of src and dst that are worth skewed tiles
@@ -58,22 +60,11 @@ _SHAPES = {
 }
 
 
-class SkewedShape(NamedTuple):
-    """A tile: its steps along src and along dst, and the work items of its group.
-
-    Its rows in dst end at multiples of `align` bytes. A tile is taken only if its bytes along dst
-    are a multiple of that.
-    """
-
-    width: int
-    height: int
-    work_items: int = 256
-    # bytes of a sector of memory
-    align: int = 32
-
-
-# the tile for elements of so many bytes; a work item loads the rows that it transposes
-_SKEWED = {1: SkewedShape(128, 96), 2: SkewedShape(128, 48), 4: SkewedShape(64, 32)}
+# bytes of a sector of memory, at whose multiples rows of skewed tiles end in dst
+_SECTOR = 32
+# Steps of a skewed tile along dst and along src, for elements of so many bytes: whole sectors along
+# dst. A work item loads the rows that it transposes.
+_SKEWED = {1: (96, 128), 2: (48, 128), 4: (32, 64)}
 
 # elements of a tile that converts, and of its longest edge
 _CONVERTED, _EDGE = 4096, 64
@@ -89,8 +80,7 @@ def try_lower_skewed(task: KernelTask) -> tuple[Launch, ...]:
     """
     nest, access = task.nest, task.accesses[1]
     nbytes = access.nbytes
-    shape = _SKEWED.get(nbytes)
-    if shape is None or not task.moves_bytes or not nest.is_plain or not task.is_aligned:
+    if nbytes not in _SKEWED or not task.moves_bytes or not nest.is_plain or not task.is_aligned:
         return ()
     moving = nest.moving
     along_src, along_dst = moving.along_src, moving.along_dst
@@ -99,7 +89,7 @@ def try_lower_skewed(task: KernelTask) -> tuple[Launch, ...]:
     if along_src is along_dst or min(along_src.extent, along_dst.extent) * nbytes < _MIN_ROW:
         return ()
     loops = (along_dst, along_src, *moving.outer)
-    extents = [shape.height, shape.width, *(1 for _ in moving.outer)]
+    extents = [*_SKEWED[nbytes], *(1 for _ in moving.outer)]
     nest = nest._replace(loops=loops)
     sides = [
         runs_of(nest, operand, (1 - operand,), extents, access.bits, is_aligned=True)
@@ -110,13 +100,9 @@ def try_lower_skewed(task: KernelTask) -> tuple[Launch, ...]:
     if not any(starts):
         return ()
     if starts[1]:
-        dst = dst._replace(align=1 << (shape.align.bit_length() - 1), is_shifted=True)
-        dst = dst._replace(lanes=VECTOR // nbytes, is_whole=False)
-        # rows of dst end at multiples of `align` in all tiles only if a tile has whole ones
-        if shape.height * nbytes % dst.align:
-            return ()
+        dst = dst._replace(align=_SECTOR, is_shifted=True, lanes=VECTOR // nbytes, is_whole=False)
     body = Staged(tuple(extents), src, dst, "dst", LocalLayout(nbytes), max(WORD // nbytes, 1))
-    return _launched(task, nest, body, shape.work_items)
+    return _launched(task, nest, body, _WORK_ITEMS)
 
 
 def try_lower(task: KernelTask) -> tuple[Launch, ...]:
@@ -325,7 +311,7 @@ def _launched(task: KernelTask, nest: Nest, body: Staged, work_items: int) -> tu
     if work_items > task.device.max_work_items:
         return ()
     body = without_bank_conflicts(body, work_items, _PADDINGS)
-    if body.local_nbytes > MAX_LOCAL_NBYTES:
+    if body.local_nbytes > _MAX_LOCAL:
         return ()
     sides = [side for side in (body.src, body.dst) if isinstance(side, Runs)]
     src, dst = (Access(Mode.ELEMENTS, side.bits) for side in sides)
