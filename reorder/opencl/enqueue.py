@@ -22,7 +22,7 @@ from reorder.memory.inputs import as_memory, check_axes, from_pixels, result_des
 from reorder.memory.memory import Memory
 from reorder.opencl.allocation import allocate, allocate_buffer
 from reorder.opencl.device_memory import DeviceMemory, events_of, record_event
-from reorder.opencl.execution import enqueue_transfers, transfers_between
+from reorder.opencl.execution import enqueue_transfers, prepare_transfers
 from reorder.opencl.image_formats import supported_format
 from reorder.opencl.known import SIDES, SMALL, UNKNOWN, KnownCall, note_call
 from reorder.opencl.operands import (
@@ -32,6 +32,7 @@ from reorder.opencl.operands import (
     check_desc,
     check_queue,
     checked_events,
+    device_operand,
 )
 from reorder.opencl.process import state
 from reorder.values.attr import Attr, check_beta
@@ -474,9 +475,10 @@ def _run(
         if isinstance(desc, ImageDesc):
             form = supported_format(queue, desc, given.channel_type)
         memory = Unallocated(form)
-    transfers, (src, dst) = transfers_between(
-        queue, (source.memory, memory), (source.desc, desc), given.attr, given.called
-    )
+    one = device_operand(queue, source.memory, source.desc, given.called[0], "read")
+    other = device_operand(queue, memory, desc, given.called[1], "write")
+    transfers = prepare_transfers(queue, one, other, given.attr)
+    src, dst = one.memory, other.memory
     waiting += source.events(queue) + events_of(queue, given.out)
     is_known = source.host is None or _is_same(source.host, given.x)
     if given.out is None:

@@ -1,4 +1,4 @@
-"""Transfers between memories that callers pass: checked in each call, prepared once.
+"""Transfers between operands: prepared once, and enqueued.
 
 Each context caches its prepared reorders by everything that plans and kernels depend on: the
 device, the descriptors, the attributes, and whether vectors may start where the memories do.
@@ -17,21 +17,14 @@ from pyopencl.tools import first_arg_dependent_memoize
 from reorder.opencl.allocation import allocate_buffer
 from reorder.opencl.kernel.launch import DeviceTraits
 from reorder.opencl.kernel.transfers import Transfer, plan_transfers
-from reorder.opencl.operands import (
-    DeviceOperand,
-    check_desc,
-    check_operands,
-    device_operand,
-)
+from reorder.opencl.operands import DeviceOperand, check_operands
 from reorder.opencl.programs import PreparedLaunch, constant_buffer, floats_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from memdesc import ImageDesc, MemoryDesc
     from reorder.values.attr import Attr
 
-    Descs = tuple[MemoryDesc | ImageDesc, MemoryDesc | ImageDesc]
 
 # the most prepared reorders that a context keeps
 _MAX_KEYS = 512
@@ -51,25 +44,6 @@ class PreparedTransfer(NamedTuple):
 
 
 Prepared = tuple[PreparedTransfer, ...]
-
-
-def transfers_between(
-    queue: cl.CommandQueue,
-    memory: tuple[Any, Any],
-    descs: Descs,
-    attr: Attr | None,
-    names: tuple[str, str],
-) -> tuple[Prepared, tuple[Any, Any]]:
-    """Check two memories; return the transfers between them, and the memory that kernels get.
-
-    `memory` is what callers pass to read and to write, under these names, or `Unallocated`. They
-    must fit each other, their descriptors and the device.
-    """
-    for desc, side in zip(descs, ("src", "dst"), strict=True):
-        check_desc(desc, side)
-    given = zip(memory, descs, names, ("read", "write"), strict=True)
-    src, dst = (device_operand(queue, *one) for one in given)
-    return prepare_transfers(queue, src, dst, attr), (src.memory, dst.memory)
 
 
 def prepare_transfers(

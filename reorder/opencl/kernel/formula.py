@@ -58,8 +58,6 @@ class KernelFormula(Formula):
     writes_halves: bool = False
     # halves of an image keep their bits, so that vectors of them are loaded and stored as such
     moves_halves: bool = False
-    # f16 and f32 are converted by what a device has for it, instead of by integers
-    has_half_instructions: bool = False
 
     @classmethod
     def on_device(cls, src: str, dst: str, bound: BoundAttr, floats: Floats) -> Self:
@@ -102,13 +100,13 @@ class KernelFormula(Formula):
 
     def decode(self, code: Expr, dtype: str, work: str) -> Expr:
         """Return the value of an element, of halves by what a device has for them."""
-        if (dtype, work) == ("f16", "f32") and self.has_half_instructions:
+        if (dtype, work) == ("f16", "f32"):
             return Function("decode_f16", (name("code", "u32"),), "f32", _decode_half())(code)
         return super().decode(code, dtype, work)
 
     def encode(self, value: Expr, dtype: str) -> Expr:
         """Return the element nearest to a value, of halves by what a device has for them."""
-        if (value.kind, dtype) == ("f32", "f16") and self.has_half_instructions:
+        if (value.kind, dtype) == ("f32", "f16"):
             # a NaN of an image may have another payload
             body = _encode_half(keeps_payload=not self.writes_halves)
             return Function("encode_f16", (name("value", "f32"),), "u32", body)(value)
@@ -194,10 +192,8 @@ class KernelFormula(Formula):
     def lines(self) -> Iterator[str]:
         """Return the functions of a conversion, before the kernel; none where bits move."""
         if self.writes_halves:
-            codes = (name("code", "u32"),)
-            value = replace(self, has_half_instructions=False).decode(codes[0], "f16", "f32")
-            body = _decode_half(keeps_payload=False) if self.has_half_instructions else value
-            yield from _lines(Function(PIXEL, codes, "f32", body))
+            body = _decode_half(keeps_payload=False)
+            yield from _lines(Function(PIXEL, (name("code", "u32"),), "f32", body))
         if self.is_move:
             return
         yield _PRAGMA

@@ -214,7 +214,6 @@ def _conversion(
         made,
         writes_halves=dst.image is not None and dst.desc.dtype.name == "f16",
         moves_halves=not plan.converts and src.desc.dtype.name == "f16",
-        has_half_instructions="f16" in (name, dst.desc.dtype.name),
     )
 
 
