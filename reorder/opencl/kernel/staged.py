@@ -220,25 +220,13 @@ class Staged(Body):
             return prod(self.extents)
         return self.chunks(side) * prod(steps for _, steps, _ in self.rest(side))
 
-    def first_words(self, side: Runs | Pixels, work_items: int) -> list[int]:
-        """Return the words of local memory that the first work items access first."""
-        words = []
-        for item in range(min(work_items, _SUBGROUP)):
-            if isinstance(side, Pixels):
-                at = self._offset(item, side.digits)
-            else:
-                number, chunk = divmod(item, self.chunks(side))
-                run = [(k, self.steps(k), 1) for k in side.run]
-                at = self._offset(chunk * side.lanes, run) + self._offset(number, self.rest(side))
-            words.append(at // WORD)
-        return words
-
-    def _offset(self, number: int, digits: Iterable[tuple[int, int, int]]) -> int:
-        at = 0
-        for k, steps, scale in digits:
-            number, digit = divmod(number, steps)
-            at += self.local.offset(k, digit * scale)
-        return at
+    def first_indices(self, side: Runs | Pixels, work_items: int) -> list[list[tuple[int, int]]]:
+        """Return (loop, index) of what each of the first work items accesses first."""
+        if isinstance(side, Pixels):
+            return [_digits(item, side.digits) for item in range(min(work_items, _SUBGROUP))]
+        run, rest = [(k, self.steps(k), 1) for k in side.run], self.rest(side)
+        places = (divmod(item, self.chunks(side)) for item in range(min(work_items, _SUBGROUP)))
+        return [_digits(k * side.lanes, run) + _digits(number, rest) for number, k in places]
 
     def param_names(self) -> list[str]:
         """Return the end of src if aligned loads include bytes around the wanted ones."""
@@ -736,6 +724,15 @@ def _digit(loop: int, s: int) -> str:
     return f"lane_{s}" if loop == LANES else f"x{loop}_{s}"
 
 
+def _digits(number: int, loops: Iterable[tuple[int, int, int]]) -> list[tuple[int, int]]:
+    """Return (loop, index) of a number whose digits are steps of some loops, at a distance."""
+    found = []
+    for k, steps, scale in loops:
+        number, digit = divmod(number, steps)
+        found.append((k, digit * scale))
+    return [(k, index) for k, index in found if index]
+
+
 def _steps(total: int, work_items: int) -> tuple[str, list[str]]:
     """Return the head of a loop over what a work item moves, and the first number of each step.
 
@@ -882,16 +879,19 @@ def without_bank_conflicts(
 
     `paddings` are bytes after each run, and after some steps of the innermost loop of src.
     """
+    sides = [body.first_indices(side, work_items) for side in (body.src, body.dst)]
 
-    def steps(tried: Staged) -> int:
+    def steps(local: LocalLayout) -> int:
         """Return the steps in which the banks serve the first stores and loads."""
-        return sum(bank_steps(tried.first_words(side, work_items)) for side in (body.src, body.dst))
+        words = ([sum(local.offset(*at) for at in item) // WORD for item in side] for side in sides)
+        return sum(map(bank_steps, words))
 
-    return min((laid_out(body, *padding) for padding in paddings), key=steps)
+    layouts = dict.fromkeys(laid_out(body, *padding) for padding in paddings)
+    return replace(body, local=min(layouts, key=steps))
 
 
-def laid_out(body: Staged, padding: int = 0, gap: int = 0) -> Staged:
-    """Return a body with local memory in the order of its side, given the bytes after each run.
+def laid_out(body: Staged, padding: int, gap: int) -> LocalLayout:
+    """Return local memory in the order of its side of a body, given the bytes after each run.
 
     Runs start at multiples of a vector. `gap` more bytes follow each vector's steps of the
     innermost loop of src, where vectors of the run do not span them.
@@ -908,7 +908,6 @@ def laid_out(body: Staged, padding: int = 0, gap: int = 0) -> Staged:
         is_apart = body.ordered == "dst" and not side.is_shifted
         if not is_apart or gap_elements % side.lanes or body.steps(gap_loop) % gap_steps:
             gap = 0
-    gap_elements = gap_elements if gap else 0
     strides, stride = [0] * (len(body.extents) + 1), body.local.element
     for k in side.run:
         strides[k] = stride
@@ -921,5 +920,5 @@ def laid_out(body: Staged, padding: int = 0, gap: int = 0) -> Staged:
         stride *= body.loaded(k)
         if k == gap_loop:
             stride += -(-body.loaded(k) // gap_steps) * gap
-    element, gaps = body.local.element, (gap, gap_loop, gap_steps, gap_elements)
-    return replace(body, local=LocalLayout(element, tuple(strides), stride, *gaps))
+    gaps = (gap, gap_loop, gap_steps, gap_elements) if gap else ()
+    return LocalLayout(body.local.element, tuple(strides), stride, *gaps)
