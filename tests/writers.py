@@ -13,7 +13,7 @@ from reorder.checkpoints.writer import Writer
 
 def one_tensor(target: Path, *, resume: bool = False, overwrite: bool = False) -> Writer:
     """Begin to write a file with a tensor "a" of 100 bytes."""
-    files = plan_file(target, [Tensor("a", "u8", (100,), 100)], {})
+    files = [plan_file(target, [Tensor("a", "u8", (100,), 100)], {})]
     facts = {target.name: "the only ones"}
     return Writer(target, files, resume=resume, overwrite=overwrite, facts=facts).begin()
 
@@ -33,7 +33,7 @@ def write_tensors(
     metadata: Mapping[str, Any] | None = None,
 ) -> Path:
     """Write a file in the format that its name says; tensors without data hold zeros."""
-    with Writer(path, plan_file(path, [*tensors], metadata or {})) as writer:
+    with Writer(path, [plan_file(path, [*tensors], metadata or {})]) as writer:
         for name, each in (data or {}).items():
             write_part(writer, name, 0, each)
         writer.finish()

@@ -15,7 +15,7 @@ from memdesc.errors import about, short_repr
 from memdesc.immutable import immutable
 from reorder.checkpoints.formats.entry import Entry, Maps
 from reorder.checkpoints.formats.table import read_container
-from reorder.checkpoints.save import memory_of, value_of
+from reorder.checkpoints.save import held_in, value_of
 from reorder.checkpoints.weights import Model, weight_at, weight_of
 from reorder.disk import as_path
 from reorder.quantize import Quantized, dequantize
@@ -129,8 +129,7 @@ class StoredTensor(Checked):
         MemdescError
             As for `desc` and `data`.
         """
-        desc = self.desc
-        return memory_of(self._entry) if isinstance(desc, MemoryDesc) else Record(desc, self.data)
+        return held_in(self._entry)
 
     def weight(self) -> Memory | Record | Quantized:
         """Return the weight whose codes it holds, with all its tensors; else the same as `memory`.
@@ -273,10 +272,8 @@ class Checkpoint(Checked, Mapping[str, StoredTensor]):
 
     def weight(self, name: str) -> Memory | Record | Quantized:
         """Return a tensor, or the weight whose codes it holds, as `dequantize` takes it."""
-        entry = self[name]
-        if not self.scaled_by(name):
-            return entry.memory()
-        return value_of(self._model.decided(weight_of(self._model.entries, name)))
+        found = weight_of(self._model.entries, self[name].name)
+        return value_of(self._model.decided(found) if found.names[1:] else found.codes)
 
     def scaled_by(self, name: str) -> tuple[str, ...]:
         """Return the names of the tensors that turn the codes of a tensor into numbers."""

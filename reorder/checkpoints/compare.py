@@ -18,10 +18,11 @@ from memdesc.record import RecordDesc
 from reorder.api import reorder
 from reorder.checkpoints.causes import Part, find_causes, is_equal_bytes, parts_of_record
 from reorder.checkpoints.formats.entry import NOT_BYTES, Entry
-from reorder.checkpoints.save import memory_of, read_model, value_of
+from reorder.checkpoints.save import read_model, value_of
 from reorder.checkpoints.stored import ONE, are_as_in_models, in_order_of
 from reorder.comparison import ValueComparison, compare_values
 from reorder.disk import as_path
+from reorder.memory.memory import Memory
 from reorder.quantize import dequantize
 from reorder.records.record import Record
 from reorder.records.repacking import repack
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from reorder.checkpoints.weights import Model, Weight
-    from reorder.memory.memory import Memory
 
 # how many bytes of a tensor are used to find another one with the same bytes
 _START = 4096
@@ -223,12 +223,8 @@ def _contents(model: Model, unknown: set[str]) -> Iterator[tuple[str, Content]]:
 
 
 def _numbers_of(item: Weight | Entry) -> Memory:
-    if isinstance(item, Entry):
-        desc = item.known_desc
-        if isinstance(desc, MemoryDesc):
-            return memory_of(item)
-        return dequantize(Record(desc, item.read()))
-    return dequantize(value_of(item))
+    value = value_of(item)
+    return value if isinstance(value, Memory) else dequantize(value)
 
 
 def compare_contents(

@@ -114,11 +114,11 @@ def _planned(given: FileReorder, stored: MemoryDesc, target: Path) -> tuple[Plan
     """Return the file; scales are known before, so they are written with its header."""
     codes = stored_layout(given.name, stored)
     if given.scales is None:
-        return plan_file(target, [codes], {})
+        return (plan_file(target, [codes], {}),)
     axis, scales, points = given.scales
     arrays = {"scales": scales, "zero_points": points}
     parts = quantized_parts(given.name, (codes, np.empty(0, np.uint8)), arrays, axis=axis)
-    (file,) = plan_file(target, [tensor for tensor, _ in parts], {})
+    file = plan_file(target, [tensor for tensor, _ in parts], {})
     return (file.with_data({tensor.name: data.tobytes() for tensor, data in parts}),)
 
 

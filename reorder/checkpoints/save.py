@@ -9,8 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from contextlib import suppress
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import numpy as np
 
@@ -40,9 +39,11 @@ from reorder.quantize import Quantized
 from reorder.records.record import Record
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from numpy.typing import NDArray
 
-    from reorder.checkpoints.formats.entry import Entry, PlannedFile, Tensor
+    from reorder.checkpoints.formats.entry import Entry, Tensor
     from reorder.memory.dlpack import Exporter
 
     Savable = Memory | Quantized | Record | NDArray[Any] | Exporter
@@ -100,9 +101,9 @@ def save(path: str | os.PathLike[str], tensors: Savable | Mapping[str, Savable])
     else:
         named = {DEFAULT_NAME: tensors}
     parts = [part for name, value in named.items() for part in _parts_of(name, value)]
-    (file,) = plan_file(given, [tensor for tensor, _ in parts], {})
-    data = {tensor.name: data for tensor, data in parts}
-    write_file(given, lambda out: _write(out, file, data))
+    file = plan_file(given, [tensor for tensor, _ in parts], {})
+    file = file.with_data({tensor.name: _buffer(data) for tensor, data in parts})
+    write_file(given, file.write)
 
 
 def save_raw(path: str | os.PathLike[str], memory: Memory) -> None:
@@ -154,18 +155,6 @@ def saving_format(path: Path) -> str:
         "keep a tensor with its descriptor, nor in .npy; --raw or reorder.checkpoints.save_raw "
         "writes its bytes alone"
     )
-
-
-def _write(out: BinaryIO, file: PlannedFile, data: Mapping[str, NDArray[np.uint8]]) -> None:
-    """Write a planned file and the bytes of its tensors."""
-    parts: list[tuple[int, bytes | memoryview]] = [*file.headers]
-    parts += ((span.offset, _buffer(data[name])) for name, span in file.spans.items())
-    for offset, part in parts:
-        out.seek(offset)
-        out.write(part)
-    if file.seal is not None:
-        out.flush()
-        file.seal(Path(out.name))
 
 
 def _buffer(data: NDArray[np.uint8]) -> memoryview:
@@ -323,7 +312,9 @@ def load(
     model = read_model(as_path(path), max_nbytes=max_nbytes, mmap=mmap)
     with naming(model.path):
         items = model.items(is_strict=kind is not Memory)
-    value = _made(model, items[name_of_only(model.path, items)], dtype)
+    only = name_of_only(model.path, items)
+    with naming(model.path):
+        value = value_of(items[only], dtype)
     if not isinstance(value, kind):
         found = type(value).__name__
         raise MemdescError(
@@ -407,7 +398,7 @@ def load_all(
     model = read_model(as_path(path), max_nbytes=max_nbytes, mmap=mmap)
     with naming(model.path):
         items = model.items(is_strict=kind is not Memory)
-    values = {name: _made(model, item) for name, item in items.items()}
+        values = {name: value_of(item) for name, item in items.items()}
     for name, value in values.items():
         if kind is None and not isinstance(value, Memory):
             found = type(value).__name__
@@ -457,29 +448,27 @@ def read_model(
     return Model(path, read_container(path))
 
 
-def _made(model: Model, item: Weight | Entry, dtype: str | None = None) -> Any:
-    """Read an item of a file as a Memory, Quantized or Record."""
-    with naming(model.path):
-        if isinstance(item, Weight):
-            return value_of(item)
-        if isinstance(item.desc, RecordDesc):
-            return Record(item.desc, item.read())
-        return memory_of(item, dtype)
-
-
-def value_of(weight: Weight) -> Quantized | Record:
-    """Return what the tensors of a weight are together."""
-    tensors = weight.tensors
-    if weight.desc is not None:
-        return Record(weight.desc, {role: entry.read() for role, entry in tensors.items()})
-    if weight.quantized is None:
-        raise MemdescError(weight.reason)
+def value_of(item: Weight | Entry, dtype: str | None = None) -> Memory | Record | Quantized:
+    """Return what a stored tensor holds, or what the tensors of a weight are together."""
+    if not isinstance(item, Weight):
+        return held_in(item, dtype)
+    tensors = item.tensors
+    if item.desc is not None:
+        return Record(item.desc, {role: entry.read() for role, entry in tensors.items()})
+    if item.quantized is None:
+        raise MemdescError(item.reason)
     codes = memory_of(tensors["memory"])
     scales, *given = (_array_of(each) for role, each in tensors.items() if role != "memory")
     points = given[0] if given else np.zeros(scales.shape, np.int32)
-    if not weight.quantized["axis"]:  # some containers have no scalars
+    if not item.quantized["axis"]:  # some containers have no scalars
         scales, points = scales.reshape(()), points.reshape(())
-    return Quantized(codes, scales, points, **weight.quantized)
+    return Quantized(codes, scales, points, **item.quantized)
+
+
+def held_in(entry: Entry, dtype: str | None = None) -> Memory | Record:
+    """Return what a stored tensor holds; `dtype` is that of `load`."""
+    desc = entry.desc
+    return Record(desc, entry.read()) if isinstance(desc, RecordDesc) else memory_of(entry, dtype)
 
 
 def _array_of(entry: Entry) -> NDArray[Any]:
@@ -509,7 +498,8 @@ def memory_of(entry: Entry, dtype: str | None = None) -> Memory:
 def desc_of_entry(entry: Entry, dtype: str | None) -> MemoryDesc:
     """Return what a stored tensor holds."""
     name = short_repr(entry.name)
-    desc = entry.desc or _void_desc(entry, dtype)
+    is_void = entry.desc is None and entry.dtype.startswith("|V")
+    desc = _void_desc(entry, dtype) if is_void else entry.known_desc
     if not isinstance(desc, MemoryDesc):
         raise MemdescError(
             f"{name} is {desc!r}, not a tensor of numbers; reorder.dequantize decodes it, and "
@@ -524,10 +514,7 @@ def desc_of_entry(entry: Entry, dtype: str | None) -> MemoryDesc:
 
 def _void_desc(entry: Entry, dtype: str | None) -> MemoryDesc:
     """Return what an array of void elements holds, given its type by the caller."""
-    name = short_repr(entry.name)
-    held = np.dtype(entry.dtype) if entry.dtype.startswith("|V") else None
-    if held is None:
-        raise MemdescError(f"{name} is not a tensor: {entry.reason}")
+    name, held = short_repr(entry.name), np.dtype(entry.dtype)
     if dtype is None:
         raise MemdescError(
             f"{name} holds elements of {held.itemsize} bytes without a type; say which: "

@@ -120,12 +120,9 @@ def stored_layout(name: str, desc: MemoryDesc, words: str | None = None) -> Tens
         shape = _shape_of_words(desc, data_type(word).bits // dtype.bits)
         if shape is not None:
             return Tensor(name, word, shape, desc.nbytes, desc)
-    if dtype.is_packed or desc.extra is not None:
-        return Tensor(name, "u8", (desc.nbytes,), desc.nbytes, desc)
-    shape = _extents(desc)
-    if shape is None:
-        return Tensor(name, "u8", (desc.nbytes,), desc.nbytes, desc)
-    return Tensor(name, dtype.name, shape, desc.nbytes, desc)
+    shape = None if dtype.is_packed or desc.extra is not None else _extents(desc)
+    kind, shape = ("u8", (desc.nbytes,)) if shape is None else (dtype.name, shape)
+    return Tensor(name, kind, shape, desc.nbytes, desc)
 
 
 def is_order_hidden(tensor: Tensor) -> bool:
@@ -138,11 +135,6 @@ def is_order_hidden(tensor: Tensor) -> bool:
         return False
     plain = stored_layout(tensor.name, memory_desc(desc.dims, desc.dtype), tensor.dtype)
     return (plain.dtype, plain.shape) == (tensor.dtype, tensor.shape)
-
-
-def is_in_shape(name: str) -> bool:
-    """Whether the words of a packing have the shape of the tensor, except for its last dim."""
-    return name in PACKINGS and PACKINGS[name].is_in_shape
 
 
 def _extents(desc: MemoryDesc) -> tuple[int, ...] | None:
@@ -159,7 +151,8 @@ def _shape_of_words(desc: MemoryDesc, count: int) -> tuple[int, ...] | None:
     extents = _extents(desc)
     if extents is None or desc.nelems == 0:
         return None
-    if any(is_in_shape(name.text) for name in desc.names()):
+    packings = [PACKINGS[name.text] for name in desc.names() if name.text in PACKINGS]
+    if any(packing.is_in_shape for packing in packings):
         extents = desc.padded_dims
     axes = max(desc.ndims - 1, 0)
     rest = prod(extents[axes:])

@@ -133,7 +133,7 @@ def plan_output(
     elif shard_bytes is not None:
         raise MemdescError(f"{str(target)!r} is one file; name a folder for shards")
     else:
-        made = Output(plan_file(target, tensors, metadata))
+        made = Output((plan_file(target, tensors, metadata),))
         if others:
             names = _first(path.relative_to(source).as_posix() for path in others)
             warnings.append(

@@ -14,15 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 from memdesc import MemdescError, MemoryDesc
 from memdesc.descriptor_json import SCHEMA
-from memdesc.dtypes import DATA_TYPES
+from memdesc.dtypes import BYTE_BITS, DATA_TYPES
 from memdesc.errors import about, short_repr
 from memdesc.layout import memory_order
 from memdesc.record import RecordDesc, record_desc
-from reorder.checkpoints.formats.entry import stored_desc
+from reorder.checkpoints.formats.entry import Container, check_entries, stored_desc
 from reorder.values.formats import INTEGERS
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
 
     from reorder.checkpoints.formats.entry import Desc, Entry, Tensor
 
@@ -96,22 +97,26 @@ def desc_from_json(text: str) -> tuple[Desc, Mapping[str, Any] | None]:
     return desc, note
 
 
-def split_metadata(
-    metadata: Mapping[str, str], names: Collection[str]
-) -> tuple[dict[str, str], dict[str, str]]:
-    """Return descriptors by the names of tensors, and the metadata without them.
+def container_of(
+    form: str, path: Path, entries: Sequence[Entry], metadata: Mapping[str, Any]
+) -> Container:
+    """Return what a file's headers say, given its tensors without and metadata with descriptors.
 
     A key that begins like those of descriptors is other metadata, unless it names a tensor or has
     the text of a descriptor.
     """
-    texts, rest = dict[str, str](), dict[str, str]()
+    names = {each.name for each in entries}
+    texts, rest = dict[str, str](), dict[str, Any]()
     for key, text in metadata.items():
         name = key.removeprefix(PREFIX)
-        if name != key and (name in names or _is_descriptor(text)):
+        if name != key and isinstance(text, str) and (name in names or _is_descriptor(text)):
             texts[name] = text
         else:
             rest[key] = text
-    return texts, rest
+    if unknown := texts.keys() - names:
+        raise MemdescError(f"a descriptor of {short_repr(min(unknown))}, which it does not have")
+    found = check_entries(describe(each, texts.get(each.name)) for each in entries)
+    return Container(form, found, rest, (path,))
 
 
 def _is_descriptor(text: str) -> bool:
@@ -133,56 +138,56 @@ def descriptors_of(tensors: Iterable[Tensor]) -> dict[str, str]:
     return found
 
 
-def described(entries: Iterable[Entry], texts: Mapping[str, str]) -> list[Entry]:
-    """Return entries with their `desc`; `texts` has the metadata's descriptors by name."""
-    found = [describe(each, texts.get(each.name)) for each in entries]
-    for each in found:
-        if each.is_described:
-            _check_words(each)
-    if unknown := texts.keys() - {each.name for each in found}:
-        raise MemdescError(f"a descriptor of {short_repr(min(unknown))}, which it does not have")
-    return found
+def describe(entry: Entry, text: str | None, source: str = "") -> Entry:
+    """Return an entry with its `desc`, from its descriptor if it has one.
 
-
-def _check_words(entry: Entry) -> None:
-    """Refuse a tensor of other elements, or of other axes, than its descriptor means.
-
-    Integers may be words of anything. Outer axes may be joined, as GGUF needs, and scales of some
-    records are stored in their padded dims, whatever their layout is.
+    `source` is what messages call the place of the descriptor; by default it is in the metadata.
     """
-    desc, shape = entry.desc, [size for size in entry.shape if size > 1]
-    meant = desc.dtype.name if isinstance(desc, MemoryDesc) else "u8"
-    fits = entry.dtype in INTEGERS or entry.dtype not in DATA_TYPES or not entry.nbytes
-    if isinstance(desc, MemoryDesc) and desc.layout.xor:
-        return  # of a swizzle there are only bytes
-    if isinstance(desc, MemoryDesc) and entry.dtype == meant and entry.nbytes:
-        blocks = [block.extent for block in sorted(desc.blocks, key=memory_order)]
-        meant += f" of shape {(*blocks,)}"
-        orders = [blocks] if len(blocks) == desc.ndims else [blocks, desc.padded_dims]
-        axes = [[size for size in order if size > 1] for order in orders]
-        fits = desc.dtype.is_packed or any(
-            shape[1:] == each[len(each) - len(shape) + 1 :] for each in axes
-        )
-    if not fits:
-        raise MemdescError(
-            f"{short_repr(entry.name)} is stored as {entry.dtype} of shape {entry.shape}, but its "
-            f"descriptor {desc!r} means {meant}: another program changed the tensor, and kept the "
-            f"descriptor; remove {short_repr(PREFIX + entry.name)} from the metadata"
-        )
-
-
-def describe(entry: Entry, text: str | None) -> Entry:
-    """Return an entry with its `desc`, from its descriptor if it has one."""
     if text is None:
         desc, reason = stored_desc(entry.dtype, entry.shape)
-        return replace(entry, desc=desc, reason=reason)
+        return replace(entry, desc=desc, reason=entry.reason or reason)
     with about(f"the descriptor of {short_repr(entry.name)}"):
-        found, note = desc_from_json(text)
-        if isinstance(found, MemoryDesc) and found.has_broadcast:
-            raise MemdescError(f"{found!r} repeats elements, which a stored tensor does not")
-    if found.nbytes != entry.nbytes:
+        desc, note = desc_from_json(text)
+        if isinstance(desc, MemoryDesc) and desc.has_broadcast:
+            raise MemdescError(f"{desc!r} repeats elements, which a stored tensor does not")
+    if desc.nbytes != entry.nbytes:
         raise MemdescError(
-            f"{short_repr(entry.name)} has {entry.nbytes} bytes, but its descriptor {found!r} "
-            f"takes {found.nbytes}"
+            f"{short_repr(entry.name)} has {entry.nbytes} bytes, but its descriptor {desc!r} takes "
+            f"{desc.nbytes}"
         )
-    return replace(entry, desc=found, reason="", is_described=True, note=note)
+    if problem := _misfit(entry, desc):
+        place = source or f"{short_repr(PREFIX + entry.name)} from the metadata"
+        raise MemdescError(
+            f"{short_repr(entry.name)} is stored as {entry.dtype} of shape {entry.shape}, but its "
+            f"descriptor {desc!r} means {problem}: another program changed the tensor, and kept "
+            f"the descriptor; remove {place}"
+        )
+    return replace(entry, desc=desc, reason="", is_described=True, note=note)
+
+
+def _misfit(entry: Entry, desc: Desc) -> str:
+    """Return the elements that a descriptor means if a tensor has others, or other axes.
+
+    Integers of another width are words or bytes of elements, in any shape, and those of as many
+    bits replace types that a container lacks. Outer axes may be joined, as GGUF needs, and scales
+    of some records are stored in their padded dims, whatever their layout is.
+    """
+    held = DATA_TYPES.get(entry.dtype)
+    if held is None or not entry.nbytes:
+        return ""
+    if isinstance(desc, RecordDesc):
+        return "" if held.name in INTEGERS else "u8"
+    dtype = desc.dtype
+    is_words = held.name in INTEGERS and held.bits != dtype.bits
+    if is_words or desc.layout.xor:
+        return ""  # of a swizzle there are only bytes
+    blocks = [block.extent for block in sorted(desc.blocks, key=memory_order)]
+    meant = f"{dtype} of shape {(*blocks,)}"
+    is_replaced = dtype.name in INTEGERS or dtype.numpy.isbuiltin != 1 or dtype.bits == BYTE_BITS
+    if held != dtype and not (held.name in INTEGERS and is_replaced):
+        return meant
+    shape = [size for size in entry.shape if size > 1]
+    orders = [blocks] if len(blocks) == desc.ndims else [blocks, desc.padded_dims]
+    axes = [[size for size in order if size > 1] for order in orders]
+    is_alike = any(shape[1:] == each[len(each) - len(shape) + 1 :] for each in axes)
+    return "" if dtype.is_packed or is_alike else meant

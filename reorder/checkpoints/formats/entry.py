@@ -123,10 +123,10 @@ class Entry:
     is_described: bool = False
     # what this tensor and others are together, from the metadata; only the first of them has it
     note: Mapping[str, Any] | None = field(default=None, repr=False, hash=False)
-    # its bytes, if they are those of a compressed member
-    data: NDArray[np.uint8] | None = field(default=None, repr=False, compare=False)
-    # what maps its file, if that is mapped
-    maps: Maps | None = field(default=None, repr=False, compare=False)
+    # returns its bytes in the file, if they are mapped or unpacked
+    source: Callable[[Entry], NDArray[np.uint8]] | None = field(
+        default=None, repr=False, compare=False
+    )
     # an indirection table, as for a `Place`
     rows: tuple[int, ...] = field(default=(), repr=False)
 
@@ -147,8 +147,7 @@ class Entry:
         shape = (len(rows), *self.shape[1:])
         nbytes = self.nbytes // self.shape[0] * len(rows)
         desc, reason = stored_desc(self.dtype, shape)
-        made = replace(self, shape=shape, nbytes=nbytes, desc=desc, reason=reason, rows=rows)
-        return made if self.data is None else replace(made, data=made.in_rows(self.data))
+        return replace(self, shape=shape, nbytes=nbytes, desc=desc, reason=reason, rows=rows)
 
     @property
     def stored_nbytes(self) -> int:
@@ -156,36 +155,31 @@ class Entry:
         last = max(self.rows, default=-1) + 1
         return self.nbytes // len(self.rows) * last if self.rows else self.nbytes
 
-    def in_rows(self, data: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """Return its bytes, given those in the file."""
+    def read(self) -> NDArray[np.uint8]:
+        """Return the bytes: of `source` if it is given, else read with system calls.
+
+        If the file shrinks, that is an error for system calls, and a signal if it is mapped. Fails
+        if the file cannot be read, or has changed since its header was read.
+        """
+        data = (self.source or _read)(self)
         if not self.rows:
             return data
         rows: NDArray[np.uint8] = data.reshape(-1, self.nbytes // len(self.rows))[[*self.rows]]
         return rows.reshape(-1)
 
-    def read(self) -> NDArray[np.uint8]:
-        """Return the bytes: mapped if `maps` is given, else read with system calls.
-
-        If the file shrinks, that is an error for system calls, and a signal if it is mapped. Fails
-        if the file cannot be read, or has changed since its header was read.
-        """
-        if self.maps is not None:
-            return self.maps.read(self)
-        if self.data is not None:
-            return self.data
-        data = np.empty(self.stored_nbytes, np.uint8)
-        with _open_unchanged(self.file, self.state) as file:
-            file.seek(self.offset)
-            if file.readinto(data) < data.nbytes:  # type: ignore[attr-defined] # binary files have it
-                raise MemdescError(
-                    f"{str(self.file)!r} became shorter while {self.name!r} was read"
-                )
-        return self.in_rows(data)
-
     def check_unchanged(self) -> None:
         """Raise if the file has changed since its header was read."""
         with _open_unchanged(self.file, self.state):
             pass
+
+
+def _read(entry: Entry) -> NDArray[np.uint8]:
+    data = np.empty(entry.stored_nbytes, np.uint8)
+    with _open_unchanged(entry.file, entry.state) as file:
+        file.seek(entry.offset)
+        if file.readinto(data) < data.nbytes:  # type: ignore[attr-defined] # binary files have it
+            raise MemdescError(f"{str(entry.file)!r} became shorter while {entry.name!r} was read")
+    return data
 
 
 class Maps:
@@ -197,7 +191,7 @@ class Maps:
 
     def of(self, container: Container) -> Container:
         """Return a container whose tensors are read from these maps."""
-        entries = {name: replace(each, maps=self) for name, each in container.entries.items()}
+        entries = {name: replace(e, source=self.read) for name, e in container.entries.items()}
         return container._replace(entries=entries)
 
     def read(self, entry: Entry) -> NDArray[np.uint8]:
@@ -206,8 +200,7 @@ class Maps:
             raise MemdescError(f"the checkpoint {str(self._path)!r} is closed; open it again")
         if entry.file not in self._files:
             self._files[entry.file] = map_file(entry.file, entry.state)
-        data = self._files[entry.file][entry.offset : entry.offset + entry.stored_nbytes]
-        return entry.in_rows(data)
+        return self._files[entry.file][entry.offset : entry.offset + entry.stored_nbytes]
 
     def close(self) -> None:
         """Forget the files; the system unmaps each when no array uses it any more."""
@@ -374,17 +367,26 @@ class PlannedFile(NamedTuple):
     name: str
     nbytes: int
     # the bytes that are not those of tensors, each part with its offset
-    headers: tuple[tuple[int, bytes], ...]
+    headers: tuple[tuple[int, bytes | memoryview], ...]
     spans: Mapping[str, Span]
     # called with the complete file before it gets its name, to write what depends on the data
     seal: Callable[[Path], None] | None = None
 
-    def with_data(self, data: Mapping[str, bytes]) -> PlannedFile:
+    def with_data(self, data: Mapping[str, bytes | memoryview]) -> PlannedFile:
         """Return the file with the bytes of those of its tensors that are known already."""
         held = [
             (self.spans[name].offset, each) for name, each in data.items() if name in self.spans
         ]
         return self._replace(headers=(*self.headers, *held))
+
+    def write(self, out: BinaryIO) -> None:
+        """Write the file, of which all bytes are known."""
+        for offset, part in self.headers:
+            out.seek(offset)
+            out.write(part)
+        if self.seal is not None:
+            out.flush()
+            self.seal(Path(out.name))
 
 
 def safe_path(folder: Path, name: object, what: str) -> Path:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from itertools import zip_longest
 from math import prod
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -23,18 +23,13 @@ from typing import Any, BinaryIO, NamedTuple
 from memdesc.dtypes import DATA_TYPES
 from memdesc.errors import MemdescError, about, short_repr
 from memdesc.record.gguf import GGUF_NUMBERS, GgufType, gguf_type
-from reorder.checkpoints.formats.descriptors import (
-    described,
-    descriptors_of,
-    split_metadata,
-)
+from reorder.checkpoints.formats.descriptors import container_of, descriptors_of
 from reorder.checkpoints.formats.entry import (
     Container,
     Entry,
     PlannedFile,
     Span,
     Tensor,
-    check_entries,
     check_nbytes,
     check_planned,
     checked_shape,
@@ -42,6 +37,7 @@ from reorder.checkpoints.formats.entry import (
     open_container,
     stored_desc,
 )
+from reorder.disk import naming
 
 
 class GgufValue(NamedTuple):
@@ -75,9 +71,8 @@ _MAGIC, _VERSION, _VERSIONS = b"GGUF", 3, (2, 3)
 _ALIGNMENT_KEY, _ALIGNMENT = "general.alignment", 32
 # the most dims in ggml
 _MAX_NDIMS = 4
-# what the parts of a model say, and how they are called
-_NUMBER, _COUNT, _TENSORS = "split.no", "split.count", "split.tensors.count"
-_PART_NAME = re.compile(r"(.*)-([0-9]{5})-of-([0-9]{5})\.gguf", re.DOTALL)
+# what the parts of a model say: which one each is, of how many, and the tensors of all
+_SPLIT = ("split.no", "split.count", "split.tensors.count")
 
 
 class _Reader:
@@ -106,13 +101,6 @@ class _Reader:
         value: int = struct.unpack(f"<{form}", self.take(struct.calcsize(f"<{form}"), what))[0]
         return value
 
-    def count(self, least: int, what: str, form: str = "Q") -> int:
-        """Return how many items follow; refuse more than fit if each has `least` bytes."""
-        found = self.number(form, what)
-        if found * least > self.left:
-            raise MemdescError(f"{what} are {found}, but only {self.left} bytes follow")
-        return found
-
     def text(self, what: str) -> str:
         """Return the next string."""
         raw = self.take(self.number("Q", what), what)
@@ -123,10 +111,12 @@ class _Reader:
                 f"{what} at byte {self.at} is not UTF-8: {short_repr(raw)}"
             ) from None
 
-    def value(self) -> GgufValue:
+    def value(self) -> str | GgufValue:
         """Return the next value of metadata."""
         kind = self.number("I", "the type of a value")
-        return GgufValue(kind, b"".join(self._parts(kind)))
+        raw = b"".join(self._parts(kind))
+        is_text = kind == _STRING
+        return raw[8:].decode(errors="surrogateescape") if is_text else GgufValue(kind, raw)
 
     def _parts(self, kind: int, depth: int = 0) -> Iterator[bytes]:
         """Yield the bytes of a value part by part."""
@@ -136,12 +126,10 @@ class _Reader:
             nbytes = self.number("Q", "a string")
             yield nbytes.to_bytes(8, "little") + self.take(nbytes, "a string")
         elif kind == _ARRAY and depth <= _MAX_DEPTH:
-            inner = self.number("I", "the type of an array")
-            size = _SCALARS.get(inner, 8)
-            count = self.count(size, "the values of an array")
+            inner, count = self.number("I", "an array"), self.number("Q", "an array")
             yield struct.pack("<IQ", inner, count)
             if inner in _SCALARS:
-                yield self.take(size * count, "an array")
+                yield self.take(_SCALARS[inner] * count, "an array")
             else:
                 for _ in range(count):
                     yield from self._parts(inner, depth + 1)
@@ -153,48 +141,57 @@ class _Reader:
 
 def read(path: Path) -> Container:
     """Read the header of a file, and those of the other parts of its model."""
-    part = _read_file(path)
-    count, number = _part_number(part, _COUNT) or 0, _part_number(part, _NUMBER) or 0
+    part = _read_part(path)
+    number, count, ntensors = _split_of(part)
     if count <= 1:
         return part
     which = f"{str(path)!r} is part {number + 1} of {count} of a model"
-    name = _PART_NAME.fullmatch(path.name)
-    if name is None or (int(name[2]), int(name[3])) != (number + 1, count):
+    if not path.name.endswith(_ending(number, count)):
         raise MemdescError(
-            f"{which}, so it must be called NAME-{number + 1:05}-of-{count:05}.gguf, and the other "
-            "parts must have such names too"
+            f"{which}, so it must be called NAME{_ending(number, count)}, and the other parts must "
+            "have such names too"
         )
-    parts = []
+    stem, parts = path.name.removesuffix(_ending(number, count)), []
     for k in range(count):
-        other = path.with_name(f"{name[1]}-{k + 1:05}-of-{count:05}.gguf")
+        other = path.with_name(f"{stem}{_ending(k, count)}")
         if not other.exists():
             raise MemdescError(
                 f"{which}: {str(other)!r} is missing, and all parts must be in one folder"
             )
-        parts.append(part if k == number else _read_file(other))
-        if (_part_number(parts[k], _NUMBER), _part_number(parts[k], _COUNT)) != (k, count):
+        parts.append(part if k == number else _read_part(other))
+        if _split_of(parts[k])[:2] != (k, count):
             raise MemdescError(f"{str(other)!r} does not say that it is part {k + 1} of {count}")
     model = joined(path, parts)
-    wanted = _part_number(part, _TENSORS)
-    if wanted is not None and wanted != len(model.entries):
+    if ntensors not in {0, len(model.entries)}:
         raise MemdescError(
-            f"{str(path)!r} says {wanted} tensors in {count} parts, which have {len(model.entries)}"
+            f"{str(path)!r} says {ntensors} tensors in {count} parts, which have "
+            f"{len(model.entries)}"
         )
-    metadata = dict(model.metadata)
-    for key in (_NUMBER, _COUNT, _TENSORS):
-        metadata.pop(key, None)
-    return model._replace(metadata=metadata)
+    rest = {key: value for key, value in model.metadata.items() if key not in _SPLIT}
+    return model._replace(metadata=rest)
 
 
-def _part_number(part: Container, key: str) -> int | None:
-    """Return an integer of the metadata, or None if it does not have the key."""
-    value = part.metadata.get(key)
-    if value is None or (isinstance(value, GgufValue) and value.kind in _INTEGERS):
-        return value if value is None else int.from_bytes(value.raw, "little")
-    raise MemdescError(f"{str(part.files[0])!r}: {key} is not an integer")
+def _ending(number: int, count: int) -> str:
+    return f"-{number + 1:05}-of-{count:05}.gguf"
 
 
-def _read_file(path: Path) -> Container:
+def _split_of(part: Container) -> tuple[int, int, int]:
+    """Return which part of a model a file is, of how many, and the tensors of all; 0 if unsaid."""
+    with naming(part.files[0]):
+        number, count, ntensors = (_integer(part.metadata, key) for key in _SPLIT)
+    return number, count, ntensors
+
+
+def _integer(metadata: Mapping[str, Any], key: str, default: int = 0) -> int:
+    value = metadata.get(key)
+    if value is None:
+        return default
+    if not isinstance(value, GgufValue) or value.kind not in _INTEGERS:
+        raise MemdescError(f"{key} is not an integer")
+    return int.from_bytes(value.raw, "little")
+
+
+def _read_part(path: Path) -> Container:
     with open_container(path, "a GGUF file") as (file, state):
         reader = _Reader(file, state.nbytes)
         magic, version = reader.take(len(_MAGIC), "the magic"), reader.number("I", "the version")
@@ -202,41 +199,38 @@ def _read_file(path: Path) -> Container:
             raise MemdescError(
                 f"it starts with {magic!r} and version {version}; little-endian 2 and 3 are read"
             )
-        # a name, dims, a type, an offset; a key and a value
-        ntensors = reader.count(8 + 4 + 4 + 8, "tensors")
-        values: dict[str, GgufValue] = {}
-        for _ in range(reader.count(8 + 4 + 1, "values of metadata")):
+        ntensors = reader.number("Q", "the number of tensors")
+        values: dict[str, str | GgufValue] = {}
+        for _ in range(reader.number("Q", "the number of values")):
             key = reader.text("a key")
             if key in values:
                 raise MemdescError(f"two values of metadata are called {short_repr(key)}")
             values[key] = reader.value()
         infos = [_info(reader) for _ in range(ntensors)]
-        alignment = _alignment(values.get(_ALIGNMENT_KEY))
+        alignment = _alignment(values)
         start = -(-reader.at // alignment) * alignment
-        strings = {key: _string(value) for key, value in values.items() if value.kind == _STRING}
-        texts, rest = split_metadata(strings, {info.name for info in infos})
-        ends = [*(info.offset for info in infos[1:]), state.nbytes - start]
-        _check_offsets(infos, alignment)
-        entries = described(
-            (
-                Entry(
-                    *(info.name, info.dtype, info.shape, path),
-                    *(start + info.offset, info.nbytes(end), state),
+        entries = []
+        for info, after in zip_longest(infos, infos[1:]):
+            place = f"tensor {short_repr(info.name)} starts at byte {info.offset} of the data"
+            if info.offset % alignment:
+                raise MemdescError(
+                    f"{place}, which is not a multiple of the alignment, {alignment}"
                 )
-                for info, end in zip(infos, ends[: len(infos)], strict=True)
-            ),
-            texts,
-        )
-        for k, info in enumerate(infos):
-            if info.kind not in _TYPES:
-                reason = f"memdesc does not know type {info.kind} of GGUF; {_WAY}"
-                entries[k] = replace(entries[k], reason=reason)
-        metadata = {
-            key: rest.get(key, value)
-            for key, value in values.items()
-            if key in rest or key not in strings
-        }
-        return Container("gguf", check_entries(entries), metadata, (path,))
+            if after and after.offset < info.offset:
+                raise MemdescError(f"{place}, but the next, {short_repr(after.name)}, before it")
+            # how many bytes one of an unknown type has is not known
+            nbytes = (after.offset if after else state.nbytes - start) - info.offset
+            if row := _TYPES.get(info.kind):
+                nbytes = prod(info.shape) // row.block * row.nbytes
+            elif not prod(info.shape):
+                nbytes = 0
+            elif nbytes <= 0:
+                raise MemdescError(f"{place} and ends there: it has no bytes")
+            dtype = row.name if row else f"ggml_type_{info.kind}"
+            reason = "" if row else f"memdesc does not know type {info.kind} of GGUF; {_WAY}"
+            where = (path, start + info.offset, nbytes, state)
+            entries.append(Entry(info.name, dtype, info.shape, *where, reason=reason))
+        return container_of("gguf", path, entries, values)
 
 
 class _Info(NamedTuple):
@@ -247,28 +241,11 @@ class _Info(NamedTuple):
     kind: int
     offset: int
 
-    @property
-    def dtype(self) -> str:
-        """The name of its type, made from the number if it is not in the table."""
-        return _TYPES[self.kind].name if self.kind in _TYPES else f"ggml_type_{self.kind}"
-
-    def nbytes(self, end: int) -> int:
-        """Return its size in bytes; one of an unknown type extends to `end`, the next tensor."""
-        row, count = _TYPES.get(self.kind), prod(self.shape)
-        if row is not None:
-            return count // row.block * row.nbytes
-        if count and end <= self.offset:
-            raise MemdescError(
-                f"tensor {short_repr(self.name)} of type {self.kind} starts at byte {self.offset} "
-                f"of the data and ends at {end}: it has no bytes"
-            )
-        return end - self.offset if count else 0
-
 
 def _info(reader: _Reader) -> _Info:
     name = reader.text("the name of a tensor")
     with about(f"tensor {short_repr(name)}"):
-        ndims = reader.count(8, "dims", "I")
+        ndims = reader.number("I", "the number of dims")
         dims = struct.unpack(f"<{ndims}Q", reader.take(8 * ndims, "dims"))
         kind, offset = reader.number("I", "a type"), reader.number("Q", "an offset")
         shape = checked_shape(dims[::-1])
@@ -281,74 +258,40 @@ def _info(reader: _Reader) -> _Info:
     return _Info(name, shape, kind, offset)
 
 
-def _check_offsets(infos: Sequence[_Info], alignment: int) -> None:
-    """Refuse tensors that are not aligned, or not in the order of the header."""
-    before, last = "", 0
-    for info in infos:
-        place = f"tensor {short_repr(info.name)} starts at byte {info.offset} of the data"
-        if info.offset % alignment:
-            raise MemdescError(f"{place}, which is not a multiple of the alignment, {alignment}")
-        if info.offset < last:
-            raise MemdescError(
-                f"{place}, but {short_repr(before)}, which comes before it, at {last}"
-            )
-        before, last = info.name, info.offset
-
-
-def _string(value: GgufValue) -> str:
-    return value.raw[8:].decode(errors="surrogateescape")
-
-
-def _alignment(value: GgufValue | None) -> int:
-    if value is None:
-        return _ALIGNMENT
-    if value.kind not in _INTEGERS or len(value.raw) != struct.calcsize("I"):
-        raise MemdescError(f"{_ALIGNMENT_KEY} is not an integer of 32 bits")
-    found = int.from_bytes(value.raw, "little")
+def _alignment(values: Mapping[str, Any]) -> int:
+    found = _integer(values, _ALIGNMENT_KEY, _ALIGNMENT)
     if not found or found & (found - 1):
         raise MemdescError(f"{_ALIGNMENT_KEY} is {found}, not a power of 2")
     return found
 
 
-def plan(
-    name: str, tensors: Sequence[Tensor], metadata: Mapping[str, Any]
-) -> tuple[PlannedFile, ...]:
+def plan(name: str, tensors: Sequence[Tensor], metadata: Mapping[str, Any]) -> PlannedFile:
     """Plan a file."""
     check_planned(name, tensors)
     stored = [_stored(tensor) for tensor in tensors]
-    texts = {**metadata, **descriptors_of(tensor for tensor, _ in stored)}
-    values = {key: _value(key, value) for key, value in texts.items()}
-    alignment = _alignment(values.get(_ALIGNMENT_KEY))
+    values = {**metadata, **descriptors_of(tensor for tensor, _ in stored)}
+    alignment = _alignment(values)
     head = [_MAGIC, struct.pack("<IQQ", _VERSION, len(tensors), len(values))]
     for key, value in values.items():
-        head += [_text(key), struct.pack("<I", value.kind), value.raw]
-    at, offsets = 0, []
+        if not isinstance(value, str | GgufValue):
+            raise MemdescError(f"metadata {short_repr(key)} is neither a string nor of GGUF")
+        kind, raw = (_STRING, _text(value)) if isinstance(value, str) else value
+        head += [_text(key), struct.pack("<I", kind), raw]
+    at, places = 0, dict[str, int]()
     for tensor, kind in stored:
         ndims = len(tensor.shape)
         numbers = struct.pack(f"<I{ndims}QIQ", ndims, *tensor.shape[::-1], kind, at)
         head += [_text(tensor.name), numbers]
-        offsets.append(at)
-        at += -(-tensor.nbytes // alignment) * alignment
+        places[tensor.name], at = at, at + -(-tensor.nbytes // alignment) * alignment
     text = b"".join(head)
     start = -(-len(text) // alignment) * alignment
-    spans = {
-        each.name: Span(start + offset, each.nbytes)
-        for each, offset in zip(tensors, offsets, strict=True)
-    }
-    return (PlannedFile(name, start + at, ((0, text),), spans),)
+    spans = {each.name: Span(start + places[each.name], each.nbytes) for each in tensors}
+    return PlannedFile(name, start + at, ((0, text),), spans)
 
 
 def _text(text: str) -> bytes:
-    raw = text.encode(errors="surrogateescape")  # as `_string` reads it
+    raw = text.encode(errors="surrogateescape")  # as values are read
     return struct.pack("<Q", len(raw)) + raw
-
-
-def _value(key: str, value: object) -> GgufValue:
-    if isinstance(value, GgufValue):
-        return value
-    if isinstance(value, str):
-        return GgufValue(_STRING, _text(value))
-    raise MemdescError(f"metadata {short_repr(key)} is neither a string nor a value of GGUF")
 
 
 def _stored(tensor: Tensor) -> tuple[Tensor, int]:

@@ -180,9 +180,7 @@ def _column_major(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(prod(shape[:dim]) for dim in range(len(shape)))
 
 
-def plan(
-    name: str, tensors: Sequence[Tensor], metadata: Mapping[str, Any]
-) -> tuple[PlannedFile, ...]:
+def plan(name: str, tensors: Sequence[Tensor], metadata: Mapping[str, Any]) -> PlannedFile:
     """Plan a file of one tensor."""
     del metadata  # a .npy has no room for it
     if len(tensors) != 1:
@@ -193,7 +191,7 @@ def plan(
     header = _header_for(tensor, name)
     start = len(header.raw)
     spans = {tensor.name: Span(start, tensor.nbytes)}
-    return (PlannedFile(name, start + tensor.nbytes, ((0, header.raw),), spans),)
+    return PlannedFile(name, start + tensor.nbytes, ((0, header.raw),), spans)
 
 
 def _header_for(tensor: Tensor, name: str) -> Header:

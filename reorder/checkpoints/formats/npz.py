@@ -16,14 +16,13 @@ from dataclasses import replace
 from functools import partial
 from io import BytesIO
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, BinaryIO, cast
 
 import numpy as np
 
-from memdesc import DataType, MemdescError, MemoryDesc, data_type
+from memdesc import MemdescError
 from memdesc.dtypes import DATA_TYPES
 from memdesc.errors import about, short_repr
-from memdesc.layout import memory_order
 from reorder.checkpoints.formats.descriptors import MAX_DESCRIPTOR, desc_to_json, describe
 from reorder.checkpoints.formats.entry import (
     Container,
@@ -46,6 +45,9 @@ from reorder.checkpoints.formats.npy import (
     read_header,
 )
 from reorder.disk import open_file
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 try:
     import lzma
@@ -75,24 +77,17 @@ DAMAGES: tuple[type[Exception], ...] = (
     OverflowError,
     MemoryError,
 )
-_LOCAL, _LOCAL_SIGN = struct.Struct("<4s5H3L2H"), b"PK\3\4"
-_CENTRAL, _CENTRAL_SIGN = struct.Struct("<4s6H3L5H2L"), b"PK\1\2"
-# version 4.5, which has sizes in 64 bits; names in UTF-8; no compression; 1980-01-01
-_FIELDS = _VERSION, _UTF8, _STORED, _TIME, _DATE = 45, 0x800, 0, 0, 0x21
-_IN_EXTRA = 0xFFFFFFFF
-# the extra field with the sizes in 64 bits; the value above in the header refers to it
-_SIZES = 1
 # an extra field that readers skip, as Android's zipalign writes it
 _PADDING, _ALIGNMENT = 0xD935, 64
-# where the checksum is in the two headers of a member
-_LOCAL_CRC, _CENTRAL_CRC = 14, 16
+# in the header of a member: where its checksum and the lengths of its last two fields are
+_CRC, _LENGTHS = 14, 26
 
 
 def read(path: Path) -> Container:
     """Read the headers of all members, which must not be compressed."""
     with _opened(path) as archive:
-        entries = [member.entry for member in _members(archive, path, must_be_stored=True)]
-        return Container("npz", check_entries(entries), {}, (path,))
+        found = [_entry(archive, path, name) for name in _arrays(archive)]
+        return Container("npz", check_entries(found), {}, (path,))
 
 
 def read_all(path: Path, max_nbytes: int | None = None, name: str | None = None) -> Container:
@@ -102,7 +97,6 @@ def read_all(path: Path, max_nbytes: int | None = None, name: str | None = None)
     and at least 1 GiB; compressed weights are far below that. With `name` only that tensor's bytes
     are read, and the other entries have no data.
     """
-    found = {}
     with _opened(path) as archive:
         limit = max(_MIN_LIMIT, _MAX_RATIO * path.stat().st_size)
         limit = limit if max_nbytes is None else max_nbytes
@@ -112,14 +106,8 @@ def read_all(path: Path, max_nbytes: int | None = None, name: str | None = None)
                 f"its members unpack to {nbytes} bytes, more than the {limit} allowed; pass "
                 f"max_nbytes={nbytes} if you trust it"
             )
-        for info, file, header, entry in _members(archive, path, must_be_stored=False):
-            data = np.empty(0, np.uint8)
-            if name in {None, entry.name}:
-                with about(short_repr(entry.name)):
-                    data = read_data(file, header, info.file_size)
-                file.read(1)  # zipfile compares the checksum at the end of a member
-            found[entry.name] = replace(entry, data=data)
-    return Container("npz", found, {}, (path,))
+        found = [_entry(archive, path, each, wanted=(name or each,)) for each in _arrays(archive)]
+        return Container("npz", {entry.name: entry for entry in found}, {}, (path,))
 
 
 @contextmanager
@@ -138,46 +126,59 @@ def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
             ) from None
 
 
-class _Member(NamedTuple):
-    """An array that is being read; the file is positioned after its header."""
-
-    info: zipfile.ZipInfo
-    file: BinaryIO
-    header: Header
-    entry: Entry
-
-
-def _members(archive: zipfile.ZipFile, path: Path, *, must_be_stored: bool) -> Iterator[_Member]:
-    """Read the header and the descriptor of each array."""
-    infos = {info.filename: info for info in archive.infolist()}
-    counts = Counter(info.filename for info in archive.infolist())
-    twice, count = counts.most_common(1)[0] if counts else ("", 0)
+def _arrays(archive: zipfile.ZipFile) -> list[str]:
+    """Return the names of the arrays."""
+    names = archive.namelist()
+    twice, count = Counter(names or [""]).most_common(1)[0]
     if count > 1:
         raise MemdescError(
             f"it has {count} members called {short_repr(twice)}; write it again, with a name for "
             "each"
         )
-    arrays = [name for name in infos if name.endswith(_ENDING)]
-    if infos and not arrays:
+    found = [check_name(name.removesuffix(_ENDING)) for name in names if name.endswith(_ENDING)]
+    if names and not found:
         raise MemdescError(
-            f"none of its {len(infos)} members is a .npy: it is another kind of .zip"
+            f"none of its {len(names)} members is a .npy: it is another kind of .zip"
         )
-    raw: Any = archive.fp
-    state = FileState.of(raw.fileno())
-    for info in map(infos.__getitem__, arrays):
-        name = check_name(info.filename.removesuffix(_ENDING))
-        beside = infos.get(f"{name}{_DESCRIPTOR}")
-        for each in filter(None, (info, beside)) if must_be_stored else ():
-            _check_stored(each)
-        with _unpacked(archive, info) as file:
-            with about(f"{short_repr(name)} is not a .npy file, or a damaged one"):
-                header = read_header(file)
-                check_size(header, info.file_size)
-            entry = entry_of(name, header, (path, _start_of(raw, info) + len(header.raw), state))
-            if beside is not None:
-                entry = describe(entry, _text_of(archive, beside))
-                _check_form(header, entry)
-            yield _Member(info, file, header, entry)
+    return found
+
+
+def _entry(archive: zipfile.ZipFile, path: Path, name: str, wanted: tuple[str, ...] = ()) -> Entry:
+    """Return an array; it has its bytes if it is one of those `wanted`, which may be compressed."""
+    infos, raw = archive.NameToInfo, cast("BinaryIO", archive.fp)
+    info, beside = infos[f"{name}{_ENDING}"], infos.get(f"{name}{_DESCRIPTOR}")
+    for each in () if wanted else filter(None, (info, beside)):
+        if each.compress_type != zipfile.ZIP_STORED or each.flag_bits & 1:
+            raise MemdescError(
+                f"member {short_repr(each.filename)} is compressed; reorder.load_all reads it, and "
+                "save writes members as they are"
+            )
+    with _unpacked(archive, info) as file:
+        with about(f"{short_repr(name)} is not a .npy file, or a damaged one"):
+            header = read_header(file)
+            check_size(header, info.file_size)
+        data = np.empty(0, np.uint8)
+        if name in wanted:
+            with about(short_repr(name)):
+                data = read_data(file, header, info.file_size)
+            file.read(1)  # zipfile compares the checksum at the end of a member
+    start = _start_of(raw, info) + len(header.raw)
+    entry = entry_of(name, header, (path, start, FileState.of(raw.fileno())))
+    if beside is not None:
+        place = f"the member {short_repr(beside.filename)}"
+        if header.is_fortran:
+            raise MemdescError(
+                f"{short_repr(name)} is not row-major as its descriptor is; remove {place}"
+            )
+        if beside.file_size > MAX_DESCRIPTOR:
+            raise MemdescError(f"{place} has more than {MAX_DESCRIPTOR} bytes")
+        with _unpacked(archive, beside) as file:
+            entry = describe(entry, file.read().decode(), place)
+    return replace(entry, source=partial(_given, data)) if wanted else entry
+
+
+def _given(data: NDArray[np.uint8], _: Entry) -> NDArray[np.uint8]:
+    return data
 
 
 def _unpacked(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> BinaryIO:
@@ -192,102 +193,44 @@ def _unpacked(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> BinaryIO:
 
 def _start_of(file: BinaryIO, info: zipfile.ZipInfo) -> int:
     """Return where a member's bytes start in the file; zipfile has checked its header."""
-    file.seek(info.header_offset)
-    *_, name_nbytes, extra_nbytes = _LOCAL.unpack(file.read(_LOCAL.size))
-    nbytes: int = _LOCAL.size + name_nbytes + extra_nbytes
-    return info.header_offset + nbytes
+    file.seek(info.header_offset + _LENGTHS)
+    name_nbytes, extra_nbytes = struct.unpack("<2H", file.read(4))
+    return info.header_offset + _LENGTHS + 4 + int(name_nbytes) + int(extra_nbytes)
 
 
-def _text_of(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> str:
-    if info.file_size > MAX_DESCRIPTOR:
-        raise MemdescError(f"{short_repr(info.filename)} has more than {MAX_DESCRIPTOR} bytes")
-    with _unpacked(archive, info) as file:
-        return file.read().decode()
-
-
-def _check_form(header: Header, entry: Entry) -> None:
-    """Refuse an array of whole elements that does not match its descriptor.
-
-    Flat bytes, and integers packed into wider words, may have any shape.
-    """
-    wanted = _plain_form(entry.desc) or (header.dtype, header.shape)
-    as_bytes = np.dtype(np.uint8), (entry.nbytes,)
-    has_words = (
-        wanted[0].kind in "iu"
-        and header.dtype.kind in "iu"
-        and header.dtype.itemsize > wanted[0].itemsize
-    )
-    is_other = (header.dtype, header.shape) not in {wanted, as_bytes} and not has_words
-    if is_other or header.is_fortran:
-        raise MemdescError(
-            f"{short_repr(entry.name)} is an array of {header.dtype} and shape {header.shape}, but "
-            f"its descriptor means {wanted[0]} and {wanted[1]} in row-major order; if the array is "
-            f"newer, delete the member {short_repr(entry.name + _DESCRIPTOR)}"
-        )
-
-
-def _plain_form(desc: object) -> tuple[np.dtype[Any], tuple[int, ...]] | None:
-    """Return the dtype and the shape of an array without blocks, gaps or packed elements."""
-    if (
-        isinstance(desc, MemoryDesc)
-        and not desc.layout.xor
-        and len(desc.blocks) == len(desc.axes) == desc.ndims
-        and desc.is_dense
-        and not (desc.offset0 or desc.dtype.is_packed or desc.extra)
-        and desc.nelems != 1
-    ):
-        blocks = sorted(desc.blocks, key=memory_order)
-        return _numpy_type(desc.dtype), tuple(block.extent for block in blocks)
-    return None
-
-
-def _numpy_type(dtype: DataType) -> np.dtype[Any]:
-    """Return the dtype in a .npy for a type: numpy's own, or words instead of an ml_dtypes one."""
-    return dtype.numpy if dtype.numpy.isbuiltin == 1 else dtype.bits_dtype
-
-
-def _check_stored(info: zipfile.ZipInfo) -> None:
-    if info.compress_type != zipfile.ZIP_STORED or info.flag_bits & 1:
-        raise MemdescError(
-            f"member {short_repr(info.filename)} is compressed; reorder.load_all reads it, and "
-            "save writes members as they are"
-        )
-
-
-def plan(
-    name: str, tensors: Sequence[Tensor], metadata: Mapping[str, Any]
-) -> tuple[PlannedFile, ...]:
+def plan(name: str, tensors: Sequence[Tensor], metadata: Mapping[str, Any]) -> PlannedFile:
     """Plan a file; arrays start at multiples of 64 bytes, and checksums are added at the end."""
     del metadata  # a .npz has no room for it
     check_planned(name, tensors)
     pieces: list[tuple[int, bytes]] = []
     spans: dict[str, Span] = {}
-    # where each member is listed, and its bytes: the first and how many
-    listed: list[tuple[int, int, int]] = []
-    central, at = bytearray(), 0
+    members: list[zipfile.ZipInfo] = []
+    at = 0
     for tensor in tensors:
         header, text = _form_of(tensor)
-        stem = tensor.name.encode()
-        if len(stem) + len(_DESCRIPTOR) > _MAX_NAME:
+        if len(tensor.name.encode()) + len(_DESCRIPTOR) > _MAX_NAME:
             raise MemdescError(
                 f"{short_repr(tensor.name)} is too long for the name of a member of {name!r}"
             )
-        for member, head, nbytes in (
-            (stem + _ENDING.encode(), header.raw, tensor.nbytes),
-            (stem + _DESCRIPTOR.encode(), f"{text}\n".encode(), 0),
+        for ending, head, nbytes in (
+            (_ENDING, header.raw, tensor.nbytes),
+            (_DESCRIPTOR, f"{text}\n".encode(), 0),
         ):
+            member = zipfile.ZipInfo(f"{tensor.name}{ending}")
             size = len(head) + nbytes
-            local = _local_header(member, size, at)
+            member.header_offset, member.CRC = at, 0
+            member.file_size = member.compress_size = size
+            local = _local_header(member)
+            members.append(member)
+            pieces.append((at, local + head))
             start = at + len(local)
             spans.setdefault(tensor.name, Span(start + len(head), nbytes))
-            pieces.append((at, local + head))
-            listed.append((len(central), start, size))
-            central += _central_header(member, size, at)
             at = start + size
-    end = _end(len(listed), len(central), at)
-    pieces.append((at, bytes(central) + end))
-    seal = partial(_write_checksums, central=at, members=listed)
-    return (PlannedFile(name, at + len(central) + len(end), tuple(pieces), spans, seal),)
+    end = _End(at)
+    _write_members(end, members)
+    pieces.append((at, end.getvalue()))
+    seal = partial(_write_checksums, members=members, end=at)
+    return PlannedFile(name, at + len(pieces[-1][1]), tuple(pieces), spans, seal)
 
 
 def _form_of(tensor: Tensor) -> tuple[Header, str]:
@@ -301,11 +244,11 @@ def _form_of(tensor: Tensor) -> tuple[Header, str]:
             f"tensor {short_repr(tensor.name)}: a .npz is not written with {tensor.dtype} of shape "
             f"{tensor.shape}, which memdesc does not know as a tensor; write .safetensors"
         )
-    form = _plain_form(desc)
-    if tensor.dtype in DATA_TYPES and not data_type(tensor.dtype).is_packed:
-        kind = _numpy_type(data_type(tensor.dtype))
-        is_same = form is not None and form[0].itemsize == kind.itemsize
-        header = header_of(*form) if form and is_same else header_of(kind, tensor.shape)
+    kind = DATA_TYPES.get(tensor.dtype)
+    if kind is not None and not kind.is_packed:
+        # numpy's own types, or words instead of those of ml_dtypes
+        own = kind.numpy if kind.numpy.isbuiltin == 1 else kind.bits_dtype
+        header = header_of(own, tensor.shape)
     else:
         header = header_of(np.dtype(np.uint8), (tensor.nbytes,))
     if not header.nbytes == tensor.nbytes == desc.nbytes:
@@ -316,43 +259,45 @@ def _form_of(tensor: Tensor) -> tuple[Header, str]:
     return header, desc_to_json(desc, tensor.note)
 
 
-def _local_header(name: bytes, size: int, at: int) -> bytes:
+def _local_header(member: zipfile.ZipInfo) -> bytes:
     """Return the header before a member, with which its bytes are aligned."""
-    extra = struct.pack("<2H2Q", _SIZES, 16, size, size)
-    padding = -(at + _LOCAL.size + len(name) + len(extra) + 4) % _ALIGNMENT
-    extra += struct.pack("<2H", _PADDING, padding) + bytes(padding)
-    sizes = (_IN_EXTRA, _IN_EXTRA, len(name), len(extra))
-    return _LOCAL.pack(_LOCAL_SIGN, *_FIELDS, 0, *sizes) + name + extra
+    start = member.header_offset + len(member.FileHeader(zip64=True)) + 4
+    padding = -start % _ALIGNMENT
+    member.extra = struct.pack("<2H", _PADDING, padding) + bytes(padding)
+    header = member.FileHeader(zip64=True)
+    member.extra = b""
+    return header
 
 
-def _central_header(name: bytes, size: int, at: int) -> bytes:
-    """Return how a member is listed at the end."""
-    extra = struct.pack("<2H3Q", _SIZES, 24, size, size, at)
-    sizes = (_IN_EXTRA, _IN_EXTRA, len(name), len(extra))
-    fields = (_VERSION, *_FIELDS, 0, *sizes, 0, 0, 0, 0, _IN_EXTRA)
-    return _CENTRAL.pack(_CENTRAL_SIGN, *fields) + name + extra
+class _End(BytesIO):
+    """The end of a file, from an offset on."""
+
+    def __init__(self, start: int) -> None:
+        super().__init__()
+        self._start = start
+
+    def tell(self) -> int:
+        return self._start + super().tell()
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        return super().seek(offset - self._start, whence)
 
 
-def _end(count: int, nbytes: int, at: int) -> bytes:
-    """Return the end of an archive: the 64-bit record, its locator, and the short record."""
-    counts = (_VERSION, _VERSION, 0, 0, count, count, nbytes, at)
-    return (
-        struct.pack("<4sQ2H2L4Q", b"PK\6\6", 44, *counts)
-        + struct.pack("<4sLQL", b"PK\6\7", 0, at + nbytes, 1)
-        + struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, 0xFFFF, 0xFFFF, _IN_EXTRA, _IN_EXTRA, 0)
-    )
+def _write_members(file: IO[bytes], members: Sequence[zipfile.ZipInfo]) -> None:
+    """Write the list of members, with which an archive ends, where a file is positioned."""
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.filelist.extend(members)
 
 
-def _write_checksums(grown: Path, *, central: int, members: Sequence[tuple[int, int, int]]) -> None:
-    """Read each member back, and write its checksum into both of its headers."""
+def _write_checksums(grown: Path, *, members: Sequence[zipfile.ZipInfo], end: int) -> None:
+    """Read each member back, and write its checksum before it and into the list of members."""
     with grown.open("r+b") as file:
-        local = 0
-        for listed, start, nbytes in members:
-            file.seek(start)
-            total, left = 0, nbytes
+        for member in members:
+            left, member.CRC = member.file_size, 0
+            file.seek(_start_of(file, member))
             while piece := file.read(min(left, _PIECE)):
-                total, left = zlib.crc32(piece, total), left - len(piece)
-            for at in (local + _LOCAL_CRC, central + listed + _CENTRAL_CRC):
-                file.seek(at)
-                file.write(struct.pack("<L", total))
-            local = start + nbytes
+                member.CRC, left = zlib.crc32(piece, member.CRC), left - len(piece)
+            file.seek(member.header_offset + _CRC)
+            file.write(struct.pack("<L", member.CRC))
+        file.seek(end)
+        _write_members(file, members)

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from memdesc.dtypes import BYTE_BITS, DATA_TYPES
 from memdesc.errors import MemdescError, about, short_repr
-from reorder.checkpoints.formats.descriptors import described
+from reorder.checkpoints.formats.descriptors import describe
 from reorder.checkpoints.formats.entry import (
     Container,
     Entry,
@@ -50,35 +50,16 @@ _TYPED = {1: 4, 11: 10}
 _IS_EXTERNAL = 1
 # more dims are refused
 _MAX_NDIMS = 64
-# TensorProto.DataType, and the data types here
-_TYPES = {
-    1: "f32",
-    2: "u8",
-    3: "s8",
-    4: "u16",
-    5: "s16",
-    6: "s32",
-    7: "s64",
-    9: "boolean",
-    10: "f16",
-    11: "f64",
-    12: "u32",
-    13: "u64",
-    16: "bf16",
-    17: "f8_e4m3",
-    18: "f8_e4m3fnuz",
-    19: "f8_e5m2",
-    20: "f8_e5m2fnuz",
-    21: "u4",
-    22: "s4",
-    23: "f4_e2m1",
-    24: "e8m0",
-}
-# the other types of numbers, by ONNX's names, with their bits
-_OTHERS = {14: ("complex64", 64), 15: ("complex128", 128), 25: ("uint2", 2), 26: ("int2", 2)}
-_NAMES = _TYPES | {number: name for number, (name, _) in _OTHERS.items()}
-NUMBERS = MappingProxyType({name: number for number, name in _NAMES.items()})
-_BITS = {name: DATA_TYPES[name].bits for name in _TYPES.values()} | dict(_OTHERS.values())
+# TensorProto.DataType from 1 on and from 9 on, without strings; complex and 2-bit numbers are not
+# data types here
+TYPES = MappingProxyType(
+    dict(enumerate(["f32", "u8", "s8", "u16", "s16", "s32", "s64"], 1))
+    | dict(enumerate(["boolean", "f16", "f64", "u32", "u64", "complex64", "complex128", "bf16"], 9))
+    | dict(enumerate(["f8_e4m3", "f8_e4m3fnuz", "f8_e5m2", "f8_e5m2fnuz", "u4", "s4"], 17))
+    | dict(enumerate(["f4_e2m1", "e8m0", "uint2", "int2"], 23))
+)
+_BITS = {"complex64": 64, "complex128": 128, "uint2": 2, "int2": 2}
+_BITS |= {name: DATA_TYPES[name].bits for name in TYPES.values() if name in DATA_TYPES}
 # the most digits in an offset
 _MAX_DIGITS = 19
 # keys of external data that are read
@@ -186,7 +167,7 @@ def _initializer(
             location = field.value or 0
         elif field.number in {_RAW, *_TYPED.values()}:
             data[field.number] = field
-    name, shape, dtype = check_name(name), checked_shape(dims), _NAMES.get(kind, "")
+    name, shape, dtype = check_name(name), checked_shape(dims), TYPES.get(kind, "")
     held = data.get(_RAW, data.get(_TYPED.get(kind, _RAW)))
     nbytes = -(-_BITS.get(dtype, 0) * prod(shape) // BYTE_BITS)
     is_external = location == _IS_EXTERNAL
@@ -256,5 +237,5 @@ def read(path: Path) -> Container:
             with naming(place):
                 check_entries(entry for entry in entries if entry.file == place)
     others = [name for name, entry in found if entry is None]
-    named = {entry.name: entry for entry in described(entries, {})}
+    named = {entry.name: describe(entry, None) for entry in entries}
     return Container("onnx", named, metadata, (*files,), (*others, *sparse), has_nodes)

@@ -221,7 +221,7 @@ def plan_shards(
     if count > 1:
         names = [f"{stem}-{k:05}-of-{count:05}{_ENDING}" for k in range(1, count + 1)]
     parts = [*zip(names, shards, strict=True)]
-    files = [file for name, part in parts for file in safetensors.plan(name, part, metadata)]
+    files = [safetensors.plan(name, part, metadata) for name, part in parts]
     if count == 1 and not is_indexed:
         return (*files,)
     homes = {tensor.name: name for name, part in parts for tensor in part}

@@ -37,7 +37,7 @@ class Format(NamedTuple):
     what: str
     read: Callable[[Path], Container]
     # None if it is only read
-    plan: Callable[[str, Sequence[Tensor], Mapping[str, Any]], tuple[PlannedFile, ...]] | None
+    plan: Callable[[str, Sequence[Tensor], Mapping[str, Any]], PlannedFile] | None
     # what reads it where the command at hand does not
     way_out: str = _ARRAYS
     # whether files have room for metadata
@@ -176,7 +176,7 @@ def read_container(path: str | os.PathLike[str], *, skip_unreadable: bool = Fals
 
 def plan_file(
     path: str | os.PathLike[str], tensors: Sequence[Tensor], metadata: Mapping[str, Any]
-) -> tuple[PlannedFile, ...]:
+) -> PlannedFile:
     """Plan the file of a checkpoint in the format that the path names."""
     given = as_path(path)
     row = format_of(given)

@@ -318,7 +318,7 @@ def test_scales_that_are_not_a_plain_array_are_refused(
     save(path, reorder.quantize(weights, "s4", axis=axis, groups=groups))
     other = memory_desc(dims, dtype, "plain").to_json()
     write_metadata(path, read_metadata(path) | {f"memdesc.tensor_{ending}": other})
-    reason = r"_(scale|zero_point)'(, .* is not a row-major array| is stored as f32 of shape)"
+    reason = r"_(scale|zero_point)'(, .* is not a row-major array| is stored as [fs]32 of shape)"
     with pytest.raises(MemdescError, match=reason):
         load_all(path, Quantized)
 
@@ -367,7 +367,7 @@ def test_an_array_of_a_type_that_tensors_do_not_have_is_refused(tmp_path: Path, 
     np.save(tmp_path / "x.npy", np.zeros(3, kind))
     np.savez(tmp_path / "x.npz", x=np.zeros(3, kind))
     for name in ("x.npy", "x.npz"):
-        with pytest.raises(MemdescError, match=rf"{name}': 'x' is not a tensor: "):
+        with pytest.raises(MemdescError, match=rf"{name}': tensor 'x' of "):
             load(tmp_path / name)
 
 

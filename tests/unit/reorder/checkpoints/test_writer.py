@@ -167,7 +167,7 @@ def test_a_folder_is_not_replaced_where_names_cannot_be_exchanged(
 
 
 def test_a_target_that_is_made_while_the_lock_is_taken_stays(tmp_path: Path) -> None:
-    files = plan_file(tmp_path / _NAME, [_TENSOR], {})
+    files = [plan_file(tmp_path / _NAME, [_TENSOR], {})]
     writer = Writer(tmp_path / _NAME, files)
     (tmp_path / _NAME).write_text("mine")
     with pytest.raises(MemdescError, match="exists; it is only replaced with --overwrite"):
@@ -221,7 +221,7 @@ def test_a_file_that_the_disk_has_no_room_for_is_an_error(
 @pytest.mark.parametrize("is_folder", [False, True])
 def test_files_that_are_not_planned_are_not_published(tmp_path: Path, *, is_folder: bool) -> None:
     target = tmp_path / ("model" if is_folder else _NAME)
-    files = plan_shards([_TENSOR], {}, 128) if is_folder else plan_file(target, [_TENSOR], {})
+    files = plan_shards([_TENSOR], {}, 128) if is_folder else [plan_file(target, [_TENSOR], {})]
     facts = {file.name: "same" for file in files}
     with Writer(target, files, is_folder=is_folder, facts=facts) as writer:
         writer.complete(files[0].name)

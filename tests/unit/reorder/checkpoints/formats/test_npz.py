@@ -173,10 +173,10 @@ def test_a_member_that_unpacks_to_more_than_it_claims_takes_no_memory_for_it(
 @pytest.mark.parametrize(
     ("array", "reason"),
     [
-        (np.ones((2, 3), np.int32), "int32"),
-        (np.ones((3, 2), np.float32), "shape"),
-        (np.asfortranarray(np.ones((2, 3), np.float32)), "row-major"),
-        (np.ones(3, np.float64), "float64"),
+        (np.ones((2, 3), np.int32), r"stored as s32.* means f32 of shape \(2, 3\)"),
+        (np.ones((3, 2), np.float32), r"stored as f32 of shape \(3, 2\)"),
+        (np.asfortranarray(np.ones((2, 3), np.float32)), "not row-major"),
+        (np.ones(3, np.float64), "stored as f64"),
     ],
 )
 def test_an_array_of_as_many_bytes_that_its_descriptor_does_not_mean_is_refused(
@@ -187,6 +187,5 @@ def test_an_array_of_as_many_bytes_that_its_descriptor_does_not_mean_is_refused(
         with archive.open("x.npy", "w") as file:
             np.lib.format.write_array(file, array)
         archive.writestr("x.npy.json", memory_desc((2, 3), "f32").to_json())
-    with pytest.raises(MemdescError, match=r"its descriptor means float32 and \(2, 3\)") as caught:
+    with pytest.raises(MemdescError, match=rf"{reason}.*remove the member 'x.npy.json'"):
         load_all(path)
-    assert reason in str(caught.value)

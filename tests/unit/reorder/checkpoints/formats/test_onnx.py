@@ -8,7 +8,7 @@ import pytest
 import reorder
 from memdesc import MemdescError, memory_desc
 from memdesc.dtypes import DATA_TYPES
-from reorder.checkpoints.formats.onnx import NUMBERS
+from reorder.checkpoints.formats.onnx import TYPES
 from reorder.checkpoints.formats.table import read_container
 from tests.headers import initializer as _initializer
 from tests.headers import message_field
@@ -93,7 +93,7 @@ def test_the_types_are_those_of_the_package() -> None:
 
     kinds = onnx.TensorProto.DataType
     ours = {"f8_e4m3": "FLOAT8E4M3FN", "e8m0": "FLOAT8E8M0", "f4_e2m1": "FLOAT4E2M1"}
-    for name, number in NUMBERS.items():
+    for number, name in TYPES.items():
         if name not in DATA_TYPES:
             assert kinds.Name(number).lower() == name
             continue

@@ -31,7 +31,7 @@ def _tensor(shape: Any = (2,), offsets: Any = (0, 8), dtype: Any = "F32") -> dic
 @pytest.mark.parametrize(
     ("stored", "reason"),
     [
-        ({"dtype": "BF16", "shape": (2, 3, 5, 8)}, "bf16 .* means f16: another"),
+        ({"dtype": "BF16", "shape": (2, 3, 5, 8)}, "bf16 .* means f16 of shape"),
         ({"dtype": "F16", "shape": (2, 3, 8, 5)}, "f16 .* means f16 of shape"),
         ({"dtype": "F16", "shape": (2, 3, 5, 8)}, None),
         ({"dtype": "F16", "shape": (2, 1, 24, 5)}, None),
