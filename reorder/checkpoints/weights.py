@@ -11,7 +11,7 @@ files of the model, and a name given by the caller.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import cached_property, lru_cache
 from math import prod
 from types import MappingProxyType
@@ -21,7 +21,7 @@ import numpy as np
 
 from memdesc import MemdescError, MemoryDesc
 from memdesc.dtypes import BYTE_BITS, DATA_TYPES
-from memdesc.errors import short_repr
+from memdesc.errors import about, short_repr
 from memdesc.record import RecordDesc, record_desc
 from memdesc.record.bind import SHOWN, Stored, bind, difference
 from memdesc.record.names import read_name, scheme_of
@@ -35,8 +35,6 @@ from reorder.values.formats import INTEGERS
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from numpy.typing import NDArray
 
     from reorder.checkpoints.formats.entry import Container
 
@@ -288,20 +286,6 @@ class Model:
 # --- which tensors belong together ---
 
 
-class _Endings(NamedTuple):
-    """Endings of names in one format: of the codes, and of the other tensors."""
-
-    codes: str
-    others: tuple[str, ...]
-    # whether the names suffice whatever the type: bitsandbytes keeps codes in words of bf16
-    is_certain: bool = False
-
-
-def _endings(codes: str, others: str) -> _Endings:
-    """Return a row; ``!`` marks codes recognised by name alone."""
-    return _Endings(codes.removesuffix("!"), tuple(others.split()), codes.endswith("!"))
-
-
 # ends of names of tensors that change the layer around its weight, or what its codes mean, as the
 # order of scales and the rotation that ComfyUI notes; they belong to the codes
 _CHANGING = ".pre_quant_scale .svdquant_lora_a .svdquant_lora_b .comfy_quant"
@@ -310,57 +294,53 @@ _SCALING = (
     "_scale _scales _scale_2 _scale_inv _scale_inverse _global_scale _zero_point _zero_points "
     "_zeros _g_idx _weight_scale _weight_scale_2"
 )
-# Rows besides those of the schemes, mostly of formats that are not decoded. A name may match
-# several: its longest ending gives the prefix, and each row adds tensors.
-_ROWS = (
-    _endings(
-        ".qweight!",
-        ".zeros .scales_and_zeros .s1_scales .s2_scales .s2_zeros .s1_szeros .wscales .wzeros "
-        ".wtscale .wcscales",
-    ),
-    _endings(".weight_packed!", ".weight_g_idx"),
-    _endings(
-        ".weight",
-        ".zero .zeros .zero_point .qzeros .g_idx .scale_inv .scale_weight "
-        ".qscale_weight .global_scale .dequant_scale .SCB .weight_format .per_channel_scale "
-        f".weights_scaling_factor .weights_scaling_factor_2 {_CHANGING}",
-    ),
-    _endings(".B", ".s"),
-    _endings(".q_weight!", ".q_scale .q_scale_max .q_groups .q_group_map .q_perm .q_invperm"),
-    _endings(".trellis!", ".suh .svh .su .sv .mcg .mul1"),
-    _endings(".codes", ".codebooks .scales"),
-    _endings(".Qidxs!", ".SU .SV .codebook_id"),
-    _endings("._data", "._scale ._shift ._zeropoint"),
-    _endings("._data._data", "._scale ._shift ._zeropoint"),
-    _endings("_qdata!", "_scale _zero_point _per_tensor_scale _scale_and_zero _act_pre_scale"),
-    _endings(":qdata!", ":scale :zero_point :per_tensor_scale :scale_and_zero :act_pre_scale"),
-    _endings("_quantized", "_scale _zero_point"),
-    _endings("_Q4", "_scales _zero_points"),
-    _endings("_Q8", "_scales _zero_points"),
-    _endings("", _SCALING),
-    _endings(
-        "!",
-        ".absmax .quant_map .nested_absmax .nested_quant_map .quant_state.bitsandbytes__nf4 "
-        ".quant_state.bitsandbytes__fp4",
-    ),
-)
+# Names besides those of the schemes, mostly of formats that are not decoded: how the name of codes
+# ends, and those of the tensors that belong to them. `*` is any name, and `!` marks codes that are
+# recognised by their name whatever their type: bitsandbytes keeps codes in words of bf16. A name
+# may match several rows: its longest ending gives the prefix, and each row adds tensors.
+_TABLE = f"""
+.qweight!       .zeros .scales_and_zeros .s1_scales .s2_scales .s2_zeros .s1_szeros .wscales
+.qweight!       .wzeros .wtscale .wcscales
+.weight_packed! .weight_g_idx
+.weight         .zero .zeros .zero_point .qzeros .g_idx .scale_inv .scale_weight .qscale_weight
+.weight         .global_scale .dequant_scale .SCB .weight_format .per_channel_scale
+.weight         .weights_scaling_factor .weights_scaling_factor_2 {_CHANGING}
+.B              .s
+.q_weight!      .q_scale .q_scale_max .q_groups .q_group_map .q_perm .q_invperm
+.trellis!       .suh .svh .su .sv .mcg .mul1
+.codes          .codebooks .scales
+.Qidxs!         .SU .SV .codebook_id
+._data          ._scale ._shift ._zeropoint
+._data._data    ._scale ._shift ._zeropoint
+_qdata!         _scale _zero_point _per_tensor_scale _scale_and_zero _act_pre_scale
+:qdata!         :scale :zero_point :per_tensor_scale :scale_and_zero :act_pre_scale
+_quantized      _scale _zero_point
+_Q4             _scales _zero_points
+_Q8             _scales _zero_points
+*               {_SCALING}
+*!              .absmax .quant_map .nested_absmax .nested_quant_map
+*!              .quant_state.bitsandbytes__nf4 .quant_state.bitsandbytes__fp4
+"""
+
+
+class _Endings(NamedTuple):
+    """A row: the end of the name of codes, whether it suffices, and those of other tensors."""
+
+    codes: str
+    is_certain: bool
+    others: tuple[str, ...]
 
 
 @lru_cache(maxsize=1)
 def _rows() -> tuple[_Endings, ...]:
     """Return all rows: the table, and the records of several tensors by their own names."""
-    made = []
+    lines = [line.split() for line in _TABLE.split("\n") if line]
     for scheme in SCHEMES.values():
-        first, *others = (*scheme.tensors(), *scheme.optional)
-        ends = " ".join(f"{scheme.joint}{each}" for each in others)
-        mark = "" if first in _COMMON else "!"
-        made.append(_endings(f"{scheme.joint}{first}{mark}", ends))
-    return tuple(dict.fromkeys((*_ROWS, *made)))
-
-
-@lru_cache(maxsize=1)
-def _certain_rows() -> tuple[_Endings, ...]:
-    return tuple(row for row in _rows() if row.is_certain)
+        names = [f"{scheme.joint}{each}" for each in (*scheme.tensors(), *scheme.optional)]
+        is_certain = scheme.tensors()[0] not in _COMMON
+        lines.append([f"{names[0]}!" if is_certain else names[0], *names[1:]])
+    rows = (_Endings(x.strip("*!"), x.endswith("!"), tuple(others)) for x, *others in lines)
+    return tuple(dict.fromkeys(rows))
 
 
 def find_weights(entries: Entries) -> list[Weight]:
@@ -398,8 +378,9 @@ def _others(entries: Entries, name: str) -> dict[str, Entry]:
     # the size of a tensor in an unread file is not known; codes have a bit or more each
     is_sized = codes.dtype in DATA_TYPES
     found: dict[str, Entry] = {}
-    for row in _rows() if holds_codes(codes) else _certain_rows():
-        if not dotted.endswith(row.codes):
+    may_have_codes = holds_codes(codes)
+    for row in _rows():
+        if not dotted.endswith(row.codes) or not (may_have_codes or row.is_certain):
             continue
         start = dotted[1 : len(dotted) - len(row.codes)]
         for ending in row.others:
@@ -473,13 +454,13 @@ def elsewhere(name: str, source: Path) -> Entry:
 
 def find_plain(model: Model, layers: Iterable[str]) -> dict[str, str]:
     """Return why layers do not fit that config declares quantised, but whose weights are plain."""
-    found = {}
     declared = model.declared_if_whole
-    for layer in layers if declared else ():
-        said = declared.named(layer) if declared else None
-        if said is not None and said.name is not None:
-            found[layer] = f"{said.file} declares {said.name}, but its weight is plain"
-    return found
+    said = {layer: declared.named(layer) for layer in layers} if declared else {}
+    return {
+        layer: f"{each.file} declares {each.name}, but its weight is plain"
+        for layer, each in said.items()
+        if each is not None and each.name is not None
+    }
 
 
 def find_unscaled(model: Model) -> dict[str, str]:
@@ -549,31 +530,43 @@ def weight_at(entries: Entries, prefix: str, claims: Claims) -> Weight:
 
 
 def decide(found: Weight, claims: Claims) -> Weight:
-    """Return a quantised weight with what its tensors are together.
+    """Return a quantised weight with what its tensors are together, or with why that is unknown.
 
     The only data that is read is `g_idx`, and the tensors that have options of the record.
     """
     try:
-        noted = _noted(found)
-        if isinstance(noted, dict):
-            reason = (
-                f"{found.prefix!r} is a Quantized, which reorder.load_all(path, reorder.Quantized) "
-                "reads"
-            )
-            return found._replace(quantized=noted, reason=reason)
-        said: Sequence[Said | None] = (None,)
-        if claims.declared is not None:
-            said = claims.declared.at(found.prefix)
+        return _decided(found, claims)
     except MemdescError as error:
         return found._replace(reason=str(error))
+
+
+def _decided(found: Weight, claims: Claims) -> Weight:
+    noted = _noted(found)
+    if isinstance(noted, dict):
+        reason = (
+            f"{found.prefix!r} is a Quantized, which reorder.load_all(path, reorder.Quantized) "
+            "reads"
+        )
+        return found._replace(quantized=noted, reason=reason)
+    said: Sequence[Said | None] = (None,)
+    if claims.declared is not None:
+        said = claims.declared.at(found.prefix)
     present = [each for each in said if each is None or _has_tensors_of(found, each.name)]
-    made = [_read(found, claims, noted, each) for each in present or said]
-    known = {each.desc: each for each in made if each.desc is not None}
-    if len(known) > 1:
-        names = " and ".join(map(repr, known))
-        reason = f"{found.prefix!r} fits {names}, which are declared for different classes"
-        return found._replace(reason=f"{reason}: give the name")
-    return next(iter(known.values()), made[0])
+    made: dict[RecordDesc | None, Weight] = {}
+    problems = []
+    for each in present or said:
+        try:
+            weight = _read(found, claims, noted, each)
+            made[weight.desc] = weight
+        except MemdescError as error:
+            problems.append(error)
+    if not made:
+        raise problems[0]
+    if len(made) > 1:
+        names = " and ".join(map(repr, made))
+        fits = f"{found.prefix!r} fits {names}, which are declared for different classes"
+        raise MemdescError(f"{fits}: give the name")
+    return next(iter(made.values()))
 
 
 def _has_tensors_of(found: Weight, name: str | None) -> bool:
@@ -585,28 +578,24 @@ def _has_tensors_of(found: Weight, name: str | None) -> bool:
 
 
 def _read(found: Weight, claims: Claims, noted: RecordDesc | None, said: Said | None) -> Weight:
-    """Decide what tensors are, given what is declared about this layer."""
-    by = ""
-    try:
-        name, options = _named(claims, found, noted, said)
-        by = f"{said.file} declares {name}: " if said and claims.name is None else ""
+    """Return what tensors are, given what is declared about this layer."""
+    name, options = _named(claims, found, noted, said)
+    by = about(f"{said.file} declares {name}") if said and claims.name is None else nullcontext()
+    with by:
         desc = desc_of_tensors(found, name, options)
         _check_said(found, desc, said)
+        _check_rest(found, desc, claims, said)
         looked_up = _looked_up(found, desc)
-        _check_rest(looked_up or found, desc, claims, said)
         if looked_up is not None:
-            order = {role: found.entries[role] for role in ORDERS if role in found.entries}
             desc = desc_of_tensors(looked_up, name, options)
+            order = {role: found.entries[role] for role in ORDERS if role in found.entries}
             entries = {**looked_up.entries, **order}
             return found._replace(entries=entries, desc=desc, is_looked_up=True)
-    except MemdescError as error:
-        return found._replace(reason=f"{by}{error}")
-    if noted not in (None, desc):
-        reason = (
-            f"{found.codes.name!r} is stored as part of {noted!r}, as its descriptor says, not of "
-            f"{desc!r}"
-        )
-        return found._replace(reason=f"{by}{reason}")
+        if noted not in (None, desc):
+            raise MemdescError(
+                f"{found.codes.name!r} is stored as part of {noted!r}, as its descriptor says, not "
+                f"of {desc!r}"
+            )
     return found._replace(desc=desc)
 
 
@@ -690,27 +679,38 @@ def _looked_up(found: Weight, desc: RecordDesc) -> Weight | None:
 
     None if there is no such table, or it has the order of the inputs.
     """
-    scheme, order = scheme_of(desc.name), found.order
+    order, inputs = found.order, desc.dims[desc.letters.index("i")] if "i" in desc.letters else 0
+    if order is None:
+        return None
+    nbytes = inputs * INTEGERS[order.dtype].bits // BYTE_BITS if order.dtype in INTEGERS else -1
+    if order.nbytes != nbytes or not inputs:
+        raise MemdescError(
+            f"{order.name} of {order.dtype} and shape {order.shape} is not an integer for each of "
+            f"the {inputs} inputs"
+        )
+    table, group = order.read().view(DATA_TYPES[order.dtype].numpy), dict(desc.options).get("group")
+    if np.array_equal(
+        table, np.arange(inputs) // (inputs if group in (-1, None) else int(str(group)))
+    ):
+        return None
+    scheme = scheme_of(desc.name)
     parts = () if scheme is None else scheme.parts
     roles = [part.tensor for part in parts if part.by in found.entries]
-    if order is None or not roles or _is_in_order(order, desc):
-        return None
-    table, count = _integers_of(order), desc.scales.layout.dims[desc.letters.index("i")]
+    if not roles:
+        raise MemdescError(
+            f"{order.name} assigns inputs to groups in an arbitrary order (act-order), and no "
+            f"scheme here looks up the scales of {desc.name} by such a table"
+        )
+    count = desc.scales.layout.dims[desc.letters.index("i")]
     if table.min() < 0 or table.max() >= count:
         raise MemdescError(
             f"{order.name} has groups {table.min()} to {table.max()}, but there are {count}"
         )
-    rows = tuple(table.tolist())
+    held = {role: entry for role, entry in found.entries.items() if entry is not order}
     for role in roles:
-        if found.entries[role].is_described or found.entries[role].shape[:1] != (count,):
-            raise MemdescError(
-                f"{found.entries[role].name} does not have a row for each of {count} groups"
-            )
-    held = {
-        role: entry.by_rows(rows) if role in roles else entry
-        for role, entry in found.entries.items()
-        if entry is not order
-    }
+        if held[role].is_described or held[role].shape[:1] != (count,):
+            raise MemdescError(f"{held[role].name} does not have a row for each of {count} groups")
+        held[role] = held[role].by_rows(tuple(table.tolist()))
     return Weight(found.prefix, held)
 
 
@@ -734,7 +734,7 @@ def _check_said(found: Weight, desc: RecordDesc, said: Said | None) -> None:
 
 
 def _check_rest(found: Weight, desc: RecordDesc, claims: Claims, said: Said | None) -> None:
-    """Refuse tensors that the record does not use, and act-order."""
+    """Refuse tensors that the record does not use."""
     rest = [name for name in found.entries if name not in {*desc.tensors, *ORDERS}]
     if rest:
         scheme = scheme_of(desc.name)
@@ -750,29 +750,6 @@ def _check_rest(found: Weight, desc: RecordDesc, claims: Claims, said: Said | No
             f"{', '.join(found.entries[name].name for name in rest)} belong to {found.codes.name}, "
             f"and {desc!r} does not use them: its numbers would be different{hint}"
         )
-    if found.order is not None and not _is_in_order(found.order, desc):
-        raise MemdescError(
-            f"{found.order.name} assigns inputs to groups in an arbitrary order (act-order), and "
-            f"no scheme here looks up the scales of {desc.name} by such a table"
-        )
-
-
-def _integers_of(order: Entry) -> NDArray[Any]:
-    return order.read().view(DATA_TYPES[order.dtype].numpy)
-
-
-def _is_in_order(order: Entry, desc: RecordDesc) -> bool:
-    """Whether a table assigns inputs to groups in their order. Fails if it is not for them all."""
-    group = dict(desc.options).get("group")
-    inputs = desc.dims[desc.letters.index("i")]
-    nbytes = inputs * INTEGERS[order.dtype].bits // 8 if order.dtype in INTEGERS else -1
-    if order.nbytes != nbytes or not inputs:
-        raise MemdescError(
-            f"{order.name} of {order.dtype} and shape {order.shape} is not an integer for each of "
-            f"the {inputs} inputs"
-        )
-    wanted = np.arange(inputs) // (inputs if group in (-1, None) else int(str(group)))
-    return np.array_equal(_integers_of(order), wanted)
 
 
 def desc_of_tensors(found: Weight, name: str, given: Mapping[str, Any]) -> RecordDesc:
