@@ -139,14 +139,31 @@ class MemdescCodec(Checked, ArrayBytesCodec):  # type: ignore[misc] # types of z
         dtype : DataType, str or numpy dtype
             The dtype of the array.
         """
+        stored = self._stored(shape, dtype)
+        return stored.desc if isinstance(stored, Field) else stored
+
+    def _stored(self, shape: tuple[int, ...], dtype: Any) -> MemoryDesc | Field:
+        """Return what a chunk holds: a descriptor, or a field whose elements have no data type."""
         part = self._field(shape)
-        given = dtype
         if not isinstance(dtype, str | DataType):
-            given = _native(np.dtype(dtype))
-            self._check_read(given, part)
-        if part is not None:
+            dtype = _native(np.dtype(dtype))
+            try:
+                data_type(dtype)
+            except MemdescError:
+                kind = self.dtype or (part.kind if part else f"elements of {self.layout!r}")
+                way_out = _WAYS_OUT.get(dtype.kind, "make the array of numbers")
+                raise MemdescError(
+                    f"an array of {dtype} cannot be stored as {kind}: {way_out}"
+                ) from None
+        if part is not None and part.kind not in BIT_PLANES:
             return part.desc
-        stored = data_type(given if self.dtype is None else self.dtype)
+        if part is not None:
+            if data_type(dtype).numpy.kind not in "iu":
+                raise MemdescError(
+                    f"{self.layout} holds {part.kind}: the array must be of integers, not {dtype}"
+                )
+            return part
+        stored = data_type(dtype if self.dtype is None else self.dtype)
         if is_image(self.layout):
             return image_desc(shape, stored, self.layout).desc
         try:
@@ -164,28 +181,6 @@ class MemdescCodec(Checked, ArrayBytesCodec):  # type: ignore[misc] # types of z
             raise UnsupportedFormatError(
                 f"{error}; give each of its fields an array, as {named}"
             ) from None
-
-    def _check_read(self, dtype: np.dtype[Any], part: Field | None) -> None:
-        """Refuse the type of an array whose elements nothing here can read."""
-        try:
-            data_type(dtype)
-        except MemdescError:
-            stored = self.dtype or (part.kind if part else f"elements of {self.layout!r}")
-            way_out = _WAYS_OUT.get(dtype.kind, "make the array of numbers")
-            raise MemdescError(
-                f"an array of {dtype} cannot be stored as {stored}: {way_out}"
-            ) from None
-
-    def _stored(self, shape: tuple[int, ...], dtype: Any) -> MemoryDesc | Field:
-        """Return what a chunk holds: a descriptor, or a field whose elements have no data type."""
-        part = self._field(shape)
-        if part is not None and part.kind in BIT_PLANES:
-            if np.dtype(dtype).kind not in "iu":
-                raise MemdescError(
-                    f"{self.layout} holds {part.kind}: the array must be of integers, not {dtype}"
-                )
-            return part
-        return self.chunk_desc(shape, dtype)
 
     def _field(self, shape: tuple[int, ...]) -> Field | None:
         """Return the field of a record that a chunk of the given shape holds, if it holds one."""

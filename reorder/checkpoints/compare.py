@@ -7,6 +7,7 @@ compared with what the other side would have in its format, to find what happene
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from functools import cached_property, partial
 from math import prod
 from types import MappingProxyType
@@ -245,7 +246,9 @@ def compare_contents(
         if is_wanted(a):
             pair = _compared(a, b, as_in_models=as_in_models, **tolerance)
             if not pair.is_equal and a.tensors and b.tensors:
-                parts = _codes(a, b.data, b.part_of) if b.part_of else _parts(a, b)
+                parts: list[Part] = []
+                with suppress(MemdescError):  # one of them may have no numbers
+                    parts = _parts(a, b)
                 causes = find_causes(parts)
                 if not causes and (place := places.find(a, b)):
                     causes = (f"it holds {place}",)
@@ -288,57 +291,35 @@ def _is_same(one: Content, other: Content) -> bool:
 
 def _parts(ours: Content, theirs: Content) -> list[Part]:
     """Return the bytes found and those expected, in the format that is ours; none if unknown."""
-    try:
-        if isinstance(theirs.desc, RecordDesc):
-            return _parts_of_weight(ours, theirs, theirs.desc)
-        if isinstance(
-            ours.desc, RecordDesc
-        ) or not ours.tensors.keys() == theirs.tensors.keys() == {ONE}:
-            return []
-        found = ours.data[ONE]
-        if ours.desc is theirs.desc is None:  # their type is unknown
-            return [Part(ours.name, found, theirs.data[ONE])]
-        memory = theirs.numbers()
-        desc = ours.desc if isinstance(ours.desc, MemoryDesc) else memory.desc
-        if (desc.dims, desc.dtype) != (memory.desc.dims, memory.desc.dtype):
-            if desc.dims == memory.desc.dims and desc.dtype.bits != memory.desc.dtype.bits:
-                return []
-            desc = memory.desc
-        if memory.desc != desc:
-            memory = reorder(memory, desc.with_extra(None))
-    except MemdescError:
+    found, wanted, own, desc = ours.data, theirs.data, ours.desc, theirs.desc
+    is_single = found.keys() == wanted.keys() == {ONE}
+    if theirs.part_of is not None:  # of a weight that only the reference knows
+        whole, role = theirs.part_of
+        return parts_of_record({role: found[ONE]}, {role: wanted[ONE]}, whole) if is_single else []
+    if isinstance(desc, RecordDesc):
+        record, is_whole = Record(desc, wanted), True
+        if isinstance(own, MemoryDesc):  # floats, unless a single tensor has other elements
+            is_whole = len(wanted) == 1 and own.nelems != prod(desc.dims)
+        if isinstance(own, RecordDesc) and (own.name, own.dims) != (desc.name, desc.dims):
+            record = repack(record, own)
+        is_whole = is_whole and record.tensors.keys() <= found.keys()
+        return parts_of_record(found, record.tensors, record.desc) if is_whole else []
+    if isinstance(own, RecordDesc) or not is_single:
         return []
+    if own is desc is None:  # their type is unknown
+        return [Part(ours.name, found[ONE], wanted[ONE])]
+    memory = theirs.numbers()
+    own, held = own or memory.desc, memory.desc
+    if (own.dims, own.dtype) != (held.dims, held.dtype):
+        if own.dims == held.dims and own.dtype.bits != held.dtype.bits:
+            return []
+        own = held
+    if held != own:
+        memory = reorder(memory, own.with_extra(None))
     domains = [each.domain for each in memory.desc.names() if each.vocabulary == "weights"]
     is_scale = any("scales" in domain for domain in domains)
     groups = (1,) * memory.desc.ndims
-    return [Part(ours.name, found, memory.data, memory.desc, groups, is_scale=is_scale)]
-
-
-def _codes(
-    ours: Content, wanted: Mapping[str, NDArray[np.uint8]], part_of: tuple[RecordDesc, str]
-) -> list[Part]:
-    """Return a tensor of a weight that is compared alone, since only the reference is known."""
-    desc, role = part_of
-    if not ours.tensors.keys() == wanted.keys() == {ONE}:
-        return []
-    return parts_of_record({role: ours.data[ONE]}, {role: wanted[ONE]}, desc)
-
-
-def _parts_of_weight(ours: Content, theirs: Content, desc: RecordDesc) -> list[Part]:
-    """Return the tensors of a weight; none if the model has floats instead."""
-    wanted, own = Record(desc, theirs.data), ours.desc
-    if isinstance(own, MemoryDesc) and (len(desc.tensors) > 1 or own.nelems == prod(desc.dims)):
-        return []
-    if (
-        isinstance(own, RecordDesc)
-        and own != desc
-        and (own.name, own.dims) != (desc.name, desc.dims)
-    ):
-        wanted = repack(wanted, own)
-    data = ours.data
-    if not wanted.tensors.keys() <= data.keys():
-        return []
-    return parts_of_record(data, wanted.tensors, wanted.desc)
+    return [Part(ours.name, found[ONE], memory.data, memory.desc, groups, is_scale=is_scale)]
 
 
 class _ByBytes:

@@ -29,6 +29,7 @@ from memdesc.record.rows import SCHEMES
 from reorder.checkpoints.config import CONFIG, KEY, Configs, Declared, Said
 from reorder.checkpoints.formats.descriptors import record_of
 from reorder.checkpoints.formats.entry import Entry, FileState, stored_desc
+from reorder.checkpoints.formats.shards import homes_beside
 from reorder.checkpoints.stored import BARE_ROLES, ONE, QUANTIZED, WEIGHT, stem_of
 from reorder.messages import first_of
 from reorder.values.formats import INTEGERS
@@ -221,12 +222,16 @@ class Model:
         return None
 
     @cached_property
+    def found(self) -> list[Weight]:
+        """The quantised weights with tensors here, without what they are."""
+        absent = {name: _absent(name, self.path) for name in self._homes}
+        found = find_weights({**self.entries, **absent})
+        return [each for each in found if not self.entries.keys().isdisjoint(each.names)]
+
+    @cached_property
     def weights(self) -> list[Weight]:
         """The quantised weights, and what each is."""
-        absent = {name: elsewhere(name, self.path) for name in self._homes}
-        found = find_weights({**self.entries, **absent})
-        here = [each for each in found if not self.entries.keys().isdisjoint(each.names)]
-        return [self.decided(each) for each in here]
+        return [*map(self.decided, self.found)]
 
     def items(self, *, is_strict: bool) -> dict[str, Weight | Entry]:
         """Return single tensors and whole weights by name, in the order of the container.
@@ -262,9 +267,10 @@ class Model:
 
     @cached_property
     def _homes(self) -> dict[str, str]:
-        """The files of tensors that were not read."""
+        """The files of tensors that were not read: unreadable shards, or others of the model."""
         unread = self.container.unread.items()
-        return {name: file for file, each in unread for name in each.names}
+        homes = homes_beside(self.path) | {name: file for file, x in unread for name in x.names}
+        return {name: file for name, file in homes.items() if name not in self.entries}
 
     def decided(self, found: Weight) -> Weight:
         """Return a quantised weight with what it is.
@@ -444,7 +450,7 @@ def tensors_of(name: str) -> tuple[str, ...]:
     return (ONE,) if scheme is None else scheme.tensors()
 
 
-def elsewhere(name: str, source: Path) -> Entry:
+def _absent(name: str, source: Path) -> Entry:
     """Return a stand-in for a tensor of another shard, which is not read."""
     return Entry(name, "unknown", (), source, 0, 0, FileState(0, 0))
 

@@ -20,7 +20,6 @@ from reorder.checkpoints.convert.rules import Rule, is_record
 from reorder.checkpoints.convert.steps import Step, copy_step, layout_step, record_step
 from reorder.checkpoints.convert.targets import Target
 from reorder.checkpoints.formats.entry import Entry, Tensor, stored_desc
-from reorder.checkpoints.formats.shards import names_beside
 from reorder.checkpoints.moves.changes import ONLY, Reorder
 from reorder.checkpoints.stored import ONE, joined_tensors, stem_of
 from reorder.checkpoints.weights import (
@@ -28,8 +27,6 @@ from reorder.checkpoints.weights import (
     Model,
     Weight,
     decide,
-    elsewhere,
-    find_weights,
     holds_codes,
     tensors_of,
     weight_of,
@@ -74,7 +71,7 @@ def plan_steps(model: Model, rules: Sequence[Rule], format_name: str) -> Plan:
     rule, the tensor and the way out.
     """
     entries = model.container.entries
-    weights = _weights(model) if rules else []
+    weights = model.found if rules else []
     has_config = weights or (rules and any(map(_is_narrow, entries.values())))
     claims = model.claims if has_config else Claims()
     claims = claims._replace(has_nodes=model.container.has_nodes)
@@ -108,14 +105,6 @@ def plan_steps(model: Model, rules: Sequence[Rule], format_name: str) -> Plan:
     _check_whole(weights, steps, claims)
     dropped = [entry.name for step in steps for entry in step.dropped if entry.name in free]
     return Plan(tuple(steps), tuple(left_out_warnings(dropped)), _left(steps, whole))
-
-
-def _weights(model: Model) -> list[Weight]:
-    """Return the quantised weights with tensors here; others may be in other shards of a model."""
-    entries = model.container.entries
-    others = {name: elsewhere(name, model.path) for name in names_beside(model.path)}
-    found = find_weights({**others, **entries})
-    return [each for each in found if not entries.keys().isdisjoint(each.names)]
 
 
 def _tensor_step(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from memdesc.errors import MemdescError, short_repr
@@ -154,16 +155,14 @@ def read_index(path: Path, *, skip_unreadable: bool = False) -> Container:
     return found._replace(unread=held)
 
 
-def names_beside(path: Path) -> frozenset[str]:
-    """Return the names of all tensors of the model that a file is a shard of, if it is one."""
-    found: set[str] = set()
+def homes_beside(path: Path) -> dict[str, str]:
+    """Return the file of each tensor of the model that a file is a shard of, if it is one."""
+    found: dict[str, str] = {}
     for index in path.parent.glob(f"*{INDEX_ENDING}") if path.name.endswith(_ENDING) else ():
-        try:
+        with suppress(MemdescError):  # else it says nothing about this file
             names = _weight_map(read_if_exists(index, _MAX_INDEX) or b"")
-        except MemdescError:
-            continue  # it says nothing about this file
-        found |= names.keys() if path.name in names.values() else set()
-    return frozenset(found)
+            found |= names if path.name in names.values() else {}
+    return found
 
 
 def _weight_map(text: bytes) -> dict[str, str]:
