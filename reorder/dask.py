@@ -113,7 +113,9 @@ def reorder(
     dst_axes = _block_axes(target)
     for axis in dst_axes:
         _check_cuts(x, src_axes, sizes, axis, target)
-    carried = [dim for dim in range(source.ndims) if _carries(src_axes, dst_axes, dim)]
+    # dims whose chunks in x are also chunks of the result
+    both = {axis.dim for axis in src_axes} & {axis.dim for axis in dst_axes}
+    carried = [dim for dim in range(source.ndims) if dim in both]
     _check_uncut(x, src_axes, carried, target)
     return _blockwise(
         x, _Job(source, target, src is None, threads), src_axes, dst_axes, carried, sizes
@@ -127,11 +129,6 @@ class _Job(NamedTuple):
     dst: MemoryDesc
     is_logical: bool
     threads: int
-
-
-def _carries(src_axes: list[_ArrayAxis], dst_axes: list[_ArrayAxis], dim: int) -> bool:
-    """Whether chunks of the source along a dim are also chunks of the target."""
-    return all(any(axis.dim == dim for axis in side) for side in (src_axes, dst_axes))
 
 
 def _blockwise(

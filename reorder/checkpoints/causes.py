@@ -54,14 +54,13 @@ class Part:
     name: str
     found: NDArray[np.uint8]
     wanted: NDArray[np.uint8]
-    # what they should hold, if that is one field
+    # what they should hold, if that is one field; bytes over the dims, an axis more, for rows of
+    # several fields, and for blocks of GGUF
     desc: MemoryDesc | None = None
     # how many adjacent elements of the whole weight along each dim share an element of this part
     groups: tuple[int, ...] = ()
     # whether the elements are scales
     is_scale: bool = False
-    # for rows, or blocks of GGUF: the bytes of each over the dims, found and expected
-    blocks: tuple[NDArray[Any], NDArray[Any]] | None = None
     # which bytes of a block hold codes
     codes: NDArray[np.bool_] | None = None
 
@@ -73,15 +72,11 @@ class Part:
     @cached_property
     def expected(self) -> NDArray[Any] | None:
         """The expected elements over the dims, as integers of their bits."""
-        if self.blocks is not None:
-            return self.blocks[1]
         return None if self.desc is None else _bits_of(self.wanted, self.desc)
 
     @cached_property
     def elements(self) -> NDArray[Any] | None:
         """The elements found, over the dims; None if there are too few bytes for them."""
-        if self.blocks is not None:
-            return self.blocks[0]
         if self.desc is None or len(self.found) < self.desc.min_nbytes:
             return None
         return _bits_of(self.found, self.desc)
@@ -126,8 +121,7 @@ def _set_rows(part: Part, desc: RecordDesc, fields: list[Field]) -> None:
         return
     row = GGUF_TYPES.get(desc.name)
     block, size = (last, nbytes) if row is None else (row.block, row.nbytes)
-    shape = (*outer, nbytes // max(size, 1), size)
-    part.blocks = part.found.reshape(shape), part.wanted.reshape(shape)
+    part.desc = memory_desc((*outer, nbytes // max(size, 1), size), "u8")
     part.groups = (*(1 for _ in outer), block)
     if row is not None:
         part.codes = np.zeros(size, np.bool_)
@@ -316,13 +310,9 @@ def _is_packed_twice(part: Part) -> bool:
 
 def _is_transposed(pair: tuple[int, int], part: Part) -> bool:
     """Whether two dims were swapped before the packing."""
-    if max(pair) >= len(part.groups) or part.expected is None:
+    if max(pair) >= len(part.groups) or part.expected is None or part.desc is None:
         return False
     elements = part.expected.swapaxes(*pair)
-    if part.blocks is not None:
-        return np.array_equal(part.blocks[0].reshape(-1), elements.reshape(-1))
-    if part.desc is None:
-        return False
     desc = _like(part.desc, elements.shape, len(part.found), part.desc.spelling)
     return desc is not None and is_equal_bytes(part.found, _packed(elements, desc))
 

@@ -8,6 +8,8 @@ from reorder import convert
 from reorder.checkpoints.formats.entry import Tensor
 from reorder.checkpoints.formats.shards import plan_shards
 from reorder.checkpoints.formats.table import format_of, read_container
+from reorder.cli import main
+from tests.checkpoints import fp8_layer, write_config, write_safetensors
 from tests.writers import write_tensors
 
 
@@ -116,3 +118,16 @@ def test_folders_without_a_checkpoint_are_refused(tmp_path: Path) -> None:
 def test_tensors_of_one_name_in_two_shards_are_refused() -> None:
     with pytest.raises(MemdescError, match="the same name"):
         plan_shards([Tensor("a", "u8", (1000,), 1000)] * 2, {}, 10)
+
+
+def test_a_shard_alone_says_where_the_rest_of_a_weight_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = {name: f"model-{k:05}-of-00002.safetensors" for k, name in enumerate(fp8_layer(), 1)}
+    for name, array in fp8_layer().items():
+        write_safetensors(tmp_path / files[name], {f"fc.{name}": array})
+    _index(tmp_path, {f"fc.{name}": file for name, file in files.items()})
+    write_config(tmp_path, quant_method="fp8", weight_block_size=[128, 128])
+    assert main(["inspect", str(tmp_path / files["weight"])]) == 0
+    said = f"fc.weight_scale_inv is in {files['weight_scale_inv']}, unread"
+    assert said in capsys.readouterr().out
