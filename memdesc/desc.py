@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, cast, overload
 import numpy as np
 
 from memdesc import views
-from memdesc.checked import Checked
 from memdesc.create import (
     BesideStrides,
     check_empty,
@@ -30,6 +29,7 @@ from memdesc.names import expand_meta_tag
 from memdesc.names.registry import parse_name
 from memdesc.overlap import check_overlap
 from memdesc.tags import LETTERS, FormatTag, check_letters
+from memdesc.written import Written
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -62,7 +62,7 @@ _NO_BLOCKS: tuple[int, ...] = ()  # recognised by identity, so that nothing is c
 
 
 @immutable
-class MemoryDesc(Checked):
+class MemoryDesc(Written):
     """How a tensor is laid out in memory: dims, dtype, padding, strides, blocks.
 
     `memory_desc` is another name of the class. The properties have oneDNN's names and meaning;
@@ -578,52 +578,6 @@ class MemoryDesc(Checked):
         ['nChw8c', 'mlas_nchwc8', 'b_fs_yx_fsv8', 'aBcd8b', 'gOiw8o']
         """
         return _names_of(self, self.spelling)
-
-    def to_json(self) -> str:
-        """Write the descriptor as JSON that other programs can read.
-
-        The keys are oneDNN's fields. A layout that these cannot describe has ``axes`` and
-        ``blocks`` instead of ``padded_dims``, ``strides`` and the inner blocks, and ``xor`` if it
-        is swizzled. ``schema`` is 1, or 2 with ``xor``: readers skip unknown keys, and a form that
-        older readers would misread gets a new number.
-        `docs/descriptor.schema.json` is its JSON Schema.
-
-        Examples
-        --------
-        >>> print(memdesc.memory_desc((2, 17), "f32", "aB8b").to_json())
-        {"schema": 1, "dtype": "f32", "dims": [2, 17], "offset0": 0, \
-"padded_offsets": [0, 0], "extra": null, \
-"padded_dims": [2, 24], "strides": [24, 8], "inner_blks": [8], "inner_idxs": [1]}
-        """
-        from memdesc.descriptor_json import written  # only descriptors that are written need it
-
-        return written(self)
-
-    @classmethod
-    def from_json(cls, text: str) -> MemoryDesc:
-        """Read a descriptor that `to_json` wrote.
-
-        *Law*: `MemoryDesc.from_json(d.to_json()) == d`.
-
-        Parameters
-        ----------
-        text : str
-            One JSON object.
-
-        Raises
-        ------
-        MemdescError
-            If it is not a JSON object of this schema, or the layout it describes is not legal.
-
-        Examples
-        --------
-        >>> text = memdesc.memory_desc((2, 17, 5, 4), "f32", "nChw8c").to_json()
-        >>> memdesc.MemoryDesc.from_json(text)
-        memory_desc((2, 17, 5, 4), 'f32', 'aBcd8b')
-        """
-        from memdesc.descriptor_json import read  # only descriptors that are read need it
-
-        return read(text)
 
     def to_notation(self, system: str, *, letters: str | None = None) -> str:
         """Write the layout in the notation of another system.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from memdesc.desc import MemoryDesc, desc_of, memory_desc
 from memdesc.dtypes import data_type
@@ -12,11 +12,12 @@ from memdesc.extra import Extra
 from memdesc.image import ImageDesc
 from memdesc.int64 import check_length, checked_int, checked_ints
 from memdesc.layout import Axis, Block, Layout
+from memdesc.written import Written
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_Read = TypeVar("_Read", MemoryDesc, ImageDesc)
+_Read = TypeVar("_Read", bound=Written)
 _SIDES = ("width", "height", "channels", "depth")
 _ONEDNN = ("padded_dims", "strides", "inner_blks", "inner_idxs")
 # version of the JSON form; a different form gets a different number
@@ -25,10 +26,20 @@ SCHEMA = 1
 _SWIZZLED = 2
 
 
-def written(desc: MemoryDesc) -> str:
-    """Return the text of a descriptor: a line of JSON."""
+def written(value: Written) -> str:
+    """Return the text of a descriptor, or of an image: a line of JSON."""
     import json  # slow to load
 
+    return json.dumps(_fields(value) if isinstance(value, MemoryDesc) else _image_fields(value))
+
+
+def _image_fields(image: Any) -> dict[str, Any]:
+    sides = {side: getattr(image, side) for side in _SIDES}
+    names = {"schema": SCHEMA, "image": image.name, "kind": image.kind}
+    return {**names, **sides, "desc": _fields(image.desc)}
+
+
+def _fields(desc: MemoryDesc) -> dict[str, Any]:
     layout = desc.layout
     fields: dict[str, Any] = {
         "schema": _SWIZZLED if layout.xor else SCHEMA,
@@ -45,38 +56,16 @@ def written(desc: MemoryDesc) -> str:
     except MemdescError:
         axes = [[axis.dims, axis.padded] for axis in layout.axes]
         fields |= {"axes": axes, "blocks": layout.blocks}
-    if layout.xor:
-        fields["xor"] = layout.xor
-    return json.dumps(fields)
+    return fields | ({"xor": layout.xor} if layout.xor else {})
 
 
-def written_image(image: ImageDesc) -> str:
-    """Return the text of an image: the descriptor of its pixels, its sides, its kind and name."""
+def read(text: str, kind: type[_Read]) -> _Read:
+    """Return the descriptor, or the image, of a text that `written` made; refuse other texts."""
     import json  # slow to load
 
-    sides = {side: getattr(image, side) for side in _SIDES}
-    return (
-        json.dumps({"schema": SCHEMA, "image": image.name, "kind": image.kind, **sides})[:-1]
-        + f', "desc": {written(image.desc)}}}'
-    )
-
-
-def read(text: str) -> MemoryDesc:
-    """Return the descriptor of a text that `written` made; refuse other texts."""
-    return _read(text, _desc_of)
-
-
-def read_image(text: str) -> ImageDesc:
-    """Return the image of a text that `written_image` made; refuse other texts."""
-    return _read(text, _image_of)
-
-
-def _read(text: str, made: Callable[[Any], _Read]) -> _Read:
-    """Return what a function makes of the JSON of a text; refuse other texts."""
-    import json  # slow to load
-
+    made: Callable[[Any], Any] = _desc_of if issubclass(kind, MemoryDesc) else _image_of
     try:
-        return made(json.loads(text))
+        return cast("_Read", made(json.loads(text)))
     except MemdescError:
         raise
     except (KeyError, TypeError, ValueError, RecursionError) as error:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import TYPE_CHECKING, ClassVar
 
-from memdesc.checked import Checked, check_types
+from memdesc.checked import check_types
 from memdesc.desc import MemoryDesc, desc_of
 from memdesc.dtypes import DataType, data_type
 from memdesc.errors import MemdescError, short_repr
@@ -15,6 +15,7 @@ from memdesc.int64 import checked_int, checked_ints
 from memdesc.layout import check_dims, dim_name, layout_by_tag
 from memdesc.names import dim_letters, known_images, resolve_image
 from memdesc.tags import LETTERS
+from memdesc.written import Written
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -30,7 +31,7 @@ _KINDS = ("2d", "3d", "array")
 
 @immutable
 @dataclass(frozen=True, slots=True)
-class ImageDesc(Checked):
+class ImageDesc(Written):
     """The place of each element of a tensor in an image: column x, row y, lane.
 
     A 3-D image or an array of 2-D images also has a slice z.
@@ -240,45 +241,6 @@ class ImageDesc(Checked):
         return all(
             getattr(self, side) <= checked_int(f"max_{side}", most) for side, most in limits.items()
         )
-
-    def to_json(self) -> str:
-        """Write the image as JSON: the descriptor of its pixels, its sides, its kind and name.
-
-        Examples
-        --------
-        >>> i = memdesc.image_desc((1, 6, 5, 4), "f16", "in_out_channel")
-        >>> memdesc.ImageDesc.from_json(i.to_json()) == i
-        True
-        """
-        from memdesc.descriptor_json import written_image  # only images that are written need it
-
-        return written_image(self)
-
-    @classmethod
-    def from_json(cls, text: str) -> ImageDesc:
-        """Read an image that `to_json` wrote.
-
-        *Law*: `ImageDesc.from_json(i.to_json()) == i`.
-
-        Parameters
-        ----------
-        text : str
-            One JSON object.
-
-        Raises
-        ------
-        MemdescError
-            If it is not a JSON object of this form, or its pixels are not those of its descriptor.
-
-        Examples
-        --------
-        >>> text = memdesc.image_desc((1, 6, 5, 4), "f16", "tvm_texture").to_json()
-        >>> memdesc.ImageDesc.from_json(text)
-        image_desc((1, 6, 5, 4), 'f16', 'tvm_texture')
-        """
-        from memdesc.descriptor_json import read_image  # only images that are read need it
-
-        return read_image(text)
 
     def source(self, lang: str, name: str = "image", letters: str | None = None) -> str:
         """Write the functions of the place of an element as source code: x, y, z and lane.
