@@ -8,6 +8,7 @@ of Triton 3.9's `bank_conflicts` for all accesses that were compared.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,8 +17,6 @@ from memdesc.errors import MemdescError, OutOfRangeError
 from memdesc.int64 import checked_int
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from memdesc.layout import Layout
 
 BANKS, WORD = 32, 4

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from memdesc.dtypes import DataType, data_type
 from memdesc.errors import (
@@ -22,10 +23,6 @@ from memdesc.names import (
     with_other_ndims,
 )
 from memdesc.tags import LETTERS, FormatTag, parse_tag
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
 
 # packages whose layouts are read as they are printed
 _READ_BY_REPR = {"pycute", "tensor_layouts", "triton"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast, overload
 
@@ -32,8 +33,6 @@ from memdesc.tags import LETTERS, FormatTag, check_letters
 from memdesc.written import Written
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from numpy.typing import ArrayLike, NDArray
 
     from memdesc.names import Name

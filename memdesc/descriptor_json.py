@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from memdesc.desc import MemoryDesc, desc_of, memory_desc
 from memdesc.dtypes import data_type
@@ -13,9 +14,6 @@ from memdesc.image import ImageDesc
 from memdesc.int64 import check_length, checked_int, checked_ints
 from memdesc.layout import Axis, Block, Layout
 from memdesc.written import Written
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _Read = TypeVar("_Read", bound=Written)
 _SIDES = ("width", "height", "channels", "depth")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from math import prod
 from typing import TYPE_CHECKING, ClassVar
@@ -18,8 +19,6 @@ from memdesc.tags import LETTERS
 from memdesc.written import Written
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from memdesc.index import Index
     from memdesc.names import Name
     from memdesc.picture import Picture

@@ -8,6 +8,7 @@ nor a name; all numbers count elements.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import lcm, prod
 from operator import itemgetter
@@ -37,8 +38,6 @@ from memdesc.swizzle import (
 from memdesc.tags import LETTERS, MAX_NDIMS, FormatTag
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
     from numpy.typing import NDArray
 
     # one index, or one offset, or an array of them

@@ -5,6 +5,7 @@ Source: oneDNN 3.13, `DNNL_RUNTIME_DIM_VAL`.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -20,8 +21,6 @@ from memdesc.names import dim_letters, expand_meta_tag
 from memdesc.tags import MAX_NDIMS, FormatTag, check_letters
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from memdesc.desc import MemoryDesc
 
 
