@@ -1,7 +1,8 @@
-"""Prove, with bounded work, that no two indices of a layout share an element."""
+"""Prove, with bounded work, that two indices of a layout, or two layouts, share no element."""
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import pairwise
 
 from memdesc.diophantine import SearchLimitError, Term, solve
@@ -69,3 +70,31 @@ def _index_of(layout: Layout, differences: list[tuple[Block, int]], sign: int) -
         for dim, index in dim_indices(layout.axes[block.axis], layout.dims, along):
             indices[dim] += index
     return tuple(indices)
+
+
+def are_apart(
+    one: tuple[Layout, int], other: tuple[Layout, int], distance: int, least: int
+) -> bool:
+    """Whether a bounded search proves that elements of two layouts share no bits.
+
+    Each layout comes with the bits of its elements, which count as `least` bits if they are fewer.
+    The buffer of the other one starts `distance` bits after that of the first.
+    """
+    lows: Counter[int] = Counter()
+    highs: Counter[int] = Counter()
+    for (layout, bits), sign in ((one, 1), (other, -1)):
+        for block in layout.blocks:
+            stride = sign * block.stride * bits
+            # loops with equal strides in both layouts are one loop over their difference
+            end = (block.extent - 1) * (1 if stride > 0 else -1)
+            if stride and block.extent > 1:
+                lows[abs(stride)] += min(end, 0)
+                highs[abs(stride)] += max(end, 0)
+    lows[1] -= max(other[1], least) - 1
+    highs[1] += max(one[1], least) - 1
+    terms = [Term(stride, lows[stride], highs[stride]) for stride in lows]
+    start = distance + other[0].offset0 * other[1] - one[0].offset0 * one[1]
+    try:
+        return solve(terms, start) is None
+    except SearchLimitError:
+        return False

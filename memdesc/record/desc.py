@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from memdesc.checked import Checked, check_types
-from memdesc.diophantine import SearchLimitError, Term, solve
 from memdesc.dtypes import DATA_TYPES
 from memdesc.errors import MemdescError, OverlapError, short_repr
 from memdesc.immutable import immutable
 from memdesc.int64 import exact_ints
 from memdesc.layout import check_dims, dim_name
+from memdesc.overlap import are_apart
 from memdesc.record.field import BIT_PLANES, Field
 from memdesc.record.rule import (
     FRACTION,
@@ -106,8 +106,11 @@ class RecordDesc(Checked):
             self._check_number(number)
         self._check_zero()
         for one, other in combinations(self.fields, 2):
-            if one.tensor == other.tensor:
-                _check_apart(one, other)
+            sides = (one.layout, one.bits), (other.layout, other.bits)
+            if one.tensor == other.tensor and one.layout.nelems and not are_apart(*sides, 0, 1):
+                raise OverlapError(
+                    f"fields {one.name} and {other.name} of tensor {one.tensor!r} overlap"
+                )
         self._check_constants()
         tables = tuple(np.array(number.table, "f8").tobytes() for number in self.rule.numbers)
         stored = tuple(each.data for each in self.constants)
@@ -297,29 +300,3 @@ class RecordDesc(Checked):
 
 def _is_integer(kind: str) -> bool:
     return kind in BIT_PLANES or DATA_TYPES[kind].numpy.kind in "iu" or kind in {"s4", "u4"}
-
-
-def _check_apart(one: Field, other: Field) -> None:
-    """Refuse two fields of one tensor that share a bit; strides here are in bits."""
-    if not one.layout.nelems:
-        return
-    lows: Counter[int] = Counter()
-    highs: Counter[int] = Counter()
-    for part, sign in ((one, 1), (other, -1)):
-        for block in part.layout.blocks:
-            stride = sign * block.stride * part.bits
-            # loops with equal strides in both fields are one loop over their difference
-            end = (block.extent - 1) * (1 if stride > 0 else -1)
-            if stride:
-                lows[abs(stride)] += min(end, 0)
-                highs[abs(stride)] += max(end, 0)
-    lows[1] -= other.bits - 1
-    highs[1] += one.bits - 1
-    terms = [Term(stride, lows[stride], highs[stride]) for stride in lows]
-    target = other.layout.offset0 * other.bits - one.layout.offset0 * one.bits
-    try:
-        is_apart = solve(terms, target) is None
-    except SearchLimitError:
-        is_apart = False
-    if not is_apart:
-        raise OverlapError(f"fields {one.name} and {other.name} of tensor {one.tensor!r} overlap")

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex
 import numpy as np
 
 from memdesc import MemdescError, MemoryDesc
-from memdesc.diophantine import SearchLimitError, Term, solve
 from memdesc.errors import OverlapError
+from memdesc.overlap import are_apart
 from reorder.memory.dlpack import from_dlpack, is_exporter
 from reorder.values.masked import refuse_masked
 
@@ -186,22 +186,6 @@ def are_disjoint(src_desc: MemoryDesc, dst_desc: MemoryDesc, distance: int) -> b
         return True
     if src_desc.layout.xor or dst_desc.layout.xor:
         return False
-    # all numbers count half bytes, so that one proof covers all widths
-    src_width, dst_width = src_desc.dtype.bits // 4, dst_desc.dtype.bits // 4
-    terms = [
-        Term(block.stride * src_width, 0, block.extent - 1)
-        for block in src_desc.blocks
-        if block.extent > 1 and block.stride
-    ]
-    terms += [
-        Term(-block.stride * dst_width, 0, block.extent - 1)
-        for block in dst_desc.blocks
-        if block.extent > 1
-    ]
-    # how far apart two elements can start that share a byte; two 4-bit elements may share one
-    terms.append(Term(1, -max(dst_width - 1, 1), max(src_width - 1, 1)))
-    start = 2 * distance + dst_desc.offset0 * dst_width - src_desc.offset0 * src_width
-    try:
-        return solve(terms, start) is None
-    except SearchLimitError:
-        return False
+    src, dst = ((desc.layout, desc.dtype.bits) for desc in (src_desc, dst_desc))
+    # two elements of 4 bits may share a byte, wherever each of them starts in it
+    return are_apart(src, dst, 8 * distance, 5)
