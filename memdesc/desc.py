@@ -435,9 +435,7 @@ class MemoryDesc(Written):
         >>> memdesc.memory_desc((2, 17, 5, 4), "f32", "nChw8c").byte((1, 9, 2, 3))
         2916
         """
-        offset: int = self.offset(index, padded=padded)
-        bits = self.dtype.bits
-        return offset // 2 if self.dtype.is_packed else offset * (bits // 8)
+        return self.offset(index, padded=padded) * self.dtype.bits // 8
 
     def bank_conflicts(self, dim: int, nbytes: int = 16) -> int:
         """Return how many steps too many 32 lanes along a dim take in shared memory.

@@ -262,13 +262,8 @@ class ImageDesc(Written):
         Examples
         --------
         >>> i = memdesc.image_desc((1, 6, 5, 4), "f16", "in_out_channel")
-        >>> print(i.source("python").split("# The ")[2])
-        x of the pixel of an index.
-        def image_x(n, c, h, w):
-            return c // 4 * 4 + w
-        <BLANKLINE>
-        <BLANKLINE>
-        <BLANKLINE>
+        >>> "return c // 4 * 4 + w" in i.source("python")
+        True
         """
         from memdesc.source import image_source  # only code needs it
 
