@@ -44,9 +44,6 @@ ROWS = hints.rows("""
     write one, such as cute:(8,4):(1,8)
         desc((32,), "f32", "(8,4):(1,8)")
         desc((32,), "f32", "cute:(8,4):(1,8)")
-    ; give dtype
-        md.parse_layout("Sw<3,4,3> o smem_ptr[16b](unset) o (8,64):(64,1)")
-        md.parse_layout("Sw<3,4,3> o smem_ptr[16b](unset) o (8,64):(64,1)", None, "f16")
     not 32 bits wide; give dtype
         md.parse_layout("Layout_K_SW128_Atom<half_t>", (8, 64))
         md.parse_layout("Layout_K_SW128_Atom<half_t>", (8, 64), "f16")
@@ -59,9 +56,6 @@ ROWS = hints.rows("""
     ; give fewer than 4 bytes
         desc((8, 8), "f16", "Sw<1,0,1> o (8,8):(8,1)").bank_conflicts(0, 4)
         desc((8, 8), "f16", "Sw<1,0,1> o (8,8):(8,1)").bank_conflicts(0, 2)
-    ; copy the buffer
-        SWIZZLED.shifted(64)
-        SWIZZLED.shifted(0)
     ; give dims
         md.parse_layout("nhwc")
         md.parse_layout("nhwc", (1, 2, 3, 4))

@@ -11,28 +11,12 @@ def names_of(desc: MemoryDesc) -> list[str]:
 
 def test_the_tags_are_all_names_of_the_layout_in_all_vocabularies() -> None:
     found = names_of(memory_desc((2, 17, 5, 4), "f32", "nChw16c"))
-    assert set(found) == {
-        "aBcd16b",
-        "gOiw16o",
-        "nChw16c",
-        "NC1HWC0",
-        "b_fs_yx_fsv16",
-        "o_is_yx_isv16",
-        "bfyx_f16",
-        "mlas_nchwc16",
-    }
+    known = "aBcd16b gOiw16o nChw16c NC1HWC0 b_fs_yx_fsv16 o_is_yx_isv16 bfyx_f16 mlas_nchwc16"
+    assert set(found) == {*known.split()}
     assert found[0] == "nChw16c"
     assert names_of(memory_desc((2, 17, 5, 4), "f32", "b_fs_yx_fsv16"))[0] == "b_fs_yx_fsv16"
-    assert set(names_of(memory_desc((2, 17, 5, 4), "f32", "nhwc"))) == {
-        "acdb",
-        "nhwc",
-        "ohwi",
-        "byxf",
-        "oyxi",
-        "NHWC",
-        "kHWC",
-        "OHWI",
-    }
+    known = "acdb nhwc ohwi byxf oyxi NHWC kHWC OHWI"
+    assert set(names_of(memory_desc((2, 17, 5, 4), "f32", "nhwc"))) == {*known.split()}
 
 
 def test_dims_of_one_have_no_order_so_more_tags_fit() -> None:

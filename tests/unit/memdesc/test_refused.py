@@ -46,6 +46,9 @@ _NAMES: dict[str, Any] = {
     "BLOCKED": BLOCKED,
     "FUSED": FUSED,
     "read_json": lambda base, **changes: memdesc.MemoryDesc.from_json(json.dumps(base | changes)),
+    "read_image": lambda old, new: memdesc.ImageDesc.from_json(
+        memdesc.image_desc((2, 6, 5, 7), "f16", "tvm_texture").to_json().replace(old, new, 1)
+    ),
     "desc": lambda dims, tag: memdesc.memory_desc(dims, "f32", tag),
     "by_tag": lambda dims, tag: memdesc.memory_desc(dims, "u8", tag).layout,
     "overlap": lambda dims, strides: check_overlap(
