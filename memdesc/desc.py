@@ -435,7 +435,8 @@ class MemoryDesc(Written):
         >>> memdesc.memory_desc((2, 17, 5, 4), "f32", "nChw8c").byte((1, 9, 2, 3))
         2916
         """
-        return self.offset(index, padded=padded) * self.dtype.bits // 8
+        offset: int = self.offset(index, padded=padded)
+        return offset * self.dtype.bits // 8
 
     def bank_conflicts(self, dim: int, nbytes: int = 16) -> int:
         """Return how many steps too many 32 lanes along a dim take in shared memory.
