@@ -16,8 +16,7 @@ from reorder import Attr
 from tests.conversions import INTEGERS
 
 from .cases import draw_dims_with_tails, make_rng
-from .known import ignores_masks_of_zero_points, is_unimplemented
-from .known_values import KNOWN_VALUES
+from .known import KNOWN_VALUES, ignores_masks_of_zero_points, is_unimplemented
 from .libdnnl_reorder import Executor, Parameters, reorder_with_attributes
 from .tally import Tally
 
