@@ -119,9 +119,12 @@ class Change(ABC):
         """Return the change with the scales that `apply` chose and wrote, and what that writes."""
         return self, written
 
-    @abstractmethod
     def definition(self, read: Bytes, written: Bytes) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Return the numbers that the definition wants, and those that the bytes written hold."""
+        """Return the numbers that the definition wants, and those that the bytes written hold.
+
+        Scales that are chosen are given first, by `with_chosen`.
+        """
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)
@@ -293,11 +296,6 @@ class Quantize(Change):
             given[f"{name}_mask"] = sum(1 << dim for dim in self.axes)
             given[f"{name}_groups"] = self.groups
         return Reorder(self.src, self.codes, Attr(**given)), {ONLY: written[codes]}
-
-    def definition(self, read: Bytes, written: Bytes) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Convert with the scales that were written."""
-        change, codes = self.with_chosen(written)
-        return change.definition(read, codes)
 
 
 @dataclass(frozen=True)

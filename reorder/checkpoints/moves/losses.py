@@ -184,7 +184,7 @@ def lost_by(change: Change, read: Bytes, made: Bytes, offsets: tuple[int, ...] =
         _check_finite(src, _wanted(src, dst, attr, read), found, read, offsets)
     # as signed integers, positive numbers are positive, so this is decided without a copy
     bits = found.elements.view(f"i{found.elements.itemsize}")
-    is_gone = bits.size and int(bits.max()) <= 0 and not _as_f64(found).any()
+    is_gone = int(bits.max()) <= 0 and not _as_f64(found).any()
     vanished = float(np.abs(_wanted(src, dst, attr, read)).max()) if is_gone else None
     return Lost(name, dst.nelems, saturated, vanished)
 
@@ -252,8 +252,6 @@ def _check_finite(
 
 def _has_special(codes: NDArray[Any], form: FloatFormat) -> bool:
     """Whether an element is an infinity or NaN, by the extremes of the bits, without a copy."""
-    if not codes.size:
-        return False
     signed = codes.view(f"i{codes.itemsize}")
     if not form.has_negative_zero:  # its bits, the least integer, are the only NaN
         return int(signed.min()) == -form.sign

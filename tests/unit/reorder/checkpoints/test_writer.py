@@ -150,22 +150,6 @@ def test_files_that_are_added_meanwhile_are_not_lost(tmp_path: Path) -> None:
     assert _filled(target) == 1
 
 
-def test_a_folder_is_not_replaced_where_names_cannot_be_exchanged(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    target = tmp_path / "model"
-    _fill(target, 1)
-    _fill(target, 2, overwrite=True)
-    monkeypatch.setattr("reorder.checkpoints.writer.system_function", lambda *_: None)
-    with pytest.raises(MemdescError, match="cannot replace a folder in one step; move it away"):
-        _fill(target, 3, overwrite=True)
-    assert _filled(target) == 2
-    assert _names(tmp_path) == {"model"}
-    target.rename(tmp_path / "away")
-    _fill(target, 3, overwrite=True)
-    assert _filled(target) == 3
-
-
 def test_a_target_that_is_made_while_the_lock_is_taken_stays(tmp_path: Path) -> None:
     files = [plan_file(tmp_path / _NAME, [_TENSOR], {})]
     writer = Writer(tmp_path / _NAME, files)

@@ -194,16 +194,18 @@ def test_shards_go_in_and_out(model: Path, tmp_path: Path) -> None:
 
 def test_a_rule_without_a_layout_or_a_type_does_all_it_says(tmp_path: Path) -> None:
     x = np.arange(32, dtype=np.float32).reshape(4, 8)
-    write_safetensors(tmp_path / "x.safetensors", {"w": x})
+    blocked = x.reshape(2, 2, 2, 4).swapaxes(1, 2)
+    write_safetensors(tmp_path / "x.safetensors", {"w": x, "b": np.ascontiguousarray(blocked)})
     wanted: dict[str, NDArray[Any]] = {
         "w: src_scale=2": 2 * x,
         "w: scale=2": x / 2,
         "w: dims=8x4": x.reshape(8, 4),
         "w: src_scale=2, dims=8x4": 2 * x.reshape(8, 4),
+        "b: AB2a4b -> ab": x,
     }
     for k, (rule, array) in enumerate(wanted.items()):
         found = converted(tmp_path / "x.safetensors", tmp_path / f"{k}.safetensors", rule)
-        assert np.array_equal(found["w"], array)
+        assert np.array_equal(found[rule[0]], array)
 
 
 # --- what a format does not show or hold ---

@@ -3,9 +3,7 @@
 import os
 from pathlib import Path
 
-import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 import reorder
 import reorder.disk
@@ -14,7 +12,7 @@ from reorder.checkpoints import writer as writing
 from reorder.checkpoints.moves import files as pieces
 from reorder.checkpoints.writer import InUseError, partial_folder
 from tests.unit.reorder.checkpoints.convert.results import contents, ended_after
-from tests.writers import one_tensor, write_part
+from tests.writers import one_tensor
 
 _NAME = "x.safetensors"
 _RULES = ("conv.weight: ohwi", "*.1.mlp: awq -> ab, f32")
@@ -30,30 +28,6 @@ def _on_a_system_that_has_less(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pieces, "_sync_file_range", lambda: None)
     for name in ("preadv", "pwrite", "posix_fallocate"):
         monkeypatch.delattr(os, name, raising=False)
-
-
-def _read(target: Path) -> NDArray[np.uint8]:
-    with reorder.open_checkpoint(target) as found:
-        return np.array(found["a"].numpy(), np.uint8)
-
-
-def test_an_output_is_resumed_and_replaced(tmp_path: Path) -> None:
-    target, data = tmp_path / _NAME, np.arange(100, dtype=np.uint8)
-    with one_tensor(target) as writer:
-        write_part(writer, "a", 0, data)
-        writer.complete(_NAME)
-    assert not target.exists()
-    with one_tensor(target, resume=True) as writer:
-        assert writer.finished == {_NAME}
-        writer.finish()
-    assert np.array_equal(_read(target), data)
-    with pytest.raises(MemdescError, match="exists"):
-        one_tensor(target)
-    with one_tensor(target, overwrite=True) as writer:
-        write_part(writer, "a", 0, data[::-1])
-        writer.finish()
-    assert np.array_equal(_read(target), data[::-1])
-    assert os.listdir(tmp_path) == [_NAME]  # noqa: PTH208 - names alone
 
 
 def test_one_process_writes_at_a_time_and_a_lock_that_was_left_is_named(tmp_path: Path) -> None:
