@@ -110,7 +110,7 @@ def cute_text(layout: Layout, letters: str | None = None) -> str:
         ]
         parts = [[f"({mode})" if "," in mode else mode for mode in part] for part in parts]
         is_number = len(modes) == len(modes[0]) == 1
-        shape, stride = (each[0] if is_number else f"({','.join(each)})" for each in parts)
+        shape, stride = (part[0] if is_number else f"({','.join(part)})" for part in parts)
         return f"{swizzle if layout.xor else ''}{shape}:{stride}"
     raise UnsupportedFormatError(reason)
 

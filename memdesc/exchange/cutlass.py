@@ -94,10 +94,10 @@ def _read(given: Given) -> MemoryDesc:
 
 
 def _write(desc: MemoryDesc, _letters: str) -> tuple[str, ...]:
-    found = tuple(_names(desc))
-    if not found:
+    names = tuple(_names(desc))
+    if not names:
         inexpressible("no atom and no mode of TMA has these offsets")
-    return found
+    return names
 
 
 def _names(desc: MemoryDesc) -> Iterator[str]:

@@ -285,7 +285,7 @@ def layout_of_columns(dims: tuple[int, ...], columns: Columns) -> Layout:
     >>> layout_of_columns((4, 4), [[4, 8 ^ 2], [1, 2]]).xor
     ((2, 2),)
     """
-    flat = [column for each in columns for column in each]
+    flat = [*chain(*columns)]
     heads = _digits(flat)
     terms: dict[int, int] = {}
     for column, head in zip(flat, heads, strict=True):
@@ -293,7 +293,7 @@ def layout_of_columns(dims: tuple[int, ...], columns: Columns) -> Layout:
             if column >> bit & 1 and bit != head:
                 terms[head - bit] = terms.get(head - bit, 0) | 1 << bit
     weights = iter([1 << head for head in heads])
-    blocks = tuple(_blocks([[next(weights) for _ in each] for each in columns]))
+    blocks = tuple(_blocks([[next(weights) for _ in bits] for bits in columns]))
     return Layout(dims, single_axes(dims), blocks, 0, tuple(terms.items()))
 
 
@@ -326,14 +326,14 @@ def _digits(columns: list[int]) -> list[int]:
 def _blocks(weights: Columns) -> Iterator[Block]:
     """Yield the blocks of dims whose index bits have these strides, the largest step first."""
     for dim, strides in enumerate(weights):
-        found: list[Block] = []
+        blocks: list[Block] = []
         for bit, stride in enumerate(strides):
-            last = found[-1] if found else None
+            last = blocks[-1] if blocks else None
             if last and stride == last.stride * last.extent:
-                found[-1] = last._replace(extent=2 * last.extent)
+                blocks[-1] = last._replace(extent=2 * last.extent)
             else:
-                found.append(Block(dim, 1 << bit, 2, stride))
-        yield from found[::-1] or [Block(dim, 1, 1, 1)]
+                blocks.append(Block(dim, 1 << bit, 2, stride))
+        yield from blocks[::-1] or [Block(dim, 1, 1, 1)]
 
 
 def _write(desc: MemoryDesc, _letters: str) -> tuple[str, ...]:

@@ -19,16 +19,13 @@ _MAX_NAME = 100
 _COUNT = 3
 # The least ratio of difflib (0 to 1, ignoring case) at which names count as similar.
 _MIN_RATIO = 0.5
+_ROW_MAJOR, _CHANNELS_FIRST = ("plain",), ("nchw", "ncw", "ncdhw")
 # What torch, Keras, numpy and others call layouts -> the names that are meant.
 _MEANT = {
+    **dict.fromkeys(("contiguous", "row_major", "rowmajor", "c"), _ROW_MAJOR),
+    **dict.fromkeys(("channels_first", "contiguous_format"), _CHANNELS_FIRST),
     "channels_last": ("nhwc", "nwc", "ndhwc"),
     "channels_last_3d": ("ndhwc",),
-    "channels_first": ("nchw", "ncw", "ncdhw"),
-    "contiguous_format": ("nchw", "ncw", "ncdhw"),
-    "contiguous": ("plain",),
-    "row_major": ("plain",),
-    "rowmajor": ("plain",),
-    "c": ("plain",),
 }
 _NUMBER = re.compile("[0-9]+")
 # Widths of elements in bits: packings of weights exist only for some of them.
@@ -60,19 +57,12 @@ def suggest(text: str, ndims: int | None = None) -> tuple[str, ...]:
         ndims = checked_int("ndims", ndims)
     names = [*meanings(text, ndims)]
     names += [name for name in transposed(text) if ndims in {None, _ndims_of(name)}]
-    names += nearest(_without_scope(text), (*_known_strings(), *IMAGES), ndims)
+    # what stands before a name in a program is not compared, unless known names have it too
+    scope = re.match(r"(.*(::|\.))?", text, re.DOTALL)[0]  # type: ignore[index] # it matches all
+    is_known = scope and any(name.startswith(scope) for name in _known_strings())
+    bare = text if is_known else text.removeprefix(scope)
+    names += nearest(bare, (*_known_strings(), *IMAGES), ndims)
     return tuple(dict.fromkeys(names))[:_COUNT]
-
-
-def _without_scope(text: str) -> str:
-    """Return a name without what stands before it in a program, unless known names have that too.
-
-    >>> _without_scope("trt.TensorFormat.CHW3"), _without_scope("TensorStorageType::BUFER")
-    ('CHW3', 'TensorStorageType::BUFER')
-    """
-    scope, _ = re.match(r"(.*(?:::|\.))?(.*)", text, re.DOTALL).groups("")  # type: ignore[union-attr] # it matches all
-    known = scope and any(name.startswith(scope) for name in _known_strings())
-    return text if known else text.removeprefix(scope)
 
 
 def transposed(text: str) -> tuple[str, ...]:
@@ -134,26 +124,22 @@ def nearest(text: str, names: Iterable[str], ndims: int | None) -> tuple[str, ..
     """
     if len(text) > _MAX_NAME:
         return ()
+    import difflib  # only needed for a wrong name
+
     by_lower: dict[str, list[str]] = {}
     for name in names:
         # names in capitals are short and resemble many strings; `nChw8d` does not mean one of them
         if text.isupper() or not name.isupper() or name.lower() == text.lower():
             by_lower.setdefault(name.lower(), []).append(name)
-    import difflib  # only needed for a wrong name
-
-    matches = difflib.get_close_matches(text.lower(), by_lower, n=len(by_lower), cutoff=_MIN_RATIO)
     count = len(_NUMBER.findall(text))
 
     def has_more(name: str) -> bool:
         return len(_NUMBER.findall(name)) > count
 
+    matches = difflib.get_close_matches(text.lower(), by_lower, n=len(by_lower), cutoff=_MIN_RATIO)
     ranked = [by_lower[match] for match in sorted(matches, key=has_more)]
-    fitting = (
-        same_dims
-        for alike in ranked
-        if (same_dims := [name for name in alike if _ndims_of(name) == ndims])
-    )
-    best = [] if ndims is None else list(islice(fitting, _COUNT))
+    fitting = ([name for name in alike if _ndims_of(name) == ndims] for alike in ranked)
+    best = [] if ndims is None else list(islice(filter(None, fitting), _COUNT))
     candidates = [name for alike in best or ranked[:_COUNT] for name in alike]
     by_case = difflib.get_close_matches(text, candidates, n=len(candidates) or 1, cutoff=0)
     by_case.sort(key=lambda name: (name.lower() != text.lower(), has_more(name)))

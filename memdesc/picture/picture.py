@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
+from functools import cache
 from html import escape
 from importlib import import_module
 from importlib.resources import files
@@ -204,23 +205,12 @@ MEANINGS = MappingProxyType(
     }
 )
 
-_STYLE = (
-    f".memdesc-figure{{margin:1em 0;font:12px/1.5 {FONT};text-align:left}}"
-    ".memdesc-figure figcaption{margin:0;overflow-wrap:anywhere}"
-    ".memdesc-halves{display:flex;flex-wrap:wrap;gap:8px 28px;align-items:flex-start}"
-    ".memdesc-half{max-width:100%;margin:8px 0 0}"
-    ".memdesc-scroll{display:flex;overflow-x:auto}"
-    ".memdesc-half svg{display:block;width:100%;height:auto}"
-    ".memdesc-sheet{position:relative}"
-    # covers the shadow if there is nothing left to scroll to
-    ".memdesc-sheet::after{content:'';position:absolute;z-index:1;inset:0 0 0 auto;width:14px;"
-    "background:#fff}"
-    ".memdesc-scroll::after{content:'';position:sticky;right:0;flex:none;width:14px;margin-left:-14px;"
-    "background:linear-gradient(to right,#8080,#808080c0)}"
-    ".memdesc-legend{display:flex;flex-wrap:wrap;gap:4px 20px;margin-top:8px;font-size:11px}"
-    ".memdesc-legend span{display:flex;gap:6px;align-items:center}"
-    "@media (prefers-color-scheme:dark){.memdesc-sheet::after{background:#16191d}}"
-)
+
+@cache
+def _style() -> str:
+    """Return the style of a fragment, in which an `::after` covers the shadow of the last edge."""
+    css = (files("memdesc.picture") / "figure.css").read_text(encoding="utf-8")
+    return css.replace("\n", "").replace("{font}", FONT)
 
 
 class Half(NamedTuple):
@@ -279,7 +269,7 @@ class Sheet(NamedTuple):
             for symbol in self.symbols
         )
         return (
-            f'<figure class="memdesc-figure"><style>{_STYLE}</style><figcaption>{caption}'
+            f'<figure class="memdesc-figure"><style>{_style()}</style><figcaption>{caption}'
             f'</figcaption><div class="memdesc-halves">{halves}</div>'
             f'<div class="memdesc-legend">{symbols}</div></figure>'
         )

@@ -116,9 +116,8 @@ class _Parser:
         while at < len(self.body):
             match = re.compile(_LETTER_OR_BLOCK).match(self.body, at)
             if match is None:
-                found = excerpt(self.body[at:])
-                reason = f"expected a letter or a block such as 16b, found {found}"
-                raise self.error(at, reason)
+                rest = excerpt(self.body[at:])
+                raise self.error(at, f"expected a letter or a block such as 16b, found {rest}")
             tokens.append(self._token(match))
             at = match.end()
         return tokens
