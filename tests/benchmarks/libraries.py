@@ -4,33 +4,26 @@ All but oneDNN permute dense tensors: they have no blocks, gaps or padding, so t
 both layouts are plain and dense.
 """
 
-from __future__ import annotations
-
 import ctypes
 import importlib
 import importlib.metadata
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from memdesc import MemdescError
-from reorder.bench.peers import Peer, known_peers
+from memdesc import MemdescError, MemoryDesc
+from reorder import Attr
+from reorder.bench.cases import Case
+from reorder.bench.peers import Buffers, MakePeer, Peer, known_peers
 from reorder.logs.reorders import is_generated
 from tests.differential.cases import canonical_tags
 from tests.differential.libdnnl import DATA_TYPES, Desc, DnnlError, Library, find_libraries
 from tests.differential.libdnnl_reorder import Parameters, Primitive
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from memdesc import MemoryDesc
-    from reorder import Attr
-    from reorder.bench.cases import Case
-    from reorder.bench.peers import Buffers, MakePeer
 
 # What HPTT's C++ functions are called in a library: they make a plan, and execute it.
 _CREATE = "_ZN4hptt11create_planEPKii{0}PK{0}S1_S1_{0}P{0}S1_NS_15SelectionMethodEiS1_b"

@@ -5,11 +5,10 @@ The functions are those of worker.py, as Python: each call of an intrinsic becom
 what its caller wrote before, no step may be lost or run twice, and the caller must see all results.
 """
 
-from __future__ import annotations
-
 import ast
 import inspect
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -20,9 +19,6 @@ from reorder.cpu.tables import WORD_NBYTES
 from tests.memory_accesses import Access, Thread
 from tests.memory_order import DataRaceError
 from tests.memory_search import search
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 # addresses of the block, of locks, of the jobs and of src and dst of each job
 _POOL, _LOCKS, _JOBS, _SRC, _DST, _BOUNDS = (k << 20 for k in range(1, 7))
