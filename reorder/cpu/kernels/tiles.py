@@ -72,9 +72,9 @@ def _emit_step(tile: _Tile, step_at: Value) -> None:
     """Run one step of a tile."""
     builder = step_at.builder
     step = load_fields(step_at, TileStep)
-    src = _locate(tile, step.src_base, step.src_placed_by, step.src_shift)
-    dst = _locate(tile, step.dst_base, step.dst_placed_by, step.dst_shift)
-    operand = _locate(tile, step.operand_base, step.operand_placed_by)
+    src = _locate(tile, step.src_base, step.src_placed_by, step.shift)
+    dst = _locate(tile, step.dst_base, step.dst_placed_by, step.shift)
+    operand = _locate(tile, step.operand_base, step.operand_placed_by, 0)
     placement = Placement(
         src.index, dst.index, operand.address, operand.index, _address(tile, step.factor_base)
     )
@@ -102,11 +102,9 @@ def _address(tile: _Tile, base: Value) -> Value:
     return address
 
 
-def _locate(tile: _Tile, base: Value, placed_by: Value, shift: Value | None = None) -> Location:
+def _locate(tile: _Tile, base: Value, placed_by: Value, shift: Value) -> Location:
     """Return where one of the three sides of a step starts, by its fields of a `TileStep`."""
     is_placed = placed_by != NO_OPERAND
     pointer = base.builder.gep(tile.offsets, [where(is_placed, placed_by, 0)])
-    offset = Number(base.builder, pointer).load()
-    if shift is not None:
-        offset = where(shift < 0, offset << -shift, offset >> shift)
+    offset = Number(base.builder, pointer).load() << shift
     return Location(_address(tile, base), where(is_placed, offset, 0))

@@ -129,13 +129,6 @@ class _StepWriter:
             return SLOT_BITS // buffer.bits
         return self.config.ends[buffer.placed_by]
 
-    def starts_bytes(self, buffer: _TileBuffer) -> bool:
-        """Whether all tiles start whole bytes of a buffer of 4-bit elements."""
-        if buffer.is_slot:
-            return True
-        steps = self.offsets[buffer.placed_by], *self.outer_strides[buffer.placed_by]
-        return not self.is_indirect and not any(step % _PER_BYTE for step in steps)
-
     def streams(self, dst: _TileBuffer, columns: int) -> bool:
         """Whether rows are written to dst by non-temporal stores."""
         is_packed = DATA_TYPES[dst.dtype].is_packed
@@ -217,8 +210,6 @@ def _computed(writer: _StepWriter, dtype: str, *, in_place: bool) -> str:
     is_integer = DATA_TYPES[dtype].is_packed and isinstance(FORMATS[dtype], IntegerFormat)
     if not is_integer or (in_place and config.is_direct):
         return dtype
-    if not _has_byte_slots(config):
-        return dtype
     return narrow_working_type(dtype, dtype, arithmetic=False)
 
 
@@ -284,18 +275,11 @@ def _loads(dtype: str) -> bool:
     return not DATA_TYPES[dtype].is_packed
 
 
-# Slots for 4-bit elements unpacked to bytes; a move uses up to two that are neither src nor dst.
-_BYTE_SLOTS = Base.SRC_ELEMENTS, Base.VALUES, Base.RESULT
-# 4-bit elements of a byte.
-_PER_BYTE = 2
-
-
 def _move(
     writer: _StepWriter, src: _TileBuffer, dst: _TileBuffer, *, pads: bool = False
 ) -> _TileBuffer:
     """Move a tile; with `pads` zeros are written to its padding."""
-    is_packed = any(DATA_TYPES[buffer.dtype].is_packed for buffer in (src, dst))
-    if is_packed and (src.dtype != dst.dtype or _has_byte_slots(writer.config)):
+    if any(DATA_TYPES[buffer.dtype].is_packed for buffer in (src, dst)):
         return _move_as_bytes(writer, src, dst, pads=pads)
     nodes = writer.tile.inner if pads else writer.nodes
     inner = tuple(
@@ -303,25 +287,14 @@ def _move(
         for node, strides in zip(nodes, zip(src.strides, dst.strides, strict=True), strict=True)
     )
     (box,) = simplify((Box((0, 0), inner),))
-    # moves take offsets in bytes
-    shift = 1 - max(1, src.bits // BYTE_BITS).bit_length()
     packed, bits, element_stride = pack_for_kernels(box, src.bits)
-    if is_packed and bits >= BYTE_BITS:
-        # 4-bit elements, joined to whole bytes
-        if all(writer.starts_bytes(side) for side in (src, dst)):
-            shift = _PER_BYTE.bit_length() - 1
-        else:
-            packed, bits, element_stride = box, src.bits, 1
     boxes = tile_boxes((packed,), bits, element_stride)
     program, workloads = encode(boxes, bits, writer.end_of(src) * src.bits // BYTE_BITS)
     ranges, _ = partition_chunks(workloads, 1)
+    # moves take offsets in bytes
+    shift = (src.bits // BYTE_BITS).bit_length() - 1
     writer.steps.append(Step(Kernel(bits), program, src.side, dst.side, ranges, shift))
     return dst
-
-
-def _has_byte_slots(config: KernelConfig) -> bool:
-    """Whether enough slots are free for elements unpacked to bytes: the old dst takes two."""
-    return not config.bound.beta
 
 
 def _move_as_bytes(
@@ -333,20 +306,19 @@ def _move_as_bytes(
     """
     data = list(writer.nodes)
     whole = [node._replace(valid=node.extent) for node in writer.tile.inner] if pads else data
-    free = [base for base in _BYTE_SLOTS if base not in {src.base, dst.base}]
     # elements of equal types are codes that are not converted
     as_codes = src.dtype == dst.dtype
     if DATA_TYPES[src.dtype].is_packed:
         order = _order(src)
         unpack = writer.reordered([data[k] for k in order])
-        unpacked = unpack.slot(free.pop(), "u8" if as_codes else dst.dtype)
+        unpacked = unpack.slot(Base.UNPACKED, "u8" if as_codes else dst.dtype)
         unpack.convert(src.reordered(order), unpacked, as_codes=as_codes)
         src = unpacked.reordered(_inverse(order))
     if not DATA_TYPES[dst.dtype].is_packed:
         return _move(writer, src, dst, pads=pads)
     order = _order(dst)
     pack = writer.reordered([whole[k] for k in order])
-    moved = pack.slot(free.pop(), src.dtype)
+    moved = pack.slot(Base.PACKED, src.dtype)
     _move(writer, src, moved.reordered(_inverse(order)), pads=pads)
     pack.convert(moved, dst.reordered(order), as_codes=as_codes)
     return dst

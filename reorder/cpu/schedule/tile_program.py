@@ -71,6 +71,9 @@ class Base(IntEnum):
     OLD_ELEMENTS = 4
     OLD_VALUES = 5
     RESULT = 6
+    # 4-bit elements as bytes: in the order of src, and in that of dst
+    UNPACKED = 7
+    PACKED = 8
 
 
 # Two slots fill a 32 KiB L1, so that a step finds there what the previous step wrote. The extra
@@ -84,8 +87,8 @@ class TileStep(NamedTuple):
 
     The base of a side (src, dst, operand) is a `Base` or an address.
     `placed_by` is the operand of the box whose offset is added to the base, or `NO_OPERAND`.
-    That offset, in elements, is shifted right by `shift`, or left by `-shift`: moves take offsets
-    in bytes.
+    That offset, in elements, is shifted left by `shift` in src and dst, since moves take offsets in
+    bytes.
     """
 
     # address of a compiled interpreter or stage
@@ -96,14 +99,13 @@ class TileStep(NamedTuple):
     range_count: int
     src_base: int
     src_placed_by: int
-    src_shift: int
     dst_base: int
     dst_placed_by: int
-    dst_shift: int
     operand_base: int
     operand_placed_by: int
     # what becomes the `factor_address` of a `Placement`: a `Base` or an address
     factor_base: int
+    shift: int
 
 
 class StageTypes(NamedTuple):
@@ -146,8 +148,8 @@ class Step(NamedTuple):
     def words(self) -> tuple[Any, ...]:
         """The fields of the `TileStep`; code and arrays stand for their addresses."""
         ranges = (0, 1) if self.ranges is None else (self.ranges, len(self.ranges))
-        sides = *self.src, self.shift, *self.dst, self.shift, *self.operand
-        return (self.code, self.program, *ranges, *sides, self.factor)
+        sides = *self.src, *self.dst, *self.operand
+        return (self.code, self.program, *ranges, *sides, self.factor, self.shift)
 
 
 class ScheduledTile(NamedTuple):
