@@ -25,6 +25,10 @@ from reorder.plan.boxes import table_boxes
 from reorder.plan.nodes import Box, IndirectLoop
 from reorder.plan.plan import ReorderPlan
 
+# So many bytes of src and dst for each thread are in caches so near that stores of whole lines do
+# not wait.
+_NEAR_NBYTES = 1 << 19
+
 
 @dataclass(frozen=True, slots=True)
 class Batch:
@@ -141,7 +145,8 @@ class BatchBuilder:
         self.kernels += tuple(sorted(names - {*self.kernels}))
         src_end = (self.plan.src.layout.last + 1) * self.plan.src.dtype.bits // BYTE_BITS
         place = self.place if bits >= BYTE_BITS and not indirect else 0
-        program, workloads = encode(boxes, bits, src_end, place)
+        is_large = self.nbytes > self.threads * _NEAR_NBYTES
+        program, workloads = encode(boxes, bits, src_end, place, is_large=is_large)
         nbytes = sum(scheduled.written_nbytes(bits) for scheduled in boxes)
         # two threads must not write the two 4-bit elements of one byte
         threads = 1 if kernel.is_packed else self.threads

@@ -103,12 +103,17 @@ class KernelLoop(NamedTuple):
 
 
 def encode(
-    boxes: tuple[ScheduledBox, ...], bits: int, src_end: int, place: int = 0
+    boxes: tuple[ScheduledBox, ...],
+    bits: int,
+    src_end: int,
+    place: int = 0,
+    *,
+    is_large: bool = False,
 ) -> tuple[Words, list[Workload]]:
     """Encode boxes of `bits`-bit elements; returns the program, and how it can be cut.
 
     Bytes of src from `src_end` on must not be read. The offsets of the boxes in dst count from the
-    start of a cache line, `place` bytes before dst.
+    start of a cache line, `place` bytes before dst. For `is_large` see `prefetches_dst`.
     """
     width = max(1, bits // BYTE_BITS)
     program: list[int] = []
@@ -129,7 +134,7 @@ def encode(
             program += LoopHead(node.extent, node.valid)
             program += [stride * step for stride in node.strides]
         if scheduled.is_transposed:
-            ahead = scheduled.prefetches_dst(bits)
+            ahead = scheduled.prefetches_dst(bits, is_large=is_large)
             program += _encode_transpose(scheduled, kernel_loop, step, prefetches_dst=ahead)
             group, grain = scheduled.columns, max(_GRAIN_COLUMNS, _GRAIN_NBYTES // width)
         else:

@@ -109,12 +109,18 @@ class ScheduledBox(NamedTuple):
         last = self.outer[-1]
         return last if last.valid == last.extent else None
 
-    def prefetches_dst(self, bits: int) -> bool:
-        """Whether its kernel prefetches lines of dst."""
+    def prefetches_dst(self, bits: int, *, is_large: bool = False) -> bool:
+        """Whether its kernel prefetches lines of dst.
+
+        The model: a store that crosses the end of a line waits for the next line, since it is the
+        first to need it. A store of one line waits only if there is so much data that the line is
+        not near.
+        """
         return (
             self.is_transposed
             and size_of(self.rows) * bits >= _PREFETCHED_LINES * LINE_BITS
             and size_of(self.columns) >= _PREFETCHED_COLUMNS
+            and (is_large or not self._starts_lines(self.rows, bits))
         )
 
     def shared_lines(self, inner: Iterable[Node], bits: int) -> int:

@@ -4,6 +4,9 @@ import pytest
 
 from memdesc import memory_desc
 from reorder import plan_reorder
+from reorder.cpu.machine import Machine
+from reorder.cpu.schedule.batches import BatchBuilder
+from reorder.cpu.schedule.program import BoxHead, LoopHead, TransposeHead
 from reorder.cpu.schedule.rotation import rotate
 from reorder.cpu.schedule.select import select_kernel
 from reorder.plan import Box
@@ -87,3 +90,16 @@ def test_runs_that_follow_each_other_are_joined_to_lines() -> None:
         if is_joined:
             assert scheduled.in_bytes(bits).joins_lines(8)
             assert scheduled.in_bytes(bits).box.size == 4 * box.size
+
+
+@pytest.mark.parametrize(("threads", "is_prefetched"), [(1, 1), (16, 0)])
+def test_whole_lines_are_prefetched_unless_the_data_of_a_thread_are_near(
+    threads: int, is_prefetched: int
+) -> None:
+    src, dst = (memory_desc((512, 512, 1, 1), "f32", tag) for tag in ("ABcd16b16a", "abcd"))
+    builder = BatchBuilder(plan_reorder(src, dst), threads, Machine(16, 64 << 20))
+    (batch,) = builder.move_plan()
+    head = BoxHead(*batch.program[: len(BoxHead._fields)])
+    at = len(head) + head.outer * (len(LoopHead._fields) + 2)
+    kernel = TransposeHead(*batch.program[at : at + len(TransposeHead._fields)])
+    assert kernel.prefetches_dst == is_prefetched
