@@ -77,7 +77,7 @@ def memcpy(buffers: Buffers, threads: int) -> Peer:
     # Windows has no memcpy to find by its name, but Python has its memmove
     function = system_function("memcpy") or ctypes.memmove
     job = Job(
-        interpreter=compiled_interpreter("copy of pages", _emit_copy),
+        interpreter=compiled_interpreter("copy of pages", f"{__name__}.emit_copy"),
         program=nbytes,
         ranges=ctypes.cast(function, ctypes.c_void_p).value or 0,
         steps=pages,
@@ -91,7 +91,7 @@ def memcpy(buffers: Buffers, threads: int) -> Peer:
     return Peer("memcpy", lambda: run_job(*places, job), owner=(bounds, src, dst))
 
 
-def _emit_copy(call: InterpreterCall) -> None:
+def emit_copy(call: InterpreterCall) -> None:
     """Emit the copy of some pages: the program is the number of bytes, the tasks are memcpy."""
     from llvmlite import ir  # only where it is compiled
 

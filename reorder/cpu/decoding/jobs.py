@@ -1,37 +1,29 @@
 """Jobs that decode block-quantised tensors, with an interpreter for each kernel."""
 
-from __future__ import annotations
-
 import hashlib
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from memdesc.dtypes import BYTE_BITS, DATA_TYPES
-from reorder.cpu.decoding.pattern import DecodeHead, DecodeKernel, FieldHead
+from reorder.cpu.decoding.pattern import DecodeHead, DecodeKernel, FieldHead, PlacedPattern
 from reorder.cpu.machine import Machine, this_machine
 from reorder.cpu.runtime.interpreters import compiled_interpreter
 from reorder.cpu.runtime.job import make_job
 from reorder.cpu.runtime.pool import run_job
 from reorder.cpu.schedule.partition import Partition, Workload, partition
+from reorder.cpu.tables import Array
 from reorder.cpu.target import LINE_NBYTES
 from reorder.memory.buffers import address_of
 from reorder.threads import checked_threads
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from reorder.cpu.decoding.pattern import PlacedPattern
-    from reorder.cpu.kernels.interpreter import InterpreterCall
-
-    Tensors = dict[str, NDArray[np.uint8]]
+Tensors = dict[str, Array]
 
 
 def decode(
     placed: PlacedPattern,
     tensors: Tensors,
-    dst: NDArray[np.uint8],
+    dst: Array,
     dtype: str,
     threads: int | None,
     machine: Machine | None = None,
@@ -96,10 +88,4 @@ def decoder_at(kernel: DecodeKernel) -> int:
     count = len(kernel.pattern.fields)
     name = f"interpreter {key} of records of {count} fields to {kernel.dtype}"
     name += ", non-temporal stores" * kernel.streams
-
-    def emit(call: InterpreterCall) -> None:
-        from reorder.cpu.decoding.kernel import emit_decode
-
-        emit_decode(call, kernel)
-
-    return compiled_interpreter(name, emit)
+    return compiled_interpreter(name, "reorder.cpu.decoding.kernel.emit_decode", kernel)

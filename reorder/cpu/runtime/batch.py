@@ -1,23 +1,16 @@
 """Batches with addresses: what a schedule names is compiled, and runs on src and dst."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import numpy as np
 
 from reorder.cpu.runtime.interpreters import interpreter_at
 from reorder.cpu.runtime.job import Job, make_job, repeated_at
 from reorder.cpu.runtime.pool import run_job
+from reorder.cpu.schedule.batches import Batch
 from reorder.cpu.schedule.program import Point, each_points
+from reorder.cpu.tables import Words
 from reorder.memory.buffers import address_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
-
-    from reorder.cpu.schedule.batches import Batch
 
 
 class LinkedBatch:
@@ -49,7 +42,7 @@ class LinkedBatch:
                 run_job(src_at, dst_at, repeated)
 
 
-def _linked(batch: Batch) -> tuple[NDArray[np.int64], Callable[[], int]]:
+def _linked(batch: Batch) -> tuple[Words, Callable[[], int]]:
     """Return a program with addresses, and what returns that of its interpreter."""
     kernel = batch.kernel
     if kernel is not None:

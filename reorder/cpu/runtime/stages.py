@@ -5,9 +5,7 @@ the types that it loads and stores. A stage is an interpreter whose program is a
 point is a `Placement`, so the interpreter of tiles calls steps of any kind alike.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -15,15 +13,10 @@ from reorder.cpu.runtime.interpreters import compiled_interpreter, interpreter_a
 from reorder.cpu.runtime.intrinsics import load_int, run_tiles
 from reorder.cpu.runtime.jit import compiled_at
 from reorder.cpu.runtime.scratch import SCRATCH_BLOCK, free_scratch, slots_of, take_scratch
+from reorder.cpu.schedule.batches import Batch
 from reorder.cpu.schedule.tile_program import TILES, StageTypes, TilesHead
-from reorder.cpu.tables import nbytes_of
+from reorder.cpu.tables import Words, nbytes_of
 from reorder.memory.buffers import address_of
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from reorder.cpu.kernels.interpreter import InterpreterCall
-    from reorder.cpu.schedule.batches import Batch
 
 _HEAD_NBYTES = nbytes_of(TilesHead)
 
@@ -55,16 +48,11 @@ def stage_at(types: StageTypes) -> int:
     """Return the address of a stage."""
     key = ["combine" if types.computes else "convert", types.src, types.dst, types.work]
     key += ["non-temporal stores"] * types.streams
-
-    def emit(call: InterpreterCall) -> None:
-        from reorder.cpu.kernels.stage import emit_stage
-
-        emit_stage(call, types)
-
-    return compiled_interpreter(f"stage: {', '.join(key)}", emit)
+    name = f"stage: {', '.join(key)}"
+    return compiled_interpreter(name, "reorder.cpu.kernels.stage.emit_stage", types)
 
 
-def link(batch: Batch) -> NDArray[np.int64]:
+def link(batch: Batch) -> Words:
     """Return the program of a batch of tiles with addresses; the batch must outlive it."""
     program = np.array([*map(_word, batch.program)], np.int64)
     program[TILES.scratch_block] = SCRATCH_BLOCK

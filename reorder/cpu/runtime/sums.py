@@ -1,22 +1,14 @@
 """Sums of int8 elements over some dims: a second pass over the elements that a reorder stored."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import numpy as np
 
+from memdesc import MemoryDesc
 from reorder.cpu.runtime.interpreters import compiled_interpreter
 from reorder.cpu.runtime.job import make_job
 from reorder.cpu.runtime.pool import run_job
 from reorder.cpu.schedule.reduction import reduce_dims
+from reorder.cpu.tables import Array
 from reorder.memory.buffers import address_of
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from memdesc import MemoryDesc
-    from reorder.cpu.kernels.interpreter import InterpreterCall
 
 
 class Sums:
@@ -27,18 +19,12 @@ class Sums:
         self._reduction = reduction = reduce_dims(desc, mask, threads)
         program = address_of(reduction.program)
         name = "interpreter of sums of 8-bit elements"
-        interpreter = compiled_interpreter(name, _emit)
+        interpreter = compiled_interpreter(name, "reorder.cpu.kernels.reduce.emit_reduction")
         self._job = make_job(interpreter, program, reduction.partition)
         self._offset = desc.offset0
 
-    def __call__(self, address: int) -> NDArray[np.int32]:
+    def __call__(self, address: int) -> Array:
         """Return the sums of a buffer, over padded indices of the dims that are kept."""
         sums = np.zeros(self._reduction.shape, np.int32)
         run_job(address + self._offset, address_of(sums), self._job)
         return sums
-
-
-def _emit(call: InterpreterCall) -> None:
-    from reorder.cpu.kernels.reduce import emit_reduction
-
-    emit_reduction(call)
