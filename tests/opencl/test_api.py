@@ -1,19 +1,13 @@
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyopencl as cl
 import pyopencl.array
 import pytest
 
-from memdesc import Extra, MemdescError, image_desc, memory_desc
+from memdesc import Extra, MemdescError, MemoryDesc, image_desc, memory_desc
 from reorder import Attr, opencl, reorder
-from tests.opencl.runtimes import refused
-
-if TYPE_CHECKING:
-    from memdesc import MemoryDesc
-    from tests.opencl.runtimes import Runtime
+from tests.opencl.runtimes import Runtime, refused
 
 X = np.random.default_rng(5).random((2, 17, 5, 4), np.float32)
 

@@ -1,8 +1,6 @@
 """Memory of pyopencl: views of arrays, parts of buffers, memory of the host, shared memory."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyopencl as cl
@@ -14,10 +12,7 @@ from memdesc import MemdescError, memory_desc
 from memdesc.dtypes import DATA_TYPES
 from memdesc.errors import OverlapError
 from reorder import opencl, reorder
-from tests.opencl.runtimes import refused
-
-if TYPE_CHECKING:
-    from tests.opencl.runtimes import Runtime
+from tests.opencl.runtimes import Runtime, refused
 
 FLAGS = cl.mem_flags
 X = np.arange(64 * 48, dtype=np.float32).reshape(64, 48)

@@ -1,9 +1,7 @@
 """Conversions on devices equal the definition, bit for bit."""
 
-from __future__ import annotations
-
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyopencl.array as cl_array
@@ -11,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memdesc import RUNTIME, Extra, image_desc, memory_desc, runtime_desc
+from memdesc import RUNTIME, Extra, ImageDesc, MemoryDesc, image_desc, memory_desc, runtime_desc
 from memdesc.dtypes import DATA_TYPES
 from reorder import Attr, opencl, reorder
 from reorder.opencl import DeviceMemory
@@ -19,12 +17,15 @@ from reorder.plan import plan_runtime
 from reorder.reference import execute_reference
 from tests.attributes import attrs, conversions
 from tests.conversions import every_code, random_codes, run
-from tests.opencl.runtimes import check_buffers, check_image, check_reorder, examples, refused
+from tests.opencl.runtimes import (
+    Runtime,
+    check_buffers,
+    check_image,
+    check_reorder,
+    examples,
+    refused,
+)
 from tests.opencl.test_laws import image_cases
-
-if TYPE_CHECKING:
-    from memdesc import ImageDesc, MemoryDesc
-    from tests.opencl.runtimes import Runtime
 
 MAX_NELEMS = 512
 

@@ -1,22 +1,14 @@
 """The instructions of GPUs between f16 and f32 write the bits of the definition."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from memdesc import image_desc, memory_desc
 from reorder import execute, plan_reorder
 from tests.conversions import random_codes, run
-from tests.opencl.runtimes import enqueue
+from tests.opencl.runtimes import Runtime, enqueue
 from tests.opencl.test_conversions import check_codes
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from tests.opencl.runtimes import Runtime
 
 
 def floats_around_halves() -> NDArray[np.uint32]:

@@ -1,11 +1,10 @@
 """Reorders that were enqueued before: what may differ in memory is asked in each call."""
 
-from __future__ import annotations
-
 import sys
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -17,12 +16,7 @@ from memdesc import MemdescError, image_desc, memory_desc
 from memdesc.errors import OverlapError
 from reorder import Attr, opencl, reorder
 from reorder.opencl import execution
-from tests.opencl.runtimes import eventually, refused
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from tests.opencl.runtimes import Runtime
+from tests.opencl.runtimes import Runtime, eventually, refused
 
 X = np.random.default_rng(3).random((2, 5, 4, 16), np.float32)
 PLAIN, NHWC = (memory_desc(X.shape, "f32", tag) for tag in ("nchw", "nhwc"))

@@ -1,26 +1,21 @@
 """Kernels of tiles and of rows equal the definition: every width, odd dims, any work-group."""
 
-from __future__ import annotations
-
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memdesc import image_desc, memory_desc
+from memdesc import MemoryDesc, image_desc, memory_desc
 from memdesc.names import is_image
+from reorder.opencl.kernel.launch import Body
 from reorder.opencl.kernel.staged import Runs, Staged
-from tests.opencl.runtimes import check_buffers, check_image
+from tests.opencl.runtimes import Runtime, check_buffers, check_image
 from tests.strategies import desc_pairs
 
-if TYPE_CHECKING:
-    from memdesc import MemoryDesc
-    from reorder.opencl.kernel.launch import Body
-    from tests.opencl.runtimes import Runtime
+Pair = tuple[MemoryDesc, MemoryDesc]
 
-    Pair = tuple[MemoryDesc, MemoryDesc]
 
 # types, layouts, sizes; then what its kernels are, the multiple of bytes at which rows of a tile
 # end, and the most work items of a group; the cases of `memdesc bench --device` are more

@@ -1,7 +1,5 @@
 """All names: they are known, found in every vocabulary, and refused with the reason of one."""
 
-from __future__ import annotations
-
 import gc
 import re
 

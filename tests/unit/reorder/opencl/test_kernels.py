@@ -1,29 +1,23 @@
 """Kernels for devices that no machine here has: their parameters, their limits, their text."""
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from memdesc import ImageDesc, MemdescError, image_desc, memory_desc
+from memdesc import ImageDesc, MemdescError, MemoryDesc, image_desc, memory_desc
 from reorder import Attr
+from reorder.bench.cases import Problem
 from reorder.bench.device import CASES
 from reorder.opencl import kernel_texts
 from reorder.opencl.kernel.formula import Floats
-from reorder.opencl.kernel.launch import DeviceTraits, kernel_source
+from reorder.opencl.kernel.launch import DeviceTraits, Launch, kernel_source
 from reorder.opencl.kernel.staged import Staged
 from reorder.opencl.kernel.transfers import OperandSpec, Transfer, plan_transfers
 from tests.opencl.test_laws import image_cases
 from tests.strategies import desc_pairs
-
-if TYPE_CHECKING:
-    from memdesc import MemoryDesc
-    from reorder.bench.cases import Problem
-    from reorder.opencl.kernel.launch import Launch
 
 GPU_LIKE = DeviceTraits(1024)
 MAX_LOCAL_NBYTES = 32768
