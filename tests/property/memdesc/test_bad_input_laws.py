@@ -30,7 +30,6 @@ from memdesc.dtypes import DATA_TYPES
 from memdesc.names import is_image, suggest
 from memdesc.tags import Digit, FormatTag, parse_tag
 from memdesc.verbose import from_verbose, to_verbose
-from tests.by_hand import disguised, mutated
 from tests.files import json_mutations, mutations
 from tests.strategies import descs, name_strings, tags
 
@@ -243,6 +242,74 @@ def test_suggestions_are_at_most_three_known_names(text: str) -> None:
 # Values by hand, of integers of any type.
 
 _SEEDS = st.integers(0, 2**32)
+_KINDS = [np.dtype(f"{sign}{nbytes}").type for nbytes in (1, 2, 4, 8) for sign in "iu"]
+_STRANGE: tuple[Any, ...] = (True, 1.0, np.float32(2), None, "1", 2**63, -(2**64), np.ones(2))
+_NEAR_EDGES = (
+    0,
+    1,
+    -1,
+    2,
+    3,
+    7,
+    8,
+    16,
+    127,
+    255,
+    300,
+    2**31,
+    2**40,
+    2**62,
+    2**63 - 1,
+    -(2**63) + 1,
+)
+
+
+def disguised(number: int, rng: np.random.Generator) -> Any:
+    """Return the same number as an integer of any type that holds it."""
+    kind = _KINDS[rng.integers(len(_KINDS))]
+    if rng.random() < 0.5 or not np.iinfo(kind).min <= number <= np.iinfo(kind).max:
+        return number
+    return kind(number)
+
+
+def _another(number: int, rng: np.random.Generator) -> Any:
+    """Return a nearby number, an extreme one, or a non-number."""
+    choice = rng.integers(8)
+    if choice < 4:
+        return disguised(number + int(rng.integers(-3, 4)), rng)
+    if choice < 5:
+        return disguised(number * int(rng.choice([-1, 2, 3])), rng)
+    if choice < 7:
+        return disguised(_NEAR_EDGES[rng.integers(len(_NEAR_EDGES))], rng)
+    return _STRANGE[rng.integers(len(_STRANGE))]
+
+
+class _Change:
+    """Walks through a value of tuples and changes one of its numbers, or a few."""
+
+    def __init__(self, rng: np.random.Generator, count: int, changes: int) -> None:
+        self._rng = rng
+        self._at = set(rng.integers(max(count, 1), size=changes).tolist()) if changes else set()
+        self._seen = 0
+
+    def apply(self, value: Any) -> Any:
+        """Return the value with the changes, and its numbers in integers of any type."""
+        if isinstance(value, tuple):
+            parts = [self.apply(part) for part in value]
+            return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
+        self._seen += 1
+        if self._seen - 1 in self._at:
+            return _another(value, self._rng)
+        return disguised(value, self._rng)
+
+
+def mutated(value: Any, rng: np.random.Generator, changes: int) -> Any:
+    """Return tuples with some numbers changed, and the others in integers of any type."""
+    return _Change(rng, _count(value), changes).apply(value)
+
+
+def _count(value: Any) -> int:
+    return sum(map(_count, value)) if isinstance(value, tuple) else 1
 
 
 def _numbers(value: Any) -> list[Any]:
