@@ -31,10 +31,10 @@ _READ_BY_REPR = {"pycute", "tensor_layouts", "triton"}
 class BesideStrides(NamedTuple):
     """What a caller may give with strides."""
 
-    padded_dims: Iterable[int] | None = None
-    inner_blks: Iterable[int] = ()
-    inner_idxs: Iterable[int] = ()
-    offset0: int = 0
+    padded_dims: Iterable[int] | None
+    inner_blks: Iterable[int]
+    inner_idxs: Iterable[int]
+    offset0: int
 
 
 def given_layout(dims: tuple[int, ...], layout: Layout | FormatTag | None) -> Layout:

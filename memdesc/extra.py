@@ -79,11 +79,8 @@ class Extra(Checked):
     scale_adjust: float = 1.0
 
     def __post_init__(self) -> None:
-        for name, mask in (
-            ("s8s8_mask", self.s8s8_mask),
-            ("asymmetric_mask", self.asymmetric_mask),
-        ):
-            if mask is None:
+        for name in ("s8s8_mask", "asymmetric_mask"):
+            if (mask := getattr(self, name)) is None:
                 continue
             bits = checked_int(name, mask)
             object.__setattr__(self, name, bits)
@@ -92,16 +89,12 @@ class Extra(Checked):
                     f"{name} must be an integer of 1 to {(1 << MAX_NDIMS) - 1}, "
                     f"with bit d set for dim d, not {short_repr(mask)}"
                 )
-        if (
-            not isinstance(self.scale_adjust, int | float)
-            or isinstance(self.scale_adjust, bool)
-            or not 0 < self.scale_adjust <= sys.float_info.max
-        ):
-            raise MemdescError(
-                f"scale_adjust must be a positive number, not {short_repr(self.scale_adjust)}"
-            )
+        scale = self.scale_adjust
+        is_number = isinstance(scale, int | float) and not isinstance(scale, bool)
+        if not is_number or not 0 < scale <= sys.float_info.max:
+            raise MemdescError(f"scale_adjust must be a positive number, not {short_repr(scale)}")
         # equal numbers of other types would be shown otherwise
-        object.__setattr__(self, "scale_adjust", float(self.scale_adjust))
+        object.__setattr__(self, "scale_adjust", float(scale))
         if not self.flags:
             raise MemdescError(
                 "an Extra needs a mask or scale_adjust; use None for no compensation"

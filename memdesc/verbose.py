@@ -238,11 +238,6 @@ def _check_offset_flags(text: str, flags: str, offset0: int) -> None:
         )
 
 
-def _as_padded(text: str) -> str:
-    """Return a string without flag p with it."""
-    return re.sub(":(a?)(o?0?):blocked:", r":\1p\2:blocked:", text, count=1)
-
-
 def _check_whole_blocks(
     text: str, sizes: tuple[int, ...], blocks: tuple[int, ...], *, has_strides: bool
 ) -> None:
@@ -250,8 +245,9 @@ def _check_whole_blocks(
     for dim, (size, block) in enumerate(zip(sizes, blocks, strict=True)):
         # only a view, which has gaps, can end inside its first block
         if size % block and (size > block or not has_strides):
+            as_padded = re.sub(":(a?)(o?0?):blocked:", r":\1p\2:blocked:", text, count=1)
             raise MemdescError(
                 f"{short_repr(text)}: without flag 'p' nothing is padded, "
                 f"but {dim_name(dim)} of size {size} does not fill blocks of {block}; if it is "
-                f"padded, write {short_repr(_as_padded(text))}"
+                f"padded, write {short_repr(as_padded)}"
             )

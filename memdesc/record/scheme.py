@@ -67,14 +67,11 @@ class Option(NamedTuple):
             return self._checked_type(what, value)
         is_whole = value == ALL and self.is_count  # the dims decide whether it is legal
         if not is_whole and (value not in self.legal or type(value) is not type(self.legal[0])):
-            shown = [
-                f"{each!r} ({meaning})" if meaning else str(each)
-                for each, meaning in zip(
-                    self.legal, self.means or ("",) * len(self.legal), strict=True
-                )
-            ]
-            listed = " or ".join([", ".join(shown[:-1]), shown[-1]] if shown[:-1] else shown)
-            raise MemdescError(f"{what} must be {listed}, not {short_repr(value)}")
+            means = map("{!r} ({})".format, self.legal, self.means)
+            *others, last = means if self.means else map(str, self.legal)
+            raise MemdescError(
+                f"{what} must be {', '.join(others)} or {last}, not {short_repr(value)}"
+            )
         return value
 
     @property
@@ -212,6 +209,10 @@ class Scheme(NamedTuple):
         """The options with their usual values."""
         return {option.name: option.usual for option in self.options}
 
+    def option(self, name: str) -> Option:
+        """Return an option."""
+        return next(each for each in self.options if each.name == name)
+
     def letters_of(self, ndims: int) -> str:
         """Return the names of so many dims; empty if the scheme has no such form."""
         return next((each for each in (self.letters, self.stacked) if len(each) == ndims), "")
@@ -263,9 +264,8 @@ class Scheme(NamedTuple):
 
         Fails if an option is not legal, or the dims are not those of whole words and groups.
         """
-        letters = self.letters_of(len(dims))
-        if not letters:
-            legal = [each for each in (self.letters, self.stacked) if each]
+        if not (letters := self.letters_of(len(dims))):
+            legal = filter(None, (self.letters, self.stacked))
             listed = " or ".join(f"{len(each)} dims, ({', '.join(each)})" for each in legal)
             raise MemdescError(f"{self.name} is for {listed}; not for {dims}")
         sizes = _Sizes(self, letters, dims, self.checked(options))
@@ -344,8 +344,7 @@ class _Sizes(NamedTuple):
         """Return a number, or the value of an option for a dim."""
         if word.isdecimal():
             return int(word)
-        option = next(each for each in self.scheme.options if each.name == word)
-        value = self.options[word]
+        option, value = self.scheme.option(word), self.options[word]
         if option.is_block:
             return block_sizes(self.scheme.name, value)["oi".index(letter)]
         size = self.size(letter or self.letters[-1])
@@ -390,8 +389,8 @@ class _Sizes(NamedTuple):
         if word.isdecimal():
             msg = f"{name} needs a multiple of {step} along {dim_name(dim)}, not {size}"
         else:
-            option = next(each for each in self.scheme.options if each.name == word)
-            way_out = f"; {word}={ALL} is one {word} for all" if option.has_all else ""
+            has_all = self.scheme.option(word).has_all
+            way_out = f"; {word}={ALL} is one {word} for all" if has_all else ""
             msg = (
                 f"{name}: a {word} of {self.options[word]} does not divide {dim_name(dim)} of size "
                 f"{size}{way_out}"
