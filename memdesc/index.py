@@ -132,8 +132,13 @@ def _entries(index: Any) -> tuple[Any, ...]:
         given = ()
     if isinstance(index, str | bytes) or not given:
         return checked_ints("index", index)
-    if all(type(i) is int or not (isinstance(i, Sequence) or getattr(i, "ndim", 0)) for i in given):
-        return checked_ints("index", given)
+    # Arrays are not tried as integers first: the message would print them, which is slow.
+    if not any(isinstance(i, np.ndarray) and i.ndim for i in given):
+        try:
+            return checked_ints("index", given)
+        except MemdescError:
+            if not any(isinstance(i, Sequence) or getattr(i, "ndim", 0) for i in given):
+                raise
     entries = [checked_integers("index", entry) for entry in given]
     try:
         return tuple(np.broadcast_arrays(*entries))
