@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,6 +18,8 @@ from reorder.records.record import Record
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from numpy.typing import NDArray
 
     from reorder.checkpoints.convert.options import ConvertOptions
     from reorder.checkpoints.convert.steps import Step
@@ -67,12 +70,15 @@ def _check(step: Step, src: RecordDesc) -> tuple[str, str] | None:
             check_zero_points(src, lambda role: step.sources[role].read())
     if dst is None or not rest or not _beside_codes(dst):
         return None
-    # the system gives no memory to codes, which are never touched
     tensors = {
-        name: step.sources[name].read() if name in rest else np.zeros(nbytes, np.uint8)
+        name: step.sources[name].read() if name in rest else _blank(nbytes)
         for name, nbytes in src.tensors.items()
     }
-    made = {name: np.zeros(nbytes, np.uint8) for name, nbytes in dst.tensors.items()}
+    written = _beside_codes(dst)
+    made = {
+        name: np.zeros(nbytes, np.uint8) if name in written else _blank(nbytes)
+        for name, nbytes in dst.tensors.items()
+    }
     try:
         write_numbers(Record(src, tensors), Record(dst, made), permutation(src, dst), [])
     except MemdescError as error:
@@ -82,3 +88,9 @@ def _check(step: Step, src: RecordDesc) -> tuple[str, str] | None:
         raise MemdescError(msg) from None
     old, new = (str(desc.rule).rpartition(" * ")[0] for desc in (src, dst))
     return (old, new) if is_rounded(src, dst) else None
+
+
+@lru_cache(maxsize=2)  # memory that is freed would be cleared when it is used again
+def _blank(nbytes: int) -> NDArray[np.uint8]:
+    """Return bytes that are never touched, so the system gives them no memory."""
+    return np.zeros(nbytes, np.uint8)
