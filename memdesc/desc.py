@@ -41,19 +41,14 @@ if TYPE_CHECKING:
 
 # What members of oneDNN's `memory::desc` (3.13, dnnl.hpp) and `dnnl_memory_desc_t` are called here;
 # a getter may have the prefix `get_`.
+_SAME = "ndims dims strides padded_dims padded_offsets inner_blks inner_idxs"
 _HERE = {
+    **{name: name for name in _SAME.split()},
     "size": "nbytes",
     "data_type": "dtype",
     "submemory_desc": "submemory(dims, offsets)",
     "submemory_offset": "offset0",
     "inner_nblks": "inner_blks, whose length it is",
-    "ndims": "ndims",
-    "dims": "dims",
-    "strides": "strides",
-    "padded_dims": "padded_dims",
-    "padded_offsets": "padded_offsets",
-    "inner_blks": "inner_blks",
-    "inner_idxs": "inner_idxs",
 }
 
 

@@ -116,15 +116,7 @@ class Extra(Checked):
     def spans(
         self, nbytes: int, padded_dims: tuple[int, ...]
     ) -> dict[str, tuple[int, tuple[int, ...]]]:
-        """Return the first byte and the shape of each compensation.
-
-        Parameters
-        ----------
-        nbytes : int
-            Bytes of the elements.
-        padded_dims : tuple of int
-            Sizes including padding.
-        """
+        """Return the first byte and the shape of each compensation, after elements of `nbytes`."""
         spans = {}
         padded_dims = checked_ints("padded_dims", padded_dims)
         at = -(-to_int(nbytes) // _INT32_BYTES) * _INT32_BYTES

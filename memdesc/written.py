@@ -38,11 +38,6 @@ class Written(Checked):
 
         *Law*: `type(d).from_json(d.to_json()) == d`.
 
-        Parameters
-        ----------
-        text : str
-            One JSON object.
-
         Raises
         ------
         MemdescError

@@ -58,6 +58,8 @@ def test_groups_of_any_integers_become_a_tuple_of_ints() -> None:
 
 
 FLOATS = Number((("d", 0),))
+TWO = Field("a", "u8", memory_desc((2, 4), "u8").layout, (1, 4), "a", (0, 1, 0, 1))
+OTHER = replace(TWO, name="b", tensor="b", index=(0, 1, 1, 0))
 WIDE = replace(CODES, kind="u16", tensor="wide")
 SIGNS = Codebook(2, bytes([1, 255] * 256), (0, 1))
 
@@ -65,6 +67,10 @@ SIGNS = Codebook(2, bytes([1, 255] * 256), (0, 1))
 def rule(**change: Any) -> RecordDesc:
     words = replace(SCALES, name="w", kind="u16", tensor="w")
     return RecordDesc((2, 8), (SCALES, CODES, words), RULE._replace(**change))
+
+
+def with_code(*fields: Field, code: Number) -> RecordDesc:
+    return RecordDesc((2, 8), (SCALES, *fields), RULE._replace(code=code))
 
 
 def constant(name: str, kind: str, value: Any) -> RecordDesc:
@@ -155,17 +161,9 @@ def test_integers_are_those_that_f32_holds_exactly() -> None:
     fields = WIDE, SCALES
     code = Number((("q", 8),))
     assert RecordDesc((2, 8), fields, RULE._replace(code=code)).rule.code == code
-    with pytest.raises(MemdescError, match="integers of 25 bits are not exact in f32"):
-        RecordDesc((2, 8), fields, RULE._replace(code=Number((("q", 9),))))
     for minus in (2**24, -(2**24)):
         code = Number((("q", 0),), minus)
         assert RecordDesc((2, 8), (CODES, SCALES), RULE._replace(code=code)).rule.code == code
-        with pytest.raises(MemdescError, match="minus must be an integer of at most 16777216"):
-            RecordDesc(
-                (2, 8),
-                (CODES, SCALES),
-                RULE._replace(code=code._replace(minus=minus + minus // 2**24)),
-            )
 
 
 @pytest.mark.parametrize("offset0", [0, 1])
@@ -218,18 +216,12 @@ def test_zero_points_are_subtracted_from_integers(kind: str) -> None:
 
 
 def test_fields_of_one_number_share_the_index() -> None:
-    two = Field("a", "u8", memory_desc((2, 4), "u8").layout, (1, 4), "a", (0, 1, 0, 1))
-    other = replace(two, name="b", tensor="b", index=(0, 1, 1, 0))
+    two, other = TWO, OTHER
     assert two.counts == (1, 2)
     assert two.along_last(8).tolist() == [0, 1, 0, 1, 2, 3, 2, 3]
     rule = RULE._replace(code=Number((("a", 0), ("b", 8))))
-    with pytest.raises(MemdescError, match="fields of one number must have the same groups"):
-        RecordDesc((2, 8), (SCALES, two, other), rule)
     same = replace(other, index=two.index)
     assert RecordDesc((2, 8), (SCALES, two, same), rule).tensors["b"] == 8
-    short = replace(two, layout=memory_desc((2, 3), "u8").layout)
-    with pytest.raises(MemdescError, match=r"has 3 along .* in groups of 4 with 2 each are 4"):
-        RecordDesc((2, 8), (SCALES, short), RULE._replace(code=Number((("a", 0),))))
 
 
 def test_digits_are_those_after_the_point() -> None:
