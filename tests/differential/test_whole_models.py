@@ -548,8 +548,12 @@ def _read_by_modelopt(folder: Path, dtype: Any) -> Tensors:
 def _read_by_mlx(folder: Path, dtype: Any) -> Tensors:
     """Return the weights that are quantised, as MLX decodes them, or else all parameters."""
     utils = pytest.importorskip("mlx.utils", reason="mlx is not installed")
-    model = _mlx_model(folder)[0]
+    model, config = _mlx_model(folder)
     parameters = dict(utils.tree_flatten(model.parameters()))
+    for layer in (each for each in model.modules() if hasattr(each, "scales")):
+        # mlx-lm loads it whatever config.json says
+        groups = layer.bits * config["quantization"]["group_size"] * layer.scales.shape[-1]
+        assert layer.weight.shape[-1] * 32 == groups
     return _mlx_weights(model) or {
         name: torch.from_numpy(numbers(each)).to(dtype) for name, each in parameters.items()
     }
