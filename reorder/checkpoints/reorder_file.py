@@ -98,28 +98,22 @@ def reorder_file(
 
     if given.stored is None:
         spans = {given.name: Span(0, given.dst.nbytes)}
-        files: tuple[PlannedFile, ...] = (PlannedFile(target.name, given.dst.nbytes, (), spans),)
+        file = PlannedFile(target.name, given.dst.nbytes, (), spans)
     else:
-        files = _planned(given, given.stored, target)
+        parts = [(stored_layout(given.name, given.stored), np.empty(0, np.uint8))]
+        if given.scales is not None:
+            axis, scales, points = given.scales
+            arrays = {"scales": scales, "zero_points": points}
+            parts = quantized_parts(given.name, parts[0], arrays, axis=axis)
+        file = plan_file(target, [tensor for tensor, _ in parts], {})
+        file = file.with_data({tensor.name: data.tobytes() for tensor, data in parts[1:]})
     tensor = Tensor(given.name, "u8", (given.dst.nbytes,), given.dst.nbytes)
     change = Reorder(given.src, given.dst, given.attr)
     made = Step(given.name, {ONLY: given.entry}, {ONLY: tensor}, change)
     options = ConvertOptions(max_bytes=max_bytes, threads=threads)
-    writer = Writer(target, files, overwrite=True)
+    writer = Writer(target, (file,), overwrite=True)
     conversion = Conversion((made.in_pieces(options),), (), writer, options)
     return conversion.run(None if step is None else lambda now: step(now.done)).warnings
-
-
-def _planned(given: FileReorder, stored: MemoryDesc, target: Path) -> tuple[PlannedFile, ...]:
-    """Return the file; scales are known before, so they are written with its header."""
-    codes = stored_layout(given.name, stored)
-    if given.scales is None:
-        return (plan_file(target, [codes], {}),)
-    axis, scales, points = given.scales
-    arrays = {"scales": scales, "zero_points": points}
-    parts = quantized_parts(given.name, (codes, np.empty(0, np.uint8)), arrays, axis=axis)
-    file = plan_file(target, [tensor for tensor, _ in parts], {})
-    return (file.with_data({tensor.name: data.tobytes() for tensor, data in parts}),)
 
 
 def check_reordered(src: Memory, dst: Memory, attr: Attr | None, name: str) -> tuple[str, ...]:

@@ -167,11 +167,6 @@ class Entry:
         rows: NDArray[np.uint8] = data.reshape(-1, self.nbytes // len(self.rows))[[*self.rows]]
         return rows.reshape(-1)
 
-    def check_unchanged(self) -> None:
-        """Raise if the file has changed since its header was read."""
-        with _open_unchanged(self.file, self.state):
-            pass
-
 
 def _read(entry: Entry) -> NDArray[np.uint8]:
     data = np.empty(entry.stored_nbytes, np.uint8)

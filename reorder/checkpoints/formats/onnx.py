@@ -67,81 +67,77 @@ _EXTERNAL_KEYS = {"location", "offset", "length"}
 
 
 class _Field(NamedTuple):
-    """A field of a message: its number, where it is, and the number or the bytes that it holds."""
+    """A field of a message in a file: its number, and the number or the bytes that it holds."""
 
+    file: memoryview
     number: int
-    at: int
     value: int | None
     # the range of the bytes in the file
     start: int
     end: int
 
+    def fields(self) -> Iterator[_Field]:
+        """Yield its fields, if it holds a message."""
+        at = self.start
+        while at < self.end:
+            tag, content = self._varint(at)
+            number, kind = tag >> 3, tag & 7
+            value, nbytes = None, {_FIXED64: 8, _FIXED32: 4}.get(kind, 0)
+            if kind == _VARINT:
+                value, content = self._varint(content)
+            elif kind == _BYTES:
+                nbytes, content = self._varint(content)
+            elif not nbytes:
+                raise MemdescError(f"byte {at} does not start a field of a protobuf message")
+            if content + nbytes > self.end or not 0 < number < _MAX_FIELD:
+                raise MemdescError(
+                    f"field {number} at byte {at} ends at byte {content + nbytes} of a message "
+                    f"that ends at {self.end}; fields have numbers from 1 to {_MAX_FIELD - 1}"
+                )
+            at = content + nbytes
+            yield _Field(self.file, number, value, content, at)
 
-def _fields(file: memoryview, start: int, end: int) -> Iterator[_Field]:
-    """Yield the fields of a message, given the range of its bytes in a file."""
-    at = start
-    while at < end:
-        tag, content = _varint(file, at, end)
-        number, kind = tag >> 3, tag & 7
-        value, nbytes = None, {_FIXED64: 8, _FIXED32: 4}.get(kind, 0)
-        if kind == _VARINT:
-            value, content = _varint(file, content, end)
-        elif kind == _BYTES:
-            nbytes, content = _varint(file, content, end)
-        elif not nbytes:
-            raise MemdescError(f"byte {at} does not start a field of a protobuf message")
-        if content + nbytes > end or not 0 < number < _MAX_FIELD:
-            raise MemdescError(
-                f"field {number} at byte {at} ends at byte {content + nbytes} of a message that "
-                f"ends at {end}; fields have numbers from 1 to {_MAX_FIELD - 1}"
-            )
-        yield _Field(number, at, value, content, content + nbytes)
-        at = content + nbytes
-
-
-def _varint(file: memoryview, at: int, end: int) -> tuple[int, int]:
-    """Return a number of variable length, and where it ends."""
-    value = 0
-    for k, byte in enumerate(file[at : min(at + _MAX_VARINT, end)]):
-        value |= (byte & 127) << 7 * k
-        if byte < 128 and value < _MAX_NUMBER:  # noqa: PLR2004 - the bit that says that more follow
-            return value, at + k + 1
-    raise MemdescError(f"a number at byte {at} does not end within {_MAX_VARINT} bytes and 64 bits")
-
-
-def _varints(file: memoryview, field: _Field) -> Iterator[int]:
-    """Yield the numbers that a field holds: one, or several packed one after another."""
-    if field.value is not None:
-        yield field.value
-    at = field.start
-    while at < field.end:
-        value, at = _varint(file, at, field.end)
-        yield value
-
-
-def _text(file: memoryview, field: _Field) -> str:
-    nbytes = field.end - field.start
-    if nbytes > _MAX_TEXT:
+    def _varint(self, at: int) -> tuple[int, int]:
+        """Return a number of variable length, and where it ends."""
+        value = 0
+        for k, byte in enumerate(self.file[at : min(at + _MAX_VARINT, self.end)]):
+            value |= (byte & 127) << 7 * k
+            if byte < 128 and value < _MAX_NUMBER:  # noqa: PLR2004 - the bit that more follow
+                return value, at + k + 1
         raise MemdescError(
-            f"a field at byte {field.at} has {nbytes} bytes; at most {_MAX_TEXT} are read"
+            f"a number at byte {at} does not end within {_MAX_VARINT} bytes and 64 bits"
         )
-    try:
-        return str(file[field.start : field.end], "utf-8")
-    except UnicodeDecodeError:
-        raise MemdescError(f"a string at byte {field.at} is not UTF-8") from None
 
+    def numbers(self) -> Iterator[int]:
+        """Yield the numbers that it holds: one, or several packed one after another."""
+        if self.value is not None:
+            yield self.value
+        at = self.start
+        while at < self.end:
+            value, at = self._varint(at)
+            yield value
 
-def _pair(file: memoryview, field: _Field) -> tuple[str, str]:
-    """Return the key and the value of an entry of a map."""
-    held = {_KEY: "", _VALUE: ""}
-    for inner in _fields(file, field.start, field.end):
-        if inner.number in held:
-            held[inner.number] = _text(file, inner)
-    return held[_KEY], held[_VALUE]
+    def text(self) -> str:
+        """Return the string that it holds."""
+        nbytes = self.end - self.start
+        if nbytes > _MAX_TEXT:
+            raise MemdescError(
+                f"a string at byte {self.start} has {nbytes} bytes; at most {_MAX_TEXT} are read"
+            )
+        try:
+            return str(self.file[self.start : self.end], "utf-8")
+        except UnicodeDecodeError:
+            raise MemdescError(f"a string at byte {self.start} is not UTF-8") from None
+
+    def pair(self) -> tuple[str, str]:
+        """Return the key and the value of an entry of a map."""
+        held = {_KEY: "", _VALUE: ""}
+        held |= {each.number: each.text() for each in self.fields() if each.number in held}
+        return held[_KEY], held[_VALUE]
 
 
 def _initializer(
-    file: memoryview, message: _Field, path: Path, files: dict[Path, FileState]
+    message: _Field, path: Path, files: dict[Path, FileState]
 ) -> tuple[str, Entry | None]:
     """Return the name of an initializer, and its entry if its elements are stored as bytes.
 
@@ -151,17 +147,17 @@ def _initializer(
     dims: list[int] = []
     data: dict[int, _Field] = {}
     external: dict[str, str] = {}
-    for field in _fields(file, message.start, message.end):
+    for field in message.fields():
         if field.number == _DIMS:
             # a damaged model may have any number of them
-            dims += islice(_varints(file, field), _MAX_NDIMS + 1)
+            dims += islice(field.numbers(), _MAX_NDIMS + 1)
             checked_shape(dims)
         elif field.number == _TYPE:
             kind = field.value or 0
         elif field.number == _NAME:
-            name = _text(file, field)
+            name = field.text()
         elif field.number == _EXTERNAL:
-            key, value = _pair(file, field)
+            key, value = field.pair()
             external |= {key: value} if key in _EXTERNAL_KEYS else {}
         elif field.number == _LOCATION:
             location = field.value or 0
@@ -213,20 +209,19 @@ def read(path: Path) -> Container:
     with open_container(path, "an ONNX model") as (_, state):
         files = {path: state}
         file = memoryview(map_file(path, state))  # type: ignore[arg-type] # arrays are buffers
-        for field in _fields(file, 0, state.nbytes):
+        for field in _Field(file, 0, None, 0, state.nbytes).fields():
             if field.number == _METADATA:
-                metadata |= [_pair(file, field)]
+                metadata |= [field.pair()]
             if field.number != _GRAPH:
                 continue
             has_graph = True
-            for inner in _fields(file, field.start, field.end):
+            for inner in field.fields():
                 has_nodes |= inner.number == _NODE
                 if inner.number == _INITIALIZER:
-                    found.append(_initializer(file, inner, path, files))
+                    found.append(_initializer(inner, path, files))
                 elif inner.number == _SPARSE:
-                    held = _fields(file, inner.start, inner.end)
-                    values = (each for each in held if each.number == _SPARSE_VALUES)
-                    sparse += [_initializer(file, each, path, files)[0] for each in values]
+                    values = (each for each in inner.fields() if each.number == _SPARSE_VALUES)
+                    sparse += [_initializer(each, path, files)[0] for each in values]
         if not has_graph:
             raise MemdescError("it has no graph")
         double, count = Counter([name for name, _ in found] or [""]).most_common(1)[0]

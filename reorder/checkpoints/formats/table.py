@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 
 # how many bytes of a file are compared with `start`
 _START = 64
-
-
+# what reads a file of one of the formats where the command at hand does not
 _ARRAYS = "`memdesc reorder` reads it; with `--to plain` it writes the values row by row"
 
 
@@ -38,8 +37,6 @@ class Format(NamedTuple):
     read: Callable[[Path], Container]
     # None if it is only read
     plan: Callable[[str, Sequence[Tensor], Mapping[str, Any]], PlannedFile] | None
-    # what reads it where the command at hand does not
-    way_out: str = _ARRAYS
     # whether files have room for metadata
     has_metadata: bool = True
     # whether it stores the names of tensors
@@ -145,7 +142,8 @@ def kind_of(path: Path) -> Format | Foreign | None:
 
 def refusal(path: Path, kind: Format | Foreign) -> MemdescError:
     """Return the error for a file of a kind that a caller does not read."""
-    return MemdescError(f"{str(path)!r} is {kind.what}: {kind.way_out}")
+    way_out = kind.way_out if isinstance(kind, Foreign) else _ARRAYS
+    return MemdescError(f"{str(path)!r} is {kind.what}: {way_out}")
 
 
 def _is_of_torch(file: BinaryIO) -> bool:

@@ -484,14 +484,6 @@ config.json says expert_dtype 'nf4', which stores experts in another type
     refused(fp8(), FP8 | {"expert_dtype": "nf4"}, "bf16")
 
 # files that contradict the tensors or each other
-config.json: bits is '4', not a positive integer
-    refused(gptq(), GPTQ | {"bits": "4"}, None, {}, "*: gptq -> plain, f16")
-dynamic is True, not False or
-    refused(fp8_tensor(), compressed("tensor", dynamic=True), "f16")
-symmetric is False, not True
-    refused(fp8_tensor(), compressed("tensor", symmetric=False), "f16")
-num_bits is missing, not 8
-    refused(fp8_tensor(), compressed("tensor") | {"config_groups": {"FP8": ["Linear"]}}, "f16")
 ignores model.layers.0.mlp, by 're:.*[.]0[.]mlp', but its tensors are quantised
     refused(gptq(), GPTQ | {"dynamic": {r"-:.*[.]0[.]mlp": {}}}, "f16")
 declares group_size 32, but the shapes of the tensors
