@@ -90,7 +90,7 @@ def test_a_gguf_file_is_not_read_as_safetensors(tmp_path: Path) -> None:
     assert len(reorder.open_checkpoint(path)) == ord("{")
 
 
-@pytest.mark.parametrize("dtype", ["f16", "u8", "bf16", "f8_e5m2", "u4"])
+@pytest.mark.parametrize("dtype", ["f16", "u8", "bf16", "f8_e5m2", "u4", "boolean"])
 @pytest.mark.parametrize(("dims", "layout"), [((20, 6), "Ab8a"), ((2, 3, 1, 5, 4), "abcde")])
 def test_layouts_and_what_gguf_lacks_are_in_the_descriptor(
     tmp_path: Path, dtype: str, dims: tuple[int, ...], layout: str
