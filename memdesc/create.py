@@ -81,14 +81,30 @@ def checked_type(dtype: object, layout: object) -> DataType:
         ) from None
 
 
-def named_layout(dims: tuple[int, ...], name: str, bits: int) -> tuple[Layout, str | None]:
+def named_layout(dims: tuple[int, ...], tag: str, bits: int) -> tuple[Layout, str | None]:
     """Return the layout of a name of a vocabulary, and what the name calls the dims."""
-    called = dim_letters(expand_meta_tag(name, len(dims))) or ""
+    name = expand_meta_tag(tag, len(dims))
+    called = dim_letters(name) or ""
     # a few names exist for several numbers of dims
     letters = called if len(called) == len(dims) else None
     if letters is not None:
         check_dims(dims, letters)
-    return _layout_by_name(dims, name, bits), letters
+    try:
+        resolved = resolve(name, dims, bits)
+    except MemdescError as error:
+        if isinstance(error, UnknownFormatError):
+            refuse_record(tag)
+        if name == tag:
+            raise
+        raise type(error)(
+            f"{short_repr(tag)} stands for {name!r} where there are {len(dims)} dims: {error}"
+        ) from None
+    try:
+        return layout_by_tag(resolved, dims, name), letters
+    except MemdescError as error:
+        if resolved.ndims == len(dims):
+            raise
+        raise MemdescError(f"{error}{did_you_mean(with_other_ndims(name, len(dims)))}") from None
 
 
 def tag_of(layout: object, ndims: int, bits: int) -> FormatTag:
@@ -124,26 +140,6 @@ def name_of(given: object) -> str:
     if isinstance(given, tuple | list) and all(isinstance(entry, int) for entry in given):
         msg += f"; strides are passed as strides={tuple(given)}"
     raise MemdescError(msg)
-
-
-def _layout_by_name(dims: tuple[int, ...], tag: str, bits: int) -> Layout:
-    name = expand_meta_tag(tag, len(dims))
-    try:
-        resolved = resolve(name, dims, bits)
-    except MemdescError as error:
-        if isinstance(error, UnknownFormatError):
-            refuse_record(tag)
-        if name == tag:
-            raise
-        raise type(error)(
-            f"{short_repr(tag)} stands for {name!r} where there are {len(dims)} dims: {error}"
-        ) from None
-    try:
-        return layout_by_tag(resolved, dims, name)
-    except MemdescError as error:
-        if resolved.ndims == len(dims):
-            raise
-        raise MemdescError(f"{error}{did_you_mean(with_other_ndims(name, len(dims)))}") from None
 
 
 def check_empty(given: BesideStrides) -> None:
