@@ -644,6 +644,10 @@ does not load experts of compressed_nvfp4, or computes wrong
 config.json says dynamic: which layers have other bits or groups there
 refuses to load them
     made(gptq(), GPTQ | {"dynamic": {"+:.*q": {"bits": 8}}}, "gptq", under(L2 + "q", bits(8)))
+"dynamic": {"-:^model\\\\.layers\\\\.0\\\\.mlp\\\\.gate$": {},
+"+:^model\\\\.layers\\\\.2\\\\.mlp\\\\.q$": {"bits": 8}}
+    made(gptq(), GPTQ | {"dynamic": {"+:.*q": {"bits": 8}}}, None,
+        under(L2 + "q", bits(8)) | {L0 + "gate.weight": ones(4, 128)}, "*: gptq -> gptq(zeros=v2)")
 "dynamic": {"+:^model\\\\.layers\\\\.2\\\\.mlp\\\\.q$": {"bits": 8}}
     made(gptq(), GPTQ | {"dynamic": {"+:.*q": {"bits": 8}}}, None, under(L2 + "q", bits(8)),
         "*: gptq -> gptq(zeros=v2)")
