@@ -18,6 +18,8 @@ from memdesc import MemoryDesc
 from reorder.cpu.schedule.partition import Partition, StepRange
 from reorder.cpu.schedule.program import LoopHead
 from reorder.cpu.tables import Words
+from reorder.plan.nodes import DST, SRC, Box, Node
+from reorder.plan.passes import simplify
 
 # Sizes of groups of contiguous elements that are loaded as one integer and added within it.
 GROUPS = (4, 2)
@@ -49,12 +51,8 @@ class Reduction(NamedTuple):
     shape: tuple[int, ...]
 
 
-class _Loop(NamedTuple):
-    """A loop over elements: its stride in memory, and its stride among the sums."""
-
-    extent: int
-    stride: int
-    sum_stride: int
+# The operands of a loop: the sums, and the elements in memory.
+_SUMS, _ELEMENTS = SRC, DST
 
 
 class _Vectors(NamedTuple):
@@ -69,12 +67,12 @@ def reduce_dims(desc: MemoryDesc, mask: int, threads: int) -> Reduction:
     """Return the reduction over the dims outside of a mask, on at most `threads` threads."""
     loops = _loops(desc, mask)
     vectors, rows, outer = _split_loops(loops)
-    head = ReductionHead(*vectors, rows.extent, rows.stride, len(outer))
+    head = ReductionHead(*vectors, rows.extent, rows.strides[_ELEMENTS], len(outer))
     program = [*head]
     for loop in outer:
-        program += [*LoopHead(loop.extent, loop.extent), loop.stride, loop.sum_stride]
+        program += [*LoopHead(loop.extent, loop.valid), *loop.strides[::-1]]
     # the outermost loop is divided among threads, if its steps have different sums
-    steps = outer[0].extent if outer and outer[0].sum_stride else 1
+    steps = outer[0].extent if outer and outer[0].strides[_SUMS] else 1
     size = prod(loop.extent for loop in loops)
     chunks = max(1, min(steps, threads, size // _MIN_THREAD_NBYTES))
     inner_steps = prod(loop.extent for loop in outer) // steps
@@ -85,50 +83,35 @@ def reduce_dims(desc: MemoryDesc, mask: int, threads: int) -> Reduction:
     return Reduction(np.array(program, np.int64), partition, shape)
 
 
-def _loops(desc: MemoryDesc, mask: int) -> list[_Loop]:
+def _loops(desc: MemoryDesc, mask: int) -> tuple[Node, ...]:
     """Return the blocks of a layout as loops, the smallest stride last, fused where possible."""
-    loops: list[_Loop] = []
+    nodes: list[Node] = []
     size = 1
     # blocks come axis by axis, the largest step first, and so do the indices of the sums
     for block in reversed(desc.layout.blocks):
         is_kept = mask >> block.axis & 1
-        if block.extent > 1:
-            loops.append(_Loop(block.extent, block.stride, size if is_kept else 0))
+        nodes.append(Node(block.extent, block.extent, (size * is_kept, block.stride)))
         size *= block.extent if is_kept else 1
-    fused: list[_Loop] = []
-    for loop in sorted(loops, key=lambda loop: -abs(loop.stride)):
-        outer = fused[-1] if fused else None
-        if (
-            outer
-            and outer.stride == loop.extent * loop.stride
-            and outer.sum_stride == loop.extent * loop.sum_stride
-        ):
-            fused[-1] = loop._replace(extent=loop.extent * outer.extent)
-        else:
-            fused.append(loop)
-    return fused
+    (box,) = simplify((Box((0, 0), tuple(nodes)),))
+    return box.nodes
 
 
-def _split_loops(loops: list[_Loop]) -> tuple[_Vectors, _Loop, list[_Loop]]:
+def _split_loops(loops: tuple[Node, ...]) -> tuple[_Vectors, Node, list[Node]]:
     """Return the loops that are summed as vectors, the loop over rows, and the outer loops."""
     vectors, rest = _Vectors(), [*loops]
-    if rest and rest[-1].stride == 1:
+    if rest and rest[-1].strides[_ELEMENTS] == 1:
         last = rest.pop()
         around = rest[-1] if rest else None
-        if last.sum_stride == 1:
+        if last.strides[_SUMS] == 1:
             vectors = _Vectors(last.extent, 1, is_single=0)
-        elif last.sum_stride:
+        elif last.strides[_SUMS]:
             rest.append(last)
-        elif (
-            last.extent in GROUPS
-            and around
-            and (around.stride, around.sum_stride) == (last.extent, 1)
-        ):
+        elif last.extent in GROUPS and around and around.strides == (1, last.extent):
             vectors = _Vectors(rest.pop().extent, last.extent, is_single=0)
         else:
             vectors = _Vectors(last.extent, 1)
-    reduced = [loop for loop in rest if not loop.sum_stride]
-    rows = reduced[-1] if reduced else _Loop(1, 0, 0)
+    reduced = [loop for loop in rest if not loop.strides[_SUMS]]
+    rows = reduced[-1] if reduced else Node(1, 1, (0, 0))
     # loops over kept dims are outermost, so that threads have different sums
-    outer = sorted((loop for loop in rest if loop is not rows), key=lambda loop: -loop.sum_stride)
+    outer = sorted((loop for loop in rest if loop is not rows), key=lambda n: -n.strides[_SUMS])
     return vectors, rows, outer
