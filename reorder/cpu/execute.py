@@ -1,34 +1,25 @@
 """Prepare a plan for execution on the CPU, and run it."""
 
-from __future__ import annotations
-
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from importlib import import_module
+from typing import Any
 
 import numpy as np
 
 from memdesc.dtypes import BYTE_BITS
 from reorder.cpu.machine import Machine, this_machine
 from reorder.cpu.runtime.batch import LinkedBatch
+from reorder.cpu.runtime.job import FastCall
 from reorder.cpu.runtime.pool import load_pool
 from reorder.cpu.schedule.batches import BatchBuilder
 from reorder.cpu.schedule.tile_choice import needs_tiles
 from reorder.cpu.target import LINE_NBYTES
 from reorder.forks import importing
-from reorder.memory.buffers import BufferCheck, address_of, check_disjoint
+from reorder.memory.buffers import ArrayView, BufferCheck, address_of, check_disjoint
 from reorder.memory.compensation import compensate
-from reorder.plan.plan import checked_plan
+from reorder.plan.plan import ReorderPlan, checked_plan
 from reorder.stack import on_enough_stack
 from reorder.threads import checked_threads
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from memdesc import MemoryDesc
-    from reorder.cpu.runtime.fast_call import FastCall
-    from reorder.cpu.runtime.sums import Sums
-    from reorder.memory.buffers import ArrayView
-    from reorder.plan.plan import ReorderPlan
 
 # Most places of dst within a cache line for which batches are made: a few of them are in use, such
 # as those of numpy's arrays. Other places share batches that suit any place.
@@ -78,7 +69,8 @@ class PreparedReorder:
             if extra and not plan.dst.layout.has_partial_blocks and plan.dst.nelems
             else ()
         )
-        self._sums = {mask: _sums(plan.dst, mask, self.threads) for mask in masks}
+        threads = self.threads
+        self._sums = {mask: _late("runtime.sums").Sums(plan.dst, mask, threads) for mask in masks}
         # the jobs that compiled code runs, by the place of dst in its cache line
         self._jobs = np.zeros(LINE_NBYTES, np.int64)
         self._fast_call: FastCall | None = None
@@ -116,7 +108,7 @@ class PreparedReorder:
             if self.is_fast_call_due():
                 self.load_fast_call(place)
             else:
-                _fast_calls().count_repeated_call()
+                _late("runtime.fast_call").count_repeated_call()
         batches = schedule.batches
         if not batches:
             return
@@ -130,7 +122,7 @@ class PreparedReorder:
             compensate(target.reshape(-1).view(np.uint8), self.plan.dst, sums)
         self._was_called = True
 
-    def _schedule_at(self, place: int) -> _Schedule:
+    def _schedule_at(self, place: int) -> "_Schedule":
         """Return the schedule for a dst that starts some bytes into a cache line."""
         first = self._places[0]
         schedule = first if not first.depends_on_place else self._places.get(place)
@@ -145,7 +137,7 @@ class PreparedReorder:
 
     def is_fast_call_due(self) -> bool:
         """Whether repeated calls are to have a fast one."""
-        due: bool = _fast_calls().is_fast_call_due()
+        due: bool = _late("runtime.fast_call").is_fast_call_due()
         return due
 
     def load_fast_call(self, place: int = 0) -> None:
@@ -175,7 +167,7 @@ class PreparedReorder:
         """
         if not self._places[0].has_job:
             return None
-        made: FastCall | None = _fast_calls().make_fast_call(
+        made: FastCall | None = _late("runtime.fast_call").make_fast_call(
             self._jobs, (self._src, self._dst), (src, dst)
         )
         return made
@@ -190,9 +182,8 @@ class _Schedule:
         self, plan: ReorderPlan, threads: int, machine: Machine, place: int | None
     ) -> None:
         builder = BatchBuilder(plan, threads, machine, place)
-        scheduled = (
-            _tile_batches().tile_batches(builder) if needs_tiles(plan) else builder.move_plan()
-        )
+        tiles = _late("schedule.tile_batches") if needs_tiles(plan) else None
+        scheduled = tiles.tile_batches(builder) if tiles else builder.move_plan()
         self.batches = [*map(LinkedBatch, scheduled)]
         self.kernels = builder.kernels
         # whether dst at another place takes another schedule
@@ -208,41 +199,27 @@ class _Schedule:
             and (len(scheduled) == 1 or (len(scheduled) > 1 and not is_shared))
         )
         # the job, once it was needed, and what owns its tables
-        self._kept: list[tuple[NDArray[np.int64], LinkedBatch]] = []
+        self._kept: list[tuple[Any, LinkedBatch]] = []
 
     def job_at(self) -> int:
         """Return the address of the job of all batches; its interpreters are compiled first."""
         if not self._kept:
             batch = self.batches[0]
             if len(self.batches) > 1:
-                batch = LinkedBatch(_tile_batches().join([each.batch for each in self.batches]))
+                join = _late("schedule.tile_batches").join
+                batch = LinkedBatch(join([each.batch for each in self.batches]))
             # several threads may come here at once: all get the first one
             self._kept.append((np.array(batch.job, np.int64), batch))
         return address_of(self._kept[0][0])
 
 
 @cache
-def _fast_calls() -> Any:
-    """Return the module of fast calls, loaded late, since first calls do not need it."""
-    with importing:
-        from reorder.cpu.runtime import fast_call
-    return fast_call
-
-
-def _sums(desc: MemoryDesc, mask: int, threads: int) -> Sums:
-    with importing:
-        from reorder.cpu.runtime import sums  # loaded late, since few reorders need it
-    return sums.Sums(desc, mask, threads)
-
-
-@cache
-def _tile_batches() -> Any:
-    """Return the module of `tile_batches`, loaded late, since plain moves do not need it."""
+def _late(name: str) -> Any:
+    """Return a module of the backend that first moves do not need, imported here."""
 
     def load() -> Any:
         with importing:
-            from reorder.cpu.schedule import tile_batches
-        return tile_batches
+            return import_module(f"reorder.cpu.{name}")
 
     return on_enough_stack(load)
 

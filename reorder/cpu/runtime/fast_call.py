@@ -11,7 +11,6 @@ What the function needs of Python is in the table too, so its machine code refer
 
 import ctypes
 import sys
-from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -19,14 +18,12 @@ import numpy as np
 
 from reorder.cpu.runtime.intrinsics import call_c, load_int, load_shared
 from reorder.cpu.runtime.jit import is_compiled, kernel_at, kernel_of
-from reorder.cpu.runtime.job import JOB
+from reorder.cpu.runtime.job import JOB, FastCall
 from reorder.cpu.runtime.pool_block import INT_MASK, POOL, function_at
 from reorder.cpu.runtime.worker import is_ready, run_steps
 from reorder.cpu.tables import WORD_NBYTES, Words, fields_of, nbytes_of
 from reorder.cpu.target import LINE_NBYTES
 from reorder.memory.buffers import DATA_SLOT, ArrayView, BufferCheck, address_of
-
-FastCall = Callable[[Any, Any], object]
 
 
 class _ArrayFields(NamedTuple):

@@ -1,6 +1,7 @@
 """A job: an interpreter, what it reads, and how threads share its steps."""
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -8,6 +9,9 @@ from reorder.cpu.runtime.pool_block import ADDRESS, MAX_WORKERS
 from reorder.cpu.schedule.partition import Partition
 from reorder.cpu.tables import Words, fields_of
 from reorder.memory.buffers import address_of
+
+# A call of src and dst: it returns None when it has run the job, and False when it did nothing.
+FastCall = Callable[[Any, Any], object]
 
 
 class Job(NamedTuple):
