@@ -1,11 +1,10 @@
 """Tensors saved and read back, what a file cannot hold, and files that are refused."""
 
-from __future__ import annotations
-
 import json
 import zipfile
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -19,9 +18,6 @@ from reorder.checkpoints import save_raw
 from reorder.records import Record
 from tests.files import read_metadata, write_metadata
 from tests.memory_limit import limited_memory
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _FORMATS = ["x.safetensors", "x.npz"]
 

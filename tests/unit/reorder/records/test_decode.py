@@ -1,7 +1,5 @@
-from __future__ import annotations
-
 import mmap
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,9 +19,6 @@ from memdesc.record import (
 from memdesc.record.gguf import GGUF_TYPES
 from tests.programs import run_python
 from tests.records import bits_of, dequantize_reference, random_record
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 gguf = pytest.importorskip("gguf")
 

@@ -1,7 +1,5 @@
 """Calls about records that are refused: `refused.txt` has a line for each."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,11 +1,10 @@
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 import reorder
 from memdesc import MemdescError, memory_desc
@@ -13,9 +12,6 @@ from memdesc.record import Field, Number, RecordDesc, Rule, known_records, recor
 from reorder.records.numbers import code_range
 from reorder.records.repacking import target_desc
 from tests.records import dequantize_reference, plain_scales, random_record
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 RNG = np.random.default_rng(0)
 INT4 = ("torch_int4_cpu", "torch_int4_cpu_avx2", "torch_int4_cpu_default")

@@ -1,7 +1,5 @@
 """`reorder.convert`: what it takes, what it says while it runs, and what it returns."""
 
-from __future__ import annotations
-
 import os
 from itertools import repeat
 from pathlib import Path

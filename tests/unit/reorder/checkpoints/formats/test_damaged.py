@@ -1,13 +1,12 @@
 """Damaged files are refused with the rule and the numbers: a table for each container."""
 
-from __future__ import annotations
-
 import io
 import re
 import struct
 import tracemalloc
 import zipfile
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,9 +20,6 @@ from tests.headers import initializer as _initializer
 from tests.headers import message_field, pair
 from tests.headers import number_field as _number
 from tests.headers import safetensors_bytes as _safetensors
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _HUGE = 2**42
 

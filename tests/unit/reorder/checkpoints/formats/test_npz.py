@@ -1,11 +1,10 @@
 """Files of numpy's .npz: those of `save`, of numpy, and damaged ones."""
 
-from __future__ import annotations
-
 import io
 import tracemalloc
 import zipfile
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -18,9 +17,6 @@ from reorder.checkpoints.formats.entry import Tensor
 from reorder.checkpoints.formats.table import read_container
 from reorder.memory.dlpack import TensorView
 from tests.writers import write_tensors
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_words_and_shapes_of_what_is_written_are_kept(tmp_path: Path) -> None:

@@ -1,6 +1,4 @@
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,9 +12,6 @@ from tests.headers import initializer as _initializer
 from tests.headers import message_field
 from tests.headers import number_field as _number
 from tests.headers import pair as _pair
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def _raw(data: bytes) -> bytes:

@@ -1,9 +1,8 @@
 """Files of safetensors: ours, damaged ones, and those of the package."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,9 +13,6 @@ from reorder.checkpoints.formats.entry import Tensor
 from reorder.checkpoints.formats.safetensors import read
 from tests.headers import safetensors_bytes
 from tests.writers import write_tensors
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def _file(path: Path, header: Any, data: bytes = b"", length: int | None = None) -> Path:
