@@ -129,18 +129,19 @@ def view(runtime: Runtime, _desc: object, dtype: Any = np.float32) -> Place:
 
 
 def moving(runtime: Runtime, _desc: object) -> Place:
-    """Return an array that starts somewhere else each time, in one direction or the other."""
+    """Return an array that runs in both directions from an element, then from another one."""
     base = cl.array.zeros(runtime.queue, 3 * X.size, np.float32)
     array, turns = base[: X.size].reshape(SHAPE), count()
 
     def fill(x: NDArray[Any]) -> None:
         turn = next(turns)
-        first, sign = 4 * turn % X.size, 1 - 2 * (turn % 2)
+        at, sign = X.size + turn // 2 % 7, 1 - 2 * (turn % 2)
+        first = at if sign > 0 else at - X.size + 1
         content = np.zeros(base.size, np.float32)
         content[first : first + X.size] = x.ravel()[::sign]
         base.set(content)
         array.strides = tuple(sign * 4 * step for step in (120, 24, 6, 1))
-        array.offset = 4 * (first + (X.size - 1 if sign < 0 else 0))
+        array.offset = 4 * at
 
     desc = memory_desc(SHAPE, "f32")
     return Place(array, desc, None, fill, lambda: b"")
