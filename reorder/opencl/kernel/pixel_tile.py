@@ -18,7 +18,6 @@ from reorder.opencl.kernel.staged import (
     LANES,
     LocalLayout,
     Pixels,
-    Runs,
     Staged,
     runs_of,
     without_bank_conflicts,
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
 
 # bits of the widest element that is converted
 _MAX_BITS = 32
-# steps below which the loop next to the lanes of a pixel is short
-_SHORT = 8
 # bytes of a run that is worth local memory; bytes of local memory that every device has
 _MIN_RUN, _MAX_LOCAL = 32, 32768
 # most pixels that a work item holds at once
@@ -75,14 +72,6 @@ def try_lower(task: KernelTask) -> tuple[Launch, ...]:
     if chosen is None:
         return ()
     loops, tile = chosen
-    buffer = tile.dst if isinstance(tile.src, Pixels) else tile.src
-    if task.converts and isinstance(buffer, Runs) and buffer.run[0] == LANES:
-        # without tiles a work item loads and stores a pixel as one vector, which is usually enough;
-        # but from f32 in nChw16c to f16, an H200 reached 0.94 of its copy bandwidth with tiles, and
-        # 0.84 without
-        runs = [loops[k].extent for k in buffer.run[1:]]
-        if image == 0 or conversion.dst != "f16" or (runs and runs[0] >= _SHORT):
-            return ()
     pattern = Pattern(*task.accesses, tile, shape.work_items, conversion, (0, 1, 2, 3))
     nest = nest._replace(loops=loops)
     return (lower_nest(nest, pattern, tiled(loops, tile.extents), task.numbers),)
