@@ -230,8 +230,11 @@ def try_lower_conversion(task: KernelTask) -> tuple[Launch, ...]:
     longest = min(_MAX_BITS // bits[0], max(_MAX_BITS // bits[1], _MIN_VECTOR), _MAX_VECTOR)
     # scales are at constant distances along one loop
     depth = 1 if conversion.varying else len(loops)
-    limits = _CONVERTED // _EDGE, _EDGE
-    chosen = _extents(loops, limits, _CONVERTED, _MIN_CONVERTED, depth)
+    most, edge = _CONVERTED, _EDGE
+    if bits[1] < BYTE_BITS < bits[0]:
+        # rows of dst would have a single sector
+        most, edge = 4 * most, 2 * edge
+    chosen = _extents(loops, (most // edge, edge), most, _MIN_CONVERTED, depth)
     if chosen is None:
         return ()
     (along_src, along_dst), extents = chosen
