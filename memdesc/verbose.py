@@ -50,6 +50,11 @@ def to_verbose(desc: MemoryDesc | RuntimeDesc) -> str:
 
     Source: oneDNN 3.13, `verbose.cpp`.
 
+    Parameters
+    ----------
+    desc : MemoryDesc or RuntimeDesc
+        The descriptor to write.
+
     Raises
     ------
     NotBlockedError
