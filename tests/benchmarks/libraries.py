@@ -37,7 +37,7 @@ _ONNX_TYPES = {8: "UINT8", 16: "UINT16", 32: "UINT32", 64: "UINT64"}
 _OPSET, _IR_VERSION = 13, 8
 
 
-def all_peers(libraries: Iterable[str] = ()) -> dict[str, MakePeer | None]:
+def all_peers(libraries: Iterable[str] = ()) -> dict[str, "MakePeer | None"]:
     """Return all peers by name, those of `memdesc bench` too; None for those not installed.
 
     `libraries` are files of libraries that contain HPTT, as the package `cytnx` does.
