@@ -26,7 +26,7 @@ from reorder.plan.nodes import Box, IndirectLoop
 from reorder.plan.plan import ReorderPlan
 
 # So many bytes of src and dst for each thread are in caches so near that stores of whole lines do
-# not wait.
+# not wait. Those of bytes wait for the shuffles of their tiles.
 _NEAR_NBYTES = 1 << 19
 
 
@@ -145,7 +145,7 @@ class BatchBuilder:
         self.kernels += tuple(sorted(names - {*self.kernels}))
         src_end = (self.plan.src.layout.last + 1) * self.plan.src.dtype.bits // BYTE_BITS
         place = self.place if bits >= BYTE_BITS and not indirect else 0
-        is_large = self.nbytes > self.threads * _NEAR_NBYTES
+        is_large = bits > BYTE_BITS and self.nbytes > self.threads * _NEAR_NBYTES
         program, workloads = encode(boxes, bits, src_end, place, is_large=is_large)
         nbytes = sum(scheduled.written_nbytes(bits) for scheduled in boxes)
         # two threads must not write the two 4-bit elements of one byte

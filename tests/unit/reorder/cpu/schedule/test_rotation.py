@@ -92,11 +92,13 @@ def test_runs_that_follow_each_other_are_joined_to_lines() -> None:
             assert scheduled.in_bytes(bits).box.size == 4 * box.size
 
 
-@pytest.mark.parametrize(("threads", "is_prefetched"), [(1, 1), (16, 0)])
+@pytest.mark.parametrize(
+    ("kind", "threads", "is_prefetched"), [("f32", 1, 1), ("f32", 16, 0), ("s8", 1, 0)]
+)
 def test_whole_lines_are_prefetched_unless_the_data_of_a_thread_are_near(
-    threads: int, is_prefetched: int
+    kind: str, threads: int, is_prefetched: int
 ) -> None:
-    src, dst = (memory_desc((512, 512, 1, 1), "f32", tag) for tag in ("ABcd16b16a", "abcd"))
+    src, dst = (memory_desc((1024, 512, 1, 1), kind, tag) for tag in ("ABcd16b16a", "abcd"))
     builder = BatchBuilder(plan_reorder(src, dst), threads, Machine(16, 64 << 20))
     (batch,) = builder.move_plan()
     head = BoxHead(*batch.program[: len(BoxHead._fields)])
