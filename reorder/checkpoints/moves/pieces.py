@@ -57,8 +57,6 @@ class Runs(NamedTuple):
     length: int
     # the number of runs and the bytes from one to the next, outermost loop first
     loops: tuple[tuple[int, int], ...] = ()
-    # bytes of a buffer for all runs: descriptors may count the padding after the last one
-    room: int = 0
 
     @property
     def number(self) -> int:
@@ -126,16 +124,9 @@ class Operand(NamedTuple):
         if any(view.xor for view in views):
             return None
         if len(views) > 1:
-            found = _joined(self.fields, views)
-        else:
-            (field,), (view,) = self.fields, views
-            is_exact = self.is_written and view is not field.layout
-            found = _runs(view, field.bits, is_exact=is_exact)
-        if found is None:
-            return None
-        runs, layouts = found
-        ends = [(x.last + 1) * f.bits for x, f in zip(layouts, self.fields, strict=True)]
-        return runs._replace(room=max(runs.nbytes, -(-max(ends) // BYTE_BITS))), layouts
+            return _joined(self.fields, views)
+        (field,), (view,) = self.fields, views
+        return _runs(view, field.bits, is_exact=self.is_written and view is not field.layout)
 
 
 class Piece(NamedTuple):
@@ -217,8 +208,7 @@ def _piece(change: Change, region: Region) -> Piece:
     sides = change.reads, change.writes
     if not region.sizes or region.sizes == change.dims == change.alignment:
         reads, writes = (
-            {role: Runs(0, each.nbytes, (), each.nbytes) for role, each in held.items()}
-            for held in sides
+            {role: Runs(0, each.nbytes) for role, each in held.items()} for held in sides
         )
         return Piece(change, reads, writes)
     runs: list[dict[str, Runs]] = [{}, {}]

@@ -103,7 +103,7 @@ def _read(what: str, places: Mapping[str, Place], parts: Mapping[str, Runs]) -> 
     """Read the runs of each tensor into a buffer of the thread."""
     found = {}
     for role, runs in parts.items():
-        found[role] = scratch.take(f"{what} {role}", runs.room)
+        found[role] = scratch.take(f"{what} {role}", runs.nbytes)
         read_runs(runs, places[role], found[role])
     return found
 

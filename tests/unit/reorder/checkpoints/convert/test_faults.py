@@ -9,9 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from memdesc import MemdescError
+from memdesc import MemdescError, memory_desc
 from reorder.checkpoints import ConvertOptions, ConvertProgress
 from reorder.checkpoints.convert.conversion import Conversion, plan_conversion
+from reorder.checkpoints.formats.table import read_container
+from reorder.checkpoints.reorder_file import FileReorder, reorder_file
 from reorder.checkpoints.writer import partial_folder
 from tests.checkpoints import model_folder
 from tests.programs import run_python
@@ -112,3 +114,18 @@ def test_bytes_that_are_damaged_on_their_way_are_found_when_they_are_read_back(
     with pytest.raises(MemdescError, match="what was written differs from the definition"):
         made.run(damage)
     assert not (tmp_path / "out").exists()
+
+
+def test_a_reorder_between_files_that_fails_leaves_nothing(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.zeros((64, 64), np.float32))
+    (entry,) = read_container(tmp_path / "x.npy").entries.values()
+    src, dst = (memory_desc((64, 64), "f32", tag) for tag in ("ab", "ba"))
+    with pytest.raises(MemdescError, match="has changed while it was converted"):
+        reorder_file(
+            FileReorder(entry, src, dst),
+            tmp_path / "y.bin",
+            max_bytes=1 << 20,
+            threads=1,
+            step=lambda _: (tmp_path / "x.npy").touch(),
+        )
+    assert [path.name for path in tmp_path.iterdir()] == ["x.npy"]

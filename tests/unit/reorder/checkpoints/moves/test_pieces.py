@@ -30,13 +30,6 @@ def run(piece: Piece, src: Place, dst: Place) -> None:
     Task("x", piece, {ONLY: src}, {ONLY: dst}).run()
 
 
-def test_packed_elements_are_cut_at_whole_bytes() -> None:
-    dims, tags = (5, 17, 3, 5), ("abcd", "AcdB16a4b")
-    with pytest.raises(MemdescError, match="takes 3038 bytes, read and written, and max_bytes is"):
-        pieces_of(dims, "u4", tags, 3000)
-    assert len(pieces_of(dims, "u4", tags, 3038)) == 1
-
-
 def test_pieces_share_their_plan_and_travel() -> None:
     (first, *others) = pieces_of((4096, 64), "bf16", ("ab", "Ab16a"), 1 << 16)
     assert {piece.change for piece in others} == {first.change}
