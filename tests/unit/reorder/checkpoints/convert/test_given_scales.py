@@ -24,15 +24,21 @@ def _saved(path: Path, x: NDArray[np.float32]) -> Path:
 @pytest.mark.parametrize("max_bytes", _CUTS)
 @pytest.mark.parametrize(
     ("rule", "scale", "point"),
-    [("x: s8, scale=0.05", 0.05, 0), ("x: u8, scale=0.05, zero_point=100", 0.05, 100)],
+    [
+        ("x: s8, scale=0.05", 0.05, 0),
+        ("x: u8, scale=0.05, zero_point=100", 0.05, 100),
+        ("x: s32, scale=0.05, zero_point=100", 0.05, 100),
+    ],
 )
 def test_a_scale_is_stored_with_what_it_scaled(
     tmp_path: Path, rule: str, scale: float, point: int, max_bytes: int
 ) -> None:
     source = _saved(tmp_path / "x.safetensors", _X)
-    made = tmp_path / "y.safetensors"
-    report = reorder.convert(source, made, map=[rule], options=SMALL._replace(max_bytes=max_bytes))
+    made, options = tmp_path / "y.safetensors", SMALL._replace(max_bytes=max_bytes)
+    seen = list[reorder.checkpoints.ConvertProgress]()
+    report = reorder.convert(source, made, map=[rule], options=options, progress=seen.append)
     assert report.warnings == ()
+    assert seen[-1].done == seen[-1].total
     found = reorder.load(made, reorder.Quantized)
     assert found.scales == np.float32(scale)
     assert found.zero_points == point

@@ -10,7 +10,7 @@ from memdesc import MemdescError
 from reorder.checkpoints import ConvertOptions
 from reorder.checkpoints.convert.conversion import Conversion, plan_conversion
 from reorder.checkpoints.writer import partial_folder
-from tests.checkpoints import write_safetensors
+from tests.checkpoints import awq_layer, write_safetensors
 from tests.unit.reorder.checkpoints.convert.results import contents, ended_after
 
 _X = np.arange(64 * 64, dtype=np.float32).reshape(64, 64)
@@ -126,3 +126,21 @@ def test_a_conversion_that_was_to_replace_an_output_is_resumed_and_replaces_it(
     assert planned(source, target, _RESUME._replace(overwrite=True)).run().resumed > 0
     planned(source, tmp_path / "fresh", _SMALL).run()
     assert contents(target) == contents(tmp_path / "fresh")
+
+
+def test_a_record_in_a_file_that_is_kept_and_in_another_is_written_again(tmp_path: Path) -> None:
+    layer = {f"a.{name}": array for name, array in awq_layer().items()}
+    write_safetensors(tmp_path / "x.safetensors", layer | {"b": np.ones(4, np.float32)})
+    settings = _SMALL._replace(
+        max_bytes=1 << 20, shard_bytes=sum(x.nbytes for x in layer.values()) - 1
+    )
+    rule = "a: awq -> gptq(zeros=v2)"
+    with ended_after() as end:
+        planned(tmp_path / "x.safetensors", tmp_path / "out", settings, rule).run(end)
+    assert len(finished(tmp_path / "out")) == 1
+    again = planned(
+        tmp_path / "x.safetensors", tmp_path / "out", settings._replace(resume=True), rule
+    )
+    assert again.run().resumed == 1
+    planned(tmp_path / "x.safetensors", tmp_path / "fresh", settings, rule).run()
+    assert contents(tmp_path / "out") == contents(tmp_path / "fresh")
