@@ -30,6 +30,11 @@ def run(piece: Piece, src: Place, dst: Place) -> None:
     Task("x", piece, {ONLY: src}, {ONLY: dst}).run()
 
 
+def test_odd_rows_of_packed_elements_are_cut_in_pairs() -> None:
+    pieces = pieces_of((10, 5), "u4", ("ab", "ab"), 20)
+    assert [piece.change.dims for piece in pieces] == [(4, 5), (4, 5), (2, 5)]
+
+
 def test_pieces_share_their_plan_and_travel() -> None:
     (first, *others) = pieces_of((4096, 64), "bf16", ("ab", "Ab16a"), 1 << 16)
     assert {piece.change for piece in others} == {first.change}
