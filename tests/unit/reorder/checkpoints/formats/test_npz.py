@@ -31,6 +31,10 @@ def test_words_and_shapes_of_what_is_written_are_kept(tmp_path: Path) -> None:
     write_tensors(path, tensors, {"codes": codes.data, "blocks": blocks.data})
     with zipfile.ZipFile(path) as archive:
         assert archive.testzip() is None
+        # readers of streams take the checksum before a member
+        at = {info.header_offset + 14: info.CRC for info in archive.infolist()}
+    whole = path.read_bytes()
+    assert all(whole[k : k + 4] == crc.to_bytes(4, "little") for k, crc in at.items())
     with np.load(path) as arrays:
         assert arrays["codes"].tobytes() == codes.data.tobytes()
         assert (arrays["codes"].dtype, arrays["codes"].shape) == (np.int32, (1, 8))

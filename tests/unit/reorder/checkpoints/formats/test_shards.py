@@ -6,7 +6,7 @@ import pytest
 from memdesc import MemdescError
 from reorder import convert
 from reorder.checkpoints.formats.entry import Tensor
-from reorder.checkpoints.formats.shards import plan_shards
+from reorder.checkpoints.formats.shards import homes_beside, plan_shards
 from reorder.checkpoints.formats.table import format_of, read_container
 from reorder.cli import main
 from tests.checkpoints import fp8_layer, write_config, write_safetensors
@@ -131,3 +131,4 @@ def test_a_shard_alone_says_where_the_rest_of_a_weight_is(
     assert main(["inspect", str(tmp_path / files["weight"])]) == 0
     said = f"fc.weight_scale_inv is in {files['weight_scale_inv']}, unread"
     assert said in capsys.readouterr().out
+    assert homes_beside(tmp_path / "adapter.safetensors") == {}
