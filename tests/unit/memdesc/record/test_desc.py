@@ -60,6 +60,8 @@ def test_groups_of_any_integers_become_a_tuple_of_ints() -> None:
 FLOATS = Number((("d", 0),))
 TWO = Field("a", "u8", memory_desc((2, 4), "u8").layout, (1, 4), "a", (0, 1, 0, 1))
 OTHER = replace(TWO, name="b", tensor="b", index=(0, 1, 1, 0))
+# the highest bit of the first code of each row
+BIT = Field("bit", "u1", layout((2, 1), (80, 1), 23), (1, 8), "data")
 WIDE = replace(CODES, kind="u16", tensor="wide")
 SIGNS = Codebook(2, bytes([1, 255] * 256), (0, 1))
 
