@@ -8,6 +8,7 @@ import pytest
 import reorder
 from memdesc import MemoryDesc, memory_desc
 from memdesc.errors import OverlapError
+from reorder.memory.buffers import are_disjoint
 
 
 def refused(plan: reorder.plan.ReorderPlan, x: np.ndarray, out: np.ndarray) -> None:
@@ -63,3 +64,9 @@ def test_half_bytes_of_two_views_that_share_a_byte_are_refused() -> None:
     plan = reorder.plan_reorder(one, other)
     data = np.array([0x21, 0x43, 0x65], np.uint8)
     refused(plan, data, data)
+
+
+def test_bytes_that_alternate_are_disjoint() -> None:
+    every_other = memory_desc((4,), "u8", strides=(2,))
+    found = [are_disjoint(every_other, every_other, distance) for distance in (-2, -1, 1, 2, 3)]
+    assert found == [False, True, True, False, True]
