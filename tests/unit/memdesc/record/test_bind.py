@@ -90,6 +90,11 @@ def test_words_have_the_bytes_of_their_tensors(name: str, options: dict[str, Any
             assert words.nbytes == desc.tensors[role]
 
 
+def test_words_of_mlx_say_nothing_about_their_codes() -> None:
+    words = SCHEMES["mlx"].words(record_desc((64, 128), "mlx"))
+    assert [name for name, each in words.items() if each.desc is None] == ["weight"]
+
+
 @pytest.mark.parametrize("name", ["pack_quantized", "hqq", "bnb_nf4"])
 def test_constants_with_other_values_are_of_no_record(name: str) -> None:
     desc = record_desc((64, 128), name)

@@ -39,6 +39,12 @@ def test_options_choose_groups_types_and_zero_points() -> None:
     assert str(record_desc(DIMS, "gptq").rule) == "scales * (qweight - (qzeros + 1))"
 
 
+def test_gptq_stores_the_group_of_each_input() -> None:
+    for group, wanted in ((32, [k // 32 for k in range(128)]), (-1, [0] * 128)):
+        (constant,) = record_desc((128, 64), "gptq", group=group, g_idx=True).constants
+        assert [*constant.values] == wanted
+
+
 def test_hqq_stores_the_group_with_its_codes() -> None:
     constants = {each.tensor: each.values for each in record_desc(DIMS, "hqq", group=32).constants}
     assert (constants["group_size"], constants["shape"]) == ((32,), DIMS)
