@@ -15,7 +15,7 @@ import pyopencl.array
 from pyopencl.tools import first_arg_dependent_memoize
 
 from reorder.opencl.allocation import allocate_buffer
-from reorder.opencl.kernel.launch import DeviceTraits
+from reorder.opencl.kernel.launch import MAX_LOCAL, DeviceTraits
 from reorder.opencl.kernel.transfers import Transfer, plan_transfers
 from reorder.opencl.operands import DeviceOperand, check_operands
 from reorder.opencl.programs import PreparedLaunch, constant_buffer, floats_of
@@ -125,7 +125,8 @@ def enqueue_transfers(
 @cache
 def device_traits(device: cl.Device) -> DeviceTraits:
     """Return what plans depend on."""
-    return DeviceTraits(device.max_work_group_size, floats_of(device))
+    max_local = min(device.local_mem_size, MAX_LOCAL)
+    return DeviceTraits(device.max_work_group_size, floats_of(device), max_local=max_local)
 
 
 def _copy_pixels(

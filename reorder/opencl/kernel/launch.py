@@ -44,6 +44,8 @@ MAX_INT = 2**31 - 1
 # the name of every kernel
 KERNEL = "reorder"
 _PARAMS_PER_LINE = 8
+# local memory that every kernel on NVIDIA's devices may use
+MAX_LOCAL = 48 << 10
 # NVIDIA's limit of work-groups in the second and third dimension
 _MAX_GROUPS = 65535
 
@@ -59,7 +61,7 @@ def floor_log2(extent: int) -> int:
 
 
 class DeviceTraits(NamedTuple):
-    """What plans depend on: a device's largest work-group, and its arithmetic.
+    """What plans depend on: a device's largest work-group, its arithmetic and local memory.
 
     A nest that writes fewer than `min_tiled` bytes takes no tiles: kernels of tiles are built for
     each layout, others once for all sizes. Sizes of tiles and groups are the best ones of sweeps on
@@ -69,6 +71,7 @@ class DeviceTraits(NamedTuple):
     max_work_items: int
     floats: Floats = Floats()
     min_tiled: int = 1 << 16
+    max_local: int = MAX_LOCAL
 
 
 class KernelTask(NamedTuple):

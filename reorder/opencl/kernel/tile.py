@@ -27,8 +27,6 @@ from reorder.values.binding import BETA
 if TYPE_CHECKING:
     from reorder.opencl.kernel.placement import Nest
 
-# local memory that every kernel on NVIDIA's devices may use
-_MAX_LOCAL = 48 << 10
 # bytes of the shortest run; shorter ones are faster without local memory
 _MIN_RUN = 16
 # bytes of the shortest rows of src and dst that are worth skewed tiles
@@ -314,7 +312,7 @@ def _launched(task: KernelTask, nest: Nest, body: Staged, work_items: int) -> tu
     if work_items > task.device.max_work_items:
         return ()
     body = without_bank_conflicts(body, work_items, _PADDINGS)
-    if body.local_nbytes > _MAX_LOCAL:
+    if body.local_nbytes > task.device.max_local:
         return ()
     sides = [side for side in (body.src, body.dst) if isinstance(side, Runs)]
     src, dst = (Access(Mode.ELEMENTS, side.bits) for side in sides)

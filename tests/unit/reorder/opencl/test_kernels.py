@@ -13,14 +13,13 @@ from reorder.bench.cases import Problem
 from reorder.bench.device import CASES
 from reorder.opencl import kernel_texts
 from reorder.opencl.kernel.formula import Floats
-from reorder.opencl.kernel.launch import DeviceTraits, Launch, kernel_source
+from reorder.opencl.kernel.launch import MAX_LOCAL, DeviceTraits, Launch, kernel_source
 from reorder.opencl.kernel.staged import Staged
 from reorder.opencl.kernel.transfers import OperandSpec, Transfer, plan_transfers
 from tests.opencl.test_laws import image_cases
 from tests.strategies import desc_pairs
 
 GPU_LIKE = DeviceTraits(1024)
-MAX_LOCAL_NBYTES = 32768
 ROWS = np.linspace(1, 2, 64)
 IMAGES = [case for case in CASES if any(isinstance(desc, ImageDesc) for desc in case.descs)]
 # an operand of `&&` or `||` that is one name or number, behind what may stand before an operand
@@ -41,7 +40,9 @@ def planned(
     return plan_transfers(one, other, device, attr, is_aligned=True)
 
 
-def check(transfers: tuple[Transfer, ...], most: int = 1024) -> list[Launch]:
+def check(
+    transfers: tuple[Transfer, ...], most: int = 1024, max_local: int = MAX_LOCAL
+) -> list[Launch]:
     """Check the parameters and limits of all launches, and return them."""
     launches = [launch for transfer in transfers for launch in transfer.launches]
     for launch in launches:
@@ -62,8 +63,29 @@ def check(transfers: tuple[Transfer, ...], most: int = 1024) -> list[Launch]:
         assert launch.pattern.work_items <= most
         body = launch.pattern.body
         if isinstance(body, Staged):
-            assert body.local_nbytes <= MAX_LOCAL_NBYTES
+            assert body.local_nbytes <= max_local
+            check_local_memory(body)
     return launches
+
+
+def check_local_memory(body: Staged) -> None:
+    """Check that elements of a tile have places of their own, side by side within vectors."""
+    side: Any = body.src if body.ordered == "src" else body.dst
+
+    def places(loops: tuple[int, ...]) -> np.ndarray[Any, Any]:
+        found = np.zeros(1, np.int64)
+        for k in loops:
+            steps = np.array([body.local.offset(k, i) for i in range(body.loaded(k))])
+            found = (steps[:, None] + found).ravel()
+        return found
+
+    run = places(side.run)
+    every = (places(side.rest)[:, None] + run).ravel()
+    assert np.unique(every).size == every.size
+    assert every.max() < body.local.nbytes
+    lanes = run.size if side.is_shifted else side.lanes
+    vectors = run[: run.size // lanes * lanes].reshape(-1, lanes)
+    assert (np.diff(vectors) == body.local.element).all()
 
 
 def constant_operands(source: str) -> set[str]:
@@ -93,6 +115,20 @@ def test_kernels_of_images_declare_what_they_use(
 @given(desc_pairs(max_ndims=8).filter(lambda pair: pair[0].dtype.bits > 4))
 def test_kernels_between_buffers_declare_what_they_use(pair: tuple[MemoryDesc, MemoryDesc]) -> None:
     check(planned(*pair))
+
+
+def test_tiles_between_buffers_keep_the_limits() -> None:
+    for case in CASES:
+        check(planned(*case.descs, attr=case.attr))
+        small = DeviceTraits(1024, max_local=1 << 15)
+        check(planned(*case.descs, small, case.attr), max_local=1 << 15)
+    for dtype in ("u8", "f16", "f32"):
+        for dims in ((2, 64, 12, 12), (3, 40, 7, 9), (2, 96, 13, 13)):
+            plain = memory_desc(dims, dtype, "abcd")
+            for tag in ("aBcd16b", "aBcd32b", "ABcd4a16b", "acdb"):
+                blocked = memory_desc(dims, dtype, tag)
+                check(planned(plain, blocked, DeviceTraits(1024, min_tiled=0)))
+                check(planned(blocked, plain, DeviceTraits(1024, min_tiled=0)))
 
 
 @pytest.mark.parametrize("case", IMAGES)
