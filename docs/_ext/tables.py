@@ -78,7 +78,7 @@ def _systems() -> Iterator[Row]:
     yield ("system", "names", "dims", "memdesc")
     rows: dict[tuple[str, tuple[str, ...], str], list[str]] = {}
     for name in known_names():
-        if name.vocabulary not in _OTHERS:
+        if name.vocabulary in _VOCABULARIES:
             continue
         tags: dict[str, list[str]] = {}
         for bits in _WIDTHS:

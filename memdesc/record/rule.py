@@ -1,7 +1,6 @@
 """Rule: how the fields of a record make a number.
 
-All rules are one formula, parts of which
-may be missing::
+All rules are one formula, parts of which may be missing::
 
     x = scale[0] * scale[1] * ... * (code - zero) + offset[0] * offset[1] * ...
 

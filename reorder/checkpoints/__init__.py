@@ -1,4 +1,4 @@
-"""Tensors in files.
+"""Checkpoints: save, load, convert and compare tensors in files.
 
 Files and what is in them:
 

@@ -86,10 +86,11 @@ _BYTES = f"format=int-quantized|naive-quantized num_bits=8|7|6|5|4|3|2 {_INTEGER
 _FOUR = "load_in_4bit=true bnb_4bit_use_double_quant=false|null"
 # A line has a method, a scheme and words. KEY=VALUES must be in a section, +KEY=VALUES are what
 # readers need besides, and the method implies *OPTION=VALUE. Values are joined by |, the one to
-# write first; VALUE:OPTION=VALUE also means an option. <OPTION> is a positive integer or -1, and
-# [ROWS,COLUMNS] or [BLOCK] a list of two sizes. The names of their tensors tell the schemes of FP8
-# apart. What ModelOpt quantises besides weights is not read; it has blocks of 128 x 128
-# (`quantization/config.py`, `FP8_2D_BLOCKWISE_WEIGHT_ONLY_CFG`).
+# write first; VALUE:OPTION=VALUE also means an option. <OPTION> is a positive integer or -1
+# (<group_size> a group that may exceed the inputs of a layer), and [ROWS,COLUMNS] or [BLOCK] a list
+# of two sizes. The names of their tensors tell the schemes of FP8 apart. What ModelOpt quantises
+# besides weights is not read; it has blocks of 128 x 128 (`quantization/config.py`,
+# `FP8_2D_BLOCKWISE_WEIGHT_ONLY_CFG`).
 _TABLE = f"""
 awq awq version=gemm|null bits=4|null group_size=<group_size> +zero_point=true
 gptq gptq checkpoint_format=gptq:zeros=v1|gptq_v2:zeros=v2|null:zeros=v1 bits=<bits>

@@ -1,8 +1,7 @@
 """Experts of a layer: MLX has the weights of all in one tensor, others in a tensor for each expert.
 
 A stacked tensor is the concatenation of its experts' tensors, so a stack is read as parts of a
-file. Source: mlx-lm 0.32, `sanitize`
-of `models/qwen3_moe.py`, `mixtral.py` and others.
+file. Source: mlx-lm 0.32, `sanitize` of `models/qwen3_moe.py`, `mixtral.py` and others.
 """
 
 from __future__ import annotations

@@ -347,7 +347,7 @@ def check_threads(counts: Iterable[int], given: str) -> None:
 
 
 def layout_of(options: argparse.Namespace) -> MemoryDesc | ImageDesc:
-    """Return the layout that LAYOUT, DIMS, --dtype and --letters, if a command has it, describe."""
+    """Return the layout that LAYOUT, DIMS and --dtype describe, and --letters if there is one."""
     letters = getattr(options, "letters", None)
     return _parse(options.layout, dims_of(options.dims), options.dtype, letters=letters)
 

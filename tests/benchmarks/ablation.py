@@ -129,7 +129,7 @@ def _without_joined_jobs(old: Any) -> Any:
 
 MECHANISMS: dict[str, Mechanism] = {
     "itself": Mechanism({}),
-    "runs in pieces": Mechanism({"schedule.tiling:_in_pieces": _returns(())}),
+    "runs in pieces": Mechanism({"schedule.cuts:_in_pieces": _returns(())}),
     "tiles of narrow elements": Mechanism(
         {"schedule.kernel_config:KernelConfig.is_single": _value(0)}
     ),
@@ -142,7 +142,7 @@ MECHANISMS: dict[str, Mechanism] = {
     "packing at odd bytes": Mechanism({"schedule.select:_WIDEST": _value(0)}),
     "joined jobs": Mechanism({"execute:_Schedule": _without_joined_jobs}),
     "cuts between columns": Mechanism({"schedule.partition:_SHARED_LINE": _value(0)}),
-    "gathered operands": Mechanism({"schedule.steps:rows_of_operand": _in_place}),
+    "gathered operands": Mechanism({"schedule.tile_steps:rows_of_operand": _in_place}),
     "operands that repeat": Mechanism({"schedule.operands:_repeated_rows": _returns(None)}),
     "exact inverses": Mechanism(
         {"schedule.kernel_config:has_exact_inverses": _returns(value=False)}
@@ -160,7 +160,9 @@ MECHANISMS: dict[str, Mechanism] = {
     "prefetch, conversions": Mechanism(
         {"schedule.tile_batches:KernelConfig": _with_option(prefetches=False)}
     ),
-    "prefetch in rows": Mechanism({"schedule.steps:_StepWriter.prefetch_distance": _returns(0)}),
+    "prefetch in rows": Mechanism(
+        {"schedule.tile_steps:_StepWriter.prefetch_distance": _returns(0)}
+    ),
     "interleave of 2 to 4": Mechanism(
         {"kernels.transpose:emit_interleaved": _does_nothing},
         code=r"transposed ([2-4]x|\d+x[2-4];)",
@@ -202,8 +204,8 @@ class Variant:
             self._record("execute", "LinkedBatch", _text_of_batch)
             self._record("schedule.batches", "tile_boxes", _text_of_boxes)
             self._record("schedule.batches", "rotate", _text_of_boxes)
-            self._record("schedule.steps", "tile_boxes", _text_of_boxes)
-            self._record("schedule.steps", "StageTable", _text_of_stage)
+            self._record("schedule.tile_steps", "tile_boxes", _text_of_boxes)
+            self._record("schedule.tile_steps", "StageTable", _text_of_stage)
 
     @contextmanager
     def _active(self) -> Iterator[None]:

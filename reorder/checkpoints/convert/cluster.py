@@ -1,4 +1,7 @@
-"""A conversion on the workers of a Dask cluster, which see the same files: a task for each file."""
+"""A conversion by the workers of a Dask cluster, each of which writes whole files.
+
+They see the same files under the same paths.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Find scales and zero points that a new format cannot hold, before anything is written."""
+"""Find scales and zero points that a new format cannot hold, before anything is written.
+
+Numbers that are lost while a conversion runs are found by `moves.losses`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Make steps by applying rules to the tensors of a checkpoint; nothing is written.
+"""Plan: the step of each tensor of a checkpoint, chosen by rules; nothing is written.
 
 A rule between two records, whose pattern matches the common prefix of a record's tensors, moves
 whole records; every other rule is about single tensors. Quantised weights stay whole: codes change
@@ -15,7 +15,7 @@ from memdesc import MemdescError, MemoryDesc
 from memdesc.dtypes import DATA_TYPES
 from memdesc.record import RecordDesc
 from memdesc.record.names import read_name, scheme_of
-from reorder.checkpoints.convert.beside import beside, left_out_warnings
+from reorder.checkpoints.convert.left_out import beside, left_out_warnings
 from reorder.checkpoints.convert.rules import Rule, is_record
 from reorder.checkpoints.convert.steps import Step, copy_step, layout_step, record_step
 from reorder.checkpoints.convert.targets import Target

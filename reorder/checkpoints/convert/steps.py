@@ -1,4 +1,4 @@
-"""Steps: what happens to each tensor or record of a checkpoint, decided before anything is read."""
+"""Step: how one tensor or record is converted, decided before its bytes are read."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from memdesc.record import RecordDesc
 from memdesc.record.rows import SCHEMES
 from memdesc.record.scheme import block_sizes
 from reorder.checkpoints.config import is_inner, says_symmetric
-from reorder.checkpoints.convert.beside import CACHE, LEFT_OUT, beside, left_out_warnings
+from reorder.checkpoints.convert.left_out import CACHE, LEFT_OUT, beside, left_out_warnings
 from reorder.checkpoints.convert.rules import FormatName, Rule, read_format
 from reorder.checkpoints.experts import (
     block_of,

@@ -1,4 +1,4 @@
-"""Tensors in files: entries of what is read, and plans of what is written.
+"""The values that all formats read into (`Entry`, `Container`) and write from (`PlannedFile`).
 
 All offsets of a planned file are known from names and sizes before anything is written.
 """

@@ -155,9 +155,8 @@ def _sort_key(tensor: Tensor) -> tuple[bool, int]:
     bits = _BITS.get(_NAMES.get(tensor.dtype, tensor.dtype))
     if not bits:
         raise MemdescError(
-            f"tensor {short_repr(tensor.name)}: safetensors has no type {tensor.dtype!r}, and "
-            "memdesc does not know what it holds, so it cannot be converted; an output in the "
-            "format of the input keeps it as it is"
+            f"tensor {short_repr(tensor.name)}: safetensors has no type {tensor.dtype!r}; an "
+            "output in the format of the input keeps it, and a .npz has all types of memdesc"
         )
     check_nbytes(tensor, bits * prod(tensor.shape) / 8)
     width = tensor.desc.dtype.bits if isinstance(tensor.desc, MemoryDesc) else bits

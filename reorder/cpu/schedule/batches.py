@@ -1,4 +1,4 @@
-"""Batches of a plan: boxes scheduled, encoded and partitioned among threads, to be run in order."""
+"""From a plan to what threads run: batches of boxes, scheduled, encoded and cut into chunks."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -8,6 +8,7 @@ from typing import Any
 
 from memdesc.dtypes import BYTE_BITS
 from reorder.cpu.machine import Machine
+from reorder.cpu.schedule.cuts import tile_boxes
 from reorder.cpu.schedule.granules import has_table, schedule_table
 from reorder.cpu.schedule.partition import Partition, Workload, partition
 from reorder.cpu.schedule.program import encode, points_in_bytes
@@ -19,7 +20,6 @@ from reorder.cpu.schedule.select import (
     ScheduledBox,
     pack_for_kernels,
 )
-from reorder.cpu.schedule.tiling import tile_boxes
 from reorder.cpu.tables import Words
 from reorder.plan.boxes import table_boxes
 from reorder.plan.nodes import Box, IndirectLoop

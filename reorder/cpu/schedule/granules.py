@@ -1,4 +1,4 @@
-"""Tables of a swizzle as those of micro-kernels: rows in any order, or steps of a transposition.
+"""Boxes of a swizzle: an indirection table becomes rows of a run, or steps of a transposition.
 
 The plan has a box for each value of the bits that are read, and each of these reads or writes a few
 bytes of the same cache lines. One after the other they would bring these lines to the core several

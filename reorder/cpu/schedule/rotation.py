@@ -22,9 +22,7 @@ from math import gcd
 from typing import NamedTuple
 
 from memdesc.dtypes import BYTE_BITS
-from reorder.cpu.schedule.loops import offset_table, size_of
-from reorder.cpu.schedule.select import TILE, TRANSPOSED, ScheduledBox, Tables, select_kernel
-from reorder.cpu.schedule.tiling import (
+from reorder.cpu.schedule.cuts import (
     along_src,
     cut_group,
     find_cut,
@@ -33,6 +31,8 @@ from reorder.cpu.schedule.tiling import (
     steps_of,
     tile_boxes,
 )
+from reorder.cpu.schedule.loops import offset_table, size_of
+from reorder.cpu.schedule.select import TILE, TRANSPOSED, ScheduledBox, Tables, select_kernel
 from reorder.cpu.target import LINE_BITS
 from reorder.plan.nodes import Box, Node
 from reorder.plan.passes import split_node

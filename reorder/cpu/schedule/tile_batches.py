@@ -14,7 +14,6 @@ from reorder.cpu.schedule.kernel_config import KernelConfig
 from reorder.cpu.schedule.loops import size_of
 from reorder.cpu.schedule.partition import Partition, StepRange, Workload
 from reorder.cpu.schedule.program import points_in_bytes
-from reorder.cpu.schedule.steps import schedule_tile
 from reorder.cpu.schedule.tile_choice import is_tiled
 from reorder.cpu.schedule.tile_program import (
     OPERANDS,
@@ -26,6 +25,7 @@ from reorder.cpu.schedule.tile_program import (
     TilesHead,
     encode_tile,
 )
+from reorder.cpu.schedule.tile_steps import schedule_tile
 from reorder.cpu.schedule.tiles import Tile, cut_into_tiles
 from reorder.cpu.tables import Words
 from reorder.cpu.target import has_fma

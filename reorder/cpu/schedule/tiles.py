@@ -1,4 +1,4 @@
-"""Tiles of boxes that convert, or move through scratch: pure functions of a box and element widths.
+"""Tiles of a conversion: boxes cut until they fit into the scratch of a thread.
 
 A tile is small enough for the scratch of a thread, and long enough on both sides that whole cache
 lines are read and written. It is converted in the order of one side. On the other side it is moved

@@ -1,13 +1,14 @@
 import json
+from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 
-from memdesc import (
-    MemdescError,
-    MemoryDesc,
-    memory_desc,
-)
+from memdesc import Extra, MemdescError, MemoryDesc, memory_desc, parse_layout
+from memdesc.dtypes import DATA_TYPES
+
+SCHEMA = Path(__file__).parents[3] / "docs" / "descriptor.schema.json"
 
 BLOCKED = {
     "schema": 1,
@@ -42,6 +43,21 @@ def test_json_has_onednns_fields_or_else_blocks() -> None:
     assert MemoryDesc.from_json(view.to_json()) == view
     assert MemoryDesc.from_json(fused.to_json()) == fused
     assert MemoryDesc.from_json(fused.to_json().encode()) == fused  # type: ignore[arg-type] # bytes are read, too
+
+
+def test_json_is_of_the_schema_that_is_published() -> None:
+    schema = json.loads(SCHEMA.read_text("utf-8"))
+    assert {*schema["properties"]["dtype"]["enum"]} == {*DATA_TYPES}
+    check = jsonschema.Draft202012Validator(schema).validate
+    for held in (BLOCKED, FUSED):
+        check(held)
+        for key in held.keys() - {"letters"}:
+            with pytest.raises(jsonschema.ValidationError):
+                check({name: value for name, value in held.items() if name != key})
+    swizzled = parse_layout("Sw<3,3,3> o 0 o (8,64):(64,1)", dtype="f16")
+    check(json.loads(swizzled.to_json()))
+    weights = memory_desc((16, 16, 3, 3), "s8", "OIhw4i16o4i").with_extra(Extra(s8s8_mask=1))
+    check(json.loads(weights.to_json()))
 
 
 @pytest.mark.parametrize("key", BLOCKED)

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from memdesc import MemoryDesc
 from reorder import plan_reorder
 from reorder.cpu.machine import Machine
+from reorder.cpu.schedule.cuts import tile_boxes
 from reorder.cpu.schedule.partition import StepRange, Workload, partition, partition_chunks
 from reorder.cpu.schedule.program import encode
-from reorder.cpu.schedule.tiling import tile_boxes
 from tests.strategies import desc_pairs
 
 

@@ -1,4 +1,4 @@
-"""Tiling: boxes are cut until the loops of a micro-kernel fit in the cache.
+"""Cuts of a move: boxes are cut until the loops of a micro-kernel fit in the cache.
 
 Large transpositions by non-temporal stores are tiled in an order that prefetchers can follow. Lines
 of dst are complete when they are stored and do not stay in the caches, so their order matters

@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 from memdesc import MemoryDesc
 from reorder import plan_reorder
+from reorder.cpu.schedule.cuts import rows_at_once, tile_boxes
 from reorder.cpu.schedule.loops import contiguous_size, size_of
 from reorder.cpu.schedule.rotation import rotate
 from reorder.cpu.schedule.select import RUN, TRANSPOSED, pack_for_kernels, select_kernel
-from reorder.cpu.schedule.tiling import rows_at_once, tile_boxes
 from reorder.plan import Box, Node
 from tests.reorders import sorted_map
 from tests.strategies import desc_pairs

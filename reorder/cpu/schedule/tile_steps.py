@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from memdesc.dtypes import BYTE_BITS, DATA_TYPES
+from reorder.cpu.schedule.cuts import tile_boxes
 from reorder.cpu.schedule.kernel_config import KernelConfig
 from reorder.cpu.schedule.operands import (
     OperandRows,
@@ -39,7 +40,6 @@ from reorder.cpu.schedule.tile_program import (
 )
 from reorder.cpu.schedule.tile_rows import TileRows, dense_strides, tile_rows
 from reorder.cpu.schedule.tiles import LONG_ROW_BITS, Tile
-from reorder.cpu.schedule.tiling import tile_boxes
 from reorder.cpu.tables import Array
 from reorder.cpu.target import LINE_BITS
 from reorder.plan.nodes import DST, Box, Node
