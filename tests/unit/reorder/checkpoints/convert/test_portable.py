@@ -50,7 +50,11 @@ def test_a_checkpoint_is_converted_to_the_same_bytes_after_an_interrupt_too(
     portable, usual = tmp_path / "portable", tmp_path / "usual"
     with ended_after(8) as end:
         reorder.convert(
-            model, portable, map=_RULES, options=_SMALL._replace(shard_bytes=20_000), progress=end
+            model,
+            portable,
+            map=_RULES,
+            options=_SMALL._replace(shard_bytes=20_000, threads=1),
+            progress=end,
         )
     assert partial_folder(portable).exists()
     reorder.convert(model, portable, map=_RULES, options=_SMALL._replace(resume=True))
