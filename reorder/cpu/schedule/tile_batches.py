@@ -91,9 +91,9 @@ def _indirect_batches(builder: BatchBuilder, config: KernelConfig, box: Box) -> 
     indirect = tuple(loop._replace(params=()) for loop in box.indirect)
     batches += [builder.move_indirect(zeros._replace(indirect=indirect)) for zeros in beyond]
     if tiles:
-        padding = builder.move_indirect(zeros_of(src_and_dst(box))._replace(indirect=()))
+        padding = builder.move_indirect(zeros_of(src_and_dst(box))._replace(indirect=indirect))
         place = partial(place_padding, bits=builder.plan.dst.dtype.bits)
-        batches.append(replace(padding, place=place, indirect=box.indirect))
+        batches.append(replace(padding, place=place))
     return batches
 
 

@@ -15,7 +15,7 @@ from reorder.cpu.machine import Machine
 from reorder.cpu.runtime.fast_call import fast_call
 from reorder.cpu.target import LINE_NBYTES
 from reorder.reference import execute_reference
-from tests.guarded import Guarded
+from tests.guarded import POISON, Guarded
 from tests.reorders import random_bytes
 
 # a machine that writes whole lines of every reorder: by non-temporal stores, or into its caches
@@ -25,6 +25,7 @@ _LARGE = Machine(2, 1 << 30, min_thread_nbytes=1, filled_nbytes=0)
 _MAX_NBYTES = 1 << 22
 _KINDS = ("f32", "bf16", "s8", "f64", "u4")
 _BLOCKED = (
+    "aBcd3b",
     "aBcd4b",
     "aBcd16b",
     "ABcd16a16b",
@@ -60,15 +61,15 @@ def _check(
         region, source = _region("dst"), _region("src")
         source_buffer = source.buffer(data, at_end=number % 2 == 0)
         source.forbid_writes()
-        margins = np.pad(before, (place, LINE_NBYTES))
+        margins = np.pad(before, (place, LINE_NBYTES), constant_values=POISON)
         buffer = region.buffer(margins, at_end=False)
         # from the second call on, a compiled one may run
         for _ in range(1 + number % 3):
             buffer[:] = margins
             run(source_buffer, buffer[place : place + right.size])
             np.testing.assert_array_equal(buffer[place : place + right.size], right)
-            assert not buffer[:place].any()
-            assert not buffer[place + right.size :].any()
+            assert (buffer[:place] == POISON).all()
+            assert (buffer[place + right.size :] == POISON).all()
         assert region.is_intact()
 
 
@@ -83,17 +84,20 @@ def _pairs(draw: st.DrawFn) -> tuple[MemoryDesc, MemoryDesc]:
         memory_desc(dims, kind, tag).nbytes > _MAX_NBYTES for tag in tags
     ):
         dims[dims.index(max(dims))] //= 2
-    src, dst = (memory_desc(dims, kind, tag) for tag in tags)
+    to = draw(st.sampled_from((kind, kind, "bf16"))) if kind == "f32" else kind
+    src, dst = memory_desc(dims, kind, tags[0]), memory_desc(dims, to, tags[1])
     if draw(st.integers(0, 3)) == 0 and not dst.has_padding and not dst.inner_blks:
         gap = draw(st.sampled_from((1, LINE_NBYTES)))
         strides = [stride if stride == 1 else stride * 2 * gap for stride in dst.strides]
-        wider = memory_desc(dims, kind, strides=tuple(strides))
+        wider = memory_desc(dims, to, strides=tuple(strides))
         dst = wider if wider.min_nbytes <= _MAX_NBYTES else dst
     return src, dst
 
 
-def _cases(kind: str, dims: tuple[int, ...], src: str, dst: str) -> tuple[MemoryDesc, MemoryDesc]:
-    return memory_desc(dims, kind, src), memory_desc(dims, kind, dst)
+def _cases(
+    kind: str, dims: tuple[int, ...], src: str, dst: str, to: str = ""
+) -> tuple[MemoryDesc, MemoryDesc]:
+    return memory_desc(dims, kind, src), memory_desc(dims, to or kind, dst)
 
 
 _REPEATED = memory_desc((20, 64, 59), "f32", strides=(0, 59, 1))
@@ -106,6 +110,9 @@ _REPEATED = memory_desc((20, 64, 59), "f32", strides=(0, 59, 1))
     st.sampled_from((_SMALL, _LARGE)),
     st.integers(1, 2),
 )
+# a conversion with an indirection table and padding
+@example(_cases("f32", (18, 50, 5, 5), "aBcd3b", "ABcd8b16a2b", "bf16"), [16, 60], _SMALL, 2)
+@example(_cases("f32", (18, 50, 5, 5), "aBcd3b", "ABcd8b16a2b", "bf16"), [16, 60], _LARGE, 1)
 # rows cut into pieces; a piece that ends in the next row
 @example(_cases("f32", (4096, 33), "ab", "ba"), [4, 60], _SMALL, 2)
 @example(_cases("f32", (1040, 50), "ab", "ba"), [4], _LARGE, 1)
