@@ -164,6 +164,11 @@ class _Key(NamedTuple):
         """Whether it says what a scheme is like, not which it is."""
         return bool(self.number or self.sizes or any(options for _, options in self.values))
 
+    @property
+    def types(self) -> set[type]:
+        """The types of its legal values in JSON, but for sizes."""
+        return {int} if self.number else {type(value) for value, _ in self.values}
+
     def read(self, value: Any) -> Json | None:
         """Return the options that a value means; None if the key may not have it."""
         found = next((options for each, options in self.values if _is_same(each, value)), None)
@@ -239,14 +244,18 @@ class Row(NamedTuple):
     def keys(self, options: Json) -> dict[str, Any]:
         """Return the keys that declare the scheme with such options."""
         held = {_GROUP: options.get("group"), **options}
-        made = {key: each.written(held) for key, each in {**self.rest, **self.form}.items()}
-        return {key: value for key, value in made.items() if value is not None}
+        rows = {**self.rest, **self.form}
+        # null is a value too, but no number
+        made = {key: each.written(held) for key, each in rows.items()}
+        return {
+            key: value for key, value in made.items() if value is not None or not rows[key].number
+        }
 
     def read(self, section: Json, file: str) -> dict[str, Any] | tuple[str, str]:
         """Return the options that keys mean; or what one of them is, and what it should be.
 
-        Fails if an option has no legal value: a rule may say what an unknown scheme is, but not
-        overrule that.
+        Fails if the value of an option is of another type than the legal ones: a rule may say what
+        an unknown scheme is, but not overrule that.
         """
         options = dict(self.implied)
         for key, wanted in self.form.items():
@@ -254,7 +263,8 @@ class Row(NamedTuple):
             found = wanted.read(value)
             if found is None:
                 shown = f"{key} is {'missing' if value is None else short_repr(value)}"
-                if value is not None and wanted.is_option:
+                is_option = wanted.is_option and not wanted.sizes
+                if value is not None and is_option and type(value) not in wanted.types:
                     raise MemdescError(f"{file}: {shown}, not {wanted}")
                 return shown, str(wanted)
             # older files do not have all keys, so they say nothing by that

@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -14,6 +15,7 @@ from reorder.checkpoints.config import Configs
 from tests.checkpoints import model_folder
 from tests.files import write_metadata
 from tests.unit.reorder.checkpoints.convert.results import words_of
+from tests.unit.reorder.checkpoints.schemes import declared, fp8, write_model
 
 
 def test_a_rule_takes_the_version_that_the_model_says_unless_it_says_another(
@@ -98,3 +100,29 @@ def test_a_config_does_not_outlive_what_it_declares(tmp_path: Path) -> None:
     assert (section, warnings) == ({}, [])
     with pytest.raises(MemdescError, match=r"are floats while .* stays as it was"):
         _converted(tmp_path / "q4", tmp_path / "some", "*.0.mlp.weight: bf16")
+
+
+def test_null_is_said_where_loaders_have_another_default(tmp_path: Path) -> None:
+    # transformers 5.24 takes blocks of 128 x 128 if `weight_block_size` is missing
+    weight = np.ones((128, 128), ml_dtypes.float8_e4m3fn)
+    layer = {".weight": weight, ".weight_scale_inv": np.ones((1, 1), np.float32)}
+    write_model(tmp_path / "in", {"fc": layer}, declared("fp8", weight_block_size=[128, 128]))
+    rule = "*: fp8_block(scale_inv=true) -> fp8_tensor(scale_inv=true)"
+    said, _ = _converted(tmp_path / "in", tmp_path / "out", rule)
+    assert said["weight_block_size"] is None
+
+
+def test_a_rule_says_what_an_unknown_word_of_a_config_may_mean(tmp_path: Path) -> None:
+    layer, wanted = fp8("weight_scale_inv", (3, 2))
+    config = declared("fp8", fmt="e4m3fn", weight_block_size=[128, 128])
+    folder = write_model(tmp_path / "in", {"fc": layer}, config)
+    with pytest.raises(MemdescError, match="fmt is 'e4m3fn', not e4m3 or e5m2"):
+        reorder.convert(folder, tmp_path / "out", "bf16")
+    rule = ["*: fp8_block(scale_inv=true, block=128) -> plain, f32"]
+    reorder.convert(folder, tmp_path / "out", map=rule)
+    found = words_of(tmp_path / "out")["fc.weight"]
+    assert np.array_equal(found.view(np.float32), wanted)
+    config = declared("fp8", fmt=4, weight_block_size=[128, 128])
+    write_model(tmp_path / "in", {"fc": layer}, config)
+    with pytest.raises(MemdescError, match="fmt is 4, not e4m3 or e5m2"):
+        reorder.convert(folder, tmp_path / "other", map=rule)
