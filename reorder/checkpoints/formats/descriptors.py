@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 PREFIX = "memdesc."
 # the most characters of a descriptor; the longest one written has a few thousand
 MAX_DESCRIPTOR = 2**20
+# of a tensor of GGUF
+_MAX_AXES = 4
 # the key of the note about several tensors, in the descriptor of the first of them
 _NOTE = "value"
 
@@ -168,26 +170,43 @@ def describe(entry: Entry, text: str | None, source: str = "") -> Entry:
 def _misfit(entry: Entry, desc: Desc) -> str:
     """Return the elements that a descriptor means if a tensor has others, or other axes.
 
-    Integers of another width are words or bytes of elements, in any shape, and those of as many
-    bits replace types that a container lacks. Outer axes may be joined, as GGUF needs, and scales
-    of some records are stored in their padded dims, whatever their layout is.
+    Integers as wide as the elements replace types that a container lacks, and the outer axes of
+    more than four are joined, as GGUF needs. Elements in their order have the axes of the
+    descriptor, unless they are flat bytes, or integers in wider ones. Of blocks, integers of
+    another width are words or bytes, in any shape; and scales of some records are stored in their
+    padded dims, whatever their layout is.
     """
     held = DATA_TYPES.get(entry.dtype)
-    if held is None or not entry.nbytes:
+    is_integer = entry.dtype in INTEGERS
+    if not entry.nbytes:
         return ""
     if isinstance(desc, RecordDesc):
-        return "" if held.name in INTEGERS else "u8"
+        return "" if held is None or is_integer else "u8"
     dtype = desc.dtype
-    is_words = held.name in INTEGERS and held.bits != dtype.bits
-    if is_words or desc.layout.xor:
+    if desc.layout.xor:
         return ""  # of a swizzle there are only bytes
     blocks = [block.extent for block in sorted(desc.blocks, key=memory_order)]
     meant = f"{dtype} of shape {(*blocks,)}"
     is_replaced = dtype.name in INTEGERS or dtype.numpy.isbuiltin != 1 or dtype.bits == BYTE_BITS
-    if held != dtype and not (held.name in INTEGERS and is_replaced):
-        return meant
+    is_other = held != dtype and not (is_integer and is_replaced and held is not None)
     shape = [size for size in entry.shape if size > 1]
     orders = [blocks] if len(blocks) == desc.ndims else [blocks, desc.padded_dims]
     axes = [[size for size in order if size > 1] for order in orders]
     is_alike = any(shape[1:] == each[len(each) - len(shape) + 1 :] for each in axes)
-    return "" if dtype.is_packed or is_alike else meant
+    if _is_plain(desc):
+        is_wider = held is not None and held.bits > dtype.bits
+        is_words = is_integer and dtype.name in INTEGERS and is_wider
+        is_bytes = entry.dtype == "u8" and entry.shape == (entry.nbytes,)
+        has_axes = shape in axes or (is_alike and len(blocks) > len(entry.shape) == _MAX_AXES)
+        is_same = held is not None and held.bits == dtype.bits and not is_other and has_axes
+        return "" if is_same or is_words or is_bytes else meant
+    if held is None or (is_integer and held.bits != dtype.bits):
+        return ""
+    return "" if not is_other and (dtype.is_packed or is_alike) else meant
+
+
+def _is_plain(desc: MemoryDesc) -> bool:
+    """Whether the elements of a tensor follow one another, without blocks, gaps or padding."""
+    is_whole = desc.is_dense and not (desc.offset0 or desc.dtype.is_packed or desc.extra)
+    has_axes = len(desc.blocks) == len(desc.axes) == desc.ndims
+    return is_whole and has_axes and desc.nelems != 1

@@ -177,6 +177,11 @@ def test_a_member_that_unpacks_to_more_than_it_claims_takes_no_memory_for_it(
         (np.ones((3, 2), np.float32), r"stored as f32 of shape \(3, 2\)"),
         (np.asfortranarray(np.ones((2, 3), np.float32)), "not row-major"),
         (np.ones(3, np.float64), "stored as f64"),
+        (np.ones(6, np.float32), r"stored as f32 of shape \(6,\)"),
+        (np.ones(3, np.complex64), "stored as <c8"),
+        (np.ones((2, 6), np.uint16), "stored as u16"),
+        (np.ones((2, 12), np.uint8), "stored as u8"),
+        (np.zeros((2, 3), "V4"), r"stored as \|V4"),
     ],
 )
 def test_an_array_of_as_many_bytes_that_its_descriptor_does_not_mean_is_refused(
