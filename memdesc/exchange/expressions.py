@@ -77,10 +77,9 @@ def values_of_call(text: str) -> tuple[list[Any], dict[str, Any]]:
     """Return the values of the arguments that a string lists: positional and named ones."""
     try:
         call = parse(f"f({text})")
-        assert isinstance(call, ast.Call)  # noqa: S101 - f(..) is one
-        named = {str(own.arg): ast.literal_eval(own.value) for own in call.keywords}
-        return [ast.literal_eval(value) for value in call.args], named
-    except (AssertionError, ValueError):
+        values = [ast.literal_eval(value) for value in call.args]  # type: ignore[attr-defined] # a call
+        return values, {str(own.arg): ast.literal_eval(own.value) for own in call.keywords}  # type: ignore[attr-defined] # likewise
+    except (AttributeError, TypeError, ValueError):  # such as "1), (2", or a list as a key
         unclear("its parameters are numbers and lists of these")
 
 

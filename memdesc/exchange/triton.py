@@ -84,8 +84,10 @@ def _read(given: Given) -> MemoryDesc:
         return desc_of(dtype, layout.layout(dims))
     except MemdescError:
         raise
-    except (ValueError, TypeError, IndexError) as error:
+    except ValueError as error:
         indescribable(str(error))
+    except (TypeError, IndexError, ArithmeticError, AttributeError):
+        indescribable("its parameters are of other types or lengths than they must be")
 
 
 def _layout(text: str) -> _Class:
@@ -103,11 +105,17 @@ def _layout(text: str) -> _Class:
         known += [f"#ttg.{key}<..>" for key in _ATTRIBUTES]
         unclear(f"the layouts in shared memory are {', '.join(known)}")
     positional, named = values_of_call(part)
-    try:
-        return kind(*positional, **{_KEYS.get(key, key): value for key, value in named.items()})
-    except TypeError as error:
-        reason = str(error).replace(f"{kind.__name__}.__new__() ", "it ")
-        unclear(f"its parameters are {', '.join(kind._fields)}: {reason}")
+    keys = [_KEYS.get(key, key) for key in named]
+    given = [*kind._fields[: len(positional)], *keys]
+    missing = [key for key in kind._fields if key not in {*given, *kind._field_defaults}]
+    if (
+        missing
+        or len(positional) > len(kind._fields)
+        or sorted(given) != sorted({*given} & {*kind._fields})
+    ):
+        lacking = f", and {', '.join(missing)} are missing" if missing else ""
+        unclear(f"its parameters are {', '.join(kind._fields)}, each at most once{lacking}")
+    return kind(*positional, **dict(zip(keys, named.values(), strict=True)))
 
 
 def _are_powers_of_two(dims: Iterable[int]) -> bool:

@@ -23,6 +23,8 @@ def _desc(arguments: str) -> MemoryDesc:
 
 
 def test_a_notation_is_read_as_its_layout() -> None:
+    rows = [line for line in _TEXT.splitlines() if line and not line.startswith("#")]
+    assert len(_LINES) == len(rows)
     for text, _, kind, arguments in _LINES:
         desc = _desc(arguments)
         assert parse_layout(text, desc.dims, desc.dtype) == desc, text
