@@ -2,6 +2,8 @@
 
 A descriptor is made from a name that oneDNN, OpenVINO, TensorRT or another system gives a layout,
 from strides or from an array. It knows its padding, strides, blocks, bytes and offsets.
+
+Examples assume ``import memdesc`` and ``import numpy as np``.
 """
 
 from typing import TYPE_CHECKING
