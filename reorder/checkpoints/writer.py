@@ -56,10 +56,15 @@ def partial_folder(target: Path) -> Path:
 def has_finished(target: Path) -> bool:
     """Whether an interrupted conversion to this target, which no process writes, left files."""
     folder = partial_folder(target)
-    with suppress(OSError, MemdescError):  # a folder of another user may not be readable
-        if not folder.is_symlink() and any((folder / _FILES).iterdir()):
-            _Lock(folder).release()
-            return True
+    with suppress(OSError):  # a folder of another user may not be readable
+        if folder.is_symlink() or not any((folder / _FILES).iterdir()):
+            return False
+        lock = folder / _LOCK
+        if not lock.exists() or not fcntl:
+            return not lock.exists()
+        with lock.open("r+b") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
     return False
 
 
