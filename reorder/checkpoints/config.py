@@ -663,7 +663,10 @@ class Declared(NamedTuple):
             if by is not None and listed.said[by]:
                 return listed.said[by]
             if by is not None:
-                reason = f"{listed.file} ignores {layer}{'' if by == layer else f', by {by!r}'}"
+                # expressions of GPTQModel have a prefix of their own
+                is_dynamic = listed is self.targets and by.startswith(_PATTERN)
+                shown = f"-:{by.removeprefix(_PATTERN)}" if is_dynamic else by
+                reason = f"{listed.file} ignores {layer}{'' if by == layer else f', by {shown!r}'}"
                 return (Said(listed.file, None, reason=reason, is_ignored=True),)
         if self.rest:
             return self.rest

@@ -130,7 +130,7 @@ def check_lost(losses: Mapping[str, Lost], name: str) -> None:
         hint = "" if dtype in _WIDER else f"; {' and '.join(_WIDER)} hold it"
         raise FinalError(
             f"{name}: all numbers would become 0 in {dtype}: the largest is {vanished:.6g}{hint}; "
-            "or leave the tensor out of the rule"
+            "or leave the tensor out of the rule, or give a smaller scale"
         )
     if saturated and saturated == nelems:
         raise FinalError(

@@ -192,6 +192,7 @@ gptq
     group_size=32 => declares group_size 32, but the shapes of the tensors say grou
     desc_act=True => declares act-order, which assigns inputs to groups by data
     dynamic=1 => dynamic must be an object
+    dynamic={'-:f.': {}} => config.json ignores fc, by '-:f.', but its tensors are quantised
     modules_to_not_convert='fc' => convert must be a list of strings, not 'fc
     quant_method='awq' => has the shape
     config=declared('exl2', bits=4.0) => no record for quant_method 'exl2'
