@@ -270,7 +270,8 @@ class Model:
         """The files of tensors that were not read: unreadable shards, or others of the model."""
         unread = self.container.unread.items()
         homes = homes_beside(self.path) | {name: file for file, x in unread for name in x.names}
-        return {name: file for name, file in homes.items() if name not in self.entries}
+        read = {*self.entries, *(name for name, file in homes.items() if file == self.path.name)}
+        return {name: file for name, file in homes.items() if name not in read}
 
     def decided(self, found: Weight) -> Weight:
         """Return a quantised weight with what it is.

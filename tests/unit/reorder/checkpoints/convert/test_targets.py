@@ -484,7 +484,7 @@ config.json says expert_dtype 'nf4', which stores experts in another type
     refused(fp8(), FP8 | {"expert_dtype": "nf4"}, "bf16")
 
 # files that contradict the tensors or each other
-ignores model.layers.0.mlp, by 're:.*[.]0[.]mlp', but its tensors are quantised
+ignores model.layers.0.mlp, by '-:.*[.]0[.]mlp', but its tensors are quantised
     refused(gptq(), GPTQ | {"dynamic": {r"-:.*[.]0[.]mlp": {}}}, "f16")
 declares group_size 32, but the shapes of the tensors
     refused(gptq(), GPTQ | {"dynamic": {r"+:.*": {"group_size": 32}}}, "f16")
