@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from reorder.values.attr import Attr
 
 # limits that nearly all devices meet
-_COMMON = DeviceTraits(max_work_items=256)
+_COMMON = DeviceTraits(max_work_items=256, max_local=32 << 10)
 
 
 def kernel_texts(

@@ -25,8 +25,8 @@ from reorder.plan.boxes import table_boxes
 from reorder.plan.nodes import Box, IndirectLoop
 from reorder.plan.plan import ReorderPlan
 
-# So many bytes of src and dst for each thread are in caches so near that stores of whole lines do
-# not wait. Those of bytes wait for the shuffles of their tiles.
+# Below this many bytes of src and dst per thread, dst is in a near cache, and prefetching its lines
+# does not pay. Transpositions of bytes are bound by shuffles instead.
 _NEAR_NBYTES = 1 << 19
 
 

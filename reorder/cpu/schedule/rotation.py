@@ -111,7 +111,7 @@ class _Rotation(NamedTuple):
 
     @property
     def has_few_columns(self) -> bool:
-        """Whether the last column, which no row follows, would be one of few in a cached tile."""
+        """Whether columns in a cached tile are so few that a box for the last one does not pay."""
         columns = self.scheduled.columns
         return not self.streams and self.follower in columns and size_of(columns) < _FEW_COLUMNS
 

@@ -126,7 +126,7 @@ class ScheduledBox(NamedTuple):
     def shared_lines(self, inner: Iterable[Node], bits: int) -> int:
         """Return how many cache lines two threads would both write.
 
-        They divide the loops between them that are not in `inner`.
+        That is, if they divided the loops outside `inner`.
         """
         nodes = tuple(inner)
         size = contiguous_size(nodes, 1, self.element_stride)

@@ -311,9 +311,12 @@ def _launched(task: KernelTask, nest: Nest, body: Staged, work_items: int) -> tu
     """Make the launch of a tile; empty if the device has no such group, or too little memory."""
     if work_items > task.device.max_work_items:
         return ()
-    body = without_bank_conflicts(body, work_items, _PADDINGS)
-    if body.local_nbytes > task.device.max_local:
+    padded = without_bank_conflicts(body, work_items, _PADDINGS)
+    if padded.local_nbytes > task.device.max_local:
+        padded = without_bank_conflicts(body, work_items, _PADDINGS[:1])
+    if padded.local_nbytes > task.device.max_local:
         return ()
+    body = padded
     sides = [side for side in (body.src, body.dst) if isinstance(side, Runs)]
     src, dst = (Access(Mode.ELEMENTS, side.bits) for side in sides)
     pattern = Pattern(src, dst, body, work_items, task.conversion)

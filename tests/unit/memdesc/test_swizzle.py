@@ -142,6 +142,13 @@ def test_cute_writes_one_term_of_adjacent_bits() -> None:
         assert made == swizzled
 
 
+def test_the_legend_of_a_picture_tells_banks_from_runs() -> None:
+    swizzled = memory_desc((64, 64), "f16", "Sw<3,3,3> o (64,64):(64,1)").show().svg
+    plain = memory_desc((64, 64), "f16", "ab").show().svg
+    assert "of the 32 banks" in swizzled
+    assert "of the 32 banks" not in plain
+
+
 def test_equal_swizzles_are_equal_values() -> None:
     base = memory_desc((4, 64), "f16").layout
     # rows 0 to 3 have no bit 8

@@ -61,9 +61,14 @@ def test_a_layout_has_the_offsets_of_its_system_and_is_read_as_it_is_written(lin
     assert {index: desc.offset(index) for index in offsets} == offsets
     assert {desc.index(offset): offset for offset in offsets.values()} == offsets
     for system in ("triton", "cute"):
+        texts: list[str] = []
         with suppress(UnsupportedFormatError):
-            for again in written(desc, system):
-                assert parse_layout(f"{system}:{again}", dims, dtype) == desc
+            texts = [*written(desc, system)]
+        # a padded layout of Triton may be read, but is not written
+        is_own = system == "triton" and ("Shared" in text or "#ttg" in text)
+        assert texts or not is_own or "padded" in text.lower(), text
+        for again in texts:
+            assert parse_layout(f"{system}:{again}", dims, dtype) == desc
 
 
 def test_a_memdesc_of_ttgir_has_sizes_and_a_type() -> None:

@@ -117,6 +117,15 @@ def test_kernels_between_buffers_declare_what_they_use(pair: tuple[MemoryDesc, M
     check(planned(*pair))
 
 
+@pytest.mark.parametrize(("dtype", "limit"), [("u4", 32), ("f32", 16), ("u8", 8)])
+def test_a_tile_that_fits_only_without_gaps_has_none(dtype: str, limit: int) -> None:
+    src, dst = (memory_desc((2048, 2048), dtype, tag) for tag in ("ab", "ba"))
+    device = DeviceTraits(1024, max_local=limit << 10)
+    (launch,) = check(planned(src, dst, device), max_local=limit << 10)
+    assert isinstance(launch.pattern.body, Staged)
+    assert launch.pattern.body.local_nbytes == limit << 10
+
+
 def test_tiles_between_buffers_keep_the_limits() -> None:
     for case in CASES:
         check(planned(*case.descs, attr=case.attr))
