@@ -243,8 +243,8 @@ def try_lower_conversion(task: KernelTask) -> tuple[Launch, ...]:
     chains = along_src, along_dst
     widest = longest * bits[0], min(_MAX_BITS, _MAX_VECTOR * bits[1])
     sides = [
-        runs_of(nest, k, chain.run, extents, bits[k], is_aligned=task.is_aligned, most=most)
-        for k, (chain, most) in enumerate(zip(chains, widest, strict=True))
+        runs_of(nest, k, chain.run, extents, bits[k], is_aligned=task.is_aligned, most=widest[k])
+        for k, chain in enumerate(chains)
     ]
     src, dst = sides
     # vectors start at whole bytes, and no byte of dst is shared
