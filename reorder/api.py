@@ -10,7 +10,7 @@ import numpy as np
 
 from memdesc import ImageDesc, MemdescError, MemoryDesc
 from memdesc.names import is_image
-from reorder.calls import SEEN, Passed, key_of, known, known_call, note, usual
+from reorder.calls import SEEN, Passed, key_of, known, known_call, note, note_tensors, usual
 from reorder.forks import importing
 from reorder.memory.dlpack import from_dlpack, is_exporter
 from reorder.memory.inputs import as_memory, as_output, from_pixels, result_desc, to_pixels
@@ -197,15 +197,13 @@ def reorder(  # noqa: C901, PLR0912, PLR0913 - all but the first two are named; 
         kind = dtype if dtype is None or type(dtype) is str else id(dtype)
         array: Any = x
         target: Any = out
-        from_desc: Any = None
-        into: Any = None
-        if type(x) is Memory:
-            array, from_desc = x.data, id(x.desc)
-        if type(out) is Memory:
-            target, into = out.data, id(out.desc)
-        elif out is not None:
-            into = ndarray
-        way = from_desc, to, of, kind, attr, limit, into
+        given: Any = type(x)
+        into: Any = type(out)
+        if given is Memory:
+            array, given = x.data, id(x.desc)  # type: ignore[union-attr] # a Memory
+        if into is Memory:
+            target, into = out.data, id(out.desc)  # type: ignore[union-attr] # a Memory
+        way = given, to, of, kind, attr, limit, into
         entry = usual.get(way)
         if type(entry) is dict:
             entry = entry.get((x.shape, x.strides, x.dtype)) if type(x) is ndarray else None
@@ -251,21 +249,6 @@ class _Call(NamedTuple):
     out: Any
     threads: Any
 
-    def options(self) -> dict[str, Any]:
-        """Return all but the first two."""
-        return {name: value for name, value in self._asdict().items() if name not in {"x", "dst"}}
-
-
-def _without_tensors(call: _Call) -> _Call | None:
-    """Return a call with the arrays that tensors export; None if there are no tensors."""
-    x, out = call.x, call.out
-    if _is_tensor(x) and not isinstance(call.src, MemoryDesc | ImageDesc):
-        x = from_dlpack(x, "x")
-    if _is_tensor(out):
-        array = from_dlpack(out, "out", write=True)
-        out = array if array.flags.writeable else out
-    return None if x is call.x and out is call.out else call._replace(x=x, out=out)
-
 
 def _is_tensor(given: object) -> bool:
     return type(given) not in _HOST and not isinstance(given, ndarray) and is_exporter(given)
@@ -273,14 +256,21 @@ def _is_tensor(given: object) -> bool:
 
 def _reorder_on_cpu(call: _Call, key: Any, entry: Any) -> Any:
     """Check everything and reorder; leave what was found for later calls with the same key."""
-    arrays = _without_tensors(call) if key is None else None
-    if arrays is not None:
-        done: Any = reorder(arrays.x, arrays.dst, **arrays.options())
-        return done if call.out is None else call.out
-    _, dst, src, dtype, attr, _, threads = call
+    x, dst, src, dtype, attr, out, threads = call
+    if _is_tensor(x) and not isinstance(src, MemoryDesc | ImageDesc):
+        x = from_dlpack(x, "x")
+    if _is_tensor(out):
+        array = from_dlpack(out, "out", write=True)
+        out = array if array.flags.writeable else out
+    if x is not call.x or out is not call.out:
+        # what tensors export is known as arrays are
+        done: Any = reorder(x, dst, src=src, dtype=dtype, attr=attr, out=out, threads=threads)
+        if key is not None and not entry:
+            note_tensors(key, x, out)
+        return done if out is None else call.out
     # another thread may assign the shape of a caller's array, but not that of a view
-    x = call.x.view() if type(call.x) is ndarray else call.x
-    out = call.out.view() if type(call.out) is ndarray else call.out
+    x = x.view() if type(x) is ndarray else x
+    out = out.view() if type(out) is ndarray else out
     source = from_pixels(x, src) if isinstance(src, ImageDesc) else as_memory(x, src)
     if out is not None and (isinstance(dst, ImageDesc) or (isinstance(dst, str) and is_image(dst))):
         raise MemdescError(

@@ -22,6 +22,7 @@ from memdesc import DataType, MemoryDesc
 from memdesc.tags import FormatTag
 from reorder.memory.allocation import uninitialized_bytes, zeroed_bytes
 from reorder.memory.buffers import ArrayView, address_of
+from reorder.memory.dlpack import exporter_at
 from reorder.memory.memory import Memory, fills_bytes
 
 if TYPE_CHECKING:
@@ -70,19 +71,31 @@ usual: dict[Any, Any] = {}
 
 
 def key_of(way: tuple[Any, ...], x: Any, out: Any) -> tuple[Any, ...] | None:
-    """Return the key of a call; None if it has arrays of other classes.
+    """Return the key of a call; None if it has objects that go the long way.
 
-    `way` is what the call says besides arrays: the descriptor of x if that is a `Memory`, the
-    arguments, and the descriptor of `out`, `np.ndarray`, or None for a new result.
+    `way` is what the call says besides arrays. It starts with what x is: the descriptor of a
+    `Memory`, by `id`, or the class of anything else; and ends with the same of `out`, or the class
+    of None for a new result. The arguments are between them.
     """
-    key: tuple[Any, ...] = None, None, None, way
-    if way[0] is None:
-        if type(x) is not np.ndarray:
-            return None
-        key = x.shape, x.strides, x.dtype, way
-    if way[-1] is not np.ndarray:
-        return key
-    return (*key, out.shape, out.strides, out.dtype) if type(out) is np.ndarray else None
+    given, into = _shown(way[0], x), _shown(way[-1], out)
+    return None if given is None or into is None else (*given, way, *into)
+
+
+def _shown(kind: Any, given: Any) -> tuple[Any, Any, Any] | None:
+    """Return what a call depends on besides the class of an argument; None if that is not known.
+
+    Strides of tensors are not part of it, as libraries do not agree on their name.
+    """
+    if kind is np.ndarray:
+        return given.shape, given.strides, given.dtype
+    if type(kind) is int or given is None:
+        return None, None, None
+    if not exporter_at(kind):
+        return None
+    try:
+        return tuple(map(int, given.shape)), None, given.dtype
+    except Exception:  # noqa: BLE001 - a library may raise anything, such as for nested tensors
+        return None
 
 
 def note(key: Any, found: Any) -> None:
@@ -117,7 +130,7 @@ def known_call(
     views = []
     for side in (x, out):
         view = None
-        if isinstance(side.argument, np.ndarray):
+        if not isinstance(side.argument, Memory | None):
             view = _view(side)
             if view is None:
                 return LONG
@@ -133,7 +146,36 @@ def known_call(
         allocate = np.empty if fills_bytes(desc) else np.zeros
     else:
         allocate = _aligned if fills_bytes(desc) else _aligned_zeros
-    return run, desc, allocate, desc.nbytes, (reorder, x.memory.desc, attr, named)
+    return run, desc, allocate, desc.nbytes, (reorder, x.memory.desc, attr, named, views)
+
+
+def note_tensors(key: tuple[Any, ...], x: Any, out: Any) -> None:
+    """Keep for tensors what is known of a call with the arrays x and `out` that they export."""
+    way = key[3]
+    kinds = way[0], way[-1]
+    given, into = (
+        type(side) if isinstance(kind, type) else kind
+        for kind, side in zip(kinds, (x, out), strict=True)
+    )
+    found = known.get(key_of((given, *way[1:-1], into), x, out))
+    if not found:
+        return
+    _, *result, owners = found
+    reorder, *_, views = owners
+    run = reorder.fast_call(
+        *(view and view._replace(kind=kind) for view, kind in zip(views, kinds, strict=True))
+    )
+
+    def run_plain(x: Any, out: Any) -> object:
+        """Leave what `from_dlpack` refuses or detaches to it."""
+        try:
+            is_negated = getattr(x, "is_neg", bool)() or getattr(out, "is_neg", bool)()
+            is_plain = not (is_negated or getattr(out, "requires_grad", False))
+        except Exception:  # noqa: BLE001 - a library may raise anything
+            return False
+        return run(x, out) if is_plain else False
+
+    note(key, (run_plain, *result, owners))
 
 
 def _is_settled(argument: object) -> bool:
@@ -153,7 +195,7 @@ def _aligned_zeros(nbytes: int, _dtype: object) -> NDArray[np.uint8]:
 def _view(side: Passed) -> ArrayView | None:
     """Return where the memory of an array is; None if it was copied, or changed meanwhile."""
     array = side.argument
-    if (array.shape, array.strides, array.dtype) != side.given:
+    if not isinstance(array, np.ndarray) or (array.shape, array.strides, array.dtype) != side.given:
         return None
     if not np.may_share_memory(array, side.memory.data):
         return None

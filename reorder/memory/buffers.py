@@ -117,6 +117,8 @@ class ArrayView(NamedTuple):
     dtype: np.dtype[Any]
     # bytes from the data pointer to the start of the buffer: negative if a stride is
     shift: int
+    # the class: numpy's, or one of tensors with an `exporter_at`
+    kind: type = np.ndarray
 
 
 class BufferCheck:

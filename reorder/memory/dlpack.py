@@ -7,6 +7,8 @@ sees it, or after its producer has handed it over. Source: DLPack 1.1, `dlpack.h
 from __future__ import annotations
 
 import ctypes
+from contextlib import suppress
+from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
 
 import numpy as np
@@ -22,11 +24,14 @@ CPU_DEVICE = (1, 0)  # kDLCPU
 
 # Device types whose memory the CPU can read: kDLCPU, kDLCUDAHost, kDLROCMHost, kDLCUDAManaged.
 _READABLE = (1, 3, 11, 13)
-_UINT = 1
+_INT, _UINT, _FLOAT, _BOOL = 0, 1, 2, 6
 # The types that numpy does not export, with their DLDataTypeCode. f4_e2m1 is not one of them,
 # because readers of DLPack disagree on which half of a byte comes first.
 _CODES = {"bf16": 4, "f8_e4m3": 10, "f8_e4m3fnuz": 11, "f8_e5m2": 12, "f8_e5m2fnuz": 13, "e8m0": 14}
 _TYPES = {code: data_type(name) for name, code in _CODES.items()}
+_NUMPY_CODES = {"i": _INT, "u": _UINT, "f": _FLOAT, "b": _BOOL}
+# The place in DLPackExchangeAPI of the function that exports an object as a _Versioned.
+_EXPORT_AT = 24
 _VERSION = (1, 0)
 _MAX_NDIM = 64
 # In characters: errors of torch contain a stack trace.
@@ -82,6 +87,24 @@ def _tensor_in(capsule: Any) -> _DLTensor | None:
         tensor: _DLTensor = versioned.tensor
         return tensor if versioned.major == _VERSION[0] else None
     return None
+
+
+@cache
+def exporter_at(kind: type) -> int:
+    """Return the address of the C function by which a class exports its tensors; 0 without one."""
+    table = getattr(kind, "__dlpack_c_exchange_api__", None)
+    if not _is_valid(table, b"dlpack_exchange_api"):
+        return 0
+    address = _pointer(table, b"dlpack_exchange_api")
+    is_known = ctypes.c_uint32.from_address(address).value == _VERSION[0]
+    return (is_known and ctypes.c_void_p.from_address(address + _EXPORT_AT).value) or 0
+
+
+def dlpack_dtype(dtype: np.dtype[Any]) -> int:
+    """Return a type as the DLDataType of one lane: code, bits and lanes, the lowest first."""
+    known = data_type(dtype)
+    code = _CODES[known.name] if known.name in _CODES else _NUMPY_CODES[dtype.kind]
+    return code | 8 * dtype.itemsize << 8 | 1 << 16
 
 
 class TensorView:
@@ -162,6 +185,9 @@ def from_dlpack(x: Exporter, side: str, *, write: bool = False) -> NDArray[Any]:
     name = type(x).__name__
     if write:
         refuse_gradient(x, side)
+    # of those that JAX and TensorFlow have on the CPU, this takes a fourth of the time
+    with suppress(TypeError, ValueError, BufferError):
+        return np.asarray(memoryview(x))  # type: ignore[arg-type] # not all are buffers
     detached = _detached(x)
     x = x if detached is None else detached
     kind = _device_of(x, f"{side}: the {name}")

@@ -87,6 +87,8 @@ def calls_of(dims: tuple[int, ...]) -> Iterator[Call]:
     tensor = torch.from_numpy(x)
     yield Call("reorder(tensor of torch)", lambda: reorder.reorder(tensor, "nhwc"))
     last = torch.channels_last
+    into = torch.empty(dims).contiguous(memory_format=last)
+    yield Call("out=tensor of torch", lambda: reorder.reorder(x, out=into))
     yield Call("torch's contiguous", lambda: tensor.contiguous(memory_format=last))
 
 

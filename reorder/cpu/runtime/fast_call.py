@@ -1,9 +1,10 @@
-"""The fast path of a call: a builtin function of two numpy arrays that checks them and runs a job.
+"""The fast path of a call: a builtin function of two arrays that checks them and runs a job.
 
 It reads the fields of the array objects directly (numpy's C API, PyArrayObject_fields): reading
 them through Python takes longer than a small reorder. It holds the GIL while it reads, since
 another thread may assign `a.shape`, which frees the dims, and releases it to run the job. Arrays
 that fail the check go to the slow path, which accepts more kinds of buffers, and raises errors.
+Tensors whose class exports them by a C function (DLPack 1.3, DLPackExchangeAPI) are read likewise.
 
 Each builtin is the same compiled function with a table of its own, which Python passes as `self`.
 What the function needs of Python is in the table too, so its machine code refers to no symbol.
@@ -16,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from reorder.cpu.runtime.intrinsics import call_c, load_int, load_shared
+from reorder.cpu.runtime.intrinsics import call_c, load_int, load_shared, stack_address
 from reorder.cpu.runtime.jit import is_compiled, kernel_at, kernel_of
 from reorder.cpu.runtime.job import JOB, FastCall
 from reorder.cpu.runtime.pool_block import INT_MASK, POOL, function_at
@@ -24,6 +25,7 @@ from reorder.cpu.runtime.worker import is_ready, run_steps
 from reorder.cpu.tables import WORD_NBYTES, Words, fields_of, nbytes_of
 from reorder.cpu.target import LINE_NBYTES
 from reorder.memory.buffers import DATA_SLOT, ArrayView, BufferCheck, address_of
+from reorder.memory.dlpack import CPU_DEVICE, dlpack_dtype, exporter_at
 
 
 class _ArrayFields(NamedTuple):
@@ -43,20 +45,42 @@ class _ArrayFields(NamedTuple):
     flags: int
 
 
+class _TensorFields(NamedTuple):
+    """The fields of DLPack's DLManagedTensorVersioned, a word each."""
+
+    # the major version is the low half
+    version: int
+    context: int
+    # address of the function that frees the tensor, or 0
+    deleter: int
+    flags: int
+    data: int
+    device: int
+    # the number of dims is the low half; above it are code, bits and lanes
+    ndim_dtype: int
+    # addresses of the dims and of the strides, in elements
+    dims: int
+    strides: int
+    # from `data` to the first element
+    byte_offset: int
+
+
 class _ArrayCheck(NamedTuple):
     """Requirements on one array; `_DTYPES` entries of `_LegalDtype` follow."""
 
-    # address of numpy's type of arrays
+    # address of the type: numpy's arrays, or a class of tensors
     type: int
-    # the flags that must be set
+    # of tensors, address of the function that exports one, or 0
+    exporter: int
+    # the flags that must be set; of a tensor, those that must not be
     flags: int
     # the address of the buffer is a multiple of this
     alignment: int
     # bytes of the buffer that the reorder touches, and bytes from the data pointer to the buffer
     min_nbytes: int
     shift: int
-    # where in the table the only legal number of dims, sizes and strides are; 0 for any array of
-    # at least `min_nbytes`
+    # where in the table the only legal number of dims (of a tensor, `ndim_dtype`), sizes and
+    # strides are; 0 for any array of at least `min_nbytes`
     shown: int
 
 
@@ -75,16 +99,18 @@ class _CallCheck(NamedTuple):
     # 0 the call does nothing, and the slow path may prepare the job of that place
     jobs: int
     # addresses of PyEval_SaveThread, which releases the GIL, or 0 to keep it; of
-    # PyEval_RestoreThread, and of Py_IncRef
+    # PyEval_RestoreThread, Py_IncRef and PyErr_Clear
     release: int
     acquire: int
     incref: int
+    clear: int
     # addresses of what the call returns: None if it has run the job, False if it did nothing
     done: int
     undone: int
 
 
 _ARRAY, _CHECK = fields_of(_ArrayFields), fields_of(_ArrayCheck)
+_TENSOR = fields_of(_TensorFields)
 _DTYPE, _CALL = fields_of(_LegalDtype), fields_of(_CallCheck)
 # Byte offset of `_ArrayFields` in an array object.
 _FIELDS_AT = (DATA_SLOT - _ARRAY.data) * WORD_NBYTES
@@ -98,7 +124,11 @@ _DST_AT = _SRC_AT + _DTYPES_AT + _DTYPES * _DTYPE_NBYTES
 _VIEWS_AT = _DST_AT + _DTYPES_AT + _DTYPES * _DTYPE_NBYTES
 # Fewer bytes of src and dst are moved in less time than other threads need to take the GIL.
 _MIN_RELEASED = 16 << 10
-_WRITABLE = 0x400  # a flag of arrays, NPY_ARRAY_WRITEABLE of numpy's C API
+# flags of arrays, NPY_ARRAY_WRITEABLE of numpy's C API, and of tensors, DLPACK_FLAG_BITMASK_*
+_WRITABLE, _READ_ONLY = 0x400, 1
+# The only version of tensors; later ones may differ after the flags.
+_VERSION = 1
+_CPU = CPU_DEVICE[0]
 
 
 def make_fast_call(
@@ -134,6 +164,7 @@ def _call_table(
         0 if nbytes < _MIN_RELEASED else function_at(ctypes.pythonapi.PyEval_SaveThread),
         function_at(ctypes.pythonapi.PyEval_RestoreThread),
         function_at(ctypes.pythonapi.Py_IncRef),
+        function_at(ctypes.pythonapi.PyErr_Clear),
         id(None),
         id(False),  # noqa: FBT003 - its address
     )
@@ -141,14 +172,21 @@ def _call_table(
     listed: list[int] = []
     for check, view in zip(checks, views, strict=True):
         dtypes: tuple[np.dtype[Any], ...] = check.dtypes
-        flags, shift, shown_at = check.flags, 0, 0
+        kind: type = np.ndarray
+        exporter, flags, shift, shown_at = 0, check.flags, 0, 0
         if view is not None:
+            kind, exporter = view.kind, exporter_at(view.kind)
             dtypes, flags, shift = (view.dtype,) * _DTYPES, check.write and _WRITABLE, view.shift
             shown_at = _VIEWS_AT + WORD_NBYTES * len(listed)
-            listed += [len(view.shape), *view.shape, *view.strides]
+            head, strides = len(view.shape), view.strides
+            if exporter:
+                flags = check.write and _READ_ONLY
+                head |= dlpack_dtype(view.dtype) << 32
+                strides = tuple(stride // view.dtype.itemsize for stride in strides)
+            listed += [head, *view.shape, *strides]
         assert len(dtypes) == _DTYPES  # noqa: S101 - compiled code reads this many
         words += _ArrayCheck(
-            id(np.ndarray), flags, check.alignment, check.min_nbytes, shift, shown_at
+            id(kind), exporter, flags, check.alignment, check.min_nbytes, shift, shown_at
         )
         for dtype in dtypes:
             words += _LegalDtype(id(dtype), dtype.itemsize)
@@ -235,11 +273,23 @@ def _is_known_layout() -> bool:
     )
 
 
-def _fits(array: int, check: int, table: int) -> bool:
-    """Whether an object is a numpy array of a legal dtype with the required flags and size."""
-    fields = array + _FIELDS_AT
+def _buffer_of(thing: int, check: int, table: int) -> int:
+    """Return the address of an object's buffer; 0 if it is not what the check requires."""
+    fields = thing + _FIELDS_AT
     if load_int(fields, _ARRAY.type) != load_int(check, _CHECK.type):
-        return False
+        return 0
+    at = 0
+    if load_int(check, _CHECK.exporter) != 0:
+        at = _tensor_data(thing, check, table)
+    elif _fits(fields, check, table):
+        at = load_int(fields, _ARRAY.data)
+    if at != 0:
+        at += load_int(check, _CHECK.shift)
+    return at
+
+
+def _fits(fields: int, check: int, table: int) -> bool:
+    """Whether an array has a legal dtype, the required flags and the size."""
     flags = load_int(check, _CHECK.flags)
     if load_int(fields, _ARRAY.flags) & flags != flags:
         return False
@@ -259,10 +309,39 @@ def _fits(array: int, check: int, table: int) -> bool:
     return bool(nbytes >= load_int(check, _CHECK.min_nbytes) and nbytes > 0)
 
 
-def _matches(ndim: int, dims: int, strides: int, shown: int) -> bool:
+def _tensor_data(thing: int, check: int, table: int) -> int:
+    """Return the address of the first element of a tensor; 0 if it is not the one shown."""
+    exported = stack_address()
+    if call_c(load_int(check, _CHECK.exporter), (thing, exported)) & INT_MASK != 0:
+        call_c(load_int(table, _CALL.clear), (0,))
+        return 0
+    tensor = load_int(exported, 0)
+    data = 0
+    if (
+        load_int(tensor, _TENSOR.version) & INT_MASK == _VERSION
+        and load_int(tensor, _TENSOR.flags) & load_int(check, _CHECK.flags) == 0
+        and load_int(tensor, _TENSOR.device) & INT_MASK == _CPU
+        and load_int(tensor, _TENSOR.strides) != 0
+        and _matches(
+            load_int(tensor, _TENSOR.ndim_dtype),
+            load_int(tensor, _TENSOR.dims),
+            load_int(tensor, _TENSOR.strides),
+            table + load_int(check, _CHECK.shown),
+        )
+    ):
+        data = load_int(tensor, _TENSOR.data)
+        if data != 0:
+            data += load_int(tensor, _TENSOR.byte_offset)
+    if load_int(tensor, _TENSOR.deleter) != 0:
+        call_c(load_int(tensor, _TENSOR.deleter), (tensor,))
+    return data
+
+
+def _matches(head: int, dims: int, strides: int, shown: int) -> bool:
     """Whether an array has the number of dims, the sizes and the strides of a view."""
-    if load_int(shown, 0) != ndim:
+    if load_int(shown, 0) != head:
         return False
+    ndim = head & INT_MASK
     for dim in range(ndim):
         if load_int(shown, 1 + dim) != load_int(dims, dim):
             return False
@@ -271,17 +350,12 @@ def _matches(ndim: int, dims: int, strides: int, shown: int) -> bool:
     return True
 
 
-def _buffer_at(array: int, check: int) -> int:
-    at: int = load_int(array + _FIELDS_AT, _ARRAY.data) + load_int(check, _CHECK.shift)
-    return at
-
-
 def _runs(src: int, dst: int, table: int) -> bool:
     """Run the job on two objects if they fit; returns whether they did."""
     src_check, dst_check = table + _SRC_AT, table + _DST_AT
-    if not _fits(src, src_check, table) or not _fits(dst, dst_check, table):
+    src_at, dst_at = _buffer_of(src, src_check, table), _buffer_of(dst, dst_check, table)
+    if src_at == 0 or dst_at == 0:
         return False
-    src_at, dst_at = _buffer_at(src, src_check), _buffer_at(dst, dst_check)
     distance = dst_at - src_at
     may_overlap = distance < load_int(src_check, _CHECK.min_nbytes) and -distance < load_int(
         dst_check, _CHECK.min_nbytes

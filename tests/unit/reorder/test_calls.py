@@ -15,6 +15,7 @@ from memdesc import MemdescError, memory_desc
 from memdesc.errors import OverlapError
 from reorder import calls
 from reorder.memory.dlpack import TensorView
+from tests.unit.reorder.memory.producers import Exchanged, Exported, Failing, Later
 
 _DIMS = (2, 17, 5, 4)
 
@@ -255,6 +256,90 @@ def test_tensors_are_known_as_the_arrays_that_they_export() -> None:
         with pytest.raises(MemdescError, match="out must be a Memory, a writable array"):
             reorder.reorder(X, "nhwc", out=nothing)
     assert sum(map(bool, calls.known.values())) == 4
+
+
+def exchanged_calls(kind: Any = Exchanged, dtype: Any = np.float32) -> dict[str, Callable[[], Any]]:
+    """Return calls of tensors whose class has a C function, as x and as `out`."""
+    x, into = kind(X.astype(dtype)), np.empty((2, 5, 4, 17), dtype).transpose(0, 3, 1, 2)
+    out, turned = kind(into), kind(X.transpose(0, 2, 3, 1).astype(dtype, "C"))
+
+    memory = reorder.Memory(NHWC.with_dtype(dtype), np.ascontiguousarray(turned.view.array))
+
+    def into_out(given: Any) -> Any:
+        into[:] = 0
+        assert reorder.reorder(given, out=out) is out
+        return into
+
+    return {
+        "name": lambda: reorder.reorder(x, "nChw16c"),
+        "src": lambda: reorder.reorder(turned, "nchw", src="nhwc"),
+        "dtype": lambda: reorder.reorder(x, "nhwc", dtype="f32"),
+        "raw": lambda: reorder.reorder(x, "nhwc", src=NHWC.with_dtype(dtype)),
+        "out": lambda: into_out(X.astype(dtype)),
+        "both": lambda: into_out(x),
+        "memory": lambda: into_out(memory),
+    }
+
+
+@pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16, np.int16, np.bool_])
+@pytest.mark.parametrize("name", exchanged_calls())
+def test_tensors_of_a_class_with_a_c_function_are_known_themselves(name: str, dtype: Any) -> None:
+    call, wanted = (exchanged_calls(kind, dtype)[name] for kind in (Exchanged, Exported))
+    result = bits_of(wanted())
+    assert [bits_of(call()) for _ in range(4)] == [result] * 4
+    assert Exchanged.held == 0
+    known = [key for key, found in calls.known.items() if found and Exchanged in key[3]]
+    assert len(known) == (name != "raw")
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        *({"major": 2}, {"device_type": 2}, {"ndim": 3}, {"code": 0}, {"bits": 16}, {"lanes": 2}),
+        *({"data": 0}, {"strides": 0}, {"is_neg": 1}),
+    ],
+    ids=str,
+)
+def test_a_tensor_that_exports_something_else_goes_the_long_way(fields: dict[str, int]) -> None:
+    for _ in range(3):
+        reorder.reorder(Exchanged(X), "nhwc")
+    other = Exchanged(X, **fields)
+    if "is_neg" in fields:
+        with pytest.raises(MemdescError, match="negates"):
+            reorder.reorder(other, "nhwc")
+    else:
+        assert np.array_equal(reorder.reorder(other, "nhwc").numpy(), X)
+    assert Exchanged.held == 0
+
+
+def test_a_tensor_of_a_known_kind_that_may_not_be_written_is_refused() -> None:
+    out = Exchanged(np.zeros_like(X))
+    for _ in range(4):
+        reorder.reorder(X, out=out)
+    assert np.array_equal(out.view.array, X)
+    out.requires_grad = True
+    out.detach = lambda: out  # type: ignore[attr-defined] # what torch has
+    with pytest.raises(MemdescError, match="requires a gradient"):
+        reorder.reorder(-X, out=out)
+    locked = np.zeros_like(X)
+    locked.flags.writeable = False
+    with pytest.raises(MemdescError, match="read-only"):
+        reorder.reorder(X, out=Exchanged(locked))
+    assert np.array_equal(out.view.array, X)
+    assert not locked.any()
+
+
+def test_tensors_whose_strides_differ_take_turns() -> None:
+    turned = X.transpose(0, 2, 3, 1).copy().transpose(0, 3, 1, 2)
+    for tensor in [Exchanged(X), Exchanged(turned), Exchanged(X[:, :9])] * 4:
+        assert np.array_equal(reorder.reorder(tensor, "nhwc").numpy(), tensor.view.array)
+
+
+@pytest.mark.parametrize("kind", [Failing, Later])
+def test_a_class_whose_c_function_fails_is_read_by_python(kind: Any) -> None:
+    for call in exchanged_calls(kind).values():
+        results = [bits_of(call()) for _ in range(4)]
+        assert results == [results[0]] * 4
 
 
 def test_no_more_kinds_than_the_bound_are_known_and_the_oldest_one_leaves(

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from reorder.memory.dlpack import TensorView, _tensor_in
+from reorder.memory.dlpack import TensorView, _pointer, _tensor_in, _Versioned
 
 
 class Exported:
@@ -67,3 +67,72 @@ class WrongCapsule(Exported):
             is_array = isinstance(value, ctypes.Array)
             setattr(tensor, name, ctypes.addressof(value) if is_array else value)
         return self.fields.get("capsule", capsule)
+
+
+_new_capsule = ctypes.pythonapi.PyCapsule_New
+_new_capsule.restype = ctypes.py_object
+_new_capsule.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+
+
+def exchange_table(export: Any, version: int = 1) -> Any:
+    """Return a DLPackExchangeAPI with a function that exports tensors, in its capsule."""
+    address = ctypes.cast(export, ctypes.c_void_p).value or 0
+    table = (ctypes.c_int64 * 7)(version, 0, 0, address)
+    _kept.append(table)
+    return _new_capsule(ctypes.addressof(table), b"dlpack_exchange_api", None)
+
+
+_kept: list[Any] = []
+
+
+def _free(_tensor: int) -> None:
+    Exchanged.held -= 1
+
+
+_FREE = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(_free)
+
+
+def _export(tensor: Any, place: Any) -> int:
+    capsule = tensor.view.__dlpack__(max_version=(1, 0))
+    made = _Versioned.from_buffer_copy(
+        _Versioned.from_address(_pointer(capsule, b"dltensor_versioned"))
+    )
+    for name, value in tensor.fields.items():
+        setattr(made.tensor if hasattr(made.tensor, name) else made, name, value)
+    made.deleter = ctypes.cast(_FREE, ctypes.c_void_p)
+    tensor.kept = capsule, made
+    place[0] = ctypes.addressof(made)
+    Exchanged.held += 1
+    return 0
+
+
+_EXPORTS = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.POINTER(ctypes.c_void_p))
+_EXPORT = _EXPORTS(_export)
+
+
+class Exchanged(Exported):
+    """A tensor whose class has a C function that exports it, with some fields changed."""
+
+    __dlpack_c_exchange_api__ = exchange_table(_EXPORT)
+    # how many exports are not freed
+    held = 0
+    requires_grad = False
+
+    def __init__(self, array: np.ndarray[Any, Any], **fields: int) -> None:
+        super().__init__(array)
+        self.shape, self.dtype, self.fields = array.shape, array.dtype, fields
+
+    def is_neg(self) -> bool:
+        return bool(self.fields.get("is_neg"))
+
+
+class Failing(Exchanged):
+    """A tensor whose C function always sets an error, as one of Python does for most objects."""
+
+    __dlpack_c_exchange_api__ = exchange_table(ctypes.pythonapi.PyObject_AsFileDescriptor)
+
+
+class Later(Exchanged):
+    """A tensor whose class has a table of another version."""
+
+    __dlpack_c_exchange_api__ = exchange_table(_EXPORT, 2)
