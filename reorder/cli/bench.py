@@ -3,28 +3,15 @@
 from __future__ import annotations
 
 from statistics import geometric_mean
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from memdesc import MemdescError
 from reorder.bench.cases import ATTRIBUTES, Problem
 from reorder.bench.measure import measure
 from reorder.bench.peers import known_peers
-from reorder.cli.command import (
-    TO_DTYPE,
-    Command,
-    Facts,
-    check_threads,
-    dims_of,
-    option,
-    table,
-    value,
-)
+from reorder.cli.command import Command, Facts, Options, check_threads, table
 from reorder.cli.progress import Progress
 from reorder.cores import count_cores
-
-if TYPE_CHECKING:
-    import argparse
-
 
 _SECONDS = 0.3
 _MEGA = 10**6
@@ -35,11 +22,11 @@ _MOST_MB = 1e7
 
 
 # what --device does not take, by the names that argparse gives them
-_OF_CASE = ("dims", "src", "dst", "dtype", "to_dtype", "strides", "threads")
+_OF_CASE = ("dims", "from_", "to", "dtype", "to_dtype", "strides", "threads")
 _VALUES = "; a number, or mask:M for generated values along the dims whose bits are set in M"
 
 
-def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
+def _answer(options: Options) -> tuple[Facts, int]:
     if options.device is not None or options.size is not None:
         return _on_device(options), 0
     case = _problem(options).case()
@@ -60,15 +47,15 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     return {"cases": measured, "kernels": compiled_kernels()}, 0
 
 
-def _problem(options: argparse.Namespace) -> Problem:
-    dims = dims_of(options.dims)
+def _problem(options: Options) -> Problem:
+    dims = options.dims
     if dims is None:
         raise MemdescError("nothing to measure: give dims, such as 8x256x56x56")
     given = {name: getattr(options, name.replace("-", "_")) for name in ATTRIBUTES}
     return Problem(
         dims,
-        options.src or "abx",
-        options.dst or "abx",
+        options.from_ or "abx",
+        options.to or "abx",
         options.dtype,
         options.to_dtype,
         options.strides or "",
@@ -76,7 +63,7 @@ def _problem(options: argparse.Namespace) -> Problem:
     )
 
 
-def _on_device(options: argparse.Namespace) -> Facts:
+def _on_device(options: Options) -> Facts:
     if options.device is None:
         raise MemdescError("--size is for an OpenCL device: add --device NAME")
     if options.size is not None and not 0 < options.size < _MOST_MB:
@@ -193,28 +180,4 @@ def _duration(seconds: float) -> str:
     return f"{seconds * 1e6:.2f} us"
 
 
-COMMAND = Command(
-    "bench",
-    "Measure reorders against memcpy, numpy and torch.",
-    "bench --from abcd --to aBcd16b --dtype f32 8x256x56x56",
-    (
-        value("dims DIMS", "the logical sizes, such as 8x256x56x56", nargs="?"),
-        option("--from", " (default: abx)", dest="src"),
-        option("--to", " (default: abx)", dest="dst"),
-        option("--dtype", " (default: what the layout says, else f32)"),
-        TO_DTYPE,
-        value("--strides STRIDES", "strides instead of --from, or of both sides as SRC:DST"),
-        *(option(f"--{name}", _VALUES) for name in ATTRIBUTES if name != "beta"),
-        option("--beta", type=float),
-        option("--threads", " (default: 1, then all cores)", type=int),
-        option("--device", "; a fixed list of reorders is measured there"),
-        value(
-            "--size MB",
-            "with --device: the size of the largest tensor (default 1100 on a GPU, else 16)",
-            type=float,
-        ),
-        option("--seconds", f" (default {_SECONDS})"),
-    ),
-    _answer,
-    _lay_out,
-)
+COMMAND = Command(_answer, _lay_out)

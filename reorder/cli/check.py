@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from memdesc import MemdescError
 from reorder.checkpoints.formats.table import FORMATS
-from reorder.cli.command import Command, Facts, lines, value
-from reorder.cli.tensors import LIMIT, kind_if_known, padding_facts, split_name, tensors_in
+from reorder.cli.command import Command, Facts, Options, lines
+from reorder.cli.tensors import kind_if_known, padding_facts, split_name, tensors_in
 from reorder.disk import as_path
 
-if TYPE_CHECKING:
-    import argparse
 
-
-def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
+def _answer(options: Options) -> tuple[Facts, int]:
     if as_path(options.file).is_dir():
         raise MemdescError(
             f"{options.file!r} is a folder; padding is checked in one .safetensors or .npz, and "
@@ -45,14 +40,4 @@ def _lay_out(facts: Facts) -> list[str]:
     return lines(whole) + [line for one in tensors for line in ("", *lines(one))]
 
 
-COMMAND = Command(
-    "check",
-    "Check that padding is zero and that descriptors fit; exit code 1 if padding is not zero.",
-    "check weights.safetensors",
-    (
-        value("file FILE", "a .safetensors or .npz, or one tensor of it as FILE:NAME"),
-        LIMIT,
-    ),
-    _answer,
-    _lay_out,
-)
+COMMAND = Command(_answer, _lay_out)

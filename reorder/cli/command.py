@@ -1,4 +1,4 @@
-"""What commands share: their form, arguments that several take, and facts as lines."""
+"""What commands share: their form, facts as lines, and layouts."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import re
 import shutil
 import sys
 import textwrap
-from argparse import ArgumentTypeError
+from argparse import Namespace
 from fnmatch import fnmatchcase
-from math import inf, isfinite
-from typing import TYPE_CHECKING, Any, NamedTuple
+from math import isfinite
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import memdesc
 from memdesc import (
@@ -32,26 +32,21 @@ from reorder.cores import count_cores
 from reorder.disk import as_path, write_file
 
 if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from memdesc.picture import Picture
 
 Facts = dict[str, Any]
+Options: TypeAlias = Namespace
+"""The arguments of a command, by the names in `commands.txt`."""
 
-LAYOUT = (
-    "a layout: a name of oneDNN, OpenVINO, MACE, TensorRT, ..., a packing of weights, an image "
-    "type, strides such as 340x20x4x1, or what CuTe, XLA, PyTorch, TVM, MLIR, oneDNN's logs print"
-)
 # How many pixels of an image are printed.
 _PIXELS = 4
 # More threads are not faster anywhere, and take longer to start.
 _THREADS = 256
-_UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
 # The rest of a folded line is indented like the last cell of the line, if that begins within this
 # share of the columns; otherwise by this many blanks.
 _LARGEST_INDENT, _INDENT = 0.6, 4
-_SIZE = re.compile(r"([0-9]{1,12}) ?([KMGT]?)i?B?", re.ASCII | re.IGNORECASE)
 
 
 # Facts as lines.
@@ -173,138 +168,17 @@ def _plain(value: Any) -> str:
     return " ".join(map(str, value)) or "none" if isinstance(value, tuple) else str(value)
 
 
-# Commands.
-
-
-class Argument(NamedTuple):
-    """An argument of a command: its name or flags, and the settings that argparse gets."""
-
-    names: tuple[str, ...]
-    settings: dict[str, Any]
-
-
-def value(spec: str, text: str, *more: str, **settings: Any) -> Argument:
-    """Return an argument with a value, such as ``--dims DIMS``; `more` are other names of a flag.
-
-    If the default is a number, the value is read as one; if it is an integer, as a count.
-    """
-    name, metavar = spec.split()
-    default = settings.get("default")
-    if isinstance(default, int | float):
-        settings.setdefault("type", _count if isinstance(default, int) else float)
-    return Argument((name, *more), {"metavar": metavar, "help": text, **settings})
-
-
-def _count(text: str) -> int:
-    if not re.fullmatch("[0-9]{1,18}", text):
-        raise ArgumentTypeError(f"give how many, 0 or more, not {short_repr(text)}")
-    return int(text)
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds < inf:
-        raise ArgumentTypeError(f"give a time above 0, such as 0.1, not {short_repr(text)}")
-    return seconds
-
-
-def flag(name: str, text: str) -> Argument:
-    """Return a flag without a value."""
-    return Argument((name,), {"action": "store_true", "help": text})
-
-
 class Command(NamedTuple):
-    """A command of `memdesc`.
+    """A command of `memdesc`, whose arguments are in `commands.txt`.
 
     `answer` returns facts and the exit code; facts are printed as JSON, or as lines by `lay_out`.
+    `words` fill the texts of arguments, and `settings` has what argparse is told of some flags.
     """
 
-    name: str
-    summary: str
-    example: str
-    arguments: tuple[Argument, ...]
-    answer: Callable[[argparse.Namespace], tuple[Facts, int]]
+    answer: Callable[[Options], tuple[Facts, int]]
     lay_out: Callable[[Facts], list[str]] = lines
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Add the arguments to the parser of this command, or of a program that extends it."""
-        for each in self.arguments:
-            parser.add_argument(*each.names, **each.settings)
-
-
-def flags_of(parser: argparse.ArgumentParser) -> dict[str, argparse.Action]:
-    """Return the flags of a parser, such as ``--json``, each with its action."""
-    return {flag: action for action in parser._actions for flag in action.option_strings}  # noqa: SLF001 - argparse has no public list
-
-
-# Options that several commands have, and their one meaning.
-
-_MEANINGS = {
-    "--from LAYOUT": "the layout to read",
-    "--to LAYOUT": "the layout to write",
-    "--dims DIMS": "the logical sizes, such as 2x17x5x4",
-    "--dtype DTYPE": "the element type to read",
-    "--to-dtype DTYPE": "the element type to write",
-    "--offset BYTES": "how many bytes precede the tensor",
-    "--scale S": "the scale of the output",
-    "--zero-point Z": "the zero point of the output",
-    "--src-scale S": "the scale of the input",
-    "--src-zero-point Z": "the zero point of the input",
-    "--beta B": "add B times the old content of the output",
-    "--threads N": "how many threads to use",
-    "--device NAME": "an OpenCL device, by part of its name or its runtime's, such as nvidia",
-    "--max-bytes SIZE": "how much memory the pieces of a large tensor may take, such as 200MiB",
-    "--atol T": "largest allowed difference",
-    "--rtol R": "additional tolerance: R times the value in the second file",
-    "--limit N": "how many places to list",
-    "--seconds S": "about how many seconds to measure each reorder",
-    "--svg FILE": "draw a picture into a file that ends in .svg, .png, .html or .txt",
-    "--letters LETTERS": "what to call the dims, such as nchw",
-}
-# how the values of options are read, if neither as strings nor as the default says
-_TYPES = {"--seconds": _seconds}
-_SPECS = {spec.split()[0]: spec for spec in _MEANINGS}
-SEVERAL = ",..."
-"""What follows the metavar of an option that takes several values, joined by commas."""
-
-
-def option(
-    name: str, more: str = "", *others: str, several: bool = False, **settings: Any
-) -> Argument:
-    """Return an option that several commands share; `more` adds what it means in this one."""
-    spec = _SPECS[name]
-    text = f"{_MEANINGS[spec]}{more}"
-    settings = {"type": _TYPES[name], **settings} if name in _TYPES else settings
-    return value(f"{spec}{SEVERAL if several else ''}", text, *others, **settings)
-
-
-DIMS = value("dims DIMS", "the logical sizes, such as 2x17x5x4, if LAYOUT has none", nargs="?")
-FILE_DIMS = option("--dims", ", if no file and no layout has them")
-DTYPE = option("--dtype", " (default: what LAYOUT says, else f32)")
-TO_DTYPE = option("--to-dtype", " (default: the type that was read)")
-LETTERS = option("--letters", " (default: as in the name)")
-MAX_BYTES = option("--max-bytes", " (default 1GiB)", default="1GiB")
-
-
-def numbers_of(text: str, what: str) -> tuple[int, ...]:
-    """Return integers joined by x or by commas."""
-    # numpy and torch print (2, 17) and [2, 17]
-    bare = re.sub(r"^\s*(?:torch\.Size)?[(\[]+|,?\s*[)\]]+\s*$", "", text)
-    numbers = [number.strip() for number in re.split("[x,]", bare)]
-    if not all(re.fullmatch("-?[0-9]{1,4000}", number) for number in numbers):
-        msg = f"{what} {short_repr(text)} must be integers joined by x or commas, such as 2x17x5x4"
-        if re.fullmatch("([a-z]+[0-9]{1,19}_?){1,12}", text):  # as in oneDNN's logs
-            msg += f"; for the numbers alone, write {'x'.join(re.findall('[0-9]+', text))}"
-        raise MemdescError(msg)
-    return tuple(map(int, numbers))
-
-
-def dims_of(text: str | None) -> tuple[int, ...] | None:
-    """Return dims from a string such as ``2x17x5x4`` or ``2,17,5,4``; None if none are given."""
-    return None if text is None else numbers_of(text, "dims")
+    words: Mapping[str, str] = {}
+    settings: Mapping[str, Mapping[str, Any]] = {}
 
 
 def finite(number: float) -> float | str:
@@ -316,15 +190,6 @@ def is_wanted(name: str, wanted: str) -> bool:
     """Whether a name has a part, or matches a pattern such as ``*.weight``, in any case."""
     name, wanted = name.lower(), wanted.lower()
     return fnmatchcase(name, wanted) if any(mark in wanted for mark in "*?[") else wanted in name
-
-
-def bytes_of(flag: str, text: str) -> int:
-    """Return a size such as ``200MiB``, in bytes; units are powers of 1024."""
-    found = _SIZE.fullmatch(text.strip())
-    size = int(found[1]) << _UNITS[found[2].upper()] if found else 0
-    if not size:
-        raise MemdescError(f"{flag} {text!r} is not a size above 0, such as 200MiB or 1073741824")
-    return size
 
 
 def threads_of(given: int | None) -> int:
@@ -346,10 +211,11 @@ def check_threads(counts: Iterable[int], given: str) -> None:
 # Layouts.
 
 
-def layout_of(options: argparse.Namespace) -> MemoryDesc | ImageDesc:
+def layout_of(options: Options, text: str | None = None) -> MemoryDesc | ImageDesc:
     """Return the layout that LAYOUT, DIMS and --dtype describe, and --letters if there is one."""
     letters = getattr(options, "letters", None)
-    return _parse(options.layout, dims_of(options.dims), options.dtype, letters=letters)
+    text = options.layout if text is None else text
+    return _parse(text, options.dims, options.dtype, letters=letters)
 
 
 def _parse(text: str, *given: Any, **more: Any) -> MemoryDesc | ImageDesc:
@@ -400,9 +266,7 @@ def _is_blocked(desc: MemoryDesc) -> bool:
         return False
 
 
-def pair_of(
-    options: argparse.Namespace, to: str
-) -> tuple[MemoryDesc | ImageDesc, MemoryDesc | ImageDesc]:
+def pair_of(options: Options, to: str) -> tuple[MemoryDesc | ImageDesc, MemoryDesc | ImageDesc]:
     """Return the layouts of LAYOUT and of another one of the same dims, in --to-dtype."""
     src = layout_of(options)
     return src, _parse(to, src.dims, options.to_dtype, default=src.dtype)

@@ -13,23 +13,12 @@ from memdesc import MemdescError
 from memdesc.tags import LETTERS
 from reorder.checkpoints.compare import Content, Contents, Pair, compare_contents, contents_of
 from reorder.checkpoints.formats.table import FORMATS, read_container
-from reorder.cli.command import (
-    FILE_DIMS,
-    Command,
-    Facts,
-    dims_of,
-    finite,
-    flag,
-    lines,
-    option,
-    value,
-)
-from reorder.cli.tensors import SOURCE, Reading, codes_note, is_raw, read_tensor
+from reorder.cli.command import Command, Facts, Options, finite, lines
+from reorder.cli.tensors import Reading, codes_note, is_raw, read_tensor
 from reorder.comparison import Difference, ValueComparison, compare_values
 from reorder.disk import as_path
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
@@ -46,7 +35,7 @@ _FROM = (
 )
 
 
-def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
+def _answer(options: Options) -> tuple[Facts, int]:
     paths = options.a, options.b
     readings = _readings(options)
     has_folder = any(as_path(path).is_dir() for path in paths)
@@ -61,7 +50,7 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     return _compare_tensors(options, readings)
 
 
-def _readings(options: argparse.Namespace) -> list[Reading]:
+def _readings(options: Options) -> list[Reading]:
     """Return how to read the files of each side."""
     paths = options.a, options.b
     is_for_raw = any(map(is_raw, paths))
@@ -75,7 +64,7 @@ def _readings(options: argparse.Namespace) -> list[Reading]:
             path,
             Reading(
                 layout,
-                dims_of(options.dims),
+                options.dims,
                 options.dtype,
                 flag,
                 offset=options.offset,
@@ -104,7 +93,7 @@ def _memory_order(dims: tuple[int, ...], axes: tuple[int, ...]) -> str | None:
     return "".join(LETTERS[dim] for dim in order)
 
 
-def _compare_tensors(options: argparse.Namespace, readings: Sequence[Reading]) -> tuple[Facts, int]:
+def _compare_tensors(options: Options, readings: Sequence[Reading]) -> tuple[Facts, int]:
     """Compare the only tensor, or the named one, of two files."""
     paths = options.a, options.b
     a, b = (read_tensor(path, how)[0] for path, how in zip(paths, readings, strict=True))
@@ -158,7 +147,7 @@ def _of_raw(path: str, how: Reading) -> Reading:
     return how if is_raw(path) else how._replace(offset=None)
 
 
-def _tolerance(options: argparse.Namespace) -> dict[str, Any]:
+def _tolerance(options: Options) -> dict[str, Any]:
     return {name: getattr(options, name) for name in ("atol", "rtol", "resolution")}
 
 
@@ -280,7 +269,7 @@ def _is_checkpoint(path: str) -> bool:
         return False
 
 
-def _compare_checkpoints(options: argparse.Namespace) -> tuple[Facts, int]:
+def _compare_checkpoints(options: Options) -> tuple[Facts, int]:
     """Compare what has the same names in two checkpoints."""
     paths = options.a, options.b
     if options.dtype is not None:
@@ -292,7 +281,7 @@ def _compare_checkpoints(options: argparse.Namespace) -> tuple[Facts, int]:
 
 
 def _compare_sets(
-    options: argparse.Namespace, left: Contents, right: Contents, unread: Mapping[str, str]
+    options: Options, left: Contents, right: Contents, unread: Mapping[str, str]
 ) -> tuple[Facts, int]:
     """Compare what has the same names on both sides; `unread` says why something is left out."""
     pairs = [*compare_contents(left, right, **_tolerance(options))]
@@ -326,27 +315,4 @@ def _row(pair: Pair) -> Facts:
     }
 
 
-COMMAND = Command(
-    "compare",
-    "Compare the values of two tensors in any layouts and types: exit code 1 if they differ.",
-    "compare a.npy b.npy --atol 0.001",
-    (
-        value(
-            "a A",
-            f"{SOURCE}; or raw bytes; or a checkpoint, if B is one; or a folder of such files, "
-            "which are compared with those of the same names in B",
-        ),
-        value("b B", "the same"),
-        value("--from-a LAYOUT", _FROM % "A"),
-        value("--from-b LAYOUT", _FROM % "B"),
-        FILE_DIMS,
-        option("--dtype", ", if a file does not say"),
-        option("--offset", " in raw bytes", type=int),
-        option("--atol", " (default 0)", default=0.0),
-        option("--rtol", default=0.0),
-        flag("--resolution", "additional tolerance: a step (ULP) of the coarser type at the value"),
-        option("--limit", " (default 10): where elements differ", default=10),
-    ),
-    _answer,
-    _lay_out,
-)
+COMMAND = Command(_answer, _lay_out)

@@ -17,23 +17,12 @@ from reorder.checkpoints.convert.conversion import ConvertOptions, convert
 from reorder.checkpoints.convert.targets import TARGETS, checked_target
 from reorder.checkpoints.formats.table import read_container
 from reorder.checkpoints.writer import InUseError, has_finished, partial_folder
-from reorder.cli.command import (
-    MAX_BYTES,
-    Command,
-    Facts,
-    bytes_of,
-    flag,
-    lines,
-    option,
-    threads_of,
-    value,
-)
+from reorder.cli.command import Command, Facts, Options, lines, threads_of
 from reorder.cli.progress import Progress, warn
 from reorder.disk import as_path, read_small
 from reorder.messages import starred
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Iterator
 
     from distributed import Client
@@ -53,28 +42,27 @@ _CONNECTING, _MAX_FILE = 10, 1 << 24
 _VERIFIED = "each tensor equals its input put through its rule"
 
 
-def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
+def _answer(options: Options) -> tuple[Facts, int]:
     if options.dask is not None and options.threads is not None:
         raise MemdescError(
             "--threads is for this machine; a worker of Dask is given its own as it starts"
         )
-    shards = options.shard_size
     given = ConvertOptions(
-        max_bytes=bytes_of("--max-bytes", options.max_bytes),
+        max_bytes=options.max_bytes,
         threads=threads_of(options.threads) if options.dask is None else None,
-        shard_bytes=None if shards is None else bytes_of("--shard-size", shards),
+        shard_bytes=options.shard_size,
         verify=options.verify,
         resume=options.resume,
         overwrite=options.overwrite,
         dry_run=options.dry_run,
     )
-    rules = [*([] if options.rules is None else [Path(options.rules)]), *options.maps]
+    rules = [*([] if options.rules is None else [Path(options.rules)]), *options.map]
     shown = _Shown(has_rules=bool(rules) or options.to is not None)
     try:
         with connected(options.dask) as client, shown.bar:
             report = convert(
-                options.source,
-                options.target,
+                options.in_,
+                options.out,
                 options.to,
                 map=rules,
                 options=given,
@@ -84,7 +72,7 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     except InUseError:
         raise
     except (MemdescError, KeyboardInterrupt) as error:
-        target = as_path(options.target)
+        target = as_path(options.out)
         if not shown.has_begun or not has_finished(target):
             raise
         hint = f"--resume keeps the finished files, which are in {str(partial_folder(target))!r}"
@@ -96,9 +84,9 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
         warn(warning)
     facts = _facts(report)
     if given.dry_run:
-        estimate = _seconds(as_path(options.source), report)
+        estimate = _seconds(as_path(options.in_), report)
         return facts | {"seconds_estimated": estimate, "would": _listed(report)}, 0
-    facts |= {"wrote": options.target, "resumed": report.resumed}
+    facts |= {"wrote": options.out, "resumed": report.resumed}
     verified = _VERIFIED if given.verify else "no"
     seconds = round(time.monotonic() - shown.start, 3)
     return facts | {"verified": verified, "seconds": seconds}, 0
@@ -220,56 +208,8 @@ def _target(text: str) -> str:
 
 
 COMMAND = Command(
-    "convert",
-    "Move a checkpoint into other layouts, packings and types.",
-    "convert model out --map 'model.layers.*: awq -> gptq(zeros=v2)'",
-    (
-        value("source IN", "a checkpoint: a file, or the folder of a model"),
-        value(
-            "target OUT",
-            "the checkpoint to write: its ending names the container; without one it is a folder "
-            "of safetensors, with all other files of IN",
-        ),
-        value(
-            "--to FORMAT",
-            "the format to write: what all quantised weights of a model become, one of "
-            f"{', '.join(TARGETS)}; "
-            "fp8-block also quantises a model of floats; norms, embeddings and other layers are "
-            "copied, and config.json declares the new weights",
-            choices=[*TARGETS],
-            type=_target,
-        ),
-        value(
-            "--map RULE",
-            "'PATTERN: [SRC ->] DST[, DTYPE][, KEY=VALUE ...]', such as '*.mlp.*: awq -> gptq'; "
-            "may be given several times: the last rule that matches a tensor applies, and tensors "
-            "without a rule are copied",
-            dest="maps",
-            action="append",
-            default=[],
-        ),
-        value("--rules FILE", "a file with a rule in each line, which come before those of --map"),
-        MAX_BYTES,
-        option("--threads", " (default: one for each core); each moves one piece", type=int),
-        value(
-            "--dask ADDRESS",
-            "write the files of OUT on the workers of a Dask cluster, which see the same files "
-            "under the same paths: the address of its scheduler, or its --scheduler-file; "
-            "--max-bytes is then for each worker",
-        ),
-        value(
-            "--shard-size SIZE",
-            "the most bytes of tensors in a file of a folder (default: as in IN)",
-        ),
-        flag("--dry-run", "check everything, and say what would be done"),
-        flag(
-            "--verify",
-            "read OUT back, and check that each tensor equals its input put through its rule; "
-            "whether the rules are what the model needs is not checked",
-        ),
-        flag("--resume", "keep the files that the same conversion finished before it ended"),
-        flag("--overwrite", "replace an existing file; a folder only if no other files are lost"),
-    ),
     _answer,
     _lay_out,
+    {"targets": ", ".join(TARGETS)},
+    {"--to": {"choices": [*TARGETS], "type": _target}},
 )

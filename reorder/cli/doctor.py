@@ -12,11 +12,10 @@ import numpy as np
 
 import memdesc
 from reorder.assumed import VARIABLE
-from reorder.cli.command import Command, Facts, flag, lines, value
+from reorder.cli.command import Command, Facts, Options, lines
 from reorder.cli.progress import Progress
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Iterator
     from pathlib import Path
 
@@ -41,7 +40,7 @@ TRIALS = (
 _PARTS = 1000
 
 
-def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
+def _answer(options: Options) -> tuple[Facts, int]:
     if options.compile:
         return _compile(options), 0
     if options.dtypes is not None or options.records is not None:
@@ -121,7 +120,7 @@ def _tried(dst: str, dtype: str, queue: cl.CommandQueue) -> str:
     return f"{f'{wrong} bytes differ' if wrong else 'exact'} ({took:.2f} s with compiling)"
 
 
-def _compile(options: argparse.Namespace) -> Facts:
+def _compile(options: Options) -> Facts:
     """Compile the CPU kernels, and say how many there are."""
     # these load LLVM, which is slow
     from reorder.cpu import cache_folder
@@ -216,26 +215,4 @@ def _device_line(device: Facts) -> str:
     return f"{name}: works, images up to {width} x {height}{slow}"
 
 
-COMMAND = Command(
-    "doctor",
-    "Report versions, threads, compiled kernels and OpenCL devices; or compile the CPU kernels.",
-    "doctor",
-    (
-        flag(
-            "--compile",
-            "compile the CPU kernels before their first use, as when a container is built",
-        ),
-        value(
-            "--dtypes DTYPES",
-            "with --compile: types that will be converted, such as f32,bf16,s8, or none (default: "
-            "all); kernels that only move elements are always compiled",
-        ),
-        value(
-            "--records RECORDS",
-            "with --compile: records that will be decoded, such as q4_0,awq, or none",
-        ),
-        flag("--report", "test each device, and print what an issue about it needs, as Markdown"),
-    ),
-    _answer,
-    _lay_out,
-)
+COMMAND = Command(_answer, _lay_out)

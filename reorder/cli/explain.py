@@ -9,27 +9,11 @@ import numpy as np
 from memdesc import MemdescError, MemoryDesc
 from memdesc.dtypes import BYTE_BITS
 from reorder.bench.cases import attr_of
-from reorder.cli.command import (
-    DIMS,
-    DTYPE,
-    LAYOUT,
-    TO_DTYPE,
-    Command,
-    Facts,
-    buffer_of,
-    flag,
-    lines,
-    option,
-    pair_of,
-    save,
-    value,
-)
+from reorder.cli.command import Command, Facts, Options, buffer_of, lines, pair_of, save
 from reorder.plan.compare import COPY, NO_OP, compare_layouts
 from reorder.plan.planner import plan_reorder
 
 if TYPE_CHECKING:
-    import argparse
-
     from reorder.plan.nodes import Box
     from reorder.plan.plan import ReorderPlan
 
@@ -41,7 +25,7 @@ _SET_BYTES, _WAYS, _LINE_BITS = 4096, 16, 512
 _SHOWN = ("padded_dims", "nbytes", "is_dense", "offset0")
 
 
-def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
+def _answer(options: Options) -> tuple[Facts, int]:
     from reorder.cpu import PreparedReorder  # LLVM is slow to load
     from reorder.cpu.schedule.access import describe_access  # LLVM is slow to load
 
@@ -179,24 +163,7 @@ def _lay_out(facts: Facts) -> list[str]:
 
 
 COMMAND = Command(
-    "explain",
-    "Explain how two layouts differ, and what a reorder does: no-op, view or copy, plan, bytes.",
-    "explain nchw 8x17x56x56 --to nChw16c",
-    (
-        value("layout LAYOUT", LAYOUT),
-        DIMS,
-        option("--to", " (dst); LAYOUT is src", required=True),
-        DTYPE,
-        TO_DTYPE,
-        option("--scale", "; a number, or mask:M as in `memdesc bench`"),
-        option("--svg", ": the plan, with the source of each element of dst"),
-        flag("--beside", "with --svg: draw both memories side by side instead"),
-        value(
-            "--kernels BACKEND",
-            "print the kernels that a device would run; the only backend is opencl",
-            choices=["opencl"],
-        ),
-    ),
     _answer,
     _lay_out,
+    settings={"--kernels": {"choices": ["opencl"]}},
 )

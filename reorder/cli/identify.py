@@ -6,14 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from memdesc import MemdescError, MemoryDesc, data_type, memory_desc
 from memdesc.errors import counted
-from reorder.cli.command import Command, Facts, dims_of, finite, folded, option, table, value
-from reorder.cli.tensors import OFFSET, load_file, read_bytes, read_words, tensors_in
+from reorder.cli.command import Command, Facts, Options, finite, folded, table
+from reorder.cli.tensors import load_file, read_bytes, read_words, tensors_in
 from reorder.identification.identify import Candidate, Identification, dims_in_order, identify
 from reorder.messages import first_of
 
 if TYPE_CHECKING:
-    import argparse
-
     import numpy as np
 
     from reorder.memory.memory import Memory
@@ -26,7 +24,7 @@ _SHOWN, _NAMES = 20, 4
 _ORDINARY = "(zeros aside, magnitudes from 1e-6 to 1e6: a low share rules a type out)"
 
 
-def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
+def _answer(options: Options) -> tuple[Facts, int]:
     if options.like is not None and options.like.endswith(_SETS) and options.dump.endswith(_SETS):
         if (options.dims, options.offset) != (None, None):
             raise MemdescError(
@@ -37,14 +35,14 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
         msg = "give --like, a tensor of the same values, or --dims, the logical sizes"
         raise MemdescError(msg if options.like is None else f"{msg}, not both")
     like = None if options.like is None else load_file(options.like)
-    dims = dims_of(options.dims)
+    dims = options.dims
     data = _read(options)
     found = identify(data, like, dims=dims, **_how(options))
     facts = {"file": options.dump, **_facts(data, found)}
     return facts, int(len(found.candidates) != 1)
 
 
-def _answer_for_set(options: argparse.Namespace, plain: dict[str, Memory]) -> tuple[Facts, int]:
+def _answer_for_set(options: Options, plain: dict[str, Memory]) -> tuple[Facts, int]:
     """Answer for each tensor that both archives have."""
     tensors = tensors_in(options.dump)
     common = [name for name in tensors if name in plain]
@@ -59,11 +57,11 @@ def _answer_for_set(options: argparse.Namespace, plain: dict[str, Memory]) -> tu
     return facts, int(any(len(each.candidates) != 1 for each in found.values()))
 
 
-def _how(options: argparse.Namespace) -> dict[str, Any]:
+def _how(options: Options) -> dict[str, Any]:
     return {name: getattr(options, name) for name in ("dtype", "atol", "rtol")}
 
 
-def _read(options: argparse.Namespace) -> Memory | np.ndarray[Any, Any]:
+def _read(options: Options) -> Memory | np.ndarray[Any, Any]:
     """Return a tensor, or the bytes of a raw file, or of any file from an offset to its end."""
     path, offset = options.dump, options.offset
     if offset is not None:
@@ -141,23 +139,4 @@ def _lay_out(facts: Facts) -> list[str]:
     return folded(rows)
 
 
-COMMAND = Command(
-    "identify",
-    "Find which known layouts the bytes of a file may have; exit code 1 unless it is exactly one.",
-    "identify dump.bin --like w.npy --dtype u4",
-    (
-        value("dump DUMP", "raw bytes, or a tensor as in other commands: only its bytes matter"),
-        value(
-            "--like FILE",
-            "a tensor of the same values, by logical dims: a .npy or FILE:NAME; if DUMP has "
-            "several tensors, a file with tensors of the same names",
-        ),
-        option("--dims", ", if there is no --like"),
-        option("--dtype", " (default: that of --like, or a narrower one that holds its integers)"),
-        OFFSET,
-        option("--atol", " (default 0, which compares bits)", default=0.0),
-        option("--rtol", default=0.0),
-    ),
-    _answer,
-    _lay_out,
-)
+COMMAND = Command(_answer, _lay_out)

@@ -19,14 +19,13 @@ from reorder.checkpoints.formats.entry import NOT_BYTES
 from reorder.checkpoints.formats.table import read_container
 from reorder.checkpoints.stored import UNQUANTISED, WEIGHT
 from reorder.checkpoints.weights import Model, find_orphans, find_plain, find_unscaled
-from reorder.cli.command import Command, Facts, flag, is_wanted, table, value
+from reorder.cli.command import Command, Facts, Options, is_wanted, table
 from reorder.cli.tensors import check_named, split_name
 from reorder.disk import as_path
 from reorder.messages import first_of, starred
 from reorder.records.numbers import number_bits
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
@@ -56,8 +55,8 @@ class _Listing(NamedTuple):
     notes: list[str]
 
 
-def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
-    listings = [*map(_listing, options.paths)]
+def _answer(options: Options) -> tuple[Facts, int]:
+    listings = [*map(_listing, options.path)]
     rows = [row for each in listings for row in each.rows]
     weights = sorted(
         (weight for each in listings for weight in each.weights), key=lambda each: each.layer
@@ -410,30 +409,7 @@ def _sizes(facts: Facts) -> str:
 
 
 COMMAND = Command(
-    "inspect",
-    "List the tensors of checkpoints: dims, type, layout or record, bytes; and which layers are "
-    "quantised. Exit code 1 if there are none, or a shard or the scales of a weight are missing.",
-    "inspect model.safetensors --filter '*.weight' --sort bytes",
-    (
-        value(
-            "paths PATH",
-            "a .safetensors, .gguf, .npz or .onnx, or one tensor of it as FILE:NAME; a .npy, an "
-            "index of shards, or the folder of a model",
-            nargs="+",
-        ),
-        value(
-            "--filter PATTERN",
-            "only names with this part, or that match a pattern such as '*.mlp.*', in any case",
-            default="",
-        ),
-        value(
-            "--sort COLUMN",
-            f"{', '.join(_SORTS)}: the order of the table, largest numbers first (default: name)",
-            choices=_SORTS,
-            default=_SORTS[0],
-        ),
-        flag("--all", "a line for each tensor; without it, one for those of equal layers"),
-    ),
     _answer,
     _lay_out,
+    settings={"--sort": {"choices": ["name", "bytes", "padding", "dtype", "layout"]}},
 )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from memdesc import MemdescError
 from memdesc.errors import counted
 from reorder.bench.measure import measure
-from reorder.cli.command import Command, Facts, check_threads, flag, folded, option, table, value
+from reorder.cli.command import Command, Facts, Options, check_threads, folded, table
 from reorder.cores import count_cores
 from reorder.disk import as_path
 from reorder.logs import (
@@ -27,7 +27,6 @@ from reorder.logs.replay import logged_case, seconds_into_new_memory
 from reorder.messages import first_of
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Callable, Collection, Sequence
 
     from reorder.logs import VerboseLog, VerbosePrimitive
@@ -58,7 +57,7 @@ _SECONDS = 0.1
 _TIMES = ("ms", "count", "median", "min", "max")
 
 
-def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
+def _answer(options: Options) -> tuple[Facts, int]:
     for name in () if options.bench else ("threads", "seconds"):
         if (given := getattr(options, name)) is not None:
             raise MemdescError(f"--{name} {given}: only --bench measures, and takes {name}")
@@ -189,7 +188,7 @@ def _names(primitive: VerbosePrimitive) -> Facts:
     return {"problem": primitive.problem, "src": tensors["src"].text, "dst": tensors["dst"].text}
 
 
-def _measure(facts: Facts, found: LogReport, options: argparse.Namespace, log: VerboseLog) -> None:
+def _measure(facts: Facts, found: LogReport, options: Options, log: VerboseLog) -> None:
     """Measure the most expensive reorders here."""
     threads = _threads(options.threads, log)
     facts["bench_threads"] = threads
@@ -521,35 +520,4 @@ def _ms(milliseconds: float) -> str:
     return f"{milliseconds:.4g}" if milliseconds < 1 else f"{milliseconds:.2f}"
 
 
-COMMAND = Command(
-    "log",
-    "Report what a log of oneDNN's verbose mode says: time by primitive, and the cost of reorders.",
-    "log torch.log",
-    (
-        value("log LOG", "what a program printed with ONEDNN_VERBOSE=1 or 2; - for stdin"),
-        value(
-            "--top N",
-            "how many rows each table has, and how many reorders are measured (default 10)",
-            default=10,
-        ),
-        flag(
-            "--steady",
-            "report one of the equal runs of a model, without what comes before and after; the log "
-            "must have two or more",
-        ),
-        value(
-            "--runs N",
-            "how many times the model ran, if the report cannot find out or is wrong about it",
-            type=int,
-        ),
-        value(
-            "--layers FILE",
-            "the names of layers, from OpenVINO's runtime model (.xml) or a trace of torch (.json)",
-        ),
-        flag("--bench", "measure these reorders here, and compare with the times of the log"),
-        option("--threads", " with --bench (default: as many as the log says)", type=int),
-        option("--seconds", f" with --bench (default {_SECONDS})"),
-    ),
-    _answer,
-    _lay_out,
-)
+COMMAND = Command(_answer, _lay_out)

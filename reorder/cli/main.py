@@ -13,7 +13,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from errno import EBADF
 from importlib import import_module
-from types import MappingProxyType
 from typing import NoReturn, TextIO
 
 import memdesc
@@ -21,21 +20,12 @@ from memdesc import MemdescError
 from memdesc.errors import short_repr
 from memdesc.names import did_you_mean
 from memdesc.names.suggest import similar_words, transposed
-from reorder.cli.command import Command, flags_of, one_line
+from reorder.cli.arguments import GROUPS, ROWS, add_arguments
+from reorder.cli.command import Command, one_line
 from reorder.cli.progress import CompileNotice, warn
 from reorder.disk import reason_of
 
-GROUPS = MappingProxyType(
-    {
-        "Understand": ("show", "explain", "names", "identify", "inspect"),
-        "Move": ("reorder", "convert"),
-        "Check": ("check", "compare"),
-        "Measure": ("log", "bench"),
-        "Set up": ("source", "doctor"),
-    }
-)
-"""The commands in the order of the help; each is a module of its name."""
-NAMES = tuple(name for names in GROUPS.values() for name in names)
+NAMES = tuple(ROWS)
 _ALL = f"; the commands are {', '.join(NAMES)}"
 _DESCRIPTION = "How tensors lie in memory, and how to move them."
 _EPILOG = "memdesc COMMAND --help says what a command takes."
@@ -110,12 +100,13 @@ def _run(given: Sequence[str]) -> int:
             _all_commands().print_help()
             return 0
         options = parse(given)
+        command: Command = options.command
         with CompileNotice():
-            facts, code = options.answer(options)
+            facts, code = command.answer(options)
         for word in given:
             _warn_of_swapped_digits(word)
         text = (
-            json.dumps(facts) if options.json else "\n".join(map(one_line, options.lay_out(facts)))
+            json.dumps(facts) if options.json else "\n".join(map(one_line, command.lay_out(facts)))
         )
     except (MemdescError, MemoryError) as error:
         _complain(str(error) or "out of memory", given)
@@ -214,9 +205,9 @@ def parse(given: Sequence[str]) -> argparse.Namespace:
 
 def command_parser(name: str) -> argparse.ArgumentParser:
     """Return the parser of one command; no other command is loaded."""
-    command = _find(name)
-    parser = _Parser(f"memdesc {name}", command.summary, f"example: memdesc {command.example}")
-    _add_arguments(parser, command)
+    row = ROWS[name]
+    parser = _Parser(f"memdesc {name}", row.summary, f"example: {row.example}")
+    _fill(parser, name)
     return parser
 
 
@@ -224,27 +215,27 @@ def shell_parser() -> argparse.ArgumentParser:
     """Return one parser for all commands, from which `shtab` makes completion scripts."""
     parser = _all_commands()
     commands = parser.add_subparsers()
-    for name in NAMES:
-        command = _find(name)
-        one = commands.add_parser(name, description=command.summary, help=command.summary)
-        _add_arguments(one, command)
+    for name, row in ROWS.items():
+        one = commands.add_parser(name, description=row.summary, help=row.summary)
+        _fill(one, name)
         for action in one._actions:  # noqa: SLF001 - argparse has no public list
             if action.choices is None and action.nargs != 0:
                 action.complete = _FILES  # type: ignore[attr-defined] # shtab reads it
     return parser
 
 
-def _add_arguments(parser: argparse.ArgumentParser, command: Command) -> None:
+def _fill(parser: argparse.ArgumentParser, name: str) -> None:
+    command: Command = import_module(f"reorder.cli.{name}").COMMAND
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    command.add_arguments(parser)
-    parser.set_defaults(answer=command.answer, lay_out=command.lay_out)
+    add_arguments(parser, ROWS[name], command.words, command.settings)
+    parser.set_defaults(command=command)
 
 
 def _all_commands() -> argparse.ArgumentParser:
     """Return a parser that lists the commands in their groups."""
     width = max(map(len, NAMES)) + 2
     groups = [
-        "\n".join([f"{group}:", *(f"  {name:{width}}{_find(name).summary}" for name in names)])
+        "\n".join([f"{group}:", *(f"  {name:{width}}{ROWS[name].summary}" for name in names)])
         for group, names in GROUPS.items()
     ]
     parser = _Parser("memdesc", "\n\n".join([_DESCRIPTION, *groups]), _EPILOG)
@@ -252,6 +243,11 @@ def _all_commands() -> argparse.ArgumentParser:
     parser.usage = "memdesc COMMAND ... [--json]"
     parser.add_argument("--version", action="version", version=f"memdesc {memdesc.__version__}")
     return parser
+
+
+def flags_of(parser: argparse.ArgumentParser) -> dict[str, argparse.Action]:
+    """Return the flags of a parser, such as ``--json``, each with its action."""
+    return {flag: action for action in parser._actions for flag in action.option_strings}  # noqa: SLF001 - argparse has no public list
 
 
 def _check_flags(parser: argparse.ArgumentParser, words: Sequence[str]) -> None:
@@ -265,9 +261,3 @@ def _check_flags(parser: argparse.ArgumentParser, words: Sequence[str]) -> None:
             parser.error(f"no option {flag}{did_you_mean(tuple(f'--{one}' for one in near))}")
         if sign and value == "--":  # argparse turns it into an empty list
             parser.error(f"argument {flag}: expected a value, not --")
-
-
-def _find(name: str) -> Command:
-    """Return a command; no other command's module is loaded."""
-    command: Command = import_module(f"reorder.cli.{name}").COMMAND
-    return command

@@ -15,10 +15,9 @@ from memdesc.names.suggest import meanings
 from memdesc.record import known_records
 from memdesc.tags import parse_tag
 from reorder.cli.command import (
-    DTYPE,
-    LETTERS,
     Command,
     Facts,
+    Options,
     buffer_of,
     is_wanted,
     label_of,
@@ -26,12 +25,10 @@ from reorder.cli.command import (
     lines,
     normal_form,
     table,
-    value,
     with_merged_blocks,
 )
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Iterator
 
 # Element widths in bits: a name without a layout at the first one is listed at the others.
@@ -47,35 +44,35 @@ _STRIDES = re.compile("-?[0-9]+(x-?[0-9]+)+")
 _FILTER = re.compile(r"[\w*?!\[\]-]*")
 
 
-def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
+def _answer(options: Options) -> tuple[Facts, int]:
     system = options.system
     is_listed = system is None or system in _VOCABULARIES
     is_of_one = any((options.dims, options.dtype, options.letters)) or not is_listed
     if system is not None and system not in SYSTEMS and (is_of_one or not is_listed):
         raise MemdescError(no_system(system))
-    if is_of_one and not options.layout:
+    if is_of_one and not options.text:
         msg = "--dtype and --letters apply to a single layout; name it, with its dims"
         if not is_listed:
             msg = f"{system} has no names to list; those that have are {', '.join(_VOCABULARIES)}"
         raise MemdescError(msg)
-    if is_of_one or not _FILTER.fullmatch(options.layout):
+    if is_of_one or not _FILTER.fullmatch(options.text):
         return _of_layout(options)
-    meant = meanings(options.layout)
+    meant = meanings(options.text)
     names = [
         row
         for row in _rows()
-        if (row["text"] in meant or is_wanted(row["text"], options.layout))
+        if (row["text"] in meant or is_wanted(row["text"], options.text))
         and (options.ndims is None or row["ndims"] == options.ndims)
         and system in {None, row["vocabulary"]}
     ]
     if names:
         # exact names first
-        names.sort(key=lambda row: row["text"].lower() != options.layout.lower())
-        names.sort(key=lambda row: row["text"] != options.layout)
+        names.sort(key=lambda row: row["text"].lower() != options.text.lower())
+        names.sort(key=lambda row: row["text"] != options.text)
         return {"count": len(names), "names": names}, 0
-    if _STRIDES.fullmatch(options.layout):
+    if _STRIDES.fullmatch(options.text):
         return _of_layout(options)
-    return {"count": 0, "names": [], **_note(options.layout)}, 1
+    return {"count": 0, "names": [], **_note(options.text)}, 1
 
 
 def _note(text: str) -> Facts:
@@ -117,11 +114,11 @@ def _of_widths(name: str) -> Iterator[Facts]:
             yield {"ndims": tag.ndims, "tag": str(tag), "bits": bits}
 
 
-def _of_layout(options: argparse.Namespace) -> tuple[Facts, int]:
+def _of_layout(options: Options) -> tuple[Facts, int]:
     """Return every name of a layout, and its strings in the notations of other systems."""
     if options.ndims is not None:
         raise MemdescError("--ndims is for a list of names, not for one layout; leave it out")
-    layout = normal_form(layout_of(options))
+    layout = normal_form(layout_of(options, options.text))
     desc = buffer_of(layout)
     # layouts with the same offsets: a system may write only the one with fewer blocks
     whole = with_merged_blocks(desc)
@@ -202,28 +199,4 @@ def _layout(row: Facts) -> str:
     return f"{tag} ({row['bits']} bits)" if "bits" in row else tag
 
 
-COMMAND = Command(
-    "names",
-    "List known names of layouts, or every name and notation of one layout; exit code 1 if none.",
-    "names nChw16c 2x17x5x4",
-    (
-        value(
-            "layout TEXT",
-            "part of a name or a pattern such as 'nChw*c', in any case (default: all names); or, "
-            "with DIMS or sizes in it, a layout in any notation",
-            nargs="?",
-            default="",
-        ),
-        value("dims DIMS", "the logical sizes of the layout, such as 2x17x5x4", nargs="?"),
-        DTYPE,
-        value("--ndims N", "list only names for N dims", type=int),
-        value(
-            "--system SYSTEM",
-            "list only the names of this system, or write the layout only as this one: "
-            f"{', '.join(SYSTEMS)}",
-        ),
-        LETTERS,
-    ),
-    _answer,
-    _lay_out,
-)
+COMMAND = Command(_answer, _lay_out, {"systems": ", ".join(SYSTEMS)})

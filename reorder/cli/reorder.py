@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from memdesc import ImageDesc, MemdescError, MemoryDesc, memory_desc, parse_layout
 from memdesc.layout import memory_order
@@ -21,28 +21,9 @@ from reorder.checkpoints.reorder_file import (
 )
 from reorder.checkpoints.save import save, save_raw
 from reorder.checkpoints.stored import stored_layout
-from reorder.cli.command import (
-    FILE_DIMS,
-    LAYOUT,
-    MAX_BYTES,
-    TO_DTYPE,
-    Command,
-    Facts,
-    buffer_of,
-    bytes_of,
-    dims_of,
-    flag,
-    layout_facts,
-    lines,
-    option,
-    threads_of,
-    value,
-)
+from reorder.cli.command import Command, Facts, Options, buffer_of, layout_facts, lines, threads_of
 from reorder.cli.progress import Progress, warn
 from reorder.cli.tensors import (
-    LIMIT,
-    OFFSET,
-    SOURCE,
     Reading,
     check_output,
     codes_note,
@@ -57,10 +38,6 @@ from reorder.memory.memory import Memory
 from reorder.quantize import Quantized
 from reorder.values.attr import Attr
 
-if TYPE_CHECKING:
-    import argparse
-
-
 # tensors of up to this many bytes together are held in memory whole
 _AT_ONCE = 1 << 28
 # the widest codes of a packing of weights, in bits
@@ -70,12 +47,12 @@ _PARAMETERS = {name: role for name, role in ATTRIBUTES.items() if role != "beta"
 _VALUES = "; a number, or FILE.npy:MASK, an array along the dims whose bits are set in MASK"
 
 
-def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
+def _answer(options: Options) -> tuple[Facts, int]:
     check_output(options.dst, options.src, is_raw=options.raw)
     attr = _attr(options)
     how = Reading(
-        options.layout,
-        dims_of(options.dims),
+        options.from_,
+        options.dims,
         options.dtype,
         offset=options.offset,
         row_pitch=options.row_pitch,
@@ -118,25 +95,23 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     return facts, 0 if facts.get("padding_zero", True) else 1
 
 
-def _name(options: argparse.Namespace) -> str:
+def _name(options: Options) -> str:
     """Return what the tensor is called: its name in SRC, or that of SRC if it has none there."""
     found = name_in(options.src) if options.offset is None else ""
     return found or Path(options.src).stem
 
 
-def _scales(
-    options: argparse.Namespace, attr: Attr, src: MemoryDesc, dst: MemoryDesc
-) -> GivenScales | None:
+def _scales(options: Options, attr: Attr, src: MemoryDesc, dst: MemoryDesc) -> GivenScales | None:
     """Return what is stored beside the result; None if nothing scales it, or DST has no place."""
     return given_scales(attr, src, dst) if _has_place(options) else None
 
 
-def _has_place(options: argparse.Namespace) -> bool:
+def _has_place(options: Options) -> bool:
     """Whether DST can hold scales beside the tensor."""
     return not options.raw and format_of(options.dst).has_names
 
 
-def _facts(target: MemoryDesc | ImageDesc, options: argparse.Namespace, attr: Attr) -> Facts:
+def _facts(target: MemoryDesc | ImageDesc, options: Options, attr: Attr) -> Facts:
     facts = {"wrote": options.dst, **layout_facts(target)}
     stored = _stored(options, target)
     if stored != buffer_of(target):
@@ -147,11 +122,11 @@ def _facts(target: MemoryDesc | ImageDesc, options: argparse.Namespace, attr: At
     return {**facts, **({"note": "; ".join(notes)} if notes else {})}
 
 
-def _target(options: argparse.Namespace, src: MemoryDesc) -> MemoryDesc | ImageDesc:
+def _target(options: Options, src: MemoryDesc) -> MemoryDesc | ImageDesc:
     return parse_layout(options.to, src.dims, options.to_dtype, default=src.dtype)
 
 
-def _stored(options: argparse.Namespace, target: MemoryDesc | ImageDesc) -> MemoryDesc:
+def _stored(options: Options, target: MemoryDesc | ImageDesc) -> MemoryDesc:
     """Return the layout that the file gives for the bytes of the result.
 
     A .npy has no place for a descriptor. An image, or a permutation of the dims such as nhwc,
@@ -171,9 +146,9 @@ def _stored(options: argparse.Namespace, target: MemoryDesc | ImageDesc) -> Memo
     return memory_desc([desc.dims[k] for k in order], desc.dtype) if is_permuted else desc
 
 
-def _large(options: argparse.Namespace, how: Reading, attr: Attr) -> FileReorder | None:
+def _large(options: Options, how: Reading, attr: Attr) -> FileReorder | None:
     """Return a reorder of a file in pieces, or None if it fits in memory or the input is bad."""
-    most = bytes_of("--max-bytes", options.max_bytes)
+    most = options.max_bytes
     # --beta adds to all of the old content, and a device gets the whole tensor
     if options.beta or options.device is not None:
         return None
@@ -190,12 +165,12 @@ def _large(options: argparse.Namespace, how: Reading, attr: Attr) -> FileReorder
     return given if given.nbytes > min(most, _AT_ONCE) else None
 
 
-def _in_pieces(options: argparse.Namespace, given: FileReorder) -> MemoryDesc:
+def _in_pieces(options: Options, given: FileReorder) -> MemoryDesc:
     with Progress(given.dst.nbytes) as progress:
         said = reorder_file(
             given,
             Path(os.path.realpath(options.dst)),  # a link stays, as `save` leaves it
-            max_bytes=bytes_of("--max-bytes", options.max_bytes),
+            max_bytes=options.max_bytes,
             threads=threads_of(options.threads),
             step=lambda done: progress.move_to(done, "reordering"),
         )
@@ -204,14 +179,14 @@ def _in_pieces(options: argparse.Namespace, given: FileReorder) -> MemoryDesc:
     return given.dst
 
 
-def _old(options: argparse.Namespace, dst: MemoryDesc, stored: MemoryDesc) -> Memory:
+def _old(options: Options, dst: MemoryDesc, stored: MemoryDesc) -> Memory:
     """Return the old content of DST, in the layout in which it is written."""
     found, _ = read_tensor(options.dst, Reading())
     return Memory(dst, found.data, zero_pad=False) if found.desc == stored else found
 
 
 def _reordered(
-    options: argparse.Namespace, x: Memory, dst: MemoryDesc, attr: Attr, out: Memory | None
+    options: Options, x: Memory, dst: MemoryDesc, attr: Attr, out: Memory | None
 ) -> Memory:
     """Reorder on the CPU or on the device."""
     if options.device is None:
@@ -229,7 +204,7 @@ def _reordered(
     return reorder(x, dst, attr=attr, out=held, queue=queue).get()
 
 
-def _attr(options: argparse.Namespace) -> Attr:
+def _attr(options: Options) -> Attr:
     given: dict[str, Any] = {"beta": options.beta, "saturate": options.saturate}
     for name, role in _PARAMETERS.items():
         text = getattr(options, name.replace("-", "_"))
@@ -269,46 +244,4 @@ def _lay_out(facts: Facts) -> list[str]:
     return lines(shown)
 
 
-COMMAND = Command(
-    "reorder",
-    "Reorder a tensor into another layout, image or type; exit code 1 if raw padding is not zero.",
-    "reorder in.npy out.safetensors --from nchw --to nChw16c",
-    (
-        value("src SRC", f"{SOURCE}; or a file of raw bytes"),
-        value(
-            "dst DST",
-            "the file to write: a .safetensors or .npz with the descriptor in it; or a .npy, whose "
-            "axes lie in memory order, such as n, h, w, c with --to nhwc",
-        ),
-        flag(
-            "--raw",
-            "write the bytes alone, as a C kernel takes them, into a file with any other ending",
-        ),
-        option(
-            "--from",
-            f" (default: what the file or its name says): for an array the order of its axes, such "
-            f"as nhwc; for raw bytes, and with --dims, {LAYOUT}",
-            dest="layout",
-        ),
-        option("--to", " (default plain)", default="plain"),
-        FILE_DIMS,
-        option("--dtype", ", if the file does not say"),
-        TO_DTYPE,
-        OFFSET,
-        flag("--ignore-rest", "let a file of raw bytes be longer than the tensor"),
-        value(
-            "--row-pitch BYTES",
-            "bytes from one row of raw pixels to the next (default: no gap)",
-            type=int,
-        ),
-        LIMIT,
-        *(option(f"--{name}", _VALUES) for name in _PARAMETERS),
-        option("--beta", "; DST must exist", default=0.0),
-        flag("--saturate", "numbers beyond the largest float become that float, not infinity"),
-        option("--threads", " (default: one for each core)", type=int),
-        MAX_BYTES,
-        option("--device", "; the reorder runs there"),
-    ),
-    _answer,
-    _lay_out,
-)
+COMMAND = Command(_answer, _lay_out)

@@ -16,47 +16,37 @@ from memdesc.record import known_records
 from memdesc.tags import LETTERS as LETTERS_OF_DIMS
 from memdesc.tags import check_letters
 from reorder.cli.command import (
-    DIMS,
-    DTYPE,
-    LAYOUT,
-    LETTERS,
     Command,
     Facts,
+    Options,
     buffer_of,
-    dims_of,
     drawn,
-    flag,
     layout_facts,
     layout_of,
     lines,
     normal_form,
-    numbers_of,
-    option,
     save,
     table,
-    value,
 )
 
 if TYPE_CHECKING:
-    import argparse
-
     from memdesc.picture import Picture
 
 # a record with the name of a packing is shown as that packing of codes
 _RECORDS = {*known_records()} - {*PACKINGS}
 
 
-def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
-    dims = dims_of(options.dims)
+def _answer(options: Options) -> tuple[Facts, int]:
+    dims = options.dims
     if options.layout.lower() in _RECORDS:
         return _record(options, dims), 0
     if dims is None and (found := _without_dims(options)):
         return found, 0
     layout = normal_form(layout_of(options))
     desc = buffer_of(layout)
-    indices = [numbers_of(text, "index") for text in options.at]
+    indices = [*options.at]
     indices += [desc.index(offset) for byte in options.byte for offset in _offsets_in(desc, byte)]
-    indices += [index for text in options.pixel for index in _lanes_of(layout, text)]
+    indices += [index for pixel in options.pixel for index in _lanes_of(layout, pixel)]
     facts = layout_facts(layout)
     if options.banks:
         facts["banks"] = _banks(desc)
@@ -79,17 +69,17 @@ def _banks(desc: MemoryDesc) -> list[Facts]:
     return found
 
 
-def _lanes_of(layout: MemoryDesc | ImageDesc, text: str) -> list[tuple[int, ...]]:
+def _lanes_of(layout: MemoryDesc | ImageDesc, pixel: tuple[int, ...]) -> list[tuple[int, ...]]:
     """Return the index of each lane of a pixel."""
     if not isinstance(layout, ImageDesc):
         raise MemdescError(
-            f"--pixel {text} asks for a pixel of an image, but {layout!r} is a buffer; use --byte"
+            f"--pixel {','.join(map(str, pixel))} asks for a pixel of an image, but {layout!r} is "
+            "a buffer; use --byte"
         )
-    pixel = numbers_of(text, "pixel")
     return [layout.index(*pixel, lane) for lane in range(layout.channels)]
 
 
-def _without_dims(options: argparse.Namespace) -> Facts | None:
+def _without_dims(options: Options) -> Facts | None:
     """Return the facts of a name for dims of any size; None if other text or options need them."""
     if options.at or options.byte or options.svg is not None or options.draw:
         return None
@@ -137,7 +127,7 @@ def _element(layout: MemoryDesc | ImageDesc, index: tuple[int, ...]) -> Facts:
     return facts | {"padding": any(one >= size for one, size in zip(index, desc.dims, strict=True))}
 
 
-def _record(options: argparse.Namespace, dims: tuple[int, ...] | None) -> Facts:
+def _record(options: Options, dims: tuple[int, ...] | None) -> Facts:
     """Return the facts of a record."""
     flags = ("dtype", "letters", "at", "byte", "pixel")
     if given := [f"--{name}" for name in flags if getattr(options, name)]:
@@ -173,7 +163,7 @@ def _record(options: argparse.Namespace, dims: tuple[int, ...] | None) -> Facts:
     return facts
 
 
-def _draw(options: argparse.Namespace, picture: Picture, facts: Facts) -> None:
+def _draw(options: Options, picture: Picture, facts: Facts) -> None:
     """Save a picture, or add it to the facts, as the options say."""
     if options.svg is not None:
         save(picture, options.svg)
@@ -199,38 +189,4 @@ def _cell(key: str, fact: Any) -> str:
     return f"{key} {','.join(map(str, fact)) if isinstance(fact, tuple) else fact}"
 
 
-COMMAND = Command(
-    "show",
-    "Show a layout: padding, strides, blocks, bytes, names, where elements lie, and a picture.",
-    "show nChw8c 2x17x5x4 --at 1,9,2,3 --svg nChw8c.svg",
-    (
-        value("layout LAYOUT", f"{LAYOUT}; or a record such as q4_k"),
-        DIMS,
-        DTYPE,
-        value(
-            "--at INDEX",
-            "say where this element lies, such as 1,9,2,3, and mark it in pictures",
-            action="append",
-            default=[],
-        ),
-        flag("--banks", "count bank conflicts in shared memory, of 32 lanes along each dim"),
-        value(
-            "--byte N",
-            "say which element lies at this byte of the buffer",
-            action="append",
-            default=[],
-            type=int,
-        ),
-        value(
-            "--pixel X,Y",
-            "say which elements this pixel of an image holds, such as 5,1 or 5,1,0",
-            action="append",
-            default=[],
-        ),
-        option("--svg", ": the logical grid beside the memory"),
-        flag("--draw", "draw the picture here, as text"),
-        LETTERS,
-    ),
-    _answer,
-    _lay_out,
-)
+COMMAND = Command(_answer, _lay_out)

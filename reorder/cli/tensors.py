@@ -42,7 +42,7 @@ from reorder.checkpoints.save import (
     saving_format,
 )
 from reorder.checkpoints.weights import note_of, weight_of
-from reorder.cli.command import Facts, buffer_of, option
+from reorder.cli.command import Facts, buffer_of
 from reorder.disk import as_path, open_file
 from reorder.memory.inputs import as_memory, from_pixels
 from reorder.memory.memory import Memory
@@ -57,10 +57,6 @@ if TYPE_CHECKING:
     from memdesc.tags import FormatTag
     from reorder.checkpoints.formats.entry import Entry
 
-SOURCE = (
-    "a .npy, .npz, .safetensors, .gguf or .onnx, read as its descriptor says if it has one; "
-    "FILE:NAME, or FOLDER:NAME of a model, is one of several tensors"
-)
 _ENDINGS = tuple(row.ending for row in FORMATS.values())
 # A word that contains no sizes is read for dims of this size, since a notation needs some. The size
 # is not 1, because a dim of 1 may lie anywhere, and blocks divide it.
@@ -327,7 +323,7 @@ def _stored(path: str) -> Mapping[str, Entry]:
         raise refusal(given, kind)
     if kind is None and is_raw(file) and given.is_file():
         raise MemdescError(
-            f"{file!r} is not a file of tensors, such as {SOURCE.partition(',')[0]}; "
+            f"{file!r} is not a file of tensors, such as a .npy; "
             "`memdesc reorder` makes one of raw bytes, and checks their padding"
         )
     stored = read_model(given, name=name).entries
@@ -494,10 +490,6 @@ def _located(entry: Entry, how: Reading) -> MemoryDesc | None:
     dims = as_memory(one, how.layout).desc.dims
     is_row_major = desc == memory_desc(desc.dims, desc.dtype)
     return memory_desc(dims, desc.dtype, how.layout) if is_row_major else None
-
-
-OFFSET = option("--offset", "; any file is then read as raw bytes", type=int)
-LIMIT = option("--limit", " (default 10): where the padding is not zero", default=10)
 
 
 def padding_facts(memory: Memory, limit: int, key: str) -> Facts:
