@@ -7,6 +7,7 @@ from argparse import ArgumentTypeError
 from keyword import iskeyword
 from math import inf
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memdesc.errors import short_repr
@@ -93,11 +94,11 @@ _SHARED = {
     for spec, _, text in (line.partition("  ") for line in _HEAD.split("\n\n")[1].splitlines())
 }
 _GROUPED = {part.partition("\n")[0]: part.split("\n\n## ")[1:] for part in _PARTS}
-GROUPS = {
-    group: tuple(text.partition("\n")[0] for text in texts) for group, texts in _GROUPED.items()
-}
+GROUPS = MappingProxyType(
+    {group: tuple(text.partition("\n")[0] for text in texts) for group, texts in _GROUPED.items()}
+)
 """The commands in the order of the help; each is a module of its name."""
-ROWS = dict(_row(text) for texts in _GROUPED.values() for text in texts)
+ROWS = MappingProxyType(dict(_row(text) for texts in _GROUPED.values() for text in texts))
 """What the table says of each command."""
 
 
