@@ -9,15 +9,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from memdesc.errors import MemdescError, OutOfRangeError
 from memdesc.int64 import checked_int
-
-if TYPE_CHECKING:
-    from memdesc.layout import Layout
+from memdesc.layout import Layout
 
 BANKS, WORD = 32, 4
 _LANES = 32

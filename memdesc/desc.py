@@ -26,7 +26,7 @@ from memdesc.index import Index, checked_index, checked_integers, first_where, i
 from memdesc.int64 import INT64_MAX, checked_ints
 from memdesc.layout import Axis, Block, Layout
 from memdesc.layout_names import cute_text, dense_tag, is_laid_out_by, names_of
-from memdesc.names import expand_meta_tag
+from memdesc.names import Name, expand_meta_tag
 from memdesc.names.registry import parse_name
 from memdesc.overlap import check_overlap
 from memdesc.tags import LETTERS, FormatTag, check_letters
@@ -35,7 +35,6 @@ from memdesc.written import Written
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-    from memdesc.names import Name
     from memdesc.picture import Picture
     from memdesc.picture.draw import Look
 
@@ -351,7 +350,6 @@ class MemoryDesc(Written):
 
         Examples
         --------
-        >>> import numpy as np, memdesc
         >>> d = memdesc.memory_desc((2, 17, 5, 4), "f32", "nChw8c")
         >>> d.offset((1, 9, 2, 3))
         729

@@ -15,17 +15,14 @@ from functools import lru_cache
 from math import prod
 from operator import index as to_int
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from memdesc.checked import Checked
+from memdesc.dtypes import DataType
 from memdesc.errors import MemdescError, UnsupportedFormatError, short_repr
 from memdesc.immutable import immutable
 from memdesc.int64 import checked_int, checked_ints
 from memdesc.layout import Block, Layout, dim_name, single_axes, without_gaps
 from memdesc.tags import MAX_NDIMS
-
-if TYPE_CHECKING:
-    from memdesc.dtypes import DataType
 
 # What the sums of weights are multiplied by.
 FACTORS = MappingProxyType({"s8s8": -128, "asymmetric": -1})

@@ -12,15 +12,14 @@ from memdesc.desc import MemoryDesc, desc_of
 from memdesc.dtypes import DataType, data_type
 from memdesc.errors import MemdescError, short_repr
 from memdesc.immutable import immutable
+from memdesc.index import Index
 from memdesc.int64 import checked_int, checked_ints
 from memdesc.layout import check_dims, dim_name, layout_by_tag
-from memdesc.names import dim_letters, known_images, resolve_image
+from memdesc.names import Name, dim_letters, known_images, resolve_image
 from memdesc.tags import LETTERS
 from memdesc.written import Written
 
 if TYPE_CHECKING:
-    from memdesc.index import Index
-    from memdesc.names import Name
     from memdesc.picture import Picture
     from memdesc.picture.grid import Limits
 

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from memdesc.checked import Checked, check_types
 from memdesc.create import tag_of
-from memdesc.desc import memory_desc
+from memdesc.desc import MemoryDesc, memory_desc
 from memdesc.dtypes import DataType, data_type
 from memdesc.errors import MemdescError, UnsupportedFormatError, short_repr
 from memdesc.immutable import immutable
@@ -19,10 +18,6 @@ from memdesc.int64 import RUNTIME, checked_ints, checked_sizes
 from memdesc.layout import dim_name
 from memdesc.names import dim_letters, expand_meta_tag
 from memdesc.tags import MAX_NDIMS, FormatTag, check_letters
-
-if TYPE_CHECKING:
-    from memdesc.desc import MemoryDesc
-
 
 UNKNOWN = "*"  # what oneDNN prints for an order that is known only at execution
 

@@ -9,8 +9,8 @@ box: its rows are as far apart as the mode is wide. Sources: CUTLASS 4.7,
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from math import prod
-from typing import TYPE_CHECKING
 
 from memdesc.desc import MemoryDesc, desc_of
 from memdesc.dtypes import BYTE_BITS
@@ -18,9 +18,6 @@ from memdesc.errors import MemdescError
 from memdesc.exchange.system import Given, System, indescribable, inexpressible, unclear
 from memdesc.layout import Block, Layout, layout_by_strides, single_axes
 from memdesc.swizzle import exact_terms
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 # for each atom B, M and S in bytes, how wide it is in bytes, and how many of the other dim it has
 _SIZES = {

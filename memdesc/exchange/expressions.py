@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from memdesc.desc import MemoryDesc
 from memdesc.errors import MemdescError, excerpt
 from memdesc.exchange.system import (
     Indescribable,
@@ -23,12 +25,7 @@ from memdesc.exchange.system import (
     unclear,
 )
 from memdesc.int64 import INT64_MAX, checked_ints
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from memdesc.desc import MemoryDesc
-    from memdesc.tags import FormatTag
+from memdesc.tags import FormatTag
 
 # an integer, or a tuple of them
 Tree = int | tuple["Tree", ...]

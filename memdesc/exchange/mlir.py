@@ -11,9 +11,8 @@ from __future__ import annotations
 
 import ast
 import re
-from typing import TYPE_CHECKING
 
-from memdesc.desc import memory_desc
+from memdesc.desc import MemoryDesc, memory_desc
 from memdesc.dtypes import DATA_TYPES, DataType
 from memdesc.errors import excerpt
 from memdesc.exchange.expressions import integers, linear, outputs_of, parse, tag_of_outputs
@@ -31,13 +30,10 @@ from memdesc.exchange.system import (
     unclear,
 )
 from memdesc.layout_names import dense_tag
+from memdesc.tags import FormatTag
 
-if TYPE_CHECKING:
-    from memdesc.desc import MemoryDesc
-    from memdesc.tags import FormatTag
-
-    # the attributes of linalg.pack
-    _Pack = dict[str, tuple[int, ...]]
+# the attributes of linalg.pack
+_Pack = dict[str, tuple[int, ...]]
 
 # types that are read; si8 is also spelled i8
 _NAMES = {**MLIR_TYPES, **{f"si{bits}": DATA_TYPES[f"s{bits}"] for bits in (4, 8, 16, 32, 64)}}

@@ -6,9 +6,8 @@ Source: OpenVINO 2025, intel_gpu `layout.cpp` (`to_short_string`) and `debug_hel
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
-from memdesc.desc import memory_desc
+from memdesc.desc import MemoryDesc, memory_desc
 from memdesc.dtypes import data_type
 from memdesc.errors import MemdescError
 from memdesc.exchange.system import (
@@ -21,9 +20,6 @@ from memdesc.exchange.system import (
     unclear,
 )
 from memdesc.names.registry import dim_letters
-
-if TYPE_CHECKING:
-    from memdesc.desc import MemoryDesc
 
 _STRING = re.compile(
     r"(?P<dtype>\w+):(?P<format>\w+):(?P<dims>[0-9]{1,19}(?:x[0-9]{1,19})*)"

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 from memdesc.desc import MemoryDesc, desc_by_name
+from memdesc.dtypes import DataType
 from memdesc.errors import (
     MemdescError,
     UnknownFormatError,
@@ -20,11 +21,6 @@ from memdesc.exchange.table import SYSTEMS, no_system
 from memdesc.image import ImageDesc, image_desc
 from memdesc.names import expand_meta_tag, is_image, refuse_record, resolve
 from memdesc.names.registry import parse_name
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from memdesc.dtypes import DataType
 
 # The width that names are read for if the caller gives no type; some exist for some widths only.
 _DEFAULT_BITS = 32
@@ -76,7 +72,6 @@ def parse_layout(
 
     Examples
     --------
-    >>> import memdesc
     >>> memdesc.parse_layout("nChw16c", (2, 17, 5, 4), "f16")
     memory_desc((2, 17, 5, 4), 'f16', 'aBcd16b')
     >>> memdesc.parse_layout("bf16[64,32]{1,0:T(8,128)(2,1)}")

@@ -8,8 +8,8 @@ numpy and torch print them, is read too.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from memdesc.desc import MemoryDesc, memory_desc
 from memdesc.errors import (
@@ -21,9 +21,6 @@ from memdesc.errors import (
 from memdesc.exchange.system import Given, Inexpressible, System, indescribable
 from memdesc.tags import LETTERS
 from memdesc.verbose import from_verbose, to_verbose
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _INTEGER = "-?[0-9]{1,19}"
 _STRIDES = (

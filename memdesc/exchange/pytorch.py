@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import ast
 import re
-from typing import TYPE_CHECKING
 
-from memdesc.desc import memory_desc
+from memdesc.desc import MemoryDesc, memory_desc
 from memdesc.exchange.expressions import arguments, integer, integers, keywords, parse
 from memdesc.exchange.system import (
     TORCH_TYPES,
@@ -25,9 +24,6 @@ from memdesc.exchange.system import (
 )
 from memdesc.layout_names import is_laid_out_by
 from memdesc.tags import LETTERS, parse_tag
-
-if TYPE_CHECKING:
-    from memdesc.desc import MemoryDesc
 
 # memory format -> number of dims -> the order of dims in memory
 _FORMATS = {

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn
 
+from memdesc.desc import MemoryDesc
 from memdesc.dtypes import DATA_TYPES, DataType, data_type
 from memdesc.errors import (
     MemdescError,
@@ -22,11 +23,6 @@ from memdesc.int64 import checked_ints
 from memdesc.layout import check_dims, dim_name, dim_names
 from memdesc.layout_names import dense_tag, is_laid_out_by
 from memdesc.tags import Digit, FormatTag
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from memdesc.desc import MemoryDesc
 
 # The most characters of a string to read; no layout of 12 dims and 63 blocks needs as many.
 MAX_TEXT = 8192
@@ -165,7 +161,6 @@ class System:
 
     Examples
     --------
-    >>> import memdesc
     >>> from memdesc.exchange import SYSTEMS
     >>> desc = memdesc.memory_desc((3, 4), "f32", "ba")
     >>> SYSTEMS["xla"].name, SYSTEMS["xla"].write(desc, "ab")[0]

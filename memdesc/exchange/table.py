@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from memdesc.desc import MemoryDesc, checked_desc, desc_of, memory_desc
 from memdesc.errors import MemdescError, short_repr
@@ -17,10 +16,8 @@ from memdesc.names import Name
 from memdesc.names.onednn import CANONICAL
 from memdesc.names.registry import VOCABULARIES
 from memdesc.names.suggest import did_you_mean, similar_words
+from memdesc.names.vocabulary import Vocabulary
 from memdesc.tags import LETTERS
-
-if TYPE_CHECKING:
-    from memdesc.names.vocabulary import Vocabulary
 
 
 def _system_of(vocabulary: Vocabulary) -> System:
@@ -106,7 +103,6 @@ def written(desc: MemoryDesc, system: str, *, letters: str | None = None) -> tup
 
     Examples
     --------
-    >>> import memdesc
     >>> from memdesc.exchange import written
     >>> written(memdesc.memory_desc((2, 17, 5, 4), "f32", "b_fs_yx_fsv16"), "onednn")
     ('aBcd16b', 'nChw16c', 'gOiw16o')

@@ -9,11 +9,12 @@ what `to_linear_layout` returns.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from heapq import merge
 from itertools import chain, pairwise, product
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from memdesc.desc import MemoryDesc, desc_of
 from memdesc.errors import MemdescError, short_repr
@@ -30,11 +31,8 @@ from memdesc.exchange.system import (
 from memdesc.layout import Block, Layout, single_axes
 from memdesc.swizzle import Terms, exact_terms, swizzled
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    # for each dim, the offset of each bit of its index
-    Columns = list[list[int]]
+# for each dim, the offset of each bit of its index
+Columns = list[list[int]]
 
 # what TTGIR calls parameters of Gluon
 _KEYS = {

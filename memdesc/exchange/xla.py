@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import re
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from memdesc.desc import memory_desc
+from memdesc.desc import MemoryDesc, memory_desc
 from memdesc.errors import excerpt
 from memdesc.exchange.system import (
     XLA_TYPES,
@@ -29,10 +29,7 @@ from memdesc.exchange.system import (
     unclear,
 )
 from memdesc.layout import dim_name
-
-if TYPE_CHECKING:
-    from memdesc.desc import MemoryDesc
-    from memdesc.tags import Digit, FormatTag
+from memdesc.tags import Digit, FormatTag
 
 
 class _PhysicalDim(NamedTuple):

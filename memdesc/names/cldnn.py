@@ -9,17 +9,12 @@ tables and the kernels (`fetch_weights.cl`, `fetch_data.cl`) disagree, the kerne
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from memdesc.errors import UnknownFormatError, UnsupportedFormatError, short_repr
 from memdesc.names.vocabulary import Vocabulary, read_names, refuse
-from memdesc.tags import LETTERS, parse_tag
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from memdesc.tags import FormatTag
+from memdesc.tags import LETTERS, FormatTag, parse_tag
 
 # Letters of dims: batch, feature, group, output and input feature, and the spatial dims x to u.
 _DIMS = "bfgoixyzwuv"

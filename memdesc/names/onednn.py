@@ -8,14 +8,10 @@ regular, and 798 aliases, of which the six in `_IRREGULAR` are not.
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
 
 from memdesc.errors import UnknownFormatError
 from memdesc.names.vocabulary import Vocabulary, read_names, refuse
-from memdesc.tags import LETTERS, parse_tag
-
-if TYPE_CHECKING:
-    from memdesc.tags import FormatTag
+from memdesc.tags import LETTERS, FormatTag, parse_tag
 
 CANONICAL = "any"
 

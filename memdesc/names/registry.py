@@ -6,17 +6,14 @@ import re
 from contextlib import suppress
 from functools import cache, lru_cache
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from memdesc.errors import MemdescError, UnknownFormatError, UnsupportedFormatError, short_repr
 from memdesc.immutable import immutable
 from memdesc.names import cldnn, onednn, systems, weights
 from memdesc.names.images import IMAGES, ParsedImage, check_image_dims, parse_image
-from memdesc.names.vocabulary import refuse
+from memdesc.names.vocabulary import Vocabulary, refuse
 from memdesc.tags import LETTERS, FormatTag
-
-if TYPE_CHECKING:
-    from memdesc.names.vocabulary import Vocabulary
 
 # The first vocabulary that knows a name reads it. A new vocabulary is a further entry.
 VOCABULARIES: tuple[Vocabulary, ...] = (
@@ -74,7 +71,6 @@ class Name(NamedTuple):
 
     Examples
     --------
-    >>> import memdesc
     >>> d = memdesc.memory_desc((2, 17, 5, 4), "f32", "nChw8c")
     >>> next(name for name in d.names() if name.domain == "data")
     Name(vocabulary='onednn', text='nChw8c', domain='data')
@@ -102,7 +98,6 @@ def known_names() -> tuple[Name, ...]:
 
     Examples
     --------
-    >>> import memdesc
     >>> [name.vocabulary for name in memdesc.known_names() if name.text == "nChw16c"]
     ['onednn']
     """

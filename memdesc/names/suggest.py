@@ -47,7 +47,6 @@ def suggest(text: str, ndims: int | None = None) -> tuple[str, ...]:
 
     Examples
     --------
-    >>> import memdesc
     >>> memdesc.names.suggest("oiww", 3)
     ('oiw', 'woi', 'owi')
     """

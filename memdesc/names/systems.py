@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from memdesc.errors import UnknownFormatError, UnsupportedFormatError, short_repr
 from memdesc.names.images import REFUSED, is_image
 from memdesc.names.vocabulary import Vocabulary, refuse, rows_of
-
-if TYPE_CHECKING:
-    from memdesc.tags import FormatTag
+from memdesc.tags import FormatTag
 
 # MACE at 0fc55a54: host buffers; HWOI and HWIM are the orders used in 2018.
 _MACE = """

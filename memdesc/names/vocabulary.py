@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from memdesc.errors import UnknownFormatError, UnsupportedFormatError, short_repr
-from memdesc.tags import parse_tag
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from memdesc.tags import FormatTag
+from memdesc.tags import FormatTag, parse_tag
 
 # the example of a type in a message is an unsigned integer up to this width, and a float beyond it
 _INTEGER_BITS = 8

@@ -7,23 +7,20 @@ number and colour in the grid and in the memory, so that a reader can relate the
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from memdesc.banks import BANKS, WORD
+from memdesc.dtypes import DataType
 from memdesc.index import index_at
 from memdesc.layout import Block, Layout, axis_index, memory_order
 from memdesc.tags import LETTERS, Digit, axis_name
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from memdesc.dtypes import DataType
 
 LANES = "RGBA"
 # bytes, on nearly all processors

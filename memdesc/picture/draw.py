@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from memdesc.dtypes import BYTE_BITS
+from memdesc.dtypes import BYTE_BITS, DataType
 from memdesc.errors import MemdescError, counted, short_repr
 from memdesc.index import index_at
 from memdesc.int64 import check_length, checked_ints, entries_of
@@ -21,15 +22,9 @@ from memdesc.picture.memory import (
     memory_text,
     pixel_lines,
 )
-from memdesc.picture.picture import MEANINGS, Half, Sheet
+from memdesc.picture.picture import MEANINGS, Half, Picture, Sheet
+from memdesc.picture.table import Table
 from memdesc.tags import LETTERS, check_letters
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from memdesc.dtypes import DataType
-    from memdesc.picture.picture import Picture
-    from memdesc.picture.table import Table
 
 
 class Look(NamedTuple):

@@ -52,7 +52,6 @@ class Picture:
 
     Examples
     --------
-    >>> import memdesc
     >>> print(memdesc.memory_desc((3, 4), "u8", "ba").show())
     memory_desc((3, 4), 'u8', 'ba')
     12 elements, 12 bytes in 1 cache line
@@ -93,7 +92,6 @@ class Picture:
 
         Examples
         --------
-        >>> import memdesc
         >>> memdesc.memory_desc((3, 4), "u8", "ba").show().html()[:15]
         '<!doctype html>'
         """
@@ -106,7 +104,6 @@ class Picture:
 
         Examples
         --------
-        >>> import memdesc
         >>> memdesc.memory_desc((3, 4), "u8", "ba").show().encoded(".svg")[:4]
         b'<svg'
         """

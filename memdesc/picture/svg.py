@@ -8,13 +8,11 @@ pictures.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from html import escape
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from memdesc.picture.cells import Cell
+from memdesc.picture.cells import Cell
 
 # sky blue, orange, green, purple, yellow, blue, vermilion, each mixed with white
 COLOURS = ("#a4d7f3", "#f4cd78", "#86d0bb", "#e6bdd4", "#f7f1a0", "#8fbfdc", "#efb38a")

@@ -6,18 +6,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import lru_cache
 from itertools import islice, product
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from memdesc.desc import MemoryDesc
 from memdesc.dtypes import BYTE_BITS, DATA_TYPES
 from memdesc.errors import MemdescError, about
+from memdesc.record.desc import RecordDesc
 from memdesc.record.names import record_desc
 from memdesc.record.scheme import ALL, Part, Scheme, Words, check_names, terms
-
-if TYPE_CHECKING:
-    from memdesc.record.desc import RecordDesc
 
 # how many records a message lists, and how many are tried
 SHOWN, _MOST = 3, 64

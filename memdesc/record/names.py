@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -16,11 +16,8 @@ from memdesc.layout import check_dims
 from memdesc.record.desc import RecordDesc
 from memdesc.record.gguf import GGUF_TYPES, gguf_record
 from memdesc.record.rows import SCHEMES
-from memdesc.record.scheme import check_names
+from memdesc.record.scheme import Scheme, check_names
 from memdesc.tags import LETTERS
-
-if TYPE_CHECKING:
-    from memdesc.record.scheme import Scheme
 
 # the dims of a matrix with blocks along the last one: outputs and inputs
 _MATRIX = "oi"

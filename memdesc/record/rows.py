@@ -20,15 +20,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from operator import index
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from memdesc.dtypes import data_type
 from memdesc.errors import MemdescError
 from memdesc.layout import Block, Layout, layout_by_strides, single_axes
+from memdesc.record.rule import Rule
 from memdesc.record.scheme import Option, Options, Part, Scheme
-
-if TYPE_CHECKING:
-    from memdesc.record.rule import Rule
 
 # A scheme begins with its name, the letters of its dims, and those of stacked matrices if there are
 # any; then follow its other fields and, after a colon, its options, with usual values that are not

@@ -16,9 +16,9 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from math import gcd, prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from memdesc.desc import memory_desc
+from memdesc.desc import MemoryDesc, memory_desc
 from memdesc.dtypes import DATA_TYPES, data_type
 from memdesc.errors import MemdescError, short_repr
 from memdesc.int64 import checked_flag, checked_int
@@ -26,9 +26,6 @@ from memdesc.layout import Layout, dim_name, layout_by_strides
 from memdesc.record.desc import RecordDesc
 from memdesc.record.field import BIT_PLANES, Field
 from memdesc.record.rule import Constant, Number, Rule
-
-if TYPE_CHECKING:
-    from memdesc.desc import MemoryDesc
 
 Options = Mapping[str, Any]
 _TERM = re.compile(r"([*/^~]?)(\w+)")

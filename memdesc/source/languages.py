@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from memdesc.dtypes import DataType
 from memdesc.errors import MemdescError, short_repr
 from memdesc.immutable import immutable
-from memdesc.source.lines import Line
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from memdesc.dtypes import DataType
-    from memdesc.source.lines import Function, Parameter
+from memdesc.source.lines import Function, Line, Parameter
 
 _INDENT = "    "
 

@@ -9,13 +9,11 @@ condition that it is not padding. A line that ends with a semicolon is C's.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from memdesc.dtypes import DataType
-    from memdesc.layout import Block
+from memdesc.dtypes import DataType
+from memdesc.layout import Block
 
 
 class Line(NamedTuple):
