@@ -1,18 +1,32 @@
-"""Functions of the C library that the process has loaded; on Windows, none is found."""
+"""What the operating system gives: functions of its C library, and a folder for caches."""
 
 from __future__ import annotations
 
 import ctypes
 import os
+import sys
 from typing import Any
 
 
 def system_function(name: str, *argtypes: Any) -> Any:
-    """Return a function of the C library by its name, or None if the library does not have it.
+    """Return a function of the C library by its name, or None if the process does not have it.
 
-    One that Python calls is given the types of its arguments; it returns an int.
+    On Windows none is found. One that Python calls is given the types of its arguments, and returns
+    an int.
     """
     found = None if os.name == "nt" else getattr(ctypes.CDLL(None), name, None)
     if found is not None and argtypes:
         found.argtypes = argtypes
     return found
+
+
+def user_cache_folder() -> str | None:
+    """Return the folder that this package has among the user's caches; None without a home.
+
+    It need not exist. What a package for this imports takes a tenth of the first call of a process.
+    """
+    home = "LOCALAPPDATA" if sys.platform == "win32" else "XDG_CACHE_HOME"
+    usual = "~/Library/Caches" if sys.platform == "darwin" else "~/.cache"
+    caches = os.environ.get(home) or os.path.expanduser(usual)
+    # a relative folder would be made wherever the process is
+    return f"{caches}/memdesc" if os.path.isabs(caches) else None

@@ -15,6 +15,7 @@ from importlib.util import source_hash
 from typing import TYPE_CHECKING
 
 from reorder.cpu import settings
+from reorder.system import user_cache_folder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -101,10 +102,6 @@ def _folders() -> Iterator[str]:
         yield named
         return
     yield f"{_HERE}/__pycache__"
-    import platformdirs  # slow to load, and rarely needed
-
-    # a user without a home folder has none for caches; some versions then return a relative path
-    with suppress(RuntimeError):
-        users = platformdirs.user_cache_dir("memdesc", appauthor=False)
-        if os.path.isabs(users):
-            yield f"{users}/kernels"
+    users = user_cache_folder()
+    if users is not None:
+        yield f"{users}/kernels"

@@ -19,12 +19,12 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-import platformdirs
 import pyopencl as cl
 
 from memdesc import MemdescError
 from memdesc.errors import short_repr
 from reorder.disk import write_file
+from reorder.system import user_cache_folder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -134,12 +134,8 @@ def cache_folder() -> Path | None:
     """Return the folder, which may not exist yet; None if nothing is to be kept."""
     named = os.environ.get(CACHE_FOLDER)
     if named is None:
-        # without a home folder there is none for caches; some versions then return a relative path
-        with suppress(RuntimeError):
-            users = Path(platformdirs.user_cache_dir("memdesc", appauthor=False))
-            if users.is_absolute():
-                return users / "opencl"
-        return None
+        users = user_cache_folder()
+        return None if users is None else Path(users, "opencl")
     return Path(named) / "opencl" if named else None
 
 

@@ -11,7 +11,6 @@ from pathlib import Path
 from threading import Barrier, Thread
 
 import numpy as np
-import platformdirs
 import pyopencl as cl
 import pytest
 
@@ -175,7 +174,10 @@ def test_without_a_variable_it_is_the_folder_for_caches_if_there_is_a_home(
     monkeypatch.delenv(binaries.CACHE_FOLDER, raising=False)
     users = binaries.cache_folder()
     assert users is not None
-    assert users.parent == Path(platformdirs.user_cache_dir("memdesc", appauthor=False))
+    assert (
+        users
+        == Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "memdesc/opencl"
+    )
 
     def lacks(number: int) -> None:
         raise KeyError(number)
