@@ -97,7 +97,7 @@ class Runs(NamedTuple):
 
     def units(self, elements: str) -> str:
         """Return a count or an offset of elements in units of memory, rounded down."""
-        return elements if self.bits >= BYTE_BITS else f"({elements}) >> 1"
+        return elements if self.bits >= BYTE_BITS else f"(({elements}) >> 1)"
 
 
 class Pixels(NamedTuple):
