@@ -125,6 +125,7 @@ def is_inside(runtime: Runtime, src: MemoryDesc, dst: MemoryDesc, shift: int = 0
         ("u8 f32", (7, 37), "ab ab"),  # runs
         pytest.param("f16 f32", (135, 132), "ab ba", marks=pytest.mark.campaign),
         ("s4 f16", (7, 38), "ab ab"),
+        ("u4 u4", (34, 70), "ab ba"),  # pairs of rows that start at any byte
         ("u4 f32", (34, 70), "ab ba"),
     ],
 )

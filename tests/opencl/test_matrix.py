@@ -97,6 +97,7 @@ tiles of 64 bits | Staged 23x21 f64 ab ba
 tiles of short rows | Staged 18x22 u8 ab ba
 tiles of runs that share a loop | Staged 24x7 u8 ba ab
 tiles of 4 bits | Staged 64x96 u4 ab ba
+tiles of 4 bits in rows at any byte | Staged 34x70 u4 ab ba
 tiles of rows at any byte | Staged 32x43 u8 ab ab dst=0:16
 tiles of halves at any byte | Staged 3x24x37 f16 abc abc dst=1:8
 tiles of short planes | Staged 32x13x13 u8 abc abc dst=0:16

@@ -48,7 +48,7 @@ from reorder.opencl.kernel.statements import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from reorder.opencl.kernel.formula import KernelFormula
     from reorder.opencl.kernel.placement import Nest
@@ -408,22 +408,27 @@ class Staged(Body):
 
     def _load_rows(self, side: Runs, s: int) -> Iterator[str]:
         """Return the loads of vector n{s} in each of the rows that are transposed in registers."""
-        vector = vector_type(side.nbytes)
-        rows = [self._row(side, s, row) for row in range(self.packed_rows)]
+        vector, wide = vector_type(side.nbytes), vector_type(2 * side.nbytes)
+        names, rows = [f"v{s}_{row}" for row in range(self.packed_rows)], []
+        for row in range(self.packed_rows):
+            first, count = self._row(side, s, row)
+            pair = f"{first} + (p.src{self.innermost} >> 2)"
+            rows += [(first, count), (pair, count)] if self.is_paired else [(first, count)]
         if side.is_shifted:
-            yield from self._load_shifted_rows(side, s, rows)
-            return
-        for row, (first, count) in enumerate(rows):
-            name = f"v{s}_{row}"
-            if self.is_paired:
-                other = f"{first} + (p.src{self.innermost} >> 2)"
-                loads = f"load({first}, {count}), load({other}, {count})"
-                yield f"const {vector_type(2 * side.nbytes)} {name} = paired({loads});"
-            elif side.is_whole:
-                yield f"{vector} {name} = ({vector})(0);"
-                yield f"if (({count}) > 0) {name} = *(__global const {vector} *)({first});"
-            else:
-                yield f"const {vector} {name} = load({first}, {count});"
+            loaded = [f"row{s}_{k}" for k in range(len(rows))] if self.is_paired else names
+            yield from self._load_shifted_rows(side, s, dict(zip(loaded, rows, strict=True)))
+        else:
+            loaded = [f"load({first}, {count})" for first, count in rows]
+        if self.is_paired:
+            for name, one, other in zip(names, loaded[::2], loaded[1::2], strict=True):
+                yield f"const {wide} {name} = paired({one}, {other});"
+        elif not side.is_shifted:
+            for name, (first, count), load in zip(names, rows, loaded, strict=True):
+                if side.is_whole:
+                    yield f"{vector} {name} = ({vector})(0);"
+                    yield f"if (({count}) > 0) {name} = *(__global const {vector} *)({first});"
+                else:
+                    yield f"const {vector} {name} = {load};"
 
     def _row(self, side: Runs, s: int, row: int) -> tuple[str, str]:
         """Return the address of vector n{s} in one of some rows, and its units that hold data."""
@@ -437,16 +442,20 @@ class Staged(Body):
             count = f"{inside} ? {count} : 0"
         return f"(__global const {integer_type(side.unit)} *)src + ({side.units(first)})", count
 
-    def _load_shifted_rows(self, side: Runs, s: int, rows: list[tuple[str, str]]) -> Iterator[str]:
-        """Return the loads of vectors that start at any byte, in rows (address, units)."""
+    def _load_shifted_rows(
+        self, side: Runs, s: int, rows: Mapping[str, tuple[str, str]]
+    ) -> Iterator[str]:
+        """Return the loads of vectors that start at any byte, by name, in rows (address, units)."""
         count, lanes, k = side.units_inside.format(s=s), side.nbytes // side.unit, self.innermost
-        yield f"uint4 {', '.join(f'v{s}_{row}' for row in range(len(rows)))};"
+        yield f"uint4 {', '.join(rows)};"
         # at most a vector before the first element, and one after the last
         low = high = f"at{s} + r{s}"
         whole = [f"count{s} > 0", f"near{s}"]
-        if self.packed_rows > 1 and k is not None:
-            far, digit = f"{self.packed_rows - 1} * p.src{k}", _digit(k, s)
+        far = f"{self.packed_rows - 1} * p.src{k}" + f" + (p.src{k} >> 1)" * self.is_paired
+        if len(rows) > 1:
             low, high = f"{low} + min((index_t)0, {far})", f"{high} + max((index_t)0, {far})"
+        if self.packed_rows > 1 and k is not None:
+            digit = _digit(k, s)
             last = f"{digit} + {self.packed_rows}"
             if k == self.skewed:
                 whole += [f"{digit} >= top", f"{last} <= bottom"]
@@ -456,19 +465,19 @@ class Staged(Body):
         yield f"const int near{s} = {side.units(low)} >= {lanes} && {ends};"
         # all loads come first: a shift waits for its vectors
         yield f"if ({' && '.join(whole)}) {{"
-        for row, (first, _) in enumerate(rows):
+        for row, (first, _) in enumerate(rows.values()):
             yield f"    __global const uint4 *pair{row} = aligned({first});"
             yield f"    const uint4 a{row} = pair{row}[0], b{row} = pair{row}[1];"
-        for row, (first, _) in enumerate(rows):
-            yield f"    v{s}_{row} = shifted(a{row}, b{row}, (uint)(uintptr_t)({first}) & 15);"
+        for row, (name, (first, _)) in enumerate(rows.items()):
+            yield f"    {name} = shifted(a{row}, b{row}, (uint)(uintptr_t)({first}) & 15);"
         if not side.is_whole:
             yield f"    if ({count} < {lanes}) {{"
-            for row in range(len(rows)):
-                yield f"        v{s}_{row} = first_bytes(v{s}_{row}, {count} * {side.unit});"
+            for name in rows:
+                yield f"        {name} = first_bytes({name}, {count} * {side.unit});"
             yield "    }"
         yield "} else {"
-        for row, (first, inside) in enumerate(rows):
-            yield f"    v{s}_{row} = load({first}, near{s}, {inside});"
+        for name, (first, inside) in rows.items():
+            yield f"    {name} = load({first}, near{s}, {inside});"
         yield "}"
 
     def _store_words(self, side: Runs, s: int) -> Iterator[str]:

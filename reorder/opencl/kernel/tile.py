@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc.dtypes import BYTE_BITS
 from reorder.opencl.kernel.access import VECTOR, WORD, Access, Mode
-from reorder.opencl.kernel.launch import KernelTask, Launch, Pattern, ceil_log2, lower_nest, tiled
+from reorder.opencl.kernel.launch import (
+    KernelTask,
+    Launch,
+    Pattern,
+    ceil_log2,
+    end_of_src,
+    lower_nest,
+    tiled,
+)
 from reorder.opencl.kernel.placement import Chain, Loop, chain_of, without
 from reorder.opencl.kernel.staged import (
     LocalLayout,
@@ -116,7 +124,8 @@ def try_lower(task: KernelTask) -> tuple[Launch, ...]:
     paired = _paired(nest) if task.conversion.is_move and bits < BYTE_BITS else None
     if paired is None:
         return ()
-    return _moved(task._replace(conversion=None), paired, (bits, BYTE_BITS))
+    numbers = {"src_end": end_of_src(nest)}
+    return _moved(task._replace(conversion=None, numbers=numbers), paired, (bits, BYTE_BITS))
 
 
 def _moved(task: KernelTask, nest: Nest, bits: tuple[int, int]) -> tuple[Launch, ...]:
@@ -144,7 +153,8 @@ def _moved(task: KernelTask, nest: Nest, bits: tuple[int, int]) -> tuple[Launch,
         for k, chain in enumerate(chains)
     )
     first = dst.run[0]
-    if is_paired and (src.is_shifted or first in src.run or _ends_in_byte(nest, src)):
+    at = nest.alignment(0, [nest.loops[k] for k in src.run])
+    if is_paired and (at % 2 or first in src.run or _ends_in_byte(nest, src)):
         return ()
     packed = WORD // nbytes if nbytes < WORD else 1
     if first in src.run or extents[first] % packed:
