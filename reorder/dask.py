@@ -8,7 +8,7 @@ refused; the message has the `rechunk` that helps.
 from __future__ import annotations
 
 from functools import lru_cache
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from math import isnan, lcm
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,6 +22,8 @@ from reorder.api import reorder as reorder_memory
 from reorder.memory.memory import Memory
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from dask.array import Array
     from numpy.typing import NDArray
 
@@ -113,87 +115,71 @@ def reorder(
     dst_axes = _block_axes(target)
     for axis in dst_axes:
         _check_cuts(x, src_axes, sizes, axis, target)
-    # dims whose chunks in x are also chunks of the result
-    both = {axis.dim for axis in src_axes} & {axis.dim for axis in dst_axes}
-    carried = [dim for dim in range(source.ndims) if dim in both]
-    _check_uncut(x, src_axes, carried, target)
-    return _blockwise(
-        x, _Job(source, target, src is None, threads), src_axes, dst_axes, carried, sizes
-    )
+    return _by_chunks(x, (source, target, src is None, threads), src_axes, dst_axes, sizes)
 
 
-class _Job(NamedTuple):
-    """What all chunks have in common; `is_logical` if the axes of the source are the dims."""
-
-    src: MemoryDesc
-    dst: MemoryDesc
-    is_logical: bool
-    threads: int
-
-
-def _blockwise(
+def _by_chunks(
     x: Array,
-    job: _Job,
+    job: tuple[MemoryDesc, MemoryDesc, bool, int],
     src_axes: list[_ArrayAxis],
     dst_axes: list[_ArrayAxis],
-    carried: list[int],
     sizes: dict[int, tuple[int, ...]],
 ) -> Array:
+    """Return the array of blocks with a task for each chunk; `job` is what tasks have in common."""
     import dask.array as da  # optional
+    from dask.base import tokenize
+    from dask.highlevelgraph import HighLevelGraph
 
-    # the index labels of blockwise: the carried dims, and a new one for each other axis
-    first = job.dst.ndims
-    new: dict[int, int] = {}
-    out, chunks = [], {}
-    for k, axis in enumerate(dst_axes, first):
-        label = axis.dim if axis.dim is not None and axis.dim in carried else k
-        out.append(label)
-        if label == k:
-            new[k] = axis.extent
-            continue
-        starts = [start // axis.step for start in (0, *accumulate(sizes[label][:-1]))]
-        chunks[label] = tuple(
-            end - start for start, end in zip(starts, (*starts[1:], axis.extent), strict=True)
-        )
-    first += len(dst_axes)
-    labels = [axis.dim if axis.dim in carried else k for k, axis in enumerate(src_axes, first)]
-    cut = tuple(dim for dim in carried if len(sizes[dim]) > 1)
-    places: list[Any] = []
-    for dim in cut:
-        ends = list(accumulate(sizes[dim]))
-        pairs = np.array(list(zip([0, *ends[:-1]], sizes[dim], strict=True)), np.int64)
-        pair = first + len(src_axes)  # the label of the axis (start, size)
-        places += [da.from_array(pairs, chunks=(1, 2)), (dim, pair)]
-    return da.blockwise(
-        _reorder_chunk,
-        tuple(out),
-        x,
-        tuple(labels),
-        *places,
-        job=job,
-        cut=cut,
-        new_axes=new,
-        adjust_chunks=chunks,
-        align_arrays=False,
-        concatenate=True,
-        meta=np.empty((0,) * len(out), _array_dtype(job.dst)),
-    )
+    # dims whose chunks in x are also chunks of the result
+    carried = {axis.dim for axis in src_axes} & {axis.dim for axis in dst_axes} - {None}
+    for k, (axis, chunks) in enumerate(zip(src_axes, x.chunks, strict=True)):
+        if len(chunks) > 1 and axis.dim not in carried:
+            raise MemdescError(
+                f"x has {len(chunks)} chunks along axis {k}, but {job[1]!r} or the layout of x "
+                f"joins this axis with others; x.rechunk({{{k}: -1}}) makes it one chunk"
+            )
+    places: dict[int | None, list[tuple[int, int, int]]] = {
+        dim: [(dim, end - size, size) for end, size in zip(accumulate(each), each, strict=True)]
+        for dim, each in sizes.items()
+        if dim in carried and len(each) > 1
+    }
+    name = f"reorder-{tokenize(x, job)}"
+    graph: dict[Any, Any] = {}
+    extents = tuple(_chunk_extents(axis, places.get(axis.dim, ())) for axis in dst_axes)
+    for index in np.ndindex(*map(len, extents)):
+        number = {axis.dim: k for axis, k in zip(dst_axes, index, strict=True)}
+        at = tuple(each[number[dim]] for dim, each in places.items())
+        key = (x.name, *(number[axis.dim] if axis.dim in places else 0 for axis in src_axes))
+        graph[name, *index] = (_reorder_chunk, key, at, *job)
+    graphs = HighLevelGraph.from_collections(name, graph, [x])
+    return da.Array(graphs, name, extents, _array_dtype(job[1]))
+
+
+def _chunk_extents(axis: _ArrayAxis, places: Sequence[tuple[int, int, int]]) -> tuple[int, ...]:
+    """Return the extents of an axis in each chunk, if there are several."""
+    ends = [*(start // axis.step for _, start, _ in places[1:]), axis.extent]
+    return tuple(end - start for start, end in pairwise((0, *ends)))
 
 
 def _reorder_chunk(
-    array: NDArray[Any], *places: NDArray[np.int64], job: _Job, cut: tuple[int, ...]
+    array: NDArray[Any],
+    at: tuple[tuple[int, int, int], ...],
+    source: MemoryDesc,
+    target: MemoryDesc,
+    is_logical: bool,  # noqa: FBT001 - arguments of a task have no names
+    threads: int,
 ) -> NDArray[Any]:
-    """Reorder one chunk; `places` has its start and size along each dim that has several chunks."""
-    at = tuple(
-        (dim, int(pair[0, 0]), int(pair[0, 1])) for dim, pair in zip(cut, places, strict=True)
-    )
-    src, _ = _chunk_desc(job.src, at)
-    dst, shape = _chunk_desc(job.dst, at)
-    if job.is_logical:
-        done = reorder_memory(array, dst, threads=job.threads)
-    else:
+    """Reorder one chunk; `at` has its start and size along each dim that has several chunks.
+
+    With `is_logical`, the axes of the array are the logical dims.
+    """
+    src, _ = _chunk_desc(source, at)
+    dst, shape = _chunk_desc(target, at)
+    if not is_logical:
         data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-        done = reorder_memory(Memory(src, data, zero_pad=False), dst, threads=job.threads)
+        done = reorder_memory(Memory(src, data, zero_pad=False), dst, threads=threads)
+    else:
+        done = reorder_memory(array, dst, threads=threads)
     return done.data.view(_array_dtype(dst)).reshape(shape)
 
 
@@ -337,13 +323,3 @@ def _check_cuts(
         f"a block spans {axis.step} of dim {axis.dim}; x.rechunk({{{k}: {fitting}}}) keeps them "
         "whole"
     )
-
-
-def _check_uncut(x: Array, src_axes: list[_ArrayAxis], carried: list[int], dst: MemoryDesc) -> None:
-    """Refuse several chunks along an axis that cannot be cut."""
-    for k, (axis, chunks) in enumerate(zip(src_axes, x.chunks, strict=True)):
-        if len(chunks) > 1 and axis.dim not in carried:
-            raise MemdescError(
-                f"x has {len(chunks)} chunks along axis {k}, but {dst!r} or the layout of x joins "
-                f"this axis with others; x.rechunk({{{k}: -1}}) makes it one chunk"
-            )

@@ -28,18 +28,16 @@ if TYPE_CHECKING:
 
     from memdesc.record import Field
 
-    _Change = Callable[[NDArray[np.uint8]], NDArray[np.uint8]]
+    Bytes = NDArray[np.uint8]
+    Order = Callable[[NDArray[np.int64]], NDArray[np.int64]]
 
-# how many bytes are compared at a time
-_PIECE = 1 << 24
-# bytes of the first piece that may refute a cause; whole words
-_FIRST = 4096
-_NIBBLE = 4
+# how many bytes are compared at a time, and how many of the first ones may refute a cause
+_PIECE, _FIRST = 1 << 24, 4096
 # sizes of the words whose bytes some machine may store in reverse
 _WORDS = (1, 2, 4, 8)
-# what may happen to elements along a dim, and their order then
+# what may happen to elements along a dim, and their order then; groups are only swapped
 _SWAPPED = "the halves of {} are swapped"
-_ORDERS: dict[str, Callable[[NDArray[np.int64]], NDArray[np.int64]]] = {
+_ORDERS: dict[str, Order] = {
     _SWAPPED: lambda at: np.roll(at, len(at) // 2),
     "the rows of the halves of {} are interleaved": lambda at: at.reshape(2, -1).T.reshape(-1),
     "the even and the odd rows of {} are in halves": lambda at: at.reshape(-1, 2).T.reshape(-1),
@@ -50,10 +48,8 @@ _ORDERS: dict[str, Callable[[NDArray[np.int64]], NDArray[np.int64]]] = {
 class Part:
     """A tensor of a weight: the bytes found, and those expected."""
 
-    # its name or its role
-    name: str
-    found: NDArray[np.uint8]
-    wanted: NDArray[np.uint8]
+    found: Bytes
+    wanted: Bytes
     # what they should hold, if that is one field; bytes over the dims, an axis more, for rows of
     # several fields, and for blocks of GGUF
     desc: MemoryDesc | None = None
@@ -65,24 +61,19 @@ class Part:
     codes: NDArray[np.bool_] | None = None
 
     @cached_property
-    def is_equal(self) -> bool:
-        """Whether the bytes are the expected ones."""
-        return is_equal_bytes(self.found, self.wanted)
-
-    @cached_property
     def expected(self) -> NDArray[Any] | None:
         """The expected elements over the dims, as integers of their bits."""
-        return None if self.desc is None else _bits_of(self.wanted, self.desc)
+        return None if self.desc is None else _elements(self.wanted, self.desc)
 
     @cached_property
     def elements(self) -> NDArray[Any] | None:
         """The elements found, over the dims; None if there are too few bytes for them."""
         if self.desc is None or len(self.found) < self.desc.min_nbytes:
             return None
-        return _bits_of(self.found, self.desc)
+        return _elements(self.found, self.desc)
 
 
-def is_equal_bytes(one: NDArray[np.uint8], other: NDArray[np.uint8]) -> bool:
+def is_equal_bytes(one: Bytes, other: Bytes) -> bool:
     """Whether two buffers hold the same bytes; compared piece by piece."""
     return len(one) == len(other) and all(
         np.array_equal(one[at : at + _PIECE], other[at : at + _PIECE])
@@ -91,16 +82,14 @@ def is_equal_bytes(one: NDArray[np.uint8], other: NDArray[np.uint8]) -> bool:
 
 
 def parts_of_record(
-    found: Mapping[str, NDArray[np.uint8]],
-    wanted: Mapping[str, NDArray[np.uint8]],
-    desc: RecordDesc,
+    found: Mapping[str, Bytes], wanted: Mapping[str, Bytes], desc: RecordDesc
 ) -> list[Part]:
     """Return the tensors of a record as parts."""
     scales = {name for number in desc.rule.scale for name, _ in number.parts}
     parts = []
     for role, data in wanted.items():
         fields = [field for field in desc.fields if field.tensor == role]
-        part = Part(role, found[role], data)
+        part = Part(found[role], data)
         if len(fields) == 1 and fields[0].kind not in BIT_PLANES:
             part.desc, part.groups = fields[0].desc, fields[0].groups
             part.is_scale = fields[0].name in scales
@@ -113,15 +102,12 @@ def parts_of_record(
 def _set_rows(part: Part, desc: RecordDesc, fields: list[Field]) -> None:
     """Describe a part as rows of bytes, or of blocks of bytes, if all of its fields are in rows."""
     *outer, last = desc.dims
-    count = prod(outer)
-    if not count or len(part.wanted) % count:
-        return
-    nbytes = len(part.wanted) // count
-    if not all(_is_in_rows(field, outer, nbytes) for field in fields):
+    nbytes, rest = divmod(len(part.wanted), prod(outer) or 1)
+    if rest or not nbytes or not all(_is_in_rows(field, outer, nbytes) for field in fields):
         return
     row = GGUF_TYPES.get(desc.name)
     block, size = (last, nbytes) if row is None else (row.block, row.nbytes)
-    part.desc = memory_desc((*outer, nbytes // max(size, 1), size), "u8")
+    part.desc = memory_desc((*outer, nbytes // size, size), "u8")
     part.groups = (*(1 for _ in outer), block)
     if row is not None:
         part.codes = np.zeros(size, np.bool_)
@@ -149,7 +135,7 @@ def find_causes(parts: list[Part]) -> tuple[str, ...]:
     and orders along a dim are compared piece by piece. A cause of the packing needs the elements of
     one tensor, found and expected, and two copies of it in memory.
     """
-    wrong = [part for part in parts if not part.is_equal]
+    wrong = [part for part in parts if not is_equal_bytes(part.found, part.wanted)]
     if not wrong:
         return ()
     return tuple(text for text, explains in _causes(wrong) if all(map(explains, wrong)))
@@ -161,11 +147,15 @@ def _causes(parts: list[Part]) -> Iterator[tuple[str, Callable[[Part], bool]]]:
     plain = "the scales are plain instead of swizzled" if is_scales else "it is not packed"
     yield plain, _is_unpacked
     yield "it is packed twice", _is_packed_twice
-    ndims = max((len(part.groups) for part in parts), default=0)
-    for pair in combinations(range(ndims), 2):
+    known = [part for part in parts if part.expected is not None]
+    extents: dict[int, int] = {}
+    for part in known:
+        for dim, group in enumerate(part.groups):
+            size = part.expected.shape[dim] * group if part.expected is not None else 0
+            extents[dim] = max(extents.get(dim, 0), size)
+    for pair in combinations(extents, 2):
         yield f"dims {pair[0]} and {pair[1]} are transposed", partial(_is_transposed, pair)
-    for dim in range(ndims):
-        extent = _extent(parts, dim)
+    for dim, extent in extents.items():
         for size in _even_divisors(extent):
             of = f"dim {dim}" if size == extent else f"each {size} along dim {dim}"
             # two rows are in one order only
@@ -173,19 +163,9 @@ def _causes(parts: list[Part]) -> Iterator[tuple[str, Callable[[Part], bool]]]:
                 yield text.format(of), partial(_is_in_order, dim, size, text)
     for word in _WORDS:
         if word > 1:
-            yield f"the bytes of each {word} are reversed", partial(_is_mapped, word, _reversed)
+            yield f"the bytes of each {word} are reversed", partial(_is_reversed, word, 0)
         each = f"{word} bytes" if word > 1 else "byte"
-        yield f"the nibbles of each {each} are reversed", partial(_is_mapped, word, _nibbles)
-
-
-def _extent(parts: list[Part], dim: int) -> int:
-    """Return the size of a dim in elements of the whole weight."""
-    sizes = [
-        part.expected.shape[dim] * part.groups[dim]
-        for part in parts
-        if part.expected is not None and dim < len(part.groups)
-    ]
-    return max(sizes, default=0)
+        yield f"the nibbles of each {each} are reversed", partial(_is_reversed, word, 4)
 
 
 def _even_divisors(extent: int) -> list[int]:
@@ -195,86 +175,78 @@ def _even_divisors(extent: int) -> list[int]:
     return sorted((each for each in found if not each % 2), reverse=True)
 
 
-def _pieces(size: int, first: int, most: int) -> Iterator[tuple[int, int]]:
-    """Yield ranges that grow: most causes are refuted by the first elements."""
-    start, step = 0, first
-    while start < size:
-        yield start, min(start + step, size)
-        start, step = start + step, min(2 * step, most)
+def _pieces(count: int, nbytes: int, first: int = _FIRST) -> Iterator[slice]:
+    """Yield slices of rows of so many bytes that grow: the first refute most causes."""
+    start, step = 0, max(1, first // nbytes)
+    while start < count:
+        yield slice(start, start + step)
+        start, step = start + step, min(2 * step, max(1, _PIECE // nbytes))
 
 
 def _is_in_order(dim: int, size: int, text: str, part: Part) -> bool:
     """Whether the elements are the expected ones in another order along a dim."""
     if part.elements is None or part.expected is None or dim >= len(part.groups):
         return False
-    group = part.groups[dim]
-    if group > 1 and (text != _SWAPPED or size % (2 * group)):
-        return False
-    count, extent = size // group, part.expected.shape[dim]
-    if count < 2 or extent % count:  # noqa: PLR2004 - one element has no halves
+    group, extent = part.groups[dim], part.expected.shape[dim]
+    count = size // group
+    # one element has no halves
+    if count < 2 or extent % count or (group > 1 and (text != _SWAPPED or size % (2 * group))):  # noqa: PLR2004
         return False
     at = (np.arange(0, extent, count)[:, None] + _ORDERS[text](np.arange(count))).reshape(-1)
     found, wanted = (np.moveaxis(each, dim, 0) for each in (part.elements, part.expected))
-    most = max(1, _PIECE // max(1, found[:1].nbytes))
-    return all(
-        np.array_equal(found[k:end], wanted[at[k:end]]) for k, end in _pieces(extent, 1, most)
-    )
+    pieces = _pieces(extent, max(1, found[:1].nbytes), 1)
+    return all(np.array_equal(found[rows], wanted[at[rows]]) for rows in pieces)
 
 
-def _reversed(words: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    return words[:, ::-1]
+def _is_reversed(word: int, shift: int, part: Part) -> bool:
+    """Whether the bytes of each word, or of each of codes, are the expected ones in reverse.
 
-
-def _nibbles(words: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    turned = _reversed(words)
-    swapped: NDArray[np.uint8] = (turned << _NIBBLE | turned >> _NIBBLE).astype(np.uint8)
-    return swapped
-
-
-def _is_mapped(word: int, change: _Change, part: Part) -> bool:
-    """Whether the bytes are the expected ones, with each word, or each code, changed."""
+    With a shift, so are the nibbles.
+    """
     if len(part.found) != len(part.wanted):
         return False
-    # which bytes of each word, or of each block, are changed
     masks = [np.ones(word, np.bool_)]
     if part.codes is not None and not np.count_nonzero(part.codes) % word:
         masks.append(part.codes)
+
+    def predicted(rows: Bytes, mask: NDArray[np.bool_]) -> Bytes:
+        made = rows.copy()
+        turned = rows[:, mask].reshape(-1, word)[:, ::-1]
+        if shift:
+            turned = (turned << shift | turned >> shift).astype(np.uint8)
+        made[:, mask] = turned.reshape(len(rows), -1)
+        return made
+
     for mask in masks:
         width = len(mask)
-        if len(part.found) % width:
-            continue
-        found, wanted = (data.reshape(-1, width) for data in (part.found, part.wanted))
-        if all(
-            np.array_equal(found[k:end, ~mask], wanted[k:end, ~mask])
-            and np.array_equal(
-                found[k:end, mask].reshape(-1, word),
-                change(wanted[k:end, mask].reshape(-1, word)),
-            )
-            for k, end in _pieces(len(found), max(1, _FIRST // width), max(1, _PIECE // width))
-        ):
-            return True
+        if len(part.found) % width == 0:
+            found, wanted = (data.reshape(-1, width) for data in (part.found, part.wanted))
+            pieces = _pieces(len(found), width)
+            if all(np.array_equal(found[at], predicted(wanted[at], mask)) for at in pieces):
+                return True
     return False
 
 
-# Packings.
+# --- packings ---
 
 
-def _bits_of(data: NDArray[np.uint8], desc: MemoryDesc) -> NDArray[Any]:
+def _elements(data: Bytes, desc: MemoryDesc) -> NDArray[Any]:
     """Return the elements over the dims, as unsigned integers of their bits."""
-    kind = "u4" if desc.dtype.is_packed else desc.dtype.bits_dtype.name.replace("uint", "u")
-    bare = desc.with_extra(None).with_dtype(kind)
-    array = logical_array(data, bare)
+    array = logical_array(data, desc.with_extra(None).with_dtype(_bits(desc)))
     return array.view(np.uint8) if desc.dtype.is_packed else array
+
+
+def _packed(elements: NDArray[Any], desc: MemoryDesc) -> Bytes:
+    """Return the bytes of elements, given as bits over the dims, in a layout."""
+    return reorder(elements, desc.with_extra(None).with_dtype(_bits(desc))).data
+
+
+def _bits(desc: MemoryDesc) -> str:
+    return "u4" if desc.dtype.is_packed else f"u{desc.dtype.bits_dtype.itemsize * 8}"
 
 
 def _is_row_major(desc: MemoryDesc) -> bool:
     return desc.with_extra(None) == memory_desc(desc.dims, desc.dtype)
-
-
-def _packed(elements: NDArray[Any], desc: MemoryDesc) -> NDArray[np.uint8]:
-    """Return the bytes of elements, given as bits over the dims, in a layout."""
-    kind = "u4" if desc.dtype.is_packed else f"u{desc.dtype.bits}"
-    return reorder(elements, desc.with_extra(None).with_dtype(kind)).data
 
 
 def _is_unpacked(part: Part) -> bool:

@@ -245,15 +245,12 @@ def compare_contents(
         a, b = left[name], right[name]
         if is_wanted(a):
             pair = _compared(a, b, as_in_models=as_in_models, **tolerance)
+            causes: tuple[str, ...] = ()
             if not pair.is_equal and a.tensors and b.tensors:
-                parts: list[Part] = []
                 with suppress(MemdescError):  # one of them may have no numbers
-                    parts = _parts(a, b)
-                causes = find_causes(parts)
-                if not causes and (place := places.find(a, b)):
-                    causes = (f"it holds {place}",)
-                pair = pair._replace(causes=causes)
-            yield pair
+                    causes = find_causes(_parts(a, b))
+                causes = causes or places.find(a, b)
+            yield pair._replace(causes=causes)
 
 
 def _compared(a: Content, b: Content, *, as_in_models: bool | None, **tolerance: Any) -> Pair:
@@ -307,7 +304,7 @@ def _parts(ours: Content, theirs: Content) -> list[Part]:
     if isinstance(own, RecordDesc) or not is_single:
         return []
     if own is desc is None:  # their type is unknown
-        return [Part(ours.name, found[ONE], wanted[ONE])]
+        return [Part(found[ONE], wanted[ONE])]
     memory = theirs.numbers()
     own, held = own or memory.desc, memory.desc
     if (own.dims, own.dtype) != (held.dims, held.dtype):
@@ -319,7 +316,7 @@ def _parts(ours: Content, theirs: Content) -> list[Part]:
     domains = [each.domain for each in memory.desc.names() if each.vocabulary == "weights"]
     is_scale = any("scales" in domain for domain in domains)
     groups = (1,) * memory.desc.ndims
-    return [Part(ours.name, found[ONE], memory.data, memory.desc, groups, is_scale=is_scale)]
+    return [Part(found[ONE], memory.data, memory.desc, groups, is_scale=is_scale)]
 
 
 class _ByBytes:
@@ -333,25 +330,23 @@ class _ByBytes:
         found: dict[object, list[tuple[str, NDArray[np.uint8]]]] = {}
         for item in self._items:
             for role, data in item.data.items():
-                place = item.tensors[role].name, data
-                found.setdefault(_key(item, role, data), []).append(place)
+                found.setdefault(_key(item, role, data), []).append((item.tensors[role].name, data))
         return found
 
-    def find(self, ours: Content, theirs: Content) -> str:
+    def find(self, ours: Content, theirs: Content) -> tuple[str, ...]:
         """Return which tensors have the bytes of those that differ; empty if not of all."""
-        names, others = [], 0
-        wanted = theirs.data
+        names, others, wanted = [], 0, theirs.data
         for role, data in ours.data.items():
             if role in wanted and is_equal_bytes(data, wanted[role]):
                 continue
             alike = self._by_start.get(_key(ours, role, data), ())
             equal = [name for name, other in alike if is_equal_bytes(data, other)]
             if not equal:
-                return ""
+                return ()
             names.append(equal[0])
             others += len(equal) - 1
         more = f" (others with the same bytes: {others})" if others else ""
-        return f"{', '.join(names)} of the reference{more}" if names else ""
+        return (f"it holds {', '.join(names)} of the reference{more}",) if names else ()
 
 
 def _key(item: Content, role: str, data: NDArray[np.uint8]) -> object:

@@ -18,9 +18,9 @@ from memdesc.errors import about, allocates, short_repr
 from memdesc.int64 import checked_flag, checked_int
 from memdesc.record import RecordDesc
 from reorder.api import reorder
-from reorder.checkpoints.formats import npz
 from reorder.checkpoints.formats.descriptors import record_fields, record_of
 from reorder.checkpoints.formats.entry import Maps
+from reorder.checkpoints.formats.numpy_files import unpack_npz
 from reorder.checkpoints.formats.table import FORMATS, kind_of, plan_file, read_container
 from reorder.checkpoints.moves.changes import padded
 from reorder.checkpoints.stored import (
@@ -164,48 +164,44 @@ def _buffer(data: NDArray[np.uint8]) -> memoryview:
 def _parts_of(name: str, value: Any) -> Parts:
     """Return how a value is stored: its tensors, and the bytes of each."""
     if isinstance(value, Quantized):
-        return _parts_of_quantized(name, value)
+        if not isinstance(value.memory, Memory):
+            raise MemdescError(
+                f"the codes of {short_repr(name)} are on a device; reorder them to the CPU first"
+            )
+        arrays = {"scales": value.scales, "zero_points": value.zero_points}
+        (codes,) = _parts_of(name, value.memory)
+        return quantized_parts(name, codes, arrays, axis=value.axis, groups=value.groups)
     if isinstance(value, Record):
-        return _parts_of_record(name, value)
-    if isinstance(value, Memory):
-        return [_part_of(name, value)]
-    return [_part_of_array(name, value)]
-
-
-def _part_of(name: str, memory: Memory) -> tuple[Tensor, NDArray[np.uint8]]:
-    desc = memory.desc
+        fields = record_fields(value.desc)
+        if record_of(fields) != value.desc:
+            raise MemdescError(
+                f"{short_repr(name)}, {value.desc!r}, is not the record of that name and these "
+                "options, so a file cannot name it; save its tensors"
+            )
+        if len(value.tensors) == 1:
+            return [(stored_record(name, value.desc, "safetensors"), value.data)]
+        tensors = joined_tensors(name, fields, written_tensors(name, value.desc, "safetensors"))
+        return [(tensor, value.tensors[role]) for role, tensor in tensors.items()]
+    is_scalar = False
+    if not isinstance(value, Memory):
+        # a scalar, as in a state_dict of torch, has dims (1,) here
+        with suppress(RuntimeError):  # nested tensors of torch have no shape, and say so like this
+            is_scalar = getattr(value, "shape", None) == () and hasattr(value, "reshape")
+        with about(f"{short_repr(name)} cannot be saved"):
+            value = reorder(value.reshape(1) if is_scalar else value, "plain")
+        if not isinstance(value, Memory):
+            raise MemdescError(
+                f"{short_repr(name)} is on a device; take its .memory(), or reorder it to the CPU"
+            )
+    desc = value.desc
     if desc.has_broadcast:
         raise MemdescError(
             f"{short_repr(name)}, {desc!r}, repeats elements, which a stored tensor does not; "
             "reorder it to 'plain'"
         )
-    return stored_layout(name, desc), padded(memory.data, desc.nbytes)
-
-
-def _part_of_array(name: str, array: Any) -> tuple[Tensor, NDArray[np.uint8]]:
-    """Return how a tensor of numpy or of another library is stored: row-major."""
-    # a scalar, as in a state_dict of torch, has dims (1,) here
-    is_scalar = False
-    with suppress(RuntimeError):  # nested tensors of torch have no shape, and say so like this
-        is_scalar = getattr(array, "shape", None) == () and hasattr(array, "reshape")
-    with about(f"{short_repr(name)} cannot be saved"):
-        memory: object = reorder(array.reshape(1) if is_scalar else array, "plain")
-    if not isinstance(memory, Memory):
-        raise MemdescError(
-            f"{short_repr(name)} is on a device; take its .memory(), or reorder it to the CPU"
-        )
-    tensor, data = _part_of(name, memory)
-    return tensor._replace(shape=()) if is_scalar else tensor, data
-
-
-def _parts_of_quantized(name: str, value: Quantized) -> Parts:
-    if not isinstance(value.memory, Memory):
-        raise MemdescError(
-            f"the codes of {short_repr(name)} are on a device; reorder them to the CPU first"
-        )
-    arrays = {"scales": value.scales, "zero_points": value.zero_points}
-    codes = _part_of(name, value.memory)
-    return quantized_parts(name, codes, arrays, axis=value.axis, groups=value.groups)
+    tensor = stored_layout(name, desc)
+    tensor = tensor._replace(shape=()) if is_scalar else tensor
+    return [(tensor, padded(value.data, desc.nbytes))]
 
 
 def quantized_parts(
@@ -223,19 +219,6 @@ def quantized_parts(
     facts = {"quantized": {"axis": axis, "groups": groups}}
     tensors = joined_tensors(name, facts, {role: tensor for role, (tensor, _) in parts.items()})
     return [(tensor, parts[role][1]) for role, tensor in tensors.items()]
-
-
-def _parts_of_record(name: str, value: Record) -> Parts:
-    fields = record_fields(value.desc)
-    if record_of(fields) != value.desc:
-        raise MemdescError(
-            f"{short_repr(name)}, {value.desc!r}, is not the record of that name and these "
-            "options, so a file cannot name it; save its tensors"
-        )
-    if len(value.tensors) == 1:
-        return [(stored_record(name, value.desc, "safetensors"), value.data)]
-    tensors = joined_tensors(name, fields, written_tensors(name, value.desc, "safetensors"))
-    return [(tensor, value.tensors[role]) for role, tensor in tensors.items()]
 
 
 @overload
@@ -306,21 +289,18 @@ def load(
     >>> reorder.load(path)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
         ...
-    memdesc.errors.MemdescError: '...w.safetensors' holds a Quantized, not a Memory; read it ...
+    memdesc.errors.MemdescError: '...w.safetensors': it holds a Quantized, not a Memory; read it ...
     """
-    _check_kind(kind)
-    model = read_model(as_path(path), max_nbytes=max_nbytes, mmap=mmap)
-    with naming(model.path):
-        items = model.items(is_strict=kind is not Memory)
+    model, items = _items(path, kind, max_nbytes=max_nbytes, mmap=mmap)
     only = name_of_only(model.path, items)
     with naming(model.path):
         value = value_of(items[only], dtype)
-    if not isinstance(value, kind):
-        found = type(value).__name__
-        raise MemdescError(
-            f"{str(model.path)!r} holds a {found}, not a {kind.__name__}; read it with "
-            f"load(path, reorder.{found})"
-        )
+        if not isinstance(value, kind):
+            found = type(value).__name__
+            raise MemdescError(
+                f"it holds a {found}, not a {kind.__name__}; read it with "
+                f"load(path, reorder.{found})"
+            )
     return value
 
 
@@ -393,28 +373,28 @@ def load_all(
         ...
     memdesc.errors.MemdescError: '...x.npz': its members unpack to 8128 bytes, more than ...
     """
-    if kind is not None:
-        _check_kind(kind)
-    model = read_model(as_path(path), max_nbytes=max_nbytes, mmap=mmap)
+    model, items = _items(path, kind, max_nbytes=max_nbytes, mmap=mmap)
     with naming(model.path):
-        items = model.items(is_strict=kind is not Memory)
         values = {name: value_of(item) for name, item in items.items()}
-    for name, value in values.items():
-        if kind is None and not isinstance(value, Memory):
-            found = type(value).__name__
-            raise MemdescError(
-                f"{str(model.path)!r}: {short_repr(name)} is a {found}, not a Memory; "
-                f"load_all(path, reorder.{found}) reads those, and load_all(path, reorder.Memory) "
-                "the others"
-            )
+        for name, value in values.items():
+            if kind is None and not isinstance(value, Memory):
+                found = type(value).__name__
+                raise MemdescError(
+                    f"{short_repr(name)} is a {found}, not a Memory; load_all(path, "
+                    f"reorder.{found}) reads those, and load_all(path, reorder.Memory) the others"
+                )
     return {name: value for name, value in values.items() if isinstance(value, kind or Memory)}
 
 
-def _check_kind(kind: object) -> None:
-    if kind not in {Memory, Quantized, Record}:
+def _items(path: Any, kind: object, **how: Any) -> tuple[Model, dict[str, Weight | Entry]]:
+    """Return what `load` and `load_all` read, before any value is made."""
+    if kind not in {None, Memory, Quantized, Record}:
         raise MemdescError(
             f"kind must be reorder.Memory, .Quantized or .Record, not {short_repr(kind)}"
         )
+    model = read_model(as_path(path), **how)
+    with naming(model.path):
+        return model, model.items(is_strict=kind is not Memory)
 
 
 def name_of_only(path: Path, names: Mapping[str, Any]) -> str:
@@ -444,7 +424,7 @@ def read_model(
     if checked_flag("mmap", mmap):
         return Model(path, Maps(path).of(read_container(path)))
     if is_file and kind_of(path) is FORMATS["npz"]:
-        return Model(path, npz.read_all(path, max_nbytes, name))
+        return Model(path, unpack_npz(path, max_nbytes, name))
     return Model(path, read_container(path))
 
 
@@ -496,10 +476,23 @@ def memory_of(entry: Entry, dtype: str | None = None) -> Memory:
 
 
 def desc_of_entry(entry: Entry, dtype: str | None) -> MemoryDesc:
-    """Return what a stored tensor holds."""
+    """Return what a stored tensor holds; void elements have the type that the caller gives."""
     name = short_repr(entry.name)
-    is_void = entry.desc is None and entry.dtype.startswith("|V")
-    desc = _void_desc(entry, dtype) if is_void else entry.known_desc
+    if entry.desc is None and entry.dtype.startswith("|V"):
+        nbytes = np.dtype(entry.dtype).itemsize
+        if dtype is None:
+            raise MemdescError(
+                f"{name} holds elements of {nbytes} bytes without a type; say which: "
+                "dtype='bf16', or on the command line --dtype bf16"
+            )
+        wanted = data_type(dtype)
+        if wanted.is_packed or wanted.numpy.itemsize != nbytes:
+            raise MemdescError(
+                f"{name} of {entry.dtype} cannot be read as {wanted}: its elements have "
+                f"{8 * nbytes} bits"
+            )
+        return memory_desc(entry.shape or (1,), wanted)
+    desc = entry.known_desc
     if not isinstance(desc, MemoryDesc):
         raise MemdescError(
             f"{name} is {desc!r}, not a tensor of numbers; reorder.dequantize decodes it, and "
@@ -507,26 +500,8 @@ def desc_of_entry(entry: Entry, dtype: str | None) -> MemoryDesc:
         )
     if dtype is not None and data_type(dtype) != desc.dtype:
         who = f"the descriptor of {name} says" if entry.is_described else f"{name} holds"
-        said = f"{who} {desc.dtype}"
-        raise other_type(said, data_type(dtype))
+        raise other_type(f"{who} {desc.dtype}", data_type(dtype))
     return desc
-
-
-def _void_desc(entry: Entry, dtype: str | None) -> MemoryDesc:
-    """Return what an array of void elements holds, given its type by the caller."""
-    name, held = short_repr(entry.name), np.dtype(entry.dtype)
-    if dtype is None:
-        raise MemdescError(
-            f"{name} holds elements of {held.itemsize} bytes without a type; say which: "
-            "dtype='bf16', or on the command line --dtype bf16"
-        )
-    wanted = data_type(dtype)
-    if wanted.is_packed or wanted.numpy.itemsize != held.itemsize:
-        raise MemdescError(
-            f"{name} of {held} cannot be read as {wanted}: its elements have {8 * held.itemsize} "
-            "bits"
-        )
-    return memory_desc(entry.shape or (1,), wanted)
 
 
 def other_type(said: str, wanted: DataType, way_out: str | None = None) -> MemdescError:

@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from math import prod
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 from memdesc.dtypes import DATA_TYPES
 from memdesc.errors import MemdescError, about, short_repr
@@ -34,6 +34,7 @@ from reorder.checkpoints.formats.entry import (
     check_planned,
     checked_shape,
     joined,
+    map_file,
     open_container,
     stored_desc,
 )
@@ -78,32 +79,26 @@ _SPLIT = ("split.no", "split.count", "split.tensors.count")
 class _Reader:
     """Reads a header's numbers and strings, and refuses what would end beyond the file."""
 
-    def __init__(self, file: BinaryIO, nbytes: int) -> None:
-        self._file = file
-        self.at = 0
-        self.left = min(nbytes, _MAX_HEADER)
+    def __init__(self, data: memoryview) -> None:
+        self.data, self.at = data[:_MAX_HEADER], 0
 
     def take(self, count: int, what: str) -> bytes:
         """Return the next bytes."""
-        if count > self.left:
+        if count > (left := len(self.data) - self.at):
             raise MemdescError(
-                f"{what} at byte {self.at} takes {count} bytes, but {self.left} are left of the "
-                f"file or of the {_MAX_HEADER} that a header may have"
+                f"{what} at byte {self.at} takes {count} bytes, but {left} are left of the file or "
+                f"of the {_MAX_HEADER} that a header may have"
             )
-        data = self._file.read(count)
-        if len(data) < count:
-            raise MemdescError(f"it ends within {what}, at byte {self.at + len(data)}")
-        self.at, self.left = self.at + count, self.left - count
-        return data
+        self.at += count
+        return bytes(self.data[self.at - count : self.at])
 
-    def number(self, form: str, what: str) -> int:
-        """Return the next number, by its letter in `struct`."""
-        value: int = struct.unpack(f"<{form}", self.take(struct.calcsize(f"<{form}"), what))[0]
-        return value
+    def number(self, nbytes: int, what: str) -> int:
+        """Return the next number of so many bytes."""
+        return int.from_bytes(self.take(nbytes, what), "little")
 
     def text(self, what: str) -> str:
         """Return the next string."""
-        raw = self.take(self.number("Q", what), what)
+        raw = self.take(self.number(8, what), what)
         try:
             return raw.decode()
         except UnicodeDecodeError:
@@ -113,26 +108,25 @@ class _Reader:
 
     def value(self) -> str | GgufValue:
         """Return the next value of metadata."""
-        kind = self.number("I", "the type of a value")
-        raw = b"".join(self._parts(kind))
+        kind, start = self.number(4, "the type of a value"), self.at
+        self._skip(kind)
+        raw = bytes(self.data[start : self.at])
         is_text = kind == _STRING
         return raw[8:].decode(errors="surrogateescape") if is_text else GgufValue(kind, raw)
 
-    def _parts(self, kind: int, depth: int = 0) -> Iterator[bytes]:
-        """Yield the bytes of a value part by part."""
+    def _skip(self, kind: int, depth: int = 0) -> None:
+        """Pass a value of a type."""
         if kind in _SCALARS:
-            yield self.take(_SCALARS[kind], "a value")
+            self.take(_SCALARS[kind], "a value")
         elif kind == _STRING:
-            nbytes = self.number("Q", "a string")
-            yield nbytes.to_bytes(8, "little") + self.take(nbytes, "a string")
+            self.take(self.number(8, "a string"), "a string")
         elif kind == _ARRAY and depth <= _MAX_DEPTH:
-            inner, count = self.number("I", "an array"), self.number("Q", "an array")
-            yield struct.pack("<IQ", inner, count)
+            inner, count = self.number(4, "an array"), self.number(8, "an array")
             if inner in _SCALARS:
-                yield self.take(_SCALARS[inner] * count, "an array")
+                self.take(_SCALARS[inner] * count, "an array")
             else:
                 for _ in range(count):
-                    yield from self._parts(inner, depth + 1)
+                    self._skip(inner, depth + 1)
         else:
             raise MemdescError(
                 f"a value at byte {self.at} has type {kind}, which is unknown or nested too deep"
@@ -192,16 +186,16 @@ def _integer(metadata: Mapping[str, Any], key: str, default: int = 0) -> int:
 
 
 def _read_part(path: Path) -> Container:
-    with open_container(path, "a GGUF file") as (file, state):
-        reader = _Reader(file, state.nbytes)
-        magic, version = reader.take(len(_MAGIC), "the magic"), reader.number("I", "the version")
+    with open_container(path, "a GGUF file") as (_, state):
+        reader = _Reader(memoryview(map_file(path, state)))  # type: ignore[arg-type] # a buffer
+        magic, version = reader.take(len(_MAGIC), "the magic"), reader.number(4, "the version")
         if magic != _MAGIC or version not in _VERSIONS:
             raise MemdescError(
                 f"it starts with {magic!r} and version {version}; little-endian 2 and 3 are read"
             )
-        ntensors = reader.number("Q", "the number of tensors")
+        ntensors = reader.number(8, "the number of tensors")
         values: dict[str, str | GgufValue] = {}
-        for _ in range(reader.number("Q", "the number of values")):
+        for _ in range(reader.number(8, "the number of values")):
             key = reader.text("a key")
             if key in values:
                 raise MemdescError(f"two values of metadata are called {short_repr(key)}")
@@ -245,9 +239,9 @@ class _Info(NamedTuple):
 def _info(reader: _Reader) -> _Info:
     name = reader.text("the name of a tensor")
     with about(f"tensor {short_repr(name)}"):
-        ndims = reader.number("I", "the number of dims")
+        ndims = reader.number(4, "the number of dims")
         dims = struct.unpack(f"<{ndims}Q", reader.take(8 * ndims, "dims"))
-        kind, offset = reader.number("I", "a type"), reader.number("Q", "an offset")
+        kind, offset = reader.number(4, "a type"), reader.number(8, "an offset")
         shape = checked_shape(dims[::-1])
         row, last = _TYPES.get(kind), shape[-1] if shape else 1
         if row is not None and last % row.block:

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from memdesc.errors import MemdescError
-from reorder.checkpoints.formats import gguf, npy, npz, onnx, safetensors
+from reorder.checkpoints.formats import gguf, numpy_files, onnx, safetensors
 from reorder.checkpoints.formats.shards import INDEX_ENDING, read_folder, read_index
 from reorder.disk import as_path, open_file
 
@@ -62,14 +62,21 @@ FORMATS: Mapping[str, Format] = MappingProxyType(
                 has_scalars=False,
             ),
             Format(
-                *("npy", ".npy", b"\x93NUMPY", "a .npy file", npy.read, npy.plan),
+                *(
+                    "npy",
+                    ".npy",
+                    b"\x93NUMPY",
+                    "a .npy file",
+                    numpy_files.read_npy,
+                    numpy_files.plan_npy,
+                ),
                 has_metadata=False,
                 has_names=False,
                 shows_order=True,
             ),
             Format(
                 *("npz", ".npz", rb"PK(\x03\x04|\x05\x06)", "a .npz, or another .zip"),
-                *(npz.read, npz.plan),
+                *(numpy_files.read_npz, numpy_files.plan_npz),
                 has_metadata=False,
             ),
             Format("onnx", ".onnx", None, "an ONNX model", onnx.read, None),
@@ -149,7 +156,7 @@ def refusal(path: Path, kind: Format | Foreign) -> MemdescError:
 def _is_of_torch(file: BinaryIO) -> bool:
     try:
         names = zipfile.ZipFile(file).namelist()
-    except npz.DAMAGES:
+    except numpy_files.DAMAGES:
         return False  # reading it will report the error
     return any(name == "data.pkl" or name.endswith("/data.pkl") for name in names)
 

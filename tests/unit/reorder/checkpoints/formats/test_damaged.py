@@ -172,11 +172,11 @@ def _changed(old: str, new: str, data: bytes = b"") -> bytes:
 
 
 _NPY: list[tuple[bytes, str]] = [
-    (b"", "it starts with b''"),
-    (b"\x93NUMPX\1\0", "it starts with"),
-    (_npy(_HEADER, bytes(12), 3), "version 1 or 2"),
-    (b"\x93NUMPY\1\0", "ends within its header"),
-    (b"\x93NUMPY\1\0\xff\x00{", "ends within its header"),
+    (b"", "EOF: reading magic string"),
+    (b"\x93NUMPX\1\0", "the magic string is not correct"),
+    (_npy(_HEADER, bytes(12), 3), r"version \(3, 0\), not 1 or 2"),
+    (b"\x93NUMPY\1\0", "EOF: reading array header length"),
+    (b"\x93NUMPY\1\0\xff\x00{", "EOF: reading array header"),
     (b"\x93NUMPY\2\0\xff\xff\xff\xff{", "4294967295 bytes, more than the 10000 allowed"),
     *(
         (_npy(header), "its header is not one of numpy")

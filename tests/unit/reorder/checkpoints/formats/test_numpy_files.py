@@ -1,4 +1,4 @@
-"""Files of numpy's .npz: those of `save`, of numpy, and damaged ones."""
+"""Files of numpy, .npy and .npz: those of `save`, of numpy, and damaged ones."""
 
 import io
 import tracemalloc
@@ -9,11 +9,13 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 import reorder
 from memdesc import MemdescError, data_type, memory_desc
 from reorder import load_all, save
 from reorder.checkpoints.formats.entry import Tensor
+from reorder.checkpoints.formats.numpy_files import header_of, read_data, read_header
 from reorder.checkpoints.formats.table import read_container
 from reorder.memory.dlpack import TensorView
 from tests.writers import write_tensors
@@ -194,3 +196,36 @@ def test_an_array_of_as_many_bytes_that_its_descriptor_does_not_mean_is_refused(
         archive.writestr("x.npy.json", memory_desc((2, 3), "f32").to_json())
     with pytest.raises(MemdescError, match=rf"{reason}.*remove the member 'x.npy.json'"):
         load_all(path)
+
+
+_ARRAYS = [
+    np.zeros((), np.float64),
+    np.arange(3, dtype=np.int8),
+    np.arange(6, dtype=">f4").reshape(2, 3),
+    np.asfortranarray(np.arange(24, dtype=np.uint16).reshape(2, 3, 4)),
+    np.zeros((0, 5), np.float16),
+    np.ones((1,) * 20, np.bool_),
+    np.array(["a", "bcd"]),
+    np.zeros(3, "M8[ns]"),
+    np.zeros(3, "V5"),
+    np.zeros(3, np.complex64),
+]
+
+
+@pytest.mark.parametrize("array", _ARRAYS, ids=lambda x: f"{x.dtype.str}{x.shape}")
+def test_an_array_is_read_and_written_as_numpy_does(array: NDArray[Any]) -> None:
+    for version in ((1, 0), (2, 0)):
+        file = io.BytesIO()
+        np.lib.format.write_array(file, array, version)
+        whole = file.getvalue()
+        file.seek(0)
+        header = read_header(file, len(whole))
+        data = read_data(file, header)
+        found = data.view(header.dtype).reshape(
+            header.shape, order="F" if header.is_fortran else "C"
+        )
+        assert (found.dtype, found.shape) == (array.dtype, array.shape)
+        assert found.flags.f_contiguous == array.flags.f_contiguous
+        assert found.tobytes() == array.tobytes()
+        if version == (1, 0) and array.dtype.kind != "V":
+            assert header_of(array.dtype, array.shape, is_fortran=array.flags.fnc) == header

@@ -1,6 +1,9 @@
-"""A .npz of numpy or of `save`: members that are .npy files. `save` adds a NAME.npy.json to each.
+"""Files of numpy: a .npy, one array named like the file, and a .npz, a .zip of such files.
 
-Members stored without compression, as `numpy.savez` writes them, are read in place.
+numpy itself must be able to express the array; structured types, objects and subarrays are not
+elements of tensors. `save` adds a NAME.npy.json with the descriptor to each member of a .npz.
+Members stored without compression, as `numpy.savez` writes them, are read in place. Sizes that a
+header claims are compared with those of the file before memory is allocated.
 Source: APPNOTE.TXT 6.3 of .ZIP, with sizes in 64 bits.
 """
 
@@ -15,14 +18,17 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from io import BytesIO
+from math import prod
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, BinaryIO, cast
+from typing import IO, TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
 
 import numpy as np
+from numpy.lib import format as numpy_format
 
-from memdesc import MemdescError
+from memdesc import MemdescError, MemoryDesc, data_type, memory_desc
 from memdesc.dtypes import DATA_TYPES
 from memdesc.errors import about, short_repr
+from memdesc.record import RecordDesc
 from reorder.checkpoints.formats.descriptors import MAX_DESCRIPTOR, desc_to_json, describe
 from reorder.checkpoints.formats.entry import (
     Container,
@@ -34,15 +40,9 @@ from reorder.checkpoints.formats.entry import (
     check_entries,
     check_name,
     check_planned,
+    checked_shape,
+    open_container,
     stored_desc,
-)
-from reorder.checkpoints.formats.npy import (
-    Header,
-    check_size,
-    entry_of,
-    header_of,
-    read_data,
-    read_header,
 )
 from reorder.disk import open_file
 
@@ -56,15 +56,21 @@ except ImportError:
 
 
 _ENDING, _DESCRIPTOR = ".npy", ".npy.json"
+# how numpy parses a header, by its version; version 3 is only for the names of fields in records
+_PARSERS = {
+    (1, 0): numpy_format.read_array_header_1_0,
+    (2, 0): numpy_format.read_array_header_2_0,
+}
+# the most bytes in a header, about numpy's own limit, and in a reason that numpy or zipfile gives
+_MAX_HEADER, _MAX_REASON = 10_000, 160
 # the longest name of a member, in bytes
 _MAX_NAME = 2**16 - 1
-_MAX_REASON = 200
 # the most that an archive may unpack to: a multiple of its size, or 1 GiB if that is more
 _MAX_RATIO, _MIN_LIMIT = 64, 2**30
 # members of up to this many bytes are unpacked into memory as a whole, in steps of `_STEP`
 _SMALL, _STEP = 2**16, 4096
-# bytes added to a checksum at a time
-_PIECE = 2**20
+# bytes copied, or added to a checksum, at a time; the former stay cache-resident
+_COPIED, _PIECE = 2**18, 2**20
 # what zipfile and its decompressors raise for damaged bytes; some Pythons lack lzma
 DAMAGES: tuple[type[Exception], ...] = (
     *([lzma.LZMAError] if lzma else []),
@@ -83,14 +89,167 @@ _PADDING, _ALIGNMENT = 0xD935, 64
 _CRC, _LENGTHS = 14, 26
 
 
-def read(path: Path) -> Container:
+# --- arrays ---
+
+
+class Header(NamedTuple):
+    """What a .npy says about its array, and the bytes of the header."""
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    is_fortran: bool
+    raw: bytes
+
+    @property
+    def nbytes(self) -> int:
+        """Size of the data after the header, in bytes."""
+        return prod(self.shape) * self.dtype.itemsize
+
+    def __str__(self) -> str:
+        return f"{self.dtype} of shape {self.shape}"
+
+
+def header_of(dtype: np.dtype[Any], shape: tuple[int, ...], *, is_fortran: bool = False) -> Header:
+    """Return the header that numpy writes for an array of one of its own types."""
+    file = BytesIO()
+    values = {"descr": dtype.str, "fortran_order": is_fortran, "shape": shape}
+    numpy_format.write_array_header_1_0(file, values)
+    return Header(dtype, shape, is_fortran, file.getvalue())
+
+
+class _Head:
+    """What numpy reads of a header, which is kept, and is never long."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.raw = b""
+
+    def read(self, nbytes: int) -> bytes:
+        if nbytes > _MAX_HEADER:
+            raise ValueError(f"it has {nbytes} bytes, more than the {_MAX_HEADER} allowed")
+        data = self._file.read(nbytes)
+        self.raw += data
+        return data
+
+
+def read_header(file: BinaryIO, nbytes: int) -> Header:
+    """Read the header of a file of so many bytes, which is then positioned at the data."""
+    head: Any = _Head(file)
+    try:
+        parse = _PARSERS[numpy_format.read_magic(head)]
+        shape, is_fortran, dtype = parse(head, max_header_size=_MAX_HEADER)
+    except Exception as error:  # noqa: BLE001 - it is parsed as a literal and a type of Python
+        reason = str(error)[:_MAX_REASON] or type(error).__name__
+        reason = f"version {reason}, not 1 or 2" if isinstance(error, KeyError) else reason
+        raise MemdescError(f"its header is not one of numpy: {reason}") from None
+    if dtype.hasobject:
+        raise MemdescError("Object arrays cannot be loaded when allow_pickle=False")
+    if dtype.names is not None or dtype.subdtype is not None or not dtype.itemsize:
+        raise MemdescError(
+            f"it holds records, or elements of no bytes, not elements of one type: {dtype.str}"
+        )
+    header = Header(dtype, checked_shape(shape), is_fortran, head.raw)
+    if header.nbytes > (there := nbytes - len(header.raw)):
+        raise MemdescError(
+            f"its header means {header.nbytes} bytes, {header}, but {there} follow; it was cut "
+            "off, or never written completely"
+        )
+    return header
+
+
+def read_data(file: BinaryIO, header: Header) -> NDArray[np.uint8]:
+    """Read the data after a header, where the file is positioned, as flat bytes."""
+    wanted = header.nbytes
+    try:
+        data = np.empty(wanted, np.uint8)
+    except (MemoryError, ValueError):
+        raise MemdescError(
+            f"it holds {wanted} bytes, more than the system has memory for"
+        ) from None
+    rest = memoryview(data)  # type: ignore[arg-type] # arrays of bytes are buffers
+    while rest.nbytes:
+        count = file.readinto(rest[:_COPIED])  # type: ignore[attr-defined] # binary files have it
+        if not count:
+            raise MemdescError(f"it ended after {wanted - rest.nbytes} of {wanted} bytes")
+        rest = rest[count:]
+    return data
+
+
+def _entry_of(name: str, header: Header, where: tuple[Path, int, FileState]) -> Entry:
+    """Return the entry of an array without a descriptor."""
+    path, offset, state = where
+    desc, reason, dtype = None, "", header.dtype.str
+    try:
+        dtype = data_type(header.dtype).name
+        strides = _column_major(header.shape) if header.is_fortran and header.shape else None
+        desc = memory_desc(header.shape or (1,), dtype, strides=strides)
+    except MemdescError as error:
+        reason = str(error)
+    return Entry(name, dtype, header.shape, path, offset, header.nbytes, state, desc, reason)
+
+
+def _column_major(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the strides of a column-major array."""
+    return tuple(prod(shape[:dim]) for dim in range(len(shape)))
+
+
+def read_npy(path: Path) -> Container:
+    """Read the header of a .npy. Fails if it is damaged."""
+    with open_container(path, "a .npy file") as (file, state):
+        header = read_header(file, state.nbytes)
+        if rest := state.nbytes - len(header.raw) - header.nbytes:
+            raise MemdescError(
+                f"{rest} bytes follow its data, {header}; if they are further arrays, read them "
+                "with numpy.load, and save each into a file"
+            )
+        # the name of a file may be any bytes, but that of a tensor is text
+        name = path.name.removesuffix(_ENDING).encode(errors="backslashreplace").decode()
+        entry = _entry_of(name, header, (path, len(header.raw), state))
+        return Container("npy", check_entries([entry]), {}, (path,))
+
+
+def plan_npy(name: str, tensors: Sequence[Tensor], metadata: Mapping[str, Any]) -> PlannedFile:
+    """Plan a .npy of one tensor, an array with its elements in the same order."""
+    del metadata  # it has no room for it
+    if len(tensors) != 1:
+        raise MemdescError(
+            f"{name!r}: a .npy holds one tensor, not {len(tensors)}; write a .npz or .safetensors"
+        )
+    (tensor,) = tensors
+    desc = tensor.desc or stored_desc(tensor.dtype, tensor.shape)[0]
+    if not isinstance(desc, MemoryDesc):
+        what = f"a {desc.name} record" if isinstance(desc, RecordDesc) else f"a {tensor.dtype}"
+        raise _inexpressible(name, what, "decode it to a float type")
+    if desc.dtype.numpy.isbuiltin != 1:
+        raise _inexpressible(name, f"elements of {desc.dtype}", "convert it to f32 or another type")
+    for strides in (None, _column_major(desc.dims)):
+        if desc == memory_desc(desc.dims, desc.dtype, strides=strides):
+            shape = desc.dims if tensor.shape else ()
+            head = header_of(desc.dtype.numpy, shape, is_fortran=strides is not None).raw
+            span = Span(len(head), tensor.nbytes)
+            return PlannedFile(name, sum(span), ((0, head),), {tensor.name: span})
+    raise _inexpressible(name, f"the layout of {desc!r}", "reorder it to 'plain'")
+
+
+def _inexpressible(name: str, what: str, way_out: str) -> MemdescError:
+    return MemdescError(
+        f"{name!r}: a .npy has no place for {what}: it holds row-major and column-major arrays of "
+        "numpy's own types. Write a .safetensors or a .npz, which keep it; or only its bytes, as a "
+        f"C kernel takes them, with --raw or reorder.checkpoints.save_raw; or {way_out}"
+    )
+
+
+# --- archives ---
+
+
+def read_npz(path: Path) -> Container:
     """Read the headers of all members, which must not be compressed."""
     with _opened(path) as archive:
         found = [_entry(archive, path, name) for name in _arrays(archive)]
         return Container("npz", check_entries(found), {}, (path,))
 
 
-def read_all(path: Path, max_nbytes: int | None = None, name: str | None = None) -> Container:
+def unpack_npz(path: Path, max_nbytes: int | None = None, name: str | None = None) -> Container:
     """Read all members with their bytes, compressed or not, and check their checksums.
 
     All members together may unpack to `max_nbytes`; by default to 64 times the size of the file,
@@ -155,15 +314,14 @@ def _entry(archive: zipfile.ZipFile, path: Path, name: str, wanted: tuple[str, .
             )
     with _unpacked(archive, info) as file:
         with about(f"{short_repr(name)} is not a .npy file, or a damaged one"):
-            header = read_header(file)
-            check_size(header, info.file_size)
+            header = read_header(file, info.file_size)
         data = np.empty(0, np.uint8)
         if name in wanted:
             with about(short_repr(name)):
-                data = read_data(file, header, info.file_size)
+                data = read_data(file, header)
             file.read(1)  # zipfile compares the checksum at the end of a member
     start = _start_of(raw, info) + len(header.raw)
-    entry = entry_of(name, header, (path, start, FileState.of(raw.fileno())))
+    entry = _entry_of(name, header, (path, start, FileState.of(raw.fileno())))
     if beside is not None:
         place = f"the member {short_repr(beside.filename)}"
         if header.is_fortran:
@@ -174,11 +332,7 @@ def _entry(archive: zipfile.ZipFile, path: Path, name: str, wanted: tuple[str, .
             raise MemdescError(f"{place} has more than {MAX_DESCRIPTOR} bytes")
         with _unpacked(archive, beside) as file:
             entry = describe(entry, file.read().decode(), place)
-    return replace(entry, source=partial(_given, data)) if wanted else entry
-
-
-def _given(data: NDArray[np.uint8], _: Entry) -> NDArray[np.uint8]:
-    return data
+    return replace(entry, source=lambda _: data) if wanted else entry
 
 
 def _unpacked(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> BinaryIO:
@@ -198,9 +352,9 @@ def _start_of(file: BinaryIO, info: zipfile.ZipInfo) -> int:
     return info.header_offset + _LENGTHS + 4 + int(name_nbytes) + int(extra_nbytes)
 
 
-def plan(name: str, tensors: Sequence[Tensor], metadata: Mapping[str, Any]) -> PlannedFile:
-    """Plan a file; arrays start at multiples of 64 bytes, and checksums are added at the end."""
-    del metadata  # a .npz has no room for it
+def plan_npz(name: str, tensors: Sequence[Tensor], metadata: Mapping[str, Any]) -> PlannedFile:
+    """Plan a .npz; arrays start at multiples of 64 bytes, and checksums are added at the end."""
+    del metadata  # it has no room for it
     check_planned(name, tensors)
     pieces: list[tuple[int, bytes]] = []
     spans: dict[str, Span] = {}
@@ -217,15 +371,13 @@ def plan(name: str, tensors: Sequence[Tensor], metadata: Mapping[str, Any]) -> P
             (_DESCRIPTOR, f"{text}\n".encode(), 0),
         ):
             member = zipfile.ZipInfo(f"{tensor.name}{ending}")
-            size = len(head) + nbytes
             member.header_offset, member.CRC = at, 0
-            member.file_size = member.compress_size = size
-            local = _local_header(member)
+            member.file_size = member.compress_size = len(head) + nbytes
             members.append(member)
-            pieces.append((at, local + head))
-            start = at + len(local)
-            spans.setdefault(tensor.name, Span(start + len(head), nbytes))
-            at = start + size
+            pieces.append((at, _local_header(member) + head))
+            start = at + len(pieces[-1][1])
+            spans.setdefault(tensor.name, Span(start, nbytes))
+            at = start + nbytes
     end = _End(at)
     _write_members(end, members)
     pieces.append((at, end.getvalue()))
