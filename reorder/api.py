@@ -200,13 +200,19 @@ def reorder(  # noqa: C901, PLR0912, PLR0913 - all but the first two are named; 
         given: Any = type(x)
         into: Any = type(out)
         if given is Memory:
-            array, given = x.data, id(x.desc)  # type: ignore[union-attr] # a Memory
+            array, given = array.data, id(array.desc)
         if into is Memory:
-            target, into = out.data, id(out.desc)  # type: ignore[union-attr] # a Memory
+            target, into = target.data, id(target.desc)
         way = given, to, of, kind, attr, limit, into
         entry = usual.get(way)
         if type(entry) is dict:
-            entry = entry.get((x.shape, x.strides, x.dtype)) if type(x) is ndarray else None
+            if given is not ndarray:
+                entry = None
+            elif into is ndarray:
+                from_array = array.shape, array.strides, array.dtype
+                entry = entry.get((*from_array, target.shape, target.strides, target.dtype))
+            else:
+                entry = entry.get((array.shape, array.strides, array.dtype))
         if not entry:
             key = key_of(way, x, out)
             entry = known.get(key)
@@ -214,10 +220,12 @@ def reorder(  # noqa: C901, PLR0912, PLR0913 - all but the first two are named; 
             run, desc, allocate, nbytes, _owners = entry
             if out is None:
                 data = allocate(nbytes, uint8)
-                if run(array, data) is None:
-                    made: Any = MemoryDraft()  # as Memory.attached does
+                made: Any = run(array, data)
+                if made is None:
+                    made = MemoryDraft()  # as Memory.attached does
                     made.desc, made.data, made.__class__ = desc, data, Memory
-                    return made  # type: ignore[no-any-return] # a Memory
+                if made is not False:
+                    return made  # type: ignore[no-any-return] # a Memory, or pixels
             elif run(array, target) is None:
                 return out  # type: ignore[return-value] # not an object on a device
             if key is not None:
@@ -288,14 +296,14 @@ def _reorder_on_cpu(call: _Call, key: Any, entry: Any) -> Any:
     memory = Memory.to_fill(desc) if target is None else target
     run = _prepared(plan, threads)
     run(source.data, memory.data)
-    if isinstance(wanted, ImageDesc):
-        return to_pixels(memory, wanted)
     if entry is None and key is not None:
         note(key, SEEN)
     elif entry is SEEN:
         named = call.dst, src, call.dtype
         sides = Passed(key[:3], x, source), Passed(key[-3:], out, memory)
-        note(key, known_call(run, *sides, named))
+        note(key, known_call(run, *sides, named, wanted))
+    if isinstance(wanted, ImageDesc):
+        return to_pixels(memory, wanted)
     return memory if call.out is None else call.out
 
 

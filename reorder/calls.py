@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from memdesc import DataType, MemoryDesc
+from memdesc import DataType, ImageDesc, MemoryDesc
 from memdesc.tags import FormatTag
 from reorder.memory.allocation import uninitialized_bytes, zeroed_bytes
 from reorder.memory.buffers import ArrayView, address_of
@@ -36,11 +36,12 @@ if TYPE_CHECKING:
 MAX_KNOWN = 1024
 # Smaller results start where numpy's arrays do: aligning one takes longer than to fill it.
 _MIN_ALIGNED = 16 << 10
-_SETTLED = (str, MemoryDesc, FormatTag, DataType, type(None))
+_SETTLED = (str, MemoryDesc, ImageDesc, FormatTag, DataType, type(None))
 
 
 # What runs the calls of a kind, a plain tuple because that is the fastest to take apart:
-# * the builtin function of the arrays of x and of the result, which returns None if it has run,
+# * the function of the arrays of x and of the result, a builtin: it returns None if it has run, or
+#   the pixels of an image, and False if it has not,
 # * the descriptor of the result, and a function that allocates it, given these bytes and a dtype,
 # * what must outlive them.
 KnownCall: TypeAlias = (
@@ -65,8 +66,8 @@ LONG: Literal[False] = False
 # By key: one of these, or a `KnownCall`.
 known: dict[Any, Any] = {}
 # By what a call says besides arrays: what is known of all such calls; of several kinds by shape,
-# strides and dtype of x, or `SEEN` if arrays in `out` differ. If there is one kind, it is tried
-# without asking for these, which takes a fifth of a small call.
+# strides and dtype of x, and of an array in `out`. If there is one kind, it is tried without asking
+# for these, which takes a fifth of a small call.
 usual: dict[Any, Any] = {}
 
 
@@ -104,11 +105,14 @@ def note(key: Any, found: Any) -> None:
     known[key] = found
     if found:
         way = key[3]
-        kinds = {each[:3]: call for each, call in [*known.items()] if call and each[3] == way}
+        last = None if way[-1] is np.ndarray else 4
+        kinds = {
+            (*each[:3], *each[4:last]): call
+            for each, call in [*known.items()]
+            if call and each[3] == way
+        }
         # larger results are not allocated in vain
-        is_one = len(kinds) == 1 and found[3] < _MIN_ALIGNED
-        several = SEEN if way[-1] is np.ndarray else kinds
-        usual[way] = found if is_one else several
+        usual[way] = found if len(kinds) == 1 and found[3] < _MIN_ALIGNED else kinds
     while len(known) > MAX_KNOWN:
         # another thread may remove it, or add one meanwhile
         with suppress(KeyError, RuntimeError, StopIteration):
@@ -118,16 +122,20 @@ def note(key: Any, found: Any) -> None:
 
 
 def known_call(
-    reorder: PreparedReorder, x: Passed, out: Passed, named: tuple[object, ...]
+    reorder: PreparedReorder,
+    x: Passed,
+    out: Passed,
+    named: tuple[object, ...],
+    wanted: MemoryDesc | ImageDesc,
 ) -> KnownCall | tuple[()] | Literal[False]:
     """Return what runs calls like one that has just run; or `SEEN` or `LONG`.
 
-    `named` are its other arguments: dst, src and dtype.
+    `named` are its other arguments: dst, src and dtype; `wanted` describes its result.
     """
     attr, desc = reorder.plan.attr, out.memory.desc
     if not all(map(_is_settled, named)) or (attr and attr.is_large) or not desc.nelems:
         return LONG
-    views = []
+    views: list[ArrayView | None] = []
     for side in (x, out):
         view = None
         if not isinstance(side.argument, Memory | None):
@@ -138,7 +146,7 @@ def known_call(
     if not reorder.is_fast_call_due():
         return SEEN
     reorder.load_fast_call()
-    run = reorder.fast_call(*views)
+    run = _runner(reorder, views, wanted)
     if run is None:
         return LONG
     allocate: Callable[..., Any]
@@ -146,7 +154,20 @@ def known_call(
         allocate = np.empty if fills_bytes(desc) else np.zeros
     else:
         allocate = _aligned if fills_bytes(desc) else _aligned_zeros
-    return run, desc, allocate, desc.nbytes, (reorder, x.memory.desc, attr, named, views)
+    return run, desc, allocate, desc.nbytes, (reorder, x.memory.desc, attr, named, wanted, views)
+
+
+def _runner(reorder: PreparedReorder, views: list[ArrayView | None], wanted: object) -> Any:
+    """Return the function that runs a reorder of such arrays; None if only the long way does."""
+    run = reorder.fast_call(*views)
+    if run is None or not isinstance(wanted, ImageDesc):
+        return run
+    shape, dtype = wanted.shape, wanted.dtype.numpy
+
+    def run_image(x: Any, data: NDArray[np.uint8]) -> Any:
+        return run(x, data) is None and np.ndarray(shape, dtype, data)
+
+    return run_image
 
 
 def note_tensors(key: tuple[Any, ...], x: Any, out: Any) -> None:
@@ -161,10 +182,11 @@ def note_tensors(key: tuple[Any, ...], x: Any, out: Any) -> None:
     if not found:
         return
     _, *result, owners = found
-    reorder, *_, views = owners
-    run = reorder.fast_call(
-        *(view and view._replace(kind=kind) for view, kind in zip(views, kinds, strict=True))
-    )
+    reorder, *_, wanted, views = owners
+    of_tensors = [
+        view and view._replace(kind=kind) for view, kind in zip(views, kinds, strict=True)
+    ]
+    run = _runner(reorder, of_tensors, wanted)
 
     def run_plain(x: Any, out: Any) -> object:
         """Leave what `from_dlpack` refuses or detaches to it."""

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from memdesc import Block, MemdescError, MemoryDesc
+from memdesc import MemdescError, MemoryDesc
 from memdesc.errors import NotBlockedError
 from memdesc.layout import memory_order
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
+
+    from memdesc import Block
+
+# The arrays of so many descriptors are kept: finding one takes longer than making a view.
+_MAX_KEPT = 512
 
 
 def bits_of(data: NDArray[np.uint8], desc: MemoryDesc) -> NDArray[Any]:
@@ -30,9 +38,7 @@ def write_back(elements: NDArray[Any], data: NDArray[np.uint8], desc: MemoryDesc
 
 def is_plain(desc: MemoryDesc) -> bool:
     """Whether a strided numpy array over the dims can describe the elements."""
-    layout = desc.layout
-    has_strides = len(layout.blocks) == len(layout.axes) == layout.ndims and not layout.xor
-    return has_strides and not desc.dtype.is_packed
+    return _plain(desc) is not None
 
 
 def logical_array(data: NDArray[np.uint8], desc: MemoryDesc) -> NDArray[Any]:
@@ -41,18 +47,19 @@ def logical_array(data: NDArray[np.uint8], desc: MemoryDesc) -> NDArray[Any]:
     It is a view if the layout is plain, or if the elements happen to be in row-major order; else a
     copy.
     """
+    plain = _plain(desc)
+    if plain is not None:
+        return plain.over(data, desc.dtype.numpy, desc)
     values = bits_of(data, desc)
-    if is_plain(desc):
-        loops = [
-            block._replace(extent=size) for block, size in zip(desc.blocks, desc.dims, strict=True)
-        ]
-        return _strided(values, desc, loops).view(desc.dtype.numpy)
+    whole = _whole_blocks(desc)
     if not desc.nelems:
         array = np.zeros(desc.dims, values.dtype)
-    elif desc.layout.has_partial_blocks or desc.layout.xor:
+    elif whole is None:
         array = values[desc.layout.offsets()]
     else:
-        array = _from_whole_blocks(values, desc)
+        blocks, padded, elements, dims, order = whole
+        array = blocks.over(values, values.dtype, desc).reshape(padded)[elements]
+        array = array.reshape(dims).transpose(order)
     return np.ascontiguousarray(array).view(desc.dtype.numpy)
 
 
@@ -69,6 +76,39 @@ def physical_array(data: NDArray[np.uint8], desc: MemoryDesc) -> NDArray[Any]:
 
     Fails with a `NotBlockedError` for 4-bit types, and for views that end inside a block.
     """
+    return _physical(desc).over(data, desc.dtype.numpy, desc)
+
+
+class Strided(NamedTuple):
+    """A strided array over the elements of a descriptor; strides and start are in bytes."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    start: int
+
+    def over(self, buffer: NDArray[Any], dtype: np.dtype[Any], desc: MemoryDesc) -> NDArray[Any]:
+        """Return the array over a buffer of a descriptor."""
+        try:
+            return np.ndarray(self.shape, dtype, buffer, self.start, self.strides)
+        except ValueError:
+            # an array without elements, or with one element that is repeated
+            raise MemdescError(
+                f"{desc!r} has dims that span more bytes than a numpy array may have; see .data"
+            ) from None
+
+
+@lru_cache(_MAX_KEPT)
+def _plain(desc: MemoryDesc) -> Strided | None:
+    """Return the array over the dims; None if no strided array is."""
+    layout = desc.layout
+    has_strides = len(layout.blocks) == len(layout.axes) == layout.ndims and not layout.xor
+    if not has_strides or desc.dtype.is_packed:
+        return None
+    return _strided(desc, desc.dims, desc.blocks)
+
+
+@lru_cache(_MAX_KEPT)
+def _physical(desc: MemoryDesc) -> Strided:
     if desc.dtype.is_packed:
         raise NotBlockedError(
             f"two {desc.dtype} elements share a byte, so no numpy array shows their blocks; see "
@@ -76,35 +116,36 @@ def physical_array(data: NDArray[np.uint8], desc: MemoryDesc) -> NDArray[Any]:
         )
     if desc.layout.has_partial_blocks:
         raise NotBlockedError(f"{desc!r} ends inside a block, so its blocks are not an n-d array")
-    loops = sorted(desc.blocks, key=memory_order)
-    return _strided(bits_of(data, desc), desc, loops).view(desc.dtype.numpy)
+    return over_blocks(desc, sorted(desc.blocks, key=memory_order))
 
 
-def _from_whole_blocks(values: NDArray[Any], desc: MemoryDesc) -> NDArray[Any]:
-    """Return the logical array of a layout whose blocks are all whole."""
+@lru_cache(_MAX_KEPT)
+def _whole_blocks(desc: MemoryDesc) -> tuple[Strided, list[int], Any, list[int], Any] | None:
+    """Return the array of the blocks and what leads from it to the dims; None if some are partial.
+
+    This is the padded size of each axis, the part of the axes with elements, the dims in the order
+    of the axes, and the place of each dim among them.
+    """
     layout = desc.layout
-    padded = _strided(values, desc, list(layout.blocks)).reshape(
-        [axis.padded for axis in layout.axes]
-    )
-    data = padded[tuple(slice(layout.axis_size(k)) for k in range(len(layout.axes)))]
+    if layout.has_partial_blocks or layout.xor:
+        return None
+    padded = [axis.padded for axis in layout.axes]
+    elements = tuple(slice(layout.axis_size(k)) for k in range(len(layout.axes)))
     order = [dim for axis in layout.axes for dim in axis.dims]
-    return data.reshape([layout.dims[dim] for dim in order]).transpose(np.argsort(order))
+    dims = [layout.dims[dim] for dim in order]
+    return over_blocks(desc, layout.blocks), padded, elements, dims, np.argsort(order)
 
 
-def _strided(values: NDArray[Any], desc: MemoryDesc, loops: list[Block]) -> NDArray[Any]:
-    """Return a view of elements with one axis for each block."""
-    start = values[desc.offset0 :] if desc.nelems else values[:0]
+def over_blocks(desc: MemoryDesc, blocks: Sequence[Block]) -> Strided:
+    """Return the array with an axis for each block."""
+    return _strided(desc, [block.extent for block in blocks], blocks)
+
+
+def _strided(desc: MemoryDesc, extents: Sequence[int], blocks: Sequence[Block]) -> Strided:
+    itemsize = desc.dtype.bits_dtype.itemsize
     # numpy may refuse the stride of a loop with one step, or of an array without elements
-    strides = [
-        loop.stride * values.itemsize if loop.extent > 1 and desc.nelems else values.itemsize
-        for loop in loops
-    ]
-    try:
-        return np.lib.stride_tricks.as_strided(
-            start, [loop.extent for loop in loops], strides, writeable=values.flags.writeable
-        )
-    except ValueError:
-        # an array without elements, or with one element that is repeated
-        raise MemdescError(
-            f"{desc!r} has dims that span more bytes than a numpy array may have; see .data"
-        ) from None
+    strides = tuple(
+        block.stride * itemsize if extent > 1 and desc.nelems else itemsize
+        for extent, block in zip(extents, blocks, strict=True)
+    )
+    return Strided(tuple(extents), strides, desc.offset0 * itemsize if desc.nelems else 0)

@@ -9,6 +9,7 @@ import numpy as np
 
 from memdesc.extra import FACTORS, compensation_layout
 from memdesc.layout import memory_order
+from reorder.memory.arrays import over_blocks
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -73,13 +74,7 @@ def _sums(values: NDArray[np.int8], desc: MemoryDesc, mask: int) -> NDArray[np.i
         padded = np.zeros([desc.padded_dims[dim] for dim in kept], np.int32)
         padded[tuple(slice(desc.dims[dim]) for dim in kept)] = summed
         return padded
-    shape, strides = (
-        [block.extent for block in layout.blocks],
-        [block.stride for block in layout.blocks],
-    )
-    blocks = np.lib.stride_tricks.as_strided(
-        values[desc.offset0 :], shape, strides, writeable=False
-    )
+    blocks = over_blocks(desc, layout.blocks).over(values, values.dtype, desc)
     summed_blocks = tuple(k for k, block in enumerate(layout.blocks) if block.axis not in kept)
     # blocks are in index order (axis by axis, the largest step first), and so are the kept ones
     sums: NDArray[np.int32] = blocks.sum(axis=summed_blocks, dtype=np.int32).reshape(

@@ -80,6 +80,6 @@ def _parts(values: NDArray[Any], desc: MemoryDesc) -> Iterator[NDArray[Any]]:
         nodes = [node for node in box.nodes if node.strides[DST]]
         shape = [node.extent for node in nodes]
         strides = [node.strides[DST] * values.itemsize for node in nodes]
-        yield np.lib.stride_tricks.as_strided(
-            values[box.offsets[DST] :], shape, strides, writeable=values.flags.writeable
-        )
+        start = box.offsets[DST] * values.itemsize
+        part: NDArray[Any] = np.ndarray(shape, values.dtype, values, start, strides)
+        yield part

@@ -63,6 +63,7 @@ def calls_of(dims: tuple[int, ...]) -> Iterator[Call]:
             x, "nhwc", dtype="s8", attr=reorder.Attr(dst_scale=scales, dst_scale_mask=2)
         ),
     )
+    yield Call('image: "in_out_channel"', lambda: reorder.reorder(x, "in_out_channel"))
     out = reorder.Memory(desc)
     yield Call("out=memory", lambda: reorder.reorder(x, out=out))
     view = np.empty((dims[0], *dims[2:], dims[1]), np.float32).transpose(0, 3, 1, 2)
@@ -80,6 +81,9 @@ def calls_of(dims: tuple[int, ...]) -> Iterator[Call]:
     yield Call("prepared: run(x, out)", lambda: run(x, flat))
     yield Call("execute(plan, x, out)", lambda: reorder.execute(plan, x, flat))
     yield Call("Memory(desc)", lambda: reorder.Memory(desc))
+    blocked = reorder.reorder(x, "nChw16c")
+    yield Call("memory.numpy()", memory.numpy)
+    yield Call("memory.numpy() of blocks", blocked.numpy)
     try:
         torch: Any = import_module("torch")
     except ImportError:

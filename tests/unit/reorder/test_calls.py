@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import reorder
-from memdesc import MemdescError, memory_desc
+from memdesc import MemdescError, image_desc, memory_desc
 from memdesc.errors import OverlapError
 from reorder import calls
 from reorder.memory.dlpack import TensorView
@@ -60,6 +60,8 @@ GAPS = memory_desc(_DIMS, "f32", strides=(400, 1, 80, 20))
 LARGE = cube(64, 128)
 BROADCAST = np.broadcast_to(X[:1], _DIMS)
 RAW = np.empty(X.size, np.float32)
+IMAGE = image_desc(_DIMS, "f32", "in_out_channel")
+PIXELS = reorder.reorder(X, IMAGE)
 KINDS: dict[str, Callable[[], Any]] = {
     "name": lambda: reorder.reorder(X, "nhwc"),
     "padded": lambda: reorder.reorder(X, "nChw16c"),
@@ -87,6 +89,11 @@ KINDS: dict[str, Callable[[], Any]] = {
     "one thread": lambda: reorder.reorder(X, "nhwc", threads=1),
     "with gaps": lambda: reorder.reorder(X, GAPS),
     "aligned": lambda: reorder.reorder(LARGE, "ba"),
+    "image": lambda: reorder.reorder(X, IMAGE),
+    "name of an image": lambda: reorder.reorder(X, "in_out_channel"),
+    "pixels": lambda: reorder.reorder(PIXELS, "nhwc", src=IMAGE),
+    "view": INTO.numpy,
+    "blocks": INTO.blocks,
 }
 
 
@@ -236,9 +243,9 @@ def test_arrays_of_several_kinds_take_turns() -> None:
     for x in [X, X[:, :3], X[..., ::2], tensor] * 4:
         array = getattr(x, "array", x)
         assert np.array_equal(reorder.reorder(x, "nhwc").numpy(), array)
-        out = np.empty_like(array)
-        assert reorder.reorder(x, out=out) is out
-        assert np.array_equal(out, array)
+        for out in (np.empty_like(array), np.empty_like(array, order="C")):
+            assert reorder.reorder(x, out=out) is out
+            assert np.array_equal(out, array)
 
 
 def test_tensors_are_known_as_the_arrays_that_they_export() -> None:
@@ -272,6 +279,7 @@ def exchanged_calls(kind: Any = Exchanged, dtype: Any = np.float32) -> dict[str,
 
     return {
         "name": lambda: reorder.reorder(x, "nChw16c"),
+        "image": lambda: reorder.reorder(x, "in_out_channel", dtype="f16"),
         "src": lambda: reorder.reorder(turned, "nchw", src="nhwc"),
         "dtype": lambda: reorder.reorder(x, "nhwc", dtype="f32"),
         "raw": lambda: reorder.reorder(x, "nhwc", src=NHWC.with_dtype(dtype)),
