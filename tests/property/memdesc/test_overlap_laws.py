@@ -1,53 +1,101 @@
+"""Layouts by hand, of any blocks, agree with their definition, and overlap where that does."""
+
 import contextlib
 import re
 from itertools import product
+from math import prod
 
-from hypothesis import given
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from memdesc import Axis, Block, Layout, MemdescError
+from memdesc import Axis, Block, Layout, MemdescError, data_type, memory_desc
 from memdesc.diophantine import SearchLimitError, Term, solve
 from memdesc.errors import OverlapError
+from memdesc.index import index_at, indices_at
 from memdesc.layout import layout_by_strides
 from memdesc.overlap import check_overlap
 from tests.differential.nesting import check_nesting
-from tests.strategies import dims, tags
+from tests.oracles import places
 from tests.work import count_calls
 
 
 @st.composite
-def small_layouts(draw: st.DrawFn) -> Layout:
-    """Draw strides small enough to overlap often: negative, zero, with blocks and padding."""
-    sizes = draw(dims(max_ndims=4, max_nelems=60))
-    tag = draw(tags(len(sizes), 8))
-    steps = tag.block_sizes
-    strides = tuple(draw(st.integers(-2, 30)) for _ in sizes)
-    inner = tuple((digit.extent, digit.axis) for digit in tag.digits if digit.extent)
-    padded = [-(-size // step) * step for size, step in zip(sizes, steps, strict=True)]
-    more = draw(st.integers(0, 4 * len(sizes)))
-    if more < len(sizes) and sizes[more]:
-        padded[more] += steps[more]
-    return layout_by_strides(sizes, strides, inner, tuple(padded), 10**4)
+def layouts(draw: st.DrawFn) -> Layout:
+    """Draw any layout: dims fused, axes padded by any number or to whole blocks, any strides."""
+    sizes = tuple(draw(st.lists(st.integers(0, 5), min_size=1, max_size=3)))
+    axes: list[Axis] = []
+    blocks: list[Block] = []
+    left = list(range(len(sizes)))
+    while left:
+        first, *others = left
+        fused = draw(st.permutations(others))[: draw(st.sampled_from([0, 0, 1, 2]))]
+        dims = (first, *fused)
+        left = [dim for dim in left if dim not in dims]
+        size = prod(sizes[dim] for dim in dims)
+        inner = draw(st.lists(st.integers(2, 4), max_size=3))
+        k, step = len(axes), prod(inner)
+        padded = size + draw(st.integers(0, 6)) if size else 0
+        padded = -(-padded // step) * step if draw(st.booleans()) else padded
+        axes.append(Axis(dims, padded))
+        blocks.append(Block(k, step, -(-padded // step), draw(st.integers(-40, 60))))
+        for extent in inner:
+            step //= extent
+            blocks.append(Block(k, step, extent, draw(st.integers(-30, 60).filter(bool))))
+    front = -min(places(axes, blocks).values(), default=0)
+    return Layout(sizes, tuple(axes), tuple(blocks), front + draw(st.integers(0, 9)))
 
 
-@st.composite
-def fused_layouts(draw: st.DrawFn) -> Layout:
-    """Draw two dims that are one axis, cut into blocks of 2, 3 and 4."""
-    strides = draw(st.tuples(*[st.integers(1, 9)] * 3))
-    cuts = zip((12, 4, 1), (2, 3, 4), strides, strict=True)
-    blocks = tuple(Block(0, step, extent, stride) for step, extent, stride in cuts)
-    return Layout((4, 6), (Axis((0, 1), 24),), blocks)
+def offsets_of(layout: Layout) -> dict[tuple[int, ...], int]:
+    """Return the offset of each padded index, one index per axis."""
+    found = places(layout.axes, layout.blocks)
+    return {index: layout.offset0 + offset for index, offset in found.items()}
 
 
-def overlaps(layout: Layout) -> bool:
-    """Return whether two padded indices, broadcast digits left aside, share an element."""
-    loops = [block for block in layout.blocks if block.stride]
-    digits = product(*(range(block.extent) for block in loops))
-    places = [
-        sum(digit * block.stride for digit, block in zip(index, loops, strict=True))
-        for index in digits
-    ]
-    return len(places) > len(set(places))
+def dims_index(layout: Layout, index: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the index of each dim; the padding of fused dims is along the first."""
+    found = [0] * len(layout.dims)
+    for i, axis in zip(index, layout.axes, strict=True):
+        rest = i
+        for dim in reversed(axis.dims[1:]):
+            rest, found[dim] = divmod(rest, layout.dims[dim])
+        found[axis.dims[0]] = rest
+    return tuple(found)
+
+
+@settings(max_examples=150)
+@given(layouts())
+def test_a_layout_ends_after_its_last_padded_element(layout: Layout) -> None:
+    offsets = offsets_of(layout).values()
+    least = layout.offset0 - min(offsets, default=layout.offset0)
+    assert layout.last == max(offsets, default=layout.offset0)
+    assert layout.nelems == prod(layout.dims)
+    assert layout.padded_nelems == len(offsets)
+    rows = [block.extent * block.stride for block in layout.blocks if block.extent > 1]
+    span = max(layout.last - layout.offset0 + 1, *rows, 0) if layout.nelems else 0
+    assert layout.span == span
+    if least:
+        with pytest.raises(MemdescError, match=f"reaches offset -1, .* must be at least {least}"):
+            Layout(layout.dims, layout.axes, layout.blocks, least - 1)
+    for dtype, nbytes in (("u4", (layout.last + 2) // 2), ("f32", 4 * (layout.last + 1))):
+        with contextlib.suppress(OverlapError):
+            desc = memory_desc(layout.dims, data_type(dtype), layout)
+            assert desc.min_nbytes == (nbytes if layout.nelems else 0)
+            assert desc.nbytes >= desc.min_nbytes
+
+
+@settings(max_examples=150)
+@given(layouts())
+def test_offsets_are_those_of_the_definition(layout: Layout) -> None:
+    wanted = offsets_of(layout)
+    assert layout.offsets(padded=True).reshape(-1).tolist() == [*wanted.values()]
+    logical = layout.offsets()
+    assert logical.shape == layout.dims
+    for index, offset in wanted.items():
+        at = dims_index(layout, index)
+        if all(i < size for i, size in zip(at, layout.dims, strict=True)):
+            assert logical[at] == layout.offset(at) == offset
 
 
 def refusal(layout: Layout) -> str:
@@ -59,14 +107,40 @@ def refusal(layout: Layout) -> str:
     return ""
 
 
-@given(small_layouts())
-def test_strides_are_refused_exactly_where_two_padded_indices_share_an_element(
+@settings(max_examples=300)
+@given(layouts())
+# two strides that miss by one
+@example(Layout((2, 2), (Axis((0,), 2), Axis((1,), 2)), (Block(0, 1, 2, 1), Block(1, 1, 2, 1))))
+def test_a_layout_is_refused_exactly_where_two_steps_of_whole_blocks_share_an_element(
     layout: Layout,
 ) -> None:
-    assert ("share one element" in refusal(layout)) == bool(layout.nelems and overlaps(layout))
+    # a stride of 0 repeats elements on purpose
+    loops = [range(0, b.extent * b.stride, b.stride) for b in layout.blocks if b.stride]
+    offsets = [sum(steps) for steps in product(*loops)]
+    overlaps = layout.nelems > 0 and len(offsets) > len(set(offsets))
+    said = refusal(layout)
+    assert ("share one element" in said) == overlaps == bool(said)
+    if not said:
+        _check_inverse(layout)
 
 
-@given(small_layouts() | fused_layouts())
+def _check_inverse(layout: Layout) -> None:
+    desc = memory_desc(layout.dims, "f32", layout)
+    index_of = {offset: index for index, offset in offsets_of(layout).items()}
+    everything = np.arange(-2, layout.last + 3)
+    indices, found = indices_at(layout, everything)
+    for k, offset in enumerate(everything.tolist()):
+        one = index_at(layout, offset)
+        assert (one is not None) == (offset in index_of and layout.nelems > 0) == found[k]
+        if one is None:
+            continue
+        assert tuple(int(along[k]) for along in indices) == one
+        assert desc.offset(one, padded=True) == offset
+        if not desc.has_broadcast:
+            assert one == dims_index(layout, index_of[offset])
+
+
+@given(layouts())
 def test_a_refusal_shows_two_indices_of_one_offset_and_how_they_differ(layout: Layout) -> None:
     said = refusal(layout)
     shown = re.findall(r"\(([0-9]+(?:, [0-9]+|,)*)\)", said.split(": ")[0])
@@ -79,12 +153,18 @@ def test_a_refusal_shows_two_indices_of_one_offset_and_how_they_differ(layout: L
     assert bool(differences) == bool(said) or layout.fused() is not None
 
 
-@given(small_layouts())
-def test_strides_that_nest_do_not_overlap(layout: Layout) -> None:
+@given(
+    st.lists(st.tuples(st.integers(1, 5), st.integers(0, 40)), min_size=1, max_size=4),
+    st.sampled_from([(), ((2, 0),), ((4, 0), (2, 0))]),
+)
+def test_strides_that_nest_do_not_overlap(
+    loops: list[tuple[int, int]], inner: tuple[tuple[int, int], ...]
+) -> None:
+    sizes, strides = zip(*loops, strict=True)
+    layout = layout_by_strides(sizes, strides, inner)
     with contextlib.suppress(OverlapError):
         check_nesting(layout, 32)
-        if min(layout.strides()) >= 0:
-            assert not refusal(layout)
+        assert not refusal(layout)
 
 
 @given(st.data())

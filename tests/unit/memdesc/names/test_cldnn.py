@@ -14,8 +14,10 @@ from memdesc import (
     memory_desc,
 )
 from memdesc.names.cldnn import REFUSED
-from tests.oracles import Digits
 from tests.tables import CLDNN
+
+# a digit: letters, step, extent; None is the outer digit, which counts whole steps
+Digits = list[tuple[str, int, int | None]]
 
 WITH_DIGITS = [name for name, row in CLDNN.items() if row["digits"] and name not in REFUSED]
 WITH_INT4_DIGITS = [name for name in WITH_DIGITS if "int4_digits" in CLDNN[name]]
