@@ -1,7 +1,7 @@
 """Whatever a caller passes is described correctly, or refused in a short message.
 
-Arguments are any values; strings and fields that differ from valid ones by a few changes; and
-layouts, tags and images made by hand of any integers.
+Strings and fields that differ from valid ones by a few changes; and layouts, tags and images made
+by hand of any integers. Wrong arguments of any kind are those of `test_careless_call_laws`.
 """
 
 import json
@@ -21,50 +21,18 @@ from memdesc import (
     MemdescError,
     MemoryDesc,
     RuntimeDesc,
-    data_type,
     image_desc,
     known_names,
     memory_desc,
+    parse_layout,
 )
-from memdesc.dtypes import DATA_TYPES
+from memdesc.exchange import SYSTEMS
 from memdesc.names import is_image, suggest
 from memdesc.tags import Digit, FormatTag, parse_tag
 from memdesc.verbose import from_verbose, to_verbose
 from tests.files import json_mutations, mutations
 from tests.strategies import descs, name_strings, tags
 
-_NUMPY = (np.int8(3), np.uint64(2**63), np.float32(2), np.bool_(1), np.array(3), np.array([1, 2]))
-_EDGES = (2**31, 2**62, 2**63 - 1, 2**63, -(2**63), 10**5000)
-NUMBERS = st.one_of(
-    st.integers(-3, 70),
-    st.integers(),
-    st.booleans(),
-    st.floats(),
-    st.sampled_from([None, *_EDGES, *_NUMPY, 2j, "3", b"3", ()]),
-)
-_OBJECTS = (object(), int, [[1, 2]], np.zeros((2, 2), int), np.array([], int), range(3), {1})
-SIZES = st.one_of(
-    st.lists(st.integers(0, 20), min_size=1, max_size=12),
-    st.lists(NUMBERS, max_size=14),
-    NUMBERS,
-    st.lists(NUMBERS, max_size=4).map(iter),
-    st.text(max_size=4),
-    st.dictionaries(st.integers(0, 3), st.integers(), max_size=3),
-    st.sampled_from(_OBJECTS),
-)
-_HUGE = st.integers(1, 5) | st.sampled_from([2**20, 2**31, 2**32, 2**62, 2**63 - 1])
-_TYPES: tuple[Any, ...] = (np.float32, np.dtype("f8"), object, [], {}, [("a", "f4")])
-DTYPES = st.one_of(
-    st.sampled_from(list(DATA_TYPES)), name_strings(), NUMBERS, st.sampled_from(_TYPES)
-)
-NAMES = name_strings() | NUMBERS
-JSON = st.recursive(
-    st.one_of(st.none(), st.booleans(), st.integers(-2, 20), st.floats(), st.text(max_size=5)),
-    lambda inner: (
-        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
-    ),
-    max_leaves=6,
-)
 _DIMS = (2, 17, 5, 4)
 _DESCS = [
     memory_desc(_DIMS, "f32", "nChw16c"),
@@ -85,6 +53,38 @@ def only_memdesc_errors(make: Callable[..., Any], *args: Any) -> Any:
     return None
 
 
+def check(value: object) -> None:
+    """Ask what can be asked of any value of memdesc, however large."""
+    match value:
+        case RuntimeDesc():
+            to_verbose(value)
+        case MemoryDesc():
+            assert eval(repr(value)) == value if "MemoryDesc" not in repr(value) else True
+            assert MemoryDesc.from_json(value.to_json()) == value
+            assert 0 <= value.min_nbytes <= value.nbytes < 2**63
+            assert {*map(type, (value.nbytes, *value.dims, *value.padded_dims))} == {int}
+            only_memdesc_errors(to_verbose, value)
+        case FormatTag():
+            assert parse_tag(str(value)) == value
+            check(only_memdesc_errors(memory_desc, (3,) * value.ndims, "f32", value))
+        case ImageDesc():
+            assert value.width * value.height * value.channels == value.desc.padded_nelems
+            assert eval(repr(value)) == value
+
+
+def _by_name(dims: tuple[int, ...], dtype: str, name: str) -> MemoryDesc:
+    if is_image(name):
+        check(only_memdesc_errors(image_desc, dims, dtype, name))
+    return memory_desc(dims, dtype, name)
+
+
+def _by_notation(text: str) -> Any:
+    for name in ("", *(f"{system}:" for system in SYSTEMS)):
+        for dims in (None, _DIMS[:2]):
+            desc = only_memdesc_errors(parse_layout, name + text, dims)
+            assert desc is None or dims in (None, desc.dims)
+
+
 def _changed(*texts: str) -> st.SearchStrategy[str]:
     """Draw a string that differs from one of these by a few changes."""
     return st.sampled_from(texts).flatmap(
@@ -92,123 +92,61 @@ def _changed(*texts: str) -> st.SearchStrategy[str]:
     )
 
 
-def _check_desc(desc: MemoryDesc | RuntimeDesc) -> None:
-    """Ask what can be asked of any descriptor, however large."""
-    if isinstance(desc, RuntimeDesc):
-        to_verbose(desc)
-        return
-    assert eval(repr(desc)) == desc if "MemoryDesc" not in repr(desc) else True
-    assert MemoryDesc.from_json(desc.to_json()) == desc
-    assert 0 <= desc.min_nbytes <= desc.nbytes < 2**63
-    assert type(desc.nbytes) is int
-    assert {type(size) for size in (*desc.dims, *desc.padded_dims)} == {int}
-    only_memdesc_errors(to_verbose, desc)
-
-
-def _check_tag(tag: FormatTag) -> None:
-    assert parse_tag(str(tag)) == tag
-    if desc := only_memdesc_errors(memory_desc, (3,) * tag.ndims, "f32", tag):
-        _check_desc(desc)
-
-
-def _check_image(image: ImageDesc) -> None:
-    assert image.width * image.height * image.channels == image.desc.padded_nelems
-    assert eval(repr(image)) == image
-
-
-def _check_dtype(dtype: object) -> None:
-    assert dtype in DATA_TYPES.values()
-
-
-def _by_name(dims: tuple[int, ...], dtype: str, name: str) -> MemoryDesc:
-    if is_image(name):
-        only_memdesc_errors(image_desc, dims, dtype, name)
-    return memory_desc(dims, dtype, name)
-
-
-def _by_strides(sizes: Any, strides: Any, options: dict[str, Any]) -> MemoryDesc:
-    return memory_desc(sizes, "f32", strides=strides, **options)
-
-
-def _by_verbose(text: str, sizes: Any, offset0: Any) -> Any:
-    dims: Any = sizes if isinstance(sizes, list) else ["a", "b"]
-    return from_verbose(text, dims, offset0=offset0)
+_HUGE = st.integers(1, 5) | st.sampled_from([2**20, 2**31, 2**32, 2**62, 2**63 - 1])
+_SMALL = st.lists(st.integers(-1, 4), max_size=3).map(tuple)
+_DIGITS = st.builds(Digit, st.integers(-1, 3), st.integers(-1, 9), st.integers(-1, 4))
+_KNOWN = [name.text for name in known_names()]
+_SOME_DIMS = st.sampled_from([_DIMS, (35, 19), (2, 4, 8, 3, 5), (7,)])
+_TAGS = [st.lists(each, max_size=most).map(tuple) for each, most in ((_SMALL, 3), (_DIGITS, 5))]
+_FIELDS = descs(max_ndims=4, max_nelems=64).map(lambda desc: json.loads(desc.to_json()))
+_PIECES = [
+    "(2,(16,2)):(32,(1,16))",
+    "f32[2,17]{1,0:T(8,128)(2,1)E(4)S(1)}",
+    "aB16b",
+    "outer_dims_perm = [1, 0] inner_dims_pos = [1] inner_tiles = [16]",
+    "affine_map<(d0, d1) -> (d0, d1 floordiv 2, d1 mod 2)>",
+    "memref<2x17xf32, strided<[17, 1], offset: 3>>",
+    " into %dest : tensor<2x17xf32> -> tensor<2x2x16xf32>",
+    "lambda a, b: [a, (b * 1 + a) // 4, b // 2 % 2, b % T.int64(4)]",
+    "AB[4b2a]",
+    "size=(2, 17), stride=[17, 1], storage_offset=3",
+    "dim_order=(1, 0)",
+    "FixedLayout('cpu', torch.float32, size=[2, 17], stride=[17, 1])",
+    "T.TileLayout(T.S[(2, 17):(17 @ Axis.m, 1)] + 3)",
+    "memref<?x17xf32, affine_map<(d0, d1) -> (d0 * 17 + d1 + 2)>>",
+    "17x1:2b@3",
+    "f32::blocked:ab::f0",
+    *"(){}[]:,*T1298 ",
+]
 
 
 class _Reader(NamedTuple):
-    """What makes a value, what its arguments are drawn from, and what checks the value."""
+    """What makes a value, and what its arguments are drawn from."""
 
     make: Callable[..., Any]
     given: tuple[st.SearchStrategy[Any], ...]
-    check: Callable[[Any], None]
 
 
-_OPTIONS = st.fixed_dictionaries(
-    {},
-    optional={
-        **dict.fromkeys(("inner_blks", "inner_idxs", "padded_dims"), SIZES),
-        "offset0": NUMBERS,
-        "layout": name_strings(),
-    },
-)
-_SMALL = st.lists(st.integers(-1, 4), max_size=3).map(tuple)
-_DIGITS = st.builds(Digit, st.integers(-1, 3), st.integers(-1, 9), st.integers(-1, 4))
-_VERBOSE = st.one_of(
-    NAMES,
-    st.binary(max_size=9),
-    st.text(":apo0x1b8-", max_size=12).map("f32:{}".format),
-    st.builds("f32:p:blocked:{}:{}:f0".format, name_strings(), st.text(":apo0x1b8-", max_size=12)),
-)
-_KNOWN = [name.text for name in known_names()]
-_SOME_DIMS = st.sampled_from([_DIMS, (35, 19), (2, 4, 8, 3, 5), (7,)])
 _READERS = {
-    "tag and sizes": _Reader(memory_desc, (SIZES, DTYPES, st.none() | NAMES), _check_desc),
-    "strides": _Reader(_by_strides, (SIZES, SIZES, _OPTIONS), _check_desc),
     "huge sizes": _Reader(
         memory_desc,
-        (st.lists(_HUGE, min_size=1, max_size=12), st.sampled_from(["u8", "s4"]), NAMES),
-        _check_desc,
+        (st.lists(_HUGE, min_size=1, max_size=12), st.sampled_from(["u8", "s4"]), name_strings()),
     ),
-    "tag": _Reader(parse_tag, (NAMES,), _check_tag),
-    "tag by hand": _Reader(
-        FormatTag,
-        (
-            st.lists(_SMALL, max_size=3).map(tuple),
-            st.lists(_DIGITS, max_size=5).map(tuple),
-            _SMALL,
-        ),
-        _check_tag,
+    "tag by hand": _Reader(FormatTag, (*_TAGS, _SMALL)),
+    "tag": _Reader(parse_tag, (name_strings() | _changed(*_KNOWN),)),
+    "name": _Reader(
+        _by_name, (_SOME_DIMS, st.sampled_from(["s8", "f16"]), name_strings() | _changed(*_KNOWN))
     ),
-    "image": _Reader(
-        image_desc, (SIZES, DTYPES, NAMES | st.text("abcdABCD|4() ", max_size=14)), _check_image
-    ),
-    "data type": _Reader(data_type, (DTYPES,), _check_dtype),
-    "verbose": _Reader(_by_verbose, (_VERBOSE, SIZES, NUMBERS), _check_desc),
+    "fields of JSON": _Reader(MemoryDesc.from_json, (_FIELDS.flatmap(json_mutations),)),
     "JSON": _Reader(
-        MemoryDesc.from_json,
-        (st.one_of(st.text(max_size=20), st.binary(max_size=20), JSON.map(json.dumps), NUMBERS),),
-        _check_desc,
+        MemoryDesc.from_json, (st.text(max_size=20) | _changed(*map(MemoryDesc.to_json, _DESCS)),)
     ),
-    "fields of JSON": _Reader(
-        MemoryDesc.from_json,
-        (
-            descs(max_ndims=4, max_nelems=64).flatmap(
-                lambda desc: json_mutations(json.loads(desc.to_json()))
-            ),
-        ),
-        _check_desc,
+    "verbose": _Reader(
+        from_verbose, (_changed(*(to_verbose(_DESCS[k]) for k in (0, 3))), st.just(_DIMS))
     ),
-    "JSON that was changed": _Reader(
-        MemoryDesc.from_json, (_changed(*(desc.to_json() for desc in _DESCS)),), _check_desc
-    ),
-    "verbose that was changed": _Reader(
-        from_verbose,
-        (_changed(*(to_verbose(_DESCS[k]) for k in (0, 3))), st.just(_DIMS)),
-        _check_desc,
-    ),
-    "tag that was changed": _Reader(parse_tag, (_changed(*_KNOWN),), _check_tag),
-    "name that was changed": _Reader(
-        _by_name, (_SOME_DIMS, st.sampled_from(["s8", "f16"]), _changed(*_KNOWN)), _check_desc
+    "notation": _Reader(
+        _by_notation,
+        (st.lists(st.sampled_from(_PIECES), max_size=9).map("".join) | st.text(max_size=20),),
     ),
 }
 
@@ -217,17 +155,7 @@ _READERS = {
 @given(data=st.data())
 def test_anything_is_read_as_what_it_says_or_refused(what: str, data: st.DataObject) -> None:
     reader = _READERS[what]
-    found = only_memdesc_errors(reader.make, *map(data.draw, reader.given))
-    if found is not None:
-        reader.check(found)
-
-
-@given(descs(max_ndims=4, max_nelems=64), SIZES, SIZES)
-def test_any_question_is_answered_or_refused(desc: MemoryDesc, a: Any, b: Any) -> None:
-    a, b = (list(value) if hasattr(value, "__next__") else value for value in (a, b))
-    for ask in (desc.offset, desc.reshape, desc.permute_axes, desc.with_dtype):
-        only_memdesc_errors(ask, a)
-    only_memdesc_errors(desc.submemory, a, b)
+    check(only_memdesc_errors(reader.make, *map(data.draw, reader.given)))
 
 
 @given(st.one_of(st.text(max_size=120), name_strings()))
@@ -244,24 +172,8 @@ def test_suggestions_are_at_most_three_known_names(text: str) -> None:
 _SEEDS = st.integers(0, 2**32)
 _KINDS = [np.dtype(f"{sign}{nbytes}").type for nbytes in (1, 2, 4, 8) for sign in "iu"]
 _STRANGE: tuple[Any, ...] = (True, 1.0, np.float32(2), None, "1", 2**63, -(2**64), np.ones(2))
-_NEAR_EDGES = (
-    0,
-    1,
-    -1,
-    2,
-    3,
-    7,
-    8,
-    16,
-    127,
-    255,
-    300,
-    2**31,
-    2**40,
-    2**62,
-    2**63 - 1,
-    -(2**63) + 1,
-)
+_EDGES = (0, 1, -1, 2, 3, 7, 8, 16, 127, 255, 300, *(2**k for k in (31, 40, 62)))
+_NEAR_EDGES = (*_EDGES, 2**63 - 1, -(2**63) + 1)
 
 
 def disguised(number: int, rng: np.random.Generator) -> Any:
@@ -284,32 +196,19 @@ def _another(number: int, rng: np.random.Generator) -> Any:
     return _STRANGE[rng.integers(len(_STRANGE))]
 
 
-class _Change:
-    """Walks through a value of tuples and changes one of its numbers, or a few."""
-
-    def __init__(self, rng: np.random.Generator, count: int, changes: int) -> None:
-        self._rng = rng
-        self._at = set(rng.integers(max(count, 1), size=changes).tolist()) if changes else set()
-        self._seen = 0
-
-    def apply(self, value: Any) -> Any:
-        """Return the value with the changes, and its numbers in integers of any type."""
-        if isinstance(value, tuple):
-            parts = [self.apply(part) for part in value]
-            return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
-        self._seen += 1
-        if self._seen - 1 in self._at:
-            return _another(value, self._rng)
-        return disguised(value, self._rng)
-
-
 def mutated(value: Any, rng: np.random.Generator, changes: int) -> Any:
-    """Return tuples with some numbers changed, and the others in integers of any type."""
-    return _Change(rng, _count(value), changes).apply(value)
+    """Return tuples with some numbers changed, and all of them in integers of any type."""
+    count = len(_numbers(value))
+    at = set(rng.integers(max(count, 1), size=changes).tolist())
+    seen = iter(range(count))
 
+    def apply(part: Any) -> Any:
+        if isinstance(part, tuple):
+            parts = [apply(each) for each in part]
+            return type(part)(*parts) if hasattr(part, "_fields") else tuple(parts)
+        return (_another if next(seen) in at else disguised)(part, rng)
 
-def _count(value: Any) -> int:
-    return sum(map(_count, value)) if isinstance(value, tuple) else 1
+    return apply(value)
 
 
 def _numbers(value: Any) -> list[Any]:
