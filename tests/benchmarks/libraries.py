@@ -22,8 +22,15 @@ from reorder.bench.cases import Case
 from reorder.bench.peers import Buffers, MakePeer, Peer, known_peers
 from reorder.logs.reorders import is_generated
 from tests.differential.cases import canonical_tags
-from tests.differential.libdnnl import DATA_TYPES, Desc, DnnlError, Library, find_libraries
-from tests.differential.libdnnl_reorder import Parameters, Primitive
+from tests.differential.libdnnl import (
+    DATA_TYPES,
+    Desc,
+    DnnlError,
+    Library,
+    Parameters,
+    Primitive,
+    find_libraries,
+)
 
 # What HPTT's C++ functions are called in a library: they make a plan, and execute it.
 _CREATE = "_ZN4hptt11create_planEPKii{0}PK{0}S1_S1_{0}P{0}S1_NS_15SelectionMethodEiS1_b"

@@ -1,6 +1,5 @@
 """Where two descriptors, or two buffers, differ."""
 
-from math import prod
 from typing import Final
 
 import numpy as np
@@ -74,27 +73,6 @@ def is_padding(fields: Fields) -> NDArray[np.bool_]:
     outside = np.ones(fields.padded_dims, np.bool_)
     outside[tuple(slice(size) for size in fields.dims)] = False
     return outside
-
-
-def count_elements(fields: Fields) -> int:
-    """Count the elements that a buffer needs: up to the end of the last tile."""
-    if 0 in fields.dims:
-        return 1
-    blocks = count_blocks(fields)
-    outer = zip(fields.padded_dims, blocks, fields.strides, strict=True)
-    return (
-        fields.offset0
-        + sum((padded - 1) // block * stride for padded, block, stride in outer)
-        + prod(blocks)
-    )
-
-
-def count_blocks(fields: Fields) -> list[int]:
-    """Return the product of the inner blocks of each dim."""
-    blocks = [1] * fields.ndims
-    for dim, extent in zip(fields.inner_idxs, fields.inner_blks, strict=True):
-        blocks[dim] *= extent
-    return blocks
 
 
 def where_bytes_differ(

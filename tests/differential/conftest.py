@@ -10,14 +10,13 @@ import pytest
 from _pytest.terminal import TerminalReporter
 
 from .cases import SEED
-from .libdnnl import find_libraries
-from .libdnnl_reorder import Executor
+from .libdnnl import Library, find_libraries
 from .tally import REPORT
 
 _WHEELS: Final = {"3.2": "onednn-cpu-gomp==2023.2.0", "3.13": "onednn==2026.1.0"}
 
 
-def open_library(version: str, libraries: Mapping[str, Path]) -> Executor:
+def open_library(version: str, libraries: Mapping[str, Path]) -> Library:
     """Load one of the libraries; skip where its wheel is missing, but fail in CI on x86-64."""
     path = libraries.get(version)
     if path is None:
@@ -26,11 +25,11 @@ def open_library(version: str, libraries: Mapping[str, Path]) -> Executor:
         if os.environ.get("CI") == "true" and platform.machine() == "x86_64":
             pytest.fail(reason)
         pytest.skip(reason)
-    return Executor(path)
+    return Library(path)
 
 
 @pytest.fixture(scope="session")
-def dnnl_3_2() -> Executor:
+def dnnl_3_2() -> Library:
     """Return oneDNN 3.2, on one thread.
 
     GNU OpenMP keeps a team of threads where there is more than one: it spins on a busy
@@ -42,15 +41,15 @@ def dnnl_3_2() -> Executor:
 
 
 @pytest.fixture(scope="session")
-def dnnl_3_13() -> Executor:
+def dnnl_3_13() -> Library:
     """Return oneDNN 3.13."""
     return open_library("3.13", find_libraries())
 
 
 @pytest.fixture(params=["dnnl_3_2", "dnnl_3_13"])
-def library(request: pytest.FixtureRequest) -> Executor:
+def library(request: pytest.FixtureRequest) -> Library:
     """Return each of the two."""
-    found: Executor = request.getfixturevalue(request.param)
+    found: Library = request.getfixturevalue(request.param)
     return found
 
 

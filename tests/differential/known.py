@@ -4,7 +4,6 @@ Numbers in brackets are those of the list of defects in the project's notes on o
 ones were found by these tests.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any, Final
@@ -18,7 +17,7 @@ from memdesc.tags import parse_tag
 from reorder.plan import ReorderPlan
 
 from .cases import Start, Step
-from .compare import count_blocks, differing_fields, is_padding, offsets_of, where_bytes_differ
+from .compare import differing_fields, is_padding, offsets_of, where_bytes_differ
 from .libdnnl import Fields, Status
 
 INT64_MAX: Final = 2**63 - 1
@@ -130,15 +129,6 @@ def _keeps_its_offsets(answer: StepAnswer) -> bool:
     )
 
 
-def regroups_otherwise(ours: MemoryDesc, theirs: Fields | Status, steps: Sequence[Step]) -> bool:
-    """One of these steps is a reshape that oneDNN refuses, or gives other offsets (see above)."""
-    if all(step.name != "reshape" for step in steps):
-        return False
-    return isinstance(theirs, Status) or not np.array_equal(
-        ours.layout.offsets(), offsets_of(theirs, theirs.dims)
-    )
-
-
 def needs_more_bytes_than_int64_holds(answer: StartAnswer) -> bool:
     """Memdesc counts bytes in int64, 3.13 in unsigned 64 bits (3.2 wraps, and is not compared)."""
     dims, dtype, _, strides = answer.start
@@ -215,8 +205,8 @@ def pads_a_view_inside_a_block(dst: Fields) -> bool:
     other one padded, the fast zero padding clears the tail of block number -1: data in front
     of the view, or memory outside the buffer. Also in 3.13. Asked beforehand.
     """
-    blocked = [dim for dim, block in enumerate(count_blocks(dst)) if block > 1]
-    sizes = {count_blocks(dst)[dim] for dim in blocked}
+    blocked = [dim for dim, block in enumerate(dst.blocks) if block > 1]
+    sizes = {dst.blocks[dim] for dim in blocked}
     if len(blocked) != 2 or len(sizes) != 1 or not sizes <= {4, 8, 16} or 0 in dst.dims:
         return False
     return (

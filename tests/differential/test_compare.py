@@ -6,14 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from memdesc import memory_desc
+from memdesc import MemoryDesc, memory_desc
 
-from .cases import Recipe, Start, Step, follow_ours, make_rng
+from .cases import Start, make_rng
 from .compare import differing_fields, is_padding, offsets_of, where_bytes_differ
 from .known import StartAnswer, counts_no_bytes_of_what_is_read
-from .libdnnl import Fields
-from .libdnnl_reorder import Executor
-from .pairs import Side
+from .libdnnl import Fields, Library
 from .tally import REPORT, Tally
 from .test_reorder import compare
 
@@ -32,18 +30,15 @@ _FIELDS = Fields(
     format_kind=2,
 )
 _VERSION = (3, 13, 2)
-
-
-def _ours(start: Start = _START) -> Side:
-    return Side("tag", Recipe(start), follow_ours(Recipe(start)))
+_OURS = memory_desc((2, 17, 3), "f32", "aBc8b")
 
 
 @pytest.mark.parametrize("name", [field.name for field in fields(Fields)])
 def test_one_wrong_number_of_libdnnl_is_noticed_in_every_field(name: str) -> None:
     value = getattr(_FIELDS, name)
     wrong: Any = value + 1 if isinstance(value, int) else (*value[:-1], value[-1] + 1)
-    assert list(differing_fields(_ours().desc, replace(_FIELDS, **{name: wrong}))) == [name]
-    assert differing_fields(_ours().desc, _FIELDS) == {}
+    assert list(differing_fields(_OURS, replace(_FIELDS, **{name: wrong}))) == [name]
+    assert differing_fields(_OURS, _FIELDS) == {}
 
 
 @pytest.mark.parametrize("part", ["data", "padding", "gaps"])
@@ -67,7 +62,7 @@ def test_a_difference_without_a_name_fails_the_tally() -> None:
     tally = Tally("mutated", _VERSION)
     wrong = replace(_FIELDS, strides=(72, 24, 9))
     assert not tally.judge(
-        StartAnswer(_VERSION, _ours().desc, wrong, _START),
+        StartAnswer(_VERSION, _OURS, wrong, _START),
         [counts_no_bytes_of_what_is_read],
         _START,
     )
@@ -80,29 +75,25 @@ def test_a_difference_without_a_name_fails_the_tally() -> None:
     REPORT.pop()
 
 
-def test_a_reorder_with_one_wrong_number_on_either_side_is_noticed(dnnl_3_2: Executor) -> None:
-    dtype = "bf16"
-    plain = _ours(Start((2, 17, 3), dtype, strides=(53, 3, 1)))
-    blocked = _ours(Start((2, 17, 3), dtype, "aBc8b"))
-    view = Recipe(Start((2, 20, 3), dtype, "abc"), (Step("submemory", ((2, 17, 3), (0, 2, 0))),))
-    part = Side("view", view, follow_ours(view))
+def test_a_reorder_with_one_wrong_number_on_either_side_is_noticed(dnnl_3_2: Library) -> None:
+    def desc(*tag: str, dims: tuple[int, ...] = (2, 17, 3), **strides: Any) -> MemoryDesc:
+        return memory_desc(dims, "bf16", *tag, **strides)
+
+    plain, blocked = desc(strides=(53, 3, 1)), desc("aBc8b")
+    part = desc("abc", dims=(2, 20, 3)).submemory((2, 17, 3), (0, 2, 0))
     mutants = [
-        (plain, plain._replace(desc=memory_desc((2, 17, 3), dtype, strides=(52, 3, 1))), blocked),
-        (plain, plain._replace(desc=memory_desc((2, 17, 3), dtype, strides=(51, 1, 17))), blocked),
-        (blocked, blocked._replace(desc=memory_desc((2, 17, 3), dtype, "aBc4b")), plain),
-        (
-            part,
-            part._replace(desc=memory_desc((2, 17, 3), dtype, strides=(60, 3, 1), offset0=5)),
-            plain,
-        ),
+        (plain, desc(strides=(52, 3, 1)), blocked),
+        (plain, desc(strides=(51, 1, 17)), blocked),
+        (blocked, desc("aBc4b"), plain),
+        (part, desc(strides=(60, 3, 1), offset0=5), plain),
     ]
     for right, wrong, other in mutants:
-        for src, dst, differ in (
-            (right, other, 0),
-            (wrong, other, 1),
-            (other, right, 0),
-            (other, wrong, 1),
+        for ours, theirs, differ in (
+            ((right, other), (right, other), 0),
+            ((wrong, other), (right, other), 1),
+            ((other, right), (other, right), 0),
+            ((other, wrong), (other, right), 1),
         ):
             tally = Tally("mutated", dnnl_3_2.version)
-            compare(dnnl_3_2, tally, make_rng("mutated", 0), src, dst)
-            assert (tally.compared, len(tally.differences)) == (1, differ), (src.desc, dst.desc)
+            compare(dnnl_3_2, tally, make_rng("mutated", 0), ours, theirs)
+            assert (tally.compared, len(tally.differences)) == (1, differ), (ours, theirs)

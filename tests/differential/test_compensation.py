@@ -15,9 +15,7 @@ from memdesc import Extra, MemoryDesc, memory_desc
 
 from . import known
 from .cases import draw_dims_with_tails, make_rng
-from .libdnnl import Desc
-from .libdnnl_extra import with_extra
-from .libdnnl_reorder import Executor
+from .libdnnl import Library
 from .tally import Tally
 
 _TAGS = {
@@ -78,20 +76,13 @@ def _weights(rng: random.Random, desc: MemoryDesc) -> NDArray[np.uint8]:
     return reorder.reorder(array, desc).data
 
 
-def _compare(library: Executor, tally: Tally, rng: random.Random) -> None:
+def _compare(library: Library, tally: Tally, rng: random.Random) -> None:
     case = _draw(rng)
     dst = case.dst.with_extra(case.extra)
     source = _weights(rng, case.src)
-    dims = dst.dims
-    plain = [
-        library.by_string_tag(dims, desc.dtype.name, tag)
-        for desc, tag in zip((case.src, case.dst), case.tags, strict=True)
-    ]
-    assert isinstance(plain[0], Desc)
-    assert isinstance(plain[1], Desc)
-    theirs_desc = with_extra(library, plain[1], case.extra)
-    if dst.nbytes != theirs_desc.fields().size:
-        tally.differ(f"{dst!r}: {dst.nbytes} bytes, theirs {theirs_desc.fields().size}")
+    descs = [library.by_fields(desc) for desc in (case.src, dst)]
+    if dst.nbytes != (size := descs[1].fields().size):
+        tally.differ(f"{dst!r}: {dst.nbytes} bytes, theirs {size}")
         return
     ours = np.full(dst.nbytes, _UNTOUCHED, np.uint8)
     theirs = np.full(dst.nbytes + _SLACK, _UNTOUCHED, np.uint8)
@@ -103,7 +94,7 @@ def _compare(library: Executor, tally: Tally, rng: random.Random) -> None:
     tally.kinds.update([case.tags[1], case.src.dtype.name, *(f"{k} {m}" for k, m in masks.items())])
     tally.kinds["scale_adjust"] += case.extra.scale_adjust != 1
     tally.kinds["order"] += 3 in masks.values() and case.tags[1] in {"Abcde16a", "ABc4a4b", "bac"}
-    status = library.reorder(plain[0], theirs_desc, padded, theirs)
+    status = library.reorder(descs, (padded, theirs))
     if known.is_unimplemented(status):
         tally.excuse(known.is_unimplemented)
         return
@@ -124,7 +115,7 @@ def _compare(library: Executor, tally: Tally, rng: random.Random) -> None:
 
 
 @pytest.mark.parametrize("count", [500, pytest.param(20_000, marks=pytest.mark.campaign)])
-def test_sums_after_weights_are_those_of_libdnnl(dnnl_3_13: Executor, count: int) -> None:
+def test_sums_after_weights_are_those_of_libdnnl(dnnl_3_13: Library, count: int) -> None:
     tally = Tally("reorders with compensation", dnnl_3_13.version)
     for case in range(count):
         _compare(dnnl_3_13, tally, make_rng("compensation", case))

@@ -38,8 +38,7 @@ from .cases import (
 )
 from .compare import differing_fields, offsets_of
 from .known import StartAnswer, StepAnswer
-from .libdnnl import Desc, Fields, Status
-from .libdnnl_reorder import Executor
+from .libdnnl import Desc, Fields, Library, Status
 from .nesting import strict_desc
 from .tally import Tally
 
@@ -56,7 +55,7 @@ def _fields(theirs: Desc | Status) -> Fields | Status:
     return theirs.fields() if isinstance(theirs, Desc) else theirs
 
 
-def _answer(library: Executor, start: Start, name: str | None = None) -> StartAnswer:
+def _answer(library: Library, start: Start, name: str | None = None) -> StartAnswer:
     ours = ask(strict_desc, start.dims, start.dtype, name or start.tag, strides=start.strides)
     return StartAnswer(library.version, ours, _fields(make_theirs(library, start)), start)
 
@@ -64,7 +63,7 @@ def _answer(library: Executor, start: Start, name: str | None = None) -> StartAn
 # Tags.
 
 
-def test_the_table_of_tags_is_the_enum_of_the_library(library: Executor) -> None:
+def test_the_table_of_tags_is_the_enum_of_the_library(library: Library) -> None:
     to_text = library.c.dnnl_fmt_tag2str
     to_text.restype = c_char_p
     count = count_tags(library)
@@ -74,7 +73,7 @@ def test_the_table_of_tags_is_the_enum_of_the_library(library: Executor) -> None
     assert (count, len(aliases())) in {(760, 798), (873, 798)}
 
 
-def test_every_canonical_tag_lays_three_shapes_out_as_libdnnl(library: Executor) -> None:
+def test_every_canonical_tag_lays_three_shapes_out_as_libdnnl(library: Library) -> None:
     tally = Tally("canonical tags", library.version)
     for tag in canonical_tags()[: count_tags(library)]:
         for case in range(3):
@@ -86,7 +85,7 @@ def test_every_canonical_tag_lays_three_shapes_out_as_libdnnl(library: Executor)
     assert tally.compared == 3 * count_tags(library)
 
 
-def test_every_alias_lays_three_shapes_out_as_libdnnl(library: Executor) -> None:
+def test_every_alias_lays_three_shapes_out_as_libdnnl(library: Library) -> None:
     tally = Tally("aliases", library.version)
     enum = set(canonical_tags()[: count_tags(library)])
     names = {name: tag for name, tag in aliases().items() if tag in enum}
@@ -101,7 +100,7 @@ def test_every_alias_lays_three_shapes_out_as_libdnnl(library: Executor) -> None
     assert len(names) == len(aliases()) or library.version < (3, 13)
 
 
-def test_well_formed_tags_outside_of_the_enum_lay_out_as_libdnnl(library: Executor) -> None:
+def test_well_formed_tags_outside_of_the_enum_lay_out_as_libdnnl(library: Library) -> None:
     tally = Tally("tags outside of the enum", library.version)
     for case in range(1000):
         rng = make_rng("free tags", case)
@@ -111,7 +110,7 @@ def test_well_formed_tags_outside_of_the_enum_lay_out_as_libdnnl(library: Execut
     tally.check()
 
 
-def test_every_element_is_where_the_fields_of_libdnnl_say(dnnl_3_13: Executor) -> None:
+def test_every_element_is_where_the_fields_of_libdnnl_say(dnnl_3_13: Library) -> None:
     for tag in canonical_tags():
         dims = draw_dims_with_tails(make_rng(tag, 3), parse_tag(tag).block_sizes, max_nelems=256)
         theirs = make_theirs(dnnl_3_13, Start(dims, "f32", tag))
@@ -122,7 +121,7 @@ def test_every_element_is_where_the_fields_of_libdnnl_say(dnnl_3_13: Executor) -
 
 
 def test_tags_of_huge_dims_are_refused_as_by_libdnnl_but_for_its_own_arithmetic(
-    dnnl_3_13: Executor,
+    dnnl_3_13: Library,
 ) -> None:
     tally = Tally("tags of huge dims", dnnl_3_13.version)
     for case in range(2000):
@@ -189,7 +188,7 @@ def _overlap(dims: tuple[int, ...], strides: tuple[int, ...]) -> bool:
 
 @pytest.mark.parametrize("count", [2000, pytest.param(20_000, marks=pytest.mark.campaign)])
 def test_strict_strides_are_accepted_exactly_where_libdnnl_accepts_them(
-    library: Executor, count: int
+    library: Library, count: int
 ) -> None:
     tally = Tally("strides", library.version)
     for case in range(count):
@@ -226,7 +225,7 @@ def test_strides_without_strict_are_accepted_where_strict_ones_are_and_where_not
 
 
 def test_no_strides_at_all_are_row_major_as_in_libdnnl_but_where_a_dim_is_0(
-    library: Executor,
+    library: Library,
 ) -> None:
     for case in range(200):
         rng = make_rng("no strides", case)
@@ -238,7 +237,7 @@ def test_no_strides_at_all_are_row_major_as_in_libdnnl_but_where_a_dim_is_0(
         assert found <= ({"strides"} if 0 in dims else set()), dims
 
 
-def _draw_equal(rng: random.Random, dims: tuple[int, ...], library: Executor) -> Recipe:
+def _draw_equal(rng: random.Random, dims: tuple[int, ...], library: Library) -> Recipe:
     """Draw a descriptor that is equal to another one of these dims rather often."""
     ndims = len(dims)
     dtype = rng.choices(("f32", "s32"), (9, 1))[0]
@@ -277,7 +276,7 @@ def _draw_equal(rng: random.Random, dims: tuple[int, ...], library: Executor) ->
 
 @pytest.mark.parametrize("count", [2000, pytest.param(20_000, marks=pytest.mark.campaign)])
 def test_descriptors_are_equal_exactly_where_libdnnl_says_so_and_then_hash_alike(
-    library: Executor, count: int
+    library: Library, count: int
 ) -> None:
     tally = Tally("equality", library.version)
     for case in range(count):
@@ -302,7 +301,7 @@ def test_descriptors_are_equal_exactly_where_libdnnl_says_so_and_then_hash_alike
 # Views, reshapes and permutations.
 
 
-def draw_start(rng: random.Random, library: Executor) -> Start:
+def draw_start(rng: random.Random, library: Library) -> Start:
     """Draw a descriptor by a tag of the enum, by another tag, or by strides."""
     ndims = draw_ndims(rng)
     kind = rng.choice(("tag", "tag", "free tag", "strides"))
@@ -324,7 +323,7 @@ def draw_start(rng: random.Random, library: Executor) -> Start:
 
 @pytest.mark.parametrize("count", [2000, pytest.param(20_000, marks=pytest.mark.campaign)])
 def test_chains_of_views_reshapes_and_permutations_are_accepted_and_lie_as_in_libdnnl(
-    library: Executor, count: int
+    library: Library, count: int
 ) -> None:
     tally = Tally("views, reshapes, permutations", library.version)
     case = 0

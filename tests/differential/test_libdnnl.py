@@ -5,8 +5,7 @@ import platform
 import pytest
 
 from . import conftest
-from .libdnnl import Status
-from .libdnnl_reorder import Executor
+from .libdnnl import Library, Status
 
 
 @pytest.mark.parametrize(
@@ -28,11 +27,11 @@ def test_a_missing_library_skips_with_the_name_of_its_wheel_and_fails_in_ci(
 
 
 def test_the_two_libraries_are_the_ones_that_the_tests_speak_of(
-    dnnl_3_2: Executor, dnnl_3_13: Executor
+    dnnl_3_2: Library, dnnl_3_13: Library
 ) -> None:
     assert (dnnl_3_2.version[:2], dnnl_3_13.version[:2]) == ((3, 2), (3, 13))
 
 
-def test_a_refusal_of_libdnnl_is_a_status_and_not_a_descriptor(library: Executor) -> None:
+def test_a_refusal_of_libdnnl_is_a_status_and_not_a_descriptor(library: Library) -> None:
     assert library.by_tag((2, -1), "f32", 3) is Status.INVALID_ARGUMENTS
     assert library.by_strides((2, 3), "f32", (2, 1)) is Status.INVALID_ARGUMENTS

@@ -7,8 +7,7 @@ from memdesc import RUNTIME, memory_desc, runtime_desc
 from reorder.logs import VerbosePrimitive, read_verbose
 
 from .cases import draw_dims_with_tails, make_rng, tags_of
-from .libdnnl import Desc, DnnlError
-from .libdnnl_reorder import Executor
+from .libdnnl import Desc, DnnlError, Library
 from .tally import Tally
 
 _COUNT = 300
@@ -16,7 +15,7 @@ _TAGS = 760
 
 
 def _printed(
-    library: Executor, capfd: pytest.CaptureFixture[str], desc: Desc
+    library: Library, capfd: pytest.CaptureFixture[str], desc: Desc
 ) -> VerbosePrimitive | None:
     """Return what the line of a new reorder between equal descriptors says; None without one."""
     capfd.readouterr()
@@ -40,7 +39,7 @@ def _printed(
 
 
 def test_libdnnl_prints_what_to_verbose_writes(
-    dnnl_3_13: Executor, capfd: pytest.CaptureFixture[str]
+    dnnl_3_13: Library, capfd: pytest.CaptureFixture[str]
 ) -> None:
     tally = Tally("verbose strings", dnnl_3_13.version)
     for case in range(_COUNT):
@@ -75,7 +74,7 @@ def test_libdnnl_prints_what_to_verbose_writes(
 
 
 def test_lines_of_both_libraries_are_read_as_descriptors(
-    dnnl_3_2: Executor, dnnl_3_13: Executor, capfd: pytest.CaptureFixture[str]
+    dnnl_3_2: Library, dnnl_3_13: Library, capfd: pytest.CaptureFixture[str]
 ) -> None:
     for library in (dnnl_3_2, dnnl_3_13):
         tally = Tally("verbose lines", library.version)
