@@ -43,7 +43,7 @@ def test_what_is_printed_of_a_layout_is_read_without_letters_as_the_same_offsets
     name: Name, seed: Random
 ) -> None:
     desc = uneven_desc(name.text, seed)
-    if desc is None:
+    if desc is None or desc.nelems > 10**5:
         return
     for system in SYSTEMS:
         for text in written_or_refused(desc, system):
