@@ -69,7 +69,7 @@ class Rows(NamedTuple):
     dst_table: Value
     # offset of the last row from the first in src
     src_span: Value
-    # whether kernels of bytes that stream join lines of dst from successive rows
+    # whether kernels of bytes join lines of dst from successive rows
     joins_lines: Value
     # rows of the tables
     count: Value
@@ -104,7 +104,7 @@ def emit_copy(rows: Rows, src_end: Value) -> None:
     data, rest = rows._replace(last=data_rows), rows._replace(first=data_rows)
     sizes = (nbytes * BYTE_BITS // elements.bits for nbytes in _VECTOR_NBYTES)
     counts = [lanes for lanes in sizes if lanes > 1]
-    if elements.streams and elements.bits == BYTE_BITS:
+    if elements.bits == BYTE_BITS:
         with when(rows.joins_lines):
             _emit_lines(rows)
             builder.branch(done)
@@ -188,26 +188,45 @@ def _emit_lines(rows: Rows) -> None:
     """
     elements, length = rows.elements, rows.columns.extent
     moves = rows.rebased()
+
+    def row_at(index: Value) -> tuple[Location, Location, Value]:
+        src, dst = moves.src, moves.dst
+        at_dst = rows.dst_table[index]
+        return elements.moved(src, rows.src_table[index]), elements.moved(dst, at_dst), at_dst
+
+    def ends_of(dst: Location) -> tuple[Value, Value]:
+        address = elements.address_of(dst)
+        return -address & (LINE_NBYTES - 1), (address + length) & (LINE_NBYTES - 1)
+
+    src, dst, at_dst = row_at(rows.first)
+    ends = ends_of(dst)
+    with when(at_dst - rows.dst_table[maximum(rows.first - 1, 0)] != length):
+        _copy_part(elements, src, dst, ends[0])
     with loop(rows.first, rows.last) as row:
-        src = elements.moved(moves.src, rows.src_table[row])
-        dst = elements.moved(moves.dst, rows.dst_table[row])
-        head = -elements.address_of(dst) & (LINE_NBYTES - 1)
-        rest = (length - head) & (LINE_NBYTES - 1)
+        src, dst, at_dst = row_at(row)
+        head, rest = ends_of(dst) if elements.streams else ends
         stop = length - rest
-        before, after = maximum(row - 1, 0), minimum(row + 1, rows.count - 1)
-        at_dst = rows.dst_table[row]
-        with when(at_dst - rows.dst_table[before] != length):
-            _copy_tail(elements, src, dst, head, LINE_NBYTES)
         with loop(head, stop, LINE_NBYTES) as i:
             elements.store_lines(elements.load_vector(src + i, LINE_NBYTES), dst + i)
-        is_followed = rows.dst_table[after] - at_dst == length
-        with when(rest > 0), either(is_followed) as (joined, alone):
-            with joined:
-                follower = elements.moved(moves.src, rows.src_table[after])
+        after = row + 1
+        follower, follower_dst, at_follower = row_at(minimum(after, rows.count - 1))
+        with either(at_follower - at_dst == length) as (followed, alone):
+            with followed, when(rest > 0):
                 line = _joined_line(elements, src + stop, rest, follower)
                 elements.store_lines(line, dst + stop)
             with alone:
-                _copy_tail(elements, src + stop, dst + stop, rest, LINE_NBYTES)
+                _copy_part(elements, src + stop, dst + stop, rest)
+                with when(after < rows.last):
+                    _copy_part(elements, follower, follower_dst, ends_of(follower_dst)[0])
+
+
+def _copy_part(elements: Elements, src: Location, dst: Location, count: Value) -> None:
+    """Copy fewer bytes than a line."""
+    if has_masks():
+        mask = elements.lane_mask(count, LINE_NBYTES)
+        elements.store_masked(elements.load_masked(src, mask), dst, mask)
+    else:
+        _copy_tail(elements, src, dst, count, LINE_NBYTES)
 
 
 def _joined_line(elements: Elements, own: Location, count: Value, follower: Location) -> Value:

@@ -36,6 +36,7 @@ from reorder.cpu.llvm.shuffle import LANE_BITS
 from reorder.cpu.schedule.select import MAX_INTERLEAVED
 from reorder.cpu.tables import WORD_NBYTES
 from reorder.cpu.target import LINE_BITS, LINE_NBYTES, is_x86
+from reorder.plan.nodes import NOWHERE
 
 # Columns of one sweep over all rows: two cache lines of src, which are read completely before the
 # next sweep.
@@ -265,10 +266,9 @@ class _EdgeTables:
         """
         elements = self.elements
         with loop(0, row.like(self.height)) as k:
-            index = row + k
-            with either(index < rows.valid) as (data, padding):
+            offset = rows.table[row + k]
+            with either(offset != NOWHERE) as (data, padding):
                 with data:
-                    offset = rows.table[index]
                     self.rows[k] = offset
                     start = elements.moved(src, offset) + span.first
                     stop = elements.address_of(start + self.width)

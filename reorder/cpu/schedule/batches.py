@@ -21,6 +21,7 @@ from reorder.cpu.schedule.select import (
     pack_for_kernels,
 )
 from reorder.cpu.tables import Words
+from reorder.cpu.target import has_masks
 from reorder.plan.boxes import table_boxes
 from reorder.plan.nodes import Box, IndirectLoop
 from reorder.plan.plan import ReorderPlan
@@ -66,6 +67,8 @@ class BatchBuilder:
         self.streams = place is not None and machine.streams(self.nbytes, threads)
         # whether transpositions write whole lines of dst though they do not stream
         self.fills_lines = place is not None and plan.dst.min_nbytes >= machine.filled_nbytes
+        # whether runs of several lines are joined though they do not stream: by masked loads
+        self.joins_vectors = self.fills_lines and self.place > 0 and has_masks()
         # whether other places of dst have other batches
         self.depends_on_place = False
         # what `explain` shows: micro-kernels with the width of their elements, and "tiles"
@@ -101,9 +104,10 @@ class BatchBuilder:
             streams = [can_stream and part.fills_lines(bits) for part in parts]
             for scheduled, fills_lines in zip(parts, streams, strict=True):
                 is_vector = fills_lines and scheduled.columns[0].extent * bits <= MAX_VECTOR_BITS
-                if can_stream and scheduled.joins_lines(bits) and not is_vector:
-                    runs = scheduled.in_bytes(bits)
-                    by_kernel.setdefault(Kernel(BYTE_BITS, streams=True), []).append(runs)
+                is_cached = self.joins_vectors and scheduled.joins_vectors(bits)
+                if scheduled.joins_lines(bits) and (can_stream or is_cached) and not is_vector:
+                    runs = Kernel(BYTE_BITS, can_stream)
+                    by_kernel.setdefault(runs, []).append(scheduled.joined(bits))
                     continue
                 # ends of lines are written with the lines
                 is_streamed = fills_lines or (any(streams) and scheduled.writes_parts(bits))

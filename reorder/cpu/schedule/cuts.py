@@ -148,7 +148,8 @@ def _in_pieces(
 def steps_of(box: Box, node: Node, start: int, count: int) -> Box:
     """Return a box with some steps of one of its loops, which it loses if that is one step."""
     k = box.nodes.index(node)
-    loop = (Node(count, count, node.strides),) if count > 1 else ()
+    valid = min(max(0, node.valid - start), count)
+    loop = (Node(count, valid, node.strides),) if count > 1 or not valid else ()
     nodes = (*box.nodes[:k], *loop, *box.nodes[k + 1 :])
     return box._replace(offsets=moved(box.offsets, node, start), nodes=nodes)
 

@@ -14,7 +14,7 @@ elements are in elements. A program runs once at each `Point`: one for each step
 loops of its boxes.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import product, takewhile
 from math import prod
 from typing import NamedTuple
@@ -69,7 +69,7 @@ class RowsHead(NamedTuple):
     dst_stride: int
     # the largest offset in src, from the first row, of a row that holds data
     src_span: int
-    # whether lines of dst are joined from successive runs: `ScheduledBox.joins_lines`
+    # `ScheduledBox.is_joined`: 0 or 1
     joins_lines: int
 
 
@@ -82,7 +82,8 @@ class TransposeHead(NamedTuple):
     # columns come in runs of this length, within which each starts `rows` elements after the
     # previous one in dst; 0: no runs
     column_run: int
-    # the same for rows: within a run each starts `columns` elements after the previous one in src
+    # the same for rows: within a run each starts `columns` elements after the previous one in src;
+    # rows of padding, which come after the first `valid_rows`, are `NOWHERE` in their table
     rows: int
     valid_rows: int
     row_run: int
@@ -138,7 +139,7 @@ def encode(
             program += _encode_transpose(scheduled, kernel_loop, step, prefetches_dst=ahead)
             group, grain = scheduled.columns, max(_GRAIN_COLUMNS, _GRAIN_NBYTES // width)
         else:
-            program += _encode_rows(scheduled, step, joins_lines=scheduled.joins_lines(bits))
+            program += _encode_rows(scheduled, step)
             group, grain = scheduled.rows, 1
         inner, steps = map(size_of, (group, outer))
         shared_lines = scheduled.shared_lines(
@@ -158,7 +159,7 @@ def _coarse_steps(outer: tuple[Node, ...], inner: Node) -> int:
     )
 
 
-def _encode_rows(scheduled: ScheduledBox, step: int, *, joins_lines: bool) -> list[int]:
+def _encode_rows(scheduled: ScheduledBox, step: int) -> list[int]:
     rows, (run,) = scheduled.rows, scheduled.columns
     ((src_table, dst_table),) = _tables(scheduled, rows, step)
     valid_rows = _count_valid(rows)
@@ -170,7 +171,7 @@ def _encode_rows(scheduled: ScheduledBox, step: int, *, joins_lines: bool) -> li
         src_stride=run.strides[0] * step,
         dst_stride=run.strides[1] * step,
         src_span=max(src_table[:valid_rows], default=0),
-        joins_lines=int(joins_lines),
+        joins_lines=int(scheduled.is_joined),
     )
     return [*head, *src_table, *dst_table]
 
@@ -194,7 +195,7 @@ def _encode_transpose(
         rows=size_of(rows),
         valid_rows=valid_rows,
         row_run=row_run,
-        src_span=max((max(src[:valid_rows], default=0) for src, _ in tables), default=0),
+        src_span=max((at for src, _ in tables for at in src if at != NOWHERE), default=0),
         prefetches_dst=int(prefetches_dst),
     )
     words = [offset for src, dst in tables for offset in (*dst, *src)]
@@ -209,9 +210,15 @@ def _tables(
     scheduled: ScheduledBox, group: tuple[Node, ...], step: int
 ) -> list[tuple[list[int], list[int]]]:
     """Return the tables of a box, strides times `step`: of the rows in src, of a group in dst."""
-    tables = scheduled.tables or ((_offsets(scheduled.rows, 0), _offsets(group, 1)),)
+    tables: Sequence[tuple[Sequence[int], Sequence[int]]] = scheduled.tables
+    if not tables:
+        src, valid = _offsets(scheduled.rows, 0), _count_valid(scheduled.rows)
+        tables = (([*src[:valid], *[NOWHERE] * (len(src) - valid)], _offsets(group, 1)),)
     return [
-        ([offset * step for offset in src], [offset * step for offset in dst])
+        (
+            [at if at == NOWHERE else at * step for at in src],
+            [offset * step for offset in dst],
+        )
         for src, dst in tables
     ]
 

@@ -9,10 +9,11 @@ without its head, the part of its first line, and with the head of the row that 
 
 The rows of a transposition come from a table of their offsets in src already: a rotated one is the
 end of the table and then its head, further on by the distance of the two rows in src. What follows
-a row is a step of the next loop around it in dst. The heads of the first rows of that loop and the
-ends of the last ones are boxes of their own. Two or four rows that are interleaved only lose their
-first columns, up to the start of a line, and so do the rows of few columns. Runs that are copied
-need none of this: their kernel joins lines itself.
+a row is a step of the next loop around it in dst, and what follows the last step of that is a step
+of the loop around both. Only the heads of the first rows of the outermost of these loops, and the
+ends of the last ones, are boxes of their own. Rows may end in padding. Two or four rows that are
+interleaved only lose their first columns, up to the start of a line, and so do the rows of few
+columns. Runs that are copied need none of this: their kernel joins lines itself.
 
 The offsets of boxes in dst count from the start of a line here.
 """
@@ -31,15 +32,22 @@ from reorder.cpu.schedule.cuts import (
     steps_of,
     tile_boxes,
 )
-from reorder.cpu.schedule.loops import offset_table, size_of
-from reorder.cpu.schedule.select import TILE, TRANSPOSED, ScheduledBox, Tables, select_kernel
+from reorder.cpu.schedule.loops import contiguous_loops, offset_table, size_of
+from reorder.cpu.schedule.select import (
+    STRIDED,
+    TILE,
+    TRANSPOSED,
+    ScheduledBox,
+    Tables,
+    select_kernel,
+)
 from reorder.cpu.target import LINE_BITS
-from reorder.plan.nodes import Box, Node
-from reorder.plan.passes import split_node
+from reorder.plan.nodes import NOWHERE, Box, Node
+from reorder.plan.passes import split_node, zeros_of
 
 # The boxes of the first head and the last end may have one in so many elements: their lines are
-# written in part.
-_LEAST_SHARE = 16
+# written in part. In the caches an element that is moved alone counts as several.
+_LEAST_SHARE, _ALONE = 16, 4
 # Fewer columns are one or two tiles.
 _FEW_COLUMNS = 32
 
@@ -54,23 +62,27 @@ def rotate(
     """
     line = LINE_BITS // bits * element_stride
     start = box.offsets[1] % line
-    has_padding = any(node.valid < node.extent for node in box.nodes)
-    if bits < BYTE_BITS or has_padding or start % element_stride or not (start or streams):
+    if bits < BYTE_BITS or start % element_stride or not (start or streams):
         return ()
     src, dst = box.offsets
     scheduled = select_kernel(box._replace(offsets=(src, dst - start)), element_stride)
-    if not (scheduled.is_transposed and scheduled.fills_lines(bits)):
+    padded = [node for node in box.nodes if node.valid < node.extent]
+    is_left = bool(padded) and (not start or padded != [scheduled.rows[-1]])
+    if is_left or not (scheduled.is_transposed and scheduled.fills_lines(bits)):
         return ()
     rotation = _Rotation(box, scheduled, -start % line // element_stride, bits, streams)
     if start and scheduled.is_interleaved(bits):
         return rotation.between_ends(scheduled.columns) if streams else ()
-    if start and rotation.has_few_columns:
+    if start and rotation.has_few_columns and not padded:
         return rotation.between_ends(scheduled.rows)
     parts = rotation.parts()
-    if parts is None or sum(end.size for end in parts.ends) * _LEAST_SHARE > box.size:
+    if parts is None:
         return ()
-    ends = tile_boxes(tuple(parts.ends), bits, element_stride)
-    return (*parts.whole, *ends)
+    parts_of_lines = (zeros_of(end) if end.is_zero else end for end in parts.ends)
+    ends = tile_boxes(tuple(parts_of_lines), bits, element_stride)
+    alone = 1 if streams else _ALONE
+    cost = sum(end.box.size * (alone if end.micro_kernel == STRIDED else 1) for end in ends)
+    return (*parts.whole, *ends) if cost * _LEAST_SHARE <= box.size else ()
 
 
 class _Parts(NamedTuple):
@@ -102,18 +114,19 @@ class _Rotation(NamedTuple):
         return LINE_BITS // self.bits
 
     @property
-    def follower(self) -> Node | None:
-        """The loop around the rows in which one continues the one before it in dst."""
+    def followers(self) -> list[Node]:
+        """The loops around the rows that form a run with them in dst, innermost first."""
         rows = self.scheduled.rows
-        stride = size_of(rows) * self.element_stride
-        others = (node for node in self.box.nodes if node not in rows)
-        return next((node for node in others if node.strides[1] == stride), None)
+        others = [node for node in self.box.nodes if node not in rows]
+        size = size_of(rows) * self.element_stride
+        return [others[k] for k in contiguous_loops(others, 1, size)]
 
     @property
     def has_few_columns(self) -> bool:
         """Whether columns in a cached tile are so few that a box for the last one does not pay."""
         columns = self.scheduled.columns
-        return not self.streams and self.follower in columns and size_of(columns) < _FEW_COLUMNS
+        is_followed = any(node in columns for node in self.followers[:1])
+        return not self.streams and is_followed and size_of(columns) < _FEW_COLUMNS
 
     def between_ends(self, group: tuple[Node, ...]) -> tuple[ScheduledBox, ...]:
         """Return whole lines without the first and the last steps of a loop group.
@@ -135,7 +148,7 @@ class _Rotation(NamedTuple):
 
     def parts(self) -> _Parts | None:
         """Return the parts; None if there are no rotated rows."""
-        rows, follower = self.scheduled.rows, self.follower
+        rows = self.scheduled.rows
         *inner, outermost = rows
         size, steps = size_of(inner), self._steps_at_once()
         # pieces of the rows that another one follows in the same row, and the last one, whose
@@ -145,6 +158,8 @@ class _Rotation(NamedTuple):
             last = last % steps or steps
         pieces = (outermost.extent - last) // steps
         whole: list[ScheduledBox] = []
+        if pieces and outermost.valid < outermost.extent:
+            return None
         if pieces:
             table = self._table(steps + -(-self.head // size))
             table = table[self.head : self.head + steps * size]
@@ -159,13 +174,15 @@ class _Rotation(NamedTuple):
             self._add_tiles(whole, _moved(self.box, distance), self._table(last), ())
             return _Parts(whole, [])
         first = end = self.box
-        if follower is not None:
+        head, tail = self._table(-(-self.head // size))[: self.head], self._table(last)
+        for follower in self.followers:
             steps = follower.extent - 1
-            part, jump = steps_of(self.box, follower, 0, steps), follower.strides[0] - start
-            head = self._table(-(-self.head // size))[: self.head]
-            table = [*self._table(last)[self.head :], *(offset + jump for offset in head)]
-            if self._add_tiles(whole, _moved(part, distance), table, ()):
-                first, end = (steps_of(self.box, follower, at, 1) for at in (0, steps))
+            part, jump = steps_of(end, follower, 0, steps), follower.strides[0] - start
+            table = [*tail[self.head :], *(_moved_row(offset, jump) for offset in head)]
+            if not self._add_tiles(whole, _moved(part, distance), table, ()):
+                break
+            first, end = steps_of(first, follower, 0, 1), steps_of(end, follower, steps, 1)
+            start += steps * follower.strides[0]
         if not whole:
             return None
         stop = skipped * size + self.head
@@ -189,9 +206,13 @@ class _Rotation(NamedTuple):
 
     def _table(self, steps: int) -> list[int]:
         """Return the offsets of the rows in src, for so many steps of their outermost loop."""
-        rows = self.scheduled.rows
-        extents = [*(node.extent for node in rows[:-1]), steps]
-        return offset_table(extents, (node.strides[0] for node in rows))
+        *inner, outermost = rows = self.scheduled.rows
+        extents = [*(node.extent for node in inner), steps]
+        offsets = offset_table(extents, (node.strides[0] for node in rows))
+        if outermost.valid == outermost.extent:
+            return offsets
+        valid = size_of(inner) * outermost.valid
+        return [offset if k < valid else NOWHERE for k, offset in enumerate(offsets)]
 
     def _add_tiles(
         self, done: list[ScheduledBox], box: Box, table: list[int], around: tuple[Node, ...]
@@ -201,10 +222,13 @@ class _Rotation(NamedTuple):
         The rows start at the first whole line. `around` has loops that replace those of the rows.
         """
         rows, stride = self.scheduled.rows, self.element_stride
-        row = Node(len(table), len(table), (rows[0].strides[0], stride))
+        # the kernel reads from the table which rows after the first ones are padding
+        valid = max(1, table.index(NOWHERE)) if NOWHERE in table else len(table)
+        origin = next(offset for offset in table if offset != NOWHERE)
+        row = Node(len(table), valid, (rows[0].strides[0], stride))
         loops = [*(node for node in box.nodes if node not in rows), *around]
         loops.sort(key=lambda node: -abs(node.strides[1]))
-        place = _moved(box, (table[0], self.head * stride))
+        place = _moved(box, (origin, self.head * stride))
         part = place._replace(nodes=(*loops, row))
         columns = self._columns_of(part)
         if not columns:
@@ -214,7 +238,7 @@ class _Rotation(NamedTuple):
             tiles = [along_src(tile, ((row,), group), stride) for tile, group in pieces]
         else:
             tiles = self._cache_tiles(part, row)
-        offsets = tuple(offset - table[0] for offset in table)
+        offsets = tuple(_moved_row(offset, -origin) for offset in table)
         if offsets == tuple(range(0, len(table) * row.strides[0], row.strides[0])):
             offsets = ()
         for tile in tiles:
@@ -251,6 +275,11 @@ class _Rotation(NamedTuple):
             else:
                 todo += split_node(box, *cut)
         return done
+
+
+def _moved_row(offset: int, distance: int) -> int:
+    """Return the offset of a row in src that starts elsewhere; rows of padding are nowhere."""
+    return offset if offset == NOWHERE else offset + distance
 
 
 def _moved(box: Box, distance: tuple[int, int]) -> Box:

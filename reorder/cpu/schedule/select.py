@@ -6,6 +6,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from memdesc.dtypes import BYTE_BITS
+from reorder.cpu.machine import PAGE_NBYTES, PREFETCHED_PAGES
 from reorder.cpu.schedule.loops import (
     contiguous_loops,
     contiguous_size,
@@ -77,6 +78,8 @@ class ScheduledBox(NamedTuple):
     columns: tuple[Node, ...]
     # offsets, if these are not those of the loops; a transposition with several runs once for each
     tables: tuple[Tables, ...] = ()
+    # whether lines of dst are joined from successive runs, as `joins_lines` allows
+    is_joined: bool = False
 
     @property
     def is_transposed(self) -> bool:
@@ -167,8 +170,26 @@ class ScheduledBox(NamedTuple):
             and (joined * bits >= _MANY_LINES * LINE_BITS or self.fills_lines(bits))
         )
 
-    def in_bytes(self, bits: int) -> "ScheduledBox":
-        """Return the same runs, of bytes."""
+    def joins_vectors(self, bits: int) -> bool:
+        """Whether lines are joined in the caches too, from runs that all start at one place.
+
+        The model: stores that cross the ends of lines cost twice as much, which shows where a run
+        has several lines. More pages of src than prefetchers follow are read ahead only as far as
+        instructions are, and joining takes more of these.
+        """
+        line, run = LINE_BITS // bits * self.element_stride, self.columns[0].extent * bits
+        src, dst = self.box.offsets
+        aligned = self._replace(box=self.box._replace(offsets=(src, dst - dst % line)))
+        row = self.rows[0]
+        distance = abs(row.strides[0]) * bits // BYTE_BITS // self.element_stride
+        return (
+            LINE_BITS < run <= MAX_VECTOR_BITS
+            and (distance < PAGE_NBYTES or row.extent <= PREFETCHED_PAGES)
+            and aligned.fills_lines(bits)
+        )
+
+    def joined(self, bits: int) -> "ScheduledBox":
+        """Return the same runs, of bytes whose lines are joined."""
         size = bits // BYTE_BITS // self.element_stride
         *outer, run = (
             node._replace(strides=tuple(size * stride for stride in node.strides))
@@ -176,7 +197,9 @@ class ScheduledBox(NamedTuple):
         )
         extent = run.extent * bits // BYTE_BITS
         offsets = tuple(size * offset for offset in self.box.offsets)
-        return select_kernel(Box(offsets, (*outer, Node(extent, extent, (1, 1)))))
+        return select_kernel(Box(offsets, (*outer, Node(extent, extent, (1, 1)))))._replace(
+            is_joined=True
+        )
 
     def writes_parts(self, bits: int) -> bool:
         """Whether its stores are shorter than a cache line, in kernels that stream too."""

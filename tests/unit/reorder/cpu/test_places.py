@@ -126,6 +126,8 @@ _REPEATED = memory_desc((20, 64, 59), "f32", strides=(0, 59, 1))
 @example((_REPEATED, memory_desc((20, 64, 59), "f32", "bac")), [16], _SMALL, 1)
 @example(_cases("f32", (3, 70, 5, 64), "abcd", "acbd"), [8], _SMALL, 2)
 @example(_cases("f32", (5, 3, 9000, 1), "abcd", "bacd"), [8], _SMALL, 1)
+@example(_cases("f32", (3, 70, 5, 64), "abcd", "acbd"), [16, 36], _LARGE, 2)
+@example(_cases("bf16", (3, 33, 5, 64), "abcd", "cabd"), [2, 48], _LARGE, 1)
 # few columns of long rows
 @example(_cases("bf16", (2, 16, 33, 40), "aBcd16b", "abcd"), [2, 16], _LARGE, 1)
 # rows that are interleaved, columns that are split, elements of four bytes at any byte
@@ -137,6 +139,10 @@ _REPEATED = memory_desc((20, 64, 59), "f32", strides=(0, 59, 1))
 @example(_cases("s8", (64, 64, 1, 1), "abcd", "BAcd16a4b"), [1, 2, 4], _SMALL, 1)
 # rows and their ends in turns
 @example(_cases("f32", (28, 1, 512, 64), "abcd", "abdc"), [16], _LARGE, 1)
+# rows that end in padding, and what follows the last one
+@example(_cases("f32", (5, 8, 9, 7), "acdb", "aBcd16b"), [4, 16], _SMALL, 2)
+@example(_cases("f32", (5, 3, 30, 40), "abcd", "aBcd16b"), [16, 56], _LARGE, 2)
+@example(_cases("f32", (48, 32, 3, 3), "abcd", "ABcd16b16a"), [16, 12], _LARGE, 2)
 # one element in each block, and zeros
 @example(_cases("f32", (5, 1, 30, 40), "abcd", "aBcd16b"), [16, 60], _SMALL, 1)
 @example(_cases("f32", (40, 33, 5, 7), "dcba", "ABcd16a16b"), [4, 8], _LARGE, 2)

@@ -26,11 +26,15 @@ def _box(kind: str, dims: tuple[int, ...], src: str, dst: str) -> tuple[Box, int
         ("f32", (4096, 4096), "ab", "ba", 15),
         ("f32", (75, 96, 75, 96), "abcd", "dacb", 4),
         ("f32", (32, 64, 112, 112), "abcd", "acdb", 4),
-        ("f32", (15, 15, 32, 15, 15, 32), "abcdef", "beafdc", 4),
         ("s8", (4096, 4096), "ab", "ba", 1),
         ("f64", (64, 32, 9, 17), "abcd", "dcba", 1),
         # few columns, the last of which no row follows
         ("f16", (2, 16, 64, 64), "aBcd16b", "abcd", 8),
+        # rows that end in padding
+        ("f32", (8, 3, 224, 224), "abcd", "aBcd16b", 4),
+        ("f32", (4, 8, 50, 60), "abcd", "aBcd16b", 12),
+        # what follows the last row of a block is in the next one
+        ("f32", (128, 64, 3, 3), "abcd", "ABcd16b16a", 4),
     ],
 )
 @pytest.mark.parametrize("streams", [True, False], ids=["streams", "in the caches"])
@@ -42,6 +46,14 @@ def test_nearly_all_of_a_transposition_is_whole_lines(
     assert sum(part.box.size for part in parts) == box.size
     whole = sum(part.box.size for part in parts if part.fills_lines(bits))
     assert whole > box.size * 15 // 16
+
+
+def test_rows_are_not_rotated_if_too_many_elements_would_be_moved_alone() -> None:
+    # one row in 32, of which nothing is contiguous in src
+    box, bits = _box("f32", (15, 15, 32, 15, 15, 32), "abcdef", "beafdc")
+    box = box._replace(offsets=(0, 4))
+    assert rotate(box, bits, streams=True)
+    assert not rotate(box, bits, streams=False)
 
 
 def test_boxes_that_start_a_line_or_do_not_fill_lines_are_left_alone() -> None:
@@ -88,8 +100,28 @@ def test_runs_that_follow_each_other_are_joined_to_lines() -> None:
         scheduled = select_kernel(box._replace(offsets=(0, 4)))
         assert scheduled.joins_lines(bits) == is_joined, (dims, dst)
         if is_joined:
-            assert scheduled.in_bytes(bits).joins_lines(8)
-            assert scheduled.in_bytes(bits).box.size == 4 * box.size
+            assert scheduled.joined(bits).joins_lines(8)
+            assert scheduled.joined(bits).box.size == 4 * box.size
+
+
+@pytest.mark.parametrize(
+    ("kind", "dims", "dst", "joins"),
+    [
+        ("bf16", (2, 197, 12, 64), "acbd", True),
+        ("f32", (2, 197, 12, 64), "acbd", True),
+        ("f32", (2, 197, 12, 16), "acbd", False),  # one line
+        ("f32", (2, 197, 12, 128), "acbd", False),  # a loop over vectors
+        ("f32", (2, 197, 12, 40), "acbd", False),  # a part of a line
+        ("bf16", (2, 32, 128, 64), "acbd", True),  # 32 pages of src in turn
+        ("f32", (2, 512, 32, 32), "acbd", False),  # 512 pages
+    ],
+)
+def test_runs_of_a_few_lines_are_joined_in_the_caches_too(
+    kind: str, dims: tuple[int, ...], dst: str, *, joins: bool
+) -> None:
+    box, bits = _box(kind, dims, "abcd", dst)
+    scheduled = select_kernel(box._replace(offsets=(0, 4)))
+    assert scheduled.joins_vectors(bits) == joins
 
 
 @pytest.mark.parametrize(
