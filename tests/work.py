@@ -35,13 +35,16 @@ def hangs_fail() -> Iterator[None]:
         signal.signal(signal.SIGVTALRM, before)
 
 
-def count_calls(function: Callable[[], Any]) -> int:
-    """Return how many calls of functions, also of those in C, a function makes in this thread."""
+def count_calls(function: Callable[[], Any], *kinds: str) -> int:
+    """Return how many calls of functions, also of those in C, a function makes in this thread.
+
+    With the kind ``"call"`` only of those in Python.
+    """
     calls = 0
 
     def count(_frame: FrameType, event: str, _value: object) -> None:
         nonlocal calls
-        calls += event in {"call", "c_call"}
+        calls += event in (kinds or {"call", "c_call"})
 
     before = sys.getprofile()
     sys.setprofile(count)
@@ -49,4 +52,5 @@ def count_calls(function: Callable[[], Any]) -> int:
         function()
     finally:
         sys.setprofile(before)
-    return calls
+    # without the function itself
+    return calls - 1

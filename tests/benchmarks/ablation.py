@@ -33,7 +33,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from functools import partial
-from itertools import groupby
+from itertools import groupby, product
 from multiprocessing import get_context
 from pathlib import Path
 from pkgutil import walk_packages
@@ -49,13 +49,12 @@ from reorder import plan_reorder
 from reorder.bench.cases import Case
 from reorder.cpu.schedule.loops import size_of
 from reorder.cpu.schedule.select import MICRO_KERNELS
-from reorder.cpu.target import LINE_NBYTES
 from reorder.plan import ReorderPlan
-from tests.benchmarks.cases import parse_cases, read_cases
+from tests.benchmarks.cases import parse_cases
 from tests.benchmarks.random_cases import random_words
 from tests.benchmarks.report import geometric_mean
+from tests.benchmarks.turns import in_turns, is_move, listed_cases, source_of, timer, zeros_at
 
-_FILES = sorted(Path(__file__).parent.glob("*.txt"))
 # modules that every variant shares: the threads, compiled code by its name, and what both sides of
 # a job know
 _SHARED = ("machine", "target", "tables")
@@ -69,10 +68,9 @@ _SHARED_RUNTIME = (
     "worker",
     "intrinsics",
 )
-_SLICE_SECONDS, _MIN_ROUNDS, _MAX_ROUNDS = 2e-3, 4, 12
+_MAX_ROUNDS = 12
 # Cases that a process looks at in turn: they share much of the machine code.
 _PART = 12
-_RANDOM_NBYTES = 1 << 20
 _SLOWDOWN = 2.0
 
 
@@ -317,52 +315,12 @@ class Timing(NamedTuple):
 def _cases(options: argparse.Namespace) -> list[tuple[Case, bool]]:
     """Return a sample of the set, and random cases; whether each is one."""
     draw = Random(options.seed)
-    found = {case.name: case for file in _FILES for case in read_cases(str(file))}
     most = options.most_mb * 1e6
-    listed = [case for case in found.values() if case.nbytes <= most]
+    listed = [case for case in listed_cases() if case.nbytes <= most]
     listed = draw.sample(listed, min(options.sample, len(listed)))
     drawn = parse_cases(random_words(2 * options.random, options.seed)) if options.random else ()
     fresh = [case for case in drawn if case.nbytes <= most][: options.random]
     return [*((case, False) for case in listed), *((case, True) for case in fresh)]
-
-
-def _filled(nbytes: int, case: Case) -> Any:
-    data = np.empty(nbytes + 64, np.uint8)
-    data = data[-data.ctypes.data % 64 :][:nbytes]
-    kind = np.dtype(case.src.dtype.numpy)
-    draw = np.random.default_rng(0)
-    if case.src.dtype != case.dst.dtype and not case.src.dtype.is_packed and kind.kind not in "iu":
-        block = draw.standard_normal(_RANDOM_NBYTES // 8, np.float32).astype(kind).view(np.uint8)
-    else:
-        block = draw.integers(0, 63, _RANDOM_NBYTES, np.uint8)
-    data[...] = np.resize(block, nbytes)
-    return data
-
-
-def _time(run: Any, buffers: tuple[Any, Any], calls: int, clock: Callable[[], float]) -> float:
-    src, dst = buffers
-    start = clock()
-    for _ in range(calls):
-        run(src, dst)
-    return (clock() - start) / calls
-
-
-def _in_turns(
-    runs: Sequence[Any], buffers: tuple[Any, Any], seconds: float, clock: Callable[[], float]
-) -> list[list[float]]:
-    """Return the seconds of a call of each, in each round; the order turns from round to round."""
-    for run in runs:
-        run(*buffers)
-        run(*buffers)
-    once = max(_time(runs[0], buffers, 1, clock), 1e-7)
-    calls = max(1, round(_SLICE_SECONDS / once))
-    rounds = min(_MAX_ROUNDS, max(_MIN_ROUNDS, round(seconds / (once * calls))))
-    times: list[list[float]] = [[] for _ in runs]
-    for number in range(rounds):
-        order = range(len(runs)) if number % 2 == 0 else reversed(range(len(runs)))
-        for k in order:
-            times[k].append(_time(runs[k], buffers, calls, clock))
-    return times
 
 
 class Changed(NamedTuple):
@@ -433,17 +391,14 @@ def measure(
         timed = [engine, *(variant for variant in variants if variant.name in names)]
         where = threads, options.place
         runs = [variant.compile(variant.prepare(plan, *where)[0]) for variant in timed]
-        times = _in_turns(
-            runs,
-            (_filled(case.src.min_nbytes, case), _zeros_at(options.place, case.dst.min_nbytes)),
-            options.seconds,
-            time.thread_time if threads == 1 else time.perf_counter,
-        )
+        buffers = source_of(case), zeros_at(options.place, case.dst.nbytes)
+        clock = time.thread_time if threads == 1 else time.perf_counter
+        timers = [timer(partial(run, *buffers), clock) for run in runs]
+        times = in_turns(timers, options.seconds, most_rounds=_MAX_ROUNDS)
         ratios = dict(zip(names, (_ratio(off, times[0]) for off in times[1:]), strict=True))
-        is_move = case.src.dtype == case.dst.dtype and case.attr is None
         for name, timings in found.items():
             ratio, seconds_of = ratios.get(name, 1.0), min(times[0])
-            timings.append(Timing(case.name, is_move, is_random, threads, seconds_of, ratio))
+            timings.append(Timing(case.name, is_move(case), is_random, threads, seconds_of, ratio))
     return found, fired
 
 
@@ -455,13 +410,6 @@ def _count_changed(changed: Sequence[Changed], name: str) -> str:
         fires = sum(name in each.variants for each in cases)
         counts.append(f"{fires} of {len(cases)} {what}")
     return ", ".join(counts)
-
-
-def _zeros_at(place: int, nbytes: int) -> Any:
-    """Return zeros that start some bytes into a cache line."""
-    data = np.zeros(nbytes + 2 * LINE_NBYTES, np.uint8)
-    start = -data.ctypes.data % LINE_NBYTES + place
-    return data[start : start + nbytes]
 
 
 # what forked processes do: they have all variants, which cannot be sent to them
@@ -487,11 +435,10 @@ def _ratio(off: list[float], on: list[float]) -> float:
 
 def _line(name: str, timings: list[Timing], fires: str) -> str:
     words = [f"{name:24} {timings[0].threads:2}t  {fires:32}"]
-    for is_move in (True, False):
-        for is_random in (False, True):
-            ratios = [t.ratio for t in timings if (t.is_move, t.is_random) == (is_move, is_random)]
-            mean = 100 * (geometric_mean(ratios) - 1) if ratios else 0.0
-            words.append(f"{mean:+6.2f}%")
+    for kind in product((True, False), (False, True)):
+        ratios = [t.ratio for t in timings if (t.is_move, t.is_random) == kind]
+        mean = 100 * (geometric_mean(ratios) - 1) if ratios else 0.0
+        words.append(f"{mean:+6.2f}%")
     fresh = [t.ratio for t in timings if t.is_random]
     slow = sum(ratio > _SLOWDOWN for ratio in fresh)
     words.append(f"{slow:3} of {len(fresh)}")

@@ -8,7 +8,6 @@ add to it. The last column is how many functions written in Python a call enters
 """
 
 import argparse
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from time import perf_counter
@@ -18,6 +17,7 @@ import numpy as np
 
 import reorder
 from memdesc import memory_desc
+from tests.work import count_calls
 
 _DIMS = (2, 17, 5, 4)
 _WARM_CALLS, _MIN_ROUNDS = 20, 9
@@ -96,22 +96,6 @@ def calls_of(dims: tuple[int, ...]) -> Iterator[Call]:
     yield Call("torch's contiguous", lambda: tensor.contiguous(memory_format=last))
 
 
-def count_python_calls(run: Callable[[], object]) -> int:
-    """Return how many functions written in Python a call enters, itself not included."""
-    entered = 0
-
-    def count(_frame: Any, event: str, _argument: Any) -> None:
-        nonlocal entered
-        entered += event == "call"
-
-    sys.setprofile(count)
-    try:
-        run()
-    finally:
-        sys.setprofile(None)
-    return entered - 1
-
-
 def ratio(call: Callable[[], object], copy: Callable[[], object], seconds: float) -> float:
     """Return the time of a call over that of a copy: the least of all rounds of each."""
     for _ in range(_WARM_CALLS):
@@ -153,7 +137,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print("| call | of numpy's copy | Python calls |\n| --- | ---: | ---: |")
     for call in calls_of(dims):
         found = ratio(call.run, copy, given.seconds)
-        print(f"| `{call.name}` | {found:.2f} | {count_python_calls(call.run)} |", flush=True)
+        print(f"| `{call.name}` | {found:.2f} | {count_calls(call.run, 'call')} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -20,23 +20,22 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
 from memdesc import MemoryDesc
 from reorder.bench.cases import Case
-from tests.benchmarks.cases import read_cases
 from tests.benchmarks.checkout import Checkout, Worker, compare_starts
 from tests.benchmarks.report import geometric_mean, percentile
+from tests.benchmarks.turns import CASES, in_turns, listed_cases
 
-_CASES = sorted(Path(__file__).parent.glob("*.txt"))
 # A slice lasts about so long, after calls that fill the caches and wake the threads.
 _SLICE_SECONDS = 5e-3
 _WARM_SECONDS = 1e-3
-_MIN_ROUNDS, _MAX_ROUNDS = 4, 40
 # Slower than that is measured again.
 _SLOWER = 1 / 1.1
 # What the gate allows beyond the spread of the same code.
@@ -121,7 +120,8 @@ def compare_cases(
             except ValueError as error:
                 failed.append(f"{case.name}, {threads} threads: {error}")
                 continue
-            old, new = _slices(workers, once, seconds)
+            timers = [partial(_slice, worker, round(_WARM_SECONDS / once)) for worker in workers]
+            old, new = in_turns(timers, seconds, slice_seconds=_SLICE_SECONDS, once=once)
             yield Timing(
                 case.name,
                 threads,
@@ -133,16 +133,8 @@ def compare_cases(
             )
 
 
-def _slices(workers: list[Worker], once: float, seconds: float) -> list[list[float]]:
-    """Return the seconds of a call in each slice of each worker."""
-    calls = max(1, round(_SLICE_SECONDS / once))
-    warm = min(calls, round(_WARM_SECONDS / once))
-    rounds = min(_MAX_ROUNDS, max(_MIN_ROUNDS, round(seconds / (once * (calls + warm)))))
-    times: list[list[float]] = [[], []]
-    for number in range(rounds):
-        for k in (0, 1) if number % 2 == 0 else (1, 0):
-            times[k].append(workers[k].ask(calls=calls, warm=warm))
-    return times
+def _slice(worker: Worker, warm: int, calls: int) -> float:
+    return worker.ask(calls=calls, warm=min(warm, calls))
 
 
 def _to_json(case: Case) -> dict[str, Any]:
@@ -213,11 +205,6 @@ def _report(found: Comparison, starts: dict[str, tuple[float, float]]) -> Iterat
         yield f"{name}: {old * 1e3:.1f} -> {new * 1e3:.1f} ms, {old / new:.3f}"
 
 
-def _read(files: Iterable[Path]) -> list[Case]:
-    """Read the cases of files, each case once."""
-    return list({case.name: case for file in files for case in read_cases(str(file))}.values())
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Compare two checkouts, and print what differs."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
@@ -227,7 +214,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--python-new", default=sys.executable, help="the Python of the new one")
     parser.add_argument("--threads", default=f"1,{len(os.sched_getaffinity(0))}")
     parser.add_argument("--seconds", type=float, default=0.15, help="for each case and checkout")
-    parser.add_argument("--cases", type=Path, nargs="+", default=_CASES, metavar="FILE")
+    parser.add_argument("--cases", type=Path, nargs="+", default=CASES, metavar="FILE")
     parser.add_argument("--no-starts", action="store_true", help="leave out imports, first calls")
     parser.add_argument("--gate", action="store_true", help="fail if the new one is slower")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all numbers there")
@@ -238,7 +225,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     counts = sorted({int(count) for count in options.threads.split(",")})
     starts = {} if options.no_starts else compare_starts(checkouts)
-    cases = _read(options.cases)
+    cases = listed_cases(options.cases)
     found = _measure(checkouts, cases, counts, options.seconds)
     for line in _report(found, starts):
         sys.stdout.write(line + "\n")

@@ -12,29 +12,21 @@ over neighbouring slices. `odd` is nine times the size of an element.
 import argparse
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from statistics import median
-from time import perf_counter
 from typing import Any, NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
 
 import reorder
 from reorder.bench.cases import Case
 from reorder.bench.peers import memcpy
-from tests.benchmarks.cases import read_cases
+from reorder.cpu.target import LINE_NBYTES
 from tests.benchmarks.report import geometric_mean, percentile
+from tests.benchmarks.turns import CASES, in_turns, listed_cases, source_of, timer, zeros_at
 
-_CASES = sorted(str(path) for path in Path(__file__).parent.glob("*.txt"))
-_LINE_NBYTES = 64
 # an odd multiple of the size of an element, whatever that is
 _ODD, _ODD_ELEMENTS = "odd", 9
-# A slice takes about so long, after one call that warms the caches.
-_SLICE_SECONDS = 2e-3
-_MIN_ROUNDS, _MAX_ROUNDS = 5, 40
 _SLOW = 0.85
 
 
@@ -56,69 +48,28 @@ def measure(
     case: Case, threads: int, places: Sequence[str], src_place: int, seconds: float
 ) -> Timing:
     """Time one case at all places, about `seconds` at each."""
-    src = _starting_at(src_place, case.src.nbytes)
-    dst = _starting_at(0, case.dst.nbytes + _LINE_NBYTES)
-    _fill(case, src)
+    src = source_of(case, src_place)
+    dst = zeros_at(0, case.dst.nbytes + LINE_NBYTES)
     run = reorder.prepare(reorder.plan_reorder(case.src, case.dst, case.attr), threads=threads)
     size = max(1, case.dst.dtype.bits // 8)
     starts = [
-        _ODD_ELEMENTS * size % _LINE_NBYTES if place == _ODD else int(place) // size * size
+        _ODD_ELEMENTS * size % LINE_NBYTES if place == _ODD else int(place) // size * size
         for place in ("0", *places)
     ]
     targets = [dst[start : start + case.dst.nbytes] for start in starts]
     half = (case.src.nbytes + case.dst.nbytes) // 2
-    spare = _starting_at(0, 2 * half) if case.src.nbytes != case.dst.nbytes else None
+    spare = zeros_at(0, 2 * half) if case.src.nbytes != case.dst.nbytes else None
     pair = (src, targets[0]) if spare is None else (spare[:half], spare[half:])
-    calls: list[Callable[[], Any]] = [partial(run, src, target) for target in targets]
-    times = _slices(calls, seconds)
+    calls = [timer(partial(run, src, target)) for target in targets]
+    times = in_turns(calls, seconds)
     # apart, since it leaves other data in the caches, and always to the same one of the places
-    aligned, copies = _slices([calls[0], memcpy(pair, threads).call], seconds / 2)
+    aligned, copies = in_turns([calls[0], timer(memcpy(pair, threads).call)], seconds / 2)
     ratios = {
         place: median(zero / one for zero, one in zip(times[0], own, strict=True))
         for place, own in zip(places, times[1:], strict=True)
     }
     copied = median(copy / own for copy, own in zip(copies, aligned, strict=True))
     return Timing(case.name, threads, case.nbytes, min(times[0]), copied, ratios)
-
-
-def _slices(calls: Sequence[Callable[[], Any]], seconds: float) -> list[list[float]]:
-    """Return the seconds of a call in each slice; the calls take turns."""
-    once = 0.0
-    for call in calls:
-        for _ in range(3):
-            start = perf_counter()
-            call()
-            once = max(once / 2, perf_counter() - start)
-    count = max(1, round(_SLICE_SECONDS / once))
-    rounds = round(seconds / (once * (count + 1)))
-    times: list[list[float]] = [[] for _ in calls]
-    for number in range(max(_MIN_ROUNDS, min(_MAX_ROUNDS, rounds))):
-        for k in range(len(calls)) if number % 2 else reversed(range(len(calls))):
-            calls[k]()
-            start = perf_counter()
-            for _ in range(count):
-                calls[k]()
-            times[k].append((perf_counter() - start) / count)
-    return times
-
-
-def _starting_at(place: int, nbytes: int) -> NDArray[np.uint8]:
-    """Return zeros that start `place` bytes into a cache line."""
-    space = np.zeros(nbytes + 2 * _LINE_NBYTES, np.uint8)
-    start = -space.ctypes.data % _LINE_NBYTES + place
-    return space[start : start + nbytes]
-
-
-def _fill(case: Case, src: NDArray[np.uint8]) -> None:
-    """Write small integers, or normal floats where values are converted; padding holds zeros."""
-    rng, kind = np.random.default_rng(0), case.src.dtype
-    block = rng.integers(0, 63, 1 << 20, np.uint8)
-    converts = case.attr is not None or case.src.dtype != case.dst.dtype
-    if converts and not kind.is_packed and np.dtype(kind.numpy).kind not in "iu":
-        block = rng.standard_normal(1 << 17, np.float32).astype(kind.numpy).view(np.uint8)
-    src[...] = np.resize(block, src.size)
-    if case.src.has_padding:
-        reorder.Memory(case.src, src)
 
 
 def report(timings: Sequence[Timing], places: Sequence[str]) -> Iterator[str]:
@@ -144,15 +95,10 @@ def _line(timing: Timing) -> str:
     return f"{timing.name:60} {timing.threads:2} threads {speed}  {ratios}"
 
 
-def _cases(files: Iterable[str]) -> list[Case]:
-    """Read the cases of files, each case once."""
-    return list({case.name: case for file in files for case in read_cases(file)}.values())
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, and print the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("files", nargs="*", default=_CASES, help="cases of benchdnn")
+    parser.add_argument("files", nargs="*", default=CASES, help="cases of benchdnn")
     parser.add_argument("--threads", default="1", help="a list, default %(default)s")
     parser.add_argument("--places", default=f"16,{_ODD}", help="a list, default %(default)s")
     parser.add_argument("--src", type=int, default=0, help="where src starts, default %(default)s")
@@ -162,7 +108,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     places = options.places.split(",")
     timings = []
     for threads in sorted({int(count) for count in options.threads.split(",")}):
-        for case in _cases(options.files):
+        for case in listed_cases(options.files):
             timing = measure(case, threads, places, options.src, options.seconds)
             timings.append(timing)
             sys.stderr.write(_line(timing) + "\n")

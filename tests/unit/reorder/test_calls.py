@@ -1,6 +1,5 @@
 """Repeated calls of reorder: what they cost, and that they do what the first call did."""
 
-import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
@@ -16,6 +15,7 @@ from memdesc.errors import OverlapError
 from reorder import calls
 from reorder.memory.dlpack import TensorView
 from tests.unit.reorder.memory.producers import Exchanged, Exported, Failing, Later
+from tests.work import count_calls
 
 _DIMS = (2, 17, 5, 4)
 
@@ -33,22 +33,6 @@ def nothing_known() -> Iterator[None]:
 
 def cube(*dims: int, dtype: Any = np.float32) -> Any:
     return np.random.default_rng(0).integers(-9, 9, dims).astype(dtype)
-
-
-def count_python_calls(run: Callable[[], object]) -> int:
-    """Return how many functions written in Python a call enters."""
-    entered: list[str] = []
-
-    def count(frame: Any, event: str, _argument: Any) -> None:
-        if event == "call":
-            entered.append(frame.f_code.co_name)
-
-    sys.setprofile(count)
-    try:
-        run()
-    finally:
-        sys.setprofile(None)
-    return len(entered) - 1
 
 
 X = cube(*_DIMS)
@@ -112,7 +96,7 @@ def test_later_calls_of_a_kind_give_the_same_bits_by_at_most_five_functions_of_p
     results = [bits_of(KINDS[kind]()) for _ in range(4)]
     assert results == [results[0]] * 4
     # 5 at most, of which one is the lambda around it
-    assert count_python_calls(KINDS[kind]) <= (5 if kind != "a new Attr" else 99)
+    assert count_calls(KINDS[kind], "call") <= (5 if kind != "a new Attr" else 99)
 
 
 def test_a_block_of_use_threads_adds_three_calls_of_python() -> None:
@@ -122,7 +106,7 @@ def test_a_block_of_use_threads_adds_three_calls_of_python() -> None:
 
     for _ in range(3):
         limited()
-    assert count_python_calls(limited) <= 5
+    assert count_calls(limited, "call") <= 5
 
 
 def test_results_are_new_memory_each_time() -> None:
