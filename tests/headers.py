@@ -1,8 +1,11 @@
-"""Hand-made files of each format, byte by byte, so that tests can damage them."""
+"""Hand-made files of each format, byte by byte, so that tests can damage them; and GGUF by gguf."""
 
 import json
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
 
 def message_field(number: int, content: bytes) -> bytes:
@@ -58,3 +61,16 @@ def gguf_bytes(
     head = b"GGUF" + struct.pack("<IQQ", version, len(infos), len(values))
     head += b"".join(values) + b"".join(infos)
     return head + bytes(-len(head) % 32) + data
+
+
+@contextmanager
+def gguf_file(path: Path, **options: Any) -> Iterator[Any]:
+    """Yield the package's GGUF writer; the file is written on exit."""
+    import gguf  # not installed everywhere
+
+    writer = gguf.GGUFWriter(path, "llama", **options)
+    yield writer
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()

@@ -1,5 +1,6 @@
-"""Count the work that a function does; times on a busy machine mean little."""
+"""Bound and count the work that a function does; times on a busy machine mean little."""
 
+import resource
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -9,6 +10,8 @@ from typing import Any
 
 # of a processor: for what takes milliseconds, unless it is quadratic or worse
 _HANG_SECONDS = 20.0
+# more addresses than the libraries and runtimes of all tests map
+_NBYTES = 1 << 40
 
 
 class HangError(Exception):
@@ -33,6 +36,18 @@ def hangs_fail() -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
         signal.signal(signal.SIGVTALRM, before)
+
+
+@contextmanager
+def limited_memory() -> Iterator[None]:
+    """Let this process ask for no more than a tebibyte: some systems grant any number of bytes."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    given = [limit for limit in (soft, hard) if limit != resource.RLIM_INFINITY]
+    resource.setrlimit(resource.RLIMIT_AS, (min([_NBYTES, *given]), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
 def count_calls(function: Callable[[], Any], *kinds: str) -> int:

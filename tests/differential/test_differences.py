@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 import reorder
-from tests.gguf_files import gguf_file
+from tests.headers import gguf_file
 
 Tensors = dict[str, NDArray[Any]]
 # a cause that must be found, and the tensors that are damaged

@@ -9,14 +9,15 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import gguf
 import numpy as np
 import pytest
-from hypothesis import assume, example, given
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 import reorder
@@ -24,9 +25,14 @@ from memdesc import MemdescError, MemoryDesc, memory_desc
 from memdesc.record import record_desc
 from reorder import Memory, Quantized, load, load_all, save
 from reorder.checkpoints import save_raw
+from reorder.checkpoints.formats.entry import Tensor
+from reorder.checkpoints.formats.shards import plan_shards
+from reorder.checkpoints.writer import Writer
 from reorder.records import Record
 from tests.files import json_mutations, must_read_or_refuse, mutations, temporaries
+from tests.headers import initializer, message_field, number_field, pair, safetensors_bytes
 from tests.strategies import descs
+from tests.writers import write_tensors
 
 _FORMATS = ("safetensors", "npz")
 
@@ -105,48 +111,157 @@ def test_a_npy_is_the_tensor_or_is_refused(folder: Path, desc: MemoryDesc, seed:
         assert found.tobytes() == memory.numpy().tobytes()
 
 
-# Damaged files
+# Damaged files and checkpoints
+
+_MAX_MESSAGE = 1000
+_BLOCKED = memory_desc((5, 3), "f32", "Ab4a")
+_TENSORS = [
+    Tensor("blocked", "u8", (_BLOCKED.nbytes,), _BLOCKED.nbytes, _BLOCKED),
+    Tensor("bf16", "bf16", (2, 3), 12),
+    Tensor("f32", "f32", (3,), 12),
+    Tensor("q4", "u8", (18,), 18, record_desc((1, 32), "q4_0")),
+]
+# the first three hold what was saved, and others what was converted
+_KINDS = (
+    *("saved.npy", "saved.npz", "compressed.npz", "saved.safetensors"),
+    *("x.safetensors", "x.gguf", "x.npz", "x.onnx", "external.onnx", "shards"),
+)
 
 
-@lru_cache(maxsize=8)
-def _saved(kind: str) -> bytes:
+def _onnx(*, is_external: bool) -> bytes:
+    """Return a model of two initializers, of 12 bytes in the model or outside."""
+    places = {"location": "w.bin", "offset": "4", "length": "12"}.items()
+    outside = b"".join(message_field(13, pair(key, value)) for key, value in places)
+    data = outside + number_field(14, 1) if is_external else message_field(9, bytes(12))
+    initializers = b"".join(
+        initializer(name, kind, (3,), data)
+        for name, kind in (("a", 1), ("b", 6))[: 1 if is_external else 2]
+    )
+    node = message_field(1, message_field(4, b"Relu"))
+    described = pair("memdesc.a", memory_desc((1, 3), "f32", "ba").to_json())
+    return (
+        number_field(1, 10) + message_field(7, node + initializers) + message_field(14, described)
+    )
+
+
+@lru_cache(maxsize=16)
+def _whole(kind: str) -> dict[str, bytes]:
+    """Return the files of a kind, the one that is opened first."""
+    if kind.endswith("onnx"):
+        return {kind: _onnx(is_external=kind.startswith("external")), "w.bin": bytes(16)}
+    x = np.ones((2, 32), np.float32)
     with TemporaryDirectory() as path:
-        file = Path(path) / f"x.{kind.removesuffix('-compressed')}"
-        x = np.ones((2, 32), np.float32)
-        if kind == "npz-compressed":
-            np.savez_compressed(file, x=x, y=np.zeros(9, np.int8))
-        elif kind == "npy":
-            np.save(file, x)
-        else:
+        home = Path(path)
+        if kind == "saved.npy":
+            save(home / kind, x)
+        elif kind == "compressed.npz":
+            np.savez_compressed(home / kind, x=x, y=np.zeros(9, np.int8))
+        elif kind.startswith("saved"):
+            record = Record(record_desc((32, 8), "awq", group=32))
+            quantized = reorder.quantize(x, "u8", axis=0)
             tensors: dict[str, Any] = {
                 "x": reorder.reorder(x, "aB8b"),
-                "y": np.zeros(9, np.int8),
-                "q": reorder.quantize(x, "u8", axis=0),
-                "r": Record(record_desc((32, 8), "awq", group=32)),
+                "y": x,
+                "q": quantized,
+                "r": record,
             }
-            save(file, tensors)
-        return file.read_bytes()
+            save(home / kind, tensors)
+        elif kind == "shards":
+            with Writer(home / "m", plan_shards(_TENSORS, {"a": "b"}, 50), is_folder=True) as w:
+                w.finish()
+            home /= "m"
+        else:
+            write_tensors(home / kind, _TENSORS, metadata={"a": "b"} if kind != "x.npz" else {})
+        names = sorted(home.iterdir(), key=lambda file: (file.suffix == ".json", file.name))
+        return {file.name: file.read_bytes() for file in names}
 
 
-@given(st.data())
-def test_a_damaged_file_is_read_or_refused(folder: Path, data: st.DataObject) -> None:
-    kind = data.draw(st.sampled_from(["npy", "npz", "npz-compressed", "safetensors"]))
-    whole = _saved(kind)
-    changed = data.draw(mutations(whole))
-    if kind == "safetensors" and data.draw(st.booleans()):
-        length = int.from_bytes(whole[:8], "little")
-        header = json.loads(whole[8 : 8 + length])
-        described = header["__metadata__"]
-        for name in described:
-            if data.draw(st.booleans()):
-                described[name] = data.draw(json_mutations(json.loads(described[name]))).decode()
-        text = json.dumps(header).encode()
-        changed = len(text).to_bytes(8, "little") + text + whole[8 + length :]
-    path = folder / f"x.{kind.removesuffix('-compressed')}"
-    path.write_bytes(changed)
-    must_read_or_refuse(lambda: load_all(path, Memory))
-    must_read_or_refuse(lambda: load_all(path, Quantized))
-    must_read_or_refuse(lambda: load_all(path, Record))
+def _read_all(path: Path) -> str:
+    """Open a checkpoint and read what can be read; returns "read", or "refused"."""
+    try:
+        checkpoint = reorder.open_checkpoint(path)
+    except MemdescError as error:
+        assert len(str(error)) < _MAX_MESSAGE
+        return "refused"
+    with checkpoint:
+        for tensor in checkpoint.values():
+            assert tensor.data.nbytes == tensor.nbytes
+            try:
+                array = tensor.numpy()
+            except MemdescError as error:
+                assert len(str(error)) < _MAX_MESSAGE
+            else:
+                assert array.nbytes <= 64 * max(tensor.nbytes, 1)
+    return "read"
+
+
+def _damaged(data: st.DataObject, name: str, whole: bytes) -> bytes:
+    """Change bytes, or the JSON of a file or in it."""
+    if name.endswith(".json") and data.draw(st.booleans()):
+        return data.draw(json_mutations(json.loads(whole)))
+    if not name.endswith(".safetensors") or data.draw(st.booleans()):
+        return data.draw(mutations(whole))
+    end = 8 + int.from_bytes(whole[:8], "little")
+    header = json.loads(whole[8:end])
+    described = header.get("__metadata__", {})
+    for key in [key for key in described if key.startswith("memdesc")]:
+        if data.draw(st.booleans()):
+            described[key] = data.draw(json_mutations(json.loads(described[key]))).decode()
+    text = data.draw(json_mutations(header)) if data.draw(st.booleans()) else header
+    return safetensors_bytes(text, whole[end:])
+
+
+@settings(max_examples=settings().max_examples // 4)
+@pytest.mark.parametrize("kind", _KINDS)
+@given(data=st.data())
+def test_damaged_files_are_read_or_refused(folder: Path, kind: str, data: st.DataObject) -> None:
+    files = dict(_whole(kind))
+    # the least example is whole
+    if data.draw(st.booleans()):
+        name = data.draw(st.sampled_from(sorted(files)))
+        files[name] = _damaged(data, name, files[name])
+    for old in folder.iterdir():
+        old.unlink()
+    for file, content in files.items():
+        (folder / file).write_bytes(content)
+    path = folder if kind == "shards" else folder / next(iter(files))
+    is_read = _read_all(path) == "read"
+    # checkpoints are not compressed
+    assert is_read or files != _whole(kind) or kind == "compressed.npz"
+    if kind.endswith((".npy", ".npz", ".safetensors")):
+        for wanted in (Memory, Quantized, Record):
+            must_read_or_refuse(partial(load_all, path, wanted))
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"dims": [2**40, 3], "strides": [0, 1], "padded_dims": [2**40, 3]},
+        {"dims": [0, 2**62], "strides": [2**62, 1], "padded_dims": [0, 2**62]},
+    ],
+)
+def test_descriptors_that_repeat_elements_are_refused(
+    tmp_path: Path, changed: dict[str, Any]
+) -> None:
+    desc = (
+        json.loads(memory_desc((1, 3), "f32", "ba").to_json())
+        | changed
+        | {"inner_blks": [], "inner_idxs": []}
+    )
+    header: dict[str, Any] = {
+        "__metadata__": {"memdesc.a": json.dumps(desc)},
+        "a": {"dtype": "F32", "shape": [3], "data_offsets": [0, 12]},
+    }
+    path = tmp_path / "x.safetensors"
+    path.write_bytes(safetensors_bytes(header, bytes(12)))
+    with pytest.raises(MemdescError, match=r"repeats elements|has 12 bytes, but"):
+        reorder.open_checkpoint(path)
+
+
+def test_the_package_reads_the_undamaged_gguf(tmp_path: Path) -> None:
+    (tmp_path / "x.gguf").write_bytes(_whole("x.gguf")["x.gguf"])
+    reader = gguf.GGUFReader(tmp_path / "x.gguf")
+    assert [tensor.name for tensor in reader.tensors] == [each.name for each in _TENSORS]
 
 
 # Processes that save tensors of several layouts over each other. They are equal but for the number

@@ -17,7 +17,7 @@ from reorder import Memory, Quantized, load, load_all, save
 from reorder.checkpoints import save_raw
 from reorder.records import Record
 from tests.files import read_metadata, write_metadata
-from tests.memory_limit import limited_memory
+from tests.work import limited_memory
 
 _FORMATS = ["x.safetensors", "x.npz"]
 

@@ -13,8 +13,8 @@ import reorder
 from memdesc import MemdescError, image_desc, memory_desc
 from memdesc.record import record_desc
 from tests import refused
-from tests.memory_limit import limited_memory
 from tests.unit.reorder.memory.producers import Exported
+from tests.work import limited_memory
 
 SRC, DST = (memory_desc((2, 3), "f32", tag) for tag in ("ab", "ba"))
 FOUR = reorder.plan_reorder(memory_desc((4, 2), "s4", "ab"), memory_desc((4, 2), "s4", "ba"))

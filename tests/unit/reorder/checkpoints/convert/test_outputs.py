@@ -14,8 +14,7 @@ from memdesc import MemdescError
 from reorder import convert
 from reorder.checkpoints import ConvertOptions
 from tests.checkpoints import write_safetensors
-from tests.gguf_files import gguf_file
-from tests.headers import message_field
+from tests.headers import gguf_file, message_field
 from tests.unit.reorder.checkpoints.convert.results import SMALL, converted, refused
 
 _X = np.arange(4096, dtype=np.float32).reshape(64, 64)

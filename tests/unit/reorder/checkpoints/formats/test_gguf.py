@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 import reorder
 from memdesc import MemdescError
 from reorder.cli.main import main
-from tests.gguf_files import gguf_file
 from tests.headers import gguf_bytes as _file
+from tests.headers import gguf_file
 from tests.headers import gguf_info as _info
 from tests.headers import gguf_text as _text
 
