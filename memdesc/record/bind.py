@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from memdesc.desc import MemoryDesc
-from memdesc.dtypes import BYTE_BITS, DATA_TYPES
+from memdesc.dtypes import DATA_TYPES
 from memdesc.errors import MemdescError, about
 from memdesc.record.desc import RecordDesc
+from memdesc.record.field import is_word
 from memdesc.record.names import record_desc
 from memdesc.record.scheme import ALL, Part, Scheme, Words, check_names, terms
 
@@ -294,12 +295,10 @@ def _solved(
 
 def _numbers(stored: Stored, count: int) -> list[int]:
     """Return the integers that a tensor holds. Fails if it does not hold so many."""
-    kind = DATA_TYPES.get(stored.kind)
-    is_integer = kind is not None and not kind.is_packed and kind.numpy.kind in "iu"
-    if kind is None or not is_integer or stored.nbytes * BYTE_BITS != kind.bits * count:
+    if not is_word(stored.kind) or stored.nbytes != DATA_TYPES[stored.kind].nbytes(count):
         what = "an integer" if count == 1 else f"{count} integers"
         raise MemdescError(f"{stored} does not hold {what}")
-    numbers: list[int] = np.frombuffer(stored.read(), kind.numpy).tolist()
+    numbers: list[int] = np.frombuffer(stored.read(), DATA_TYPES[stored.kind].numpy).tolist()
     return numbers
 
 

@@ -11,33 +11,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from memdesc.checked import Checked, check_types
-from memdesc.dtypes import DATA_TYPES
 from memdesc.errors import MemdescError, OverlapError, short_repr
 from memdesc.immutable import immutable
 from memdesc.int64 import exact_ints
 from memdesc.layout import check_dims, dim_name
 from memdesc.overlap import are_apart
-from memdesc.record.field import BIT_PLANES, Field
-from memdesc.record.rule import (
-    FRACTION,
-    JOINED_KINDS,
-    MAX_VECTOR_BITS,
-    Codebook,
-    Constant,
-    Number,
-    Rule,
-    check_constant,
-    check_number,
-    check_rule,
-)
+from memdesc.record.field import Field
+from memdesc.record.rule import Constant, Number, Rule, check_constant, check_rule
 from memdesc.tags import LETTERS
 
 if TYPE_CHECKING:
     from memdesc.picture import Picture
     from memdesc.picture.grid import Limits
-
-# the most bits that f32 holds exactly, and those of a code whose table is part of compiled code
-_MAX_WIDTH, _MAX_TABLE = 24, 8
 
 
 @immutable
@@ -101,17 +86,19 @@ class RecordDesc(Checked):
                 )
         for part in self.fields:
             self._check_size(part)
-        check_rule(self.rule)
-        for number in self.rule.numbers:
-            self._check_number(number)
-        self._check_zero()
+        check_rule(self.rule, self.field)
         for one, other in combinations(self.fields, 2):
             sides = (one.layout, one.bits), (other.layout, other.bits)
             if one.tensor == other.tensor and one.layout.nelems and not are_apart(*sides, 0, 1):
                 raise OverlapError(
                     f"fields {one.name} and {other.name} of tensor {one.tensor!r} overlap"
                 )
-        self._check_constants()
+        taken = {part.tensor for part in self.fields}
+        for each in self.constants:
+            check_constant(each)
+            if each.tensor in taken:
+                raise MemdescError(f"tensor {each.tensor!r} holds a constant and something else")
+            taken.add(each.tensor)
         tables = tuple(np.array(number.table, "f8").tobytes() for number in self.rule.numbers)
         stored = tuple(each.data for each in self.constants)
         key = self.dims, self.fields, self.rule, self.constants, tables, stored
@@ -124,14 +111,6 @@ class RecordDesc(Checked):
 
     def __hash__(self) -> int:
         return hash(self._key)
-
-    def _check_constants(self) -> None:
-        taken = {part.tensor for part in self.fields}
-        for each in self.constants:
-            check_constant(each)
-            if each.tensor in taken:
-                raise MemdescError(f"tensor {each.tensor!r} holds a constant and something else")
-            taken.add(each.tensor)
 
     def _check_size(self, part: Field) -> None:
         if part.layout.ndims != len(self.dims):
@@ -149,56 +128,6 @@ class RecordDesc(Checked):
                     f"field {part.name} has {given} along {name}, but {size} elements in "
                     f"groups of {group}{each} are {wanted}"
                 )
-
-    def _check_number(self, number: Number) -> None:
-        check_number(number)
-        parts = [self.field(name) for name, _ in number.parts]
-        joined = len(parts) > 1 or number.minus or number.is_looked_up or number.parts[0][1]
-        if joined and not all(_is_integer(part.kind) for part in parts):
-            raise MemdescError(
-                f"{number}: only integers are joined, shifted and looked up; floats stand alone"
-            )
-        if len({(part.groups, part.index) for part in parts}) > 1:
-            raise MemdescError(f"{number}: the fields of one number must have the same groups")
-        width = max(shift + self.field(name).bits for name, shift in number.parts)
-        if width > _MAX_WIDTH and _is_integer(parts[0].kind):
-            raise MemdescError(
-                f"{number}: integers of {width} bits are not exact in f32; at most {_MAX_WIDTH}"
-            )
-        if number.table and (width > _MAX_TABLE or len(number.table) != 1 << width):
-            raise MemdescError(
-                f"{number}: the table has {len(number.table)} values, but codes of {width} bits "
-                f"need {1 << width}; at most {_MAX_TABLE} bits are looked up"
-            )
-        self._check_vectors(number, width)
-
-    def _check_vectors(self, number: Number, width: int) -> None:
-        """Refuse a codebook, or a float of joined bits, that does not fit the bits of the codes."""
-        book = number.codebook
-        if isinstance(book, Codebook):
-            wanted = book.size << width
-            if width > MAX_VECTOR_BITS or len(book.values) != wanted:
-                raise MemdescError(
-                    f"{number}: the codebook has {len(book.values)} numbers, but codes of {width} "
-                    f"bits need {wanted}; at most {MAX_VECTOR_BITS} bits are looked up"
-                )
-        elif book is not None and 1 << width != FRACTION:
-            raise MemdescError(f"{number}: a code with digits has 8 bits, not {width}")
-        if number.kind and width != JOINED_KINDS[number.kind]:
-            raise MemdescError(
-                f"{number}: {number.kind} has {JOINED_KINDS[number.kind]} bits, not {width}"
-            )
-
-    def _check_zero(self) -> None:
-        """Refuse a zero point of codes that are not integers."""
-        if self.rule.zero is None:
-            return
-        code = self.rule.code
-        if code.table or code.kind or not _is_integer(self.field_of(code).kind):
-            raise MemdescError(
-                f"zero points are subtracted from integers, and {code} is not one; subtract from "
-                "floats as an offset, with sign=-1"
-            )
 
     def __repr__(self) -> str:
         options = "".join(f", {name}={value!r}" for name, value in self.options)
@@ -296,7 +225,3 @@ class RecordDesc(Checked):
     def bits_per_element(self) -> float:
         """Bits of all tensors together for each element."""
         return 8 * self.nbytes / max(prod(self.dims), 1)
-
-
-def _is_integer(kind: str) -> bool:
-    return kind in BIT_PLANES or DATA_TYPES[kind].numpy.kind in "iu" or kind in {"s4", "u4"}

@@ -24,6 +24,21 @@ if TYPE_CHECKING:
 BIT_PLANES = MappingProxyType({"u1": 1, "u2": 2})
 
 
+def bits_of(kind: str) -> int:
+    """Return the width of the elements of a kind."""
+    return BIT_PLANES.get(kind) or DATA_TYPES[kind].bits
+
+
+def is_integer(kind: str) -> bool:
+    """Whether the elements of a kind are integers."""
+    return kind in BIT_PLANES or kind in {"s4", "u4"} or DATA_TYPES[kind].numpy.kind in "iu"
+
+
+def is_word(kind: str) -> bool:
+    """Whether a string names a type of integers of whole bytes."""
+    return kind in DATA_TYPES and not DATA_TYPES[kind].is_packed and is_integer(kind)
+
+
 @immutable
 @dataclass(frozen=True, slots=True)
 class Field(Checked):
@@ -101,11 +116,8 @@ class Field(Checked):
 
         Examples
         --------
-        >>> from memdesc.record import record_desc
-        >>> record_desc((1, 64), "q4_0").field("d").along_last(64)[30:34].tolist()
+        >>> memdesc.record.record_desc((1, 64), "q4_0").field("d").along_last(64)[30:34].tolist()
         [0, 0, 1, 1]
-        >>> record_desc((1, 256), "tq1_0").field("qs").along_last(256)[30:34].tolist()
-        [30, 31, 0, 1]
         """
         elements = np.arange(size)
         if not self.index:
@@ -117,7 +129,7 @@ class Field(Checked):
     @property
     def bits(self) -> int:
         """Width of an element in bits."""
-        return BIT_PLANES.get(self.kind) or DATA_TYPES[self.kind].bits
+        return bits_of(self.kind)
 
     @property
     def desc(self) -> MemoryDesc:

@@ -24,7 +24,7 @@ import numpy as np
 from memdesc.dtypes import DATA_TYPES
 from memdesc.errors import MemdescError
 from memdesc.layout import Block, Layout, dim_name, single_axes
-from memdesc.record.field import BIT_PLANES, Field
+from memdesc.record.field import Field, bits_of
 from memdesc.record.rule import Codebook, Digits, Number, Rule
 
 TENSOR = "data"
@@ -43,11 +43,6 @@ class _BlockField(NamedTuple):
     digits: tuple[tuple[int, int], ...]
     # which of the field's elements for a group each element of the group uses: `Field.index`
     places: tuple[int, ...]
-
-    @property
-    def bits(self) -> int:
-        """Width of an element."""
-        return BIT_PLANES.get(self.kind) or DATA_TYPES[self.kind].bits
 
 
 class GgufType(NamedTuple):
@@ -212,7 +207,7 @@ def _number(fields: Sequence[_BlockField], text: str) -> Number:
         for field in fields:
             if field.name == name or (name[-1] == "*" and field.name.startswith(name[:-1])):
                 parts.append((field.name, shift))
-                shift += field.bits
+                shift += bits_of(field.kind)
     name = match["name"] or ""
     return Number(
         tuple(parts),
@@ -291,7 +286,7 @@ def _field(part: _BlockField, row: GgufType, dims: tuple[int, ...]) -> Field:
     last = len(dims) - 1
     count = max(part.places) + 1 if part.places else 1
     step = row.block // part.group * count
-    stride = row.nbytes * 8 // part.bits
+    stride = row.nbytes * 8 // bits_of(part.kind)
     blocks = [Block(last, step, dims[-1] // row.block, stride)]
     for extent, inner in part.digits:
         step //= extent

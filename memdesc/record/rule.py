@@ -14,6 +14,7 @@ for each of several elements: see `Number`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -23,6 +24,7 @@ from memdesc.checked import check_types
 from memdesc.dtypes import DATA_TYPES
 from memdesc.errors import MemdescError, short_repr
 from memdesc.immutable import immutable
+from memdesc.record.field import Field, is_integer, is_word
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -66,7 +68,9 @@ _LARGEST = float(np.finfo(np.float32).max)
 FRACTION = 256
 _MAX_DIGITS = {3: 5, 5: 3, 6: 3, 7: 2}
 # the most numbers of a vector, and the most bits of a code that selects one
-_MAX_VECTOR, MAX_VECTOR_BITS = 16, 12
+_MAX_VECTOR, _MAX_VECTOR_BITS = 16, 12
+# the most bits that f32 holds exactly, and those of a code whose table is part of compiled code
+_MAX_WIDTH, _MAX_TABLE = 24, 8
 # the floats whose bits joined integers may be, each with its width
 JOINED_KINDS = MappingProxyType({"f16": 16, "bf16": 16})
 
@@ -243,8 +247,8 @@ def _product(numbers: tuple[Number, ...]) -> str:
     return str(numbers[0]) + "".join(f" {'/' if n.divides else '*'} {n}" for n in numbers[1:])
 
 
-def check_rule(rule: Rule) -> None:
-    """Refuse a rule with parts of the wrong types or values."""
+def check_rule(rule: Rule, field: Callable[[str], Field]) -> None:
+    """Refuse a rule with parts of the wrong types or values, or that the fields do not allow."""
     check_types(rule)
     if not rule.scale:
         raise MemdescError(f"a Rule needs at least one scale, not {short_repr(tuple(rule))}")
@@ -260,9 +264,19 @@ def check_rule(rule: Rule) -> None:
         raise MemdescError(
             f"a Rule is computed in {', '.join(_RULE_KINDS)}, not {short_repr(rule.kind)}"
         )
+    for number in rule.numbers:
+        _check_parts(number)
+        _check_fields(number, [field(name) for name, _ in number.parts])
+    code = rule.code
+    is_float = code.table or code.kind or not is_integer(field(code.parts[0][0]).kind)
+    if rule.zero is not None and is_float:
+        raise MemdescError(
+            f"zero points are subtracted from integers, and {code} is not one; subtract from "
+            "floats as an offset, with sign=-1"
+        )
 
 
-def check_number(number: Number) -> None:
+def _check_parts(number: Number) -> None:
     """Refuse a number with parts of the wrong types or values."""
     check_types(number)
     parts, minus, table, _, codebook, kind = number
@@ -276,7 +290,17 @@ def check_number(number: Number) -> None:
     if any(not abs(value) <= _LARGEST for value in table):
         raise MemdescError(f"a table is a tuple of finite floats, not {short_repr(table)}")
     if codebook is not None:
-        _check_codebook(codebook)
+        check_types(codebook)
+        if isinstance(codebook, Digits):
+            count = _MAX_DIGITS.get(codebook.base, 0)
+        else:
+            count = codebook.size if codebook.size <= _MAX_VECTOR and codebook.values else 0
+        if not codebook.lanes or not all(0 <= lane < count for lane in codebook.lanes):
+            raise MemdescError(
+                f"a codebook is a Codebook of vectors of at most {_MAX_VECTOR} numbers or Digits "
+                f"of base {', '.join(map(str, _MAX_DIGITS))}, with lanes that they have; not "
+                f"{short_repr(codebook)}"
+            )
     if kind not in ("", *JOINED_KINDS):
         raise MemdescError(f"an integer holds the bits of f16 or bf16, not of {short_repr(kind)}")
     one_of = [name for name in ("table", "codebook", "kind") if getattr(number, name)]
@@ -287,18 +311,38 @@ def check_number(number: Number) -> None:
         )
 
 
-def _check_codebook(codebook: Codebook | Digits) -> None:
-    """Refuse a codebook with parts of the wrong types or numbers."""
-    check_types(codebook)
-    if isinstance(codebook, Digits):
-        count = _MAX_DIGITS.get(codebook.base, 0)
-    else:
-        count = codebook.size if codebook.size <= _MAX_VECTOR and codebook.values else 0
-    if not codebook.lanes or not all(0 <= lane < count for lane in codebook.lanes):
+def _check_fields(number: Number, fields: list[Field]) -> None:
+    """Refuse a number whose fields are not integers of as many bits as it needs."""
+    joined = len(fields) > 1 or number.minus or number.is_looked_up or number.parts[0][1]
+    if joined and not all(is_integer(part.kind) for part in fields):
         raise MemdescError(
-            f"a codebook is a Codebook of vectors of at most {_MAX_VECTOR} numbers or Digits of "
-            f"base {', '.join(map(str, _MAX_DIGITS))}, with lanes that they have; not "
-            f"{short_repr(codebook)}"
+            f"{number}: only integers are joined, shifted and looked up; floats stand alone"
+        )
+    if len({(part.groups, part.index) for part in fields}) > 1:
+        raise MemdescError(f"{number}: the fields of one number must have the same groups")
+    width = max(shift + part.bits for part, (_, shift) in zip(fields, number.parts, strict=True))
+    if width > _MAX_WIDTH and is_integer(fields[0].kind):
+        raise MemdescError(
+            f"{number}: integers of {width} bits are not exact in f32; at most {_MAX_WIDTH}"
+        )
+    if number.table and (width > _MAX_TABLE or len(number.table) != 1 << width):
+        raise MemdescError(
+            f"{number}: the table has {len(number.table)} values, but codes of {width} bits "
+            f"need {1 << width}; at most {_MAX_TABLE} bits are looked up"
+        )
+    book = number.codebook
+    if isinstance(book, Codebook):
+        wanted = book.size << width
+        if width > _MAX_VECTOR_BITS or len(book.values) != wanted:
+            raise MemdescError(
+                f"{number}: the codebook has {len(book.values)} numbers, but codes of {width} "
+                f"bits need {wanted}; at most {_MAX_VECTOR_BITS} bits are looked up"
+            )
+    elif book is not None and 1 << width != FRACTION:
+        raise MemdescError(f"{number}: a code with digits has 8 bits, not {width}")
+    if number.kind and width != JOINED_KINDS[number.kind]:
+        raise MemdescError(
+            f"{number}: {number.kind} has {JOINED_KINDS[number.kind]} bits, not {width}"
         )
 
 
@@ -308,14 +352,13 @@ def check_constant(constant: Constant) -> None:
     tensor, kind, values = constant
     if not tensor:
         raise MemdescError("a Constant needs the name of its tensor, not ''")
-    known = DATA_TYPES.get(kind)
-    is_integer = known is not None and not known.is_packed and known.numpy.kind in "iu"
-    if known is None or not (is_integer or kind == _WIDEST):
+    if not (is_word(kind) or kind == _WIDEST):
         raise MemdescError(
             f"{tensor} must have type f32 or a whole-byte integer type, such as s64, not "
             f"{short_repr(kind)}"
         )
-    wanted, limits = (int, np.iinfo(known.numpy)) if is_integer else (float, np.finfo(known.numpy))
+    stored = DATA_TYPES[kind].numpy
+    wanted, limits = (int, np.iinfo(stored)) if is_word(kind) else (float, np.finfo(stored))
     if not all(type(value) is wanted and limits.min <= value <= limits.max for value in values):
         raise MemdescError(
             f"the values of {tensor} are {wanted.__name__}s of {kind}, not {short_repr(values)}"
