@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import asdict
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast, overload
 
@@ -19,18 +20,23 @@ from memdesc.create import (
     strided_layout,
 )
 from memdesc.dtypes import DataType, data_type
-from memdesc.errors import MemdescError, UnknownFormatError, short_repr
+from memdesc.errors import (
+    MemdescError,
+    UnknownFormatError,
+    UnsupportedFormatError,
+    short_repr,
+)
 from memdesc.extra import Extra, check_extra
 from memdesc.immutable import immutable
 from memdesc.index import Index, checked_index, checked_integers, first_where, indices_at
-from memdesc.int64 import INT64_MAX, checked_ints
+from memdesc.int64 import INT64_MAX, check_length, checked_int, checked_ints
 from memdesc.layout import Axis, Block, Layout
 from memdesc.layout_names import cute_text, dense_tag, is_laid_out_by, names_of
 from memdesc.names import Name, expand_meta_tag
 from memdesc.names.registry import parse_name
 from memdesc.overlap import check_overlap
 from memdesc.tags import LETTERS, FormatTag, check_letters
-from memdesc.written import Written
+from memdesc.written import SCHEMA, SWIZZLED, Written, check_schema
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -51,6 +57,8 @@ _HERE = {
 }
 
 
+# the fields of oneDNN that JSON has, where these can describe the layout
+_WRITTEN = ("padded_dims", "strides", "inner_blks", "inner_idxs")
 _NO_BLOCKS: tuple[int, ...] = ()  # recognised by identity, so that nothing is checked
 
 
@@ -199,6 +207,46 @@ class MemoryDesc(Written):
     @classmethod
     def _made(cls, *arguments: Any) -> MemoryDesc:
         return desc_of(*arguments)
+
+    def _fields(self) -> dict[str, Any]:
+        fields: dict[str, Any] = {
+            "schema": SWIZZLED if self.layout.xor else SCHEMA,
+            "dtype": self.dtype.name,
+            "dims": self.dims,
+            "offset0": self.offset0,
+            "padded_offsets": self.padded_offsets,
+            "extra": None if self.extra is None else asdict(self.extra),
+        }
+        if self.letters is not None:
+            fields["letters"] = self.letters
+        try:
+            fields |= {name: getattr(self, name) for name in _WRITTEN}
+        except MemdescError:
+            axes = [[axis.dims, axis.padded] for axis in self.axes]
+            fields |= {"axes": axes, "blocks": self.layout.blocks}
+        return fields | ({"xor": self.layout.xor} if self.layout.xor else {})
+
+    @classmethod
+    def _of_fields(cls, fields: Any) -> Self:
+        check_schema(fields)
+        # the order decides which of several missing keys the message names
+        dims, dtype = checked_ints("dims", fields["dims"]), data_type(fields["dtype"])
+        offset0 = checked_int("offset0", fields["offset0"])
+        offsets = checked_ints("padded_offsets", fields["padded_offsets"])
+        check_length("padded_offsets", offsets, len(dims))
+        if any(offsets):
+            raise UnsupportedFormatError(f"padded_offsets {offsets} are not supported; only 0 is")
+        if "axes" in fields:
+            axes = [Axis(*axis) for axis in fields["axes"]]
+            blocks = [Block(*block) for block in fields["blocks"]]
+            xor = fields["xor"] if fields["schema"] == SWIZZLED else ()
+            layout = Layout(dims, axes, blocks, offset0, xor)  # type: ignore[arg-type] # it checks
+        else:
+            given = {name: checked_ints(name, fields[name]) for name in _WRITTEN}
+            layout = cls(dims, dtype, offset0=offset0, **given).layout  # type: ignore[arg-type] # by keyword
+        extra = fields["extra"]
+        extra = Extra(**extra) if isinstance(extra, dict) else extra
+        return cast("Self", desc_of(dtype, layout, extra, fields.get("letters")))
 
     @property
     def ndims(self) -> int:

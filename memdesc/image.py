@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from math import prod
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from memdesc.checked import check_types
 from memdesc.desc import MemoryDesc, desc_of
@@ -17,7 +17,7 @@ from memdesc.int64 import checked_int, checked_ints
 from memdesc.layout import check_dims, dim_name, layout_by_tag
 from memdesc.names import Name, dim_letters, known_images, resolve_image
 from memdesc.tags import LETTERS
-from memdesc.written import Written
+from memdesc.written import SCHEMA, Written, check_schema
 
 if TYPE_CHECKING:
     from memdesc.picture import Picture
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _CHANNELS = (1, 2, 4)  # R, RG, RGBA
 _KINDS = ("2d", "3d", "array")
+_SIDES = ("width", "height", "channels", "depth")
 
 
 @immutable
@@ -74,7 +75,7 @@ class ImageDesc(Written):
     _another: ClassVar[str] = "image_desc(dims, dtype, name) makes another"
 
     def __post_init__(self) -> None:
-        for side in ("width", "height", "channels", "depth"):
+        for side in _SIDES:
             object.__setattr__(self, side, checked_int(side, getattr(self, side)))
         check_types(self, "; see image_desc")
         if self.kind not in _KINDS or (self.kind == "2d" and self.depth != 1):
@@ -97,6 +98,18 @@ class ImageDesc(Written):
                 f"it has {desc.padded_nelems} elements with padding, and must have {needed}, "
                 "without gaps, starting at offset 0"
             )
+
+    def _fields(self) -> dict[str, Any]:
+        sides = {side: getattr(self, side) for side in _SIDES}
+        names = {"schema": SCHEMA, "image": self.name, "kind": self.kind}
+        return {**names, **sides, "desc": self.desc._fields()}
+
+    @classmethod
+    def _of_fields(cls, fields: Any) -> Self:
+        check_schema(fields)
+        desc = MemoryDesc._of_fields(fields["desc"])  # noqa: SLF001 - likewise
+        width, height, channels, depth = (fields[side] for side in _SIDES)
+        return cls(desc, width, height, channels, fields["image"], depth, fields["kind"])
 
     @property
     def _size(self) -> tuple[int, ...]:

@@ -711,6 +711,32 @@ def layout_by_strides(
     return Layout.computed(dims, single_axes(padded_dims), _in_order(blocks), offset0)
 
 
+def layout_by_digits(
+    dims: tuple[int, ...],
+    digits: Iterable[Sequence[tuple[int, int]]],
+    offset0: int = 0,
+    xor: Terms = (),
+) -> Layout:
+    """Make a layout from the extents and strides of the digits of each dim, outermost first.
+
+    A dim is padded to the product of its extents; inner digits of extent 1 are left out.
+
+    >>> layout_by_digits((2, 17), [[(2, 24)], [(3, 8), (8, 1)]]).strides()
+    (24, 8)
+    """
+    blocks: list[Block] = []
+    sizes = []
+    for axis, ((count, outer), *inner) in enumerate(digits):
+        step = prod(extent for extent, _ in inner)
+        sizes.append(count * step)
+        blocks.append(Block(axis, step, count, outer))
+        for extent, stride in inner:
+            step //= extent
+            if extent > 1:
+                blocks.append(Block(axis, step, extent, stride))
+    return Layout(dims, single_axes(sizes), tuple(blocks), offset0, xor)
+
+
 def _in_order(blocks: list[Block]) -> tuple[Block, ...]:
     """Sort blocks into the order of `Layout.blocks`: axis by axis, the largest step first."""
     # the second sort is stable, so it keeps the order of steps within each axis

@@ -7,6 +7,7 @@ CUTLASS 4.7, `include/cute/swizzle.hpp`, whose `Swizzle<B,M,S>` is one term.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, TypeVar
 
@@ -56,11 +57,8 @@ def xor_expression(base: str, terms: Terms) -> str:
 def unswizzled(terms: Terms, offset: Int) -> Int:
     """Return the base of an offset: the inverse of `swizzled`."""
     base = offset >> _length(terms) << _length(terms)
-    rest = offset ^ base
-    for image, source in _pivots(terms):
-        bit = rest >> image.bit_length() - 1 & 1
-        rest = rest ^ bit * image
-        base = base ^ bit * source
+    for bit, source in enumerate(_inverse(terms) or ()):
+        base = base ^ (offset >> bit & 1) * source
     return base
 
 
@@ -70,22 +68,30 @@ def is_own_inverse(terms: Terms) -> bool:
     return all(swizzled(terms, swizzled(terms, bit)) == bit for bit in bits)
 
 
-@lru_cache(maxsize=256)
-def _pivots(terms: Terms) -> tuple[tuple[int, int], ...]:
-    """Return (offset, base) pairs, the highest bits first, that together solve for any base.
+def inverted(columns: Sequence[int]) -> tuple[int, ...] | None:
+    """Return the inverse of a map that is linear over bits; None if it has none.
 
-    Fewer pairs than bits that the terms concern mean that two bases have the same offset.
+    `columns` has the image of each bit, and the result the source of each bit.
+
+    >>> inverted([0b01, 0b11]), inverted([0b01, 0b01])
+    ((1, 3), None)
     """
-    pivots: dict[int, tuple[int, int]] = {}
-    for bit in range(_length(terms)):
-        source = 1 << bit
-        image = swizzled(terms, source)
-        while image and image.bit_length() in pivots:
-            other, other_source = pivots[image.bit_length()]
-            image, source = image ^ other, source ^ other_source
-        if image:
-            pivots[image.bit_length()] = image, source
-    return tuple(pivots[length] for length in sorted(pivots, reverse=True))
+    pairs = [(image, 1 << bit) for bit, image in enumerate(columns)]
+    for bit in range(len(pairs)):
+        k = next((k for k in range(bit, len(pairs)) if pairs[k][0] >> bit & 1), None)
+        if k is None:
+            return None
+        pairs[bit], pairs[k] = pairs[k], pairs[bit]
+        image, source = pairs[bit]
+        for j, (other, others_source) in enumerate(pairs):
+            if j != bit and other >> bit & 1:
+                pairs[j] = other ^ image, others_source ^ source
+    return tuple(source for _, source in pairs)
+
+
+@lru_cache(maxsize=256)
+def _inverse(terms: Terms) -> tuple[int, ...] | None:
+    return inverted([swizzled(terms, 1 << bit) for bit in range(_length(terms))])
 
 
 def concerned(terms: Terms) -> tuple[int, int]:
@@ -124,7 +130,7 @@ def exact_terms(terms: object) -> Terms:
             )
         masks[shift] = masks.get(shift, 0) ^ mask & _reachable(shift, (1 << _BITS) - 1)
     joined = tuple(sorted((shift, mask) for shift, mask in masks.items() if mask))
-    if len(_pivots(joined)) < _length(joined):
+    if _inverse(joined) is None:
         raise MemdescError(
             f"xor {short_repr(terms)} gives two bases the same offset, so elements would overlap"
         )

@@ -27,7 +27,7 @@ from memdesc.exchange.system import (
     unclear,
 )
 from memdesc.int64 import INT64_MAX
-from memdesc.layout import Block, Layout, single_axes
+from memdesc.layout import layout_by_digits
 from memdesc.layout_names import cute_swizzle, cute_text
 from memdesc.swizzle import Terms, exact_terms
 
@@ -159,30 +159,17 @@ def _read(given: Given) -> MemoryDesc:
     dims = given.dims or padded
     if len(dims) == 1 < len(modes) and dims[0] == prod(padded):
         # one coordinate counts through all modes, the leftmost fastest
-        modes, padded = [[digit for mode in modes for digit in mode]], dims
+        modes = [[digit for mode in modes for digit in mode]]
     if len(dims) != len(modes):
         reason = f"dims {dims} have {counted(len(dims), 'size')}, but it has "
         reason += counted(len(modes), "mode")
         unclear(reason)
-    blocks = [block for k, mode in enumerate(modes) for block in _blocks(k, mode)]
-    layout = Layout(dims, single_axes(padded), tuple(blocks), composed.offset0, terms)
-    return desc_of(dtype, layout)
+    digits = [mode[::-1] for mode in modes]
+    return desc_of(dtype, layout_by_digits(dims, digits, composed.offset0, terms))
 
 
 def _log2_nbytes(dtype: DataType) -> int:
     return dtype.bits.bit_length() - BYTE_BITS.bit_length()
-
-
-def _blocks(axis: int, digits: list[tuple[int, int]]) -> list[Block]:
-    """Return the blocks of a mode, largest step first, without inner ones of extent 1."""
-    *inner, (count, outer) = digits
-    blocks: list[Block] = []
-    step = 1
-    for extent, stride in inner:
-        if extent > 1:
-            blocks.insert(0, Block(axis, step, extent, stride))
-            step *= extent
-    return [Block(axis, step, count, outer), *blocks]
 
 
 def _pairs(shape: str, stride: str) -> list[tuple[Tree, Tree]]:

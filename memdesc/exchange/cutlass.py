@@ -16,7 +16,7 @@ from memdesc.desc import MemoryDesc, desc_of
 from memdesc.dtypes import BYTE_BITS
 from memdesc.errors import MemdescError
 from memdesc.exchange.system import Given, System, indescribable, inexpressible, unclear
-from memdesc.layout import Block, Layout, layout_by_strides, single_axes
+from memdesc.layout import Layout, layout_by_digits, layout_by_strides
 from memdesc.swizzle import exact_terms
 
 # for each atom B, M and S in bytes, how wide it is in bytes, and how many of the other dim it has
@@ -68,14 +68,11 @@ def _layout(text: str, dims: tuple[int, ...], bits: int) -> Layout:
         indescribable(f"dims {dims} are not whole atoms of {sizes}")
     inner = (length, 1) if is_k else (1, length)
     outer = (prod(sizes), dims[0] * sizes[1])
-    blocks: list[Block] = []
-    for dim in range(2):
-        atoms = dims[dim] // sizes[dim]
-        if atoms > 1 and outer[dim] != inner[dim] * sizes[dim]:
-            blocks.append(Block(dim, sizes[dim], atoms, outer[dim]))
-            atoms = 1
-        blocks.append(Block(dim, 1, sizes[dim] * atoms, inner[dim]))
-    return _swizzled(Layout(dims, single_axes(dims), tuple(blocks)), swizzle, bits)
+    digits = []
+    for size, own, stride, dense in zip(dims, sizes, outer, inner, strict=True):
+        is_one = size == own or stride == dense * own
+        digits.append([(size, dense)] if is_one else [(size // own, stride), (own, dense)])
+    return _swizzled(layout_by_digits(dims, digits), swizzle, bits)
 
 
 def _swizzled(layout: Layout, swizzle: tuple[int, int, int], bits: int) -> Layout:

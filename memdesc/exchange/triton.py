@@ -28,8 +28,8 @@ from memdesc.exchange.system import (
     type_named,
     unclear,
 )
-from memdesc.layout import Block, Layout, single_axes
-from memdesc.swizzle import Terms, exact_terms, swizzled
+from memdesc.layout import Layout, layout_by_digits
+from memdesc.swizzle import Terms, exact_terms, inverted, swizzled
 
 # for each dim, the offset of each bit of its index
 Columns = list[list[int]]
@@ -234,7 +234,7 @@ class _PaddedSharedLayout(NamedTuple):
             [column + sum(column // every * gap for every, gap in pairs) for column in own]
             for own in columns
         ]
-        return Layout(dims, single_axes(dims), tuple(_blocks(weights)))
+        return layout_by_digits(dims, _digits(weights))
 
 
 _Class = _SwizzledSharedLayout | _NVMMASharedLayout | _SharedLinearLayout | _PaddedSharedLayout
@@ -269,20 +269,10 @@ def _columns_of_bases(dims: tuple[int, ...], bases: Sequence[Sequence[int]]) -> 
     rows = [sum(i << start for i, start in zip(base, starts, strict=False)) for base in bases]
     if len(rows) != starts[-1] or any(len(base) != len(dims) for base in bases):
         raise ValueError(f"dims {dims} take {starts[-1]} bases of {len(dims)} numbers")
-    # eliminated over bits: pairs of an index and its offset
-    pairs = [(row, 1 << bit) for bit, row in enumerate(rows)]
-    for bit in range(starts[-1]):
-        k = next((k for k in range(bit, len(pairs)) if pairs[k][0] >> bit & 1), None)
-        if k is None:
-            raise ValueError("two offsets have the same index, so one element has several places")
-        pairs[bit], pairs[k] = pairs[k], pairs[bit]
-        index, offset = pairs[bit]
-        pairs = [
-            (row ^ index, at ^ offset) if j != bit and row >> bit & 1 else (row, at)
-            for j, (row, at) in enumerate(pairs)
-        ]
-    offsets = [offset for _, offset in pairs]
-    return [offsets[start:stop] for start, stop in pairwise(starts)]
+    offsets = inverted(rows)
+    if offsets is None:
+        raise ValueError("two offsets have the same index, so one element has several places")
+    return [[*offsets[start:stop]] for start, stop in pairwise(starts)]
 
 
 def layout_of_columns(dims: tuple[int, ...], columns: Columns) -> Layout:
@@ -292,18 +282,18 @@ def layout_of_columns(dims: tuple[int, ...], columns: Columns) -> Layout:
     ((2, 2),)
     """
     flat = [*chain(*columns)]
-    heads = _digits(flat)
+    heads = _heads(flat)
     terms: dict[int, int] = {}
     for column, head in zip(flat, heads, strict=True):
         for bit in range(column.bit_length()):
             if column >> bit & 1 and bit != head:
                 terms[head - bit] = terms.get(head - bit, 0) | 1 << bit
     weights = iter([1 << head for head in heads])
-    blocks = tuple(_blocks([[next(weights) for _ in bits] for bits in columns]))
-    return Layout(dims, single_axes(dims), blocks, 0, tuple(terms.items()))
+    digits = _digits([[next(weights) for _ in bits] for bits in columns])
+    return layout_by_digits(dims, digits, 0, tuple(terms.items()))
 
 
-def _digits(columns: list[int]) -> list[int]:
+def _heads(columns: list[int]) -> list[int]:
     """Return a bit of the offset for each column, each another one of its own bits.
 
     The highest or the lowest bits are taken if they differ: then all terms shift one way.
@@ -329,17 +319,18 @@ def _digits(columns: list[int]) -> list[int]:
     return [next(bit for bit, k in owner.items() if k == wanted) for wanted in range(len(columns))]
 
 
-def _blocks(weights: Columns) -> Iterator[Block]:
-    """Yield the blocks of dims whose index bits have these strides, the largest step first."""
-    for dim, strides in enumerate(weights):
-        blocks: list[Block] = []
-        for bit, stride in enumerate(strides):
-            last = blocks[-1] if blocks else None
-            if last and stride == last.stride * last.extent:
-                blocks[-1] = last._replace(extent=2 * last.extent)
+def _digits(weights: Columns) -> list[list[tuple[int, int]]]:
+    """Return the digits of dims whose index bits have these strides, neighbours fused."""
+    made = []
+    for strides in weights:
+        digits: list[tuple[int, int]] = []
+        for stride in strides:
+            if digits and stride == digits[0][0] * digits[0][1]:
+                digits[0] = 2 * digits[0][0], digits[0][1]
             else:
-                blocks.append(Block(dim, 1 << bit, 2, stride))
-        yield from blocks[::-1] or [Block(dim, 1, 1, 1)]
+                digits.insert(0, (2, stride))
+        made.append(digits or [(1, 1)])
+    return made
 
 
 def _write(desc: MemoryDesc, _letters: str) -> tuple[str, ...]:
@@ -396,10 +387,7 @@ def _candidates(desc: MemoryDesc) -> Iterator[_Class]:
             for dim, size in enumerate(desc.dims)
             for bit in range(_lg(size))
         ]
-        # indices are found from offsets as offsets are from indices
-        try:
-            (indices,) = _columns_of_bases((1 << len(offsets),), [[at] for at in offsets])
-        except ValueError:
+        if (indices := inverted(offsets)) is None:
             return
         starts = [_lg(prod(desc.dims[:dim])) for dim in range(desc.ndims)]
         digits = list(zip(starts, desc.dims, strict=True))

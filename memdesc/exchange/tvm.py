@@ -18,7 +18,7 @@ from memdesc.desc import MemoryDesc, desc_of, memory_desc
 from memdesc.errors import excerpt
 from memdesc.exchange.expressions import integer, outputs_of, parse, tag_of_outputs
 from memdesc.exchange.system import Given, System, indescribable, tag_of_digits, unclear
-from memdesc.layout import Block, Layout, single_axes
+from memdesc.layout import layout_by_digits
 from memdesc.layout_names import dense_tag
 from memdesc.names import onednn
 from memdesc.tags import LETTERS, FormatTag
@@ -144,12 +144,14 @@ def _read_tiles(given: Given, text: str) -> MemoryDesc:
     if len(strides) != len(extents):
         unclear(f"it has {len(extents)} extents, but {len(strides)} strides")
     dims = given.dims or tuple(extents)
-    blocks = tuple(_tile_blocks(dims, extents, strides))
-    return desc_of(given.type(), Layout(dims, single_axes(dims), blocks, offset0))
+    digits = _tile_digits(dims, extents, strides)
+    return desc_of(given.type(), layout_by_digits(dims, digits, offset0))
 
 
-def _tile_blocks(dims: tuple[int, ...], extents: list[int], strides: list[int]) -> Iterator[Block]:
-    """Yield the blocks of each dim: those of the extents, in order, that multiply to its size."""
+def _tile_digits(
+    dims: tuple[int, ...], extents: list[int], strides: list[int]
+) -> Iterator[list[tuple[int, int]]]:
+    """Yield the digits of each dim: those of the extents, in order, that multiply to its size."""
     at = 0
     for dim, size in enumerate(dims):
         end = at + 1
@@ -159,9 +161,7 @@ def _tile_blocks(dims: tuple[int, ...], extents: list[int], strides: list[int]) 
             end = len(extents)
         if prod(extents[at:end]) != size or at >= len(extents):
             unclear(f"extents {tuple(extents)} do not multiply to the sizes {dims}")
-        for k in range(at, end):
-            if k == at or extents[k] > 1:
-                yield Block(dim, prod(extents[k + 1 : end]), extents[k], strides[k])
+        yield list(zip(extents[at:end], strides[at:end], strict=True))
         at = end
 
 

@@ -23,7 +23,7 @@ import numpy as np
 
 from memdesc.dtypes import DATA_TYPES
 from memdesc.errors import MemdescError
-from memdesc.layout import Block, Layout, dim_name, single_axes
+from memdesc.layout import dim_name, layout_by_digits
 from memdesc.record.field import Field, bits_of
 from memdesc.record.rule import Codebook, Digits, Number, Rule
 
@@ -283,18 +283,13 @@ def gguf_record(name: str, dims: tuple[int, ...]) -> tuple[tuple[Field, ...], Ru
 
 
 def _field(part: _BlockField, row: GgufType, dims: tuple[int, ...]) -> Field:
-    last = len(dims) - 1
     count = max(part.places) + 1 if part.places else 1
-    step = row.block // part.group * count
     stride = row.nbytes * 8 // bits_of(part.kind)
-    blocks = [Block(last, step, dims[-1] // row.block, stride)]
-    for extent, inner in part.digits:
-        step //= extent
-        blocks.append(Block(last, step, extent, inner))
+    blocks = dims[-1] // row.block
     outer = [
-        Block(dim, 1, size, stride * (dims[-1] // row.block) * prod(dims[dim + 1 : -1]))
-        for dim, size in enumerate(dims[:-1])
+        [(size, stride * blocks * prod(dims[dim + 1 : -1]))] for dim, size in enumerate(dims[:-1])
     ]
+    digits = [*outer, [(blocks, stride), *part.digits]]
     sizes = (*dims[:-1], dims[-1] // part.group * count)
-    layout = Layout(sizes, single_axes(sizes), (*outer, *blocks), part.first)
-    return Field(part.name, part.kind, layout, (*[1] * last, part.group), TENSOR, part.places)
+    layout = layout_by_digits(sizes, digits, part.first)
+    return Field(part.name, part.kind, layout, (*[1] * len(outer), part.group), TENSOR, part.places)

@@ -24,7 +24,7 @@ from typing import Any
 
 from memdesc.dtypes import data_type
 from memdesc.errors import MemdescError
-from memdesc.layout import Block, Layout, layout_by_strides, single_axes
+from memdesc.layout import Layout, layout_by_digits, layout_by_strides
 from memdesc.record.rule import Rule
 from memdesc.record.scheme import Option, Options, Part, Scheme
 
@@ -32,7 +32,8 @@ from memdesc.record.scheme import Option, Options, Part, Scheme
 # any; then follow its other fields and, after a colon, its options, with usual values that are not
 # those of `_OPTIONS`. A tensor is a line of its role in the rule (scales multiply, a divisor
 # divides, zero points are subtracted and offsets added), its name, the type of its elements (in
-# words of another type), its shape, and other fields of a `Part`, with two blanks between them.
+# words of another type), its shape, and other fields of a `Part`, with two blanks between them. For
+# `{a,b}` in a name there is a scheme for each, which `{}` stands for.
 _TABLE = """
 gptq io model=oi data=g_idx rule=from_one: group zeros_by_version bits floats g_idx
   code   qweight  u{bits} in s32  i*bits/32, o        order=Ab{word}a
@@ -45,18 +46,8 @@ awq io model=oi: group floats
   zero   qzeros   u4 in s32  i/group, o*4/32  order=awq
   scale  scales   {scales}   i/group, o
 
-torch_int4_cpu oi rule=from_middle: group floats=bf16
-  code    weight  u4 in u8  o, i*4/8       order=torch_int4_cpu
-  scale   scales  {scales}  i/group, o, 2  order=first_of_pairs   within=scales_and_zeros  is_bare
-  offset  zeros   {scales}  i/group, o, 2  order=second_of_pairs  within=scales_and_zeros  is_bare
-
-torch_int4_cpu_avx2 oi rule=from_middle: group floats=bf16
-  code    weight  u4 in u8  o, i*4/8       order=torch_int4_cpu_avx2
-  scale   scales  {scales}  i/group, o, 2  order=first_of_pairs   within=scales_and_zeros  is_bare
-  offset  zeros   {scales}  i/group, o, 2  order=second_of_pairs  within=scales_and_zeros  is_bare
-
-torch_int4_cpu_default oi rule=from_middle: group floats=bf16
-  code    weight  u4 in u8  o, i*4/8       order=torch_int4_cpu_default
+torch_int4_cpu{,_avx2,_default} oi rule=from_middle: group floats=bf16
+  code    weight  u4 in u8  o, i*4/8       order=torch_int4_cpu{}
   scale   scales  {scales}  i/group, o, 2  order=first_of_pairs   within=scales_and_zeros  is_bare
   offset  zeros   {scales}  i/group, o, 2  order=second_of_pairs  within=scales_and_zeros  is_bare
 
@@ -180,17 +171,11 @@ adreno_trans4_ns oi,eoi rule=from_middle
   code   adreno_q  u4 in u32  i*4/32, o  order=Ba8b  stacked_order=adreno_trans4_ns
   scale  adreno_d  f16        i/32, o    order=ba    stacked_order=acb
 
-bnb_nf4 oi rule=nf4: bnb_block dtype
+bnb_{nf4,fp4} oi rule={}: bnb_block dtype
   code   weight                               u4 in u8  i*4/8*o, 1  order=high_first  is_bare
   scale  absmax                               f32  i/block*o  within=weight.absmax  is_bare
-  -      weight.quant_map                     f32  -  values=nf4
-  -      weight.quant_state.bitsandbytes__nf4  u8  -  values=nf4_state  shows=bnb_state
-
-bnb_fp4 oi rule=fp4: bnb_block dtype
-  code   weight                               u4 in u8  i*4/8*o, 1  order=high_first  is_bare
-  scale  absmax                               f32  i/block*o  within=weight.absmax  is_bare
-  -      weight.quant_map                     f32  -  values=fp4
-  -      weight.quant_state.bitsandbytes__fp4  u8  -  values=fp4_state  shows=bnb_state
+  -      weight.quant_map                     f32  -  values={}
+  -      weight.quant_state.bitsandbytes__{}  u8  -  values={}_state  shows=bnb_state
 """
 
 _FLAG, _FP8 = (False, True), ("f8_e4m3", "f8_e5m2")
@@ -277,8 +262,7 @@ def _in_pairs(first: int, sizes: tuple[int, ...], _: Options) -> Layout:
 
 def _high_first(dims: tuple[int, ...], _: Options) -> Layout:
     """Return codes of 4 bits of which the first of a byte is in its high half."""
-    pairs = (Block(0, 1, dims[0], dims[1]), Block(1, 2, dims[1] // 2, 2), Block(1, 1, 2, -1))
-    return Layout(dims, single_axes(dims), pairs, 1)
+    return layout_by_digits(dims, [[(dims[0], dims[1])], [(dims[1] // 2, 2), (2, -1)]], 1)
 
 
 def _in_parts(dims: tuple[int, ...], options: Options) -> Layout:
@@ -286,11 +270,8 @@ def _in_parts(dims: tuple[int, ...], options: Options) -> Layout:
     parts = 8 // options["bits"]
     if parts == 1 or not dims[0]:
         return layout_by_strides(dims, (dims[1], 1))
-    rows = (
-        Block(0, dims[0] // parts, parts, -1),
-        Block(0, 1, dims[0] // parts, parts * dims[1]),
-    )
-    return Layout(dims, single_axes(dims), (*rows, Block(1, 1, dims[1], parts)), parts - 1)
+    rows = [(parts, -1), (dims[0] // parts, parts * dims[1])]
+    return layout_by_digits(dims, [rows, [(dims[1], parts)]], parts - 1)
 
 
 # orders of elements that are not those of a tag
@@ -347,9 +328,16 @@ _VALUES: Mapping[str, Callable[[tuple[int, ...], Options], Sequence[float]]] = {
 }
 
 
+def _rows() -> Iterator[str]:
+    for text in _TABLE.strip().split("\n\n"):
+        several = re.match(r"\w*{(.*?)}", text)
+        for each in several[1].split(",") if several else [""]:
+            yield text.replace(f"{{{several[1]}}}", each).replace("{}", each) if several else text
+
+
 def _schemes() -> Iterator[Scheme]:
     """Read the table."""
-    for text in _TABLE.strip().split("\n\n"):
+    for text in _rows():
         head, *lines = text.split("\n")
         head, _, options = head.partition(": ")
         name, letters, *more = head.split()

@@ -13,11 +13,11 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from memdesc import MemdescError, MemoryDesc
-from memdesc.descriptor_json import SCHEMA
 from memdesc.dtypes import BYTE_BITS, DATA_TYPES
 from memdesc.errors import about, short_repr
 from memdesc.layout import memory_order
 from memdesc.record import RecordDesc, record_desc
+from memdesc.written import SCHEMA
 from reorder.checkpoints.formats.entry import Container, check_entries, stored_desc
 from reorder.values.formats import INTEGERS
 

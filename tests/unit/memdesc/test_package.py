@@ -61,7 +61,7 @@ def test_importing_loads_neither_a_compiler_nor_a_device_nor_the_other_package()
 
 
 def test_submodules_that_dir_does_not_list_can_be_imported() -> None:
-    for name in ("desc", "descriptor_json", "layout", "names", "picture"):
+    for name in ("desc", "layout", "names", "picture"):
         assert name not in dir(memdesc)
         assert import_module(f"memdesc.{name}") is getattr(memdesc, name)
 

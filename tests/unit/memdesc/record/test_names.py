@@ -93,6 +93,13 @@ def test_the_letters_of_a_record_are_those_of_its_matrices(name: str, letters: s
     assert record_desc(DIMS, name).letters == letters
 
 
+@pytest.mark.parametrize(("bits", "rows"), [(4, 2), (2, 4), (1, 8)])
+def test_hqq_has_one_row_in_each_part_of_its_bytes(bits: int, rows: int) -> None:
+    codes = record_desc((rows, 64), "hqq", bits=bits).codes.layout
+    # the first row is in the highest bits
+    assert codes.offsets()[:, :2].tolist() == [[row, row + rows] for row in range(rows)][::-1]
+
+
 def test_records_that_are_not_matrices_have_the_default_letters() -> None:
     assert record_desc((32,), "q4_0").letters == "a"
     assert record_desc((2, 3, 32), "q4_0").letters == "abc"
