@@ -384,17 +384,15 @@ class MemoryDesc(Written):
         Parameters
         ----------
         index : iterable of int or array_like
-            One entry for each dim. Arrays that broadcast to one shape are many indices, as in
+            One integer for each dim. Arrays that broadcast to one shape are many indices, as in
             numpy's ``x[rows, columns]``.
         padded : bool
             Whether the padding may be indexed too. An `Index` from `index` always may.
 
         Raises
         ------
-        MemdescError
-            If the index has the wrong length, or holds anything but integers.
         OutOfRangeError
-            If it is outside the dims.
+            If the index is outside the dims.
 
         Examples
         --------
@@ -419,14 +417,9 @@ class MemoryDesc(Written):
         Parameters
         ----------
         offset : int or array_like of int
-            In elements, from the start of the buffer.
-
-        Returns
-        -------
-        Index
-            A tuple with an integer for each dim, or with arrays of the shape of `offset`. Its
-            `is_padding` says whether it lies beyond the dims. If a stride of 0 maps several
-            indices to one element, the first of them.
+            In elements, from the start of the buffer. The index has an integer for each dim, or
+            arrays of the same shape; if a stride of 0 maps several indices to one element, it is
+            the first of them. Its `is_padding` says whether it lies beyond the dims.
 
         Raises
         ------
@@ -491,12 +484,7 @@ class MemoryDesc(Written):
         dim : int
             Along which dim lanes are counted.
         nbytes : {1, 2, 4, 8, 16}
-            What a lane moves at once: elements that are adjacent in memory.
-
-        Raises
-        ------
-        MemdescError
-            If so many bytes are not adjacent.
+            What a lane moves at once: elements that are adjacent in memory, or it is an error.
 
         Examples
         --------
@@ -510,12 +498,7 @@ class MemoryDesc(Written):
         return bank_conflicts(self.layout, self.dtype.bits, dim, nbytes)
 
     def submemory(self, dims: Iterable[int], offsets: Iterable[int]) -> MemoryDesc:
-        """Describe a part of this memory, by oneDNN's rules for blocks.
-
-        Raises
-        ------
-        MemdescError
-            If the part leaves this memory or cuts a block; with the dim and the rule.
+        """Describe a part of this memory, which cuts no block: oneDNN's rules.
 
         Examples
         --------
@@ -536,12 +519,8 @@ class MemoryDesc(Written):
     def reshape(self, dims: Iterable[int]) -> MemoryDesc:
         """Describe the same bytes with regrouped dims; no data move.
 
-        Dims that change may be blocked, as long as blocks end where the new dims do.
-
-        Raises
-        ------
-        MemdescError
-            If the data would have to move; with the dim and the reason.
+        Dims that change may be blocked, as long as blocks end where the new dims do; a reshape for
+        which data would have to move is refused.
 
         Examples
         --------
@@ -635,16 +614,13 @@ class MemoryDesc(Written):
         Returns
         -------
         str
-            The first string if the system has several, which `memdesc.exchange.written` returns;
-            for ``onednn`` this is the canonical tag, which its enum must have (``memdesc`` writes
-            others).
+            The first of the strings that `memdesc.exchange.written` returns; for ``onednn`` the
+            canonical tag, which its enum must have (``memdesc`` writes others).
 
         Raises
         ------
         UnsupportedFormatError
             If the system cannot express exactly this layout; with the reason.
-        MemdescError
-            If there is no such system, or there is not a different letter for each dim.
 
         Examples
         --------
@@ -675,24 +651,12 @@ class MemoryDesc(Written):
             What to call the dims, such as ``"nchw"``; by default what the name of the layout
             calls them, or a, b, c, ...
         highlight : iterable of index, optional
-            Elements to mark; indices of padding work too. The first eight are shown however large
-            the tensor is.
+            Elements to mark, of the padding too. The first eight are shown however large the
+            tensor is.
         beside : MemoryDesc, str or FormatTag, optional
-            Another layout of the same dims, or its name: its memory is drawn beside this one
-            instead of the grid.
+            Another layout of the same dims, or its name: its memory is drawn instead of the grid.
         values : array_like, optional
             An array of these dims: its values are drawn instead of offsets and indices.
-
-        Returns
-        -------
-        Picture
-            It has `svg`, `text`, `html()` and `save(path)`.
-
-        Raises
-        ------
-        MemdescError
-            If there is not a different letter for each dim, the layout does not have an index to
-            highlight, `beside` or `values` has other dims, or both are given.
 
         Examples
         --------
@@ -782,13 +746,7 @@ class MemoryDesc(Written):
         name : str
             The prefix of all function and constant names.
         letters : str, optional
-            What to call the dims, such as ``"nchw"``; by default what the name of the layout
-            calls them, or a, b, c, ...
-
-        Raises
-        ------
-        MemdescError
-            If there is no such language, or a name is not valid.
+            What to call the dims; by default what the name of the layout calls them.
 
         Examples
         --------
@@ -867,7 +825,7 @@ def _named(dims: tuple[int, ...], dtype: DataType, name: str) -> MemoryDesc:
     try:
         parse_name(expand_meta_tag(name, len(dims)), dtype.bits)
     except UnknownFormatError:
-        from memdesc.exchange.parse import is_notation, parse_buffer  # only other notations need it
+        from memdesc.exchange.table import is_notation, parse_buffer  # only other notations need it
 
         if is_notation(name):
             return parse_buffer(name, dims, dtype)

@@ -49,8 +49,7 @@ class DataType(Checked):
 
     Examples
     --------
-    >>> from memdesc import data_type
-    >>> data_type("bf16").bits, data_type("bf16").numpy.name
+    >>> memdesc.data_type("bf16").bits, memdesc.data_type("bf16").numpy.name
     (16, 'bfloat16')
     """
 

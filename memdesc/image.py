@@ -155,8 +155,6 @@ class ImageDesc(Written):
     def pixel(self, index: Iterable[int]) -> tuple[int, ...]:
         """Return column, row, slice (not for a 2-D image) and lane of a logical index.
 
-        Raises as `MemoryDesc.offset` does.
-
         Examples
         --------
         >>> memdesc.image_desc((1, 8, 5, 4), "f32", "in_out_channel").pixel((0, 6, 2, 3))
@@ -181,11 +179,6 @@ class ImageDesc(Written):
 
     def index(self, *pixel: int) -> Index:
         """Return the logical index of a lane, given what `pixel` returns.
-
-        Raises
-        ------
-        MemdescError
-            If the image has no such pixel or lane.
 
         Examples
         --------
@@ -256,20 +249,8 @@ class ImageDesc(Written):
     def source(self, lang: str, name: str = "image", letters: str | None = None) -> str:
         """Write the functions of the place of an element as source code: x, y, z and lane.
 
-        Parameters
-        ----------
-        lang : str
-            ``"c"``, ``"c++"``, ``"opencl"``, ``"cuda"`` or ``"python"``. In OpenCL C,
-            ``NAME_pixel`` returns the coordinates as an ``int2``, or an ``int4`` for a 3-D image.
-        name : str
-            Prefix of the functions.
-        letters : str, optional
-            Names of the dims; by default those of the image type.
-
-        Raises
-        ------
-        MemdescError
-            If the language is unknown, or a name is not one.
+        The arguments are those of `MemoryDesc.source`. In OpenCL C, ``NAME_pixel`` returns the
+        coordinates as an ``int2``, or an ``int4`` for a 3-D image.
 
         Examples
         --------

@@ -207,10 +207,8 @@ class Layout(Checked):
 
     Examples
     --------
-    >>> from memdesc import Axis, Block, Layout
-    >>> axes = Axis((0,), 2), Axis((1,), 24)
-    >>> blocks = Block(0, 1, 2, 24), Block(1, 8, 3, 8), Block(1, 1, 8, 1)
-    >>> Layout((2, 17), axes, blocks).strides()
+    >>> axes = memdesc.Axis((0,), 2), memdesc.Axis((1,), 24)
+    >>> memdesc.Layout((2, 17), axes, ((0, 1, 2, 24), (1, 8, 3, 8), (1, 1, 8, 1))).strides()
     (24, 8)
     """
 
@@ -511,12 +509,9 @@ class Layout(Checked):
         return tuple(padded)
 
     def strides(self, letters: str | None = None) -> tuple[int, ...]:
-        """Return the stride of each dim's outer block; messages call the dims by `letters`.
+        """Return the stride of each dim's outer block; refuse fused dims and swizzles.
 
-        Raises
-        ------
-        NotBlockedError
-            If dims are fused, because a fused dim has no stride, or the layout is swizzled.
+        Messages call the dims by `letters`.
         """
         self._refuse_xor("no dim has a stride")
         if axis := self.fused():
@@ -527,12 +522,9 @@ class Layout(Checked):
         return tuple(self.outer(k).stride for k in range(self.ndims))
 
     def tile(self, letters: str | None = None) -> tuple[Block, ...]:
-        """Return the inner blocks, outermost in memory first; messages call the dims by `letters`.
+        """Return the inner blocks, outermost in memory first, if they are a dense nested tile.
 
-        Raises
-        ------
-        NotBlockedError
-            If they are not a dense tile of nested blocks; with the reason.
+        Messages call the dims by `letters`.
         """
         self.strides(letters)
         inner = sorted(self.inner(), key=memory_order)
@@ -566,10 +558,7 @@ class Layout(Checked):
     def offsets(self, *, padded: bool = False) -> NDArray[np.int64]:
         """Return the offsets of all logical indices as an array over the dims.
 
-        Parameters
-        ----------
-        padded : bool
-            Cover the padded extents; each axis of the layout is one array axis, at its first dim.
+        With `padded`, of all padded ones; each axis is one array axis, at its first dim.
         """
         if not checked_flag("padded", padded):
             return self.offset(np.indices(self.dims, np.int64, sparse=True))
@@ -581,17 +570,9 @@ class Layout(Checked):
         return swizzled(self.xor, total)
 
     def tables(self, *, padded: bool = False) -> list[NDArray[np.int64]]:
-        """Return the offsets of the indices of each axis; their outer sum is the layout.
+        """Return the offsets of the logical or padded indices of each axis, whose outer sum it is.
 
-        Parameters
-        ----------
-        padded : bool
-            Cover the padded extents instead of the logical ones.
-
-        Raises
-        ------
-        NotBlockedError
-            If the layout is swizzled.
+        A swizzled layout is no such sum, and is refused.
         """
         self._refuse_xor("it is no sum over axes")
         return self._tables(padded=padded)

@@ -39,13 +39,6 @@ class RuntimeDesc(Checked):
         What the name of the layout calls the dims, such as ``"nchw"``; for messages, ignored by
         equality.
 
-    Raises
-    ------
-    MemdescError
-        If a size is not valid, or the tag is for another number of dims.
-    UnsupportedFormatError
-        If the tag fuses or aligns dims.
-
     Examples
     --------
     >>> d = memdesc.runtime_desc((memdesc.RUNTIME, 20, 4), "f32", "aBc8b")
@@ -130,13 +123,7 @@ class RuntimeDesc(Checked):
         return
 
     def resolve(self, dims: Iterable[int]) -> MemoryDesc:
-        """Return the descriptor for sizes that are now known.
-
-        Raises
-        ------
-        MemdescError
-            If a size differs from one that was already known, or the tag is not known.
-        """
+        """Return the descriptor for sizes that are now known, if the tag is."""
         if self.tag is None:
             raise MemdescError(
                 f"the order of dims of {self!r} is not known; use memory_desc(dims, dtype, tag)"
@@ -166,14 +153,13 @@ def runtime_desc(
     dtype : DataType, str or numpy dtype
         Type of the elements.
     layout : str, FormatTag or torch.memory_format, optional
-        A name of any vocabulary, or TVM's string; row-major by default, as for `memory_desc`. The
-        strides of fused or aligned dims depend on all sizes, so names with these are refused.
+        A name of any vocabulary, or TVM's string; row-major by default, as for `memory_desc`.
         ``"*"``, as oneDNN prints it, if the order of dims is known only at execution.
 
     Raises
     ------
-    MemdescError
-        If a size is not valid, or the layout is for another number of dims.
+    UnsupportedFormatError
+        If dims are fused or aligned, so that their strides depend on all sizes.
 
     Examples
     --------

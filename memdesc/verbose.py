@@ -46,9 +46,7 @@ def to_verbose(desc: MemoryDesc | RuntimeDesc) -> str:
     """Write a descriptor as oneDNN's verbose mode prints it, without dims.
 
     Data types that oneDNN lacks (s16, u64, ...) are written with their name in `DATA_TYPES`. The
-    tag is ``*`` if a stride is known only at execution.
-
-    Source: oneDNN 3.13, `verbose.cpp`.
+    tag is ``*`` if a stride is known only at execution. Source: oneDNN 3.13, `verbose.cpp`.
 
     Parameters
     ----------
@@ -136,8 +134,6 @@ def from_verbose(
     UnsupportedFormatError
         If the string does not describe strided memory (format kinds any, undef, sparse, opaque),
         or describes compensation that an `Extra` cannot.
-    MemdescError
-        If the string does not have this form, or does not fit the dims.
 
     Examples
     --------

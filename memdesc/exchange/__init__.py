@@ -5,8 +5,7 @@ or refuses it with the reason, and it reads what it writes. To add a system, wri
 `SYSTEM` and add it to the table.
 """
 
-from memdesc.exchange.parse import parse_layout
 from memdesc.exchange.system import System
-from memdesc.exchange.table import SYSTEMS, written
+from memdesc.exchange.table import SYSTEMS, parse_layout, written
 
 __all__ = ["SYSTEMS", "System", "parse_layout", "written"]

@@ -143,12 +143,8 @@ class System:
 
     Parameters
     ----------
-    name : str
-        What callers call it, such as ``xla``.
-    title : str
-        What it is called in messages, such as ``XLA``.
-    notation : str
-        What its strings are, for lists.
+    name, title, notation : str
+        What callers call it, such as ``xla``; its name in messages; what its strings are.
     writer : callable, (desc, letters) -> tuple of str
         Every string of exactly this layout, the best one first. Raises Inexpressible.
     reader : callable, (given) -> MemoryDesc
@@ -161,10 +157,8 @@ class System:
 
     Examples
     --------
-    >>> from memdesc.exchange import SYSTEMS
-    >>> desc = memdesc.memory_desc((3, 4), "f32", "ba")
-    >>> SYSTEMS["xla"].name, SYSTEMS["xla"].write(desc, "ab")[0]
-    ('xla', 'f32[3,4]{0,1}')
+    >>> memdesc.exchange.SYSTEMS["xla"].write(memdesc.memory_desc((3, 4), "f32", "ba"), "ab")
+    ('f32[3,4]{0,1}',)
     """
 
     name: str

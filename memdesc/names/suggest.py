@@ -37,16 +37,8 @@ _SPATIAL = (("hw", "dhw"), ("dhw", "hw"), ("hw", "w"), ("yx", "zyx"), ("zyx", "y
 def suggest(text: str, ndims: int | None = None) -> tuple[str, ...]:
     """Return the known names most similar to a string, the most similar first; 3 at most.
 
-    Parameters
-    ----------
-    text : str
-        The unknown name.
-    ndims : int, optional
-        Prefer names for this number of dims: others are returned only if none of these is
-        similar to the string.
+    Names for other numbers of dims than `ndims` are returned only if none of these is similar.
 
-    Examples
-    --------
     >>> memdesc.names.suggest("oiww", 3)
     ('oiw', 'woi', 'owi')
     """

@@ -93,23 +93,11 @@ def rows_of(table: str) -> dict[str, Row]:
 class Vocabulary:
     """The names of one system: a table of rows, or a subclass where names follow rules.
 
-    Parameters
-    ----------
-    name : str
-        The value of `Name.vocabulary`.
-    noun : str
-        What the names stand for, in messages: ``packing of weights``.
-    rows : mapping of str to Row
-    start : str
-        A regular expression for how names start: an unknown one gets this system's reason.
-    refused : mapping of str to str
-        Names that are not layouts of elements, with the reason.
-    aliases, spellings : mapping of str to str
-        Other names, each with its name in `rows`; spellings are read, but not listed.
-    dims : mapping of str to str
-        What letters of dims stand for, in messages.
-    scope : str
-        A regular expression for what stands before a name in programs, such as ``dnnl_``.
+    `noun` is what the names stand for in messages: ``packing of weights``. `start` is a regular
+    expression for how names start: an unknown one gets this system's reason. `refused` has names
+    that are not layouts of elements, with the reason; `aliases` and `spellings` other names, each
+    with its name in `rows`, of which spellings are read, but not listed. `dims` says what letters
+    of dims stand for, and `scope`, a regular expression, what is before a name in programs.
     """
 
     name: str

@@ -52,20 +52,18 @@ class Picture:
 
     Examples
     --------
-    >>> print(memdesc.memory_desc((3, 4), "u8", "ba").show())
-    memory_desc((3, 4), 'u8', 'ba')
-    12 elements, 12 bytes in 1 cache line
-    memory order, outermost first: b(4) a(3)
+    >>> print(memdesc.memory_desc((2, 2), "u8", "ba").show())
+    memory_desc((2, 2), 'u8', 'ba')
+    4 elements, 4 bytes in 1 cache line
+    memory order, outermost first: b(2) a(2)
     <BLANKLINE>
     logical: rows a, columns b; numbers are offsets
-          0   1   2   3
-      0   0   3   6   9
-      1   1   4   7  10
-      2   2   5   8  11
+          0   1
+      0   0   2
+      1   1   3
     <BLANKLINE>
     memory: each offset shows the index a,b
-         0 |0,0 1,0 2,0 0,1 1,1 2,1 0,2 1,2
-         8  2,2 0,3 1,3 2,3
+         0 |0,0 1,0 0,1 1,1
     """
 
     svg: str
@@ -123,16 +121,8 @@ class Picture:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the picture to a file, and over the one of that name.
 
-        Parameters
-        ----------
-        path : path
-            The ending chooses the form: ``.svg``, ``.png`` (needs the package `resvg_py`),
-            ``.html`` (see `html`) or ``.txt``. Without an ending the file is an SVG.
-
-        Raises
-        ------
-        MemdescError
-            If the ending is another one, a package is missing, or the file cannot be written.
+        The ending of the path chooses the form: ``.svg``, ``.png`` (needs the package `resvg_py`),
+        ``.html`` (see `html`) or ``.txt``. Without an ending the file is an SVG.
         """
         if not isinstance(path, str | os.PathLike) or str(path) in {"", "-"}:
             raise MemdescError(f"a picture is written to a named file, not to {short_repr(path)}")

@@ -134,13 +134,7 @@ class RecordDesc(Checked):
         return f"record_desc({self.dims}, {self.name!r}{options})"
 
     def field(self, name: str) -> Field:
-        """Return the field of a name.
-
-        Raises
-        ------
-        MemdescError
-            If there is none; with the names that exist.
-        """
+        """Return the field of a name."""
         for part in self.fields:
             if isinstance(name, str) and part.name == name:
                 return part

@@ -133,13 +133,7 @@ class Field(Checked):
 
     @property
     def desc(self) -> MemoryDesc:
-        """The field as a descriptor over its tensor.
-
-        Raises
-        ------
-        UnsupportedFormatError
-            For planes of 1 or 2 bits, since no data type has such elements.
-        """
+        """The field as a descriptor over its tensor, unless its elements have 1 or 2 bits."""
         if self.kind in BIT_PLANES:
             raise UnsupportedFormatError(
                 f"field {self.name} is a plane of {self.bits} bits, which no data type has; see "
