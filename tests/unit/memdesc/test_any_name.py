@@ -5,12 +5,11 @@ import pytest
 
 import reorder
 from memdesc import (
-    UnknownFormatError,
     memory_desc,
     parse_layout,
     runtime_desc,
 )
-from memdesc.tags import FormatTag, parse_tag
+from memdesc.tags import parse_tag
 
 DIMS = (2, 17, 5, 4)
 # texts, and the tag of the layout that they stand for
@@ -96,16 +95,6 @@ def test_names_with_a_scope_keep_what_their_names_say() -> None:
     assert runtime_desc(DIMS, "f32", "dnnl_nhwc").tag == parse_tag("acdb")
 
 
-def test_a_text_that_two_notations_read_differently_names_both_readings() -> None:
-    with pytest.raises(UnknownFormatError) as caught:
-        memory_desc((32,), "f32", "(8,4):(1,8)")
-    message = str(caught.value)
-    assert "is read as different layouts" in message
-    for prefix in ("cute:", "tvm:"):
-        assert f"with the prefix {prefix}" in message
-        assert memory_desc((32,), "f32", f"{prefix}(8,4):(1,8)").nbytes == 128
-
-
 @pytest.mark.peers
 def test_a_memory_format_of_torch_is_a_name() -> None:
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
@@ -113,12 +102,6 @@ def test_a_memory_format_of_torch_is_a_name() -> None:
     wanted = memory_desc((2, 3, 4, 5), "f32", "nhwc")
     assert memory_desc((2, 3, 4, 5), "f32", torch.channels_last) == wanted
     assert reorder.reorder(x, torch.channels_last).desc == wanted
-
-
-def test_a_tag_is_a_name_too() -> None:
-    tag = parse_tag("acdb")
-    assert isinstance(tag, FormatTag)
-    assert reorder.reorder(X, tag).desc == memory_desc(DIMS, "f32", "nhwc")
 
 
 def test_layouts_are_compared_and_drawn_beside_each_other_by_name() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from memdesc import Block, MemoryDesc, memory_desc
+from memdesc import Block, memory_desc
 
 # The asserts at the end of the seed page of oneDNN.
 
@@ -65,13 +65,6 @@ def test_two_elements_of_four_bits_share_a_byte_and_an_odd_end_takes_a_whole_one
     dims: tuple[int, ...], nbytes: int
 ) -> None:
     assert memory_desc(dims, "s4").nbytes == nbytes
-
-
-def test_memory_desc_is_the_class() -> None:
-    desc = memory_desc((2, 3), "f32", "ba")
-    assert memory_desc is MemoryDesc
-    assert type(desc) is MemoryDesc
-    assert memory_desc(desc.dims, desc.dtype, desc.layout) == desc
 
 
 def test_inner_blocks_that_onednns_fields_cannot_describe_are_refused_with_the_reason() -> None:

@@ -37,16 +37,6 @@ def test_blocks_sort_as_they_lie_in_memory() -> None:
     assert sorted([narrow, wide], key=memory_order) == [wide, narrow]
 
 
-def test_strides_with_an_inner_tile_pad_to_whole_blocks_by_default() -> None:
-    assert layout_by_strides((2, 17), (24, 8), ((8, 1),)) == by_tag((2, 17), "aB8b")
-    assert layout_by_strides((2, 17), (40, 8), ((8, 1),), (2, 40)).padded_dims() == (2, 40)
-
-
-def test_equality_counts_the_stride_of_a_padded_dim_of_one() -> None:
-    padded = [layout_by_strides((1, 5), (stride, 8), ((8, 0),)).key() for stride in (40, 80)]
-    assert padded[0] != padded[1]
-
-
 def test_offsets_up_to_int64_are_legal() -> None:
     assert by_tag((INT64_MAX,), "a").last == INT64_MAX - 1
     assert plain(1, dims=(2,), offset0=INT64_MAX - 1).last == INT64_MAX

@@ -1,4 +1,3 @@
-import numpy as np
 import pytest
 
 from memdesc import MemoryDesc, memory_desc
@@ -40,25 +39,6 @@ def test_dims_are_regrouped_where_no_data_moves(
     assert desc(dims, tag).reshape(new) == desc(new, new_tag)
 
 
-def test_pages_and_tokens_of_a_cache_merge_in_every_order() -> None:
-    dims, order, tokens = (2, 5, 3, 16, 8), (0, 2, 1, 3, 4), (2, 3, 80, 8)
-    found = {
-        name: desc(dims, name).permute_axes(order).reshape(tokens)
-        for name in ("LBHNC", "LBNHC", "LHBNC", "BLHNC", "BLNHC", "BHLNC")
-    }
-    assert found == {
-        name: desc(tokens, tag)
-        for name, tag in {
-            "LBHNC": "aCb16cd",
-            "LBNHC": "acbd",
-            "LHBNC": "abcd",
-            "BLHNC": "Cab16cd",
-            "BLNHC": "Ca16cbd",
-            "BHLNC": "Cba16cd",
-        }.items()
-    }
-
-
 def test_the_first_dim_of_those_that_are_merged_may_be_padded() -> None:
     merged = desc((3, 4), "Ab8a").reshape((12,))
     assert (merged.dims, merged.padded_dims) == ((12,), (32,))
@@ -83,27 +63,3 @@ def test_a_blocked_dim_of_one_that_is_not_padded_can_be_dropped_with_its_blocks(
         == [64, 72, 80]
     )
     assert len(dropped.axes) == 1
-
-
-def test_a_view_keeps_its_offset_when_reshaped() -> None:
-    view = desc((4, 6), "ab").submemory((2, 6), (2, 0)).reshape((2, 2, 3))
-    assert view == memory_desc((2, 2, 3), "f32", strides=(6, 3, 1), offset0=12)
-
-
-@pytest.mark.parametrize(
-    ("dims", "tag", "new"),
-    [
-        ((3, 2, 7, 3), "(AD)bc4(ad)", (3, 14, 3)),
-        ((2, 3, 5, 6), "(ac)bd", (2, 3, 5, 2, 3)),
-        ((2, 1, 3), "(AC)b4(ac)", (2, 3)),
-        ((1, 1, 3), "(ab)c", (3,)),
-        ((2, 1, 3), "(AB)c4(ab)", (1, 2, 1, 3)),
-    ],
-)
-def test_fused_dims_stay_fused_while_others_are_regrouped(
-    dims: tuple[int, ...], tag: str, new: tuple[int, ...]
-) -> None:
-    old, reshaped = desc(dims, tag), desc(dims, tag).reshape(new)
-    assert [reshaped.offset(index) for index in np.ndindex(new)] == [
-        old.offset(index) for index in np.ndindex(dims)
-    ]

@@ -36,12 +36,6 @@ def test_an_empty_view_keeps_no_padding() -> None:
     assert desc((2, 16), "ab__b24").submemory((2, 0), (0, 16)).padded_dims == (2, 0)
 
 
-def test_fused_dims_stay_whole_in_a_view() -> None:
-    parent = desc((4, 20, 5, 7), "aB(CD)8b16(cd)")
-    view = parent.submemory((2, 8, 5, 7), (1, 8, 0, 0))
-    assert view.offset((1, 3, 2, 4)) == parent.offset((2, 11, 2, 4))
-
-
 def test_an_empty_view_does_not_start_in_front_of_its_parent() -> None:
     desc = memory_desc((0, 5), "f32", strides=(5, -1))
     assert desc.submemory((0, 4), (0, 1)).offset0 == 0

@@ -7,7 +7,6 @@ import pytest
 
 from memdesc import (
     RUNTIME,
-    UnknownFormatError,
     UnsupportedFormatError,
     image_desc,
     known_names,
@@ -18,7 +17,6 @@ from memdesc.names import resolve
 from memdesc.names.registry import VOCABULARIES
 from memdesc.names.vocabulary import Vocabulary
 from tests.tables import CLDNN, ONEDNN_ALIASES, ONEDNN_CANONICAL
-from tests.work import count_calls
 
 
 def test_the_known_names_are_those_of_the_published_tables() -> None:
@@ -50,22 +48,6 @@ def test_every_known_name_is_a_layout_or_refused_with_a_reason() -> None:
 def test_every_vocabulary_is_registered() -> None:
     found = [found for found in gc.get_objects() if isinstance(found, Vocabulary)]
     assert {id(vocabulary) for vocabulary in found} == {id(one) for one in VOCABULARIES}
-
-
-@pytest.mark.parametrize("part", ["ab", "b_f_fsv2", "N", "_", "|"])
-def test_a_very_long_string_is_refused_at_once_in_a_short_message(part: str) -> None:
-    text = part * 10**5
-
-    def refuse() -> None:
-        with pytest.raises((UnknownFormatError, UnsupportedFormatError)) as caught:
-            memory_desc((2,), "f32", text)
-        assert len(str(caught.value)) < 500
-        with pytest.raises(UnknownFormatError) as caught:
-            image_desc((2,), "f32", text)
-        assert len(str(caught.value)) < 500
-
-    # a few for each character, at most
-    assert count_calls(refuse) < 10 * len(text)
 
 
 def test_the_number_of_dims_is_checked_before_the_sizes_a_name_exists_for() -> None:

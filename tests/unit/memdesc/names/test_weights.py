@@ -8,7 +8,7 @@ from memdesc import (
     MemoryDesc,
     memory_desc,
 )
-from memdesc.names import resolve, suggest
+from memdesc.names import resolve
 from memdesc.names.weights import ALIASES, EXPERTS, PACKINGS
 from tests.packings import FORMULAS
 
@@ -102,10 +102,6 @@ def test_weights_of_kleidiai_are_a_layout_whose_outermost_block_skips_the_sums()
         row = at * nr + block % nr
         found[at * panel + 2 * place : at * panel + 2 * place + 2] = w[row, [first, first + 16]]
     assert np.array_equal(found[layout.offsets()], w)
-
-
-def test_the_nearest_packing_is_suggested() -> None:
-    assert suggest("marlinn", 2)[0] == "marlin"
 
 
 def test_a_packing_is_drawn_with_the_letters_of_its_dims() -> None:

@@ -4,6 +4,7 @@ import pickle
 
 import numpy as np
 
+import reorder
 from memdesc import memory_desc
 from tests.pictures import elements
 
@@ -32,6 +33,14 @@ def test_a_descriptor_has_the_letters_of_its_name() -> None:
     assert same.permute_axes((0, 3, 1, 2)).letters is None
     assert desc.reshape((2, 17, 20)).letters is None
     assert pickle.loads(pickle.dumps(desc)).letters == "nchw"
+
+
+def test_the_reason_why_elements_move_names_dims_likewise() -> None:
+    named = [memory_desc((2, 17, 5, 4), "f32", name) for name in ("bfyx", "b_fs_yx_fsv16")]
+    assert "of b (dim 0) the offset" in reorder.compare_layouts(*named).why
+    # what was asked before does not matter
+    tags = [memory_desc((2, 17, 5, 4), "f32", name) for name in ("abcd", "aBcd16b")]
+    assert "of a (dim 0) the offset" in reorder.compare_layouts(*tags).why
 
 
 def test_a_long_title_is_cut() -> None:

@@ -96,19 +96,8 @@ def test_what_makes_no_record_is_refused(section: str) -> None:
 
 
 _WRONG: tuple[Any, ...] = (
-    7,
-    1.5,
-    True,
-    None,
-    "x",
-    b"x",
-    ["q"],
-    (7,),
-    ("q",),
-    (("q", True),),
-    {"q": 0},
-    [],
-    {},
+    *(7, 1.5, True, None, "x", b"x", [], {}),
+    *(["q"], (7,), ("q",), (("q", True),), {"q": 0}),
 )
 _BY_HAND = (CODES, RULE, RULE.code, SIGNS, Digits(3, (0,)), Constant("x", "s64", (1,)))
 
