@@ -74,18 +74,12 @@ class Language(NamedTuple):
         parameters = ", ".join(
             self.parameter(parameter, is_entry=is_entry) for parameter in function.parameters
         )
-        # the types of bytes with two elements, to which ints are converted
-        bytes_of = {
-            p.name: self.type_of(p.dtype)
-            for p in function.parameters
-            if p.dtype and p.dtype.is_packed
-        }
-        body = self._lines(function.body, _INDENT, bytes_of)
+        body = self._lines(function.body, _INDENT)
         text = "\n".join(body)
         unused = [
             f"{_INDENT}(void){parameter.name};"
             for parameter in function.parameters
-            if not _is_used(parameter.name, text)
+            if not re.search(rf"\b{parameter.name}\b", text)
         ]
         head = f"{qualifier}{result} {function.name}({parameters})"
         return [*self.comment(function.comment), head, "{", *unused, *body, "}"]
@@ -98,7 +92,7 @@ class Language(NamedTuple):
         const = "" if parameter.is_written else "const "
         return f"{memory}{const}{self.type_of(parameter.dtype)} *{parameter.name}"
 
-    def _lines(self, lines: Sequence[Line], pad: str, bytes_of: Mapping[str, str]) -> list[str]:
+    def _lines(self, lines: Sequence[Line], pad: str) -> list[str]:
         """Return the lines of C of some lines and their bodies."""
         written: list[str] = []
         for text, body in _used(lines):
@@ -107,19 +101,21 @@ class Language(NamedTuple):
                 self.share or not any(_LET.match(line.text) for line in _used(body))
             ):
                 inside = (Line(_ONE_ITEM, body),) if self.share else body
-                written += self._lines(inside, pad, bytes_of)
+                written += self._lines(inside, pad)
                 continue
             if text == "else:":
                 written[-1] = f"{pad}}} else {{"
             else:
-                written += [pad + part for part in self._spelled(text, bytes_of)]
+                written += [pad + part for part in self._spelled(text)]
             if body:
-                written += [*self._lines(body, pad + _INDENT, bytes_of), f"{pad}}}"]
+                written += [*self._lines(body, pad + _INDENT), f"{pad}}}"]
         return written
 
-    def _spelled(self, text: str, bytes_of: Mapping[str, str]) -> list[str]:
+    def _spelled(self, text: str) -> list[str]:
         """Return a line in C, as several if it returns an index."""
-        code, _, remark = _expression(text).partition("  # ")
+        for python, c in ((" // ", " / "), (" and ", " && "), (" or ", " || ")):
+            text = text.replace(python, c)
+        code, _, remark = text.partition("  # ")
         first, _, rest = code.partition(" ")
         if first == "return" and remark:
             index = filter(None, rest.split(","))
@@ -136,19 +132,15 @@ class Language(NamedTuple):
         elif _LET.match(code):
             code = f"const {self.integer} {code};"
         elif "] = " in code:
-            code = f"{_stored(code, bytes_of)};"
+            target, _, value = code.partition(" = ")
+            value, _, condition = value.removesuffix(" else 0").partition(" if ")
+            value = f"{condition} ? {value} : 0" if condition else value
+            # a byte with two elements is made of an int
+            cast = f"({self.integers[8].format(u='u')})({value})" if remark else value
+            code = f"{target} = {cast};"
         elif not code.endswith(";"):
             code = {"once:": "{", "return None": "return -1;"}.get(code, f"{code};")
         return [code]
-
-
-def _stored(code: str, bytes_of: Mapping[str, str]) -> str:
-    """Return the assignment of an element in C."""
-    target, _, value = code.partition(" = ")
-    value, _, condition = value.removesuffix(" else 0").partition(" if ")
-    value = f"{condition} ? {value} : 0" if condition else value
-    kind = bytes_of.get(target.partition("[")[0])
-    return f"{target} = ({kind})({value})" if kind else f"{target} = {value}"
 
 
 class _Python(Language):
@@ -167,16 +159,16 @@ class _Python(Language):
 
     def function(self, function: Function) -> list[str]:
         names = [p.name for p in function.parameters if not (function.result and p.is_written)]
-        body = self._lines(function.body, _INDENT, {}) or [f"{_INDENT}pass"]
+        body = self._lines(function.body, _INDENT) or [f"{_INDENT}pass"]
         head = f"def {function.name}({', '.join(names)}):"
         return [*self.comment(function.comment), head, *body]
 
-    def _lines(self, lines: Sequence[Line], pad: str, bytes_of: Mapping[str, str]) -> list[str]:
+    def _lines(self, lines: Sequence[Line], pad: str) -> list[str]:
         written: list[str] = []
         for text, body in _used(lines):
             is_once = text == "once:"
             written += [] if is_once else [pad + text.partition("  # ")[0]]
-            written += self._lines(body, pad if is_once else pad + _INDENT, bytes_of)
+            written += self._lines(body, pad if is_once else pad + _INDENT)
         return written
 
 
@@ -190,22 +182,14 @@ def _used(lines: Sequence[Line]) -> list[Line]:
     kept: list[Line] = []
     for line in reversed(lines):
         constant = _LET.match(line.text)
-        if not constant or _is_used(constant[1], "\n".join(map(str, kept))):
+        if not constant or re.search(rf"\b{constant[1]}\b", "\n".join(map(str, kept))):
             kept.insert(0, line)
     return kept
-
-
-def _is_used(name: str, text: str) -> bool:
-    return re.search(rf"\b{name}\b", text) is not None
 
 
 def _literal(value: int) -> str:
     """Return an integer that can stand in any expression."""
     return f"({value})" if value < 0 else str(value)
-
-
-def _expression(text: str) -> str:
-    return text.replace(" // ", " / ").replace(" and ", " && ").replace(" or ", " || ")
 
 
 _FLOATS = MappingProxyType({32: "float", 64: "double"})

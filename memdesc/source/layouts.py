@@ -60,8 +60,9 @@ def layout_source(
         [*language.comment([head, "Sizes and offsets are in elements, except NBYTES."])],
         list(language.head),
         language.constants({f"{name}_{key}": value for key, value in constants.items()}),
-        language.function(_offset(layout, name, letters)),
     ]
+    names_of = f"{name}_offset", "The offset of an index."
+    parts.append(language.function(_sum(layout, letters, *names_of, attrgetter("stride"))))
     parts += [
         language.function(made) if isinstance(made, Function) else language.comment([made])
         for made in (_inverse(layout, name, letters), _fill(layout, dtype, name, letters))
@@ -80,12 +81,9 @@ def check_name(name: object) -> str:
 
 
 def _checked_letters(letters: object, ndims: int) -> str:
-    is_legal = isinstance(letters, str) and len(letters) >= ndims
-    if is_legal:
-        assert isinstance(letters, str)  # noqa: S101 - for the type checker
-        own = letters[:ndims]
-        if re.fullmatch("[A-Za-z]+", own) and len(set(own)) == ndims:
-            return own
+    own = letters[:ndims] if isinstance(letters, str) else ""
+    if re.fullmatch("[A-Za-z]+", own) and len(set(own)) == ndims:
+        return own
     raise MemdescError(
         f"letters {short_repr(letters)} must be {ndims} different letters, one for each dim"
     )
@@ -107,10 +105,6 @@ def dims_of_axis(axis: Axis, name: str, dims: Sequence[int], letters: str) -> li
         lines.append(let(letters[axis.dims[k]], f"{value} % {size}" if k else value))
         inside *= size
     return lines if len(axis.dims) > 1 else []
-
-
-def _offset(layout: Layout, name: str, letters: str) -> Function:
-    return _sum(layout, letters, f"{name}_offset", "The offset of an index.", attrgetter("stride"))
 
 
 def _sum(

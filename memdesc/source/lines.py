@@ -2,9 +2,10 @@
 
 Both have Python's syntax. Expressions are made of integers, names, parentheses and
 ``+ - * // % >> << & ^ | < >= and or``; operands of ``//`` and ``%`` are never negative, so all
-languages agree. A comment ``# shared`` marks a loop that the work items of a device share. The body
-of ``once:`` runs in one work item. What follows ``return`` and its comment are an index and the
-condition that it is not padding. A line that ends with a semicolon is C's.
+languages agree. A comment ``# shared`` marks a loop that the work items of a device share, and
+``# packed`` the store of a byte with two elements. The body of ``once:`` runs in one work item.
+What follows ``return`` and its comment are an index and the condition that it is not padding. A
+line that ends with a semicolon is C's.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ def store(dtype: DataType, at: str, value: str) -> tuple[Line, ...]:
         return (Line(f"dst[{at}] = {value}"),)
     kept = "dst[at_dst // 2] & (240 >> (at_dst % 2 * 4))"
     bits = kept if value == "0" else f"({kept}) | {value} << (at_dst % 2 * 4)"
-    return let("at_dst", at), Line(f"dst[at_dst // 2] = {bits}")
+    return let("at_dst", at), Line(f"dst[at_dst // 2] = {bits}  # packed")
 
 
 def store_data(
@@ -132,8 +133,7 @@ def digit_terms(index: str, blocks: tuple[Block, ...]) -> list[tuple[str, int]]:
 
     Blocks of extent 1 add nothing, and the outermost other block needs no remainder.
 
-    >>> from memdesc import memory_desc
-    >>> digit_terms("b", memory_desc((2, 17), "f32", "aB8b").layout.axis_blocks(1))
+    >>> digit_terms("b", memdesc.memory_desc((2, 17), "f32", "aB8b").layout.axis_blocks(1))
     [('b // 8', 8), ('b % 8', 1)]
     """
     terms: list[tuple[str, int]] = []
