@@ -154,7 +154,9 @@ def _read(given: Given) -> MemoryDesc:
     stride, colon, rest = stride.partition(":")
     if colon:
         unclear(f"shape:stride ends with the stride, but {excerpt(rest)} follows")
-    modes = [list(_digits(extents, steps)) for extents, steps in _pairs(shape, stride)]
+    both = tree_of(shape), tree_of(stride)
+    pairs = [both] if isinstance(both[0], int) and isinstance(both[1], int) else _zipped(*both)
+    modes = [list(_digits(extents, steps)) for extents, steps in pairs]
     padded = tuple(prod(extent for extent, _ in mode) for mode in modes)
     dims = given.dims or padded
     if len(dims) == 1 < len(modes) and dims[0] == prod(padded):
@@ -172,15 +174,8 @@ def _log2_nbytes(dtype: DataType) -> int:
     return dtype.bits.bit_length() - BYTE_BITS.bit_length()
 
 
-def _pairs(shape: str, stride: str) -> list[tuple[Tree, Tree]]:
-    """Return the shape and stride of each mode of a layout."""
-    extents, strides = tree_of(shape), tree_of(stride)
-    if isinstance(extents, int) and isinstance(strides, int):
-        return [(extents, strides)]
-    return _zipped(extents, strides)
-
-
 def _zipped(shape: Tree, stride: Tree) -> list[tuple[Tree, Tree]]:
+    """Return the shape and stride of each mode of a layout."""
     if isinstance(shape, int) or isinstance(stride, int) or len(shape) != len(stride) or not shape:
         unclear("shape and stride are nested differently")
     return list(zip(shape, stride, strict=True))

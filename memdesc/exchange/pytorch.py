@@ -50,7 +50,8 @@ def _write(desc: MemoryDesc, _letters: str) -> tuple[str, ...]:
         and (name == _OF_ANY_SIZE or 0 not in desc.dims)
         and is_laid_out_by(desc.layout, parse_tag(tags[desc.ndims]))
     ]
-    order = _order_of(desc, strides)
+    # from outermost to innermost; equal strides are ordered by size
+    order = tuple(sorted(range(desc.ndims), key=lambda dim: (-strides[dim], -desc.dims[dim], dim)))
     if is_laid_out_by(desc.layout, parse_tag("".join(LETTERS[dim] for dim in order))):
         texts.append(f"dim_order={order}")
     offset = f"offset={desc.offset0}" if desc.offset0 else ""
@@ -113,11 +114,6 @@ def _fixed(given: Given) -> MemoryDesc:
         strides=integers(values["stride"]),
         offset0=integer(values["offset"]) if "offset" in values else 0,
     )
-
-
-def _order_of(desc: MemoryDesc, strides: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the dims from outermost to innermost; equal strides are ordered by size."""
-    return tuple(sorted(range(desc.ndims), key=lambda dim: (-strides[dim], -desc.dims[dim], dim)))
 
 
 _SPELLING = (

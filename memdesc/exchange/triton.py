@@ -93,14 +93,14 @@ def _layout(text: str) -> _Class:
     call = re.fullmatch(r"(?:\w+\.)*(\w+Layout)\((.*)\)", text, re.DOTALL)
     name, part = (call[1], call[2]) if call else ("", "")
     if attribute := re.fullmatch(r"#ttg\.(\w+)<(.*)>", text, re.DOTALL):
-        name = {key: _name_of(one) for key, one in _ATTRIBUTES.items()}.get(attribute[1], "")
+        name = attribute[1]
         part = re.sub(r"(\d+)\s*:\s*\+\s*(\d+)", r"[\1,\2]", attribute[2])
         part = re.sub(r"\]\s*\{", "], ", part).replace("{", "").replace("}", "")
         part = re.sub(r"\b(true|false)\b", lambda word: word[0].title(), part)
-    kind = {_name_of(one): one for one in _ATTRIBUTES.values()}.get(name)
+    classes = {_name_of(one): one for one in _ATTRIBUTES.values()}
+    kind = (_ATTRIBUTES if attribute else classes).get(name)
     if kind is None:
-        known = [*(_name_of(one) for one in _ATTRIBUTES.values())]
-        known += [f"#ttg.{key}<..>" for key in _ATTRIBUTES]
+        known = [*classes, *(f"#ttg.{key}<..>" for key in _ATTRIBUTES)]
         unclear(f"the layouts in shared memory are {', '.join(known)}")
     positional, named = values_of_call(part)
     keys = [_KEYS.get(key, key) for key in named]

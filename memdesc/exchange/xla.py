@@ -9,8 +9,6 @@ a tile, `*` joins a dim with the next more minor one. Sources: OpenXLA,
 from __future__ import annotations
 
 import re
-from math import prod
-from typing import NamedTuple
 
 from memdesc.desc import MemoryDesc, memory_desc
 from memdesc.errors import excerpt
@@ -31,14 +29,8 @@ from memdesc.exchange.system import (
 from memdesc.layout import dim_name
 from memdesc.tags import Digit, FormatTag
 
-
-class _PhysicalDim(NamedTuple):
-    """A physical dim: a digit of dims indexed as one; `is_outer` if it is the unbounded one."""
-
-    dims: tuple[int, ...]
-    step: int
-    extent: int
-    is_outer: bool
+# a physical dim as a digit: dims indexed as one, its step, and its extent, 0 if it is unbounded
+_Physical = tuple[tuple[int, ...], int, int]
 
 
 def _check_tag(desc: MemoryDesc, tag: FormatTag) -> None:
@@ -90,45 +82,33 @@ def _tiles_of(tag: FormatTag, outer: list[int]) -> list[list[str]]:
     return tiles_of_all
 
 
-def _tiled(dims: list[_PhysicalDim], tile: list[str]) -> list[_PhysicalDim]:
+def _tiled(physical: list[_Physical], tile: list[str]) -> list[_Physical]:
     """Return the physical dims after a tile: untouched dims, numbers of tiles, and the tile."""
     sizes = [part.strip() for part in tile]
     if not all(re.fullmatch(r"\*|[1-9][0-9]{0,17}", size) for size in sizes) or sizes[-1] == "*":
         unclear(f"a tile is sizes of 1 or more, or * before another one, not ({','.join(tile)})")
-    if len(sizes) > len(dims):
+    if len(sizes) > len(physical):
         indescribable(
             f"the tile ({','.join(sizes)}) pads dims that the array does not have; add dims of "
             f"size 1 in front until it has {len(sizes)}"
         )
-    front, rest = dims[: -len(sizes)], dims[-len(sizes) :]
-    outer, inner, joined = [], [], []
-    for dim, size in zip(rest, sizes, strict=True):
-        joined.append(dim)
+    outer, inner, joined = physical[: -len(sizes)], list[_Physical](), list[_Physical]()
+    for whole, size in zip(physical[-len(sizes) :], sizes, strict=True):
+        joined.append(whole)
         if size == "*":
             continue
-        whole, part = _divided(_joined(joined), int(size))
-        outer.append(whole)
-        inner.append(part)
+        dims, step, extent = whole
+        if len(joined) > 1:
+            if any(each[1:] != (1, 0) or len(each[0]) > 1 for each in joined):
+                indescribable("* joins dims that are already tiled")
+            dims = tuple(each[0][0] for each in joined)
+        if extent % int(size):
+            where = f"of extent {extent} in {dim_name(dims[0])}"
+            indescribable(f"a tile of {size} pads the inside of another, {where}")
+        outer.append((dims, step * int(size), extent // int(size)))
+        inner.append((dims, step, int(size)))
         joined = []
-    return [*front, *outer, *inner]
-
-
-def _joined(dims: list[_PhysicalDim]) -> _PhysicalDim:
-    if len(dims) == 1:
-        return dims[0]
-    if not all(dim.is_outer and dim.step == 1 and len(dim.dims) == 1 for dim in dims):
-        indescribable("* joins dims that are already tiled")
-    logical = tuple(dim.dims[0] for dim in dims)
-    return _PhysicalDim(logical, 1, prod(dim.extent for dim in dims), is_outer=True)
-
-
-def _divided(dim: _PhysicalDim, size: int) -> tuple[_PhysicalDim, _PhysicalDim]:
-    """Divide a physical dim by one of a tile's sizes."""
-    if not dim.is_outer and dim.extent % size:
-        where = f"of extent {dim.extent} in {dim_name(dim.dims[0])}"
-        indescribable(f"a tile of {size} pads the inside of another, {where}")
-    whole = _PhysicalDim(dim.dims, dim.step * size, -(-dim.extent // size), dim.is_outer)
-    return whole, _PhysicalDim(dim.dims, dim.step, size, is_outer=False)
+    return [*outer, *inner]
 
 
 _SHAPE = r"\s*(?P<type>[a-z][a-z0-9]*)\[(?P<dims>[^\]]*)\]\s*(?:\{(?P<layout>.*)\})?\s*"
@@ -166,16 +146,16 @@ def _read(given: Given) -> MemoryDesc:
     dtype = type_named(match["type"], XLA_TYPES)
     dims = given.sizes(_sizes(match["dims"]))
     order, _, suffixes = (match["layout"] or "").partition(":")
-    physical = list(range(len(dims)))
+    order_of = list(range(len(dims)))
     if match["layout"] is not None:
         minor_to_major = integers_in(order) if order.strip() else ()
-        if sorted(minor_to_major) != physical:
+        if sorted(minor_to_major) != order_of:
             unclear(f"{{{order}}} must list dims 0 to {len(dims) - 1} once each, most minor first")
-        physical = list(reversed(minor_to_major))
-    dims_in_memory = [_PhysicalDim((dim,), 1, dims[dim], is_outer=True) for dim in physical]
+        order_of = list(reversed(minor_to_major))
+    digits: list[_Physical] = [((dim,), 1, 0) for dim in order_of]
     suffixes_of = dict(_suffixes(suffixes))
     for tile in suffixes_of.pop("T", []):
-        dims_in_memory = _tiled(dims_in_memory, tile.split(","))
+        digits = _tiled(digits, tile.split(","))
     numbers = {kind: _one(suffixes_of.pop(kind)[0]) for kind in "LESM" if kind in suffixes_of}
     if numbers.get("M"):
         indescribable(f"{numbers['M']} bytes of metadata (M) precede the elements")
@@ -187,7 +167,6 @@ def _read(given: Given) -> MemoryDesc:
     if stored != dtype.bits:
         hint = "; packed ones have E(4)" if dtype.is_packed else ""
         indescribable(f"its elements of {dtype.bits} bits are stored in {stored} bits each{hint}")
-    digits = ((dim.dims, dim.step, 0 if dim.is_outer else dim.extent) for dim in dims_in_memory)
     desc = memory_desc(dims, given.type(dtype), tag_of_digits(digits))
     tail = numbers.get("L", 1)
     if tail > 1 and desc.padded_nelems % tail:

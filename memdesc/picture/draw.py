@@ -228,7 +228,9 @@ def _byte(fields: list[tuple[int, DrawnField]], byte: int) -> Cell:
         (
             (offset * field.bits % BYTE_BITS, number, field, index)
             for number, field in fields
-            for offset in _offsets(field.bits, byte)
+            for offset in range(
+                byte * BYTE_BITS // field.bits, -(-(byte + 1) * BYTE_BITS // field.bits)
+            )
             if (index := index_at(field.layout, offset)) is not None
         ),
         key=lambda element: element[0],
@@ -251,12 +253,3 @@ def _byte(fields: list[tuple[int, DrawnField]], byte: int) -> Cell:
     named = " ".join(texts[: 1 if several else _NAMED])
     note = "pad" if all(beyond) else f"{field.name}{'+' if several else ''} {named}{more}"
     return Cell(str(byte), note, "\n".join(hover), run, None, is_padding=all(beyond))
-
-
-def _offsets(bits: int, byte: int) -> range:
-    """Return the offsets of the elements that have bits in a byte."""
-    if bits >= BYTE_BITS:
-        at = byte // (bits // BYTE_BITS)
-        return range(at, at + 1)
-    count = BYTE_BITS // bits
-    return range(byte * count, (byte + 1) * count)
