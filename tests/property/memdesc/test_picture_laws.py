@@ -1,3 +1,5 @@
+from itertools import product
+
 from hypothesis import given, settings
 
 from memdesc import MemoryDesc
@@ -10,5 +12,9 @@ from tests.strategies import descs
 @given(desc=descs())
 def test_every_number_of_a_picture_is_the_offset_of_its_index(desc: MemoryDesc) -> None:
     picture = desc.show()
-    check(desc, *cells(picture.svg))
+    grid, memory = cells(picture.svg)
+    check(desc, grid, memory)
     assert picture == desc.show()
+    if max(desc.padded_dims) <= 4 and desc.padded_nelems <= 64:
+        shown = {seen.index for seen in grid if not seen.is_hatched}
+        assert shown == set(product(*map(range, desc.dims)))

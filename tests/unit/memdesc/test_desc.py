@@ -41,41 +41,10 @@ def test_a_dim_of_zero_gives_size_zero_and_strides_that_it_does_not_multiply() -
     assert memory_desc((2, 0, 3), "f32", "abc") != memory_desc((2, 0, 3), "f32", strides=(0, 3, 1))
 
 
-@pytest.mark.parametrize(
-    ("strides", "nbytes", "min_nbytes"),
-    # (0, 0) is 0 bytes in oneDNN, although an element is read
-    [
-        ((10, 1), 160, 140),
-        ((0, 1), 20, 20),
-        ((0, 0), 4, 4),
-        ((1, 4), 80, 80),
-        ((1, 0), 16, 16),
-        ((1, 7), 140, 128),
-    ],
-)
-def test_the_bytes_to_allocate_count_the_last_row_in_full_and_the_least_bytes_do_not(
-    strides: tuple[int, int], nbytes: int, min_nbytes: int
-) -> None:
-    desc = memory_desc((4, 5), "f32", strides=strides)
-    assert (desc.nbytes, desc.min_nbytes) == (nbytes, min_nbytes)
-
-
-@pytest.mark.parametrize(("dims", "nbytes"), [((3, 6), 9), ((1, 5), 3), ((5,), 3)])
-def test_two_elements_of_four_bits_share_a_byte_and_an_odd_end_takes_a_whole_one(
-    dims: tuple[int, ...], nbytes: int
-) -> None:
-    assert memory_desc(dims, "s4").nbytes == nbytes
-
-
 def test_inner_blocks_that_onednns_fields_cannot_describe_are_refused_with_the_reason() -> None:
     desc = memory_desc((32, 8, 2, 2), "f32", "os_is_yx_osv32_isv4_swizzled_by_2")
     assert desc.strides == (1024, 512, 256, 128)
     assert desc.blocks[:3] == (Block(0, 32, 1, 1024), Block(0, 2, 16, 4), Block(0, 1, 2, 64))
-
-
-def test_the_overhead_of_padding_is_a_ratio() -> None:
-    assert memory_desc((2, 17, 5, 4), "f32", "nChw8c").padding_overhead == 960 / 680
-    assert memory_desc((0, 3), "f32").padding_overhead == 1.0
 
 
 @pytest.mark.parametrize(
@@ -95,12 +64,6 @@ def test_a_layout_is_dense_where_it_fills_its_bytes_in_order(
 ) -> None:
     desc = memory_desc((2, 3), "f32", strides=strides, offset0=offset0)
     assert (desc.is_dense, desc.has_broadcast) == (words == "dense", words == "broadcast")
-
-
-def test_the_unit_dims_and_the_empty_tensors_do_not_count_for_density() -> None:
-    assert memory_desc((1, 3), "f32", strides=(0, 1)).is_dense
-    assert not memory_desc((1, 3), "f32", strides=(0, 1)).has_broadcast
-    assert memory_desc((0, 3), "f32", strides=(-5, 9)).is_dense
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ from memdesc import (
     MemdescError,
     UnknownFormatError,
     UnsupportedFormatError,
-    image_desc,
     memory_desc,
     parse_layout,
 )
@@ -26,12 +25,6 @@ def test_notations_of_every_system_are_read_without_naming_the_system(tag: str) 
         for text in texts:
             assert parse_layout(text, _DIMS, "f32") == desc, (system, text)
             assert parse_layout(f"{system}:{text}", _DIMS, "f32") == desc
-
-
-def test_names_win_and_image_types_are_images() -> None:
-    assert parse_layout("in_out_channel", (1, 6, 2, 3), "f16") == image_desc(
-        (1, 6, 2, 3), "f16", "in_out_channel"
-    )
 
 
 def test_a_string_that_two_systems_read_differently_is_refused_with_both_readings() -> None:

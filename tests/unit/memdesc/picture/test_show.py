@@ -2,7 +2,6 @@
 
 import re
 from itertools import pairwise, product
-from typing import Any
 
 import pytest
 
@@ -10,18 +9,6 @@ import memdesc
 from memdesc import memory_desc
 from tests.pictures import cells, check, elements, halves
 
-_CASES: dict[str, dict[str, Any]] = {
-    "scalar": {"dims": (1, 1), "dtype": "f32", "layout": "ab"},
-    "blocked": {"dims": (1, 5, 2, 3), "dtype": "f32", "layout": "nChw4c"},
-    "nested blocks": {"dims": (5, 6), "dtype": "s8", "layout": "BA2a4b2a"},
-    "4 bits": {"dims": (5, 7), "dtype": "s4", "layout": "Ab4a"},
-    "fused plane": {"dims": (1, 2, 2, 3), "dtype": "f32", "layout": "aB(CD)2b4(cd)"},
-    "swizzled": {"dims": (3, 3), "dtype": "s8", "layout": "AB2a/1.2a/2.2b"},
-    "aligned": {"dims": (3, 5), "dtype": "bf16", "layout": "ab__b8"},
-    "gaps": {"dims": (3, 4), "dtype": "f32", "strides": (6, 1), "offset0": 3},
-    "broadcast": {"dims": (3, 4), "dtype": "f32", "strides": (0, 1)},
-    "not nested": {"dims": (3, 2), "dtype": "f32", "strides": (2, 3)},
-}
 _IMAGES: dict[str, tuple[int, ...]] = dict.fromkeys(
     ("in_out_channel", "in_out_height", "in_out_width", "conv2d_filter", "weight_height"),
     (2, 5, 4, 3),
@@ -32,18 +19,6 @@ _IMAGES |= {
     "image_2d_weights_c4_fyx_b": (3, 2, 1, 3),
     "image_2d_weights_c1_b_fyx": (3, 2, 1, 3),
 }
-
-
-@pytest.mark.parametrize("name", _CASES)
-def test_the_numbers_of_a_picture_are_the_offsets_of_the_descriptor(name: str) -> None:
-    desc = memory_desc(**_CASES[name])
-    grid, memory = cells(desc.show().svg)
-    check(desc, grid, memory)
-    shown = {seen.index for seen in grid if not seen.is_hatched}
-    assert shown == set(product(*map(range, desc.dims)))
-    if not desc.has_broadcast:
-        assert {seen.index for seen in memory if seen.is_element} == {seen.index for seen in grid}
-        assert sum(seen.is_element for seen in grid) == desc.padded_nelems
 
 
 @pytest.mark.parametrize("name", _IMAGES)

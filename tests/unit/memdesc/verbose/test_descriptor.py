@@ -1,13 +1,9 @@
 """oneDNN's verbose form of descriptors, read and written."""
 
-from typing import Any
-
 import pytest
 
 from memdesc import (
-    MemdescError,
     MemoryDesc,
-    UnsupportedFormatError,
     memory_desc,
 )
 from memdesc.verbose import from_verbose, to_verbose
@@ -59,58 +55,12 @@ def test_the_name_before_a_descriptor_and_the_flag_a_are_skipped(prefix: str) ->
     assert from_verbose(f"{prefix}f32:ap:blocked:aBcd16b::f0", desc.dims) == desc
 
 
-def test_the_older_form_without_strides_is_read() -> None:
-    assert from_verbose("src_f32::blocked:abcd:f0", (2, 3, 4, 5)) == memory_desc(
-        (2, 3, 4, 5), "f32"
-    )
-
-
 def test_a_dense_layout_at_an_offset_has_the_strides_of_its_tag() -> None:
     desc = from_verbose("f32:0:blocked:ba::f0", (2, 3), offset0=6)
     assert desc == memory_desc((2, 3), "f32", strides=(1, 2), offset0=6)
     assert to_verbose(desc) == "f32:0:blocked:ba::f0"
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        *("", "f32", "f32:a:every:any::f0", "f32::blocked:**::f0", "f32::blocked:ab:3x:f0"),
-        *("f32::blocked:ab:3x1:", "f32::blocked:ab::f", "f32::blocked:ab::f0:s8m1"),
-        *("f32:0p:blocked:ab::f0", "f32:pp:blocked:ab::f0", "f32::blocked:ab::f0\n"),
-        *("f32::blocked:ab:" + "9" * 5000 + "x1:f0", "f32::blocked:(ab)::f0"),
-        *(None, 3, b"f32::blocked:ab::f0", ["f32::blocked:ab::f0"]),
-    ],
-)
-def test_another_form_is_refused_with_the_form(text: Any) -> None:
-    with pytest.raises(
-        MemdescError,
-        match=(
-            r"not have the form dtype:flags:blocked:tag:strides:f0, "
-            r"such as 'f32:p:blocked:aBcd8b::f0'$"
-        ),
-    ) as caught:
-        from_verbose(text, (2, 3))
-    assert len(str(caught.value)) < 250
-
-
 def test_padding_beyond_whole_blocks_is_printed_but_not_read_back() -> None:
     desc = memory_desc((2, 3, 4, 5), "f32", "byxf_af32")
     assert to_verbose(desc) == "f32:p:blocked:acdb::f0"
-
-
-@pytest.mark.parametrize(
-    ("text", "what"),
-    [
-        ("undef::undef:::", "it is the empty descriptor, without a tensor"),
-        ("f32:a:any:any::f0", "the primitive that gets it chooses the layout"),
-        ("wei:s8:a:any:any::f0", "the primitive that gets it chooses the layout"),
-        ("src_f32::any:any:f0", "the primitive that gets it chooses the layout"),
-        ("f32::sparse:csr::f0", "it is a sparse tensor"),
-        ("f32::opaque:::f0", "only oneDNN knows its layout, like that of packed weights for RNN"),
-        ("s8:a:opaque:::f4", "only oneDNN knows its layout, like that of packed weights for RNN"),
-    ],
-)
-def test_other_kinds_of_memory_are_refused_by_name(text: str, what: str) -> None:
-    with pytest.raises(UnsupportedFormatError, match=what) as caught:
-        from_verbose(text, (2, 3))
-    assert str(caught.value).startswith(f"{text!r} does not describe strided memory: ")
