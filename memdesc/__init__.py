@@ -11,12 +11,7 @@ from typing import TYPE_CHECKING
 from memdesc.arrays import array_desc
 from memdesc.desc import MemoryDesc, memory_desc
 from memdesc.dtypes import DataType, data_type
-from memdesc.errors import (
-    MemdescError,
-    PaddingError,
-    UnknownFormatError,
-    UnsupportedFormatError,
-)
+from memdesc.errors import MemdescError, PaddingError, UnknownFormatError, UnsupportedFormatError
 from memdesc.extra import Extra
 from memdesc.image import ImageDesc, image_desc
 from memdesc.int64 import RUNTIME

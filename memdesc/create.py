@@ -7,11 +7,7 @@ from math import prod
 from typing import NamedTuple
 
 from memdesc.dtypes import DataType, data_type
-from memdesc.errors import (
-    MemdescError,
-    UnknownFormatError,
-    short_repr,
-)
+from memdesc.errors import MemdescError, UnknownFormatError, short_repr
 from memdesc.int64 import INT64_MAX, check_length, checked_int, checked_ints
 from memdesc.layout import Layout, check_dims, layout_by_strides, layout_by_tag
 from memdesc.names import (

@@ -20,12 +20,7 @@ from memdesc.create import (
     strided_layout,
 )
 from memdesc.dtypes import DataType, data_type
-from memdesc.errors import (
-    MemdescError,
-    UnknownFormatError,
-    UnsupportedFormatError,
-    short_repr,
-)
+from memdesc.errors import MemdescError, UnknownFormatError, UnsupportedFormatError, short_repr
 from memdesc.extra import Extra, check_extra
 from memdesc.immutable import immutable
 from memdesc.index import Index, checked_index, checked_integers, first_where, indices_at

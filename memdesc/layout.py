@@ -27,14 +27,7 @@ from memdesc.errors import (
 )
 from memdesc.immutable import immutable
 from memdesc.int64 import INT64_MAX, checked_flag, checked_int, exact_ints, exact_rows
-from memdesc.swizzle import (
-    Terms,
-    concerned,
-    exact_terms,
-    period_of,
-    swizzled,
-    terms_within,
-)
+from memdesc.swizzle import Terms, concerned, exact_terms, period_of, swizzled, terms_within
 from memdesc.tags import LETTERS, MAX_NDIMS, FormatTag
 
 if TYPE_CHECKING:

@@ -12,12 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from memdesc.desc import MemoryDesc, memory_desc
-from memdesc.errors import (
-    MemdescError,
-    UnknownFormatError,
-    UnsupportedFormatError,
-    short_repr,
-)
+from memdesc.errors import MemdescError, UnknownFormatError, UnsupportedFormatError, short_repr
 from memdesc.exchange.system import Given, Inexpressible, System, indescribable
 from memdesc.tags import LETTERS
 from memdesc.verbose import from_verbose, to_verbose

@@ -4,11 +4,7 @@ import numpy as np
 import pytest
 
 import reorder
-from memdesc import (
-    memory_desc,
-    parse_layout,
-    runtime_desc,
-)
+from memdesc import memory_desc, parse_layout, runtime_desc
 from memdesc.tags import parse_tag
 
 DIMS = (2, 17, 5, 4)

@@ -5,9 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from memdesc import (
-    memory_desc,
-)
+from memdesc import memory_desc
 
 
 def test_without_tag_and_strides_the_layout_is_row_major() -> None:

@@ -3,13 +3,7 @@
 import pytest
 
 import memdesc
-from memdesc import (
-    RUNTIME,
-    data_type,
-    image_desc,
-    memory_desc,
-    runtime_desc,
-)
+from memdesc import RUNTIME, data_type, image_desc, memory_desc, runtime_desc
 from memdesc.tags import parse_tag
 
 

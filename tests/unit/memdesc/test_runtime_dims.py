@@ -4,12 +4,7 @@ from typing import Any
 import pytest
 
 import memdesc
-from memdesc import (
-    RUNTIME,
-    RuntimeDesc,
-    memory_desc,
-    runtime_desc,
-)
+from memdesc import RUNTIME, RuntimeDesc, memory_desc, runtime_desc
 
 
 @pytest.mark.parametrize(

@@ -5,13 +5,7 @@ from contextlib import suppress
 import numpy as np
 import pytest
 
-from memdesc import (
-    MemdescError,
-    MemoryDesc,
-    UnsupportedFormatError,
-    memory_desc,
-    parse_layout,
-)
+from memdesc import MemdescError, MemoryDesc, UnsupportedFormatError, memory_desc, parse_layout
 from memdesc.exchange import written
 
 SWIZZLED = "SwizzledSharedLayout(vec=8, per_phase=1, max_phase=8, order=[1, 0])"

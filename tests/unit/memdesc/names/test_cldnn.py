@@ -8,11 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from memdesc import (
-    MemoryDesc,
-    known_names,
-    memory_desc,
-)
+from memdesc import MemoryDesc, known_names, memory_desc
 from memdesc.names.cldnn import REFUSED
 from tests.tables import CLDNN
 

@@ -4,10 +4,7 @@ from itertools import product
 
 import pytest
 
-from memdesc import (
-    image_desc,
-    memory_desc,
-)
+from memdesc import image_desc, memory_desc
 
 
 @pytest.mark.parametrize("name", ["NCHW", "NHWC", "OIHW", "HWOI", "MIHW", "HWIM", "W"])

@@ -1,13 +1,7 @@
 import numpy as np
 import pytest
 
-from memdesc import (
-    Axis,
-    Block,
-    Layout,
-    MemoryDesc,
-    memory_desc,
-)
+from memdesc import Axis, Block, Layout, MemoryDesc, memory_desc
 from memdesc.names import resolve
 from memdesc.names.weights import ALIASES, EXPERTS, PACKINGS
 from tests.packings import FORMULAS

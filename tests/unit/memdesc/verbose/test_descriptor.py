@@ -2,10 +2,7 @@
 
 import pytest
 
-from memdesc import (
-    MemoryDesc,
-    memory_desc,
-)
+from memdesc import MemoryDesc, memory_desc
 from memdesc.verbose import from_verbose, to_verbose
 
 # Verbose: the examples of the specification.
