@@ -18,6 +18,7 @@ from memdesc.names import (
     resolve,
     with_other_ndims,
 )
+from memdesc.names.tvm import tag_of_string
 from memdesc.tags import LETTERS, FormatTag, parse_tag
 
 # packages whose layouts are read as they are printed
@@ -114,12 +115,9 @@ def tag_of(layout: object, ndims: int, bits: int) -> FormatTag:
     try:
         return resolve(name, (), bits)
     except UnknownFormatError as unknown:
-        from memdesc.exchange.system import Unclear  # most names are of a vocabulary
-        from memdesc.exchange.tvm import tag_of_string
-
         try:
             return tag_of_string(name)[0]
-        except Unclear:
+        except UnknownFormatError:
             raise unknown from None
 
 

@@ -16,7 +16,7 @@ layouts that oneDNN's notation cannot:
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import NamedTuple
@@ -35,6 +35,7 @@ __all__ = [
     "check_letters",
     "count_digits",
     "parse_tag",
+    "tag_of_digits",
 ]
 
 MAX_NDIMS = 12
@@ -205,6 +206,17 @@ class FormatTag(Checked):
         for dims, align in zip(self.axes, self.align, strict=True):
             text += f"__{axis_name(dims, letters)}{align}" if align > 1 else ""
         return text
+
+
+def tag_of_digits(digits: Iterable[tuple[tuple[int, ...], int, int]]) -> FormatTag:
+    """Return the tag of digits, outermost first.
+
+    Each has the dims of its axis, its step, and its extent, 0 if unbounded; one of 1 is left out.
+    """
+    read = [digit for digit in digits if digit[2] != 1]
+    axes = tuple(sorted({dims for dims, _, _ in read}))
+    made = tuple(Digit(axes.index(dims), step, extent) for dims, step, extent in read)
+    return FormatTag(axes, made, (1,) * len(axes))
 
 
 def axis_name(dims: tuple[int, ...], letters: str) -> str:

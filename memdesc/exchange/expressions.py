@@ -21,11 +21,10 @@ from memdesc.exchange.system import (
     indescribable,
     refuse_aligned,
     tag_of,
-    tag_of_digits,
     unclear,
 )
 from memdesc.int64 import INT64_MAX, checked_ints
-from memdesc.tags import FormatTag
+from memdesc.tags import FormatTag, tag_of_digits
 
 # an integer, or a tuple of them
 Tree = int | tuple["Tree", ...]

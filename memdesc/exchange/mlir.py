@@ -25,12 +25,11 @@ from memdesc.exchange.system import (
     integers_in,
     name_of_type,
     strides_of,
-    tag_of_digits,
     type_named,
     unclear,
 )
 from memdesc.layout_names import dense_tag
-from memdesc.tags import FormatTag
+from memdesc.tags import FormatTag, tag_of_digits
 
 # the attributes of linalg.pack
 _Pack = dict[str, tuple[int, ...]]

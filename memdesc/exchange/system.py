@@ -22,7 +22,7 @@ from memdesc.immutable import immutable
 from memdesc.int64 import checked_ints
 from memdesc.layout import check_dims, dim_name, dim_names
 from memdesc.layout_names import dense_tag, is_laid_out_by
-from memdesc.tags import Digit, FormatTag
+from memdesc.tags import FormatTag
 
 # The most characters of a string to read; no layout of 12 dims and 63 blocks needs as many.
 MAX_TEXT = 8192
@@ -266,17 +266,6 @@ def tag_of(desc: MemoryDesc) -> FormatTag:
             inexpressible(f"it has no offset, and offset0 is {desc.offset0}")
         inexpressible("it describes dense layouts; these strides leave gaps or repeat elements")
     return tag
-
-
-def tag_of_digits(digits: Iterable[tuple[tuple[int, ...], int, int]]) -> FormatTag:
-    """Return the tag of digits, outermost first.
-
-    Each has the dims of its axis, its step, and its extent, 0 if unbounded; one of 1 is left out.
-    """
-    read = [digit for digit in digits if digit[2] != 1]
-    axes = tuple(sorted({dims for dims, _, _ in read}))
-    made = tuple(Digit(axes.index(dims), step, extent) for dims, step, extent in read)
-    return FormatTag(axes, made, (1,) * len(axes))
 
 
 def refuse_aligned(desc: MemoryDesc, tag: FormatTag, but: str) -> None:

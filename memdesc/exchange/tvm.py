@@ -15,19 +15,16 @@ from collections.abc import Iterator
 from math import prod
 
 from memdesc.desc import MemoryDesc, desc_of, memory_desc
-from memdesc.errors import excerpt
+from memdesc.errors import UnknownFormatError, excerpt
 from memdesc.exchange.expressions import integer, outputs_of, parse, tag_of_outputs
-from memdesc.exchange.system import Given, System, indescribable, tag_of_digits, unclear
+from memdesc.exchange.system import Given, System, indescribable, unclear
 from memdesc.layout import layout_by_digits
 from memdesc.layout_names import dense_tag
-from memdesc.names import onednn
-from memdesc.tags import LETTERS, FormatTag
+from memdesc.names.tvm import TVM_STRING, tag_of_string
 
-_BLOCK = "[0-9]{1,18}[a-z]"
 _TILES = r"TileLayout|ComposeLayout|\bS\s*\[|^\(?[0-9]+\b[^:]*:"
 # the axis of memory; others are threads, or memory with coordinates of its own
 _MEMORY = ("m", "Axis.m", "T.Axis.m")
-_STRING = rf"(?:[A-Z]|{_BLOCK}|\[(?:{_BLOCK})+\])+"
 
 
 def _write(desc: MemoryDesc, letters: str) -> tuple[str, ...]:
@@ -49,52 +46,11 @@ def _read(given: Given) -> MemoryDesc:
         return _read_map(given)
     if re.search(_TILES, text):
         return _read_tiles(given, text)
-    tag, letters = tag_of_string(text, given.letters)
+    try:
+        tag, letters = tag_of_string(text, given.letters)
+    except UnknownFormatError as error:
+        unclear(error)
     return memory_desc(given.sizes(), given.type(), tag).with_letters(letters)
-
-
-def tag_of_string(text: str, called: str | None = None) -> tuple[FormatTag, str]:
-    """Return the tag of a string such as `NCHW16c`, and the letters of its logical dims in order.
-
-    `called` has these letters if the caller gave them.
-    """
-    if not re.fullmatch(_STRING, text):
-        unclear(
-            "it is NCHW16c, or OIHW[2i4o], or a lambda such as lambda a, b: [a, b // 4, b % 4], or "
-            "T.S[(8, 4):(1, 8)]"
-        )
-    parts = [
-        (int(block[:-1]), block[-1]) if block else (0, outer.lower())
-        for outer, block in re.findall(rf"([A-Z])|({_BLOCK})", text)
-    ]
-    letters = _logical(called, [letter for extent, letter in parts if not extent])
-    steps = dict.fromkeys(letters, 1)
-    for extent, letter in parts:
-        if steps.get(letter, 0) != 1 and extent:
-            unclear(
-                f"{extent}{letter} is not the first block of one of its dims; a string of TVM has "
-                "at most one block for each dim; an index map can have more"
-            )
-        if extent:
-            steps[letter] = extent
-    digits = [
-        ((letters.index(letter),), 1 if extent else steps[letter], extent)
-        for extent, letter in parts
-    ]
-    return tag_of_digits(digits), letters
-
-
-def _logical(called: str | None, outer: list[str]) -> str:
-    """Return the letters of the logical dims in order: given, alphabetical, or of a family."""
-    alphabet = LETTERS[: len(outer)]
-    families = (called, alphabet, None if called else onednn.VOCABULARY.letters("".join(outer)))
-    letters = next((own for own in families if own and sorted(own) == sorted(outer)), None)
-    if letters is None:
-        unclear(
-            f"it has the dims {', '.join(outer).upper()}; give letters, which are these "
-            "in their logical order, each once"
-        )
-    return letters
 
 
 def _read_map(given: Given) -> MemoryDesc:
@@ -179,7 +135,8 @@ def _stride(node: ast.expr) -> int:
 
 
 _SPELLING = (
-    rf"{_STRING}|.*\blambda\b.*|\s*(?:\w+\.)*(?:Tile|Compose)Layout.*|\s*(?:T\.)?S\s*\[.*|\(.*:.*"
+    rf"{TVM_STRING}|.*\blambda\b.*|\s*(?:\w+\.)*(?:Tile|Compose)Layout.*"
+    r"|\s*(?:T\.)?S\s*\[.*|\(.*:.*"
 )
 
 SYSTEM = System(

@@ -22,12 +22,11 @@ from memdesc.exchange.system import (
     name_of_type,
     refuse_aligned,
     tag_of,
-    tag_of_digits,
     type_named,
     unclear,
 )
 from memdesc.layout import dim_name
-from memdesc.tags import Digit, FormatTag
+from memdesc.tags import Digit, FormatTag, tag_of_digits
 
 # a physical dim as a digit: dims indexed as one, its step, and its extent, 0 if it is unbounded
 _Physical = tuple[tuple[int, ...], int, int]
