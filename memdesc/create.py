@@ -12,12 +12,12 @@ from memdesc.int64 import INT64_MAX, check_length, checked_int, checked_ints
 from memdesc.layout import Layout, check_dims, layout_by_strides, layout_by_tag
 from memdesc.names import (
     did_you_mean,
-    dim_letters,
     expand_meta_tag,
     refuse_record,
     resolve,
     with_other_ndims,
 )
+from memdesc.names.registry import letters_for
 from memdesc.names.tvm import tag_of_string
 from memdesc.tags import LETTERS, FormatTag, parse_tag
 
@@ -81,9 +81,7 @@ def checked_type(dtype: object, layout: object) -> DataType:
 def named_layout(dims: tuple[int, ...], tag: str, bits: int) -> tuple[Layout, str | None]:
     """Return the layout of a name of a vocabulary, and what the name calls the dims."""
     name = expand_meta_tag(tag, len(dims))
-    called = dim_letters(name) or ""
-    # a few names exist for several numbers of dims
-    letters = called if len(called) == len(dims) else None
+    letters = letters_for(name, len(dims))
     if letters is not None:
         check_dims(dims, letters)
     try:

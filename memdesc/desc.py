@@ -20,15 +20,15 @@ from memdesc.create import (
     strided_layout,
 )
 from memdesc.dtypes import DataType, data_type
-from memdesc.errors import MemdescError, UnknownFormatError, UnsupportedFormatError, short_repr
+from memdesc.errors import MemdescError, UnsupportedFormatError, short_repr
 from memdesc.extra import Extra, check_extra
 from memdesc.immutable import immutable
 from memdesc.index import Index, checked_index, checked_integers, first_where, indices_at
 from memdesc.int64 import INT64_MAX, check_length, checked_int, checked_ints
 from memdesc.layout import Axis, Block, Layout
 from memdesc.layout_names import cute_text, dense_tag, is_laid_out_by, names_of
-from memdesc.names import Name, expand_meta_tag
-from memdesc.names.registry import parse_name
+from memdesc.names import Name
+from memdesc.names.registry import is_name
 from memdesc.overlap import check_overlap
 from memdesc.tags import LETTERS, FormatTag, check_letters
 from memdesc.written import SCHEMA, SWIZZLED, Written, check_schema
@@ -817,15 +817,11 @@ def _counted_nbytes(dtype: DataType, layout: Layout, extra: Extra | None) -> tup
 def _named(dims: tuple[int, ...], dtype: DataType, name: str) -> MemoryDesc:
     """Describe memory by a name or, if no vocabulary has it, by another notation."""
     # asked first, as the error of an unknown name takes long to suggest similar ones
-    try:
-        parse_name(expand_meta_tag(name, len(dims)), dtype.bits)
-    except UnknownFormatError:
+    if not is_name(name, len(dims), dtype.bits):
         from memdesc.exchange.table import is_notation, parse_buffer  # only other notations need it
 
         if is_notation(name):
             return parse_buffer(name, dims, dtype)
-    except MemdescError:
-        pass  # which the call below raises with more words
     return desc_by_name(dims, dtype, name)
 
 
@@ -873,17 +869,11 @@ def expression(dtype: DataType, layout: Layout) -> str:
     if inner:
         arguments.append(f"inner_blks={tuple(block.extent for block in inner)}")
         arguments.append(f"inner_idxs={tuple(block.axis for block in inner)}")
-    if not _has_default_padding(layout):
+    # by default each dim is padded to whole blocks and no further
+    steps = [layout.outer(dim).step for dim in range(layout.ndims)]
+    whole = (-(-size // step) * step for size, step in zip(layout.dims, steps, strict=True))
+    if layout.padded_dims() != tuple(whole):
         arguments.append(f"padded_dims={layout.padded_dims()}")
     if layout.offset0:
         arguments.append(f"offset0={layout.offset0}")
     return f"memory_desc({', '.join(arguments)})"
-
-
-def _has_default_padding(layout: Layout) -> bool:
-    """Whether each dim is padded to whole blocks and no further."""
-    steps = [layout.outer(dim).step for dim in range(layout.ndims)]
-    return all(
-        padded == -(-size // step) * step
-        for size, padded, step in zip(layout.dims, layout.padded_dims(), steps, strict=True)
-    )

@@ -16,7 +16,7 @@ from memdesc.errors import MemdescError, UnsupportedFormatError, short_repr
 from memdesc.immutable import immutable
 from memdesc.int64 import RUNTIME, checked_ints, checked_sizes
 from memdesc.layout import dim_name
-from memdesc.names import dim_letters, expand_meta_tag
+from memdesc.names.registry import letters_for
 from memdesc.tags import MAX_NDIMS, FormatTag, check_letters
 
 UNKNOWN = "*"  # what oneDNN prints for an order that is known only at execution
@@ -173,8 +173,5 @@ def runtime_desc(
         layout = "plain"
     if isinstance(layout, str) and layout == UNKNOWN:
         return RuntimeDesc(sizes, element, None)
-    letters = None
-    if isinstance(layout, str):
-        called = dim_letters(expand_meta_tag(layout, len(sizes))) or ""
-        letters = called if len(called) == len(sizes) else None
+    letters = letters_for(layout, len(sizes)) if isinstance(layout, str) else None
     return RuntimeDesc(sizes, element, tag_of(layout, len(sizes), element.bits), letters)

@@ -30,9 +30,9 @@ from memdesc.exchange.system import (
 )
 from memdesc.image import ImageDesc, image_desc
 from memdesc.layout import layout_by_tag
-from memdesc.names import Name, expand_meta_tag, is_image, refuse_record, resolve
+from memdesc.names import Name, is_image, refuse_record, resolve
 from memdesc.names.onednn import CANONICAL
-from memdesc.names.registry import VOCABULARIES, parse_name
+from memdesc.names.registry import VOCABULARIES, is_name
 from memdesc.names.suggest import did_you_mean, similar_words
 from memdesc.names.vocabulary import Vocabulary
 from memdesc.tags import LETTERS
@@ -216,7 +216,8 @@ def _read(given: Given) -> MemoryDesc | ImageDesc:
     name = given.text.strip()
     if is_image(name):
         return image_desc(given.sizes(), given.type(), name)
-    if not _is_name(given._replace(text=name)):
+    # the number of dims does not matter here, so any will do where none are given
+    if not is_name(name, len(given.dims or ()) or 1, _bits(given)):
         # it may look like a name, or like no notation: then the error is that of a name
         refused = ""
         try:
@@ -263,19 +264,6 @@ def parse_buffer(text: str, dims: tuple[int, ...], dtype: DataType) -> MemoryDes
     raise UnsupportedFormatError(
         f"{short_repr(text)} is an image; image_desc(dims, dtype, name) describes it"
     )
-
-
-def _is_name(given: Given) -> bool:
-    """Whether a vocabulary has this name, even if only to say that it is not a layout."""
-    # the number of dims does not matter here, so any will do where none are given
-    name = expand_meta_tag(given.text, len(given.dims or ()) or 1)
-    try:
-        parse_name(name, _bits(given))
-    except UnsupportedFormatError:
-        return True
-    except MemdescError:
-        return False
-    return True
 
 
 def _bits(given: Given) -> int:

@@ -172,6 +172,23 @@ def dim_letters(name: str) -> str | None:
     return next(filter(None, letters), None)
 
 
+def is_name(name: str, ndims: int, bits: int) -> bool:
+    """Whether a vocabulary has this name, even if only to say that it is not a layout."""
+    try:
+        parse_name(expand_meta_tag(name, ndims), bits)
+    except UnknownFormatError:
+        return False
+    except MemdescError:
+        return True
+    return True
+
+
+def letters_for(name: str, ndims: int) -> str | None:
+    """Return what a name calls the dims, if it calls so many: some have several numbers of dims."""
+    letters = dim_letters(expand_meta_tag(name, ndims))
+    return letters if letters and len(letters) == ndims else None
+
+
 def expand_meta_tag(name: str, ndims: int) -> str:
     """Return the name that one for any number of dims stands for; return other names unchanged.
 
