@@ -39,12 +39,6 @@ def test_arrays_of_an_index_are_broadcast() -> None:
     assert BLOCKED.index([]).is_padding.shape == (0,)
 
 
-def test_two_elements_of_four_bits_share_a_byte() -> None:
-    four = memory_desc((2, 3), "u4")
-    assert [four.byte((1, i)) for i in range(3)] == [1, 2, 2]
-    assert BLOCKED.byte((0, 23, 4, 3), padded=True) == 1916
-
-
 def test_offsets_near_the_end_of_int64_are_exact() -> None:
     last = 2**62 - 1
     end = (2**31 - 1, 2**31 - 1)

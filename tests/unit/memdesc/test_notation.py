@@ -9,15 +9,6 @@ def test_a_block_of_one_is_dropped_as_onednn_does() -> None:
     assert parse_tag("A1a/1.4a/1b") == parse_tag("A4ab")
 
 
-def test_dims_in_parentheses_are_one_axis_row_major_in_the_written_order() -> None:
-    assert parse_tag("aB(CD)8b16(cd)").axes == ((0,), (1,), (2, 3))
-    assert parse_tag("a(CB)4(cb)").axes == ((0,), (2, 1))
-
-
-def test_steps_in_descending_order_are_not_written_back() -> None:
-    assert str(parse_tag("A4a/2.2a/1b")) == "A4a2ab"
-
-
 def test_an_alignment_at_the_end_belongs_to_an_axis() -> None:
     assert parse_tag("abc__b8").align == (1, 8, 1)
     assert parse_tag("a(BC)4(bc)__a2__(bc)8").align == (2, 8)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import reorder
-from memdesc import ImageDesc, image_desc, memory_desc
+from memdesc import ImageDesc, image_desc
 from memdesc.names import known_images
 from memdesc.names.images import IMAGES
 from tests.images import small_dims
@@ -111,34 +111,6 @@ def test_an_image_is_compared_with_limits_of_depth_too() -> None:
     image = image_desc((2, 6, 5, 7), "f16", "tvm_texture")
     assert image.fits(7, 5, 4)
     assert not any(image.fits(*limits) for limits in ((7, 5, 3), (7, 4, 4), (6, 5, 4)))
-
-
-# name, dims, type: offsets of some indices, and how many elements with padding
-_BUFFERS = {
-    ("PACKED_INT8_4W4C", "s8"): ((157, 320, 633), 640),
-    ("PACKED_INT8_4H4W", "s8"): ((331, 384, 754), 768),
-    ("PACKED_INT8_4W", "s8"): ((219, 240, 478), 480),
-    ("PACKED_INT8_4C", "s8"): ((141, 280, 557), 560),
-    ("PACKED_INT8_4C1W", "s8"): ((153, 280, 557), 560),
-    ("C4NHW4", "f16"): ((349, 140, 557), 560),
-}
-_WEIGHTS = (
-    ("executorch_q8_conv2d_weight", (6, 3, 2, 5), "s8", {(0, 1, 1, 4): 208, (5, 2, 1, 4): 372}),
-    ("executorch_q8_linear_weight", (6, 10), "s8", {(0, 5): 33, (5, 0): 20, (5, 9): 85}),
-    ("ggml_soa", (8, 64), "u4", {(0, 16): 1, (3, 40): 240, (7, 63): 511}),
-    ("adreno_noshuffle", (8, 64), "u4", {(0, 16): 128, (3, 40): 332, (7, 63): 511}),
-    ("adreno_trans4_ns", (2, 8, 64), "u4", {(0, 0, 16): 128, (1, 3, 40): 856, (1, 7, 63): 1023}),
-    ("adreno_scales", (8, 2), "f16", {(0, 1): 8, (3, 0): 3}),
-)
-
-
-def test_buffers_of_the_same_systems_are_where_they_put_them() -> None:
-    for (name, dtype), (offsets, padded) in _BUFFERS.items():
-        desc = memory_desc((2, 6, 5, 7), dtype, name)
-        assert (tuple(map(desc.offset, _ACTIVATIONS)), desc.padded_nelems) == (offsets, padded)
-    for name, dims, dtype, places in _WEIGHTS:
-        desc = memory_desc(dims, dtype, name)
-        assert {index: desc.offset(index) for index in places} == places
 
 
 def test_names_of_images_say_which_system_has_them() -> None:

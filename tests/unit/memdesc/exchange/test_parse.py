@@ -5,26 +5,12 @@ import pytest
 from memdesc import (
     MemdescError,
     UnknownFormatError,
-    UnsupportedFormatError,
     memory_desc,
     parse_layout,
 )
-from memdesc.exchange import SYSTEMS, written
+from memdesc.exchange import SYSTEMS
 
 _DIMS = (2, 17, 5, 4)
-
-
-@pytest.mark.parametrize("tag", ["nChw16c", "nhwc", "aBcd8b", "ABcd4b16a4b", "plain", "a4bBcd"])
-def test_notations_of_every_system_are_read_without_naming_the_system(tag: str) -> None:
-    desc = memory_desc(_DIMS, "f32", tag)
-    for system in SYSTEMS:
-        try:
-            texts = written(desc, system)
-        except UnsupportedFormatError:
-            continue
-        for text in texts:
-            assert parse_layout(text, _DIMS, "f32") == desc, (system, text)
-            assert parse_layout(f"{system}:{text}", _DIMS, "f32") == desc
 
 
 def test_a_string_that_two_systems_read_differently_is_refused_with_both_readings() -> None:

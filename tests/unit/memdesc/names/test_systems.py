@@ -1,4 +1,4 @@
-"""Names of TensorRT, ACL, Ascend, ncnn, MNN and TFLite against the formulas of their sources."""
+"""Names of other systems, and orders of KV caches, against the formulas of their sources."""
 
 import numpy as np
 import pytest
@@ -52,6 +52,44 @@ kOSpatialIOGroupI4O4_2 f16 9,2,3,6 o//8 h w i//4 o//4%2 i%4 o%4
 kOSpatialIOGroupO4I4_2 f32 9,2,3,6 o//8 h w i//4 o//4%2 o%4 i%4
 k2DX4I4YIsSpatialIAndXIsOOGroupO4_1 f16 9,2,3,6 i%4 h w i//4 o//4 o%4
 k2DX4I4YIsSpatialIAndXIsOOGroupO4_4 f16 9,2,3,6 i%4 h w i//4 o//16 o//4%4:4 o%4
+C4NHW4 f16 2,6,5,7 c//4 n h w c%4
+PACKED_INT8_4W4C s8 2,6,5,7 n h w//4 c//4 w%4 c%4
+PACKED_INT8_4H4W s8 2,6,5,7 n c h//4 w//4 h%4 w%4
+PACKED_INT8_4W s8 2,6,5,7 n c h w:4
+PACKED_INT8_4C s8 2,6,5,7 n h w c:4
+PACKED_INT8_4C1W s8 2,6,5,7 n h c//4 w c%4
+executorch_q8_conv2d_weight s8 6,3,2,5 h i//4 o//4 w o%4 i%4
+executorch_q8_linear_weight s8 6,10 k//4 n//4 n%4 k%4
+LBHNC f32 3,5,4,6,16 l b h n c
+LBNHC f32 3,5,4,6,16 l b n h c
+LHBNC f32 3,5,4,6,16 l h b n c
+BLHNC f32 3,5,4,6,16 b l h n c
+BLNHC f32 3,5,4,6,16 b l n h c
+BHLNC f32 3,5,4,6,16 b h l n c
+vllm_paged_k u8 5,4,6,16 b h c//16 n c%16
+vllm_paged_k f16 5,4,6,16 b h c//8 n c%8
+vllm_paged_k f32 5,4,6,16 b h c//4 n c%4
+vllm_paged_v f32 5,4,6,16 b h c n
+NHD f32 5,4,6,16 b n h c
+HND f32 5,4,6,16 b h n c
+NB_NL_TWO_BS_NH_HS f32 3,5,2,4,6,16 b l t n h c
+NB_NL_TWO_NH_BS_HS f32 3,5,2,4,6,16 b l t h n c
+NL_X_NB_TWO_BS_NH_HS f32 5,2,4,6,16 b t n h c
+NL_X_NB_TWO_NH_BS_HS f32 5,2,4,6,16 b t h n c
+NL_X_TWO_NB_BS_NH_HS f32 5,2,4,6,16 t b n h c
+NL_X_TWO_NB_NH_BS_HS f32 5,2,4,6,16 t b h n c
+NL_X_TWO_NB_NH_ONE_BS_HS f32 5,2,4,6,16 t b h n c
+NL_X_NB_BS_NH_TWO_HS f32 5,2,4,6,16 b n h t c
+NL_X_NB_NH_BS_TWO_HS f32 5,2,4,6,16 b h n t c
+NL_X_NB_BS_NH_CS f32 5,4,6,16 b n h c
+NL_X_NB_NH_BS_CS f32 5,4,6,16 b h n c
+NL_X_NB_BS_NH_HS f32 5,4,6,16 b n h c
+NL_X_TWO_X_NB_BS_NH_HS f32 5,4,6,16 b n h c
+TWO_X_NL_X_NB_BS_NH_HS f32 5,4,6,16 b n h c
+NL_X_NB_BS_HS f32 5,6,16 b n c
+NL_X_NBBS_ONE_HS f32 5,6,16 b n c
+NL_X_NP_X_NB_BS_ONE_HS f32 5,6,16 b n c
+TWO_X_NL_X_NBBS_NH_HS f32 5,4,6,16 b n h c
 """
 
 
@@ -67,6 +105,13 @@ def test_a_name_is_the_formula_of_its_source(line: str) -> None:
         wanted = wanted * (-(-(index.max() + 1) // whole) * whole) + index
     assert np.array_equal(desc.layout.offsets(), wanted)
     assert name in [found.text for found in desc.names()]
+
+
+def test_every_order_of_kv_caches_has_a_formula() -> None:
+    known = {name.text for name in known_names() if name.vocabulary == "kvcache"}
+    assert known - {line.split()[0] for line in _FORMULAS.splitlines() if line} == {
+        "NL_X_NB_BSV_BSS"
+    }
 
 
 def test_spellings_of_tensorrt_are_not_further_names() -> None:
