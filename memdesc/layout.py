@@ -407,10 +407,8 @@ class Layout(Checked):
         for k in partial:
             # the digits of such an axis are not independent, so the sums above are too wide
             blocks = self._blocks_of(k)
-            free = [(block.extent - 1) * block.stride for block in blocks]
-            below, above = _bounds(blocks, self.axes[k].padded - 1)
-            low += below - sum(min(bound, 0) for bound in free)
-            high += above - sum(max(bound, 0) for bound in free)
+            free, bounds = _free(blocks), _bounds(blocks, self.axes[k].padded - 1)
+            low, high = low + bounds[0] - free[0], high + bounds[1] - free[1]
         return low, high
 
     @property
@@ -447,11 +445,8 @@ class Layout(Checked):
         """
         if not self.nelems:
             return 0
-        span = self.last - self.offset0 + 1
-        for _, _, extent, stride in self.blocks:
-            if extent > 1:
-                span = max(span, extent * stride)
-        return span
+        rows = [block.extent * block.stride for block in self.blocks if block.extent > 1]
+        return max(self.last - self.offset0 + 1, *rows, 0)
 
     def _known_axis(self, axis: int) -> int:
         if type(axis) is not int:
@@ -609,24 +604,27 @@ def check_dims(dims: tuple[int, ...], letters: str | None = None) -> None:
         )
 
 
+def _free(blocks: Sequence[Block]) -> tuple[int, int]:
+    """Return the lowest and the highest sum of digits that do not depend on each other."""
+    ends = [(block.extent - 1) * block.stride for block in blocks]
+    return sum(min(end, 0) for end in ends), sum(max(end, 0) for end in ends)
+
+
 def _bounds(blocks: tuple[Block, ...], last: int) -> tuple[int, int]:
     """Return the lowest and the highest offset of the indices 0 to `last` of an axis.
 
-    An index either has all digits of `last`, or is smaller in one digit, and all digits inside
-    that one are then free.
+    An index either has the first digit of `last`, or a smaller one, and all others are then free.
     """
-    bounds = []
-    for pick in (min, max):
-        follow, best = 0, None
-        for k, block in enumerate(blocks):
-            digit = last // block.step % block.extent
-            if digit:
-                below = follow + pick(0, (digit - 1) * block.stride)
-                below += sum(pick(0, (b.extent - 1) * b.stride) for b in blocks[k + 1 :])
-                best = below if best is None else pick(best, below)
-            follow += digit * block.stride
-        bounds.append(follow if best is None else pick(best, follow))
-    return bounds[0], bounds[1]
+    if not blocks:
+        return 0, 0
+    (_, step, _, stride), *inner = blocks
+    digit = last // step
+    low, high = (digit * stride + bound for bound in _bounds(tuple(inner), last % step))
+    if digit:
+        below, above = _free(inner)
+        low = min(low, min((digit - 1) * stride, 0) + below)
+        high = max(high, max((digit - 1) * stride, 0) + above)
+    return low, high
 
 
 _AXIS, _STEP = itemgetter(0), itemgetter(1)  # of a Block
