@@ -355,7 +355,8 @@ class MemoryDesc(Written):
     @property
     def has_broadcast(self) -> bool:
         """Whether a stride of 0 lets several indices read one element."""
-        return any(block.stride == 0 and block.extent > 1 for block in self.layout.blocks)
+        repeats = any(block.stride == 0 and block.extent > 1 for block in self.layout.blocks)
+        return repeats and self.nelems > 0
 
     @property
     def is_dense(self) -> bool:

@@ -66,6 +66,10 @@ def test_a_layout_is_dense_where_it_fills_its_bytes_in_order(
     assert (desc.is_dense, desc.has_broadcast) == (words == "dense", words == "broadcast")
 
 
+def test_a_stride_of_0_repeats_no_element_where_there_is_none() -> None:
+    assert not memory_desc((0, 3), "f32", strides=(0, 0)).has_broadcast
+
+
 @pytest.mark.parametrize(
     ("name", "here"),
     [
