@@ -144,9 +144,10 @@ def _plain(memory: Any, queue: Any, held: _Queue) -> Side:  # noqa: ARG001 - as 
 def _array(array: cl.array.Array, queue: Any, held: _Queue) -> Side:
     """Return the memory of an array; all else that it says may have changed."""
     memory = array.base_data
-    data, allocation, compared, _ = SIDES[type(memory)](memory, queue, held)
-    if array.queue is not queue:
+    # an array without elements has no memory
+    if memory is None or array.queue is not queue:
         raise LookupError
+    data, allocation, compared, _ = SIDES[type(memory)](memory, queue, held)
     says = compared, array.dtype, array.offset, array.strides, array.shape
     event: Any
     for event in array.events:

@@ -9,7 +9,6 @@ import pytest
 from pyopencl.tools import SVMAllocator, SVMPool
 
 from memdesc import MemdescError, memory_desc
-from memdesc.dtypes import DATA_TYPES
 from memdesc.errors import OverlapError
 from reorder import opencl, reorder
 from tests.opencl.runtimes import Runtime, refused
@@ -18,29 +17,6 @@ FLAGS = cl.mem_flags
 X = np.arange(64 * 48, dtype=np.float32).reshape(64, 48)
 SHARED = memory_desc((32, 32), "f32")
 TURNED = memory_desc((32, 32), "f32", "ba")
-
-
-@pytest.mark.parametrize(
-    "name", [name for name, dtype in DATA_TYPES.items() if not dtype.is_packed]
-)
-def test_arrays_of_every_data_type_are_taken_as_they_are(name: str, runtime: Runtime) -> None:
-    x = np.arange(24).reshape(4, 6).astype(DATA_TYPES[name].numpy)
-    found = reorder(cl.array.to_device(runtime.queue, x), "ba").get()
-    assert found.desc == memory_desc(x.shape, name, "ba")
-    assert found.numpy().tobytes() == x.tobytes()
-
-
-def test_an_array_that_is_written_by_a_name_has_its_own_type(runtime: Runtime) -> None:
-    half = cl.array.empty(runtime.queue, (48, 64), np.float16)
-    m = reorder(cl.array.to_device(runtime.queue, X), "ba", out=half)
-    assert m.desc == memory_desc(X.shape, "f16", "ba")
-    assert half.get().tobytes() == X.T.astype(np.float16).tobytes()
-
-
-def test_arrays_without_elements_are_written_and_read(runtime: Runtime) -> None:
-    empty = cl.array.zeros(runtime.queue, (0, 3), np.float32)
-    assert reorder(empty, "ba").get().shape == (0, 3)
-    assert reorder(np.zeros((0, 3), np.float32), out=empty).get().shape == (0, 3)
 
 
 def _shared_array(runtime: Runtime, shape: tuple[int, int]) -> Any:

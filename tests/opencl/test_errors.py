@@ -104,11 +104,6 @@ def test_what_is_wrong_is_refused_with_its_numbers_and_nothing_is_written(
         names["gone"].release()
 
 
-def test_raw_bytes_of_four_bit_elements_hold_what_a_descriptor_says(runtime: Runtime) -> None:
-    packed = cl.array.to_device(runtime.queue, np.array([0x10, 0x32, 0x54], np.uint8))
-    assert reorder(packed, "a", src=memory_desc((6,), "u4")).data.size == 3
-
-
 @pytest.mark.parametrize("name", ["in_out_chanel", "nChw16x", "abcd|4x", "winograd_filter"])
 def test_a_wrong_name_has_one_message_on_the_cpu_and_on_devices(
     runtime: Runtime, name: str
@@ -213,15 +208,3 @@ def test_a_format_that_no_device_has_is_refused(
     monkeypatch.setattr(image_formats, "_supported", lambda *_: frozenset())
     with expect_refusal("the devices of the context have no images of RGBA FLOAT"):
         opencl.pack(cl.CommandQueue(runtime.context), X, IMAGE)
-
-
-def test_an_image_is_packed_and_unpacked_with_attributes_and_by_its_name(runtime: Runtime) -> None:
-    image, event = opencl.pack(runtime.queue, X, "in_out_channel", attr=Attr(src_scale=2.0))
-    nhwc, event = opencl.unpack(
-        runtime.queue, image, "nhwc", IMAGE, attr=Attr(src_scale=0.25), wait_for=[event]
-    )
-    assert runtime.read(nhwc, event).tobytes() == (X / 2).transpose(0, 2, 3, 1).tobytes()
-    opencl.enqueue_pack(runtime.queue, X, image, "in_out_channel", attr=Attr(src_scale=4.0))
-    out = cl.array.empty(runtime.queue, X.shape, np.float32)
-    opencl.enqueue_unpack(runtime.queue, image, out, "nchw", IMAGE, attr=Attr(dst_scale=2.0))
-    assert (out.get() == X * 2).all()

@@ -47,15 +47,3 @@ def test_bytes_lanes_and_arrays_that_start_elsewhere_are_read(runtime: Runtime) 
     rest = to_device(runtime.queue, X.reshape(-1))[17:]
     desc = memory_desc((3, 2), "f32", "ba")
     assert opencl.DeviceMemory(runtime.queue, rest, desc)[2, 1] == X.reshape(-1)[17 + 5]
-
-
-def test_names_of_images_and_types_alone_say_what_is_made(runtime: Runtime) -> None:
-    image = image_desc(X.shape, "f32", "in_out_channel")
-    m = reorder(X, "in_out_channel", queue=runtime.queue)
-    assert m.desc == image
-    assert reorder(X, "in_out_channel", out=m).desc == image
-    half = reorder(m, dtype="f16").desc
-    assert half == image_desc(X.shape, "f16", "in_out_channel")
-    blocked = reorder(reorder(X, "nChw8c"), dtype="f32", queue=runtime.queue)
-    assert blocked.desc == memory_desc(X.shape, "f32", "nChw8c")
-    assert np.array_equal(blocked.get().numpy(), X)

@@ -6,7 +6,6 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import pyopencl as cl
 import pyopencl.array
@@ -14,7 +13,7 @@ import pytest
 
 from memdesc import MemdescError, image_desc, memory_desc
 from memdesc.errors import OverlapError
-from reorder import Attr, opencl, reorder
+from reorder import opencl, reorder
 from reorder.opencl import execution
 from tests.opencl.runtimes import Runtime, eventually, refused
 
@@ -123,35 +122,6 @@ def test_an_image_is_asked_what_it_is_in_each_call(runtime: Runtime) -> None:
     ):
         with refused(message):
             move(runtime, src, (target, IMAGE))
-
-
-def test_an_image_that_was_released_is_refused(runtime: Runtime) -> None:
-    made, event = opencl.pack(runtime.queue, X, IMAGE)
-    dst = buffer(runtime)
-    opencl.enqueue_reorder(
-        runtime.queue, made, dst[0], src=IMAGE, dst=dst[1], wait_for=[event]
-    ).wait()
-    made.release()
-    with refused("x is an Image that was released"):
-        opencl.enqueue_reorder(runtime.queue, made, dst[0], src=IMAGE, dst=dst[1])
-    held = reorder(X, "nchw", queue=runtime.queue)
-    lent = cl.array.Array(runtime.queue, X.shape, np.float32, data=held.data)
-    opencl.enqueue_reorder(runtime.queue, lent, dst[0], src=PLAIN, dst=dst[1]).wait()
-    held.data.release()
-    with refused("x is a Buffer that was released"):
-        opencl.enqueue_reorder(runtime.queue, lent, dst[0], src=PLAIN, dst=dst[1])
-
-
-def test_a_known_call_makes_an_image_of_the_channels_that_it_asks_for(first: Runtime) -> None:
-    bytes_ = (X * 255).astype(np.uint8)
-    small = image_desc(X.shape, "u8", "in_out_channel")
-    raw, desc = first.buffer(bytes_), memory_desc(X.shape, "u8")
-    for _ in range(2):
-        for kind in ("UNSIGNED_INT8", "UNSIGNED_INT32"):
-            one, event = opencl.pack(first.queue, raw, small, src=desc, channel_type=kind)
-            assert one.format.channel_data_type == getattr(cl.channel_type, kind)
-            data, done = opencl.unpack(first.queue, one, desc, small, wait_for=[event])
-            assert first.read(data, done).tobytes() == bytes_.tobytes()
 
 
 def test_a_device_memory_is_filled_at_the_event_that_it_has_now(
@@ -302,26 +272,6 @@ def test_a_known_call_runs_few_functions_of_python(runtime: Runtime) -> None:
         # the function that is counted is one itself
         assert calls_of(call) - 1 <= most, what
     queue.finish()
-
-
-def test_host_arrays_of_every_kind_are_read_again(first: Runtime) -> None:
-    empty, repeated = np.zeros((2, 0, 4, 16), np.float32), np.broadcast_to(X[:1], X.shape)
-    arrays = [X.mean() < X, X.astype(ml_dtypes.bfloat16), repeated, empty]
-    for x in arrays:
-        for k in range(3):
-            again = x.copy("K") if k else x
-            found = reorder(again, "nhwc", queue=first.queue).get()
-            wanted = reorder(x, "nhwc")
-            assert found.desc == wanted.desc
-            assert found.data.tobytes() == wanted.data.tobytes(), x.dtype
-    x = X.copy()
-    for scale in (2.0, 3.0):
-        attr = Attr(src_scale=scale)
-        for _ in range(3):
-            x += 1
-            assert (
-                reorder(x, "nhwc", attr=attr, queue=first.queue).get().numpy() == x * scale
-            ).all()
 
 
 def test_arrays_in_one_buffer_are_refused_where_they_overlap(runtime: Runtime) -> None:
