@@ -18,7 +18,6 @@ from memdesc import (
     memory_desc,
     runtime_desc,
 )
-from memdesc.errors import OverlapError
 from reorder import Attr, Memory, opencl, quantize, reorder, use_threads
 from reorder.opencl import image_formats
 from reorder.plan import plan_runtime
@@ -175,19 +174,6 @@ def test_nothing_is_kept_of_what_was_refused_or_is_done(runtime: Runtime) -> Non
     gc.collect()
     runtime.queue.finish()
     assert eventually(lambda: runtime.context.reference_count <= held)
-
-
-def test_buffers_over_one_array_of_the_host_share_memory(runtime: Runtime) -> None:
-    host = np.zeros(4096 + 64, np.uint8)
-    host = host[-host.ctypes.data % 64 :][:4096]
-    whole, low, meeting = (
-        cl.Buffer(runtime.context, FLAGS.READ_WRITE | FLAGS.USE_HOST_PTR, hostbuf=part)
-        for part in (host, host[:1024], host[512:1536])
-    )
-    src, dst = memory_desc((16, 16), "f32", "ab"), memory_desc((16, 16), "f32", "ba")
-    for one, other in ((whole, low), (low, whole), (low, low), (low, meeting)):
-        with pytest.raises(OverlapError, match="x and out share device memory"):
-            opencl.enqueue_reorder(runtime.queue, one, other, src=src, dst=dst)
 
 
 def test_a_device_without_images_is_refused_and_told_of_buffers(

@@ -1,7 +1,7 @@
 """Reorders that were enqueued before: what may differ in memory is asked in each call."""
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
@@ -11,7 +11,7 @@ import pyopencl as cl
 import pyopencl.array
 import pytest
 
-from memdesc import MemdescError, image_desc, memory_desc
+from memdesc import image_desc, memory_desc
 from memdesc.errors import OverlapError
 from reorder import opencl, reorder
 from reorder.opencl import execution
@@ -42,45 +42,22 @@ def move(
     return opencl.enqueue_reorder(queue or runtime.queue, src[0], dst[0], src=src[1], dst=dst[1])
 
 
-@pytest.fixture
-def gate(runtime: Runtime) -> Iterator[cl.UserEvent]:
-    """An event that is complete at the end, also where a test fails."""
-    event = cl.UserEvent(runtime.context)
-    yield event
-    if event.command_execution_status != COMPLETE:
-        event.set_status(COMPLETE)
-
-
-@pytest.mark.parametrize("side", ["src", "dst"])
-def test_events_of_arrays_are_waited_for_and_recorded(
-    side: str, runtime: Runtime, gate: cl.UserEvent
-) -> None:
-    src, dst = array(runtime), array(runtime)
-    move(runtime, src, dst)
-    queue = cl.CommandQueue(runtime.context)
-    (src if side == "src" else dst)[0].add_event(gate)
-    event = move(runtime, src, dst, queue)
-    assert dst[0].events == [event]
-    assert event.command_execution_status != COMPLETE
-    later = move(runtime, dst, src, cl.CommandQueue(runtime.context))
-    assert src[0].events == [later]
-    assert later.command_execution_status != COMPLETE
-    gate.set_status(COMPLETE)
-    later.wait()
-
-
-def test_parts_of_one_buffer_are_refused_where_they_overlap(runtime: Runtime) -> None:
+def test_memory_that_overlaps_is_refused_and_memory_beside_it_is_written(runtime: Runtime) -> None:
     align = runtime.device.device.mem_base_addr_align // 8
     flat, turned = (memory_desc((align // 4, 2), "f32", tag) for tag in ("ab", "ba"))
     x = np.arange(6 * align, dtype=np.uint8)
     raw = np.zeros(x.nbytes + 4096, np.uint8)
     host = raw[-raw.ctypes.data % 4096 :][: x.nbytes]
-    on_device, over_host = (
-        runtime.buffer(x),
-        cl.Buffer(runtime.context, FLAGS.READ_WRITE | FLAGS.USE_HOST_PTR, hostbuf=host),
+    flags = FLAGS.READ_WRITE | FLAGS.USE_HOST_PTR
+    over_host, low_too, mid_too = (
+        cl.Buffer(runtime.context, flags, hostbuf=host[align * first : align * last])
+        for first, last in ((0, 6), (0, 2), (1, 3))
     )
+    on_device = runtime.buffer(x)
+    lent = cl.array.Array(runtime.queue, 6 * align, np.uint8, data=on_device)
     for whole in (on_device, over_host):
         low, mid, high = (whole.get_sub_region(align * k, align * 2) for k in (0, 1, 2))
+        others = [(lent, mid), (lent, lent[align:])] if whole is on_device else [(low_too, mid_too)]
         for _ in range(2):
             cl.enqueue_copy(runtime.queue, whole, x)
             move(runtime, (low, flat), (high, turned)).wait()
@@ -89,7 +66,7 @@ def test_parts_of_one_buffer_are_refused_where_they_overlap(runtime: Runtime) ->
             assert found.tobytes() == wanted.tobytes()
             # far enough from each other, though one is inside of one that is given whole
             move(runtime, (whole, flat), (high, turned)).wait()
-            for one, other in ((low, mid), (whole, mid), (whole, whole), (low, whole)):
+            for one, other in ((low, mid), (whole, mid), (whole, whole), (low, whole), *others):
                 with pytest.raises(OverlapError, match=f"share device memory: {2 * align} bytes"):
                     move(runtime, (one, flat), (other, turned))
     far = memory_desc((4, 3), "f32", strides=(3, 1), offset0=align // 4)
@@ -122,27 +99,6 @@ def test_an_image_is_asked_what_it_is_in_each_call(runtime: Runtime) -> None:
     ):
         with refused(message):
             move(runtime, src, (target, IMAGE))
-
-
-def test_a_device_memory_is_filled_at_the_event_that_it_has_now(
-    runtime: Runtime, gate: cl.UserEvent
-) -> None:
-    m, out = reorder(X, "nchw", queue=runtime.queue), reorder(X, "nhwc", queue=runtime.queue)
-    for _ in range(2):
-        assert reorder(m, out=out) is out
-    m.data, m.event = runtime.buffer(X * 2), gate
-    queue = cl.CommandQueue(runtime.context)
-    reorder(m, out=out, queue=queue)
-    assert out.queue == queue
-    assert out.event is not None
-    assert out.event.command_execution_status != COMPLETE
-    after = reorder(out, "nchw")
-    assert after.queue == queue
-    gate.set_status(COMPLETE)
-    assert (after.get().numpy() == X * 2).all()
-    m.desc = memory_desc((5, 2, 4, 16), "f32")
-    with pytest.raises(MemdescError, match="dims"):
-        reorder(m, out=out)
 
 
 def test_a_known_reorder_keeps_no_memory_alive(runtime: Runtime) -> None:
@@ -272,12 +228,3 @@ def test_a_known_call_runs_few_functions_of_python(runtime: Runtime) -> None:
         # the function that is counted is one itself
         assert calls_of(call) - 1 <= most, what
     queue.finish()
-
-
-def test_arrays_in_one_buffer_are_refused_where_they_overlap(runtime: Runtime) -> None:
-    base = cl.array.to_device(runtime.queue, np.arange(3 * X.size, dtype=np.float32))
-    src = base[: X.size]
-    for _ in range(2):
-        opencl.enqueue_reorder(runtime.queue, src, base[X.size :], src=PLAIN, dst=NHWC).wait()
-        with pytest.raises(OverlapError, match="x and out share device memory"):
-            opencl.enqueue_reorder(runtime.queue, src, base[X.size - 1 :], src=PLAIN, dst=NHWC)

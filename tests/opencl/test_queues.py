@@ -121,6 +121,27 @@ def test_arrays_carry_the_event_of_their_last_write(runtime: Runtime, gate: Gate
     assert target.get().tobytes() == X.tobytes()
 
 
+def test_a_device_memory_is_filled_at_the_event_that_it_has_now(
+    runtime: Runtime, gate: Gate
+) -> None:
+    m, out = reorder(X, "nchw", queue=runtime.queue), reorder(X, "nhwc", queue=runtime.queue)
+    for _ in range(2):
+        assert reorder(m, out=out) is out
+    m.data, m.event = runtime.buffer(X * 2), gate.event
+    queue = cl.CommandQueue(runtime.context)
+    reorder(m, out=out, queue=queue)
+    assert out.queue == queue
+    assert out.event is not None
+    assert out.event.command_execution_status != COMPLETE
+    after = reorder(out, "nchw")
+    assert after.queue == queue
+    gate.open()
+    assert (after.get().numpy() == X * 2).all()
+    m.desc = memory_desc((17, 2, 5, 4), "f32")
+    with pytest.raises(MemdescError, match="dims"):
+        reorder(m, out=out)
+
+
 def test_contexts_are_those_of_callers(runtime: Runtime) -> None:
     context = cl.Context([runtime.device.device])
     queues = [cl.CommandQueue(context), runtime.queue, cl.CommandQueue(context)]
