@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
-from threading import Barrier, Thread
+from threading import Thread
 
 import numpy as np
 import pyopencl as cl
@@ -176,18 +176,3 @@ def run_together(tasks: Iterable[Callable[[], object]]) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-
-
-def test_threads_that_build_one_program_leave_one_whole_file(
-    runtime: Runtime, folder: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    contexts = [cl.Context([runtime.device.device]) for _ in range(3)]
-    barrier = Barrier(len(contexts))
-
-    def build(context: cl.Context) -> None:
-        barrier.wait()
-        build_program(context, context.devices[0], _SOURCE)
-
-    run_together(partial(build, context) for context in contexts)
-    assert len([*folder.iterdir()]) == 1
-    assert counted(runtime, caplog) == 0

@@ -142,16 +142,6 @@ def test_a_device_memory_is_filled_at_the_event_that_it_has_now(
         reorder(m, out=out)
 
 
-def test_contexts_are_those_of_callers(runtime: Runtime) -> None:
-    context = cl.Context([runtime.device.device])
-    queues = [cl.CommandQueue(context), runtime.queue, cl.CommandQueue(context)]
-    for queue in queues:
-        m = reorder(X, "nChw16c", queue=queue)
-        assert m.data.context == queue.context
-        assert reorder(m, "nhwc").data.context == queue.context
-        assert m.get().numpy().tobytes() == X.tobytes()
-
-
 def parts_of(device: cl.Device) -> list[cl.Device]:
     """Return the parts of a device, one compute unit each; skip where it cannot be divided."""
     equally = cl.device_partition_property.EQUALLY
