@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property, lru_cache
 from math import comb
@@ -46,13 +47,13 @@ OLD_CONFIGS: Mapping[str, str] = MappingProxyType(
         "hf_quant_config.json": "modelopt",
     }
 )
+# the object of ModelOpt's own file that has what config.json has at its top
+_INSIDE = "quantization"
 # the most bytes of a config file
 MAX_CONFIG = 1 << 24
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 # the usual key of the layers that are not quantised, and what models call their output layer
 IGNORED, OUTPUT = "modules_to_not_convert", "lm_head"
-# the object of ModelOpt's own file that has what config.json has at its top
-_INSIDE = "quantization"
 # what is said besides options: how many inputs share a scale, whether they belong to groups in an
 # arbitrary order, and whether all stored zero points are the middle code
 _GROUP, _ACT_ORDER, IS_SYMMETRIC = "group_size", "act_order", "is_symmetric"
@@ -137,45 +138,40 @@ class _Key(NamedTuple):
     """What a key of a section may say, and the options of a scheme that this means."""
 
     # values in JSON
-    values: tuple[tuple[Any, Json], ...]
+    values: tuple[tuple[Any, Json], ...] = ()
     # the option that a positive integer, or -1, is
-    number: str
+    number: str = ""
     # the options that a list of two sizes is: two, or one such as ``128x64``
-    sizes: tuple[str, ...]
+    sizes: tuple[str, ...] = ()
 
     @staticmethod
     @lru_cache(maxsize=64)
     def of(text: str) -> _Key:
         """Return what the table says of a key."""
-        values: list[tuple[Any, Json]] = []
-        number, sizes = "", tuple[str, ...]()
+        found = _Key()
         for each in text.split("|"):
             if each.startswith("<"):
-                number = each.strip("<>")
+                found = found._replace(number=each.strip("<>"))
             elif each.startswith("["):
-                sizes = tuple(each.strip("[]").split(","))
+                found = found._replace(sizes=(*each.strip("[]").split(","),))
             else:
                 value, _, option = each.partition(":")
-                values.append((_json(value), _options([option] if option else [])))
-        return _Key(tuple(values), number, sizes)
+                meant = _json(value), _options([option] if option else [])
+                found = found._replace(values=(*found.values, meant))
+        return found
 
     @property
-    def is_option(self) -> bool:
-        """Whether it says what a scheme is like, not which it is."""
-        return bool(self.number or self.sizes or any(options for _, options in self.values))
-
-    @property
-    def types(self) -> set[type]:
-        """The types of its legal values in JSON, but for sizes."""
-        return {int} if self.number else {type(value) for value, _ in self.values}
+    def says_option(self) -> bool:
+        """Whether it says what a scheme is like, not which it is; null then leaves that open."""
+        return not self.sizes and bool(self.number or any(options for _, options in self.values))
 
     def read(self, value: Any) -> Json | None:
         """Return the options that a value means; None if the key may not have it."""
-        found = next((options for each, options in self.values if _is_same(each, value)), None)
-        if found is not None:
-            return found
-        if value is None:  # the tensors show an option that is left out
-            return _NOTHING if self.is_option and not self.sizes else None
+        for each, options in self.values:
+            if _is_same(each, value):
+                return options
+        if value is None and self.says_option:  # the tensors show an option that is left out
+            return _NOTHING
         if self.number and type(value) is int and (value > 0 or value == -1):
             return {self.number: value}
         is_list = isinstance(value, list) and [*map(type, value)] == [int, int]
@@ -221,41 +217,38 @@ class Row(NamedTuple):
 
     method: str
     scheme: str
-    # what keys must say
+    # what keys must say, what readers need besides, and options that the method implies
     form: Mapping[str, _Key]
-    # what readers need besides
     rest: Mapping[str, _Key]
-    # options that the method implies
     implied: Json
 
     @staticmethod
     def of(line: str) -> Row:
         """Return a line of the table."""
         method, scheme, *words = line.split()
-        form, rest, implied = dict[str, _Key](), dict[str, _Key](), list[str]()
+        keys: dict[str, dict[str, _Key]] = {"": {}, "+": {}}
         for word in words:
-            key, _, values = word.lstrip("+*").partition("=")
-            if word[0] == "*":
-                implied.append(word[1:])
-            else:
-                (rest if word[0] == "+" else form)[key] = _Key.of(values)
-        return Row(method, scheme, form, rest, _options(implied))
+            key, _, values = word.lstrip("+").partition("=")
+            if word[0] != "*":
+                keys[word[: word[0] == "+"]][key] = _Key.of(values)
+        implied = _options(word[1:] for word in words if word[0] == "*")
+        return Row(method, scheme, keys[""], keys["+"], implied)
 
     def keys(self, options: Json) -> dict[str, Any]:
         """Return the keys that declare the scheme with such options."""
         held = {_GROUP: options.get("group"), **options}
-        rows = {**self.rest, **self.form}
+        made = {key: (each, each.written(held)) for key, each in {**self.rest, **self.form}.items()}
         # null is a value too, but no number
-        made = {key: each.written(held) for key, each in rows.items()}
         return {
-            key: value for key, value in made.items() if value is not None or not rows[key].number
+            key: value
+            for key, (each, value) in made.items()
+            if value is not None or not each.number
         }
 
     def read(self, section: Json, file: str) -> dict[str, Any] | tuple[str, str]:
         """Return the options that keys mean; or what one of them is, and what it should be.
 
-        Fails if the value of an option is of another type than the legal ones: a rule may say what
-        an unknown scheme is, but not overrule that.
+        A rule may say what an unknown scheme is, but not what an option of the wrong type means.
         """
         options = dict(self.implied)
         for key, wanted in self.form.items():
@@ -263,8 +256,8 @@ class Row(NamedTuple):
             found = wanted.read(value)
             if found is None:
                 shown = f"{key} is {'missing' if value is None else short_repr(value)}"
-                is_option = wanted.is_option and not wanted.sizes
-                if value is not None and is_option and type(value) not in wanted.types:
+                types = {int} if wanted.number else {type(each) for each, _ in wanted.values}
+                if value is not None and wanted.says_option and type(value) not in types:
                     raise MemdescError(f"{file}: {shown}, not {wanted}")
                 return shown, str(wanted)
             # older files do not have all keys, so they say nothing by that
@@ -276,10 +269,7 @@ ROWS = tuple(map(Row.of, re.split(r"\n(?! )", _TABLE.strip())))
 
 
 def row_of(scheme: str, options: Json, method: str | None = None) -> Row | None:
-    """Return the first row that declares a scheme with such options; None if none does.
-
-    Rows of a method go first.
-    """
+    """Return the first row that declares a scheme with such options, those of a method first."""
     rows = [row for row in ROWS if row.scheme == scheme and row.implied.items() <= options.items()]
     return min(rows, key=lambda row: row.method != method, default=None)
 
@@ -290,11 +280,9 @@ def row_of(scheme: str, options: Json, method: str | None = None) -> Row | None:
 class Said(NamedTuple):
     """What a file says about a layer."""
 
-    # the name of the file
     file: str
-    # the scheme; None if there is none
+    # the scheme, or None, and its options
     name: str | None
-    # options that the file gives
     options: Json = _NOTHING
     # how many inputs share a scale, -1 for all of them; the number may exceed those of a layer
     group: int | None = None
@@ -324,9 +312,8 @@ class Layers(NamedTuple):
 
     # the quantised ones that it must declare anew
     made: Mapping[str, Said]
-    # those whose weights are matrices of floats
+    # those whose weights are matrices of floats, and all that are quantised
     plain: Sequence[str]
-    # all that are quantised
     quantised: Collection[str]
     # Whether the model has parts that are models. In a program, layers may then have other prefixes
     # than their tensors have in files, and loaders may not translate lists: transformers 5.24 does
@@ -334,17 +321,17 @@ class Layers(NamedTuple):
     is_composite: bool = False
 
     def listed(self, names: Sequence[str], form: str) -> list[str]:
-        """Return names for a list, also by their ends if that is needed and the list can say it.
+        """Return names for a list, of a composite also by their ends in a form, if there is one.
 
         Such an end is the fewest last words that no layer of another list ends with.
         """
         if not (form and self.is_composite):
             return [*names]
         others = {*self.plain, *self.quantised} - {*names}
-        taken = {each for name in others for each in _ends_of(name)}
-        found = [next((each for each in _ends_of(x) if each not in taken), "") for x in names]
-        ends = map(re.escape, found) if form.startswith(_PATTERN) else found
-        return [*dict.fromkeys((*names, *(form.format(each) for each in ends if each)))]
+        taken = {end for name in others for end in _ends_of(name)}
+        found = (next((end for end in _ends_of(x) if end not in taken), "") for x in names)
+        escape = re.escape if form.startswith(_PATTERN) else str
+        return [*dict.fromkeys((*names, *(form.format(escape(end)) for end in found if end)))]
 
 
 def _ends_of(name: str) -> list[str]:
@@ -473,12 +460,8 @@ class _Compressed(Method):
             yield None, section
 
     def join(self, parts: _Parts, layers: Layers) -> Json:
-        """Return groups, which name their layers if they are several.
-
-        Fails for experts of two formats.
-        """
-        groups = {}
-        owner = ""
+        """Return groups, which name their layers if they are several, unless experts differ."""
+        groups, owner = {}, ""
         for k, (names, keys) in enumerate(parts):
             # transformers takes the group with such a target for all experts of a model, or else
             # the first group with a target of another kind (5.24, `get_experts_scheme`)
@@ -563,13 +546,11 @@ def method_of(name: str) -> Method:
 
 
 def declare(layers: Layers, before: Json, method: str | None) -> dict[str, Any] | None:
-    """Return the sections that declare layers, by their keys; None if none can.
-
-    They replace a section, and have a method if that can declare the layers.
-    """
+    """Return the sections that declare layers, by their keys, instead of one; None if none can."""
     found: dict[str, tuple[str, Json, list[str]]] = {}
+    old = method_in(before)
     for name, said in layers.made.items():
-        row = row_of(said.name or "", said.options, method or method_in(before))
+        row = row_of(said.name or "", said.options, method or old)
         if row is None:
             return None
         keys = row.keys(said.options)
@@ -582,47 +563,46 @@ def declare(layers: Layers, before: Json, method: str | None) -> dict[str, Any] 
     if joined is None:
         return None
     named = {"quant_method": made} if len(how.keys) == 1 else {}
-    kept = {key: before[key] for key in how.kept if key in before and method_in(before) == made}
+    kept = {key: before[key] for key in how.kept if key in before and old == made}
     return dict.fromkeys(how.keys, how.without({**named, **kept, **joined}, layers))
 
 
 # --- reading ---
 
 
+@dataclass(frozen=True)
 class _Targets:
     """What is said about layers, by their names or by expressions after ``re:``.
 
-    Nothing is said about layers that are not quantised. In a list of these, a name may be the first
-    or the last words of the layer's (transformers 5.24, `should_convert_module`), and ``*`` stands
-    for any letters.
+    Nothing is said about layers that are not quantised. In a list that is not exact, a name may be
+    the first or the last words of the layer's (transformers 5.24, `should_convert_module`), and
+    ``*`` stands for any letters.
     """
 
-    def __init__(
-        self, file: str, said: Mapping[str, tuple[Said, ...]], *, is_exact: bool = True
-    ) -> None:
-        self.file, self.said, self._is_exact = file, said, is_exact
-        self._patterns = [text for text in said if text.startswith(_PATTERN)]
-        self._stars = [text for text in said if "*" in text and not text.startswith(_PATTERN)]
+    file: str
+    said: Mapping[str, tuple[Said, ...]]
+    is_exact: bool = True
 
-    @property
-    def facts(self) -> list[tuple[str, list[tuple[str | None, Json]]]]:
-        """What another file must agree on."""
-        return [(by, [(each.name, each.options) for each in x]) for by, x in self.said.items()]
+    @cached_property
+    def _patterns(self) -> list[str]:
+        return [text for text in self.said if text.startswith(_PATTERN)]
+
+    @cached_property
+    def _stars(self) -> list[str]:
+        is_free = not self.is_exact
+        return [text for text in self.said if is_free and "*" in text and text[:3] != _PATTERN]
 
     def find(self, layer: str) -> str | None:
-        """Return the target that has a layer, or the stack that an expert is in; None if none has.
-
-        Names take precedence over expressions.
-        """
+        """Return the target that has a layer, or the stack of an expert; names come first."""
         names = [layer, stacked_name(layer)]
-        if not self._is_exact:
+        if not self.is_exact:
             words = layer.split(".")
             for count in range(1, len(words)):
                 names += [".".join(words[:count]), ".".join(words[-count:])]
         for name in names:
             if name in self.said:
                 return name
-        for text in () if self._is_exact else self._stars:
+        for text in self._stars:
             if any(fnmatchcase(layer, each) for each in (text, f"{text}.*", f"*.{text}")):
                 return text
         with about(self.file):
@@ -651,12 +631,10 @@ class Declared(NamedTuple):
         return f"{self.file} declares {' and '.join(map(str, self.all))}"
 
     def at(self, layer: str) -> tuple[Said, ...]:
-        """Return what is said about a layer.
+        """Return what is said about a layer, by its name, an expression, or the usual for a class.
 
         These are several if the names of its tensors decide between them, or its class, which a
-        checkpoint does not say. Names take precedence over expressions, and these over classes.
-
-        Fails if a target is not a regular expression, or one that takes long.
+        checkpoint does not say. Fails if a target is not a regular expression, or takes long.
         """
         for listed in (*self.ignored, self.targets):
             by = listed.find(layer)
@@ -684,7 +662,11 @@ class Declared(NamedTuple):
 
     def agrees(self, other: Declared) -> bool:
         """Whether another file says the same, as far as it says something."""
-        if (not self.rest) != (not other.rest) or self.targets.facts != other.targets.facts:
+        one, two = (
+            [(by, [(x.name, x.options) for x in said]) for by, said in each.targets.said.items()]
+            for each in (self, other)
+        )
+        if one != two or bool(self.rest) != bool(other.rest):
             return False
         for said, told in zip(self.rest[:1], other.rest[:1], strict=True):
             both = said.facts.keys() & told.facts.keys()
@@ -717,9 +699,7 @@ def matches_pattern(text: str, name: str) -> bool:
 
     `re` backtracks: an expression of a few letters can take it years. One that repeats no group
     takes at most as many steps as there are ways to place its repeats in a name and to choose among
-    its alternatives.
-
-    Fails if it is no expression, repeats a group, or may take long.
+    its alternatives. Fails if it is no expression, repeats a group, or may take long.
     """
     text = text.removeprefix(_PATTERN)
     found = _compiled(text)
@@ -741,10 +721,7 @@ class Configs:
 
     @cached_property
     def sections(self) -> list[tuple[str, dict[str, Any]]]:
-        """The sections of all files, with the names of the files; those of old ones say a method.
-
-        Fails if a file is not a JSON object.
-        """
+        """The sections of all files, with the names of these; those of old ones say a method."""
         found = []
         for file in (CONFIG, *OLD_CONFIGS):
             path = self.folder / file
@@ -763,10 +740,7 @@ class Configs:
 
     @cached_property
     def declared(self) -> Declared | None:
-        """What the files declare; None if they declare nothing.
-
-        Fails if a file is not a JSON object, has a value of the wrong type, or contradicts another.
-        """
+        """What the files declare; None if nothing. Fails if one is wrong or contradicts another."""
         found = [declared_by(file, section) for file, section in self.sections]
         for other in found[1:]:
             if not found[0].agrees(other):
@@ -820,20 +794,16 @@ def is_set(value: Any, plain: tuple[Any, ...] = ()) -> bool:
 
 
 def says_symmetric(section: Json) -> bool:
-    """Whether a section of GPTQ or AWQ says that all zero points are the middle code.
+    """Whether a section of GPTQ or AWQ says that all zero points, which are stored, are the middle.
 
-    Both store them nevertheless. For AWQ, transformers 5 writes `sym` too, whatever the zero points
-    are.
+    For AWQ, transformers 5 writes `sym` too, whatever the zero points are.
     """
     has_zeros = section.get("zero_point")
     return has_zeros is False or (has_zeros is None and section.get("sym") is True)
 
 
 def read_config(text: bytes) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Return the object of a config file, and those in it that have a section, or else itself.
-
-    Fails if it is not JSON, or something else than objects.
-    """
+    """Return the object of a config file, and those in it that have a section, or else itself."""
     try:
         config = json.loads(text)
         holders = [*_holders(config)] or [config]
@@ -874,10 +844,7 @@ def method_in(section: Json) -> str:
 def declared_by(file: str, section: Json) -> Declared:
     """Return what a section of a file declares. Fails if a value has the wrong type."""
     with about(file):
-        if not isinstance(section.get("quant_method", ""), str | None):
-            raise MemdescError(
-                f"quant_method must be a string, not {short_repr(section['quant_method'])}"
-            )
+        _value(section, "quant_method", str, "a string")
         name = method_in(section)
         how = method_of(name)
         keys = _renamed(section, how.aliases)
@@ -889,7 +856,7 @@ def declared_by(file: str, section: Json) -> Declared:
         said |= dict.fromkeys(names or (), found)
         rest = found if names is None else rest
     targets = said if how.in_order else dict(sorted(said.items()))
-    ignored = _Targets(file, dict.fromkeys(listed, ()), is_exact=how.is_exact)
+    ignored = _Targets(file, dict.fromkeys(listed, ()), how.is_exact)
     return Declared(file, rest, _Targets(file, targets), (ignored,))
 
 
@@ -908,22 +875,21 @@ def _renamed(section: Json, aliases: Mapping[str, str]) -> dict[str, Any]:
     return found
 
 
-def _names(section: Json, key: str) -> tuple[str, ...]:
-    """Return the strings of a list, which may be left out."""
+def _value(section: Json, key: str, kind: type, what: str) -> Any:
+    """Return the value of a key, or None if it is left out. Fails if it is of another type."""
     found = section.get(key)
-    if found is None:
-        return ()
-    if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
-        raise MemdescError(f"{key} must be a list of strings, not {short_repr(found)}")
-    return tuple(found)
+    has_kind = isinstance(found, kind)
+    if found is not None and not (has_kind and (kind is not list or {*map(type, found)} <= {str})):
+        raise MemdescError(f"{key} must be {what}, not {short_repr(found)}")
+    return found
+
+
+def _names(section: Json, key: str) -> list[str]:
+    return _value(section, key, list, "a list of strings") or []
 
 
 def _object(section: Json, key: str) -> dict[str, Any]:
-    """Return an object, which may be left out."""
-    found = section.get(key)
-    if found is not None and not isinstance(found, dict):
-        raise MemdescError(f"{key} must be an object, not {short_repr(found)}")
-    return found or {}
+    return _value(section, key, dict, "an object") or {}
 
 
 def _said(file: str, method: str, keys: Json) -> tuple[Said, ...]:

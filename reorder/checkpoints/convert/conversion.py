@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 from memdesc import MemdescError, __version__
 from memdesc.errors import short_repr
 from memdesc.immutable import immutable
-from reorder.checkpoints.convert.numbers import check_numbers
 from reorder.checkpoints.convert.options import ConvertOptions, ConvertProgress, ConvertReport
 from reorder.checkpoints.convert.outputs import (
     check_paths,
@@ -30,6 +29,7 @@ from reorder.checkpoints.convert.outputs import (
 )
 from reorder.checkpoints.convert.plan import plan_steps
 from reorder.checkpoints.convert.rules import read_rules
+from reorder.checkpoints.convert.steps import check_numbers
 from reorder.checkpoints.convert.targets import TargetRules, target_rules
 from reorder.checkpoints.formats.table import read_container
 from reorder.checkpoints.moves.losses import FinalError, Lost, check_lost, saturation_warnings
@@ -86,7 +86,9 @@ class Conversion:
             bytes_out=sum(file.nbytes for file in self.writer.files.values()),
             files=len(self.writer.files),
             warnings=self.warnings,
-            would=tuple(f"{step.name}: {step}" for step in moved) if self.options.dry_run else (),
+            would=tuple(f"{step.name}: {step.change}" for step in moved)
+            if self.options.dry_run
+            else (),
         )
 
     @property

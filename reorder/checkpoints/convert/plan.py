@@ -11,14 +11,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from memdesc import MemdescError, MemoryDesc
+from memdesc import MemoryDesc
 from memdesc.dtypes import DATA_TYPES
 from memdesc.record import RecordDesc
 from memdesc.record.names import read_name, scheme_of
-from reorder.checkpoints.convert.left_out import beside, left_out_warnings
 from reorder.checkpoints.convert.rules import Rule, is_record
 from reorder.checkpoints.convert.steps import Step, copy_step, layout_step, record_step
-from reorder.checkpoints.convert.targets import Target
+from reorder.checkpoints.convert.targets import Target, beside, left_out_warnings
 from reorder.checkpoints.formats.entry import Entry, Tensor, stored_desc
 from reorder.checkpoints.moves.changes import ONLY, Reorder
 from reorder.checkpoints.stored import ONE, joined_tensors, stem_of
@@ -36,6 +35,8 @@ from reorder.values.formats import FLOATS, INTEGERS
 _NARROW_BITS = 8
 # options that the tensors do not show
 _SAID = ("bits", "zeros")
+# the rule of each tensor, and the weight that it moves as a whole, if it does
+_Chosen = dict[str, tuple[Rule, Weight | None]]
 
 
 class Plan(NamedTuple):
@@ -62,19 +63,18 @@ class Plan(NamedTuple):
 
 
 def plan_steps(model: Model, rules: Sequence[Rule], format_name: str) -> Plan:
-    """Decide what each tensor becomes.
+    """Decide what each tensor becomes, written in a container by its key in the table of formats.
 
-    Files beside the source may declare what its tensors hold. The last rule that matches a tensor
-    applies; tensors without one are copied. `format_name` is the container that is written, by its
-    key in the table of formats. Fails if a rule matches nothing, would change codes without the
-    scales that turn them into numbers, or names what a tensor cannot become; the message has the
-    rule, the tensor and the way out.
+    The last rule that matches a tensor applies; tensors without one are copied. Fails if a rule
+    matches nothing, would change codes without the scales that turn them into numbers, or names
+    what a tensor cannot become; the message has the rule, the tensor and the way out.
     """
     entries = model.container.entries
     weights = model.found if rules else []
     has_config = weights or (rules and any(map(_is_narrow, entries.values())))
-    claims = model.claims if has_config else Claims()
-    claims = claims._replace(has_nodes=model.container.has_nodes)
+    claims = (model.claims if has_config else Claims())._replace(
+        has_nodes=model.container.has_nodes
+    )
     whole = [each for each in weights if entries.keys() >= {*each.names}]
     chosen = _assign(entries, whole, rules)
     free = entries.keys() - chosen.keys()
@@ -85,12 +85,13 @@ def plan_steps(model: Model, rules: Sequence[Rule], format_name: str) -> Plan:
             is_known = rule.prefixes is not None
             known = model.decided(weight) if is_known else _decided(weight, rule, claims)
             step = record_step(known, rule, format_name)
-            # what is beside codes goes with them, unless they keep their format or a rule names it
-            lost = [entries[name] for name in beside(step.name, free)] if step.is_other else []
-            records[weight.codes.name] = replace(step, dropped=(*step.dropped, *lost))
-    taken = {
-        each.name for step in records.values() for each in (*step.sources.values(), *step.dropped)
-    }
+            kept = step.dst.name if isinstance(step.dst, RecordDesc) else None
+            if known.desc is None or known.desc.name != kept:
+                # what is beside codes goes with their format, unless a rule names it
+                lost = [entries[name] for name in beside(step.name, free)]
+                step = replace(step, dropped=(*step.dropped, *lost))
+            records[weight.codes.name] = step
+    taken = {e.name for x in records.values() for e in (*x.sources.values(), *x.dropped)}
     steps = []
     for name, entry in entries.items():
         if name in records:
@@ -98,21 +99,19 @@ def plan_steps(model: Model, rules: Sequence[Rule], format_name: str) -> Plan:
         elif name not in taken:
             # a record may leave out some tensors of its weight, which are copied
             own, moved = chosen.get(name, (None, None))
-            own = own if moved is None else None
-            steps.append(_tensor_step(entry, own, entries, claims, format_name))
+            steps.append(_tensor_step(entry, None if moved else own, model, claims, format_name))
     steps = _with_notes(steps, weights)
     _check_names(steps)
     _check_whole(weights, steps, claims)
     dropped = [entry.name for step in steps for entry in step.dropped if entry.name in free]
-    return Plan(tuple(steps), tuple(left_out_warnings(dropped)), _left(steps, whole))
+    codes = {each.codes.name for each in whole}
+    copied = (entry for step in steps if step.is_copy for entry in step.sources.values())
+    left = (e.name for e in copied if e.name in codes or isinstance(e.desc, RecordDesc))
+    return Plan(tuple(steps), tuple(left_out_warnings(dropped)), next(left, ""))
 
 
 def _tensor_step(
-    entry: Entry,
-    rule: Rule | None,
-    entries: Mapping[str, Entry],
-    claims: Claims,
-    format_name: str,
+    entry: Entry, rule: Rule | None, model: Model, claims: Claims, format_name: str
 ) -> Step:
     """Return the step of a single tensor, which is copied unless a rule applies to it."""
     if rule is None:
@@ -122,16 +121,9 @@ def _tensor_step(
     is_moved = rule.dst is not None or rule.dtype is not None
     if not is_moved or not (is_blocks or isinstance(entry.desc, RecordDesc)):
         return layout_step(entry, rule, format_name)
-    found = weight_of(entries, entry.name).single
+    found = weight_of(model.entries, entry.name).single
     # files beside a model declare records of several tensors
     return record_step(_decided(found, rule, claims._replace(declared=None)), rule, format_name)
-
-
-def _left(steps: Sequence[Step], weights: Sequence[Weight]) -> str:
-    """Return the name of a tensor of codes that is copied; empty if there is none."""
-    codes = {each.codes.name for each in weights}
-    copied = [entry for step in steps if step.is_copy for entry in step.sources.values()]
-    return next((e.name for e in copied if e.name in codes or isinstance(e.desc, RecordDesc)), "")
 
 
 # --- which rule applies ---
@@ -147,9 +139,9 @@ def _decided(found: Weight, rule: Rule, claims: Claims) -> Weight:
 
 def _assign(
     entries: Mapping[str, Entry], weights: Sequence[Weight], rules: Sequence[Rule]
-) -> dict[str, tuple[Rule, Weight | None]]:
-    """Return the rule of each tensor, and the weight that it moves as a whole, if it does."""
-    chosen: dict[str, tuple[Rule, Weight | None]] = {}
+) -> _Chosen:
+    """Return the rule of each tensor. Fails if one moves a part of what another moves whole."""
+    chosen: _Chosen = {}
     layers: dict[str, dict[str, Weight]] = {name.rpartition(".")[0]: {} for name in entries}
     for weight in weights:
         layers.setdefault(weight.prefix, {})[weight.codes.name] = weight
@@ -162,10 +154,11 @@ def _assign(
             chosen |= dict.fromkeys(names, (rule, None))
     for name, (rule, whole) in chosen.items():
         for other in () if whole is None else whole.names:
-            if whole and (chosen[other][1] is not whole or chosen[other][0] is not rule):
+            later = chosen[other]
+            if whole and (later[1] is not whole or later[0] is not rule):
                 rule.fail(
                     f"it moves the record {whole.prefix}, which includes {name}, but a later "
-                    f"rule, {chosen[other][0].text!r}, moves {other} alone"
+                    f"rule, {later[0].text!r}, moves {other} alone"
                 )
     return chosen
 
@@ -211,43 +204,35 @@ def _records_of(
 
 def _check_names(steps: Sequence[Step]) -> None:
     """Refuse names that two steps write, or that two values have once the output is loaded."""
-    tensors = [tensor for step in steps for tensor in step.tensors]
-    # what a file says may be wrong
-    wholes = {each.name: each.note.get("name") for each in tensors if each.note}
-    listed = [each.note.get("tensors") for each in tensors if each.note]
+    written = [(step, tensor) for step in steps for tensor in step.tensors]
+    # what a note says may be wrong
+    listed = [tensor.note.get("tensors") for _, tensor in written if tensor.note]
     members = {str(name) for each in listed if isinstance(each, dict) for name in each.values()}
     homes: dict[tuple[bool, str], Step] = {}
-    for step in steps:
-        names = [tensor.name for tensor in step.tensors]
-        written = [(False, name) for name in names]
-        written += [
-            (True, str(wholes.get(name, name)))
-            for name in names
-            if name in wholes or name not in members
-        ]
-        for key in written:
+    for step, (name, *_, note) in written:
+        keys = [(False, name)]
+        if note or name not in members:
+            keys.append((True, str((note or {}).get("name", name))))
+        for key in keys:
             other = homes.setdefault(key, step)
-            rule = step.rule or other.rule
             if other is not step:
-                msg = f"{other.name} and {step.name} would both be called {key[1]}"
-                if rule is None:
-                    raise MemdescError(msg)
-                rule.fail(f"{msg}; see rename=")
+                said = f"{other.name} and {step.name} would both be called {key[1]}; see rename="
+                (step if step.rule else other).fail(said)
 
 
 def _with_notes(steps: Sequence[Step], weights: Sequence[Weight]) -> list[Step]:
     """Return the steps with notes that say in the output what is still a Quantized or a Record."""
     homes = {entry.name: step for step in steps for entry in step.sources.values()}
-    noted = {each.codes.name: each for each in weights if each.note is not None}
+    noted = {each.codes.name: (each, each.note) for each in weights if each.note is not None}
     found = []
     for step in steps:
-        weight = next((noted[e.name] for e in step.sources.values() if e.name in noted), None)
-        if weight is None or weight.note is None or not step.is_copy:
+        names = noted.keys() & {entry.name for entry in step.sources.values()}
+        if not names or not step.is_copy:
             found.append(step)
             continue
+        weight, note = noted[names.pop()]
         tensor = step.targets[ONLY]._replace(note=None)
         if all(homes[name].is_copy for name in weight.names if name in homes):
-            note = weight.note
             held = {
                 role: homes[name].targets[ONLY] if name in homes else Tensor(name, "", (), 0)
                 for role, name in note.tensors.items()
@@ -263,13 +248,8 @@ def _with_notes(steps: Sequence[Step], weights: Sequence[Weight]) -> list[Step]:
 
 
 def _check_whole(found: Sequence[Weight], steps: Sequence[Step], claims: Claims) -> None:
-    """Refuse rules that change parts of a quantised weight alone.
-
-    The message has the rule, the tensors and the way out.
-    """
-    homes = {
-        entry.name: step for step in steps for entry in (*step.sources.values(), *step.dropped)
-    }
+    """Refuse rules that change parts of a quantised weight alone."""
+    homes = {e.name: step for step in steps for e in (*step.sources.values(), *step.dropped)}
     renamed = {
         tensor.name: step.sources[key]
         for step in steps

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import glob
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
 from fnmatch import translate
 from functools import lru_cache
 from math import isfinite
@@ -59,31 +59,26 @@ class Rule:
 
     # as it was given, for messages
     text: str
-    # matches names of tensors, or the common prefix of a record's tensors; ``*``, ``?`` and
-    # ``[...]`` as in shells, except that ``*`` matches dots too
+    # of names, as in shells, except that ``*`` matches dots too
     pattern: str
     # what the tensors hold and what they become
     src: FormatName | None = None
     dst: FormatName | None = None
     # the data type that they become
     dtype: str | None = None
-    # the new name; the first ``*`` in it stands for what the first ``*`` of the pattern matched,
-    # and so on
+    # the new name; each ``*`` in it stands for what that of the pattern matched
     rename: str | None = None
     # the type of the elements in the container's words, if the name does not say it
     holds: str | None = None
     # the logical sizes, if the shape does not say them
     dims: tuple[int, ...] | None = None
-    # as for `reorder.Attr`
-    scale: float | None = None
-    zero_point: int | None = None
-    src_scale: float | None = None
-    src_zero_point: int | None = None
+    # what it gives `reorder.Attr`, by its names
+    attr: tuple[tuple[str, float], ...] = ()
     # letters of the dims along which scales, chosen from the data, differ; or ``all``
     scales: str | None = None
     # how many adjacent elements along each of the last two dims share a scale
     groups: tuple[int, ...] | None = None
-    # the tensors, or the prefixes of the records, that it moves; the pattern is then ignored
+    # what it moves, tensors by name or records by prefix, instead of what the pattern matches
     prefixes: frozenset[str] | None = None
 
     @property
@@ -149,11 +144,9 @@ def is_record(given: FormatName | None) -> bool:
 
 
 def read_rules(given: Sequence[str | PathLike[str]]) -> list[Rule]:
-    """Read rules: a string is one rule, a path is a file with a rule in each line.
+    """Read rules: a string is one, a path is a file of lines, but for empty ones and ``# ...``.
 
-    Lines of a file that are empty or begin with ``#`` are skipped.
-
-    Fails if something is not a rule or a file cannot be read; the error says what is wrong.
+    Fails if something is not a rule or a file cannot be read.
     """
     if not isinstance(given, list | tuple):
         raise MemdescError(
@@ -182,17 +175,7 @@ def read_rules(given: Sequence[str | PathLike[str]]) -> list[Rule]:
 
 
 def parse_rule(text: str) -> Rule:
-    """Read one rule from a string. Fails if it is not a rule.
-
-    Examples
-    --------
-    >>> from reorder.checkpoints.convert.rules import parse_rule
-    >>> rule = parse_rule("model.layers.*: awq -> gptq(zeros=v2)")
-    >>> rule.pattern, str(rule.src), str(rule.dst)
-    ('model.layers.*', 'awq', 'gptq(zeros=v2)')
-    >>> parse_rule("*.weight: OIhw16i16o, bf16").dtype
-    'bf16'
-    """
+    """Read one rule from a string. Fails if it is not a rule."""
     if len(text) > _MAX_TEXT:
         raise MemdescError(f"rule {short_repr(text)}: a rule has at most {_MAX_TEXT} characters")
     pattern, colon, rest = re.sub(r"\s+", " ", text.strip()).partition(": ")
@@ -201,27 +184,23 @@ def parse_rule(text: str) -> Rule:
             f"rule {text!r} does not match {_SYNTAX}, such as '*.weight: oihw -> OIhw16i16o'; "
             "--rules, or a pathlib.Path, names a file of rules"
         )
-    fields: dict[str, str] = {}
+    fields: list[tuple[str, str]] = []
     # at commas outside parentheses
     for k, word in enumerate(map(str.strip, re.split(r",(?![^()]*\))", rest))):
         key, equals, value = word.partition("=")
         if equals and "(" not in key:
-            name, value = key.strip(), value.strip()
+            fields.append((key.strip(), value.strip()))
         elif _is_dtype(word):
-            name, value = "dtype", word
-        elif k == 0:
-            src, arrow, dst = word.rpartition(_ARROW)
-            fields |= {"src": src.strip()} if arrow else {}
-            name, value = "dst", dst.strip()
-        else:
+            fields.append(("dtype", word))
+        elif k:
             raise MemdescError(
                 f"rule {text!r}: {word!r} is neither a data type nor KEY=VALUE; a layout comes "
                 "first, after the colon"
             )
-        if name in fields:
-            raise MemdescError(f"rule {text!r}: {name} is given twice")
-        fields[name] = value
-    return _make_rule(text, pattern.strip(), fields)
+        else:
+            src, arrow, dst = word.rpartition(_ARROW)
+            fields += [*([("src", src.strip())] if arrow else []), ("dst", dst.strip())]
+    return _make_rule(Rule(text, pattern.strip()), fields)
 
 
 @lru_cache(maxsize=1024)  # rules for many layers are alike
@@ -233,10 +212,12 @@ def _is_dtype(word: str) -> bool:
     return True
 
 
-def _make_rule(text: str, pattern: str, fields: Mapping[str, str]) -> Rule:
-    """Return a rule from strings; each is read by the function for its key."""
-    rule, made = Rule(text, pattern), dict[str, Any]()
-    for key, value in fields.items():
+def _make_rule(rule: Rule, fields: Sequence[tuple[str, str]]) -> Rule:
+    """Return a rule with what strings say, each read by the function for its key."""
+    made = dict[str, Any]()
+    for key, value in fields:
+        if key in made:
+            rule.fail(f"{key} is given twice")
         if key not in _READERS:
             rule.fail(f"there is no key {key!r}; the keys are {', '.join(_READERS)}")
         if not value:
@@ -255,9 +236,10 @@ def _make_rule(text: str, pattern: str, fields: Mapping[str, str]) -> Rule:
         rule.fail("scales= are chosen from the data, scale= and zero_point= are given")
     if "scales" in made and "dtype" not in made:
         rule.fail("scales= needs the data type of the codes, such as s8")
-    if "rename" in made and made["rename"].count("*") > _expression(pattern).groups:
-        rule.fail(f"rename={made['rename']} has more * than the pattern {pattern}")
-    return Rule(text, pattern, **made)
+    if made.get("rename", "").count("*") > _expression(rule.pattern).groups:
+        rule.fail(f"rename={made['rename']} has more * than the pattern {rule.pattern}")
+    attr = tuple((role, made.pop(key)) for key, role in _ROLES.items() if key in made)
+    return replace(rule, **made, attr=attr)
 
 
 def read_format(value: str) -> FormatName:
@@ -289,6 +271,13 @@ def _sizes(value: str) -> tuple[int, ...]:
     return tuple(map(int, value.split("x")))
 
 
+# keys -> what they are for `reorder.Attr`
+_ROLES = {
+    "scale": "dst_scale",
+    "zero_point": "dst_zero_point",
+    "src_scale": "src_scale",
+    "src_zero_point": "src_zero_point",
+}
 _NUMBER = (_finite, ".*", "a finite number")
 _WHOLE = (int, _INTEGER, "an integer")
 _COUNTS = (_sizes, _COUNT + f"( ?x ?{_COUNT})*", "integers joined by x, such as 64x128")

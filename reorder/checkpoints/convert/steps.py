@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -17,7 +19,17 @@ from memdesc.tags import LETTERS
 from reorder.checkpoints.convert.rules import WHOLE, Rule, is_record
 from reorder.checkpoints.formats.descriptors import record_fields
 from reorder.checkpoints.formats.entry import Entry, Tensor, stored_desc
-from reorder.checkpoints.moves.changes import ONLY, Change, Quantize, Reorder, Repack, copied
+from reorder.checkpoints.moves.changes import (
+    ONLY,
+    Change,
+    Quantize,
+    Reorder,
+    Repack,
+    code_tensors,
+    copied,
+    permutation,
+)
+from reorder.checkpoints.moves.losses import check_scales, check_zero_points
 from reorder.checkpoints.moves.pieces import Cut, cut
 from reorder.checkpoints.moves.tasks import Task
 from reorder.checkpoints.stored import (
@@ -29,19 +41,25 @@ from reorder.checkpoints.stored import (
     written_tensors,
 )
 from reorder.checkpoints.weights import tensors_of
+from reorder.records.convert_numbers import is_rounded, write_numbers
+from reorder.records.record import Record
 from reorder.records.repacking import target_desc
 from reorder.values.attr import Attr
 from reorder.values.formats import FLOATS, INTEGERS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
 
     from memdesc.tags import FormatTag
     from reorder.checkpoints.convert.options import ConvertOptions
-    from reorder.checkpoints.formats.entry import Place
+    from reorder.checkpoints.formats.entry import Desc, Place
     from reorder.checkpoints.weights import Weight
 
 _SCALES = "f32"
+# bytes of memory for each byte of scales and zero points that are checked, as numpy widens them
+_WORKING = 32
 
 
 @dataclass(frozen=True)
@@ -54,7 +72,6 @@ class Step:
     sources: Mapping[str, Entry]
     # what is written, by role: likewise, or codes with the ``scales`` and ``zero_points`` chosen
     targets: Mapping[str, Tensor]
-    # how the bytes change
     change: Change
     # the rule that asks for it
     rule: Rule | None = None
@@ -66,20 +83,14 @@ class Step:
     cut: Cut | None = None
 
     @property
-    def src(self) -> MemoryDesc | RecordDesc:
+    def src(self) -> Desc:
         """What the sources hold; bytes if they are copied."""
         return self.change.src
 
     @property
-    def dst(self) -> MemoryDesc | RecordDesc:
+    def dst(self) -> Desc:
         """What the targets hold; bytes if they are copied."""
         return self.change.dst
-
-    @property
-    def is_other(self) -> bool:
-        """Whether a record becomes floats, or a record of another format."""
-        names = [each.name for each in (self.src, self.dst) if isinstance(each, RecordDesc)]
-        return len(names) == len({*names})
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
@@ -95,9 +106,6 @@ class Step:
     def is_copy(self) -> bool:
         """Whether the bytes are copied."""
         return self.change.is_copy
-
-    def __str__(self) -> str:
-        return "copied" if self.is_copy else str(self.change)
 
     @property
     def pieces(self) -> Cut:
@@ -117,12 +125,19 @@ class Step:
         rule = self.rule.text if self.rule else ""
         return (Task(self.name, piece, src, dst, rule) for piece in self.pieces.pieces())
 
+    def fail(self, problem: str) -> NoReturn:
+        """Raise an error that names the rule, if there is one."""
+        if self.rule is not None:
+            self.rule.fail(problem)
+        raise MemdescError(problem) from None
+
 
 # --- single tensors ---
 
 
 def copied_step(entry: Entry, target: Tensor, rule: Rule | None = None) -> Step:
-    """Return the step that copies the bytes of a tensor."""
+    """Return the step that copies the bytes of a tensor, and its note."""
+    target = target._replace(note=entry.note)
     return Step(entry.name, {ONLY: entry}, {ONLY: target}, copied(target.nbytes), rule)
 
 
@@ -130,20 +145,18 @@ def copy_step(entry: Entry, name: str, format_name: str, rule: Rule | None = Non
     """Return the step of a tensor that no rule changes."""
     desc, dtype = entry.desc, entry.dtype
     if isinstance(desc, RecordDesc):
-        target = stored_record(name, desc, format_name)
-    elif desc is None or not entry.is_described:
+        return copied_step(entry, stored_record(name, desc, format_name), rule)
+    if desc is None or not entry.is_described:
         plain = desc and memory_desc(desc.dims, desc.dtype)
         if desc and plain and plain != desc:
             # numpy's arrays in Fortran order: other containers do not have that order
             layout = {ONLY: stored_layout(name, plain)}
             return Step(entry.name, {ONLY: entry}, layout, Reorder(desc, plain), rule)
-        target = Tensor(name, dtype, entry.shape, entry.nbytes)
-    else:
+        desc = None
+    elif desc == stored_desc(desc.dtype.name, entry.shape)[0] and not desc.dtype.is_packed:
         # a type that its container does not have, such as bf16 in archives of numpy
-        is_plain = desc == stored_desc(desc.dtype.name, entry.shape)[0] and not desc.dtype.is_packed
-        dtype = desc.dtype.name if is_plain else dtype
-        target = Tensor(name, dtype, entry.shape, entry.nbytes, desc)
-    return copied_step(entry, target._replace(note=entry.note), rule)
+        dtype = desc.dtype.name
+    return copied_step(entry, Tensor(name, dtype, entry.shape, entry.nbytes, desc), rule)
 
 
 def layout_step(entry: Entry, rule: Rule, format_name: str) -> Step:
@@ -164,26 +177,25 @@ def layout_step(entry: Entry, rule: Rule, format_name: str) -> Step:
                 "such as 'u4, scales=ab, groups=1x32'"
             )
         rule.fail(f"{entry.name}, {src!r}: {error}{hint}")
-    dst = change.dst
+    dst, given = change.dst, dict(rule.attr)
     constants: dict[str, bytes] = {}
     if isinstance(dst, RecordDesc):
         prefix = name.removesuffix(WEIGHT)
         targets = _record_tensors(prefix, prefix, dst, format_name)
     elif isinstance(change, Quantize):
         targets = _quantized(name, dst, change.scales, change.axes, change.groups)
-    elif rule.scale is not None or rule.zero_point is not None:
-        values = {"scales": np.array([1 if rule.scale is None else rule.scale], np.float32)}
-        if rule.zero_point is not None:
-            values["zero_points"] = np.array([rule.zero_point], np.int32)
+    elif not given.keys().isdisjoint({"dst_scale", "dst_zero_point"}):
+        values = {"scales": np.array([given.get("dst_scale", 1)], np.float32)}
+        if "dst_zero_point" in given:
+            values["zero_points"] = np.array([given["dst_zero_point"]], np.int32)
         scales = {role: memory_desc((1,), each.dtype) for role, each in values.items()}
-        targets = _quantized(name, dst, scales, (), ())
+        targets = _quantized(name, dst, scales)
         constants = {role: each.tobytes() for role, each in values.items()}
     elif change == Reorder(src, src):
-        target = stored_layout(name, dst, entry.dtype)
-        return copied_step(entry, target._replace(note=entry.note), rule)
+        return copied_step(entry, stored_layout(name, dst, entry.dtype), rule)
     else:
-        words = entry.dtype if data_type(entry.dtype).bits > src.dtype.bits else None
-        targets = {ONLY: stored_layout(name, dst, words if src.dtype == dst.dtype else None)}
+        is_packed = src.dtype == dst.dtype and data_type(entry.dtype).bits > src.dtype.bits
+        targets = {ONLY: stored_layout(name, dst, entry.dtype if is_packed else None)}
     return Step(entry.name, {ONLY: entry}, targets, change, rule, constants=constants)
 
 
@@ -202,37 +214,27 @@ def _change(rule: Rule, src: MemoryDesc) -> Change:
     dst = src.with_extra(None).with_dtype(dtype)
     if rule.dst is not None:
         dst = memory_desc(src.dims, dtype, str(rule.dst))
-    if rule.scales is None:
-        return Reorder(src, dst, _attr(rule, src, dst))
-    letters = "" if rule.scales == WHOLE else rule.scales
-    axes = tuple(sorted({LETTERS.index(letter) for letter in letters}))
-    if any(dim >= src.ndims for dim in axes):
-        raise MemdescError(f"scales={letters} names a dim that {src.dims} do not have")
-    return Quantize(src, dst, axes, rule.groups or ())
-
-
-def _attr(rule: Rule, src: MemoryDesc, dst: MemoryDesc) -> Attr | None:
-    given = {
-        "dst_scale": rule.scale,
-        "dst_zero_point": rule.zero_point,
-        "src_scale": rule.src_scale,
-        "src_zero_point": rule.src_zero_point,
-    }
-    named = {role: value for role, value in given.items() if value is not None}
-    if not named and src.dtype.name in FLOATS and dst.dtype.name in INTEGERS:
+    if rule.scales is not None:
+        letters = "" if rule.scales == WHOLE else rule.scales
+        axes = tuple(sorted({LETTERS.index(letter) for letter in letters}))
+        if any(dim >= src.ndims for dim in axes):
+            raise MemdescError(f"scales={letters} names a dim that {src.dims} do not have")
+        return Quantize(src, dst, axes, rule.groups or ())
+    if not rule.attr and src.dtype.name in FLOATS and dst.dtype.name in INTEGERS:
         raise MemdescError(
             f"{src.dtype} becomes {dst.dtype} by scales; give scale=, or scales= to choose them "
             "from the data, or scale=1 to round"
         )
-    return Attr(**named, saturate=True) if named else None  # type: ignore[arg-type] # by role
+    given: dict[str, Any] = dict(rule.attr)
+    return Reorder(src, dst, Attr(**given, saturate=True) if given else None)
 
 
 def _quantized(
     name: str,
     codes: MemoryDesc,
     scales: Mapping[str, MemoryDesc],
-    axes: tuple[int, ...],
-    groups: tuple[int, ...],
+    axes: tuple[int, ...] = (),
+    groups: tuple[int, ...] = (),
 ) -> dict[str, Tensor]:
     """Return how codes are stored with their scales and zero points, which are over all dims."""
     tensors = {ONLY: stored_layout(name, codes)}
@@ -247,9 +249,10 @@ def _is_encoding(rule: Rule) -> bool:
     scheme = scheme_of(rule.dst.name.lower()) if rule.dst and is_record(rule.dst) else None
     if scheme is None:
         return False
-    usual = scheme.defaults
-    kinds = [part.kind.format(**usual) for part in scheme.parts_of(usual)]
-    return kinds[1:] == [_SCALES] and kinds[0] in FLOATS
+    first, *others = (
+        part.kind.format(**scheme.defaults) for part in scheme.parts_of(scheme.defaults)
+    )
+    return first in FLOATS and others == [_SCALES]
 
 
 def _record_tensors(
@@ -262,40 +265,39 @@ def _record_tensors(
 # --- records ---
 
 
-def record_step(group: Weight, rule: Rule, format_name: str) -> Step:
+def record_step(weight: Weight, rule: Rule, format_name: str) -> Step:
     """Return the step of a record: another record, or plain numbers."""
-    src = group.desc
+    src, prefix = weight.desc, rule.renamed(weight.prefix)
     if src is None:
-        rule.fail(f"{group.prefix}: {group.reason}")
-    if is_record(rule.dst) and group.is_looked_up:
+        rule.fail(f"{weight.prefix}: {weight.reason}")
+    if is_record(rule.dst) and weight.is_looked_up:
         rule.fail(
-            f"{group.prefix}: its scales are looked up by an indirection table (act-order), which "
+            f"{weight.prefix}: its scales are looked up by an indirection table (act-order), which "
             "no record holds: it becomes floats, as in 'plain(axes=oi), bf16'"
         )
     if is_record(rule.dst) and rule.dtype is not None:
         rule.fail(
-            f"{group.prefix}: records keep their types; {rule.dtype} goes with a layout, such as "
+            f"{weight.prefix}: records keep their types; {rule.dtype} goes with a layout, such as "
             "'ab, f16'"
         )
-    prefix = rule.renamed(group.prefix)
     constants: dict[str, bytes] = {}
     try:
         if rule.dst is None or not is_record(rule.dst):
             floats, plain = _decoded_layouts(src, rule)
             change = Repack(src.bare, floats)
-            targets = {ONLY: stored_layout(group.decoded_name(prefix), plain)}
+            targets = {ONLY: stored_layout(weight.decoded_name(prefix), plain)}
         else:
             dst = target_desc(src, rule.dst.name, dict(rule.dst.options))
             constants = {each.tensor: each.data for each in dst.constants}
             change = Repack(src.bare, dst.bare)
-            name = prefix if group.note is None else group.note.name_at(prefix)
-            is_bare = len(group.tensors) > 1 and not group.is_dotted
+            name = prefix if weight.note is None else weight.note.name_at(prefix)
+            is_bare = len(weight.tensors) > 1 and not weight.is_dotted
             targets = _record_tensors(name, prefix, dst, format_name, is_bare=is_bare)
     except MemdescError as error:
-        rule.fail(f"{group.prefix}: {error}")
-    order = group.order
-    dropped = () if order is None or order in group.tensors.values() else (order,)
-    return Step(group.prefix, group.tensors, targets, change, rule, dropped, constants)
+        rule.fail(f"{weight.prefix}: {error}")
+    order = weight.order
+    dropped = () if order is None or order in weight.tensors.values() else (order,)
+    return Step(weight.prefix, weight.tensors, targets, change, rule, dropped, constants)
 
 
 def _decoded_layouts(src: RecordDesc, rule: Rule) -> tuple[MemoryDesc, MemoryDesc]:
@@ -312,9 +314,72 @@ def _decoded_layouts(src: RecordDesc, rule: Rule) -> tuple[MemoryDesc, MemoryDes
             f"axes= goes with plain and must be {src.letters} in some order, not {axes}"
         )
     order = [src.letters.index(letter) for letter in axes]
-    tag = "".join(LETTERS[dim] for dim in order)
     stored = memory_desc(tuple(src.dims[dim] for dim in order), dtype)
-    return memory_desc(src.dims, dtype, tag), stored
+    return memory_desc(src.dims, dtype, "".join(LETTERS[dim] for dim in order)), stored
+
+
+# --- scales and zero points of records, before anything is written ---
+
+
+def check_numbers(steps: Sequence[Step], options: ConvertOptions) -> list[str]:
+    """Check the numbers of all steps, on as many threads as memory allows.
+
+    Returns a warning for each kind of record in which a factor becomes its reciprocal. Fails if the
+    new format of a step cannot hold its numbers; the first such step is reported.
+    """
+    moved = [(step, src) for step in steps if isinstance(src := step.src, RecordDesc)]
+    moved = [each for each in moved if 0 not in each[1].dims]
+    most = _WORKING * max((sum(_beside_codes(src).values()) for _, src in moved), default=0)
+    threads = max(min(options.thread_count, options.max_bytes // max(most, 1)), 1)
+    with ThreadPoolExecutor(threads, "memdesc-check") as pool:
+        found = [*pool.map(lambda each: _check_numbers(*each), moved)]
+    how = "scales change by at most 1.2e-07 of their value; codes do not change"
+    return [
+        f"{old} becomes {new}, with the reciprocal rounded to f32: {how}"
+        for old, new in dict.fromkeys(filter(None, found))
+    ]
+
+
+def _beside_codes(desc: RecordDesc) -> dict[str, int]:
+    """Return the bytes of the tensors without codes."""
+    codes = code_tensors(desc)
+    return {name: nbytes for name, nbytes in desc.tensors.items() if name not in codes}
+
+
+def _check_numbers(step: Step, src: RecordDesc) -> tuple[str, str] | None:
+    """Refuse scales that are not finite, and numbers that are ambiguous or that do not fit.
+
+    Returns the factors of codes, before and after, if one becomes its reciprocal. Tensors with
+    codes, which are most of the bytes, are not read: their pieces find out what does not fit.
+    """
+    rest, dst = _beside_codes(src), step.dst.bare if isinstance(step.dst, RecordDesc) else None
+    with about(step.name):
+        check_scales(src, rest, lambda role: step.sources[role].read())
+        if dst is None or dst.rule.zero != src.rule.zero:
+            check_zero_points(src, lambda role: step.sources[role].read())
+    written = _beside_codes(dst) if dst is not None else {}
+    if dst is None or not rest or not written:
+        return None
+    tensors = {
+        name: step.sources[name].read() if name in rest else _blank(nbytes)
+        for name, nbytes in src.tensors.items()
+    }
+    made = {
+        name: np.zeros(nbytes, np.uint8) if name in written else _blank(nbytes)
+        for name, nbytes in dst.tensors.items()
+    }
+    try:
+        write_numbers(Record(src, tensors), Record(dst, made), permutation(src, dst), [])
+    except MemdescError as error:
+        step.fail(f"{step.name}: {str(error).removeprefix(f'{step.name}: ')}")
+    old, new = (str(desc.rule).rpartition(" * ")[0] for desc in (src, dst))
+    return (old, new) if is_rounded(src, dst) else None
+
+
+@lru_cache(maxsize=2)  # memory that is freed would be cleared when it is used again
+def _blank(nbytes: int) -> NDArray[np.uint8]:
+    """Return bytes that are never touched, so the system gives them no memory."""
+    return np.zeros(nbytes, np.uint8)
 
 
 # --- what a tensor holds, by a rule ---

@@ -10,7 +10,7 @@ AutoAWQ 0.2, and `fp8_cast_bf16.py` of DeepSeek-V3.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -21,7 +21,6 @@ from memdesc.record import RecordDesc
 from memdesc.record.rows import SCHEMES
 from memdesc.record.scheme import block_sizes
 from reorder.checkpoints.config import is_inner, says_symmetric
-from reorder.checkpoints.convert.left_out import CACHE, LEFT_OUT, beside, left_out_warnings
 from reorder.checkpoints.convert.rules import FormatName, Rule, read_format
 from reorder.checkpoints.experts import (
     block_of,
@@ -162,9 +161,30 @@ _PARTIAL = (
     "transformers 5.24 without a GPU expects that blocks divide a matrix evenly; otherwise it does "
     "not load the matrix, or decodes it to wrong numbers"
 )
+# tensors that only serve the old format of a weight, by the last parts of their names, and why an
+# output does not have them; those of the KV cache are beside an attention layer
+_IN_ADVANCE = "which the config.json of the output does not quantise in advance"
+_BESIDE_CODES = MappingProxyType(
+    {
+        **dict.fromkeys(
+            (
+                *("input_scale", "input_scale_ub", "input_global_scale", "input_zero_point"),
+                *("activation_scale", "output_scale"),
+            ),
+            f"they scale activations, {_IN_ADVANCE}",
+        ),
+        "workspace": "they are memory for the kernels of Marlin",
+    }
+)
+_CACHE = MappingProxyType(
+    dict.fromkeys(
+        ("k_scale", "v_scale", "q_scale", "kv_scale", "k_zero_point", "v_zero_point"),
+        f"they scale the KV cache, {_IN_ADVANCE}",
+    )
+)
 _MLX = "mlx"
 # the last parts of names of tensors that may be beside codes without changing what they mean
-_BESIDE = ("bias", *LEFT_OUT)
+_BESIDE = ("bias", *_BESIDE_CODES, *_CACHE)
 # how many tensors a message names
 _SHOWN = 3
 # the container of llama.cpp
@@ -181,6 +201,21 @@ _KEPT = re.compile(
 )
 _BY_RULE = "--map converts the weights that its rules name"
 _AGAIN = "get the checkpoint again"
+
+
+def beside(prefix: str, names: Container[str]) -> list[str]:
+    """Return the names of the tensors to leave out that share the prefix of a weight."""
+    return [name for role in _BESIDE_CODES if (name := f"{prefix}.{role}") in names]
+
+
+def left_out_warnings(names: Iterable[str]) -> Iterator[str]:
+    """Return a warning for each reason why tensors are left out, with their names."""
+    found: dict[str, list[str]] = {}
+    for name in names:
+        role = name.rpartition(".")[2]
+        found.setdefault((_BESIDE_CODES | _CACHE)[role], []).append(name)
+    for reason, each in found.items():
+        yield f"{first_of(each, _SHOWN)} are left out: {reason}"
 
 
 class TargetRules(NamedTuple):
@@ -325,7 +360,7 @@ def _rules_of_weights(name: str, target: Target, model: Model) -> TargetRules:
         _rule(name, f"{src.name} -> {dst}{how}", found, src, dst, dtype)
         for (src, dst), found in moves.items()
     )
-    left_out += [each for each in model.entries if each.rpartition(".")[2] in CACHE]
+    left_out += [each for each in model.entries if each.rpartition(".")[2] in _CACHE]
     lost = {*left_out}
     kept = {each: entry for each, entry in model.entries.items() if each not in lost}
     told = (*warnings, *_rounded(rounded, dtype or ""), *left_out_warnings(left_out))

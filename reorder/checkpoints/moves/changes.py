@@ -178,21 +178,19 @@ class Reorder(Change):
 
     def _numbers_in(self, region: Region) -> dict[str, Any]:
         """Return the attribute with the scales and zero points of the elements of a region."""
-        if self.attr is None or not self.attr.parameters:
+        attr = self.attr
+        if attr is None or not attr.parameters:
             return {}
-        operands = {each.role: each for each in bind(self.attr, self.src, self.dst).operands}
+        operands = {each.role: each for each in bind(attr, self.src, self.dst).operands}
         given: dict[str, Any] = {}
-        for parameter in self.attr.parameters:
-            role, operand = parameter.role, operands[parameter.role]
-            along = [
+        for each in filter(lambda each: each.mask, attr.parameters):
+            operand = operands[each.role]
+            along = tuple(
                 slice(at // group, (at + size) // group) if operand.mask >> dim & 1 else slice(None)
                 for dim, (size, at, group) in enumerate(zip(*region, operand.groups, strict=True))
-            ]
-            values = parameter.values.reshape(operand.sizes)[tuple(along)]
-            given[role] = values.reshape(-1) if parameter.mask else parameter.values
-            given |= {f"{role}_mask": parameter.mask, f"{role}_groups": parameter.groups}
-        attr = Attr(**given, saturate=self.attr.saturate, f8_rounding=self.attr.f8_rounding)
-        return {"attr": attr}
+            )
+            given[each.role] = each.values.reshape(operand.sizes)[along].reshape(-1)
+        return {"attr": replace(attr, **given)}
 
 
 @lru_cache(maxsize=1024)  # the layers of a model are alike
@@ -340,6 +338,11 @@ def permutation(src: Desc, dst: Desc) -> tuple[int, ...]:
     if isinstance(src, RecordDesc):
         return dim_order(src, dst.letters if isinstance(dst, RecordDesc) else src.letters)
     return tuple(range(len(src.dims)))
+
+
+def code_tensors(desc: RecordDesc) -> set[str]:
+    """Return the tensors of a record that hold codes."""
+    return {desc.field(name).tensor for name, _ in desc.rule.code.parts}
 
 
 def _has_gaps(desc: MemoryDesc) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import cache
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -10,7 +12,14 @@ import numpy as np
 from memdesc import MemdescError, MemoryDesc, memory_desc
 from memdesc.record import RecordDesc
 from reorder.api import reorder
-from reorder.checkpoints.moves.changes import ONLY, Reorder, padded, permutation, record_of
+from reorder.checkpoints.moves.changes import (
+    ONLY,
+    Reorder,
+    code_tensors,
+    padded,
+    permutation,
+    record_of,
+)
 from reorder.memory.memory import Memory
 from reorder.records.decode import dequantize_record
 from reorder.records.numbers import code_range, is_integer_number, load_bits, number_values
@@ -22,7 +31,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from reorder.checkpoints.moves.changes import Bytes, Change
+    from reorder.checkpoints.moves.changes import Bytes, Change, Desc
 
 # the types that a message may suggest because they hold larger numbers, the best choice first
 _WIDER = ("bf16", "f32")
@@ -117,8 +126,8 @@ class Lost(NamedTuple):
         """Return what two regions lost."""
         if other is None:
             return self
-        values = self.vanished, other.vanished
-        largest = None if None in values else max(x for x in values if x is not None)
+        one, two = self.vanished, other.vanished
+        largest = None if one is None or two is None else max(one, two)
         nelems, saturated = self.nelems + other.nelems, self.saturated + other.saturated
         return Lost(self.dtype, nelems, saturated, largest)
 
@@ -157,21 +166,22 @@ def lost_by(change: Change, read: Bytes, made: Bytes, offsets: tuple[int, ...] =
     """
     src, dst = change.src, change.dst
     if isinstance(dst, RecordDesc):
-        if isinstance(src, RecordDesc):
-            # those of other tensors were checked before
-            codes = {src.field(name).tensor for name, _ in src.rule.code.parts}
+        if isinstance(src, RecordDesc):  # those of other tensors were checked before
             starts = tuple(offsets[dim] for dim in permutation(src, dst)) if offsets else ()
-            check_scales(src, codes, read.__getitem__, starts)
+            check_scales(src, code_tensors(src), read.__getitem__, starts)
         return None
     if not dst.nelems:
         return None
     attr = change.attr if isinstance(change, Reorder) else None
     name, form, saturated = dst.dtype.name, FLOATS.get(dst.dtype.name), 0
+    wanted = cache(lambda: _wanted(src, dst, attr, read))
     if isinstance(src, MemoryDesc):
         if _may_saturate(src, dst, attr):
-            numbers, limits = _wanted(src, dst, attr, read), INTEGERS.get(name)
-            most = FLOATS[name].max if limits is None else 0.0
-            low, high = (limits.low, limits.high) if limits else (-most, most)
+            limits = INTEGERS.get(name)
+            low, high = (
+                (limits.low, limits.high) if limits else (-FLOATS[name].max, FLOATS[name].max)
+            )
+            numbers = wanted()
             saturated = int((np.isfinite(numbers) & ((numbers < low) | (numbers > high))).sum())
         held = FLOATS.get(src.dtype.name)
         if form and attr is None and held and form.holds(held):
@@ -181,12 +191,15 @@ def lost_by(change: Change, read: Bytes, made: Bytes, offsets: tuple[int, ...] =
     found = Memory(dst, made[ONLY][: dst.min_nbytes], zero_pad=False)
     # four bits have neither infinities nor NaN; padding is zero
     if not dst.dtype.is_packed and _has_special(found.elements, form):
-        _check_finite(src, _wanted(src, dst, attr, read), found, read, offsets)
+        # a product of finite codes and scales may be infinite in f32 already
+        was_finite = (
+            _finite_codes(src, read) if isinstance(src, RecordDesc) else np.isfinite(wanted())
+        )
+        _check_finite(src, wanted(), was_finite, found, offsets)
     # as signed integers, positive numbers are positive, so this is decided without a copy
     bits = found.elements.view(f"i{found.elements.itemsize}")
     is_gone = int(bits.max()) <= 0 and not _as_f64(found).any()
-    vanished = float(np.abs(_wanted(src, dst, attr, read)).max()) if is_gone else None
-    return Lost(name, dst.nelems, saturated, vanished)
+    return Lost(name, dst.nelems, saturated, float(np.abs(wanted()).max()) if is_gone else None)
 
 
 def _may_saturate(src: MemoryDesc, dst: MemoryDesc, attr: Attr | None) -> bool:
@@ -198,38 +211,31 @@ def _may_saturate(src: MemoryDesc, dst: MemoryDesc, attr: Attr | None) -> bool:
     return attr is not None and (target is not None or attr.saturate)
 
 
-def _wanted(
-    src: MemoryDesc | RecordDesc, dst: MemoryDesc, attr: Attr | None, read: Bytes
-) -> NDArray[Any]:
+def _wanted(src: Desc, dst: MemoryDesc, attr: Attr | None, read: Bytes) -> NDArray[Any]:
     """Return the numbers that dst should hold, in a type that is wider than its own."""
     if isinstance(src, RecordDesc):
         return dequantize_record(record_of(src, read), "f32", None, 1).numpy()
     # zero points go with integers; those that are wide enough show what is beyond narrow ones
     is_narrow = dst.dtype.name in INTEGERS and dst.dtype.bits < _WIDE_BITS
-    given: dict[str, Any] = {"saturate": is_narrow}
-    for each in () if attr is None else attr.parameters:
-        if is_narrow or each.role != "dst_zero_point":
-            values = each.values.reshape(-1) if each.mask else each.values
-            given |= {each.role: values, f"{each.role}_mask": each.mask}
-            given[f"{each.role}_groups"] = each.groups
-    wide = memory_desc(dst.dims, _WIDE_INTEGER if is_narrow else "f64")
+    role = "dst_zero_point"
+    none: dict[str, Any] = {role: 0, f"{role}_mask": None, f"{role}_groups": ()}
+    attr = replace(attr or Attr(), saturate=is_narrow, **({} if is_narrow else none))
     x = Memory(src, padded(read[ONLY], src.nbytes)[: src.nbytes], zero_pad=False)
-    numbers: NDArray[Any] = reorder(x, wide, attr=Attr(**given), threads=1).numpy()
+    wide = memory_desc(dst.dims, _WIDE_INTEGER if is_narrow else "f64")
+    numbers: NDArray[Any] = reorder(x, wide, attr=attr, threads=1).numpy()
     return numbers
 
 
 def _check_finite(
-    src: MemoryDesc | RecordDesc,
+    src: Desc,
     wanted: NDArray[Any],
+    was_finite: NDArray[np.bool_],
     made: Memory,
-    read: Bytes,
     offsets: tuple[int, ...],
 ) -> None:
     """Refuse infinities or NaN that were finite numbers."""
     found, form = _as_f64(made), FLOATS[made.desc.dtype.name]
-    lost = ~np.isfinite(found)
-    # a product of finite codes and scales may be infinite in f32 already
-    lost &= _finite_codes(src, read) if isinstance(src, RecordDesc) else np.isfinite(wanted)
+    lost = ~np.isfinite(found) & was_finite
     if not lost.any():
         return
     at = _first(lost)
