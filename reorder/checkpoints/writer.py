@@ -56,29 +56,26 @@ def partial_folder(target: Path) -> Path:
 def has_finished(target: Path) -> bool:
     """Whether an interrupted conversion to this target, which no process writes, left files."""
     folder = partial_folder(target)
+    lock = folder / _LOCK
     with suppress(OSError):  # a folder of another user may not be readable
         if folder.is_symlink() or not any((folder / _FILES).iterdir()):
             return False
-        lock = folder / _LOCK
-        if not lock.exists() or not fcntl:
-            return not lock.exists()
-        with lock.open("r+b") as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return True
+        if lock.exists() and fcntl:
+            with lock.open("r+b") as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        return not lock.exists()
     return False
 
 
 class Writer:
-    """Writes planned files; use it as a context, which releases the lock.
+    """Writes planned files into a file or a folder; it is a context, which holds the lock.
 
-    The target is the only file, or a folder for all files. `facts` has a digest of what each file
-    is made of; with `resume`, files that an earlier process finished with equal ones are kept, and
-    with `overwrite` the target may exist. The target is checked when the writer is made, which
-    writes nothing, and again under the lock, before the work and before the output gets its name:
-    other processes may make files in between.
-
-    Fails if the target exists or cannot be written; as it begins, also if another process is
-    writing it, or the disk does not have enough room.
+    `facts` has a digest of what each file is made of; with `resume`, files that an earlier process
+    finished with equal ones are kept. The target is checked when the writer is made, which writes
+    nothing, and under the lock, before the work and before the output gets its name: others may
+    make files in between. Fails if the target cannot be written, or exists without `overwrite`; as
+    it begins, also if another process is writing it, or the disk does not have enough room.
     """
 
     def __init__(
@@ -106,7 +103,9 @@ class Writer:
         self._check_target()
 
     def begin(self) -> Self:
-        """Take the lock, and create the files, as entering the context does."""
+        """Take the lock, and create the files, unless that is done."""
+        if self._lock is not None:
+            return self
         try:
             with _naming(self.folder):
                 self._lock = _Lock(self.folder)
@@ -127,8 +126,7 @@ class Writer:
             raise
         return self
 
-    def __enter__(self) -> Self:
-        return self.begin() if self._lock is None else self
+    __enter__ = begin
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -161,33 +159,32 @@ class Writer:
             self.finished.add(name)
 
     def finish(self) -> None:
-        """Finish all files, and give the output its name, unless the target exists by then."""
+        """Finish all files, and give the output its name, unless the target exists by then.
+
+        A folder that had the name is removed with what is left.
+        """
         for name in [*self.files.keys() - self.finished]:
             self.complete(name)
         with _naming(self.target):
             self._check_lock()
             self._check_target()
+            whole = self.folder / _WHOLE
             if self._is_folder:
-                self._publish_folder()
+                for name in self.files:
+                    (whole / name).parent.mkdir(parents=True, exist_ok=True)
+                    self._finished(name).replace(whole / name)
+                whole.mkdir(exist_ok=True)
+                for folder, _, _ in os.walk(whole):
+                    sync_folder(Path(folder))
             else:
                 (name,) = self.files
-                self._finished(name).replace(self.target)
+                whole = self._finished(name)
+            if self._is_folder and os.path.lexists(self.target):
+                _exchange(whole, self.target, self.target)
+            else:
+                whole.replace(self.target)
             sync_folder(self.target.parent)
         self.discard()
-
-    def _publish_folder(self) -> None:
-        """Give a folder its name; the folder that had it is removed with what is left."""
-        whole = self.folder / _WHOLE
-        whole.mkdir()
-        for name in self.files:
-            (whole / name).parent.mkdir(parents=True, exist_ok=True)
-            self._finished(name).replace(whole / name)
-        for folder, _, _ in os.walk(whole):
-            sync_folder(Path(folder))
-        if os.path.lexists(self.target):
-            _exchange(whole, self.target, self.target)
-        else:
-            whole.replace(self.target)
 
     def discard(self) -> None:
         """Remove what has been written, as far as possible."""
@@ -287,19 +284,20 @@ class _Lock:
 
 def _taken(path: Path) -> int:
     """Open and lock a file; return its handle."""
+    in_use = f"another process is writing into {str(path.parent)!r}; wait for it"
     try:
         flags = os.O_RDWR | os.O_CREAT | NO_LINK | (0 if fcntl else os.O_EXCL)
         handle = os.open(path, flags, 0o600)
     except FileExistsError:
-        hint = f", or, if there is none, delete {str(path)!r}, which a killed process left"
-        _refuse_in_use(path.parent, hint)
+        hint = f"or, if there is none, delete {str(path)!r}, which a killed process left"
+        raise InUseError(f"{in_use}, {hint}") from None
     try:
         if fcntl:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         os.close(handle)
         if isinstance(error, BlockingIOError):
-            _refuse_in_use(path.parent)
+            raise InUseError(in_use) from None
         _remove(path)
         raise MemdescError(
             f"{str(path.parent)!r} cannot be locked, so another process could write into it too: "
@@ -326,12 +324,6 @@ def _make(folder: Path) -> None:
             _refuse(folder, f"it belongs to another user, {status.st_uid}")
         if fcntl and status.st_mode & _OTHERS_WRITE:
             _refuse(folder, "other users may write into it")
-
-
-def _refuse_in_use(folder: Path, hint: str = "") -> NoReturn:
-    raise InUseError(
-        f"another process is writing into {str(folder)!r}; wait for it{hint}"
-    ) from None
 
 
 def _refuse(folder: Path, reason: str) -> NoReturn:

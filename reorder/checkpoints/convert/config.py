@@ -108,14 +108,15 @@ def _sections(plan: Plan, layers: Layers, before: Json) -> Json | None:
         _check_experts(plan, layers)
     if before and (plan.made or plan.left) and is_same:
         said = declared_by(CONFIG, held)
-        if all(
+        stays = (
             any(_stays(step, each, method) for each in said.at(_layer_name(step)))
             for step, _ in plan.made
-        ):
-            if len(plan.made) == len(plan.moved):
-                return before
-            if any(row.method == method for row in ROWS):
-                return {key: method_of(method).without(x, layers) for key, x in before.items()}
+        )
+        is_listed = any(row.method == method for row in ROWS)
+        is_whole = len(plan.made) == len(plan.moved)
+        if (is_whole or is_listed) and all(stays):
+            how = method_of(method)
+            return before if is_whole else {k: how.without(x, layers) for k, x in before.items()}
     if plan.left and (plan.made or before):
         return None
     _check_embeddings(plan, wanted or method)
@@ -127,21 +128,21 @@ def _stays(step: Step, said: Said, method: str) -> bool:
     src, dst = step.src, step.dst
     if not (isinstance(src, RecordDesc) and isinstance(dst, RecordDesc) and said.name == dst.name):
         return False
-    keys = [
-        row and row.keys(dict(desc.options))
-        for desc in (src, dst)
-        for row in [row_of(desc.name, dict(desc.options), method)]
-    ]
-    is_said = said.options.items() <= dict(dst.options).items()
-    return is_said and src.tensors.keys() == dst.tensors.keys() and keys[0] == keys[1]
+    old, new = (dict(desc.options) for desc in (src, dst))
+    rows = ((row_of(desc.name, x, method), x) for desc, x in ((src, old), (dst, new)))
+    one, two = (row and row.keys(x) for row, x in rows)
+    return (
+        said.options.items() <= new.items()
+        and src.tensors.keys() == dst.tensors.keys()
+        and one == two
+    )
 
 
 def _layers(plan: Plan, config: Json, held: Json) -> Layers:
     """Return the layers of the output; `held` is the section of the input.
 
-    A layer with one group for all its inputs counts as one with groups of that size, if the other
-    layers have such groups. Experts in one tensor count as a layer, and so does the output layer,
-    even if it has no tensor because the embeddings are its weight.
+    Experts in one tensor count as a layer, and so does the output layer, even if it has no tensor
+    because the embeddings are its weight.
     """
     groups = {dict(desc.options).get("group") for _, desc in plan.made} - {-1, None}
     made, plain, quantised = dict[str, Said](), dict[str, None](), dict[str, None]()
@@ -150,6 +151,7 @@ def _layers(plan: Plan, config: Json, held: Json) -> Layers:
         is_record = isinstance(desc, RecordDesc)
         if isinstance(desc, RecordDesc):
             options: dict[str, Any] = dict(desc.options)
+            # one group for all inputs is one of that size, if the other layers have such groups
             if options.get("group") == -1 and {desc.dims[desc.letters.index("i")]} == groups:
                 (options["group"],) = groups
             if isinstance(src, RecordDesc):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from memdesc.immutable import immutable
 from memdesc.int64 import checked_flag
@@ -41,9 +41,8 @@ class ConvertOptions(NamedTuple):
     Examples
     --------
     >>> import reorder
-    >>> options = reorder.checkpoints.ConvertOptions(max_bytes=1 << 28, verify=True)
-    >>> options.max_bytes, options.verify, options.overwrite
-    (268435456, True, False)
+    >>> reorder.checkpoints.ConvertOptions(verify=True).max_bytes
+    1073741824
     """
 
     max_bytes: int = 1 << 30
@@ -60,18 +59,15 @@ class ConvertOptions(NamedTuple):
         return min(count_cores() if self.threads is None else self.threads, _MAX_THREADS)
 
     def checked(self) -> ConvertOptions:
-        """Return the options with plain integers in range.
-
-        Fails if an option has the wrong type or is out of range; the message has its name.
-        """
+        """Return the options with plain integers. Fails if one has the wrong type or range."""
         flags = ("verify", "resume", "overwrite", "dry_run")
-        shards = self.shard_bytes
-        return self._replace(
-            **{name: checked_flag(name, getattr(self, name)) for name in flags},
-            max_bytes=checked_count("max_bytes", self.max_bytes),
-            threads=None if self.threads is None else checked_count("threads", self.threads),
-            shard_bytes=None if shards is None else checked_count("shard_bytes", shards),
-        )
+        counts = ("max_bytes", "threads", "shard_bytes")
+        given: dict[str, Any] = {name: checked_flag(name, getattr(self, name)) for name in flags}
+        for name in counts:
+            count = getattr(self, name)
+            is_left_out = count is None and name != "max_bytes"
+            given[name] = None if is_left_out else checked_count(name, count)
+        return self._replace(**given)
 
 
 @immutable
@@ -98,16 +94,15 @@ class ConvertReport(NamedTuple):
     Examples
     --------
     >>> import tempfile, numpy as np, reorder
-    >>> folder = tempfile.TemporaryDirectory()
-    >>> source, target = f"{folder.name}/x.npz", f"{folder.name}/y.npz"
-    >>> np.savez(source, w=np.ones((4, 8), np.float32), b=np.ones(4, np.float32))
     >>> options = reorder.checkpoints.ConvertOptions(dry_run=True)
-    >>> report = reorder.convert(source, target, map=["w: ba"], options=options)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     source, target = f"{folder}/x.npz", f"{folder}/y.npz"
+    ...     np.savez(source, w=np.ones((4, 8), np.float32), b=np.ones(4, np.float32))
+    ...     report = reorder.convert(source, target, map=["w: ba"], options=options)
     >>> report.weights, report.converted, report.copied, report.bytes_in
     (2, 1, 1, 144)
     >>> report.would
     ("w: memory_desc((4, 8), 'f32', 'ab') -> memory_desc((4, 8), 'f32', 'ba')",)
-    >>> folder.cleanup()
     """
 
     weights: int
@@ -138,15 +133,13 @@ class ConvertProgress(NamedTuple):
     Examples
     --------
     >>> import tempfile, numpy as np, reorder
-    >>> folder = tempfile.TemporaryDirectory()
-    >>> source, target = f"{folder.name}/x.npz", f"{folder.name}/y.npz"
-    >>> np.savez(source, w=np.ones((4, 8), np.float32))
     >>> def show(now: reorder.checkpoints.ConvertProgress) -> None:
     ...     print(now.stage, now.done, "of", now.total)
-    >>> report = reorder.convert(source, target, progress=show)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     np.savez(f"{folder}/x.npz", w=np.ones((4, 8), np.float32))
+    ...     report = reorder.convert(f"{folder}/x.npz", f"{folder}/y.npz", progress=show)
     planned 0 of 128
     converting 128 of 128
-    >>> folder.cleanup()
     """
 
     stage: str

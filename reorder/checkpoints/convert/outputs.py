@@ -78,9 +78,8 @@ def output_format(
 ) -> str:
     """Return the key of the format of an output; folders hold safetensors.
 
-    Names of models have dots, as in ``Llama-3.1-8B``: with `may_be_folder`, an ending that does not
-    look like that of a file of tensors belongs to the name of a folder; with `is_named_folder`,
-    such as for a path with a slash at the end, any ending does unless a format has it.
+    Names of models have dots, as in ``Llama-3.1-8B``: an ending belongs to the name of a folder if
+    it is named as such, by a slash at the end, or may be one and the ending is like no format's.
     """
     ending = target.suffix.lower()
     endings = [row.ending for row in FORMATS.values()]

@@ -48,18 +48,10 @@ class Way(NamedTuple):
     # value that the source has
     dst: FormatName
     # the type of codes that these loaders read; empty for all that the record has
-    codes: str = ""
+    codes: str
     # whether it takes only symmetric sources: they have neither zero points nor offsets, or
     # config.json says that all zero points are the middle code
-    is_symmetric: bool = False
-
-    @staticmethod
-    def of(line: str) -> Way:
-        """Return the way of a line, ``SRC|SRC [CODES] [symmetric] -> DST``."""
-        taken, _, made = line.partition(" -> ")
-        sources, *marks = taken.split()
-        codes = next((mark for mark in marks if mark != "symmetric"), "")
-        return Way((*sources.split("|"),), read_format(made), codes, "symmetric" in marks)
+    is_symmetric: bool
 
     def takes(self, desc: RecordDesc, *, said_symmetric: bool) -> bool:
         """Whether it applies to a record; `said_symmetric` is what config.json says about it."""
@@ -91,7 +83,14 @@ class Target(NamedTuple):
 
 
 def _ways(lines: str) -> tuple[Way, ...]:
-    return tuple(map(Way.of, lines.strip().splitlines()))
+    """Read ways, each as ``SRC|SRC [CODES] [symmetric] -> DST``."""
+    found = []
+    for line in lines.strip().splitlines():
+        taken, _, made = line.partition(" -> ")
+        sources, *marks = taken.split()
+        codes = "".join(mark for mark in marks if mark != "symmetric")
+        found.append(Way((*sources.split("|"),), read_format(made), codes, "symmetric" in marks))
+    return (*found,)
 
 
 TARGETS: Mapping[str, Target] = MappingProxyType(
@@ -233,10 +232,7 @@ class TargetRules(NamedTuple):
 
 
 def checked_target(name: object) -> str:
-    """Return the name of a target.
-
-    Fails if there is no such target; the message has the one that may be meant.
-    """
+    """Return the name of a target. Fails if there is none; the message has the one meant."""
     if name == _MLX:
         raise MemdescError(
             "mlx-lm may change names, shapes and values of a model, so --to mlx is left to it: "
@@ -254,10 +250,8 @@ def checked_target(name: object) -> str:
 def target_rules(name: str, model: Model) -> TargetRules:
     """Return the rules that turn the quantised weights of a model into a target.
 
-    Everything else, such as norms and embeddings, has no rule, so it is copied.
-
-    Fails if there is no such target, a weight is not known, or the target cannot hold its numbers;
-    the message has the weight and the way out.
+    Everything else, such as norms and embeddings, has no rule, so it is copied. Fails if a weight
+    is not known, or the target cannot hold its numbers; the message has the weight and the way out.
     """
     target = TARGETS[checked_target(name)]
     with about(f"--to {name}"):
@@ -297,11 +291,12 @@ def _problems(model: Model) -> Iterator[str]:
     for name, weight in find_orphans(model).items():
         what = "scales a weight, as other tensors of that name do"
         yield f"{name} {what}, but there is no {weight}; {_AGAIN}"
-    known = {each for weight in model.weights for each in weight.names}
+    known = {name for weight in model.weights for name in weight.names}
     prefixes = {weight.prefix for weight in model.weights if weight.is_dotted}
     codes = {next(iter(weight.tensors)) for weight in model.weights}
     is_mlx = any(each.desc and each.desc.name.startswith(_MLX) for each in model.weights)
     for name, entry in model.entries.items():
+        prefix, _, role = name.rpartition(".")
         if is_mlx and len(entry.shape) > len("oi"):
             # mlx-lm also changes names, and values such as those of norms (0.32, `sanitize`)
             yield (
@@ -310,13 +305,11 @@ def _problems(model: Model) -> Iterator[str]:
             )
         if name in known:
             continue
-        prefix, _, role = name.rpartition(".")
-        beside_it = beside_floats(model.entries, name) if entry.dtype in UNQUANTISED else []
-        if beside_it:
+        for each in beside_floats(model.entries, name) if entry.dtype in UNQUANTISED else ():
             yield (
-                f"{name} holds plain {entry.dtype}, but {beside_it[0]} is beside it, as beside "
-                "codes, or as in models that are calibrated and not yet compressed; compress the "
-                f"model with the program that made it, or remove {beside_it[0]} if it is left over"
+                f"{name} holds plain {entry.dtype}, but {each} is beside it, as beside codes, or "
+                "as in models that are calibrated and not yet compressed; compress the model with "
+                f"the program that made it, or remove {each} if it is left over"
             )
         if prefix in prefixes and role not in _BESIDE:
             what = f"is beside the codes of {prefix}, and may change what they mean"
@@ -334,22 +327,21 @@ def _rules_of_weights(name: str, target: Target, model: Model) -> TargetRules:
     is_declared = target.method in (None, *(each.get("quant_method") for each in sections))
     said_symmetric, dtype = any(map(says_symmetric, sections)), target.dtype
     moves: dict[tuple[FormatName, FormatName], list[str]] = {}
-    left_out: list[str] = []
+    lost = [each for each in model.entries if each.rpartition(".")[2] in _CACHE]
     warnings, rounded = dict[str, None](), dict[str, None]()
     for weight, desc in ((each, each.desc) for each in model.weights if each.desc is not None):
         src = FormatName(desc.name, desc.options)
         if dtype is not None:
             axes = model_axes(desc)
             dst = FormatName("plain", () if axes == desc.letters else (("axes", axes),))
+            rounded |= dict.fromkeys([desc.name] if _may_round(desc, dtype) else [])
         else:
             dst = _target_record(name, weight.prefix, desc, said_symmetric=said_symmetric)
         if is_declared and src.name == dst.name and {*dst.options} <= {*src.options}:
             continue
         moves.setdefault((src, dst), []).append(weight.prefix)
-        left_out += beside(weight.prefix, model.entries)
+        lost += beside(weight.prefix, model.entries)
         warnings |= dict.fromkeys(_misread(weight.prefix, desc, dst))
-        if dtype is not None and _may_round(desc, dtype):
-            rounded[desc.name] = None
     if not moves:
         blocks = [e.desc.name for e in model.entries.values() if isinstance(e.desc, RecordDesc)]
         why = f"they are {name} already; copy it"
@@ -360,10 +352,9 @@ def _rules_of_weights(name: str, target: Target, model: Model) -> TargetRules:
         _rule(name, f"{src.name} -> {dst}{how}", found, src, dst, dtype)
         for (src, dst), found in moves.items()
     )
-    left_out += [each for each in model.entries if each.rpartition(".")[2] in _CACHE]
-    lost = {*left_out}
-    kept = {each: entry for each, entry in model.entries.items() if each not in lost}
-    told = (*warnings, *_rounded(rounded, dtype or ""), *left_out_warnings(left_out))
+    left_out = {*lost}
+    kept = {each: entry for each, entry in model.entries.items() if each not in left_out}
+    told = (*warnings, *_rounded(rounded, dtype or ""), *left_out_warnings(lost))
     return TargetRules(model.keeping(kept), target, rules, told)
 
 
@@ -446,12 +437,9 @@ def _rounded(kinds: Iterable[str], dtype: str) -> Iterator[str]:
 
 
 def _quantising_rules(name: str, target: Target, dst: FormatName, model: Model) -> TargetRules:
-    """Return the rule that quantises the layers of a model of floats.
+    """Return the rule that quantises the layers of a model of floats that whole blocks cover.
 
-    As in transformers, matrices that whole blocks do not cover stay floats.
-
-    Fails if there is nothing to quantise, if blocks do not cover an expert, since the loader
-    expects all experts to be quantised, or if the loader does not expect a layer to be quantised.
+    Fails if these are none, or not all experts, or if the loader does not expect one.
     """
     rows, columns = block_sizes(dst.name, (SCHEMES[dst.name].defaults | dict(dst.options))["block"])
     what = f"blocks of {rows} x {columns} do not cover"
@@ -512,7 +500,7 @@ def _may_round(desc: RecordDesc, dtype: str) -> bool:
     """
     if desc.rule.kind != "f32":  # each operation is rounded to that type already
         return dtype not in (desc.rule.kind, "f32")
-    bits = 0
+    form, bits = FLOATS[dtype], 0
     for number in (desc.rule.code, *desc.rule.scale):
         kind = desc.field_of(number).kind
         if is_integer_number(desc, number):
@@ -521,5 +509,5 @@ def _may_round(desc: RecordDesc, dtype: str) -> bool:
             bits += 1
         else:
             bits += FLOATS["f32" if number.table or kind not in FLOATS else kind].mantissa + 1
-    has_range = FLOATS[dtype].exponent == FLOATS["f32"].exponent
-    return not has_range or bool(desc.rule.offset) or bits > FLOATS[dtype].mantissa + 1
+    has_range = form.exponent == FLOATS["f32"].exponent
+    return not has_range or bool(desc.rule.offset) or bits > form.mantissa + 1
