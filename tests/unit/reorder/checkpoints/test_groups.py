@@ -291,38 +291,47 @@ def test_layers_that_a_file_leaves_plain_have_no_record(
             _ = Configs(tmp_path).declared
 
 
+_KIND = {"type": "int", "strategy": "channel"}
+_GROUPS = {
+    text: {"targets": [text], "weights": _KIND | {"num_bits": bits}}
+    for text, bits in (("re:f.*", 4), ("re:.*c$", 8))
+}
+_NO_WEIGHTS = {"cache": {"targets": ["re:.*"], "weights": None}}
+_COMPRESSED = {"quant_method": "compressed-tensors", "format": "pack-quantized"}
+_DYNAMIC = {r"-:.*\.gate$": {}, r"+:.*[.]up": {"bits": 8}, ".*": {"bits": 4}, ".*u.*": {"bits": 3}}
+
+
 @pytest.mark.parametrize(
-    "section",
+    ("section", "bits"),
     [
-        {"quant_method": "compressed-tensors", "ignore": ["lm_head", "a.b"]},
-        {"group_size": 64, "bits": 4, "lm_head": False, "a.b": False},
+        # whole names are ignored where loaders compare these
+        (
+            _COMPRESSED | {"ignore": ["lm_head", "a.b"], "num_bits": 8, **_KIND},
+            {"lm_head": None, "a.b": None, "a.b.c": 8, "x.a.b": 8, "model.lm_head": 8},
+        ),
+        (
+            {"group_size": 64, "bits": 4, "lm_head": False, "a.b": False},
+            {"lm_head": None, "a.b": None, "a.b.c": 4, "x.a.b": 4, "model.lm_head": 4},
+        ),
+        # the first expression in sorted order, of groups that have weights
+        (_COMPRESSED | {"config_groups": _GROUPS | _NO_WEIGHTS}, {"fc": 8, "fd": 4}),
+        # the first expression as it is written
+        (
+            {"quant_method": "gptq", "bits": 2, "dynamic": _DYNAMIC},
+            {"m.gate": None, "m.up": 8, "m.gate_up": 4, "m.gate.up": 8, "mu": 4},
+        ),
     ],
 )
-def test_whole_names_of_layers_are_ignored_where_loaders_compare_these(
-    tmp_path: Path, section: dict[str, Any]
+def test_layers_have_the_bits_that_a_section_says(
+    tmp_path: Path, section: dict[str, Any], bits: dict[str, int | None]
 ) -> None:
     write_config(tmp_path, **section)
     found = Configs(tmp_path).declared
     assert found is not None
-    is_ignored = {
-        name: found.at(name)[0].is_ignored
-        for name in ("lm_head", "a.b", "a.b.c", "x.a.b", "model.lm_head")
-    }
-    assert [name for name, told in is_ignored.items() if told] == ["lm_head", "a.b"]
-
-
-def test_the_first_expression_in_sorted_order_has_a_layer(tmp_path: Path) -> None:
-    kind = {"type": "int", "strategy": "channel"}
-    groups = {
-        text: {"targets": [text], "weights": kind | {"num_bits": bits}}
-        for text, bits in (("re:f.*", 4), ("re:.*c$", 8))
-    }
-    nothing = {"cache": {"targets": ["re:.*"], "weights": None}}  # says nothing of weights
-    form = {"quant_method": "compressed-tensors", "format": "pack-quantized"}
-    write_config(tmp_path, **form, config_groups=groups | nothing)
-    found = Configs(tmp_path).declared
-    assert found is not None
-    assert [said.options["bits"] for said in found.at("fc")] == [8]
+    said = {layer: found.at(layer)[0] for layer in bits}
+    assert {
+        layer: each.options.get("bits", each.is_ignored or 8) for layer, each in said.items()
+    } == {layer: wanted or True for layer, wanted in bits.items()}
 
 
 @pytest.mark.parametrize("key", ["ignore", "targets"])

@@ -1,20 +1,21 @@
-"""config.json: where it says what weights are, and rules that say something else."""
+"""config.json and other facts about weights: rules that say something else, and what stays."""
 
 import json
 import re
 from pathlib import Path
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import pytest
 
 import reorder
 from memdesc import MemdescError
+from memdesc.dtypes import DATA_TYPES
+from memdesc.record import record_desc
 from reorder.checkpoints.config import Configs
-from tests.checkpoints import model_folder
+from tests.checkpoints import fp8_layer, model_folder, write_safetensors
 from tests.files import write_metadata
-from tests.unit.reorder.checkpoints.convert.results import words_of
+from tests.unit.reorder.checkpoints.convert.results import SMALL, words_of
 from tests.unit.reorder.checkpoints.schemes import declared, fp8, write_model
 
 
@@ -102,16 +103,6 @@ def test_a_config_does_not_outlive_what_it_declares(tmp_path: Path) -> None:
         _converted(tmp_path / "q4", tmp_path / "some", "*.0.mlp.weight: bf16")
 
 
-def test_null_is_said_where_loaders_have_another_default(tmp_path: Path) -> None:
-    # transformers 5.24 takes blocks of 128 x 128 if `weight_block_size` is missing
-    weight = np.ones((128, 128), ml_dtypes.float8_e4m3fn)
-    layer = {".weight": weight, ".weight_scale_inv": np.ones((1, 1), np.float32)}
-    write_model(tmp_path / "in", {"fc": layer}, declared("fp8", weight_block_size=[128, 128]))
-    rule = "*: fp8_block(scale_inv=true) -> fp8_tensor(scale_inv=true)"
-    said, _ = _converted(tmp_path / "in", tmp_path / "out", rule)
-    assert said["weight_block_size"] is None
-
-
 def test_a_rule_says_what_an_unknown_word_of_a_config_may_mean(tmp_path: Path) -> None:
     layer, wanted = fp8("weight_scale_inv", (3, 2))
     config = declared("fp8", fmt="e4m3fn", weight_block_size=[128, 128])
@@ -126,3 +117,59 @@ def test_a_rule_says_what_an_unknown_word_of_a_config_may_mean(tmp_path: Path) -
     write_model(tmp_path / "in", {"fc": layer}, config)
     with pytest.raises(MemdescError, match="fmt is 4, not e4m3 or e5m2"):
         reorder.convert(folder, tmp_path / "other", map=rule)
+
+
+@pytest.mark.parametrize("text", ["1.2", "{}", '{"a": 1}', "[", "null"])
+def test_metadata_that_is_not_a_descriptor_makes_no_file_unreadable(
+    tmp_path: Path, text: str
+) -> None:
+    path = tmp_path / "x.safetensors"
+    write_safetensors(path, {"a": np.ones(4, np.float32)}, {"memdesc.version": text})
+    with reorder.open_checkpoint(path) as found:
+        assert [*found] == ["a"]
+        assert found.metadata["memdesc.version"] == text
+    reorder.convert(path, tmp_path / "y.safetensors", map=["a: f16"])
+    with reorder.open_checkpoint(tmp_path / "y.safetensors") as made:
+        assert made.metadata["memdesc.version"] == text
+
+
+def test_codes_that_are_nan_stay_nan(tmp_path: Path) -> None:
+    layer = fp8_layer()
+    layer["weight"].view(np.uint8)[3, 5] = 0x7F
+    layers = {"fc": {f".{name}": x for name, x in layer.items()}}
+    source = write_model(tmp_path / "in", layers, declared("fp8", weight_block_size=[128, 128]))
+    reorder.convert(source, tmp_path / "out", options=SMALL, to="bf16")
+    found = words_of(tmp_path / "out")["fc.weight"].astype(np.float32)
+    assert np.isnan(found[3, 5])
+    assert np.isfinite(np.delete(found.reshape(-1), 3 * 128 + 5)).all()
+
+
+@pytest.mark.parametrize("block", ["125", "0x4", "4x", "axb", "4x4x4", True])
+def test_blocks_that_are_no_sizes_are_refused(block: Any) -> None:
+    with pytest.raises(MemdescError, match="fp8_block: block"):
+        record_desc((256, 128), "fp8_block", block=block)
+
+
+@pytest.mark.parametrize("to", ["bf16", "f16"])
+@pytest.mark.parametrize("key", ["torch_dtype", "dtype", ""])
+def test_a_model_of_floats_takes_another_type(tmp_path: Path, to: str, key: str) -> None:
+    source = tmp_path / "in"
+    source.mkdir()
+    rng = np.random.default_rng(0)
+    floats = {"a.weight": rng.random((8, 4), np.float32), "norm": np.ones(4, np.float32)}
+    same = {"b": np.ones(3, DATA_TYPES[to].numpy), "ids": np.arange(3, dtype=np.int64)}
+    write_safetensors(source / "model.safetensors", floats | same)
+    config = {"model_type": "some"} | ({key: "float32"} if key else {})
+    (source / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    report = reorder.convert(source, tmp_path / "out", options=SMALL, to=to)
+    said = f"weights of f32 are rounded to {to}, which does not hold all their numbers"
+    assert report.warnings == (said,)
+    found = words_of(tmp_path / "out")
+    for name, x in (floats | same).items():
+        wanted = x.astype(DATA_TYPES[to].numpy) if name in floats else x
+        assert found[name].tobytes() == wanted.tobytes()
+    made = json.loads((tmp_path / "out" / "config.json").read_text(encoding="utf-8"))
+    long = {"bf16": "bfloat16", "f16": "float16"}[to]
+    assert made == {"model_type": "some", key or "torch_dtype": long}
+    with pytest.raises(MemdescError, match=f"all its floats are {to} already; copy it"):
+        reorder.convert(tmp_path / "out", tmp_path / "again", options=SMALL, to=to)

@@ -67,7 +67,11 @@ _KEPT: list[tuple[_Files, _Files, tuple[str, ...], str]] = [
     (_TWO, _STRAY, (), ""),
     *(
         (_ONE, {name: "x", "training_args.bin": "x"}, (name,), f"{_CONVERTED}{name}")
-        for name in ("pytorch_model.bin", "consolidated.00.pth", "model.fp16.safetensors")
+        for name in (
+            *("pytorch_model.bin", "consolidated.00.pth", "model.fp16.safetensors"),
+            *("model.fp16-00001-of-00002.safetensors", "model.safetensors.index.fp16.json"),
+            "model.fp16.safetensors.index.json",
+        )
     ),
     (_ONE, {"a/b/large.bin": "x" * 50_000, "a/c.txt": "", "config.json": "{}"}, (), ""),
     (_ONE, {".cache/x": "x"}, (".cache/x",), ""),
@@ -104,9 +108,10 @@ def test_files_beside_the_tensors_are_copied_or_named(
 
 
 def test_other_files_of_the_same_weights_are_copied_if_nothing_changes(tmp_path: Path) -> None:
-    source = _made(tmp_path / "model", {**_ONE, "pytorch_model.bin": "x"})
+    names = ("pytorch_model.bin", "model.fp16.safetensors")
+    source = _made(tmp_path / "model", {**_ONE, **dict.fromkeys(names, "x")})
     assert not convert(source, tmp_path / "out", map=["a: rename=c"]).warnings
-    assert (tmp_path / "out" / "pytorch_model.bin").exists()
+    assert all((tmp_path / "out" / name).exists() for name in names)
 
 
 # files beside the tensors, and why they are refused

@@ -10,8 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 import reorder
-from memdesc import MemdescError, UnsupportedFormatError, memory_desc
-from memdesc.record import Field, Number, RecordDesc, Rule, record_desc
+from memdesc.record import record_desc
 from tests.unit.reorder.checkpoints.convert.results import SMALL, converted, refused, words_of
 from tests.unit.reorder.checkpoints.schemes import (
     BESIDE,
@@ -251,40 +250,3 @@ def test_words_of_mlx_may_be_signed(tmp_path: Path) -> None:
     layer[".weight"] = layer[".weight"].view(np.int32)
     folder = write_model(tmp_path / "in", {"fc": layer}, {"quantization": _mlx()})
     assert record_in(folder, "fc").desc == record_desc(DIMS, "mlx", scales="f16")
-
-
-# HQQ and bitsandbytes
-
-
-def test_blocks_that_cross_rows_are_refused() -> None:
-    with pytest.raises(MemdescError, match="a block of 64 does not divide b"):
-        record_desc((64, 96), "bnb_nf4")
-    with pytest.raises(
-        UnsupportedFormatError,
-        match=r"this one depends on the processor .* model\.dequantize\(\) of transformers",
-    ):
-        record_desc((64, 64), "bnb_nested")
-
-
-def test_scales_of_double_quantisation_are_decoded_as_a_record_of_their_own() -> None:
-    # the recipe of docs/records.md, against the definition
-    rng = np.random.default_rng(0)
-    table = np.sort(rng.standard_normal(256)).astype(np.float32)
-    indices, nested = rng.integers(0, 256, 600, np.uint8), rng.random(3).astype(np.float32)
-    offset = np.float32(0.37)
-    wanted = table[indices] * nested.repeat(256)[:600] + offset
-
-    def field(name: str, kind: str, group: int) -> Field:
-        return Field(name, kind, memory_desc((-(-600 // group),), kind).layout, (group,), name)
-
-    desc = RecordDesc(
-        (600,),
-        (field("absmax", "u8", 1), field("nested", "f32", 256), field("offset", "f32", 600)),
-        Rule(
-            Number((("absmax", 0),), table=tuple(table.tolist())),
-            (Number((("nested", 0),)),),
-            offset=(Number((("offset", 0),)),),
-        ),
-    )
-    held = {"absmax": indices, "nested": nested, "offset": np.array([offset])}
-    assert np.array_equal(reorder.dequantize(reorder.records.Record(desc, held)).numpy(), wanted)
