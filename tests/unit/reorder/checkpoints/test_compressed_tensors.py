@@ -19,7 +19,6 @@ from tests.unit.reorder.checkpoints.schemes import (
     STRATEGIES,
     record_in,
     recorded,
-    refusal,
     write_model,
 )
 
@@ -44,65 +43,6 @@ def _layer(name: str, prefix: str = "fc", **options: Any) -> dict[str, NDArray[A
 
 def _folder(path: Path, tensors: dict[str, NDArray[Any]], section: dict[str, Any]) -> Path:
     return write_model(path, {"": tensors}, {"quantization_config": section}, {})
-
-
-def test_layers_have_the_group_that_names_them(tmp_path: Path) -> None:
-    section = _section(
-        "mixed-precision",
-        _group(8, "channel", "Linear", form="int-quantized"),
-        _group(4, "group", "re:.*_proj$", form="pack-quantized"),
-        _group(8, "channel", "m.1.up_proj", form="pack-quantized"),
-        _group(4, "channel", "re:.*.up$", form="pack-quantized"),
-        {"targets": ["LlamaAttention"], "weights": None},
-    )
-    layers = {
-        "m.0.up_proj": ("pack_quantized", {"bits": 4, "group": 16}),
-        "m.1.up_proj": ("pack_quantized", {"bits": 8, "group": -1}),
-        "m.1.up": ("pack_quantized", {"bits": 4, "group": -1}),
-        "m.0.down": ("int_quantized", {}),
-    }
-    tensors: dict[str, NDArray[Any]] = {"lm_head.weight": np.ones((8, 30), np.float16)}
-    for prefix, (name, options) in layers.items():
-        tensors |= _layer(name, prefix, **options)
-    folder = _folder(tmp_path / "in", tensors, section)
-    for prefix, (name, options) in layers.items():
-        desc = record_in(folder, prefix).desc
-        assert desc == record_desc((30, 48), name, scales="f16", **options), prefix
-    # the words of another group
-    swapped = tensors | _layer("pack_quantized", "m.1.up_proj", bits=4, group=16)
-    folder = _folder(tmp_path / "in", swapped, section)
-    said = refusal(folder, "m.1.up_proj")
-    assert "'m.1.up_proj.weight_packed' of s32 has the shape" in said
-
-
-def test_groups_that_become_several_are_declared_by_their_names(tmp_path: Path) -> None:
-    section = _section(
-        "mixed-precision",
-        _group(4, "group", "re:.*up", form="pack-quantized"),
-        _group(8, "channel", "Linear", form="pack-quantized"),
-    )
-    tensors = _layer("pack_quantized", "m.up", group=16)
-    tensors |= _layer("pack_quantized", "m.down", bits=8, group=-1)
-    tensors["lm_head.weight"] = np.ones((8, 30), np.float16)
-    folder = _folder(tmp_path / "in", tensors, section)
-    wanted = {
-        layer: reorder.dequantize(record_in(folder, layer)).numpy() for layer in ("m.up", "m.down")
-    }
-    rules = (
-        "*: pack_quantized -> pack_quantized(scales=f32)",
-        "*up: pack_quantized -> int_quantized",
-    )
-    converted(folder, tmp_path / "out", *rules)
-    written = json.loads((tmp_path / "out/config.json").read_text())["quantization_config"]
-    found = {
-        group["targets"][0]: (group["format"], group["weights"]["num_bits"])
-        for group in written["config_groups"].values()
-    }
-    assert found == {"m.up": ("int-quantized", 8), "m.down": ("pack-quantized", 8)}
-    assert (written["format"], written["ignore"]) == ("mixed-precision", ["lm_head"])
-    for layer, values in wanted.items():
-        made = reorder.dequantize(record_in(tmp_path / "out", layer)).numpy()
-        assert np.array_equal(made, values)
 
 
 def test_what_is_said_besides_weights_stays_while_the_section_is_true(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """What the tensors of a quantised weight are: all that says it must agree."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,6 @@ import reorder
 from memdesc import MemdescError
 from memdesc.record import record_desc
 from reorder.checkpoints.config import Configs
-from reorder.cli import main
 from tests.checkpoints import fp8_layer, gptq_layer, write_config, write_safetensors
 from tests.unit.reorder.checkpoints.convert.results import converted, refused
 from tests.work import hangs_fail
@@ -48,33 +46,6 @@ def values(folder: Path, *name: str, **options: Any) -> NDArray[np.float32]:
             checkpoint.record("fc", *name, **options)
         ).numpy()
         return found
-
-
-def inspected(folder: Path, capsys: pytest.CaptureFixture[str]) -> tuple[dict[str, str], str]:
-    """Return the layout of each tensor, and the notes."""
-    assert main(["inspect", str(folder), "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    return {row["name"]: row["layout"] for row in found["tensors"]}, "\n".join(found["notes"])
-
-
-def test_words_of_another_record_are_refused_by_their_shapes(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    layer, wanted = gptq_layer(dims=(256, 256))
-    write(folder, layer)
-    assert np.array_equal(values(folder, "gptq"), wanted)
-    shapes = "'fc.qzeros' of s32 has the shape (4, 32) and 512 bytes, not (4, 256)"
-    assert shapes in reason(folder, "awq")
-    assert "no tensor 'fc'; it has fc.qweight, " in reason(folder, "q4_0")
-    write_config(folder, quant_method="awq")
-    assert shapes in reason(folder)
-    layouts, notes = inspected(folder, capsys)
-    assert layouts["fc.qweight"] == "plain"
-    assert "config.json declares awq: 'fc.qzeros' of s32 has the shape (4, 32)" in notes
-    assert "config.json declares awq, not gptq" in reason(folder, "gptq")
-    write_config(folder, quant_method="gptq")
-    assert np.array_equal(values(folder), wanted)
-    assert inspected(folder, capsys) == ({f"fc.{x}": f"gptq {x}" for x in layer}, "")
 
 
 @pytest.mark.parametrize("name", ["qweight", "qzeros", "scales"])
@@ -157,49 +128,6 @@ def test_other_names_of_keys_say_the_same(folder: Path) -> None:
     assert "checkpoint_format is 'gptq', but format is 'gptq_v2'; correct" in reason(folder)
     write_config(folder, quant_method="awq", format="gemv")
     assert "version is 'gemv', not gemm" in reason(folder)
-
-
-@pytest.mark.parametrize(
-    ("file", "config", "reads"),
-    [
-        ("quantize_config.json", {"bits": 4, "group_size": 64, "desc_act": False}, True),
-        ("quantize_config.json", {"bits": 4, "checkpoint_format": "gptq_v2"}, False),
-        ("quant_config.json", {"w_bit": 4, "q_group_size": 64, "version": "GEMM"}, False),
-        ("hf_quant_config.json", {"quantization": {"quant_algo": "NVFP4"}}, False),
-        (
-            "config.json",
-            {"a": {"text_config": {"quantization_config": {"quant_method": "gptq"}}}},
-            True,
-        ),
-        ("config.json", {"quantization_config": None}, None),
-    ],
-)
-def test_other_files_and_nested_sections_declare_records(
-    folder: Path, file: str, config: Any, reads: bool | None
-) -> None:
-    layer, wanted = gptq_layer()
-    write(folder, layer)
-    (folder / file).write_text(json.dumps(config))
-    if reads:
-        assert np.array_equal(values(folder), wanted)
-    elif reads is None:
-        assert "no config.json has a quantization_config" in reason(folder)
-    elif config.get("checkpoint_format"):
-        assert not np.array_equal(values(folder), wanted)
-    else:
-        reason(folder)
-
-
-def test_files_that_contradict_each_other_are_refused(folder: Path) -> None:
-    write(folder, gptq_layer()[0])
-    write_config(folder, quant_method="gptq", checkpoint_format="gptq_v2")
-    (folder / "quantize_config.json").write_text(json.dumps({"bits": 4}))
-    assert values(folder).shape == (128, 256)  # it says nothing of the version
-    (folder / "quantize_config.json").write_text(json.dumps({"checkpoint_format": "gptq"}))
-    said = reason(folder)
-    assert said.startswith(f"in {str(folder)!r} config.json declares gptq(zeros=v2)")
-    assert "declares gptq(zeros=v2), and quantize_config.json declares gptq(zeros=v1)" in said
-    assert said == reason(folder, "gptq", zeros="v2")
 
 
 @pytest.mark.parametrize("section", [{"quant_method": "awq"}, {"quant_method": "x"}, {"bits": []}])
@@ -292,13 +220,17 @@ def test_layers_that_a_file_leaves_plain_have_no_record(
 
 
 _KIND = {"type": "int", "strategy": "channel"}
-_GROUPS = {
-    text: {"targets": [text], "weights": _KIND | {"num_bits": bits}}
-    for text, bits in (("re:f.*", 4), ("re:.*c$", 8))
-}
-_NO_WEIGHTS = {"cache": {"targets": ["re:.*"], "weights": None}}
 _COMPRESSED = {"quant_method": "compressed-tensors", "format": "pack-quantized"}
 _DYNAMIC = {r"-:.*\.gate$": {}, r"+:.*[.]up": {"bits": 8}, ".*": {"bits": 4}, ".*u.*": {"bits": 3}}
+
+
+def _groups(**bits: int) -> dict[str, Any]:
+    groups = {
+        name: {"targets": [name], "weights": _KIND | {"num_bits": number}}
+        for name, number in bits.items()
+    }
+    nothing = {"targets": ["re:.*", "LlamaAttention"], "weights": None}
+    return _COMPRESSED | {"config_groups": groups | {"cache": nothing}}
 
 
 @pytest.mark.parametrize(
@@ -314,7 +246,12 @@ _DYNAMIC = {r"-:.*\.gate$": {}, r"+:.*[.]up": {"bits": 8}, ".*": {"bits": 4}, ".
             {"lm_head": None, "a.b": None, "a.b.c": 4, "x.a.b": 4, "model.lm_head": 4},
         ),
         # the first expression in sorted order, of groups that have weights
-        (_COMPRESSED | {"config_groups": _GROUPS | _NO_WEIGHTS}, {"fc": 8, "fd": 4}),
+        (_groups(**{"re:f.*": 4, "re:.*c$": 8}), {"fc": 8, "fd": 4}),
+        # names, then expressions, then classes
+        (
+            _groups(**{"Linear": 2, "re:.*_proj$": 4, "m.1.up_proj": 8, "re:.*.up$": 6}),
+            {"m.0.up_proj": 4, "m.1.up_proj": 8, "m.1.up": 6, "m.0.down": 2},
+        ),
         # the first expression as it is written
         (
             {"quant_method": "gptq", "bits": 2, "dynamic": _DYNAMIC},

@@ -207,22 +207,6 @@ def _mlx(bits: int = 4, group: int = 64, **more: Any) -> dict[str, Any]:
     return {"bits": bits, "group_size": group, **more}
 
 
-def test_layers_have_options_of_their_own_or_stay_floats(tmp_path: Path) -> None:
-    sizes = {"embed": (4, 64), "a.b": (3, 32), "fc": (8, 128)}
-    layers = {name: mlx(*each)[0] for name, each in sizes.items()}
-    layers["head"] = {".weight": np.ones((4, 8), ml_dtypes.bfloat16)}
-    own = {name: _mlx(*sizes[name]) for name in ("a.b", "fc")}
-    section = _mlx() | own | {"head": False}
-    config = {"quantization": section, "quantization_config": section}
-    folder = write_model(tmp_path / "in", layers, config)
-    for name, (bits, group) in sizes.items():
-        assert record_in(folder, name).desc == record_desc(DIMS, "mlx", bits=bits, group=group)
-    rules = [f"{name}: mlx(bits={each[0]}) -> plain, bf16" for name, each in sizes.items()]
-    found = converted(folder, tmp_path / "out", *rules)
-    for name, each in sizes.items():
-        assert np.array_equal(found[f"{name}.weight"], mlx(*each)[1])
-
-
 def test_bits_that_a_rule_leaves_out_are_those_of_the_model(tmp_path: Path) -> None:
     layer, wanted = mlx(8)
     folder = write_model(tmp_path / "in", {"fc": layer}, {"quantization": _mlx(8)})

@@ -292,22 +292,6 @@ def test_layers_of_models_with_parts_are_listed_by_how_their_names_end(tmp_path:
     assert section["config_groups"]["group_0"]["targets"] == ["Linear"]
     with reorder.open_checkpoint(tmp_path / "out") as checkpoint:
         assert checkpoint.record("model.layers.0.mlp").desc.name == "pack_quantized"
-    # groups of several formats name their layers
-    layers = _layers_of_bits(q=8) | beside
-    source = _model(
-        tmp_path / "mixed",
-        gptq_layer()[0],
-        _GPTQ | {"dynamic": {r"+:.*\.q": {"bits": 8}}},
-        layers,
-        text_config={"model_type": "llama"},
-    )
-    _, config, _ = _made(source, tmp_path / "groups", "compressed-tensors")
-    first, second = config["quantization_config"]["config_groups"].values()
-    mlps = [f"model.layers.{k}.mlp" for k in range(2)]
-    assert first["targets"] == [*mlps, r"re:(.*\.)?model\.layers\.0\.mlp$", r"re:(.*\.)?1\.mlp$"]
-    assert second["targets"] == ["model.layers.2.mlp.q", r"re:(.*\.)?q$"]
-    for name in (*mlps, "model.layers.2.mlp.q"):
-        assert np.array_equal(_numbers(tmp_path / "groups", name), _numbers(source, name).T)
 
 
 @pytest.mark.parametrize("name", ["fp8_tensor", "fp8_channel", "fp8_block(block=64)"])
@@ -376,6 +360,15 @@ experts.0.up and model.layers.2.mlp.experts.0.down have different formats
 "targets": ["model.layers.2.mlp.q"], "weights": {"num_bits": 8
     made(under("experts.0.up", gptq()), GPTQ | {"dynamic": {r"+:.*[.]q": {"bits": 8}}},
         "compressed-tensors", under(L2 + "q", bits(8)))
+"targets": ["model.layers.0.mlp", "model.layers.1.mlp",
+"re:(.*\\\\.)?model\\\\.layers\\\\.0\\\\.mlp$", "re:(.*\\\\.)?1\\\\.mlp$"]
+"targets": ["model.layers.2.mlp.q", "re:(.*\\\\.)?q$"]
+    made(gptq(), GPTQ | {"dynamic": {r"+:.*[.]q": {"bits": 8}}}, "compressed-tensors",
+        under(L2 + "q", bits(8)) | {"vision.layers.0.mlp.weight": ones(4, 128)},
+        config={"text_config": {"model_type": "llama"}})
+"format": "mixed-precision", "config_groups": {"group_0": {"targets": ["model.layers.0.mlp"]
+"targets": ["model.layers.1.mlp"], "weights": {"num_bits": 8
+    made(awq(zeros=(8, 9)), AWQ, "compressed-tensors", {}, "*.1.mlp: awq -> int_quantized")
 would list proj as not quantised, in modules_to_not_convert, and transformers
 finds that name in model.layers.0.mlp.up_proj, so it would load the codes
     refused(under("up_proj", fp8_tensor()), compressed("tensor"), "fp8-block",
@@ -422,6 +415,11 @@ config.json says expert_dtype 'nf4', which stores experts in another type
     refused(fp8(), FP8 | {"expert_dtype": "nf4"}, "bf16")
 
 # files that contradict the tensors or each other
+config.json declares gptq(zeros=v2
+and quantize_config.json declares gptq(zeros=v1)
+    refused(gptq(), GPTQ | {"checkpoint_format": "gptq_v2"}, "f16",
+        old={"checkpoint_format": "gptq"})
+    made(gptq(), GPTQ | {"checkpoint_format": "gptq_v2"}, "f16", old={"bits": 4})
 ignores model.layers.0.mlp, by '-:.*[.]0[.]mlp', but its tensors are quantised
     refused(gptq(), GPTQ | {"dynamic": {r"-:.*[.]0[.]mlp": {}}}, "f16")
 declares group_size 32, but the shapes of the tensors
