@@ -62,10 +62,7 @@ def holds_experts(tensor: Entry | Tensor) -> bool:
 
 
 def split_stacks(entries: Mapping[str, Entry]) -> dict[str, Entry]:
-    """Return entries with the experts of each stack as entries of their own.
-
-    Fails if there is an entry of such a name already.
-    """
+    """Return entries with the experts of each stack as their own, unless there is one already."""
     names = {layer: name for name, layer in _LAYERS.items()}
     found: dict[str, Entry] = {}
     for name, entry in entries.items():

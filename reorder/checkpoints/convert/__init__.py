@@ -1,7 +1,7 @@
 """Conversion of checkpoints: rules, a plan, and tasks of bounded memory.
 
 `conversion` has `convert`, with its `options`. `rules` are what a user gives, and `targets` makes
-them for whole models. `plan` applies rules to tensors and makes `steps`; `numbers` checks that the
-new formats hold the scales. `outputs` plans the files, `config` what config.json says, and `beside`
-which tensors are left out. `cluster` writes the files on Dask.
+them for whole models. `plan` applies rules to tensors and makes `steps`, which check that the new
+formats hold the scales. `outputs` plans the files, and `config` what config.json says. `cluster`
+writes the files on Dask.
 """

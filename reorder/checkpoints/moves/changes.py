@@ -110,20 +110,14 @@ class Change(ABC):
 
     @abstractmethod
     def apply(self, read: Bytes) -> Bytes:
-        """Return the bytes to write; the next call may reuse their buffers.
-
-        Fails if dst cannot hold a number.
-        """
+        """Return the bytes to write, until the next call. Fails if dst cannot hold a number."""
 
     def with_chosen(self, written: Bytes) -> tuple[Change, Bytes]:
         """Return the change with the scales that `apply` chose and wrote, and what that writes."""
         return self, written
 
     def definition(self, read: Bytes, written: Bytes) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Return the numbers that the definition wants, and those that the bytes written hold.
-
-        Scales that are chosen are given first, by `with_chosen`.
-        """
+        """Return the numbers that are wanted, and those written; see also `with_chosen`."""
         raise NotImplementedError
 
 
@@ -202,10 +196,9 @@ def copied(nbytes: int) -> Reorder:
 
 @dataclass(frozen=True)
 class Quantize(Change):
-    """Floats that become codes by scales that are chosen from the data, and written beside them.
+    """Floats that become codes, and scales chosen from the data: tensors, or those of a record.
 
-    They are a tensor each, and for unsigned integers zero points are a third; or they are those of
-    a record. `axes` and `groups` are those of `reorder.quantize`.
+    For unsigned integers zero points are a third. `axes` and `groups` are as in `quantize`.
     """
 
     src: MemoryDesc
@@ -265,15 +258,11 @@ class Quantize(Change):
         """Codes, scales and zero points."""
         if isinstance(self.dst, RecordDesc):
             return super().writes
-        scales = {
-            role: Operand(
-                desc.nbytes,
-                (FieldLayout.of(desc)._replace(groups=self.alignment),),
-                is_written=True,
-            )
-            for role, desc in self.scales.items()
-        }
-        return {**super().writes, **scales}
+        found = dict(super().writes)
+        for role, desc in self.scales.items():
+            part = FieldLayout.of(desc)._replace(groups=self.alignment)
+            found[role] = Operand(desc.nbytes, (part,), is_written=True)
+        return found
 
     def apply(self, read: Bytes) -> Bytes:
         """Choose scales, and convert."""

@@ -7,8 +7,7 @@ shapes share their pieces.
 
 Pieces are regions of whole blocks of every operand. One dim after another is halved, in whole
 blocks, until a region is small enough: each time the dim whose halves have the longest runs. The
-innermost blocks of a region form one contiguous run of bytes; the blocks around them are loops over
-such runs. Once runs are back to back in a buffer, the layout there has smaller strides.
+innermost blocks of a region form one run of bytes; the blocks around them are loops over such runs.
 """
 
 from __future__ import annotations
@@ -51,9 +50,8 @@ class Region(NamedTuple):
 class Runs(NamedTuple):
     """Runs of bytes of one length in a tensor, whose starts are those of a loop nest."""
 
-    # the first byte of the first run
+    # the first byte of the first run, and the bytes of each
     start: int
-    # bytes of each run
     length: int
     # the number of runs and the bytes from one to the next, outermost loop first
     loops: tuple[tuple[int, int], ...] = ()
@@ -117,8 +115,8 @@ class Operand(NamedTuple):
     def compact(self, region: Region) -> tuple[Runs, tuple[Layout, ...]] | None:
         """Return the runs of a region, and the layouts of the fields in these bytes.
 
-        None if there are no such runs: they would not be whole bytes, or hold other elements. Runs
-        that are read may include gaps no longer than the data between them.
+        None if they would not be whole bytes, or hold other elements. Runs that are read may
+        include gaps no longer than the data between them.
         """
         views = [field.view(region) for field in self.fields]
         if any(view.xor for view in views):
@@ -159,17 +157,18 @@ class Cut(NamedTuple):
     sizes: _Sizes
 
     @property
+    def _starts(self) -> list[range]:
+        return [range(0, n, step) for n, step in zip(self.change.dims, self.sizes, strict=False)]
+
+    @property
     def number(self) -> int:
         """How many pieces there are."""
-        pairs = zip(self.change.dims, self.sizes, strict=False)
-        return prod(-(-size // step) for size, step in pairs)
+        return prod(map(len, self._starts))
 
     def pieces(self) -> Iterator[Piece]:
         """Return the pieces."""
-        dims = self.change.dims
-        steps = zip(dims, self.sizes, strict=False)
-        for at in product(*(range(0, size, step) for size, step in steps)):
-            yield _piece(self.change, _region_at(at, dims, self.sizes))
+        for at in product(*self._starts):
+            yield _piece(self.change, _region_at(at, self.change.dims, self.sizes))
 
 
 def cut(change: Change, max_bytes: int, threads: int = 1, wanted: int = _PIECE_NBYTES) -> Cut:
@@ -183,14 +182,11 @@ def cut(change: Change, max_bytes: int, threads: int = 1, wanted: int = _PIECE_N
 
     Examples
     --------
-    >>> import memdesc
-    >>> from reorder.checkpoints.moves.changes import Reorder, Repack
-    >>> from reorder.checkpoints.moves.pieces import cut
-    >>> src, dst = (memdesc.memory_desc((64, 6), "f32", tag) for tag in ("ab", "Ab16a"))
-    >>> for piece in cut(Reorder(src, dst), 1600).pieces():
-    ...     print(piece.change.dst, piece.reads["memory"].start, piece.writes["memory"].start)
-    memory_desc((32, 6), 'f32', 'Ab16a') 0 0
-    memory_desc((32, 6), 'f32', 'Ab16a') 768 768
+    >>> from memdesc import memory_desc
+    >>> from reorder.checkpoints.moves.changes import Reorder
+    >>> change = Reorder(*(memory_desc((64, 6), "f32", tag) for tag in ("ab", "Ab16a")))
+    >>> [piece.writes["memory"] for piece in cut(change, 1600).pieces()]
+    [Runs(start=0, length=768, loops=()), Runs(start=768, length=768, loops=())]
     """
     dims, operands = change.dims, (*change.reads.values(), *change.writes.values())
     nbytes = sum(each.nbytes for each in operands)
@@ -207,20 +203,17 @@ def cut(change: Change, max_bytes: int, threads: int = 1, wanted: int = _PIECE_N
 def _piece(change: Change, region: Region) -> Piece:
     sides = change.reads, change.writes
     if not region.sizes or region.sizes == change.dims == change.alignment:
-        reads, writes = (
-            {role: Runs(0, each.nbytes) for role, each in held.items()} for held in sides
-        )
+        reads, writes = ({role: Runs(0, x.nbytes) for role, x in held.items()} for held in sides)
         return Piece(change, reads, writes)
-    runs: list[dict[str, Runs]] = [{}, {}]
-    layouts: list[dict[str, tuple[Layout, ...]]] = [{}, {}]
+    runs: tuple[dict[str, Runs], dict[str, Runs]] = {}, {}
+    layouts = dict[str, tuple[Layout, ...]](), dict[str, tuple[Layout, ...]]()
     for k, operands in enumerate(sides):
         for role, operand in operands.items():
             found = operand.compact(region)
             if found is None:
                 raise MemdescError(f"{change}: {region} shares bytes with others")
             runs[k][role], layouts[k][role] = found
-    (reads, writes), part = runs, change.part(region, *layouts)
-    return Piece(part, reads, writes, region.offsets)
+    return Piece(change.part(region, *layouts), *runs, region.offsets)
 
 
 # --- how large regions are ---
@@ -242,11 +235,14 @@ def _sizes(
 ) -> _Sizes:
     """Return the sizes of regions that cover dims without a 0: the smallest that have long runs."""
     (wanted, most), steps = bounds, _steps(dims, operands, alignment)
-    whole = _grid(dims, operands, dims)
-    sizes, tried = dims, [] if whole is None else [whole]
+    sizes, tried = dims, [*filter(None, [_grid(dims, operands, dims)])]
     while not tried or tried[-1].nbytes > min(wanted, _SMALL_PIECE):
-        grids = [_grid(dims, operands, halved) for halved in _halved(sizes, steps)]
-        legal = [each for each in grids if each is not None]
+        halved = (
+            (*sizes[:dim], max(-(-size // step) // 2, 1) * step, *sizes[dim + 1 :])
+            for dim, (size, step) in enumerate(zip(sizes, steps, strict=True))
+            if size > step
+        )
+        legal = [*filter(None, (_grid(dims, operands, each) for each in halved))]
         if not legal:
             break
         tried.append(min(legal, key=lambda each: each.cost))
@@ -283,14 +279,6 @@ def _grid(dims: _Sizes, operands: tuple[Operand, ...], sizes: _Sizes) -> _Grid |
 def _region_at(at: _Sizes, dims: _Sizes, sizes: _Sizes) -> Region:
     ends = zip(sizes, dims, at, strict=False)
     return Region(tuple(min(step, size - i) for step, size, i in ends), at)
-
-
-def _halved(sizes: _Sizes, steps: _Sizes) -> Iterator[_Sizes]:
-    """Return copies of the sizes in which one of them is halved, if it has several steps."""
-    for dim, (size, step) in enumerate(zip(sizes, steps, strict=True)):
-        if size > step:
-            half = max(-(-size // step) // 2, 1) * step
-            yield (*sizes[:dim], half, *sizes[dim + 1 :])
 
 
 def _steps(dims: _Sizes, operands: tuple[Operand, ...], alignment: _Sizes) -> _Sizes:

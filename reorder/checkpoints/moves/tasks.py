@@ -61,10 +61,7 @@ class Task(NamedTuple):
         return lost
 
     def check(self) -> None:
-        """Read back what `run` wrote, and compare all of it with what the task makes now.
-
-        A part of some 64 KiB is compared with the definition too.
-        """
+        """Compare what `run` wrote with what it makes now, and a part with the definition too."""
         read = _read("read", self.src, self.piece.reads)
         written = _read("written", self.dst, self.piece.writes)
         made = self._made(read)
@@ -147,11 +144,7 @@ class _Queue:
             self.stop(error)
 
     def _take(self) -> Task | None:
-        """Return the next task, once there is room for it; None at the end.
-
-        The task that the thread had before is done. If the next one fits, the same thread goes on
-        with its buffers; a thread that has to wait frees its own.
-        """
+        """Return the next task, once there is room for it; None at the end. The last is done."""
         with self._state:
             self._leave()
             while (found := self._next) is not None:
@@ -159,7 +152,7 @@ class _Queue:
                     self._next = next(self._tasks, None)
                     self._held[get_ident()] = found.nbytes
                     break
-                scratch.clear()
+                scratch.clear()  # a thread that goes on keeps its buffers
                 self._state.wait()
             return found
 
