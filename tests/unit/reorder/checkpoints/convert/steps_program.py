@@ -16,6 +16,7 @@ from typing import Any
 
 import reorder
 from reorder.checkpoints import writer
+from tests.unit.reorder.checkpoints.convert.results import contents
 
 _KILLED = 9
 _CALLS = {
@@ -93,26 +94,19 @@ def value_of(target: Path) -> bytes | None:
         return b"".join(found[name].data.tobytes() for name in found)
 
 
-def files_of(folder: Path) -> dict[str, bytes]:
-    """Return all files below a folder."""
-    paths = (path for path in folder.rglob("*") if path.is_file())
-    return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
-
-
 class Trial:
     """A conversion that is to end at some call, in a copy of the template."""
 
     def __init__(self, folder: Path, name: str) -> None:
-        self._folder, self._work, self._name = folder, folder / "work", name
+        self._folder, self._work = folder, folder / "work"
         self._target = self._work / name
-        self._has_old = os.path.lexists(folder / "template" / name)
         self._begin()
         self._old = value_of(self._target)
         # here, so that the children find all that they need imported
-        self._run(overwrite=self._has_old)
-        self._new, self._wanted = value_of(self._target), files_of(self._work)
+        self._run(overwrite=self._old is not None)
+        self._new, self._wanted = value_of(self._target), contents(self._work)
 
-    def check(self, last: int) -> str:
+    def check(self, last: int | None) -> str:
         """End before a call; returns what is wrong."""
         self._begin()
         code = in_child(lambda: self._recorded(last))
@@ -121,19 +115,15 @@ class Trial:
             return "the conversion failed"
         if found not in (self._old, self._new):
             return "what is there is neither the old output nor the new one"
-        has_new = found == self._new
-        if in_child(lambda: self._run(overwrite=self._has_old or has_new)):
+        is_there = found is not None
+        if in_child(lambda: self._run(overwrite=is_there)):
             return "it is not resumed"
-        after = files_of(self._work)
-        left = after.keys() - self._wanted.keys()
-        if left:
-            return f"{left} are left"
-        return "" if after == self._wanted else "other"
+        after = contents(self._work)
+        return "" if after == self._wanted else f"{after.keys() ^ self._wanted.keys()} or others"
 
     def calls(self) -> list[list[str]]:
         """Return the calls of a conversion that nobody ends."""
-        self._begin()
-        in_child(lambda: self._recorded(None))
+        self.check(None)
         found: list[list[str]] = json.loads((self._folder / "calls").read_text())
         return found
 
@@ -143,7 +133,7 @@ class Trial:
 
     def _recorded(self, last: int | None) -> None:
         recorder = Recorder(self._work, last)
-        self._run(overwrite=self._has_old)
+        self._run(overwrite=self._old is not None)
         (self._folder / "calls").write_text(json.dumps(recorder.calls))
 
     def _run(self, *, overwrite: bool) -> None:
@@ -156,8 +146,7 @@ def main(folder: Path, name: str) -> None:
     trial = Trial(folder, name)
     calls = trial.calls()
     for last, call in enumerate(calls):
-        problem = trial.check(last)
-        if problem:
+        if problem := trial.check(last):
             sys.exit(f"ended before call {last}, {call} if nobody ends it: {problem}")
     sys.stdout.write(json.dumps(calls))
 

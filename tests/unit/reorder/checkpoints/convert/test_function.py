@@ -140,17 +140,11 @@ def test_a_callback_may_change_the_working_folder(
     (tmp_path / "rules.txt").write_text("*.norm.weight: f32\n")
     monkeypatch.chdir(tmp_path)
     rules: list[str | Path] = [Path("rules.txt"), *_RULES]
-    options = _SMALL._replace(verify=True)
-    reorder.convert(
-        model.name,
-        "out",
-        map=rules,
-        options=options,
-        progress=lambda _: os.chdir(tmp_path / "elsewhere"),
-    )
-    reorder.convert(
-        model, tmp_path / "wanted", map=[tmp_path / "rules.txt", *_RULES], options=options
-    )
+    settings = _SMALL._replace(verify=True)
+    for target in ("out", tmp_path / "wanted"):
+        monkeypatch.chdir(tmp_path)
+        leave = (lambda _: os.chdir(tmp_path / "elsewhere")) if target == "out" else None
+        reorder.convert(model.name, target, map=rules, options=settings, progress=leave)
     assert contents(tmp_path / "out") == contents(tmp_path / "wanted")
 
 
