@@ -6,7 +6,7 @@ import os
 import re
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc import MemdescError
 from memdesc.errors import short_repr
@@ -111,11 +111,7 @@ def check_paths(source: Path, container: Container, target: Path) -> None:
 
 
 def plan_output(
-    source: Path,
-    container: Container,
-    target: Path,
-    plan: Plan,
-    shard_bytes: int | None,
+    source: Path, container: Container, target: Path, plan: Plan, shard_bytes: int | None
 ) -> Output:
     """Plan all files of an output."""
     name = _SHARDS if is_folder(target) else format_of(target).name
@@ -123,20 +119,28 @@ def plan_output(
     tensors = [tensor for step in plan.steps for tensor in step.tensors]
     warnings = [*_tensor_warnings(container, plan.steps, name)]
     if container.left_out and (container.format != name or is_folder(target)):
-        warnings.append(
-            f"{_first(map(short_repr, container.left_out))} are not written: {NOT_BYTES}"
-        )
+        left_out = _first(map(short_repr, container.left_out))
+        warnings.append(f"{left_out} are not written: {NOT_BYTES}")
     others = [*_other_files(source, container)]
     if is_folder(target):
-        made = _plan_folder(source, container, plan, others, metadata, shard_bytes)
+        stem = stem_of(path.name for path in container.files)
+        made = _beside(source, stem, plan, others)
+        # weights that are not tensors of this checkpoint stay out of it, thanks to an index
+        names = [file.name for file in made.files]
+        is_indexed = any("/" not in each and each.endswith(_WEIGHTS) for each in names)
+        if shard_bytes is None:
+            sizes = [FileState.at(path).nbytes for path in container.files]
+            shard_bytes = max(sizes) if len(sizes) > 1 else _UNBOUNDED
+        shards = plan_shards(tensors, metadata, shard_bytes, stem=stem, is_indexed=is_indexed)
+        made = made._replace(files=(*made.files, *shards))
     elif shard_bytes is not None:
         raise MemdescError(f"{str(target)!r} is one file; name a folder for shards")
     else:
         made = Output((plan_file(target, tensors, metadata),))
         if others:
-            names = _first(path.relative_to(source).as_posix() for path in others)
+            shown = _first(path.relative_to(source).as_posix() for path in others)
             warnings.append(
-                f"the output is one file, without {names} of the input; name a folder to keep them"
+                f"the output is one file, without {shown} of the input; name a folder to keep them"
             )
     warnings += made.warnings
     if all(file.name != CONFIG for file in made.files):
@@ -150,21 +154,10 @@ def plan_output(
     return made._replace(files=files, warnings=tuple(warnings))
 
 
-def _plan_folder(
-    source: Path,
-    container: Container,
-    plan: Plan,
-    found: Sequence[Path],
-    metadata: dict[str, Any],
-    shard_bytes: int | None,
-) -> Output:
-    """Plan the shards in a folder, and what the other files of a model become."""
-    if shard_bytes is None:
-        sizes = [FileState.at(path).nbytes for path in container.files]
-        shard_bytes = max(sizes) if len(sizes) > 1 else _UNBOUNDED
-    stem = stem_of(path.name for path in container.files)
+def _beside(source: Path, stem: str, plan: Plan, found: Sequence[Path]) -> Output:
+    """Plan what the other files of a model become in a folder."""
     is_changed = not all(step.is_copy for step in plan.steps)
-    kept: dict[str, Path] = {}
+    files, copied, warnings = list[PlannedFile](), list[Step](), list[str]()
     left: dict[str, list[str]] = {}
     for path in found:
         name = path.relative_to(source).as_posix()
@@ -187,28 +180,21 @@ def _plan_folder(
         elif name in OLD_CONFIGS and plan.moved:
             check_left_out(read_if_exists(source / CONFIG, MAX_CONFIG), name, plan)
             why = "they describe the input"
-        else:
-            kept[name] = path
-            continue
-        left.setdefault(why, []).append(name)
-    warnings = [f"left out, because {why}: {_first(names)}" for why, names in left.items()]
-    # weights that are not tensors of this checkpoint stay out of it, thanks to an index
-    is_indexed = any("/" not in name and name.endswith(_WEIGHTS) for name in kept)
-    tensors = [tensor for step in plan.steps for tensor in step.tensors]
-    files = [*plan_shards(tensors, metadata, shard_bytes, stem=stem, is_indexed=is_indexed)]
-    copied: list[Step] = []
-    for name, path in kept.items():
-        if name == CONFIG:
+        elif name == CONFIG:
             text, told = moved_config(read_small(path, MAX_CONFIG), plan)
             warnings += told
-            files.insert(0, PlannedFile(name, len(text), ((0, text),), {}))
+            files.append(PlannedFile(name, len(text), ((0, text),), {}))
+            continue
         else:
             state, inner = FileState.at(path), f"\0{name}"
             nbytes, shape = state.nbytes, (state.nbytes,)
             entry = Entry(path.name, "u8", shape, path, 0, nbytes, state)
             copied.append(copied_step(entry, Tensor(inner, "u8", shape, nbytes)))
-            files.insert(0, PlannedFile(name, nbytes, (), {inner: Span(0, nbytes)}))
-    return Output(tuple(files), tuple(copied), tuple(warnings))
+            files.append(PlannedFile(name, nbytes, (), {inner: Span(0, nbytes)}))
+            continue
+        left.setdefault(why, []).append(name)
+    told = [f"left out, because {why}: {_first(names)}" for why, names in left.items()]
+    return Output(tuple(files), tuple(copied), (*told, *warnings))
 
 
 def _other_files(source: Path, container: Container) -> Iterator[Path]:

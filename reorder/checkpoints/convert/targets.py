@@ -53,17 +53,6 @@ class Way(NamedTuple):
     # config.json says that all zero points are the middle code
     is_symmetric: bool
 
-    def takes(self, desc: RecordDesc, *, said_symmetric: bool) -> bool:
-        """Whether it applies to a record; `said_symmetric` is what config.json says about it."""
-        fits = not self.is_symmetric or desc.rule.is_symmetric or said_symmetric
-        return desc.name in self.sources and self.codes in ("", desc.codes.kind) and fits
-
-    def made(self, desc: RecordDesc) -> FormatName:
-        """Return what a record becomes."""
-        held = dict(desc.options)
-        options = ((key, held[key] if value == "*" else value) for key, value in self.dst.options)
-        return FormatName(self.dst.name, (*options,))
-
 
 class Target(NamedTuple):
     """What the weights of a model become."""
@@ -372,21 +361,25 @@ def _rule(
 
 def _target_record(name: str, prefix: str, desc: RecordDesc, *, said_symmetric: bool) -> FormatName:
     """Return what a record becomes in a target. Fails if the target does not hold its numbers."""
-    target = TARGETS[name]
+    target, held = TARGETS[name], dict(desc.options)
     decoded = " and ".join(f"--to {each}" for each, other in TARGETS.items() if other.dtype)
-    way = next((w for w in target.ways if w.takes(desc, said_symmetric=said_symmetric)), None)
-    if way is not None:
+    ways = [way for way in target.ways if desc.name in way.sources]
+    for way in ways:
+        fits = not way.is_symmetric or desc.rule.is_symmetric or said_symmetric
+        if not fits or way.codes not in ("", desc.codes.kind):
+            continue
         if len(desc.dims) > len("oi") and not target.takes_joint:
             raise MemdescError(
                 f"{prefix} is {desc.name} with all experts of a layer in one tensor, and loaders "
                 f"of {name} do not read that; {decoded} decode it"
             )
-        return way.made(desc)
-    read = {way.codes for way in target.ways if desc.name in way.sources}
-    if not read and any(desc.name == way.dst.name for way in target.ways):
+        options = ((key, held[key] if value == "*" else value) for key, value in way.dst.options)
+        return FormatName(way.dst.name, (*options,))
+    if not ways and any(desc.name == way.dst.name for way in target.ways):
         return FormatName(desc.name, desc.options)
     taken = ", ".join(dict.fromkeys(each for way in target.ways for each in way.sources))
-    taken += f" with codes of {', '.join(read)}, not {desc.codes.kind}" if read else ""
+    codes = ", ".join({way.codes for way in ways})
+    taken += f" with codes of {codes}, not {desc.codes.kind}" if ways else ""
     by = f"--to {name} then rounds them again" if target.floats else ""
     raise MemdescError(
         f"{prefix} is {desc.name}, and --to {name} takes only {taken}, because {name} does not "
