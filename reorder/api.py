@@ -11,13 +11,12 @@ import numpy as np
 from memdesc import ImageDesc, MemdescError, MemoryDesc
 from memdesc.names import is_image
 from reorder.calls import SEEN, Passed, key_of, known, known_call, note, note_tensors, usual
-from reorder.forks import importing
 from reorder.memory.dlpack import from_dlpack, is_exporter
 from reorder.memory.inputs import as_memory, as_output, from_pixels, result_desc, to_pixels
 from reorder.memory.memory import Memory, MemoryDraft
 from reorder.plan.plan import ReorderPlan, checked_plan
 from reorder.plan.planner import plan_reorder
-from reorder.stack import on_enough_stack
+from reorder.stack import load_late
 from reorder.threads import checked_threads, current_limit, limits, refuse_threads
 from reorder.values.attr import Attr, check_beta
 
@@ -417,9 +416,8 @@ def _load_device() -> Callable[..., DeviceMemory]:
 @cache
 def _load_backend() -> type[PreparedReorder]:
     def load() -> type[PreparedReorder]:
-        with importing:
-            from reorder.cpu import PreparedReorder  # loads LLVM, which is slow
+        from reorder.cpu import PreparedReorder  # most programs only plan, or use a device
 
         return PreparedReorder
 
-    return on_enough_stack(load)
+    return load_late(load)

@@ -145,7 +145,7 @@ def known_call(
         views.append(view)
     if not reorder.is_fast_call_due():
         return SEEN
-    reorder.load_fast_call()
+    reorder.load_fast_call(address_of(out.memory.data))
     run = _runner(reorder, views, wanted)
     if run is None:
         return LONG

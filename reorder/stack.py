@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Generic, TypeVar
 
-from reorder.forks import at_fork
+from reorder.forks import at_fork, importing
 
 _Result = TypeVar("_Result")
 
@@ -63,6 +63,16 @@ def on_enough_stack(function: Callable[[], _Result]) -> _Result:
         # at interpreter shutdown, or when the system cannot start more threads
         return function()
     return thread.result()
+
+
+def load_late(load: Callable[[], _Result]) -> _Result:
+    """Call a function that imports modules at their first use, with enough stack, as forks wait."""
+
+    def run() -> _Result:
+        with importing:
+            return load()
+
+    return on_enough_stack(run)
 
 
 @contextmanager

@@ -101,7 +101,7 @@ def measure(case: Case, threads: int, peers: Iterable[MakePeer], seconds: float)
         case.name,
         threads,
         case.nbytes,
-        ", ".join(prepared.kernels),
+        ", ".join(prepared.kernels_at(dst.ctypes.data)),
         median(own),
         float(np.quantile(own, 0.9)),
         first,

@@ -22,6 +22,9 @@ _MAX_COMPARED = 1 << 22
 _SIDES = ("src", "dst")
 # in most first-level caches, addresses this far apart share a set, which holds this many lines
 _SET_BYTES, _WAYS, _LINE_BITS = 4096, 16, 512
+# where large arrays of numpy start in a cache line, in bytes
+_NUMPY_PLACE = 16
+_KERNELS = ("kernels", "kernels_within_lines")
 _SHOWN = ("padded_dims", "nbytes", "is_dense", "offset0")
 
 
@@ -37,7 +40,7 @@ def _answer(options: Options) -> tuple[Facts, int]:
     src, dst = map(buffer_of, pair)
     attr = attr_of(src.dims, {} if options.scale is None else {"scale": options.scale})
     plan = plan_reorder(src, dst, attr)
-    relation = compare_layouts(src, dst)
+    prepared, relation = PreparedReorder(plan), compare_layouts(src, dst)
     kind, why = (relation.kind, relation.why) if attr is None else (COPY, "a scale changes numbers")
     facts: Facts = {
         "src": repr(pair[0]),
@@ -55,7 +58,8 @@ def _answer(options: Options) -> tuple[Facts, int]:
         "plan": [_box_facts(box) for box in plan.boxes] if options.json else str(plan).splitlines(),
         "access": [describe_access(plan, box) for box in plan.boxes],
         "slow": [] if kind != COPY else slow_strides(plan),
-        "kernels": list(PreparedReorder(plan).kernels),
+        "kernels": list(prepared.kernels_at(0)),
+        "kernels_within_lines": list(prepared.kernels_at(_NUMPY_PLACE)),
         "bytes_read": src.dtype.nbytes(src.nelems),
         "bytes_written": dst.dtype.nbytes(dst.padded_nelems if dst.nelems else 0),
         "of_these_padding": dst.dtype.nbytes(dst.padded_nelems - dst.nelems if dst.nelems else 0),
@@ -145,7 +149,9 @@ def _lay_out(facts: Facts) -> list[str]:
     padding = facts["of_these_padding"]
     nbytes = f"{facts['bytes_read']} read, {facts['bytes_written']} written"
     nbytes += f", of these {padding} padding" if padding else ""
-    kernels = ", ".join(facts["kernels"]) or "none"
+    kernels, within = (", ".join(facts[key]) or "none" for key in _KERNELS)
+    if within != kernels:
+        kernels += f"; where dst starts within a cache line, {within}"
     if facts["reorder"] != COPY:
         nbytes = f"0 if src is used as dst; if copied, {nbytes}"
         kernels = f"if copied, {kernels}"

@@ -1,11 +1,11 @@
 """Prepare a plan for execution on the CPU, and run it."""
 
 from functools import cache
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 
+from memdesc import MemoryDesc
 from memdesc.dtypes import BYTE_BITS
 from reorder.cpu.machine import Machine, this_machine
 from reorder.cpu.runtime.batch import LinkedBatch
@@ -14,11 +14,10 @@ from reorder.cpu.runtime.pool import load_pool
 from reorder.cpu.schedule.batches import BatchBuilder
 from reorder.cpu.schedule.tile_choice import needs_tiles
 from reorder.cpu.target import LINE_NBYTES
-from reorder.forks import importing
 from reorder.memory.buffers import ArrayView, BufferCheck, address_of, check_disjoint
 from reorder.memory.compensation import compensate
 from reorder.plan.plan import ReorderPlan, checked_plan
-from reorder.stack import on_enough_stack
+from reorder.stack import load_late
 from reorder.threads import checked_threads
 
 # Most places of dst within a cache line for which batches are made: a few of them are in use, such
@@ -42,7 +41,7 @@ class PreparedReorder:
         "_src",
         "_sums",
         "_was_called",
-        "kernels",
+        "_writes_lines",
         "plan",
         "threads",
     )
@@ -57,11 +56,13 @@ class PreparedReorder:
         self._src = BufferCheck(plan.src, "x", write=False)
         self._dst = BufferCheck(plan.dst, "out", write=True)
         self._machine = machine
-        first = _Schedule(plan, self.threads, machine, 0)
+        nbytes = self._src.min_nbytes + self._dst.min_nbytes
+        # whether dst may be written by whole lines, so that its place within one matters
+        self._writes_lines = (
+            machine.streams(nbytes, self.threads) or self._dst.min_nbytes >= machine.filled_nbytes
+        )
         # by bytes between the start of a cache line and dst; None: for any place
-        self._places: dict[int | None, _Schedule] = {0: first}
-        # what `explain` shows: micro-kernels with the width of their elements, and "tiles"
-        self.kernels = first.kernels
+        self._places: dict[int | None, _Schedule] = {}
         # the compensation stored after the elements of s8 weights: sums, one pass for each mask
         extra = plan.dst.extra
         masks = (
@@ -69,8 +70,7 @@ class PreparedReorder:
             if extra and not plan.dst.layout.has_partial_blocks and plan.dst.nelems
             else ()
         )
-        threads = self.threads
-        self._sums = {mask: _late("runtime.sums").Sums(plan.dst, mask, threads) for mask in masks}
+        self._sums = {mask: _sums(plan.dst, mask, self.threads) for mask in masks}
         # the jobs that compiled code runs, by the place of dst in its cache line
         self._jobs = np.zeros(LINE_NBYTES, np.int64)
         self._fast_call: FastCall | None = None
@@ -102,13 +102,12 @@ class PreparedReorder:
             return
         source, src_at = self._src(x)
         target, dst_at = self._dst(out)
-        place = dst_at % LINE_NBYTES
-        schedule = self._schedule_at(place)
+        schedule = self._schedule_at(dst_at % LINE_NBYTES)
         if self._was_called:
             if self.is_fast_call_due():
-                self.load_fast_call(place)
+                self.load_fast_call(dst_at)
             else:
-                _late("runtime.fast_call").count_repeated_call()
+                _fast_calls().count_repeated_call()
         batches = schedule.batches
         if not batches:
             return
@@ -124,8 +123,9 @@ class PreparedReorder:
 
     def _schedule_at(self, place: int) -> "_Schedule":
         """Return the schedule for a dst that starts some bytes into a cache line."""
-        first = self._places[0]
-        schedule = first if not first.depends_on_place else self._places.get(place)
+        if not self._writes_lines or self._is_shared():
+            place = 0
+        schedule = self._places.get(place)
         if schedule is None:
             key = place if len(self._places) < _MAX_PLACES else None
             schedule = self._places.get(key) or _Schedule(
@@ -135,26 +135,39 @@ class PreparedReorder:
             schedule = self._places.setdefault(key, schedule)
         return schedule
 
+    def _is_shared(self) -> bool:
+        """Whether the schedule at whole lines, which alone can tell, is known to suit any place."""
+        first = self._places.get(0)
+        return first is not None and not first.depends_on_place
+
+    def kernels_at(self, dst_at: int) -> tuple[str, ...]:
+        """Return what moves a dst as far into a cache line as an address, as `explain` shows it.
+
+        These are micro-kernels with the width of their elements, "tiles" and "rotated rows".
+        """
+        return self._schedule_at(dst_at % LINE_NBYTES).kernels
+
     def is_fast_call_due(self) -> bool:
         """Whether repeated calls are to have a fast one."""
-        due: bool = _late("runtime.fast_call").is_fast_call_due()
+        due: bool = _fast_calls().is_fast_call_due()
         return due
 
-    def load_fast_call(self, place: int = 0) -> None:
+    def load_fast_call(self, dst_at: int = 0) -> None:
         """Load or compile what makes later calls fast, and the code of the threads.
 
-        These are calls with a dst that starts `place` bytes into a cache line, or anywhere if the
+        These are calls with a dst as far into a cache line as an address, or anywhere if the
         schedule is the same. The second call does this itself if `is_fast_call_due`, so programs
         that run a plan a few times do not wait for the compiler.
         """
+        place = dst_at % LINE_NBYTES
         if self.threads > 1:
             load_pool()
         schedule = self._schedule_at(place)
         if not schedule.has_job:
             return
         if not self._jobs[place]:
-            is_one = self._places[0].depends_on_place
-            self._jobs[slice(place, place + 1) if is_one else slice(None)] = schedule.job_at()
+            places = slice(None) if self._is_shared() else place
+            self._jobs[places] = schedule.job_at()
         if self._fast_call is None:
             self._fast_call = self.fast_call()
 
@@ -165,9 +178,9 @@ class PreparedReorder:
 
         This object must outlive it. None if calls need Python code. `load_fast_call` comes first.
         """
-        if not self._places[0].has_job:
+        if not self._jobs.any():
             return None
-        made: FastCall | None = _late("runtime.fast_call").make_fast_call(
+        made: FastCall | None = _fast_calls().make_fast_call(
             self._jobs, (self._src, self._dst), (src, dst)
         )
         return made
@@ -182,7 +195,7 @@ class _Schedule:
         self, plan: ReorderPlan, threads: int, machine: Machine, place: int | None
     ) -> None:
         builder = BatchBuilder(plan, threads, machine, place)
-        tiles = _late("schedule.tile_batches") if needs_tiles(plan) else None
+        tiles = _tile_batches() if needs_tiles(plan) else None
         scheduled = tiles.tile_batches(builder) if tiles else builder.move_plan()
         self.batches = [*map(LinkedBatch, scheduled)]
         self.kernels = builder.kernels
@@ -206,7 +219,7 @@ class _Schedule:
         if not self._kept:
             batch = self.batches[0]
             if len(self.batches) > 1:
-                join = _late("schedule.tile_batches").join
+                join = _tile_batches().join
                 batch = LinkedBatch(join([each.batch for each in self.batches]))
             # several threads may come here at once: all get the first one
             self._kept.append((np.array(batch.job, np.int64), batch))
@@ -214,14 +227,32 @@ class _Schedule:
 
 
 @cache
-def _late(name: str) -> Any:
-    """Return a module of the backend that first moves do not need, imported here."""
-
+def _fast_calls() -> Any:
     def load() -> Any:
-        with importing:
-            return import_module(f"reorder.cpu.{name}")
+        from reorder.cpu.runtime import fast_call  # first calls do without
 
-    return on_enough_stack(load)
+        return fast_call
+
+    return load_late(load)
+
+
+@cache
+def _tile_batches() -> Any:
+    def load() -> Any:
+        from reorder.cpu.schedule import tile_batches  # most moves have no tiles
+
+        return tile_batches
+
+    return load_late(load)
+
+
+def _sums(desc: MemoryDesc, mask: int, threads: int) -> Any:
+    def load() -> Any:
+        from reorder.cpu.runtime.sums import Sums  # few weights have compensation
+
+        return Sums
+
+    return load_late(load)(desc, mask, threads)
 
 
 def _prepare_again(plan: ReorderPlan, threads: int) -> PreparedReorder:

@@ -105,9 +105,7 @@ def select_elements(desc: MemoryDesc, key: Any) -> Selection:
     return Selection(np.broadcast_to(desc.layout.offset(tuple(index)), shape), shape)
 
 
-def elements_at(
-    data: NDArray[np.uint8], desc: MemoryDesc, selection: Selection, start: int = 0
-) -> Any:
+def elements_at(data: NDArray[np.uint8], desc: MemoryDesc, selection: Selection, start: int) -> Any:
     """Return selected elements as a read-only array, or as a numpy scalar.
 
     `data` has the bytes of the buffer from byte `start` on: a multiple of the element size, or any

@@ -170,7 +170,7 @@ class Memory(Indexed, Checked):
         >>> float(m[0, 2, 1, 0]), m[0, :, 0, 1]
         (10.0, array([1., 5., 9.], dtype=float32))
         """
-        return elements_at(self.data, self.desc, select_elements(self.desc, key))
+        return elements_at(self.data, self.desc, select_elements(self.desc, key), 0)
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[Any, ...]:
         return _attached_again, (self.desc, pickled_bytes(self.data, protocol))

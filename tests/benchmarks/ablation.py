@@ -250,7 +250,7 @@ class Variant:
             run = self.prepared(plan, threads)
             schedule = run._schedule_at(place)  # noqa: SLF001 - as the first call there would
         joins = f"joined: {schedule.has_job}"
-        return run, "\n".join([*self.schedules, *run.kernels, joins])
+        return run, "\n".join([*self.schedules, *run.kernels_at(place), joins])
 
     def compile(self, run: Any) -> Any:
         """Compile the code of a prepared plan; returns the plan."""

@@ -4,7 +4,7 @@ A job has the address of its interpreter, so that the code of the pool is compil
 each interpreter.
 """
 
-from importlib import import_module
+from collections.abc import Callable
 from importlib.util import source_hash
 from typing import Any
 
@@ -12,21 +12,22 @@ from reorder.cpu.runtime.jit import Kernel, kernel_at
 from reorder.cpu.schedule.select import Kernel as MoveKernel
 
 
-def compiled_interpreter(name: str, emitter: str, *given: Any, moves: bool = False) -> int:
+def compiled_interpreter(
+    name: str, load: Callable[[], Callable[..., None]], *given: Any, moves: bool = False
+) -> int:
     """Return the address of an interpreter, compiled or loaded once.
 
-    The name identifies the code, on disk too. `emitter` names the function that writes its body
-    from an `InterpreterCall` and what is given. It is imported only if there is no code, so that a
-    process that finds all its code does not load the kernels. With `moves` LLVM takes fewer passes,
-    which suffices for code that computes nothing.
+    The name identifies the code, on disk too. `load` returns the function that writes its body from
+    an `InterpreterCall` and what is given. It is called only if there is no code, so that a process
+    that finds all its code does not import the kernels. With `moves` LLVM takes fewer passes, which
+    suffices for code that computes nothing.
     """
 
     def text() -> tuple[str, str]:
         from reorder.cpu.kernels.interpreter import InterpreterCall
         from reorder.cpu.runtime.compiler import text_of
 
-        module, _, function = emitter.rpartition(".")
-        emit = getattr(import_module(module), function)
+        emit = load()
         # no two functions that are loaded have the same name
         symbol = f"interpreter_{source_hash(name.encode()).hex()}"
         count = len(InterpreterCall._fields)
@@ -38,5 +39,10 @@ def compiled_interpreter(name: str, emitter: str, *given: Any, moves: bool = Fal
 
 def interpreter_at(kernel: MoveKernel) -> int:
     """Return the address of the compiled interpreter of boxes whose elements a kernel moves."""
-    name = f"interpreter of {kernel}"
-    return compiled_interpreter(name, "reorder.cpu.kernels.boxes.emit_boxes", kernel, moves=True)
+    return compiled_interpreter(f"interpreter of {kernel}", _load_boxes, kernel, moves=True)
+
+
+def _load_boxes() -> Callable[..., None]:
+    from reorder.cpu.kernels.boxes import emit_boxes
+
+    return emit_boxes

@@ -5,6 +5,7 @@ the types that it loads and stores. A stage is an interpreter whose program is a
 point is a `Placement`, so the interpreter of tiles calls steps of any kind alike.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -49,7 +50,13 @@ def stage_at(types: StageTypes) -> int:
     key = ["combine" if types.computes else "convert", types.src, types.dst, types.work]
     key += ["non-temporal stores"] * types.streams
     name = f"stage: {', '.join(key)}"
-    return compiled_interpreter(name, "reorder.cpu.kernels.stage.emit_stage", types)
+    return compiled_interpreter(name, _load_stage, types)
+
+
+def _load_stage() -> Callable[..., None]:
+    from reorder.cpu.kernels.stage import emit_stage
+
+    return emit_stage
 
 
 def link(batch: Batch) -> Words:

@@ -1,5 +1,7 @@
 """Sums of int8 elements over some dims: a second pass over the elements that a reorder stored."""
 
+from collections.abc import Callable
+
 import numpy as np
 
 from memdesc import MemoryDesc
@@ -19,7 +21,7 @@ class Sums:
         self._reduction = reduction = reduce_dims(desc, mask, threads)
         program = address_of(reduction.program)
         name = "interpreter of sums of 8-bit elements"
-        interpreter = compiled_interpreter(name, "reorder.cpu.kernels.reduce.emit_reduction")
+        interpreter = compiled_interpreter(name, _load_reduction)
         self._job = make_job(interpreter, program, reduction.partition)
         self._offset = desc.offset0
 
@@ -28,3 +30,9 @@ class Sums:
         sums = np.zeros(self._reduction.shape, np.int32)
         run_job(address + self._offset, address_of(sums), self._job)
         return sums
+
+
+def _load_reduction() -> Callable[..., None]:
+    from reorder.cpu.kernels.reduce import emit_reduction
+
+    return emit_reduction

@@ -71,7 +71,8 @@ class BatchBuilder:
         self.joins_vectors = self.fills_lines and self.place > 0 and has_masks()
         # whether other places of dst have other batches
         self.depends_on_place = False
-        # what `explain` shows: micro-kernels with the width of their elements, and "tiles"
+        # what `explain` shows: micro-kernels with the width of their elements, "tiles", and
+        # "rotated rows"
         self.kernels: tuple[str, ...] = ()
 
     def move_plan(self) -> list[Batch]:
@@ -131,6 +132,8 @@ class BatchBuilder:
         parts: tuple[ScheduledBox, ...] = ()
         if self.streams or self.fills_lines:
             parts = rotate(box, bits, element_stride, streams=self.streams)
+            is_rotated = parts and self.place and "rotated rows" not in self.kernels
+            self.kernels += ("rotated rows",) if is_rotated else ()
         parts = parts or tile_boxes((box,), bits, element_stride, streams=self.streams)
         self.depends_on_place |= any(
             part.fills_lines(bits) and (self.streams or self.fills_lines) for part in parts

@@ -20,7 +20,7 @@ def test_jobs_that_write_elements_of_one_byte_do_not_run_at_once(
     machine = this_machine()._replace(threads=threads, min_thread_nbytes=1)
     prepared = PreparedReorder(plan_reorder(src, dst), threads, machine)
     # without workers, the caller runs the chunks of joined jobs in their order
-    assert prepared._places[0].has_job == is_joined  # noqa: SLF001 - no other sign of it
+    assert prepared._schedule_at(0).has_job == is_joined  # noqa: SLF001 - no other sign of it
     data = np.random.default_rng(5).integers(0, 256, src.min_nbytes, np.uint8)
     right, out = np.zeros(dst.min_nbytes, np.uint8), np.zeros(dst.min_nbytes, np.uint8)
     execute_reference(src, dst, data, right)

@@ -187,3 +187,15 @@ def test_a_conversion_is_right_at_every_place_of_dst(
 
 def test_more_places_than_schedules_are_right_too() -> None:
     _check(_cases("s8", (128, 70), "ab", "ba"), range(1, 40, 2), _SMALL, 1)
+
+
+def test_calls_schedule_only_for_the_places_of_their_dst() -> None:
+    plan = plan_reorder(*_cases("f32", (64, 48), "ab", "ba"))
+    x, buffer = np.ones((64, 48), np.float32), np.zeros(64 * 48 + 64, np.float32)
+    start = -buffer.ctypes.data % LINE_NBYTES // 4
+    for machine, places in ((_LARGE, {16, 32}), (Machine(1, 1 << 30), {0})):
+        run = PreparedReorder(plan, 1, machine)
+        for place in (16, 32):
+            first = start + place // 4
+            run(x, buffer[first : first + x.size])
+        assert {*run._places} == places  # noqa: SLF001 - no other sign of it

@@ -197,7 +197,7 @@ def test_4_bit_elements_change_places_as_bytes(dtype: str, tags: tuple[str, str]
     for dims in ((2, 40, 66), (3, 35, 33), (5, 7, 301)):
         src, dst = (memory_desc(dims, dtype, tag) for tag in tags)
         plan = plan_reorder(src, dst)
-        assert "tiles" in prepare(plan).kernels  # type: ignore[attr-defined] # of the callable that it returns
+        assert "tiles" in prepare(plan).kernels_at(0)  # type: ignore[attr-defined] # of the callable that it returns
         source, before = random_bytes(src.min_nbytes, 1), random_bytes(dst.min_nbytes, 2)
         for threads in (1, 3):
             with forced_parts(threads):
