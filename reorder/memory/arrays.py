@@ -76,7 +76,7 @@ def physical_array(data: NDArray[np.uint8], desc: MemoryDesc) -> NDArray[Any]:
 
     Fails with a `NotBlockedError` for 4-bit types, and for views that end inside a block.
     """
-    return _physical(desc).over(data, desc.dtype.numpy, desc)
+    return _physical(desc, desc.spelling).over(data, desc.dtype.numpy, desc)
 
 
 class Strided(NamedTuple):
@@ -108,7 +108,8 @@ def _plain(desc: MemoryDesc) -> Strided | None:
 
 
 @lru_cache(_MAX_KEPT)
-def _physical(desc: MemoryDesc) -> Strided:
+def _physical(desc: MemoryDesc, _spelling: str) -> Strided:
+    """Return the array over the blocks; the place of unit dims is a part of the spelling."""
     if desc.dtype.is_packed:
         raise NotBlockedError(
             f"two {desc.dtype} elements share a byte, so no numpy array shows their blocks; see "

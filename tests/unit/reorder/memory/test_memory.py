@@ -157,3 +157,10 @@ def test_strides_that_numpy_cannot_hold_are_those_of_dims_without_a_second_step(
     empty = reorder.Memory(memory_desc((0, 3), "f32", strides=(1, 2**62)))
     assert empty.numpy().shape == (0, 3)
     assert empty.blocks().size == 0
+
+
+def test_unit_dims_of_blocks_are_where_the_own_layout_has_them() -> None:
+    tags = {"abcd": (1, 2, 5, 4), "bacd": (2, 1, 5, 4), "bcda": (2, 5, 4, 1)}
+    for tag, shape in tags.items():
+        memory = reorder.Memory(memory_desc((1, 2, 5, 4), "f32", tag))
+        assert memory.blocks().shape == shape
