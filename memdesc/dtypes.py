@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache
 from operator import index as to_int
 from types import MappingProxyType
@@ -20,14 +19,13 @@ import numpy as np
 
 from memdesc.checked import Checked
 from memdesc.errors import MemdescError, short_repr
-from memdesc.immutable import immutable
+from memdesc.immutable import value_class
 from memdesc.int64 import checked_int
 
 BYTE_BITS = 8
 
 
-@immutable
-@dataclass(frozen=True, slots=True, eq=False)
+@value_class
 class DataType(Checked):
     """The type of an element in memory: a row of the table of types.
 

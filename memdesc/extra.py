@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 import sys
-from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 from operator import index as to_int
@@ -19,7 +18,7 @@ from types import MappingProxyType
 from memdesc.checked import Checked
 from memdesc.dtypes import DataType
 from memdesc.errors import MemdescError, UnsupportedFormatError, short_repr
-from memdesc.immutable import immutable
+from memdesc.immutable import value_class
 from memdesc.int64 import checked_int, checked_ints
 from memdesc.layout import Block, Layout, dim_name, single_axes, without_gaps
 from memdesc.tags import MAX_NDIMS
@@ -43,8 +42,7 @@ _NEEDED = {_S8S8: "s8m1", _ASYMMETRIC: "zpm1", _ADJUST: "sa0.5"}
 _VERBOSE_FIELDS = {"s8m": "s8s8_mask", "zpm": "asymmetric_mask", "sa": "scale_adjust"}
 
 
-@immutable
-@dataclass(frozen=True, slots=True)
+@value_class
 class Extra(Checked):
     """The compensation stored after the elements of int8 weights.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import prod
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -11,7 +11,7 @@ from memdesc.checked import check_types
 from memdesc.desc import MemoryDesc, desc_of
 from memdesc.dtypes import DataType, data_type
 from memdesc.errors import MemdescError, short_repr
-from memdesc.immutable import immutable
+from memdesc.immutable import value_class
 from memdesc.index import Index
 from memdesc.int64 import checked_int, checked_ints
 from memdesc.layout import check_dims, dim_name, layout_by_tag
@@ -28,8 +28,7 @@ _KINDS = ("2d", "3d", "array")
 _SIDES = ("width", "height", "channels", "depth")
 
 
-@immutable
-@dataclass(frozen=True, slots=True)
+@value_class
 class ImageDesc(Written):
     """The place of each element of a tensor in an image: column x, row y, lane.
 

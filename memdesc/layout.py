@@ -9,7 +9,7 @@ nor a name; all numbers count elements.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import lcm, prod
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -25,7 +25,7 @@ from memdesc.errors import (
     counted,
     short_repr,
 )
-from memdesc.immutable import immutable
+from memdesc.immutable import immutable, value_class
 from memdesc.int64 import INT64_MAX, checked_flag, checked_int, exact_ints, exact_rows
 from memdesc.swizzle import Terms, concerned, exact_terms, period_of, swizzled, terms_within
 from memdesc.tags import LETTERS, MAX_NDIMS, FormatTag
@@ -170,8 +170,7 @@ def without_gaps(blocks: tuple[Block, ...]) -> tuple[Block, ...]:
     return tuple(block._replace(stride=strides[block]) for block in blocks)
 
 
-@immutable
-@dataclass(frozen=True, slots=True, repr=False)
+@value_class
 class Layout(Checked):
     """Axes and blocks over the logical dims.
 

@@ -6,14 +6,14 @@ Source: oneDNN 3.13, `DNNL_RUNTIME_DIM_VAL`.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from memdesc.checked import Checked, check_types
 from memdesc.create import tag_of
 from memdesc.desc import MemoryDesc, memory_desc
 from memdesc.dtypes import DataType, data_type
 from memdesc.errors import MemdescError, UnsupportedFormatError, short_repr
-from memdesc.immutable import immutable
+from memdesc.immutable import value_class
 from memdesc.int64 import RUNTIME, checked_ints, checked_sizes
 from memdesc.layout import dim_name
 from memdesc.names.registry import letters_for
@@ -22,8 +22,7 @@ from memdesc.tags import MAX_NDIMS, FormatTag, check_letters
 UNKNOWN = "*"  # what oneDNN prints for an order that is known only at execution
 
 
-@immutable
-@dataclass(frozen=True, slots=True)
+@value_class
 class RuntimeDesc(Checked):
     """A tag over dims, some of which are known only at execution; made by `runtime_desc`.
 

@@ -17,13 +17,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 from memdesc.checked import Checked
 from memdesc.errors import MemdescError, UnknownFormatError, excerpt, short_repr
-from memdesc.immutable import immutable
+from memdesc.immutable import immutable, value_class
 from memdesc.int64 import INT64_MAX, entries_of, exact_ints, exact_rows
 
 __all__ = [
@@ -79,8 +78,7 @@ class Digit(NamedTuple):
         return f"{name}{whole}{f'/{self.step}' if self.step > 1 else ''}"
 
 
-@immutable
-@dataclass(frozen=True)
+@value_class
 class FormatTag(Checked):
     """A layout without sizes: axes, and their digits in memory order.
 

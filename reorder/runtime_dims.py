@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from memdesc import RUNTIME, MemdescError, MemoryDesc, RuntimeDesc
 from memdesc.checked import Checked
 from memdesc.errors import short_repr
-from memdesc.immutable import immutable
+from memdesc.immutable import value_class
 from memdesc.int64 import checked_ints
 from memdesc.layout import dim_name
 from reorder.api import execute, is_on_device, reorder
@@ -24,8 +23,7 @@ if TYPE_CHECKING:
     from reorder.plan.plan import ReorderPlan
 
 
-@immutable
-@dataclass(frozen=True, slots=True)
+@value_class
 class RuntimePlan(Checked):
     """A reorder that is planned when it is called, with the memory of src and dst.
 

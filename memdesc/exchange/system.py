@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple, NoReturn
 
@@ -18,7 +17,7 @@ from memdesc.errors import (
     excerpt,
     short_repr,
 )
-from memdesc.immutable import immutable
+from memdesc.immutable import value_class
 from memdesc.int64 import checked_ints
 from memdesc.layout import check_dims, dim_name, dim_names
 from memdesc.layout_names import dense_tag, is_laid_out_by
@@ -136,8 +135,7 @@ def inexpressible(reason: object) -> NoReturn:
     raise Inexpressible(reason)
 
 
-@immutable
-@dataclass(frozen=True, slots=True)
+@value_class
 class System:
     """How a system writes and reads layouts.
 

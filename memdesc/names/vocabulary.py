@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import NamedTuple
 
 from memdesc.errors import UnknownFormatError, UnsupportedFormatError, short_repr
+from memdesc.immutable import value_class
 from memdesc.tags import FormatTag, parse_tag
 
 # the example of a type in a message is an unsigned integer up to this width, and a float beyond it
@@ -89,7 +90,7 @@ def rows_of(table: str) -> dict[str, Row]:
     return rows
 
 
-@dataclass(frozen=True)
+@value_class
 class Vocabulary:
     """The names of one system: a table of rows, or a subclass where names follow rules.
 

@@ -8,7 +8,7 @@ edge that hides something.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from html import escape
 from importlib import import_module
@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from memdesc.errors import MemdescError, short_repr
-from memdesc.immutable import immutable
+from memdesc.immutable import value_class
 from memdesc.picture.cells import CACHE_LINE, Cell
 from memdesc.picture.svg import (
     ACCENT,
@@ -33,8 +33,7 @@ from memdesc.picture.svg import (
 )
 
 
-@immutable
-@dataclass(frozen=True, slots=True)
+@value_class
 class Picture:
     """A picture as SVG, HTML, PNG and text; notebooks show it, terminals print it.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import combinations
 from math import prod
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ import numpy as np
 
 from memdesc.checked import Checked, check_types
 from memdesc.errors import MemdescError, OverlapError, short_repr
-from memdesc.immutable import immutable
+from memdesc.immutable import value_class
 from memdesc.int64 import exact_ints
 from memdesc.layout import check_dims, dim_name
 from memdesc.overlap import are_apart
@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from memdesc.picture.grid import Limits
 
 
-@immutable
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@value_class
 class RecordDesc(Checked):
     """A tensor that is stored as several fields, in one buffer or in several tensors.
 

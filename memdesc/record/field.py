@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ from memdesc.checked import Checked, check_types
 from memdesc.desc import MemoryDesc, desc_of
 from memdesc.dtypes import DATA_TYPES, data_type
 from memdesc.errors import MemdescError, UnsupportedFormatError, short_repr
-from memdesc.immutable import immutable
+from memdesc.immutable import value_class
 from memdesc.int64 import exact_ints
 from memdesc.layout import Layout, without_gaps
 from memdesc.overlap import check_overlap
@@ -39,8 +39,7 @@ def is_word(kind: str) -> bool:
     return kind in DATA_TYPES and not DATA_TYPES[kind].is_packed and is_integer(kind)
 
 
-@immutable
-@dataclass(frozen=True, slots=True)
+@value_class
 class Field(Checked):
     """One part of a record: where its elements are stored, and what shares an element.
 

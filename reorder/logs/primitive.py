@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass
 from functools import cached_property, reduce
 from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memdesc.checked import Checked
 from memdesc.errors import MemdescError, short_repr
-from memdesc.immutable import immutable
+from memdesc.immutable import immutable, value_class
 from memdesc.int64 import RUNTIME
 from memdesc.verbose import DIMS, from_verbose, read_dims
 
@@ -480,8 +479,7 @@ class VerboseTensor(NamedTuple):
         return self.text.startswith("undef:")
 
 
-@immutable
-@dataclass(frozen=True)
+@value_class
 class VerbosePrimitive(Checked):
     """What the lines of one primitive have in common: all but event, time and timestamp.
 

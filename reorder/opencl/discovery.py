@@ -6,7 +6,6 @@ import ctypes
 import os
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 
@@ -15,7 +14,7 @@ import pyopencl as cl
 
 from memdesc import MemdescError
 from memdesc.errors import short_repr
-from memdesc.immutable import immutable
+from memdesc.immutable import value_class
 from reorder.opencl.binaries import cache_limit
 from reorder.opencl.icds import VARIABLE, Icd, find_icds, libraries
 from reorder.opencl.process import check_process
@@ -30,8 +29,7 @@ INSTALL_CPU_RUNTIME = "pip install intel-opencl-rt intel-cmplr-lib-rt"
 _lock = Lock()
 
 
-@immutable
-@dataclass(frozen=True, slots=True)
+@value_class
 class Device:
     """A device and what it can do.
 

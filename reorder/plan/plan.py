@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from memdesc import MemdescError, MemoryDesc, memory_desc
 from memdesc.checked import Checked
 from memdesc.desc import checked_desc
-from memdesc.immutable import immutable
+from memdesc.immutable import value_class
 from memdesc.tags import FormatTag
 from reorder.plan.boxes import planned_boxes
 from reorder.values.attr import Attr
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from reorder.plan.nodes import Box
 
 
-@immutable
-@dataclass(frozen=True, slots=True, eq=False)
+@value_class
 class ReorderPlan(Checked):
     """A reorder as data: two descriptors, attributes, and the boxes that follow from them.
 

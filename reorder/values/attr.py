@@ -5,7 +5,7 @@ Names and meanings are oneDNN's (3.13, reorder primitive), but here dst may have
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import isfinite
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ import numpy as np
 from memdesc import MemdescError
 from memdesc.checked import Checked
 from memdesc.errors import short_repr
-from memdesc.immutable import immutable
+from memdesc.immutable import value_class
 from memdesc.int64 import checked_flag
 from reorder.values.masked import is_masked
 from reorder.values.parameter import Parameter, frozen
@@ -37,8 +37,7 @@ _set = object.__setattr__  # sets fields of a frozen value while it is made
 _NOT_NUMBERS = (bool, np.bool_, str, bytes, bytearray)
 
 
-@immutable
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@value_class
 class Attr(Checked):
     """What a reorder computes: scales, zero points, accumulation, and how it converts.
 

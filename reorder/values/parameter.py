@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +9,7 @@ import numpy as np
 
 from memdesc import MemdescError
 from memdesc.errors import short_repr
+from memdesc.immutable import value_class
 from memdesc.int64 import checked_int, checked_ints
 from memdesc.tags import MAX_NDIMS
 from reorder.values.formats import INTEGERS
@@ -26,7 +26,7 @@ GROUPED_DIMS = 2
 _SCALE_TYPES = ("float32", "float64", "float16", "bfloat16", "float8_e8m0fnu", "float8_e4m3fn")
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Parameter:
     """Values of one role, row-major over the dims of a mask."""
 

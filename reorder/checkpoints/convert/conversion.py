@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from functools import cache, partial
 from hashlib import sha256
 from os.path import relpath
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from memdesc import MemdescError, __version__
 from memdesc.errors import short_repr
-from memdesc.immutable import immutable
+from memdesc.immutable import value_class
 from reorder.checkpoints.convert.options import ConvertOptions, ConvertProgress, ConvertReport
 from reorder.checkpoints.convert.outputs import (
     check_paths,
@@ -62,8 +61,7 @@ __all__ = [
 ]
 
 
-@immutable
-@dataclass(frozen=True)
+@value_class
 class Conversion:
     """A conversion that is ready to run: everything that a rule can get wrong has been checked."""
 

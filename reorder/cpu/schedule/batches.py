@@ -1,12 +1,12 @@
 """From a plan to what threads run: batches of boxes, scheduled, encoded and cut into chunks."""
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from math import gcd
 from typing import Any
 
 from memdesc.dtypes import BYTE_BITS
+from memdesc.immutable import value_class
 from reorder.cpu.machine import Machine
 from reorder.cpu.schedule.cuts import tile_boxes
 from reorder.cpu.schedule.granules import has_table, schedule_table
@@ -31,7 +31,7 @@ from reorder.plan.plan import ReorderPlan
 _NEAR_NBYTES = 1 << 19
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Batch:
     """A program, and how threads share its work."""
 
