@@ -8,7 +8,6 @@ from reorder.api import execute, prepare, reorder
 from reorder.forks import importing
 from reorder.memory.memory import Memory
 from reorder.plan.planner import plan_reorder
-from reorder.quantize import Quantized, dequantize, quantize
 from reorder.threads import use_threads
 from reorder.values.attr import Attr
 
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from reorder.comparison import compare_values
     from reorder.identification.identify import identify
     from reorder.plan.compare import compare_layouts
+    from reorder.quantized import Quantized, dequantize, quantize
 
 __all__ = [
     "Attr",
@@ -60,13 +60,16 @@ if not TYPE_CHECKING:
     __getattr__ = lazy(
         __name__,
         {
+            "Quantized": "reorder.quantized",
             "compare_layouts": "reorder.plan.compare",
             "compare_values": "reorder.comparison",
             "convert": "reorder.checkpoints.convert.conversion",
+            "dequantize": "reorder.quantized",
             "identify": "reorder.identification.identify",
             "load": "reorder.checkpoints.save",
             "load_all": "reorder.checkpoints.save",
             "open_checkpoint": "reorder.checkpoints.checkpoint",
+            "quantize": "reorder.quantized",
             "save": "reorder.checkpoints.save",
         },
         {

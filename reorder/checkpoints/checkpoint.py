@@ -18,7 +18,7 @@ from reorder.checkpoints.formats.table import read_container
 from reorder.checkpoints.save import held_in, value_of
 from reorder.checkpoints.weights import Model, weight_at, weight_of
 from reorder.disk import as_path
-from reorder.quantize import Quantized, dequantize
+from reorder.quantized import Quantized, dequantize
 from reorder.records.record import Record
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from reorder.checkpoints.stored import ONE, are_as_in_models, in_order_of
 from reorder.comparison import ValueComparison, compare_values
 from reorder.disk import as_path
 from reorder.memory.memory import Memory
-from reorder.quantize import dequantize
+from reorder.quantized import dequantize
 from reorder.records.record import Record
 from reorder.records.repacking import repack
 

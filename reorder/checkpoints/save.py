@@ -35,7 +35,7 @@ from reorder.disk import as_path, naming, write_file
 from reorder.memory.buffers import address_of
 from reorder.memory.memory import Memory
 from reorder.messages import first_of
-from reorder.quantize import Quantized
+from reorder.quantized import Quantized
 from reorder.records.record import Record
 
 if TYPE_CHECKING:

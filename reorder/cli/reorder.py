@@ -35,7 +35,7 @@ from reorder.cli.tensors import (
     split_name,
 )
 from reorder.memory.memory import Memory
-from reorder.quantize import Quantized
+from reorder.quantized import Quantized
 from reorder.values.attr import Attr
 
 # tensors of up to this many bytes together are held in memory whole

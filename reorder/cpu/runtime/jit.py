@@ -42,6 +42,8 @@ class Kernel(NamedTuple):
     moves: bool = False
 
 
+# the name under which the hash of the sources is kept
+_DIGEST = "digest of sources"
 # the addresses of kernels by name, and the seconds that each took: compiled, or loaded
 _addresses: dict[str, int] = {}
 _made: list[dict[str, Any]] = []
@@ -153,12 +155,25 @@ def source_files(root: str = _ROOT) -> Iterator[str]:
 
 @cache
 def digest(root: str = _ROOT) -> str:
-    """Return a hash of these sources, which changes with any of them."""
+    """Return a hash of these sources, which changes with any of them.
+
+    It is kept for the sizes and times of the files, like Python's own compiled code.
+    """
+    names = [*source_files(root)]
+    stats = [os.stat(f"{root}/{name}") for name in names]
+    key = "\n".join(
+        [__version__, root, *(f"{stat.st_size} {stat.st_mtime_ns}" for stat in stats), *names]
+    )
+    kept = kernel_files.read(_DIGEST, key)
+    if kept is not None:
+        return kept.hex()
     parts = [__version__.encode()]
-    for name in source_files(root):
+    for name in names:
         with open(f"{root}/{name}", "rb") as file:
             parts += name.encode(), file.read()
-    return source_hash(b"\n".join(parts)).hex()
+    made = source_hash(b"\n".join(parts))
+    kernel_files.write(_DIGEST, key, made)
+    return made.hex()
 
 
 def _compile(kernel: Kernel) -> bytes:

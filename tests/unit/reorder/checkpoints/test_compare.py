@@ -13,7 +13,7 @@ from memdesc import memory_desc
 from memdesc.record import record_desc
 from memdesc.record.gguf import GGUF_TYPES
 from reorder.cli.main import main
-from reorder.quantize import Quantized
+from reorder.quantized import Quantized
 from tests.checkpoints import fp8_layer, gptq_layer, write_config, write_safetensors
 from tests.records import plain_scales, random_record
 
