@@ -75,11 +75,6 @@ def test_axes_in_memory_order_take_every_name_without_sizes(
     assert (reorder.reorder(stored, "plain", src=name).numpy() == X).all()
 
 
-def test_axes_of_blocks_in_memory_order_take_tvms_strings() -> None:
-    stored = reorder.reorder(X, "NCHW16c").elements.view(np.float32).reshape(2, 2, 5, 4, 16)
-    assert (reorder.reorder(stored, "plain", src="NCHW16c").numpy()[:, :17] == X).all()
-
-
 def test_channels_last_is_for_three_to_five_dims() -> None:
     for dims, tag in (((2, 3, 4), "acb"), ((2, 3, 4, 5), "acdb"), ((2, 3, 4, 5, 6), "acdeb")):
         assert memory_desc(dims, "f32", "channels_last") == memory_desc(dims, "f32", tag)

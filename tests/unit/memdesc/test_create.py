@@ -8,10 +8,6 @@ import pytest
 from memdesc import memory_desc
 
 
-def test_without_tag_and_strides_the_layout_is_row_major() -> None:
-    assert memory_desc((2, 3, 4), "f32") == memory_desc((2, 3, 4), "f32", "abc")
-
-
 @pytest.mark.parametrize(
     "dims",
     [
@@ -49,14 +45,3 @@ def test_blocks_of_one_among_the_inner_blocks_are_dropped() -> None:
     assert memory_desc(
         (2, 17), "f32", strides=(24, 8), inner_blks=(1, 8, 1), inner_idxs=(0, 1, 1)
     ) == memory_desc((2, 17), "f32", "aB8b")
-
-
-def test_padded_dims_may_be_larger_than_whole_blocks_or_cut_one_short() -> None:
-    desc = memory_desc(
-        (2, 3), "f32", strides=(8, 8), inner_blks=(8,), inner_idxs=(1,), padded_dims=(2, 3)
-    )
-    assert (desc.padded_dims, desc.min_nbytes, desc.has_padding) == ((2, 3), 44, False)
-
-
-def test_the_widest_tensor_of_bytes_has_int64_max_elements() -> None:
-    assert memory_desc((2**63 - 1,), "u8").nbytes == 2**63 - 1

@@ -2,7 +2,7 @@
 
 import pytest
 
-from memdesc import Block, memory_desc
+from memdesc import memory_desc
 
 # The asserts at the end of the seed page of oneDNN.
 
@@ -23,28 +23,6 @@ def test_the_seed_pages_17_channels_in_blocks_of_8_have_the_fields_it_asserts() 
 
 
 # Examples that the specification marks as run on the real library.
-
-
-def test_a_dim_of_zero_gives_size_zero_and_strides_that_it_does_not_multiply() -> None:
-    desc = memory_desc((2, 0, 3, 4), "f32", "nChw16c")
-    assert (desc.padded_dims, desc.strides, desc.nbytes, desc.min_nbytes) == (
-        (2, 0, 3, 4),
-        (192, 192, 64, 16),
-        0,
-        0,
-    )
-    assert (
-        memory_desc((2, 0, 3), "f32", "abc").strides
-        == memory_desc((2, 0, 3), "f32").strides
-        == (3, 3, 1)
-    )
-    assert memory_desc((2, 0, 3), "f32", "abc") != memory_desc((2, 0, 3), "f32", strides=(0, 3, 1))
-
-
-def test_inner_blocks_that_onednns_fields_cannot_describe_are_refused_with_the_reason() -> None:
-    desc = memory_desc((32, 8, 2, 2), "f32", "os_is_yx_osv32_isv4_swizzled_by_2")
-    assert desc.strides == (1024, 512, 256, 128)
-    assert desc.blocks[:3] == (Block(0, 32, 1, 1024), Block(0, 2, 16, 4), Block(0, 1, 2, 64))
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,6 @@ from memdesc import RUNTIME, data_type, image_desc, memory_desc, runtime_desc
 from memdesc.tags import parse_tag
 
 
-def test_the_stride_of_a_padded_unit_dim_and_of_a_zero_dim_is_compared() -> None:
-    assert memory_desc((1, 4), "f32", "Ab8a") != memory_desc(
-        (1, 4), "f32", strides=(64, 8), inner_blks=(8,), inner_idxs=(0,)
-    )
-    assert memory_desc((0, 4), "f32", "ab") != memory_desc((0, 4), "f32", strides=(7, 1))
-
-
 @pytest.mark.parametrize(
     "other",
     [

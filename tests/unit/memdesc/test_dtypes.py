@@ -58,15 +58,3 @@ def test_a_type_survives_repr_str_pickle_and_copy(name: str) -> None:
     assert pickle.loads(pickle.dumps(dtype)) is dtype
     assert copy.deepcopy(dtype) is copy.copy(dtype) is dtype
     assert hash(dtype) == hash(DataType(dtype.name, dtype.bits, dtype.numpy))
-
-
-@pytest.mark.parametrize(
-    ("name", "bits_dtype", "count", "nbytes"),
-    [("f64", "u8", 3, 24), ("bf16", "u2", 3, 6), ("s8", "u1", 1, 1), ("s4", "u1", 3, 2)],
-)
-def test_two_packed_elements_share_a_byte(
-    name: str, bits_dtype: str, count: int, nbytes: int
-) -> None:
-    dtype = data_type(name)
-    assert (dtype.bits_dtype, dtype.nbytes(count)) == (np.dtype(bits_dtype), nbytes)
-    assert dtype.is_packed == (name == "s4")

@@ -11,30 +11,6 @@ WEIGHTS = memory_desc((3, 5, 2, 2), "s8", "ABcd4b16a4b")
 BOTH = Extra(s8s8_mask=1, asymmetric_mask=1)
 
 
-def test_sizes_and_spans_are_those_of_onednn() -> None:
-    assert (
-        WEIGHTS.nbytes,
-        WEIGHTS.with_extra(Extra(s8s8_mask=1)).nbytes,
-        WEIGHTS.with_extra(BOTH).nbytes,
-    ) == (1024, 1088, 1152)
-    assert WEIGHTS.with_extra(BOTH).compensation_spans == {
-        "s8s8": (1024, (16,)),
-        "asymmetric": (1088, (16,)),
-    }
-    assert WEIGHTS.with_extra(BOTH).min_nbytes == 1152
-    odd = memory_desc((3, 5, 1), "s8", "cba")
-    assert odd.with_extra(Extra(s8s8_mask=1)).nbytes == 28
-    assert odd.with_extra(Extra(asymmetric_mask=3)).compensation_spans == {
-        "asymmetric": (16, (3, 5))
-    }
-    assert odd.with_extra(Extra(scale_adjust=0.5)).nbytes == 15
-    assert (
-        odd.compensation_spans,
-        memory_desc((0, 5), "s8").with_extra(BOTH).compensation_spans,
-    ) == ({}, {})
-    assert memory_desc((0, 5), "s8").with_extra(BOTH).nbytes == 0
-
-
 @pytest.mark.parametrize(
     ("extra", "flags", "text"),
     [

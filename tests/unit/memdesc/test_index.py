@@ -9,12 +9,6 @@ from memdesc.index import index_at
 from memdesc.layout import layout_by_strides
 
 BLOCKED = memory_desc((2, 17, 5, 4), "f32", "nChw8c")
-GAPS = memory_desc((2, 3), "f32", strides=(-4, 1), offset0=6)
-FUSED = memory_desc((1, 9, 3, 5), "f32", "bf8_xy16")
-# no stride covers the loops inside it
-UNORDERED = memory_desc((2, 3), "f32", strides=(3, 2))
-CUT = memory_desc((2, 20), "f32", "aB8b").submemory((2, 3), (0, 8))
-EMPTY = memory_desc((2, 0), "f32")
 HUGE = memory_desc((2**31, 2**31), "u8", "ba")
 
 
@@ -53,13 +47,6 @@ def test_an_index_outside_is_an_index_error() -> None:
         BLOCKED.offset((0, 24, 0, 0), padded=True)
     assert isinstance(caught.value, IndexError)
     assert str(caught.value) == "index 24 of c (dim 1) is not in 0 to 23"
-
-
-def test_the_first_dim_of_a_fused_axis_carries_its_padding() -> None:
-    desc = memory_desc((1, 1, 3, 5), "f32", "bf8_xy16")
-    assert desc.index(15) == (0, 0, 3, 0)
-    assert desc.index(15).is_padding
-    assert desc.offset((0, 0, 3, 0), padded=True) == 15
 
 
 def test_a_search_beyond_its_bounds_finds_nothing() -> None:

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from memdesc import RUNTIME, Extra, MemdescError, image_desc, memory_desc, runtime_desc
-from memdesc.int64 import checked_flag, checked_int, checked_ints
+from memdesc.int64 import checked_flag
 from memdesc.verbose import from_verbose, to_verbose
 
 Take = Callable[[Any], object]
@@ -46,14 +46,3 @@ def test_a_flag_is_true_or_false(given: Any) -> None:
     assert checked_flag("padded", np.False_) is False
     with pytest.raises(MemdescError, match=r"^padded must be True or False, not"):
         checked_flag("padded", given)
-
-
-def test_checked_numbers_are_python_ints() -> None:
-    assert checked_ints("x", ()) == ()
-    assert [
-        type(value)
-        for value in (
-            *checked_ints("x", np.array([True, 2], np.int8)),
-            checked_int("x", np.uint64(3)),
-        )
-    ] == [int] * 3

@@ -18,13 +18,6 @@ def plain(*strides: int, dims: tuple[int, ...], offset0: int = 0) -> Layout:
     return layout_by_strides(dims, strides, offset0=offset0)
 
 
-def test_fused_dims_are_padded_together_and_have_no_strides() -> None:
-    layout = by_tag((2, 3, 5, 7), "aB(CD)8b16(cd)")
-    assert layout.padded_dims() == (2, 8, 5, 7)
-    assert layout.fused() == Axis((2, 3), 48)
-    assert by_tag((2, 3), "ab").fused() is None
-
-
 def test_blocks_sort_as_they_lie_in_memory() -> None:
     order = sorted(by_tag((2, 9, 1, 5), "aBcd4b").blocks, key=memory_order)
     assert [(block.axis, block.extent) for block in order] == [

@@ -47,11 +47,6 @@ def test_the_first_dim_of_those_that_are_merged_may_be_padded() -> None:
     assert split.reshape((3, 4)) == desc((3, 4), "ba__a8")
 
 
-def test_a_padded_dim_of_one_pairs_with_another_of_one() -> None:
-    assert desc((2, 1), "aB8b").reshape((2, 1)).padded_dims == (2, 8)
-    assert desc((2, 1), "aB8b").reshape((1, 2, 1)).padded_dims == (1, 2, 8)
-
-
 def test_a_blocked_dim_of_one_that_is_not_padded_can_be_dropped_with_its_blocks() -> None:
     # oneDNN leaves inner_idxs pointing at the missing dim
     view = desc((3, 16), "AB8a8b").submemory((3, 1), (0, 8))

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 import memdesc
-from memdesc import RUNTIME, RuntimeDesc, memory_desc, runtime_desc
+from memdesc import RUNTIME, runtime_desc
 
 
 @pytest.mark.parametrize(
@@ -32,15 +32,6 @@ def test_strides_inside_an_unknown_dim_are_known(
     assert eval(repr(desc), {"runtime_desc": runtime_desc, "memdesc": memdesc}) == desc
     assert pickle.loads(pickle.dumps(desc)) == desc
     assert hash(desc) == hash(runtime_desc(dims, "f32", desc.tag))
-
-
-def test_known_sizes_resolve_to_a_descriptor() -> None:
-    desc = runtime_desc((RUNTIME, 17, RUNTIME), "bf16", "nCw16c")
-    assert desc.resolve((2, 17, 5)) == memory_desc((2, 17, 5), "bf16", "nCw16c")
-
-
-def test_illegal_runtime_descriptors_are_refused() -> None:
-    assert isinstance(runtime_desc((RUNTIME, 2), "f32", "ab"), RuntimeDesc)
 
 
 def test_the_layout_is_any_name_row_major_or_not_known() -> None:

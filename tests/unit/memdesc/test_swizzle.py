@@ -197,12 +197,6 @@ def test_a_swizzled_matrix_that_no_memory_holds_has_a_last_offset() -> None:
     assert desc.offset(((1 << 40) - 1, 63)) == (1 << 46) - 1 - 56
 
 
-def test_a_swizzle_may_end_beyond_its_base() -> None:
-    desc = memory_desc((48, 40), "u8", "Sw<3,3,3> o (48,40):(64,1)")
-    assert desc.layout.base().last + 1 == 3048
-    assert desc.layout.last + 1 == desc.min_nbytes == desc.nbytes == 3072
-
-
 def test_a_buffer_starts_where_a_pattern_starts() -> None:
     layout = TILE.layout
     assert np.array_equal(layout.shifted(512).offsets(), layout.offsets() + 512)

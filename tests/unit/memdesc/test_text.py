@@ -1,6 +1,5 @@
 import json
 from pathlib import Path
-from typing import Any
 
 import jsonschema
 import pytest
@@ -68,26 +67,3 @@ def test_a_missing_key_is_named(key: str) -> None:
         match=rf"^not a descriptor: the key '{key}' is missing; to_json\(\) shows the form$",
     ):
         MemoryDesc.from_json(text)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        *("", "{", "nan", "\ud800", b"\xff", None, 3, {}),
-        *(
-            "[" * 100_000,
-            "[" * 2000 + "]" * 2000,
-            '{"schema":' * 5000,
-            "9" * 5000,
-            '{"schema": 1, "dims": [' + "9" * 5000 + "]}",
-        ),
-    ],
-    ids=lambda text: repr(text)[:20],
-)
-def test_strings_that_are_not_json_are_refused(text: Any) -> None:
-    with pytest.raises(
-        MemdescError,
-        match=r"^not a descriptor: .*; to_json\(\) shows the form$|^a descriptor is a JSON",
-    ) as caught:
-        MemoryDesc.from_json(text)
-    assert len(str(caught.value)) < 300

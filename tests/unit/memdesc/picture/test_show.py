@@ -47,15 +47,6 @@ def test_one_colour_is_one_run_of_memory_and_the_next_run_has_another() -> None:
         assert len({seen.fill for seen in grid}) == 7
 
 
-def test_the_grid_runs_row_by_row_in_each_panel() -> None:
-    grid, _ = cells(memory_desc((2, 3, 4), "f32", "cab").show().svg)
-    for panel in (0, 1):
-        own = [seen for seen in grid if seen.index[0] == panel]
-        assert sorted(own, key=lambda seen: (seen.y, seen.x)) == sorted(
-            own, key=lambda seen: seen.index
-        )
-
-
 def test_lines_with_elements_are_shown_if_there_are_many_gaps() -> None:
     parent = memory_desc((64, 1000), "f32", "ab")
     desc = parent.submemory((5, 3), (7, 501))

@@ -157,15 +157,6 @@ def test_integers_are_those_that_f32_holds_exactly() -> None:
         assert RecordDesc((2, 8), (CODES, SCALES), RULE._replace(code=code)).rule.code == code
 
 
-@pytest.mark.parametrize("offset0", [0, 1])
-def test_fields_that_share_a_byte_are_refused(offset0: int) -> None:
-    near = replace(CODES, layout=layout((2, 8), (10, 1), offset0))
-    with pytest.raises(OverlapError, match="fields d and q of tensor 'data' overlap"):
-        RecordDesc((2, 8), (SCALES, near), RULE)
-    apart = replace(near, tensor="other")
-    assert RecordDesc((2, 8), (SCALES, apart), RULE).tensors == {"data": 12, "other": 18 + offset0}
-
-
 def test_a_field_that_all_rows_share_does_not_overlap() -> None:
     shared = replace(SCALES, layout=layout((2, 1), (0, 1)))
     assert RecordDesc((2, 8), (shared, CODES), RULE).tensors == {"data": 20}

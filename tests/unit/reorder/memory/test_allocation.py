@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 
 import reorder
-from memdesc import memory_desc
 from reorder.memory.allocation import _POOL, Pool
 from reorder.memory.buffers import address_of
 from tests.programs import run_python
@@ -130,29 +129,6 @@ def test_an_interrupt_as_a_result_is_freed_is_not_lost() -> None:
     calls = map(methodcaller("__call__"), (interrupt_main, freed.clear))
     with pytest.raises(KeyboardInterrupt):
         deque(calls, maxlen=0)
-
-
-def test_padding_is_zero_in_memory_that_was_full_of_ones() -> None:
-    desc = memory_desc((3000, 1500), "f32", "AB16b64a")
-    full = [reorder.reorder(np.zeros(desc.padded_dims, np.float32), "ab") for _ in range(3)]
-    addresses = {address_of(each.data) for each in full}
-    for each in full:
-        assert each.nbytes == desc.nbytes
-        each.data[:] = 0xFF
-    del full, each
-    for threads in (1, 2):
-        result = reorder.reorder(X, desc, threads=threads)
-        if hasattr(mmap, "MADV_FREE"):
-            assert address_of(result.data) in addresses
-        result.check_padding()
-        assert (result.numpy() == X).all()
-        result.data[:] = 0xFF
-        del result
-    assert not reorder.Memory(desc).data.any()
-    # gaps and compensation are not written by the reorder
-    gaps = memory_desc((3000, 1500), "f32", strides=(1504, 1))
-    data = reorder.reorder(X, gaps).data[: 3000 * 1504 * 4 - 16].view(np.float32)
-    assert not np.append(data, np.zeros(4, np.float32)).reshape(3000, 1504)[:, 1500:].any()
 
 
 @keeps_memory

@@ -35,14 +35,6 @@ def test_equal_layouts_that_start_at_the_same_byte_are_a_no_op() -> None:
     assert (memory.numpy().view(np.uint32) == 1).all()
 
 
-def test_buffers_that_meet_in_one_byte_are_refused_and_neighbours_are_not() -> None:
-    plan = reorder.plan_reorder(memory_desc((4,), "u8", "a"), memory_desc((4,), "u8", "a"))
-    raw = np.arange(8, dtype=np.uint8)
-    reorder.execute(plan, raw[:4], raw[4:])
-    assert raw.tolist() == [0, 1, 2, 3, 0, 1, 2, 3]
-    refused(plan, raw[:4], raw[3:7])
-
-
 def views(parent: MemoryDesc) -> reorder.plan.ReorderPlan:
     low, high = (parent.submemory((2, 8, 3), (0, at, 0)) for at in (0, 8))
     return reorder.plan_reorder(low, high)
@@ -56,14 +48,6 @@ def test_interleaved_views_of_one_parent_are_proven_apart_or_refused() -> None:
     reorder.execute(plan, buffer, buffer)
     blocks = buffer.reshape(2, 2, 24)
     assert np.array_equal(blocks[:, 0], blocks[:, 1])
-
-
-def test_half_bytes_of_two_views_that_share_a_byte_are_refused() -> None:
-    row = memory_desc((2, 3), "u4", strides=(3, 1))
-    one, other = (row.submemory((1, 3), (at, 0)) for at in (0, 1))
-    plan = reorder.plan_reorder(one, other)
-    data = np.array([0x21, 0x43, 0x65], np.uint8)
-    refused(plan, data, data)
 
 
 def test_bytes_that_alternate_are_disjoint() -> None:

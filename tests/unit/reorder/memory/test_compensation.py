@@ -12,20 +12,6 @@ from memdesc import Extra, MemoryDesc, memory_desc
 from memdesc.desc import desc_of
 from reorder import Attr
 
-# (dim, step, extent) of the blocks of the sums over a mask, outermost in memory first
-_ORDERS: dict[tuple[str, int], list[tuple[int, int, int]]] = {
-    ("Abcde16a", 3): [(0, 16, 2), (1, 1, 5), (0, 1, 16)],
-    ("bac", 3): [(1, 1, 5), (0, 1, 19)],
-    ("cba", 5): [(2, 1, 6), (0, 1, 19)],
-    ("BA16a64b4a", 3): [(1, 64, 1), (0, 64, 1), (0, 4, 16), (1, 1, 64), (0, 1, 4)],
-    ("ABc4a4b", 3): [(0, 4, 5), (1, 4, 2), (0, 1, 4), (1, 1, 4)],
-    ("acb", 1): [(0, 1, 19)],
-    ("ABcd4b16a4b", 1): [(0, 16, 2), (0, 1, 16)],
-    ("abcd", 13): [(0, 1, 19), (2, 1, 6), (3, 1, 2)],
-    ("cdba", 2): [(1, 1, 5)],
-    ("Abcd16a", 13): [(0, 16, 2), (2, 1, 6), (3, 1, 2), (0, 1, 16)],
-}
-
 
 def _check(memory: reorder.Memory, q: NDArray[Any]) -> None:
     """Compare compensation with sums over the logical array."""
@@ -49,38 +35,6 @@ def _sums(desc: MemoryDesc, mask: int, q: NDArray[Any]) -> tuple[list[int], NDAr
     summed = tuple(dim for dim in range(desc.ndims) if dim not in kept)
     padded[tuple(slice(desc.dims[dim]) for dim in kept)] = q.astype(np.int64).sum(axis=summed)
     return kept, padded
-
-
-@pytest.mark.parametrize(("tag", "mask"), _ORDERS)
-@pytest.mark.parametrize("dtype", [np.float32, np.int8])
-def test_sums_of_what_was_stored_are_after_it_in_the_order_of_its_tag(
-    dtype: Any, tag: str, mask: int
-) -> None:
-    dims = (19, 5, 6, 2, 3)[: len(set(tag.lower()) & set("abcde"))]
-    desc = memory_desc(dims, "s8", tag).with_extra(Extra(s8s8_mask=mask, asymmetric_mask=mask))
-    x = (np.random.default_rng(0).standard_normal(dims) * 50).astype(dtype)
-    attr = None
-    if dtype is np.float32:
-        attr = Attr(dst_scale=np.linspace(0.5, 2, 19), dst_scale_mask=1)
-    memory, by_definition = reorder.reorder(x, desc, attr=attr), reorder.Memory(desc)
-    source = reorder.reorder(x, "plain")
-    reorder.reference.execute_reference(source.desc, desc, source.data, by_definition.data, attr)
-    q = memory.numpy()
-    assert np.array_equal(q, reorder.reorder(memory, "plain").numpy())
-    kept, sums = _sums(desc, mask, q)
-    # the written rule, apart from the library: every block a loop, dense in this order
-    expected = np.zeros(sums.size, np.int64)
-    for index in np.ndindex(*sums.shape):
-        offset = 0
-        for dim, step, extent in _ORDERS[tag, mask]:
-            offset = offset * extent + index[kept.index(dim)] // step % extent
-        expected[offset] = sums[index]
-    for one in (memory, by_definition):
-        _check(one, q)
-        for name, factor in (("s8s8", -128), ("asymmetric", -1)):
-            start, _ = desc.compensation_spans[name]
-            stored = one.data[start : start + 4 * sums.size].view(np.int32)
-            assert stored.tolist() == (factor * expected).tolist(), name
 
 
 @pytest.mark.parametrize(

@@ -83,11 +83,6 @@ def test_axes_in_memory_order_have_any_gaps_signs_and_repetitions(x: Any, src: s
     assert (found == x.transpose([src.index(name) for name in names])).all()
 
 
-def test_an_image_of_one_channel_has_its_axis_too() -> None:
-    image = image_desc((3, 2, 2, 2), "f16", "image_2d_weights_c1_b_fyx")
-    assert reorder(np.zeros((3, 2, 2, 2), np.float16), image).shape == (8, 3, 1)
-
-
 def test_pixels_lead_back_whatever_their_tails_and_pitch() -> None:
     pixels = reorder(X, IMAGE)
     assert (reorder(pixels, "nchw", src=IMAGE).numpy() == X).all()

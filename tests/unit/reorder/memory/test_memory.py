@@ -5,7 +5,6 @@ import mmap
 from pathlib import Path
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import pytest
 
@@ -62,22 +61,6 @@ def test_new_results_do_not_depend_on_what_their_memory_held(dst: MemoryDesc) ->
         held = [np.full(dst.nbytes + 64, 0xA5, np.uint8) for _ in range(3)]
         del held
         assert reorder.reorder(x, dst).data.tobytes() == wanted.tobytes()
-
-
-def test_zero_pad_false_leaves_the_buffer_alone() -> None:
-    buffer = np.full(PADDED.nbytes, 7, np.uint8)
-    reorder.Memory(PADDED, buffer, zero_pad=False)
-    assert (buffer == 7).all()
-    assert reorder.Memory(PADDED, bytes(PADDED.nbytes), zero_pad=False).numpy().sum() == 0
-
-
-def test_an_odd_end_of_4_bit_elements_leaves_the_half_behind_it() -> None:
-    buffer = np.array([0x21, 0xF3, 0xAA], np.uint8)
-    memory = reorder.Memory(memory_desc((3,), "u4", "a"), buffer)
-    assert memory.nbytes == 2
-    memory.apply(lambda x: x)
-    reorder.reorder(np.array([5, 6, 7], ml_dtypes.uint4), out=memory)
-    assert buffer.tolist() == [0x65, 0xF7, 0xAA]
 
 
 def test_padding_that_two_strides_of_zero_repeat_is_checked_once() -> None:

@@ -63,13 +63,6 @@ def test_tails_are_conditions_and_parameters_that_differ_along_dims_are_arrays()
     assert "src_scale: 1 x 17 x 1 x 1 numbers, row-major" in source
 
 
-def test_a_reorder_without_elements_has_no_statements() -> None:
-    desc = memory_desc((0, 3), "f32", "ab")
-    assert "    (void)src;\n    (void)dst;\n}" in reorder.plan_reorder(desc, desc).source("c")
-    converts = reorder.plan_reorder(desc, desc.with_dtype("s8")).source("c")
-    assert "tensor_convert" not in converts
-
-
 def test_a_conversion_in_c_reads_like_the_formula() -> None:
     src, dst = memory_desc((2, 3), "s8", "ab"), memory_desc((2, 3), "u8", "ab")
     attr = Attr(src_zero_point=3, src_scale=np.ones(3), src_scale_mask=2, beta=0.5, dst_scale=0.1)
