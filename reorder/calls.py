@@ -32,10 +32,12 @@ if TYPE_CHECKING:
 
     from reorder.cpu import PreparedReorder
 
-# A program with more kinds of calls than this goes the long way for the oldest ones.
+# The most kinds of calls that are known; then all are forgotten, as `reorder.opencl.known` does.
 MAX_KNOWN = 1024
 # Smaller results start where numpy's arrays do: aligning one takes longer than to fill it.
 _MIN_ALIGNED = 16 << 10
+# what a key has of both sides
+_SHOWN = 6
 _SETTLED = (str, MemoryDesc, ImageDesc, FormatTag, DataType, type(None))
 
 
@@ -78,30 +80,24 @@ def key_of(way: tuple[Any, ...], x: Any, out: Any) -> tuple[Any, ...] | None:
     `Memory`, by `id`, or the class of anything else; and ends with the same of `out`, or the class
     of None for a new result. The arguments are between them.
     """
-    given, into = _shown(way[0], x), _shown(way[-1], out)
-    return None if given is None or into is None else (*given, way, *into)
-
-
-def _shown(kind: Any, given: Any) -> tuple[Any, Any, Any] | None:
-    """Return what a call depends on besides the class of an argument; None if that is not known.
-
-    Strides of tensors are not part of it, as libraries do not agree on their name.
-    """
-    if kind is np.ndarray:
-        return given.shape, given.strides, given.dtype
-    if type(kind) is int or given is None:
-        return None, None, None
-    if not exporter_at(kind):
-        return None
-    try:
-        return tuple(map(int, given.shape)), None, given.dtype
-    except Exception:  # noqa: BLE001 - a library may raise anything, such as for nested tensors
-        return None
+    shown: list[Any] = []
+    for kind, given in ((way[0], x), (way[-1], out)):
+        if kind is np.ndarray:
+            shown += given.shape, given.strides, given.dtype
+        elif type(kind) is int or given is None:
+            shown += None, None, None
+        elif exporter_at(kind):
+            # strides are not part of it, as libraries do not agree on their name
+            with suppress(Exception):  # a library may raise anything, such as for nested tensors
+                shown += tuple(map(int, given.shape)), None, given.dtype
+    return (*shown[:3], way, *shown[3:]) if len(shown) == _SHOWN else None
 
 
 def note(key: Any, found: Any) -> None:
-    """Keep what was found for a key; beyond `MAX_KNOWN`, the oldest one leaves."""
-    known.pop(key, None)
+    """Keep what was found for a key."""
+    if len(known) >= MAX_KNOWN and key not in known:
+        known.clear()
+        usual.clear()
     known[key] = found
     if found:
         way = key[3]
@@ -113,12 +109,6 @@ def note(key: Any, found: Any) -> None:
         }
         # larger results are not allocated in vain
         usual[way] = found if len(kinds) == 1 and found[3] < _MIN_ALIGNED else kinds
-    while len(known) > MAX_KNOWN:
-        # another thread may remove it, or add one meanwhile
-        with suppress(KeyError, RuntimeError, StopIteration):
-            oldest = next(iter(known))
-            del known[oldest]
-            usual.pop(oldest[3], None)
 
 
 def known_call(

@@ -38,6 +38,9 @@ _KEYED = {
     "reorder.opencl.operands._needs": "numbers",
     "reorder.plan.boxes.padding_boxes": "numbers",
     "reorder.checkpoints.moves.changes.copied": "numbers",
+    "reorder.memory.arrays._physical": "spelling",
+    "reorder.memory.arrays._plain": "numbers; the strides of unit dims are not used",
+    "reorder.memory.arrays._whole_blocks": "numbers; the strides of unit dims are not used",
     "reorder.checkpoints.moves.pieces._piece": "the same bytes; only errors would show the change",
 }
 _KEYS = ("MemoryDesc", "RecordDesc", "ReorderPlan", "Attr", "Layout", "Change", "RuntimeDesc")
