@@ -64,7 +64,9 @@ def to_verbose(desc: MemoryDesc | RuntimeDesc) -> str:
     'f32:p:blocked:aBcd8b::f0'
     """
     if isinstance(desc, RuntimeDesc):
-        return _runtime_to_verbose(desc)
+        known = desc.tag is not None and RUNTIME not in desc.strides
+        padded = "p" if desc.tag is not None and desc.dims != desc.padded_dims else ""
+        return f"{desc.dtype}:{padded}:blocked:{_runtime_tag(desc) if known else UNKNOWN}::f0"
     checked_desc("desc", desc)
     flags = ("p" if desc.dims != desc.padded_dims else "") + ("0" if desc.offset0 else "")
     tile = desc.layout.tile(desc.letters)
@@ -87,22 +89,16 @@ def _letters(strides: Sequence[int], outer: Sequence[tuple[int, int]]) -> str:
     return "".join(LETTERS[dim].upper() if outer[dim][1] > 1 else LETTERS[dim] for dim in order)
 
 
-def _runtime_to_verbose(desc: RuntimeDesc) -> str:
-    strides = desc.strides
-    is_padded = desc.tag is not None and desc.dims != desc.padded_dims
-    tag = "*"
-    if desc.tag is not None and RUNTIME not in strides:
-        blocks = desc.tag.block_sizes
-        # as in oneDNN, a runtime dim has the least extent
-        extents = (
-            size if size == RUNTIME else size // block
-            for size, block in zip(desc.padded_dims, blocks, strict=True)
-        )
-        tag = _letters(strides, list(zip(extents, blocks, strict=True)))
-        tag += "".join(
-            f"{digit.extent}{LETTERS[digit.axis]}" for digit in desc.tag.digits if digit.extent
-        )
-    return f"{desc.dtype}:{'p' if is_padded else ''}:blocked:{tag}::f0"
+def _runtime_tag(desc: RuntimeDesc) -> str:
+    assert desc.tag is not None  # noqa: S101 - for the type checker: the caller asked
+    # as in oneDNN, a runtime dim has the least extent
+    outer = [
+        (size if size == RUNTIME else size // block, block)
+        for size, block in zip(desc.padded_dims, desc.tag.block_sizes, strict=True)
+    ]
+    inner = (digit for digit in desc.tag.digits if digit.extent)
+    blocks = "".join(f"{digit.extent}{LETTERS[digit.axis]}" for digit in inner)
+    return _letters(desc.strides, outer) + blocks
 
 
 def from_verbose(
@@ -153,8 +149,14 @@ def from_verbose(
             "such as 'f32:p:blocked:aBcd8b::f0'"
         )
     extra = Extra.from_verbose(f"f{match['extra']}")
-    sizes, start = _sizes(dims), checked_int("offset0", offset0)
-    _check_offset_flags(text, match["flags"], start)
+    sizes, start, flags = _sizes(dims), checked_int("offset0", offset0), match["flags"]
+    if "o" in flags:
+        raise MemdescError(f"{short_repr(text)}: padded offsets (flag 'o') are not in the string")
+    if ("0" in flags) != bool(start):
+        raise MemdescError(
+            f"{short_repr(text)}: flag '0' says whether offset0 is other than 0, "
+            f"but offset0 is {start}; the string does not contain its value"
+        )
     if RUNTIME in sizes or match["tag"] == "*":
         if start or extra or match["strides"]:
             raise MemdescError(
@@ -165,7 +167,7 @@ def from_verbose(
     tag = parse_tag(match["tag"])
     dense = memory_desc(sizes, match["dtype"], tag)
     inner = [(digit.extent, digit.axis) for digit in tag.digits if digit.extent]
-    is_padded = "p" in match["flags"]
+    is_padded = "p" in flags
     desc = memory_desc(
         sizes,
         match["dtype"],
@@ -221,17 +223,6 @@ def _runtime_from_verbose(match: re.Match[str], sizes: tuple[int, ...]) -> Runti
         moved = runtime_desc(sizes, match["dtype"], parse_tag(first + match["tag"][len(first) :]))
         return moved if f":{match['tag']}:" in to_verbose(moved) else desc
     return desc
-
-
-def _check_offset_flags(text: str, flags: str, offset0: int) -> None:
-    """Refuse padded offsets, and an offset0 that contradicts the flag; the string has no values."""
-    if "o" in flags:
-        raise MemdescError(f"{short_repr(text)}: padded offsets (flag 'o') are not in the string")
-    if ("0" in flags) != bool(offset0):
-        raise MemdescError(
-            f"{short_repr(text)}: flag '0' says whether offset0 is other than 0, "
-            f"but offset0 is {offset0}; the string does not contain its value"
-        )
 
 
 def _check_whole_blocks(
