@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import asdict
 from functools import lru_cache
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast, overload
 
 import numpy as np
@@ -54,6 +55,13 @@ _HERE = {
 
 # the fields of oneDNN that JSON has, where these can describe the layout
 _WRITTEN = ("padded_dims", "strides", "inner_blks", "inner_idxs")
+
+
+def _of_layout(name: str, doc: str) -> Any:
+    """Return a property with the value of the layout."""
+    return property(attrgetter(f"layout.{name}"), doc=doc)
+
+
 _NO_BLOCKS: tuple[int, ...] = ()  # recognised by identity, so that nothing is checked
 
 
@@ -243,15 +251,19 @@ class MemoryDesc(Written):
         extra = Extra(**extra) if isinstance(extra, dict) else extra
         return cast("Self", desc_of(dtype, layout, extra, fields.get("letters")))
 
-    @property
-    def ndims(self) -> int:
-        """Number of dims, 1 to 12."""
-        return self.layout.ndims
-
-    @property
-    def dims(self) -> tuple[int, ...]:
-        """Logical sizes, in logical order, whatever the order in memory."""
-        return self.layout.dims
+    ndims: int = _of_layout("ndims", "Number of dims, 1 to 12.")
+    dims: tuple[int, ...] = _of_layout(
+        "dims", "Logical sizes, in logical order, whatever the order in memory."
+    )
+    axes: tuple[Axis, ...] = _of_layout(
+        "axes", "The axes: groups of dims that share one index, nearly always one dim each."
+    )
+    offset0: int = _of_layout("offset0", "Offset of the element at index 0, in elements.")
+    nelems: int = _of_layout("nelems", "Number of logical elements.")
+    padded_nelems: int = _of_layout("padded_nelems", "Number of elements including padding.")
+    has_padding: bool = _of_layout(
+        "has_padding", "Whether the buffer holds padding in addition to the logical elements."
+    )
 
     @property
     def padded_dims(self) -> tuple[int, ...]:
@@ -287,11 +299,6 @@ class MemoryDesc(Written):
         return tuple(self.layout.axes[block.axis].dims[0] for block in tile)
 
     @property
-    def axes(self) -> tuple[Axis, ...]:
-        """The axes: groups of dims that share one index, nearly always one dim each."""
-        return self.layout.axes
-
-    @property
     def blocks(self) -> tuple[Block, ...]:
         """The layout as data: index i of a block's axis adds (i // step) % extent * stride.
 
@@ -307,21 +314,6 @@ class MemoryDesc(Written):
     def padded_offsets(self) -> tuple[int, ...]:
         """Index of the logical origin inside the padded box: 0 in each dim."""
         return (0,) * self.ndims
-
-    @property
-    def offset0(self) -> int:
-        """Offset of the element at index 0, in elements."""
-        return self.layout.offset0
-
-    @property
-    def nelems(self) -> int:
-        """Number of logical elements."""
-        return self.layout.nelems
-
-    @property
-    def padded_nelems(self) -> int:
-        """Number of elements including padding."""
-        return self.layout.padded_nelems
 
     @property
     def padding_overhead(self) -> float:
@@ -346,11 +338,6 @@ class MemoryDesc(Written):
         return self.extra.spans(
             self.dtype.nbytes(self.offset0 + self.layout.span), self.padded_dims
         )
-
-    @property
-    def has_padding(self) -> bool:
-        """Whether the buffer holds padding in addition to the logical elements."""
-        return self.layout.has_padding
 
     @property
     def has_broadcast(self) -> bool:

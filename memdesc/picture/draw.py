@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -193,21 +193,13 @@ _LENGTH, _LINES = 8, 1.5
 _NAMED = 2
 
 
-class DrawnField(NamedTuple):
-    """A field: its name, its tensor, the bits of an element, and the layout of the elements."""
-
-    name: str
-    tensor: str
-    bits: int
-    layout: Layout
-
-
 def draw_fields(
-    head: list[str], fields: list[DrawnField], sizes: dict[str, int], limits: Limits = FULL
+    head: list[str], fields: Sequence[Any], sizes: dict[str, int], limits: Limits = FULL
 ) -> Picture:
     """Draw the first bytes of tensors under some head lines; each field has its own colour.
 
-    `sizes` are the bytes of each tensor.
+    A field has a name, a tensor, the bits of an element, and the layout of the elements. `sizes`
+    are the bytes of each tensor.
     """
     memories = {}
     most = int(limits.lines * _LINES)
@@ -221,7 +213,7 @@ def draw_fields(
     return draw_memories(head, memories, {"field"})
 
 
-def _byte(fields: list[tuple[int, DrawnField]], byte: int) -> Cell:
+def _byte(fields: list[tuple[int, Any]], byte: int) -> Cell:
     """Return the cell of a byte, with its elements in the order of their bits."""
     # first bit, number and field, index
     elements = sorted(

@@ -180,7 +180,7 @@ class RecordDesc(Checked):
         return self._drawn(COMPACT).fragment
 
     def _drawn(self, limits: Limits) -> Picture:
-        from memdesc.picture.draw import DrawnField, draw_fields  # only pictures need it
+        from memdesc.picture.draw import draw_fields  # only pictures need it
 
         bits = self.bits_per_element
         head = [
@@ -193,8 +193,7 @@ class RecordDesc(Checked):
             ),
             *(f"{each.tensor}: {each.kind}, {each.values}" for each in self.constants),
         ]
-        drawn = [DrawnField(part.name, part.tensor, part.bits, part.layout) for part in self.fields]
-        return draw_fields(head, drawn, self.bare.tensors, limits)
+        return draw_fields(head, self.fields, self.bare.tensors, limits)
 
     @property
     def tensors(self) -> dict[str, int]:
