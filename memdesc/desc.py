@@ -171,10 +171,9 @@ class MemoryDesc(Written):
 
     @property
     def spelling(self) -> str:
-        """What text about the descriptor shows, but equality ignores.
+        """What text shows, but equality ignores: the letters, and the strides of unit dims.
 
-        This is `letters`, and the strides of unit dims. Caches of what contains or makes text are
-        keyed by it too.
+        Caches of what contains or makes text are keyed by it too.
 
         *Law*: results do not depend on what ran before.
 

@@ -59,9 +59,6 @@ class ImageDesc(Written):
     >>> i = memdesc.image_desc((1, 64, 56, 56), "f16", "in_out_channel")
     >>> i.width, i.height, i.channels, i.pixel((0, 5, 2, 3))
     (896, 56, 4, (59, 2, 1))
-    >>> t = memdesc.image_desc((2, 6, 5, 7), "f16", "executorch_channels_packed")
-    >>> (t.width, t.height, t.depth), t.pixel((0, 5, 2, 3))
-    ((7, 5, 4), (3, 2, 1, 1))
     """
 
     desc: MemoryDesc

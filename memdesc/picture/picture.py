@@ -51,18 +51,8 @@ class Picture:
 
     Examples
     --------
-    >>> print(memdesc.memory_desc((2, 2), "u8", "ba").show())
-    memory_desc((2, 2), 'u8', 'ba')
-    4 elements, 4 bytes in 1 cache line
-    memory order, outermost first: b(2) a(2)
-    <BLANKLINE>
-    logical: rows a, columns b; numbers are offsets
-          0   1
-      0   0   2
-      1   1   3
-    <BLANKLINE>
-    memory: each offset shows the index a,b
-         0 |0,0 1,0 0,1 1,1
+    >>> memdesc.memory_desc((2, 2), "u8", "ba").show().text.splitlines()[-1]
+    '     0 |0,0 1,0 0,1 1,1'
     """
 
     svg: str

@@ -159,15 +159,7 @@ class RecordDesc(Checked):
 
         Examples
         --------
-        >>> print(memdesc.record.record_desc((1, 32), "q4_0").show())
-        record_desc((1, 32), 'q4_0')
-        32 elements in 18 bytes, 4.5 bits each: d * (qs - 8)
-        d: f16, dims (1, 1), groups (1, 32)
-        qs: u4, dims (1, 32), groups (1, 1)
-        <BLANKLINE>
-        data, 18 bytes: in each the field and its elements
-             0 |     d 0      d 0  qs 0 16  qs 1 17  qs 2 18  qs 3 19  qs 4 20  qs 5 21
-             8   qs 6 22  qs 7 23  qs 8 24  qs 9 25 qs 10 26 qs 11 27 qs 12 28 qs 13 29
+        >>> print(memdesc.record.record_desc((1, 32), "q4_0").show().text.splitlines()[-1])
             16  qs 14 30 qs 15 31
         """
         from memdesc.picture.grid import FULL  # only pictures need it

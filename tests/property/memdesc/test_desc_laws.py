@@ -127,6 +127,7 @@ def test_the_counts_belong_together(desc: MemoryDesc) -> None:
     assert desc.nelems <= desc.padded_nelems
     assert desc.has_padding == (desc.nelems < desc.padded_nelems)
     assert round(desc.padding_overhead * desc.nelems) == desc.padded_nelems
+    assert desc.nelems or desc.padding_overhead == 1
     assert desc.ndims == len(desc.dims) == len(desc.padded_dims) == len(desc.padded_offsets)
     assert sorted(dim for axis in desc.axes for dim in axis.dims) == list(range(desc.ndims))
 
