@@ -70,7 +70,7 @@ def _layout(text: str, dims: tuple[int, ...], bits: int) -> Layout:
     outer = (prod(sizes), dims[0] * sizes[1])
     digits = []
     for size, own, stride, dense in zip(dims, sizes, outer, inner, strict=True):
-        is_one = size == own or stride == dense * own
+        is_one = size <= own or stride == dense * own
         digits.append([(size, dense)] if is_one else [(size // own, stride), (own, dense)])
     return _swizzled(layout_by_digits(dims, digits), swizzle, bits)
 
