@@ -9,13 +9,11 @@ box: its rows are as far apart as the mode is wide. Sources: CUTLASS 4.7,
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from math import prod
 
 from memdesc.desc import MemoryDesc, desc_of
 from memdesc.dtypes import BYTE_BITS
-from memdesc.errors import MemdescError
-from memdesc.exchange.system import Given, System, indescribable, inexpressible, unclear
+from memdesc.exchange.system import Given, System, indescribable, unclear
 from memdesc.layout import Layout, layout_by_digits, layout_by_strides
 from memdesc.swizzle import exact_terms
 
@@ -87,28 +85,13 @@ def _read(given: Given) -> MemoryDesc:
     return desc_of(dtype, _layout(given.text.strip(), given.sizes(), dtype.bits))
 
 
-def _write(desc: MemoryDesc, _letters: str) -> tuple[str, ...]:
-    names = tuple(_names(desc))
-    if not names:
-        inexpressible("no atom and no mode of TMA has these offsets")
-    return names
-
-
-def _names(desc: MemoryDesc) -> Iterator[str]:
-    for text in (*_ATOMS, *_MODES):
-        try:
-            if _layout(text, desc.dims, desc.dtype.bits).key() == desc.layout.key():
-                yield text
-        except MemdescError:
-            continue
-
-
 SYSTEM = System(
     "cutlass",
     "CUTLASS",
     "CUTLASS's atoms of swizzled tiles, and TMA's modes",
-    _write,
+    lambda _, __: (*_ATOMS, *_MODES),
     _read,
     rf"\s*(?:{_ATOM}|{_MODE})\s*",
     writes_xor=True,
+    refusal="no atom and no mode of TMA has these offsets",
 )

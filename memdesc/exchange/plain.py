@@ -8,12 +8,10 @@ numpy and torch print them, is read too.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from contextlib import suppress
 
 from memdesc.desc import MemoryDesc, memory_desc
 from memdesc.errors import MemdescError, UnknownFormatError, UnsupportedFormatError, short_repr
-from memdesc.exchange.system import Given, Inexpressible, System, indescribable
+from memdesc.exchange.system import Given, System, indescribable
 from memdesc.tags import LETTERS
 from memdesc.verbose import from_verbose, to_verbose
 
@@ -36,7 +34,7 @@ def _strides(desc: MemoryDesc, _letters: str) -> tuple[str, ...]:
     inner = zip(desc.inner_blks, desc.inner_idxs, strict=True)
     if blocks := "".join(f"{size}{LETTERS[dim]}" for size, dim in inner):
         text += f":{blocks}"
-    return _exact((f"{text}@{desc.offset0}" if desc.offset0 else text,), desc, _read_strides)
+    return (f"{text}@{desc.offset0}" if desc.offset0 else text,)
 
 
 def _read_strides(given: Given) -> MemoryDesc:
@@ -63,10 +61,6 @@ def _read_strides(given: Given) -> MemoryDesc:
     )
 
 
-def _log_string(desc: MemoryDesc, _letters: str) -> tuple[str, ...]:
-    return _exact((to_verbose(desc),), desc, _read_log)
-
-
 def _read_log(given: Given) -> MemoryDesc:
     try:
         desc = from_verbose(given.text.strip(), given.sizes(has_type=True))
@@ -80,18 +74,24 @@ def _read_log(given: Given) -> MemoryDesc:
     return desc
 
 
-def _exact(
-    texts: tuple[str, ...], desc: MemoryDesc, read: Callable[[Given], MemoryDesc]
-) -> tuple[str, ...]:
-    """Return strings of a descriptor; refuse those that would not be read as the same one."""
-    with suppress(MemdescError):
-        if read(Given(texts[0], desc.dims, desc.dtype, None)) == desc:
-            return texts
-    reason = "its strings do not contain this padding or offset"
-    raise Inexpressible(reason)
+_REFUSAL = "its strings do not contain this padding or offset"
 
 
 STRIDES = System(
-    "strides", "strides", "strides, as 480x160x32x8:8b@16", _strides, _read_strides, _SPELLING
+    "strides",
+    "strides",
+    "strides, as 480x160x32x8:8b@16",
+    _strides,
+    _read_strides,
+    _SPELLING,
+    refusal=_REFUSAL,
 )
-VERBOSE = System("verbose", "verbose", "strings of oneDNN's logs", _log_string, _read_log, _VERBOSE)
+VERBOSE = System(
+    "verbose",
+    "verbose",
+    "strings of oneDNN's logs",
+    lambda desc, _: (to_verbose(desc),),
+    _read_log,
+    _VERBOSE,
+    refusal=_REFUSAL,
+)

@@ -144,7 +144,8 @@ class System:
     name, title, notation : str
         What callers call it, such as ``xla``; its name in messages; what its strings are.
     writer : callable, (desc, letters) -> tuple of str
-        Every string of exactly this layout, the best one first. Raises Inexpressible.
+        Every string of exactly this layout, the best one first; with `refusal`, every string that
+        may be. Raises Inexpressible.
     reader : callable, (given) -> MemoryDesc
         Raises Unclear and Indescribable.
     spelling : str
@@ -152,6 +153,8 @@ class System:
         tries; None for names.
     writes_xor : bool
         Whether `writer` is asked for swizzled layouts too.
+    refusal : str
+        The reason if no string of `writer` is read as the same layout; empty if each is.
 
     Examples
     --------
@@ -166,6 +169,7 @@ class System:
     reader: Callable[[Given], MemoryDesc]
     spelling: str | None = None
     writes_xor: bool = False
+    refusal: str = ""
 
     def write(self, desc: MemoryDesc, letters: str) -> tuple[str, ...]:
         """Return every string of a layout; refuse one that the system cannot express."""
@@ -174,11 +178,21 @@ class System:
                 inexpressible("it cannot describe compensation; see with_extra(None)")
             if desc.layout.xor and not self.writes_xor:
                 inexpressible("its offsets are swizzled by XOR, which no digits describe")
-            return self.writer(desc, letters)
+            texts = self.writer(desc, letters)
+            if self.refusal:
+                texts = tuple(text for text in texts if self.is_of(text, desc))
+            return texts or inexpressible(self.refusal)
         except (Inexpressible, NotBlockedError) as reason:
             raise UnsupportedFormatError(
                 f"{self.title} cannot express {short_repr(desc)}: {reason}"
             ) from None
+
+    def is_of(self, text: str, desc: MemoryDesc) -> bool:
+        """Whether a string is read, without letters, as a given layout."""
+        try:
+            return self.read(Given(text, desc.dims, desc.dtype, None)) == desc
+        except MemdescError:
+            return False
 
     def read(self, given: Given) -> MemoryDesc:
         """Read a string; refuse one that is not in this notation or no descriptor describes."""

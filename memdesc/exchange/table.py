@@ -127,11 +127,7 @@ def written(desc: MemoryDesc, system: str, *, letters: str | None = None) -> tup
         return notation.write(desc, checked_letters(letters, desc.ndims) or alphabet)
     texts = notation.write(desc, checked_letters(desc.letters, desc.ndims) or alphabet)
     # without letters a string is read with those of a family, which may be other dims
-    try:
-        is_same = notation.read(Given(texts[0], desc.dims, desc.dtype, None)) == desc
-    except MemdescError:
-        is_same = False
-    return texts if is_same else notation.write(desc, alphabet)
+    return texts if notation.is_of(texts[0], desc) else notation.write(desc, alphabet)
 
 
 def no_system(name: object) -> str:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from heapq import merge
 from itertools import chain, pairwise, product
 from math import prod
@@ -336,14 +335,7 @@ def _digits(weights: Columns) -> list[list[tuple[int, int]]]:
 def _write(desc: MemoryDesc, _letters: str) -> tuple[str, ...]:
     if not _are_powers_of_two(desc.dims) or desc.has_padding:
         inexpressible("its layouts have sizes that are powers of two, and no padding")
-    texts: list[str] = []
-    for candidate in _candidates(desc):
-        with suppress(MemdescError, ValueError):
-            if candidate.layout(desc.dims).key() == desc.layout.key():
-                texts += _texts(candidate)
-    if not texts:
-        inexpressible("none of its layouts is equal; the blocks may need merging")
-    return tuple(texts)
+    return tuple(text for candidate in _candidates(desc) for text in _texts(candidate))
 
 
 def _texts(layout: _Class) -> Iterator[str]:
@@ -406,4 +398,5 @@ SYSTEM = System(
     _read,
     _SPELLING,
     writes_xor=True,
+    refusal="none of its layouts is equal; the blocks may need merging",
 )
