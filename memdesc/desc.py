@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from functools import lru_cache
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, ClassVar, Self, cast, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, cast, overload
 
 import numpy as np
 
@@ -250,17 +250,17 @@ class MemoryDesc(Written):
         extra = Extra(**extra) if isinstance(extra, dict) else extra
         return cast("Self", desc_of(dtype, layout, extra, fields.get("letters")))
 
-    ndims: int = _of_layout("ndims", "Number of dims, 1 to 12.")
-    dims: tuple[int, ...] = _of_layout(
+    ndims: Final[int] = _of_layout("ndims", "Number of dims, 1 to 12.")
+    dims: Final[tuple[int, ...]] = _of_layout(
         "dims", "Logical sizes, in logical order, whatever the order in memory."
     )
-    axes: tuple[Axis, ...] = _of_layout(
+    axes: Final[tuple[Axis, ...]] = _of_layout(
         "axes", "The axes: groups of dims that share one index, nearly always one dim each."
     )
-    offset0: int = _of_layout("offset0", "Offset of the element at index 0, in elements.")
-    nelems: int = _of_layout("nelems", "Number of logical elements.")
-    padded_nelems: int = _of_layout("padded_nelems", "Number of elements including padding.")
-    has_padding: bool = _of_layout(
+    offset0: Final[int] = _of_layout("offset0", "Offset of the element at index 0, in elements.")
+    nelems: Final[int] = _of_layout("nelems", "Number of logical elements.")
+    padded_nelems: Final[int] = _of_layout("padded_nelems", "Number of elements including padding.")
+    has_padding: Final[bool] = _of_layout(
         "has_padding", "Whether the buffer holds padding in addition to the logical elements."
     )
 
