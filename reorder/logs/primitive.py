@@ -137,18 +137,7 @@ class VerboseAttributes(NamedTuple):
 
 
 def read_attributes(text: str) -> VerboseAttributes:
-    """Read the attributes of a line; those of unknown form are kept in `others`.
-
-    Examples
-    --------
-    >>> found = read_attributes("attr-scales:src0:0:f32+wei:3:f16:1x32 attr-post-ops:sum:0.5")
-    >>> found.scales[1]
-    QuantizationParameter(argument='wei', mask=3, dtype='f16', groups=(1, 32), value=None)
-    >>> found.post_ops
-    (PostOp(kind='sum', parameters=('0.5',)),)
-    >>> read_attributes("oscale:0:0.5;post_ops:'sum:0.5;';").scales[0].value  # of oneDNN 2.0
-    0.5
-    """
+    """Read the attributes of a line; those of unknown form are kept in `others`."""
     parts: dict[str, tuple[QuantizationParameter, ...]] = {}
     post_ops: tuple[PostOp, ...] = ()
     others = []
@@ -298,15 +287,7 @@ class Problem(NamedTuple):
 
 
 def read_problem(text: str) -> Problem:
-    """Read a problem string; one of neither form gives a problem without sizes and dims.
-
-    Examples
-    --------
-    >>> read_problem("mb2ic16_ih8oh16_iw8ow16").sizes["oh"]
-    16
-    >>> read_problem("3x7x16:1x16x5").dims
-    ((3, 7, 16), (1, 16, 5))
-    """
+    """Read a problem string; one of neither form gives a problem without sizes and dims."""
     # oneDNN 2.0 to 2.2 print a space before the dims of dst
     if re.fullmatch(f"{DIMS}(?:[: ]{DIMS})*", text):
         return Problem({}, tuple(read_dims(part) for part in re.split("[: ]", text)))
@@ -460,11 +441,9 @@ class VerboseTensor(NamedTuple):
     Examples
     --------
     >>> import reorder.logs
-    >>> line = "onednn_verbose,v1,primitive,exec,cpu,reorder,jit:uni,undef,"
-    >>> line += "src:f32::blocked:ab::f0 dst:f32::blocked:ba::f0,,,2x3,0.25"
-    >>> src = reorder.logs.read_verbose([line]).entries[0].primitive.tensors["src"]
-    >>> src.name, src.text, src.desc
-    ('src', 'f32::blocked:ab::f0', memory_desc((2, 3), 'f32', 'ab'))
+    >>> line = "onednn_verbose,exec,cpu,eltwise,jit,undef,data:f32::blocked:ab::f0,,,2x3,0.25"
+    >>> reorder.logs.read_verbose([line]).entries[0].primitive.tensors["data"].desc
+    memory_desc((2, 3), 'f32', 'ab')
     """
 
     name: str
@@ -499,11 +478,10 @@ class VerbosePrimitive(Checked):
     Examples
     --------
     >>> import reorder.logs
-    >>> line = "onednn_verbose,v1,primitive,exec,cpu,reorder,jit:uni,undef,"
-    >>> line += "src:f32::blocked:ab::f0 dst:f32::blocked:ba::f0,,,2x3,0.25"
+    >>> line = "onednn_verbose,exec,cpu,eltwise,jit,undef,data:f32::blocked:ab::f0,,,2x3,0.25"
     >>> primitive = reorder.logs.read_verbose([line]).entries[0].primitive
     >>> primitive.kind, primitive.implementation, primitive.problem
-    ('reorder', 'jit:uni', '2x3')
+    ('eltwise', 'jit', '2x3')
     """
 
     engine: str

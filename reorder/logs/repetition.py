@@ -39,29 +39,14 @@ class Stretch(NamedTuple):
 def find_stretch(keys: Sequence[int]) -> Stretch | None:
     """Find the stretch that covers most of a sequence, with the shortest period, or None.
 
-    *Law*: consecutive slices of `period` keys that begin at `start` are equal.
-
-    Parameters
-    ----------
-    keys : sequence of int
-        One for each execution; equal executions have equal keys.
-
-    Examples
-    --------
-    >>> find_stretch([9, 1, 2, 3, 1, 2, 3, 1, 2, 3, 8])
-    Stretch(start=1, period=3, covered=9)
+    Equal executions have equal `keys`. *Law*: consecutive slices of `period` keys that begin at
+    `start` are equal.
     """
     return max(_stretches(keys), key=lambda each: each.covered, default=None)
 
 
 def find_runs(keys: Sequence[int], runs: int) -> Repetition | None:
-    """Find this many equal runs, or None. A run may itself consist of equal parts.
-
-    Examples
-    --------
-    >>> find_runs([9, 1, 2, 1, 2, 1, 2, 1, 2], 2)  # [1, 2, 1, 2] twice
-    Repetition(start=1, length=4, runs=2)
-    """
+    """Find this many equal runs, or None. A run may itself consist of equal parts."""
     found = [
         Repetition(start, covered // period // runs * period, runs)
         for start, period, covered in _stretches(keys)

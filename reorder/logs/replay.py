@@ -33,14 +33,6 @@ def logged_case(primitive: VerbosePrimitive) -> Case:
 
     A log does not contain scales and zero points: stand-ins with the same masks replace them.
     Fails if a case cannot express it.
-
-    Examples
-    --------
-    >>> from reorder.logs import VerbosePrimitive
-    >>> descs = "src:f32::blocked:ab::f0 dst:s8::blocked:ba::f0"
-    >>> logged = VerbosePrimitive("cpu", "reorder", "jit:uni", "undef", descs, "", "", "2x3")
-    >>> logged_case(logged).dst
-    memory_desc((2, 3), 's8', 'ba')
     """
     if primitive.attributes.not_understood:
         raise MemdescError(why_not_understood(primitive))

@@ -63,18 +63,5 @@ class Times(NamedTuple):
 
 
 def times_of(milliseconds: Sequence[float]) -> Times:
-    """Summarise one or more times.
-
-    Examples
-    --------
-    >>> found = times_of([0.5, 0.5, 20.0])
-    >>> found.cost, found.total, found.is_skewed
-    (1.5, 21.0, True)
-    """
-    return Times(
-        len(milliseconds),
-        median(milliseconds),
-        min(milliseconds),
-        max(milliseconds),
-        sum(milliseconds),
-    )
+    """Summarise one or more times."""
+    return Times(len(milliseconds), *(f(milliseconds) for f in (median, min, max, sum)))
